@@ -1,0 +1,11 @@
+# Writes OUTPUT: for each file of FILES one line FILTER_TEXT("name", "contents").
+set(text "/* Generated from filters/ by cmake/embed_filters.cmake. */\n")
+foreach(file IN LISTS FILES)
+    get_filename_component(name ${file} NAME_WE)
+    file(READ ${file} content)
+    string(REPLACE "\\" "\\\\" content "${content}")
+    string(REPLACE "\"" "\\\"" content "${content}")
+    string(REPLACE "\n" "\\n" content "${content}")
+    string(APPEND text "FILTER_TEXT(\"${name}\", \"${content}\")\n")
+endforeach()
+file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "@text@" @ONLY)

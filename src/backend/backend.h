@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// Where pictures are filtered: one table of functions, two tenants (cpu.c, cuda.c).
+#ifndef CONV_BACKEND_BACKEND_H
+#define CONV_BACKEND_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "backend/group.h"
+#include "base/err.h"
+#include "filter/filter.h"
+
+struct conv_backend_config {
+    const struct conv_filter *filters; // the chain, copied by open
+    int filter_count;
+    enum conv_border border;
+    int border_value;    // 8-bit units
+    const char *variant; // kernel to force, NULL = the best that fits
+    int device;          // CUDA ordinal
+};
+
+struct conv_backend; // each tenant has its own
+struct conv_lane;    // one CUDA stream with its device memory, or one CPU worker's scratch
+
+struct conv_backend_ops {
+    const char *name; // "cpu", "cuda"
+
+    // True if run() leaves the CPU free while it waits for a device: then the pipeline gives each
+    // lane a thread of its own and packs pictures into groups. False: a worker calls run() itself
+    // with one picture at a time.
+    bool async;
+
+    // CONV_ERR_DEVICE with the reason if there is no usable device; CONV_ERR_USAGE if the forced
+    // variant is unknown or cannot do the chain here.
+    enum conv_status (*open)(struct conv_backend **backend,
+                             const struct conv_backend_config *config, struct conv_err *err);
+    void (*close)(struct conv_backend *backend); // NULL is fine
+
+    // "cpu", "cuda:0"
+    void (*describe)(const struct conv_backend *backend, char *text, size_t size);
+    // Name of the kernel that runs filter `step` at `depth`.
+    const char *(*variant)(const struct conv_backend *backend, int step, int depth);
+    // Bytes of the group's table that each filtered plane takes (for conv_group_place).
+    size_t (*table_bytes)(const struct conv_backend *backend);
+
+    // Staging memory, 128-byte aligned, that the device reaches fast. Any thread.
+    enum conv_status (*host_alloc)(struct conv_backend *backend, void **memory, size_t size,
+                                   struct conv_err *err);
+    void (*host_free)(struct conv_backend *backend, void *memory, size_t size);
+
+    // A lane with device memory for groups of `bytes`; one thread at a time uses it.
+    enum conv_status (*lane_open)(struct conv_backend *backend, struct conv_lane **lane,
+                                  size_t bytes, struct conv_err *err);
+    void (*lane_close)(struct conv_lane *lane); // NULL is fine
+    // Filters the whole group through the whole chain and returns when the result is in
+    // group->h_result. Strictly copy in, kernels, copy out; other lanes overlap with it.
+    enum conv_status (*lane_run)(struct conv_lane *lane, struct conv_group *group,
+                                 struct conv_err *err);
+};
+
+extern const struct conv_backend_ops conv_backend_cpu;
+
+// The CUDA tenant, or NULL in a build without CUDA.
+const struct conv_backend_ops *conv_backend_cuda(void);
+
+// One line a device for `conv devices`.
+struct conv_device_info {
+    char name[128];           // "NVIDIA H200"
+    int capability;           // 90 = 9.0
+    int multiprocessors;
+    size_t memory, free;      // bytes
+};
+
+// Fills at most `room` entries and sets *count to what the machine has. CONV_ERR_DEVICE with the
+// reason (no driver, no GPU, built without CUDA) when there is none.
+enum conv_status conv_backend_cuda_devices(struct conv_device_info *info, int room, int *count,
+                                           struct conv_err *err);
+
+#endif

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// A group: several pictures packed into one staging buffer, so that they go to the device as one
+// copy, one launch a filter and one copy back however many they are.
+#ifndef CONV_BACKEND_GROUP_H
+#define CONV_BACKEND_GROUP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "image/image.h"
+
+struct conv_group_plane {
+    size_t offset; // of the first sample, the same in h_in, h_out and device memory
+    int width, height, depth;
+};
+
+// h_in:  | planes to filter, packed from the front | backend's table | free | planes kept as they are |
+// h_out: | filtered planes at the same offsets |
+struct conv_group {
+    uint8_t *h_in, *h_out;  // staging, from the backend's host_alloc: `capacity` bytes each
+    size_t capacity;
+    size_t front;           // bytes of planes to filter
+    size_t back;            // bytes of kept planes at the end of h_in
+    struct conv_group_plane *planes; // the planes to filter
+    int plane_count, plane_capacity;
+    const uint8_t *h_result; // set by the backend: h_out, or h_in if the last step ended there
+    uint64_t ns_copy_in, ns_kernel, ns_copy_out; // set by the backend
+};
+
+// Bytes of staging that a picture needs: planes, tables (table_bytes a filtered plane), alignment.
+size_t conv_group_need(const struct conv_image *shape, bool filter_alpha, size_t table_bytes);
+
+// Reserves room for a picture. `shape` gives sizes; on success in->plane[] point into h_in (to be
+// filled) and `out_offset[c]` says where in h_result the filtered channel will be, SIZE_MAX for a
+// kept one (which stays at in->plane[c]). false if the group has no room.
+bool conv_group_place(struct conv_group *group, const struct conv_image *shape, bool filter_alpha,
+                      size_t table_bytes, struct conv_image *in,
+                      size_t out_offset[CONV_IMAGE_MAX_CHANNELS]);
+
+// The filtered picture: views into h_result and, for kept planes, h_in.
+void conv_group_result(const struct conv_group *group, const struct conv_image *in,
+                       const size_t out_offset[CONV_IMAGE_MAX_CHANNELS], struct conv_image *out);
+
+// Empties the group; its memory stays.
+void conv_group_reset(struct conv_group *group);
+
+#endif

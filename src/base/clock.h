@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MIT
+#ifndef CONV_BASE_CLOCK_H
+#define CONV_BASE_CLOCK_H
+
+#include <stdint.h>
+
+// Nanoseconds of the monotonic clock; only differences mean anything.
+uint64_t conv_clock_ns(void);
+
+#endif

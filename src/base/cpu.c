@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#define _GNU_SOURCE
+#include "base/cpu.h"
+
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+unsigned conv_cpu_features(void)
+{
+    unsigned have = 0;
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("sse4.1"))
+        have |= CONV_CPU_SSE41;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        have |= CONV_CPU_AVX2;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+        have |= CONV_CPU_AVX512;
+        if (__builtin_cpu_supports("avx512vnni"))
+            have |= CONV_CPU_VNNI;
+    }
+#elif defined(__aarch64__)
+    have |= CONV_CPU_NEON; // part of the base architecture
+#endif
+    return have;
+}
+
+int conv_cpu_count(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return CPU_COUNT(&set);
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (int)online : 1;
+}
+
+size_t conv_cpu_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES);
+    long page = sysconf(_SC_PAGESIZE);
+    size_t bytes = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : (size_t)1 << 30;
+    // cgroup v2; a missing file or "max" leaves the physical size.
+    FILE *file = fopen("/sys/fs/cgroup/memory.max", "re");
+    if (file) {
+        unsigned long long limit;
+        if (fscanf(file, "%llu", &limit) == 1 && limit > 0 && limit < bytes)
+            bytes = (size_t)limit;
+        fclose(file);
+    }
+    return bytes;
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// What the processor and the machine offer: instruction sets, cores, memory.
+#ifndef CONV_BASE_CPU_H
+#define CONV_BASE_CPU_H
+
+#include <stddef.h>
+
+enum conv_cpu_feature {
+    CONV_CPU_SSE41 = 1 << 0,
+    CONV_CPU_AVX2 = 1 << 1,   // AVX2 together with FMA3, and the system saves the registers
+    CONV_CPU_AVX512 = 1 << 2, // AVX-512 F, BW, DQ, VL
+    CONV_CPU_VNNI = 1 << 3,   // AVX-512 VNNI
+    CONV_CPU_NEON = 1 << 4,
+};
+
+// Feature bits of this machine. Any thread, any time.
+unsigned conv_cpu_features(void);
+
+// Cores this process may use (affinity respected), at least 1.
+int conv_cpu_count(void);
+
+// Bytes of memory this process may hope for: the smaller of physical memory and the cgroup's limit.
+size_t conv_cpu_memory(void);
+
+#endif

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+#ifndef CONV_BASE_SUGGEST_H
+#define CONV_BASE_SUGGEST_H
+
+#include <stddef.h>
+
+// The one of `count` candidates that `word` most likely meant (optimal string alignment distance:
+// insert, delete, replace, swap neighbours), or NULL if none is near. The i-th candidate's name is
+// the `const char *` at `first + i * step` bytes, so that a table of structs can be searched.
+const char *conv_suggest_nearest(const char *word, const void *first, size_t step, size_t count);
+
+#endif

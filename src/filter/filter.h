@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// What a filter is: a small matrix of coefficients, a scale, an offset. See DESIGN in README for
+// what it does to a picture:
+//   out(x,y) = clamp(round_half_even(sum c[j][i] * p(x+i-rx, y+j-ry) / scale + offset), 0, max)
+#ifndef CONV_FILTER_FILTER_H
+#define CONV_FILTER_FILTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+#define CONV_FILTER_MAX_SIDE 31
+#define CONV_FILTER_MAX_TAPS (CONV_FILTER_MAX_SIDE * CONV_FILTER_MAX_SIDE)
+#define CONV_FILTER_MAX_CHAIN 16   // filters in one command, `a,b,c`
+#define CONV_FILTER_MAX_COEF 2147483647.0 // |c|, |scale|: sums then fit 64 bits at every size
+#define CONV_FILTER_MAX_OFFSET 65535.0
+
+struct conv_filter {
+    char name[64];
+    int width, height;                 // odd, 1 to CONV_FILTER_MAX_SIDE
+    double coef[CONV_FILTER_MAX_TAPS]; // row by row: coef[j * width + i], top left first
+    double scale;                      // divisor, never 0
+    double offset;                     // in 8-bit units
+};
+
+enum conv_border {
+    CONV_BORDER_REPLICATE,  // aaa|abcd|ddd
+    CONV_BORDER_REFLECT,    // cba|abcd|dcb
+    CONV_BORDER_REFLECT101, // dcb|abcd|cba
+    CONV_BORDER_WRAP,       // bcd|abcd|abc
+    CONV_BORDER_CONSTANT,   // vvv|abcd|vvv
+};
+
+// Checks sides, ranges and scale. CONV_ERR_FORMAT with a text that names what is wrong.
+enum conv_status conv_filter_check(const struct conv_filter *filter, struct conv_err *err);
+
+// True if coefficients, scale and offset are all integers: then the result is exact by definition.
+bool conv_filter_is_exact(const struct conv_filter *filter);
+
+// True if coef[j][i] = column[j] * row[i] with integers (exact filters) or to within rounding (real
+// ones). The factors are stored where the pointers (which may be NULL) say: height and width doubles.
+bool conv_filter_is_separable(const struct conv_filter *filter, double *column, double *row);
+
+// Turns the matrix by 180 degrees: correlation becomes convolution.
+void conv_filter_flip(struct conv_filter *filter);
+
+// Sum of the coefficients.
+double conv_filter_sum(const struct conv_filter *filter);
+
+const char *conv_filter_border_name(enum conv_border border);
+
+// --- parse.c: text to filter ---------------------------------------------------------------------
+
+// libvips' matrix format: a line `width height [scale offset]`, then one line a row; blanks, commas,
+// semicolons or tabs between numbers. `source` names the text in messages: "FILE:LINE:COLUMN: ...".
+enum conv_status conv_filter_parse_matrix(struct conv_filter *filter, const char *text, size_t size,
+                                          const char *source, struct conv_err *err);
+
+// `--kernel SPEC`: "3x3: -2,-1,0 -1,1,1 0,1,2" (ImageMagick), "1 2 1 2 4 2 1 2 1" (a square of plain
+// numbers) or "@FILE". Scale 1, offset 0 unless the file says otherwise.
+enum conv_status conv_filter_parse_spec(struct conv_filter *filter, const char *spec,
+                                        struct conv_err *err);
+
+// Reads a matrix file.
+enum conv_status conv_filter_load(struct conv_filter *filter, const char *path,
+                                  struct conv_err *err);
+
+// --- builtin.c: the filters in the binary --------------------------------------------------------
+
+struct conv_filter_builtin {
+    const char *name;    // "emboss5"
+    const char *family;  // "emboss": what --size chooses within
+    const char *summary; // one line for `conv list`
+    const char *text;    // the file under filters/, as it stands
+};
+
+// The table, in the order to print it; *count is set.
+const struct conv_filter_builtin *conv_filter_builtins(int *count);
+
+// --- chain.c: what the user typed to filters -----------------------------------------------------
+
+struct conv_filter_options {
+    const char *kernel;  // --kernel SPEC, or NULL
+    int size;            // 3, 5, or 0 = as the filter's name says
+    const char *divisor; // "N" or "sum", or NULL
+    const char *bias;    // "N", or NULL
+    bool flip;
+};
+
+// Parses "emboss,blur" with the options of the command line, which apply to each filter of the
+// chain. `filters` has room for CONV_FILTER_MAX_CHAIN. An element is the name of a built-in,
+// `custom` (with --kernel) or the path of a matrix file (with a '/' or ending in ".mat").
+// CONV_ERR_USAGE for an unknown name (the nearest one is suggested) and for values out of range.
+enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count, const char *text,
+                                         const struct conv_filter_options *options,
+                                         struct conv_err *err);
+
+// "reflect101", "edge", "constant:128", ... CONV_ERR_USAGE otherwise; `mirror` is refused with both
+// its meanings named. *value (8-bit units, 0 to 255) is set for constant, else 0.
+enum conv_status conv_filter_parse_border(enum conv_border *border, int *value, const char *text,
+                                          struct conv_err *err);
+
+#endif

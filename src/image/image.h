@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// Planar pictures: one plane a channel, 8 or 16 bits a sample, native byte order. Nothing here owns
+// memory; a picture is a view of staging memory that somebody else holds.
+#ifndef CONV_IMAGE_IMAGE_H
+#define CONV_IMAGE_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CONV_IMAGE_MAX_CHANNELS 4
+
+// Rows start on multiples of this many bytes (what the GPU's bulk copies ask for), planes on
+// multiples of CONV_IMAGE_PLANE_ALIGN (a cache line pair, a DRAM burst).
+#define CONV_IMAGE_ROW_ALIGN 16
+#define CONV_IMAGE_PLANE_ALIGN 128
+
+struct conv_plane {
+    uint8_t *data;    // first sample of the first row
+    ptrdiff_t stride; // bytes from a row to the next
+};
+
+// Channel order: gray | gray, alpha | R, G, B | R, G, B, alpha.
+struct conv_image {
+    int width, height; // pixels
+    int channels;      // 1 to 4
+    int depth;         // bits a sample: 8 or 16 (16: uint16_t in native byte order)
+    bool alpha;        // the last channel is alpha
+    struct conv_plane plane[CONV_IMAGE_MAX_CHANNELS];
+};
+
+static inline size_t conv_image_align(size_t bytes, size_t to)
+{
+    return (bytes + to - 1) / to * to;
+}
+
+// Bytes from a row to the next in staging and device memory.
+static inline size_t conv_image_stride(int width, int depth)
+{
+    return conv_image_align((size_t)width * (size_t)(depth / 8), CONV_IMAGE_ROW_ALIGN);
+}
+
+// Bytes that one plane takes in staging and device memory.
+static inline size_t conv_image_plane_bytes(int width, int height, int depth)
+{
+    return conv_image_align(conv_image_stride(width, depth) * (size_t)height,
+                            CONV_IMAGE_PLANE_ALIGN);
+}
+
+#endif

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// PNG bytes to planes and planes to PNG bytes. The pipeline knows this header only, so that another
+// coder can take the place of libpng without anybody noticing.
+//
+// What is refused: everything libpng refuses, and streams whose Adler-32 is wrong (libpng only
+// warns). A wrong CRC in a critical chunk, missing rows, a missing IEND: refused, not repaired.
+// Ignored: bytes after IEND, data after the last row inside the zlib stream, ancillary chunks with
+// a wrong CRC (they are dropped). A palette index out of range is opaque black.
+#ifndef CONV_PNG_PNG_H
+#define CONV_PNG_PNG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "image/image.h"
+
+// --- container.c: the chunk walk -----------------------------------------------------------------
+
+struct conv_png_header {
+    int width, height;
+    int bit_depth;       // 1, 2, 4, 8, 16 as in the file
+    int color_type;      // 0 gray, 2 RGB, 3 palette, 4 gray+alpha, 6 RGBA
+    bool interlaced;
+    bool transparency;   // a tRNS chunk makes an alpha channel
+    struct conv_image shape; // what decoding gives (no planes yet): palette is RGB(A), 1/2/4 bits are
+                             // 8, tRNS is alpha
+};
+
+// Reads the header and the chunks before the first IDAT. `data` is the whole file.
+// CONV_ERR_FORMAT with the cause ("not a PNG (bad signature)", ...).
+enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_png_header *header,
+                                struct conv_err *err);
+
+// Chunks that are carried from input to output, complete with length, type and CRC, in file order:
+// colour and print (iCCP sRGB gAMA cHRM cICP mDCV cLLI pHYs eXIf, the first of each) and texts
+// (tEXt zTXt iTXt). Those with a wrong CRC or beyond `data` are left out.
+struct conv_png_meta {
+    uint8_t *data; // malloc'ed, grows, reused from picture to picture
+    size_t size, capacity;
+};
+
+// Replaces the content of *meta. CONV_ERR_MEMORY only.
+enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
+                                       struct conv_png_meta *meta, struct conv_err *err);
+void conv_png_meta_free(struct conv_png_meta *meta);
+
+// --- codec.c: one coder a worker -----------------------------------------------------------------
+
+enum conv_png_encoder { CONV_PNG_LIBPNG, CONV_PNG_STB };
+
+struct conv_png_config {
+    enum conv_png_encoder encoder;
+    int level; // 0 to 9 for libpng; for stb its own search effort, see README; -1 = the default
+};
+
+// Scratch memory of one worker. One thread at a time.
+struct conv_png_codec;
+
+enum conv_status conv_png_codec_open(struct conv_png_codec **codec,
+                                     const struct conv_png_config *config, struct conv_err *err);
+void conv_png_codec_close(struct conv_png_codec *codec); // NULL is fine
+
+// Decodes a whole file into dst->plane[], whose sizes must be header->shape's. On failure the planes
+// hold anything.
+enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *data, size_t size,
+                                 const struct conv_png_header *header,
+                                 const struct conv_image *dst, struct conv_err *err);
+
+// A PNG as pieces to be written one after the other. They belong to the codec (and to the meta)
+// and live until its next call.
+struct conv_png_bytes {
+    struct {
+        const uint8_t *data;
+        size_t size;
+    } part[3]; // signature and IHDR, carried chunks, the rest
+    size_t size; // of all parts
+};
+
+// Encodes a picture; meta may be NULL. CONV_ERR_UNSUPPORTED if the encoder cannot (stb: 16 bits).
+enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv_image *src,
+                                 const struct conv_png_meta *meta, struct conv_png_bytes *bytes,
+                                 struct conv_err *err);
+
+// "libpng", "stb"; CONV_ERR_USAGE otherwise, with the nearest right one.
+enum conv_status conv_png_parse_encoder(enum conv_png_encoder *encoder, const char *name,
+                                        struct conv_err *err);
+
+#endif
