@@ -1,8 +1,15 @@
 # Finds the CUDA toolkit as CONV_CUDA says and sets CONV_HAVE_CUDA; conv_cuda_target() sets up a
 # library that holds .cu files.
 set(CONV_HAVE_CUDA OFF)
+set(oldest_toolkit 11.7) # __grid_constant__
+set(choose_architectures OFF)
 if(NOT CONV_CUDA STREQUAL "OFF")
     include(CheckLanguage)
+    if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+        # NVIDIA's packages install to /usr/local/cuda, which few have on their PATH.
+        find_program(CMAKE_CUDA_COMPILER nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH
+            PATHS /usr/local/cuda PATH_SUFFIXES bin)
+    endif()
     check_language(CUDA)
     if(CMAKE_CUDA_COMPILER)
         if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
@@ -11,7 +18,11 @@ if(NOT CONV_CUDA STREQUAL "OFF")
         endif()
         enable_language(CUDA)
         find_package(CUDAToolkit REQUIRED)
-        set(CONV_HAVE_CUDA ON)
+        if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL ${oldest_toolkit})
+            set(CONV_HAVE_CUDA ON)
+        elseif(CONV_CUDA STREQUAL "ON")
+            message(FATAL_ERROR "CONV_CUDA=ON, but CUDA ${CUDAToolkit_VERSION} is older than ${oldest_toolkit}")
+        endif()
     elseif(CONV_CUDA STREQUAL "ON")
         message(FATAL_ERROR "CONV_CUDA=ON, but no CUDA compiler was found: put nvcc on the PATH")
     endif()
@@ -21,7 +32,7 @@ if(choose_architectures)
     # Turing to Blackwell as the toolkit allows; the newest also as PTX for GPUs to come.
     set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real)
     if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
-        list(APPEND CMAKE_CUDA_ARCHITECTURES 89-real 90-real 100-real 120)
+        list(APPEND CMAKE_CUDA_ARCHITECTURES 89-real 90-real 100 120)
     elseif(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 11.8)
         list(APPEND CMAKE_CUDA_ARCHITECTURES 89-real 90)
     else()
@@ -34,14 +45,19 @@ else()
     message(STATUS "CUDA backend: not built")
 endif()
 
+# -fmad=false for the same reason as -ffp-contract=off in C.
 function(conv_cuda_target target)
     set_target_properties(${target} PROPERTIES
         CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_RUNTIME_LIBRARY Static
         CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
     target_compile_options(${target} PRIVATE
-        $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo;-fmad=false;--threads=0;-Xcompiler=-Wall,-Wextra>)
+        $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;--threads=0;-Xcompiler=-Wall,-Wextra,-fno-exceptions>
+        # For the profiler; it would make the program several times as large.
+        $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<NOT:$<CONFIG:Release>>>:-lineinfo>)
     if(CONV_WERROR)
         target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
     endif()
+    # The .cu files use nothing of the C++ library, which a CUDA program is linked with nevertheless.
+    target_link_options(${target} INTERFACE LINKER:--as-needed)
     target_link_libraries(${target} PUBLIC CUDA::cudart_static)
 endfunction()

@@ -15,6 +15,12 @@
 extern "C" {
 #endif
 
+#ifdef __CUDACC__
+#define CONV_HOST_DEVICE __host__ __device__
+#else
+#define CONV_HOST_DEVICE
+#endif
+
 // A filter made ready for arithmetic at one depth.
 //   exact: out = clamp(round_half_even((sum icoef * p + bias) / divisor), 0, max)
 //   real:  acc = fbias; for each tap, row by row, whose fcoef is not 0: acc = fmaf(fcoef, p, acc);
@@ -30,7 +36,7 @@ struct conv_stencil {
     int64_t divisor;    // exact: > 0 (a negative scale has turned the signs of the rest)
     int64_t bias;       // exact: offset in samples times divisor
     float fbias;        // real: offset in samples
-    int slot;           // CUDA: where conv_cuda_upload put the coefficients (kernels/cuda/cuda.h)
+    const void *d_stencil; // CUDA: the filter in device memory (conv_cuda_upload, kernels/cuda/cuda.h)
     int32_t icoef[CONV_FILTER_MAX_TAPS]; // exact, row by row
     float fcoef[CONV_FILTER_MAX_TAPS];   // real: (float)(coef / scale), row by row
 };
@@ -75,7 +81,7 @@ struct conv_variant {
 };
 
 // The rows, best first, CPU and CUDA mixed; *count is set.
-const struct conv_variant *conv_stencil_variants(int *count);
+const struct conv_variant *const *conv_stencil_variants(int *count);
 
 // The row to use: the first one at `where` whose needs are within `have` (CPU feature bits, or
 // compute capability) and that fits; with `name` that one only. NULL if there is none.
@@ -93,7 +99,7 @@ uint32_t conv_stencil_tiles(const struct conv_variant *variant, struct conv_sten
 
 // Where the sample at coordinate x (any value) of a line of n samples comes from: 0 to n-1, or -1
 // for the constant border.
-static inline int conv_stencil_border(enum conv_border border, int x, int n)
+CONV_HOST_DEVICE static inline int conv_stencil_border(enum conv_border border, int x, int n)
 {
     if (x >= 0 && x < n)
         return x;

@@ -56,6 +56,10 @@ struct conv_backend_ops {
     // group->h_result. Strictly copy in, kernels, copy out; other lanes overlap with it.
     enum conv_status (*lane_run)(struct conv_lane *lane, struct conv_group *group,
                                  struct conv_err *err);
+    // The yardstick of benchmarks: copies the group's planes once within the memory that the kernels
+    // work in (device to device; h_in to h_out on the CPU) and sets *ns.
+    enum conv_status (*lane_copy)(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
+                                  struct conv_err *err);
 };
 
 extern const struct conv_backend_ops conv_backend_cpu;

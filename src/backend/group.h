@@ -4,6 +4,7 @@
 #ifndef CONV_BACKEND_GROUP_H
 #define CONV_BACKEND_GROUP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,7 +24,7 @@ struct conv_group {
     size_t back;            // bytes of kept planes at the end of h_in
     struct conv_group_plane *planes; // the planes to filter
     int plane_count, plane_capacity;
-    const uint8_t *h_result; // set by the backend: h_out, or h_in if the last step ended there
+    uint8_t *h_result; // set by the backend: h_out, or h_in if the last step ended there
     uint64_t ns_copy_in, ns_kernel, ns_copy_out; // set by the backend
 };
 

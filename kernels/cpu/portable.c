@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// What every machine can run: vectors of 16 bytes as the compiler's base architecture has them (SSE2,
+// NEON). Real filters need a fused multiply-add there, else they are the reference's.
+#define VECTOR 16
+#include "kernels/cpu/vector.h"
+
+#ifdef __FP_FAST_FMAF
+#define HAVE_FMA 1
+#else
+#define HAVE_FMA 0
+#endif
+
+ALWAYS_INLINE vec_u16 add_pair(vec_u16 sum, vec_u16 pair, uint16_t coef)
+{
+    uint16_t low = (uint16_t)(int8_t)coef, high = (uint16_t)(int8_t)(coef >> 8);
+    return sum + (pair & 255) * low + (pair >> 8) * high;
+}
+
+ALWAYS_INLINE vec_f32 add_tap(vec_f32 sum, vec_f32 tap, vec_f32 coef)
+{
+#if HAVE_FMA
+    for (int i = 0; i < VECTOR / 4; i++)
+        sum[i] = __builtin_fmaf(coef[i], tap[i], sum[i]);
+    return sum;
+#else
+    return sum + coef * tap;
+#endif
+}
+
+#include "kernels/cpu/rows.h"
+
+const struct conv_variant conv_cpu_portable = {
+    .name = "cpu_portable",
+    .summary = "vectors that every machine has, two taps a load",
+    .where = CONV_ON_CPU,
+    .needs = 0,
+    .fits = fits_vectors,
+    .scratch = conv_cpu_scratch,
+    .run = run_vectors,
+};

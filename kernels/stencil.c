@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// The table of variants, the choice of a row, and a filter's way to what kernels compute with.
+#include "kernels/stencil.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu.h"
+#if CONV_HAVE_CUDA
+#include "kernels/cuda/cuda.h"
+#endif
+
+static const struct conv_variant *const variants[] = {
+#if CONV_HAVE_CUDA
+    &conv_cuda_shared,   &conv_cuda_constant, &conv_cuda_naive,
+#endif
+#ifdef __x86_64__
+    &conv_cpu_avx512,    &conv_cpu_avx2,      &conv_cpu_sse41,
+#endif
+    &conv_cpu_portable,  &conv_cpu_reference,
+};
+
+const struct conv_variant *const *conv_stencil_variants(int *count)
+{
+    *count = (int)(sizeof variants / sizeof variants[0]);
+    return variants;
+}
+
+static bool can_run(const struct conv_variant *variant, unsigned have)
+{
+    if (variant->where == CONV_ON_CUDA)
+        return variant->needs <= have;
+    return (variant->needs & ~have) == 0;
+}
+
+const struct conv_variant *conv_stencil_pick(const struct conv_stencil *stencil,
+                                             enum conv_where where, unsigned have,
+                                             const char *name)
+{
+    int count;
+    const struct conv_variant *const *rows = conv_stencil_variants(&count);
+    for (int i = 0; i < count; i++) {
+        if (rows[i]->where != where || !can_run(rows[i], have))
+            continue;
+        if (name && strcmp(rows[i]->name, name) != 0)
+            continue;
+        if (!rows[i]->fits || rows[i]->fits(stencil))
+            return rows[i];
+    }
+    return NULL;
+}
+
+static bool is_exact(const struct conv_filter *filter)
+{
+    if (filter->scale != rint(filter->scale) || filter->offset != rint(filter->offset))
+        return false;
+    for (int i = 0; i < filter->width * filter->height; i++)
+        if (filter->coef[i] != rint(filter->coef[i]))
+            return false;
+    return true;
+}
+
+// Every magnitude is below 2^31 (CONV_FILTER_MAX_COEF), so the bias is below 2^16 * 257 * 2^31 < 2^56
+// and 961 taps of 16-bit samples below 2^57: nothing here or in the reference leaves 64 bits.
+static void init_exact(struct conv_stencil *stencil, const struct conv_filter *filter, int unit)
+{
+    int sign = filter->scale < 0 ? -1 : 1;
+    int64_t magnitude = 0;
+    for (int i = 0; i < filter->width * filter->height; i++) {
+        stencil->icoef[i] = (int32_t)filter->coef[i] * sign;
+        magnitude += llabs(stencil->icoef[i]);
+    }
+    stencil->divisor = llabs((int64_t)filter->scale);
+    stencil->bias = (int64_t)filter->offset * unit * stencil->divisor;
+    // Half the divisor is what rounding adds; the whole of it leaves room for any way to round.
+    int64_t bound = magnitude * stencil->max + llabs(stencil->bias) + stencil->divisor;
+    stencil->fits_int32 = bound <= INT32_MAX;
+}
+
+static void init_real(struct conv_stencil *stencil, const struct conv_filter *filter, int unit)
+{
+    for (int i = 0; i < filter->width * filter->height; i++)
+        stencil->fcoef[i] = (float)(filter->coef[i] / filter->scale);
+    stencil->fbias = (float)(filter->offset * unit);
+}
+
+void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *filter, int depth,
+                       enum conv_border border, int border_value)
+{
+    // 257 * 255 = 65535: an 8-bit unit at 16 bits.
+    int unit = depth == 16 ? 257 : 1;
+    *stencil = (struct conv_stencil){
+        .width = filter->width,
+        .height = filter->height,
+        .depth = depth,
+        .max = 255 * unit,
+        .border = border,
+        .border_value = border_value * unit,
+        .exact = is_exact(filter),
+    };
+    if (stencil->exact)
+        init_exact(stencil, filter, unit);
+    else
+        init_real(stencil, filter, unit);
+}
+
+uint32_t conv_stencil_tiles(const struct conv_variant *variant, struct conv_stencil_plane *planes,
+                            int count)
+{
+    uint32_t tiles = 0;
+    for (int i = 0; i < count; i++) {
+        int32_t across = (planes[i].width - 1) / variant->tile_width + 1;
+        int32_t down = (planes[i].height - 1) / variant->tile_height + 1;
+        planes[i].first_tile = tiles;
+        tiles += (uint32_t)across * (uint32_t)down;
+    }
+    return tiles;
+}

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+# bash completion for conv. A word without candidates here is completed as a file name.
+
+# The last filter of the list that is being typed; what stands before it is kept.
+_conv_filters()
+{
+    local done=
+    [[ $2 == *,* ]] && done=${2%,*},
+    mapfile -t COMPREPLY < <(compgen -P "$done" -W "custom $3 $("$1" list 2>/dev/null | cut -d' ' -f1)" -- "${2##*,}")
+}
+
+_conv()
+{
+    local with_value='--include --exclude --files-from --kernel -k --size --divisor --bias --border
+        --alpha --encoder --compress -z --device --streams --group --jobs -j --mem-limit --max-pixels
+        --variant --progress --report'
+    local options="--batch --recursive --null --skip-existing --update --dry-run --flip --strip
+        --preserve --no-save --fail-fast --quiet --verbose --json --help --version
+        ${with_value// -[kzj]/}"
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
+    COMPREPLY=()
+
+    # readline breaks --border=wrap into three words.
+    if [[ $word == = ]]; then
+        word=
+    elif [[ $before == = ]]; then
+        before=${COMP_WORDS[COMP_CWORD - 2]}
+    fi
+
+    local values=
+    case $before in
+    --size) values='3 5' ;;
+    --divisor) values=sum ;;
+    --border) values='replicate reflect reflect101 wrap constant' ;;
+    --alpha) values='keep filter premultiply' ;;
+    --encoder) values='libpng stb' ;;
+    --device) values='auto cpu cuda' ;;
+    --progress) values='auto always never' ;;
+    -z | --compress) values='0 1 2 3 4 5 6 7 8 9' ;;
+    -k | --kernel)
+        [[ $word == @* ]] && mapfile -t COMPREPLY < <(compgen -P @ -f -- "${word#@}")
+        return
+        ;;
+    esac
+    if [[ $values ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$values" -- "$word")
+        return
+    fi
+    [[ " ${with_value//$'\n'/ } " == *" $before "* ]] && return
+    if [[ $word == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
+        return
+    fi
+
+    local operands=() i
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case ${COMP_WORDS[i]} in
+        =) ((i++)) ;;
+        -?*) [[ ${COMP_WORDS[i + 1]} != = && " ${with_value//$'\n'/ } " == *" ${COMP_WORDS[i]} "* ]] && ((i++)) ;;
+        *) operands+=("${COMP_WORDS[i]}") ;;
+        esac
+    done
+    local commands=
+    case ${#operands[@]}:${operands[0]-} in
+    0:)
+        [[ $word != *,* ]] && commands='list show verify bench devices'
+        _conv_filters "$1" "$word" "$commands"
+        ;;
+    1:show | 1:verify) _conv_filters "$1" "$word" '' ;;
+    1:bench) mapfile -t COMPREPLY < <(compgen -W 'kernels streams' -- "$word") ;;
+    esac
+}
+
+complete -o default -F _conv conv

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+// The CPU tenant: a worker filters its own picture, straight after decoding it, on its own core.
+#include "backend/backend.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "kernels/stencil.h"
+
+#define SCRATCH_ALIGN 64
+
+// One filter of the chain, ready for both depths.
+struct step {
+    struct conv_stencil stencil[2]; // 8 bits, 16 bits
+    const struct conv_variant *variant[2];
+};
+
+struct conv_backend {
+    int step_count;
+    struct step steps[];
+};
+
+struct conv_lane {
+    const struct conv_backend *backend;
+    void *scratch;
+    size_t scratch_size;
+};
+
+static enum conv_status pick_variant(struct step *step, int index, const char *name,
+                                     struct conv_err *err)
+{
+    step->variant[index] =
+        conv_stencil_pick(&step->stencil[index], CONV_ON_CPU, conv_cpu_features(), name);
+    if (step->variant[index])
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_USAGE,
+                        "kernel '%s' cannot run this filter at %d bits on this CPU "
+                        "(conv bench kernels lists what can)",
+                        name ? name : "any", step->stencil[index].depth);
+}
+
+static enum conv_status cpu_open(struct conv_backend **out, const struct conv_backend_config *config,
+                                 struct conv_err *err)
+{
+    size_t steps_size = (size_t)config->filter_count * sizeof(struct step);
+    struct conv_backend *backend = calloc(1, sizeof *backend + steps_size);
+    if (!backend)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the filters");
+    backend->step_count = config->filter_count;
+    for (int i = 0; i < config->filter_count; i++) {
+        struct step *step = &backend->steps[i];
+        for (int d = 0; d < 2; d++) {
+            conv_stencil_init(&step->stencil[d], &config->filters[i], d ? 16 : 8, config->border,
+                              config->border_value);
+            enum conv_status status = pick_variant(step, d, config->variant, err);
+            if (status) {
+                free(backend);
+                return status;
+            }
+        }
+    }
+    *out = backend;
+    return CONV_OK;
+}
+
+static void cpu_close(struct conv_backend *backend)
+{
+    free(backend);
+}
+
+static void cpu_describe(const struct conv_backend *backend, char *text, size_t size)
+{
+    (void)backend;
+    snprintf(text, size, "cpu");
+}
+
+static const char *cpu_variant(const struct conv_backend *backend, int step, int depth)
+{
+    return backend->steps[step].variant[depth == 16]->name;
+}
+
+static size_t cpu_table_bytes(const struct conv_backend *backend)
+{
+    (void)backend;
+    return 0;
+}
+
+// Pages come from the system untouched, so that staging costs only what pictures fill.
+static enum conv_status cpu_host_alloc(struct conv_backend *backend, void **memory, size_t size,
+                                       struct conv_err *err)
+{
+    (void)backend;
+    void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu MiB of staging: %s",
+                            size >> 20, strerror(errno));
+    *memory = pages;
+    return CONV_OK;
+}
+
+static void cpu_host_free(struct conv_backend *backend, void *memory, size_t size)
+{
+    (void)backend;
+    if (memory)
+        munmap(memory, size);
+}
+
+static enum conv_status cpu_lane_open(struct conv_backend *backend, struct conv_lane **out,
+                                      size_t bytes, struct conv_err *err)
+{
+    (void)bytes;
+    struct conv_lane *lane = calloc(1, sizeof *lane);
+    if (!lane)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CPU lane");
+    lane->backend = backend;
+    *out = lane;
+    return CONV_OK;
+}
+
+static void cpu_lane_close(struct conv_lane *lane)
+{
+    if (!lane)
+        return;
+    free(lane->scratch);
+    free(lane);
+}
+
+static enum conv_status reserve_scratch(struct conv_lane *lane, size_t size, struct conv_err *err)
+{
+    if (size <= lane->scratch_size)
+        return CONV_OK;
+    free(lane->scratch);
+    lane->scratch_size = 0;
+    lane->scratch = aligned_alloc(SCRATCH_ALIGN, conv_image_align(size, SCRATCH_ALIGN));
+    if (!lane->scratch)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB of kernel scratch",
+                            size >> 10);
+    lane->scratch_size = size;
+    return CONV_OK;
+}
+
+static enum conv_status filter_plane(struct conv_lane *lane, const struct step *step,
+                                     const struct conv_group_plane *shape, const uint8_t *src,
+                                     uint8_t *dst, struct conv_err *err)
+{
+    const struct conv_stencil *stencil = &step->stencil[shape->depth == 16];
+    const struct conv_variant *variant = step->variant[shape->depth == 16];
+    int64_t stride = (int64_t)conv_image_stride(shape->width, shape->depth);
+    struct conv_stencil_plane plane = {
+        .src = src + shape->offset,
+        .dst = dst + shape->offset,
+        .src_stride = stride,
+        .dst_stride = stride,
+        .width = shape->width,
+        .height = shape->height,
+    };
+    size_t scratch = variant->scratch ? variant->scratch(stencil, shape->width) : 0;
+    enum conv_status status = reserve_scratch(lane, scratch, err);
+    if (status)
+        return status;
+    struct conv_stencil_batch batch = {.planes = &plane, .count = 1, .scratch = lane->scratch};
+    return variant->run(stencil, &batch);
+}
+
+static enum conv_status cpu_lane_run(struct conv_lane *lane, struct conv_group *group,
+                                     struct conv_err *err)
+{
+    uint64_t start = conv_clock_ns();
+    uint8_t *src = group->h_in, *dst = group->h_out;
+    for (int s = 0; s < lane->backend->step_count; s++) {
+        for (int p = 0; p < group->plane_count; p++) {
+            enum conv_status status =
+                filter_plane(lane, &lane->backend->steps[s], &group->planes[p], src, dst, err);
+            if (status)
+                return status;
+        }
+        group->h_result = dst;
+        dst = src; // the next step goes back into what this one has read
+        src = group->h_result;
+    }
+    group->ns_kernel = conv_clock_ns() - start;
+    return CONV_OK;
+}
+
+static enum conv_status cpu_lane_copy(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
+                                      struct conv_err *err)
+{
+    (void)lane;
+    (void)err;
+    uint64_t start = conv_clock_ns();
+    memcpy(group->h_out, group->h_in, group->front);
+    *ns = conv_clock_ns() - start;
+    return CONV_OK;
+}
+
+const struct conv_backend_ops conv_backend_cpu = {
+    .name = "cpu",
+    .async = false,
+    .open = cpu_open,
+    .close = cpu_close,
+    .describe = cpu_describe,
+    .variant = cpu_variant,
+    .table_bytes = cpu_table_bytes,
+    .host_alloc = cpu_host_alloc,
+    .host_free = cpu_host_free,
+    .lane_open = cpu_lane_open,
+    .lane_close = cpu_lane_close,
+    .lane_run = cpu_lane_run,
+    .lane_copy = cpu_lane_copy,
+};

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+#include "backend/group.h"
+
+// Room for the alignment of the table behind the planes and of the kept planes at the end.
+#define GROUP_SLACK 512
+
+static bool is_kept(const struct conv_image *shape, bool filter_alpha, int channel)
+{
+    return shape->alpha && !filter_alpha && channel == shape->channels - 1;
+}
+
+size_t conv_group_need(const struct conv_image *shape, bool filter_alpha, size_t table_bytes)
+{
+    size_t plane = conv_image_plane_bytes(shape->width, shape->height, shape->depth);
+    size_t need = GROUP_SLACK;
+    for (int c = 0; c < shape->channels; c++)
+        need += plane + (is_kept(shape, filter_alpha, c) ? 0 : table_bytes);
+    return need;
+}
+
+bool conv_group_place(struct conv_group *group, const struct conv_image *shape, bool filter_alpha,
+                      size_t table_bytes, struct conv_image *in,
+                      size_t out_offset[CONV_IMAGE_MAX_CHANNELS])
+{
+    size_t tables = (size_t)group->plane_count * table_bytes;
+    size_t need = conv_group_need(shape, filter_alpha, table_bytes);
+    size_t used = group->front + group->back + tables;
+    if (used > group->capacity || need > group->capacity - used)
+        return false;
+    if (group->plane_count + shape->channels > group->plane_capacity)
+        return false;
+
+    size_t bytes = conv_image_plane_bytes(shape->width, shape->height, shape->depth);
+    *in = *shape;
+    for (int c = 0; c < shape->channels; c++) {
+        size_t offset;
+        if (is_kept(shape, filter_alpha, c)) {
+            group->back += bytes;
+            offset = group->capacity - group->back;
+            offset -= offset % CONV_IMAGE_PLANE_ALIGN;
+            group->back = group->capacity - offset;
+            out_offset[c] = SIZE_MAX;
+        } else {
+            offset = group->front;
+            group->front += bytes;
+            group->planes[group->plane_count++] = (struct conv_group_plane){
+                .offset = offset,
+                .width = shape->width,
+                .height = shape->height,
+                .depth = shape->depth,
+            };
+            out_offset[c] = offset;
+        }
+        in->plane[c].data = group->h_in + offset;
+        in->plane[c].stride = (ptrdiff_t)conv_image_stride(shape->width, shape->depth);
+    }
+    return true;
+}
+
+void conv_group_result(const struct conv_group *group, const struct conv_image *in,
+                       const size_t out_offset[CONV_IMAGE_MAX_CHANNELS], struct conv_image *out)
+{
+    *out = *in;
+    for (int c = 0; c < in->channels; c++)
+        if (out_offset[c] != SIZE_MAX)
+            out->plane[c].data = group->h_result + out_offset[c];
+}
+
+void conv_group_reset(struct conv_group *group)
+{
+    group->front = 0;
+    group->back = 0;
+    group->plane_count = 0;
+    group->h_result = group->h_out;
+    group->ns_copy_in = group->ns_kernel = group->ns_copy_out = 0;
+}

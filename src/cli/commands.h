@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// The commands. Each takes the options with its own name removed from the operands and returns the
+// program's exit code.
+#ifndef CONV_CLI_COMMANDS_H
+#define CONV_CLI_COMMANDS_H
+
+#include "cli/options.h"
+
+enum {
+    CONV_EXIT_OK = 0,
+    CONV_EXIT_SOME_FAILED = 1,
+    CONV_EXIT_USAGE = 2,
+    CONV_EXIT_NOTHING = 3,
+    CONV_EXIT_DEVICE = 4,
+    CONV_EXIT_SIGNAL = 128, // plus the signal's number
+};
+
+int conv_run_main(const struct conv_options *options);     // run.c
+int conv_list_main(const struct conv_options *options);    // list.c
+int conv_show_main(const struct conv_options *options);    // list.c
+int conv_devices_main(const struct conv_options *options); // list.c
+int conv_verify_main(const struct conv_options *options);  // verify.c
+int conv_bench_main(const struct conv_options *options);   // bench.c
+
+// Prints `conv: TEXT` on stderr and returns the exit code that belongs to err->status.
+int conv_commands_fail(const struct conv_err *err);
+
+// Flushes stdout: CONV_EXIT_OK, or a message and CONV_EXIT_SOME_FAILED if it could not be written.
+int conv_commands_flush(void);
+
+#endif

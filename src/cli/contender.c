@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+#include "cli/contender.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum conv_status conv_contender_open(struct conv_contender *contender,
+                                     const struct conv_variant *variant,
+                                     const struct conv_options *options,
+                                     const struct conv_filter *filters, int filter_count,
+                                     struct conv_err *err)
+{
+    *contender = (struct conv_contender){.variant = variant};
+    struct conv_backend_config config = {
+        .filters = filters,
+        .filter_count = filter_count,
+        .border = options->border,
+        .border_value = options->border_value,
+        .variant = variant->name,
+    };
+    const struct conv_backend_ops *ops =
+        variant->where == CONV_ON_CUDA ? conv_backend_cuda() : &conv_backend_cpu;
+    if (!ops)
+        return conv_err_set(err, CONV_ERR_DEVICE, "this conv was built without CUDA");
+    enum conv_status status = ops->open(&contender->backend, &config, err);
+    if (status)
+        return status;
+    contender->ops = ops;
+    contender->group.planes = contender->planes;
+    contender->group.plane_capacity = CONV_IMAGE_MAX_CHANNELS;
+    return ops->lane_open(contender->backend, &contender->lane, 1 << 20, err);
+}
+
+static void free_staging(struct conv_contender *contender)
+{
+    struct conv_group *group = &contender->group;
+    contender->ops->host_free(contender->backend, group->h_in, group->capacity);
+    contender->ops->host_free(contender->backend, group->h_out, group->capacity);
+    group->h_in = group->h_out = NULL;
+    group->capacity = 0;
+}
+
+void conv_contender_close(struct conv_contender *contender)
+{
+    if (!contender->ops)
+        return;
+    free_staging(contender);
+    contender->ops->lane_close(contender->lane);
+    contender->ops->close(contender->backend);
+    contender->ops = NULL;
+}
+
+enum conv_status conv_contender_place(struct conv_contender *contender,
+                                      const struct conv_image *shape, bool filter_alpha,
+                                      struct conv_image *in, struct conv_err *err)
+{
+    const struct conv_backend_ops *ops = contender->ops;
+    struct conv_group *group = &contender->group;
+    size_t table = ops->table_bytes(contender->backend);
+    size_t need = conv_group_need(shape, filter_alpha, table);
+    if (need > group->capacity) {
+        void *h_in = NULL, *h_out = NULL;
+        free_staging(contender);
+        enum conv_status status = ops->host_alloc(contender->backend, &h_in, need, err);
+        group->h_in = h_in;
+        group->capacity = need;
+        if (!status)
+            status = ops->host_alloc(contender->backend, &h_out, need, err);
+        group->h_out = h_out;
+        if (status)
+            return status;
+    }
+    size_t offsets[CONV_IMAGE_MAX_CHANNELS];
+    conv_group_reset(group);
+    conv_group_place(group, shape, filter_alpha, table, in, offsets);
+    return CONV_OK;
+}
+
+enum conv_status conv_contender_copy(struct conv_contender *contender,
+                                     const struct conv_contender *other,
+                                     const struct conv_image *shape, bool filter_alpha,
+                                     struct conv_err *err)
+{
+    struct conv_image in;
+    enum conv_status status = conv_contender_place(contender, shape, filter_alpha, &in, err);
+    if (!status) // planes lie at the same offsets in every group
+        memcpy(contender->group.h_in, other->group.h_in, other->group.front);
+    return status;
+}
+
+bool conv_contender_differs(const struct conv_contender *reference,
+                            const struct conv_contender *contender, struct conv_difference *first)
+{
+    for (int p = 0; p < reference->group.plane_count; p++) {
+        const struct conv_group_plane *plane = &reference->planes[p];
+        size_t stride = conv_image_stride(plane->width, plane->depth);
+        size_t sample = (size_t)plane->depth / 8;
+        for (int y = 0; y < plane->height; y++) {
+            const uint8_t *a = reference->group.h_result + plane->offset + (size_t)y * stride;
+            const uint8_t *b = contender->group.h_result + plane->offset + (size_t)y * stride;
+            if (memcmp(a, b, (size_t)plane->width * sample) == 0)
+                continue;
+            int x = 0;
+            while (memcmp(a + (size_t)x * sample, b + (size_t)x * sample, sample) == 0)
+                x++;
+            uint16_t wide[2];
+            memcpy(&wide[0], a + (size_t)x * sample, sample);
+            memcpy(&wide[1], b + (size_t)x * sample, sample);
+            *first = (struct conv_difference){.plane = p, .x = x, .y = y};
+            first->expected = sample == 1 ? a[x] : wide[0];
+            first->got = sample == 1 ? b[x] : wide[1];
+            return true;
+        }
+    }
+    return false;
+}

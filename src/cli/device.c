@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+#include "cli/device.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/suggest.h"
+
+enum choice { CHOICE_AUTO, CHOICE_CPU, CHOICE_CUDA };
+
+static enum conv_status parse_device(const char *text, enum choice *choice, int *ordinal,
+                                     struct conv_err *err)
+{
+    static const char *const names[] = {"auto", "cpu", "cuda"};
+    *ordinal = 0;
+    for (int i = 0; i < 3; i++) {
+        *choice = (enum choice)i;
+        if (strcmp(text, names[i]) == 0)
+            return CONV_OK;
+    }
+    char *end;
+    if (strncmp(text, "cuda:", 5) == 0 && isdigit((unsigned char)text[5])) {
+        long number = strtol(text + 5, &end, 10);
+        if (!*end && number < 1024) {
+            *ordinal = (int)number;
+            return CONV_OK;
+        }
+    }
+    const char *near = conv_suggest_nearest(text, names, sizeof names[0], 3);
+    return conv_err_set(err, CONV_ERR_USAGE, "unknown device '%s'; %s%s%s auto, cpu, cuda or cuda:N",
+                        text, near ? "did you mean '" : "it is", near ? near : "", near ? "'?" : "");
+}
+
+static enum conv_status open_backend(struct conv_device *device, const struct conv_backend_ops *ops,
+                                     const struct conv_backend_config *config, struct conv_err *err)
+{
+    if (!ops)
+        return conv_err_set(err, CONV_ERR_DEVICE, "this conv was built without CUDA");
+    enum conv_status status = ops->open(&device->backend, config, err);
+    if (status)
+        return status;
+    device->ops = ops;
+    ops->describe(device->backend, device->name, sizeof device->name);
+    return CONV_OK;
+}
+
+enum conv_status conv_device_open(struct conv_device *device, const struct conv_options *options,
+                                  const struct conv_filter *filters, int filter_count,
+                                  struct conv_err *err)
+{
+    *device = (struct conv_device){0};
+    struct conv_backend_config config = {
+        .filters = filters,
+        .filter_count = filter_count,
+        .border = options->border,
+        .border_value = options->border_value,
+        .variant = options->variant,
+    };
+    enum choice choice = CHOICE_AUTO;
+    enum conv_status status = CONV_OK;
+    if (options->device_text)
+        status = parse_device(options->device_text, &choice, &config.device, err);
+    if (status)
+        return status;
+    if (choice == CHOICE_AUTO && options->variant && strncmp(options->variant, "cpu_", 4) == 0)
+        choice = CHOICE_CPU; // a kernel's name says where it runs
+    if (choice == CHOICE_CUDA || choice == CHOICE_AUTO) {
+        struct conv_err reason;
+        status = open_backend(device, conv_backend_cuda(), &config, &reason);
+        if (!status)
+            return CONV_OK;
+        bool fall_back = choice == CHOICE_AUTO && status == CONV_ERR_DEVICE &&
+                         !(options->variant && strncmp(options->variant, "cuda_", 5) == 0);
+        if (!fall_back)
+            return conv_err_set(err, status, "%s", reason.text);
+        if (!options->quiet)
+            fprintf(stderr, "conv: %s; filtering on the CPU\n", reason.text);
+    }
+    return open_backend(device, &conv_backend_cpu, &config, err);
+}
+
+void conv_device_close(struct conv_device *device)
+{
+    if (device->ops)
+        device->ops->close(device->backend);
+    *device = (struct conv_device){0};
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+// Ctrl-C once: no new picture is begun, what is in flight becomes whole. Twice: out at once, without
+// leaving a temporary file.
+#ifndef CONV_CLI_SIGNALS_H
+#define CONV_CLI_SIGNALS_H
+
+#include <stdatomic.h>
+
+// Installs the handlers and returns the flag: 0, the signal that came, or -1 set by the pipeline.
+atomic_int *conv_signals_install(void);
+
+#endif

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+// What the user typed, "emboss,blur" and the options beside it, to filters.
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/suggest.h"
+#include "filter/filter.h"
+#include "filter/number.h"
+
+#define MAX_ELEMENT 4096 // a path, as long as Linux takes one
+
+static enum conv_status refuse_name(const char *name, struct conv_err *err)
+{
+    static const char *const custom = "custom";
+    int count;
+    const struct conv_filter_builtin *rows = conv_filter_builtins(&count);
+    const char *nearest = conv_suggest_nearest(name, &rows->name, sizeof *rows, (size_t)count);
+    if (!nearest)
+        nearest = conv_suggest_nearest(name, &custom, sizeof custom, 1);
+    if (nearest)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "unknown filter '%.64s'; did you mean '%s'? (conv list shows all)",
+                            name, nearest);
+    return conv_err_set(err, CONV_ERR_USAGE,
+                        "unknown filter '%.64s' (conv list shows all; a file is given as "
+                        "./%.64s)",
+                        name, name);
+}
+
+static bool has_size(const struct conv_filter *filter, int size)
+{
+    return size == 0 || (filter->width == size && filter->height == size);
+}
+
+static enum conv_status load_row(struct conv_filter *filter, const struct conv_filter_builtin *row,
+                                 struct conv_err *err)
+{
+    return conv_filter_parse_matrix(filter, row->text, strlen(row->text), row->name, err);
+}
+
+// Any other member of row's family that has the size.
+static enum conv_status load_relative(struct conv_filter *filter,
+                                      const struct conv_filter_builtin *row, int size,
+                                      struct conv_err *err)
+{
+    int count;
+    const struct conv_filter_builtin *rows = conv_filter_builtins(&count);
+    char sizes[64];
+    int used = snprintf(sizes, sizeof sizes, "%dx%d", filter->width, filter->height);
+    for (int i = 0; i < count; i++) {
+        if (strcmp(rows[i].family, row->family) != 0 || &rows[i] == row)
+            continue;
+        enum conv_status status = load_row(filter, &rows[i], err);
+        if (status != CONV_OK || has_size(filter, size))
+            return status;
+        if (used < (int)sizeof sizes)
+            used += snprintf(sizes + used, sizeof sizes - (size_t)used, ", %dx%d", filter->width,
+                             filter->height);
+    }
+    return conv_err_set(err, CONV_ERR_USAGE, "--size %d: '%s' comes in %s only", size, row->name,
+                        sizes);
+}
+
+static enum conv_status load_builtin(struct conv_filter *filter, const char *name, int size,
+                                     struct conv_err *err)
+{
+    int count;
+    const struct conv_filter_builtin *rows = conv_filter_builtins(&count), *row = NULL;
+    for (int i = 0; i < count && !row; i++) {
+        if (strcmp(rows[i].name, name) == 0)
+            row = &rows[i];
+    }
+    if (!row)
+        return refuse_name(name, err);
+    enum conv_status status = load_row(filter, row, err);
+    if (status != CONV_OK || has_size(filter, size))
+        return status;
+    if (strcmp(row->name, row->family) != 0) // the name itself says a size
+        return conv_err_set(err, CONV_ERR_USAGE, "--size %d: '%s' is %dx%d; write '%s'", size, name,
+                            filter->width, filter->height, row->family);
+    return load_relative(filter, row, size, err);
+}
+
+static bool is_path(const char *element)
+{
+    size_t size = strlen(element);
+    return strchr(element, '/') || (size >= 4 && strcmp(element + size - 4, ".mat") == 0);
+}
+
+static enum conv_status load_element(struct conv_filter *filter, const char *element,
+                                     const struct conv_filter_options *options,
+                                     struct conv_err *err)
+{
+    enum conv_status status;
+    if (is_path(element)) {
+        status = conv_filter_load(filter, element, err);
+    } else if (strcmp(element, "custom") == 0) {
+        if (!options->kernel)
+            return conv_err_set(err, CONV_ERR_USAGE, "the filter 'custom' needs --kernel");
+        status = conv_filter_parse_spec(filter, options->kernel, err);
+    } else {
+        return load_builtin(filter, element, options->size, err);
+    }
+    if (status == CONV_OK && !has_size(filter, options->size))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--size %d chooses among built-in filters; '%.64s' is %dx%d",
+                            options->size, element, filter->width, filter->height);
+    return status;
+}
+
+// Of real coefficients a sum of 0 may come out as rounding noise: to divide by that is as wrong.
+static bool sums_to_zero(const struct conv_filter *filter)
+{
+    double magnitude = 0;
+    int taps = filter->width * filter->height;
+    for (int k = 0; k < taps; k++)
+        magnitude += fabs(filter->coef[k]);
+    return fabs(conv_filter_sum(filter)) <= magnitude * taps * DBL_EPSILON;
+}
+
+static enum conv_status apply_divisor(struct conv_filter *filter, const char *text,
+                                      struct conv_err *err)
+{
+    struct conv_err reason;
+    if (strcmp(text, "sum") == 0) {
+        if (sums_to_zero(filter))
+            return conv_err_set(err, CONV_ERR_USAGE,
+                                "--divisor sum: the coefficients of '%s' sum to 0", filter->name);
+        filter->scale = conv_filter_sum(filter);
+        return CONV_OK;
+    }
+    if (conv_number_parse(&filter->scale, CONV_FILTER_MAX_COEF, text, strlen(text), &reason) !=
+        CONV_OK)
+        return conv_err_set(err, CONV_ERR_USAGE, "--divisor: %s (or write sum)", reason.text);
+    if (filter->scale == 0)
+        return conv_err_set(err, CONV_ERR_USAGE, "--divisor: nothing can be divided by 0");
+    return CONV_OK;
+}
+
+static enum conv_status apply_options(struct conv_filter *filter,
+                                      const struct conv_filter_options *options,
+                                      struct conv_err *err)
+{
+    struct conv_err reason;
+    if (options->flip)
+        conv_filter_flip(filter);
+    if (options->divisor) {
+        enum conv_status status = apply_divisor(filter, options->divisor, err);
+        if (status != CONV_OK)
+            return status;
+    }
+    if (options->bias && conv_number_parse(&filter->offset, CONV_FILTER_MAX_OFFSET, options->bias,
+                                           strlen(options->bias), &reason) != CONV_OK)
+        return conv_err_set(err, CONV_ERR_USAGE, "--bias: %s", reason.text);
+    if (conv_filter_check(filter, &reason) != CONV_OK)
+        return conv_err_set(err, CONV_ERR_USAGE, "filter '%s': %s", filter->name, reason.text);
+    return CONV_OK;
+}
+
+enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count, const char *text,
+                                         const struct conv_filter_options *options,
+                                         struct conv_err *err)
+{
+    int used = 0;
+    bool custom = false;
+    for (const char *at = text;; at++) {
+        char element[MAX_ELEMENT];
+        size_t size = strcspn(at, ",");
+        if (size == 0)
+            return conv_err_set(err, CONV_ERR_USAGE, "filter %d of '%.64s' is empty", used + 1,
+                                text);
+        if (size >= sizeof element)
+            return conv_err_set(err, CONV_ERR_USAGE, "filter %d has a name of %zu characters",
+                                used + 1, size);
+        if (used == CONV_FILTER_MAX_CHAIN)
+            return conv_err_set(err, CONV_ERR_USAGE, "a chain of more than %d filters",
+                                CONV_FILTER_MAX_CHAIN);
+        memcpy(element, at, size);
+        element[size] = '\0';
+        enum conv_status status = load_element(&filters[used], element, options, err);
+        if (status == CONV_OK)
+            status = apply_options(&filters[used], options, err);
+        if (status != CONV_OK)
+            return status;
+        custom |= strcmp(element, "custom") == 0;
+        used++;
+        at += size;
+        if (*at == '\0')
+            break;
+    }
+    if (options->kernel && !custom)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--kernel defines the filter 'custom', which '%.64s' does not use",
+                            text);
+    *count = used;
+    return CONV_OK;
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT
+// Text to filter: libvips' matrix files and what follows --kernel. The text may come from anywhere,
+// so nothing is guessed, and every complaint says where it is.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "filter/filter.h"
+#include "filter/scan.h"
+
+// 961 numbers of 63 characters are 61 kB; the rest is for those who align their columns.
+#define MAX_FILE_BYTES (256 * 1024)
+
+static const char *plural(int count)
+{
+    return count == 1 ? "" : "s";
+}
+
+// --- matrix files --------------------------------------------------------------------------------
+
+static enum conv_status parse_header(struct conv_scanner *scanner, struct conv_filter *filter)
+{
+    static const char layout[] = "the first line is: width height [scale [offset]]";
+    static const char *const side_names[] = {"width", "height"};
+    const double limits[] = {CONV_FILTER_MAX_COEF, CONV_FILTER_MAX_COEF, CONV_FILTER_MAX_COEF,
+                             CONV_FILTER_MAX_OFFSET};
+    double values[] = {0, 0, 1, 0};
+    int count = 0;
+    if (!conv_scan_empty_lines(scanner))
+        return conv_scan_complain(scanner, scanner->at, "there is no matrix here (%s)", layout);
+    for (struct conv_token token; conv_scan_token(scanner, count == 0, &token); count++) {
+        if (count == 4)
+            return conv_scan_complain(scanner, token.text, "more than 4 numbers (%s)", layout);
+        enum conv_status status = conv_scan_number(scanner, &token, limits[count], &values[count]);
+        if (status != CONV_OK)
+            return status;
+        double value = values[count];
+        if (count < 2 && !(value >= 1 && value <= CONV_FILTER_MAX_SIDE && (int)value == value &&
+                           (int)value % 2 == 1))
+            return conv_scan_complain(scanner, token.text,
+                                      "the %s is %g, but must be an odd number from 1 to %d (%s)",
+                                      side_names[count], value, CONV_FILTER_MAX_SIDE, layout);
+        if (count == 2 && value == 0)
+            return conv_scan_complain(scanner, token.text,
+                                      "the scale is 0, and sums are divided by it");
+    }
+    if (count < 2)
+        return conv_scan_complain(scanner, scanner->at, "the height is missing (%s)", layout);
+    filter->width = (int)values[0];
+    filter->height = (int)values[1];
+    filter->scale = values[2];
+    filter->offset = values[3];
+    return CONV_OK;
+}
+
+static enum conv_status parse_row(struct conv_scanner *scanner, const struct conv_filter *filter,
+                                  int row, double *coef)
+{
+    int count = 0;
+    const char *extra = NULL;
+    for (struct conv_token token; conv_scan_token(scanner, count == 0, &token); count++) {
+        double value;
+        enum conv_status status = conv_scan_number(scanner, &token, CONV_FILTER_MAX_COEF, &value);
+        if (status != CONV_OK)
+            return status;
+        if (count < filter->width)
+            coef[count] = value;
+        else if (!extra)
+            extra = token.text;
+        // A divisor near 0 must not take real filters out of float32.
+        if (value / filter->scale > CONV_FILTER_MAX_COEF ||
+            value / filter->scale < -CONV_FILTER_MAX_COEF)
+            return conv_scan_complain(scanner, token.text,
+                                      "the number divided by the scale %g is too large",
+                                      filter->scale);
+    }
+    if (count != filter->width)
+        return conv_scan_complain(scanner, extra ? extra : scanner->at,
+                                  "row %d has %d number%s, %d expected", row + 1, count,
+                                  plural(count), filter->width);
+    return CONV_OK;
+}
+
+// The file's name without folder and ".mat".
+static void name_after(struct conv_filter *filter, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    size_t size = strlen(name);
+    if (size > 4 && strcmp(name + size - 4, ".mat") == 0)
+        size -= 4;
+    if (size >= sizeof filter->name)
+        size = sizeof filter->name - 1;
+    memcpy(filter->name, name, size);
+    filter->name[size] = '\0';
+}
+
+enum conv_status conv_filter_parse_matrix(struct conv_filter *filter, const char *text, size_t size,
+                                          const char *source, struct conv_err *err)
+{
+    struct conv_filter parsed = {0};
+    if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { // editors on Windows: UTF-8's mark
+        text += 3;
+        size -= 3;
+    }
+    struct conv_scanner scanner = {text, text + size, text, 1, source, err};
+    enum conv_status status = parse_header(&scanner, &parsed);
+    if (status != CONV_OK)
+        return status;
+    for (int row = 0; row < parsed.height; row++) {
+        conv_scan_line(&scanner);
+        if (!conv_scan_empty_lines(&scanner))
+            return conv_scan_complain(&scanner, scanner.at,
+                                      "the matrix ends after %d row%s, %d expected", row,
+                                      plural(row), parsed.height);
+        status = parse_row(&scanner, &parsed, row, parsed.coef + row * parsed.width);
+        if (status != CONV_OK)
+            return status;
+    }
+    conv_scan_line(&scanner);
+    if (conv_scan_empty_lines(&scanner))
+        return conv_scan_complain(&scanner, scanner.at,
+                                  "something follows the last row (%d expected)", parsed.height);
+    name_after(&parsed, source);
+    *filter = parsed;
+    return CONV_OK;
+}
+
+enum conv_status conv_filter_load(struct conv_filter *filter, const char *path,
+                                  struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    const char *dots = conv_scan_dots(path), *tail = conv_scan_tail(path);
+    char *text = NULL;
+    size_t size;
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        return conv_err_errno(err, errno, "cannot open the filter '%s%s'", dots, tail);
+    text = malloc(MAX_FILE_BYTES + 1);
+    if (!text) {
+        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory to read '%s%s'", dots, tail);
+        goto out;
+    }
+    size = fread(text, 1, MAX_FILE_BYTES + 1, file);
+    if (ferror(file))
+        status = conv_err_errno(err, errno, "cannot read the filter '%s%s'", dots, tail);
+    else if (size > MAX_FILE_BYTES)
+        status =
+            conv_err_set(err, CONV_ERR_FORMAT, "%s%s: more than %d KiB, no filter is that large",
+                         dots, tail, MAX_FILE_BYTES / 1024);
+    else
+        status = conv_filter_parse_matrix(filter, text, size, path, err);
+out:
+    free(text);
+    fclose(file); // was only read
+    return status;
+}
+
+// --- --kernel ------------------------------------------------------------------------------------
+
+// One side of "WxH:"; 0 if there is no number, and anything too large stays so.
+static int parse_side(struct conv_scanner *scanner)
+{
+    int side = 0;
+    for (; scanner->at < scanner->end && *scanner->at >= '0' && *scanner->at <= '9'; scanner->at++)
+        side = side > 999 ? side : side * 10 + (*scanner->at - '0');
+    return side;
+}
+
+static enum conv_status parse_size(struct conv_scanner *scanner, struct conv_filter *filter)
+{
+    const char *begin;
+    conv_scan_blanks(scanner);
+    begin = scanner->at;
+    filter->width = filter->height = parse_side(scanner);
+    if (scanner->at > begin && (*scanner->at == 'x' || *scanner->at == 'X')) {
+        scanner->at++;
+        filter->height = parse_side(scanner);
+    }
+    conv_scan_blanks(scanner);
+    if (*scanner->at == '+' || *scanner->at == '-')
+        return conv_scan_complain(
+            scanner, scanner->at,
+            "an origin cannot be given, it is always the centre of the kernel");
+    if (*scanner->at != ':' || scanner->at == begin)
+        return conv_scan_complain(scanner, scanner->at,
+                                  "expected WIDTHxHEIGHT: before the numbers");
+    if (filter->width > CONV_FILTER_MAX_SIDE || filter->width % 2 == 0 ||
+        filter->height > CONV_FILTER_MAX_SIDE || filter->height % 2 == 0)
+        return conv_scan_complain(scanner, begin,
+                                  "%.*s: both sides must be odd numbers from 1 to %d",
+                                  scanner->at - begin > 16 ? 16 : (int)(scanner->at - begin), begin,
+                                  CONV_FILTER_MAX_SIDE);
+    scanner->at++;
+    return CONV_OK;
+}
+
+// ImageMagick's taps that are no part of the kernel.
+static bool is_hole(const struct conv_token *token)
+{
+    static const char nan[] = "nan";
+    if (token->size == 1)
+        return *token->text == '-';
+    for (size_t i = 0; i < 3 && token->size == 3; i++) {
+        if ((token->text[i] | 0x20) != nan[i])
+            return false;
+    }
+    return token->size == 3;
+}
+
+static enum conv_status parse_numbers(struct conv_scanner *scanner, struct conv_filter *filter,
+                                      int *count)
+{
+    struct conv_token token;
+    for (;;) {
+        if (!conv_scan_token(scanner, *count == 0, &token)) {
+            if (scanner->at == scanner->end)
+                return CONV_OK;
+            scanner->at++; // a line end within the option is a blank
+            continue;
+        }
+        double value;
+        if (is_hole(&token))
+            return conv_scan_complain(
+                scanner, token.text,
+                "'%.*s' (no tap here) is not supported; write 0 for a tap that adds "
+                "nothing",
+                (int)token.size, token.text);
+        enum conv_status status = conv_scan_number(scanner, &token, CONV_FILTER_MAX_COEF, &value);
+        if (status != CONV_OK)
+            return status;
+        if (*count < CONV_FILTER_MAX_TAPS)
+            filter->coef[*count] = value;
+        ++*count; // argv is far shorter than INT_MAX numbers
+    }
+}
+
+enum conv_status conv_filter_parse_spec(struct conv_filter *filter, const char *spec,
+                                        struct conv_err *err)
+{
+    if (*spec == '@')
+        return conv_filter_load(filter, spec + 1, err);
+
+    struct conv_filter parsed = {.name = "custom", .scale = 1};
+    struct conv_scanner scanner = {spec, spec + strlen(spec), spec, 1, NULL, err};
+    int count = 0;
+    bool sized = strchr(spec, ':') != NULL;
+    enum conv_status status = sized ? parse_size(&scanner, &parsed) : CONV_OK;
+    if (status == CONV_OK)
+        status = parse_numbers(&scanner, &parsed, &count);
+    if (status != CONV_OK)
+        return status;
+
+    if (sized && count != parsed.width * parsed.height)
+        return conv_err_set(err, CONV_ERR_USAGE, "--kernel: %dx%d takes %d numbers; %d given",
+                            parsed.width, parsed.height, parsed.width * parsed.height, count);
+    if (!sized) {
+        int side = 1;
+        while (side < CONV_FILTER_MAX_SIDE && side * side < count)
+            side += 2;
+        if (side * side != count)
+            return conv_err_set(err, CONV_ERR_USAGE,
+                                "--kernel: 9, 25, 49, ... numbers make a square kernel; %d given "
+                                "(write WxH: for others)",
+                                count);
+        parsed.width = parsed.height = side;
+    }
+    *filter = parsed;
+    return CONV_OK;
+}

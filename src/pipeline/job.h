@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// A job is one picture on its way from file to file. It travels; it is never copied.
+#ifndef CONV_PIPELINE_JOB_H
+#define CONV_PIPELINE_JOB_H
+
+#include <sys/stat.h>
+
+#include "backend/group.h"
+#include "pipeline/walk.h"
+#include "png/png.h"
+#include "report/report.h"
+
+// The bytes of an input file. They are wanted only until the picture is decoded, so a few buffers
+// serve all jobs.
+struct conv_file {
+    uint8_t *data;
+    size_t size, capacity;
+    struct conv_file *next;
+};
+
+struct conv_job {
+    struct conv_walk_entry path;
+    struct conv_err err;        // why it failed
+    enum conv_outcome outcome;
+    const char *reason;         // why skipped or planned
+    struct stat info;           // of the input
+    struct conv_file *file;     // until decoded
+    struct conv_png_header header;
+    struct conv_png_meta meta;
+    struct conv_image in;       // where decoding writes
+    size_t out_offset[CONV_IMAGE_MAX_CHANNELS];
+    struct conv_slot *slot;     // staging, while it holds some
+    size_t bytes_in, bytes_out;
+    uint64_t ns[CONV_STAGE_COUNT];
+    struct conv_job *next;      // in the one list it is in
+};
+
+#endif

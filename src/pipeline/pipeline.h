@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// The way of all pictures through the program:
+//   walk -> read -> decode -> [stage -> filter -> fetch] -> encode -> write -> rename
+// Workers (threads) do everything but the middle; lanes do that. On a backend that is not async a
+// worker runs the middle itself, so that a picture stays in one core's cache from file to file.
+#ifndef CONV_PIPELINE_PIPELINE_H
+#define CONV_PIPELINE_PIPELINE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "pipeline/walk.h"
+#include "png/png.h"
+#include "report/report.h"
+
+enum conv_alpha_mode { CONV_ALPHA_KEEP, CONV_ALPHA_FILTER, CONV_ALPHA_PREMULTIPLY };
+
+struct conv_pipeline_config {
+    const struct conv_backend_ops *ops;
+    struct conv_backend *backend;
+    int jobs;           // workers, at least 1
+    int streams;        // lanes of an async backend, at least 1
+    size_t group_bytes; // staging bytes that make a group full
+    size_t mem_limit;   // bytes of staging memory in all
+    uint64_t max_pixels;
+    struct conv_png_config png;
+    enum conv_alpha_mode alpha;
+    bool strip, preserve;
+    bool skip_existing, update, dry_run, no_save, fail_fast;
+    atomic_int *stop;   // becomes non-zero when no new picture shall be taken
+};
+
+// Runs every picture of the walk and hands a record of each to the report. Pictures that fail are
+// reported and do not end the run; the return value speaks of the run itself (no memory, no thread,
+// no device).
+enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config, struct conv_walk *walk,
+                                   struct conv_report *report, struct conv_err *err);
+
+#endif

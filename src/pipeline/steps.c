@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+#include "pipeline/steps.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "kernels/alpha.h"
+#include "pipeline/output.h"
+#include "pipeline/pool.h"
+
+#define READ_CHUNK ((size_t)1 << 16)
+
+static bool is_dash(const char *path)
+{
+    return strcmp(path, "-") == 0;
+}
+
+static bool is_newer_or_same(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec >= b->tv_nsec;
+}
+
+bool conv_steps_plan(const struct conv_pipeline_config *config, struct conv_job *job)
+{
+    if (!config->dry_run && !config->skip_existing && !config->update)
+        return true;
+    struct stat in, out;
+    bool exists = !is_dash(job->path.output) && stat(job->path.output, &out) == 0;
+    if (exists && config->skip_existing) {
+        job->reason = "the output exists";
+    } else if (exists && config->update && !is_dash(job->path.input) &&
+               stat(job->path.input, &in) == 0 && is_newer_or_same(&out.st_mtim, &in.st_mtim)) {
+        job->reason = "the output is up to date";
+    } else if (config->dry_run) {
+        job->outcome = CONV_OUTCOME_PLANNED;
+        job->reason = !exists ? "new" : config->update ? "the input is newer" : "replaces the output";
+        return false;
+    } else {
+        return true;
+    }
+    job->outcome = CONV_OUTCOME_SKIPPED;
+    return false;
+}
+
+static enum conv_status reserve_file(struct conv_file *file, size_t size, struct conv_err *err)
+{
+    if (size <= file->capacity)
+        return CONV_OK;
+    size_t capacity = conv_image_align(size, READ_CHUNK);
+    uint8_t *data = realloc(file->data, capacity);
+    if (!data)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a file of %zu bytes", size);
+    file->data = data;
+    file->capacity = capacity;
+    return CONV_OK;
+}
+
+static enum conv_status read_all(int fd, size_t expected, size_t limit, struct conv_file *file,
+                                 struct conv_err *err)
+{
+    file->size = 0;
+    // One byte more than expected lets a single read see the end of the file.
+    enum conv_status status = reserve_file(file, expected + 1, err);
+    while (!status) {
+        ssize_t got = read(fd, file->data + file->size, file->capacity - file->size);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return conv_err_errno(err, errno, "cannot read");
+        if (got == 0)
+            return CONV_OK;
+        file->size += (size_t)got;
+        if (file->size > limit)
+            return conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than --mem-limit allows");
+        if (file->size == file->capacity)
+            status = reserve_file(file, 2 * file->capacity, err);
+    }
+    return status;
+}
+
+static enum conv_status read_file(const struct conv_pipeline_config *config, struct conv_job *job)
+{
+    const char *path = job->path.input;
+    struct conv_err *err = &job->err;
+    bool standard = is_dash(path);
+    // Without O_NONBLOCK a pipe that happens to be called x.png would hold the run up for ever.
+    int flags = O_RDONLY | O_CLOEXEC | (job->path.named ? 0 : O_NONBLOCK);
+    int fd = standard ? STDIN_FILENO : open(path, flags);
+    if (fd < 0)
+        return conv_err_errno(err, errno, "cannot open");
+    enum conv_status status = CONV_OK;
+    struct stat out;
+    if (fstat(fd, &job->info) != 0)
+        status = conv_err_errno(err, errno, "cannot stat");
+    else if (S_ISDIR(job->info.st_mode))
+        status = conv_err_set(err, CONV_ERR_FORMAT, "is a folder, not a picture");
+    else if (!S_ISREG(job->info.st_mode) && !job->path.named)
+        status = conv_err_set(err, CONV_ERR_FORMAT, "is no regular file");
+    else if (!config->no_save && S_ISREG(job->info.st_mode) && !is_dash(job->path.output) &&
+             stat(job->path.output, &out) == 0 && out.st_dev == job->info.st_dev &&
+             out.st_ino == job->info.st_ino)
+        status = conv_err_set(err, CONV_ERR_USAGE, "the output would overwrite the input");
+    if (!status) {
+        size_t expected = S_ISREG(job->info.st_mode) ? (size_t)job->info.st_size : READ_CHUNK - 1;
+        if (expected > config->mem_limit)
+            status = conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than --mem-limit allows");
+        else
+            status = read_all(fd, expected, config->mem_limit, job->file, err);
+    }
+    if (!standard)
+        close(fd);
+    return status;
+}
+
+static enum conv_status read_header(const struct conv_pipeline_config *config, struct conv_job *job)
+{
+    const struct conv_file *file = job->file;
+    enum conv_status status = conv_png_probe(file->data, file->size, &job->header, &job->err);
+    if (status)
+        return status;
+    uint64_t pixels = (uint64_t)job->header.width * (uint64_t)job->header.height;
+    if (pixels > config->max_pixels)
+        return conv_err_set(&job->err, CONV_ERR_LIMIT,
+                            "%d x %d pixels are more than --max-pixels %" PRIu64, job->header.width,
+                            job->header.height, config->max_pixels);
+    job->meta.size = 0;
+    if (!config->strip)
+        status = conv_png_meta_collect(file->data, file->size, &job->meta, &job->err);
+    return status;
+}
+
+enum conv_status conv_steps_read(const struct conv_pipeline_config *config, struct conv_job *job)
+{
+    uint64_t start = conv_clock_ns();
+    enum conv_status status = read_file(config, job);
+    if (!status)
+        status = read_header(config, job);
+    job->bytes_in = job->file->size;
+    job->ns[CONV_STAGE_READ] += conv_clock_ns() - start;
+    return status;
+}
+
+enum conv_status conv_steps_decode(const struct conv_pipeline_config *config,
+                                   struct conv_png_codec *codec, struct conv_job *job)
+{
+    uint64_t start = conv_clock_ns();
+    enum conv_status status = conv_png_decode(codec, job->file->data, job->file->size, &job->header,
+                                              &job->in, &job->err);
+    if (!status && config->alpha == CONV_ALPHA_PREMULTIPLY)
+        conv_alpha_multiply(&job->in);
+    job->ns[CONV_STAGE_DECODE] += conv_clock_ns() - start;
+    return status;
+}
+
+enum conv_status conv_steps_encode(const struct conv_pipeline_config *config,
+                                   struct conv_png_codec *codec, int worker, struct conv_job *job)
+{
+    uint64_t start = conv_clock_ns();
+    struct conv_image out;
+    struct conv_png_bytes bytes;
+    conv_group_result(&job->slot->group, &job->in, job->out_offset, &out);
+    if (config->alpha == CONV_ALPHA_PREMULTIPLY)
+        conv_alpha_divide(&out);
+    enum conv_status status = conv_png_encode(codec, &out, &job->meta, &bytes, &job->err);
+    uint64_t encoded = conv_clock_ns();
+    job->ns[CONV_STAGE_ENCODE] += encoded - start;
+    if (status)
+        return status;
+    job->bytes_out = bytes.size;
+    if (!config->no_save)
+        status = conv_output_write(worker, job->path.output, &bytes,
+                                   config->preserve ? &job->info : NULL, &job->err);
+    job->ns[CONV_STAGE_WRITE] += conv_clock_ns() - encoded;
+    return status;
+}

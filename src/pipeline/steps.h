@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// What a worker does to one picture, step by step. Each step fills job->err on failure and adds its
+// time to job->ns; none of them locks anything.
+#ifndef CONV_PIPELINE_STEPS_H
+#define CONV_PIPELINE_STEPS_H
+
+#include "pipeline/job.h"
+#include "pipeline/pipeline.h"
+
+// True if the picture has to be filtered; false if it is skipped or, with --dry-run, only planned:
+// then job->outcome and job->reason say so.
+bool conv_steps_plan(const struct conv_pipeline_config *config, struct conv_job *job);
+
+// Reads the file into job->file, its header into job->header, its metadata into job->meta.
+enum conv_status conv_steps_read(const struct conv_pipeline_config *config, struct conv_job *job);
+
+// Decodes into job->in (premultiplied if asked).
+enum conv_status conv_steps_decode(const struct conv_pipeline_config *config,
+                                   struct conv_png_codec *codec, struct conv_job *job);
+
+// Encodes the group's result and writes the output.
+enum conv_status conv_steps_encode(const struct conv_pipeline_config *config,
+                                   struct conv_png_codec *codec, int worker, struct conv_job *job);
+
+#endif

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: MIT
+#include "pipeline/walk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "pipeline/paths.h"
+
+// Folders open at once on the way down. Deeper trees are reported, not followed: each level holds a
+// file descriptor.
+#define MAX_LEVELS 256
+
+struct level {
+    DIR *dir;
+    size_t input_length, output_length; // of the folder's paths in walk->here
+};
+
+struct conv_walk {
+    struct conv_walk_config config;
+    int next_input;
+    bool output_is_folder;
+    bool many; // several inputs: a folder gets a folder of its own name below the output
+    struct level levels[MAX_LEVELS];
+    int depth;
+    struct conv_walk_entry here; // the folder being read: input and output path
+    FILE *list;
+    char *line;
+    size_t line_size;
+};
+
+// --- what the user typed -------------------------------------------------------------------------
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static bool is_dash(const char *path)
+{
+    return strcmp(path, "-") == 0;
+}
+
+static enum conv_status check_pair(const char *input, const char *output, bool recursive,
+                                   struct conv_err *err)
+{
+    switch (conv_paths_relation(input, output)) {
+    case CONV_PATHS_SAME:
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "input and output are the same folder: %s; name another output folder",
+                            input);
+    case CONV_PATHS_NESTED:
+        if (recursive)
+            return conv_err_set(err, CONV_ERR_USAGE,
+                                "with --recursive neither of %s and %s may lie inside the other",
+                                input, output);
+        break;
+    case CONV_PATHS_APART:
+        break;
+    }
+    return CONV_OK;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(conv_paths_base(*(const char *const *)a), conv_paths_base(*(const char *const *)b));
+}
+
+// Several inputs go into one folder under their own names, which must differ.
+static enum conv_status check_names(const struct conv_walk_config *config, struct conv_err *err)
+{
+    size_t count = (size_t)config->input_count;
+    const char **sorted = malloc(count * sizeof *sorted);
+    if (!sorted)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu names", count);
+    memcpy(sorted, config->inputs, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, compare_names);
+    enum conv_status status = CONV_OK;
+    for (size_t i = 1; i < count && !status; i++)
+        if (compare_names(&sorted[i - 1], &sorted[i]) == 0)
+            status = conv_err_set(err, CONV_ERR_USAGE,
+                                  "%s and %s would become the same output file", sorted[i - 1],
+                                  sorted[i]);
+    free(sorted);
+    return status;
+}
+
+static enum conv_status check_operands(struct conv_walk *walk, bool *any_folder, struct conv_err *err)
+{
+    const struct conv_walk_config *config = &walk->config;
+    *any_folder = config->files_from != NULL;
+    for (int i = 0; i < config->input_count; i++) {
+        bool folder = is_folder(config->inputs[i]);
+        *any_folder |= folder;
+        if (config->batch && !folder)
+            return conv_err_set(err, CONV_ERR_USAGE, "--batch takes folders; %s is %s",
+                                config->inputs[i],
+                                conv_paths_exists(config->inputs[i]) ? "none" : "not there");
+        if (config->files_from && !folder)
+            return conv_err_set(err, CONV_ERR_USAGE,
+                                "--files-from takes the folder its names are in; %s is no folder",
+                                config->inputs[i]);
+        if (folder && config->output) {
+            enum conv_status status =
+                check_pair(config->inputs[i], config->output, config->recursive, err);
+            if (status)
+                return status;
+        }
+    }
+    if (config->files_from && config->input_count > 1)
+        return conv_err_set(err, CONV_ERR_USAGE, "--files-from takes one input folder, %d given",
+                            config->input_count);
+    return CONV_OK;
+}
+
+static enum conv_status prepare_output(struct conv_walk *walk, bool any_folder, bool dry_run,
+                                       struct conv_err *err)
+{
+    const struct conv_walk_config *config = &walk->config;
+    const char *output = config->output;
+    walk->many = config->input_count > 1;
+    if (!output) {
+        walk->config.output = "";
+        return CONV_OK;
+    }
+    if (is_dash(output)) {
+        if (any_folder || walk->many)
+            return conv_err_set(err, CONV_ERR_USAGE, "standard output takes one picture only");
+        return CONV_OK;
+    }
+    bool slash = output[0] && output[strlen(output) - 1] == '/';
+    walk->output_is_folder = any_folder || walk->many || slash || is_folder(output);
+    if (!walk->output_is_folder)
+        return CONV_OK;
+    if (walk->many) {
+        enum conv_status status = check_names(config, err);
+        if (status)
+            return status;
+    }
+    if (conv_paths_exists(output) && !is_folder(output))
+        return conv_err_set(err, CONV_ERR_USAGE, "the output %s must be a folder, but is a file",
+                            output);
+    return dry_run ? CONV_OK : conv_paths_make_folder(output, err);
+}
+
+enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_config *config,
+                                bool dry_run, struct conv_err *err)
+{
+    struct conv_walk *walk = calloc(1, sizeof *walk);
+    if (!walk)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the walk");
+    walk->config = *config;
+    bool any_folder;
+    enum conv_status status = check_operands(walk, &any_folder, err);
+    if (!status)
+        status = prepare_output(walk, any_folder, dry_run, err);
+    if (!status && config->files_from) {
+        walk->list = is_dash(config->files_from) ? stdin : fopen(config->files_from, "re");
+        if (!walk->list)
+            status = conv_err_errno(err, errno, "--files-from %s", config->files_from);
+    }
+    if (status) {
+        conv_walk_close(walk);
+        return status;
+    }
+    *out = walk;
+    return CONV_OK;
+}
+
+void conv_walk_close(struct conv_walk *walk)
+{
+    if (!walk)
+        return;
+    while (walk->depth > 0)
+        closedir(walk->levels[--walk->depth].dir);
+    if (walk->list && walk->list != stdin)
+        fclose(walk->list);
+    free(walk->line);
+    free(walk);
+}
+
+// --- folders -------------------------------------------------------------------------------------
+
+static bool matches(const char *const *globs, int count, const char *relative)
+{
+    for (int i = 0; i < count; i++) {
+        // As in rsync: a glob with a slash is held against the path, one without against the name.
+        const char *subject = strchr(globs[i], '/') ? relative : conv_paths_base(relative);
+        if (fnmatch(globs[i], subject, 0) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_wanted(const struct conv_walk *walk, const char *relative)
+{
+    const struct conv_walk_config *config = &walk->config;
+    bool included = config->include_count
+                        ? matches(config->include, config->include_count, relative)
+                        : fnmatch("*.png", conv_paths_base(relative), FNM_CASEFOLD) == 0;
+    return included && !matches(config->exclude, config->exclude_count, relative);
+}
+
+// Opens the folder at walk->here. NULL with *err if that cannot be.
+static bool push_folder(struct conv_walk *walk, struct conv_err *err)
+{
+    if (walk->depth == MAX_LEVELS) {
+        conv_err_set(err, CONV_ERR_LIMIT, "more than %d folders deep", MAX_LEVELS);
+        return false;
+    }
+    DIR *dir = opendir(walk->here.input);
+    if (!dir) {
+        conv_err_errno(err, errno, "cannot open the folder");
+        return false;
+    }
+    walk->levels[walk->depth++] = (struct level){
+        .dir = dir,
+        .input_length = strlen(walk->here.input),
+        .output_length = strlen(walk->here.output),
+    };
+    return true;
+}
+
+static void pop_folder(struct conv_walk *walk)
+{
+    closedir(walk->levels[--walk->depth].dir);
+    if (walk->depth > 0) {
+        walk->here.input[walk->levels[walk->depth - 1].input_length] = '\0';
+        walk->here.output[walk->levels[walk->depth - 1].output_length] = '\0';
+    }
+}
+
+enum kind { KIND_FILE, KIND_FOLDER, KIND_FOLDER_LINK };
+
+// What an entry of a folder is; the common file systems say so without a stat.
+static enum kind entry_kind(const struct dirent *item, const char *path)
+{
+    struct stat info;
+    switch (item->d_type) {
+    case DT_DIR:
+        return KIND_FOLDER;
+    case DT_LNK:
+        return stat(path, &info) == 0 && S_ISDIR(info.st_mode) ? KIND_FOLDER_LINK : KIND_FILE;
+    case DT_UNKNOWN:
+        if (lstat(path, &info) != 0)
+            return KIND_FILE; // reading it will say why
+        if (S_ISLNK(info.st_mode))
+            return stat(path, &info) == 0 && S_ISDIR(info.st_mode) ? KIND_FOLDER_LINK : KIND_FILE;
+        return S_ISDIR(info.st_mode) ? KIND_FOLDER : KIND_FILE;
+    default:
+        return KIND_FILE;
+    }
+}
+
+// The next entry of the innermost open folder that concerns us, or CONV_WALK_END when none is left
+// in any.
+static enum conv_walk_step next_in_folders(struct conv_walk *walk, struct conv_walk_entry *entry,
+                                           struct conv_err *err)
+{
+    while (walk->depth > 0) {
+        struct level *level = &walk->levels[walk->depth - 1];
+        errno = 0;
+        const struct dirent *item = readdir(level->dir);
+        if (!item) {
+            int errnum = errno;
+            memcpy(entry, &walk->here, sizeof *entry);
+            pop_folder(walk);
+            if (errnum == 0)
+                continue;
+            conv_err_errno(err, errnum, "cannot read the folder");
+            return CONV_WALK_BAD;
+        }
+        if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0)
+            continue;
+        if (!conv_paths_join(entry->input, walk->here.input, item->d_name) ||
+            !conv_paths_join(entry->output, walk->here.output, item->d_name)) {
+            conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+            return CONV_WALK_BAD;
+        }
+        enum kind kind = entry_kind(item, entry->input);
+        if (kind == KIND_FOLDER && walk->config.recursive) {
+            memcpy(&walk->here, entry, sizeof *entry);
+            if (push_folder(walk, err))
+                continue;
+            walk->here.input[level->input_length] = '\0';
+            walk->here.output[level->output_length] = '\0';
+            return CONV_WALK_BAD;
+        }
+        const char *relative = entry->input + walk->levels[0].input_length;
+        while (*relative == '/')
+            relative++;
+        // A link to a folder could lead in circles; with -r it is passed over, as by find and rsync.
+        if (!is_wanted(walk, relative) || (kind == KIND_FOLDER_LINK && walk->config.recursive))
+            continue;
+        if (kind != KIND_FILE) {
+            conv_err_set(err, CONV_ERR_FORMAT, "is a folder, not a picture");
+            return CONV_WALK_BAD;
+        }
+        return CONV_WALK_ENTRY;
+    }
+    return CONV_WALK_END;
+}
+
+// --- lists of names ------------------------------------------------------------------------------
+
+static enum conv_walk_step next_in_list(struct conv_walk *walk, struct conv_walk_entry *entry,
+                                        struct conv_err *err)
+{
+    int end = walk->config.nul ? '\0' : '\n';
+    for (;;) {
+        ssize_t length = getdelim(&walk->line, &walk->line_size, end, walk->list);
+        if (length < 0) {
+            if (!ferror(walk->list))
+                return CONV_WALK_END;
+            snprintf(entry->input, sizeof entry->input, "%s", walk->config.files_from);
+            conv_err_errno(err, errno, "cannot read the list");
+            clearerr(walk->list);
+            fseek(walk->list, 0, SEEK_END);
+            return CONV_WALK_BAD;
+        }
+        if (length > 0 && walk->line[length - 1] == end)
+            walk->line[--length] = '\0';
+        if (length == 0)
+            continue;
+        const char *folder = walk->config.input_count ? walk->config.inputs[0] : "";
+        bool fits = walk->line[0] == '/' ? conv_paths_join(entry->input, "", walk->line)
+                                         : conv_paths_join(entry->input, folder, walk->line);
+        const char *relative = walk->line; // an absolute name keeps its shape below the output
+        while (*relative == '/')
+            relative++;
+        fits = fits && conv_paths_join(entry->output, walk->config.output, relative);
+        if (!fits) {
+            snprintf(entry->input, sizeof entry->input, "%.*s", (int)sizeof entry->input - 1,
+                     walk->line);
+            conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+            return CONV_WALK_BAD;
+        }
+        if (conv_paths_climbs(relative)) {
+            conv_err_set(err, CONV_ERR_USAGE, "a name in --files-from may not contain '..'");
+            return CONV_WALK_BAD;
+        }
+        return CONV_WALK_ENTRY;
+    }
+}
+
+// --- one after the other -------------------------------------------------------------------------
+
+static enum conv_walk_step next_input(struct conv_walk *walk, struct conv_walk_entry *entry,
+                                      struct conv_err *err)
+{
+    const struct conv_walk_config *config = &walk->config;
+    const char *input = config->inputs[walk->next_input++];
+    snprintf(entry->input, sizeof entry->input, "%.*s", (int)sizeof entry->input - 1, input);
+    bool fits = strlen(input) < sizeof entry->input;
+    bool folder = fits && !is_dash(input) && is_folder(input);
+    if (folder && !walk->many)
+        fits = conv_paths_join(entry->output, "", config->output);
+    else if (walk->output_is_folder)
+        fits = fits && conv_paths_join(entry->output, config->output,
+                                       is_dash(input) ? "stdin.png" : conv_paths_base(input));
+    else
+        fits = fits && conv_paths_join(entry->output, "", config->output);
+    if (!fits) {
+        conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+        return CONV_WALK_BAD;
+    }
+    entry->named = !folder;
+    if (!folder)
+        return CONV_WALK_ENTRY;
+    memcpy(&walk->here, entry, sizeof *entry);
+    return push_folder(walk, err) ? CONV_WALK_END : CONV_WALK_BAD;
+}
+
+enum conv_walk_step conv_walk_next(struct conv_walk *walk, struct conv_walk_entry *entry,
+                                   struct conv_err *err)
+{
+    entry->output[0] = '\0';
+    entry->named = false;
+    if (walk->list)
+        return next_in_list(walk, entry, err);
+    for (;;) {
+        enum conv_walk_step step = next_in_folders(walk, entry, err);
+        if (step != CONV_WALK_END || walk->next_input == walk->config.input_count)
+            return step;
+        step = next_input(walk, entry, err);
+        if (step != CONV_WALK_END)
+            return step;
+    }
+}

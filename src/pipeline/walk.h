@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// Finds the pictures: what the user named, the folders below, the names of a list. Entries are
+// handed out one by one, so that a folder of a million costs no memory.
+#ifndef CONV_PIPELINE_WALK_H
+#define CONV_PIPELINE_WALK_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "base/err.h"
+
+struct conv_walk_config {
+    const char *const *inputs; // files, folders, "-" for stdin
+    int input_count;
+    const char *output;        // file, folder, "-" for stdout; NULL: outputs do not matter
+    bool batch;                // the inputs must be folders
+    bool recursive;
+    const char *const *include; // globs; none = *.png in any case
+    int include_count;
+    const char *const *exclude;
+    int exclude_count;
+    const char *files_from; // a list of names below inputs[0] (default: the current folder), or NULL
+    bool nul;               // its names end in NUL, not in newline
+};
+
+struct conv_walk_entry {
+    char input[PATH_MAX];
+    char output[PATH_MAX];
+    bool named; // typed by the user, so it may be a pipe or a device; found ones must be files
+};
+
+struct conv_walk;
+
+// Checks what can be checked before the first picture (CONV_ERR_USAGE, CONV_ERR_IO) and makes the
+// output folder unless `dry_run`. Keeps pointers into *config.
+enum conv_status conv_walk_open(struct conv_walk **walk, const struct conv_walk_config *config,
+                                bool dry_run, struct conv_err *err);
+
+enum conv_walk_step { CONV_WALK_ENTRY, CONV_WALK_BAD, CONV_WALK_END };
+
+// The next picture. CONV_WALK_BAD: entry->input cannot be had, *err says why. One caller at a time.
+enum conv_walk_step conv_walk_next(struct conv_walk *walk, struct conv_walk_entry *entry,
+                                   struct conv_err *err);
+
+void conv_walk_close(struct conv_walk *walk); // NULL is fine
+
+#endif

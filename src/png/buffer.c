@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#include "png/buffer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool conv_buffer_reserve(struct conv_buffer *buffer, size_t capacity)
+{
+    if (capacity <= buffer->capacity)
+        return true;
+    uint8_t *data = realloc(buffer->data, capacity);
+    if (!data)
+        return false;
+    buffer->data = data;
+    buffer->capacity = capacity;
+    return true;
+}
+
+bool conv_buffer_append(struct conv_buffer *buffer, const uint8_t *data, size_t size)
+{
+    if (size > SIZE_MAX - buffer->size)
+        return false;
+    size_t needed = buffer->size + size;
+    if (needed > buffer->capacity) {
+        size_t twice = buffer->capacity > SIZE_MAX / 2 ? SIZE_MAX : 2 * buffer->capacity;
+        if (!conv_buffer_reserve(buffer, needed > twice ? needed : twice))
+            return false;
+    }
+    if (size > 0)
+        memcpy(buffer->data + buffer->size, data, size);
+    buffer->size = needed;
+    return true;
+}
+
+void conv_buffer_free(struct conv_buffer *buffer)
+{
+    free(buffer->data);
+    *buffer = (struct conv_buffer){0};
+}

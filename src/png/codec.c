@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+// One coder a worker: which library does the work, and the memory that stays from picture to
+// picture.
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/suggest.h"
+#include "png/buffer.h"
+#include "png/libpng.h"
+#include "png/png.h"
+#include "png/stb.h"
+
+#define HEAD_SIZE 33 // signature and IHDR: carried chunks go in here, before anything else
+
+struct conv_png_codec {
+    enum conv_png_encoder encoder;
+    int level;
+    struct conv_buffer pixels; // interleaved rows
+    struct conv_buffer file;   // the last encoded picture
+};
+
+static const char *const encoder_names[] = {[CONV_PNG_LIBPNG] = "libpng", [CONV_PNG_STB] = "stb"};
+enum { ENCODER_COUNT = sizeof encoder_names / sizeof encoder_names[0] };
+
+enum conv_status conv_png_codec_open(struct conv_png_codec **codec,
+                                     const struct conv_png_config *config, struct conv_err *err)
+{
+    int level = config->level;
+    *codec = NULL;
+    if (level < -1 || level > CONV_LIBPNG_MAX_LEVEL)
+        return conv_err_set(err, CONV_ERR_USAGE, "compression level %d is not within 0 to %d",
+                            level, CONV_LIBPNG_MAX_LEVEL);
+    if (level == -1)
+        level =
+            config->encoder == CONV_PNG_STB ? CONV_STB_DEFAULT_LEVEL : CONV_LIBPNG_DEFAULT_LEVEL;
+    struct conv_png_codec *made = calloc(1, sizeof *made);
+    if (!made)
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    made->encoder = config->encoder;
+    made->level = level;
+    if (made->encoder == CONV_PNG_STB)
+        conv_stb_set_level(level);
+    *codec = made;
+    return CONV_OK;
+}
+
+void conv_png_codec_close(struct conv_png_codec *codec)
+{
+    if (!codec)
+        return;
+    conv_buffer_free(&codec->pixels);
+    conv_buffer_free(&codec->file);
+    free(codec);
+}
+
+enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *data, size_t size,
+                                 const struct conv_png_header *header, const struct conv_image *dst,
+                                 struct conv_err *err)
+{
+    assert(dst->width == header->shape.width && dst->height == header->shape.height &&
+           dst->channels == header->shape.channels && dst->depth == header->shape.depth);
+    return conv_libpng_decode(&codec->pixels, data, size, header, dst, err);
+}
+
+enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv_image *src,
+                                 const struct conv_png_meta *meta, struct conv_png_bytes *bytes,
+                                 struct conv_err *err)
+{
+    enum conv_status status =
+        codec->encoder == CONV_PNG_STB
+            ? conv_stb_encode(&codec->pixels, &codec->file, src, err)
+            : conv_libpng_encode(&codec->pixels, &codec->file, src, codec->level, err);
+    if (status)
+        return status;
+    const struct conv_buffer *file = &codec->file;
+    *bytes = (struct conv_png_bytes){
+        .part = {{file->data, HEAD_SIZE},
+                 {meta ? meta->data : NULL, meta ? meta->size : 0},
+                 {file->data + HEAD_SIZE, file->size - HEAD_SIZE}},
+    };
+    for (int i = 0; i < 3; i++)
+        bytes->size += bytes->part[i].size;
+    return CONV_OK;
+}
+
+enum conv_status conv_png_parse_encoder(enum conv_png_encoder *encoder, const char *name,
+                                        struct conv_err *err)
+{
+    for (int i = 0; i < ENCODER_COUNT; i++) {
+        if (strcmp(name, encoder_names[i]) == 0) {
+            *encoder = (enum conv_png_encoder)i;
+            return CONV_OK;
+        }
+    }
+    const char *near =
+        conv_suggest_nearest(name, encoder_names, sizeof encoder_names[0], ENCODER_COUNT);
+    if (near)
+        return conv_err_set(err, CONV_ERR_USAGE, "unknown encoder '%.64s'; did you mean '%s'?",
+                            name, near);
+    return conv_err_set(err, CONV_ERR_USAGE, "unknown encoder '%.64s' (there are libpng, stb)",
+                        name);
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+// The chunk walk: what a PNG says about itself before a pixel is decoded, and which of its chunks
+// travel on. Nothing is decompressed here and nothing is believed that lies beyond the data.
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "png/buffer.h"
+#include "png/png.h"
+
+#define SIGNATURE_SIZE 8
+#define FRAME_SIZE 12        // length, type and CRC around a chunk's data
+#define MAX_FIELD 0x7fffffff // the standard's limit for lengths, widths and heights
+#define MAX_PALETTE 256
+
+#define TYPE(a, b, c, d) ((uint32_t)(a) << 24 | (uint32_t)(b) << 16 | (uint32_t)(c) << 8 | (d))
+#define IHDR TYPE('I', 'H', 'D', 'R')
+#define PLTE TYPE('P', 'L', 'T', 'E')
+#define TRNS TYPE('t', 'R', 'N', 'S')
+#define IDAT TYPE('I', 'D', 'A', 'T')
+#define IEND TYPE('I', 'E', 'N', 'D')
+
+enum { GRAY = 0, RGB = 2, PALETTE = 3, GRAY_ALPHA = 4, RGB_ALPHA = 6 };
+
+static const uint8_t signature[SIGNATURE_SIZE] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+
+struct chunk {
+    uint32_t type;
+    uint32_t length;
+    const uint8_t *data; // inside the file, with the 8 bytes of length and type before it
+};
+
+static uint32_t read_u32(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+// Steps over the chunk at *at; false if it does not lie wholly within the file.
+static bool next_chunk(struct chunk *chunk, const uint8_t *file, size_t size, size_t *at)
+{
+    size_t left = size - *at;
+    if (left < FRAME_SIZE)
+        return false;
+    chunk->length = read_u32(file + *at);
+    chunk->type = read_u32(file + *at + 4);
+    chunk->data = file + *at + 8;
+    if (chunk->length > MAX_FIELD || chunk->length > left - FRAME_SIZE)
+        return false;
+    *at += FRAME_SIZE + (size_t)chunk->length;
+    return true;
+}
+
+static bool crc_is_right(const struct chunk *chunk)
+{
+    // The CRC covers type and data.
+    unsigned long crc = crc32_z(0, chunk->data - 4, (size_t)chunk->length + 4);
+    return crc == read_u32(chunk->data + chunk->length);
+}
+
+static enum conv_status check_signature(const uint8_t *data, size_t size, struct conv_err *err)
+{
+    if (size == 0)
+        return conv_err_set(err, CONV_ERR_FORMAT, "empty file");
+    if (memcmp(data, signature, size < SIGNATURE_SIZE ? size : SIGNATURE_SIZE) != 0)
+        return conv_err_set(err, CONV_ERR_FORMAT, "not a PNG (bad signature)");
+    if (size < SIGNATURE_SIZE)
+        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the signature");
+    return CONV_OK;
+}
+
+// Says why there is no whole chunk at `at`.
+static enum conv_status refuse_chunk(const uint8_t *data, size_t size, size_t at,
+                                     struct conv_err *err)
+{
+    if (at == size)
+        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends before the picture data");
+    if (size - at >= 4 && read_u32(data + at) > MAX_FIELD)
+        return conv_err_set(err, CONV_ERR_FORMAT, "damaged: impossible chunk length at byte %zu",
+                            at);
+    return conv_err_set(err, CONV_ERR_FORMAT,
+                        "truncated: ends inside the chunk that starts at byte %zu", at);
+}
+
+static bool depth_is_valid(int color_type, int depth)
+{
+    // Depths are powers of two, so that a set of them is their sum.
+    static const int allowed[] = {
+        [GRAY] = 1 + 2 + 4 + 8 + 16, [RGB] = 8 + 16,       [PALETTE] = 1 + 2 + 4 + 8,
+        [GRAY_ALPHA] = 8 + 16,       [RGB_ALPHA] = 8 + 16,
+    };
+    bool known = color_type < (int)(sizeof allowed / sizeof allowed[0]);
+    bool single = depth != 0 && (depth & (depth - 1)) == 0;
+    return known && single && (depth & allowed[color_type]) != 0;
+}
+
+static enum conv_status read_header(const struct chunk *chunk, struct conv_png_header *header,
+                                    struct conv_err *err)
+{
+    const uint8_t *p = chunk->data;
+    if (chunk->type != IHDR)
+        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: the first chunk is not IHDR");
+    if (chunk->length != 13)
+        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %u bytes instead of 13",
+                            (unsigned)chunk->length);
+    if (!crc_is_right(chunk))
+        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: wrong CRC");
+    uint32_t width = read_u32(p), height = read_u32(p + 4);
+    if (width == 0 || height == 0 || width > MAX_FIELD || height > MAX_FIELD)
+        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %u x %u pixels", (unsigned)width,
+                            (unsigned)height);
+    if (!depth_is_valid(p[9], p[8]))
+        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: colour type %d with %d bits", p[9],
+                            p[8]);
+    if (p[10] != 0 || p[11] != 0 || p[12] > 1)
+        return conv_err_set(err, CONV_ERR_FORMAT,
+                            "bad header: unknown method (compression %d, filter %d, interlace %d)",
+                            p[10], p[11], p[12]);
+    *header = (struct conv_png_header){
+        .width = (int)width,
+        .height = (int)height,
+        .bit_depth = p[8],
+        .color_type = p[9],
+        .interlaced = p[12] == 1,
+    };
+    return CONV_OK;
+}
+
+// A tRNS chunk counts if libpng would accept it: the others are ignored by both.
+static bool makes_alpha(const struct chunk *chunk, const struct conv_png_header *header,
+                        uint32_t palette_size)
+{
+    switch (header->color_type) {
+    case GRAY:
+        return chunk->length == 2 && crc_is_right(chunk);
+    case RGB:
+        return chunk->length == 6 && crc_is_right(chunk);
+    case PALETTE:
+        return chunk->length > 0 && chunk->length <= palette_size && crc_is_right(chunk);
+    default:
+        return false;
+    }
+}
+
+static struct conv_image make_shape(const struct conv_png_header *header)
+{
+    bool color = header->color_type & 2, alpha = header->color_type & 4 || header->transparency;
+    return (struct conv_image){
+        .width = header->width,
+        .height = header->height,
+        .channels = (color ? 3 : 1) + (alpha ? 1 : 0),
+        .depth = header->bit_depth == 16 ? 16 : 8,
+        .alpha = alpha,
+    };
+}
+
+enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_png_header *header,
+                                struct conv_err *err)
+{
+    enum conv_status status = check_signature(data, size, err);
+    if (status)
+        return status;
+    size_t at = SIGNATURE_SIZE;
+    struct chunk chunk;
+    if (!next_chunk(&chunk, data, size, &at))
+        return refuse_chunk(data, size, at, err);
+    status = read_header(&chunk, header, err);
+    if (status)
+        return status;
+
+    uint32_t palette_size = 0; // entries that the bit depth can reach
+    for (;;) {
+        if (!next_chunk(&chunk, data, size, &at))
+            return refuse_chunk(data, size, at, err);
+        if (chunk.type == IDAT)
+            break;
+        if (chunk.type == IEND)
+            return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no picture data");
+        if (chunk.type == PLTE && header->color_type == PALETTE) {
+            uint32_t most = 1u << header->bit_depth;
+            if (chunk.length == 0 || chunk.length % 3 != 0 || chunk.length > 3 * MAX_PALETTE)
+                return conv_err_set(err, CONV_ERR_FORMAT, "damaged: palette of %u bytes",
+                                    (unsigned)chunk.length);
+            palette_size = chunk.length / 3 < most ? chunk.length / 3 : most;
+        }
+        if (chunk.type == TRNS && makes_alpha(&chunk, header, palette_size))
+            header->transparency = true;
+    }
+    if (header->color_type == PALETTE && palette_size == 0)
+        return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no palette");
+    header->shape = make_shape(header);
+    return CONV_OK;
+}
+
+// --- carried chunks ------------------------------------------------------------------------------
+
+// A PNG has one of each `single` kind. Those with a `late` place may follow the picture data; the
+// rest is without meaning there and must not come into force by being carried to the front.
+static const struct {
+    uint32_t type;
+    bool single, late;
+} carried[] = {
+    {TYPE('i', 'C', 'C', 'P'), true, false}, {TYPE('s', 'R', 'G', 'B'), true, false},
+    {TYPE('g', 'A', 'M', 'A'), true, false}, {TYPE('c', 'H', 'R', 'M'), true, false},
+    {TYPE('c', 'I', 'C', 'P'), true, false}, {TYPE('m', 'D', 'C', 'V'), true, false},
+    {TYPE('c', 'L', 'L', 'I'), true, false}, {TYPE('p', 'H', 'Y', 's'), true, false},
+    {TYPE('e', 'X', 'I', 'f'), true, true},  {TYPE('t', 'E', 'X', 't'), false, true},
+    {TYPE('z', 'T', 'X', 't'), false, true}, {TYPE('i', 'T', 'X', 't'), false, true},
+};
+enum { CARRIED_COUNT = sizeof carried / sizeof carried[0] };
+
+static int carried_index(uint32_t type)
+{
+    for (int i = 0; i < CARRIED_COUNT; i++) {
+        if (carried[i].type == type)
+            return i;
+    }
+    return -1;
+}
+
+static bool collect(struct conv_buffer *buffer, const uint8_t *data, size_t size)
+{
+    struct chunk chunk;
+    bool seen[CARRIED_COUNT] = {false};
+    bool late = false;
+    size_t at = SIGNATURE_SIZE;
+    while (next_chunk(&chunk, data, size, &at) && chunk.type != IEND) {
+        late |= chunk.type == IDAT;
+        int i = carried_index(chunk.type);
+        if (i < 0 || (late && !carried[i].late) || (seen[i] && carried[i].single) ||
+            !crc_is_right(&chunk))
+            continue;
+        seen[i] = true;
+        if (!conv_buffer_append(buffer, chunk.data - 8, FRAME_SIZE + (size_t)chunk.length))
+            return false;
+    }
+    return true;
+}
+
+enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size, struct conv_png_meta *meta,
+                                       struct conv_err *err)
+{
+    struct conv_buffer buffer = {.data = meta->data, .capacity = meta->capacity};
+    bool ok = size < SIGNATURE_SIZE || collect(&buffer, data, size);
+    *meta = (struct conv_png_meta){buffer.data, buffer.size, buffer.capacity};
+    return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+}
+
+void conv_png_meta_free(struct conv_png_meta *meta)
+{
+    free(meta->data);
+    *meta = (struct conv_png_meta){0};
+}

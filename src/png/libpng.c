@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT
+// The one file that knows libpng and its long jumps. A function that calls setjmp does nothing else
+// but call its inner half, so that no local variable lives across a jump; what is to be freed is
+// held and freed by the function above them.
+#include "png/libpng.h"
+
+#include <png.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "png/interleave.h"
+
+// Compressed bytes handed to zlib, or taken from it as one IDAT, at a time.
+#define IDAT_SIZE 65536
+
+// What went wrong, noted by the callbacks on the way out.
+struct fault {
+    bool no_memory;
+    bool truncated;
+    char text[160]; // libpng's words; those about a chunk start with its name
+};
+
+static void on_error(png_structp png, png_const_charp message)
+{
+    struct fault *fault = png_get_error_ptr(png);
+    snprintf(fault->text, sizeof fault->text, "%s", message);
+    png_longjmp(png, 1);
+}
+
+static void on_write_warning(png_structp png, png_const_charp message)
+{
+    (void)png;
+    (void)message;
+}
+
+// After the last row libpng only warns about a damaged zlib stream, a wrong Adler-32 among them.
+// What it says of IDAT besides is that there is more of it than the picture needs, and that is let
+// pass.
+static void on_read_warning(png_structp png, png_const_charp message)
+{
+    static const char *const harmless[] = {
+        "IDAT: Extra compressed data", "IDAT: Too much image data", "IDAT: .Too many IDATs found",
+        "IDAT: Too many IDATs found", "IDAT: chunk data is too large"};
+    if (strncmp(message, "IDAT: ", 6) != 0)
+        return;
+    for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++) {
+        if (strcmp(message, harmless[i]) == 0)
+            return;
+    }
+    on_error(png, message);
+}
+
+static png_voidp allocate(png_structp png, png_alloc_size_t size)
+{
+    struct fault *fault = png_get_mem_ptr(png);
+    void *memory = malloc(size);
+    if (!memory)
+        fault->no_memory = true;
+    return memory;
+}
+
+static void release(png_structp png, png_voidp memory)
+{
+    (void)png;
+    free(memory);
+}
+
+static enum conv_status out_of_memory(struct conv_err *err)
+{
+    return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+}
+
+// --- decoding ------------------------------------------------------------------------------------
+
+struct reader {
+    png_structp png;
+    png_infop info;
+    const uint8_t *at, *end;
+    const struct conv_png_header *header;
+    const struct conv_image *dst;
+    uint8_t *rows;
+    size_t row_size;
+};
+
+static void read_bytes(png_structp png, png_bytep bytes, size_t size)
+{
+    struct reader *reader = png_get_io_ptr(png);
+    if (size > (size_t)(reader->end - reader->at)) {
+        struct fault *fault = png_get_error_ptr(png);
+        fault->truncated = true;
+        png_error(png, "truncated");
+    }
+    memcpy(bytes, reader->at, size);
+    reader->at += size;
+}
+
+static void start_reading(struct reader *reader)
+{
+    png_structp png = reader->png;
+    png_set_read_fn(png, reader, read_bytes);
+    // Chunks that do not make pixels are skipped unread: metadata is carried as it stands by
+    // container.c, and a compressed text must not swell to gigabytes here.
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+    // The caller has already decided that the picture is not too large.
+    png_set_user_limits(png, (png_uint_32)reader->header->width,
+                        (png_uint_32)reader->header->height);
+    png_set_check_for_invalid_index(png, 0); // out of range is opaque black, not a fault
+    png_set_compression_buffer_size(png, IDAT_SIZE);
+    png_read_info(png, reader->info);
+}
+
+// Asks for the samples that header->shape promises and checks that libpng agrees.
+static void choose_samples(struct reader *reader)
+{
+    png_structp png = reader->png;
+    png_infop info = reader->info;
+    const struct conv_image *shape = &reader->header->shape;
+    if (reader->header->color_type == PNG_COLOR_TYPE_PALETTE)
+        png_set_palette_to_rgb(png);
+    else if (reader->header->bit_depth < 8)
+        png_set_expand_gray_1_2_4_to_8(png);
+    if (reader->header->transparency)
+        png_set_tRNS_to_alpha(png);
+    png_set_interlace_handling(png);
+    png_read_update_info(png, info);
+    if (png_get_image_width(png, info) != (png_uint_32)shape->width ||
+        png_get_image_height(png, info) != (png_uint_32)shape->height ||
+        png_get_channels(png, info) != shape->channels ||
+        png_get_bit_depth(png, info) != shape->depth ||
+        png_get_rowbytes(png, info) != reader->row_size)
+        png_error(png, "chunks contradict the header");
+}
+
+static void read_rows(struct reader *reader)
+{
+    int height = reader->header->height;
+    if (reader->header->interlaced) {
+        for (int pass = 0; pass < PNG_INTERLACE_ADAM7_PASSES; pass++) {
+            for (int y = 0; y < height; y++)
+                png_read_row(reader->png, reader->rows + (size_t)y * reader->row_size, NULL);
+        }
+        for (int y = 0; y < height; y++)
+            conv_interleave_split(reader->dst, y, reader->rows + (size_t)y * reader->row_size);
+    } else {
+        for (int y = 0; y < height; y++) {
+            png_read_row(reader->png, reader->rows, NULL);
+            conv_interleave_split(reader->dst, y, reader->rows);
+        }
+    }
+    // Only here the end of the zlib stream and IEND are looked at.
+    png_read_end(reader->png, reader->info);
+}
+
+static bool read_guarded(struct reader *reader)
+{
+    if (setjmp(png_jmpbuf(reader->png)))
+        return false;
+    start_reading(reader);
+    choose_samples(reader);
+    read_rows(reader);
+    return true;
+}
+
+static bool reserve_rows(struct conv_buffer *rows, size_t row_size,
+                         const struct conv_png_header *header)
+{
+    size_t size, count = header->interlaced ? (size_t)header->height : 1;
+    return !__builtin_mul_overflow(row_size, count, &size) && conv_buffer_reserve(rows, size);
+}
+
+static enum conv_status read_failure(const struct fault *fault, size_t size, struct conv_err *err)
+{
+    if (fault->no_memory)
+        return out_of_memory(err);
+    if (fault->truncated)
+        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends too early, after %zu bytes",
+                            size);
+    return conv_err_set(err, CONV_ERR_FORMAT, "damaged picture: %s", fault->text);
+}
+
+enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *data, size_t size,
+                                    const struct conv_png_header *header,
+                                    const struct conv_image *dst, struct conv_err *err)
+{
+    size_t row_size = conv_interleave_bytes(&header->shape);
+    if (!reserve_rows(rows, row_size, header))
+        return out_of_memory(err);
+    struct fault fault = {0};
+    struct reader reader = {
+        .at = data,
+        .end = data + size,
+        .header = header,
+        .dst = dst,
+        .rows = rows->data,
+        .row_size = row_size,
+    };
+    reader.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &fault, on_error, on_read_warning,
+                                          &fault, allocate, release);
+    reader.info = reader.png ? png_create_info_struct(reader.png) : NULL;
+    enum conv_status status = CONV_OK;
+    if (!reader.info)
+        status = out_of_memory(err);
+    else if (!read_guarded(&reader))
+        status = read_failure(&fault, size, err);
+    png_destroy_read_struct(&reader.png, &reader.info, NULL);
+    return status;
+}
+
+// --- encoding ------------------------------------------------------------------------------------
+
+struct writer {
+    png_structp png;
+    png_infop info;
+    const struct conv_image *src;
+    int level;
+    uint8_t *row;
+    struct conv_buffer *file;
+};
+
+static void write_bytes(png_structp png, png_bytep bytes, size_t size)
+{
+    struct writer *writer = png_get_io_ptr(png);
+    if (!conv_buffer_append(writer->file, bytes, size)) {
+        struct fault *fault = png_get_error_ptr(png);
+        fault->no_memory = true;
+        png_error(png, "out of memory");
+    }
+}
+
+static void flush_nothing(png_structp png)
+{
+    (void)png;
+}
+
+// Level 1, the fastest: on 24 photographs of 0.4 Mpix and on them embossed, the filters Sub and Up
+// with runs only take 14.4 and 13.6 ms a picture for 1.03 and 1.00 of the bytes, libpng's own
+// choice 23.6 and 31.0 ms. From level 2 on that choice stands. Level 0 has nothing to gain from a
+// filter.
+static void choose_effort(struct writer *writer)
+{
+    png_set_compression_level(writer->png, writer->level);
+    if (writer->level == 0) {
+        png_set_filter(writer->png, PNG_FILTER_TYPE_BASE, PNG_FILTER_NONE);
+    } else if (writer->level == 1) {
+        png_set_filter(writer->png, PNG_FILTER_TYPE_BASE, PNG_FILTER_SUB | PNG_FILTER_UP);
+        png_set_compression_strategy(writer->png, Z_RLE);
+    }
+}
+
+static void start_writing(struct writer *writer)
+{
+    static const int color_types[CONV_IMAGE_MAX_CHANNELS + 1] = {
+        0, PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB,
+        PNG_COLOR_TYPE_RGB_ALPHA};
+    png_structp png = writer->png;
+    const struct conv_image *src = writer->src;
+    png_set_write_fn(png, writer, write_bytes, flush_nothing);
+    png_set_user_limits(png, (png_uint_32)src->width, (png_uint_32)src->height);
+    png_set_IHDR(png, writer->info, (png_uint_32)src->width, (png_uint_32)src->height, src->depth,
+                 color_types[src->channels], PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+                 PNG_FILTER_TYPE_DEFAULT);
+    png_set_compression_buffer_size(png, IDAT_SIZE);
+    choose_effort(writer);
+    png_write_info(png, writer->info);
+}
+
+static void write_rows(struct writer *writer)
+{
+    for (int y = 0; y < writer->src->height; y++) {
+        conv_interleave_join(writer->row, writer->src, y);
+        png_write_row(writer->png, writer->row);
+    }
+    png_write_end(writer->png, NULL);
+}
+
+static bool write_guarded(struct writer *writer)
+{
+    if (setjmp(png_jmpbuf(writer->png)))
+        return false;
+    start_writing(writer);
+    write_rows(writer);
+    return true;
+}
+
+static enum conv_status write_failure(const struct fault *fault, struct conv_err *err)
+{
+    if (fault->no_memory)
+        return out_of_memory(err);
+    return conv_err_set(err, CONV_ERR_UNSUPPORTED, "cannot be encoded: %s", fault->text);
+}
+
+enum conv_status conv_libpng_encode(struct conv_buffer *row, struct conv_buffer *file,
+                                    const struct conv_image *src, int level, struct conv_err *err)
+{
+    file->size = 0;
+    if (!conv_buffer_reserve(row, conv_interleave_bytes(src)))
+        return out_of_memory(err);
+    struct fault fault = {0};
+    struct writer writer = {.src = src, .level = level, .row = row->data, .file = file};
+    writer.png = png_create_write_struct_2(PNG_LIBPNG_VER_STRING, &fault, on_error,
+                                           on_write_warning, &fault, allocate, release);
+    writer.info = writer.png ? png_create_info_struct(writer.png) : NULL;
+    enum conv_status status = CONV_OK;
+    if (!writer.info)
+        status = out_of_memory(err);
+    else if (!write_guarded(&writer))
+        status = write_failure(&fault, err);
+    png_destroy_write_struct(&writer.png, &writer.info);
+    return status;
+}

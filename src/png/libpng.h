@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// The universal way: libpng reads everything and writes everything, on one thread.
+#ifndef CONV_PNG_LIBPNG_H
+#define CONV_PNG_LIBPNG_H
+
+#include "png/buffer.h"
+#include "png/png.h"
+
+#define CONV_LIBPNG_MAX_LEVEL 9
+#define CONV_LIBPNG_DEFAULT_LEVEL 1
+
+// As conv_png_decode. `rows` is scratch: a row, or the whole picture if it is interlaced.
+enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *data, size_t size,
+                                    const struct conv_png_header *header,
+                                    const struct conv_image *dst, struct conv_err *err);
+
+// Replaces the content of *file by a PNG of IHDR, IDATs and IEND. `row` is scratch.
+enum conv_status conv_libpng_encode(struct conv_buffer *row, struct conv_buffer *file,
+                                    const struct conv_image *src, int level, struct conv_err *err);
+
+#endif

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// The one file that includes stb_image_write. `static` keeps its names out of the program.
+#include "png/stb.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "png/interleave.h"
+
+#define STB_IMAGE_WRITE_IMPLEMENTATION
+#define STB_IMAGE_WRITE_STATIC
+#define STBI_WRITE_NO_STDIO
+// stb checks growing memory by assertion alone and would write astray where those are compiled out.
+#define STBIW_ASSERT(x) ((x) ? (void)0 : __builtin_trap())
+// Without a matching pop: the compiler reports unused functions at the end of the file.
+#pragma GCC diagnostic ignored "-Wunused-function"
+#include <stb_image_write.h>
+
+static pthread_mutex_t level_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void conv_stb_set_level(int level)
+{
+    // Not written when it stays the same: encoders on other threads read it without the lock.
+    pthread_mutex_lock(&level_lock);
+    if (stbi_write_png_compression_level != level)
+        stbi_write_png_compression_level = level;
+    pthread_mutex_unlock(&level_lock);
+}
+
+// stb counts in int. It sums up to 128 for each byte of a row, and its output, at worst 9 bits for
+// each byte in, grows by doubling: 9/4 of the input, and a tenth less of it for all the rest.
+static bool fits_int(size_t row_size, size_t height)
+{
+    return row_size <= INT_MAX / 128 && (row_size + 1) * height <= INT_MAX / 10 * 4;
+}
+
+enum conv_status conv_stb_encode(struct conv_buffer *pixels, struct conv_buffer *file,
+                                 const struct conv_image *src, struct conv_err *err)
+{
+    size_t row_size = conv_interleave_bytes(src);
+    if (src->depth != 8)
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                            "the stb encoder writes 8 bits a sample only; use --encoder libpng");
+    if (!fits_int(row_size, (size_t)src->height))
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                            "%d x %d pixels are too many for the stb encoder; use --encoder libpng",
+                            src->width, src->height);
+    if (!conv_buffer_reserve(pixels, row_size * (size_t)src->height))
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    for (int y = 0; y < src->height; y++)
+        conv_interleave_join(pixels->data + (size_t)y * row_size, src, y);
+    int size = 0;
+    uint8_t *data = stbi_write_png_to_mem(pixels->data, (int)row_size, src->width, src->height,
+                                          src->channels, &size);
+    if (!data)
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    conv_buffer_free(file);
+    *file = (struct conv_buffer){data, (size_t)size, (size_t)size};
+    return CONV_OK;
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// JSON Lines: begin, one file record a picture, end, summary.
+#ifndef CONV_REPORT_JSON_H
+#define CONV_REPORT_JSON_H
+
+#include "report/report.h"
+
+void conv_json_begin(FILE *stream, const struct conv_report_config *config);
+void conv_json_file(FILE *stream, const struct conv_record *record);
+void conv_json_end(FILE *stream, int exit_code);
+void conv_json_summary(FILE *stream, const struct conv_report_config *config,
+                       const struct conv_totals *totals);
+
+// A quoted JSON string; bytes that are no UTF-8 become U+FFFD.
+void conv_json_string(FILE *stream, const char *text);
+
+#endif

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+#include "report/report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "report/json.h"
+#include "report/progress.h"
+
+struct conv_report {
+    struct conv_report_config config;
+    struct conv_totals totals;
+    struct conv_progress progress;
+    uint64_t start_ns;
+    FILE *streams[2]; // where JSON Lines go: stdout, the file of --report
+};
+
+const char *conv_report_stage_name(enum conv_stage stage)
+{
+    static const char *const names[CONV_STAGE_COUNT] = {"read",     "decode", "copy_in", "kernel",
+                                                        "copy_out", "encode", "write"};
+    return names[stage];
+}
+
+void conv_report_print_path(FILE *stream, const char *path)
+{
+    for (const unsigned char *s = (const unsigned char *)path; *s; s++) {
+        if (*s < 0x20 || *s == 0x7F)
+            fprintf(stream, "\\x%02x", *s);
+        else if (*s == '\\')
+            fputs("\\\\", stream);
+        else
+            fputc(*s, stream);
+    }
+}
+
+enum conv_status conv_report_open(struct conv_report **out, const struct conv_report_config *config,
+                                  struct conv_err *err)
+{
+    struct conv_report *report = calloc(1, sizeof *report);
+    if (!report)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the report");
+    report->config = *config;
+    if (config->json)
+        report->streams[0] = stdout;
+    if (config->json_path) {
+        report->streams[1] = fopen(config->json_path, "we");
+        if (!report->streams[1]) {
+            enum conv_status status = conv_err_errno(err, errno, "%s", config->json_path);
+            free(report);
+            return status;
+        }
+    }
+    for (int i = 0; i < 2; i++)
+        if (report->streams[i])
+            conv_json_begin(report->streams[i], config);
+    conv_progress_init(&report->progress, config->progress, config->quiet);
+    report->start_ns = conv_clock_ns();
+    *out = report;
+    return CONV_OK;
+}
+
+static void count(struct conv_totals *totals, const struct conv_record *record)
+{
+    switch (record->outcome) {
+    case CONV_OUTCOME_FAILED:
+        totals->failed++;
+        return;
+    case CONV_OUTCOME_SKIPPED:
+        totals->skipped++;
+        return;
+    case CONV_OUTCOME_PLANNED:
+        totals->planned++;
+        return;
+    case CONV_OUTCOME_DONE:
+        break;
+    }
+    totals->done++;
+    totals->pixels += (uint64_t)record->width * (uint64_t)record->height;
+    totals->bytes_in += record->bytes_in;
+    totals->bytes_out += record->bytes_out;
+    for (int s = 0; s < CONV_STAGE_COUNT; s++)
+        totals->ns[s] += record->ns[s];
+}
+
+// What happened, as `LEAD INPUT -> OUTPUT (REASON)`.
+static void print_event(FILE *stream, const char *lead, const struct conv_record *record)
+{
+    fprintf(stream, "%s ", lead);
+    conv_report_print_path(stream, record->input);
+    fputs(" -> ", stream);
+    conv_report_print_path(stream, record->output ? record->output : "?");
+    if (record->reason)
+        fprintf(stream, " (%s)", record->reason);
+    fputc('\n', stream);
+}
+
+void conv_report_file(struct conv_report *report, const struct conv_record *record)
+{
+    const struct conv_report_config *config = &report->config;
+    count(&report->totals, record);
+    for (int i = 0; i < 2; i++)
+        if (report->streams[i])
+            conv_json_file(report->streams[i], record);
+
+    if (record->outcome == CONV_OUTCOME_FAILED) {
+        conv_progress_clear(&report->progress);
+        fputs("conv: ", stderr);
+        conv_report_print_path(stderr, record->input);
+        fputs(": ", stderr);
+        conv_report_print_path(stderr, record->reason);
+        fputc('\n', stderr);
+    } else if (config->dry_run && !config->json && !config->quiet) {
+        print_event(stdout, record->outcome == CONV_OUTCOME_PLANNED ? "would filter" : "would skip",
+                    record);
+    } else if (config->verbose) {
+        conv_progress_clear(&report->progress);
+        print_event(stderr,
+                    record->outcome == CONV_OUTCOME_SKIPPED ? "conv: skipped" : "conv: done", record);
+    }
+    conv_progress_update(&report->progress, &report->totals);
+}
+
+enum conv_stage conv_report_limit(const struct conv_totals *totals, bool device_async, int workers,
+                                  int lanes)
+{
+    bool on_device[CONV_STAGE_COUNT] = {false};
+    on_device[CONV_STAGE_COPY_IN] = on_device[CONV_STAGE_COPY_OUT] = device_async;
+    on_device[CONV_STAGE_KERNEL] = device_async;
+
+    double busy[2] = {0, 0}; // share of the time that workers and lanes worked
+    for (int s = 0; s < CONV_STAGE_COUNT; s++)
+        busy[on_device[s]] += (double)totals->ns[s];
+    busy[0] /= workers > 0 ? workers : 1;
+    busy[1] /= lanes > 0 ? lanes : 1;
+
+    bool side = busy[1] > busy[0];
+    int limit = -1;
+    for (int s = 0; s < CONV_STAGE_COUNT; s++)
+        if (on_device[s] == side && (limit < 0 || totals->ns[s] > totals->ns[limit]))
+            limit = s;
+    return (enum conv_stage)limit;
+}
+
+void conv_report_totals(const struct conv_report *report, struct conv_totals *totals)
+{
+    *totals = report->totals;
+    totals->seconds = (double)(conv_clock_ns() - report->start_ns) / 1e9;
+}
+
+static void print_summary(const struct conv_report *report)
+{
+    const struct conv_report_config *config = &report->config;
+    const struct conv_totals *totals = &report->totals;
+    if (config->dry_run) {
+        fprintf(stderr, "%" PRIu64 " to do, %" PRIu64 " failed, %" PRIu64 " skipped\n",
+                totals->planned, totals->failed, totals->skipped);
+        return;
+    }
+    fprintf(stderr, "%" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " skipped, %.2f s",
+            totals->done, totals->failed, totals->skipped, totals->seconds);
+    if (totals->done) {
+        double images = (double)totals->done / totals->seconds;
+        fprintf(stderr, ", %.*f img/s, %.*f Mpix/s", images < 10 ? 1 : 0, images,
+                totals->pixels < totals->seconds * 1e7 ? 1 : 0,
+                (double)totals->pixels / totals->seconds / 1e6);
+    }
+    fprintf(stderr, ", %s × %d %s", config->device, config->device_async ? config->streams : config->jobs,
+            config->device_async ? (config->streams == 1 ? "stream" : "streams")
+                                 : (config->jobs == 1 ? "worker" : "workers"));
+    if (totals->done)
+        fprintf(stderr, ", limit: %s",
+                conv_report_stage_name(conv_report_limit(totals, config->device_async, config->jobs,
+                                                         config->streams)));
+    fputc('\n', stderr);
+}
+
+enum conv_status conv_report_close(struct conv_report *report, int exit_code,
+                                   struct conv_totals *totals, struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    conv_report_totals(report, &report->totals);
+    conv_progress_clear(&report->progress);
+    for (int i = 0; i < 2; i++) {
+        FILE *stream = report->streams[i];
+        if (!stream)
+            continue;
+        conv_json_end(stream, exit_code);
+        conv_json_summary(stream, &report->config, &report->totals);
+        const char *name = stream == stdout ? "standard output" : report->config.json_path;
+        bool bad = ferror(stream) != 0;
+        bad |= (stream == stdout ? fflush(stream) : fclose(stream)) != 0;
+        if (bad)
+            status = conv_err_errno(err, errno, "cannot write the report to %s", name);
+    }
+    if (!report->config.quiet)
+        print_summary(report);
+    if (totals)
+        *totals = report->totals;
+    free(report);
+    return status;
+}

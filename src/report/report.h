@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// What the user is told: failures and the closing line on stderr, progress on a terminal, JSON Lines
+// where asked for. The pipeline hands in one record a picture; calls must come one at a time.
+#ifndef CONV_REPORT_REPORT_H
+#define CONV_REPORT_REPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+
+// The stages of a picture's way, in order. copy and kernel times of a group are shared out to its
+// pictures by their bytes.
+enum conv_stage {
+    CONV_STAGE_READ,
+    CONV_STAGE_DECODE,
+    CONV_STAGE_COPY_IN,
+    CONV_STAGE_KERNEL,
+    CONV_STAGE_COPY_OUT,
+    CONV_STAGE_ENCODE,
+    CONV_STAGE_WRITE,
+    CONV_STAGE_COUNT,
+};
+
+// "read", "decode", "copy_in", ...
+const char *conv_report_stage_name(enum conv_stage stage);
+
+enum conv_outcome {
+    CONV_OUTCOME_DONE,
+    CONV_OUTCOME_FAILED,
+    CONV_OUTCOME_SKIPPED,
+    CONV_OUTCOME_PLANNED, // --dry-run: would be filtered
+};
+
+// One picture. Strings belong to the caller and live until the call returns.
+struct conv_record {
+    const char *input, *output;
+    enum conv_outcome outcome;
+    const char *reason; // why failed, skipped or planned; NULL when done
+    int width, height, channels, depth; // 0 where unknown
+    size_t bytes_in, bytes_out;
+    uint64_t ns[CONV_STAGE_COUNT];
+};
+
+struct conv_totals {
+    uint64_t done, failed, skipped, planned;
+    uint64_t pixels, bytes_in, bytes_out; // of done pictures
+    uint64_t ns[CONV_STAGE_COUNT];        // of done pictures, summed over workers and lanes
+    double seconds;                       // wall clock from open to close
+};
+
+enum conv_when { CONV_AUTO, CONV_ALWAYS, CONV_NEVER };
+
+struct conv_report_config {
+    bool quiet, verbose, dry_run;
+    bool json;              // JSON Lines on stdout
+    const char *json_path;  // JSON Lines into this file, or NULL
+    enum conv_when progress;
+    // For the begin record and the closing line:
+    const char *filters;    // "emboss,blur"
+    const char *device;     // "cuda:0", "cpu"
+    bool device_async;      // lanes are streams of a device; else workers filter themselves
+    int jobs, streams;
+};
+
+struct conv_report;
+
+enum conv_status conv_report_open(struct conv_report **report,
+                                  const struct conv_report_config *config, struct conv_err *err);
+
+// Counts the record and says what has to be said. One caller at a time.
+void conv_report_file(struct conv_report *report, const struct conv_record *record);
+
+// What has been counted so far, seconds included.
+void conv_report_totals(const struct conv_report *report, struct conv_totals *totals);
+
+// Writes the last JSON records and the closing line, fills *totals (may be NULL), frees the report.
+// `exit_code` goes into the end record. CONV_ERR_IO if the JSON could not be written whole.
+enum conv_status conv_report_close(struct conv_report *report, int exit_code,
+                                   struct conv_totals *totals, struct conv_err *err);
+
+// The stage that holds everything up: of the side (workers or device lanes) that was busier, the
+// stage with most time. `workers` threads read, decode, encode and write, and filter too unless
+// device_async.
+enum conv_stage conv_report_limit(const struct conv_totals *totals, bool device_async, int workers,
+                                  int lanes);
+
+// Prints a path with control characters and backslashes escaped, so that a file name can neither
+// break a line nor reach the terminal.
+void conv_report_print_path(FILE *stream, const char *path);
+
+#endif

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT
+"""What the command-line tests share: the binary under test and where a GPU is demanded.
+
+Environment: CONV_BINARY (default ./conv at the root of the checkout), CONV_REQUIRE_CUDA=1 (a GPU that cannot be
+used fails the tests marked `cuda` instead of skipping them), CONV_PHOTOS (a folder of photographs).
+"""
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "tools"))
+
+import pytest  # noqa: E402
+
+import program  # noqa: E402
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "cuda: needs a CUDA device")
+    if not os.access(program.BINARY, os.X_OK):
+        raise pytest.UsageError(f"no binary at {program.BINARY}: build conv or set CONV_BINARY")
+
+
+def pytest_collection_modifyitems(items):
+    if program.has_cuda() or os.environ.get("CONV_REQUIRE_CUDA") == "1":
+        return
+    for item in items:
+        if "cuda" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="no CUDA device (CONV_REQUIRE_CUDA=1 makes this a failure)"))
+
+
+@pytest.fixture
+def box(tmp_path, monkeypatch):
+    """An empty folder that is the working directory, so that tests read like what a user types."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def pytest_generate_tests(metafunc):
+    """A test with the argument `device` runs on the CPU and, where there is one, on the GPU."""
+    if "device" in metafunc.fixturenames:
+        metafunc.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])

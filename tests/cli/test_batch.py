@@ -1,0 +1,525 @@
+# SPDX-License-Identifier: MIT
+"""Folders in, folders out: what is taken, what is written, what is said, and that nothing is lost."""
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+import definition
+import pictures
+import png_writer as png
+from program import BINARY, run, start
+
+EMBOSS = definition.builtins()["emboss"]
+
+
+def picture(seed=1, width=20, height=14, kind="rgb8", **options):
+    return pictures.make(kind, np.random.default_rng(seed), width, height, **options)
+
+
+def fill(folder, *names):
+    """Makes PNG files of these names, each a picture of its own; returns name -> Picture."""
+    made = {}
+    for index, name in enumerate(names):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made[name] = picture(index + 1)
+        path.write_bytes(made[name].data)
+    return made
+
+
+def tree(folder):
+    """Every file below, hidden ones too."""
+    return sorted(os.path.relpath(os.path.join(root, name), folder)
+                  for root, _, names in os.walk(folder) for name in names)
+
+
+def is_embossed(path, source):
+    return (pictures.read(path) == definition.apply_picture(source.planes, source.alpha, [EMBOSS])).all()
+
+
+# --- what is taken -------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("flag", ((), ("-b",), ("--batch",)))
+def test_main_job(box, device, flag):
+    made = fill(box / "input_dir", "a.png", "b.PNG", "c d.png", "é.png")
+    (box / "input_dir" / "notes.txt").write_text("not a picture\n")
+    result = run("emboss", *flag, "input_dir", "output_dir", "--device", device)
+    assert tree("output_dir") == sorted(made)
+    for name, source in made.items():
+        assert is_embossed(box / "output_dir" / name, source), name
+    assert result.out == "" and re.search(r"\b4 done\b", result.err.splitlines()[-1])
+
+
+def test_last_line_has_the_figures(box):
+    fill(box / "in", "a.png", "b.png")
+    last = run("emboss", "in", "out").err.splitlines()[-1]
+    for figure in (r"2 done", r"\d s\b", r"img/s", r"pix/s", r"cpu", r"limit: \w+"):
+        assert re.search(figure, last), f"{figure} is not in {last}"
+
+
+def test_one_file_to_one_file(box):
+    made = fill(box, "a.png")
+    run("emboss", "a.png", "b.png")
+    assert is_embossed("b.png", made["a.png"]) and tree(box) == ["a.png", "b.png"]
+
+
+def test_one_file_into_a_folder_that_is_there(box):
+    made = fill(box, "a.png")
+    (box / "out").mkdir()
+    run("emboss", "a.png", "out")
+    assert is_embossed("out/a.png", made["a.png"])
+
+
+def test_many_files_into_a_folder(box):
+    made = fill(box, "a.png", "sub/b.png", "c.png")
+    run("emboss", "a.png", "sub/b.png", "c.png", "out")
+    assert tree("out") == ["a.png", "b.png", "c.png"] and is_embossed("out/b.png", made["sub/b.png"])
+
+
+def test_two_inputs_of_one_name_never_overwrite_each_other(box):
+    fill(box, "x/a.png", "y/a.png")
+    process = start("emboss", "x/a.png", "y/a.png", "out")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode in (1, 2) and b"a.png" in err
+
+
+def test_input_is_never_its_own_output_by_accident(box):
+    made = fill(box, "a.png")
+    run("emboss", "a.png", "a.png", code=2)
+    assert (box / "a.png").read_bytes() == made["a.png"].data
+
+
+def test_stdin_to_stdout(box):
+    source = picture()
+    result = run("emboss", "-", "-", stdin=source.data)
+    assert (pictures.decode(result.out_bytes) == definition.apply_picture(source.planes, False, [EMBOSS])).all()
+    assert tree(box) == []
+
+
+def test_stdin_to_a_file_and_a_file_to_stdout(box):
+    source = picture()
+    run("emboss", "-", "b.png", stdin=source.data)
+    assert is_embossed("b.png", source)
+    (box / "a.png").write_bytes(source.data)
+    assert run("emboss", "a.png", "-").out_bytes == (box / "b.png").read_bytes()
+
+
+def test_bad_stdin_leaves_stdout_empty(box):
+    result = run("emboss", "-", "-", stdin=b"no picture", code=1)
+    assert result.out == "" and "not a PNG" in result.err
+
+
+def test_recursive_keeps_the_shape_of_the_tree(box):
+    made = fill(box / "in", "a.png", "sub/b.png", "sub/deep/er/c.png")
+    run("emboss", "in", "flat")
+    assert tree("flat") == ["a.png"]
+    run("emboss", "-r", "in", "out")
+    assert tree("out") == sorted(made) and is_embossed("out/sub/deep/er/c.png", made["sub/deep/er/c.png"])
+
+
+def test_a_link_in_a_circle_ends(box):
+    fill(box / "in", "a.png")
+    os.symlink("..", box / "in" / "up")
+    os.symlink(".", box / "in" / "here")
+    run("emboss", "-r", "in", "out")
+    assert "a.png" in tree("out") and len(tree("out")) < 50
+
+
+def test_include_and_exclude(box):
+    fill(box / "in", "a.png", "b.png", "ab.png", "c.pic", "sub/a2.png")
+    run("emboss", "--include=a*", "in", "one")
+    assert tree("one") == ["a.png", "ab.png"]
+    run("emboss", "--exclude", "a*", "in", "two")
+    assert tree("two") == ["b.png"]
+    run("emboss", "--include=*.pic", "in", "three")
+    assert len(tree("three")) == 1
+    run("emboss", "-r", "--exclude=sub", "in", "four")
+    assert tree("four") == ["a.png", "ab.png", "b.png"]
+
+
+def test_files_from(box):
+    made = fill(box, "a.png", "b.png", "c.png")
+    (box / "list").write_text("a.png\n\nc.png\n")
+    run("emboss", "--files-from", "list", "out")
+    assert tree("out") == ["a.png", "c.png"]
+    run("emboss", "--files-from=-", "-0", "out2", stdin=b"b.png\0c.png\0")
+    assert tree("out2") == ["b.png", "c.png"] and is_embossed("out2/b.png", made["b.png"])
+
+
+def test_file_name_with_a_newline_needs_the_zero_byte(box):
+    fill(box, "two\nlines.png")
+    run("emboss", "--files-from=-", "-0", "out", stdin=b"two\nlines.png\0")
+    assert tree("out") == ["two\nlines.png"]
+
+
+def test_a_listed_file_that_vanished_is_named_and_the_rest_is_done(box):
+    fill(box, "a.png")
+    result = run("emboss", "--files-from=-", "out", stdin=b"gone.png\na.png\n", code=1)
+    assert "conv: gone.png: " in result.err and tree("out") == ["a.png"]
+
+
+def test_a_list_never_writes_outside_the_output_folder(box):
+    fill(box, "a.png")
+    (box / "here").mkdir()
+    process = start("emboss", "--files-from=-", "out", cwd=box / "here", stdin=-1)
+    process.communicate(b"../a.png\n", timeout=60)
+    assert [name for name in tree(box) if name != "a.png" and not name.startswith("here/out/")] == []
+    assert (box / "a.png").read_bytes() == picture(1).data
+
+
+# --- what is left alone --------------------------------------------------------------------------
+
+def test_skip_existing(box):
+    fill(box / "in", "a.png", "b.png")
+    (box / "out").mkdir()
+    (box / "out" / "a.png").write_bytes(b"kept")
+    result = run("emboss", "--skip-existing", "in", "out")
+    assert (box / "out" / "a.png").read_bytes() == b"kept"
+    assert "1 done" in result.err and "1 skipped" in result.err
+
+
+def test_update_replaces_what_is_older_than_its_input(box):
+    made = fill(box / "in", "old.png", "new.png", "missing.png")
+    (box / "out").mkdir()
+    for name, age in (("old.png", 1000), ("new.png", -1000)):
+        (box / "out" / name).write_bytes(b"before")
+        os.utime(box / "out" / name, (time.time() - age, time.time() - age))
+    run("emboss", "-u", "in", "out")
+    assert (box / "out" / "new.png").read_bytes() == b"before"
+    assert is_embossed("out/old.png", made["old.png"]) and is_embossed("out/missing.png", made["missing.png"])
+
+
+def test_dry_run_writes_nothing_and_says_what_it_would_do(box):
+    fill(box / "in", "a.png", "b.png")
+    result = run("emboss", "--dry-run", "in", "out")
+    assert "in/a.png" in result.out + result.err and "out/b.png" in result.out + result.err
+    assert not (box / "out").exists()
+    (box / "out").mkdir()
+    (box / "out" / "a.png").write_bytes(b"kept")
+    result = run("emboss", "--dry-run", "--skip-existing", "in", "out")
+    assert re.search(r"in/a\.png.*(exist|skip)", result.out + result.err)
+    assert tree("out") == ["a.png"] and (box / "out" / "a.png").read_bytes() == b"kept"
+
+
+def test_no_save_does_everything_but_the_write(box):
+    fill(box / "in", "a.png")
+    assert "1 done" in run("emboss", "--no-save", "in", "out").err
+    assert not (box / "out" / "a.png").exists()
+
+
+@pytest.mark.parametrize("inside,outside", (("in", "in"), ("in", "in/"), ("in", "./in"), ("in", "link")))
+def test_the_same_folder_is_refused(box, inside, outside):
+    made = fill(box / "in", "a.png")
+    os.symlink("in", box / "link")
+    run("emboss", inside, outside, code=2)
+    assert (box / "in" / "a.png").read_bytes() == made["a.png"].data
+
+
+@pytest.mark.parametrize("inside,outside", (("in", "in/out"), ("in/sub", "in"), ("in", "link/new/out")))
+def test_one_folder_in_the_other_is_refused_with_recursive(box, inside, outside):
+    fill(box / "in", "a.png", "sub/b.png")
+    os.symlink("in", box / "link")
+    before = tree(box)
+    run("emboss", "-r", inside, outside, code=2)
+    assert tree(box) == before
+
+
+def test_output_folder_below_the_input_is_fine_without_recursive(box):
+    fill(box / "in", "a.png")
+    run("emboss", "in", "in/out")
+    assert tree("in") == ["a.png", "out/a.png"]
+
+
+def test_nothing_to_do_is_exit_code_3(box):
+    (box / "in").mkdir()
+    assert "in" in run("emboss", "in", "out", code=3).err
+    (box / "in" / "notes.txt").write_text("no picture")
+    run("emboss", "in", "out", code=3)
+    run("emboss", "--files-from=-", "out", code=3)
+
+
+def test_missing_input_is_named(box):
+    process = start("emboss", "nowhere", "out")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode in (1, 2) and b"nowhere" in err and not (box / "out").exists()
+
+
+# --- what goes wrong -----------------------------------------------------------------------------
+
+BAD = {
+    "empty.png": b"",
+    "text.png": b"this is a text, not a picture\n",
+    "cut.png": picture(3).data[:-30],
+    "no_end.png": picture(3).data[:-12],
+    "crc.png": picture(3).data[:20] + b"\xff" + picture(3).data[21:],
+    "jpeg.png": b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(64),
+}
+
+
+def test_bad_pictures_are_named_and_the_rest_is_done(box, device):
+    made = fill(box / "in", "good1.png", "good2.png", "zgood.png")
+    for name, data in BAD.items():
+        (box / "in" / name).write_bytes(data)
+    (box / "in" / "folder.png").mkdir()
+    result = run("emboss", "-b", "--device", device, "in", "out", code=1)
+    assert tree("out") == sorted(made)
+    for name, source in made.items():
+        assert is_embossed(box / "out" / name, source)
+    for name in BAD:
+        lines = [line for line in result.err.splitlines() if line.startswith(f"conv: in/{name}: ")]
+        assert len(lines) == 1 and len(lines[0]) > len(f"conv: in/{name}: ") + 5, f"{name}:\n{result.err}"
+    assert "conv: in/text.png: not a PNG (bad signature)" in result.err.splitlines()
+    assert f"{len(made)} done" in result.err.splitlines()[-1] and "failed" in result.err.splitlines()[-1]
+
+
+def test_folder_named_like_a_picture(box):
+    fill(box / "in", "a.png", "x.png/b.png")
+    result = run("emboss", "-r", "in", "out")
+    assert tree("out") == ["a.png", "x.png/b.png"] and "2 done" in result.err.splitlines()[-1]
+
+
+def test_folder_where_the_output_should_be(box):
+    fill(box / "in", "a.png", "b.png")
+    (box / "out" / "a.png").mkdir(parents=True)
+    result = run("emboss", "in", "out", code=1)
+    assert "a.png" in result.err and tree("out") == ["b.png"]
+
+
+def test_output_below_a_file(box):
+    fill(box / "in", "a.png")
+    (box / "file").write_text("in the way")
+    process = start("emboss", "-b", "in", "file/out")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode in (1, 2) and b"file/out" in err and (box / "file").read_text() == "in the way"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_output_folder_without_permission(box):
+    fill(box / "in", "a.png")
+    (box / "out").mkdir(mode=0o555)
+    result = run("emboss", "in", "out", code=1)
+    assert "a.png" in result.err and "ermission" in result.err and tree("out") == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_input_without_permission(box):
+    fill(box / "in", "a.png", "b.png")
+    (box / "in" / "a.png").chmod(0)
+    assert "conv: in/a.png: " in run("emboss", "in", "out", code=1).err and tree("out") == ["b.png"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_full_disk_on_stdout_is_a_failure(box):
+    fill(box, "a.png")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([BINARY, "emboss", "--device=cpu", "a.png", "-"], stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1 and b"space" in done.stderr
+
+
+def test_control_characters_in_a_name_never_reach_the_terminal(box):
+    (box / "in").mkdir()
+    (box / "in" / "a\x1b[31m\n.png").write_bytes(b"bad")
+    result = run("emboss", "in", "out", code=1)
+    assert "\x1b" not in result.err and len(result.err.splitlines()) == 2
+
+
+def test_fail_fast_stops(box):
+    fill(box / "in", *[f"{i:03}.png" for i in range(300)])
+    (box / "in" / "000.png").write_bytes(b"bad")
+    run("emboss", "--fail-fast", "-j1", "in", "out", code=1)
+    assert len(tree("out")) < 299
+
+
+@pytest.mark.parametrize("limit,code", ((20 * 14, 0), (20 * 14 - 1, 1)))
+def test_max_pixels(box, limit, code):
+    fill(box / "in", "a.png")
+    result = run("emboss", "--max-pixels", str(limit), "in", "out", code=code)
+    assert len(tree(box / "out") if (box / "out").exists() else []) == 1 - code
+    assert code == 0 or ("conv: in/a.png: " in result.err and "max-pixels" in result.err)
+
+
+def test_header_that_promises_the_moon_takes_no_memory(box):
+    """A few bytes that claim 2,000,000,000 x 2,000,000,000 pixels."""
+    head = png.chunk(b"IHDR", (2_000_000_000).to_bytes(4, "big") * 2 + b"\x10\x06\0\0\0")
+    fill(box / "in", "good.png")
+    (box / "in" / "bomb.png").write_bytes(png.SIGNATURE + head + png.chunk(b"IDAT", b"x") + png.chunk(b"IEND"))
+    assert "conv: in/bomb.png: " in run("emboss", "in", "out", code=1).err and tree("out") == ["good.png"]
+
+
+# --- what is written -----------------------------------------------------------------------------
+
+def test_output_is_replaced_not_overwritten(box):
+    made = fill(box / "in", "a.png")
+    (box / "out").mkdir()
+    (box / "out" / "a.png").write_bytes(b"before")
+    os.link(box / "out" / "a.png", box / "link")
+    run("emboss", "in", "out")
+    assert is_embossed("out/a.png", made["a.png"]) and (box / "link").read_bytes() == b"before"
+    assert tree("out") == ["a.png"]
+
+
+def test_failed_picture_leaves_the_old_output(box):
+    (box / "in").mkdir()
+    (box / "out").mkdir()
+    (box / "in" / "a.png").write_bytes(BAD["cut.png"])
+    (box / "out" / "a.png").write_bytes(b"before")
+    run("emboss", "in", "out", code=1)
+    assert (box / "out" / "a.png").read_bytes() == b"before" and tree("out") == ["a.png"]
+
+
+def test_new_files_have_the_usual_mode(box):
+    fill(box / "in", "a.png")
+    run("emboss", "in", "out", preexec_fn=lambda: os.umask(0o027))
+    assert stat.S_IMODE((box / "out" / "a.png").stat().st_mode) == 0o640
+
+
+def test_preserve_keeps_mode_and_time(box):
+    fill(box / "in", "a.png")
+    (box / "in" / "a.png").chmod(0o604)
+    os.utime(box / "in" / "a.png", ns=(10**18, 1234567890_123456789))
+    run("emboss", "-p", "in", "out")
+    after = (box / "out" / "a.png").stat()
+    assert stat.S_IMODE(after.st_mode) == 0o604 and after.st_mtime_ns == 1234567890_123456789
+
+
+def metadata():
+    """Chunks in front of the pixels and behind them."""
+    early = [png.chunk(b"gAMA", (45455).to_bytes(4, "big")), png.chunk(b"cHRM", bytes(range(32))),
+             png.chunk(b"sRGB", b"\0"), png.chunk(b"pHYs", (2835).to_bytes(4, "big") * 2 + b"\1"),
+             png.chunk(b"tEXt", b"Title\0A picture"),
+             png.chunk(b"zzZz", b"private")]
+    late = [png.chunk(b"iTXt", b"Author\0\0\0en\0\0" + "Zoë".encode()), png.chunk(b"eXIf", b"MM\0*" + bytes(8)),
+            png.chunk(b"tIME", bytes((7, 232, 1, 2, 3, 4, 5)))]
+    return early, late
+
+
+def test_colour_print_and_texts_are_carried_over(box):
+    early, late = metadata()
+    source = picture(chunks=early, late_chunks=late)
+    (box / "a.png").write_bytes(source.data)
+    run("emboss", "a.png", "b.png")
+    before = dict(pictures.chunks(source.data))
+    after = dict(pictures.chunks((box / "b.png").read_bytes()))
+    for kind in (b"gAMA", b"cHRM", b"sRGB", b"pHYs", b"tEXt", b"iTXt", b"eXIf"):
+        assert after.get(kind) == before[kind], kind
+    assert is_embossed("b.png", source)
+
+
+def test_strip_leaves_pixels_only(box):
+    early, late = metadata()
+    source = picture(chunks=early, late_chunks=late)
+    (box / "a.png").write_bytes(source.data)
+    run("emboss", "--strip", "a.png", "b.png")
+    assert {kind for kind, _ in pictures.chunks((box / "b.png").read_bytes())} == {b"IHDR", b"IDAT", b"IEND"}
+    assert is_embossed("b.png", source)
+
+
+# --- what is said --------------------------------------------------------------------------------
+
+def check_records(records, expected):
+    """begin, a file record a picture, end, summary; `expected` is input -> status."""
+    assert [r["type"] for r in records] == ["begin"] + ["file"] * len(expected) + ["end", "summary"]
+    assert {r["input"]: r["status"] for r in records[1:-2]} == expected
+    for record in records[1:-2]:
+        assert {"input", "output", "status", "error", "bytes_in", "bytes_out", "ms"} <= set(record)
+        assert (record["error"] is None) == (record["status"] != "failed")
+        if record["status"] == "done":
+            assert record["bytes_out"] == os.path.getsize(record["output"])
+            assert record["bytes_in"] == os.path.getsize(record["input"])
+            assert {"read", "decode", "kernel", "encode", "write"} <= set(record["ms"])
+    counts = [list(expected.values()).count(status) for status in ("done", "failed", "skipped")]
+    assert [records[-1][status] for status in ("done", "failed", "skipped")] == counts
+
+
+def test_json_lines(box, device):
+    fill(box / "in", "a.png", "b\n\".png", "é.png", "skip.png")
+    (box / "in" / "bad.png").write_bytes(b"bad")
+    (box / "out").mkdir()
+    (box / "out" / "skip.png").write_bytes(b"there")
+    result = run("emboss", "--json", "--skip-existing", "--device", device, "in", "out", code=1)
+    check_records(result.records(), {"in/a.png": "done", "in/b\n\".png": "done", "in/é.png": "done",
+                                     "in/skip.png": "skipped", "in/bad.png": "failed"})
+    assert result.records()[-2]["exit_code"] == 1
+
+
+def test_report_into_a_file(box):
+    fill(box / "in", "a.png", "b.png")
+    result = run("emboss", "--report", "run.jsonl", "in", "out")
+    assert result.out == ""
+    records = [json.loads(line) for line in (box / "run.jsonl").read_text().splitlines()]
+    check_records(records, {"in/a.png": "done", "in/b.png": "done"})
+
+
+def test_json_and_a_picture_on_stdout_exclude_each_other(box):
+    fill(box, "a.png")
+    run("emboss", "--json", "a.png", "-", code=2)
+
+
+def test_name_that_is_no_utf8_gives_valid_json(box):
+    (box / "in").mkdir()
+    with open(os.fsencode(box / "in") + b"/\xff\xfe.png", "wb") as file:
+        file.write(picture().data)
+    assert run("emboss", "--json", "in", "out").records()[-1]["done"] == 1
+    assert os.listdir(os.fsencode(box / "out")) == [b"\xff\xfe.png"]
+
+
+def test_progress(box):
+    fill(box / "in", *[f"{i}.png" for i in range(20)])
+    assert "\r" not in run("emboss", "in", "out").err, "stderr is no terminal: no progress by itself"
+    assert "\r" not in run("emboss", "--progress=never", "in", "out").err
+    assert "\r" in run("emboss", "--progress=always", "in", "out").err
+
+
+def test_quiet_says_only_what_failed(box):
+    fill(box / "in", "a.png")
+    assert run("emboss", "-q", "in", "out").err == ""
+    (box / "in" / "bad.png").write_bytes(b"bad")
+    assert run("emboss", "-q", "in", "out", code=1).err == "conv: in/bad.png: not a PNG (bad signature)\n"
+
+
+def test_verbose_names_the_kernel(box):
+    fill(box / "in", "a.png")
+    assert "cpu_" in run("emboss", "-v", "in", "out").err
+
+
+# --- much, and the end of it ---------------------------------------------------------------------
+
+def test_five_thousand_tiny_pictures(box, device):
+    (box / "in").mkdir()
+    data = [picture(seed, 3 + seed % 5, 4).data for seed in range(10)]
+    for i in range(5000):
+        (box / "in" / f"{i:05}.png").write_bytes(data[i % 10])
+    assert "5000 done" in run("emboss", "-b", "--device", device, "in", "out").err
+    assert len(os.listdir("out")) == 5000
+    # Pictures from one source are alike: a mix-up between jobs would show.
+    assert len({(box / "out" / f"{i:05}.png").read_bytes() for i in range(7, 5000, 10)}) == 1
+
+
+@pytest.mark.parametrize("number,code", ((signal.SIGINT, 130), (signal.SIGTERM, 143)))
+def test_signal_leaves_whole_files_only(box, number, code):
+    (box / "in").mkdir()
+    noise = np.random.default_rng(9).integers(0, 256, (256, 256 * 3)).tolist()
+    data = png.encode(256, 256, noise, png.RGB, level=0)
+    for i in range(3000):
+        (box / "in" / f"{i:04}.png").write_bytes(data)
+    process = start("emboss", "-b", "-z9", "in", "out")
+    deadline = time.monotonic() + 60
+    while not (box / "out").exists() or len(os.listdir("out")) < 3:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == code
+    names = os.listdir("out")
+    assert len(names) < 3000, "the signal came too late to prove anything"
+    assert all(re.fullmatch(r"\d{4}\.png", name) for name in names), [n for n in names if not n[0].isdigit()]
+    contents = {(box / "out" / name).read_bytes() for name in names}
+    assert len(contents) == 1
+    pictures.chunks(contents.pop())

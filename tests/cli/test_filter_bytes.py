@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: MIT
+"""Every output byte against the definition, for every kind of picture, filter, border and alpha mode."""
+import os
+
+import numpy as np
+import pytest
+
+import definition
+import pictures
+from definition import Filter
+from program import run
+
+BUILTINS = definition.builtins()
+SIZES = ((1, 1), (2, 1), (1, 3), (5, 2), (3, 17), (33, 7), (64, 9), (41, 31))
+DERIVATIVES = ("edge", "laplacian", "laplacian5", "prewitt-x", "prewitt-y", "scharr-x", "scharr-y", "sobel-x",
+               "sobel-y")
+
+
+class Album(dict):
+    """File name -> Picture, and the folder where the files are."""
+
+    folder = None
+
+
+@pytest.fixture(scope="module")
+def album(tmp_path_factory):
+    """A folder with every kind of picture in one large size and all sizes spread over the kinds."""
+    return make_album(tmp_path_factory.mktemp("album"), 20240117)
+
+
+def make_album(folder, seed):
+    rng = np.random.default_rng(seed)
+    album = Album()
+    for index, kind in enumerate(pictures.KINDS):
+        for width, height in (SIZES[index % len(SIZES)], (29 + index % 9, 15 + index % 7)):
+            picture = pictures.make(kind, rng, width, height)
+            name = f"{kind}-{width}x{height}.png"
+            (folder / name).write_bytes(picture.data)
+            album[name] = picture
+    album.folder = folder
+    return album
+
+
+def check(album, out, filters, border="replicate", value=0, alpha="keep", vacuous=0.25):
+    """Compares every picture of the folder; `vacuous` is the share of clipped samples that is too much."""
+    clipped = []
+    assert sorted(os.listdir(out)) == sorted(album)
+    for name, picture in album.items():
+        want = definition.apply_picture(picture.planes, picture.alpha, filters, border, value, alpha)
+        got = pictures.read(out / name)
+        assert got.shape == want.shape and got.dtype == want.dtype, f"{name}: {got.shape} is not {want.shape}"
+        bad = np.argwhere(got != want)
+        if len(bad):
+            at = tuple(bad[0])
+            pytest.fail(f"{name}: {len(bad)} samples differ, first at channel, row, column {at}: "
+                        f"{got[at]} instead of {want[at]}")
+        if picture.planes[0].size > 400 and name.startswith(("gray8-", "gray16-", "rgb8-", "rgb16-")):
+            clipped.append(definition.saturated(want))
+    assert vacuous is None or np.mean(clipped) <= vacuous, "most outputs are clipped: the comparison proves little"
+
+
+BORDER_ARGUMENTS = [("replicate", 0), ("reflect", 0), ("reflect101", 0), ("wrap", 0), ("constant", 0), ("constant", 77)]
+
+
+@pytest.mark.parametrize("name", sorted(BUILTINS))
+def test_builtin_with_every_border(box, album, device, name):
+    for border, value in BORDER_ARGUMENTS:
+        spelling = f"constant:{value}" if value else border
+        run(name, "-b", "--device", device, f"--border={spelling}", "-z1", album.folder, "out")
+        # A derivative is negative on one side of every edge: half of it is 0 by its nature.
+        check(album, box / "out", [BUILTINS[name]], border, value, vacuous=0.8 if name in DERIVATIVES else 0.25)
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_derivative_around_middle_gray(box, album, device, name):
+    run(name, "-b", "--device", device, "--bias=128", "--divisor=8", "-z1", album.folder, "out")
+    check(album, box / "out", [Filter(BUILTINS[name].c, 8, 128)])
+
+
+@pytest.mark.parametrize("alpha", ("filter", "premultiply"))
+@pytest.mark.parametrize("name", ("emboss", "gaussian5", "sharpen"))
+def test_alpha_modes(box, album, device, name, alpha):
+    for border, value in (("replicate", 0), ("constant", 90)):
+        spelling = f"constant:{value}" if value else border
+        run(name, "-b", "--device", device, "--alpha", alpha, "--border", spelling, "-z1", album.folder, "out")
+        check(album, box / "out", [BUILTINS[name]], border, value, alpha, vacuous=None)
+
+
+@pytest.mark.parametrize("alpha", ("keep", "filter", "premultiply"))
+def test_chain_equals_filters_one_after_the_other(box, album, device, alpha):
+    chain = ("emboss", "blur5", "sharpen", "motion")
+    options = ("-b", "--device", device, "--alpha", alpha, "--border=reflect", "-z1")
+    run(",".join(chain), *options, album.folder, "out")
+    check(album, box / "out", [BUILTINS[n] for n in chain], "reflect", 0, alpha, vacuous=None)
+    before = album.folder
+    for step, name in enumerate(chain):
+        run(name, *options, before, f"step{step}")
+        before = f"step{step}"
+    for name in album:
+        assert (pictures.read(box / before / name) == pictures.read(box / "out" / name)).all(), name
+
+
+CUSTOM = [  # what is typed, what it means
+    (("--kernel=3x3: -2,-1,0 -1,1,1 0,1,2",), Filter([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])),
+    (("-k", "1 2 1 2 4 2 1 2 1", "--divisor=16"), Filter([[1, 2, 1], [2, 4, 2], [1, 2, 1]], 16)),
+    (("-k", "1 2 1 2 4 2 1 2 1", "--divisor=sum"), Filter([[1, 2, 1], [2, 4, 2], [1, 2, 1]], 16)),
+    (("-k", "5x1: 1,2,3,2,1", "--divisor=9", "--bias=-20"), Filter([[1, 2, 3, 2, 1]], 9, -20)),
+    (("-k", "1x7: 3,0,-1,2,-1,0,5", "--divisor=8"), Filter([[3], [0], [-1], [2], [-1], [0], [5]], 8)),
+    (("-k", "3x3: 1,2,3 4,5,6 7,8,9", "--divisor=-45", "--bias=255"), Filter(np.arange(1, 10).reshape(3, 3), -45, 255)),
+    (("-k", "3x3: 1,2,3 4,5,6 7,8,9", "--divisor=45", "--flip"), Filter(np.arange(9, 0, -1).reshape(3, 3), 45)),
+    # Halves everywhere: only half-even rounding gives these bytes.
+    (("-k", "3x1: 0,1,1", "--divisor=2"), Filter([[0, 1, 1]], 2)),
+    (("-k", "1x1: 1", "--divisor=2", "--bias=3"), Filter([[1]], 2, 3)),
+    # Real coefficients: one order of float32 operations.
+    (("-k", "3x3: 0.1,0.2,0.1 0.2,0.4,0.2 0.1,0.2,0.1", "--divisor=1.6"),
+     Filter([[0.1, 0.2, 0.1], [0.2, 0.4, 0.2], [0.1, 0.2, 0.1]], 1.6)),
+    (("-k", "3x3: -0.7,0,0.25 1e-3,1.3,1.5e-1 0,0.125,-0.33", "--bias=10.5"),
+     Filter([[-0.7, 0, 0.25], [1e-3, 1.3, 0.15], [0, 0.125, -0.33]], 1, 10.5)),
+    (("-k", "3x3: 1,2,3 4,5,6 7,8,9", "--divisor=44.9", "--bias=0.5"),
+     Filter(np.arange(1, 10).reshape(3, 3), 44.9, 0.5)),
+]
+
+
+@pytest.mark.parametrize("options,filt", CUSTOM, ids=[" ".join(o) for o, _ in CUSTOM])
+def test_custom_kernel(box, album, device, options, filt):
+    run("custom", *options, "-b", "--device", device, "-z1", "--border=reflect101", album.folder, "out")
+    check(album, box / "out", [filt], "reflect101", vacuous=0.5)
+
+
+@pytest.mark.parametrize("width,height,real", [
+    (7, 7, False), (9, 3, True), (31, 31, False), (31, 31, True), (1, 31, False), (31, 1, True), (11, 13, False)])
+def test_kernel_from_a_file_of_any_size(box, album, device, width, height, real):
+    rng = np.random.default_rng(width * 100 + height)
+    if real:
+        filt = Filter(rng.normal(1, 2, (height, width)) / (width * height), 1.0, 1.25)
+    else:
+        coefficients = rng.integers(-3, 6, (height, width))
+        filt = Filter(coefficients, max(1, int(coefficients.sum())), -3)
+    (box / "mine.mat").write_text(filt.text())
+    for border in definition.BORDERS:
+        run("custom", "-k", "@mine.mat", "-b", "--device", device, "-z1", "--border", border, album.folder, "out")
+        check(album, box / "out", [filt], border, vacuous=0.5)
+    run("./mine.mat", "-b", "--flip", "--device", device, "-z1", album.folder, "flipped")
+    check(album, box / "flipped", [filt.flipped()], vacuous=0.5)
+
+
+def test_divisor_bias_and_flip_change_a_builtin(box, album):
+    run("emboss", "-b", "--divisor=3", "--bias=64", "--flip", album.folder, "out")
+    check(album, box / "out", [Filter(BUILTINS["emboss"].c, 3, 64).flipped()])
+
+
+@pytest.mark.parametrize("family", ("blur", "emboss", "sharpen", "laplacian", "gaussian"))
+def test_size_chooses_within_the_family(box, album, family):
+    run(family, "-b", "--size=5", album.folder, "out")
+    check(album, box / "out", [BUILTINS[family + "5"]], vacuous=None)
+
+
+def test_settings_of_the_machine_never_change_a_byte(box, album, device):
+    settings = ((), ("-j1",), ("-j7",), ("--streams=1",), ("--streams=4",), ("--group=1",),
+                ("--group=20K", "--streams=3"), ("--mem-limit=64M", "-j2"), ("--streams=2", "--group=5000", "-j3"))
+    first = None
+    for index, setting in enumerate(settings):
+        run("unsharp,emboss", "-b", "--device", device, *setting, album.folder, f"out{index}")
+        files = {name: (box / f"out{index}" / name).read_bytes() for name in sorted(os.listdir(box / f"out{index}"))}
+        first = first or files
+        assert files == first, f"{setting} gives other bytes than no setting"
+    check(album, box / "out0", [BUILTINS["unsharp"], BUILTINS["emboss"]], vacuous=None)
+
+
+def test_encoders_carry_the_same_pixels(box, album):
+    run("emboss", "-b", album.folder, "out")
+    eight_bits = [name for name, picture in album.items() if picture.planes.dtype == np.uint8]
+    inputs = [album.folder / name for name in eight_bits]
+    for index, options in enumerate((("--encoder=libpng", "-z0"), ("--encoder=libpng", "-z9"), ("--encoder=stb",),
+                                     ("--encoder=stb", "-z5"))):
+        run("emboss", *options, *inputs, f"coded{index}/")
+        for name in eight_bits:
+            coded = pictures.read(box / f"coded{index}" / name)
+            assert (coded == pictures.read(box / "out" / name)).all(), (options, name)
+
+
+@pytest.mark.cuda
+def test_cuda_gives_the_bytes_of_the_cpu(box, album):
+    for chain in ("emboss", "unsharp,blur5", "motion"):
+        run(chain, "-b", "--device=cpu", album.folder, "cpu")
+        run(chain, "-b", "--device=cuda", album.folder, "cuda")
+        for name in album:
+            assert (box / "cpu" / name).read_bytes() == (box / "cuda" / name).read_bytes(), (chain, name)

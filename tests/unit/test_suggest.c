@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// What "did you mean" offers, and that it stays silent when nothing is near.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/suggest.h"
+
+static const struct entry {
+    int number;
+    const char *name;
+} table[] = {
+    {1, "emboss"}, {2, "emboss5"}, {3, "blur"}, {4, "gaussian"}, {5, "sobel-x"}, {6, "sobel-y"},
+};
+
+static const char *nearest(const char *word)
+{
+    return conv_suggest_nearest(word, &table[0].name, sizeof table[0],
+                                sizeof table / sizeof table[0]);
+}
+
+static void mistakes_are_understood(void **state)
+{
+    (void)state;
+    assert_string_equal(nearest("embos"), "emboss");     // one missing
+    assert_string_equal(nearest("embosss"), "emboss");   // one too many
+    assert_string_equal(nearest("enboss"), "emboss");    // one wrong
+    assert_string_equal(nearest("ebmoss"), "emboss");    // two swapped
+    assert_string_equal(nearest("bulr"), "blur");        // a swap is one mistake, not two
+    assert_string_equal(nearest("EMBOSS"), "emboss");    // case
+    assert_string_equal(nearest("gauss"), "gaussian");   // unfinished
+    assert_string_equal(nearest("sobely"), "sobel-y");   // the nearest, not the first
+    assert_string_equal(nearest("sobel-z"), "sobel-x");  // the first of equals
+    assert_string_equal(nearest("emboss5x"), "emboss5"); // the longer one is nearer
+}
+
+static void strangers_are_not(void **state)
+{
+    (void)state;
+    assert_null(nearest(""));
+    assert_null(nearest("x"));
+    assert_null(nearest("bl"));
+    assert_null(nearest("median"));
+    assert_null(conv_suggest_nearest("emboss", table, sizeof table[0], 0));
+    char longest[4096];
+    for (size_t i = 0; i + 1 < sizeof longest; i++)
+        longest[i] = 'e';
+    longest[sizeof longest - 1] = '\0';
+    assert_null(nearest(longest));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mistakes_are_understood),
+        cmocka_unit_test(strangers_are_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
