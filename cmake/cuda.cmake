@@ -51,13 +51,15 @@ function(conv_cuda_target target)
         CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_RUNTIME_LIBRARY Static
         CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
     target_compile_options(${target} PRIVATE
-        $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;--threads=0;-Xcompiler=-Wall,-Wextra,-fno-exceptions>
+        $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;--threads=0;-Xcompiler=-Wall,-Wextra>
         # For the profiler; it would make the program several times as large.
         $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<NOT:$<CONFIG:Release>>>:-lineinfo>)
     if(CONV_WERROR)
         target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
     endif()
-    # The .cu files use nothing of the C++ library, which a CUDA program is linked with nevertheless.
-    target_link_options(${target} INTERFACE LINKER:--as-needed)
+    if(CONV_STATIC)
+        # The code around a launch that nvcc makes asks the C++ library for two functions.
+        target_link_options(${target} INTERFACE -static-libstdc++ -static-libgcc)
+    endif()
     target_link_libraries(${target} PUBLIC CUDA::cudart_static)
 endfunction()

@@ -27,7 +27,8 @@ int main(int argc, char **argv)
         return conv_commands_flush();
     }
     if (options.operand_count == 0) {
-        conv_err_set(&err, CONV_ERR_USAGE, "no filter given: conv FILTER INPUT... OUTPUT (see conv --help)");
+        conv_err_set(&err, CONV_ERR_USAGE,
+                     "no filter given: conv FILTER INPUT... OUTPUT (see conv --help)");
         return conv_commands_fail(&err);
     }
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {

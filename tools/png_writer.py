@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Writes PNG files of every kind with Python's standard library alone.
 
-Shared by tools/make-samples, tools/demo pictures and the command-line tests, so that none of them trusts the
-PNG library that is under test.
+Shared by tools/make-samples and the command-line tests, so that neither trusts the PNG library that is under test.
 """
 import struct
 import zlib

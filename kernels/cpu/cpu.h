@@ -33,6 +33,9 @@ enum conv_cpu_sums {
 // The cheapest arithmetic that gives the defined bytes.
 enum conv_cpu_sums conv_cpu_plan(const struct conv_stencil *stencil);
 
+// Floats: true if a multiplication by the rounded reciprocal serves for the division.
+bool conv_cpu_may_multiply(const struct conv_stencil *stencil);
+
 // Scratch that a strip of any plane takes.
 size_t conv_cpu_scratch(const struct conv_stencil *stencil, int width);
 

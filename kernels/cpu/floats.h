@@ -28,6 +28,7 @@ struct float_job {
     const struct conv_stencil *stencil;
     const struct conv_stencil_plane *plane;
     bool doubles;
+    bool multiply; // by 1 / divisor
     double start, divisor; // divisor 1 for real filters: the coefficients hold the scale
     int tap_count;
     struct float_tap taps[CONV_FILTER_MAX_TAPS]; // those that are not 0, row by row
@@ -67,11 +68,11 @@ ALWAYS_INLINE void sum_doubles(double sums[DOUBLE_BLOCK], const struct float_job
 }
 
 ALWAYS_INLINE void round_floats(uint16_t *restrict out, const float *restrict sums,
-                                const struct float_job *job, bool power_of_two)
+                                const struct float_job *job, bool multiply)
 {
     float divisor = (float)job->divisor, factor = 1 / divisor, max = (float)job->stencil->max;
     for (int x = 0; x < FLOAT_BLOCK; x++) {
-        float v = power_of_two ? sums[x] * factor : sums[x] / divisor;
+        float v = multiply ? sums[x] * factor : sums[x] / divisor;
         v = v > 0 ? v : 0; // NaN becomes 0
         v = v < max ? v : max;
         out[x] = (uint16_t)(int32_t)(v + INTEGER_FLOATS - INTEGER_FLOATS);
@@ -94,7 +95,7 @@ static void filter_block_float(uint16_t *out, const struct float_job *job, int x
 {
     float sums[FLOAT_BLOCK];
     sum_floats(sums, job, x);
-    if (((int64_t)job->divisor & ((int64_t)job->divisor - 1)) == 0)
+    if (job->multiply)
         round_floats(out, sums, job, true);
     else
         round_floats(out, sums, job, false);
@@ -182,6 +183,7 @@ static void filter_floats(const struct conv_stencil *stencil,
     struct float_job job;
     job.stencil = stencil;
     job.doubles = doubles;
+    job.multiply = conv_cpu_may_multiply(stencil);
     job.start = stencil->exact ? (double)stencil->bias : (double)stencil->fbias;
     job.divisor = stencil->exact ? (double)stencil->divisor : 1;
     list_float_taps(&job);

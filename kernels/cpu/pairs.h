@@ -34,60 +34,59 @@ struct pair_job {
     uint8_t *lines[2]; // CONV_CPU_LINE samples each
 };
 
-ALWAYS_INLINE void sum_pairs(uint16_t sums[2][PAIR_BLOCK], const struct pair_tap *taps, int count,
-                             int x, uint16_t start)
+// Proof in plan.c.
+ALWAYS_INLINE vec_u16 round_pairs(vec_u16 sum, const struct conv_cpu_rounding *r,
+                                  enum pair_division division)
 {
+    const vec_u16 zero = {0};
+    vec_u16 up = min_u16(max_u16(sum, zero + r->floor) - r->base, zero + r->limit);
+    if (division == DIVIDE_BY_1)
+        return up;
+    vec_u16 quotient = divide_u16(up, r->factor, r->shift);
+    if (division == DIVIDE_BY_EVEN) {
+        vec_u16 tie = (vec_u16)(quotient * r->divisor == up);
+        quotient -= quotient & tie & 1;
+    }
+    return quotient;
+}
+
+// PAIR_BLOCK samples at x of two output rows.
+ALWAYS_INLINE void filter_pair_block(uint8_t *restrict out_upper, uint8_t *restrict out_lower,
+                                     const struct pair_job *job, int x,
+                                     enum pair_division division)
+{
+    const struct conv_cpu_rounding rounding = job->rounding;
     vec_u16 upper[PAIR_VECTORS], lower[PAIR_VECTORS];
     for (int v = 0; v < PAIR_VECTORS; v++)
-        upper[v] = lower[v] = (vec_u16){0} + start;
-    for (int k = 0; k < count; k++) {
-        const uint16_t *at = taps[k].at + x;
+        upper[v] = lower[v] = (vec_u16){0} + rounding.start;
+    for (int k = 0; k < job->pair_count; k++) {
+        const struct pair_tap *tap = &job->taps[k];
         for (int v = 0; v < PAIR_VECTORS; v++) {
-            vec_u16 pair = load_u16(at + v * PAIR_LANES);
-            upper[v] = add_pair(upper[v], pair, taps[k].upper);
-            lower[v] = add_pair(lower[v], pair, taps[k].lower);
+            vec_u16 pair = load_u16(tap->at + x + v * PAIR_LANES);
+            upper[v] = add_pair(upper[v], pair, tap->upper);
+            lower[v] = add_pair(lower[v], pair, tap->lower);
         }
     }
-    memcpy(sums[0], upper, sizeof upper);
-    memcpy(sums[1], lower, sizeof lower);
-}
-
-ALWAYS_INLINE void round_pairs(uint8_t *restrict out, const uint16_t *restrict sums,
-                               const struct conv_cpu_rounding *rounding,
-                               enum pair_division division)
-{
-    const struct conv_cpu_rounding r = *rounding;
-    for (int x = 0; x < PAIR_BLOCK; x++) {
-        uint16_t up = sums[x] > r.floor ? sums[x] : r.floor;
-        up = (uint16_t)(up - r.base);
-        up = up < r.limit ? up : r.limit;
-        uint16_t quotient = up;
-        if (division != DIVIDE_BY_1)
-            quotient = (uint16_t)(((uint32_t)up * r.factor >> 16) >> r.shift);
-        if (division == DIVIDE_BY_EVEN) {
-            uint16_t odd = quotient & 1;
-            quotient = (uint16_t)(quotient - ((uint16_t)(quotient * r.divisor) == up ? odd : 0));
-        }
-        out[x] = (uint8_t)quotient;
+    for (int v = 0; v < PAIR_VECTORS; v++) {
+        store_u8(out_upper + v * PAIR_LANES, round_pairs(upper[v], &rounding, division));
+        store_u8(out_lower + v * PAIR_LANES, round_pairs(lower[v], &rounding, division));
     }
 }
 
-// `count` samples of output rows y (rows[0]) and y + 1 (rows[1], NULL below the picture).
-ALWAYS_INLINE void filter_pair_rows(const struct pair_job *job, uint8_t *const rows[2], int count,
-                                    enum pair_division division)
+// `count` samples of an output row and, unless it is NULL, of the one below.
+ALWAYS_INLINE void filter_pair_rows(const struct pair_job *job, uint8_t *upper, uint8_t *lower,
+                                    int count, enum pair_division division)
 {
-    for (int x = 0; x < count; x += PAIR_BLOCK) {
-        uint16_t sums[2][PAIR_BLOCK];
-        sum_pairs(sums, job->taps, job->pair_count, x, job->rounding.start);
-        for (int i = 0; i < 2 && rows[i]; i++) {
-            if (x + PAIR_BLOCK <= count) {
-                round_pairs(rows[i] + x, sums[i], &job->rounding, division);
-            } else {
-                uint8_t block[PAIR_BLOCK];
-                round_pairs(block, sums[i], &job->rounding, division);
-                memcpy(rows[i] + x, block, (size_t)(count - x));
-            }
-        }
+    int x = 0;
+    for (; lower && x + PAIR_BLOCK <= count; x += PAIR_BLOCK)
+        filter_pair_block(upper + x, lower + x, job, x, division);
+    for (; x < count; x += PAIR_BLOCK) {
+        uint8_t block[2][PAIR_BLOCK];
+        size_t valid = (size_t)(count - x < PAIR_BLOCK ? count - x : PAIR_BLOCK);
+        filter_pair_block(block[0], block[1], job, x, division);
+        memcpy(upper + x, block[0], valid);
+        if (lower)
+            memcpy(lower + x, block[1], valid);
     }
 }
 
@@ -119,13 +118,13 @@ static void filter_pair_strip(struct pair_job *job, int x, int count)
                 job->ring + slot * CONV_CPU_LINE + pair->column, pair->upper, pair->lower};
         }
         uint8_t *upper = plane->dst + y * plane->dst_stride + x;
-        uint8_t *const rows[2] = {upper, y + 1 < plane->height ? upper + plane->dst_stride : NULL};
+        uint8_t *lower = y + 1 < plane->height ? upper + plane->dst_stride : NULL;
         if (job->division == DIVIDE_BY_1)
-            filter_pair_rows(job, rows, count, DIVIDE_BY_1);
+            filter_pair_rows(job, upper, lower, count, DIVIDE_BY_1);
         else if (job->division == DIVIDE_BY_ODD)
-            filter_pair_rows(job, rows, count, DIVIDE_BY_ODD);
+            filter_pair_rows(job, upper, lower, count, DIVIDE_BY_ODD);
         else
-            filter_pair_rows(job, rows, count, DIVIDE_BY_EVEN);
+            filter_pair_rows(job, upper, lower, count, DIVIDE_BY_EVEN);
     }
 }
 

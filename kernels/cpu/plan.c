@@ -28,6 +28,17 @@ static bool division_is_exact(const struct conv_stencil *stencil, int precision)
            (power_of_two || divisor < (int64_t)1 << (precision - stencil->depth));
 }
 
+// Then floats.h may compute fl(N * fl(1 / d)) as well. For d a power of two that is N / d. For an odd d
+// there are no ties, and the error of two roundings, less than 2^(B-23), cannot bridge the distance of
+// 1 / (2d) if d <= 2^(22-B).
+bool conv_cpu_may_multiply(const struct conv_stencil *stencil)
+{
+    int64_t divisor = stencil->divisor;
+    if (!stencil->exact || (divisor & (divisor - 1)) == 0)
+        return true; // real filters have no divisor
+    return divisor % 2 != 0 && divisor <= (int64_t)1 << (22 - stencil->depth);
+}
+
 enum conv_cpu_sums conv_cpu_plan(const struct conv_stencil *stencil)
 {
     struct conv_cpu_rounding rounding;

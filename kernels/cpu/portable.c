@@ -16,6 +16,24 @@ ALWAYS_INLINE vec_u16 add_pair(vec_u16 sum, vec_u16 pair, uint16_t coef)
     return sum + (pair & 255) * low + (pair >> 8) * high;
 }
 
+ALWAYS_INLINE vec_u16 min_u16(vec_u16 a, vec_u16 b)
+{
+    vec_u16 less = (vec_u16)(a < b);
+    return (a & less) | (b & ~less);
+}
+
+ALWAYS_INLINE vec_u16 max_u16(vec_u16 a, vec_u16 b)
+{
+    return min_u16(a, b) ^ a ^ b;
+}
+
+ALWAYS_INLINE vec_u16 divide_u16(vec_u16 a, uint16_t factor, uint16_t shift)
+{
+    for (int i = 0; i < VECTOR / 2; i++)
+        a[i] = (uint16_t)(((uint32_t)a[i] * factor) >> 16 >> shift);
+    return a;
+}
+
 ALWAYS_INLINE vec_f32 add_tap(vec_f32 sum, vec_f32 tap, vec_f32 coef)
 {
 #if HAVE_FMA

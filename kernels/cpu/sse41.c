@@ -13,6 +13,22 @@ ALWAYS_INLINE vec_u16 add_pair(vec_u16 sum, vec_u16 pair, uint16_t coef)
     return sum + (vec_u16)_mm_maddubs_epi16((__m128i)pair, _mm_set1_epi16((int16_t)coef));
 }
 
+ALWAYS_INLINE vec_u16 min_u16(vec_u16 a, vec_u16 b)
+{
+    return (vec_u16)_mm_min_epu16((__m128i)a, (__m128i)b);
+}
+
+ALWAYS_INLINE vec_u16 max_u16(vec_u16 a, vec_u16 b)
+{
+    return (vec_u16)_mm_max_epu16((__m128i)a, (__m128i)b);
+}
+
+ALWAYS_INLINE vec_u16 divide_u16(vec_u16 a, uint16_t factor, uint16_t shift)
+{
+    __m128i high = _mm_mulhi_epu16((__m128i)a, _mm_set1_epi16((int16_t)factor));
+    return (vec_u16)_mm_srl_epi16(high, _mm_cvtsi32_si128(shift));
+}
+
 ALWAYS_INLINE vec_f32 add_tap(vec_f32 sum, vec_f32 tap, vec_f32 coef)
 {
     return sum + coef * tap;

@@ -56,8 +56,8 @@ struct conv_backend_ops {
     // group->h_result. Strictly copy in, kernels, copy out; other lanes overlap with it.
     enum conv_status (*lane_run)(struct conv_lane *lane, struct conv_group *group,
                                  struct conv_err *err);
-    // The yardstick of benchmarks: copies the group's planes once within the memory that the kernels
-    // work in (device to device; h_in to h_out on the CPU) and sets *ns.
+    // The yardstick of benchmarks: copies the group's planes once within the memory that the
+    // kernels work in (device to device; h_in to h_out on the CPU) and sets *ns.
     enum conv_status (*lane_copy)(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
                                   struct conv_err *err);
 };
@@ -69,10 +69,10 @@ const struct conv_backend_ops *conv_backend_cuda(void);
 
 // One line a device for `conv devices`.
 struct conv_device_info {
-    char name[128];           // "NVIDIA H200"
-    int capability;           // 90 = 9.0
+    char name[128]; // "NVIDIA H200"
+    int capability; // 90 = 9.0
     int multiprocessors;
-    size_t memory, free;      // bytes
+    size_t memory, free; // bytes
 };
 
 // Fills at most `room` entries and sets *count to what the machine has. CONV_ERR_DEVICE with the

@@ -44,8 +44,8 @@ static enum conv_status pick_variant(struct step *step, int index, const char *n
                         name ? name : "any", step->stencil[index].depth);
 }
 
-static enum conv_status cpu_open(struct conv_backend **out, const struct conv_backend_config *config,
-                                 struct conv_err *err)
+static enum conv_status cpu_open(struct conv_backend **out,
+                                 const struct conv_backend_config *config, struct conv_err *err)
 {
     size_t steps_size = (size_t)config->filter_count * sizeof(struct step);
     struct conv_backend *backend = calloc(1, sizeof *backend + steps_size);
@@ -187,8 +187,8 @@ static enum conv_status cpu_lane_run(struct conv_lane *lane, struct conv_group *
     return CONV_OK;
 }
 
-static enum conv_status cpu_lane_copy(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
-                                      struct conv_err *err)
+static enum conv_status cpu_lane_copy(struct conv_lane *lane, struct conv_group *group,
+                                      uint64_t *ns, struct conv_err *err)
 {
     (void)lane;
     (void)err;

@@ -15,13 +15,13 @@ struct conv_group_plane {
     int width, height, depth;
 };
 
-// h_in:  | planes to filter, packed from the front | backend's table | free | planes kept as they are |
-// h_out: | filtered planes at the same offsets |
+// h_in:  | planes to filter, packed from the front | backend's table | free | planes kept as they
+// are | h_out: | filtered planes at the same offsets |
 struct conv_group {
-    uint8_t *h_in, *h_out;  // staging, from the backend's host_alloc: `capacity` bytes each
+    uint8_t *h_in, *h_out; // staging, from the backend's host_alloc: `capacity` bytes each
     size_t capacity;
-    size_t front;           // bytes of planes to filter
-    size_t back;            // bytes of kept planes at the end of h_in
+    size_t front;                    // bytes of planes to filter
+    size_t back;                     // bytes of kept planes at the end of h_in
     struct conv_group_plane *planes; // the planes to filter
     int plane_count, plane_capacity;
     uint8_t *h_result; // set by the backend: h_out, or h_in if the last step ended there

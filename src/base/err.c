@@ -27,7 +27,8 @@ enum conv_status conv_err_errno(struct conv_err *err, int errnum, const char *fm
         err->status = CONV_ERR_IO;
         size_t used = strlen(err->text);
         char reason[128];
-        // The XSI and GNU strerror_r differ in type; strerror_l is one thing everywhere and thread-safe.
+        // The XSI and GNU strerror_r differ in type; strerror_l is one thing everywhere and
+        // thread-safe.
         snprintf(reason, sizeof reason, "%s", strerror(errnum));
         snprintf(err->text + used, sizeof err->text - used, ": %s", reason);
     }

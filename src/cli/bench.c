@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// conv bench kernels | streams FOLDER: what this machine does, measured here and now.
+// conv bench kernels | streams FOLDER | codec FOLDER: what this machine does, measured here and now.
+#include "cli/bench_codec.h"
 #include "cli/commands.h"
 #include "cli/contender.h"
 #include "cli/run.h"
@@ -66,15 +67,14 @@ static enum conv_status time_kernel(struct conv_contender *contender, uint64_t *
 
 // Opens a row's contender, holds it against the reference (NULL: it is the reference), times it and
 // prints its line.
-static enum conv_status bench_row(const struct conv_variant *row, const struct conv_options *options,
+static enum conv_status bench_row(const struct conv_variant *row,
+                                  const struct conv_options *options,
                                   const struct conv_filter *filters, int filter_count,
                                   struct conv_contender *reference, struct conv_err *err)
 {
     struct conv_contender own = {0}, *contender = reference->ops ? &own : reference;
-    struct conv_image shape = {.width = options->bench_width,
-                               .height = options->bench_height,
-                               .channels = 3,
-                               .depth = 8};
+    struct conv_image shape = {
+        .width = options->bench_width, .height = options->bench_height, .channels = 3, .depth = 8};
     struct conv_image in;
     enum conv_status status =
         conv_contender_open(contender, row, options, filters, filter_count, err);
@@ -94,9 +94,9 @@ static enum conv_status bench_row(const struct conv_variant *row, const struct c
         status = contender->ops->lane_run(contender->lane, &contender->group, err);
     struct conv_difference first;
     if (!status && contender != reference && conv_contender_differs(reference, contender, &first))
-        status = conv_err_set(err, CONV_ERR_DEVICE,
-                              "%s is wrong: channel %d, x %d, y %d: %u, not %u", row->name, first.plane,
-                              first.x, first.y, first.got, first.expected);
+        status =
+            conv_err_set(err, CONV_ERR_DEVICE, "%s is wrong: channel %d, x %d, y %d: %u, not %u",
+                         row->name, first.plane, first.x, first.y, first.got, first.expected);
     // The reference's result is what others are held against: its own timing leaves the same bytes.
     uint64_t kernel = 0, copy = 0;
     if (!status)
@@ -121,8 +121,8 @@ static enum conv_status bench_kernels(const struct conv_options *options, struct
     int filter_count = 0, rows;
     struct conv_contender reference = {0};
     const struct conv_variant *const *variants = conv_stencil_variants(&rows);
-    enum conv_status status = conv_filter_parse_chain(filters, &filter_count, options->bench_filter,
-                                                      &options->filter, err);
+    enum conv_status status =
+        conv_commands_parse_chain(options, options->bench_filter, filters, &filter_count, err);
     if (status)
         return status;
     printf("%s, one picture of %dx%d, 3 planes of 8 bits; CPU kernels on one core\n"
@@ -177,8 +177,8 @@ static void print_streams_row(const struct conv_totals *totals, const struct con
                               int lanes, int jobs, double base)
 {
     double rate = (double)totals->done / totals->seconds;
-    printf("%7d %9.1f %10.1f %8.2fx  ", lanes, rate,
-           (double)totals->pixels / totals->seconds / 1e6, rate / base);
+    printf("%7d %9.1f %10.1f %8.2fx  ", lanes, rate, (double)totals->pixels / totals->seconds / 1e6,
+           rate / base);
     // Of the time that workers (or lanes) had, how much each stage took.
     for (int s = 0; s < CONV_STAGE_COUNT; s++) {
         bool on_device = device->ops->async && s >= CONV_STAGE_COPY_IN && s <= CONV_STAGE_COPY_OUT;
@@ -201,8 +201,8 @@ static enum conv_status bench_streams(const struct conv_options *options, struct
     if (options->operand_count != 2)
         return conv_err_set(err, CONV_ERR_USAGE, "conv bench streams takes one folder of PNGs");
     const char *folder = options->operands[1];
-    enum conv_status status = conv_filter_parse_chain(filters, &filter_count, options->bench_filter,
-                                                      &options->filter, err);
+    enum conv_status status =
+        conv_commands_parse_chain(options, options->bench_filter, filters, &filter_count, err);
     if (!status)
         status = conv_device_open(&device, options, filters, filter_count, err);
     struct conv_options each = *options;
@@ -212,8 +212,8 @@ static enum conv_status bench_streams(const struct conv_options *options, struct
     if (!status) {
         printf("%s on %s, nothing written; stages in %% of the time that workers and streams had\n"
                "%7s %9s %10s %9s  ",
-               options->bench_filter, device.name, device.ops->async ? "streams" : "workers", "img/s",
-               "Mpix/s", "speed-up");
+               options->bench_filter, device.name, device.ops->async ? "streams" : "workers",
+               "img/s", "Mpix/s", "speed-up");
         for (int s = 0; s < CONV_STAGE_COUNT; s++)
             printf(" %8s", conv_report_stage_name((enum conv_stage)s));
         putchar('\n');
@@ -244,8 +244,11 @@ int conv_bench_main(const struct conv_options *options)
         status = bench_kernels(options, &err);
     else if (strcmp(what, "streams") == 0)
         status = bench_streams(options, &err);
+    else if (strcmp(what, "codec") == 0)
+        status = conv_bench_codec(options, &err);
     else
-        status = conv_err_set(&err, CONV_ERR_USAGE, "conv bench takes: kernels | streams FOLDER");
+        status = conv_err_set(&err, CONV_ERR_USAGE,
+                              "conv bench takes: kernels | streams FOLDER | codec FOLDER");
     if (status)
         return conv_commands_fail(&err);
     return conv_commands_flush();

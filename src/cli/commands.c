@@ -6,6 +6,16 @@
 
 #include "report/report.h"
 
+enum conv_status conv_commands_parse_chain(const struct conv_options *options, const char *text,
+                                           struct conv_filter *filters, int *count,
+                                           struct conv_err *err)
+{
+    if (!conv_filter_parse_chain(filters, count, text, &options->filter, err))
+        return CONV_OK;
+    err->status = CONV_ERR_USAGE;
+    return CONV_ERR_USAGE;
+}
+
 int conv_commands_fail(const struct conv_err *err)
 {
     fputs("conv: ", stderr);

@@ -22,6 +22,12 @@ int conv_devices_main(const struct conv_options *options); // list.c
 int conv_verify_main(const struct conv_options *options);  // verify.c
 int conv_bench_main(const struct conv_options *options);   // bench.c
 
+// conv_filter_parse_chain with the options' settings; a filter file that cannot be read or parsed
+// is a usage error too.
+enum conv_status conv_commands_parse_chain(const struct conv_options *options, const char *text,
+                                           struct conv_filter *filters, int *count,
+                                           struct conv_err *err);
+
 // Prints `conv: TEXT` on stderr and returns the exit code that belongs to err->status.
 int conv_commands_fail(const struct conv_err *err);
 

@@ -28,8 +28,9 @@ static enum conv_status parse_device(const char *text, enum choice *choice, int 
         }
     }
     const char *near = conv_suggest_nearest(text, names, sizeof names[0], 3);
-    return conv_err_set(err, CONV_ERR_USAGE, "unknown device '%s'; %s%s%s auto, cpu, cuda or cuda:N",
-                        text, near ? "did you mean '" : "it is", near ? near : "", near ? "'?" : "");
+    return conv_err_set(err, CONV_ERR_USAGE,
+                        "unknown device '%s'; %s%s%s auto, cpu, cuda or cuda:N", text,
+                        near ? "did you mean '" : "it is", near ? near : "", near ? "'?" : "");
 }
 
 static enum conv_status open_backend(struct conv_device *device, const struct conv_backend_ops *ops,

@@ -87,7 +87,7 @@ int conv_show_main(const struct conv_options *options)
         conv_err_set(&err, CONV_ERR_USAGE, "conv show takes one filter (conv list shows all)");
         return conv_commands_fail(&err);
     }
-    if (conv_filter_parse_chain(filters, &count, options->operands[0], &options->filter, &err))
+    if (conv_commands_parse_chain(options, options->operands[0], filters, &count, &err))
         return conv_commands_fail(&err);
     for (int i = 0; i < count; i++)
         print_filter(&filters[i], options);
@@ -99,8 +99,11 @@ static void print_features(void)
     static const struct {
         unsigned bit;
         const char *name;
-    } names[] = {{CONV_CPU_SSE41, "SSE4.1"},  {CONV_CPU_AVX2, "AVX2"}, {CONV_CPU_AVX512, "AVX-512"},
-                 {CONV_CPU_VNNI, "VNNI"},     {CONV_CPU_NEON, "NEON"}};
+    } names[] = {{CONV_CPU_SSE41, "SSE4.1"},
+                 {CONV_CPU_AVX2, "AVX2"},
+                 {CONV_CPU_AVX512, "AVX-512"},
+                 {CONV_CPU_VNNI, "VNNI"},
+                 {CONV_CPU_NEON, "NEON"}};
     unsigned have = conv_cpu_features();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (have & names[i].bit)
@@ -116,8 +119,8 @@ int conv_devices_main(const struct conv_options *options)
     if (conv_backend_cuda_devices(info, 64, &count, &err))
         printf("cuda    none: %s\n", err.text);
     for (int i = 0; i < count && i < 64; i++)
-        printf("cuda:%-2d %s, compute capability %d.%d, %d multiprocessors, %zu of %zu MiB free\n", i,
-               info[i].name, info[i].capability / 10, info[i].capability % 10,
+        printf("cuda:%-2d %s, compute capability %d.%d, %d multiprocessors, %zu of %zu MiB free\n",
+               i, info[i].name, info[i].capability / 10, info[i].capability % 10,
                info[i].multiprocessors, info[i].free >> 20, info[i].memory >> 20);
     printf("cpu     %d cores,", conv_cpu_count());
     print_features();

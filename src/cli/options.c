@@ -25,13 +25,13 @@ enum kind {
 
 struct row {
     const char *name;
-    char letter;      // 0: none
-    const char *arg;  // name of the argument, NULL: none
+    char letter;     // 0: none
+    const char *arg; // name of the argument, NULL: none
     enum kind kind;
-    size_t offset;    // of the field in struct conv_options
-    long min, max;    // KIND_INT
+    size_t offset; // of the field in struct conv_options
+    long min, max; // KIND_INT
     const char *const *choices;
-    const char *help; // NULL continues the section; newlines start further lines
+    const char *help;    // NULL continues the section; newlines start further lines
     const char *section; // printed before this row
 };
 
@@ -51,7 +51,8 @@ static const struct row rows[] = {
     {"exclude", 0, "GLOB", KIND_LIST, FIELD(exclude), 0, 0, NULL,
      "not names that match; may be repeated", NULL},
     {"files-from", 0, "FILE", KIND_STRING, FIELD(files_from), 0, 0, NULL,
-     "names from a list, one a line, below INPUT or the current folder;\n- is standard input", NULL},
+     "names from a list, one a line, below INPUT or the current folder;\n- is standard input",
+     NULL},
     {"null", '0', NULL, KIND_FLAG, FIELD(nul), 0, 0, NULL,
      "names in --files-from end in NUL, as find -print0 writes them", NULL},
     {"skip-existing", 0, NULL, KIND_FLAG, FIELD(skip_existing), 0, 0, NULL,
@@ -68,7 +69,8 @@ static const struct row rows[] = {
     {"size", 0, "3|5", KIND_STRING, FIELD(size_text), 0, 0, NULL,
      "the family's filter of this size (default: as the name says)", NULL},
     {"divisor", 0, "N|sum", KIND_STRING, FIELD(filter.divisor), 0, 0, NULL,
-     "divide by N, or by the sum of the coefficients (default: as the\nfilter says; never normalised "
+     "divide by N, or by the sum of the coefficients (default: as the\nfilter says; never "
+     "normalised "
      "silently)",
      NULL},
     {"bias", 0, "N", KIND_STRING, FIELD(filter.bias), 0, 0, NULL,
@@ -76,7 +78,8 @@ static const struct row rows[] = {
     {"flip", 0, NULL, KIND_FLAG, FIELD(filter.flip), 0, 0, NULL,
      "turn the kernel by 180 degrees: convolution instead of correlation", NULL},
     {"border", 0, "MODE", KIND_STRING, FIELD(border_text), 0, 0, NULL,
-     "replicate (default; also edge, clamp, nearest), reflect, reflect101,\nwrap, constant[:V]", NULL},
+     "replicate (default; also edge, clamp, nearest), reflect, reflect101,\nwrap, constant[:V]",
+     NULL},
 
     {"alpha", 0, "MODE", KIND_CHOICE, FIELD(alpha), 0, 0, alpha_choices,
      "keep (default), filter or premultiply", "Output"},
@@ -84,8 +87,8 @@ static const struct row rows[] = {
      "drop metadata (default: colour, print and text chunks are kept)", NULL},
     {"preserve", 'p', NULL, KIND_FLAG, FIELD(preserve), 0, 0, NULL,
      "give the output the input's mode and times", NULL},
-    {"encoder", 0, "NAME", KIND_STRING, FIELD(encoder_text), 0, 0, NULL,
-     "libpng (default) or stb", NULL},
+    {"encoder", 0, "NAME", KIND_STRING, FIELD(encoder_text), 0, 0, NULL, "libpng (default) or stb",
+     NULL},
     {"compress", 'z', "N", KIND_INT, FIELD(png.level), 0, 9, NULL,
      "0 (fast) to 9 (small) (default: 1; stb: 5)", NULL},
 
@@ -95,8 +98,8 @@ static const struct row rows[] = {
      "CUDA streams (default: 4; 1 is strictly copy, kernel, copy)", NULL},
     {"group", 0, "SIZE", KIND_SIZE, FIELD(group_bytes), 0, 0, NULL,
      "bytes of pictures that travel to the device together (default: 16M)", NULL},
-    {"jobs", 'j', "N", KIND_INT, FIELD(jobs), 0, 1024, NULL,
-     "worker threads (default: one a core)", NULL},
+    {"jobs", 'j', "N", KIND_INT, FIELD(jobs), 0, 1024, NULL, "worker threads (default: one a core)",
+     NULL},
     {"mem-limit", 0, "SIZE", KIND_SIZE, FIELD(mem_limit), 0, 0, NULL,
      "staging memory for pictures in flight (default: half of the memory)", NULL},
     {"max-pixels", 0, "N", KIND_COUNT, FIELD(max_pixels), 0, 0, NULL,
@@ -114,7 +117,8 @@ static const struct row rows[] = {
     {"verbose", 'v', NULL, KIND_FLAG, FIELD(verbose), 0, 0, NULL,
      "every picture, and which kernel runs", NULL},
     {"json", 0, NULL, KIND_FLAG, FIELD(json), 0, 0, NULL, "JSON Lines on standard output", NULL},
-    {"report", 0, "FILE", KIND_STRING, FIELD(report_path), 0, 0, NULL, "JSON Lines into a file", NULL},
+    {"report", 0, "FILE", KIND_STRING, FIELD(report_path), 0, 0, NULL, "JSON Lines into a file",
+     NULL},
     {"filter", 0, "FILTER", KIND_STRING, FIELD(bench_filter), 0, 0, NULL,
      "what `conv bench` measures with (default: emboss); its pictures are\n--size WxH (default: "
      "4096x4096)",
@@ -152,7 +156,8 @@ static void print_row(FILE *stream, const struct row *row)
 
 void conv_options_print_help(FILE *stream)
 {
-    fputs("conv " CONV_VERSION ": filters PNG pictures by convolution, on CUDA devices and CPU cores\n"
+    fputs("conv " CONV_VERSION
+          ": filters PNG pictures by convolution, on CUDA devices and CPU cores\n"
           "\n"
           "Usage:\n"
           "  conv FILTER[,FILTER...] [options] INPUT... OUTPUT\n"
@@ -165,6 +170,7 @@ void conv_options_print_help(FILE *stream)
           "  conv verify FILTER INPUT...   filter on every device, compare byte for byte\n"
           "  conv bench kernels            speed of every kernel variant\n"
           "  conv bench streams FOLDER     one stream against several, on your pictures\n"
+          "  conv bench codec FOLDER       speed and size of every PNG coder on your pictures\n"
           "  conv devices                  what can filter here\n"
           "\n"
           "FILTER is a name from `conv list`, `custom` with --kernel, or a matrix file\n"
@@ -223,7 +229,8 @@ static enum conv_status parse_choice(int *value, const struct row *row, const ch
     if (near)
         return conv_err_set(err, CONV_ERR_USAGE, "--%s '%s' is unknown; did you mean '%s'? (%s)",
                             row->name, text, near, all);
-    return conv_err_set(err, CONV_ERR_USAGE, "--%s takes one of %s, not '%s'", row->name, all, text);
+    return conv_err_set(err, CONV_ERR_USAGE, "--%s takes one of %s, not '%s'", row->name, all,
+                        text);
 }
 
 static enum conv_status store(struct conv_options *options, const struct row *row, const char *text,
@@ -276,8 +283,8 @@ _Static_assert(sizeof(size_t) == sizeof(uint64_t), "KIND_SIZE stores 64 bits");
 static void build_tables(struct option *longs, char *shorts)
 {
     for (size_t i = 0; i < ROW_COUNT; i++) {
-        longs[i] = (struct option){rows[i].name, rows[i].arg ? required_argument : no_argument, NULL,
-                                   (int)i + 256};
+        longs[i] = (struct option){rows[i].name, rows[i].arg ? required_argument : no_argument,
+                                   NULL, (int)i + 256};
         if (rows[i].letter) {
             *shorts++ = rows[i].letter;
             if (rows[i].arg)
@@ -311,19 +318,20 @@ static enum conv_status explain(const char *word, bool missing, struct conv_err 
     int prefixed = 0;
     for (size_t i = 0; i < ROW_COUNT; i++) {
         if (strcmp(rows[i].name, name) == 0 || (missing && optopt == (int)i + 256)) {
-            return rows[i].arg ? conv_err_set(err, CONV_ERR_USAGE, "--%s takes an argument: %s",
-                                              rows[i].name, rows[i].arg)
-                               : conv_err_set(err, CONV_ERR_USAGE, "--%s takes no argument",
-                                              rows[i].name);
+            return rows[i].arg
+                       ? conv_err_set(err, CONV_ERR_USAGE, "--%s takes an argument: %s",
+                                      rows[i].name, rows[i].arg)
+                       : conv_err_set(err, CONV_ERR_USAGE, "--%s takes no argument", rows[i].name);
         }
         prefixed += strncmp(rows[i].name, name, strlen(name)) == 0;
     }
     if (prefixed > 1)
-        return conv_err_set(err, CONV_ERR_USAGE, "'--%s' is ambiguous (conv --help lists all)", name);
+        return conv_err_set(err, CONV_ERR_USAGE, "'--%s' is ambiguous (conv --help lists all)",
+                            name);
     const char *near = conv_suggest_nearest(name, rows, sizeof rows[0], ROW_COUNT);
     if (near)
-        return conv_err_set(err, CONV_ERR_USAGE, "unknown option '--%s'; did you mean '--%s'?", name,
-                            near);
+        return conv_err_set(err, CONV_ERR_USAGE, "unknown option '--%s'; did you mean '--%s'?",
+                            name, near);
     return conv_err_set(err, CONV_ERR_USAGE, "unknown option '--%s' (conv --help lists all)", name);
 }
 
@@ -372,7 +380,8 @@ static enum conv_status finish(struct conv_options *options, struct conv_err *er
     if (options->jobs == 0)
         options->jobs = conv_cpu_count();
     if (!status && options->skip_existing && options->update)
-        status = conv_err_set(err, CONV_ERR_USAGE, "--skip-existing and --update exclude each other");
+        status =
+            conv_err_set(err, CONV_ERR_USAGE, "--skip-existing and --update exclude each other");
     if (!status && options->nul && !options->files_from)
         status = conv_err_set(err, CONV_ERR_USAGE, "--null goes with --files-from");
     return status;
@@ -394,7 +403,8 @@ enum conv_status conv_options_parse(struct conv_options *options, int argc, char
         if (answer == -1)
             break;
         if (answer == '?' || answer == ':') {
-            // After a long option optind has moved on to the next word; inside a cluster it has not.
+            // After a long option optind has moved on to the next word; inside a cluster it has
+            // not.
             const char *culprit = optind > 0 && strncmp(argv[optind - 1], "--", 2) == 0 &&
                                           (optopt == 0 || optopt >= 256)
                                       ? argv[optind - 1]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The main job: conv FILTER [options] INPUT... OUTPUT
+#include "cli/run.h"
 #include "cli/commands.h"
 #include "cli/device.h"
-#include "cli/run.h"
 #include "cli/signals.h"
 
 #include <string.h>
@@ -47,8 +47,9 @@ static enum conv_status open_walk(const struct conv_options *options, struct con
                             options->operands[0], options->files_from ? "[INPUT] " : "INPUT... ");
     const char *output = operands[count - 1];
     if (strcmp(output, "-") == 0 && options->json)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--json and the picture cannot both go to standard output; use --report");
+        return conv_err_set(
+            err, CONV_ERR_USAGE,
+            "--json and the picture cannot both go to standard output; use --report");
     struct conv_walk_config config = {
         .inputs = operands,
         .input_count = count - 1,
@@ -74,6 +75,21 @@ static void print_variants(const struct conv_device *device, const struct conv_f
                 device->ops->variant(device->backend, i, 16));
 }
 
+static void print_nothing_found(const struct conv_options *options)
+{
+    fputs("conv: no PNG found", stderr);
+    const char *lead = " in ";
+    if (options->files_from) {
+        fputs(lead, stderr);
+        conv_report_print_path(stderr, options->files_from);
+    }
+    for (int i = 1; i < options->operand_count - 1 && !options->files_from; i++, lead = ", ") {
+        fputs(lead, stderr);
+        conv_report_print_path(stderr, options->operands[i]);
+    }
+    fputs(options->include.count ? " that --include lets in\n" : "\n", stderr);
+}
+
 static int exit_code(const struct conv_totals *totals, int stop)
 {
     if (stop > 0)
@@ -93,8 +109,8 @@ int conv_run_main(const struct conv_options *options)
     struct conv_err err = {0};
     atomic_int *stop = conv_signals_install();
 
-    enum conv_status status = conv_filter_parse_chain(filters, &filter_count, options->operands[0],
-                                                      &options->filter, &err);
+    enum conv_status status =
+        conv_commands_parse_chain(options, options->operands[0], filters, &filter_count, &err);
     if (!status)
         status = open_walk(options, &walk, &err);
     struct conv_options effective = *options;
@@ -130,7 +146,7 @@ int conv_run_main(const struct conv_options *options)
         code = exit_code(&totals, atomic_load(stop));
         enum conv_status closed = conv_report_close(report, code, NULL, status ? NULL : &err);
         if (code == CONV_EXIT_NOTHING && !status && !closed)
-            fputs("conv: no PNG found\n", stderr);
+            print_nothing_found(options);
         if (!status)
             status = closed;
     }

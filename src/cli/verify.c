@@ -123,10 +123,11 @@ int conv_verify_main(const struct conv_options *options)
     if (!job)
         status = conv_err_set(&err, CONV_ERR_MEMORY, "no memory for a picture");
     else if (options->operand_count < 2)
-        status = conv_err_set(&err, CONV_ERR_USAGE, "conv verify takes a filter and pictures or folders");
+        status = conv_err_set(&err, CONV_ERR_USAGE,
+                              "conv verify takes a filter and pictures or folders");
     if (!status)
-        status = conv_filter_parse_chain(filters, &filter_count, options->operands[0],
-                                         &options->filter, &err);
+        status =
+            conv_commands_parse_chain(options, options->operands[0], filters, &filter_count, &err);
     struct conv_walk_config walk_config = {
         .inputs = options->operands + 1,
         .input_count = options->operand_count - 1,

@@ -12,7 +12,7 @@
 
 #define CONV_FILTER_MAX_SIDE 31
 #define CONV_FILTER_MAX_TAPS (CONV_FILTER_MAX_SIDE * CONV_FILTER_MAX_SIDE)
-#define CONV_FILTER_MAX_CHAIN 16   // filters in one command, `a,b,c`
+#define CONV_FILTER_MAX_CHAIN 16          // filters in one command, `a,b,c`
 #define CONV_FILTER_MAX_COEF 2147483647.0 // |c|, |scale|: sums then fit 64 bits at every size
 #define CONV_FILTER_MAX_OFFSET 65535.0
 
@@ -39,7 +39,8 @@ enum conv_status conv_filter_check(const struct conv_filter *filter, struct conv
 bool conv_filter_is_exact(const struct conv_filter *filter);
 
 // True if coef[j][i] = column[j] * row[i] with integers (exact filters) or to within rounding (real
-// ones). The factors are stored where the pointers (which may be NULL) say: height and width doubles.
+// ones). The factors are stored where the pointers (which may be NULL) say: height and width
+// doubles.
 bool conv_filter_is_separable(const struct conv_filter *filter, double *column, double *row);
 
 // Turns the matrix by 180 degrees: correlation becomes convolution.
@@ -52,13 +53,14 @@ const char *conv_filter_border_name(enum conv_border border);
 
 // --- parse.c: text to filter ---------------------------------------------------------------------
 
-// libvips' matrix format: a line `width height [scale offset]`, then one line a row; blanks, commas,
-// semicolons or tabs between numbers. `source` names the text in messages: "FILE:LINE:COLUMN: ...".
+// libvips' matrix format: a line `width height [scale offset]`, then one line a row; blanks,
+// commas, semicolons or tabs between numbers. `source` names the text in messages:
+// "FILE:LINE:COLUMN: ...".
 enum conv_status conv_filter_parse_matrix(struct conv_filter *filter, const char *text, size_t size,
                                           const char *source, struct conv_err *err);
 
-// `--kernel SPEC`: "3x3: -2,-1,0 -1,1,1 0,1,2" (ImageMagick), "1 2 1 2 4 2 1 2 1" (a square of plain
-// numbers) or "@FILE". Scale 1, offset 0 unless the file says otherwise.
+// `--kernel SPEC`: "3x3: -2,-1,0 -1,1,1 0,1,2" (ImageMagick), "1 2 1 2 4 2 1 2 1" (a square of
+// plain numbers) or "@FILE". Scale 1, offset 0 unless the file says otherwise.
 enum conv_status conv_filter_parse_spec(struct conv_filter *filter, const char *spec,
                                         struct conv_err *err);
 

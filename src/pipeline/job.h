@@ -20,19 +20,19 @@ struct conv_file {
 
 struct conv_job {
     struct conv_walk_entry path;
-    struct conv_err err;        // why it failed
+    struct conv_err err; // why it failed
     enum conv_outcome outcome;
-    const char *reason;         // why skipped or planned
-    struct stat info;           // of the input
-    struct conv_file *file;     // until decoded
+    const char *reason;     // why skipped or planned
+    struct stat info;       // of the input
+    struct conv_file *file; // until decoded
     struct conv_png_header header;
     struct conv_png_meta meta;
-    struct conv_image in;       // where decoding writes
+    struct conv_image in; // where decoding writes
     size_t out_offset[CONV_IMAGE_MAX_CHANNELS];
-    struct conv_slot *slot;     // staging, while it holds some
+    struct conv_slot *slot; // staging, while it holds some
     size_t bytes_in, bytes_out;
     uint64_t ns[CONV_STAGE_COUNT];
-    struct conv_job *next;      // in the one list it is in
+    struct conv_job *next; // in the one list it is in
 };
 
 #endif

@@ -102,8 +102,8 @@ static int open_temporary(struct temporary *temporary, int worker, const char *p
         return -1;
     }
     for (unsigned attempt = 0;; attempt++) {
-        snprintf(temporary->path, sizeof temporary->path, "%.*s.conv-%ld-%d-%u.tmp", (int)folder, path,
-                 (long)getpid(), worker, attempt);
+        snprintf(temporary->path, sizeof temporary->path, "%.*s.conv-%ld-%d-%u.tmp", (int)folder,
+                 path, (long)getpid(), worker, attempt);
         atomic_store(&temporary->exists, true);
         int fd = open(temporary->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd >= 0)

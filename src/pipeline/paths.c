@@ -71,8 +71,7 @@ static bool resolve(const char *path, char *resolved)
 static bool is_inside(const char *inner, const char *outer)
 {
     size_t length = strlen(outer);
-    return strncmp(inner, outer, length) == 0 &&
-           (inner[length] == '/' || outer[length - 1] == '/');
+    return strncmp(inner, outer, length) == 0 && (inner[length] == '/' || outer[length - 1] == '/');
 }
 
 enum conv_paths_relation conv_paths_relation(const char *existing, const char *other)

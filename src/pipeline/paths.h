@@ -13,8 +13,8 @@ enum conv_paths_relation { CONV_PATHS_APART, CONV_PATHS_SAME, CONV_PATHS_NESTED 
 // How two folders lie to each other, links resolved; the second need not exist yet.
 enum conv_paths_relation conv_paths_relation(const char *existing, const char *other);
 
-// dst (PATH_MAX bytes) = folder/name; an empty folder gives just the name. dst may be folder itself.
-// False if it does not fit.
+// dst (PATH_MAX bytes) = folder/name; an empty folder gives just the name. dst may be folder
+// itself. False if it does not fit.
 bool conv_paths_join(char *dst, const char *folder, const char *name);
 
 // The part behind the last slash; trailing slashes do not count.

@@ -31,19 +31,19 @@ struct pipeline {
     bool filter_alpha;
 
     pthread_mutex_t report_lock;
-    pthread_mutex_t lock; // guards all below
+    pthread_mutex_t lock;     // guards all below
     pthread_cond_t changed;   // workers wait on it
     pthread_cond_t lane_work; // lanes wait on it
     struct conv_pool pool;
-    struct conv_slot *open;                // takes decoded pictures
-    struct conv_slot *ready, **ready_end;  // sealed groups for the lanes
-    struct job_list parked;                // read, waiting for staging memory
+    struct conv_slot *open;               // takes decoded pictures
+    struct conv_slot *ready, **ready_end; // sealed groups for the lanes
+    struct job_list parked;               // read, waiting for staging memory
     struct job_list to_encode;
     struct conv_job *spare_jobs;
     struct conv_file *spare_files;
-    int live;         // jobs handed out and not finished
-    bool walking;     // a worker is in conv_walk_next
-    bool walked;      // no more pictures will come
+    int live;     // jobs handed out and not finished
+    bool walking; // a worker is in conv_walk_next
+    bool walked;  // no more pictures will come
     bool lanes_end;
     struct conv_err failure; // what ended the run itself, if anything did
 };
@@ -90,7 +90,8 @@ static struct conv_job *list_pop(struct job_list *list)
     return job;
 }
 
-// --- jobs: all called with the lock held, unless they say otherwise -------------------------------
+// --- jobs: all called with the lock held, unless they say otherwise
+// -------------------------------
 
 static bool is_stopping(const struct pipeline *p)
 {
@@ -214,8 +215,8 @@ static bool place(struct pipeline *p, struct conv_job *job, enum conv_status *st
     if (slot) {
         size_t used = slot->group.front + slot->group.back;
         bool full = used > 0 && used + need > p->config->group_bytes;
-        if (full || !conv_group_place(&slot->group, shape, p->filter_alpha, p->table_bytes, &job->in,
-                                      job->out_offset)) {
+        if (full || !conv_group_place(&slot->group, shape, p->filter_alpha, p->table_bytes,
+                                      &job->in, job->out_offset)) {
             seal(p, slot);
             slot = NULL;
         }
@@ -616,8 +617,9 @@ static void stop_threads(struct pipeline *p, struct worker *workers, struct lane
     }
 }
 
-enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config, struct conv_walk *walk,
-                                   struct conv_report *report, struct conv_err *err)
+enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
+                                   struct conv_walk *walk, struct conv_report *report,
+                                   struct conv_err *err)
 {
     struct pipeline p = {
         .config = config,

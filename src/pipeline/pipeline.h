@@ -28,13 +28,14 @@ struct conv_pipeline_config {
     enum conv_alpha_mode alpha;
     bool strip, preserve;
     bool skip_existing, update, dry_run, no_save, fail_fast;
-    atomic_int *stop;   // becomes non-zero when no new picture shall be taken
+    atomic_int *stop; // becomes non-zero when no new picture shall be taken
 };
 
 // Runs every picture of the walk and hands a record of each to the report. Pictures that fail are
 // reported and do not end the run; the return value speaks of the run itself (no memory, no thread,
 // no device).
-enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config, struct conv_walk *walk,
-                                   struct conv_report *report, struct conv_err *err);
+enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
+                                   struct conv_walk *walk, struct conv_report *report,
+                                   struct conv_err *err);
 
 #endif

@@ -72,7 +72,8 @@ void conv_pool_close(struct conv_pool *pool)
     *pool = (struct conv_pool){0};
 }
 
-// The smallest free slot that takes `need`, else the largest free one; *busy tells if any is in use.
+// The smallest free slot that takes `need`, else the largest free one; *busy tells if any is in
+// use.
 static struct conv_slot *find_free(struct conv_pool *pool, size_t need, bool *busy)
 {
     struct conv_slot *best = NULL;
@@ -96,9 +97,10 @@ enum conv_status conv_pool_acquire(struct conv_pool *pool, size_t need, struct c
 {
     *out = NULL;
     if (need > pool->limit / 2)
-        return conv_err_set(err, CONV_ERR_LIMIT,
-                            "the picture needs %zu MiB of staging memory, --mem-limit allows %zu MiB",
-                            (2 * need >> 20) + 1, pool->limit >> 20);
+        return conv_err_set(
+            err, CONV_ERR_LIMIT,
+            "the picture needs %zu MiB of staging memory, --mem-limit allows %zu MiB",
+            (2 * need >> 20) + 1, pool->limit >> 20);
     bool busy;
     struct conv_slot *slot = find_free(pool, need, &busy);
     if (!slot)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Staging memory: slots that each hold one group, allocated once at the start and used again and
-// again, within --mem-limit. A picture larger than a slot makes a slot grow; when the limit leaves no
-// room for that, free slots give their memory back. Not thread-safe: the pipeline's lock guards it.
+// again, within --mem-limit. A picture larger than a slot makes a slot grow; when the limit leaves
+// no room for that, free slots give their memory back. Not thread-safe: the pipeline's lock guards
+// it.
 #ifndef CONV_PIPELINE_POOL_H
 #define CONV_PIPELINE_POOL_H
 
@@ -12,10 +13,10 @@ struct conv_job;
 struct conv_slot {
     struct conv_group group;
     bool busy;
-    bool sealed;          // takes no more pictures
-    int decoding;         // pictures whose decoder still writes
-    int unfinished;       // pictures not yet encoded, failed or dropped
-    struct conv_job *jobs; // decoded pictures
+    bool sealed;            // takes no more pictures
+    int decoding;           // pictures whose decoder still writes
+    int unfinished;         // pictures not yet encoded, failed or dropped
+    struct conv_job *jobs;  // decoded pictures
     struct conv_slot *next; // in the queue of groups to run
 };
 
@@ -33,8 +34,8 @@ enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_backen
                                 struct conv_err *err);
 void conv_pool_close(struct conv_pool *pool); // half-built is fine
 
-// An empty slot whose group takes `need` bytes a side. *slot is NULL with CONV_OK if one has to wait
-// for a slot to be released; CONV_ERR_LIMIT if waiting would not help.
+// An empty slot whose group takes `need` bytes a side. *slot is NULL with CONV_OK if one has to
+// wait for a slot to be released; CONV_ERR_LIMIT if waiting would not help.
 enum conv_status conv_pool_acquire(struct conv_pool *pool, size_t need, struct conv_slot **slot,
                                    struct conv_err *err);
 void conv_pool_release(struct conv_slot *slot);

@@ -38,7 +38,9 @@ bool conv_steps_plan(const struct conv_pipeline_config *config, struct conv_job 
         job->reason = "the output is up to date";
     } else if (config->dry_run) {
         job->outcome = CONV_OUTCOME_PLANNED;
-        job->reason = !exists ? "new" : config->update ? "the input is newer" : "replaces the output";
+        job->reason = !exists          ? "new"
+                      : config->update ? "the input is newer"
+                                       : "replaces the output";
         return false;
     } else {
         return true;
@@ -108,7 +110,8 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
     if (!status) {
         size_t expected = S_ISREG(job->info.st_mode) ? (size_t)job->info.st_size : READ_CHUNK - 1;
         if (expected > config->mem_limit)
-            status = conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than --mem-limit allows");
+            status =
+                conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than --mem-limit allows");
         else
             status = read_all(fd, expected, config->mem_limit, job->file, err);
     }
@@ -149,8 +152,8 @@ enum conv_status conv_steps_decode(const struct conv_pipeline_config *config,
                                    struct conv_png_codec *codec, struct conv_job *job)
 {
     uint64_t start = conv_clock_ns();
-    enum conv_status status = conv_png_decode(codec, job->file->data, job->file->size, &job->header,
-                                              &job->in, &job->err);
+    enum conv_status status =
+        conv_png_decode(codec, job->file->data, job->file->size, &job->header, &job->in, &job->err);
     if (!status && config->alpha == CONV_ALPHA_PREMULTIPLY)
         conv_alpha_multiply(&job->in);
     job->ns[CONV_STAGE_DECODE] += conv_clock_ns() - start;

@@ -68,7 +68,8 @@ static enum conv_status check_pair(const char *input, const char *output, bool r
 
 static int compare_names(const void *a, const void *b)
 {
-    return strcmp(conv_paths_base(*(const char *const *)a), conv_paths_base(*(const char *const *)b));
+    return strcmp(conv_paths_base(*(const char *const *)a),
+                  conv_paths_base(*(const char *const *)b));
 }
 
 // Several inputs go into one folder under their own names, which must differ.
@@ -83,14 +84,15 @@ static enum conv_status check_names(const struct conv_walk_config *config, struc
     enum conv_status status = CONV_OK;
     for (size_t i = 1; i < count && !status; i++)
         if (compare_names(&sorted[i - 1], &sorted[i]) == 0)
-            status = conv_err_set(err, CONV_ERR_USAGE,
-                                  "%s and %s would become the same output file", sorted[i - 1],
-                                  sorted[i]);
+            status =
+                conv_err_set(err, CONV_ERR_USAGE, "%s and %s would become the same output file",
+                             sorted[i - 1], sorted[i]);
     free(sorted);
     return status;
 }
 
-static enum conv_status check_operands(struct conv_walk *walk, bool *any_folder, struct conv_err *err)
+static enum conv_status check_operands(struct conv_walk *walk, bool *any_folder,
+                                       struct conv_err *err)
 {
     const struct conv_walk_config *config = &walk->config;
     *any_folder = config->files_from != NULL;
@@ -197,13 +199,12 @@ static bool matches(const char *const *globs, int count, const char *relative)
     return false;
 }
 
-static bool is_wanted(const struct conv_walk *walk, const char *relative)
+static bool is_included(const struct conv_walk *walk, const char *relative)
 {
     const struct conv_walk_config *config = &walk->config;
-    bool included = config->include_count
-                        ? matches(config->include, config->include_count, relative)
-                        : fnmatch("*.png", conv_paths_base(relative), FNM_CASEFOLD) == 0;
-    return included && !matches(config->exclude, config->exclude_count, relative);
+    if (config->include_count)
+        return matches(config->include, config->include_count, relative);
+    return fnmatch("*.png", conv_paths_base(relative), FNM_CASEFOLD) == 0;
 }
 
 // Opens the folder at walk->here. NULL with *err if that cannot be.
@@ -283,6 +284,11 @@ static enum conv_walk_step next_in_folders(struct conv_walk *walk, struct conv_w
             return CONV_WALK_BAD;
         }
         enum kind kind = entry_kind(item, entry->input);
+        const char *relative = entry->input + walk->levels[0].input_length;
+        while (*relative == '/')
+            relative++;
+        if (matches(walk->config.exclude, walk->config.exclude_count, relative))
+            continue; // a folder with all that is in it
         if (kind == KIND_FOLDER && walk->config.recursive) {
             memcpy(&walk->here, entry, sizeof *entry);
             if (push_folder(walk, err))
@@ -291,11 +297,9 @@ static enum conv_walk_step next_in_folders(struct conv_walk *walk, struct conv_w
             walk->here.output[level->output_length] = '\0';
             return CONV_WALK_BAD;
         }
-        const char *relative = entry->input + walk->levels[0].input_length;
-        while (*relative == '/')
-            relative++;
-        // A link to a folder could lead in circles; with -r it is passed over, as by find and rsync.
-        if (!is_wanted(walk, relative) || (kind == KIND_FOLDER_LINK && walk->config.recursive))
+        // A link to a folder could lead in circles; with -r it is passed over, as by find and
+        // rsync.
+        if (!is_included(walk, relative) || (kind == KIND_FOLDER_LINK && walk->config.recursive))
             continue;
         if (kind != KIND_FILE) {
             conv_err_set(err, CONV_ERR_FORMAT, "is a folder, not a picture");

@@ -12,15 +12,16 @@
 struct conv_walk_config {
     const char *const *inputs; // files, folders, "-" for stdin
     int input_count;
-    const char *output;        // file, folder, "-" for stdout; NULL: outputs do not matter
-    bool batch;                // the inputs must be folders
+    const char *output; // file, folder, "-" for stdout; NULL: outputs do not matter
+    bool batch;         // the inputs must be folders
     bool recursive;
     const char *const *include; // globs; none = *.png in any case
     int include_count;
     const char *const *exclude;
     int exclude_count;
-    const char *files_from; // a list of names below inputs[0] (default: the current folder), or NULL
-    bool nul;               // its names end in NUL, not in newline
+    const char
+        *files_from; // a list of names below inputs[0] (default: the current folder), or NULL
+    bool nul;        // its names end in NUL, not in newline
 };
 
 struct conv_walk_entry {

@@ -20,12 +20,12 @@
 
 struct conv_png_header {
     int width, height;
-    int bit_depth;       // 1, 2, 4, 8, 16 as in the file
-    int color_type;      // 0 gray, 2 RGB, 3 palette, 4 gray+alpha, 6 RGBA
+    int bit_depth;  // 1, 2, 4, 8, 16 as in the file
+    int color_type; // 0 gray, 2 RGB, 3 palette, 4 gray+alpha, 6 RGBA
     bool interlaced;
-    bool transparency;   // a tRNS chunk makes an alpha channel
-    struct conv_image shape; // what decoding gives (no planes yet): palette is RGB(A), 1/2/4 bits are
-                             // 8, tRNS is alpha
+    bool transparency;       // a tRNS chunk makes an alpha channel
+    struct conv_image shape; // what decoding gives (no planes yet): palette is RGB(A), 1/2/4 bits
+                             // are 8, tRNS is alpha
 };
 
 // Reads the header and the chunks before the first IDAT. `data` is the whole file.
@@ -42,8 +42,8 @@ struct conv_png_meta {
 };
 
 // Replaces the content of *meta. CONV_ERR_MEMORY only.
-enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
-                                       struct conv_png_meta *meta, struct conv_err *err);
+enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size, struct conv_png_meta *meta,
+                                       struct conv_err *err);
 void conv_png_meta_free(struct conv_png_meta *meta);
 
 // --- codec.c: one coder a worker -----------------------------------------------------------------
@@ -62,11 +62,11 @@ enum conv_status conv_png_codec_open(struct conv_png_codec **codec,
                                      const struct conv_png_config *config, struct conv_err *err);
 void conv_png_codec_close(struct conv_png_codec *codec); // NULL is fine
 
-// Decodes a whole file into dst->plane[], whose sizes must be header->shape's. On failure the planes
-// hold anything.
+// Decodes a whole file into dst->plane[], whose sizes must be header->shape's. On failure the
+// planes hold anything.
 enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *data, size_t size,
-                                 const struct conv_png_header *header,
-                                 const struct conv_image *dst, struct conv_err *err);
+                                 const struct conv_png_header *header, const struct conv_image *dst,
+                                 struct conv_err *err);
 
 // A PNG as pieces to be written one after the other. They belong to the codec (and to the meta)
 // and live until its next call.
@@ -74,7 +74,7 @@ struct conv_png_bytes {
     struct {
         const uint8_t *data;
         size_t size;
-    } part[3]; // signature and IHDR, carried chunks, the rest
+    } part[3];   // signature and IHDR, carried chunks, the rest
     size_t size; // of all parts
 };
 

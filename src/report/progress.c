@@ -10,9 +10,11 @@
 
 void conv_progress_init(struct conv_progress *progress, enum conv_when when, bool quiet)
 {
-    progress->active = when == CONV_ALWAYS || (when == CONV_AUTO && !quiet && isatty(STDERR_FILENO));
+    progress->active =
+        when == CONV_ALWAYS || (when == CONV_AUTO && !quiet && isatty(STDERR_FILENO));
     progress->drawn = false;
-    progress->start_ns = progress->last_ns = conv_clock_ns();
+    progress->start_ns = conv_clock_ns();
+    progress->last_ns = 0;
 }
 
 void conv_progress_update(struct conv_progress *progress, const struct conv_totals *totals)

@@ -6,8 +6,8 @@
 #include "report/report.h"
 
 struct conv_progress {
-    bool active;   // lines are drawn
-    bool drawn;    // one stands on the terminal now
+    bool active; // lines are drawn
+    bool drawn;  // one stands on the terminal now
     uint64_t start_ns, last_ns;
 };
 

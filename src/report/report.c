@@ -118,7 +118,8 @@ void conv_report_file(struct conv_report *report, const struct conv_record *reco
     } else if (config->verbose) {
         conv_progress_clear(&report->progress);
         print_event(stderr,
-                    record->outcome == CONV_OUTCOME_SKIPPED ? "conv: skipped" : "conv: done", record);
+                    record->outcome == CONV_OUTCOME_SKIPPED ? "conv: skipped" : "conv: done",
+                    record);
     }
     conv_progress_update(&report->progress, &report->totals);
 }
@@ -167,7 +168,8 @@ static void print_summary(const struct conv_report *report)
                 totals->pixels < totals->seconds * 1e7 ? 1 : 0,
                 (double)totals->pixels / totals->seconds / 1e6);
     }
-    fprintf(stderr, ", %s × %d %s", config->device, config->device_async ? config->streams : config->jobs,
+    fprintf(stderr, ", %s × %d %s", config->device,
+            config->device_async ? config->streams : config->jobs,
             config->device_async ? (config->streams == 1 ? "stream" : "streams")
                                  : (config->jobs == 1 ? "worker" : "workers"));
     if (totals->done)

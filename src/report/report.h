@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the user is told: failures and the closing line on stderr, progress on a terminal, JSON Lines
-// where asked for. The pipeline hands in one record a picture; calls must come one at a time.
+// What the user is told: failures and the closing line on stderr, progress on a terminal, JSON
+// Lines where asked for. The pipeline hands in one record a picture; calls must come one at a time.
 #ifndef CONV_REPORT_REPORT_H
 #define CONV_REPORT_REPORT_H
 
@@ -38,7 +38,7 @@ enum conv_outcome {
 struct conv_record {
     const char *input, *output;
     enum conv_outcome outcome;
-    const char *reason; // why failed, skipped or planned; NULL when done
+    const char *reason;                 // why failed, skipped or planned; NULL when done
     int width, height, channels, depth; // 0 where unknown
     size_t bytes_in, bytes_out;
     uint64_t ns[CONV_STAGE_COUNT];
@@ -55,13 +55,13 @@ enum conv_when { CONV_AUTO, CONV_ALWAYS, CONV_NEVER };
 
 struct conv_report_config {
     bool quiet, verbose, dry_run;
-    bool json;              // JSON Lines on stdout
-    const char *json_path;  // JSON Lines into this file, or NULL
+    bool json;             // JSON Lines on stdout
+    const char *json_path; // JSON Lines into this file, or NULL
     enum conv_when progress;
     // For the begin record and the closing line:
-    const char *filters;    // "emboss,blur"
-    const char *device;     // "cuda:0", "cpu"
-    bool device_async;      // lanes are streams of a device; else workers filter themselves
+    const char *filters; // "emboss,blur"
+    const char *device;  // "cuda:0", "cpu"
+    bool device_async;   // lanes are streams of a device; else workers filter themselves
     int jobs, streams;
 };
 

@@ -16,13 +16,14 @@ class Picture:
 
 
 def texture(rng, channels, height, width, top):
-    """Ramps with noise: steep and flat places, few saturated sums, every value possible."""
+    """Ramps that run up and down, with noise of changing strength: few sums of a filter leave the range."""
     y, x = np.mgrid[0:height, 0:width]
     out = np.empty((channels, height, width), np.int64)
     for c in range(channels):
-        slope = rng.uniform(-3, 3, 2) * top / 255
-        grain = rng.choice([4, 24, 128], (height // 5 + 1, width // 7 + 1)).repeat(5, 0).repeat(7, 1)[:height, :width]
-        value = top * rng.uniform(0.25, 0.75) + slope[0] * x + slope[1] * y
+        slope = rng.uniform(-2, 2, 2) * top / 255
+        grain = rng.choice([2, 8, 40], (height // 5 + 1, width // 7 + 1)).repeat(5, 0).repeat(7, 1)[:height, :width]
+        ramp = (rng.uniform(0, 1) + (slope[0] * x + slope[1] * y) / top) % 1
+        value = top * (0.2 + 1.2 * np.minimum(ramp, 1 - ramp))
         out[c] = np.clip(value + rng.uniform(-1, 1, (height, width)) * grain * top / 255, 0, top)
     return out.astype(np.uint8 if top == 255 else np.uint16)
 

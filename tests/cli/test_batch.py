@@ -34,6 +34,15 @@ def fill(folder, *names):
     return made
 
 
+def fill_with_noise(folder, count):
+    """`count` times one picture that takes long to encode."""
+    folder.mkdir()
+    noise = np.random.default_rng(9).integers(0, 256, (256, 256 * 3)).tolist()
+    data = png.encode(256, 256, noise, png.RGB, level=0)
+    for index in range(count):
+        (folder / f"{index:04}.png").write_bytes(data)
+
+
 def tree(folder):
     """Every file below, hidden ones too."""
     return sorted(os.path.relpath(os.path.join(root, name), folder)
@@ -90,9 +99,13 @@ def test_two_inputs_of_one_name_never_overwrite_each_other(box):
     assert process.returncode in (1, 2) and b"a.png" in err
 
 
-def test_input_is_never_its_own_output_by_accident(box):
+@pytest.mark.parametrize("output", ("a.png", "./a.png", "link.png", "."))
+def test_input_is_never_its_own_output(box, output):
     made = fill(box, "a.png")
-    run("emboss", "a.png", "a.png", code=2)
+    os.symlink("a.png", box / "link.png")
+    process = start("emboss", "a.png", output)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode in (1, 2) and b"a.png" in err
     assert (box / "a.png").read_bytes() == made["a.png"].data
 
 
@@ -471,10 +484,11 @@ def test_name_that_is_no_utf8_gives_valid_json(box):
 
 
 def test_progress(box):
-    fill(box / "in", *[f"{i}.png" for i in range(20)])
-    assert "\r" not in run("emboss", "in", "out").err, "stderr is no terminal: no progress by itself"
-    assert "\r" not in run("emboss", "--progress=never", "in", "out").err
-    assert "\r" in run("emboss", "--progress=always", "in", "out").err
+    fill_with_noise(box / "in", 12)  # slow enough for more than one line
+    slowly = ("-z9", "-j1", "in", "out")
+    assert "\r" not in run("emboss", *slowly).err, "stderr is no terminal: no progress by itself"
+    assert "\r" not in run("emboss", "--progress=never", *slowly).err
+    assert "\r" in run("emboss", "--progress=always", *slowly).err
 
 
 def test_quiet_says_only_what_failed(box):
@@ -504,11 +518,7 @@ def test_five_thousand_tiny_pictures(box, device):
 
 @pytest.mark.parametrize("number,code", ((signal.SIGINT, 130), (signal.SIGTERM, 143)))
 def test_signal_leaves_whole_files_only(box, number, code):
-    (box / "in").mkdir()
-    noise = np.random.default_rng(9).integers(0, 256, (256, 256 * 3)).tolist()
-    data = png.encode(256, 256, noise, png.RGB, level=0)
-    for i in range(3000):
-        (box / "in" / f"{i:04}.png").write_bytes(data)
+    fill_with_noise(box / "in", 3000)
     process = start("emboss", "-b", "-z9", "in", "out")
     deadline = time.monotonic() + 60
     while not (box / "out").exists() or len(os.listdir("out")) < 3:

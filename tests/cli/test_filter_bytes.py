@@ -14,6 +14,8 @@ BUILTINS = definition.builtins()
 SIZES = ((1, 1), (2, 1), (1, 3), (5, 2), (3, 17), (33, 7), (64, 9), (41, 31))
 DERIVATIVES = ("edge", "laplacian", "laplacian5", "prewitt-x", "prewitt-y", "scharr-x", "scharr-y", "sobel-x",
                "sobel-y")
+# A derivative is negative on one side of every edge: half of it is 0 by its nature. emboss5 is steep.
+VACUOUS = {**dict.fromkeys(DERIVATIVES, 0.8), "emboss5": 0.5}
 
 
 class Album(dict):
@@ -67,8 +69,7 @@ def test_builtin_with_every_border(box, album, device, name):
     for border, value in BORDER_ARGUMENTS:
         spelling = f"constant:{value}" if value else border
         run(name, "-b", "--device", device, f"--border={spelling}", "-z1", album.folder, "out")
-        # A derivative is negative on one side of every edge: half of it is 0 by its nature.
-        check(album, box / "out", [BUILTINS[name]], border, value, vacuous=0.8 if name in DERIVATIVES else 0.25)
+        check(album, box / "out", [BUILTINS[name]], border, value, vacuous=VACUOUS.get(name, 0.25))
 
 
 @pytest.mark.parametrize("name", DERIVATIVES)
@@ -137,7 +138,7 @@ def test_kernel_from_a_file_of_any_size(box, album, device, width, height, real)
         coefficients = rng.integers(-3, 6, (height, width))
         filt = Filter(coefficients, max(1, int(coefficients.sum())), -3)
     (box / "mine.mat").write_text(filt.text())
-    for border in definition.BORDERS:
+    for border in definition.BORDERS if width * height < 300 else ("reflect101", "constant"):
         run("custom", "-k", "@mine.mat", "-b", "--device", device, "-z1", "--border", border, album.folder, "out")
         check(album, box / "out", [filt], border, vacuous=0.5)
     run("./mine.mat", "-b", "--flip", "--device", device, "-z1", album.folder, "flipped")

@@ -54,7 +54,7 @@ def read(path):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The samples and random pictures: noise over the whole range and textures, 8 and 16 bits."""
+    """The samples and random pictures: noise, bright noise (large sums) and textures, 8 and 16 bits."""
     folder = tmp_path_factory.mktemp("parity")
     for path in SAMPLES:
         (folder / os.path.basename(path)).symlink_to(path)
@@ -62,8 +62,11 @@ def folder(tmp_path_factory):
     for index, (width, height) in enumerate(((256, 192), (255, 97), (33, 64), (5, 4), (2, 3), (1, 6))):
         for dtype in (np.uint8, np.uint16):
             shape = (height, width, 3) if index % 2 == 0 else (height, width)
-            noise = rng.integers(0, np.iinfo(dtype).max + 1, shape).astype(dtype)
+            top = int(np.iinfo(dtype).max)
+            noise = rng.integers(0, top + 1, shape).astype(dtype)
             cv2.imwrite(os.fspath(folder / f"noise{index}-{noise.itemsize * 8}.png"), noise)
+            bright = rng.integers(top * 3 // 4, top + 1, shape).astype(dtype)
+            cv2.imwrite(os.fspath(folder / f"bright{index}-{noise.itemsize * 8}.png"), bright)
             kind = "rgb" if index % 2 else "gray"
             picture = pictures.make(f"{kind}{noise.itemsize * 8}", rng, width, height)
             (folder / f"texture{index}-{noise.itemsize * 8}.png").write_bytes(picture.data)

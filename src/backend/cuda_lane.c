@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+// A lane of the CUDA tenant: a stream with two device buffers, between which a group goes back and
+// forth, one launch a filter and depth, from one copy in to one copy out.
+#include "backend/cuda_parts.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// What the events of a run tell apart.
+enum mark { MARK_START, MARK_COPIED_IN, MARK_FILTERED, MARK_COPIED_OUT, MARK_COUNT };
+
+struct conv_lane {
+    const struct conv_backend *backend;
+    cudaStream_t stream;
+    cudaEvent_t marks[MARK_COUNT];
+    uint8_t *d_buffer[2]; // `bytes` each; the first also takes the group's tables
+    size_t bytes;
+};
+
+size_t conv_cuda_lane_table_bytes(const struct conv_backend *backend)
+{
+    return (size_t)backend->step_count * sizeof(struct conv_stencil_plane);
+}
+
+static void free_buffers(struct conv_lane *lane)
+{
+    for (int i = 0; i < 2; i++) {
+        if (lane->d_buffer[i])
+            (void)cudaFree(lane->d_buffer[i]);
+        lane->d_buffer[i] = NULL;
+    }
+    lane->bytes = 0;
+}
+
+// Nothing of the old content stays.
+static enum conv_status reserve_buffers(struct conv_lane *lane, size_t bytes, struct conv_err *err)
+{
+    if (bytes <= lane->bytes)
+        return CONV_OK;
+    free_buffers(lane);
+    for (int i = 0; i < 2; i++) {
+        cudaError_t code = cudaMalloc((void **)&lane->d_buffer[i], bytes);
+        if (code) {
+            lane->d_buffer[i] = NULL;
+            free_buffers(lane);
+            return conv_cuda_device_report(err, code, "take device memory for a group of pictures");
+        }
+    }
+    lane->bytes = bytes;
+    return CONV_OK;
+}
+
+void conv_cuda_lane_close(struct conv_lane *lane)
+{
+    if (!lane)
+        return;
+    if (cudaSetDevice(lane->backend->device) == cudaSuccess) {
+        free_buffers(lane);
+        for (int i = 0; i < MARK_COUNT; i++)
+            if (lane->marks[i])
+                (void)cudaEventDestroy(lane->marks[i]);
+        if (lane->stream)
+            (void)cudaStreamDestroy(lane->stream);
+    }
+    free(lane);
+}
+
+static enum conv_status fill_lane(struct conv_lane *lane, size_t bytes, struct conv_err *err)
+{
+    enum conv_status status = conv_cuda_device_use(lane->backend, err);
+    if (status)
+        return status;
+    cudaError_t code = cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking);
+    if (code)
+        return conv_cuda_device_report(err, code, "make a stream");
+    for (int i = 0; i < MARK_COUNT; i++) {
+        // Blocking: a thread that waits for its lane sleeps and leaves its core to the codecs.
+        code = cudaEventCreateWithFlags(&lane->marks[i], cudaEventBlockingSync);
+        if (code)
+            return conv_cuda_device_report(err, code, "make an event");
+    }
+    return reserve_buffers(lane, bytes, err);
+}
+
+enum conv_status conv_cuda_lane_open(struct conv_backend *backend, struct conv_lane **out,
+                                     size_t bytes, struct conv_err *err)
+{
+    struct conv_lane *lane = calloc(1, sizeof *lane);
+    if (!lane)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CUDA lane");
+    lane->backend = backend;
+    enum conv_status status = fill_lane(lane, bytes, err);
+    if (status)
+        conv_cuda_lane_close(lane);
+    else
+        *out = lane;
+    return status;
+}
+
+// --- a group's way through a lane ----------------------------------------------------------------
+
+// One launch: the planes of one depth at one step of the chain.
+struct launch {
+    uint32_t tiles;
+    int first, count; // in the step's part of the table
+};
+
+// Fills one part of the table: the group's planes of one depth.
+static void fill_table(struct conv_stencil_plane *table, const struct conv_group *group, int depth,
+                       const uint8_t *d_src, uint8_t *d_dst)
+{
+    for (int i = 0; i < group->plane_count; i++) {
+        const struct conv_group_plane *plane = &group->planes[i];
+        if (plane->depth != depth)
+            continue;
+        int64_t stride = (int64_t)conv_image_stride(plane->width, depth);
+        *table++ = (struct conv_stencil_plane){
+            .src = d_src + plane->offset,
+            .dst = d_dst + plane->offset,
+            .src_stride = stride,
+            .dst_stride = stride,
+            .width = plane->width,
+            .height = plane->height,
+        };
+    }
+}
+
+// Builds the tables of all steps behind the group's planes, where the copy in takes them along. A
+// step's part has its 8-bit planes first, then the 16-bit ones.
+static void build_tables(const struct conv_lane *lane, struct conv_stencil_plane *tables,
+                         const struct conv_group *group,
+                         struct launch launches[CONV_FILTER_MAX_CHAIN][2])
+{
+    int deep = 0;
+    for (int i = 0; i < group->plane_count; i++)
+        deep += group->planes[i].depth == 16;
+    for (int s = 0; s < lane->backend->step_count; s++) {
+        const struct conv_cuda_step *step = &lane->backend->steps[s];
+        struct conv_stencil_plane *table = tables + (size_t)s * (size_t)group->plane_count;
+        for (int d = 0; d < 2; d++) {
+            struct launch *launch = &launches[s][d];
+            launch->first = d ? group->plane_count - deep : 0;
+            launch->count = d ? deep : group->plane_count - deep;
+            if (launch->count == 0)
+                continue;
+            fill_table(table + launch->first, group, d ? 16 : 8, lane->d_buffer[s % 2],
+                       lane->d_buffer[(s + 1) % 2]);
+            launch->tiles =
+                conv_stencil_tiles(step->variant[d], table + launch->first, launch->count);
+        }
+    }
+}
+
+static enum conv_status launch_chain(const struct conv_lane *lane,
+                                     const struct conv_stencil_plane *tables, size_t table_offset,
+                                     int plane_count,
+                                     struct launch launches[CONV_FILTER_MAX_CHAIN][2],
+                                     struct conv_err *err)
+{
+    const uint8_t *d_memory = lane->d_buffer[0] + table_offset;
+    const struct conv_stencil_plane *d_tables =
+        (const struct conv_stencil_plane *)(const void *)d_memory;
+    for (int s = 0; s < lane->backend->step_count; s++) {
+        const struct conv_cuda_step *step = &lane->backend->steps[s];
+        for (int d = 0; d < 2; d++) {
+            const struct launch *launch = &launches[s][d];
+            if (launch->count == 0)
+                continue;
+            size_t first = (size_t)s * (size_t)plane_count + (size_t)launch->first;
+            struct conv_stencil_batch batch = {
+                .planes = tables + first,
+                .d_planes = d_tables + first,
+                .count = launch->count,
+                .tiles = launch->tiles,
+                .stream = lane->stream,
+            };
+            if (step->variant[d]->run(&step->stencil[d], &batch)) {
+                char doing[96];
+                snprintf(doing, sizeof doing, "launch kernel %s", step->variant[d]->name);
+                return conv_cuda_device_report(err, cudaGetLastError(), doing);
+            }
+        }
+    }
+    return CONV_OK;
+}
+
+static enum conv_status set_mark(const struct conv_lane *lane, enum mark mark, struct conv_err *err)
+{
+    cudaError_t code = cudaEventRecord(lane->marks[mark], lane->stream);
+    return code ? conv_cuda_device_report(err, code, "record an event") : CONV_OK;
+}
+
+// Queues everything, waits for nothing.
+static enum conv_status queue_group(struct conv_lane *lane, struct conv_group *group,
+                                    struct conv_err *err)
+{
+    struct launch launches[CONV_FILTER_MAX_CHAIN][2] = {0};
+    size_t table_offset = conv_image_align(group->front, CONV_IMAGE_PLANE_ALIGN);
+    size_t bytes =
+        table_offset + (size_t)group->plane_count * conv_cuda_lane_table_bytes(lane->backend);
+    assert(bytes + group->back <= group->capacity);
+    // Lanes are opened for the common group; one huge picture may need more, which then stays.
+    enum conv_status status = reserve_buffers(lane, bytes, err);
+    if (status)
+        return status;
+    struct conv_stencil_plane *tables = (void *)(group->h_in + table_offset);
+    build_tables(lane, tables, group, launches);
+
+    if ((status = set_mark(lane, MARK_START, err)))
+        return status;
+    cudaError_t code = cudaMemcpyAsync(lane->d_buffer[0], group->h_in, bytes,
+                                       cudaMemcpyHostToDevice, lane->stream);
+    if (code)
+        return conv_cuda_device_report(err, code, "copy pictures to the device");
+    if ((status = set_mark(lane, MARK_COPIED_IN, err)))
+        return status;
+    status = launch_chain(lane, tables, table_offset, group->plane_count, launches, err);
+    if (status || (status = set_mark(lane, MARK_FILTERED, err)))
+        return status;
+    code = cudaMemcpyAsync(group->h_out, lane->d_buffer[lane->backend->step_count % 2],
+                           group->front, cudaMemcpyDeviceToHost, lane->stream);
+    if (code)
+        return conv_cuda_device_report(err, code, "copy pictures from the device");
+    return set_mark(lane, MARK_COPIED_OUT, err);
+}
+
+static enum conv_status read_time(const struct conv_lane *lane, enum mark from, uint64_t *ns,
+                                  struct conv_err *err)
+{
+    float ms = 0;
+    cudaError_t code = cudaEventElapsedTime(&ms, lane->marks[from], lane->marks[from + 1]);
+    *ns = (uint64_t)((double)ms * 1e6);
+    return code ? conv_cuda_device_report(err, code, "read the time between events") : CONV_OK;
+}
+
+enum conv_status conv_cuda_lane_run(struct conv_lane *lane, struct conv_group *group,
+                                    struct conv_err *err)
+{
+    group->h_result = group->h_out;
+    if (group->plane_count == 0)
+        return CONV_OK;
+    enum conv_status status = conv_cuda_device_use(lane->backend, err);
+    if (status)
+        return status;
+    status = queue_group(lane, group, err);
+    if (status) {
+        // What is queued already must not touch the caller's memory after we return.
+        (void)cudaStreamSynchronize(lane->stream);
+        (void)cudaGetLastError();
+        return status;
+    }
+    cudaError_t code = cudaEventSynchronize(lane->marks[MARK_COPIED_OUT]);
+    if (code)
+        return conv_cuda_device_report(err, code, "filter a group of pictures");
+    if ((status = read_time(lane, MARK_START, &group->ns_copy_in, err)) ||
+        (status = read_time(lane, MARK_COPIED_IN, &group->ns_kernel, err)))
+        return status;
+    return read_time(lane, MARK_FILTERED, &group->ns_copy_out, err);
+}
+
+static enum conv_status queue_copy(struct conv_lane *lane, const struct conv_group *group,
+                                   struct conv_err *err)
+{
+    enum conv_status status = reserve_buffers(lane, group->front, err);
+    if (status || (status = set_mark(lane, MARK_COPIED_IN, err)))
+        return status;
+    cudaError_t code = cudaMemcpyAsync(lane->d_buffer[1], lane->d_buffer[0], group->front,
+                                       cudaMemcpyDeviceToDevice, lane->stream);
+    if (code)
+        return conv_cuda_device_report(err, code, "copy pictures within the device");
+    return set_mark(lane, MARK_FILTERED, err);
+}
+
+enum conv_status conv_cuda_lane_copy(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
+                                     struct conv_err *err)
+{
+    enum conv_status status = conv_cuda_device_use(lane->backend, err);
+    if (status || (status = queue_copy(lane, group, err)))
+        return status;
+    cudaError_t code = cudaEventSynchronize(lane->marks[MARK_FILTERED]);
+    if (code)
+        return conv_cuda_device_report(err, code, "copy pictures within the device");
+    return read_time(lane, MARK_COPIED_IN, ns, err);
+}

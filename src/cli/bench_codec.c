@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: MIT
+// Every coder takes its turn on each picture before the next picture comes, round after round, so
+// that a change of clock or of neighbours meets all of them alike.
+#include "cli/bench_codec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cli/bench_rivals.h"
+#include "cli/commands.h"
+#include "pipeline/steps.h"
+#include "png/interleave.h"
+#include "png/libpng.h"
+#include "report/json.h"
+
+#define ROUNDS 5
+#define MAX_ROWS 32
+
+// "conv" is conv_png_decode, "libpng" the path below it that is the judge of all the others.
+enum kind { DECODE_CONV, DECODE_LIBPNG, DECODE_RIVAL, ENCODE };
+
+struct row {
+    enum kind kind;
+    const char *name;
+    int level; // ENCODE
+    conv_bench_rival_fn rival;
+    struct conv_png_codec *codec;
+    struct conv_buffer pixels; // DECODE_LIBPNG, DECODE_RIVAL
+    uint64_t ns[ROUNDS];       // for all pictures
+    uint64_t bytes;            // ENCODE: of all files of a round
+    struct conv_err left_out;  // status CONV_OK: takes part
+};
+
+struct picture {
+    struct conv_file file;
+    struct conv_png_header header;
+};
+
+struct bench {
+    const struct conv_options *options;
+    struct picture *pictures;
+    int count, capacity;
+    size_t most_bytes; // of planes
+    uint64_t samples;  // bytes of all channels of all pictures
+    uint64_t pixels;
+    struct row rows[MAX_ROWS];
+    int row_count;
+    struct conv_image truth, got; // planes of the present picture, as libpng has them and as a row
+    struct conv_buffer planes[2], file, scratch;
+};
+
+// Encoders that this program does not have are left out.
+static const struct {
+    const char *name;
+    int level;
+} encoders[] = {{"fast", 1},   {"fast", 3},   {"fast", 6},   {"fast", 9}, {"fast", 12},
+                {"libpng", 1}, {"libpng", 6}, {"libpng", 9}, {"stb", 8}};
+
+// --- what is measured ----------------------------------------------------------------------------
+
+static struct row *add_row(struct bench *bench, enum kind kind, const char *name)
+{
+    struct row *row = &bench->rows[bench->row_count++];
+    *row = (struct row){.kind = kind, .name = name};
+    return row;
+}
+
+static enum conv_status add_rows(struct bench *bench, struct conv_err *err)
+{
+    int rivals;
+    const struct conv_bench_rival *rival = conv_bench_rivals(&rivals);
+    struct row *row = add_row(bench, DECODE_CONV, "conv");
+    struct conv_png_config config = {.level = -1};
+    enum conv_status status = conv_png_codec_open(&row->codec, &config, err);
+    add_row(bench, DECODE_LIBPNG, "libpng");
+    for (int i = 0; i < rivals; i++)
+        add_row(bench, DECODE_RIVAL, rival[i].name)->rival = rival[i].decode;
+    for (size_t i = 0; i < sizeof encoders / sizeof encoders[0] && !status; i++) {
+        config.level = encoders[i].level;
+        if (conv_png_parse_encoder(&config.encoder, encoders[i].name, NULL))
+            continue;
+        row = add_row(bench, ENCODE, encoders[i].name);
+        row->level = config.level;
+        status = conv_png_codec_open(&row->codec, &config, err);
+    }
+    return status;
+}
+
+static struct picture *new_picture(struct bench *bench)
+{
+    if (bench->count == bench->capacity) {
+        int capacity = bench->capacity ? 2 * bench->capacity : 64;
+        struct picture *pictures =
+            realloc(bench->pictures, (size_t)capacity * sizeof *bench->pictures);
+        if (!pictures)
+            return NULL;
+        bench->pictures = pictures;
+        bench->capacity = capacity;
+    }
+    bench->pictures[bench->count] = (struct picture){0};
+    return &bench->pictures[bench->count++];
+}
+
+static enum conv_status load_picture(struct bench *bench, struct conv_job *job,
+                                     const struct conv_pipeline_config *config)
+{
+    struct picture *picture = new_picture(bench);
+    if (!picture)
+        return conv_err_set(&job->err, CONV_ERR_MEMORY, "out of memory");
+    // The list of pictures may move: the job fills a file of its own.
+    struct conv_file file = {0};
+    job->file = &file;
+    enum conv_status status = conv_steps_read(config, job);
+    picture->file = file;
+    picture->header = job->header;
+    if (status)
+        return status;
+    const struct conv_image *shape = &picture->header.shape;
+    size_t planes =
+        conv_image_plane_bytes(shape->width, shape->height, shape->depth) * (size_t)shape->channels;
+    bench->most_bytes = planes > bench->most_bytes ? planes : bench->most_bytes;
+    bench->samples += conv_interleave_bytes(shape) * (size_t)shape->height;
+    bench->pixels += (uint64_t)shape->width * (uint64_t)shape->height;
+    return CONV_OK;
+}
+
+static enum conv_status load_pictures(struct bench *bench, const char *folder,
+                                      struct conv_err *err)
+{
+    const struct conv_options *options = bench->options;
+    struct conv_walk_config walk_config = {
+        .inputs = &folder,
+        .input_count = 1,
+        .recursive = options->recursive,
+        .include = options->include.items,
+        .include_count = options->include.count,
+        .exclude = options->exclude.items,
+        .exclude_count = options->exclude.count,
+    };
+    struct conv_pipeline_config config = {.max_pixels = options->max_pixels,
+                                          .mem_limit = options->mem_limit,
+                                          .strip = true,
+                                          .no_save = true};
+    struct conv_walk *walk = NULL;
+    struct conv_job *job = calloc(1, sizeof *job);
+    enum conv_status status = CONV_OK;
+    if (!job)
+        status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    if (!status)
+        status = conv_walk_open(&walk, &walk_config, true, err);
+    while (!status) {
+        enum conv_walk_step step = conv_walk_next(walk, &job->path, &job->err);
+        if (step == CONV_WALK_END)
+            break;
+        if (step == CONV_WALK_BAD || load_picture(bench, job, &config))
+            status =
+                conv_err_set(err, job->err.status, "%.200s: %s", job->path.input, job->err.text);
+    }
+    if (!status && bench->count == 0)
+        status = conv_err_set(err, CONV_ERR_USAGE, "no PNG in %s", folder);
+    conv_walk_close(walk);
+    free(job);
+    return status;
+}
+
+// --- one picture, one coder ----------------------------------------------------------------------
+
+static void place(struct conv_image *image, const struct conv_image *shape, uint8_t *planes)
+{
+    *image = *shape;
+    size_t bytes = conv_image_plane_bytes(shape->width, shape->height, shape->depth);
+    for (int c = 0; c < shape->channels; c++) {
+        image->plane[c].data = planes + (size_t)c * bytes;
+        image->plane[c].stride = (ptrdiff_t)conv_image_stride(shape->width, shape->depth);
+    }
+}
+
+static bool is_true(const struct bench *bench)
+{
+    const struct conv_image *a = &bench->truth, *b = &bench->got;
+    for (int c = 0; c < a->channels; c++)
+        for (int y = 0; y < a->height; y++)
+            if (memcmp(a->plane[c].data + y * a->plane[c].stride,
+                       b->plane[c].data + y * b->plane[c].stride,
+                       (size_t)a->width * (size_t)(a->depth / 8)) != 0)
+                return false;
+    return true;
+}
+
+static void split_rival(const struct bench *bench, const struct row *row)
+{
+    size_t bytes = conv_interleave_bytes(&bench->got);
+    for (int y = 0; y < bench->got.height; y++)
+        conv_interleave_split(&bench->got, y, row->pixels.data + (size_t)y * bytes);
+}
+
+// Decodes what a row has encoded with libpng, from a copy in one piece.
+static enum conv_status read_back(struct bench *bench, const struct conv_png_bytes *bytes,
+                                  struct conv_err *err)
+{
+    struct conv_png_header header;
+    bench->file.size = 0;
+    for (int i = 0; i < 3; i++)
+        if (!conv_buffer_append(&bench->file, bytes->part[i].data, bytes->part[i].size))
+            return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    enum conv_status status = conv_png_probe(bench->file.data, bench->file.size, &header, err);
+    if (status)
+        return status;
+    if (header.width != bench->got.width || header.height != bench->got.height ||
+        header.shape.channels != bench->got.channels || header.shape.depth != bench->got.depth)
+        return conv_err_set(err, CONV_ERR_FORMAT, "another size or kind of picture");
+    return conv_libpng_decode(&bench->scratch, bench->file.data, bench->file.size, &header,
+                              &bench->got, err);
+}
+
+static enum conv_status run_row(struct bench *bench, struct row *row, int round,
+                                const struct picture *picture, struct conv_err *err)
+{
+    struct conv_png_bytes bytes = {0};
+    const struct conv_file *file = &picture->file;
+    const struct conv_png_header *header = &picture->header;
+    enum conv_status status = CONV_OK;
+    uint64_t start = conv_clock_ns();
+    switch (row->kind) {
+    case DECODE_CONV:
+        status = conv_png_decode(row->codec, file->data, file->size, header, &bench->got, err);
+        break;
+    case DECODE_LIBPNG:
+        status =
+            conv_libpng_decode(&row->pixels, file->data, file->size, header, &bench->got, err);
+        break;
+    case DECODE_RIVAL:
+        status = row->rival(&row->pixels, file->data, file->size, header, err);
+        break;
+    case ENCODE:
+        status = conv_png_encode(row->codec, &bench->truth, NULL, &bytes, err);
+        break;
+    }
+    row->ns[round] += conv_clock_ns() - start;
+    if (status)
+        return status;
+    row->bytes += round == 0 ? bytes.size : 0;
+    if (row->kind == DECODE_RIVAL)
+        split_rival(bench, row);
+    // A coder's bytes are the same in every round; its read-back costs more than some coders.
+    if (row->kind == ENCODE && round == 0)
+        status = read_back(bench, &bytes, err);
+    if (!status && (row->kind != ENCODE || round == 0) && !is_true(bench))
+        status = conv_err_set(err, CONV_ERR_FORMAT, "WRONG pixels");
+    return status;
+}
+
+static enum conv_status run_round(struct bench *bench, int round, struct conv_err *err)
+{
+    for (int i = 0; i < bench->count; i++) {
+        const struct picture *picture = &bench->pictures[i];
+        place(&bench->truth, &picture->header.shape, bench->planes[0].data);
+        place(&bench->got, &picture->header.shape, bench->planes[1].data);
+        enum conv_status status =
+            conv_libpng_decode(&bench->scratch, picture->file.data, picture->file.size,
+                               &picture->header, &bench->truth, err);
+        if (status)
+            return status;
+        for (int r = 0; r < bench->row_count; r++) {
+            struct row *row = &bench->rows[r];
+            memset(bench->planes[1].data, 0xA5, bench->most_bytes);
+            if (!row->left_out.status)
+                run_row(bench, row, round, picture, &row->left_out);
+        }
+    }
+    return CONV_OK;
+}
+
+// --- the table -----------------------------------------------------------------------------------
+
+static int compare_ns(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const struct row *row)
+{
+    uint64_t ns[ROUNDS];
+    memcpy(ns, row->ns, sizeof ns);
+    qsort(ns, ROUNDS, sizeof ns[0], compare_ns);
+    return (double)ns[ROUNDS / 2];
+}
+
+// What a row's speed and size are held against: libpng decoding, libpng's level 1.
+static const struct row *find_base(const struct bench *bench, bool encode)
+{
+    for (int i = 0; i < bench->row_count; i++) {
+        const struct row *row = &bench->rows[i];
+        if (encode ? row->kind == ENCODE && row->level == 1 && strcmp(row->name, "libpng") == 0
+                   : row->kind == DECODE_LIBPNG)
+            return row->left_out.status ? NULL : row;
+    }
+    return NULL;
+}
+
+static void print_row(const struct bench *bench, const struct row *row)
+{
+    bool encode = row->kind == ENCODE;
+    const struct row *base = find_base(bench, encode);
+    char name[32];
+    if (encode)
+        snprintf(name, sizeof name, "%s -z %d", row->name, row->level);
+    else
+        snprintf(name, sizeof name, "%s", row->name);
+    if (row->left_out.status) {
+        printf("%-12s left out: %s\n", name, row->left_out.text);
+        return;
+    }
+    double ns = median(row);
+    printf("%-12s %8.1f", name, (double)bench->samples / ns * 1e3);
+    if (base)
+        printf(" %7.2fx", median(base) / ns);
+    if (encode) {
+        printf(" %12llu %8.4f", (unsigned long long)row->bytes,
+               (double)row->bytes / (double)bench->samples);
+        if (base)
+            printf(" %8.4f", (double)row->bytes / (double)base->bytes);
+    }
+    putchar('\n');
+}
+
+static void print_table(const struct bench *bench)
+{
+    bool encode = false;
+    printf("%d %s, %.1f Mpix, %.1f MB of samples; one core, medians of %d rounds\n"
+           "%-12s %8s %8s\n",
+           bench->count, bench->count == 1 ? "picture" : "pictures", (double)bench->pixels / 1e6,
+           (double)bench->samples / 1e6, ROUNDS, "decode", "MB/s", "libpng");
+    for (int i = 0; i < bench->row_count; i++) {
+        if (bench->rows[i].kind == ENCODE && !encode) {
+            encode = true;
+            printf("%-12s %8s %8s %12s %8s %8s\n", "encode", "MB/s", "libpng 1", "bytes", "ratio",
+                   "libpng 1");
+        }
+        print_row(bench, &bench->rows[i]);
+    }
+}
+
+static void print_json(const struct bench *bench)
+{
+    for (int i = 0; i < bench->row_count; i++) {
+        const struct row *row = &bench->rows[i];
+        bool encode = row->kind == ENCODE;
+        printf("{\"type\":\"codec\",\"direction\":\"%s\",\"name\":\"%s\"",
+               encode ? "encode" : "decode", row->name);
+        if (encode)
+            printf(",\"level\":%d", row->level);
+        if (row->left_out.status) {
+            fputs(",\"error\":", stdout);
+            conv_json_string(stdout, row->left_out.text);
+        } else {
+            printf(",\"mb_s\":%.2f", (double)bench->samples / median(row) * 1e3);
+            if (encode)
+                printf(",\"bytes\":%llu,\"ratio\":%.6f", (unsigned long long)row->bytes,
+                       (double)row->bytes / (double)bench->samples);
+        }
+        printf(",\"pictures\":%d,\"sample_bytes\":%llu,\"rounds\":%d}\n", bench->count,
+               (unsigned long long)bench->samples, ROUNDS);
+    }
+}
+
+// Wrong pixels are no matter of taste: the command fails, after the table.
+static enum conv_status find_wrong(const struct bench *bench, struct conv_err *err)
+{
+    for (int i = 0; i < bench->row_count; i++) {
+        const struct row *row = &bench->rows[i];
+        if (row->left_out.status && row->left_out.status != CONV_ERR_UNSUPPORTED)
+            return conv_err_set(err, row->left_out.status, "%s failed: %s", row->name,
+                                row->left_out.text);
+    }
+    return CONV_OK;
+}
+
+static void close_bench(struct bench *bench)
+{
+    for (int i = 0; i < bench->row_count; i++) {
+        conv_png_codec_close(bench->rows[i].codec);
+        conv_buffer_free(&bench->rows[i].pixels);
+    }
+    for (int i = 0; i < bench->count; i++)
+        free(bench->pictures[i].file.data);
+    free(bench->pictures);
+    conv_buffer_free(&bench->planes[0]);
+    conv_buffer_free(&bench->planes[1]);
+    conv_buffer_free(&bench->file);
+    conv_buffer_free(&bench->scratch);
+}
+
+enum conv_status conv_bench_codec(const struct conv_options *options, struct conv_err *err)
+{
+    struct bench bench = {.options = options};
+    enum conv_status status = CONV_OK;
+    if (options->operand_count != 2)
+        return conv_err_set(err, CONV_ERR_USAGE, "conv bench codec takes one folder of PNGs");
+    status = load_pictures(&bench, options->operands[1], err);
+    if (!status)
+        status = add_rows(&bench, err);
+    if (!status && !(conv_buffer_reserve(&bench.planes[0], bench.most_bytes) &&
+                     conv_buffer_reserve(&bench.planes[1], bench.most_bytes)))
+        status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    for (int round = 0; round < ROUNDS && !status; round++)
+        status = run_round(&bench, round, err);
+    if (!status) {
+        if (options->json)
+            print_json(&bench);
+        else
+            print_table(&bench);
+        status = find_wrong(&bench, err);
+    }
+    close_bench(&bench);
+    return status;
+}

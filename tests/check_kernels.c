@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT
+// Holds every row of the variant table that this machine can run against the reference, and the
+// reference against a definition of its own, on random filters and pictures; times them with --bench.
+// Starts by proving that it catches wrong rows.
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cpu.h"
+#include "check_kernels.h"
+
+#define EXIT_SKIPPED 77 // what ctest's SKIP_RETURN_CODE says
+#define MAX_SATURATED 0.25
+#define SELFTEST_ROUNDS 400
+#define SELFTEST_SEED 1
+
+struct options {
+    uint64_t seed;
+    int rounds;
+    const char *variant; // NULL: all
+    bool cpu, cuda, bench;
+};
+
+struct machine {
+    unsigned features;
+    int capability; // 0: no CUDA device
+    const char *reason;
+};
+
+// --- wrong rows ----------------------------------------------------------------------------------
+
+static enum conv_status run_reference(const struct conv_stencil *stencil,
+                                      const struct conv_stencil_batch *batch)
+{
+    int count;
+    const struct conv_variant *const *rows = conv_stencil_variants(&count);
+    return rows[count - 1]->run(stencil, batch);
+}
+
+// (2N + 1) / 2d instead of N / d: only for ties on another side of the half, if d is even.
+static enum conv_status run_half_up(const struct conv_stencil *stencil,
+                                    const struct conv_stencil_batch *batch)
+{
+    struct conv_stencil wrong = *stencil;
+    if (stencil->fits_int32 && stencil->divisor % 2 == 0) {
+        wrong.divisor *= 2;
+        wrong.bias = 2 * wrong.bias + 1;
+        for (int i = 0; i < wrong.width * wrong.height; i++)
+            wrong.icoef[i] *= 2;
+    }
+    return run_reference(&wrong, batch);
+}
+
+static enum conv_status run_wrong_last_column(const struct conv_stencil *stencil,
+                                              const struct conv_stencil_batch *batch)
+{
+    run_reference(stencil, batch);
+    const struct conv_stencil_plane *plane = &batch->planes[0];
+    int bytes = plane->width * (stencil->depth / 8);
+    for (int y = 0; y < plane->height; y++)
+        plane->dst[y * plane->dst_stride + bytes - 1] ^= 1;
+    return CONV_OK;
+}
+
+static enum conv_status run_write_behind(const struct conv_stencil *stencil,
+                                         const struct conv_stencil_batch *batch)
+{
+    run_reference(stencil, batch);
+    const struct conv_stencil_plane *plane = &batch->planes[batch->count - 1];
+    plane->dst[plane->height * plane->dst_stride] = 0;
+    return CONV_OK;
+}
+
+// Right inside, wrong where the border is seen.
+static enum conv_status run_wrong_border(const struct conv_stencil *stencil,
+                                         const struct conv_stencil_batch *batch)
+{
+    struct conv_stencil wrong = *stencil;
+    if (wrong.border == CONV_BORDER_REFLECT)
+        wrong.border = CONV_BORDER_REFLECT101;
+    return run_reference(&wrong, batch);
+}
+
+static const struct conv_variant wrong_rows[] = {
+    {.name = "rounds half up", .run = run_half_up},
+    {.name = "wrong last column", .run = run_wrong_last_column},
+    {.name = "writes behind the picture", .run = run_write_behind},
+    {.name = "reflect for reflect101", .run = run_wrong_border},
+};
+
+// --- checking ------------------------------------------------------------------------------------
+
+static bool can_run(const struct conv_variant *row, const struct machine *machine)
+{
+    if (row->where == CONV_ON_CUDA)
+        return machine->capability && row->needs <= (unsigned)machine->capability;
+    return (row->needs & ~machine->features) == 0;
+}
+
+static bool is_wanted(const struct conv_variant *row, const struct options *options)
+{
+    return (row->where == CONV_ON_CUDA ? options->cuda : options->cpu) &&
+           (!options->variant || strcmp(options->variant, row->name) == 0);
+}
+
+// Scratch has the size that the row asks for and comes dirty.
+static bool run_on_cpu(const struct conv_variant *row, struct check_case *c)
+{
+    size_t size = 0;
+    for (int p = 0; p < c->count && row->scratch; p++) {
+        size_t need = row->scratch(&c->stencil, c->planes[p].width);
+        size = need > size ? need : size;
+    }
+    void *scratch = size ? aligned_alloc(64, (size + 63) / 64 * 64) : NULL;
+    if (size && !scratch) {
+        perror("check_kernels: aligned_alloc");
+        exit(1);
+    }
+    if (scratch)
+        memset(scratch, 0xee, size);
+    struct conv_stencil_batch batch = {.planes = c->planes, .count = c->count, .scratch = scratch};
+    enum conv_status status = row->run(&c->stencil, &batch);
+    free(scratch);
+    if (status)
+        printf("FAILED %s: status %d\n", row->name, (int)status);
+    return status == CONV_OK;
+}
+
+static bool run_row(const struct conv_variant *row, struct check_case *c)
+{
+    check_case_clear(c);
+#if CONV_HAVE_CUDA
+    if (row->where == CONV_ON_CUDA)
+        return check_cuda_run(row, c);
+#endif
+    return run_on_cpu(row, c);
+}
+
+struct tally {
+    int cases, good; // good: not saturated beyond use
+};
+
+// One case through one row; false on a difference.
+static bool check_row(const struct conv_variant *row, struct check_case *c, struct tally *tally)
+{
+    if (row->fits && !row->fits(&c->stencil))
+        return true;
+    tally->cases++;
+    tally->good += c->saturated <= MAX_SATURATED;
+    return run_row(row, c) && check_case_compare(c, row->name, false);
+}
+
+static bool selftest(void)
+{
+    bool all = true;
+    for (size_t w = 0; w < sizeof wrong_rows / sizeof wrong_rows[0]; w++) {
+        bool caught = false;
+        for (int round = 0; round < SELFTEST_ROUNDS && !caught; round++) {
+            struct check_case c;
+            check_case_init(&c, SELFTEST_SEED + (uint64_t)round);
+            if (!check_case_expect(&c)) {
+                check_case_free(&c);
+                return false;
+            }
+            check_case_clear(&c);
+            run_on_cpu(&wrong_rows[w], &c);
+            caught = !check_case_compare(&c, wrong_rows[w].name, true);
+            check_case_free(&c);
+        }
+        printf("selftest: a row that %s%s: %s\n", w == 1 ? "has a " : w == 3 ? "takes " : "",
+               wrong_rows[w].name, caught ? "caught" : "NOT CAUGHT");
+        all = all && caught;
+    }
+    return all;
+}
+
+// One case through the rows wanted.
+static bool check_case_rows(struct check_case *c, const struct options *options,
+                            const struct machine *machine, struct tally *tallies)
+{
+    if (!check_case_expect(c))
+        return false;
+    int count;
+    const struct conv_variant *const *rows = conv_stencil_variants(&count);
+    bool ok = true;
+    for (int r = 0; r < count; r++)
+        if (is_wanted(rows[r], options) && can_run(rows[r], machine))
+            ok = check_row(rows[r], c, &tallies[r]) && ok;
+    return ok;
+}
+
+// Every divisor of 8-bit pictures that a filter is likely to have, each with every sum of two taps, of
+// both signs, with as many ties as there are.
+static bool check_divisions(const struct options *options, const struct machine *machine,
+                            struct tally *tallies)
+{
+    static const int large[] = {273, 300, 511, 512, 513, 1000, 1024, 4095, 21846, 32768, 65535, 65537};
+    static const int coefs[] = {255, 128, 29, -254, -77, 1000, 60000};
+    bool ok = true;
+    for (int i = 1; i < 260 + (int)(sizeof large / sizeof large[0]) && ok; i++) {
+        int divisor = i < 260 ? i : large[i - 260];
+        // All divisors with one coefficient each, in turn; the usual ones with all.
+        bool usual = i >= 260 || i <= 10 || i == 16 || i == 18 || i == 25 || i == 30 || i == 256;
+        for (int k = 0; k < (int)(sizeof coefs / sizeof coefs[0]) && ok; k++) {
+            if (!usual && k != i % 5)
+                continue;
+            struct check_case c;
+            int offset = coefs[k] < 0 ? 255 * -coefs[k] / divisor : 0;
+            check_case_init_division(&c, coefs[k], divisor, offset < 65535 ? offset : 65535);
+            ok = check_case_rows(&c, options, machine, tallies);
+            check_case_free(&c);
+        }
+    }
+    return ok;
+}
+
+static bool report(const struct options *options, const struct machine *machine,
+                   const struct tally *tallies)
+{
+    int count;
+    const struct conv_variant *const *rows = conv_stencil_variants(&count);
+    bool ok = true, found = !options->variant;
+    for (int r = 0; r < count; r++) {
+        if (!is_wanted(rows[r], options))
+            continue;
+        found = true;
+        if (!can_run(rows[r], machine)) {
+            printf("%-18s skipped: %s\n", rows[r]->name,
+                   rows[r]->where == CONV_ON_CUDA ? machine->reason : "this CPU cannot run it");
+            continue;
+        }
+        bool vacuous = options->rounds >= 100 && tallies[r].good * 2 < tallies[r].cases;
+        printf("%-18s %d cases equal, %d of them with at most %d%% saturated%s\n", rows[r]->name,
+               tallies[r].cases, tallies[r].good, (int)(100 * MAX_SATURATED),
+               vacuous ? ": FAILED, too few" : "");
+        ok = ok && !vacuous;
+    }
+    if (!found)
+        printf("FAILED: no row is named %s here\n", options->variant);
+    return ok && found;
+}
+
+static bool check_all(const struct options *options, const struct machine *machine)
+{
+    struct tally tallies[64] = {{0, 0}};
+    bool ok = true;
+    for (int round = 0; round < options->rounds && ok; round++) {
+        struct check_case c;
+        check_case_init(&c, options->seed + (uint64_t)round);
+        ok = check_case_rows(&c, options, machine, tallies);
+        check_case_free(&c);
+    }
+    ok = ok && report(options, machine, tallies);
+    struct tally divisions[64] = {{0, 0}};
+    if (ok && options->rounds > 1) {
+        ok = check_divisions(options, machine, divisions);
+        printf("divisors, every sum of two taps: %s\n", ok ? "equal" : "FAILED");
+    }
+    return ok;
+}
+
+// --- main ----------------------------------------------------------------------------------------
+
+static bool parse_options(struct options *options, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        bool value = i + 1 < argc;
+        if (!strcmp(argv[i], "--seed") && value)
+            options->seed = strtoull(argv[++i], NULL, 10);
+        else if (!strcmp(argv[i], "--rounds") && value)
+            options->rounds = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--variant") && value)
+            options->variant = argv[++i];
+        else if (!strcmp(argv[i], "--cpu"))
+            options->cuda = false;
+        else if (!strcmp(argv[i], "--cuda"))
+            options->cpu = false;
+        else if (!strcmp(argv[i], "--bench"))
+            options->bench = true;
+        else
+            return false;
+    }
+    return options->rounds > 0 && (options->cpu || options->cuda);
+}
+
+static void open_cuda(struct machine *machine)
+{
+#if CONV_HAVE_CUDA
+    machine->capability = check_cuda_open(&machine->reason);
+#else
+    machine->reason = "built without CUDA";
+#endif
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {.seed = (uint64_t)time(NULL), .rounds = 400, .cpu = true, .cuda = true};
+    if (!parse_options(&options, argc, argv)) {
+        fprintf(stderr, "usage: check_kernels [--seed N] [--rounds N] [--variant NAME] "
+                        "[--cpu | --cuda] [--bench]\n");
+        return 2;
+    }
+    struct machine machine = {.features = conv_cpu_features(), .reason = ""};
+    if (options.cuda)
+        open_cuda(&machine);
+    if (options.cuda && !machine.capability) {
+        const char *required = getenv("CONV_REQUIRE_CUDA");
+        bool fail = required && strcmp(required, "1") == 0;
+        printf("CUDA rows %s: %s\n", fail ? "FAILED" : "skipped", machine.reason);
+        if (fail)
+            return 1;
+        if (!options.cpu)
+            return EXIT_SKIPPED;
+    }
+    if (!selftest())
+        return 1;
+    printf("seed %" PRIu64 ", %d rounds\n", options.seed, options.rounds);
+    fflush(stdout);
+    if (!check_all(&options, &machine))
+        return 1;
+    if (options.bench)
+        return check_bench_run(machine.features, options.cpu, machine.capability,
+                               options.variant);
+    return 0;
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// Inside of check_kernels: a case (a filter, its pictures, what must come out) and who runs it.
+#ifndef CONV_TESTS_CHECK_KERNELS_H
+#define CONV_TESTS_CHECK_KERNELS_H
+
+#include "kernels/stencil.h"
+
+#define CHECK_MAX_PLANES 4
+
+// A reproducible stream of numbers (splitmix64).
+struct check_random {
+    uint64_t state;
+};
+
+uint64_t check_random_next(struct check_random *random);
+// 0 to n - 1.
+int check_random_below(struct check_random *random, int n);
+
+// Memory with an unmapped page in front and behind.
+struct check_memory {
+    uint8_t *map;
+    size_t map_size;
+    uint8_t *data; // of `size` bytes, at one end
+    size_t size;
+};
+
+struct check_case {
+    uint64_t seed;
+    struct conv_filter filter;
+    struct conv_stencil stencil;
+    enum conv_border border;
+    int border_value; // 8-bit units
+    const char *kind;
+    int count;
+    struct conv_stencil_plane planes[CHECK_MAX_PLANES]; // src and dst in these memories
+    struct check_memory src[CHECK_MAX_PLANES], dst[CHECK_MAX_PLANES];
+    uint8_t *expected[CHECK_MAX_PLANES]; // as dst, after the reference
+    double saturated;                    // share of expected samples that are 0 or max
+};
+
+// The random case of a seed.
+void check_case_init(struct check_case *c, uint64_t seed);
+// All sums of two taps, divided by `divisor`: c0 * (0 to 255) + (0 to 255) + offset * divisor.
+void check_case_init_division(struct check_case *c, int coef, int divisor, int offset);
+// `planes` equal planes of noise, for timing.
+void check_case_init_bench(struct check_case *c, const struct conv_filter *filter, int depth, int width,
+                           int height, int planes);
+void check_case_free(struct check_case *c);
+// Fills expected with what the reference makes, and holds that against a second definition. Prints
+// and returns false on a difference.
+bool check_case_expect(struct check_case *c);
+// Forgets what is in dst: every byte of it becomes the guard pattern.
+void check_case_clear(struct check_case *c);
+// dst against expected, guards too. Prints what differs, unless `quiet`.
+bool check_case_compare(const struct check_case *c, const char *variant, bool quiet);
+
+// Times the CPU rows that `have` allows (if `cpu`) and the CUDA rows that `capability` allows; `only`
+// names one, NULL is all. Returns the exit code.
+int check_bench_run(unsigned have, bool cpu, int capability, const char *only);
+
+#if CONV_HAVE_CUDA
+// Compute capability of the first device, or 0 with the reason.
+int check_cuda_open(const char **reason);
+// Runs a row on copies of the case's memories, and copies dst back. Prints and returns false if CUDA fails.
+bool check_cuda_run(const struct conv_variant *variant, struct check_case *c);
+// Median milliseconds of `runs` launches, and of device copies of the same bytes.
+bool check_cuda_time(const struct conv_variant *variant, struct check_case *c, int runs,
+                     double *kernel_ms, double *copy_ms);
+#endif
+
+#endif

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: MIT
+// Random cases for check_kernels: filters of every class of arithmetic, pictures of awkward sizes
+// between unmapped pages, and a definition of the result that shares no code with kernels/.
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "check_kernels.h"
+
+#define GUARD 0xa5
+#define GUARD_BYTES 64 // before the first and behind the last row of dst
+
+uint64_t check_random_next(struct check_random *random)
+{
+    uint64_t z = random->state += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+int check_random_below(struct check_random *random, int n)
+{
+    return (int)(check_random_next(random) % (uint64_t)n);
+}
+
+static int pick(struct check_random *random, const int *values, int count)
+{
+    return values[check_random_below(random, count)];
+}
+#define PICK(random, ...)                                                                          \
+    pick(random, (const int[]){__VA_ARGS__}, (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)))
+
+static double random_unit(struct check_random *random)
+{
+    return (double)(check_random_next(random) >> 11) * 0x1p-53;
+}
+
+// --- memory --------------------------------------------------------------------------------------
+
+static void allocate(struct check_memory *memory, size_t size, bool at_end)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t inner = (size + page - 1) / page * page;
+    memory->size = size;
+    memory->map_size = inner + 2 * page;
+    memory->map = mmap(NULL, memory->map_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory->map == MAP_FAILED || mprotect(memory->map + page, inner, PROT_READ | PROT_WRITE)) {
+        perror("check_kernels: mmap");
+        exit(1);
+    }
+    memory->data = memory->map + page + (at_end ? inner - size : 0);
+}
+
+static void add_plane(struct check_case *c, struct check_random *random, int width, int height)
+{
+    size_t sample = (size_t)c->stencil.depth / 8, row = (size_t)width * sample;
+    size_t src_stride = row + (size_t)PICK(random, 0, 0, 1, 3, 16, 67) * sample;
+    size_t dst_stride = row + (size_t)PICK(random, 0, 1, 5, 16, 31, 64) * sample;
+    int p = c->count++;
+    // The last row of src has no padding, so that a read behind it meets the unmapped page.
+    allocate(&c->src[p], src_stride * (size_t)(height - 1) + row, check_random_below(random, 2));
+    allocate(&c->dst[p], dst_stride * (size_t)height + 2 * GUARD_BYTES, true);
+    c->expected[p] = malloc(c->dst[p].size);
+    if (!c->expected[p]) {
+        perror("check_kernels: malloc");
+        exit(1);
+    }
+    c->planes[p] = (struct conv_stencil_plane){
+        .src = c->src[p].data,
+        .dst = c->dst[p].data + GUARD_BYTES,
+        .src_stride = (int64_t)src_stride,
+        .dst_stride = (int64_t)dst_stride,
+        .width = width,
+        .height = height,
+    };
+}
+
+void check_case_free(struct check_case *c)
+{
+    for (int p = 0; p < c->count; p++) {
+        munmap(c->src[p].map, c->src[p].map_size);
+        munmap(c->dst[p].map, c->dst[p].map_size);
+        free(c->expected[p]);
+    }
+    c->count = 0;
+}
+
+void check_case_clear(struct check_case *c)
+{
+    for (int p = 0; p < c->count; p++)
+        memset(c->dst[p].data, GUARD, c->dst[p].size);
+}
+
+// --- what goes in --------------------------------------------------------------------------------
+
+// Noise most of the time; otherwise what reveals a wrong sign, a wrong clamp, a wrong place.
+static void fill_plane(struct check_random *random, const struct check_memory *memory, int depth)
+{
+    int kind = PICK(random, 0, 0, 0, 0, 0, 1, 2, 3, 4);
+    size_t samples = memory->size / (size_t)(depth / 8);
+    uint32_t max = depth == 16 ? 65535 : 255;
+    for (size_t i = 0; i < samples; i++) {
+        uint32_t noise = (uint32_t)check_random_next(random);
+        uint32_t values[] = {noise & max, noise % 17 ? noise & max : noise & 32 ? 0 : max,
+                             (uint32_t)i & max, noise & 1 ? max : 0, noise & 64 ? max : noise & max};
+        if (depth == 16)
+            ((uint16_t *)(void *)memory->data)[i] = (uint16_t)values[kind];
+        else
+            memory->data[i] = (uint8_t)values[kind];
+    }
+}
+
+static void random_sides(struct check_random *random, struct conv_filter *filter)
+{
+    int side = PICK(random, 3, 3, 3, 5, 5, 7);
+    filter->width = filter->height = side;
+    if (check_random_below(random, 4) == 0) {
+        filter->width = PICK(random, 1, 3, 5, 7, 9, 11, 15, 21, 31);
+        filter->height = PICK(random, 1, 3, 5, 7, 9, 11, 15, 21, 31);
+    }
+}
+
+// A divisor and an offset for which most results are between 0 and 255; a quarter of the filters get
+// ones that are not made so, and a quarter a divisor of a usual kind.
+static void random_scale(struct check_random *random, struct conv_filter *filter)
+{
+    double positive = 0, negative = 0;
+    for (int i = 0; i < filter->width * filter->height; i++)
+        *(filter->coef[i] < 0 ? &negative : &positive) += fabs(filter->coef[i]);
+    double scale = fmax(1, floor((positive + negative) * (0.6 + random_unit(random))));
+    if (check_random_below(random, 4) == 0) {
+        int usual = PICK(random, 1, 2, 4, 8, 16, 256, 3, 5, 6, 7, 9, 10, 18, 25, 30, 49, 273, 1001);
+        if (usual * 3 > scale && usual < 4 * scale)
+            scale = usual;
+    }
+    if (check_random_below(random, 3) == 0)
+        scale = exp2(rint(log2(scale)));
+    filter->scale = fmin(scale, CONV_FILTER_MAX_COEF);
+    filter->offset = rint(255 * negative / filter->scale);
+    int odd = check_random_below(random, 12);
+    if (odd == 0)
+        filter->offset = check_random_below(random, 600) - 300;
+    else if (odd == 1)
+        filter->scale = 1 + check_random_below(random, 30);
+    else if (odd == 2)
+        filter->scale = 1 + check_random_below(random, 2147483646);
+    filter->offset = fmax(-CONV_FILTER_MAX_OFFSET, fmin(filter->offset, CONV_FILTER_MAX_OFFSET));
+    if (check_random_below(random, 4) == 0) { // the same filter, its signs turned
+        filter->scale = -filter->scale;
+        for (int i = 0; i < filter->width * filter->height; i++)
+            filter->coef[i] = -filter->coef[i];
+    }
+}
+
+static const char *random_filter(struct check_random *random, struct conv_filter *filter)
+{
+    static const char *const kinds[] = {"small", "sparse", "positive", "8-bit", "large", "real"};
+    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5);
+    random_sides(random, filter);
+    for (int i = 0; i < filter->width * filter->height; i++) {
+        double values[] = {check_random_below(random, 13) - 6,
+                           check_random_below(random, 5) ? 0 : check_random_below(random, 9) - 4,
+                           check_random_below(random, 5),
+                           check_random_below(random, 257) - 128,
+                           (check_random_below(random, 65536) - 32768) * 65535.0,
+                           random_unit(random) - 0.4};
+        filter->coef[i] = values[kind];
+    }
+    random_scale(random, filter);
+    if (kind == 5) {
+        filter->scale *= 0.37 + random_unit(random);
+        filter->offset += 0.25;
+    }
+    return kinds[kind];
+}
+
+void check_case_init(struct check_case *c, uint64_t seed)
+{
+    *c = (struct check_case){.seed = seed};
+    struct check_random random = {seed};
+    check_random_next(&random);
+    c->kind = random_filter(&random, &c->filter);
+    c->border = (enum conv_border)check_random_below(&random, CONV_BORDER_CONSTANT + 1);
+    c->border_value = check_random_below(&random, 256);
+    conv_stencil_init(&c->stencil, &c->filter, PICK(&random, 8, 8, 16), c->border, c->border_value);
+    int planes = 1 + check_random_below(&random, CHECK_MAX_PLANES);
+    // The reference's time for a case stays bounded: about this many taps.
+    int budget = 2000000 / (c->filter.width * c->filter.height) / planes;
+    for (int p = 0; p < planes; p++) {
+        int near = PICK(&random, 8, 16, 32, 64, 128, 256, 512, 1024) +
+                   check_random_below(&random, 3) - 1;
+        int width = PICK(&random, 1, 2, 3, near, near, near);
+        if (width == 3)
+            width += check_random_below(&random, 60);
+        int height = PICK(&random, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33);
+        if (check_random_below(&random, 6) == 0) {
+            int swap = width;
+            width = height;
+            height = swap;
+        }
+        while ((int64_t)width * height > budget)
+            *(width > height ? &width : &height) /= 2;
+        add_plane(c, &random, width, height);
+        fill_plane(&random, &c->src[p], c->stencil.depth);
+    }
+}
+
+void check_case_init_division(struct check_case *c, int coef, int divisor, int offset)
+{
+    *c = (struct check_case){.kind = "division"};
+    struct check_random random = {1};
+    c->filter = (struct conv_filter){
+        .width = 1, .height = 3, .coef = {coef, 0, 1}, .scale = divisor, .offset = offset};
+    conv_stencil_init(&c->stencil, &c->filter, 8, CONV_BORDER_REPLICATE, 0);
+    add_plane(c, &random, 65536, 3);
+    uint8_t *row = c->src[0].data;
+    int64_t stride = c->planes[0].src_stride;
+    for (int i = 0; i < 65536; i++) {
+        row[i] = (uint8_t)(i >> 8);
+        row[stride + i] = (uint8_t)(i * 7);
+        row[2 * stride + i] = (uint8_t)i;
+    }
+}
+
+void check_case_init_bench(struct check_case *c, const struct conv_filter *filter, int depth,
+                           int width, int height, int planes)
+{
+    *c = (struct check_case){.kind = "bench", .filter = *filter};
+    conv_stencil_init(&c->stencil, filter, depth, CONV_BORDER_REPLICATE, 0);
+    struct check_random random = {1};
+    for (int p = 0; p < planes; p++) {
+        allocate(&c->src[p], (size_t)width * (size_t)height * (size_t)(depth / 8), true);
+        allocate(&c->dst[p], c->src[p].size, true);
+        c->planes[p] = (struct conv_stencil_plane){
+            .src = c->src[p].data,
+            .dst = c->dst[p].data,
+            .src_stride = (int64_t)width * (depth / 8),
+            .dst_stride = (int64_t)width * (depth / 8),
+            .width = width,
+            .height = height,
+        };
+        for (size_t i = 0; i < c->src[p].size; i++)
+            c->src[p].data[i] = (uint8_t)check_random_next(&random);
+        memset(c->dst[p].data, 0, c->dst[p].size); // pages are there before the clock runs
+        c->count++;
+    }
+}
+
+// --- what must come out --------------------------------------------------------------------------
+
+static int get_sample(const uint8_t *row, int depth, int x)
+{
+    return depth == 16 ? ((const uint16_t *)(const void *)row)[x] : row[x];
+}
+
+// Where a coordinate leads, by walking instead of by remainders; -1: the constant.
+static int walk_border(enum conv_border border, int x, int n)
+{
+    if (border == CONV_BORDER_REFLECT101 && n == 1)
+        return 0;
+    while (x < 0 || x >= n) {
+        switch (border) {
+        case CONV_BORDER_REPLICATE:
+            x += x < 0 ? 1 : -1;
+            break;
+        case CONV_BORDER_REFLECT:
+            x = x < 0 ? -1 - x : n - 1 - (x - n);
+            break;
+        case CONV_BORDER_REFLECT101:
+            x = x < 0 ? -x : n - 1 - (x - (n - 1));
+            break;
+        case CONV_BORDER_WRAP:
+            x += x < 0 ? n : -n;
+            break;
+        case CONV_BORDER_CONSTANT:
+            return -1;
+        }
+    }
+    return x;
+}
+
+static int sample_at(const struct check_case *c, int p, int x, int y)
+{
+    const struct conv_stencil_plane *plane = &c->planes[p];
+    x = walk_border(c->border, x, plane->width);
+    y = walk_border(c->border, y, plane->height);
+    if (x < 0 || y < 0)
+        return c->stencil.depth == 16 ? c->border_value * 257 : c->border_value;
+    return get_sample(plane->src + y * plane->src_stride, c->stencil.depth, x);
+}
+
+// From the filter as the user gave it: the exact rational number, doubled so that halves are whole.
+static int define_exact(const struct check_case *c, int p, int x, int y)
+{
+    const struct conv_filter *f = &c->filter;
+    int unit = c->stencil.depth == 16 ? 257 : 1;
+    __int128 scale = (__int128)f->scale, sum = (__int128)f->offset * unit * scale;
+    for (int k = 0; k < f->width * f->height; k++)
+        sum += (__int128)f->coef[k] * sample_at(c, p, x + k % f->width - f->width / 2,
+                                                y + k / f->width - f->height / 2);
+    if (scale < 0) {
+        scale = -scale;
+        sum = -sum;
+    }
+    __int128 max = 255 * unit;
+    if (sum < 0)
+        return 0;
+    if (sum > max * scale)
+        return (int)max;
+    __int128 value = (2 * sum + scale) / (2 * scale); // half up
+    if (2 * sum + scale == 2 * scale * value && value % 2 != 0)
+        value--;
+    return (int)value;
+}
+
+static int define_real(const struct check_case *c, int p, int x, int y)
+{
+    const struct conv_filter *f = &c->filter;
+    int unit = c->stencil.depth == 16 ? 257 : 1;
+    float sum = (float)(f->offset * unit);
+    for (int k = 0; k < f->width * f->height; k++) {
+        float coef = (float)(f->coef[k] / f->scale);
+        float sample = (float)sample_at(c, p, x + k % f->width - f->width / 2,
+                                        y + k / f->width - f->height / 2);
+        if (coef != 0)
+            sum = fmaf(coef, sample, sum);
+    }
+    return (int)nearbyintf(fminf(fmaxf(sum, 0), (float)(255 * unit)));
+}
+
+static bool is_integer(const struct conv_filter *f)
+{
+    bool integer = floor(f->scale) == f->scale && floor(f->offset) == f->offset;
+    for (int k = 0; k < f->width * f->height; k++)
+        integer = integer && floor(f->coef[k]) == f->coef[k];
+    return integer;
+}
+
+static void print_case(const struct check_case *c)
+{
+    const struct conv_filter *f = &c->filter;
+    printf("  %s filter %dx%d, scale %.17g, offset %.17g, border %d (value %d), %d bits\n  coef",
+           c->kind, f->width, f->height, f->scale, f->offset, (int)c->border, c->border_value,
+           c->stencil.depth);
+    for (int k = 0; k < f->width * f->height; k++)
+        printf(" %.17g", f->coef[k]);
+    printf("\n");
+    if (c->seed)
+        printf("  again: check_kernels --seed %" PRIu64 " --rounds 1\n", c->seed);
+}
+
+static void print_difference(const struct check_case *c, const char *variant, int p, int x, int y,
+                             int got, int expected)
+{
+    const struct conv_stencil_plane *plane = &c->planes[p];
+    printf("FAILED %s: plane %d of %d, %dx%d, strides %d -> %d, at (%d,%d): %d, expected %d\n",
+           variant, p, c->count, plane->width, plane->height, (int)plane->src_stride,
+           (int)plane->dst_stride, x, y, got, expected);
+    print_case(c);
+}
+
+static bool check_definition(struct check_case *c, int p, int64_t *saturated)
+{
+    const struct conv_stencil_plane *plane = &c->planes[p];
+    bool exact = is_integer(&c->filter);
+    int max = c->stencil.depth == 16 ? 65535 : 255;
+    for (int y = 0; y < plane->height; y++) {
+        for (int x = 0; x < plane->width; x++) {
+            int expected = exact ? define_exact(c, p, x, y) : define_real(c, p, x, y);
+            int got = get_sample(plane->dst + y * plane->dst_stride, c->stencil.depth, x);
+            *saturated += expected == 0 || expected == max;
+            if (got != expected) {
+                print_difference(c, "cpu_reference, against the definition", p, x, y, got, expected);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+bool check_case_expect(struct check_case *c)
+{
+    int count;
+    const struct conv_variant *const *rows = conv_stencil_variants(&count);
+    const struct conv_variant *reference = rows[count - 1];
+    struct conv_stencil_batch batch = {.planes = c->planes, .count = c->count};
+    int64_t saturated = 0, samples = 0;
+    check_case_clear(c);
+    reference->run(&c->stencil, &batch);
+    for (int p = 0; p < c->count; p++) {
+        memcpy(c->expected[p], c->dst[p].data, c->dst[p].size);
+        samples += (int64_t)c->planes[p].width * c->planes[p].height;
+        if (!check_definition(c, p, &saturated))
+            return false;
+    }
+    c->saturated = (double)saturated / (double)samples;
+    return check_case_compare(c, "cpu_reference", false);
+}
+
+// Every byte of dst that is no sample still holds the guard pattern.
+static bool check_guards(const struct check_case *c, int p, const char *variant, bool quiet)
+{
+    const struct conv_stencil_plane *plane = &c->planes[p];
+    ptrdiff_t row = (ptrdiff_t)plane->width * (c->stencil.depth / 8);
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)c->dst[p].size; i++) {
+        ptrdiff_t at = i - GUARD_BYTES;
+        bool inside = at >= 0 && at < plane->height * plane->dst_stride;
+        if ((inside && at % plane->dst_stride < row) || c->dst[p].data[i] == GUARD)
+            continue;
+        if (!quiet) {
+            printf("FAILED %s: plane %d of %d, %dx%d, stride %d: wrote to byte %td of dst\n",
+                   variant, p, c->count, plane->width, plane->height, (int)plane->dst_stride, at);
+            print_case(c);
+        }
+        return false;
+    }
+    return true;
+}
+
+bool check_case_compare(const struct check_case *c, const char *variant, bool quiet)
+{
+    for (int p = 0; p < c->count; p++) {
+        const struct conv_stencil_plane *plane = &c->planes[p];
+        if (!check_guards(c, p, variant, quiet))
+            return false;
+        if (memcmp(c->expected[p], c->dst[p].data, c->dst[p].size) == 0)
+            continue;
+        for (int y = 0; y < plane->height && !quiet; y++) {
+            const uint8_t *got = plane->dst + y * plane->dst_stride;
+            const uint8_t *expected = c->expected[p] + GUARD_BYTES + y * plane->dst_stride;
+            for (int x = 0; x < plane->width; x++) {
+                int g = get_sample(got, c->stencil.depth, x);
+                int e = get_sample(expected, c->stencil.depth, x);
+                if (g != e) {
+                    print_difference(c, variant, p, x, y, g, e);
+                    return false;
+                }
+            }
+        }
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+// The device half of check_kernels: copies a case to the GPU, runs or times a CUDA row there.
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check_kernels.h"
+#include "kernels/cuda/cuda.h"
+
+#define ALIGN 256
+
+// One device allocation: the stencil, the table of planes, each plane's source and result. The memories
+// keep their guards, so that what a kernel does to its surroundings comes back too.
+struct device_case {
+    uint8_t *d_memory;
+    uint8_t *d_src[CHECK_MAX_PLANES], *d_dst[CHECK_MAX_PLANES];
+    struct conv_stencil stencil;
+    struct conv_stencil_plane planes[CHECK_MAX_PLANES];
+    struct conv_stencil_batch batch;
+};
+
+static bool failed(cudaError_t error, const char *what)
+{
+    if (error != cudaSuccess)
+        printf("FAILED %s: %s\n", what, cudaGetErrorString(error));
+    return error != cudaSuccess;
+}
+
+int check_cuda_open(const char **reason)
+{
+    int major = 0, minor = 0, count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaSuccess && count > 0)
+        error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    if (error == cudaSuccess && count > 0)
+        error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
+    *reason = error != cudaSuccess ? cudaGetErrorString(error) : "no CUDA device";
+    return error == cudaSuccess ? 10 * major + minor : 0;
+}
+
+static size_t align(size_t size)
+{
+    return (size + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static bool upload(struct device_case *device, const struct check_case *c,
+                   const struct conv_variant *variant)
+{
+    size_t table = conv_cuda_upload_bytes(), planes = table + align(sizeof device->planes);
+    size_t size = planes;
+    for (int p = 0; p < c->count; p++)
+        size += align(c->src[p].size) + align(c->dst[p].size);
+    *device = (struct device_case){.stencil = c->stencil};
+    if (failed(cudaMalloc((void **)&device->d_memory, size), "cudaMalloc"))
+        return false;
+    uint8_t *d_next = device->d_memory + planes;
+    for (int p = 0; p < c->count; p++) {
+        device->d_src[p] = d_next;
+        device->d_dst[p] = d_next + align(c->src[p].size);
+        d_next = device->d_dst[p] + align(c->dst[p].size);
+        device->planes[p] = c->planes[p];
+        device->planes[p].src = device->d_src[p] + (c->planes[p].src - c->src[p].data);
+        device->planes[p].dst = device->d_dst[p] + (c->planes[p].dst - c->dst[p].data);
+        if (failed(cudaMemcpy(device->d_src[p], c->src[p].data, c->src[p].size,
+                              cudaMemcpyHostToDevice), "copy of src") ||
+            failed(cudaMemcpy(device->d_dst[p], c->dst[p].data, c->dst[p].size,
+                              cudaMemcpyHostToDevice), "copy of dst"))
+            return false;
+    }
+    device->batch = (struct conv_stencil_batch){
+        .planes = device->planes,
+        .d_planes = (const struct conv_stencil_plane *)(const void *)(device->d_memory + table),
+        .count = c->count,
+        .tiles = conv_stencil_tiles(variant, device->planes, c->count),
+    };
+    if (failed(cudaMemcpy(device->d_memory + table, device->planes, sizeof device->planes,
+                          cudaMemcpyHostToDevice), "copy of planes"))
+        return false;
+    return conv_cuda_upload(&device->stencil, device->d_memory) == CONV_OK;
+}
+
+static bool launch(const struct conv_variant *variant, const struct device_case *device)
+{
+    enum conv_status status = variant->run(&device->stencil, &device->batch);
+    if (status)
+        printf("FAILED %s: launch: %s\n", variant->name, cudaGetErrorString(cudaGetLastError()));
+    return status == CONV_OK;
+}
+
+bool check_cuda_run(const struct conv_variant *variant, struct check_case *c)
+{
+    struct device_case device;
+    bool ok = upload(&device, c, variant) && launch(variant, &device) &&
+              !failed(cudaDeviceSynchronize(), variant->name);
+    for (int p = 0; p < c->count && ok; p++)
+        ok = !failed(cudaMemcpy(c->dst[p].data, device.d_dst[p], c->dst[p].size,
+                                cudaMemcpyDeviceToHost), "copy back");
+    cudaFree(device.d_memory);
+    return ok;
+}
+
+static bool copy_planes(const struct device_case *device, const struct check_case *c)
+{
+    for (int p = 0; p < c->count; p++)
+        if (failed(cudaMemcpyAsync(device->planes[p].dst, device->d_src[p], c->src[p].size,
+                                   cudaMemcpyDeviceToDevice, NULL), "device copy"))
+            return false;
+    return true;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+// Times launches of `variant`, or copies if it is NULL.
+static bool time_runs(const struct conv_variant *variant, const struct device_case *device,
+                      const struct check_case *c, int runs, double *ms)
+{
+    cudaEvent_t start = NULL, stop = NULL;
+    float *times = malloc((size_t)runs * sizeof *times);
+    bool ok = times && !failed(cudaEventCreate(&start), "cudaEventCreate") &&
+              !failed(cudaEventCreate(&stop), "cudaEventCreate");
+    for (int r = -1; r < runs && ok; r++) { // -1: warm-up
+        ok = !failed(cudaEventRecord(start, NULL), "cudaEventRecord") &&
+             (variant ? launch(variant, device) : copy_planes(device, c)) &&
+             !failed(cudaEventRecord(stop, NULL), "cudaEventRecord") &&
+             !failed(cudaEventSynchronize(stop), "cudaEventSynchronize") &&
+             !failed(cudaEventElapsedTime(&times[r < 0 ? 0 : r], start, stop),
+                     "cudaEventElapsedTime");
+    }
+    if (ok) {
+        qsort(times, (size_t)runs, sizeof *times, compare_times);
+        *ms = times[runs / 2];
+    }
+    if (start)
+        cudaEventDestroy(start);
+    if (stop)
+        cudaEventDestroy(stop);
+    free(times);
+    return ok;
+}
+
+bool check_cuda_time(const struct conv_variant *variant, struct check_case *c, int runs,
+                     double *kernel_ms, double *copy_ms)
+{
+    struct device_case device;
+    bool ok = upload(&device, c, variant) && time_runs(NULL, &device, c, runs, copy_ms) &&
+              time_runs(variant, &device, c, runs, kernel_ms);
+    cudaFree(device.d_memory);
+    return ok;
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// PNG files for tests: good ones of every kind by libpng, and chunk by chunk those that no encoder
+// would write.
+#ifndef CONV_TESTS_PNG_MAKE_H
+#define CONV_TESTS_PNG_MAKE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// A file in memory, allocated to the byte so that a sanitizer sees every read beyond it.
+struct png_file {
+    uint8_t *data;
+    size_t size;
+};
+
+void png_make_free(struct png_file *file);
+
+// --- by libpng -----------------------------------------------------------------------------------
+
+struct png_spec {
+    int width, height;
+    int color_type, depth;
+    bool interlaced;
+    int palette_size;        // of entries made by png_make_palette
+    bool transparency;       // tRNS: the palette's first half, or the colour of the first pixel
+    const uint16_t *samples; // interleaved, as they are in the file
+};
+
+int png_make_channels(int color_type);
+// The colour and alpha of palette entry i, in R, G, B, A order.
+void png_make_palette(int i, uint8_t rgba[4]);
+void png_make_picture(struct png_file *file, const struct png_spec *spec);
+
+// --- by hand -------------------------------------------------------------------------------------
+
+// Appends bytes as they stand; a chunk with its right CRC; signature and IHDR.
+void png_make_bytes(struct png_file *file, const void *data, size_t size);
+void png_make_chunk(struct png_file *file, const char *type, const void *data, size_t size);
+void png_make_head(struct png_file *file, int width, int height, int depth, int color_type);
+
+// A zlib stream of the bytes.
+struct png_file png_make_zlib(const void *data, size_t size);
+
+// Offset of the n-th whole chunk of that type (at its length), or `size` if there is none.
+size_t png_make_find(const struct png_file *file, const char *type, int n);
+// Inserts other bytes before `offset`.
+void png_make_insert(struct png_file *file, size_t offset, const struct png_file *other);
+// Sets the CRC of the chunk at `offset` right.
+void png_make_crc(struct png_file *file, size_t offset);
+
+#endif

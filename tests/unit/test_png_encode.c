@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+// What the encoders write is read back the same, for every shape, depth and effort.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/picture.h"
+#include "support/png_make.h"
+
+enum content { NOISE, FLAT, RAMP, CONTENT_COUNT };
+
+static uint32_t seed;
+
+static unsigned random_bits(void)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return seed >> 16;
+}
+
+static void paint(struct conv_image *picture, enum content content)
+{
+    unsigned max = picture->depth == 16 ? 65535 : 255, flat = random_bits();
+    for (int c = 0; c < picture->channels; c++) {
+        for (int y = 0; y < picture->height; y++) {
+            for (int x = 0; x < picture->width; x++) {
+                unsigned ramp = (unsigned)(x * 7 + y * 300 + c * 40);
+                unsigned sample = content == NOISE ? random_bits() : content == FLAT ? flat : ramp;
+                picture_set(picture, c, x, y, sample & max);
+            }
+        }
+    }
+}
+
+static void join(struct png_file *file, const struct conv_png_bytes *bytes)
+{
+    *file = (struct png_file){0};
+    for (int i = 0; i < 3; i++)
+        png_make_bytes(file, bytes->part[i].data, bytes->part[i].size);
+    assert_int_equal(file->size, bytes->size);
+}
+
+static void check_round_trip(struct conv_png_codec *codec, struct conv_image *picture,
+                             enum content content)
+{
+    struct conv_png_bytes bytes;
+    struct png_file file;
+    struct conv_image back;
+    struct conv_err err = {0};
+    picture_alloc(picture, 0x5a);
+    paint(picture, content);
+    if (conv_png_encode(codec, picture, NULL, &bytes, &err) != CONV_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(bytes.part[0].size, 33);
+    assert_int_equal(bytes.part[1].size, 0);
+    join(&file, &bytes);
+    if (picture_decode(&back, file.data, file.size, &err) != CONV_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(back.channels, picture->channels);
+    assert_int_equal(back.depth, picture->depth);
+    assert_int_equal(back.width, picture->width);
+    assert_int_equal(back.height, picture->height);
+    for (int c = 0; c < picture->channels; c++) {
+        for (int y = 0; y < picture->height; y++) {
+            for (int x = 0; x < picture->width; x++) {
+                if (picture_sample(picture, c, x, y) != picture_sample(&back, c, x, y))
+                    fail_msg("%d channels, %d bits, %dx%d, content %d: differs at %d,%d",
+                             picture->channels, picture->depth, picture->width, picture->height,
+                             content, x, y);
+            }
+        }
+    }
+    png_make_free(&file);
+    picture_free(&back);
+    picture_free(picture);
+}
+
+static void check_shapes(enum conv_png_encoder encoder, int level)
+{
+    static const int sizes[][2] = {{1, 1}, {1, 40}, {40, 1}, {2, 2}, {67, 35}, {131, 257}};
+    struct conv_png_codec *codec;
+    struct conv_png_config config = {encoder, level};
+    assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
+    for (int depth = 8; depth <= (encoder == CONV_PNG_STB ? 8 : 16); depth += 8) {
+        for (int channels = 1; channels <= 4; channels++) {
+            for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+                for (int content = 0; content < CONTENT_COUNT; content++) {
+                    struct conv_image picture = {
+                        .width = sizes[s][0],
+                        .height = sizes[s][1],
+                        .channels = channels,
+                        .depth = depth,
+                        .alpha = channels % 2 == 0,
+                    };
+                    check_round_trip(codec, &picture, (enum content)content);
+                }
+            }
+        }
+    }
+    conv_png_codec_close(codec);
+}
+
+static void round_trips_by_libpng(void **state)
+{
+    (void)state;
+    static const int levels[] = {-1, 0, 1, 6, 9};
+    seed = 1;
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
+        check_shapes(CONV_PNG_LIBPNG, levels[i]);
+}
+
+static void round_trips_by_stb(void **state)
+{
+    (void)state;
+    static const int levels[] = {-1, 0, 1, 6, 9};
+    seed = 2;
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
+        check_shapes(CONV_PNG_STB, levels[i]);
+}
+
+static void more_columns_than_libpng_takes_by_itself(void **state)
+{
+    (void)state;
+    struct conv_png_codec *codec;
+    struct conv_png_config config = {CONV_PNG_LIBPNG, -1};
+    struct conv_image picture = {.width = 1000003, .height = 1, .channels = 3, .depth = 8};
+    assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
+    check_round_trip(codec, &picture, RAMP);
+    conv_png_codec_close(codec);
+}
+
+static void effort_has_an_effect(void **state)
+{
+    (void)state;
+    size_t sizes[3];
+    static const int levels[3] = {0, 1, 9};
+    struct conv_image picture = {.width = 300, .height = 200, .channels = 3, .depth = 8};
+    picture_alloc(&picture, 0);
+    // Noise that repeats: nothing for runs, everything for matches. The low bits are zeros, so that
+    // even runs do better than storing.
+    for (int c = 0; c < 3; c++) {
+        for (int y = 0; y < 200; y++) {
+            for (int x = 0; x < 300; x++)
+                picture_set(&picture, c, x, y,
+                            x < 60 ? random_bits() & 0xf0 : picture_sample(&picture, c, x - 60, y));
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        struct conv_png_codec *codec;
+        struct conv_png_bytes bytes;
+        struct conv_png_config config = {CONV_PNG_LIBPNG, levels[i]};
+        assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
+        assert_int_equal(conv_png_encode(codec, &picture, NULL, &bytes, NULL), CONV_OK);
+        sizes[i] = bytes.size;
+        conv_png_codec_close(codec);
+    }
+    assert_true(sizes[0] > sizes[1] && sizes[1] > sizes[2]);
+    picture_free(&picture);
+}
+
+static void stb_says_what_it_cannot(void **state)
+{
+    (void)state;
+    struct conv_png_codec *codec;
+    struct conv_png_bytes bytes;
+    struct conv_err err = {0};
+    struct conv_png_config config = {CONV_PNG_STB, -1};
+    assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
+    struct conv_image deep = {.width = 1, .height = 1, .channels = 1, .depth = 16};
+    assert_int_equal(conv_png_encode(codec, &deep, NULL, &bytes, &err), CONV_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "--encoder libpng"));
+    // Refused before the planes are looked at.
+    struct conv_image large = {.width = 30000, .height = 30000, .channels = 3, .depth = 8};
+    assert_int_equal(conv_png_encode(codec, &large, NULL, &bytes, &err), CONV_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "30000 x 30000"));
+    struct conv_image wide = {.width = 1 << 24, .height = 1, .channels = 1, .depth = 8};
+    assert_int_equal(conv_png_encode(codec, &wide, NULL, &bytes, &err), CONV_ERR_UNSUPPORTED);
+    conv_png_codec_close(codec);
+}
+
+static void levels_out_of_range(void **state)
+{
+    (void)state;
+    static const int levels[] = {-2, 10, 1000};
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        struct conv_png_codec *codec;
+        struct conv_err err = {0};
+        struct conv_png_config config = {CONV_PNG_LIBPNG, levels[i]};
+        assert_int_equal(conv_png_codec_open(&codec, &config, &err), CONV_ERR_USAGE);
+        assert_null(codec);
+        assert_non_null(strstr(err.text, "0 to 9"));
+    }
+    conv_png_codec_close(NULL);
+}
+
+static void names_of_encoders(void **state)
+{
+    (void)state;
+    enum conv_png_encoder encoder = CONV_PNG_STB;
+    struct conv_err err = {0};
+    assert_int_equal(conv_png_parse_encoder(&encoder, "libpng", &err), CONV_OK);
+    assert_int_equal(encoder, CONV_PNG_LIBPNG);
+    assert_int_equal(conv_png_parse_encoder(&encoder, "stb", &err), CONV_OK);
+    assert_int_equal(encoder, CONV_PNG_STB);
+    assert_int_equal(conv_png_parse_encoder(&encoder, "lipbng", &err), CONV_ERR_USAGE);
+    assert_non_null(strstr(err.text, "'libpng'?"));
+    assert_int_equal(conv_png_parse_encoder(&encoder, "", &err), CONV_ERR_USAGE);
+    assert_non_null(strstr(err.text, "libpng, stb"));
+    assert_int_equal(encoder, CONV_PNG_STB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(round_trips_by_libpng),
+        cmocka_unit_test(round_trips_by_stb),
+        cmocka_unit_test(more_columns_than_libpng_takes_by_itself),
+        cmocka_unit_test(effort_has_an_effect),
+        cmocka_unit_test(stb_says_what_it_cannot),
+        cmocka_unit_test(levels_out_of_range),
+        cmocka_unit_test(names_of_encoders),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: MIT
+// Damaged and hostile files: refused with a reason, or let pass where the standard or png.h says
+// so. Most of it earns its keep under a sanitizer.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/picture.h"
+#include "support/png_make.h"
+
+static struct png_file file;
+
+static int forget_file(void **state)
+{
+    (void)state;
+    png_make_free(&file);
+    return 0;
+}
+
+// 7 x 5 pixels of 8 bits, every kind of critical chunk in it.
+static void make_palette_file(bool interlaced)
+{
+    uint16_t samples[7 * 5];
+    for (int i = 0; i < 7 * 5; i++)
+        samples[i] = (uint16_t)(i * i % 16);
+    png_make_free(&file);
+    png_make_picture(&file, &(struct png_spec){.width = 7,
+                                               .height = 5,
+                                               .color_type = 3,
+                                               .depth = 8,
+                                               .interlaced = interlaced,
+                                               .palette_size = 16,
+                                               .transparency = true,
+                                               .samples = samples});
+}
+
+// 4 x 3 gray pixels from any bytes as the zlib stream.
+static void make_gray_file(const void *stream, size_t size)
+{
+    png_make_free(&file);
+    png_make_head(&file, 4, 3, 8, 0);
+    png_make_chunk(&file, "IDAT", stream, size);
+    png_make_chunk(&file, "IEND", "", 0);
+}
+
+static const uint8_t gray_rows[3 * 5] = {0, 1, 2, 3, 4, 0, 5, 6, 7, 8, 0, 9, 10, 11, 12};
+
+// Decodes the first `size` bytes of `file` from memory that ends there.
+static enum conv_status decode(size_t size, struct conv_image *picture, struct conv_err *err)
+{
+    struct png_file part = {0};
+    *err = (struct conv_err){0};
+    png_make_bytes(&part, file.data, size);
+    enum conv_status status = picture_decode(picture, part.data, part.size, err);
+    png_make_free(&part);
+    return status;
+}
+
+static void refuse_part(size_t size, const char *reason)
+{
+    struct conv_image picture;
+    struct conv_err err;
+    enum conv_status status = decode(size, &picture, &err);
+    if (status != CONV_ERR_FORMAT || err.status != CONV_ERR_FORMAT || !strstr(err.text, reason))
+        fail_msg("status %d, '%s' does not say '%s'", status, err.text, reason);
+    picture_free(&picture);
+}
+
+static void refuse(const char *reason)
+{
+    refuse_part(file.size, reason);
+}
+
+static void accept_gray(void)
+{
+    struct conv_image picture;
+    struct conv_err err;
+    if (decode(file.size, &picture, &err) != CONV_OK)
+        fail_msg("%s", err.text);
+    for (int i = 0; i < 12; i++)
+        assert_int_equal(picture_sample(&picture, 0, i % 4, i / 4), i + 1);
+    picture_free(&picture);
+}
+
+// --- truncation and CRCs -------------------------------------------------------------------------
+
+static void truncated_at_every_byte(void **state)
+{
+    (void)state;
+    for (int interlaced = 0; interlaced < 2; interlaced++) {
+        make_palette_file(interlaced);
+        refuse_part(0, "empty file");
+        for (size_t size = 1; size < file.size; size++)
+            refuse_part(size, "truncated: ");
+        struct conv_image picture;
+        struct conv_err err;
+        assert_int_equal(decode(file.size, &picture, &err), CONV_OK);
+        picture_free(&picture);
+    }
+}
+
+static void wrong_crc_of_each_critical_chunk(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"IHDR", "PLTE", "IDAT", "IEND"};
+    for (size_t i = 0; i < 4; i++) {
+        make_palette_file(false);
+        size_t at = png_make_find(&file, types[i], 0);
+        size_t length = file.data[at + 2] * 256u + file.data[at + 3];
+        assert_true(at < file.size);
+        file.data[at + 8 + length + 1] ^= 0x10;
+        refuse("CRC");
+    }
+}
+
+static void wrong_crc_of_trns_drops_it(void **state)
+{
+    (void)state;
+    struct conv_image picture;
+    struct conv_err err;
+    make_palette_file(false);
+    file.data[png_make_find(&file, "tRNS", 0) + 8] ^= 1;
+    assert_int_equal(decode(file.size, &picture, &err), CONV_OK);
+    assert_int_equal(picture.channels, 3);
+    picture_free(&picture);
+}
+
+static void trns_that_libpng_ignores(void **state)
+{
+    (void)state;
+    static const struct {
+        int color_type;
+        size_t size;
+    } cases[] = {{0, 1}, {0, 3}, {0, 0}, {2, 2}, {2, 7}, {4, 2}, {6, 6}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        static const int channels[] = {1, 0, 3, 0, 2, 0, 4};
+        struct conv_image picture;
+        struct conv_err err;
+        int n = channels[cases[i].color_type];
+        struct png_file rows = png_make_zlib((uint8_t[9]){0}, 1 + 2 * (size_t)n);
+        png_make_free(&file);
+        png_make_head(&file, 2, 1, 8, cases[i].color_type);
+        png_make_chunk(&file, "tRNS", "\0\0\0\0\0\0\0\0", cases[i].size);
+        png_make_chunk(&file, "IDAT", rows.data, rows.size);
+        png_make_chunk(&file, "IEND", "", 0);
+        if (decode(file.size, &picture, &err) != CONV_OK)
+            fail_msg("type %d: %s", cases[i].color_type, err.text);
+        assert_int_equal(picture.channels, n);
+        picture_free(&picture);
+        png_make_free(&rows);
+    }
+}
+
+// --- headers -------------------------------------------------------------------------------------
+
+static void no_png_at_all(void **state)
+{
+    (void)state;
+    png_make_bytes(&file, "GIF89a, and so on and so forth", 30);
+    refuse("not a PNG (bad signature)");
+    refuse_part(3, "not a PNG (bad signature)");
+}
+
+static void bad_headers(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t field;
+        uint8_t value;
+        const char *reason;
+    } cases[] = {
+        {0, 0x80, "bad header: 2147483652 x 3 pixels"},
+        {3, 0, "bad header: 0 x 3 pixels"},
+        {7, 0, "bad header: 4 x 0 pixels"},
+        {8, 3, "bad header: colour type 0 with 3 bits"},
+        {8, 0, "bad header: colour type 0 with 0 bits"},
+        {8, 32, "bad header: colour type 0 with 32 bits"},
+        {9, 1, "bad header: colour type 1 with 8 bits"},
+        {9, 5, "bad header: colour type 5 with 8 bits"},
+        {9, 7, "bad header: colour type 7 with 8 bits"},
+        {9, 255, "bad header: colour type 255 with 8 bits"},
+        {10, 1, "bad header: unknown method"},
+        {11, 64, "bad header: unknown method"},
+        {12, 2, "bad header: unknown method"},
+        {9, 3, "damaged: no palette"},
+    };
+    struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        make_gray_file(stream.data, stream.size);
+        file.data[16 + cases[i].field] = cases[i].value;
+        png_make_crc(&file, 8);
+        refuse(cases[i].reason);
+    }
+    png_make_free(&stream);
+}
+
+static void chunks_out_of_order(void **state)
+{
+    (void)state;
+    png_make_bytes(&file, "\x89PNG\r\n\x1a\n", 8);
+    png_make_chunk(&file, "IDAT", "1234567890123", 13);
+    refuse("the first chunk is not IHDR");
+    png_make_free(&file);
+    png_make_head(&file, 4, 3, 8, 0);
+    png_make_chunk(&file, "IEND", "", 0);
+    refuse("no picture data");
+    png_make_free(&file);
+    png_make_head(&file, 4, 3, 8, 3);
+    png_make_chunk(&file, "PLTE", "1234", 4);
+    refuse("palette of 4 bytes");
+    png_make_free(&file);
+    png_make_head(&file, 4, 3, 8, 0);
+    png_make_chunk(&file, "ABCD", "", 0);
+    png_make_chunk(&file, "IDAT", "", 0);
+    png_make_chunk(&file, "IEND", "", 0);
+    refuse("damaged picture: ABCD: unhandled critical chunk");
+}
+
+static void impossible_chunk_lengths(void **state)
+{
+    (void)state;
+    static const uint8_t lengths[] = {0x7f, 0x80, 0xff};
+    struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
+    for (size_t i = 0; i < sizeof lengths; i++) {
+        for (int late = 0; late < 2; late++) {
+            struct png_file text = {0};
+            make_gray_file(stream.data, stream.size);
+            png_make_chunk(&text, "tEXt", "a\0b", 3);
+            text.data[0] = lengths[i];
+            png_make_insert(&file, png_make_find(&file, late ? "IEND" : "IDAT", 0), &text);
+            png_make_free(&text);
+            refuse(late ? "" : lengths[i] == 0x7f ? "truncated" : "impossible chunk length");
+        }
+    }
+    png_make_free(&stream);
+}
+
+// --- the zlib stream -----------------------------------------------------------------------------
+
+static void adler32_is_checked(void **state)
+{
+    (void)state;
+    struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
+    make_gray_file(stream.data, stream.size);
+    accept_gray();
+    for (size_t i = 1; i <= 4; i++) {
+        stream.data[stream.size - i] ^= 1;
+        make_gray_file(stream.data, stream.size);
+        refuse("damaged picture: IDAT: incorrect data check");
+        stream.data[stream.size - i] ^= 1;
+        make_gray_file(stream.data, stream.size - i); // cut off
+        refuse("damaged picture: Not enough image data");
+    }
+    png_make_free(&stream);
+}
+
+static void adler32_in_an_idat_of_its_own(void **state)
+{
+    (void)state;
+    struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
+    for (int wrong = 0; wrong < 2; wrong++) {
+        stream.data[stream.size - 1] ^= (uint8_t)wrong;
+        png_make_free(&file);
+        png_make_head(&file, 4, 3, 8, 0);
+        png_make_chunk(&file, "IDAT", stream.data, stream.size - 4);
+        png_make_chunk(&file, "IDAT", "", 0);
+        png_make_chunk(&file, "IDAT", stream.data + stream.size - 4, 4);
+        png_make_chunk(&file, "IEND", "", 0);
+        if (wrong)
+            refuse("incorrect data check");
+        else
+            accept_gray();
+    }
+    png_make_free(&stream);
+}
+
+static void rows_missing_or_too_many(void **state)
+{
+    (void)state;
+    uint8_t more[4000] = {0};
+    memcpy(more, gray_rows, sizeof gray_rows);
+    static const size_t sizes[] = {0, 1, 5, 14, 16, 20, 1000, 4000};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct png_file stream = png_make_zlib(more, sizes[i]);
+        make_gray_file(stream.data, stream.size);
+        if (sizes[i] < sizeof gray_rows)
+            refuse("damaged picture: ");
+        else
+            accept_gray();
+        png_make_free(&stream);
+    }
+}
+
+static void bytes_after_the_zlib_stream(void **state)
+{
+    (void)state;
+    struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
+    png_make_bytes(&stream, "left over", 9);
+    make_gray_file(stream.data, stream.size);
+    accept_gray();
+    png_make_free(&stream);
+}
+
+static void unknown_row_filter(void **state)
+{
+    (void)state;
+    uint8_t rows[sizeof gray_rows];
+    memcpy(rows, gray_rows, sizeof rows);
+    rows[5] = 5;
+    struct png_file stream = png_make_zlib(rows, sizeof rows);
+    make_gray_file(stream.data, stream.size);
+    refuse("damaged picture: ");
+    png_make_free(&stream);
+}
+
+static void bytes_after_iend(void **state)
+{
+    (void)state;
+    struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
+    make_gray_file(stream.data, stream.size);
+    png_make_bytes(&file, "whatever follows", 16);
+    accept_gray();
+    png_make_free(&stream);
+}
+
+// The file changed between probing and decoding, or the caller mixed two up.
+static void header_of_another_file(void **state)
+{
+    (void)state;
+    static const struct {
+        int width, height, depth, color_type;
+    } others[] = {{4, 2, 8, 0}, {3, 3, 8, 0},  {5, 3, 8, 0}, {4, 4, 8, 0},
+                  {4, 3, 4, 0}, {4, 3, 16, 0}, {4, 3, 8, 4}, {4, 3, 8, 2}};
+    struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
+    struct conv_png_codec *codec;
+    assert_int_equal(conv_png_codec_open(&codec, &(struct conv_png_config){.level = -1}, NULL),
+                     CONV_OK);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        struct conv_png_header header;
+        struct conv_err err = {0};
+        png_make_free(&file);
+        png_make_head(&file, others[i].width, others[i].height, others[i].depth,
+                      others[i].color_type);
+        png_make_chunk(&file, "IDAT", "", 0);
+        assert_int_equal(conv_png_probe(file.data, file.size, &header, &err), CONV_OK);
+        struct conv_image picture = header.shape;
+        picture_alloc(&picture, 0);
+        make_gray_file(stream.data, stream.size);
+        enum conv_status status =
+            conv_png_decode(codec, file.data, file.size, &header, &picture, &err);
+        if (others[i].depth == 4) // asks for 8 bits as well: the same pixels
+            assert_int_equal(status, CONV_OK);
+        else
+            assert_int_equal(status, CONV_ERR_FORMAT);
+        picture_free(&picture);
+    }
+    conv_png_codec_close(codec);
+    png_make_free(&stream);
+}
+
+// Chunks that are carried as they stand are not looked into, so that none of them can refuse a
+// picture or swell: a broken profile, and a text of 64 MB in 64 KB.
+static void metadata_is_not_unpacked(void **state)
+{
+    (void)state;
+    static uint8_t nothing[1 << 26];
+    struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
+    struct png_file bomb = png_make_zlib(nothing, sizeof nothing);
+    struct png_file chunks = {0}, text = {0};
+    png_make_bytes(&text, "Comment\0\0", 9);
+    png_make_bytes(&text, bomb.data, bomb.size);
+    png_make_chunk(&chunks, "zTXt", text.data, text.size);
+    png_make_chunk(&chunks, "iCCP", text.data, text.size);
+    png_make_chunk(&chunks, "sRGB", "\x09", 1);
+    png_make_chunk(&chunks, "gAMA", "\0\0\0", 3);
+    png_make_chunk(&chunks, "eXIf", "?", 1);
+    make_gray_file(stream.data, stream.size);
+    png_make_insert(&file, png_make_find(&file, "IDAT", 0), &chunks);
+    png_make_insert(&file, png_make_find(&file, "IEND", 0), &chunks);
+    accept_gray();
+    chunks.data[20] ^= 1; // wrong CRC
+    png_make_insert(&file, png_make_find(&file, "IDAT", 0), &chunks);
+    accept_gray();
+    png_make_free(&text);
+    png_make_free(&chunks);
+    png_make_free(&bomb);
+    png_make_free(&stream);
+}
+
+// --- chance --------------------------------------------------------------------------------------
+
+static void bytes_changed_at_random(void **state)
+{
+    (void)state;
+    uint32_t random = 12345;
+    for (int round = 0; round < 4000; round++) {
+        struct conv_image picture;
+        struct conv_err err;
+        make_palette_file(round & 1);
+        for (int i = 0; i < 1 + round % 3; i++) {
+            random = random * 1664525u + 1013904223u;
+            // Past the sizes, so that no picture of gigabytes is asked for.
+            size_t at = 24 + (random >> 8) % (file.size - 24);
+            file.data[at] = (uint8_t)(random >> 24);
+        }
+        if (round & 2) { // deeper into the decoder: CRCs made right again
+            size_t at = png_make_find(&file, "IDAT", 0);
+            if (at < file.size)
+                png_make_crc(&file, at);
+            png_make_crc(&file, 8);
+        }
+        enum conv_status status = decode(file.size, &picture, &err);
+        assert_true(status == CONV_OK || (status == CONV_ERR_FORMAT && err.text[0]));
+        picture_free(&picture);
+    }
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_teardown(f, forget_file)
+    const struct CMUnitTest tests[] = {
+        TEST(truncated_at_every_byte),
+        TEST(wrong_crc_of_each_critical_chunk),
+        TEST(wrong_crc_of_trns_drops_it),
+        TEST(trns_that_libpng_ignores),
+        TEST(no_png_at_all),
+        TEST(bad_headers),
+        TEST(chunks_out_of_order),
+        TEST(impossible_chunk_lengths),
+        TEST(adler32_is_checked),
+        TEST(adler32_in_an_idat_of_its_own),
+        TEST(rows_missing_or_too_many),
+        TEST(bytes_after_the_zlib_stream),
+        TEST(unknown_row_filter),
+        TEST(bytes_after_iend),
+        TEST(header_of_another_file),
+        TEST(metadata_is_not_unpacked),
+        TEST(bytes_changed_at_random),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
