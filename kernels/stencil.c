@@ -13,12 +13,12 @@
 
 static const struct conv_variant *const variants[] = {
 #if CONV_HAVE_CUDA
-    &conv_cuda_shared,   &conv_cuda_constant, &conv_cuda_naive,
+    &conv_cuda_shared,  &conv_cuda_constant, &conv_cuda_naive,
 #endif
 #ifdef __x86_64__
-    &conv_cpu_avx512,    &conv_cpu_avx2,      &conv_cpu_sse41,
+    &conv_cpu_avx512,   &conv_cpu_avx2,      &conv_cpu_sse41,
 #endif
-    &conv_cpu_portable,  &conv_cpu_reference,
+    &conv_cpu_portable, &conv_cpu_reference,
 };
 
 const struct conv_variant *const *conv_stencil_variants(int *count)
@@ -35,8 +35,7 @@ static bool can_run(const struct conv_variant *variant, unsigned have)
 }
 
 const struct conv_variant *conv_stencil_pick(const struct conv_stencil *stencil,
-                                             enum conv_where where, unsigned have,
-                                             const char *name)
+                                             enum conv_where where, unsigned have, const char *name)
 {
     int count;
     const struct conv_variant *const *rows = conv_stencil_variants(&count);
@@ -61,8 +60,8 @@ static bool is_exact(const struct conv_filter *filter)
     return true;
 }
 
-// Every magnitude is below 2^31 (CONV_FILTER_MAX_COEF), so the bias is below 2^16 * 257 * 2^31 < 2^56
-// and 961 taps of 16-bit samples below 2^57: nothing here or in the reference leaves 64 bits.
+// Every magnitude is below 2^31 (CONV_FILTER_MAX_COEF), so the bias is below 2^16 * 257 * 2^31 <
+// 2^56 and 961 taps of 16-bit samples below 2^57: nothing here or in the reference leaves 64 bits.
 static void init_exact(struct conv_stencil *stencil, const struct conv_filter *filter, int unit)
 {
     int sign = filter->scale < 0 ? -1 : 1;

@@ -50,6 +50,7 @@ struct conv_stencil_plane {
     int32_t width, height;          // samples, at least 1
     uint32_t first_tile;            // CUDA: index of this plane's first block in the launch
     uint32_t reserved;
+    const uint8_t *alpha; // premultiplied colours of a chain: the filtered alpha, laid out as dst
 };
 
 // All planes of one launch; they have the stencil's depth and any mix of sizes.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Holds every row of the variant table that this machine can run against the reference, and the
-// reference against a definition of its own, on random filters and pictures; times them with --bench.
-// Starts by proving that it catches wrong rows.
+// reference against a definition of its own, on random filters and pictures; times them with
+// --bench. Starts by proving that it catches wrong rows.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,7 +169,10 @@ static bool selftest(void)
             caught = !check_case_compare(&c, wrong_rows[w].name, true);
             check_case_free(&c);
         }
-        printf("selftest: a row that %s%s: %s\n", w == 1 ? "has a " : w == 3 ? "takes " : "",
+        printf("selftest: a row that %s%s: %s\n",
+               w == 1   ? "has a "
+               : w == 3 ? "takes "
+                        : "",
                wrong_rows[w].name, caught ? "caught" : "NOT CAUGHT");
         all = all && caught;
     }
@@ -191,12 +194,13 @@ static bool check_case_rows(struct check_case *c, const struct options *options,
     return ok;
 }
 
-// Every divisor of 8-bit pictures that a filter is likely to have, each with every sum of two taps, of
-// both signs, with as many ties as there are.
+// Every divisor of 8-bit pictures that a filter is likely to have, each with every sum of two taps,
+// of both signs, with as many ties as there are.
 static bool check_divisions(const struct options *options, const struct machine *machine,
                             struct tally *tallies)
 {
-    static const int large[] = {273, 300, 511, 512, 513, 1000, 1024, 4095, 21846, 32768, 65535, 65537};
+    static const int large[] = {273,  300,  511,   512,   513,   1000,
+                                1024, 4095, 21846, 32768, 65535, 65537};
     static const int coefs[] = {255, 128, 29, -254, -77, 1000, 60000};
     bool ok = true;
     for (int i = 1; i < 260 + (int)(sizeof large / sizeof large[0]) && ok; i++) {
@@ -296,7 +300,8 @@ static void open_cuda(struct machine *machine)
 
 int main(int argc, char **argv)
 {
-    struct options options = {.seed = (uint64_t)time(NULL), .rounds = 400, .cpu = true, .cuda = true};
+    struct options options = {
+        .seed = (uint64_t)time(NULL), .rounds = 400, .cpu = true, .cuda = true};
     if (!parse_options(&options, argc, argv)) {
         fprintf(stderr, "usage: check_kernels [--seed N] [--rounds N] [--variant NAME] "
                         "[--cpu | --cuda] [--bench]\n");
@@ -321,7 +326,6 @@ int main(int argc, char **argv)
     if (!check_all(&options, &machine))
         return 1;
     if (options.bench)
-        return check_bench_run(machine.features, options.cpu, machine.capability,
-                               options.variant);
+        return check_bench_run(machine.features, options.cpu, machine.capability, options.variant);
     return 0;
 }

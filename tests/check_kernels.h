@@ -43,8 +43,8 @@ void check_case_init(struct check_case *c, uint64_t seed);
 // All sums of two taps, divided by `divisor`: c0 * (0 to 255) + (0 to 255) + offset * divisor.
 void check_case_init_division(struct check_case *c, int coef, int divisor, int offset);
 // `planes` equal planes of noise, for timing.
-void check_case_init_bench(struct check_case *c, const struct conv_filter *filter, int depth, int width,
-                           int height, int planes);
+void check_case_init_bench(struct check_case *c, const struct conv_filter *filter, int depth,
+                           int width, int height, int planes);
 void check_case_free(struct check_case *c);
 // Fills expected with what the reference makes, and holds that against a second definition. Prints
 // and returns false on a difference.
@@ -54,14 +54,15 @@ void check_case_clear(struct check_case *c);
 // dst against expected, guards too. Prints what differs, unless `quiet`.
 bool check_case_compare(const struct check_case *c, const char *variant, bool quiet);
 
-// Times the CPU rows that `have` allows (if `cpu`) and the CUDA rows that `capability` allows; `only`
-// names one, NULL is all. Returns the exit code.
+// Times the CPU rows that `have` allows (if `cpu`) and the CUDA rows that `capability` allows;
+// `only` names one, NULL is all. Returns the exit code.
 int check_bench_run(unsigned have, bool cpu, int capability, const char *only);
 
 #if CONV_HAVE_CUDA
 // Compute capability of the first device, or 0 with the reason.
 int check_cuda_open(const char **reason);
-// Runs a row on copies of the case's memories, and copies dst back. Prints and returns false if CUDA fails.
+// Runs a row on copies of the case's memories, and copies dst back. Prints and returns false if
+// CUDA fails.
 bool check_cuda_run(const struct conv_variant *variant, struct check_case *c);
 // Median milliseconds of `runs` launches, and of device copies of the same bytes.
 bool check_cuda_time(const struct conv_variant *variant, struct check_case *c, int runs,

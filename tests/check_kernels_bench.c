@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Times the rows of the variant table on one thread (one stream) and sets them beside a copy of the same bytes.
+// Times the rows of the variant table on one thread (one stream) and sets them beside a copy of the
+// same bytes.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,17 +107,32 @@ static int bench_cuda(struct check_case *c, int capability, const char *only)
 int check_bench_run(unsigned have, bool cpu, int capability, const char *only)
 {
     static const struct conv_filter filters[] = {
-        {.name = "emboss 3x3", .width = 3, .height = 3, .scale = 1,
+        {.name = "emboss 3x3",
+         .width = 3,
+         .height = 3,
+         .scale = 1,
          .coef = {-2, -1, 0, -1, 1, 1, 0, 1, 2}},
-        {.name = "box 3x3 / 9", .width = 3, .height = 3, .scale = 9,
+        {.name = "box 3x3 / 9",
+         .width = 3,
+         .height = 3,
+         .scale = 9,
          .coef = {1, 1, 1, 1, 1, 1, 1, 1, 1}},
-        {.name = "gaussian 5x5 / 273", .width = 5, .height = 5, .scale = 273,
-         .coef = {1, 4,  7, 4,  1, 4, 16, 26, 16, 4, 7, 26, 41,
-                  26, 7, 4, 16, 26, 16, 4, 1, 4, 7, 4,  1}},
-        {.name = "gaussian 5x5 / 256", .width = 5, .height = 5, .scale = 256,
-         .coef = {1, 4,  6, 4,  1, 4, 16, 24, 16, 4, 6, 24, 36,
-                  24, 6, 4, 16, 24, 16, 4, 1, 4, 6, 4,  1}},
-        {.name = "real 3x3", .width = 3, .height = 3, .scale = 1,
+        {.name = "gaussian 5x5 / 273",
+         .width = 5,
+         .height = 5,
+         .scale = 273,
+         .coef = {1,  4, 7, 4,  1,  4,  16, 26, 16, 4, 7, 26, 41,
+                  26, 7, 4, 16, 26, 16, 4,  1,  4,  7, 4, 1}},
+        {.name = "gaussian 5x5 / 256",
+         .width = 5,
+         .height = 5,
+         .scale = 256,
+         .coef = {1,  4, 6, 4,  1,  4,  16, 24, 16, 4, 6, 24, 36,
+                  24, 6, 4, 16, 24, 16, 4,  1,  4,  6, 4, 1}},
+        {.name = "real 3x3",
+         .width = 3,
+         .height = 3,
+         .scale = 1,
          .coef = {.05, .1, .05, .1, .4, .1, .05, .1, .05}},
     };
     int failed = 0;

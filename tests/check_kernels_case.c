@@ -105,8 +105,12 @@ static void fill_plane(struct check_random *random, const struct check_memory *m
     uint32_t max = depth == 16 ? 65535 : 255;
     for (size_t i = 0; i < samples; i++) {
         uint32_t noise = (uint32_t)check_random_next(random);
-        uint32_t values[] = {noise & max, noise % 17 ? noise & max : noise & 32 ? 0 : max,
-                             (uint32_t)i & max, noise & 1 ? max : 0, noise & 64 ? max : noise & max};
+        uint32_t values[] = {noise & max,
+                             noise % 17   ? noise & max
+                             : noise & 32 ? 0
+                                          : max,
+                             (uint32_t)i & max, noise & 1 ? max : 0,
+                             noise & 64 ? max : noise & max};
         if (depth == 16)
             ((uint16_t *)(void *)memory->data)[i] = (uint16_t)values[kind];
         else
@@ -124,8 +128,8 @@ static void random_sides(struct check_random *random, struct conv_filter *filter
     }
 }
 
-// A divisor and an offset for which most results are between 0 and 255; a quarter of the filters get
-// ones that are not made so, and a quarter a divisor of a usual kind.
+// A divisor and an offset for which most results are between 0 and 255; a quarter of the filters
+// get ones that are not made so, and a quarter a divisor of a usual kind.
 static void random_scale(struct check_random *random, struct conv_filter *filter)
 {
     double positive = 0, negative = 0;
@@ -191,7 +195,7 @@ void check_case_init(struct check_case *c, uint64_t seed)
     // The reference's time for a case stays bounded: about this many taps.
     int budget = 2000000 / (c->filter.width * c->filter.height) / planes;
     for (int p = 0; p < planes; p++) {
-        int near = PICK(&random, 8, 16, 32, 64, 128, 256, 512, 1024) +
+        int near = PICK(&random, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096) +
                    check_random_below(&random, 3) - 1;
         int width = PICK(&random, 1, 2, 3, near, near, near);
         if (width == 3)
@@ -300,8 +304,8 @@ static int define_exact(const struct check_case *c, int p, int x, int y)
     int unit = c->stencil.depth == 16 ? 257 : 1;
     __int128 scale = (__int128)f->scale, sum = (__int128)f->offset * unit * scale;
     for (int k = 0; k < f->width * f->height; k++)
-        sum += (__int128)f->coef[k] * sample_at(c, p, x + k % f->width - f->width / 2,
-                                                y + k / f->width - f->height / 2);
+        sum += (__int128)f->coef[k] *
+               sample_at(c, p, x + k % f->width - f->width / 2, y + k / f->width - f->height / 2);
     if (scale < 0) {
         scale = -scale;
         sum = -sum;
@@ -374,7 +378,8 @@ static bool check_definition(struct check_case *c, int p, int64_t *saturated)
             int got = get_sample(plane->dst + y * plane->dst_stride, c->stencil.depth, x);
             *saturated += expected == 0 || expected == max;
             if (got != expected) {
-                print_difference(c, "cpu_reference, against the definition", p, x, y, got, expected);
+                print_difference(c, "cpu_reference, against the definition", p, x, y, got,
+                                 expected);
                 return false;
             }
         }

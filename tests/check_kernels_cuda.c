@@ -10,8 +10,8 @@
 
 #define ALIGN 256
 
-// One device allocation: the stencil, the table of planes, each plane's source and result. The memories
-// keep their guards, so that what a kernel does to its surroundings comes back too.
+// One device allocation: the stencil, the table of planes, each plane's source and result. The
+// memories keep their guards, so that what a kernel does to its surroundings comes back too.
 struct device_case {
     uint8_t *d_memory;
     uint8_t *d_src[CHECK_MAX_PLANES], *d_dst[CHECK_MAX_PLANES];
@@ -63,9 +63,11 @@ static bool upload(struct device_case *device, const struct check_case *c,
         device->planes[p].src = device->d_src[p] + (c->planes[p].src - c->src[p].data);
         device->planes[p].dst = device->d_dst[p] + (c->planes[p].dst - c->dst[p].data);
         if (failed(cudaMemcpy(device->d_src[p], c->src[p].data, c->src[p].size,
-                              cudaMemcpyHostToDevice), "copy of src") ||
+                              cudaMemcpyHostToDevice),
+                   "copy of src") ||
             failed(cudaMemcpy(device->d_dst[p], c->dst[p].data, c->dst[p].size,
-                              cudaMemcpyHostToDevice), "copy of dst"))
+                              cudaMemcpyHostToDevice),
+                   "copy of dst"))
             return false;
     }
     device->batch = (struct conv_stencil_batch){
@@ -75,7 +77,8 @@ static bool upload(struct device_case *device, const struct check_case *c,
         .tiles = conv_stencil_tiles(variant, device->planes, c->count),
     };
     if (failed(cudaMemcpy(device->d_memory + table, device->planes, sizeof device->planes,
-                          cudaMemcpyHostToDevice), "copy of planes"))
+                          cudaMemcpyHostToDevice),
+               "copy of planes"))
         return false;
     return conv_cuda_upload(&device->stencil, device->d_memory) == CONV_OK;
 }
@@ -94,8 +97,9 @@ bool check_cuda_run(const struct conv_variant *variant, struct check_case *c)
     bool ok = upload(&device, c, variant) && launch(variant, &device) &&
               !failed(cudaDeviceSynchronize(), variant->name);
     for (int p = 0; p < c->count && ok; p++)
-        ok = !failed(cudaMemcpy(c->dst[p].data, device.d_dst[p], c->dst[p].size,
-                                cudaMemcpyDeviceToHost), "copy back");
+        ok = !failed(
+            cudaMemcpy(c->dst[p].data, device.d_dst[p], c->dst[p].size, cudaMemcpyDeviceToHost),
+            "copy back");
     cudaFree(device.d_memory);
     return ok;
 }
@@ -104,7 +108,8 @@ static bool copy_planes(const struct device_case *device, const struct check_cas
 {
     for (int p = 0; p < c->count; p++)
         if (failed(cudaMemcpyAsync(device->planes[p].dst, device->d_src[p], c->src[p].size,
-                                   cudaMemcpyDeviceToDevice, NULL), "device copy"))
+                                   cudaMemcpyDeviceToDevice, NULL),
+                   "device copy"))
             return false;
     return true;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Stencils with sums of float32, or float64 where those are too short (proof in plan.c), at 8 and 16
-// bits. Source rows become rows of floats once; each output row is a sum over them in the stated
+// Stencils with sums of float32, or float64 where those are too short (proof in plan.c), at 8 and
+// 16 bits. Source rows become rows of floats once; each output row is a sum over them in the stated
 // order, a block of registers at a time.
 #ifndef CONV_KERNELS_CPU_FLOATS_H
 #define CONV_KERNELS_CPU_FLOATS_H
@@ -15,7 +15,8 @@
 #define DOUBLE_BLOCK (FLOAT_VECTORS * DOUBLE_LANES)
 _Static_assert(FLOAT_BLOCK <= CONV_CPU_BLOCK, "blocks fit behind a strip");
 
-// Floats (doubles) around this number are the integers, so adding it rounds to the nearest, half to even.
+// Floats (doubles) around this number are the integers, so adding it rounds to the nearest, half to
+// even.
 #define INTEGER_FLOATS 12582912.0f
 #define INTEGER_DOUBLES 6755399441055744.0
 
@@ -28,7 +29,7 @@ struct float_job {
     const struct conv_stencil *stencil;
     const struct conv_stencil_plane *plane;
     bool doubles;
-    bool multiply; // by 1 / divisor
+    bool multiply;         // by 1 / divisor
     double start, divisor; // divisor 1 for real filters: the coefficients hold the scale
     int tap_count;
     struct float_tap taps[CONV_FILTER_MAX_TAPS]; // those that are not 0, row by row
@@ -130,7 +131,8 @@ static void filter_float_row(const struct float_job *job, uint8_t *row, int coun
     }
 }
 
-static void fill_float_row(const struct float_job *job, float *restrict row, int x, int y, int count)
+static void fill_float_row(const struct float_job *job, float *restrict row, int x, int y,
+                           int count)
 {
     int line = count + job->stencil->width - 1;
     conv_cpu_line(job->line, job->stencil, job->plane, x - job->stencil->width / 2, y, line);

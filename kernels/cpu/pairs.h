@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// 8-bit stencils with 16-bit sums (proof in plan.c). Two neighbouring source rows are interleaved once
-// into a row of byte pairs; a load then brings two taps of one output row and, with other
-// coefficients, two taps of the next, so two output rows are made together. No branch but loops: the
-// border lies in the lines, and blocks run over the end of a row into a buffer.
+// 8-bit stencils with 16-bit sums (proof in plan.c). Two neighbouring source rows are interleaved
+// once into a row of byte pairs; a load then brings two taps of one output row and, with other
+// coefficients, two taps of the next, so two output rows are made together. No branch but loops:
+// the border lies in the lines, and blocks run over the end of a row into a buffer.
 #ifndef CONV_KERNELS_CPU_PAIRS_H
 #define CONV_KERNELS_CPU_PAIRS_H
 
@@ -52,8 +52,7 @@ ALWAYS_INLINE vec_u16 round_pairs(vec_u16 sum, const struct conv_cpu_rounding *r
 
 // PAIR_BLOCK samples at x of two output rows.
 ALWAYS_INLINE void filter_pair_block(uint8_t *restrict out_upper, uint8_t *restrict out_lower,
-                                     const struct pair_job *job, int x,
-                                     enum pair_division division)
+                                     const struct pair_job *job, int x, enum pair_division division)
 {
     const struct conv_cpu_rounding rounding = job->rounding;
     vec_u16 upper[PAIR_VECTORS], lower[PAIR_VECTORS];
@@ -91,7 +90,8 @@ ALWAYS_INLINE void filter_pair_rows(const struct pair_job *job, uint8_t *upper, 
 }
 
 // Source rows y and y + 1, interleaved.
-static void fill_pair_row(const struct pair_job *job, uint16_t *restrict row, int x, int y, int count)
+static void fill_pair_row(const struct pair_job *job, uint16_t *restrict row, int x, int y,
+                          int count)
 {
     int line = count + job->stencil->width - 1;
     int x0 = x - job->stencil->width / 2;
@@ -106,7 +106,7 @@ static void filter_pair_strip(struct pair_job *job, int x, int count)
 {
     const struct conv_stencil_plane *plane = job->plane;
     int ring_rows = (job->stencil->height + 1) / 2;
-    int filled = 0; // ring rows so far: number k holds source rows 2k - height / 2 and the one below
+    int filled = 0; // ring rows so far: row k holds source rows 2k - height / 2 and the one below
     for (int y = 0; y < plane->height; y += 2) {
         for (; filled < y / 2 + ring_rows; filled++)
             fill_pair_row(job, job->ring + filled % ring_rows * CONV_CPU_LINE, x,
@@ -114,8 +114,8 @@ static void filter_pair_strip(struct pair_job *job, int x, int count)
         for (int k = 0; k < job->pair_count; k++) {
             const struct conv_cpu_pair *pair = &job->pairs[k];
             int slot = (y + pair->row) / 2 % ring_rows;
-            job->taps[k] = (struct pair_tap){
-                job->ring + slot * CONV_CPU_LINE + pair->column, pair->upper, pair->lower};
+            job->taps[k] = (struct pair_tap){job->ring + slot * CONV_CPU_LINE + pair->column,
+                                             pair->upper, pair->lower};
         }
         uint8_t *upper = plane->dst + y * plane->dst_stride + x;
         uint8_t *lower = y + 1 < plane->height ? upper + plane->dst_stride : NULL;

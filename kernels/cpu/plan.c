@@ -17,8 +17,8 @@ static int64_t sum_bound(const struct conv_stencil *stencil)
 // without error), and rounds that half to even. With B bits a sample, N and d integers of at most P
 // significant bits (24 or 53):
 //   a tie N / d = k + 1/2 with k < 2^B has B + 1 bits, so the division is exact;
-//   what is no tie is at least 1 / (2d) from one and moves by at most half a unit in the last place,
-//   2^(B-1-P) where N / d < 2^B; it stays on its side if d < 2^(P-B).
+//   what is no tie is at least 1 / (2d) from one and moves by at most half a unit in the last
+//   place, 2^(B-1-P) where N / d < 2^B; it stays on its side if d < 2^(P-B).
 // Quotients beyond 2^B stay beyond max - 1/2, as division rounds monotonically, and are clamped.
 static bool division_is_exact(const struct conv_stencil *stencil, int precision)
 {
@@ -28,9 +28,9 @@ static bool division_is_exact(const struct conv_stencil *stencil, int precision)
            (power_of_two || divisor < (int64_t)1 << (precision - stencil->depth));
 }
 
-// Then floats.h may compute fl(N * fl(1 / d)) as well. For d a power of two that is N / d. For an odd d
-// there are no ties, and the error of two roundings, less than 2^(B-23), cannot bridge the distance of
-// 1 / (2d) if d <= 2^(22-B).
+// Then floats.h may compute fl(N * fl(1 / d)) as well. For d a power of two that is N / d. For an
+// odd d there are no ties, and the error of two roundings, less than 2^(B-23), cannot bridge the
+// distance of 1 / (2d) if d <= 2^(22-B).
 bool conv_cpu_may_multiply(const struct conv_stencil *stencil)
 {
     int64_t divisor = stencil->divisor;
@@ -61,16 +61,17 @@ size_t conv_cpu_scratch(const struct conv_stencil *stencil, int width)
                : CONV_CPU_LINE * (rows * sizeof(float) + sizeof(uint16_t));
 }
 
-// With N the sum and bias, lo <= N <= hi on any picture, half = floor(d / 2): the kernel keeps N + base +
-// half modulo 2^16. base = max(0, -lo) makes that non-negative, so it is the number itself if hi + base +
-// half < 2^16, however the sums on the way wrapped. Then up = max(N, 0) + half, at most 255 d + half
-// where the result is 255, and the quotient floor(up / d) is N / d rounded half up; for even d a tie
-// shows by up = quotient * d and goes back to the even side.
+// With N the sum and bias, lo <= N <= hi on any picture, half = floor(d / 2): the kernel keeps N +
+// base + half modulo 2^16. base = max(0, -lo) makes that non-negative, so it is the number itself
+// if hi + base + half < 2^16, however the sums on the way wrapped. Then up = max(N, 0) + half, at
+// most 255 d + half where the result is 255, and the quotient floor(up / d) is N / d rounded half
+// up; for even d a tie shows by up = quotient * d and goes back to the even side.
 //
-// The division is a multiplication (Granlund and Montgomery, 1994): with l = ceil(log2 d) and factor =
-// ceil(2^(15+l) / d), which is below 2^16, factor * d = 2^(15+l) + e with 0 <= e < d. up * factor /
-// 2^(15+l) exceeds up / d by up * e / (d * 2^(15+l)), less than the 1 / d that is missing to the next
-// integer if up * e < 2^(15+l). Always so for d <= 128, and for powers of two; tested for the rest.
+// The division is a multiplication (Granlund and Montgomery, 1994): with l = ceil(log2 d) and
+// factor = ceil(2^(15+l) / d), which is below 2^16, factor * d = 2^(15+l) + e with 0 <= e < d. up *
+// factor / 2^(15+l) exceeds up / d by up * e / (d * 2^(15+l)), less than the 1 / d that is missing
+// to the next integer if up * e < 2^(15+l). Always so for d <= 128, and for powers of two; tested
+// for the rest.
 bool conv_cpu_rounding_init(struct conv_cpu_rounding *rounding, const struct conv_stencil *stencil)
 {
     int64_t lo = stencil->bias, hi = stencil->bias, d = stencil->divisor;
@@ -109,8 +110,8 @@ static int coef_at(const struct conv_stencil *stencil, int column, int row)
     return row < 0 || row >= stencil->height ? 0 : stencil->icoef[row * stencil->width + column];
 }
 
-// Takes from two coefficients what one step can do: 8 bits each, and no more than 128 together on one
-// side of 0, since pmaddubsw saturates and 128 * 255 is the last multiple within 16 bits.
+// Takes from two coefficients what one step can do: 8 bits each, and no more than 128 together on
+// one side of 0, since pmaddubsw saturates and 128 * 255 is the last multiple within 16 bits.
 static uint16_t take_pair(int *first, int *second)
 {
     int a = *first > 127 ? 127 : *first < -127 ? -127 : *first;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What every machine can run: vectors of 16 bytes as the compiler's base architecture has them (SSE2,
-// NEON). Real filters need a fused multiply-add there, else they are the reference's.
+// What every machine can run: vectors of 16 bytes as the compiler's base architecture has them
+// (SSE2, NEON). Real filters need a fused multiply-add there, else they are the reference's.
 #define VECTOR 16
 #include "kernels/cpu/vector.h"
 

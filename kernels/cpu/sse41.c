@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// SSE4.1: two 8-bit taps by one pmaddubsw. It has no fused multiply-add, so real filters are not here.
+// SSE4.1: two 8-bit taps by one pmaddubsw. It has no fused multiply-add, so real filters are not
+// here.
 #ifdef __x86_64__
 #include <smmintrin.h>
 

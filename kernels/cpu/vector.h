@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Vectors of VECTOR bytes in the compiler's own notation (GCC, Clang), which makes SSE, AVX, AVX-512 or
-// NEON of them as the file that includes this is compiled. The kernels of pairs.h and floats.h are
-// written once in it; the few operations that it cannot say are given by the including file:
-//   add_pair(sum, pair, coef)  sum + coef.low * pair.low + coef.high * pair.high, modulo 2^16 a lane
-//   min_u16(a, b), max_u16(a, b)
-//   divide_u16(a, factor, shift)  a * factor >> 16 >> shift
+// Vectors of VECTOR bytes in the compiler's own notation (GCC, Clang), which makes SSE, AVX,
+// AVX-512 or NEON of them as the file that includes this is compiled. The kernels of pairs.h and
+// floats.h are written once in it; the few operations that it cannot say are given by the including
+// file:
+//   add_pair(sum, pair, coef)  sum + coef.low * pair.low + coef.high * pair.high, modulo 2^16 a
+//   lane min_u16(a, b), max_u16(a, b) divide_u16(a, factor, shift)  a * factor >> 16 >> shift
 //   add_tap(sum, tap, coef)    sum + coef * tap: fused, or HAVE_FMA is 0 and only exact values come
 #ifndef CONV_KERNELS_CPU_VECTOR_H
 #define CONV_KERNELS_CPU_VECTOR_H

@@ -15,6 +15,7 @@ struct conv_backend_config {
     int filter_count;
     enum conv_border border;
     int border_value;    // 8-bit units
+    bool premultiplied;  // colours are; between two filters they are divided and multiplied again
     const char *variant; // kernel to force, NULL = the best that fits
     int device;          // CUDA ordinal
 };

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "kernels/alpha.h"
 #include "kernels/stencil.h"
 
 #define SCRATCH_ALIGN 64
@@ -22,6 +23,7 @@ struct step {
 
 struct conv_backend {
     int step_count;
+    bool premultiplied;
     struct step steps[];
 };
 
@@ -52,6 +54,7 @@ static enum conv_status cpu_open(struct conv_backend **out,
     if (!backend)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the filters");
     backend->step_count = config->filter_count;
+    backend->premultiplied = config->premultiplied;
     for (int i = 0; i < config->filter_count; i++) {
         struct step *step = &backend->steps[i];
         for (int d = 0; d < 2; d++) {
@@ -167,6 +170,24 @@ static enum conv_status filter_plane(struct conv_lane *lane, const struct step *
     return variant->run(stencil, &batch);
 }
 
+// After a step that is not the last: premultiplied colours are made anew.
+static void renew_colours(const struct conv_group *group, uint8_t *planes)
+{
+    for (int p = 0; p < group->plane_count; p++) {
+        const struct conv_group_plane *shape = &group->planes[p];
+        if (shape->alpha < 0)
+            continue;
+        struct conv_stencil_plane plane = {
+            .dst = planes + shape->offset,
+            .dst_stride = (int64_t)conv_image_stride(shape->width, shape->depth),
+            .width = shape->width,
+            .height = shape->height,
+            .alpha = planes + group->planes[shape->alpha].offset,
+        };
+        conv_alpha_renew(&plane, shape->depth);
+    }
+}
+
 static enum conv_status cpu_lane_run(struct conv_lane *lane, struct conv_group *group,
                                      struct conv_err *err)
 {
@@ -179,6 +200,8 @@ static enum conv_status cpu_lane_run(struct conv_lane *lane, struct conv_group *
             if (status)
                 return status;
         }
+        if (lane->backend->premultiplied && s + 1 < lane->backend->step_count)
+            renew_colours(group, dst);
         group->h_result = dst;
         dst = src; // the next step goes back into what this one has read
         src = group->h_result;

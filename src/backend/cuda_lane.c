@@ -2,6 +2,7 @@
 // A lane of the CUDA tenant: a stream with two device buffers, between which a group goes back and
 // forth, one launch a filter and depth, from one copy in to one copy out.
 #include "backend/cuda_parts.h"
+#include "kernels/alpha.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -122,6 +123,7 @@ static void fill_table(struct conv_stencil_plane *table, const struct conv_group
             .dst_stride = stride,
             .width = plane->width,
             .height = plane->height,
+            .alpha = plane->alpha < 0 ? NULL : d_dst + group->planes[plane->alpha].offset,
         };
     }
 }
@@ -180,6 +182,9 @@ static enum conv_status launch_chain(const struct conv_lane *lane,
                 snprintf(doing, sizeof doing, "launch kernel %s", step->variant[d]->name);
                 return conv_cuda_device_report(err, cudaGetLastError(), doing);
             }
+            if (lane->backend->premultiplied && s + 1 < lane->backend->step_count &&
+                conv_cuda_alpha_renew(batch.d_planes, batch.count, d ? 16 : 8, lane->stream))
+                return conv_cuda_device_report(err, cudaGetLastError(), "launch kernel alpha");
         }
     }
     return CONV_OK;

@@ -19,6 +19,7 @@ struct conv_backend {
     int device;
     uint8_t *d_stencils; // what the steps' stencils have uploaded
     int step_count;
+    bool premultiplied;
     struct conv_cuda_step steps[];
 };
 

@@ -32,6 +32,7 @@ bool conv_group_place(struct conv_group *group, const struct conv_image *shape, 
 
     size_t bytes = conv_image_plane_bytes(shape->width, shape->height, shape->depth);
     *in = *shape;
+    int alpha = shape->alpha && filter_alpha ? group->plane_count + shape->channels - 1 : -1;
     for (int c = 0; c < shape->channels; c++) {
         size_t offset;
         if (is_kept(shape, filter_alpha, c)) {
@@ -48,6 +49,7 @@ bool conv_group_place(struct conv_group *group, const struct conv_image *shape, 
                 .width = shape->width,
                 .height = shape->height,
                 .depth = shape->depth,
+                .alpha = c < shape->channels - 1 ? alpha : -1,
             };
             out_offset[c] = offset;
         }

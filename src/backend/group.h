@@ -13,6 +13,7 @@
 struct conv_group_plane {
     size_t offset; // of the first sample, the same in h_in, h_out and device memory
     int width, height, depth;
+    int alpha; // index of the picture's alpha plane, where that is filtered too; else -1
 };
 
 // h_in:  | planes to filter, packed from the front | backend's table | free | planes kept as they

@@ -16,6 +16,7 @@ enum conv_status conv_contender_open(struct conv_contender *contender,
         .filter_count = filter_count,
         .border = options->border,
         .border_value = options->border_value,
+        .premultiplied = options->alpha == CONV_ALPHA_PREMULTIPLY,
         .variant = variant->name,
     };
     const struct conv_backend_ops *ops =

@@ -56,6 +56,7 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         .filter_count = filter_count,
         .border = options->border,
         .border_value = options->border_value,
+        .premultiplied = options->alpha == CONV_ALPHA_PREMULTIPLY,
         .variant = options->variant,
     };
     enum choice choice = CHOICE_AUTO;

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+// Premultiplication against the definition in floating point, for every pair of 8-bit values and
+// for edges and noise at 16 bits.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/alpha.h"
+
+#define SIDE 256
+
+static double define(double colour, double alpha, double max, bool divide)
+{
+    if (divide && alpha == 0)
+        return 0;
+    double value = divide ? colour * max / alpha : colour * alpha / max;
+    return value > max ? max : value;
+}
+
+// floor(value + 1/2), where value's error is far below the distance to a half that is none.
+static int round_half_up(double value)
+{
+    return (int)(value + 0.5);
+}
+
+static void eight_bits_all_pairs(void **state)
+{
+    (void)state;
+    static uint8_t colour[SIDE * SIDE], other[SIDE * SIDE], alpha[SIDE * SIDE];
+    for (int divide = 0; divide < 2; divide++) {
+        for (int i = 0; i < SIDE * SIDE; i++) {
+            colour[i] = (uint8_t)(i % SIDE);
+            other[i] = (uint8_t)(255 - i % SIDE);
+            alpha[i] = (uint8_t)(i / SIDE);
+        }
+        struct conv_image image = {.width = SIDE,
+                                   .height = SIDE,
+                                   .channels = 3,
+                                   .depth = 8,
+                                   .alpha = true,
+                                   .plane = {{colour, SIDE}, {other, SIDE}, {alpha, SIDE}}};
+        divide ? conv_alpha_divide(&image) : conv_alpha_multiply(&image);
+        for (int i = 0; i < SIDE * SIDE; i++) {
+            int c = i % SIDE, a = i / SIDE;
+            assert_int_equal(colour[i], round_half_up(define(c, a, 255, divide)));
+            assert_int_equal(other[i], round_half_up(define(255 - c, a, 255, divide)));
+            assert_int_equal(alpha[i], a);
+        }
+    }
+}
+
+static void sixteen_bits(void **state)
+{
+    (void)state;
+    static const uint16_t edges[] = {0, 1, 2, 127, 128, 255, 256, 257, 32767, 32768, 65534, 65535};
+    enum { EDGES = sizeof edges / sizeof edges[0], COUNT = EDGES * EDGES + 10000 };
+    static uint16_t before[COUNT], colour[COUNT], alpha[COUNT];
+    uint32_t noise = 1;
+    for (int i = 0; i < COUNT; i++) {
+        noise = noise * 1664525 + 1013904223;
+        before[i] = i < EDGES * EDGES ? edges[i / EDGES] : (uint16_t)(noise >> 16);
+        noise = noise * 1664525 + 1013904223;
+        alpha[i] = i < EDGES * EDGES ? edges[i % EDGES] : (uint16_t)(noise >> 16);
+    }
+    for (int divide = 0; divide < 2; divide++) {
+        memcpy(colour, before, sizeof colour);
+        struct conv_image image = {
+            .width = COUNT,
+            .height = 1,
+            .channels = 2,
+            .depth = 16,
+            .alpha = true,
+            .plane = {{(uint8_t *)colour, sizeof colour}, {(uint8_t *)alpha, sizeof alpha}}};
+        divide ? conv_alpha_divide(&image) : conv_alpha_multiply(&image);
+        for (int i = 0; i < COUNT; i++)
+            assert_int_equal(colour[i], round_half_up(define(before[i], alpha[i], 65535, divide)));
+    }
+}
+
+static void without_alpha_nothing_happens(void **state)
+{
+    (void)state;
+    uint8_t samples[2] = {10, 200};
+    struct conv_image image = {.width = 1,
+                               .height = 1,
+                               .channels = 2,
+                               .depth = 8,
+                               .plane = {{samples, 1}, {samples + 1, 1}}};
+    conv_alpha_multiply(&image);
+    conv_alpha_divide(&image);
+    assert_int_equal(samples[0], 10);
+    assert_int_equal(samples[1], 200);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eight_bits_all_pairs),
+        cmocka_unit_test(sixteen_bits),
+        cmocka_unit_test(without_alpha_nothing_happens),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+// The preparation of stencils and the choice of rows; what the rows compute is check_kernels'
+// business.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/stencil.h"
+
+static const struct conv_filter emboss = {
+    .width = 3, .height = 3, .coef = {-2, -1, 0, -1, 1, 1, 0, 1, 2}, .scale = 1};
+
+static struct conv_stencil *init(const struct conv_filter *filter, int depth)
+{
+    struct conv_stencil *stencil = malloc(sizeof *stencil);
+    assert_non_null(stencil);
+    conv_stencil_init(stencil, filter, depth, CONV_BORDER_CONSTANT, 100);
+    return stencil;
+}
+
+static void exact_filters_keep_integers(void **state)
+{
+    (void)state;
+    struct conv_filter filter = emboss;
+    filter.offset = 128;
+    filter.scale = 4;
+    struct conv_stencil *stencil = init(&filter, 8);
+    assert_true(stencil->exact);
+    assert_true(stencil->fits_int32);
+    assert_int_equal(stencil->divisor, 4);
+    assert_int_equal(stencil->bias, 512);
+    assert_int_equal(stencil->icoef[0], -2);
+    assert_int_equal(stencil->icoef[8], 2);
+    assert_int_equal(stencil->max, 255);
+    assert_int_equal(stencil->border_value, 100);
+    free(stencil);
+}
+
+static void sixteen_bits_count_257_fold(void **state)
+{
+    (void)state;
+    struct conv_filter filter = emboss;
+    filter.offset = -3;
+    struct conv_stencil *stencil = init(&filter, 16);
+    assert_int_equal(stencil->max, 65535);
+    assert_int_equal(stencil->bias, -3 * 257);
+    assert_int_equal(stencil->border_value, 25700);
+    free(stencil);
+}
+
+// N / s + o: the sign of the scale belongs to the coefficients, not to the offset.
+static void negative_scale_turns_coefficients(void **state)
+{
+    (void)state;
+    struct conv_filter filter = emboss;
+    filter.scale = -2;
+    filter.offset = 10;
+    struct conv_stencil *stencil = init(&filter, 8);
+    assert_int_equal(stencil->divisor, 2);
+    assert_int_equal(stencil->bias, 20);
+    assert_int_equal(stencil->icoef[0], 2);
+    assert_int_equal(stencil->icoef[8], -2);
+    free(stencil);
+}
+
+static void fits_int32_ends_where_a_sum_does(void **state)
+{
+    (void)state;
+    struct conv_filter filter = {.width = 1, .height = 1, .coef = {32768}, .scale = 1};
+    struct conv_stencil *stencil = init(&filter, 16);
+    assert_true(stencil->fits_int32); // 32768 * 65535 + 1 = 2147450881
+    free(stencil);
+    filter.coef[0] = 32769;
+    stencil = init(&filter, 16);
+    assert_false(stencil->fits_int32); // 2147516416
+    free(stencil);
+    filter.coef[0] = 32768;
+    filter.offset = 128; // 32896 more
+    stencil = init(&filter, 16);
+    assert_false(stencil->fits_int32);
+    free(stencil);
+    filter.coef[0] = -32768;
+    filter.offset = 0;
+    stencil = init(&filter, 16);
+    assert_true(stencil->fits_int32);
+    free(stencil);
+}
+
+static void real_filters_are_scaled_floats(void **state)
+{
+    (void)state;
+    struct conv_filter filter = {
+        .width = 3, .height = 1, .coef = {1, 0.5, -1}, .scale = -3, .offset = 1.5};
+    struct conv_stencil *stencil = init(&filter, 16);
+    assert_false(stencil->exact);
+    assert_false(stencil->fits_int32);
+    assert_true(stencil->fcoef[0] == (float)(1.0 / -3));
+    assert_true(stencil->fcoef[1] == (float)(0.5 / -3));
+    assert_true(stencil->fcoef[2] == (float)(-1.0 / -3));
+    assert_true(stencil->fbias == 385.5f);
+    free(stencil);
+}
+
+static void an_offset_alone_makes_a_filter_real(void **state)
+{
+    (void)state;
+    struct conv_filter filter = emboss;
+    filter.offset = 0.5;
+    struct conv_stencil *stencil = init(&filter, 8);
+    assert_false(stencil->exact);
+    free(stencil);
+}
+
+static void reference_is_the_last_row_and_fits_all(void **state)
+{
+    (void)state;
+    int count;
+    const struct conv_variant *const *rows = conv_stencil_variants(&count);
+    const struct conv_variant *last = rows[count - 1];
+    assert_string_equal(last->name, "cpu_reference");
+    assert_int_equal(last->needs, 0);
+    assert_null(last->fits);
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(rows[i]->name, rows[j]->name);
+}
+
+static void pick_obeys_needs_and_name(void **state)
+{
+    (void)state;
+    struct conv_stencil *stencil = init(&emboss, 8);
+    const struct conv_variant *row = conv_stencil_pick(stencil, CONV_ON_CPU, 0, NULL);
+    assert_non_null(row);
+    assert_int_equal(row->needs, 0);
+    assert_string_equal(row->name, "cpu_portable");
+    row = conv_stencil_pick(stencil, CONV_ON_CPU, ~0u, NULL);
+    assert_non_null(row);
+    row = conv_stencil_pick(stencil, CONV_ON_CPU, 0, "cpu_reference");
+    assert_non_null(row);
+    assert_string_equal(row->name, "cpu_reference");
+    assert_null(conv_stencil_pick(stencil, CONV_ON_CPU, 0, "cpu_none"));
+    assert_null(conv_stencil_pick(stencil, CONV_ON_CUDA, ~0u, "cpu_reference"));
+#ifdef __x86_64__
+    assert_null(conv_stencil_pick(stencil, CONV_ON_CPU, 0, "cpu_avx2"));
+#endif
+    free(stencil);
+}
+
+// Sums that leave float64 are nobody's but the reference's.
+static void huge_sums_fall_back_to_the_reference(void **state)
+{
+    (void)state;
+    struct conv_filter filter = {.width = 31, .height = 31, .scale = 2147483647};
+    for (int i = 0; i < 31 * 31; i++)
+        filter.coef[i] = 2147483647;
+    struct conv_stencil *stencil = init(&filter, 16);
+    const struct conv_variant *row = conv_stencil_pick(stencil, CONV_ON_CPU, ~0u, NULL);
+    assert_non_null(row);
+    assert_string_equal(row->name, "cpu_reference");
+    free(stencil);
+}
+
+static void tiles_are_numbered_without_gaps(void **state)
+{
+    (void)state;
+    struct conv_variant row = {.where = CONV_ON_CUDA, .tile_width = 32, .tile_height = 8};
+    struct conv_stencil_plane planes[] = {{.width = 1, .height = 1},
+                                          {.width = 32, .height = 8},
+                                          {.width = 33, .height = 9},
+                                          {.width = 64, .height = 1}};
+    assert_int_equal(conv_stencil_tiles(&row, planes, 4), 1 + 1 + 4 + 2);
+    assert_int_equal(planes[0].first_tile, 0);
+    assert_int_equal(planes[1].first_tile, 1);
+    assert_int_equal(planes[2].first_tile, 2);
+    assert_int_equal(planes[3].first_tile, 6);
+}
+
+static void check_border(enum conv_border border, const char *expected)
+{
+    // "abcd" seen from 6 before to 6 behind; '.' is the constant.
+    for (int x = -6; x < 10; x++) {
+        int from = conv_stencil_border(border, x, 4);
+        assert_int_equal(from < 0 ? '.' : "abcd"[from], expected[x + 6]);
+        assert_int_equal(conv_stencil_border(border, x, 1),
+                         border == CONV_BORDER_CONSTANT && x != 0 ? -1 : 0);
+    }
+}
+
+static void borders_are_opencvs(void **state)
+{
+    (void)state;
+    check_border(CONV_BORDER_REPLICATE, "aaaaaaabcddddddd");
+    check_border(CONV_BORDER_REFLECT, "cddcbaabcddcbaab");
+    check_border(CONV_BORDER_REFLECT101, "abcdcbabcdcbabcd");
+    check_border(CONV_BORDER_WRAP, "cdabcdabcdabcdab");
+    check_border(CONV_BORDER_CONSTANT, "......abcd......");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exact_filters_keep_integers),
+        cmocka_unit_test(sixteen_bits_count_257_fold),
+        cmocka_unit_test(negative_scale_turns_coefficients),
+        cmocka_unit_test(fits_int32_ends_where_a_sum_does),
+        cmocka_unit_test(real_filters_are_scaled_floats),
+        cmocka_unit_test(an_offset_alone_makes_a_filter_real),
+        cmocka_unit_test(reference_is_the_last_row_and_fits_all),
+        cmocka_unit_test(pick_obeys_needs_and_name),
+        cmocka_unit_test(huge_sums_fall_back_to_the_reference),
+        cmocka_unit_test(tiles_are_numbered_without_gaps),
+        cmocka_unit_test(borders_are_opencvs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
