@@ -160,10 +160,23 @@ static void random_scale(struct check_random *random, struct conv_filter *filter
     }
 }
 
+// Two neighbours in a column that together fill 16 bits, where each alone does not.
+static void heavy_column(struct check_random *random, struct conv_filter *filter)
+{
+    int taps = filter->width * filter->height;
+    int k = check_random_below(random, taps);
+    for (int i = 0; i < taps; i++)
+        filter->coef[i] = 0;
+    filter->coef[k] = 30 + check_random_below(random, 98);
+    filter->coef[(k + filter->width) % taps] = 30 + check_random_below(random, 98);
+}
+
+// The kinds aim at the arithmetics: 8- and 16-bit operands, float32, float64 and more.
 static const char *random_filter(struct check_random *random, struct conv_filter *filter)
 {
-    static const char *const kinds[] = {"small", "sparse", "positive", "8-bit", "large", "real"};
-    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5);
+    static const char *const kinds[] = {"small", "sparse", "positive", "8-bit",
+                                        "large", "real",   "heavy"};
+    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6);
     random_sides(random, filter);
     for (int i = 0; i < filter->width * filter->height; i++) {
         double values[] = {check_random_below(random, 13) - 6,
@@ -171,9 +184,12 @@ static const char *random_filter(struct check_random *random, struct conv_filter
                            check_random_below(random, 5),
                            check_random_below(random, 257) - 128,
                            (check_random_below(random, 65536) - 32768) * 65535.0,
-                           random_unit(random) - 0.4};
+                           random_unit(random) - 0.4,
+                           0};
         filter->coef[i] = values[kind];
     }
+    if (kind == 6)
+        heavy_column(random, filter);
     random_scale(random, filter);
     if (kind == 5) {
         filter->scale *= 0.37 + random_unit(random);

@@ -9,6 +9,7 @@
 #include "backend/group.h"
 #include "base/err.h"
 #include "filter/filter.h"
+#include "kernels/stencil.h"
 
 struct conv_backend_config {
     const struct conv_filter *filters; // the chain, copied by open
@@ -64,6 +65,11 @@ struct conv_backend_ops {
 };
 
 extern const struct conv_backend_ops conv_backend_cpu;
+
+// Why conv_stencil_pick found no kernel `name` (NULL: any) at `where`: unknown (the nearest one is
+// suggested), or not for this filter and machine. Always CONV_ERR_USAGE. variant.c
+enum conv_status conv_backend_no_variant(const char *name, enum conv_where where, int depth,
+                                         struct conv_err *err);
 
 // The CUDA tenant, or NULL in a build without CUDA.
 const struct conv_backend_ops *conv_backend_cuda(void);

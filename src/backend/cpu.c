@@ -40,10 +40,7 @@ static enum conv_status pick_variant(struct step *step, int index, const char *n
         conv_stencil_pick(&step->stencil[index], CONV_ON_CPU, conv_cpu_features(), name);
     if (step->variant[index])
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "kernel '%s' cannot run this filter at %d bits on this CPU "
-                        "(conv bench kernels lists what can)",
-                        name ? name : "any", step->stencil[index].depth);
+    return conv_backend_no_variant(name, CONV_ON_CPU, step->stencil[index].depth, err);
 }
 
 static enum conv_status cpu_open(struct conv_backend **out,

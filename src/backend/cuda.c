@@ -10,23 +10,6 @@
 
 #define OLDEST_CAPABILITY 75 // what the build has code for, and toolkits since CUDA 13 at all
 
-static enum conv_status report_no_variant(struct conv_err *err, const char *name, int depth,
-                                          int capability)
-{
-    char names[256] = "";
-    int count;
-    const struct conv_variant *const *rows = conv_stencil_variants(&count);
-    for (int i = 0; i < count; i++) {
-        size_t used = strlen(names);
-        if (rows[i]->where == CONV_ON_CUDA)
-            snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", rows[i]->name);
-    }
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "kernel '%s' cannot run this filter at %d bits on a GPU of compute "
-                        "capability %d.%d; the GPU kernels are %s",
-                        name ? name : "any", depth, capability / 10, capability % 10, names);
-}
-
 static enum conv_status prepare_step(struct conv_backend *backend, int index, int depth_index,
                                      const struct conv_backend_config *config, int capability,
                                      struct conv_err *err)
@@ -39,7 +22,7 @@ static enum conv_status prepare_step(struct conv_backend *backend, int index, in
     const struct conv_variant *variant =
         conv_stencil_pick(stencil, CONV_ON_CUDA, (unsigned)capability, config->variant);
     if (!variant)
-        return report_no_variant(err, config->variant, depth, capability);
+        return conv_backend_no_variant(config->variant, CONV_ON_CUDA, depth, err);
     step->variant[depth_index] = variant;
     size_t at = (size_t)(2 * index + depth_index) * conv_cuda_upload_bytes();
     if (conv_cuda_upload(stencil, backend->d_stencils + at))

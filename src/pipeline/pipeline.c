@@ -644,7 +644,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
         status = conv_output_open(config->jobs, err);
     if (!status)
         status = conv_pool_open(&p.pool, config->ops, config->backend, slot_count(config),
-                                config->dry_run ? 0 : config->group_bytes, config->mem_limit, err);
+                                config->group_bytes, config->mem_limit, err);
     if (!status) {
         status = start_threads(&p, workers, lanes, lane_count, err);
         stop_threads(&p, workers, lanes, lane_count);

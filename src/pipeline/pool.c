@@ -45,19 +45,13 @@ enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_backen
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", count);
     pool->count = count;
     size_t share = limit / 2 / (size_t)count / GROW_STEP * GROW_STEP;
-    if (bytes > share)
-        bytes = share;
+    pool->bytes = bytes < share ? bytes : share;
     for (int i = 0; i < count; i++) {
         struct conv_slot *slot = &pool->slots[i];
         slot->group.plane_capacity = MAX_PLANES;
         slot->group.planes = malloc(MAX_PLANES * sizeof *slot->group.planes);
         if (!slot->group.planes)
             return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", count);
-        if (bytes > 0) {
-            enum conv_status status = alloc_memory(pool, slot, bytes, err);
-            if (status)
-                return status;
-        }
     }
     return CONV_OK;
 }
@@ -107,7 +101,8 @@ enum conv_status conv_pool_acquire(struct conv_pool *pool, size_t need, struct c
         return CONV_OK;
     if (slot->group.capacity < need) {
         // Growing by more than needed spares the next slightly larger picture the same trouble.
-        size_t want = conv_image_align(need + need / 8, GROW_STEP);
+        size_t want =
+            need <= pool->bytes ? pool->bytes : conv_image_align(need + need / 8, GROW_STEP);
         free_memory(pool, slot);
         for (int i = 0; i < pool->count && pool->used + 2 * want > pool->limit; i++)
             if (!pool->slots[i].busy)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Staging memory: slots that each hold one group, allocated once at the start and used again and
-// again, within --mem-limit. A picture larger than a slot makes a slot grow; when the limit leaves
+// Staging memory: slots that each hold one group. A slot takes its memory the first time that it is
+// needed, so that a short run does not pay for what it never fills, and keeps it to the end; all of
+// them stay within --mem-limit. A picture larger than a slot makes a slot grow; when the limit leaves
 // no room for that, free slots give their memory back. Not thread-safe: the pipeline's lock guards
 // it.
 #ifndef CONV_PIPELINE_POOL_H
@@ -25,6 +26,7 @@ struct conv_pool {
     struct conv_backend *backend;
     struct conv_slot *slots;
     int count;
+    size_t bytes;       // what a slot takes at first, a side
     size_t limit, used; // bytes of staging, both sides of all slots
 };
 
