@@ -33,10 +33,10 @@ _conv()
     --divisor) values=sum ;;
     --border) values='replicate reflect reflect101 wrap constant' ;;
     --alpha) values='keep filter premultiply' ;;
-    --encoder) values='libpng stb' ;;
+    --encoder) values='fast libpng stb' ;;
     --device) values='auto cpu cuda' ;;
     --progress) values='auto always never' ;;
-    -z | --compress) values='0 1 2 3 4 5 6 7 8 9' ;;
+    -z | --compress) values='0 1 2 3 4 5 6 7 8 9 10 11 12' ;;
     -k | --kernel)
         [[ $word == @* ]] && mapfile -t COMPREPLY < <(compgen -P @ -f -- "${word#@}")
         return

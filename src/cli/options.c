@@ -87,10 +87,10 @@ static const struct row rows[] = {
      "drop metadata (default: colour, print and text chunks are kept)", NULL},
     {"preserve", 'p', NULL, KIND_FLAG, FIELD(preserve), 0, 0, NULL,
      "give the output the input's mode and times", NULL},
-    {"encoder", 0, "NAME", KIND_STRING, FIELD(encoder_text), 0, 0, NULL, "libpng (default) or stb",
-     NULL},
-    {"compress", 'z', "N", KIND_INT, FIELD(png.level), 0, 9, NULL,
-     "0 (fast) to 9 (small) (default: 1; stb: 5)", NULL},
+    {"encoder", 0, "NAME", KIND_STRING, FIELD(encoder_text), 0, 0, NULL,
+     "fast (default), libpng or stb", NULL},
+    {"compress", 'z', "N", KIND_INT, FIELD(png.level), 0, 12, NULL,
+     "0 (fast) to 12 (small), libpng and stb to 9 (default: 1; stb: 8)", NULL},
 
     {"device", 0, "DEVICE", KIND_STRING, FIELD(device_text), 0, 0, NULL,
      "auto (default), cpu, cuda or cuda:N", "Machine"},
@@ -377,6 +377,8 @@ static enum conv_status finish(struct conv_options *options, struct conv_err *er
                                           options->border_text, err);
     if (!status && options->encoder_text)
         status = conv_png_parse_encoder(&options->png.encoder, options->encoder_text, err);
+    if (!status)
+        status = conv_png_check_level(&options->png, err);
     if (options->jobs == 0)
         options->jobs = conv_cpu_count();
     if (!status && options->skip_existing && options->update)

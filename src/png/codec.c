@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "base/suggest.h"
 #include "png/buffer.h"
+#include "png/encode.h"
 #include "png/libpng.h"
 #include "png/png.h"
 #include "png/stb.h"
@@ -16,24 +18,41 @@
 struct conv_png_codec {
     enum conv_png_encoder encoder;
     int level;
+    struct conv_encoder *fast; // for CONV_PNG_FAST
     struct conv_buffer pixels; // interleaved rows
     struct conv_buffer file;   // the last encoded picture
 };
 
-static const char *const encoder_names[] = {[CONV_PNG_LIBPNG] = "libpng", [CONV_PNG_STB] = "stb"};
+static const char *const encoder_names[] = {
+    [CONV_PNG_FAST] = "fast", [CONV_PNG_LIBPNG] = "libpng", [CONV_PNG_STB] = "stb"};
 enum { ENCODER_COUNT = sizeof encoder_names / sizeof encoder_names[0] };
+
+static const struct {
+    int standard, most;
+} levels[] = {
+    [CONV_PNG_FAST] = {CONV_ENCODE_DEFAULT_LEVEL, CONV_ENCODE_MAX_LEVEL},
+    [CONV_PNG_LIBPNG] = {CONV_LIBPNG_DEFAULT_LEVEL, CONV_LIBPNG_MAX_LEVEL},
+    [CONV_PNG_STB] = {CONV_STB_DEFAULT_LEVEL, CONV_LIBPNG_MAX_LEVEL},
+};
+
+enum conv_status conv_png_check_level(const struct conv_png_config *config, struct conv_err *err)
+{
+    int most = levels[config->encoder].most;
+    if (config->level < -1 || config->level > most)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "compression level %d is not within 0 to %d, the %s encoder's",
+                            config->level, most, encoder_names[config->encoder]);
+    return CONV_OK;
+}
 
 enum conv_status conv_png_codec_open(struct conv_png_codec **codec,
                                      const struct conv_png_config *config, struct conv_err *err)
 {
-    int level = config->level;
     *codec = NULL;
-    if (level < -1 || level > CONV_LIBPNG_MAX_LEVEL)
-        return conv_err_set(err, CONV_ERR_USAGE, "compression level %d is not within 0 to %d",
-                            level, CONV_LIBPNG_MAX_LEVEL);
-    if (level == -1)
-        level =
-            config->encoder == CONV_PNG_STB ? CONV_STB_DEFAULT_LEVEL : CONV_LIBPNG_DEFAULT_LEVEL;
+    enum conv_status status = conv_png_check_level(config, err);
+    if (status)
+        return status;
+    int level = config->level == -1 ? levels[config->encoder].standard : config->level;
     struct conv_png_codec *made = calloc(1, sizeof *made);
     if (!made)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
@@ -41,6 +60,13 @@ enum conv_status conv_png_codec_open(struct conv_png_codec **codec,
     made->level = level;
     if (made->encoder == CONV_PNG_STB)
         conv_stb_set_level(level);
+    if (made->encoder == CONV_PNG_FAST)
+        status = conv_encode_open(&made->fast, level, conv_cpu_features(), CONV_ENCODE_MAX_CHUNK,
+                                  err);
+    if (status) {
+        conv_png_codec_close(made);
+        return status;
+    }
     *codec = made;
     return CONV_OK;
 }
@@ -49,6 +75,7 @@ void conv_png_codec_close(struct conv_png_codec *codec)
 {
     if (!codec)
         return;
+    conv_encode_close(codec->fast);
     conv_buffer_free(&codec->pixels);
     conv_buffer_free(&codec->file);
     free(codec);
@@ -67,10 +94,13 @@ enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv
                                  const struct conv_png_meta *meta, struct conv_png_bytes *bytes,
                                  struct conv_err *err)
 {
-    enum conv_status status =
-        codec->encoder == CONV_PNG_STB
-            ? conv_stb_encode(&codec->pixels, &codec->file, src, err)
-            : conv_libpng_encode(&codec->pixels, &codec->file, src, codec->level, err);
+    enum conv_status status;
+    if (codec->encoder == CONV_PNG_FAST)
+        status = conv_encode_picture(codec->fast, &codec->file, src, err);
+    else if (codec->encoder == CONV_PNG_STB)
+        status = conv_stb_encode(&codec->pixels, &codec->file, src, err);
+    else
+        status = conv_libpng_encode(&codec->pixels, &codec->file, src, codec->level, err);
     if (status)
         return status;
     const struct conv_buffer *file = &codec->file;
@@ -98,6 +128,6 @@ enum conv_status conv_png_parse_encoder(enum conv_png_encoder *encoder, const ch
     if (near)
         return conv_err_set(err, CONV_ERR_USAGE, "unknown encoder '%.64s'; did you mean '%s'?",
                             name, near);
-    return conv_err_set(err, CONV_ERR_USAGE, "unknown encoder '%.64s' (there are libpng, stb)",
+    return conv_err_set(err, CONV_ERR_USAGE, "unknown encoder '%.64s' (there are fast, libpng, stb)",
                         name);
 }

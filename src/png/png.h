@@ -48,12 +48,16 @@ void conv_png_meta_free(struct conv_png_meta *meta);
 
 // --- codec.c: one coder a worker -----------------------------------------------------------------
 
-enum conv_png_encoder { CONV_PNG_LIBPNG, CONV_PNG_STB };
+enum conv_png_encoder { CONV_PNG_FAST, CONV_PNG_LIBPNG, CONV_PNG_STB };
 
 struct conv_png_config {
     enum conv_png_encoder encoder;
-    int level; // 0 to 9 for libpng; for stb its own search effort, see README; -1 = the default
+    int level; // 0 to 12 for fast, 0 to 9 for libpng; for stb its own search effort, see README;
+               // -1 = the default
 };
+
+// CONV_ERR_USAGE if the encoder has no such level.
+enum conv_status conv_png_check_level(const struct conv_png_config *config, struct conv_err *err);
 
 // Scratch memory of one worker. One thread at a time.
 struct conv_png_codec;
@@ -83,7 +87,7 @@ enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv
                                  const struct conv_png_meta *meta, struct conv_png_bytes *bytes,
                                  struct conv_err *err);
 
-// "libpng", "stb"; CONV_ERR_USAGE otherwise, with the nearest right one.
+// "fast", "libpng", "stb"; CONV_ERR_USAGE otherwise, with the nearest right one.
 enum conv_status conv_png_parse_encoder(enum conv_png_encoder *encoder, const char *name,
                                         struct conv_err *err);
 

@@ -210,7 +210,7 @@ static void names_of_encoders(void **state)
     assert_int_equal(conv_png_parse_encoder(&encoder, "lipbng", &err), CONV_ERR_USAGE);
     assert_non_null(strstr(err.text, "'libpng'?"));
     assert_int_equal(conv_png_parse_encoder(&encoder, "", &err), CONV_ERR_USAGE);
-    assert_non_null(strstr(err.text, "libpng, stb"));
+    assert_non_null(strstr(err.text, "fast, libpng, stb"));
     assert_int_equal(encoder, CONV_PNG_STB);
 }
 
