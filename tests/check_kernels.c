@@ -90,6 +90,28 @@ static const struct conv_variant wrong_rows[] = {
     {.name = "reflect for reflect101", .run = run_wrong_border},
 };
 
+// --- all rows ----------------------------------------------------------------------------------
+
+#define MOST_ROWS 96
+
+// A row of the table, or one that serves benchmarks alone.
+struct entry {
+    const struct conv_variant *row;
+    bool interleaved;
+};
+
+static int list_rows(struct entry *entries)
+{
+    int rows, extras, count = 0;
+    const struct conv_variant *const *variants = conv_stencil_variants(&rows);
+    const struct conv_stencil_extra *extra = conv_stencil_extras(&extras);
+    for (int i = 0; i < rows && count < MOST_ROWS; i++)
+        entries[count++] = (struct entry){variants[i], false};
+    for (int i = 0; i < extras && count < MOST_ROWS; i++)
+        entries[count++] = (struct entry){extra[i].variant, extra[i].interleaved};
+    return count;
+}
+
 // --- checking ------------------------------------------------------------------------------------
 
 static bool can_run(const struct conv_variant *row, const struct machine *machine)
@@ -128,14 +150,16 @@ static bool run_on_cpu(const struct conv_variant *row, struct check_case *c)
     return status == CONV_OK;
 }
 
-static bool run_row(const struct conv_variant *row, struct check_case *c)
+static bool run_row(const struct entry *entry, struct check_case *c)
 {
     check_case_clear(c);
 #if CONV_HAVE_CUDA
-    if (row->where == CONV_ON_CUDA)
-        return check_cuda_run(row, c);
+    if (entry->interleaved)
+        return check_cuda_run_interleaved(entry->row, c);
+    if (entry->row->where == CONV_ON_CUDA)
+        return check_cuda_run(entry->row, c);
 #endif
-    return run_on_cpu(row, c);
+    return run_on_cpu(entry->row, c);
 }
 
 struct tally {
@@ -143,13 +167,16 @@ struct tally {
 };
 
 // One case through one row; false on a difference.
-static bool check_row(const struct conv_variant *row, struct check_case *c, struct tally *tally)
+static bool check_row(const struct entry *entry, struct check_case *c, struct tally *tally)
 {
+    const struct conv_variant *row = entry->row;
     if (row->fits && !row->fits(&c->stencil))
+        return true;
+    if (entry->interleaved && !check_case_is_picture(c))
         return true;
     tally->cases++;
     tally->good += c->saturated <= MAX_SATURATED;
-    return run_row(row, c) && check_case_compare(c, row->name, false);
+    return run_row(entry, c) && check_case_compare(c, row->name, false);
 }
 
 static bool selftest(void)
@@ -185,12 +212,12 @@ static bool check_case_rows(struct check_case *c, const struct options *options,
 {
     if (!check_case_expect(c))
         return false;
-    int count;
-    const struct conv_variant *const *rows = conv_stencil_variants(&count);
+    struct entry entries[MOST_ROWS];
+    int count = list_rows(entries);
     bool ok = true;
     for (int r = 0; r < count; r++)
-        if (is_wanted(rows[r], options) && can_run(rows[r], machine))
-            ok = check_row(rows[r], c, &tallies[r]) && ok;
+        if (is_wanted(entries[r].row, options) && can_run(entries[r].row, machine))
+            ok = check_row(&entries[r], c, &tallies[r]) && ok;
     return ok;
 }
 
@@ -223,20 +250,21 @@ static bool check_divisions(const struct options *options, const struct machine 
 static bool report(const struct options *options, const struct machine *machine,
                    const struct tally *tallies)
 {
-    int count;
-    const struct conv_variant *const *rows = conv_stencil_variants(&count);
+    struct entry entries[MOST_ROWS];
+    int count = list_rows(entries);
     bool ok = true, found = !options->variant;
     for (int r = 0; r < count; r++) {
-        if (!is_wanted(rows[r], options))
+        const struct conv_variant *row = entries[r].row;
+        if (!is_wanted(row, options))
             continue;
         found = true;
-        if (!can_run(rows[r], machine)) {
-            printf("%-18s skipped: %s\n", rows[r]->name,
-                   rows[r]->where == CONV_ON_CUDA ? machine->reason : "this CPU cannot run it");
+        if (!can_run(row, machine)) {
+            printf("%-18s skipped: %s\n", row->name,
+                   row->where == CONV_ON_CUDA ? machine->reason : "this CPU cannot run it");
             continue;
         }
         bool vacuous = options->rounds >= 100 && tallies[r].good * 2 < tallies[r].cases;
-        printf("%-18s %d cases equal, %d of them with at most %d%% saturated%s\n", rows[r]->name,
+        printf("%-18s %d cases equal, %d of them with at most %d%% saturated%s\n", row->name,
                tallies[r].cases, tallies[r].good, (int)(100 * MAX_SATURATED),
                vacuous ? ": FAILED, too few" : "");
         ok = ok && !vacuous;
@@ -248,7 +276,7 @@ static bool report(const struct options *options, const struct machine *machine,
 
 static bool check_all(const struct options *options, const struct machine *machine)
 {
-    struct tally tallies[64] = {{0, 0}};
+    struct tally tallies[MOST_ROWS] = {{0, 0}};
     bool ok = true;
     for (int round = 0; round < options->rounds && ok; round++) {
         struct check_case c;
@@ -257,7 +285,7 @@ static bool check_all(const struct options *options, const struct machine *machi
         check_case_free(&c);
     }
     ok = ok && report(options, machine, tallies);
-    struct tally divisions[64] = {{0, 0}};
+    struct tally divisions[MOST_ROWS] = {{0, 0}};
     if (ok && options->rounds > 1) {
         ok = check_divisions(options, machine, divisions);
         printf("divisors, every sum of two taps: %s\n", ok ? "equal" : "FAILED");

@@ -5,7 +5,7 @@
 
 #include "kernels/stencil.h"
 
-#define CHECK_MAX_PLANES 4
+#define CHECK_MAX_PLANES 6
 
 // A reproducible stream of numbers (splitmix64).
 struct check_random {
@@ -49,6 +49,8 @@ void check_case_free(struct check_case *c);
 // Fills expected with what the reference makes, and holds that against a second definition. Prints
 // and returns false on a difference.
 bool check_case_expect(struct check_case *c);
+// True if the planes are the three of one picture.
+bool check_case_is_picture(const struct check_case *c);
 // Forgets what is in dst: every byte of it becomes the guard pattern.
 void check_case_clear(struct check_case *c);
 // dst against expected, guards too. Prints what differs, unless `quiet`.
@@ -64,6 +66,8 @@ int check_cuda_open(const char **reason);
 // Runs a row on copies of the case's memories, and copies dst back. Prints and returns false if
 // CUDA fails.
 bool check_cuda_run(const struct conv_variant *variant, struct check_case *c);
+// The same for a row that takes RGBRGB..., made of a case that is a picture.
+bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check_case *c);
 // Median milliseconds of `runs` launches, and of device copies of the same bytes.
 bool check_cuda_time(const struct conv_variant *variant, struct check_case *c, int runs,
                      double *kernel_ms, double *copy_ms);

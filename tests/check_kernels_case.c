@@ -55,12 +55,23 @@ static void allocate(struct check_memory *memory, size_t size, bool at_end)
     memory->data = memory->map + page + (at_end ? inner - size : 0);
 }
 
-static void add_plane(struct check_case *c, struct check_random *random, int width, int height)
+struct shape {
+    int width, height;
+    int src_pad, dst_pad; // samples behind each row
+};
+
+static void random_pads(struct check_random *random, struct shape *shape)
 {
+    shape->src_pad = PICK(random, 0, 0, 1, 3, 16, 67);
+    shape->dst_pad = PICK(random, 0, 1, 5, 16, 31, 64);
+}
+
+static void add_plane(struct check_case *c, struct check_random *random, const struct shape *shape)
+{
+    int width = shape->width, height = shape->height, p = c->count++;
     size_t sample = (size_t)c->stencil.depth / 8, row = (size_t)width * sample;
-    size_t src_stride = row + (size_t)PICK(random, 0, 0, 1, 3, 16, 67) * sample;
-    size_t dst_stride = row + (size_t)PICK(random, 0, 1, 5, 16, 31, 64) * sample;
-    int p = c->count++;
+    size_t src_stride = row + (size_t)shape->src_pad * sample;
+    size_t dst_stride = row + (size_t)shape->dst_pad * sample;
     // The last row of src has no padding, so that a read behind it meets the unmapped page.
     allocate(&c->src[p], src_stride * (size_t)(height - 1) + row, check_random_below(random, 2));
     allocate(&c->dst[p], dst_stride * (size_t)height + 2 * GUARD_BYTES, true);
@@ -198,6 +209,26 @@ static const char *random_filter(struct check_random *random, struct conv_filter
     return kinds[kind];
 }
 
+static void random_shape(struct check_random *random, struct shape *shape, int budget)
+{
+    int near = PICK(random, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096) +
+               check_random_below(random, 3) - 1;
+    int width = PICK(random, 1, 2, 3, near, near, near);
+    if (width == 3)
+        width += check_random_below(random, 60);
+    int height = PICK(random, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33);
+    if (check_random_below(random, 6) == 0) {
+        int swap = width;
+        width = height;
+        height = swap;
+    }
+    while ((int64_t)width * height > budget)
+        *(width > height ? &width : &height) /= 2;
+    shape->width = width;
+    shape->height = height;
+    random_pads(random, shape);
+}
+
 void check_case_init(struct check_case *c, uint64_t seed)
 {
     *c = (struct check_case){.seed = seed};
@@ -207,26 +238,30 @@ void check_case_init(struct check_case *c, uint64_t seed)
     c->border = (enum conv_border)check_random_below(&random, CONV_BORDER_CONSTANT + 1);
     c->border_value = check_random_below(&random, 256);
     conv_stencil_init(&c->stencil, &c->filter, PICK(&random, 8, 8, 16), c->border, c->border_value);
-    int planes = 1 + check_random_below(&random, CHECK_MAX_PLANES);
+    // Every third case is a picture; the others are a jumble, where some planes are of one shape
+    // too.
+    bool picture = check_random_below(&random, 3) == 0;
+    int planes = picture ? 3 : 1 + check_random_below(&random, CHECK_MAX_PLANES);
     // The reference's time for a case stays bounded: about this many taps.
     int budget = 2000000 / (c->filter.width * c->filter.height) / planes;
+    struct shape shape = {0};
     for (int p = 0; p < planes; p++) {
-        int near = PICK(&random, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096) +
-                   check_random_below(&random, 3) - 1;
-        int width = PICK(&random, 1, 2, 3, near, near, near);
-        if (width == 3)
-            width += check_random_below(&random, 60);
-        int height = PICK(&random, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33);
-        if (check_random_below(&random, 6) == 0) {
-            int swap = width;
-            width = height;
-            height = swap;
-        }
-        while ((int64_t)width * height > budget)
-            *(width > height ? &width : &height) /= 2;
-        add_plane(c, &random, width, height);
+        if (p == 0 || (!picture && check_random_below(&random, 2)))
+            random_shape(&random, &shape, budget);
+        else if (!picture && check_random_below(&random, 2))
+            random_pads(&random, &shape);
+        add_plane(c, &random, &shape);
         fill_plane(&random, &c->src[p], c->stencil.depth);
     }
+}
+
+bool check_case_is_picture(const struct check_case *c)
+{
+    bool equal = c->count == 3;
+    for (int p = 1; p < c->count && equal; p++)
+        equal =
+            c->planes[p].width == c->planes[0].width && c->planes[p].height == c->planes[0].height;
+    return equal;
 }
 
 void check_case_init_division(struct check_case *c, int coef, int divisor, int offset)
@@ -236,7 +271,9 @@ void check_case_init_division(struct check_case *c, int coef, int divisor, int o
     c->filter = (struct conv_filter){
         .width = 1, .height = 3, .coef = {coef, 0, 1}, .scale = divisor, .offset = offset};
     conv_stencil_init(&c->stencil, &c->filter, 8, CONV_BORDER_REPLICATE, 0);
-    add_plane(c, &random, 65536, 3);
+    struct shape shape = {.width = 65536, .height = 3};
+    random_pads(&random, &shape);
+    add_plane(c, &random, &shape);
     uint8_t *row = c->src[0].data;
     int64_t stride = c->planes[0].src_stride;
     for (int i = 0; i < 65536; i++) {

@@ -104,6 +104,92 @@ bool check_cuda_run(const struct conv_variant *variant, struct check_case *c)
     return ok;
 }
 
+// --- RGBRGB... ----------------------------------------------------------------------------------
+
+#define INTERLEAVED_GUARD 0x5a
+
+// Planes to RGBRGB... (`split` false) or back; rows of `stride` bytes.
+static void interleave(const struct check_case *c, uint8_t *pixels, size_t stride, bool split)
+{
+    size_t size = (size_t)c->stencil.depth / 8;
+    for (int p = 0; p < c->count; p++) {
+        const struct conv_stencil_plane *plane = &c->planes[p];
+        for (int y = 0; y < plane->height; y++)
+            for (int x = 0; x < plane->width; x++) {
+                uint8_t *pixel = pixels + (size_t)y * stride + (size_t)(3 * x + p) * size;
+                if (split)
+                    memcpy(plane->dst + y * plane->dst_stride + (size_t)x * size, pixel, size);
+                else
+                    memcpy(pixel, plane->src + y * plane->src_stride + (size_t)x * size, size);
+            }
+    }
+}
+
+// The source, then the result with guards around it and behind its rows, in one block of memory:
+// `stride` is that of both. False if a guard was overwritten.
+static bool guards_hold(const uint8_t *result, size_t row, size_t stride, size_t height)
+{
+    for (size_t i = 0; i < stride * (height + 2); i++) {
+        bool inside = i >= stride && i < stride * (height + 1) && i % stride < row;
+        if (!inside && result[i] != INTERLEAVED_GUARD)
+            return false;
+    }
+    return true;
+}
+
+bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check_case *c)
+{
+    size_t height = (size_t)c->planes[0].height;
+    size_t row = (size_t)c->planes[0].width * 3 * (size_t)(c->stencil.depth / 8);
+    size_t stride = row + 10, src = stride * height, dst = stride * (height + 2);
+    size_t table = conv_cuda_upload_bytes(), plane_at = table + align(src) + align(dst);
+    struct conv_stencil stencil = c->stencil;
+    uint8_t *d_memory = NULL, *memory = malloc(src + dst);
+    bool ok = memory && !failed(cudaMalloc((void **)&d_memory, plane_at + 256), "cudaMalloc");
+    struct conv_stencil_plane plane = {
+        .src = d_memory + table,
+        .dst = d_memory + table + align(src) + stride,
+        .src_stride = (int64_t)stride,
+        .dst_stride = (int64_t)stride,
+        .width = 3 * c->planes[0].width,
+        .height = (int32_t)height,
+    };
+    struct conv_stencil_batch batch = {
+        .planes = &plane,
+        .d_planes = (const struct conv_stencil_plane *)(const void *)(d_memory + plane_at),
+        .count = 1,
+        .tiles = conv_stencil_tiles(variant, &plane, 1),
+    };
+    if (ok) {
+        memset(memory, 0, src);
+        memset(memory + src, INTERLEAVED_GUARD, dst);
+        interleave(c, memory, stride, false);
+        ok = !failed(cudaMemcpy(d_memory + table, memory, src, cudaMemcpyHostToDevice), "copy") &&
+             !failed(cudaMemcpy(d_memory + table + align(src), memory + src, dst,
+                                cudaMemcpyHostToDevice),
+                     "copy") &&
+             !failed(cudaMemcpy(d_memory + plane_at, &plane, sizeof plane, cudaMemcpyHostToDevice),
+                     "copy of planes") &&
+             conv_cuda_upload(&stencil, d_memory) == CONV_OK &&
+             variant->run(&stencil, &batch) == CONV_OK &&
+             !failed(cudaDeviceSynchronize(), variant->name) &&
+             !failed(cudaMemcpy(memory + src, d_memory + table + align(src), dst,
+                                cudaMemcpyDeviceToHost),
+                     "copy back");
+    }
+    if (ok && !guards_hold(memory + src, row, stride, height)) {
+        printf("FAILED %s: writes outside the picture\n", variant->name);
+        ok = false;
+    }
+    if (ok)
+        interleave(c, memory + src + stride, stride, true);
+    cudaFree(d_memory);
+    free(memory);
+    return ok;
+}
+
+// --- timing -------------------------------------------------------------------------------------
+
 static bool copy_planes(const struct device_case *device, const struct check_case *c)
 {
     for (int p = 0; p < c->count; p++)

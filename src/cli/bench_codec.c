@@ -125,8 +125,7 @@ static enum conv_status load_picture(struct bench *bench, struct conv_job *job,
     return CONV_OK;
 }
 
-static enum conv_status load_pictures(struct bench *bench, const char *folder,
-                                      struct conv_err *err)
+static enum conv_status load_pictures(struct bench *bench, const char *folder, struct conv_err *err)
 {
     const struct conv_options *options = bench->options;
     struct conv_walk_config walk_config = {
@@ -227,8 +226,7 @@ static enum conv_status run_row(struct bench *bench, struct row *row, int round,
         status = conv_png_decode(row->codec, file->data, file->size, header, &bench->got, err);
         break;
     case DECODE_LIBPNG:
-        status =
-            conv_libpng_decode(&row->pixels, file->data, file->size, header, &bench->got, err);
+        status = conv_libpng_decode(&row->pixels, file->data, file->size, header, &bench->got, err);
         break;
     case DECODE_RIVAL:
         status = row->rival(&row->pixels, file->data, file->size, header, err);

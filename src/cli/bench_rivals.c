@@ -27,8 +27,8 @@ static enum conv_status decode_stb(struct conv_buffer *pixels, const uint8_t *da
     int width, height, channels;
     if (header->shape.depth != 8 || size > INT_MAX)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "measured with 8 bits only");
-    uint8_t *made = stbi_load_from_memory(data, (int)size, &width, &height, &channels,
-                                          header->shape.channels);
+    uint8_t *made =
+        stbi_load_from_memory(data, (int)size, &width, &height, &channels, header->shape.channels);
     if (!made)
         return conv_err_set(err, CONV_ERR_FORMAT, "%s", stbi_failure_reason());
     conv_buffer_free(pixels);

@@ -8,6 +8,7 @@
 #include "base/cpu.h"
 #include "base/suggest.h"
 #include "png/buffer.h"
+#include "png/decode.h"
 #include "png/encode.h"
 #include "png/libpng.h"
 #include "png/png.h"
@@ -19,6 +20,7 @@ struct conv_png_codec {
     enum conv_png_encoder encoder;
     int level;
     struct conv_encoder *fast; // for CONV_PNG_FAST
+    struct conv_decoder decoder;
     struct conv_buffer pixels; // interleaved rows
     struct conv_buffer file;   // the last encoded picture
 };
@@ -61,8 +63,8 @@ enum conv_status conv_png_codec_open(struct conv_png_codec **codec,
     if (made->encoder == CONV_PNG_STB)
         conv_stb_set_level(level);
     if (made->encoder == CONV_PNG_FAST)
-        status = conv_encode_open(&made->fast, level, conv_cpu_features(), CONV_ENCODE_MAX_CHUNK,
-                                  err);
+        status =
+            conv_encode_open(&made->fast, level, conv_cpu_features(), CONV_ENCODE_MAX_CHUNK, err);
     if (status) {
         conv_png_codec_close(made);
         return status;
@@ -76,6 +78,7 @@ void conv_png_codec_close(struct conv_png_codec *codec)
     if (!codec)
         return;
     conv_encode_close(codec->fast);
+    conv_decoder_free(&codec->decoder);
     conv_buffer_free(&codec->pixels);
     conv_buffer_free(&codec->file);
     free(codec);
@@ -87,6 +90,8 @@ enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *da
 {
     assert(dst->width == header->shape.width && dst->height == header->shape.height &&
            dst->channels == header->shape.channels && dst->depth == header->shape.depth);
+    if (conv_decode_fast(&codec->decoder, data, size, header, dst))
+        return CONV_OK;
     return conv_libpng_decode(&codec->pixels, data, size, header, dst, err);
 }
 
@@ -128,6 +133,6 @@ enum conv_status conv_png_parse_encoder(enum conv_png_encoder *encoder, const ch
     if (near)
         return conv_err_set(err, CONV_ERR_USAGE, "unknown encoder '%.64s'; did you mean '%s'?",
                             name, near);
-    return conv_err_set(err, CONV_ERR_USAGE, "unknown encoder '%.64s' (there are fast, libpng, stb)",
-                        name);
+    return conv_err_set(err, CONV_ERR_USAGE,
+                        "unknown encoder '%.64s' (there are fast, libpng, stb)", name);
 }

@@ -4,70 +4,73 @@
 #include "png/huffman.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define SYMBOL_BITS 9 // CONV_HUFFMAN_MAX_SYMBOLS <= 512
 #define SYMBOL_MASK ((1u << SYMBOL_BITS) - 1)
-#define RADIX_BITS 8
+#define RADIX_BITS 6
+#define PASSES 4 // for counts of 24 bits; even, so that the sorted leaves end where they began
 #define RADIX (1 << RADIX_BITS)
 
 // A leaf before the tree is built: the count above, the symbol below.
 typedef uint64_t leaf;
 
-static void sort_pass(leaf *dst, const leaf *src, int n, int shift)
+static void sort_pass(leaf *dst, const leaf *src, size_t n, int shift)
 {
-    int start[RADIX] = {0};
-    for (int i = 0; i < n; i++)
+    size_t start[RADIX] = {0};
+    for (size_t i = 0; i < n; i++)
         start[src[i] >> shift & (RADIX - 1)]++;
-    for (int i = 0, sum = 0; i < RADIX; i++) {
-        int count = start[i];
+    for (size_t i = 0, sum = 0; i < RADIX; i++) {
+        size_t count = start[i];
         start[i] = sum;
         sum += count;
     }
-    for (int i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         dst[start[src[i] >> shift & (RADIX - 1)]++] = src[i];
 }
 
 // The symbols in use by rising count, equal counts by rising symbol.
-static int sorted_leaves(leaf *leaves, const uint32_t *counts, int symbols)
+static size_t sorted_leaves(leaf *leaves, const uint32_t *counts, size_t symbols)
 {
     leaf other[CONV_HUFFMAN_MAX_SYMBOLS];
-    int n = 0;
-    for (int s = 0; s < symbols; s++) {
+    size_t n = 0;
+    for (size_t s = 0; s < symbols; s++) {
         assert(counts[s] < 1u << 24);
-        other[n] = (leaf)counts[s] << SYMBOL_BITS | (unsigned)s;
+        leaves[n] = (leaf)counts[s] << SYMBOL_BITS | s;
         n += counts[s] > 0;
     }
-    sort_pass(leaves, other, n, SYMBOL_BITS);
-    sort_pass(other, leaves, n, SYMBOL_BITS + RADIX_BITS);
-    sort_pass(leaves, other, n, SYMBOL_BITS + 2 * RADIX_BITS);
+    for (int pass = 0; pass < PASSES; pass += 2) {
+        sort_pass(other, leaves, n, SYMBOL_BITS + pass * RADIX_BITS);
+        sort_pass(leaves, other, n, SYMBOL_BITS + (pass + 1) * RADIX_BITS);
+    }
     return n;
 }
 
-// How many of n >= 2 leaves Huffman's tree has at each depth; those deeper than `limit` count there.
-static void count_depths(int *at_depth, const leaf *leaves, int n, int limit)
+// How many of n >= 2 leaves Huffman's tree has at each depth; those deeper than `limit` count
+// there.
+static void count_depths(int *at_depth, const leaf *leaves, size_t n, int limit)
 {
     uint32_t weight[2 * CONV_HUFFMAN_MAX_SYMBOLS];
     uint16_t parent[2 * CONV_HUFFMAN_MAX_SYMBOLS];
     uint16_t depth[2 * CONV_HUFFMAN_MAX_SYMBOLS];
-    for (int i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         weight[i] = (uint32_t)(leaves[i] >> SYMBOL_BITS);
     // Leaves are taken in order; so are the joined nodes, whose weights rise as they are made.
-    int next_leaf = 0, next_node = n;
-    for (int made = n; made < 2 * n - 1; made++) {
+    size_t leaf_at = 0, node_at = n, root = 2 * n - 2;
+    for (size_t made = n; made <= root; made++) {
         weight[made] = 0;
         for (int k = 0; k < 2; k++) {
-            int take = next_node == made || (next_leaf < n && weight[next_leaf] <= weight[next_node])
-                           ? next_leaf++
-                           : next_node++;
+            bool is_leaf = node_at == made || (leaf_at < n && weight[leaf_at] <= weight[node_at]);
+            size_t take = is_leaf ? leaf_at++ : node_at++;
             weight[made] += weight[take];
             parent[take] = (uint16_t)made;
         }
     }
-    depth[2 * n - 2] = 0;
-    for (int i = 2 * n - 3; i >= 0; i--)
+    depth[root] = 0;
+    for (size_t i = root; i-- > 0;)
         depth[i] = (uint16_t)(depth[parent[i]] + 1);
-    for (int i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         at_depth[depth[i] < limit ? depth[i] : limit]++;
 }
 
@@ -89,15 +92,15 @@ static void repair(int *at_depth, int limit)
     }
 }
 
-void conv_huffman_lengths(uint8_t *lengths, const uint32_t *counts, int symbols, int limit)
+void conv_huffman_lengths(uint8_t *lengths, const uint32_t *counts, size_t symbols, int limit)
 {
     assert(symbols >= 2 && symbols <= CONV_HUFFMAN_MAX_SYMBOLS);
-    assert(limit <= CONV_HUFFMAN_MAX_BITS && symbols <= 1 << limit);
-    leaf leaves[CONV_HUFFMAN_MAX_SYMBOLS];
-    int n = sorted_leaves(leaves, counts, symbols);
-    memset(lengths, 0, (size_t)symbols);
+    assert(limit <= CONV_HUFFMAN_MAX_BITS && symbols <= (size_t)1 << limit);
+    leaf leaves[CONV_HUFFMAN_MAX_SYMBOLS] = {0};
+    size_t n = sorted_leaves(leaves, counts, symbols);
+    memset(lengths, 0, symbols);
     if (n < 2) {
-        int used = n == 1 ? (int)(leaves[0] & SYMBOL_MASK) : 0;
+        size_t used = n == 1 ? (size_t)(leaves[0] & SYMBOL_MASK) : 0;
         lengths[used] = 1;
         lengths[used == 0] = 1;
         return;
@@ -105,9 +108,10 @@ void conv_huffman_lengths(uint8_t *lengths, const uint32_t *counts, int symbols,
     int at_depth[CONV_HUFFMAN_MAX_BITS + 1] = {0};
     count_depths(at_depth, leaves, n, limit);
     repair(at_depth, limit);
-    for (int d = limit, i = 0; d > 0; d--) {
+    const leaf *next = leaves;
+    for (int d = limit; d > 0; d--) {
         for (int k = 0; k < at_depth[d]; k++)
-            lengths[leaves[i++] & SYMBOL_MASK] = (uint8_t)d;
+            lengths[*next++ & SYMBOL_MASK] = (uint8_t)d;
     }
 }
 
@@ -119,14 +123,14 @@ static unsigned reverse(unsigned code, unsigned bits)
     return reversed;
 }
 
-void conv_huffman_codes(uint16_t *codes, const uint8_t *lengths, int symbols)
+void conv_huffman_codes(uint16_t *codes, const uint8_t *lengths, size_t symbols)
 {
     unsigned next[CONV_HUFFMAN_MAX_BITS + 2] = {0};
-    for (int s = 0; s < symbols; s++)
+    for (size_t s = 0; s < symbols; s++)
         next[lengths[s] + 1]++;
     next[1] = 0; // symbols without a code
     for (int bits = 1; bits <= CONV_HUFFMAN_MAX_BITS; bits++)
         next[bits + 1] = (next[bits] + next[bits + 1]) << 1;
-    for (int s = 0; s < symbols; s++)
+    for (size_t s = 0; s < symbols; s++)
         codes[s] = lengths[s] ? (uint16_t)reverse(next[lengths[s]]++, lengths[s]) : 0;
 }

@@ -172,8 +172,8 @@ def test_encoders_carry_the_same_pixels(box, album):
     run("emboss", "-b", album.folder, "out")
     eight_bits = [name for name, picture in album.items() if picture.planes.dtype == np.uint8]
     inputs = [album.folder / name for name in eight_bits]
-    for index, options in enumerate((("-z0",), ("-z6",), ("-z9",), ("-z12",), ("--encoder=libpng", "-z0"), ("--encoder=libpng", "-z9"), ("--encoder=stb",),
-                                     ("--encoder=stb", "-z5"))):
+    for index, options in enumerate((("-z0",), ("-z6",), ("-z9",), ("-z12",), ("--encoder=libpng", "-z0"),
+                                     ("--encoder=libpng", "-z9"), ("--encoder=stb",), ("--encoder=stb", "-z5"))):
         run("emboss", *options, *inputs, f"coded{index}/")
         for name in eight_bits:
             coded = pictures.read(box / f"coded{index}" / name)

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// The fast way into planes: every PNG that is not interlaced and in which nothing is odd.
+#ifndef CONV_PNG_DECODE_H
+#define CONV_PNG_DECODE_H
+
+#include "png/buffer.h"
+#include "png/inflate.h"
+#include "png/png.h"
+#include "png/unfilter.h"
+
+// What a worker keeps from picture to picture: at most the compressed bytes and the filtered rows
+// of the largest one, and three rows. Starts as {0}.
+struct conv_decoder {
+    struct conv_inflate inflate;
+    struct conv_buffer idat;              // IDAT chunks joined, where there are several
+    struct conv_buffer raw;               // the filtered rows
+    struct conv_buffer rows;              // two plain rows and the zeros above the first one
+    const struct conv_unfilter *unfilter; // NULL: the best for this machine
+};
+
+// As conv_png_decode, but it knows no reasons: false means that the file is damaged, unusual or too
+// large for the memory there is, and that libpng is to be asked, which alone decides what is
+// refused. True is only said where libpng would give the same pixels.
+bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t size,
+                      const struct conv_png_header *header, const struct conv_image *dst);
+
+void conv_decoder_free(struct conv_decoder *decoder); // what it holds, not itself
+
+#endif

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// This program's own PNG encoder. Level 1 filters and compresses stripe by stripe while the bytes
+// are in the cache; from level 2 on the filter is chosen row by row and the compressor sees the
+// whole picture: our own up to level 9, libdeflate's near-optimal parsing above.
+#ifndef CONV_PNG_ENCODE_H
+#define CONV_PNG_ENCODE_H
+
+#include "png/buffer.h"
+#include "png/png.h"
+
+#define CONV_ENCODE_MAX_LEVEL 12
+#define CONV_ENCODE_DEFAULT_LEVEL 1
+
+// Longest IDAT. The standard allows 2^31 - 1; less, so that a stripe more does no harm.
+#define CONV_ENCODE_MAX_CHUNK ((size_t)1 << 30)
+
+// Scratch memory of one worker, from picture to picture.
+struct conv_encoder;
+
+// CONV_ERR_MEMORY only; level is 0 to CONV_ENCODE_MAX_LEVEL. `features` are those of
+// conv_cpu_features() that may be used; `max_chunk` is CONV_ENCODE_MAX_CHUNK but in tests.
+enum conv_status conv_encode_open(struct conv_encoder **encoder, int level, unsigned features,
+                                  size_t max_chunk, struct conv_err *err);
+void conv_encode_close(struct conv_encoder *encoder); // NULL is fine
+
+// Replaces the content of *file by a PNG of IHDR, IDATs and IEND. CONV_ERR_MEMORY only.
+enum conv_status conv_encode_picture(struct conv_encoder *encoder, struct conv_buffer *file,
+                                     const struct conv_image *src, struct conv_err *err);
+
+#endif

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: MIT
+// DEFLATE (RFC 1951) with tables that give several literals at once. The idea of looking up more
+// than one literal is from Intel's ISA-L; reading 8 bytes ahead of need is common to all fast
+// decoders. Anything odd ends in "false", and somebody slower says what is wrong.
+#include "png/inflate.h"
+
+#include <libdeflate.h>
+#include <string.h>
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+// Short names for what is everywhere below.
+#define DROP CONV_INFLATE_DROP
+#define LITERALS CONV_INFLATE_LITERALS
+#define ENTRY_LONG CONV_INFLATE_LONG
+#define ENTRY_END CONV_INFLATE_END
+#define ENTRY_INVALID CONV_INFLATE_INVALID
+
+enum {
+    LITLEN_COUNT = 286, // symbols that may be used
+    DISTANCE_COUNT = 30,
+    PRECODE_COUNT = 19,
+    LITLEN_BITS = CONV_INFLATE_LITLEN_BITS,
+    DISTANCE_BITS = CONV_INFLATE_DISTANCE_BITS,
+    PRECODE_BITS = CONV_INFLATE_PRECODE_BITS,
+};
+
+// --- reading bits --------------------------------------------------------------------------------
+
+// `bits` holds `count` bits that count, the next one lowest. Behind the end of the input come
+// zeros; `beyond` says how many bytes of them were taken.
+struct reader {
+    uint64_t bits;
+    unsigned count;
+    unsigned beyond;
+    const uint8_t *at, *end;
+};
+
+static inline uint64_t load64(const uint8_t *p)
+{
+    uint64_t value;
+    memcpy(&value, p, sizeof value);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    value = __builtin_bswap64(value);
+#endif
+    return value;
+}
+
+// Makes `count` at least 56. Bits beyond `count` may be set already: they are those that come next.
+ALWAYS_INLINE void refill_inside(struct reader *reader)
+{
+    reader->bits |= load64(reader->at) << reader->count;
+    reader->at += (63 - reader->count) >> 3;
+    reader->count |= 56;
+}
+
+static void refill_bytes(struct reader *reader)
+{
+    reader->bits &= ((uint64_t)1 << reader->count) - 1;
+    while (reader->count < 56) {
+        if (reader->at < reader->end)
+            reader->bits |= (uint64_t)*reader->at++ << reader->count;
+        else
+            reader->beyond++;
+        reader->count += 8;
+    }
+}
+
+static inline void refill(struct reader *reader)
+{
+    if (LIKELY(reader->end - reader->at >= 8))
+        refill_inside(reader);
+    else
+        refill_bytes(reader);
+}
+
+ALWAYS_INLINE void drop(struct reader *reader, unsigned count)
+{
+    reader->bits >>= count;
+    reader->count -= count;
+}
+
+static unsigned take(struct reader *reader, unsigned count)
+{
+    unsigned value = (unsigned)(reader->bits & (((uint64_t)1 << count) - 1));
+    drop(reader, count);
+    return value;
+}
+
+// --- blocks --------------------------------------------------------------------------------------
+
+// Reads the lengths of both codes of a dynamic block.
+static bool read_lengths(struct conv_inflate *inflate, struct reader *reader, unsigned litlens,
+                         unsigned distances, unsigned precodes)
+{
+    static const uint8_t order[PRECODE_COUNT] = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
+                                                 11, 4,  12, 3, 13, 2, 14, 1, 15};
+    static const struct {
+        uint8_t least, extra;
+    } repeats[] = {{3, 2}, {3, 3}, {11, 7}}; // of the former length, of zeros, of zeros
+    uint8_t precode_lengths[PRECODE_COUNT] = {0};
+    uint32_t *table = inflate->distance; // not needed yet
+    for (unsigned i = 0; i < precodes; i++) {
+        refill(reader);
+        precode_lengths[order[i]] = (uint8_t)take(reader, 3);
+    }
+    if (!conv_inflate_code_precode(table, precode_lengths))
+        return false;
+    unsigned total = litlens + distances, done = 0;
+    while (done < total) {
+        refill(reader);
+        uint32_t entry = table[reader->bits & ((1 << PRECODE_BITS) - 1)];
+        unsigned symbol = entry >> 16, value = 0, repeat = 1;
+        drop(reader, DROP(entry));
+        if (symbol < 16) {
+            value = symbol;
+        } else {
+            if (symbol == 16 && done == 0)
+                return false;
+            value = symbol == 16 ? inflate->lengths[done - 1] : 0;
+            repeat = repeats[symbol - 16].least + take(reader, repeats[symbol - 16].extra);
+        }
+        if (repeat > total - done)
+            return false;
+        memset(inflate->lengths + done, (int)value, repeat);
+        done += repeat;
+    }
+    return true;
+}
+
+static bool build_tables(struct conv_inflate *inflate, unsigned litlens, unsigned distances)
+{
+    const uint8_t *lengths = inflate->lengths;
+    return conv_inflate_code_litlen(&inflate->litlen_code, inflate->litlen, lengths, litlens) &&
+           conv_inflate_code_distance(&inflate->distance_code, inflate->distance, lengths + litlens,
+                                      distances);
+}
+
+static bool read_dynamic(struct conv_inflate *inflate, struct reader *reader)
+{
+    refill(reader);
+    unsigned litlens = 257 + take(reader, 5), distances = 1 + take(reader, 5);
+    unsigned precodes = 4 + take(reader, 4);
+    return litlens <= LITLEN_COUNT && distances <= DISTANCE_COUNT &&
+           read_lengths(inflate, reader, litlens, distances, precodes) &&
+           build_tables(inflate, litlens, distances);
+}
+
+static bool use_fixed(struct conv_inflate *inflate)
+{
+    memset(inflate->lengths, 8, 144);
+    memset(inflate->lengths + 144, 9, 256 - 144);
+    memset(inflate->lengths + 256, 7, 280 - 256);
+    memset(inflate->lengths + 280, 8, 288 - 280);
+    memset(inflate->lengths + 288, 5, 32);
+    return build_tables(inflate, 288, 32);
+}
+
+static inline void copy8(uint8_t *dst, const uint8_t *src)
+{
+    uint64_t value; // loaded whole before it is stored: they may overlap
+    memcpy(&value, src, sizeof value);
+    memcpy(dst, &value, sizeof value);
+}
+
+// Writes up to 24 bytes too many.
+ALWAYS_INLINE void copy_match(uint8_t *out, size_t distance, size_t length)
+{
+    const uint8_t *from = out - distance;
+    uint8_t *end = out + length;
+    if (LIKELY(distance >= 16)) {
+        do {
+            memcpy(out, from, 16);
+            out += 16;
+            from += 16;
+        } while (out < end);
+        return;
+    }
+    // What is repeated may as well be taken as its double.
+    while (distance < 8) {
+        copy8(out, from);
+        out += distance;
+        distance *= 2;
+    }
+    do {
+        copy8(out, from);
+        out += 8;
+        from += 8;
+    } while (out < end);
+}
+
+// The base of a length or distance with its extra bits, which follow the codeword in `bits`.
+ALWAYS_INLINE unsigned read_value(uint64_t bits, uint32_t entry)
+{
+    uint64_t both = bits & (((uint64_t)1 << DROP(entry)) - 1);
+    return (entry >> 16) + (unsigned)(both >> (entry >> 8 & 15));
+}
+
+struct output {
+    uint8_t *begin, *at, *end;
+};
+
+ALWAYS_INLINE uint8_t *put_literals(uint8_t *out, uint32_t entry)
+{
+    uint32_t bytes = entry >> 8;
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    bytes = __builtin_bswap32(bytes);
+#endif
+    memcpy(out, &bytes, sizeof bytes);
+    return out + LITERALS(entry);
+}
+
+enum { WORKING, DONE, FAILED };
+
+// Decodes symbols until the block ends or, if `inside`, until the end of the input is too near for
+// reading 8 bytes at once. Between two looks at the end of the output at most 3 x 2 literals and a
+// match are written, which is what the slack is for.
+//
+// An entry is looked up before the bits are refilled, so that the way from one to the next is a
+// shift, a mask and a load. That leaves an index of 11 in any case: of 56 bits, three entries of
+// literals take 33; a length 15 + 5 and a distance from the table 9 + 13; a longer distance
+// refills.
+ALWAYS_INLINE int decode_symbols(const struct conv_inflate *inflate, struct reader *reader_io,
+                                 struct output *output, bool inside)
+{
+    struct reader reader = *reader_io;
+    uint8_t *out = output->at, *const begin = output->begin, *const end = output->end;
+    const uint32_t *litlen = inflate->litlen;
+    const uint64_t litlen_mask = (1 << LITLEN_BITS) - 1;
+    const uint64_t distance_mask = (1 << DISTANCE_BITS) - 1;
+#define REFILL() (inside ? refill_inside(&reader) : refill(&reader))
+    REFILL();
+    uint32_t entry = litlen[reader.bits & litlen_mask];
+    REFILL();
+    while (out <= end && (!inside || reader.end - reader.at >= 32)) {
+        if (LITERALS(entry)) {
+            out = put_literals(out, entry);
+            drop(&reader, DROP(entry));
+            entry = litlen[reader.bits & litlen_mask];
+            if (LITERALS(entry)) {
+                out = put_literals(out, entry);
+                drop(&reader, DROP(entry));
+                entry = litlen[reader.bits & litlen_mask];
+                if (LITERALS(entry)) {
+                    out = put_literals(out, entry);
+                    drop(&reader, DROP(entry));
+                    entry = litlen[reader.bits & litlen_mask];
+                    REFILL();
+                    continue;
+                }
+            }
+            REFILL();
+        }
+        if (UNLIKELY(entry < 1 << 16)) {
+            if (entry == ENTRY_LONG)
+                entry = conv_inflate_code_find_litlen(&inflate->litlen_code, reader.bits);
+            if (LITERALS(entry)) {
+                out = put_literals(out, entry);
+                drop(&reader, DROP(entry));
+                entry = litlen[reader.bits & litlen_mask];
+                REFILL();
+                continue;
+            }
+            if (entry < 1 << 16) {
+                drop(&reader, DROP(entry));
+                *reader_io = reader;
+                output->at = out;
+                return (entry & ENTRY_INVALID) == ENTRY_END ? DONE : FAILED;
+            }
+        }
+        unsigned length = read_value(reader.bits, entry);
+        drop(&reader, DROP(entry));
+        entry = inflate->distance[reader.bits & distance_mask];
+        if (UNLIKELY(entry < 1 << 16)) {
+            REFILL();
+            if (entry == ENTRY_LONG)
+                entry = conv_inflate_code_find_distance(&inflate->distance_code, reader.bits);
+            if (entry < 1 << 16)
+                return FAILED;
+        }
+        unsigned distance = read_value(reader.bits, entry);
+        drop(&reader, DROP(entry));
+        entry = litlen[reader.bits & litlen_mask];
+        REFILL();
+        if (UNLIKELY(distance > (size_t)(out - begin)))
+            return FAILED;
+        copy_match(out, distance, length);
+        out += length;
+    }
+#undef REFILL
+    *reader_io = reader;
+    output->at = out;
+    return out <= end ? WORKING : FAILED;
+}
+
+static int decode_plain(const struct conv_inflate *inflate, struct reader *reader,
+                        struct output *output)
+{
+    return decode_symbols(inflate, reader, output, true);
+}
+
+static int decode_tail(const struct conv_inflate *inflate, struct reader *reader,
+                       struct output *output)
+{
+    return decode_symbols(inflate, reader, output, false);
+}
+
+#ifdef __x86_64__
+// Shifts and masks by a variable are one instruction each there.
+__attribute__((target("bmi2"))) static int decode_bmi2(const struct conv_inflate *inflate,
+                                                       struct reader *reader, struct output *output)
+{
+    return decode_symbols(inflate, reader, output, true);
+}
+#endif
+
+static bool decode(const struct conv_inflate *inflate, struct reader *reader, struct output *output)
+{
+    int state = WORKING;
+    if (reader->end - reader->at >= 32) {
+#ifdef __x86_64__
+        state = __builtin_cpu_supports("bmi2") ? decode_bmi2(inflate, reader, output)
+                                               : decode_plain(inflate, reader, output);
+#else
+        state = decode_plain(inflate, reader, output);
+#endif
+    }
+    if (state == WORKING)
+        state = decode_tail(inflate, reader, output);
+    return state == DONE;
+}
+
+// Gives back the bytes that were read ahead, up to the next byte's start. False if zeros from
+// beyond the input have been used.
+static bool align(struct reader *reader)
+{
+    unsigned ahead = reader->count / 8;
+    if (reader->beyond > ahead)
+        return false;
+    reader->at -= ahead - reader->beyond;
+    reader->bits = 0;
+    reader->count = 0;
+    reader->beyond = 0;
+    return true;
+}
+
+static bool copy_stored(struct reader *reader, struct output *output)
+{
+    if (!align(reader) || reader->end - reader->at < 4)
+        return false;
+    const uint8_t *p = reader->at;
+    unsigned size = p[0] | (unsigned)p[1] << 8, check = p[2] | (unsigned)p[3] << 8;
+    reader->at += 4;
+    if (size != (check ^ 0xffff) || size > (size_t)(reader->end - reader->at) ||
+        output->at > output->end || size > (size_t)(output->end - output->at))
+        return false;
+    memcpy(output->at, reader->at, size);
+    reader->at += size;
+    output->at += size;
+    return true;
+}
+
+static bool read_block(struct conv_inflate *inflate, struct reader *reader, struct output *output,
+                       bool *last)
+{
+    refill(reader);
+    *last = take(reader, 1);
+    switch (take(reader, 2)) {
+    case 0:
+        return copy_stored(reader, output);
+    case 1:
+        return use_fixed(inflate) && decode(inflate, reader, output);
+    case 2:
+        return read_dynamic(inflate, reader) && decode(inflate, reader, output);
+    default:
+        return false;
+    }
+}
+
+bool conv_inflate_zlib(struct conv_inflate *inflate, uint8_t *out, size_t out_size,
+                       const uint8_t *data, size_t size)
+{
+    if (size < 2 + 4)
+        return false;
+    unsigned method = data[0], flags = data[1];
+    // Deflate, a right checksum, no dictionary. zlib refuses distances beyond the window, which
+    // cannot occur if it is as large as the format allows or as the picture.
+    if ((method & 15) != 8 || method >> 4 > 7 || (method << 8 | flags) % 31 != 0 || flags & 32 ||
+        (method >> 4 < 7 && out_size > (size_t)256 << (method >> 4)))
+        return false;
+    struct reader reader = {.at = data + 2, .end = data + size - 4};
+    struct output output = {out, out, out + out_size};
+    bool last = false;
+    while (!last) {
+        if (!read_block(inflate, &reader, &output, &last))
+            return false;
+    }
+    const uint8_t *sum = data + size - 4;
+    uint32_t adler =
+        (uint32_t)sum[0] << 24 | (uint32_t)sum[1] << 16 | (uint32_t)sum[2] << 8 | sum[3];
+    return align(&reader) && reader.at == reader.end && output.at == output.end &&
+           libdeflate_adler32(1, out, out_size) == adler;
+}

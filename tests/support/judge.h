@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+// The fast decoder before its judge: whatever it takes, libpng takes too and sees the same pixels.
+#ifndef CONV_TESTS_JUDGE_H
+#define CONV_TESTS_JUDGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "png/decode.h"
+
+enum judgement {
+    JUDGE_REFUSED, // by libpng, and left alone by the fast decoder
+    JUDGE_LEFT,    // good, but left to libpng
+    JUDGE_FAST,    // good, decoded by both to the same pixels
+};
+
+// Runs every unfilter variant of this machine on the file. Prints a word and aborts if the fast
+// decoder is wrong or writes beyond its rows. Pictures of more pixels than `limit` count as
+// refused.
+enum judgement judge_file(const uint8_t *data, size_t size, size_t limit);
+
+// Makes CRCs and the Adler-32 right again in place, as far as there is a zlib stream to sum up, so
+// that damage is met by the decoders and not by their checks. `inflated` is scratch of `room`
+// bytes.
+void judge_repair(uint8_t *data, size_t size, uint8_t *inflated, size_t room);
+
+#endif

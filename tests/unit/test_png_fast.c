@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: MIT
+// The fast encoder: its pictures are read back by libpng and its streams by zlib, each of its parts
+// is held against a plain definition, and pages that cannot be touched lie behind what it reads and
+// writes.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/cpu.h"
+#include "png/deflate_fast.h"
+#include "png/deflate_search.h"
+#include "png/encode.h"
+#include "png/filter_rows.h"
+#include "png/huffman.h"
+#include "png/libpng.h"
+
+static uint32_t seed;
+
+static unsigned random_bits(void)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return seed >> 12;
+}
+
+// --- memory that ends at a page that cannot be touched ------------------------------------------
+
+struct guarded {
+    uint8_t *map, *data;
+    size_t map_size;
+};
+
+static struct guarded guarded_alloc(size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
+    struct guarded made = {.map_size = whole + page};
+    made.map =
+        mmap(NULL, made.map_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(made.map != MAP_FAILED);
+    assert_int_equal(mprotect(made.map + whole, page, PROT_NONE), 0);
+    made.data = made.map + whole - size;
+    return made;
+}
+
+static void guarded_free(struct guarded *guarded)
+{
+    assert_int_equal(munmap(guarded->map, guarded->map_size), 0);
+}
+
+// --- Huffman codes ------------------------------------------------------------------------------
+
+// Complete, within the limit, and no symbol in use without a code.
+static void check_lengths(const uint8_t *lengths, const uint32_t *counts, size_t n, int limit)
+{
+    unsigned kraft = 0;
+    for (size_t s = 0; s < n; s++) {
+        assert_true(lengths[s] <= limit);
+        assert_true(counts[s] == 0 || lengths[s] > 0);
+        kraft += lengths[s] ? 1u << (limit - lengths[s]) : 0;
+    }
+    assert_int_equal(kraft, 1u << limit);
+    for (size_t a = 0; a < n; a++) {
+        for (size_t b = 0; b < n && n < 64; b++)
+            assert_true(counts[a] <= counts[b] || lengths[a] <= lengths[b] || counts[b] == 0);
+    }
+}
+
+static void check_codes(const uint8_t *lengths, size_t n)
+{
+    uint16_t codes[CONV_HUFFMAN_MAX_SYMBOLS];
+    conv_huffman_codes(codes, lengths, n);
+    for (size_t a = 0; a < n; a++) {
+        assert_true(codes[a] >> lengths[a] == 0);
+        for (size_t b = 0; b < n; b++) { // no code begins another
+            if (a == b || lengths[a] == 0 || lengths[a] > lengths[b])
+                continue;
+            assert_true((codes[b] & ((1u << lengths[a]) - 1)) != codes[a]);
+        }
+    }
+}
+
+static void huffman_lengths_make_a_code(void **state)
+{
+    (void)state;
+    static const int sizes[][2] = {{2, 1},    {3, 2},   {19, 7},  {30, 15},
+                                   {286, 15}, {286, 9}, {288, 12}};
+    uint32_t counts[CONV_HUFFMAN_MAX_SYMBOLS];
+    uint8_t lengths[CONV_HUFFMAN_MAX_SYMBOLS];
+    seed = 7;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        size_t n = (size_t)sizes[i][0];
+        for (int round = 0; round < 200; round++) {
+            unsigned spread = random_bits() % 20, zeros = random_bits() % 4;
+            for (size_t s = 0; s < n; s++)
+                counts[s] = random_bits() % 4 < zeros ? 0 : random_bits() >> spread;
+            for (size_t s = 0; s < n; s++)
+                counts[s] &= (1u << 24) - 1;
+            conv_huffman_lengths(lengths, counts, n, sizes[i][1]);
+            check_lengths(lengths, counts, n, sizes[i][1]);
+            if (round % 20 == 0)
+                check_codes(lengths, n);
+        }
+    }
+}
+
+static void huffman_is_complete_for_few_symbols(void **state)
+{
+    (void)state;
+    uint32_t counts[30] = {0};
+    uint8_t lengths[30];
+    conv_huffman_lengths(lengths, counts, 30, 15);
+    assert_true(lengths[0] == 1 && lengths[1] == 1 && lengths[2] == 0);
+    counts[0] = 9;
+    conv_huffman_lengths(lengths, counts, 30, 15);
+    assert_true(lengths[0] == 1 && lengths[1] == 1 && lengths[2] == 0);
+    counts[0] = 0;
+    counts[29] = 9;
+    conv_huffman_lengths(lengths, counts, 30, 15);
+    assert_true(lengths[0] == 1 && lengths[1] == 0 && lengths[29] == 1);
+    counts[3] = 1;
+    conv_huffman_lengths(lengths, counts, 30, 15);
+    assert_true(lengths[0] == 0 && lengths[3] == 1 && lengths[29] == 1);
+}
+
+static void huffman_is_optimal_without_the_limit(void **state)
+{
+    (void)state;
+    // Weights 1 1 2 3 5 8: lengths 5 5 4 3 2 1 by hand.
+    static const uint32_t counts[6] = {8, 1, 3, 1, 5, 2};
+    static const uint8_t expected[6] = {1, 5, 3, 5, 2, 4};
+    uint8_t lengths[6];
+    conv_huffman_lengths(lengths, counts, 6, 15);
+    assert_memory_equal(lengths, expected, 6);
+    conv_huffman_lengths(lengths, counts, 6, 3);
+    check_lengths(lengths, counts, 6, 3);
+}
+
+// --- rows ---------------------------------------------------------------------------------------
+
+// As the standard words it.
+static uint8_t predict_plainly(int filter, int a, int b, int c)
+{
+    int p = a + b - c, pa = abs(p - a), pb = abs(p - b), pc = abs(p - c);
+    switch (filter) {
+    case 1:
+        return (uint8_t)a;
+    case 2:
+        return (uint8_t)b;
+    case 3:
+        return (uint8_t)((a + b) / 2);
+    case 4:
+        return (uint8_t)(pa <= pb && pa <= pc ? a : pb <= pc ? b : c);
+    default:
+        return 0;
+    }
+}
+
+static void fill(uint8_t *bytes, size_t n, int kind)
+{
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (uint8_t)(kind == 0   ? random_bits()
+                             : kind == 1 ? (random_bits() & 1) * 255
+                                         : 120 + random_bits() % 9);
+}
+
+static void check_filters(const struct conv_filter_rows *rows, size_t n, int kind)
+{
+    struct guarded row = guarded_alloc(n), above = guarded_alloc(n), dst = guarded_alloc(n);
+    uint64_t cost[CONV_ROW_FILTERS], expected_cost[CONV_ROW_FILTERS] = {0};
+    for (int f = 0; f < CONV_ROW_FILTERS; f++)
+        cost[f] = (uint64_t)f;
+    fill(row.data, n, kind);
+    fill(above.data, n, kind);
+    for (int f = 0; f < CONV_ROW_FILTERS; f++) {
+        memset(dst.data, 0xa5, n);
+        rows->filter(dst.data, (enum conv_row_filter)f, row.data, above.data, n);
+        for (size_t x = 0; x < n; x++) {
+            int a = x ? row.data[x - 1] : 0, c = x ? above.data[x - 1] : 0;
+            uint8_t expected = (uint8_t)(row.data[x] - predict_plainly(f, a, above.data[x], c));
+            if (dst.data[x] != expected)
+                fail_msg("%s, filter %d, %zu bytes: differs at %zu", rows->name, f, n, x);
+            expected_cost[f] += expected < 128 ? expected : 256u - expected;
+        }
+    }
+    rows->add_costs(cost, row.data, above.data, n);
+    for (int f = 0; f < CONV_ROW_FILTERS; f++)
+        assert_int_equal(cost[f], expected_cost[f] + (uint64_t)f);
+    guarded_free(&row);
+    guarded_free(&above);
+    guarded_free(&dst);
+}
+
+static void check_joins(const struct conv_filter_rows *rows, size_t n)
+{
+    for (int planes = 1; planes <= CONV_ROW_MAX_PLANES; planes++) {
+        struct guarded plane[CONV_ROW_MAX_PLANES], row = guarded_alloc(n * (size_t)planes);
+        const uint8_t *of_planes[CONV_ROW_MAX_PLANES];
+        for (int p = 0; p < planes; p++) {
+            plane[p] = guarded_alloc(n);
+            fill(plane[p].data, n, 0);
+            of_planes[p] = plane[p].data;
+        }
+        rows->join(row.data, of_planes, planes, n);
+        for (size_t i = 0; i < n * (size_t)planes; i++)
+            assert_int_equal(row.data[i], of_planes[i % (size_t)planes][i / (size_t)planes]);
+        for (int p = 0; p < planes; p++)
+            guarded_free(&plane[p]);
+        guarded_free(&row);
+    }
+}
+
+static void check_halves(const struct conv_filter_rows *rows, size_t n)
+{
+    struct guarded samples = guarded_alloc(2 * n), high = guarded_alloc(n), low = guarded_alloc(n);
+    fill(samples.data, 2 * n, 0);
+    rows->halve(high.data, low.data, (const uint16_t *)(const void *)samples.data, n);
+    for (size_t x = 0; x < n; x++) {
+        uint16_t sample;
+        memcpy(&sample, samples.data + 2 * x, 2);
+        assert_int_equal(high.data[x] << 8 | low.data[x], sample);
+    }
+    guarded_free(&samples);
+    guarded_free(&high);
+    guarded_free(&low);
+}
+
+static void rows_as_the_standard_has_them(void **state)
+{
+    (void)state;
+    const struct conv_filter_rows *variants[] = {&conv_filter_rows_plain,
+                                                 conv_filter_rows_choose(conv_cpu_features())};
+    seed = 11;
+    for (size_t v = 0; v < 2; v++) {
+        for (size_t n = 1; n <= 140; n++) {
+            for (int kind = 0; kind < 3; kind++)
+                check_filters(variants[v], n, kind);
+            check_joins(variants[v], n);
+            check_halves(variants[v], n);
+        }
+        check_filters(variants[v], 5000, 2);
+    }
+}
+
+// --- deflate ------------------------------------------------------------------------------------
+
+enum { NOISE, ZEROS, STEEP, MIXED, TEXT, CONTENTS };
+
+static void fill_content(uint8_t *bytes, size_t n, int content)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned bits = random_bits();
+        switch (content) {
+        case NOISE:
+            bytes[i] = (uint8_t)bits;
+            break;
+        case ZEROS:
+            bytes[i] = 0;
+            break;
+        case STEEP: // each value half as frequent as the one before: codes up to the limit
+            bytes[i] = (uint8_t)(bits ? __builtin_ctz(bits) * 7 : 255);
+            break;
+        case MIXED: // long runs between noise
+            bytes[i] = (uint8_t)(i / 3000 % 2 ? bits : i / 700);
+            break;
+        default: // repeats from near and far
+            bytes[i] =
+                i > 900 && bits % 32 ? bytes[i - (i / 5000 % 2 ? 3 : 900)] : (uint8_t)(bits >> 5);
+            break;
+        }
+    }
+}
+
+static void check_inflates(const uint8_t *stream, size_t stream_size, const uint8_t *data,
+                           size_t size)
+{
+    uint8_t *back = malloc(size + 1);
+    z_stream inflater = {.next_in = (uint8_t *)(uintptr_t)stream, .avail_in = (uInt)stream_size};
+    inflater.next_out = back;
+    inflater.avail_out = (uInt)size + 1;
+    assert_int_equal(inflateInit2(&inflater, -15), Z_OK);
+    assert_int_equal(inflate(&inflater, Z_FINISH), Z_STREAM_END);
+    assert_int_equal(inflater.total_out, size);
+    assert_int_equal(inflater.avail_in, 0);
+    assert_memory_equal(back, data, size);
+    inflateEnd(&inflater);
+    free(back);
+}
+
+static const size_t deflate_sizes[] = {1,   2,   3,   7,    8,     9,     63,    64,
+                                       255, 256, 257, 4000, 65535, 65536, 100003};
+enum { DEFLATE_SIZES = sizeof deflate_sizes / sizeof deflate_sizes[0] };
+
+static void blocks_inflate_again(void **state)
+{
+    (void)state;
+    static const unsigned features[] = {0, CONV_CPU_AVX2, ~0u};
+    seed = 3;
+    for (size_t v = 0; v < 3; v++) {
+        struct conv_deflate *deflate = conv_deflate_open(features[v] & conv_cpu_features());
+        for (int content = 0; content < CONTENTS; content++) {
+            for (size_t i = 0; i <= DEFLATE_SIZES; i++) {
+                size_t size = i < DEFLATE_SIZES ? deflate_sizes[i] : CONV_DEFLATE_BLOCK;
+                // Three blocks, one of them stored.
+                struct guarded data = guarded_alloc(size);
+                struct guarded dst = guarded_alloc(conv_deflate_bound(3 * size, size));
+                uint8_t *thrice = malloc(3 * size);
+                fill_content(data.data, size, content);
+                for (size_t k = 0; k < 3; k++)
+                    memcpy(thrice + k * size, data.data, size);
+                struct conv_bits out = {.at = dst.data};
+                conv_deflate_block(deflate, &out, data.data, size, false);
+                conv_deflate_store(&out, data.data, size, false);
+                conv_deflate_block(deflate, &out, data.data, size, true);
+                conv_bits_align(&out);
+                check_inflates(dst.data, (size_t)(out.at - dst.data), thrice, 3 * size);
+                guarded_free(&data);
+                guarded_free(&dst);
+                free(thrice);
+            }
+        }
+        conv_deflate_close(deflate);
+    }
+}
+
+static void searched_streams_inflate_again(void **state)
+{
+    (void)state;
+    static const int efforts[][2] = {{1, 5}, {16, 10}};
+    seed = 5;
+    for (size_t e = 0; e < 2; e++) {
+        struct conv_search *search = conv_search_open(efforts[e][0], efforts[e][1]);
+        for (int content = 0; content < CONTENTS; content++) {
+            for (size_t i = 0; i <= DEFLATE_SIZES; i++) {
+                size_t size = i < DEFLATE_SIZES ? deflate_sizes[i] : 3 * CONV_SEARCH_BLOCK + 1;
+                struct guarded data = guarded_alloc(size);
+                struct guarded dst = guarded_alloc(conv_deflate_bound(size, CONV_SEARCH_BLOCK / 2));
+                fill_content(data.data, size, content);
+                struct conv_bits out = {.at = dst.data};
+                conv_search_deflate(search, &out, data.data, size);
+                conv_bits_align(&out);
+                check_inflates(dst.data, (size_t)(out.at - dst.data), data.data, size);
+                guarded_free(&data);
+                guarded_free(&dst);
+            }
+        }
+        conv_search_close(search);
+    }
+}
+
+static void what_is_flat_stays_tiny_and_noise_does_not_grow(void **state)
+{
+    (void)state;
+    enum { SIZE = 200000 };
+    static const size_t most[CONTENTS] = {[NOISE] = SIZE + SIZE / 1000, [ZEROS] = SIZE / 400};
+    uint8_t *data = malloc(SIZE), *dst = malloc(conv_deflate_bound(SIZE, SIZE));
+    struct conv_deflate *deflate = conv_deflate_open(conv_cpu_features());
+    for (int content = NOISE; content <= ZEROS; content++) {
+        fill_content(data, SIZE, content);
+        struct conv_bits out = {.at = dst};
+        conv_deflate_block(deflate, &out, data, SIZE, true);
+        conv_bits_align(&out);
+        assert_true((size_t)(out.at - dst) <= most[content]);
+    }
+    conv_deflate_close(deflate);
+    free(data);
+    free(dst);
+}
+
+// --- pictures -----------------------------------------------------------------------------------
+
+enum { PAINT_NOISE, PAINT_FLAT, PAINT_SMOOTH, PAINT_DRAWING, PAINTS };
+
+static unsigned paint(int kind, int c, int x, int y)
+{
+    switch (kind) {
+    case PAINT_NOISE:
+        return random_bits();
+    case PAINT_FLAT:
+        return 0x5a5a;
+    case PAINT_SMOOTH: // a photograph's slopes and grain
+        return (unsigned)(x * x / 9 + y * 40 + c * 3000) + random_bits() % 700;
+    default:
+        return (x / 8 + y / 8) % 5 ? 0xffff : (unsigned)(x ^ y) * 0x1111u;
+    }
+}
+
+struct planes {
+    struct conv_image image;
+    struct guarded memory[CONV_IMAGE_MAX_CHANNELS];
+};
+
+static void planes_alloc(struct planes *planes, const struct conv_image *shape)
+{
+    planes->image = *shape;
+    for (int c = 0; c < shape->channels; c++) {
+        size_t row = (size_t)shape->width * (size_t)(shape->depth / 8);
+        planes->memory[c] = guarded_alloc(row * (size_t)shape->height);
+        planes->image.plane[c] = (struct conv_plane){planes->memory[c].data, (ptrdiff_t)row};
+    }
+}
+
+static void planes_free(struct planes *planes)
+{
+    for (int c = 0; c < planes->image.channels; c++)
+        guarded_free(&planes->memory[c]);
+}
+
+static void planes_paint(struct planes *planes, int kind)
+{
+    const struct conv_image *image = &planes->image;
+    for (int c = 0; c < image->channels; c++) {
+        for (int y = 0; y < image->height; y++) {
+            uint8_t *row = image->plane[c].data + y * image->plane[c].stride;
+            for (int x = 0; x < image->width; x++) {
+                unsigned sample = paint(kind, c, x, y) & 0xffff;
+                if (image->depth == 16)
+                    ((uint16_t *)(void *)row)[x] = (uint16_t)sample;
+                else
+                    row[x] = (uint8_t)(sample >> 8);
+            }
+        }
+    }
+}
+
+// libpng refuses a wrong length, CRC or Adler-32, and too little or too much data.
+static void check_reads_back(const struct conv_buffer *file, const struct planes *planes)
+{
+    struct conv_png_header header;
+    struct conv_buffer rows = {0};
+    struct planes back;
+    struct conv_err err = {0};
+    const struct conv_image *image = &planes->image;
+    if (conv_png_probe(file->data, file->size, &header, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(header.shape.channels, image->channels);
+    assert_int_equal(header.shape.depth, image->depth);
+    planes_alloc(&back, &header.shape);
+    if (conv_libpng_decode(&rows, file->data, file->size, &header, &back.image, &err))
+        fail_msg("%s", err.text);
+    for (int c = 0; c < image->channels; c++) {
+        size_t bytes = (size_t)image->plane[c].stride * (size_t)image->height;
+        assert_memory_equal(back.image.plane[c].data, image->plane[c].data, bytes);
+    }
+    conv_buffer_free(&rows);
+    planes_free(&back);
+}
+
+static void check_level(int level, unsigned features, size_t max_chunk)
+{
+    static const int sizes[][2] = {{1, 1},  {1, 40},  {40, 1},    {5, 3},
+                                   {33, 9}, {67, 35}, {211, 163}, {40000, 2}};
+    struct conv_encoder *encoder;
+    struct conv_buffer file = {0};
+    assert_int_equal(conv_encode_open(&encoder, level, features, max_chunk, NULL), CONV_OK);
+    for (int shape = 0; shape < 8; shape++) {
+        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+            struct planes planes;
+            planes_alloc(&planes, &(struct conv_image){.width = sizes[s][0],
+                                                       .height = sizes[s][1],
+                                                       .channels = shape % 4 + 1,
+                                                       .depth = shape < 4 ? 8 : 16,
+                                                       .alpha = shape % 2 == 1});
+            for (int kind = 0; kind < PAINTS; kind++) {
+                planes_paint(&planes, kind);
+                assert_int_equal(conv_encode_picture(encoder, &file, &planes.image, NULL), CONV_OK);
+                check_reads_back(&file, &planes);
+            }
+            planes_free(&planes);
+        }
+    }
+    conv_buffer_free(&file);
+    conv_encode_close(encoder);
+}
+
+static void pictures_read_back(void **state)
+{
+    (void)state;
+    static const int levels[] = {0, 1, 2, 6, 9, 12};
+    seed = 13;
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
+        check_level(levels[i], conv_cpu_features(), CONV_ENCODE_MAX_CHUNK);
+    check_level(1, 0, CONV_ENCODE_MAX_CHUNK);
+    check_level(1, conv_cpu_features() & CONV_CPU_AVX2, CONV_ENCODE_MAX_CHUNK);
+}
+
+static void chunks_are_split(void **state)
+{
+    (void)state;
+    static const int levels[] = {0, 1, 6, 12};
+    seed = 17;
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
+        check_level(levels[i], conv_cpu_features(), 1000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(huffman_lengths_make_a_code),
+        cmocka_unit_test(huffman_is_complete_for_few_symbols),
+        cmocka_unit_test(huffman_is_optimal_without_the_limit),
+        cmocka_unit_test(rows_as_the_standard_has_them),
+        cmocka_unit_test(blocks_inflate_again),
+        cmocka_unit_test(searched_streams_inflate_again),
+        cmocka_unit_test(what_is_flat_stays_tiny_and_noise_does_not_grow),
+        cmocka_unit_test(pictures_read_back),
+        cmocka_unit_test(chunks_are_split),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
