@@ -13,7 +13,8 @@
 
 static const struct conv_variant *const variants[] = {
 #if CONV_HAVE_CUDA
-    &conv_cuda_shared,  &conv_cuda_constant, &conv_cuda_naive,
+    &conv_cuda_dp4a,    &conv_cuda_blocked,  &conv_cuda_planes, &conv_cuda_unrolled,
+    &conv_cuda_tile,    &conv_cuda_constant, &conv_cuda_naive,
 #endif
 #ifdef __x86_64__
     &conv_cpu_avx512,   &conv_cpu_avx2,      &conv_cpu_sse41,
@@ -27,11 +28,34 @@ const struct conv_variant *const *conv_stencil_variants(int *count)
     return variants;
 }
 
-static bool can_run(const struct conv_variant *variant, unsigned have)
+const struct conv_stencil_extra *conv_stencil_extras(int *count)
 {
-    if (variant->where == CONV_ON_CUDA)
-        return variant->needs <= have;
-    return (variant->needs & ~have) == 0;
+#if CONV_HAVE_CUDA
+    static const struct conv_stencil_extra extras[] = {
+        {&conv_cuda_interleaved, NULL, true},
+        {&conv_cuda_tile_shapes[0], &conv_cuda_tile, false},
+        {&conv_cuda_tile_shapes[1], &conv_cuda_tile, false},
+        {&conv_cuda_tile_shapes[2], &conv_cuda_tile, false},
+        {&conv_cuda_tile_shapes[3], &conv_cuda_tile, false},
+        {&conv_cuda_tile_shapes[4], &conv_cuda_tile, false},
+        {&conv_cuda_unrolled_shapes[0], &conv_cuda_unrolled, false},
+        {&conv_cuda_unrolled_shapes[1], &conv_cuda_unrolled, false},
+        {&conv_cuda_unrolled_shapes[2], &conv_cuda_unrolled, false},
+    };
+    *count = (int)(sizeof extras / sizeof extras[0]);
+    return extras;
+#else
+    *count = 0;
+    return NULL;
+#endif
+}
+
+bool conv_stencil_can(const struct conv_variant *variant, const struct conv_stencil *stencil,
+                      unsigned have)
+{
+    bool covered =
+        variant->where == CONV_ON_CUDA ? variant->needs <= have : (variant->needs & ~have) == 0;
+    return covered && (!variant->fits || variant->fits(stencil));
 }
 
 const struct conv_variant *conv_stencil_pick(const struct conv_stencil *stencil,
@@ -40,11 +64,11 @@ const struct conv_variant *conv_stencil_pick(const struct conv_stencil *stencil,
     int count;
     const struct conv_variant *const *rows = conv_stencil_variants(&count);
     for (int i = 0; i < count; i++) {
-        if (rows[i]->where != where || !can_run(rows[i], have))
+        if (rows[i]->where != where)
             continue;
         if (name && strcmp(rows[i]->name, name) != 0)
             continue;
-        if (!rows[i]->fits || rows[i]->fits(stencil))
+        if (conv_stencil_can(rows[i], stencil, have))
             return rows[i];
     }
     return NULL;

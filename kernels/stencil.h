@@ -26,17 +26,18 @@ extern "C" {
 //   real:  acc = fbias; for each tap, row by row, whose fcoef is not 0: acc = fmaf(fcoef, p, acc);
 //          out = clamp(rintf(acc), 0, max)          (this order, in float32, on every machine)
 struct conv_stencil {
-    int width, height;  // taps; the centre is at (width / 2, height / 2)
-    int depth;          // 8 or 16
-    int max;            // 255 or 65535
+    int width, height; // taps; the centre is at (width / 2, height / 2)
+    int depth;         // 8 or 16
+    int max;           // 255 or 65535
     enum conv_border border;
-    int border_value;   // a sample at this depth, for CONV_BORDER_CONSTANT
-    bool exact;         // coefficients, scale and offset are integers
-    bool fits_int32;    // exact, and no sum (with bias and rounding) leaves 32 bits on any picture
-    int64_t divisor;    // exact: > 0 (a negative scale has turned the signs of the rest)
-    int64_t bias;       // exact: offset in samples times divisor
-    float fbias;        // real: offset in samples
-    const void *d_stencil; // CUDA: the filter in device memory (conv_cuda_upload, kernels/cuda/cuda.h)
+    int border_value; // a sample at this depth, for CONV_BORDER_CONSTANT
+    bool exact;       // coefficients, scale and offset are integers
+    bool fits_int32;  // exact, and no sum (with bias and rounding) leaves 32 bits on any picture
+    int64_t divisor;  // exact: > 0 (a negative scale has turned the signs of the rest)
+    int64_t bias;     // exact: offset in samples times divisor
+    float fbias;      // real: offset in samples
+    const void
+        *d_stencil; // CUDA: the filter in device memory (conv_cuda_upload, kernels/cuda/cuda.h)
     int32_t icoef[CONV_FILTER_MAX_TAPS]; // exact, row by row
     float fcoef[CONV_FILTER_MAX_TAPS];   // real: (float)(coef / scale), row by row
 };
@@ -75,7 +76,7 @@ struct conv_variant {
     const char *summary; // what this rung adds
     enum conv_where where;
     unsigned needs; // CPU: bits of enum conv_cpu_feature; CUDA: least compute capability, 75 = 7.5
-    bool (*fits)(const struct conv_stencil *stencil); // NULL: every stencil
+    bool (*fits)(const struct conv_stencil *stencil);                 // NULL: every stencil
     size_t (*scratch)(const struct conv_stencil *stencil, int width); // CPU; NULL: none
     int tile_width, tile_height; // CUDA: samples a block writes
     conv_stencil_fn run;
@@ -84,11 +85,28 @@ struct conv_variant {
 // The rows, best first, CPU and CUDA mixed; *count is set.
 const struct conv_variant *const *conv_stencil_variants(int *count);
 
+// True if `have` (CPU feature bits, or compute capability) covers the row's needs and it fits.
+bool conv_stencil_can(const struct conv_variant *variant, const struct conv_stencil *stencil,
+                      unsigned have);
+
 // The row to use: the first one at `where` whose needs are within `have` (CPU feature bits, or
 // compute capability) and that fits; with `name` that one only. NULL if there is none.
 const struct conv_variant *conv_stencil_pick(const struct conv_stencil *stencil,
                                              enum conv_where where, unsigned have,
                                              const char *name);
+
+// Rows for benchmarks and tests alone, which conv_stencil_pick never takes.
+struct conv_stencil_extra {
+    const struct conv_variant *variant;
+    // The row of the table that this is with another block shape; NULL: a rung of its own, below
+    // all CUDA rows of the table.
+    const struct conv_variant *of;
+    // True: what batches call a plane is a picture stored as RGBRGB..., `width` its samples, three
+    // a pixel.
+    bool interleaved;
+};
+
+const struct conv_stencil_extra *conv_stencil_extras(int *count);
 
 // Analyses a checked filter for pictures of `depth` bits; border_value is in 8-bit units.
 void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *filter, int depth,

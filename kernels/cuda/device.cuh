@@ -116,7 +116,8 @@ __device__ inline uint32_t round_sum(int64_t sum, const struct rounding &r)
 
 struct tile {
     struct conv_stencil_plane plane;
-    int x, y; // its first sample
+    int index; // of the plane in the table
+    int x, y;  // its first sample
 };
 
 // The plane that block blockIdx.x belongs to and its tile there. first_tile ascends strictly, so
@@ -125,7 +126,7 @@ struct tile {
 __device__ inline struct tile find_tile(const struct conv_stencil_plane *planes, int count,
                                         int tile_width, int tile_height)
 {
-    int lane = (int)threadIdx.x % WARP;
+    int lane = (int)(threadIdx.y * blockDim.x + threadIdx.x) % WARP;
     int first = 0; // the plane is one of first ... first + count - 1
     while (count > 1) {
         int step = (count + WARP - 1) / WARP;
@@ -137,6 +138,7 @@ __device__ inline struct tile find_tile(const struct conv_stencil_plane *planes,
     }
     struct tile tile;
     tile.plane = planes[first];
+    tile.index = first;
     uint32_t index = blockIdx.x - tile.plane.first_tile;
     uint32_t across = ((uint32_t)tile.plane.width + tile_width - 1) / tile_width;
     tile.x = (int)(index % across) * tile_width;

@@ -18,7 +18,9 @@ struct conv_backend_config {
     int border_value;    // 8-bit units
     bool premultiplied;  // colours are; between two filters they are divided and multiplied again
     const char *variant; // kernel to force, NULL = the best that fits
-    int device;          // CUDA ordinal
+    // For benchmarks, instead of `variant`: a row that need not be in the table.
+    const struct conv_variant *row;
+    int device; // CUDA ordinal
 };
 
 struct conv_backend; // each tenant has its own
@@ -58,18 +60,25 @@ struct conv_backend_ops {
     // group->h_result. Strictly copy in, kernels, copy out; other lanes overlap with it.
     enum conv_status (*lane_run)(struct conv_lane *lane, struct conv_group *group,
                                  struct conv_err *err);
-    // The yardstick of benchmarks: copies the group's planes once within the memory that the
-    // kernels work in (device to device; h_in to h_out on the CPU) and sets *ns.
+    // For benchmarks: the chain's kernels once more, without copies, on what the last lane_run of
+    // this group left in the memory that they work in; and, as a yardstick, a copy of the group's
+    // planes within that memory (device to device; h_in to h_out on the CPU). On a device, caches
+    // are cold. *ns is the time. Leaves h_result undefined.
+    enum conv_status (*lane_again)(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
+                                   struct conv_err *err);
     enum conv_status (*lane_copy)(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
                                   struct conv_err *err);
 };
 
 extern const struct conv_backend_ops conv_backend_cpu;
 
-// Why conv_stencil_pick found no kernel `name` (NULL: any) at `where`: unknown (the nearest one is
-// suggested), or not for this filter and machine. Always CONV_ERR_USAGE. variant.c
-enum conv_status conv_backend_no_variant(const char *name, enum conv_where where, int depth,
-                                         struct conv_err *err);
+// The rows of a filter, stencil[0] at 8 and stencil[1] at 16 bits: the forced one at the depths
+// that it can do, else the best. CONV_ERR_USAGE if the forced one is unknown (the nearest one is
+// suggested) or not for this filter and machine at any depth. variant.c
+enum conv_status conv_backend_pick(const struct conv_variant *variant[2],
+                                   const struct conv_stencil stencil[2], enum conv_where where,
+                                   unsigned have, const struct conv_backend_config *config,
+                                   struct conv_err *err);
 
 // The CUDA tenant, or NULL in a build without CUDA.
 const struct conv_backend_ops *conv_backend_cuda(void);

@@ -33,16 +33,6 @@ struct conv_lane {
     size_t scratch_size;
 };
 
-static enum conv_status pick_variant(struct step *step, int index, const char *name,
-                                     struct conv_err *err)
-{
-    step->variant[index] =
-        conv_stencil_pick(&step->stencil[index], CONV_ON_CPU, conv_cpu_features(), name);
-    if (step->variant[index])
-        return CONV_OK;
-    return conv_backend_no_variant(name, CONV_ON_CPU, step->stencil[index].depth, err);
-}
-
 static enum conv_status cpu_open(struct conv_backend **out,
                                  const struct conv_backend_config *config, struct conv_err *err)
 {
@@ -54,14 +44,14 @@ static enum conv_status cpu_open(struct conv_backend **out,
     backend->premultiplied = config->premultiplied;
     for (int i = 0; i < config->filter_count; i++) {
         struct step *step = &backend->steps[i];
-        for (int d = 0; d < 2; d++) {
+        for (int d = 0; d < 2; d++)
             conv_stencil_init(&step->stencil[d], &config->filters[i], d ? 16 : 8, config->border,
                               config->border_value);
-            enum conv_status status = pick_variant(step, d, config->variant, err);
-            if (status) {
-                free(backend);
-                return status;
-            }
+        enum conv_status status = conv_backend_pick(step->variant, step->stencil, CONV_ON_CPU,
+                                                    conv_cpu_features(), config, err);
+        if (status) {
+            free(backend);
+            return status;
         }
     }
     *out = backend;
@@ -207,6 +197,14 @@ static enum conv_status cpu_lane_run(struct conv_lane *lane, struct conv_group *
     return CONV_OK;
 }
 
+static enum conv_status cpu_lane_again(struct conv_lane *lane, struct conv_group *group,
+                                       uint64_t *ns, struct conv_err *err)
+{
+    enum conv_status status = cpu_lane_run(lane, group, err);
+    *ns = group->ns_kernel;
+    return status;
+}
+
 static enum conv_status cpu_lane_copy(struct conv_lane *lane, struct conv_group *group,
                                       uint64_t *ns, struct conv_err *err)
 {
@@ -231,5 +229,6 @@ const struct conv_backend_ops conv_backend_cpu = {
     .lane_open = cpu_lane_open,
     .lane_close = cpu_lane_close,
     .lane_run = cpu_lane_run,
+    .lane_again = cpu_lane_again,
     .lane_copy = cpu_lane_copy,
 };

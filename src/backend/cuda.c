@@ -10,24 +10,23 @@
 
 #define OLDEST_CAPABILITY 75 // what the build has code for, and toolkits since CUDA 13 at all
 
-static enum conv_status prepare_step(struct conv_backend *backend, int index, int depth_index,
+static enum conv_status prepare_step(struct conv_backend *backend, int index,
                                      const struct conv_backend_config *config, int capability,
                                      struct conv_err *err)
 {
     struct conv_cuda_step *step = &backend->steps[index];
-    struct conv_stencil *stencil = &step->stencil[depth_index];
-    int depth = depth_index ? 16 : 8;
-    conv_stencil_init(stencil, &config->filters[index], depth, config->border,
-                      config->border_value);
-    const struct conv_variant *variant =
-        conv_stencil_pick(stencil, CONV_ON_CUDA, (unsigned)capability, config->variant);
-    if (!variant)
-        return conv_backend_no_variant(config->variant, CONV_ON_CUDA, depth, err);
-    step->variant[depth_index] = variant;
-    size_t at = (size_t)(2 * index + depth_index) * conv_cuda_upload_bytes();
-    if (conv_cuda_upload(stencil, backend->d_stencils + at))
-        return conv_cuda_device_report(err, cudaGetLastError(), "copy the filters to the device");
-    return CONV_OK;
+    for (int d = 0; d < 2; d++)
+        conv_stencil_init(&step->stencil[d], &config->filters[index], d ? 16 : 8, config->border,
+                          config->border_value);
+    enum conv_status status = conv_backend_pick(step->variant, step->stencil, CONV_ON_CUDA,
+                                                (unsigned)capability, config, err);
+    for (int d = 0; d < 2 && !status; d++) {
+        size_t at = (size_t)(2 * index + d) * conv_cuda_upload_bytes();
+        if (conv_cuda_upload(&step->stencil[d], backend->d_stencils + at))
+            status =
+                conv_cuda_device_report(err, cudaGetLastError(), "copy the filters to the device");
+    }
+    return status;
 }
 
 static enum conv_status prepare_chain(struct conv_backend *backend,
@@ -49,8 +48,8 @@ static enum conv_status prepare_chain(struct conv_backend *backend,
     cudaError_t code = cudaMalloc((void **)&backend->d_stencils, bytes);
     if (code)
         return conv_cuda_device_report(err, code, "take memory for the filters");
-    for (int i = 0; !status && i < 2 * backend->step_count; i++)
-        status = prepare_step(backend, i / 2, i % 2, config, capability, err);
+    for (int i = 0; !status && i < backend->step_count; i++)
+        status = prepare_step(backend, i, config, capability, err);
     return status;
 }
 
@@ -132,6 +131,7 @@ static const struct conv_backend_ops cuda_ops = {
     .lane_open = conv_cuda_lane_open,
     .lane_close = conv_cuda_lane_close,
     .lane_run = conv_cuda_lane_run,
+    .lane_again = conv_cuda_lane_again,
     .lane_copy = conv_cuda_lane_copy,
 };
 

@@ -46,6 +46,8 @@ enum conv_status conv_cuda_lane_open(struct conv_backend *backend, struct conv_l
 void conv_cuda_lane_close(struct conv_lane *lane);
 enum conv_status conv_cuda_lane_run(struct conv_lane *lane, struct conv_group *group,
                                     struct conv_err *err);
+enum conv_status conv_cuda_lane_again(struct conv_lane *lane, struct conv_group *group,
+                                      uint64_t *ns, struct conv_err *err);
 enum conv_status conv_cuda_lane_copy(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
                                      struct conv_err *err);
 

@@ -11,9 +11,11 @@ enum conv_cpu_feature {
     CONV_CPU_AVX512 = 1 << 2, // AVX-512 F, BW, DQ, VL
     CONV_CPU_VNNI = 1 << 3,   // AVX-512 VNNI
     CONV_CPU_NEON = 1 << 4,
+    CONV_CPU_VBMI = 1 << 5, // AVX-512 VBMI
 };
 
-// Feature bits of this machine. Any thread, any time.
+// Feature bits of this machine, in a build with tests without those that the environment variable
+// CONV_DISABLE names ("avx2,avx512"). Any thread, any time.
 unsigned conv_cpu_features(void);
 
 // Cores this process may use (affinity respected), at least 1.

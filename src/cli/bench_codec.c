@@ -147,7 +147,7 @@ static enum conv_status load_pictures(struct bench *bench, const char *folder, s
     if (!job)
         status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     if (!status)
-        status = conv_walk_open(&walk, &walk_config, true, err);
+        status = conv_walk_open(&walk, &walk_config, err);
     while (!status) {
         enum conv_walk_step step = conv_walk_next(walk, &job->path, &job->err);
         if (step == CONV_WALK_END)

@@ -1,34 +1,37 @@
 // SPDX-License-Identifier: MIT
 #include "cli/contender.h"
+#include "cli/device.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum conv_status conv_contender_open(struct conv_contender *contender,
-                                     const struct conv_variant *variant,
+                                     const struct conv_variant *row,
                                      const struct conv_options *options,
                                      const struct conv_filter *filters, int filter_count,
                                      struct conv_err *err)
 {
-    *contender = (struct conv_contender){.variant = variant};
+    *contender = (struct conv_contender){.variant = row};
     struct conv_backend_config config = {
         .filters = filters,
         .filter_count = filter_count,
         .border = options->border,
         .border_value = options->border_value,
         .premultiplied = options->alpha == CONV_ALPHA_PREMULTIPLY,
-        .variant = variant->name,
+        .row = row,
     };
+    enum conv_device_choice choice;
+    enum conv_status status = conv_device_parse(options, &choice, &config.device, err);
+    if (status)
+        return status;
     const struct conv_backend_ops *ops =
-        variant->where == CONV_ON_CUDA ? conv_backend_cuda() : &conv_backend_cpu;
+        row->where == CONV_ON_CUDA ? conv_backend_cuda() : &conv_backend_cpu;
     if (!ops)
         return conv_err_set(err, CONV_ERR_DEVICE, "this conv was built without CUDA");
-    enum conv_status status = ops->open(&contender->backend, &config, err);
+    status = ops->open(&contender->backend, &config, err);
     if (status)
         return status;
     contender->ops = ops;
-    contender->group.planes = contender->planes;
-    contender->group.plane_capacity = CONV_IMAGE_MAX_CHANNELS;
     return ops->lane_open(contender->backend, &contender->lane, 1 << 20, err);
 }
 
@@ -46,34 +49,59 @@ void conv_contender_close(struct conv_contender *contender)
     if (!contender->ops)
         return;
     free_staging(contender);
+    free(contender->planes);
+    contender->planes = NULL;
     contender->ops->lane_close(contender->lane);
     contender->ops->close(contender->backend);
     contender->ops = NULL;
 }
 
-enum conv_status conv_contender_place(struct conv_contender *contender,
-                                      const struct conv_image *shape, bool filter_alpha,
-                                      struct conv_image *in, struct conv_err *err)
+static enum conv_status reserve(struct conv_contender *contender, size_t bytes, int planes,
+                                struct conv_err *err)
 {
     const struct conv_backend_ops *ops = contender->ops;
     struct conv_group *group = &contender->group;
-    size_t table = ops->table_bytes(contender->backend);
-    size_t need = conv_group_need(shape, filter_alpha, table);
-    if (need > group->capacity) {
-        void *h_in = NULL, *h_out = NULL;
-        free_staging(contender);
-        enum conv_status status = ops->host_alloc(contender->backend, &h_in, need, err);
-        group->h_in = h_in;
-        group->capacity = need;
-        if (!status)
-            status = ops->host_alloc(contender->backend, &h_out, need, err);
-        group->h_out = h_out;
-        if (status)
-            return status;
+    if (planes > group->plane_capacity) {
+        free(contender->planes);
+        contender->planes = calloc((size_t)planes, sizeof *contender->planes);
+        group->planes = contender->planes;
+        group->plane_capacity = contender->planes ? planes : 0;
+        if (!contender->planes)
+            return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a list of %d planes", planes);
     }
-    size_t offsets[CONV_IMAGE_MAX_CHANNELS];
-    conv_group_reset(group);
-    conv_group_place(group, shape, filter_alpha, table, in, offsets);
+    if (bytes <= group->capacity)
+        return CONV_OK;
+    void *h_in = NULL, *h_out = NULL;
+    free_staging(contender);
+    enum conv_status status = ops->host_alloc(contender->backend, &h_in, bytes, err);
+    group->h_in = h_in;
+    group->capacity = bytes;
+    if (!status)
+        status = ops->host_alloc(contender->backend, &h_out, bytes, err);
+    group->h_out = h_out;
+    return status;
+}
+
+enum conv_status conv_contender_place(struct conv_contender *contender,
+                                      const struct conv_image *shapes, int count, bool filter_alpha,
+                                      struct conv_image *in, struct conv_err *err)
+{
+    size_t table = contender->ops->table_bytes(contender->backend), need = 0;
+    int planes = 0;
+    for (int i = 0; i < count; i++) {
+        need += conv_group_need(&shapes[i], filter_alpha, table);
+        planes += shapes[i].channels;
+    }
+    enum conv_status status = reserve(contender, need, planes, err);
+    if (status)
+        return status;
+    conv_group_reset(&contender->group);
+    for (int i = 0; i < count; i++) {
+        size_t offsets[CONV_IMAGE_MAX_CHANNELS];
+        struct conv_image placed;
+        conv_group_place(&contender->group, &shapes[i], filter_alpha, table, in ? &in[i] : &placed,
+                         offsets);
+    }
     return CONV_OK;
 }
 
@@ -82,8 +110,7 @@ enum conv_status conv_contender_copy(struct conv_contender *contender,
                                      const struct conv_image *shape, bool filter_alpha,
                                      struct conv_err *err)
 {
-    struct conv_image in;
-    enum conv_status status = conv_contender_place(contender, shape, filter_alpha, &in, err);
+    enum conv_status status = conv_contender_place(contender, shape, 1, filter_alpha, NULL, err);
     if (!status) // planes lie at the same offsets in every group
         memcpy(contender->group.h_in, other->group.h_in, other->group.front);
     return status;

@@ -12,21 +12,23 @@ struct conv_contender {
     struct conv_backend *backend;
     struct conv_lane *lane;
     struct conv_group group;
-    struct conv_group_plane planes[CONV_IMAGE_MAX_CHANNELS];
+    struct conv_group_plane *planes;
     const struct conv_variant *variant;
 };
 
-// CONV_ERR_DEVICE or CONV_ERR_USAGE if this kernel cannot run here or not with these filters.
+// `row` need not be in the table. CONV_ERR_DEVICE or CONV_ERR_USAGE if this kernel cannot run here
+// or not with these filters.
 enum conv_status conv_contender_open(struct conv_contender *contender,
-                                     const struct conv_variant *variant,
+                                     const struct conv_variant *row,
                                      const struct conv_options *options,
                                      const struct conv_filter *filters, int filter_count,
                                      struct conv_err *err);
 void conv_contender_close(struct conv_contender *contender); // half-built is fine
 
-// Makes room for one picture and says where its planes are to be written.
+// Makes room for `count` pictures, one group, and says where their planes are to be written:
+// `in` has room for as many, or is NULL.
 enum conv_status conv_contender_place(struct conv_contender *contender,
-                                      const struct conv_image *shape, bool filter_alpha,
+                                      const struct conv_image *shapes, int count, bool filter_alpha,
                                       struct conv_image *in, struct conv_err *err);
 
 // Places the same picture as `other` has, pixels included.

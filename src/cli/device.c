@@ -7,15 +7,15 @@
 
 #include "base/suggest.h"
 
-enum choice { CHOICE_AUTO, CHOICE_CPU, CHOICE_CUDA };
-
-static enum conv_status parse_device(const char *text, enum choice *choice, int *ordinal,
-                                     struct conv_err *err)
+enum conv_status conv_device_parse(const struct conv_options *options,
+                                   enum conv_device_choice *choice, int *ordinal,
+                                   struct conv_err *err)
 {
+    const char *text = options->device_text ? options->device_text : "auto";
     static const char *const names[] = {"auto", "cpu", "cuda"};
     *ordinal = 0;
     for (int i = 0; i < 3; i++) {
-        *choice = (enum choice)i;
+        *choice = (enum conv_device_choice)i;
         if (strcmp(text, names[i]) == 0)
             return CONV_OK;
     }
@@ -27,7 +27,9 @@ static enum conv_status parse_device(const char *text, enum choice *choice, int 
             return CONV_OK;
         }
     }
-    const char *near = conv_suggest_nearest(text, names, sizeof names[0], 3);
+    const char *near = strncmp(text, "gpu", 3) == 0
+                           ? "cuda"
+                           : conv_suggest_nearest(text, names, sizeof names[0], 3);
     return conv_err_set(err, CONV_ERR_USAGE,
                         "unknown device '%s'; %s%s%s auto, cpu, cuda or cuda:N", text,
                         near ? "did you mean '" : "it is", near ? near : "", near ? "'?" : "");
@@ -59,20 +61,18 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         .premultiplied = options->alpha == CONV_ALPHA_PREMULTIPLY,
         .variant = options->variant,
     };
-    enum choice choice = CHOICE_AUTO;
-    enum conv_status status = CONV_OK;
-    if (options->device_text)
-        status = parse_device(options->device_text, &choice, &config.device, err);
+    enum conv_device_choice choice;
+    enum conv_status status = conv_device_parse(options, &choice, &config.device, err);
     if (status)
         return status;
-    if (choice == CHOICE_AUTO && options->variant && strncmp(options->variant, "cpu_", 4) == 0)
-        choice = CHOICE_CPU; // a kernel's name says where it runs
-    if (choice == CHOICE_CUDA || choice == CHOICE_AUTO) {
+    if (choice == CONV_DEVICE_AUTO && options->variant && strncmp(options->variant, "cpu_", 4) == 0)
+        choice = CONV_DEVICE_CPU; // a kernel's name says where it runs
+    if (choice == CONV_DEVICE_CUDA || choice == CONV_DEVICE_AUTO) {
         struct conv_err reason;
         status = open_backend(device, conv_backend_cuda(), &config, &reason);
         if (!status)
             return CONV_OK;
-        bool fall_back = choice == CHOICE_AUTO && status == CONV_ERR_DEVICE &&
+        bool fall_back = choice == CONV_DEVICE_AUTO && status == CONV_ERR_DEVICE &&
                          !(options->variant && strncmp(options->variant, "cuda_", 5) == 0);
         if (!fall_back)
             return conv_err_set(err, status, "%s", reason.text);

@@ -31,100 +31,113 @@ struct row {
     size_t offset; // of the field in struct conv_options
     long min, max; // KIND_INT
     const char *const *choices;
-    const char *help;    // NULL continues the section; newlines start further lines
-    const char *section; // printed before this row
+    const char *help;    // newlines start further lines
+    const char *section; // printed before this row; NULL continues the section
+    const char *command; // known after this command only, where it takes precedence; NULL: always
 };
 
 #define FIELD(name) offsetof(struct conv_options, name)
 
 static const char *const alpha_choices[] = {"keep", "filter", "premultiply", NULL};
+static const char *const depth_choices[] = {"8", "16", NULL};
 static const char *const when_choices[] = {"auto", "always", "never", NULL};
 
 // In the order of --help.
 static const struct row rows[] = {
     {"batch", 'b', NULL, KIND_FLAG, FIELD(batch), 0, 0, NULL,
-     "INPUT and OUTPUT are folders (implied when INPUT is one)", "Which pictures"},
+     "INPUT and OUTPUT are folders (implied when INPUT is one)", "Which pictures", NULL},
     {"recursive", 'r', NULL, KIND_FLAG, FIELD(recursive), 0, 0, NULL,
-     "the tree below INPUT, its shape kept", NULL},
+     "the tree below INPUT, its shape kept", NULL, NULL},
     {"include", 0, "GLOB", KIND_LIST, FIELD(include), 0, 0, NULL,
-     "only names that match; may be repeated (default: *.png in any case)", NULL},
+     "only names that match; may be repeated (default: *.png in any case)", NULL, NULL},
     {"exclude", 0, "GLOB", KIND_LIST, FIELD(exclude), 0, 0, NULL,
-     "not names that match; may be repeated", NULL},
+     "not names that match; may be repeated", NULL, NULL},
     {"files-from", 0, "FILE", KIND_STRING, FIELD(files_from), 0, 0, NULL,
-     "names from a list, one a line, below INPUT or the current folder;\n- is standard input",
+     "names from a list, one a line, below INPUT or the current folder;\n- is standard input", NULL,
      NULL},
     {"null", '0', NULL, KIND_FLAG, FIELD(nul), 0, 0, NULL,
-     "names in --files-from end in NUL, as find -print0 writes them", NULL},
+     "names in --files-from end in NUL, as find -print0 writes them", NULL, NULL},
     {"skip-existing", 0, NULL, KIND_FLAG, FIELD(skip_existing), 0, 0, NULL,
-     "leave pictures out whose output exists", NULL},
+     "leave pictures out whose output exists", NULL, NULL},
     {"update", 'u', NULL, KIND_FLAG, FIELD(update), 0, 0, NULL,
-     "leave pictures out whose output is not older than the input", NULL},
+     "leave pictures out whose output is not older than the input", NULL, NULL},
     {"dry-run", 0, NULL, KIND_FLAG, FIELD(dry_run), 0, 0, NULL,
-     "print what would be done and why; do nothing", NULL},
+     "print what would be done and why; do nothing", NULL, NULL},
 
     {"kernel", 'k', "SPEC", KIND_STRING, FIELD(filter.kernel), 0, 0, NULL,
      "the kernel of FILTER `custom`: '3x3: -2,-1,0 -1,1,1 0,1,2',\n"
      "'1 2 1 2 4 2 1 2 1', or @FILE in libvips' matrix format",
-     "Filter"},
+     "Filter", NULL},
     {"size", 0, "3|5", KIND_STRING, FIELD(size_text), 0, 0, NULL,
-     "the family's filter of this size (default: as the name says)", NULL},
+     "the family's filter of this size (default: as the name says)", NULL, NULL},
     {"divisor", 0, "N|sum", KIND_STRING, FIELD(filter.divisor), 0, 0, NULL,
      "divide by N, or by the sum of the coefficients (default: as the\nfilter says; never "
      "normalised "
      "silently)",
-     NULL},
+     NULL, NULL},
     {"bias", 0, "N", KIND_STRING, FIELD(filter.bias), 0, 0, NULL,
-     "add N, in 8-bit units (default: as the filter says)", NULL},
+     "add N, in 8-bit units (default: as the filter says)", NULL, NULL},
     {"flip", 0, NULL, KIND_FLAG, FIELD(filter.flip), 0, 0, NULL,
-     "turn the kernel by 180 degrees: convolution instead of correlation", NULL},
+     "turn the kernel by 180 degrees: convolution instead of correlation", NULL, NULL},
     {"border", 0, "MODE", KIND_STRING, FIELD(border_text), 0, 0, NULL,
      "replicate (default; also edge, clamp, nearest), reflect, reflect101,\nwrap, constant[:V]",
-     NULL},
+     NULL, NULL},
 
     {"alpha", 0, "MODE", KIND_CHOICE, FIELD(alpha), 0, 0, alpha_choices,
-     "keep (default), filter or premultiply", "Output"},
+     "keep (default), filter or premultiply", "Output", NULL},
     {"strip", 0, NULL, KIND_FLAG, FIELD(strip), 0, 0, NULL,
-     "drop metadata (default: colour, print and text chunks are kept)", NULL},
+     "drop metadata (default: colour, print and text chunks are kept)", NULL, NULL},
     {"preserve", 'p', NULL, KIND_FLAG, FIELD(preserve), 0, 0, NULL,
-     "give the output the input's mode and times", NULL},
+     "give the output the input's mode and times", NULL, NULL},
     {"encoder", 0, "NAME", KIND_STRING, FIELD(encoder_text), 0, 0, NULL,
-     "fast (default), libpng or stb", NULL},
+     "fast (default), libpng or stb", NULL, NULL},
     {"compress", 'z', "N", KIND_INT, FIELD(png.level), 0, 12, NULL,
-     "0 (fast) to 12 (small), libpng and stb to 9 (default: 1; stb: 8)", NULL},
+     "0 (fast) to 12 (small), libpng and stb to 9 (default: 1; stb: 8)", NULL, NULL},
 
     {"device", 0, "DEVICE", KIND_STRING, FIELD(device_text), 0, 0, NULL,
-     "auto (default), cpu, cuda or cuda:N", "Machine"},
+     "auto (default), cpu, cuda or cuda:N", "Machine", NULL},
     {"streams", 0, "N", KIND_INT, FIELD(streams), 1, 64, NULL,
-     "CUDA streams (default: 4; 1 is strictly copy, kernel, copy)", NULL},
+     "CUDA streams (default: 4; 1 is strictly copy, kernel, copy)", NULL, NULL},
     {"group", 0, "SIZE", KIND_SIZE, FIELD(group_bytes), 0, 0, NULL,
-     "bytes of pictures that travel to the device together (default: 16M)", NULL},
+     "bytes of pictures that travel to the device together (default: 16M)", NULL, NULL},
     {"jobs", 'j', "N", KIND_INT, FIELD(jobs), 0, 1024, NULL, "worker threads (default: one a core)",
-     NULL},
+     NULL, NULL},
     {"mem-limit", 0, "SIZE", KIND_SIZE, FIELD(mem_limit), 0, 0, NULL,
-     "staging memory for pictures in flight (default: half of the memory)", NULL},
+     "staging memory for pictures in flight (default: half of the memory)", NULL, NULL},
     {"max-pixels", 0, "N", KIND_COUNT, FIELD(max_pixels), 0, 0, NULL,
-     "refuse larger pictures (default: 268435456)", NULL},
+     "refuse larger pictures (default: 268435456)", NULL, NULL},
     {"variant", 0, "NAME", KIND_STRING, FIELD(variant), 0, 0, NULL,
-     "force a kernel (conv bench kernels lists them)", NULL},
+     "force a kernel (conv bench kernels lists them)", NULL, NULL},
     {"no-save", 0, NULL, KIND_FLAG, FIELD(no_save), 0, 0, NULL,
-     "do everything but the write, for measuring", NULL},
+     "do everything but the write, for measuring", NULL, NULL},
     {"fail-fast", 0, NULL, KIND_FLAG, FIELD(fail_fast), 0, 0, NULL,
-     "stop at the first picture that fails", NULL},
+     "stop at the first picture that fails", NULL, NULL},
 
     {"progress", 0, "WHEN", KIND_CHOICE, FIELD(progress), 0, 0, when_choices,
-     "auto (default: on a terminal), always, never", "Messages"},
-    {"quiet", 'q', NULL, KIND_FLAG, FIELD(quiet), 0, 0, NULL, "failures only", NULL},
+     "auto (default: on a terminal), always, never", "Messages", NULL},
+    {"quiet", 'q', NULL, KIND_FLAG, FIELD(quiet), 0, 0, NULL, "failures only", NULL, NULL},
     {"verbose", 'v', NULL, KIND_FLAG, FIELD(verbose), 0, 0, NULL,
-     "every picture, and which kernel runs", NULL},
-    {"json", 0, NULL, KIND_FLAG, FIELD(json), 0, 0, NULL, "JSON Lines on standard output", NULL},
+     "every picture, and which kernel runs", NULL, NULL},
+    {"json", 0, NULL, KIND_FLAG, FIELD(json), 0, 0, NULL, "JSON Lines on standard output", NULL,
+     NULL},
     {"report", 0, "FILE", KIND_STRING, FIELD(report_path), 0, 0, NULL, "JSON Lines into a file",
-     NULL},
+     NULL, NULL},
+    {"help", 'h', NULL, KIND_FLAG, FIELD(help), 0, 0, NULL, "this text", NULL, NULL},
+    {"version", 'V', NULL, KIND_FLAG, FIELD(version), 0, 0, NULL, "the version", NULL, NULL},
+
     {"filter", 0, "FILTER", KIND_STRING, FIELD(bench_filter), 0, 0, NULL,
-     "what `conv bench` measures with (default: emboss); its pictures are\n--size WxH (default: "
-     "4096x4096)",
-     NULL},
-    {"help", 'h', NULL, KIND_FLAG, FIELD(help), 0, 0, NULL, "this text", NULL},
-    {"version", 'V', NULL, KIND_FLAG, FIELD(version), 0, 0, NULL, "the version", NULL},
+     "what is measured with (default: emboss); the pictures of\n`conv bench kernels` are --size "
+     "WxH "
+     "or --size mix (default: 4096x4096)",
+     "conv bench", "bench"},
+    {"batch", 'b', "N", KIND_INT, FIELD(bench_pictures), 1, 100000, NULL,
+     "pictures in one launch (default: 1; of a mix: 500)", NULL, "bench"},
+    {"depth", 0, "BITS", KIND_CHOICE, FIELD(bench_depth), 0, 0, depth_choices,
+     "8 (default) or 16 bits a sample", NULL, "bench"},
+    {"csv", 0, NULL, KIND_FLAG, FIELD(csv), 0, 0, NULL, "a table for other programs", NULL,
+     "bench"},
+    {"svg", 0, "FILE", KIND_STRING, FIELD(svg_path), 0, 0, NULL, "a bar chart into a file", NULL,
+     "bench"},
 };
 
 #define ROW_COUNT (sizeof rows / sizeof rows[0])
@@ -279,35 +292,93 @@ _Static_assert(sizeof(size_t) == sizeof(uint64_t), "KIND_SIZE stores 64 bits");
 
 // --- the parser ----------------------------------------------------------------------------------
 
-// getopt_long's two inputs, from the table. Its value for a row is the row's index + 256.
-static void build_tables(struct option *longs, char *shorts)
+// What may be typed with a command.
+struct syntax {
+    const struct row *rows[ROW_COUNT];
+    size_t count;
+    struct option longs[ROW_COUNT + 1]; // for getopt_long: a row's value is its index + 256
+    char shorts[2 * ROW_COUNT + 3];
+};
+
+static bool is_hidden(const struct row *row, const char *command)
 {
+    if (row->command)
+        return !command || strcmp(row->command, command) != 0;
+    for (size_t i = 0; i < ROW_COUNT && command; i++)
+        if (rows[i].command && strcmp(rows[i].command, command) == 0 &&
+            strcmp(rows[i].name, row->name) == 0)
+            return true;
+    return false;
+}
+
+static void build_syntax(struct syntax *syntax, const char *command)
+{
+    char *shorts = syntax->shorts;
+    syntax->count = 0;
+    if (!command)
+        *shorts++ = '+'; // stop at the first word that is no option
+    *shorts++ = ':';     // tell a missing argument from an unknown option
     for (size_t i = 0; i < ROW_COUNT; i++) {
-        longs[i] = (struct option){rows[i].name, rows[i].arg ? required_argument : no_argument,
-                                   NULL, (int)i + 256};
-        if (rows[i].letter) {
-            *shorts++ = rows[i].letter;
-            if (rows[i].arg)
+        const struct row *row = &rows[i];
+        if (is_hidden(row, command))
+            continue;
+        syntax->longs[syntax->count] = (struct option){
+            row->name, row->arg ? required_argument : no_argument, NULL, (int)syntax->count + 256};
+        syntax->rows[syntax->count++] = row;
+        if (row->letter) {
+            *shorts++ = row->letter;
+            if (row->arg)
                 *shorts++ = ':';
         }
     }
-    longs[ROW_COUNT] = (struct option){0};
+    syntax->longs[syntax->count] = (struct option){0};
     *shorts = '\0';
 }
 
-static const struct row *find_letter(int letter)
+// The first word that is no option: a command, or the filter. "" if there is none.
+static const char *find_command(int argc, char **argv)
 {
-    for (size_t i = 0; i < ROW_COUNT; i++)
-        if (rows[i].letter == letter)
-            return &rows[i];
+    struct syntax syntax;
+    build_syntax(&syntax, NULL);
+    opterr = 0;
+    optind = 0; // start anew, and with another way to order the words
+    while (getopt_long(argc, argv, syntax.shorts, syntax.longs, NULL) != -1)
+        ;
+    return optind < argc ? argv[optind] : "";
+}
+
+static const struct row *find_letter(const struct syntax *syntax, int letter)
+{
+    for (size_t i = 0; i < syntax->count; i++)
+        if (syntax->rows[i]->letter == letter)
+            return syntax->rows[i];
     return NULL;
 }
 
+// An option that belongs to another command, or the nearest one that belongs to this.
+static enum conv_status explain_unknown(const struct syntax *syntax, const char *name,
+                                        struct conv_err *err)
+{
+    const char *names[ROW_COUNT];
+    for (size_t i = 0; i < ROW_COUNT; i++)
+        if (rows[i].command && strcmp(rows[i].name, name) == 0)
+            return conv_err_set(err, CONV_ERR_USAGE, "--%s goes with conv %s", name,
+                                rows[i].command);
+    for (size_t i = 0; i < syntax->count; i++)
+        names[i] = syntax->rows[i]->name;
+    const char *near = conv_suggest_nearest(name, names, sizeof names[0], syntax->count);
+    if (near)
+        return conv_err_set(err, CONV_ERR_USAGE, "unknown option '--%s'; did you mean '--%s'?",
+                            name, near);
+    return conv_err_set(err, CONV_ERR_USAGE, "unknown option '--%s' (conv --help lists all)", name);
+}
+
 // What getopt_long answered with '?' or ':': says what was wrong with `word`.
-static enum conv_status explain(const char *word, bool missing, struct conv_err *err)
+static enum conv_status explain(const struct syntax *syntax, const char *word, bool missing,
+                                struct conv_err *err)
 {
     if (strncmp(word, "--", 2) != 0) {
-        const struct row *row = missing ? find_letter(optopt) : NULL;
+        const struct row *row = missing ? find_letter(syntax, optopt) : NULL;
         if (row)
             return conv_err_set(err, CONV_ERR_USAGE, "-%c takes an argument: %s", optopt, row->arg);
         return conv_err_set(err, CONV_ERR_USAGE, "unknown option '-%c' (conv --help lists all)",
@@ -316,23 +387,20 @@ static enum conv_status explain(const char *word, bool missing, struct conv_err 
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
     int prefixed = 0;
-    for (size_t i = 0; i < ROW_COUNT; i++) {
-        if (strcmp(rows[i].name, name) == 0 || (missing && optopt == (int)i + 256)) {
-            return rows[i].arg
-                       ? conv_err_set(err, CONV_ERR_USAGE, "--%s takes an argument: %s",
-                                      rows[i].name, rows[i].arg)
-                       : conv_err_set(err, CONV_ERR_USAGE, "--%s takes no argument", rows[i].name);
+    for (size_t i = 0; i < syntax->count; i++) {
+        const struct row *row = syntax->rows[i];
+        if (strcmp(row->name, name) == 0 || (missing && optopt == (int)i + 256)) {
+            return row->arg
+                       ? conv_err_set(err, CONV_ERR_USAGE, "--%s takes an argument: %s", row->name,
+                                      row->arg)
+                       : conv_err_set(err, CONV_ERR_USAGE, "--%s takes no argument", row->name);
         }
-        prefixed += strncmp(rows[i].name, name, strlen(name)) == 0;
+        prefixed += strncmp(row->name, name, strlen(name)) == 0;
     }
     if (prefixed > 1)
         return conv_err_set(err, CONV_ERR_USAGE, "'--%s' is ambiguous (conv --help lists all)",
                             name);
-    const char *near = conv_suggest_nearest(name, rows, sizeof rows[0], ROW_COUNT);
-    if (near)
-        return conv_err_set(err, CONV_ERR_USAGE, "unknown option '--%s'; did you mean '--%s'?",
-                            name, near);
-    return conv_err_set(err, CONV_ERR_USAGE, "unknown option '--%s' (conv --help lists all)", name);
+    return explain_unknown(syntax, name, err);
 }
 
 static void set_defaults(struct conv_options *options)
@@ -349,7 +417,7 @@ static void set_defaults(struct conv_options *options)
     };
 }
 
-// --size: a filter's side, or for `conv bench` a picture's sides.
+// --size: a filter's side, or for `conv bench` pictures' sides.
 static enum conv_status parse_size(struct conv_options *options, struct conv_err *err)
 {
     const char *text = options->size_text;
@@ -364,8 +432,12 @@ static enum conv_status parse_size(struct conv_options *options, struct conv_err
         options->bench_height = height;
         return CONV_OK;
     }
-    return conv_err_set(err, CONV_ERR_USAGE, "--size takes 3 or 5 (for conv bench: WxH), not '%s'",
-                        text);
+    if (strcmp(text, "mix") == 0) {
+        options->bench_width = options->bench_height = 0;
+        return CONV_OK;
+    }
+    return conv_err_set(err, CONV_ERR_USAGE,
+                        "--size takes 3 or 5 (for conv bench: WxH or mix), not '%s'", text);
 }
 
 // Values that are more than a number or a word.
@@ -392,16 +464,15 @@ static enum conv_status finish(struct conv_options *options, struct conv_err *er
 enum conv_status conv_options_parse(struct conv_options *options, int argc, char **argv,
                                     struct conv_err *err)
 {
-    struct option longs[ROW_COUNT + 1];
-    char shorts[2 * ROW_COUNT + 2];
-    shorts[0] = ':'; // tell a missing argument from an unknown option
-    build_tables(longs, shorts + 1);
+    struct syntax syntax;
+    build_syntax(&syntax, find_command(argc, argv));
     set_defaults(options);
     opterr = 0;
-    optind = 1;
+    optind = 0;
     for (;;) {
-        const char *word = optind < argc ? argv[optind] : "";
-        int answer = getopt_long(argc, argv, shorts, longs, NULL);
+        int at = optind > 0 ? optind : 1;
+        const char *word = at < argc ? argv[at] : "";
+        int answer = getopt_long(argc, argv, syntax.shorts, syntax.longs, NULL);
         if (answer == -1)
             break;
         if (answer == '?' || answer == ':') {
@@ -411,9 +482,10 @@ enum conv_status conv_options_parse(struct conv_options *options, int argc, char
                                           (optopt == 0 || optopt >= 256)
                                       ? argv[optind - 1]
                                       : word;
-            return explain(culprit, answer == ':', err);
+            return explain(&syntax, culprit, answer == ':', err);
         }
-        const struct row *row = answer >= 256 ? &rows[answer - 256] : find_letter(answer);
+        const struct row *row =
+            answer >= 256 ? syntax.rows[answer - 256] : find_letter(&syntax, answer);
         enum conv_status status = store(options, row, optarg, err);
         if (status)
             return status;

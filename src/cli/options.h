@@ -30,8 +30,6 @@ struct conv_options {
 
     struct conv_filter_options filter; // --kernel, --size, --divisor, --bias, --flip
     const char *size_text;
-    int bench_width, bench_height; // --size WxH
-    const char *bench_filter;      // --filter
     const char *border_text;
     enum conv_border border;
     int border_value;
@@ -51,6 +49,14 @@ struct conv_options {
     int progress; // enum conv_when
     bool quiet, verbose, json;
     const char *report_path;
+
+    // conv bench
+    const char *bench_filter;      // --filter
+    int bench_width, bench_height; // --size WxH; 0: a mix of sizes
+    int bench_pictures;            // --batch N, 0 = not given
+    int bench_depth;               // --depth: 0 = 8 bits, 1 = 16
+    bool csv;
+    const char *svg_path;
 
     const char **operands; // what is no option, in order; points into argv
     int operand_count;

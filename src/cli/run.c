@@ -35,8 +35,8 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
 }
 
 // Splits the operands into inputs and output and starts the walk.
-static enum conv_status open_walk(const struct conv_options *options, struct conv_walk **walk,
-                                  struct conv_err *err)
+static enum conv_status open_walk(const struct conv_options *options, atomic_int *stop,
+                                  struct conv_walk **walk, struct conv_err *err)
 {
     int count = options->operand_count - 1; // without the filter
     const char *const *operands = options->operands + 1;
@@ -46,6 +46,9 @@ static enum conv_status open_walk(const struct conv_options *options, struct con
                             count == 0 ? "input and output are" : "the output is",
                             options->operands[0], options->files_from ? "[INPUT] " : "INPUT... ");
     const char *output = operands[count - 1];
+    for (int i = 0; i < count && options->report_path; i++)
+        if (strcmp(operands[i], options->report_path) == 0)
+            return conv_err_set(err, CONV_ERR_USAGE, "--report would overwrite %s", operands[i]);
     if (strcmp(output, "-") == 0 && options->json)
         return conv_err_set(
             err, CONV_ERR_USAGE,
@@ -62,8 +65,9 @@ static enum conv_status open_walk(const struct conv_options *options, struct con
         .exclude_count = options->exclude.count,
         .files_from = options->files_from,
         .nul = options->nul,
+        .stop = stop,
     };
-    return conv_walk_open(walk, &config, options->dry_run || options->no_save, err);
+    return conv_walk_open(walk, &config, err);
 }
 
 static void print_variants(const struct conv_device *device, const struct conv_filter *filters,
@@ -112,7 +116,7 @@ int conv_run_main(const struct conv_options *options)
     enum conv_status status =
         conv_commands_parse_chain(options, options->operands[0], filters, &filter_count, &err);
     if (!status)
-        status = open_walk(options, &walk, &err);
+        status = open_walk(options, stop, &walk, &err);
     struct conv_options effective = *options;
     if (options->dry_run) {
         effective.device_text = "cpu"; // nothing is filtered: no device is woken up
@@ -138,6 +142,8 @@ int conv_run_main(const struct conv_options *options)
         };
         status = conv_report_open(&report, &config, &err);
     }
+    if (!status && !options->dry_run && !options->no_save)
+        status = conv_walk_make_output(walk, &err);
     if (!status)
         status = conv_run_pictures(&effective, &device, walk, report, stop, &err);
     if (report) {

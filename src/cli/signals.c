@@ -22,9 +22,14 @@ atomic_int *conv_signals_install(void)
 {
     struct sigaction action = {.sa_handler = on_signal};
     sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    action.sa_handler = SIG_IGN; // a closed pipe is an error of write(), with a message
+    static const int endings[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        struct sigaction old;
+        if (sigaction(endings[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) // nohup
+            sigaction(endings[i], &action, NULL);
+    }
+    action.sa_handler = SIG_IGN; // a closed pipe or a file too large: errors of write(), with a message
     sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGXFSZ, &action, NULL);
     return &stop;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Ctrl-C once: no new picture is begun, what is in flight becomes whole. Twice: out at once,
+// Ctrl-C, SIGTERM, SIGHUP or SIGQUIT once: no new picture is begun, what is in flight becomes whole. Twice: out at once,
 // without leaving a temporary file.
 #ifndef CONV_CLI_SIGNALS_H
 #define CONV_CLI_SIGNALS_H

@@ -50,7 +50,8 @@ static bool verify_picture(struct verify *verify, struct conv_job *job, enum con
     bool filter_alpha = verify->options->alpha != CONV_ALPHA_KEEP;
     *status = conv_steps_read(&verify->config, job);
     if (!*status)
-        *status = conv_contender_place(reference, &job->header.shape, filter_alpha, &job->in, err);
+        *status =
+            conv_contender_place(reference, &job->header.shape, 1, filter_alpha, &job->in, err);
     if (!*status)
         *status = conv_steps_decode(&verify->config, verify->codec, job);
     for (int i = 1; i < verify->count && !*status; i++)
@@ -95,6 +96,8 @@ static int verify_all(struct verify *verify, struct conv_walk *walk, struct conv
         fputs("conv: no PNG found\n", stderr);
         return CONV_EXIT_NOTHING;
     }
+    if (verify->pictures == 0)
+        return CONV_EXIT_SOME_FAILED;
     printf("%d %s, the same bytes from", verify->pictures,
            verify->pictures == 1 ? "picture" : "pictures");
     for (int i = 0; i < verify->count; i++)
@@ -138,7 +141,7 @@ int conv_verify_main(const struct conv_options *options)
         .exclude_count = options->exclude.count,
     };
     if (!status)
-        status = conv_walk_open(&walk, &walk_config, true, &err);
+        status = conv_walk_open(&walk, &walk_config, &err);
     if (!status)
         status = conv_png_codec_open(&verify.codec, &options->png, &err);
     if (!status)

@@ -2,6 +2,7 @@
 #include "pipeline/paths.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,4 +129,16 @@ enum conv_status conv_paths_make_parent(const char *path, struct conv_err *err)
         return CONV_OK;
     copy[base - path] = '\0';
     return conv_paths_make_folder(copy, err);
+}
+
+bool conv_paths_wait_readable(int fd, atomic_int *stop)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    for (;;) {
+        if (stop && atomic_load(stop))
+            return false;
+        int ready = poll(&wait, 1, 100);
+        if (ready > 0 || (ready < 0 && errno != EINTR))
+            return true; // an error is for read() to name
+    }
 }

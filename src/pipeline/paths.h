@@ -6,6 +6,8 @@
 #include <limits.h>
 #include <stdbool.h>
 
+#include <stdatomic.h>
+
 #include "base/err.h"
 
 enum conv_paths_relation { CONV_PATHS_APART, CONV_PATHS_SAME, CONV_PATHS_NESTED };
@@ -24,6 +26,10 @@ bool conv_paths_exists(const char *path);
 
 // True if one component is "..".
 bool conv_paths_climbs(const char *path);
+
+// Waits until a pipe, terminal or socket has something to read (or its end). False once *stop,
+// which may be NULL, is non-zero: a plain read would not notice a signal that another thread took.
+bool conv_paths_wait_readable(int fd, atomic_int *stop);
 
 // mkdir -p. CONV_ERR_IO with the reason.
 enum conv_status conv_paths_make_folder(const char *path, struct conv_err *err);

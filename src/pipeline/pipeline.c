@@ -317,10 +317,15 @@ static void encode_job(struct worker *worker, struct conv_job *job)
 static bool read_job(struct pipeline *p, struct conv_job *job)
 {
     pthread_mutex_unlock(&p->lock);
-    enum conv_status status = CONV_OK;
-    bool wanted = conv_steps_plan(p->config, job);
+    enum conv_status status = conv_steps_plan(p->config, job);
+    bool wanted = !status && job->outcome == CONV_OUTCOME_DONE;
     if (wanted)
         status = conv_steps_read(p->config, job);
+    if (status == CONV_ERR_CANCELLED) { // not begun
+        pthread_mutex_lock(&p->lock);
+        drop_job(p, job);
+        return false;
+    }
     if (!wanted || status) {
         finish_job(p, job, status);
         return false;

@@ -91,10 +91,9 @@ enum conv_status conv_pool_acquire(struct conv_pool *pool, size_t need, struct c
 {
     *out = NULL;
     if (need > pool->limit / 2)
-        return conv_err_set(
-            err, CONV_ERR_LIMIT,
-            "the picture needs %zu MiB of staging memory, --mem-limit allows %zu MiB",
-            (2 * need >> 20) + 1, pool->limit >> 20);
+        return conv_err_set(err, CONV_ERR_LIMIT,
+                            "the picture needs %zu KiB of staging memory, --mem-limit is %zu KiB",
+                            (2 * need >> 10) + 1, pool->limit >> 10);
     bool busy;
     struct conv_slot *slot = find_free(pool, need, &busy);
     if (!slot)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Staging memory: slots that each hold one group. A slot takes its memory the first time that it is
 // needed, so that a short run does not pay for what it never fills, and keeps it to the end; all of
-// them stay within --mem-limit. A picture larger than a slot makes a slot grow; when the limit leaves
-// no room for that, free slots give their memory back. Not thread-safe: the pipeline's lock guards
-// it.
+// them stay within --mem-limit. A picture larger than a slot makes a slot grow; when the limit
+// leaves no room for that, free slots give their memory back. Not thread-safe: the pipeline's lock
+// guards it.
 #ifndef CONV_PIPELINE_POOL_H
 #define CONV_PIPELINE_POOL_H
 

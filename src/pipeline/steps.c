@@ -11,9 +11,11 @@
 #include "base/clock.h"
 #include "kernels/alpha.h"
 #include "pipeline/output.h"
+#include "pipeline/paths.h"
 #include "pipeline/pool.h"
 
 #define READ_CHUNK ((size_t)1 << 16)
+#define OVERWRITES_INPUT "the output would overwrite the input"
 
 static bool is_dash(const char *path)
 {
@@ -25,28 +27,37 @@ static bool is_newer_or_same(const struct timespec *a, const struct timespec *b)
     return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec >= b->tv_nsec;
 }
 
-bool conv_steps_plan(const struct conv_pipeline_config *config, struct conv_job *job)
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+enum conv_status conv_steps_plan(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     if (!config->dry_run && !config->skip_existing && !config->update)
-        return true;
+        return CONV_OK;
     struct stat in, out;
+    bool standard = is_dash(job->path.input);
     bool exists = !is_dash(job->path.output) && stat(job->path.output, &out) == 0;
     if (exists && config->skip_existing) {
+        job->outcome = CONV_OUTCOME_SKIPPED;
         job->reason = "the output exists";
-    } else if (exists && config->update && !is_dash(job->path.input) &&
-               stat(job->path.input, &in) == 0 && is_newer_or_same(&out.st_mtim, &in.st_mtim)) {
+        return CONV_OK;
+    }
+    if (!standard && stat(job->path.input, &in) != 0)
+        return conv_err_errno(&job->err, errno, "cannot open");
+    if (exists && !standard && config->update && is_newer_or_same(&out.st_mtim, &in.st_mtim)) {
+        job->outcome = CONV_OUTCOME_SKIPPED;
         job->reason = "the output is up to date";
+    } else if (exists && !standard && config->dry_run && is_same_file(&in, &out)) {
+        return conv_err_set(&job->err, CONV_ERR_USAGE, OVERWRITES_INPUT);
     } else if (config->dry_run) {
         job->outcome = CONV_OUTCOME_PLANNED;
         job->reason = !exists          ? "new"
                       : config->update ? "the input is newer"
                                        : "replaces the output";
-        return false;
-    } else {
-        return true;
     }
-    job->outcome = CONV_OUTCOME_SKIPPED;
-    return false;
+    return CONV_OK;
 }
 
 static enum conv_status reserve_file(struct conv_file *file, size_t size, struct conv_err *err)
@@ -62,22 +73,27 @@ static enum conv_status reserve_file(struct conv_file *file, size_t size, struct
     return CONV_OK;
 }
 
-static enum conv_status read_all(int fd, size_t expected, size_t limit, struct conv_file *file,
-                                 struct conv_err *err)
+static enum conv_status read_all(const struct conv_pipeline_config *config, struct conv_job *job,
+                                 int fd, size_t expected)
 {
+    struct conv_file *file = job->file;
+    struct conv_err *err = &job->err;
+    bool regular = S_ISREG(job->info.st_mode);
     file->size = 0;
     // One byte more than expected lets a single read see the end of the file.
     enum conv_status status = reserve_file(file, expected + 1, err);
     while (!status) {
+        if (!regular && !conv_paths_wait_readable(fd, config->stop))
+            return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for input");
         ssize_t got = read(fd, file->data + file->size, file->capacity - file->size);
-        if (got < 0 && errno == EINTR)
+        if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (got < 0)
             return conv_err_errno(err, errno, "cannot read");
         if (got == 0)
             return CONV_OK;
         file->size += (size_t)got;
-        if (file->size > limit)
+        if (file->size > config->mem_limit)
             return conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than --mem-limit allows");
         if (file->size == file->capacity)
             status = reserve_file(file, 2 * file->capacity, err);
@@ -90,9 +106,8 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
     const char *path = job->path.input;
     struct conv_err *err = &job->err;
     bool standard = is_dash(path);
-    // Without O_NONBLOCK a pipe that happens to be called x.png would hold the run up for ever.
-    int flags = O_RDONLY | O_CLOEXEC | (job->path.named ? 0 : O_NONBLOCK);
-    int fd = standard ? STDIN_FILENO : open(path, flags);
+    // Without O_NONBLOCK a pipe nobody writes to would hold up this call, out of reach of a signal.
+    int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return conv_err_errno(err, errno, "cannot open");
     enum conv_status status = CONV_OK;
@@ -104,16 +119,15 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
     else if (!S_ISREG(job->info.st_mode) && !job->path.named)
         status = conv_err_set(err, CONV_ERR_FORMAT, "is no regular file");
     else if (!config->no_save && S_ISREG(job->info.st_mode) && !is_dash(job->path.output) &&
-             stat(job->path.output, &out) == 0 && out.st_dev == job->info.st_dev &&
-             out.st_ino == job->info.st_ino)
-        status = conv_err_set(err, CONV_ERR_USAGE, "the output would overwrite the input");
+             stat(job->path.output, &out) == 0 && is_same_file(&job->info, &out))
+        status = conv_err_set(err, CONV_ERR_USAGE, OVERWRITES_INPUT);
     if (!status) {
         size_t expected = S_ISREG(job->info.st_mode) ? (size_t)job->info.st_size : READ_CHUNK - 1;
         if (expected > config->mem_limit)
             status =
                 conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than --mem-limit allows");
         else
-            status = read_all(fd, expected, config->mem_limit, job->file, err);
+            status = read_all(config, job, fd, expected);
     }
     if (!standard)
         close(fd);

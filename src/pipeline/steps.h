@@ -7,9 +7,9 @@
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"
 
-// True if the picture has to be filtered; false if it is skipped or, with --dry-run, only planned:
-// then job->outcome and job->reason say so.
-bool conv_steps_plan(const struct conv_pipeline_config *config, struct conv_job *job);
+// Sets job->outcome: DONE if the picture has to be filtered (it will be), SKIPPED or, with
+// --dry-run, PLANNED; job->reason says why. Fails where a dry run sees that the picture would fail.
+enum conv_status conv_steps_plan(const struct conv_pipeline_config *config, struct conv_job *job);
 
 // Reads the file into job->file, its header into job->header, its metadata into job->meta.
 enum conv_status conv_steps_read(const struct conv_pipeline_config *config, struct conv_job *job);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "pipeline/name_list.h"
 #include "pipeline/paths.h"
 
 // Folders open at once on the way down. Deeper trees are reported, not followed: each level holds a
@@ -28,9 +29,7 @@ struct conv_walk {
     struct level levels[MAX_LEVELS];
     int depth;
     struct conv_walk_entry here; // the folder being read: input and output path
-    FILE *list;
-    char *line;
-    size_t line_size;
+    struct conv_name_list list;  // of --files-from
 };
 
 // --- what the user typed -------------------------------------------------------------------------
@@ -100,9 +99,11 @@ static enum conv_status check_operands(struct conv_walk *walk, bool *any_folder,
         bool folder = is_folder(config->inputs[i]);
         *any_folder |= folder;
         if (config->batch && !folder)
-            return conv_err_set(err, CONV_ERR_USAGE, "--batch takes folders; %s is %s",
-                                config->inputs[i],
-                                conv_paths_exists(config->inputs[i]) ? "none" : "not there");
+            return conv_err_set(
+                err, CONV_ERR_USAGE, "--batch takes folders; %s is %s", config->inputs[i],
+                conv_paths_exists(config->inputs[i]) ? "a file: leave --batch out" : "not there");
+        if (!config->inputs[i][0])
+            return conv_err_set(err, CONV_ERR_USAGE, "the name of an input is empty");
         if (config->files_from && !folder)
             return conv_err_set(err, CONV_ERR_USAGE,
                                 "--files-from takes the folder its names are in; %s is no folder",
@@ -120,8 +121,7 @@ static enum conv_status check_operands(struct conv_walk *walk, bool *any_folder,
     return CONV_OK;
 }
 
-static enum conv_status prepare_output(struct conv_walk *walk, bool any_folder, bool dry_run,
-                                       struct conv_err *err)
+static enum conv_status check_output(struct conv_walk *walk, bool any_folder, struct conv_err *err)
 {
     const struct conv_walk_config *config = &walk->config;
     const char *output = config->output;
@@ -130,6 +130,8 @@ static enum conv_status prepare_output(struct conv_walk *walk, bool any_folder, 
         walk->config.output = "";
         return CONV_OK;
     }
+    if (!output[0])
+        return conv_err_set(err, CONV_ERR_USAGE, "the name of the output is empty");
     if (is_dash(output)) {
         if (any_folder || walk->many)
             return conv_err_set(err, CONV_ERR_USAGE, "standard output takes one picture only");
@@ -147,25 +149,29 @@ static enum conv_status prepare_output(struct conv_walk *walk, bool any_folder, 
     if (conv_paths_exists(output) && !is_folder(output))
         return conv_err_set(err, CONV_ERR_USAGE, "the output %s must be a folder, but is a file",
                             output);
-    return dry_run ? CONV_OK : conv_paths_make_folder(output, err);
+    return CONV_OK;
+}
+
+enum conv_status conv_walk_make_output(const struct conv_walk *walk, struct conv_err *err)
+{
+    return walk->output_is_folder ? conv_paths_make_folder(walk->config.output, err) : CONV_OK;
 }
 
 enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_config *config,
-                                bool dry_run, struct conv_err *err)
+                                struct conv_err *err)
 {
     struct conv_walk *walk = calloc(1, sizeof *walk);
     if (!walk)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the walk");
     walk->config = *config;
+    walk->list.fd = -1;
     bool any_folder;
     enum conv_status status = check_operands(walk, &any_folder, err);
     if (!status)
-        status = prepare_output(walk, any_folder, dry_run, err);
-    if (!status && config->files_from) {
-        walk->list = is_dash(config->files_from) ? stdin : fopen(config->files_from, "re");
-        if (!walk->list)
-            status = conv_err_errno(err, errno, "--files-from %s", config->files_from);
-    }
+        status = check_output(walk, any_folder, err);
+    if (!status && config->files_from)
+        status =
+            conv_name_list_open(&walk->list, config->files_from, config->nul, config->stop, err);
     if (status) {
         conv_walk_close(walk);
         return status;
@@ -180,9 +186,7 @@ void conv_walk_close(struct conv_walk *walk)
         return;
     while (walk->depth > 0)
         closedir(walk->levels[--walk->depth].dir);
-    if (walk->list && walk->list != stdin)
-        fclose(walk->list);
-    free(walk->line);
+    conv_name_list_close(&walk->list);
     free(walk);
 }
 
@@ -315,41 +319,33 @@ static enum conv_walk_step next_in_folders(struct conv_walk *walk, struct conv_w
 static enum conv_walk_step next_in_list(struct conv_walk *walk, struct conv_walk_entry *entry,
                                         struct conv_err *err)
 {
-    int end = walk->config.nul ? '\0' : '\n';
-    for (;;) {
-        ssize_t length = getdelim(&walk->line, &walk->line_size, end, walk->list);
-        if (length < 0) {
-            if (!ferror(walk->list))
-                return CONV_WALK_END;
-            snprintf(entry->input, sizeof entry->input, "%s", walk->config.files_from);
-            conv_err_errno(err, errno, "cannot read the list");
-            clearerr(walk->list);
-            fseek(walk->list, 0, SEEK_END);
-            return CONV_WALK_BAD;
-        }
-        if (length > 0 && walk->line[length - 1] == end)
-            walk->line[--length] = '\0';
-        if (length == 0)
-            continue;
-        const char *folder = walk->config.input_count ? walk->config.inputs[0] : "";
-        bool fits = walk->line[0] == '/' ? conv_paths_join(entry->input, "", walk->line)
-                                         : conv_paths_join(entry->input, folder, walk->line);
-        const char *relative = walk->line; // an absolute name keeps its shape below the output
-        while (*relative == '/')
-            relative++;
-        fits = fits && conv_paths_join(entry->output, walk->config.output, relative);
-        if (!fits) {
-            snprintf(entry->input, sizeof entry->input, "%.*s", (int)sizeof entry->input - 1,
-                     walk->line);
-            conv_err_set(err, CONV_ERR_LIMIT, "path too long");
-            return CONV_WALK_BAD;
-        }
-        if (conv_paths_climbs(relative)) {
-            conv_err_set(err, CONV_ERR_USAGE, "a name in --files-from may not contain '..'");
-            return CONV_WALK_BAD;
-        }
-        return CONV_WALK_ENTRY;
+    const struct conv_walk_config *config = &walk->config;
+    err->status = CONV_OK;
+    const char *name = conv_name_list_next(&walk->list, err);
+    if (!name) {
+        snprintf(entry->input, sizeof entry->input, "%.*s", (int)sizeof entry->input - 1,
+                 config->files_from);
+        return err->status ? CONV_WALK_BAD : CONV_WALK_END;
     }
+    // "-" is a file's name here, not standard input.
+    const char *folder = name[0] == '/'        ? ""
+                         : config->input_count ? config->inputs[0]
+                         : is_dash(name)       ? "."
+                                               : "";
+    const char *relative = name; // an absolute name keeps its shape below the output
+    while (*relative == '/')
+        relative++;
+    if (!conv_paths_join(entry->input, folder, name) ||
+        !conv_paths_join(entry->output, config->output, relative)) {
+        snprintf(entry->input, sizeof entry->input, "%.*s", (int)sizeof entry->input - 1, name);
+        conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+        return CONV_WALK_BAD;
+    }
+    if (conv_paths_climbs(relative)) {
+        conv_err_set(err, CONV_ERR_USAGE, "a name in --files-from may not contain '..'");
+        return CONV_WALK_BAD;
+    }
+    return CONV_WALK_ENTRY;
 }
 
 // --- one after the other -------------------------------------------------------------------------
@@ -385,7 +381,7 @@ enum conv_walk_step conv_walk_next(struct conv_walk *walk, struct conv_walk_entr
 {
     entry->output[0] = '\0';
     entry->named = false;
-    if (walk->list)
+    if (walk->list.fd >= 0)
         return next_in_list(walk, entry, err);
     for (;;) {
         enum conv_walk_step step = next_in_folders(walk, entry, err);

@@ -5,6 +5,7 @@
 #define CONV_PIPELINE_WALK_H
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -20,8 +21,9 @@ struct conv_walk_config {
     const char *const *exclude;
     int exclude_count;
     const char
-        *files_from; // a list of names below inputs[0] (default: the current folder), or NULL
-    bool nul;        // its names end in NUL, not in newline
+        *files_from;  // a list of names below inputs[0] (default: the current folder), or NULL
+    bool nul;         // its names end in NUL, not in newline
+    atomic_int *stop; // ends the wait for a slow list when it becomes non-zero; may be NULL
 };
 
 struct conv_walk_entry {
@@ -32,10 +34,13 @@ struct conv_walk_entry {
 
 struct conv_walk;
 
-// Checks what can be checked before the first picture (CONV_ERR_USAGE, CONV_ERR_IO) and makes the
-// output folder unless `dry_run`. Keeps pointers into *config.
+// Checks what can be checked before the first picture (CONV_ERR_USAGE). Changes nothing on disk.
+// Keeps pointers into *config.
 enum conv_status conv_walk_open(struct conv_walk **walk, const struct conv_walk_config *config,
-                                bool dry_run, struct conv_err *err);
+                                struct conv_err *err);
+
+// Makes the output folder if the walk needs one: to be called when nothing else can fail any more.
+enum conv_status conv_walk_make_output(const struct conv_walk *walk, struct conv_err *err);
 
 enum conv_walk_step { CONV_WALK_ENTRY, CONV_WALK_BAD, CONV_WALK_END };
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "report/json.h"
@@ -36,6 +37,29 @@ void conv_report_print_path(FILE *stream, const char *path)
     }
 }
 
+// A picture that the user names by mistake is not overwritten.
+static enum conv_status open_json_file(struct conv_report *report, struct conv_err *err)
+{
+    const char *path = report->config.json_path;
+    char head[4] = "";
+    FILE *old = fopen(path, "re");
+    if (old) {
+        size_t got = fread(head, 1, sizeof head, old);
+        fclose(old);
+        if (got == sizeof head && memcmp(head, "\x89PNG", sizeof head) == 0)
+            return conv_err_set(err, CONV_ERR_USAGE, "--report would overwrite the picture %s",
+                                path);
+    }
+    if (strcmp(path, "-") == 0)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--report takes a file; --json is standard output");
+    report->streams[1] = fopen(path, "we");
+    if (report->streams[1])
+        return CONV_OK;
+    conv_err_errno(err, errno, "--report %s", path);
+    return err->status = CONV_ERR_USAGE;
+}
+
 enum conv_status conv_report_open(struct conv_report **out, const struct conv_report_config *config,
                                   struct conv_err *err)
 {
@@ -45,13 +69,9 @@ enum conv_status conv_report_open(struct conv_report **out, const struct conv_re
     report->config = *config;
     if (config->json)
         report->streams[0] = stdout;
-    if (config->json_path) {
-        report->streams[1] = fopen(config->json_path, "we");
-        if (!report->streams[1]) {
-            enum conv_status status = conv_err_errno(err, errno, "%s", config->json_path);
-            free(report);
-            return status;
-        }
+    if (config->json_path && open_json_file(report, err)) {
+        free(report);
+        return CONV_ERR_USAGE;
     }
     for (int i = 0; i < 2; i++)
         if (report->streams[i])
@@ -108,7 +128,8 @@ void conv_report_file(struct conv_report *report, const struct conv_record *reco
     if (record->outcome == CONV_OUTCOME_FAILED) {
         conv_progress_clear(&report->progress);
         fputs("conv: ", stderr);
-        conv_report_print_path(stderr, record->input);
+        conv_report_print_path(stderr,
+                               strcmp(record->input, "-") ? record->input : "standard input");
         fputs(": ", stderr);
         conv_report_print_path(stderr, record->reason);
         fputc('\n', stderr);

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+// What the register-blocked kernels (blocked.cu, dp4a.cu) share: the shape of their blocks, a tile
+// in shared memory that is filled by words, and samples in registers.
+#ifndef CONV_KERNELS_CUDA_BLOCKED_CUH
+#define CONV_KERNELS_CUDA_BLOCKED_CUH
+
+#include <cuda_pipeline.h>
+
+#include "kernels/cuda/device.cuh"
+
+#define COLUMNS 4 // samples side by side that a thread makes: one word of 8-bit samples
+#define ROWS 8    // and below one another
+#define WARPS 4
+#define THREADS (WARPS * WARP)
+#define TILE_WIDTH (WARP * COLUMNS) // a warp is as wide as the tile
+#define TILE_HEIGHT (WARPS * ROWS)
+
+// Four samples as they lie in memory.
+template <typename Sample>
+using quad = typename std::conditional<sizeof(Sample) == 1, uint32_t, uint2>::type;
+
+// --- samples in registers ------------------------------------------------------------------------
+
+// A float 2^23 + p has p in its low bits: two instructions at the full rate instead of a
+// conversion.
+__device__ inline float biased_to_float(uint32_t bits)
+{
+    return __fadd_rn(__uint_as_float(bits), -8388608.0f);
+}
+
+__device__ inline void unpack(float *to, uint32_t from)
+{
+    to[0] = biased_to_float(__byte_perm(from, 0x4b000000u, 0x7440));
+    to[1] = biased_to_float(__byte_perm(from, 0x4b000000u, 0x7441));
+    to[2] = biased_to_float(__byte_perm(from, 0x4b000000u, 0x7442));
+    to[3] = biased_to_float(__byte_perm(from, 0x4b000000u, 0x7443));
+}
+
+__device__ inline void unpack(float *to, uint2 from)
+{
+    to[0] = biased_to_float(__byte_perm(from.x, 0x4b000000u, 0x7410));
+    to[1] = biased_to_float(__byte_perm(from.x, 0x4b000000u, 0x7432));
+    to[2] = biased_to_float(__byte_perm(from.y, 0x4b000000u, 0x7410));
+    to[3] = biased_to_float(__byte_perm(from.y, 0x4b000000u, 0x7432));
+}
+
+__device__ inline void unpack(int32_t *to, uint32_t from)
+{
+    to[0] = from & 0xff;
+    to[1] = from >> 8 & 0xff;
+    to[2] = from >> 16 & 0xff;
+    to[3] = from >> 24;
+}
+
+__device__ inline void unpack(int32_t *to, uint2 from)
+{
+    to[0] = from.x & 0xffff;
+    to[1] = from.x >> 16;
+    to[2] = from.y & 0xffff;
+    to[3] = from.y >> 16;
+}
+
+__device__ inline void pack(uint32_t &to, const uint32_t *from)
+{
+    to = __byte_perm(__byte_perm(from[0], from[1], 0x0040), __byte_perm(from[2], from[3], 0x0040),
+                     0x5410);
+}
+
+__device__ inline void pack(uint2 &to, const uint32_t *from)
+{
+    to.x = __byte_perm(from[0], from[1], 0x5410);
+    to.y = __byte_perm(from[2], from[3], 0x5410);
+}
+
+// --- tile in, samples out ------------------------------------------------------------------------
+
+template <typename Sample> __device__ inline bool quads_aligned(const uint8_t *data, int64_t stride)
+{
+    return ((uintptr_t)data | (uintptr_t)stride) % sizeof(quad<Sample>) == 0;
+}
+
+// Fills the block's tile: each warp takes every WARPS-th row, its lanes a quad each, left to right.
+// Quads within the picture are copied straight to shared memory (asynchronously from sm_80 on);
+// others are put together sample by sample where the border leads.
+template <typename Sample>
+__device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile, int halo,
+                                 int radius, enum conv_border border, int border_value)
+{
+    const struct conv_stencil_plane &plane = tile.plane;
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    int left = tile.x - halo, top = tile.y - radius;
+    bool aligned = quads_aligned<Sample>(plane.src, plane.src_stride);
+
+    if (aligned && left >= 0 && tile.x + TILE_WIDTH + halo <= plane.width && top >= 0 &&
+        tile.y + TILE_HEIGHT + radius <= plane.height) {
+        const uint8_t *from = plane.src + top * plane.src_stride + left * (int64_t)sizeof(Sample);
+        for (int row = warp; row < TILE_HEIGHT + 2 * radius; row += WARPS)
+            for (int x = lane * COLUMNS; x < TILE_WIDTH + 2 * halo; x += WARP * COLUMNS)
+                __pipeline_memcpy_async(to + row * pitch + x,
+                                        (const Sample *)(from + row * plane.src_stride) + x,
+                                        sizeof(quad<Sample>));
+    } else {
+        // What the picture's last samples do not need is left out.
+        int rows = min(TILE_HEIGHT, plane.height - tile.y) + 2 * radius;
+        int columns = min(TILE_WIDTH, plane.width - tile.x) + 2 * halo;
+        for (int row = warp; row < rows; row += WARPS) {
+            int sy = conv_stencil_border(border, top + row, plane.height);
+            const Sample *from = (const Sample *)(plane.src + sy * plane.src_stride);
+            for (int x = lane * COLUMNS; x < columns; x += WARP * COLUMNS) {
+                int sx = left + x;
+                if (aligned && sy >= 0 && sx >= 0 && sx + COLUMNS <= plane.width) {
+                    __pipeline_memcpy_async(to + row * pitch + x, from + sx, sizeof(quad<Sample>));
+                    continue;
+                }
+                for (int k = 0; k < COLUMNS; k++) {
+                    int at = conv_stencil_border(border, sx + k, plane.width);
+                    to[row * pitch + x + k] = at < 0 || sy < 0 ? (Sample)border_value : from[at];
+                }
+            }
+        }
+    }
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncthreads(); // each warp reads rows that the others have loaded
+}
+
+// Rounds four sums and stores those of them that lie in the picture.
+template <typename Sample, typename Sum>
+__device__ inline void store_quad(const struct conv_stencil_plane &plane, int x, int y,
+                                  bool aligned, const Sum *sums, const struct rounding &rounding)
+{
+    if (y >= plane.height)
+        return;
+    uint32_t samples[COLUMNS];
+    for (int k = 0; k < COLUMNS; k++)
+        samples[k] = round_sum(sums[k], rounding);
+    Sample *row = (Sample *)(plane.dst + y * plane.dst_stride) + x;
+    if (aligned && x + COLUMNS <= plane.width) {
+        pack(*(quad<Sample> *)row, samples);
+        return;
+    }
+    for (int k = 0; k < COLUMNS; k++)
+        if (x + k < plane.width)
+            row[k] = (Sample)samples[k];
+}
+
+#endif

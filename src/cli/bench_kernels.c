@@ -1,0 +1,529 @@
+// SPDX-License-Identifier: MIT
+// The ladder from its foot to its top: each row of the variant table, and those rows that only
+// serve to show something, filters the same pictures. A row that is wrong ends the benchmark.
+#include "cli/bench_kernels.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cli/bench_table.h"
+#include "cli/commands.h"
+#include "cli/contender.h"
+#include "cli/device.h"
+#if CONV_HAVE_NPP
+#include "cli/bench_npp.h"
+#endif
+
+#define CHANNELS 3
+#define LEAST_RUNS 3
+#define MOST_RUNS 21
+#define ENOUGH_NS 1500000000u // stop repeating a slow kernel after so long
+#define MIX_PICTURES 500
+#define MIX_WIDTH 4000
+#define MIX_HEIGHT 3000
+
+struct bench {
+    const struct conv_options *options;
+    struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
+    int filter_count;
+    bool on_cpu, on_cuda; // what --device lets in
+    int ordinal;
+    struct conv_image *shapes; // of the pictures
+    struct conv_image *wide;   // the same, stored as RGBRGB...: one plane of three times the width
+    struct conv_group_plane *planes;
+    int plane_count;
+    uint8_t *source, *expected, *got; // the planes at their offsets, `bytes` each
+    size_t bytes;
+    double step_base[2]; // ms of the rung before, on the CPU and on CUDA; 0: none yet
+    struct conv_bench_table table;
+};
+
+// --- pictures ------------------------------------------------------------------------------------
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    *state ^= *state << 5;
+    return *state;
+}
+
+// 1 to `most`, each octave as likely as the others.
+static int random_side(uint32_t *state, int most)
+{
+    double octaves = 0, fraction = next_random(state) / 4294967296.0;
+    while ((int)(1u << ((int)octaves + 1)) <= most)
+        octaves++;
+    double at = fraction * (octaves + 1);
+    int low = 1 << (int)at;
+    int side = low + (int)((at - (int)at) * low);
+    return side < most ? side : most;
+}
+
+static enum conv_status make_shapes(struct bench *bench, struct conv_err *err)
+{
+    struct conv_bench_table *table = &bench->table;
+    uint32_t state = 0x9E3779B9u;
+    size_t count = (size_t)table->pictures;
+    bench->shapes = calloc(count, sizeof *bench->shapes);
+    bench->wide = calloc(count, sizeof *bench->wide);
+    if (!bench->shapes || !bench->wide)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu pictures", count);
+    for (size_t i = 0; i < count; i++) {
+        struct conv_image shape = {
+            .width = table->width, .height = table->height, .channels = CHANNELS};
+        shape.depth = table->depth;
+        if (table->width == 0) {
+            shape.width = i == 0 ? MIX_WIDTH : random_side(&state, MIX_WIDTH);
+            shape.height = i == 0 ? MIX_HEIGHT : random_side(&state, MIX_HEIGHT);
+        }
+        table->pixels += (double)shape.width * shape.height;
+        bench->shapes[i] = shape;
+        bench->wide[i] = shape;
+        bench->wide[i].width *= CHANNELS;
+        bench->wide[i].channels = 1;
+    }
+    return CONV_OK;
+}
+
+// Noise around a gradient: rounding and clamping both happen, and nothing compresses.
+static void fill(const struct conv_group *group)
+{
+    uint32_t state = 0x2545F491u;
+    for (int p = 0; p < group->plane_count; p++) {
+        const struct conv_group_plane *plane = &group->planes[p];
+        size_t stride = conv_image_stride(plane->width, plane->depth);
+        for (int y = 0; y < plane->height; y++) {
+            uint8_t *row = group->h_in + plane->offset + (size_t)y * stride;
+            for (int x = 0; x < plane->width; x++) {
+                uint32_t noise = next_random(&state);
+                uint32_t value = (uint32_t)(x + y) / 2 % 192 + (noise >> 26);
+                if (plane->depth == 16)
+                    ((uint16_t *)(void *)row)[x] = (uint16_t)(value << 8 | (noise & 255));
+                else
+                    row[x] = (uint8_t)value;
+            }
+        }
+    }
+}
+
+// Planes to RGBRGB... (`split` false) or back. `wide` is laid out as a group of bench->wide.
+static void interleave(const struct bench *bench, uint8_t *planes,
+                       const struct conv_group *wide_group, uint8_t *wide, bool split)
+{
+    size_t size = (size_t)bench->table.depth / 8;
+    for (int p = 0; p < bench->plane_count; p++) {
+        const struct conv_group_plane *plane = &bench->planes[p];
+        const struct conv_group_plane *picture = &wide_group->planes[p / CHANNELS];
+        size_t stride = conv_image_stride(plane->width, plane->depth);
+        size_t wide_stride = conv_image_stride(picture->width, picture->depth);
+        for (int y = 0; y < plane->height; y++) {
+            uint8_t *row = planes + plane->offset + (size_t)y * stride;
+            uint8_t *pixels =
+                wide + picture->offset + (size_t)y * wide_stride + (size_t)(p % CHANNELS) * size;
+            for (int x = 0; x < plane->width; x++) {
+                uint8_t *sample = row + (size_t)x * size;
+                uint8_t *pixel = pixels + (size_t)x * CHANNELS * size;
+                memcpy(split ? sample : pixel, split ? pixel : sample, size);
+            }
+        }
+    }
+}
+
+// --- one line ------------------------------------------------------------------------------------
+
+static struct conv_bench_line *add_line(struct bench *bench, enum conv_bench_kind kind,
+                                        const char *name, const char *summary, bool on_cuda)
+{
+    struct conv_bench_table *table = &bench->table;
+    if (table->count == CONV_BENCH_MOST_LINES)
+        table->count--; // the table of variants would have to double first
+    struct conv_bench_line *line = &table->lines[table->count++];
+    *line = (struct conv_bench_line){
+        .kind = kind, .name = name, .summary = summary, .on_cuda = on_cuda};
+    return line;
+}
+
+static void show_line(const struct bench *bench, const struct conv_bench_line *line)
+{
+    if (!bench->options->json && !bench->options->csv)
+        conv_bench_table_print_line(&bench->table, line);
+}
+
+static void leave_out(struct bench *bench, enum conv_bench_kind kind, const char *name,
+                      bool on_cuda, const char *reason)
+{
+    struct conv_bench_line *line = add_line(bench, kind, name, "", on_cuda);
+    snprintf(line->left_out, sizeof line->left_out, "%s", reason);
+    show_line(bench, line);
+}
+
+// The copy comes with the first line that was measured at a place.
+static void add_times(struct bench *bench, enum conv_bench_kind kind, const char *name,
+                      const char *summary, bool on_cuda, uint64_t ns, uint64_t copy_ns)
+{
+    double *base = &bench->step_base[on_cuda], ms = (double)ns / 1e6, copy = (double)copy_ns / 1e6;
+    struct conv_bench_line *line;
+    if (*base == 0) {
+        line = add_line(bench, CONV_BENCH_COPY, on_cuda ? "device copy" : "memcpy",
+                        "the same bytes, copied", on_cuda);
+        line->ms = line->copy_ms = copy;
+        show_line(bench, line);
+    }
+    line = add_line(bench, kind, name, summary, on_cuda);
+    line->ms = ms;
+    line->copy_ms = copy;
+    if (kind == CONV_BENCH_RUNG) {
+        line->step = *base > 0 ? *base / ms : 0;
+        *base = ms;
+    }
+    show_line(bench, line);
+}
+
+static int compare_ns(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static uint64_t median(uint64_t *ns, int count)
+{
+    qsort(ns, (size_t)count, sizeof *ns, compare_ns);
+    return ns[count / 2];
+}
+
+// Medians of the kernel and of the copy of the same bytes, taken turn by turn, after a first run
+// that took first_ns. What takes too long for a repetition to teach anything is not repeated.
+static enum conv_status time_row(struct conv_contender *contender, uint64_t first_ns,
+                                 uint64_t *kernel, uint64_t *copy, struct conv_err *err)
+{
+    const struct conv_backend_ops *ops = contender->ops;
+    uint64_t kernels[MOST_RUNS], copies[MOST_RUNS], start = conv_clock_ns();
+    bool repeat = first_ns <= ENOUGH_NS;
+    int runs = 0;
+    while (runs < MOST_RUNS && (runs < LEAST_RUNS || conv_clock_ns() - start < ENOUGH_NS)) {
+        enum conv_status status =
+            ops->lane_copy(contender->lane, &contender->group, &copies[runs], err);
+        kernels[runs] = first_ns;
+        if (!status && repeat)
+            status = ops->lane_again(contender->lane, &contender->group, &kernels[runs], err);
+        if (status)
+            return status;
+        runs++;
+    }
+    *kernel = median(kernels, runs);
+    *copy = median(copies, runs);
+    return CONV_OK;
+}
+
+static enum conv_status compare(const struct bench *bench, const struct conv_contender *contender,
+                                bool interleaved, struct conv_err *err)
+{
+    struct conv_contender truth = {.planes = bench->planes}, got = *contender;
+    struct conv_difference first;
+    truth.group.plane_count = bench->plane_count;
+    truth.group.h_result = bench->expected;
+    if (interleaved) {
+        interleave(bench, bench->got, &contender->group, contender->group.h_result, true);
+        got.group.h_result = bench->got;
+    }
+    if (!conv_contender_differs(&truth, &got, &first))
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_DEVICE, "%s is wrong: plane %d, x %d, y %d: %u, not %u",
+                        contender->variant->name, first.plane, first.x, first.y, first.got,
+                        first.expected);
+}
+
+// Opens a row's contender, holds it against the reference, times it and closes it.
+static enum conv_status bench_row(struct bench *bench, const struct conv_variant *row,
+                                  enum conv_bench_kind kind, bool interleaved, struct conv_err *err)
+{
+    struct conv_contender contender = {0};
+    struct conv_err reason = {0};
+    bool on_cuda = row->where == CONV_ON_CUDA;
+    enum conv_status status = conv_contender_open(&contender, row, bench->options, bench->filters,
+                                                  bench->filter_count, &reason);
+    const char *chosen =
+        status ? NULL : contender.ops->variant(contender.backend, 0, bench->table.depth);
+    if (status == CONV_ERR_USAGE || status == CONV_ERR_DEVICE ||
+        (chosen && strcmp(chosen, row->name) != 0)) {
+        leave_out(bench, kind, row->name, on_cuda, chosen ? "not at this depth" : reason.text);
+        conv_contender_close(&contender);
+        return CONV_OK;
+    }
+    if (status)
+        *err = reason;
+    else
+        status = conv_contender_place(&contender, interleaved ? bench->wide : bench->shapes,
+                                      bench->table.pictures, false, NULL, err);
+    struct conv_group *group = &contender.group;
+    if (!status && interleaved)
+        interleave(bench, bench->source, group, group->h_in, false);
+    else if (!status)
+        memcpy(group->h_in, bench->source, bench->bytes);
+    uint64_t kernel = 0, copy = 0;
+    if (!status) // also warms up
+        status = contender.ops->lane_run(contender.lane, group, err);
+    if (!status)
+        status = compare(bench, &contender, interleaved, err);
+    if (!status)
+        status = time_row(&contender, group->ns_kernel, &kernel, &copy, err);
+    if (!status)
+        add_times(bench, kind, row->name, row->summary, on_cuda, kernel, copy);
+    conv_contender_close(&contender);
+    return status;
+}
+
+// The row all others are held against. Keeps the pictures and what has come out.
+static enum conv_status bench_reference(struct bench *bench, const struct conv_variant *row,
+                                        struct conv_err *err)
+{
+    struct conv_contender contender = {0};
+    struct conv_group *group = &contender.group;
+    enum conv_status status = conv_contender_open(&contender, row, bench->options, bench->filters,
+                                                  bench->filter_count, err);
+    if (!status)
+        status = conv_contender_place(&contender, bench->shapes, bench->table.pictures, false, NULL,
+                                      err);
+    if (!status) {
+        bench->bytes = group->front;
+        bench->plane_count = group->plane_count;
+        size_t table = (size_t)group->plane_count * sizeof *bench->planes;
+        bench->planes = malloc(table);
+        bench->source = malloc(bench->bytes);
+        bench->expected = malloc(bench->bytes);
+        bench->got = malloc(bench->bytes);
+        if (!bench->planes || !bench->source || !bench->expected || !bench->got)
+            status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu MiB of pictures",
+                                  3 * bench->bytes >> 20);
+        else
+            memcpy(bench->planes, group->planes, table);
+    }
+    if (!status) {
+        fill(group);
+        memcpy(bench->source, group->h_in, bench->bytes);
+        status = contender.ops->lane_run(contender.lane, group, err);
+    }
+    uint64_t kernel = 0, copy = 0;
+    if (!status) {
+        memcpy(bench->expected, group->h_result, bench->bytes);
+        if (bench->on_cpu)
+            status = time_row(&contender, group->ns_kernel, &kernel, &copy, err);
+    }
+    if (!status && bench->on_cpu)
+        add_times(bench, CONV_BENCH_RUNG, row->name, row->summary, false, kernel, copy);
+    conv_contender_close(&contender);
+    return status;
+}
+
+// --- rivals --------------------------------------------------------------------------------------
+
+#if CONV_HAVE_NPP
+#define RIVAL_RUNS 7
+
+// Rivals round in their own ways: off by one is their right, more is another filter.
+static unsigned largest_difference(const struct bench *bench)
+{
+    unsigned most = 0;
+    for (int p = 0; p < bench->plane_count; p++) {
+        const struct conv_group_plane *plane = &bench->planes[p];
+        size_t stride = conv_image_stride(plane->width, plane->depth);
+        for (int y = 0; y < plane->height; y++) {
+            const uint8_t *a = bench->expected + plane->offset + (size_t)y * stride;
+            const uint8_t *b = bench->got + plane->offset + (size_t)y * stride;
+            for (int x = 0; x < plane->width; x++) {
+                unsigned apart = a[x] > b[x] ? (unsigned)(a[x] - b[x]) : (unsigned)(b[x] - a[x]);
+                most = apart > most ? apart : most;
+            }
+        }
+    }
+    return most;
+}
+
+// Its share is of the copy that the ladder has measured.
+static void bench_npp(struct bench *bench)
+{
+    uint64_t ns[RIVAL_RUNS], copy = 0;
+    struct conv_err err = {0};
+    const char *name = "NPP FilterBorder";
+    for (int i = 0; i < bench->table.count; i++)
+        if (bench->table.lines[i].kind == CONV_BENCH_COPY && bench->table.lines[i].on_cuda)
+            copy = (uint64_t)(bench->table.lines[i].ms * 1e6);
+    if (bench->filter_count > 1) {
+        leave_out(bench, CONV_BENCH_RIVAL, name, true, "one filter at a time");
+        return;
+    }
+    if (conv_bench_npp(&bench->filters[0], bench->options->border, bench->planes,
+                       bench->plane_count, bench->source, bench->got, bench->bytes, bench->ordinal,
+                       ns, RIVAL_RUNS, &err)) {
+        leave_out(bench, CONV_BENCH_RIVAL, name, true, err.text);
+        return;
+    }
+    unsigned apart = largest_difference(bench);
+    if (apart > 1) {
+        char reason[64];
+        snprintf(reason, sizeof reason, "differs by up to %u", apart);
+        leave_out(bench, CONV_BENCH_RIVAL, name, true, reason);
+        return;
+    }
+    add_times(bench, CONV_BENCH_RIVAL, name,
+              apart ? "a call a plane; truncates, results differ by 1" : "a call a plane", true,
+              median(ns, RIVAL_RUNS), copy);
+}
+#endif
+
+// --- all of it -----------------------------------------------------------------------------------
+
+static bool is_wanted(const struct bench *bench, const struct conv_variant *row)
+{
+    const char *only = bench->options->variant;
+    return (row->where == CONV_ON_CUDA ? bench->on_cuda : bench->on_cpu) &&
+           (!only || strcmp(row->name, only) == 0);
+}
+
+// Rungs of their own (`of` NULL), or the other shapes of a rung.
+static enum conv_status bench_extras(struct bench *bench, const struct conv_variant *of,
+                                     struct conv_err *err)
+{
+    int count;
+    const struct conv_stencil_extra *extras = conv_stencil_extras(&count);
+    enum conv_status status = CONV_OK;
+    for (int i = 0; i < count && !status; i++)
+        if (extras[i].of == of && is_wanted(bench, extras[i].variant))
+            status = bench_row(bench, extras[i].variant, of ? CONV_BENCH_SHAPE : CONV_BENCH_RUNG,
+                               extras[i].interleaved, err);
+    return status;
+}
+
+static enum conv_status bench_rows(struct bench *bench, struct conv_err *err)
+{
+    int count;
+    const struct conv_variant *const *rows = conv_stencil_variants(&count);
+    bool on_cuda = false;
+    enum conv_status status = bench_reference(bench, rows[count - 1], err);
+    for (int i = count - 2; i >= 0 && !status; i--) {
+        if (rows[i]->where == CONV_ON_CUDA && !on_cuda) {
+            on_cuda = true;
+            status = bench_extras(bench, NULL, err);
+        }
+        if (!status && is_wanted(bench, rows[i]))
+            status = bench_row(bench, rows[i], CONV_BENCH_RUNG, false, err);
+        if (!status)
+            status = bench_extras(bench, rows[i], err);
+    }
+#if CONV_HAVE_NPP
+    if (!status && bench->on_cuda && !bench->options->variant)
+        bench_npp(bench);
+#endif
+    return status;
+}
+
+static bool is_known(const char *name)
+{
+    int rows, extras;
+    const struct conv_variant *const *variants = conv_stencil_variants(&rows);
+    const struct conv_stencil_extra *extra = conv_stencil_extras(&extras);
+    for (int i = 0; i < rows; i++)
+        if (strcmp(variants[i]->name, name) == 0)
+            return true;
+    for (int i = 0; i < extras; i++)
+        if (strcmp(extra[i].variant->name, name) == 0)
+            return true;
+    return false;
+}
+
+static void describe_cpu(char *text, size_t size)
+{
+    char line[256], model[40] = "";
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    while (file && !*model && fgets(line, sizeof line, file))
+        (void)sscanf(line, "model name : %39[^\n]", model);
+    if (file)
+        fclose(file);
+    snprintf(text, size, "one core of %s", *model ? model : "this machine");
+}
+
+// Where to measure. A GPU that cannot be used is an error only if it was asked for.
+static enum conv_status choose_devices(struct bench *bench, struct conv_err *err)
+{
+    enum conv_device_choice choice;
+    enum conv_status status = conv_device_parse(bench->options, &choice, &bench->ordinal, err);
+    if (status)
+        return status;
+    struct conv_device_info info[64];
+    struct conv_err reason = {0};
+    int count = 0;
+    bench->on_cpu = choice != CONV_DEVICE_CUDA;
+    if (bench->on_cpu)
+        describe_cpu(bench->table.cpu, sizeof bench->table.cpu);
+    if (choice == CONV_DEVICE_CPU)
+        return CONV_OK;
+    status = conv_backend_cuda_devices(info, 64, &count, &reason);
+    if (!status && bench->ordinal >= count)
+        status = conv_err_set(&reason, CONV_ERR_DEVICE, "no CUDA device %d", bench->ordinal);
+    if (!status) {
+        bench->on_cuda = true;
+        snprintf(bench->table.cuda, sizeof bench->table.cuda, "%s", info[bench->ordinal].name);
+        return CONV_OK;
+    }
+    if (choice == CONV_DEVICE_CUDA)
+        return conv_err_set(err, status, "%s", reason.text);
+    if (!bench->options->quiet)
+        fprintf(stderr, "conv: %s; measuring the CPU alone\n", reason.text);
+    return CONV_OK;
+}
+
+static enum conv_status prepare(struct bench *bench, struct conv_err *err)
+{
+    const struct conv_options *options = bench->options;
+    if (options->operand_count != 1)
+        return conv_err_set(err, CONV_ERR_USAGE, "conv bench kernels takes options only");
+    if (options->json && options->csv)
+        return conv_err_set(err, CONV_ERR_USAGE, "--json and --csv exclude each other");
+    if (options->variant && !is_known(options->variant))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "unknown kernel '%s' (conv bench kernels lists them)",
+                            options->variant);
+    enum conv_status status = conv_commands_parse_chain(options, options->bench_filter,
+                                                        bench->filters, &bench->filter_count, err);
+    if (!status)
+        status = choose_devices(bench, err);
+    bench->table.filter = options->bench_filter;
+    bench->table.border = conv_filter_border_name(options->border);
+    bench->table.width = options->bench_width;
+    bench->table.height = options->bench_height;
+    bench->table.depth = options->bench_depth ? 16 : 8;
+    bench->table.pictures = options->bench_pictures ? options->bench_pictures
+                            : bench->table.width    ? 1
+                                                    : MIX_PICTURES;
+    return status ? status : make_shapes(bench, err);
+}
+
+enum conv_status conv_bench_kernels(const struct conv_options *options, struct conv_err *err)
+{
+    struct bench *bench = calloc(1, sizeof *bench);
+    if (!bench)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
+    bench->options = options;
+    enum conv_status status = prepare(bench, err);
+    if (!status && !options->json && !options->csv)
+        conv_bench_table_print_head(&bench->table);
+    if (!status)
+        status = bench_rows(bench, err);
+    if (!status && options->json)
+        conv_bench_table_print_json(&bench->table);
+    if (!status && options->csv)
+        conv_bench_table_print_csv(&bench->table);
+    if (!status && options->svg_path)
+        status = conv_bench_table_draw(&bench->table, options->svg_path, err);
+    free(bench->shapes);
+    free(bench->wide);
+    free(bench->planes);
+    free(bench->source);
+    free(bench->expected);
+    free(bench->got);
+    free(bench);
+    return status;
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+#include "cli/bench_table.h"
+
+#include "report/json.h"
+
+static const char *const kinds[] = {"copy", "rung", "shape", "rival"};
+
+double conv_bench_table_rate(const struct conv_bench_table *table, double ms)
+{
+    return table->pixels * 3 * 2 * (table->depth / 8) / ms / 1e6;
+}
+
+static double pixel_rate(const struct conv_bench_table *table, double ms)
+{
+    return table->pixels / ms / 1e3;
+}
+
+// --- text ----------------------------------------------------------------------------------------
+
+void conv_bench_table_print_head(const struct conv_bench_table *table)
+{
+    printf("%s, %s border, %d %s", table->filter, table->border, table->pictures,
+           table->pictures == 1 ? "picture" : "pictures");
+    if (table->width)
+        printf(" of %dx%d", table->width, table->height);
+    else
+        printf(" from 1x1 to 4000x3000");
+    printf(", 3 planes of %d bits, in one launch\n", table->depth);
+    if (*table->cpu)
+        printf("CPU:  %s\n", table->cpu);
+    if (*table->cuda)
+        printf("CUDA: %s\n", table->cuda);
+    printf("%-20s %10s %10s %9s %10s %8s  %s\n", "kernel", "ms", "Mpix/s", "GB/s", "of a copy",
+           "step", "what it is");
+}
+
+void conv_bench_table_print_line(const struct conv_bench_table *table,
+                                 const struct conv_bench_line *line)
+{
+    char name[40], step[16] = "";
+    snprintf(name, sizeof name, "%s%s", line->kind == CONV_BENCH_SHAPE ? "  " : "", line->name);
+    if (*line->left_out) {
+        printf("%-20s left out: %s\n", name, line->left_out);
+        return;
+    }
+    if (line->step > 0)
+        snprintf(step, sizeof step, "%.2fx", line->step);
+    printf("%-20s %10.3f %10.0f %9.2f %8.1f %% %8s  %s%s\n", name, line->ms,
+           pixel_rate(table, line->ms), conv_bench_table_rate(table, line->ms),
+           100 * line->copy_ms / line->ms, step, line->kind == CONV_BENCH_RIVAL ? "RIVAL: " : "",
+           line->summary);
+    fflush(stdout);
+}
+
+// --- for programs --------------------------------------------------------------------------------
+
+static void print_member(const char *name, const char *text)
+{
+    printf(",\"%s\":", name);
+    conv_json_string(stdout, text);
+}
+
+static void print_json_line(const struct conv_bench_table *table,
+                            const struct conv_bench_line *line)
+{
+    fputs("{\"name\":", stdout);
+    conv_json_string(stdout, line->name);
+    print_member("kind", kinds[line->kind]);
+    print_member("where", line->on_cuda ? "cuda" : "cpu");
+    print_member("summary", line->summary);
+    if (*line->left_out) {
+        print_member("left_out", line->left_out);
+    } else {
+        printf(",\"ms\":%.6f,\"mpix_per_s\":%.3f,\"gb_per_s\":%.4f,\"copy_ms\":%.6f,"
+               "\"share_of_copy\":%.4f,\"step\":",
+               line->ms, pixel_rate(table, line->ms), conv_bench_table_rate(table, line->ms),
+               line->copy_ms, line->copy_ms / line->ms);
+        if (line->step > 0)
+            printf("%.4f", line->step);
+        else
+            fputs("null", stdout);
+    }
+    putchar('}');
+}
+
+void conv_bench_table_print_json(const struct conv_bench_table *table)
+{
+    fputs("{\"type\":\"bench-kernels\",\"version\":\"" CONV_VERSION "\"", stdout);
+    print_member("filter", table->filter);
+    print_member("border", table->border);
+    print_member("cpu", table->cpu);
+    print_member("cuda", table->cuda);
+    printf(",\"width\":%d,\"height\":%d,\"pictures\":%d,\"planes\":3,\"depth\":%d,\"pixels\":%.0f,"
+           "\"rows\":[\n",
+           table->width, table->height, table->pictures, table->depth, table->pixels);
+    for (int i = 0; i < table->count; i++) {
+        print_json_line(table, &table->lines[i]);
+        fputs(i + 1 < table->count ? ",\n" : "\n", stdout);
+    }
+    fputs("]}\n", stdout);
+}
+
+static void print_csv_text(const char *text)
+{
+    putchar('"');
+    for (; *text; text++) {
+        if (*text == '"')
+            putchar('"');
+        putchar(*text);
+    }
+    putchar('"');
+}
+
+void conv_bench_table_print_csv(const struct conv_bench_table *table)
+{
+    puts("name,kind,where,ms,mpix_per_s,gb_per_s,copy_ms,share_of_copy,step,summary,left_out");
+    for (int i = 0; i < table->count; i++) {
+        const struct conv_bench_line *line = &table->lines[i];
+        printf("%s,%s,%s,", line->name, kinds[line->kind], line->on_cuda ? "cuda" : "cpu");
+        if (*line->left_out)
+            fputs(",,,,,,", stdout);
+        else
+            printf("%.6f,%.3f,%.4f,%.6f,%.4f,", line->ms, pixel_rate(table, line->ms),
+                   conv_bench_table_rate(table, line->ms), line->copy_ms, line->copy_ms / line->ms);
+        if (!*line->left_out && line->step > 0)
+            printf("%.4f", line->step);
+        if (!*line->left_out)
+            putchar(',');
+        print_csv_text(line->summary);
+        putchar(',');
+        print_csv_text(line->left_out);
+        putchar('\n');
+    }
+}

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""`conv bench` measures what it says, in forms that programs can read. Speeds are nobody's business here."""
+import csv
+import io
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+import pictures
+from program import run
+
+SMALL = ("bench", "kernels", "--device", "cpu", "--size", "37x21")
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def measured(*args):
+    return json.loads(run(*SMALL, "--json", *args).out)
+
+
+def test_kernels_prints_every_row_of_this_machine(box):
+    out = run(*SMALL).out
+    for name in ("memcpy", "cpu_reference", "cpu_portable"):
+        assert re.search(rf"(?m)^{name} +[\d.]+ +\d+ +[\d.]+ +[\d.]+ %", out), out
+    assert re.search(r"(?m)^cpu_portable .* [\d.]+x", out), "no step over the rung before"
+    assert "37x21" in out and "emboss" in out
+
+
+def test_kernels_json(box):
+    table = measured("--batch", "3", "--filter", "gaussian5", "--border", "wrap")
+    assert (table["type"], table["filter"], table["border"]) == ("bench-kernels", "gaussian5", "wrap")
+    assert (table["width"], table["height"], table["pictures"], table["planes"]) == (37, 21, 3, 3)
+    assert table["pixels"] == 37 * 21 * 3
+    rows = {row["name"]: row for row in table["rows"]}
+    assert rows["memcpy"]["kind"] == "copy" and rows["cpu_reference"]["kind"] == "rung"
+    assert rows["cpu_reference"]["step"] is None
+    for row in table["rows"]:
+        assert row["where"] == "cpu"
+        if "left_out" in row:
+            continue
+        assert row["ms"] > 0
+        assert row["gb_per_s"] == pytest.approx(table["pixels"] * 6 / row["ms"] / 1e6, rel=0.05)
+        assert row["share_of_copy"] == pytest.approx(row["copy_ms"] / row["ms"], rel=0.05, abs=1e-3)
+
+
+def test_kernels_steps_are_over_the_rung_before(box):
+    rungs = [row for row in measured()["rows"] if row["kind"] == "rung" and "left_out" not in row]
+    for before, row in zip(rungs, rungs[1:]):
+        assert row["step"] == pytest.approx(before["ms"] / row["ms"], rel=0.01), row["name"]
+
+
+def test_kernels_csv(box):
+    rows = list(csv.DictReader(io.StringIO(run(*SMALL, "--csv").out)))
+    assert {"cpu_reference", "cpu_portable"} <= {row["name"] for row in rows}
+    for row in rows:
+        assert None not in row and None not in row.values(), "a line has more or fewer values than the heading"
+        assert row["left_out"] or float(row["ms"]) > 0
+
+
+def test_kernels_svg(box):
+    table = json.loads(run(*SMALL, "--json", "--svg", "chart.svg", "--filter", "blur").out)
+    root = ElementTree.parse(box / "chart.svg").getroot()
+    assert root.tag == SVG + "svg"
+    text = " ".join(element.text or "" for element in root.iter(SVG + "text"))
+    bars = [element for element in root.iter(SVG + "rect") if element.get("class") != "page"]
+    shown = [row["name"] for row in table["rows"] if "left_out" not in row]
+    assert len(bars) == len(shown)
+    assert all(name in text for name in shown) and "GB/s" in text and "blur" in text
+    width, height = float(root.get("width")), float(root.get("height"))
+    for bar in bars:
+        assert float(bar.get("x")) + float(bar.get("width")) <= width
+        assert float(bar.get("y")) + float(bar.get("height")) <= height
+
+
+def test_kernels_svg_that_cannot_be_written(box):
+    assert "missing" in run(*SMALL, "--svg", "missing/chart.svg", code=1).err
+
+
+@pytest.mark.parametrize("options", (("--size", "1x1"), ("--size", "mix", "--batch", "3"), ("--depth", "16"),
+                                     ("--size", "5x300", "-b", "2"), ("--filter", "emboss,gaussian"),
+                                     ("--filter", "custom", "-k", "0.5 1 0.5 1 2 1 0.5 1 0.5")))
+def test_kernels_checks_whatever_is_measured(box, options):
+    rows = json.loads(run("bench", "kernels", "--device", "cpu", "--size", "64x8", "--json", *options).out)["rows"]
+    assert [row["name"] for row in rows if row["kind"] == "rung"].count("cpu_reference") == 1
+
+
+def test_kernels_one_variant(box):
+    names = [row["name"] for row in measured("--variant", "cpu_portable")["rows"] if row["kind"] == "rung"]
+    assert names == ["cpu_reference", "cpu_portable"]
+
+
+@pytest.mark.cuda
+def test_kernels_ladder_on_the_device(box):
+    rows = json.loads(run("bench", "kernels", "--device", "cuda", "--size", "300x200", "--batch", "5",
+                          "--json").out)["rows"]
+    names = [row["name"] for row in rows if row["kind"] == "rung" and "left_out" not in row]
+    ladder = ["cuda_interleaved", "cuda_naive", "cuda_constant", "cuda_tile", "cuda_unrolled", "cuda_planes",
+              "cuda_blocked", "cuda_dp4a"]
+    assert names[:len(ladder)] == ladder
+    assert any(row["kind"] == "shape" for row in rows) and any(row["kind"] == "copy" for row in rows)
+
+
+@pytest.mark.parametrize("typed,named", (
+    (("bench",), "kernels"), (("bench", "kernel"), "kernels"), (("bench", "kernels", "folder"), "kernels"),
+    (("bench", "kernels", "--batch"), "--batch"), (("bench", "kernels", "--batch=0"), "--batch"),
+    (("bench", "kernels", "--size", "axb"), "axb"), (("bench", "kernels", "--json", "--csv"), "--csv"),
+    (("bench", "kernels", "--variant", "cpu_nothing"), "cpu_nothing"), (("bench", "kernels", "--depth=9"), "depth"),
+    (("bench", "streams"), "folder"), (("bench", "codec"), "folder"), (("emboss", "--csv", "a", "b"), "conv bench"),
+    (("emboss", "--svg", "a", "b"), "conv bench")))
+def test_bench_usage(box, typed, named):
+    result = run(*typed, code=2)
+    assert named in result.err and result.out == ""
+
+
+def test_batch_is_still_a_flag_elsewhere(box):
+    (box / "in").mkdir()
+    (box / "in" / "a.png").write_bytes(pictures.make("rgb8", np.random.default_rng(1), 9, 7).data)
+    run("emboss", "--batch", "in", "out")
+    run("--border=wrap", "emboss", "-b", "in", "out2")
+    assert (box / "out" / "a.png").exists() and (box / "out2" / "a.png").exists()
+
+
+@pytest.fixture
+def folder(box):
+    (box / "in").mkdir()
+    rng = np.random.default_rng(7)
+    for name, kind in (("a", "rgb8"), ("b", "gray8"), ("c", "rgba8"), ("d", "rgb16")):
+        (box / "in" / f"{name}.png").write_bytes(pictures.make(kind, rng, 40, 30).data)
+    return "in"
+
+
+def test_streams(folder):
+    out = run("bench", "streams", folder, "--device", "cpu", "-j", "2").out
+    rows = [line.split() for line in out.splitlines() if re.match(r" +\d", line)]
+    assert [row[0] for row in rows] == ["1", "2"] and rows[0][3] == "1.00x"
+
+
+def test_codec(folder):
+    out = run("bench", "codec", folder).out
+    assert "libpng" in out and re.search(r"\d", out)
+
+
+@pytest.mark.parametrize("hidden,name", (("avx512,vnni,vbmi", "AVX-512"), ("avx2", "AVX2"), ("sse41", "SSE4.1")))
+def test_conv_disable_hides_instruction_sets(box, monkeypatch, hidden, name):
+    def features():
+        return re.search(r"(?m)^cpu .*", run("devices").out).group()
+
+    monkeypatch.delenv("CONV_DISABLE", raising=False)
+    if name not in features():
+        pytest.skip(f"no {name} here")
+    monkeypatch.setenv("CONV_DISABLE", hidden)
+    assert name not in features()
