@@ -11,7 +11,7 @@ _conv_filters()
 
 _conv()
 {
-    local with_value='--include --exclude --files-from --kernel -k --size --divisor --bias --border
+    local with_value='--filter --depth --svg --include --exclude --files-from --kernel -k --size --divisor --bias --border
         --alpha --encoder --compress -z --device --streams --group --jobs -j --mem-limit --max-pixels
         --variant --progress --report'
     local options="--batch --recursive --null --skip-existing --update --dry-run --flip --strip
@@ -67,7 +67,7 @@ _conv()
         _conv_filters "$1" "$word" "$commands"
         ;;
     1:show | 1:verify) _conv_filters "$1" "$word" '' ;;
-    1:bench) mapfile -t COMPREPLY < <(compgen -W 'kernels streams' -- "$word") ;;
+    1:bench) mapfile -t COMPREPLY < <(compgen -W 'kernels streams codec' -- "$word") ;;
     esac
 }
 

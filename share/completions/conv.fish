@@ -44,7 +44,7 @@ complete -c conv -n __conv_at_first -a show -d 'what a filter is and how it woul
 complete -c conv -n __conv_at_first -a verify -d 'filter on every device, compare byte for byte'
 complete -c conv -n __conv_at_first -a bench -d 'speed of the kernels, gain by streams'
 complete -c conv -n __conv_at_first -a devices -d 'what can filter here'
-complete -c conv -n '__conv_after bench' -f -a 'kernels streams'
+complete -c conv -n '__conv_after bench' -f -a 'kernels streams codec'
 complete -c conv -n '__conv_after list devices' -f
 
 complete -c conv -s b -l batch -d 'Input and output are folders'
@@ -81,5 +81,9 @@ complete -c conv -s q -l quiet -d 'Failures only'
 complete -c conv -s v -l verbose -d 'Every picture, and which kernel runs'
 complete -c conv -l json -d 'JSON Lines on standard output'
 complete -c conv -l report -r -d 'JSON Lines into a file'
+complete -c conv -n '__conv_after bench' -l filter -x -a '(__conv_filters)' -d 'What is measured with'
+complete -c conv -n '__conv_after bench' -l depth -x -a '8 16' -d 'Bits a sample'
+complete -c conv -n '__conv_after bench' -l csv -d 'Comma-separated values'
+complete -c conv -n '__conv_after bench' -l svg -r -d 'A bar chart'
 complete -c conv -s h -l help -d 'Summary of all options'
 complete -c conv -s V -l version -d 'The version'
