@@ -9,7 +9,7 @@
 
 #define WIDTH 920
 #define LEFT 190 // names end here, bars begin
-#define BARS 560 // pixels of the longest bar
+#define BARS 480 // pixels of the longest bar
 #define STEP 24  // from a bar to the next
 #define THICK 16 // of a bar
 #define PANEL 70 // a panel's heading and foot
@@ -21,11 +21,13 @@ static const char style[] =
     "text{font:13px system-ui,-apple-system,'Segoe UI',sans-serif;fill:#1f2328}\n"
     ".title{font-size:17px;font-weight:600}.panel{font-weight:600}\n"
     ".small{font-size:11px;fill:#59636e}.end{text-anchor:end}.middle{text-anchor:middle}\n"
+    ".value{paint-order:stroke;stroke:#ffffff;stroke-width:3px}\n"
     ".page{fill:#ffffff}.grid{stroke:#d1d9e0;stroke-width:1}\n"
     ".limit{stroke:#9a6700;stroke-width:1.5;stroke-dasharray:5 4}\n"
     ".copy{fill:#bf8700}.rung{fill:#0969da}.shape{fill:#80b4ee}.rival{fill:#bc4c00}\n"
     "@media (prefers-color-scheme:dark){\n"
-    "text{fill:#e6edf3}.small{fill:#9198a1}.page{fill:#0d1117}.grid{stroke:#3d444d}\n"
+    "text{fill:#e6edf3}.small{fill:#9198a1}.page{fill:#0d1117}.value{stroke:#0d1117}.grid{stroke:#"
+    "3d444d}\n"
     ".limit{stroke:#d29922}.copy{fill:#d29922}.rung{fill:#4493f8}.shape{fill:#2a5590}\n"
     ".rival{fill:#f0883e}}\n"
     "</style>\n";
@@ -92,7 +94,8 @@ static void draw_bar(FILE *file, const struct conv_bench_table *table,
             "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"><title>",
             kind, LEFT, y, length > 1 ? length : 1, THICK);
     put_text(file, line->summary);
-    fprintf(file, "</title></rect>\n<text class=\"small\" x=\"%.1f\" y=\"%d\">%.4g GB/s, %.3g ms",
+    fprintf(file,
+            "</title></rect>\n<text class=\"small value\" x=\"%.1f\" y=\"%d\">%.4g GB/s, %.3g ms",
             LEFT + length + 6, y + THICK - 4, rate, line->ms);
     if (line->kind != CONV_BENCH_COPY)
         fprintf(file, ", %.0f %% of a copy", 100 * line->copy_ms / line->ms);
