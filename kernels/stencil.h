@@ -50,7 +50,7 @@ struct conv_stencil_plane {
     int64_t src_stride, dst_stride; // bytes, multiples of the sample size
     int32_t width, height;          // samples, at least 1
     uint32_t first_tile;            // CUDA: index of this plane's first block in the launch
-    uint32_t reserved;
+    uint32_t dst_spare;             // bytes behind each row of dst that may be overwritten
     const uint8_t *alpha; // premultiplied colours of a chain: the filtered alpha, laid out as dst
 };
 

@@ -127,6 +127,7 @@ static void fill_table(struct conv_stencil_plane *table, const struct conv_group
             .dst_stride = stride,
             .width = plane->width,
             .height = plane->height,
+            .dst_spare = (uint32_t)(stride - (int64_t)plane->width * (depth / 8)),
             .alpha = plane->alpha < 0 ? NULL : d_dst + group->planes[plane->alpha].offset,
         };
     }

@@ -98,6 +98,8 @@ const struct conv_unfilter *const *conv_unfilter_variants(int *count)
 #ifdef __x86_64__
         &conv_unfilter_avx2,
         &conv_unfilter_sse41,
+#elif defined(__aarch64__)
+        &conv_unfilter_neon,
 #endif
         &conv_unfilter_plain,
     };

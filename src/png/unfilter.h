@@ -42,6 +42,8 @@ struct conv_unfilter {
 extern const struct conv_unfilter conv_unfilter_plain; // needs nothing
 #ifdef __x86_64__
 extern const struct conv_unfilter conv_unfilter_sse41, conv_unfilter_avx2;
+#elif defined(__aarch64__)
+extern const struct conv_unfilter conv_unfilter_neon;
 #endif
 
 // All that this program has, best first, plain last.

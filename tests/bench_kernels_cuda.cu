@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT
+// Times CUDA rows of the variant table on the four works that the kernels are judged by, each in
+// one launch, beside a device-to-device copy of the same bytes in the same run. Every work is
+// larger than any L2 cache. Each result is held against cuda_naive's, byte by byte, on the device.
+#include <cuda_runtime.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "image/image.h"
+#include "kernels/cuda/cuda.h"
+
+#define RUNS 21
+#define GUARD 0xa5
+
+struct work {
+    const char *name;
+    std::vector<conv_stencil_plane> planes; // src and dst as offsets
+    size_t bytes, samples;
+};
+
+static void fail(const char *what, cudaError_t error)
+{
+    fprintf(stderr, "bench_kernels_cuda: %s: %s\n", what, cudaGetErrorString(error));
+    exit(1);
+}
+
+static void check(cudaError_t error, const char *what)
+{
+    if (error != cudaSuccess)
+        fail(what, error);
+}
+
+static void add_picture(struct work *work, int width, int height)
+{
+    for (int p = 0; p < 3; p++) {
+        struct conv_stencil_plane plane = {};
+        plane.src = (const uint8_t *)work->bytes;
+        plane.dst = (uint8_t *)work->bytes;
+        plane.src_stride = plane.dst_stride = (int64_t)conv_image_stride(width, 8);
+        plane.dst_spare = (uint32_t)(plane.dst_stride - width);
+        plane.width = width;
+        plane.height = height;
+        work->planes.push_back(plane);
+        work->bytes += conv_image_plane_bytes(width, height, 8);
+        work->samples += (size_t)width * (size_t)height;
+    }
+}
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+static std::vector<struct work> make_works(void)
+{
+    std::vector<struct work> works(4);
+    works[0].name = "8192x8192x3";
+    add_picture(&works[0], 8192, 8192);
+    works[1].name = "32 x 2880x1800x3";
+    for (int i = 0; i < 32; i++)
+        add_picture(&works[1], 2880, 1800);
+    works[2].name = "1000 x 300x300x3";
+    for (int i = 0; i < 1000; i++)
+        add_picture(&works[2], 300, 300);
+    works[3].name = "500 sizes x3";
+    uint32_t state = 1;
+    add_picture(&works[3], 1, 1);
+    add_picture(&works[3], 4000, 3000);
+    for (int i = 2; i < 500; i++) {
+        int width = 1 + (int)(next_random(&state) % 4000);
+        add_picture(&works[3], width, 1 + (int)(next_random(&state) % 3000));
+    }
+    return works;
+}
+
+static __global__ void fill(uint32_t *to, size_t words)
+{
+    size_t step = (size_t)gridDim.x * blockDim.x;
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += step) {
+        uint64_t z = (i + 1) * 0x9e3779b97f4a7c15ull;
+        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+        to[i] = (uint32_t)(z >> 32);
+    }
+}
+
+// A row of the grid for each plane.
+static __global__ void count_differences(const struct conv_stencil_plane *planes,
+                                         const uint8_t *dst, const uint8_t *expected,
+                                         unsigned long long *count)
+{
+    struct conv_stencil_plane plane = planes[blockIdx.y];
+    const uint8_t *other = expected + (plane.dst - dst);
+    for (int y = (int)blockIdx.x; y < plane.height; y += (int)gridDim.x)
+        for (int x = (int)threadIdx.x; x < plane.width; x += (int)blockDim.x)
+            if (plane.dst[y * plane.dst_stride + x] != other[y * plane.dst_stride + x])
+                atomicAdd(count, 1ull);
+}
+
+// Keeps the device busy while the host queues what is timed, so that events see the device alone.
+static __global__ void spin(int64_t cycles)
+{
+    int64_t start = clock64();
+    while (clock64() - start < cycles)
+        ;
+}
+
+struct device {
+    uint8_t *d_src, *d_dst, *d_expected;
+    struct conv_stencil_plane *d_planes;
+    void *d_stencil;
+    unsigned long long *d_count;
+    cudaEvent_t start, stop;
+};
+
+static bool launch(const struct conv_variant *row, const struct conv_stencil *stencil,
+                   const struct work *work, const struct device *device, uint8_t *d_dst,
+                   std::vector<conv_stencil_plane> *planes, struct conv_stencil_batch *batch)
+{
+    *planes = work->planes;
+    for (auto &plane : *planes) {
+        plane.src = device->d_src + (size_t)plane.src;
+        plane.dst = d_dst + (size_t)plane.dst;
+    }
+    *batch = {};
+    batch->planes = planes->data();
+    batch->d_planes = device->d_planes;
+    batch->count = (int)planes->size();
+    batch->tiles = conv_stencil_tiles(row, planes->data(), batch->count);
+    check(cudaMemcpy(device->d_planes, planes->data(), planes->size() * sizeof(planes->front()),
+                     cudaMemcpyHostToDevice),
+          "copy of planes");
+    return row->run(stencil, batch) == CONV_OK;
+}
+
+template <typename Run> static double median_ms(const struct device *device, int runs, Run run)
+{
+    std::vector<float> times;
+    for (int r = -2; r < runs; r++) {
+        float ms;
+        spin<<<1, 1>>>(60000);
+        check(cudaEventRecord(device->start), "event");
+        run();
+        check(cudaEventRecord(device->stop), "event");
+        check(cudaEventSynchronize(device->stop), "kernel");
+        check(cudaEventElapsedTime(&ms, device->start, device->stop), "event");
+        if (r >= 0)
+            times.push_back(ms);
+    }
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+}
+
+static const struct conv_variant *find_row(const char *name)
+{
+    int count;
+    const struct conv_variant *const *rows = conv_stencil_variants(&count);
+    for (int r = 0; r < count; r++)
+        if (strcmp(rows[r]->name, name) == 0)
+            return rows[r];
+    fprintf(stderr, "bench_kernels_cuda: no row is named %s\n", name);
+    exit(2);
+}
+
+// 3x3 and 5x5 of each class of rounding; coefficients below 0 where the divisor is 18.
+static std::vector<struct conv_filter> make_filters(void)
+{
+    static const struct {
+        const char *name;
+        int side, scale, offset, centre, ring;
+    } forms[] = {
+        {"3x3 /16", 3, 16, 0, 8, 1},
+        {"3x3 /9", 3, 9, 0, 1, 1},
+        {"3x3 /273", 3, 273, 0, 33, 30},
+        {"3x3 /18 neg +128", 3, 18, 128, 26, -1},
+        {"3x3 /18 neg", 3, 18, 0, 26, -1},
+        {"5x5 /256", 5, 256, 0, 16, 10},
+        {"5x5 /9", 5, 9, 0, -15, 1},
+        {"5x5 /273", 5, 273, 0, 33, 10},
+        {"5x5 /18 neg +128", 5, 18, 128, 42, -1},
+        {"5x5 /18 neg", 5, 18, 0, 42, -1},
+        {"7x7 /49", 7, 49, 0, 1, 1},
+        {"9x9 /162", 9, 162, 0, 82, 1},
+    };
+    std::vector<struct conv_filter> filters;
+    for (const auto &form : forms) {
+        struct conv_filter f = {};
+        snprintf(f.name, sizeof f.name, "%s", form.name);
+        f.width = f.height = form.side;
+        f.scale = form.scale;
+        f.offset = form.offset;
+        for (int i = 0; i < form.side * form.side; i++) // no two rows alike
+            f.coef[i] = form.ring < 0 || form.ring == 1 ? form.ring : form.ring + i % 3 - 1;
+        f.coef[form.side * form.side / 2] = form.centre;
+        filters.push_back(f);
+    }
+    return filters;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 4) {
+        fprintf(stderr, "usage: bench_kernels_cuda FILTERS WORKS ROW...\n"
+                        "  FILTERS, WORKS: e.g. 0,3,5 or all\n");
+        return 2;
+    }
+    auto wanted = [](const char *list, size_t index) {
+        if (strcmp(list, "all") == 0)
+            return true;
+        for (const char *p = list; p; p = strchr(p, ','), p = p ? p + 1 : NULL)
+            if ((size_t)atoi(p) == index)
+                return true;
+        return false;
+    };
+    auto works = make_works();
+    auto filters = make_filters();
+    size_t bytes = 0, planes_count = 0;
+    for (size_t w = 0; w < works.size(); w++) {
+        if (!wanted(argv[2], w))
+            continue;
+        bytes = std::max(bytes, works[w].bytes);
+        planes_count = std::max(planes_count, works[w].planes.size());
+    }
+    struct device device = {};
+    check(cudaMalloc(&device.d_src, bytes), "memory");
+    check(cudaMalloc(&device.d_dst, bytes), "memory");
+    check(cudaMalloc(&device.d_expected, bytes), "memory");
+    check(cudaMalloc(&device.d_planes, planes_count * sizeof(struct conv_stencil_plane)), "memory");
+    check(cudaMalloc(&device.d_stencil, conv_cuda_upload_bytes()), "memory");
+    check(cudaMalloc(&device.d_count, sizeof *device.d_count), "memory");
+    check(cudaEventCreate(&device.start), "event");
+    check(cudaEventCreate(&device.stop), "event");
+    fill<<<1024, 256>>>((uint32_t *)device.d_src, bytes / 4);
+
+    const struct conv_variant *naive = find_row("cuda_naive");
+    std::vector<conv_stencil_plane> planes;
+    struct conv_stencil_batch batch;
+    int wrong = 0;
+    for (size_t w = 0; w < works.size(); w++) {
+        if (!wanted(argv[2], w))
+            continue;
+        const struct work *work = &works[w];
+        double copy_ms = median_ms(&device, RUNS, [&] {
+            check(
+                cudaMemcpyAsync(device.d_dst, device.d_src, work->bytes, cudaMemcpyDeviceToDevice),
+                "copy");
+        });
+        printf("%s: copy %.4f ms, %.0f GB/s\n", work->name, copy_ms,
+               2e-6 * (double)work->bytes / copy_ms);
+        for (size_t f = 0; f < filters.size(); f++) {
+            if (!wanted(argv[1], f))
+                continue;
+            struct conv_stencil stencil;
+            conv_stencil_init(&stencil, &filters[f], 8, CONV_BORDER_REPLICATE, 0);
+            if (conv_cuda_upload(&stencil, device.d_stencil))
+                fail("upload", cudaGetLastError());
+            check(cudaMemset(device.d_expected, GUARD, work->bytes), "memset");
+            if (!launch(naive, &stencil, work, &device, device.d_expected, &planes, &batch))
+                fail("cuda_naive", cudaGetLastError());
+            check(cudaDeviceSynchronize(), "cuda_naive");
+            for (int a = 3; a < argc; a++) {
+                const struct conv_variant *row = find_row(argv[a]);
+                if (row->fits && !row->fits(&stencil)) {
+                    printf("  %-18s %-16s does not fit\n", filters[f].name, row->name);
+                    continue;
+                }
+                check(cudaMemset(device.d_dst, GUARD, work->bytes), "memset");
+                if (!launch(row, &stencil, work, &device, device.d_dst, &planes, &batch))
+                    fail(row->name, cudaGetLastError());
+                unsigned long long count = 0;
+                check(cudaMemset(device.d_count, 0, sizeof count), "memset");
+                count_differences<<<dim3(16, (unsigned)batch.count), 256>>>(
+                    device.d_planes, device.d_dst, device.d_expected, device.d_count);
+                check(cudaMemcpy(&count, device.d_count, sizeof count, cudaMemcpyDeviceToHost),
+                      row->name);
+                double ms = median_ms(&device, RUNS, [&] { row->run(&stencil, &batch); });
+                printf("  %-18s %-16s %8.4f ms %7.0f GB/s %6.3f of the copy%s\n", filters[f].name,
+                       row->name, ms, 2e-6 * (double)work->samples / ms, copy_ms / ms,
+                       count ? " WRONG" : "");
+                fflush(stdout);
+                wrong += count != 0;
+            }
+        }
+    }
+    return wrong != 0;
+}
