@@ -14,7 +14,7 @@
 static const struct conv_variant *const variants[] = {
 #if CONV_HAVE_CUDA
     &conv_cuda_tensor,   &conv_cuda_dp4a,     &conv_cuda_blocked,  &conv_cuda_planes,
-    &conv_cuda_unrolled, &conv_cuda_tile,     &conv_cuda_constant, &conv_cuda_naive,
+    &conv_cuda_unrolled, &conv_cuda_shared,   &conv_cuda_constant, &conv_cuda_naive,
 #endif
 #ifdef __x86_64__
     &conv_cpu_avx512,    &conv_cpu_avx2,      &conv_cpu_sse41,
@@ -33,11 +33,11 @@ const struct conv_stencil_extra *conv_stencil_extras(int *count)
 #if CONV_HAVE_CUDA
     static const struct conv_stencil_extra extras[] = {
         {&conv_cuda_interleaved, NULL, true},
-        {&conv_cuda_tile_shapes[0], &conv_cuda_tile, false},
-        {&conv_cuda_tile_shapes[1], &conv_cuda_tile, false},
-        {&conv_cuda_tile_shapes[2], &conv_cuda_tile, false},
-        {&conv_cuda_tile_shapes[3], &conv_cuda_tile, false},
-        {&conv_cuda_tile_shapes[4], &conv_cuda_tile, false},
+        {&conv_cuda_shared_shapes[0], &conv_cuda_shared, false},
+        {&conv_cuda_shared_shapes[1], &conv_cuda_shared, false},
+        {&conv_cuda_shared_shapes[2], &conv_cuda_shared, false},
+        {&conv_cuda_shared_shapes[3], &conv_cuda_shared, false},
+        {&conv_cuda_shared_shapes[4], &conv_cuda_shared, false},
         {&conv_cuda_unrolled_shapes[0], &conv_cuda_unrolled, false},
         {&conv_cuda_unrolled_shapes[1], &conv_cuda_unrolled, false},
         {&conv_cuda_unrolled_shapes[2], &conv_cuda_unrolled, false},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the textbook tile kernels (tile.cu, unrolled.cu, planes.cu) share: the copy of a tile with
+// What the textbook tile kernels (shared.cu, unrolled.cu, planes.cu) share: the copy of a tile with
 // its halo to shared memory.
 #ifndef CONV_KERNELS_CUDA_TILE_CUH
 #define CONV_KERNELS_CUDA_TILE_CUH

@@ -71,7 +71,7 @@ static bool fits_unrolled(const struct conv_stencil *stencil)
     }
 
 const struct conv_variant conv_cuda_unrolled =
-    ROW("cuda_unrolled", "as tile, compiled for 3 x 3, 5 x 5 and 7 x 7 taps", 8);
+    ROW("cuda_unrolled", "as shared, compiled for 3 x 3, 5 x 5 and 7 x 7 taps", 8);
 
 const struct conv_variant conv_cuda_unrolled_shapes[3] = {
     ROW("cuda_unrolled_32x4", "as unrolled, blocks of 32 x 4", 4),

@@ -96,7 +96,7 @@ def test_kernels_ladder_on_the_device(box):
     rows = json.loads(run("bench", "kernels", "--device", "cuda", "--size", "300x200", "--batch", "5",
                           "--json").out)["rows"]
     names = [row["name"] for row in rows if row["kind"] == "rung" and "left_out" not in row]
-    ladder = ["cuda_interleaved", "cuda_naive", "cuda_constant", "cuda_tile", "cuda_unrolled", "cuda_planes",
+    ladder = ["cuda_interleaved", "cuda_naive", "cuda_constant", "cuda_shared", "cuda_unrolled", "cuda_planes",
               "cuda_blocked", "cuda_dp4a"]
     assert names[:len(ladder)] == ladder
     assert any(row["kind"] == "shape" for row in rows) and any(row["kind"] == "copy" for row in rows)

@@ -61,13 +61,13 @@ static enum conv_status run_tile(const struct conv_stencil *stencil,
         name, summary, CONV_ON_CUDA, 75, NULL, NULL, width, height, run_tile<width, height>        \
     }
 
-const struct conv_variant conv_cuda_tile =
-    ROW("cuda_tile", "tile with halo in shared memory, one thread a sample", 32, 8);
+const struct conv_variant conv_cuda_shared =
+    ROW("cuda_shared", "tile with halo in shared memory, one thread a sample", 32, 8);
 
-const struct conv_variant conv_cuda_tile_shapes[5] = {
-    ROW("cuda_tile_8x8", "as tile, blocks of 8 x 8", 8, 8),
-    ROW("cuda_tile_16x16", "as tile, blocks of 16 x 16", 16, 16),
-    ROW("cuda_tile_32x4", "as tile, blocks of 32 x 4", 32, 4),
-    ROW("cuda_tile_32x16", "as tile, blocks of 32 x 16", 32, 16),
-    ROW("cuda_tile_32x32", "as tile, blocks of 32 x 32", 32, 32),
+const struct conv_variant conv_cuda_shared_shapes[5] = {
+    ROW("cuda_shared_8x8", "as shared, blocks of 8 x 8", 8, 8),
+    ROW("cuda_shared_16x16", "as shared, blocks of 16 x 16", 16, 16),
+    ROW("cuda_shared_32x4", "as shared, blocks of 32 x 4", 32, 4),
+    ROW("cuda_shared_32x16", "as shared, blocks of 32 x 16", 32, 16),
+    ROW("cuda_shared_32x32", "as shared, blocks of 32 x 32", 32, 32),
 };
