@@ -17,9 +17,10 @@ def ends_on(process, number, code):
     assert process.poll() is None, process.communicate()
     process.send_signal(number)
     try:
-        process.communicate(timeout=20)
+        process.wait(timeout=20)  # communicate() would close its input, which ends any wait
     finally:
         process.kill()
+        process.communicate()
     assert process.returncode == code
 
 
