@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// Jobs: lists of them, their making and reuse, their end in a record of the report.
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/scheduler.h"
+
+void conv_jobs_init(struct conv_job_list *list)
+{
+    list->first = NULL;
+    list->end = &list->first;
+}
+
+void conv_jobs_push(struct conv_job_list *list, struct conv_job *job)
+{
+    job->next = NULL;
+    *list->end = job;
+    list->end = &job->next;
+}
+
+struct conv_job *conv_jobs_pop(struct conv_job_list *list)
+{
+    struct conv_job *job = list->first;
+    if (job) {
+        list->first = job->next;
+        if (!list->first)
+            list->end = &list->first;
+    }
+    return job;
+}
+
+struct conv_job *conv_jobs_new(struct conv_scheduler *s)
+{
+    struct conv_job *job = s->spare_jobs;
+    if (job)
+        s->spare_jobs = job->next;
+    else
+        job = calloc(1, sizeof *job);
+    struct conv_file *file = s->spare_files;
+    if (file)
+        s->spare_files = file->next;
+    else
+        file = calloc(1, sizeof *file);
+    if (!job || !file) {
+        free(job);
+        free(file);
+        return NULL;
+    }
+    struct conv_png_meta meta = job->meta; // keeps its memory
+    job->err.text[0] = '\0';
+    job->outcome = CONV_OUTCOME_DONE;
+    job->reason = NULL;
+    job->header = (struct conv_png_header){0};
+    job->meta = meta;
+    job->slot = NULL;
+    job->bytes_in = job->bytes_out = 0;
+    memset(job->ns, 0, sizeof job->ns);
+    job->file = file;
+    file->size = 0;
+    return job;
+}
+
+void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
+{
+    if (job->file) {
+        job->file->next = s->spare_files;
+        s->spare_files = job->file;
+        job->file = NULL;
+    }
+}
+
+void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
+{
+    conv_jobs_drop_file(s, job);
+    job->next = s->spare_jobs;
+    s->spare_jobs = job;
+    s->live--;
+    pthread_cond_broadcast(&s->changed);
+}
+
+void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_status status)
+{
+    if (status) {
+        job->outcome = CONV_OUTCOME_FAILED;
+        job->reason = job->err.text;
+        if (s->config->fail_fast)
+            atomic_store(s->config->stop, -1);
+    }
+    struct conv_record record = {
+        .input = job->path.input,
+        .output = job->path.output[0] ? job->path.output : NULL,
+        .outcome = job->outcome,
+        .reason = job->reason,
+        .width = job->header.width,
+        .height = job->header.height,
+        .channels = job->header.shape.channels,
+        .depth = job->header.shape.depth,
+        .bytes_in = job->bytes_in,
+        .bytes_out = job->bytes_out,
+    };
+    memcpy(record.ns, job->ns, sizeof record.ns);
+    pthread_mutex_lock(&s->report_lock);
+    conv_report_file(s->report, &record);
+    pthread_mutex_unlock(&s->report_lock);
+    pthread_mutex_lock(&s->lock);
+    conv_jobs_drop(s, job);
+}
+
+void conv_jobs_free_spares(struct conv_scheduler *s)
+{
+    for (struct conv_job *job = s->spare_jobs, *next; job; job = next) {
+        next = job->next;
+        conv_png_meta_free(&job->meta);
+        free(job);
+    }
+    for (struct conv_file *file = s->spare_files, *next; file; file = next) {
+        next = file->next;
+        free(file->data);
+        free(file);
+    }
+}

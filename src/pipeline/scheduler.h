@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// What the threads of a run share (private to src/pipeline/): pipeline.c starts and ends them,
+// worker.c and lane.c say what they do, jobs.c and groups.c keep the lists. One lock guards all
+// lists; it is held for list operations only, never while a picture is read, coded, filtered or
+// reported. Functions here are called with the lock held, unless they say otherwise.
+#ifndef CONV_PIPELINE_SCHEDULER_H
+#define CONV_PIPELINE_SCHEDULER_H
+
+#include <pthread.h>
+
+#include "pipeline/job.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/pool.h"
+
+struct conv_job_list {
+    struct conv_job *first, **end;
+};
+
+struct conv_scheduler {
+    const struct conv_pipeline_config *config;
+    struct conv_walk *walk;
+    struct conv_report *report;
+    size_t table_bytes;
+    bool filter_alpha;
+
+    pthread_mutex_t report_lock;
+    pthread_mutex_t lock;     // guards all below
+    pthread_cond_t changed;   // workers wait on it
+    pthread_cond_t lane_work; // lanes wait on it
+    struct conv_pool pool;
+    struct conv_slot *open;               // takes decoded pictures
+    struct conv_slot *ready, **ready_end; // sealed groups for the lanes
+    struct conv_job_list parked;          // read, waiting for staging memory
+    struct conv_job_list to_encode;
+    struct conv_job *spare_jobs;
+    struct conv_file *spare_files;
+    int live;     // jobs handed out and not finished
+    bool walking; // a worker is in conv_walk_next
+    bool walked;  // no more pictures will come
+    bool lanes_end;
+    struct conv_err failure; // what ended the run itself, if anything did
+};
+
+struct conv_worker {
+    struct conv_scheduler *scheduler;
+    int index;
+    struct conv_png_codec *codec;
+    struct conv_lane *lane; // of a backend that is not async
+    pthread_t thread;
+    bool started;
+};
+
+struct conv_lane_thread {
+    struct conv_scheduler *scheduler;
+    struct conv_lane *lane;
+    pthread_t thread;
+    bool started;
+};
+
+static inline bool conv_scheduler_is_stopping(const struct conv_scheduler *s)
+{
+    return atomic_load(s->config->stop) != 0;
+}
+
+// --- jobs.c --------------------------------------------------------------------------------------
+
+void conv_jobs_init(struct conv_job_list *list);
+void conv_jobs_push(struct conv_job_list *list, struct conv_job *job);
+struct conv_job *conv_jobs_pop(struct conv_job_list *list); // NULL if it is empty
+
+// An empty job with a file buffer, or NULL without memory.
+struct conv_job *conv_jobs_new(struct conv_scheduler *s);
+void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job);
+void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job);
+
+// Reports the job and takes it back. Called WITHOUT the lock, returns with it.
+void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_status status);
+
+void conv_jobs_free_spares(struct conv_scheduler *s);
+
+// --- groups.c ------------------------------------------------------------------------------------
+
+// Gives the picture its place in a group: true with job->slot set, or false if it has to wait. On
+// failure *status is set.
+bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv_status *status);
+
+// The group takes no more pictures; once the last one is decoded it goes to the lanes.
+void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot);
+
+// Takes the picture out of its slot, which is free again once it was the last.
+void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job);
+
+// --- threads -------------------------------------------------------------------------------------
+
+void *conv_worker_main(void *worker);    // struct conv_worker; worker.c
+void *conv_lane_main(void *lane_thread); // struct conv_lane_thread; lane.c
+
+#endif
