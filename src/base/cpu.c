@@ -87,3 +87,15 @@ size_t conv_cpu_memory(void)
     }
     return bytes;
 }
+
+void conv_cpu_model(char *text, size_t size)
+{
+    char line[256], model[64] = "unknown processor";
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    while (file && fgets(line, sizeof line, file) &&
+           sscanf(line, "model name : %63[^\n]", model) != 1)
+        ;
+    if (file)
+        fclose(file);
+    snprintf(text, size, "%s", model);
+}

@@ -18,6 +18,9 @@ enum conv_cpu_feature {
 // CONV_DISABLE names ("avx2,avx512"). Any thread, any time.
 unsigned conv_cpu_features(void);
 
+// The processor's name as the system tells it, or "unknown processor".
+void conv_cpu_model(char *text, size_t size);
+
 // Cores this process may use (affinity respected), at least 1.
 int conv_cpu_count(void);
 

@@ -2,46 +2,13 @@
 #include "report/json.h"
 
 #include <inttypes.h>
-#include <string.h>
 
-// Length of the well-formed UTF-8 sequence at s (RFC 3629), 0 if there is none.
-static int utf8_length(const unsigned char *s)
-{
-    if (s[0] < 0x80)
-        return 1;
-    int length = s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2;
-    if (s[0] < 0xC2 || s[0] > 0xF4)
-        return 0;
-    for (int i = 1; i < length; i++)
-        if ((s[i] & 0xC0) != 0x80)
-            return 0;
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
-        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))
-        return 0; // overlong, surrogate, beyond U+10FFFF
-    return length;
-}
+#include "report/text.h"
 
 void conv_json_string(FILE *stream, const char *text)
 {
     fputc('"', stream);
-    for (const unsigned char *s = (const unsigned char *)text; *s;) {
-        int length = utf8_length(s);
-        if (length == 0) {
-            fputs("\\ufffd", stream);
-            s++;
-        } else if (length > 1) {
-            fwrite(s, 1, (size_t)length, stream);
-            s += length;
-        } else {
-            if (*s == '"' || *s == '\\')
-                fprintf(stream, "\\%c", *s);
-            else if (*s < 0x20 || *s == 0x7F)
-                fprintf(stream, "\\u%04x", *s);
-            else
-                fputc(*s, stream);
-            s++;
-        }
-    }
+    conv_text_json(stream, text);
     fputc('"', stream);
 }
 
@@ -61,6 +28,22 @@ static void print_stages(FILE *stream, const uint64_t *ns)
         fprintf(stream, "%s\"%s\":%.4f", s ? "," : "", conv_report_stage_name((enum conv_stage)s),
                 (double)ns[s] / 1e6);
     fputc('}', stream);
+}
+
+void conv_json_figures(FILE *stream, const struct conv_figures *figures)
+{
+    fprintf(stream, ",\"images_per_s\":%.6f,\"mpix_per_s\":%.6f,\"busy\":{", figures->images_per_s,
+            figures->mpix_per_s);
+    for (int s = 0; s < CONV_STAGE_COUNT; s++)
+        fprintf(stream, "%s\"%s\":%.6f", s ? "," : "", conv_report_stage_name((enum conv_stage)s),
+                figures->busy[s]);
+    fprintf(stream, "},\"idle\":%.6f,\"cores\":%d,\"cores_idle\":%.6f,\"overlap\":", figures->idle,
+            figures->cores, figures->cores_idle);
+    if (figures->overlap_two < 0)
+        fputs("null", stream);
+    else
+        fprintf(stream, "{\"two\":%.6f,\"three\":%.6f}", figures->overlap_two,
+                figures->overlap_three);
 }
 
 void conv_json_begin(FILE *stream, const struct conv_report_config *config)
@@ -106,8 +89,9 @@ void conv_json_summary(FILE *stream, const struct conv_report_config *config,
             totals->done, totals->failed, totals->skipped, totals->planned, totals->seconds,
             totals->pixels, totals->bytes_in, totals->bytes_out);
     print_stages(stream, totals->ns);
-    enum conv_stage limit =
-        conv_report_limit(totals, config->device_async, config->jobs, config->streams);
-    print_member(stream, "limit", totals->done ? conv_report_stage_name(limit) : NULL);
+    struct conv_figures figures;
+    conv_report_figures(config, totals, &figures);
+    conv_json_figures(stream, &figures);
+    print_member(stream, "limit", figures.limit);
     fputs("}\n", stream);
 }

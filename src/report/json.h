@@ -11,6 +11,9 @@ void conv_json_end(FILE *stream, int exit_code);
 void conv_json_summary(FILE *stream, const struct conv_report_config *config,
                        const struct conv_totals *totals);
 
+// The figures as members of an object that is already open: ,"images_per_s":..., ...
+void conv_json_figures(FILE *stream, const struct conv_figures *figures);
+
 // A quoted JSON string; bytes that are no UTF-8 become U+FFFD.
 void conv_json_string(FILE *stream, const char *text);
 

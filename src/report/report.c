@@ -5,8 +5,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "report/json.h"
 #include "report/progress.h"
 
@@ -14,7 +17,9 @@ struct conv_report {
     struct conv_report_config config;
     struct conv_totals totals;
     struct conv_progress progress;
+    struct conv_overlap *overlap; // of a device's engines, else NULL
     uint64_t start_ns;
+    double start_cpu;
     FILE *streams[2]; // where JSON Lines go: stdout, the file of --report
 };
 
@@ -23,6 +28,14 @@ const char *conv_report_stage_name(enum conv_stage stage)
     static const char *const names[CONV_STAGE_COUNT] = {"read",     "decode", "copy_in", "kernel",
                                                         "copy_out", "encode", "write"};
     return names[stage];
+}
+
+// Seconds that the cores have worked for this process.
+static double cpu_seconds(void)
+{
+    struct timespec used = {0};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
 }
 
 void conv_report_print_path(FILE *stream, const char *path)
@@ -37,22 +50,31 @@ void conv_report_print_path(FILE *stream, const char *path)
     }
 }
 
-// A picture that the user names by mistake is not overwritten.
-static enum conv_status open_json_file(struct conv_report *report, struct conv_err *err)
+enum conv_status conv_report_check_path(const char *option, const char *path, struct conv_err *err)
 {
-    const char *path = report->config.json_path;
     char head[4] = "";
-    FILE *old = fopen(path, "re");
+    struct stat info;
+    bool regular = stat(path, &info) == 0 && S_ISREG(info.st_mode); // a pipe is not to be read
+    FILE *old = regular ? fopen(path, "re") : NULL;
     if (old) {
         size_t got = fread(head, 1, sizeof head, old);
         fclose(old);
         if (got == sizeof head && memcmp(head, "\x89PNG", sizeof head) == 0)
-            return conv_err_set(err, CONV_ERR_USAGE, "--report would overwrite the picture %s",
+            return conv_err_set(err, CONV_ERR_USAGE, "--%s would overwrite the picture %s", option,
                                 path);
     }
     if (strcmp(path, "-") == 0)
         return conv_err_set(err, CONV_ERR_USAGE,
-                            "--report takes a file; --json is standard output");
+                            "--%s takes a file; only --json is for standard output", option);
+    return CONV_OK;
+}
+
+static enum conv_status open_json_file(struct conv_report *report, struct conv_err *err)
+{
+    const char *path = report->config.json_path;
+    enum conv_status status = conv_report_check_path("report", path, err);
+    if (status)
+        return status;
     report->streams[1] = fopen(path, "we");
     if (report->streams[1])
         return CONV_OK;
@@ -69,15 +91,21 @@ enum conv_status conv_report_open(struct conv_report **out, const struct conv_re
     report->config = *config;
     if (config->json)
         report->streams[0] = stdout;
-    if (config->json_path && open_json_file(report, err)) {
+    enum conv_status status = config->json_path ? open_json_file(report, err) : CONV_OK;
+    if (!status && config->device_async)
+        status = conv_overlap_open(&report->overlap, err);
+    if (status) {
+        if (report->streams[1])
+            fclose(report->streams[1]);
         free(report);
-        return CONV_ERR_USAGE;
+        return status;
     }
     for (int i = 0; i < 2; i++)
         if (report->streams[i])
             conv_json_begin(report->streams[i], config);
     conv_progress_init(&report->progress, config->progress, config->quiet);
     report->start_ns = conv_clock_ns();
+    report->start_cpu = cpu_seconds();
     *out = report;
     return CONV_OK;
 }
@@ -121,6 +149,8 @@ void conv_report_file(struct conv_report *report, const struct conv_record *reco
 {
     const struct conv_report_config *config = &report->config;
     count(&report->totals, record);
+    if (config->kept)
+        conv_kept_add(config->kept, record);
     for (int i = 0; i < 2; i++)
         if (report->streams[i])
             conv_json_file(report->streams[i], record);
@@ -166,10 +196,56 @@ enum conv_stage conv_report_limit(const struct conv_totals *totals, bool device_
     return (enum conv_stage)limit;
 }
 
+void conv_report_group(struct conv_report *report, uint64_t start, uint64_t copy_in,
+                       uint64_t kernel, uint64_t copy_out)
+{
+    if (!report->overlap)
+        return;
+    uint64_t filtered = start + copy_in + kernel;
+    conv_overlap_add(report->overlap, CONV_ENGINE_COPY_IN, start, start + copy_in);
+    conv_overlap_add(report->overlap, CONV_ENGINE_KERNEL, start + copy_in, filtered);
+    conv_overlap_add(report->overlap, CONV_ENGINE_COPY_OUT, filtered, filtered + copy_out);
+}
+
 void conv_report_totals(const struct conv_report *report, struct conv_totals *totals)
 {
     *totals = report->totals;
     totals->seconds = (double)(conv_clock_ns() - report->start_ns) / 1e9;
+    totals->cpu_seconds = cpu_seconds() - report->start_cpu;
+    if (report->overlap)
+        conv_overlap_read(report->overlap, &totals->overlap);
+}
+
+void conv_report_figures(const struct conv_report_config *config, const struct conv_totals *totals,
+                         struct conv_figures *figures)
+{
+    double run = totals->seconds > 0 ? totals->seconds * 1e9 : 1;
+    double workers = run * (config->jobs > 0 ? config->jobs : 1), worked = 0;
+    *figures = (struct conv_figures){
+        .images_per_s = (double)totals->done / run * 1e9,
+        .mpix_per_s = (double)totals->pixels / run * 1e3,
+        .overlap_two = -1,
+        .overlap_three = -1,
+        .cores = conv_cpu_count(),
+    };
+    for (int s = 0; s < CONV_STAGE_COUNT; s++) {
+        if (config->device_async && s >= CONV_STAGE_COPY_IN && s <= CONV_STAGE_COPY_OUT) {
+            figures->busy[s] = (double)totals->overlap.engine[s - CONV_STAGE_COPY_IN] / run;
+        } else {
+            figures->busy[s] = (double)totals->ns[s] / workers;
+            worked += figures->busy[s];
+        }
+    }
+    figures->idle = worked < 1 ? 1 - worked : 0;
+    if (config->device_async) {
+        figures->overlap_two = (double)totals->overlap.two / run;
+        figures->overlap_three = (double)totals->overlap.three / run;
+    }
+    double used = totals->cpu_seconds * 1e9 / (run * figures->cores);
+    figures->cores_idle = used < 1 ? 1 - used : 0;
+    if (totals->done)
+        figures->limit = conv_report_stage_name(
+            conv_report_limit(totals, config->device_async, config->jobs, config->streams));
 }
 
 static void print_summary(const struct conv_report *report)
@@ -181,22 +257,19 @@ static void print_summary(const struct conv_report *report)
                 totals->planned, totals->failed, totals->skipped);
         return;
     }
+    struct conv_figures figures;
+    conv_report_figures(config, totals, &figures);
     fprintf(stderr, "%" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " skipped, %.2f s",
             totals->done, totals->failed, totals->skipped, totals->seconds);
-    if (totals->done) {
-        double images = (double)totals->done / totals->seconds;
-        fprintf(stderr, ", %.*f img/s, %.*f Mpix/s", images < 10 ? 1 : 0, images,
-                totals->pixels < totals->seconds * 1e7 ? 1 : 0,
-                (double)totals->pixels / totals->seconds / 1e6);
-    }
+    if (totals->done)
+        fprintf(stderr, ", %.*f img/s, %.*f Mpix/s", figures.images_per_s < 10 ? 1 : 0,
+                figures.images_per_s, figures.mpix_per_s < 10 ? 1 : 0, figures.mpix_per_s);
     fprintf(stderr, ", %s × %d %s", config->device,
             config->device_async ? config->streams : config->jobs,
             config->device_async ? (config->streams == 1 ? "stream" : "streams")
                                  : (config->jobs == 1 ? "worker" : "workers"));
-    if (totals->done)
-        fprintf(stderr, ", limit: %s",
-                conv_report_stage_name(conv_report_limit(totals, config->device_async, config->jobs,
-                                                         config->streams)));
+    if (figures.limit)
+        fprintf(stderr, ", limit: %s, cores %.0f %% idle", figures.limit, 100 * figures.cores_idle);
     fputc('\n', stderr);
 }
 
@@ -222,6 +295,7 @@ enum conv_status conv_report_close(struct conv_report *report, int exit_code,
         print_summary(report);
     if (totals)
         *totals = report->totals;
+    conv_overlap_close(report->overlap);
     free(report);
     return status;
 }

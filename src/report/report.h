@@ -10,6 +10,8 @@
 #include <stdio.h>
 
 #include "base/err.h"
+#include "report/kept.h"
+#include "report/overlap.h"
 
 // The stages of a picture's way, in order. copy and kernel times of a group are shared out to its
 // pictures by their bytes.
@@ -48,7 +50,9 @@ struct conv_totals {
     uint64_t done, failed, skipped, planned;
     uint64_t pixels, bytes_in, bytes_out; // of done pictures
     uint64_t ns[CONV_STAGE_COUNT];        // of done pictures, summed over workers and lanes
+    struct conv_overlap_times overlap;    // of a device's engines
     double seconds;                       // wall clock from open to close
+    double cpu_seconds;                   // of all cores, from open to close
 };
 
 enum conv_when { CONV_AUTO, CONV_ALWAYS, CONV_NEVER };
@@ -63,7 +67,24 @@ struct conv_report_config {
     const char *device;  // "cuda:0", "cpu"
     bool device_async;   // lanes are streams of a device; else workers filter themselves
     int jobs, streams;
+    struct conv_kept *kept; // gets what a page shows of single pictures, or NULL
 };
+
+// What follows from the totals: the one source of the JSON summary, the page and the tables.
+struct conv_figures {
+    double images_per_s, mpix_per_s;
+    // Shares of 0 to 1. Of a worker's stage: of the time that the workers had. Of a device's: of
+    // the run, with at least one stream at it.
+    double busy[CONV_STAGE_COUNT];
+    double idle;                       // of the workers' time
+    double overlap_two, overlap_three; // of the run: engines of the device busy at once; -1: none
+    int cores;
+    double cores_idle; // of what the machine's cores had to give, as the system counts it
+    const char *limit; // the stage that holds everything up; NULL: nothing was done
+};
+
+void conv_report_figures(const struct conv_report_config *config, const struct conv_totals *totals,
+                         struct conv_figures *figures);
 
 struct conv_report;
 
@@ -72,6 +93,11 @@ enum conv_status conv_report_open(struct conv_report **report,
 
 // Counts the record and says what has to be said. One caller at a time.
 void conv_report_file(struct conv_report *report, const struct conv_record *record);
+
+// A group has been through a stream: copied in from `start` on (as conv_clock_ns counts), filtered,
+// copied out, without a pause. One caller at a time, conv_report_file's calls included.
+void conv_report_group(struct conv_report *report, uint64_t start, uint64_t copy_in,
+                       uint64_t kernel, uint64_t copy_out);
 
 // What has been counted so far, seconds included.
 void conv_report_totals(const struct conv_report *report, struct conv_totals *totals);
@@ -86,6 +112,10 @@ enum conv_status conv_report_close(struct conv_report *report, int exit_code,
 // device_async.
 enum conv_stage conv_report_limit(const struct conv_totals *totals, bool device_async, int workers,
                                   int lanes);
+
+// A file that the program writes about a run may not be a picture that the user names by mistake,
+// nor "-": CONV_ERR_USAGE, naming the option.
+enum conv_status conv_report_check_path(const char *option, const char *path, struct conv_err *err);
 
 // Prints a path with control characters and backslashes escaped, so that a file name can neither
 // break a line nor reach the terminal.

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// How long a device's engines (copy in, kernel, copy out) were busy, alone and together, over all
+// streams: a sweep over their times. Its memory is bounded; what is old enough is counted and
+// forgotten.
+#ifndef CONV_REPORT_OVERLAP_H
+#define CONV_REPORT_OVERLAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum conv_engine {
+    CONV_ENGINE_COPY_IN,
+    CONV_ENGINE_KERNEL,
+    CONV_ENGINE_COPY_OUT,
+    CONV_ENGINE_COUNT
+};
+
+struct conv_overlap_times {
+    uint64_t engine[CONV_ENGINE_COUNT]; // ns with at least one stream's work on it
+    uint64_t two, three;                // ns with at least two, with all three of them busy
+};
+
+struct conv_overlap; // calls must come one at a time
+
+enum conv_status conv_overlap_open(struct conv_overlap **overlap, struct conv_err *err);
+void conv_overlap_close(struct conv_overlap *overlap); // NULL is fine
+
+// Adds a time of work. In any order, as long as none comes later than some ten thousand that began
+// after it.
+void conv_overlap_add(struct conv_overlap *overlap, enum conv_engine engine, uint64_t start,
+                      uint64_t end);
+
+// All times so far.
+void conv_overlap_read(struct conv_overlap *overlap, struct conv_overlap_times *times);
+
+#endif

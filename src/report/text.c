@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#include "report/text.h"
+
+#include <string.h>
+
+// Length of the well-formed UTF-8 sequence at s (RFC 3629), 0 if there is none.
+static int utf8_length(const unsigned char *s)
+{
+    if (s[0] < 0x80)
+        return 1;
+    int length = s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2;
+    if (s[0] < 0xC2 || s[0] > 0xF4)
+        return 0;
+    for (int i = 1; i < length; i++)
+        if ((s[i] & 0xC0) != 0x80)
+            return 0;
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
+        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))
+        return 0; // overlong, surrogate, beyond U+10FFFF
+    return length;
+}
+
+static size_t put(char *dst, const char *text)
+{
+    size_t size = strlen(text);
+    memcpy(dst, text, size);
+    return size;
+}
+
+// What both formats take as it stands. 0 if it is for the caller to translate.
+static size_t copy_plain(char *dst, const char **text)
+{
+    const unsigned char *s = (const unsigned char *)*text;
+    if (*s < 0x20 || *s == 0x7F || *s == '"' || *s == '\\' || *s == '<' || *s == '>' || *s == '&' ||
+        *s == '\'')
+        return 0;
+    int length = utf8_length(s);
+    memcpy(dst, *text, (size_t)length);
+    *text += length;
+    return (size_t)length;
+}
+
+size_t conv_text_json_unit(char *dst, const char **text)
+{
+    size_t size = copy_plain(dst, text);
+    if (size > 0)
+        return size;
+    unsigned char byte = (unsigned char)*(*text)++;
+    if (byte >= 0x80)
+        return put(dst, "\\ufffd");
+    if (byte < 0x20 || byte == 0x7F ||
+        byte == '<') { // `<`: JSON inside HTML must not end its script
+        static const char digits[] = "0123456789abcdef";
+        char code[] = {'\\', 'u', '0', '0', digits[byte >> 4], digits[byte & 15], 0};
+        return put(dst, code);
+    }
+    size = byte == '"' || byte == '\\' ? put(dst, "\\") : 0;
+    dst[size] = (char)byte;
+    return size + 1;
+}
+
+size_t conv_text_html_unit(char *dst, const char **text)
+{
+    size_t size = copy_plain(dst, text);
+    if (size > 0)
+        return size;
+    unsigned char byte = (unsigned char)*(*text)++;
+    switch (byte) {
+    case '<':
+        return put(dst, "&lt;");
+    case '>':
+        return put(dst, "&gt;");
+    case '&':
+        return put(dst, "&amp;");
+    case '"':
+        return put(dst, "&quot;");
+    case '\'':
+        return put(dst, "&#39;");
+    case '\\':
+        return put(dst, "\\");
+    default: // control characters are no characters of HTML
+        return put(dst, "\xEF\xBF\xBD");
+    }
+}
+
+static void put_all(FILE *stream, const char *text, size_t (*unit)(char *, const char **))
+{
+    char bytes[CONV_TEXT_UNIT];
+    while (*text)
+        fwrite(bytes, 1, unit(bytes, &text), stream);
+}
+
+void conv_text_json(FILE *stream, const char *text)
+{
+    put_all(stream, text, conv_text_json_unit);
+}
+
+void conv_text_html(FILE *stream, const char *text)
+{
+    put_all(stream, text, conv_text_html_unit);
+}
