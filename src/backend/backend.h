@@ -23,6 +23,23 @@ struct conv_backend_config {
     int device; // CUDA ordinal
 };
 
+// Copies between staging and device memory, as a benchmark wants them.
+enum conv_copy_way {
+    CONV_COPY_IN,
+    CONV_COPY_OUT,
+    CONV_COPY_BOTH,     // in and out at once, independent of each other
+    CONV_COPY_AND_BACK, // each in and then out again
+};
+
+struct conv_copy_test {
+    enum conv_copy_way way;
+    size_t bytes;    // of one copy
+    int count;       // copies, each way
+    int streams;     // that they are dealt over
+    bool one_by_one; // each is waited for
+    int repeats;     // of the whole test; the shortest counts, since this is a yardstick
+};
+
 struct conv_backend; // each tenant has its own
 struct conv_lane;    // one CUDA stream with its device memory, or one CPU worker's scratch
 
@@ -68,6 +85,10 @@ struct conv_backend_ops {
                                    struct conv_err *err);
     enum conv_status (*lane_copy)(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
                                   struct conv_err *err);
+    // For benchmarks: *ns is what the test's copies take at best. NULL on a backend that copies
+    // nothing.
+    enum conv_status (*time_copies)(struct conv_backend *backend, const struct conv_copy_test *test,
+                                    uint64_t *ns, struct conv_err *err);
 };
 
 extern const struct conv_backend_ops conv_backend_cpu;

@@ -133,6 +133,7 @@ static const struct conv_backend_ops cuda_ops = {
     .lane_run = conv_cuda_lane_run,
     .lane_again = conv_cuda_lane_again,
     .lane_copy = conv_cuda_lane_copy,
+    .time_copies = conv_cuda_copies_time,
 };
 
 const struct conv_backend_ops *conv_backend_cuda(void)

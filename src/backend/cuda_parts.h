@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the files of the CUDA tenant share: cuda.c (open, close, staging), cuda_lane.c (a group's
-// way through a stream), cuda_device.c (devices and errors).
+// way through a stream), cuda_copies.c (copies alone, timed), cuda_device.c (devices and errors).
 #ifndef CONV_BACKEND_CUDA_PARTS_H
 #define CONV_BACKEND_CUDA_PARTS_H
 
@@ -50,5 +50,11 @@ enum conv_status conv_cuda_lane_again(struct conv_lane *lane, struct conv_group 
                                       uint64_t *ns, struct conv_err *err);
 enum conv_status conv_cuda_lane_copy(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
                                      struct conv_err *err);
+
+// --- cuda_copies.c -------------------------------------------------------------------------------
+
+enum conv_status conv_cuda_copies_time(struct conv_backend *backend,
+                                       const struct conv_copy_test *test, uint64_t *ns,
+                                       struct conv_err *err);
 
 #endif

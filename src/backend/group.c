@@ -74,5 +74,5 @@ void conv_group_reset(struct conv_group *group)
     group->back = 0;
     group->plane_count = 0;
     group->h_result = group->h_out;
-    group->ns_copy_in = group->ns_kernel = group->ns_copy_out = 0;
+    group->ns_start = group->ns_copy_in = group->ns_kernel = group->ns_copy_out = 0;
 }

@@ -26,6 +26,7 @@ struct conv_group {
     struct conv_group_plane *planes; // the planes to filter
     int plane_count, plane_capacity;
     uint8_t *h_result; // set by the backend: h_out, or h_in if the last step ended there
+    uint64_t ns_start; // when the copy in began, on conv_clock_ns's clock; set by the backend
     uint64_t ns_copy_in, ns_kernel, ns_copy_out; // set by the backend
 };
 
