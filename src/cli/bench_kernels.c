@@ -8,10 +8,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "cli/bench_table.h"
 #include "cli/commands.h"
 #include "cli/contender.h"
 #include "cli/device.h"
+#include "cli/kernels_page.h"
 #if CONV_HAVE_NPP
 #include "cli/bench_npp.h"
 #endif
@@ -38,6 +40,7 @@ struct bench {
     size_t bytes;
     double step_base[2]; // ms of the rung before, on the CPU and on CUDA; 0: none yet
     struct conv_bench_table table;
+    struct conv_page_job page;
 };
 
 // --- pictures ------------------------------------------------------------------------------------
@@ -436,13 +439,9 @@ static bool is_known(const char *name)
 
 static void describe_cpu(char *text, size_t size)
 {
-    char line[256], model[40] = "";
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    while (file && !*model && fgets(line, sizeof line, file))
-        (void)sscanf(line, "model name : %39[^\n]", model);
-    if (file)
-        fclose(file);
-    snprintf(text, size, "one core of %s", *model ? model : "this machine");
+    char model[64];
+    conv_cpu_model(model, sizeof model);
+    snprintf(text, size, "one core of %s", model);
 }
 
 // Where to measure. A GPU that cannot be used is an error only if it was asked for.
@@ -489,7 +488,11 @@ static enum conv_status prepare(struct bench *bench, struct conv_err *err)
     enum conv_status status = conv_commands_parse_chain(options, options->bench_filter,
                                                         bench->filters, &bench->filter_count, err);
     if (!status)
+        status = conv_page_check(options, err);
+    if (!status)
         status = choose_devices(bench, err);
+    if (!status)
+        status = conv_page_open(&bench->page, options, err);
     bench->table.filter = options->bench_filter;
     bench->table.border = conv_filter_border_name(options->border);
     bench->table.width = options->bench_width;
@@ -513,11 +516,15 @@ enum conv_status conv_bench_kernels(const struct conv_options *options, struct c
     if (!status)
         status = bench_rows(bench, err);
     if (!status && options->json)
-        conv_bench_table_print_json(&bench->table);
+        conv_bench_table_print_json(&bench->table, stdout);
     if (!status && options->csv)
         conv_bench_table_print_csv(&bench->table);
     if (!status && options->svg_path)
         status = conv_bench_table_draw(&bench->table, options->svg_path, err);
+    if (!status && bench->page.file)
+        status = conv_kernels_page_write(&bench->page, &bench->table, bench->filters,
+                                         bench->filter_count, err);
+    conv_page_close(&bench->page);
     free(bench->shapes);
     free(bench->wide);
     free(bench->planes);

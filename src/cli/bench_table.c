@@ -54,50 +54,52 @@ void conv_bench_table_print_line(const struct conv_bench_table *table,
 
 // --- for programs --------------------------------------------------------------------------------
 
-static void print_member(const char *name, const char *text)
+static void print_member(FILE *stream, const char *name, const char *text)
 {
-    printf(",\"%s\":", name);
-    conv_json_string(stdout, text);
+    fprintf(stream, ",\"%s\":", name);
+    conv_json_string(stream, text);
 }
 
-static void print_json_line(const struct conv_bench_table *table,
+static void print_json_line(FILE *stream, const struct conv_bench_table *table,
                             const struct conv_bench_line *line)
 {
-    fputs("{\"name\":", stdout);
-    conv_json_string(stdout, line->name);
-    print_member("kind", kinds[line->kind]);
-    print_member("where", line->on_cuda ? "cuda" : "cpu");
-    print_member("summary", line->summary);
+    fputs("{\"name\":", stream);
+    conv_json_string(stream, line->name);
+    print_member(stream, "kind", kinds[line->kind]);
+    print_member(stream, "where", line->on_cuda ? "cuda" : "cpu");
+    print_member(stream, "summary", line->summary);
     if (*line->left_out) {
-        print_member("left_out", line->left_out);
+        print_member(stream, "left_out", line->left_out);
     } else {
-        printf(",\"ms\":%.6f,\"mpix_per_s\":%.3f,\"gb_per_s\":%.4f,\"copy_ms\":%.6f,"
-               "\"share_of_copy\":%.4f,\"step\":",
-               line->ms, pixel_rate(table, line->ms), conv_bench_table_rate(table, line->ms),
-               line->copy_ms, line->copy_ms / line->ms);
+        fprintf(stream,
+                ",\"ms\":%.6f,\"mpix_per_s\":%.6f,\"gb_per_s\":%.8f,\"copy_ms\":%.6f,"
+                "\"share_of_copy\":%.4f,\"step\":",
+                line->ms, pixel_rate(table, line->ms), conv_bench_table_rate(table, line->ms),
+                line->copy_ms, line->copy_ms / line->ms);
         if (line->step > 0)
-            printf("%.4f", line->step);
+            fprintf(stream, "%.4f", line->step);
         else
-            fputs("null", stdout);
+            fputs("null", stream);
     }
-    putchar('}');
+    fputc('}', stream);
 }
 
-void conv_bench_table_print_json(const struct conv_bench_table *table)
+void conv_bench_table_print_json(const struct conv_bench_table *table, FILE *stream)
 {
-    fputs("{\"type\":\"bench-kernels\",\"version\":\"" CONV_VERSION "\"", stdout);
-    print_member("filter", table->filter);
-    print_member("border", table->border);
-    print_member("cpu", table->cpu);
-    print_member("cuda", table->cuda);
-    printf(",\"width\":%d,\"height\":%d,\"pictures\":%d,\"planes\":3,\"depth\":%d,\"pixels\":%.0f,"
-           "\"rows\":[\n",
-           table->width, table->height, table->pictures, table->depth, table->pixels);
+    fputs("{\"type\":\"bench-kernels\",\"version\":\"" CONV_VERSION "\"", stream);
+    print_member(stream, "filter", table->filter);
+    print_member(stream, "border", table->border);
+    print_member(stream, "cpu", table->cpu);
+    print_member(stream, "cuda", table->cuda);
+    fprintf(stream,
+            ",\"width\":%d,\"height\":%d,\"pictures\":%d,\"planes\":3,\"depth\":%d,\"pixels\":%.0f,"
+            "\"rows\":[\n",
+            table->width, table->height, table->pictures, table->depth, table->pixels);
     for (int i = 0; i < table->count; i++) {
-        print_json_line(table, &table->lines[i]);
-        fputs(i + 1 < table->count ? ",\n" : "\n", stdout);
+        print_json_line(stream, table, &table->lines[i]);
+        fputs(i + 1 < table->count ? ",\n" : "\n", stream);
     }
-    fputs("]}\n", stdout);
+    fputs("]}\n", stream);
 }
 
 static void print_csv_text(const char *text)

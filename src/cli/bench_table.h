@@ -27,7 +27,7 @@ struct conv_bench_line {
 
 struct conv_bench_table {
     const char *filter, *border;
-    char cpu[64], cuda[160]; // where they ran; empty: nothing did
+    char cpu[96], cuda[160]; // where they ran; empty: nothing did
     int width, height;       // of each picture; 0: a mix
     int pictures, depth;
     double pixels; // of all pictures; three samples each
@@ -43,7 +43,7 @@ void conv_bench_table_print_head(const struct conv_bench_table *table);
 void conv_bench_table_print_line(const struct conv_bench_table *table,
                                  const struct conv_bench_line *line);
 // One JSON object, or comma-separated values under a line of names.
-void conv_bench_table_print_json(const struct conv_bench_table *table);
+void conv_bench_table_print_json(const struct conv_bench_table *table, FILE *stream);
 void conv_bench_table_print_csv(const struct conv_bench_table *table);
 
 // A bar chart. CONV_ERR_IO if the file cannot be written. bench_chart.c

@@ -122,6 +122,10 @@ static const struct row rows[] = {
      NULL},
     {"report", 0, "FILE", KIND_STRING, FIELD(report_path), 0, 0, NULL, "JSON Lines into a file",
      NULL, NULL},
+    {"trace", 0, "FILE", KIND_STRING, FIELD(trace_path), 0, 0, NULL,
+     "what each thread and stream did when, for Perfetto or chrome://tracing", NULL, NULL},
+    {"html", 0, "FILE", KIND_STRING, FIELD(html_path), 0, 0, NULL,
+     "a page about the run or the benchmark, complete in one file", NULL, NULL},
     {"help", 'h', NULL, KIND_FLAG, FIELD(help), 0, 0, NULL, "this text", NULL, NULL},
     {"version", 'V', NULL, KIND_FLAG, FIELD(version), 0, 0, NULL, "the version", NULL, NULL},
 
@@ -440,10 +444,49 @@ static enum conv_status parse_size(struct conv_options *options, struct conv_err
                         "--size takes 3 or 5 (for conv bench: WxH or mix), not '%s'", text);
 }
 
+// What was typed, so that a shell would take it again.
+static void join_command(struct conv_options *options, int argc, char **argv)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                                "@%+=:,./_-~";
+    char *at = options->command, *end = at + sizeof options->command - 8;
+    for (int i = 0; i < argc && at < end; i++) {
+        const char *word = i == 0 ? "conv" : argv[i];
+        bool quoted = !*word || word[strspn(word, plain)];
+        if (i > 0)
+            *at++ = ' ';
+        if (quoted)
+            *at++ = '\'';
+        for (; *word && at < end; word++) {
+            *at++ = *word;
+            if (*word == '\'')
+                at = stpcpy(at, "\\\'\'");
+        }
+        if (quoted)
+            *at++ = '\'';
+    }
+    strcpy(at, at < end ? "" : "…");
+}
+
+// --trace and --html are about work that takes time.
+static enum conv_status check_shown(const struct conv_options *options, struct conv_err *err)
+{
+    static const char *const commands[] = {"list", "show", "devices", "verify"};
+    if (options->operand_count == 0 || (!options->trace_path && !options->html_path))
+        return CONV_OK;
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(options->operands[0], commands[i]) == 0)
+            return conv_err_set(err, CONV_ERR_USAGE, "--%s does not go with conv %s",
+                                options->trace_path ? "trace" : "html", commands[i]);
+    return CONV_OK;
+}
+
 // Values that are more than a number or a word.
 static enum conv_status finish(struct conv_options *options, struct conv_err *err)
 {
-    enum conv_status status = options->size_text ? parse_size(options, err) : CONV_OK;
+    enum conv_status status = check_shown(options, err);
+    if (!status && options->size_text)
+        status = parse_size(options, err);
     if (!status && options->border_text)
         status = conv_filter_parse_border(&options->border, &options->border_value,
                                           options->border_text, err);
@@ -467,6 +510,7 @@ enum conv_status conv_options_parse(struct conv_options *options, int argc, char
     struct syntax syntax;
     build_syntax(&syntax, find_command(argc, argv));
     set_defaults(options);
+    join_command(options, argc, argv);
     opterr = 0;
     optind = 0;
     for (;;) {

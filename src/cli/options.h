@@ -48,7 +48,8 @@ struct conv_options {
 
     int progress; // enum conv_when
     bool quiet, verbose, json;
-    const char *report_path;
+    const char *report_path, *trace_path, *html_path;
+    char command[1000]; // what was typed, for the page
 
     // conv bench
     const char *bench_filter;      // --filter

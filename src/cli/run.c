@@ -3,14 +3,19 @@
 #include "cli/run.h"
 #include "cli/commands.h"
 #include "cli/device.h"
+#include "cli/page.h"
 #include "cli/signals.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "report/json.h"
 
 enum conv_status conv_run_pictures(const struct conv_options *options,
                                    const struct conv_device *device, struct conv_walk *walk,
-                                   struct conv_report *report, atomic_int *stop,
-                                   struct conv_err *err)
+                                   struct conv_report *report, struct conv_trace *trace,
+                                   atomic_int *stop, struct conv_err *err)
 {
     struct conv_pipeline_config config = {
         .ops = device->ops,
@@ -29,6 +34,7 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
         .dry_run = options->dry_run,
         .no_save = options->no_save,
         .fail_fast = options->fail_fast,
+        .trace = trace,
         .stop = stop,
     };
     return conv_pipeline_run(&config, walk, report, err);
@@ -46,9 +52,9 @@ static enum conv_status open_walk(const struct conv_options *options, atomic_int
                             count == 0 ? "input and output are" : "the output is",
                             options->operands[0], options->files_from ? "[INPUT] " : "INPUT... ");
     const char *output = operands[count - 1];
-    for (int i = 0; i < count && options->report_path; i++)
-        if (strcmp(operands[i], options->report_path) == 0)
-            return conv_err_set(err, CONV_ERR_USAGE, "--report would overwrite %s", operands[i]);
+    enum conv_status status = conv_page_check(options, err);
+    if (status)
+        return status;
     if (strcmp(output, "-") == 0 && options->json)
         return conv_err_set(
             err, CONV_ERR_USAGE,
@@ -103,60 +109,149 @@ static int exit_code(const struct conv_totals *totals, int stop)
     return totals->done + totals->skipped + totals->planned ? CONV_EXIT_OK : CONV_EXIT_NOTHING;
 }
 
+// What the parts of conv_run_main hand on to each other.
+struct run {
+    struct conv_options options; // as they take effect
+    struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
+    int filter_count;
+    struct conv_device device;
+    struct conv_walk *walk;
+    struct conv_report_config config;
+    struct conv_report *report;
+    struct conv_trace *trace;
+    struct conv_page_job page;
+    struct conv_kept kept;
+};
+
+// Everything that can fail before the first picture, the files that the run itself writes included.
+static enum conv_status prepare(struct run *run, const struct conv_options *options,
+                                atomic_int *stop, struct conv_err *err)
+{
+    run->options = *options;
+    enum conv_status status = conv_commands_parse_chain(options, options->operands[0], run->filters,
+                                                        &run->filter_count, err);
+    if (!status)
+        status = open_walk(options, stop, &run->walk, err);
+    if (options->dry_run) {
+        run->options.device_text = "cpu"; // nothing is filtered: no device is woken up
+        run->options.variant = NULL;
+    }
+    if (!status)
+        status =
+            conv_device_open(&run->device, &run->options, run->filters, run->filter_count, err);
+    if (!status && options->verbose && !options->dry_run)
+        print_variants(&run->device, run->filters, run->filter_count);
+    if (!status)
+        status = conv_page_open(&run->page, options, err);
+    if (!status && (options->trace_path || options->html_path))
+        status = conv_trace_open(&run->trace, options->trace_path, run->page.file, err);
+    if (status)
+        return status;
+    run->config = (struct conv_report_config){
+        .quiet = options->quiet,
+        .verbose = options->verbose,
+        .dry_run = options->dry_run,
+        .json = options->json,
+        .json_path = options->report_path,
+        .progress = (enum conv_when)options->progress,
+        .filters = options->operands[0],
+        .device = run->device.name,
+        .device_async = run->device.ops->async,
+        .jobs = options->jobs,
+        .streams = options->streams,
+        .kept = run->page.file ? &run->kept : NULL,
+    };
+    status = conv_report_open(&run->report, &run->config, err);
+    if (!status && !options->dry_run && !options->no_save)
+        status = conv_walk_make_output(run->walk, err);
+    return status;
+}
+
+static void describe_run(struct run *run, const struct conv_totals *totals)
+{
+    const struct conv_options *options = &run->options;
+    struct conv_page_job *page = &run->page;
+    conv_page_fact(page, "pictures", "%g Mpix, %.4g MB read, %.4g MB written",
+                   (double)(totals->pixels / 10000) / 100, (double)totals->bytes_in / 1e6,
+                   options->no_save ? 0 : (double)totals->bytes_out / 1e6);
+    conv_page_describe(page, &run->device, run->filters, run->filter_count);
+    conv_page_fact(page, "workers", "%d", options->jobs);
+    if (run->device.ops->async)
+        conv_page_fact(page, "streams", "%d, groups of %zu MiB", options->streams,
+                       options->group_bytes >> 20);
+}
+
+static enum conv_status write_page(struct run *run, const struct conv_totals *totals, int stop,
+                                   struct conv_err *err)
+{
+    struct conv_page *page = &run->page.page;
+    char *record = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&record, &size);
+    if (!memory)
+        return conv_err_errno(err, errno, "cannot write the page");
+    conv_json_summary(memory, &run->config, totals);
+    if (fclose(memory) != 0) {
+        free(record);
+        return conv_err_errno(err, errno, "cannot write the page");
+    }
+    page->kind = run->options.dry_run ? "conv, a dry run" : "conv, a run";
+    page->title = run->options.operands[0];
+    page->note = stop > 0 ? "A signal ended the run: this is what was done until then." : NULL;
+    page->config = &run->config;
+    page->totals = totals;
+    page->trace = run->trace;
+    page->kept = &run->kept;
+    describe_run(run, totals);
+    if (!run->options.no_save && !run->options.dry_run)
+        conv_page_take_pairs(&run->page, &run->kept);
+    enum conv_status status = conv_page_finish(&run->page, record, err);
+    free(record);
+    return status;
+}
+
+// The report, the trace and the page, each whatever became of the others. Returns the first
+// failure.
+static enum conv_status finish(struct run *run, int stop, int *code, struct conv_err *err)
+{
+    struct conv_totals totals;
+    struct conv_err later;
+    conv_report_totals(run->report, &totals);
+    *code = exit_code(&totals, stop);
+    enum conv_status status = conv_report_close(run->report, *code, &totals, err);
+    enum conv_status traced = conv_trace_finish(run->trace, status ? &later : err);
+    status = status ? status : traced;
+    enum conv_status paged = CONV_OK;
+    if (run->page.file)
+        paged = write_page(run, &totals, stop, status ? &later : err);
+    return status ? status : paged;
+}
+
 int conv_run_main(const struct conv_options *options)
 {
-    struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
-    int filter_count = 0, code = CONV_EXIT_OK;
-    struct conv_device device = {0};
-    struct conv_walk *walk = NULL;
-    struct conv_report *report = NULL;
-    struct conv_err err = {0};
+    struct conv_err err = {0}, later = {0};
+    int code = CONV_EXIT_OK;
     atomic_int *stop = conv_signals_install();
-
-    enum conv_status status =
-        conv_commands_parse_chain(options, options->operands[0], filters, &filter_count, &err);
-    if (!status)
-        status = open_walk(options, stop, &walk, &err);
-    struct conv_options effective = *options;
-    if (options->dry_run) {
-        effective.device_text = "cpu"; // nothing is filtered: no device is woken up
-        effective.variant = NULL;
+    struct run *run = calloc(1, sizeof *run);
+    if (!run) {
+        conv_err_set(&err, CONV_ERR_MEMORY, "no memory for the run");
+        return conv_commands_fail(&err);
     }
+    enum conv_status status = prepare(run, options, stop, &err);
     if (!status)
-        status = conv_device_open(&device, &effective, filters, filter_count, &err);
-    if (!status && options->verbose && !options->dry_run)
-        print_variants(&device, filters, filter_count);
-    if (!status) {
-        struct conv_report_config config = {
-            .quiet = options->quiet,
-            .verbose = options->verbose,
-            .dry_run = options->dry_run,
-            .json = options->json,
-            .json_path = options->report_path,
-            .progress = (enum conv_when)options->progress,
-            .filters = options->operands[0],
-            .device = device.name,
-            .device_async = device.ops->async,
-            .jobs = options->jobs,
-            .streams = options->streams,
-        };
-        status = conv_report_open(&report, &config, &err);
-    }
-    if (!status && !options->dry_run && !options->no_save)
-        status = conv_walk_make_output(walk, &err);
-    if (!status)
-        status = conv_run_pictures(&effective, &device, walk, report, stop, &err);
-    if (report) {
-        struct conv_totals totals;
-        conv_report_totals(report, &totals);
-        code = exit_code(&totals, atomic_load(stop));
-        enum conv_status closed = conv_report_close(report, code, NULL, status ? NULL : &err);
+        status = conv_run_pictures(&run->options, &run->device, run->walk, run->report, run->trace,
+                                   stop, &err);
+    if (run->report) {
+        enum conv_status closed = finish(run, atomic_load(stop), &code, status ? &later : &err);
         if (code == CONV_EXIT_NOTHING && !status && !closed)
             print_nothing_found(options);
-        if (!status)
-            status = closed;
+        status = status ? status : closed;
     }
-    conv_device_close(&device);
-    conv_walk_close(walk);
+    conv_page_close(&run->page);
+    conv_trace_free(run->trace);
+    conv_kept_free(&run->kept);
+    conv_device_close(&run->device);
+    conv_walk_close(run->walk);
+    free(run);
     return status ? conv_commands_fail(&err) : code;
 }

@@ -9,6 +9,7 @@
 #include "pipeline/walk.h"
 #include "png/png.h"
 #include "report/report.h"
+#include "report/trace.h"
 
 // The bytes of an input file. They are wanted only until the picture is decoded, so a few buffers
 // serve all jobs.
@@ -32,7 +33,8 @@ struct conv_job {
     struct conv_slot *slot; // staging, while it holds some
     size_t bytes_in, bytes_out;
     uint64_t ns[CONV_STAGE_COUNT];
-    struct conv_job *next; // in the one list it is in
+    struct conv_trace_row *row; // of the worker that has it; may be NULL
+    struct conv_job *next;      // in the one list it is in
 };
 
 #endif

@@ -9,6 +9,7 @@ void conv_jobs_init(struct conv_job_list *list)
 {
     list->first = NULL;
     list->end = &list->first;
+    list->count = 0;
 }
 
 void conv_jobs_push(struct conv_job_list *list, struct conv_job *job)
@@ -16,6 +17,16 @@ void conv_jobs_push(struct conv_job_list *list, struct conv_job *job)
     job->next = NULL;
     *list->end = job;
     list->end = &job->next;
+    list->count++;
+}
+
+void conv_jobs_put_back(struct conv_job_list *list, struct conv_job *job)
+{
+    job->next = list->first;
+    if (!list->first)
+        list->end = &job->next;
+    list->first = job;
+    list->count++;
 }
 
 struct conv_job *conv_jobs_pop(struct conv_job_list *list)
@@ -25,6 +36,7 @@ struct conv_job *conv_jobs_pop(struct conv_job_list *list)
         list->first = job->next;
         if (!list->first)
             list->end = &list->first;
+        list->count--;
     }
     return job;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The lanes of an async backend: a thread each, that hands sealed groups to the device.
 #include "pipeline/scheduler.h"
+#include "report/ranges.h"
 
 // Shares the group's times out to a picture by its bytes.
 static void share_times(struct conv_job *job, const struct conv_group *group)
@@ -35,6 +36,27 @@ static void after_lane(struct conv_scheduler *s, struct conv_slot *slot, enum co
     pthread_cond_broadcast(&s->changed);
 }
 
+// Tells when each engine of the device had the group. Without the lock.
+static void note_group(struct conv_lane_thread *lane, const struct conv_slot *slot)
+{
+    struct conv_scheduler *s = lane->scheduler;
+    const struct conv_group *group = &slot->group;
+    const uint64_t took[] = {group->ns_copy_in, group->ns_kernel, group->ns_copy_out};
+    struct conv_trace_item item = {.bytes = group->front};
+    for (const struct conv_job *job = slot->jobs; job; job = job->next)
+        item.pictures++;
+    uint64_t start = group->ns_start;
+    if (start == 0) // nothing of it needed the device
+        return;
+    for (int e = 0; e < CONV_ENGINE_COUNT; e++) {
+        conv_trace_slice(lane->rows[e], CONV_STAGE_COPY_IN + e, start, start + took[e], &item);
+        start += took[e];
+    }
+    pthread_mutex_lock(&s->report_lock);
+    conv_report_group(s->report, group->ns_start, took[0], took[1], took[2]);
+    pthread_mutex_unlock(&s->report_lock);
+}
+
 void *conv_lane_main(void *argument)
 {
     struct conv_lane_thread *lane = argument;
@@ -48,7 +70,11 @@ void *conv_lane_main(void *argument)
                 s->ready_end = &s->ready;
             pthread_mutex_unlock(&s->lock);
             struct conv_err err = {0};
+            conv_ranges_push("group");
             enum conv_status status = s->config->ops->lane_run(lane->lane, &slot->group, &err);
+            conv_ranges_pop();
+            if (!status)
+                note_group(lane, slot);
             pthread_mutex_lock(&s->lock);
             after_lane(s, slot, status, &err);
         } else if (s->lanes_end) {

@@ -46,12 +46,16 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
     const struct conv_pipeline_config *config = s->config;
     enum conv_status status = CONV_OK;
     for (int i = 0; i < lane_count && !status; i++) {
+        static const char *const engines[] = {"copy in", "kernel", "copy out"};
         lanes[i].scheduler = s;
+        for (int e = 0; e < CONV_ENGINE_COUNT; e++)
+            lanes[i].rows[e] = conv_trace_add_row(config->trace, "stream", i, engines[e]);
         status = open_lane(s, &lanes[i].lane, err);
     }
     for (int i = 0; i < config->jobs && !status; i++) {
         workers[i].scheduler = s;
         workers[i].index = i;
+        workers[i].row = conv_trace_add_row(config->trace, "worker", i, "");
         status = conv_png_codec_open(&workers[i].codec, &config->png, err);
         if (!status && !config->ops->async)
             status = open_lane(s, &workers[i].lane, err);

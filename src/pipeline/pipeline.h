@@ -13,6 +13,7 @@
 #include "pipeline/walk.h"
 #include "png/png.h"
 #include "report/report.h"
+#include "report/trace.h"
 
 enum conv_alpha_mode { CONV_ALPHA_KEEP, CONV_ALPHA_FILTER, CONV_ALPHA_PREMULTIPLY };
 
@@ -28,7 +29,8 @@ struct conv_pipeline_config {
     enum conv_alpha_mode alpha;
     bool strip, preserve;
     bool skip_existing, update, dry_run, no_save, fail_fast;
-    atomic_int *stop; // becomes non-zero when no new picture shall be taken
+    struct conv_trace *trace; // gets a row a worker and three a lane; may be NULL
+    atomic_int *stop;         // becomes non-zero when no new picture shall be taken
 };
 
 // Runs every picture of the walk and hands a record of each to the report. Pictures that fail are

@@ -14,6 +14,7 @@
 
 struct conv_job_list {
     struct conv_job *first, **end;
+    int count;
 };
 
 struct conv_scheduler {
@@ -46,6 +47,7 @@ struct conv_worker {
     int index;
     struct conv_png_codec *codec;
     struct conv_lane *lane; // of a backend that is not async
+    struct conv_trace_row *row;
     pthread_t thread;
     bool started;
 };
@@ -53,6 +55,7 @@ struct conv_worker {
 struct conv_lane_thread {
     struct conv_scheduler *scheduler;
     struct conv_lane *lane;
+    struct conv_trace_row *rows[CONV_ENGINE_COUNT];
     pthread_t thread;
     bool started;
 };
@@ -66,7 +69,8 @@ static inline bool conv_scheduler_is_stopping(const struct conv_scheduler *s)
 
 void conv_jobs_init(struct conv_job_list *list);
 void conv_jobs_push(struct conv_job_list *list, struct conv_job *job);
-struct conv_job *conv_jobs_pop(struct conv_job_list *list); // NULL if it is empty
+void conv_jobs_put_back(struct conv_job_list *list, struct conv_job *job); // at the front
+struct conv_job *conv_jobs_pop(struct conv_job_list *list);                // NULL if it is empty
 
 // An empty job with a file buffer, or NULL without memory.
 struct conv_job *conv_jobs_new(struct conv_scheduler *s);

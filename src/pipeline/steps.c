@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "kernels/alpha.h"
 #include "pipeline/output.h"
 #include "pipeline/paths.h"
@@ -16,6 +15,17 @@
 
 #define READ_CHUNK ((size_t)1 << 16)
 #define OVERWRITES_INPUT "the output would overwrite the input"
+
+// Adds the time since `start` to the stage.
+static void end_stage(struct conv_job *job, enum conv_stage stage, uint64_t start)
+{
+    struct conv_trace_item item = {
+        .name = job->path.input,
+        .width = job->header.width,
+        .height = job->header.height,
+    };
+    job->ns[stage] += conv_trace_end(job->row, stage, start, &item);
+}
 
 static bool is_dash(const char *path)
 {
@@ -153,45 +163,55 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
 
 enum conv_status conv_steps_read(const struct conv_pipeline_config *config, struct conv_job *job)
 {
-    uint64_t start = conv_clock_ns();
+    uint64_t start = conv_trace_begin(CONV_STAGE_READ);
     enum conv_status status = read_file(config, job);
     if (!status)
         status = read_header(config, job);
     job->bytes_in = job->file->size;
-    job->ns[CONV_STAGE_READ] += conv_clock_ns() - start;
+    end_stage(job, CONV_STAGE_READ, start);
     return status;
 }
 
 enum conv_status conv_steps_decode(const struct conv_pipeline_config *config,
                                    struct conv_png_codec *codec, struct conv_job *job)
 {
-    uint64_t start = conv_clock_ns();
+    uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
     enum conv_status status =
         conv_png_decode(codec, job->file->data, job->file->size, &job->header, &job->in, &job->err);
     if (!status && config->alpha == CONV_ALPHA_PREMULTIPLY)
         conv_alpha_multiply(&job->in);
-    job->ns[CONV_STAGE_DECODE] += conv_clock_ns() - start;
+    end_stage(job, CONV_STAGE_DECODE, start);
+    return status;
+}
+
+enum conv_status conv_steps_filter(const struct conv_pipeline_config *config,
+                                   struct conv_lane *lane, struct conv_job *job)
+{
+    uint64_t start = conv_trace_begin(CONV_STAGE_KERNEL);
+    enum conv_status status = config->ops->lane_run(lane, &job->slot->group, &job->err);
+    end_stage(job, CONV_STAGE_KERNEL, start);
     return status;
 }
 
 enum conv_status conv_steps_encode(const struct conv_pipeline_config *config,
                                    struct conv_png_codec *codec, int worker, struct conv_job *job)
 {
-    uint64_t start = conv_clock_ns();
+    uint64_t start = conv_trace_begin(CONV_STAGE_ENCODE);
     struct conv_image out;
     struct conv_png_bytes bytes;
     conv_group_result(&job->slot->group, &job->in, job->out_offset, &out);
     if (config->alpha == CONV_ALPHA_PREMULTIPLY)
         conv_alpha_divide(&out);
     enum conv_status status = conv_png_encode(codec, &out, &job->meta, &bytes, &job->err);
-    uint64_t encoded = conv_clock_ns();
-    job->ns[CONV_STAGE_ENCODE] += encoded - start;
+    end_stage(job, CONV_STAGE_ENCODE, start);
     if (status)
         return status;
     job->bytes_out = bytes.size;
-    if (!config->no_save)
-        status = conv_output_write(worker, job->path.output, &bytes,
-                                   config->preserve ? &job->info : NULL, &job->err);
-    job->ns[CONV_STAGE_WRITE] += conv_clock_ns() - encoded;
+    if (config->no_save)
+        return CONV_OK;
+    start = conv_trace_begin(CONV_STAGE_WRITE);
+    status = conv_output_write(worker, job->path.output, &bytes,
+                               config->preserve ? &job->info : NULL, &job->err);
+    end_stage(job, CONV_STAGE_WRITE, start);
     return status;
 }

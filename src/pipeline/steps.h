@@ -18,6 +18,10 @@ enum conv_status conv_steps_read(const struct conv_pipeline_config *config, stru
 enum conv_status conv_steps_decode(const struct conv_pipeline_config *config,
                                    struct conv_png_codec *codec, struct conv_job *job);
 
+// Filters the picture, which is its group's only one, on this thread.
+enum conv_status conv_steps_filter(const struct conv_pipeline_config *config,
+                                   struct conv_lane *lane, struct conv_job *job);
+
 // Encodes the group's result and writes the output.
 enum conv_status conv_steps_encode(const struct conv_pipeline_config *config,
                                    struct conv_png_codec *codec, int worker, struct conv_job *job);

@@ -71,6 +71,7 @@ static void decode_job(struct conv_worker *worker, struct conv_job *job)
 {
     struct conv_scheduler *s = worker->scheduler;
     pthread_mutex_unlock(&s->lock);
+    job->row = worker->row;
     enum conv_status status = conv_steps_decode(s->config, worker->codec, job);
     pthread_mutex_lock(&s->lock);
     after_decode(s, job, status);
@@ -81,6 +82,7 @@ static void encode_job(struct conv_worker *worker, struct conv_job *job)
 {
     struct conv_scheduler *s = worker->scheduler;
     pthread_mutex_unlock(&s->lock);
+    job->row = worker->row;
     enum conv_status status = conv_steps_encode(s->config, worker->codec, worker->index, job);
     pthread_mutex_lock(&s->lock);
     conv_groups_leave(s, job);
@@ -89,9 +91,13 @@ static void encode_job(struct conv_worker *worker, struct conv_job *job)
 }
 
 // Plans and reads a new picture. Called and returns with the lock; true if the picture goes on.
-static bool read_job(struct conv_scheduler *s, struct conv_job *job)
+static bool read_job(struct conv_worker *worker, struct conv_job *job)
 {
+    struct conv_scheduler *s = worker->scheduler;
+    int live = s->live, to_encode = s->to_encode.count;
     pthread_mutex_unlock(&s->lock);
+    conv_trace_queues(worker->row, live, to_encode);
+    job->row = worker->row;
     enum conv_status status = conv_steps_plan(s->config, job);
     bool wanted = !status && job->outcome == CONV_OUTCOME_DONE;
     if (wanted)
@@ -144,11 +150,9 @@ static void run_job(struct conv_worker *worker, struct conv_job *job)
         status = conv_steps_decode(s->config, worker->codec, job);
     }
     if (!status)
-        status = s->config->ops->lane_run(worker->lane, &slot->group, &job->err);
-    if (!status) {
-        job->ns[CONV_STAGE_KERNEL] = slot->group.ns_kernel;
+        status = conv_steps_filter(s->config, worker->lane, job);
+    if (!status)
         status = conv_steps_encode(s->config, worker->codec, worker->index, job);
-    }
     if (slot) {
         pthread_mutex_lock(&s->lock);
         conv_pool_release(slot);
@@ -202,15 +206,12 @@ static bool do_task(struct conv_worker *worker)
             pthread_mutex_unlock(&s->lock);
             conv_jobs_finish(s, job, status);
         } else {
-            job->next = s->parked.first; // back to the front
-            if (!job->next)
-                s->parked.end = &job->next;
-            s->parked.first = job;
+            conv_jobs_put_back(&s->parked, job);
             pthread_cond_wait(&s->changed, &s->lock);
         }
     } else if (!s->walked && !s->walking && !stopping) {
         job = take_job(s);
-        if (job && read_job(s, job)) {
+        if (job && read_job(worker, job)) {
             if (s->config->ops->async)
                 start_job(worker, job);
             else

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+#include "cli/page.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+
+#include "base/cpu.h"
+
+// --- the files -----------------------------------------------------------------------------------
+
+enum conv_status conv_page_check(const struct conv_options *options, struct conv_err *err)
+{
+    const struct {
+        const char *option, *path;
+    } files[] = {{"report", options->report_path},
+                 {"trace", options->trace_path},
+                 {"html", options->html_path}};
+    for (int i = 0; i < 3; i++) {
+        if (!files[i].path)
+            continue;
+        for (int j = 0; j < options->operand_count; j++)
+            if (strcmp(options->operands[j], files[i].path) == 0)
+                return conv_err_set(err, CONV_ERR_USAGE, "--%s would overwrite %s", files[i].option,
+                                    files[i].path);
+        for (int j = 0; j < i; j++)
+            if (files[j].path && strcmp(files[j].path, files[i].path) == 0)
+                return conv_err_set(err, CONV_ERR_USAGE, "--%s and --%s are the same file",
+                                    files[j].option, files[i].option);
+        enum conv_status status = conv_report_check_path(files[i].option, files[i].path, err);
+        if (status)
+            return status;
+    }
+    return CONV_OK;
+}
+
+enum conv_status conv_page_open(struct conv_page_job *job, const struct conv_options *options,
+                                struct conv_err *err)
+{
+    *job = (struct conv_page_job){.options = options};
+    if (!options->html_path)
+        return CONV_OK;
+    job->file = fopen(options->html_path, "we");
+    if (job->file)
+        return CONV_OK;
+    conv_err_errno(err, errno, "--html %s", options->html_path);
+    return err->status = CONV_ERR_USAGE;
+}
+
+void conv_page_close(struct conv_page_job *job)
+{
+    for (int i = 0; i < job->page.pair_count; i++) {
+        free(job->pairs[i].before);
+        free(job->pairs[i].after);
+    }
+    job->page.pair_count = 0;
+    if (job->file)
+        fclose(job->file);
+    job->file = NULL;
+}
+
+// --- facts ---------------------------------------------------------------------------------------
+
+void conv_page_fact(struct conv_page_job *job, const char *label, const char *format, ...)
+{
+    struct conv_page *page = &job->page;
+    if (page->fact_count == CONV_PAGE_MOST_FACTS)
+        return;
+    struct conv_page_fact *fact = &job->facts[page->fact_count++];
+    snprintf(fact->label, sizeof fact->label, "%s", label);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(fact->value, sizeof fact->value, format, arguments);
+    va_end(arguments);
+    page->facts = job->facts;
+}
+
+static void describe_device(struct conv_page_job *job, const struct conv_device *device,
+                            int filter_count)
+{
+    struct conv_device_info info[64];
+    int count = 0, ordinal = 0;
+    bool cuda = sscanf(device->name, "cuda:%d", &ordinal) == 1 && ordinal < 64 &&
+                conv_backend_cuda_devices(info, 64, &count, NULL) == CONV_OK && ordinal < count;
+    if (cuda)
+        conv_page_fact(job, "device", "%s, %s", device->name, info[ordinal].name);
+    else
+        conv_page_fact(job, "device", "%s", device->name);
+    char kernels[480] = "";
+    for (int i = 0; i < filter_count; i++) {
+        const char *name = device->ops->variant(device->backend, i, 8);
+        size_t used = strlen(kernels);
+        if (i == 0 || !strstr(kernels, name))
+            snprintf(kernels + used, sizeof kernels - used, "%s%s", i ? ", " : "", name);
+    }
+    conv_page_fact(job, "kernel at 8 bits", "%s", kernels);
+}
+
+void conv_page_describe(struct conv_page_job *job, const struct conv_device *device,
+                        const struct conv_filter *filters, int filter_count)
+{
+    const struct conv_options *options = job->options;
+    struct conv_page *page = &job->page;
+    for (int i = 0; i < filter_count; i++)
+        job->filters[i] = (struct conv_page_filter){
+            .name = filters[i].name,
+            .width = filters[i].width,
+            .height = filters[i].height,
+            .coef = filters[i].coef,
+            .scale = filters[i].scale,
+            .offset = filters[i].offset,
+        };
+    page->filters = job->filters;
+    page->filter_count = filter_count;
+    if (options->border == CONV_BORDER_CONSTANT)
+        conv_page_fact(job, "border", "constant, %d", options->border_value);
+    else
+        conv_page_fact(job, "border", "%s", conv_filter_border_name(options->border));
+    if (device)
+        describe_device(job, device, filter_count);
+    char model[96];
+    struct utsname system;
+    conv_cpu_model(model, sizeof model);
+    conv_page_fact(job, "processor", "%s, %d %s for this run", model, conv_cpu_count(),
+                   conv_cpu_count() == 1 ? "core" : "cores");
+    conv_page_fact(job, "memory", "%.0f GiB", (double)conv_cpu_memory() / (1 << 30));
+    if (uname(&system) == 0)
+        conv_page_fact(job, "system", "%s %s", system.sysname, system.release);
+}
+
+enum conv_status conv_page_finish(struct conv_page_job *job, const char *record,
+                                  struct conv_err *err)
+{
+    struct conv_page *page = &job->page;
+    time_t now = time(NULL);
+    struct tm local;
+    if (localtime_r(&now, &local))
+        strftime(page->when, sizeof page->when, "%Y-%m-%d %H:%M", &local);
+    page->command = job->options->command;
+    page->record = record;
+    FILE *file = job->file;
+    job->file = NULL;
+    return conv_page_write(page, file, job->options->html_path, err);
+}

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: MIT
+#include "report/trace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "report/ranges.h"
+#include "report/text.h"
+
+#define BUFFER ((size_t)64 << 10)
+#define NAME_MOST 240    // characters of a picture's path that are kept: its end
+#define QUEUES_NS 500000 // a curve needs no more points
+// An event is some 200 characters around a name whose every byte may become a unit.
+#define EVENT_MOST (256 + NAME_MOST * CONV_TEXT_UNIT)
+
+static const char head[] =
+    "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"conv " CONV_VERSION
+    "\"},\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":1,\"tid\":0,"
+    "\"name\":\"process_name\",\"args\":{\"name\":\"conv\"}}";
+static const char tail[] = "\n]}\n";
+#define TAIL_SIZE (sizeof tail - 1)
+
+struct conv_trace_row {
+    struct conv_trace *trace;
+    struct conv_trace_row *next;
+    int id;
+    char name[48];
+    uint64_t next_queues; // when queues are told again
+    size_t used;
+    char text[BUFFER + TAIL_SIZE];
+    struct conv_timeline timeline;
+};
+
+struct conv_trace {
+    uint64_t start;
+    bool timeline;
+    bool seekable; // else a pipe, which gets its tail at the end only
+    char *path;
+    pthread_mutex_t lock; // guards all below
+    int fd;               // -1: no file
+    off_t end;            // where the next event belongs: the tail stands there
+    int errnum;           // why something was lost
+    int row_count;
+    struct conv_trace_row *rows, **rows_end;
+};
+
+// --- the file: called with the lock held ---------------------------------------------------------
+
+// False with errno.
+static bool write_at(struct conv_trace *trace, const char *data, size_t size, off_t at)
+{
+    while (size > 0) {
+        ssize_t wrote =
+            trace->seekable ? pwrite(trace->fd, data, size, at) : write(trace->fd, data, size);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote <= 0)
+            return false;
+        data += wrote;
+        at += wrote;
+        size -= (size_t)wrote;
+    }
+    return true;
+}
+
+// `data` has room for the tail behind its `size` bytes.
+static void append(struct conv_trace *trace, char *data, size_t size)
+{
+    if (trace->fd < 0 || trace->errnum)
+        return;
+    memcpy(data + size, tail, TAIL_SIZE);
+    size_t all = size + (trace->seekable ? TAIL_SIZE : 0);
+    if (write_at(trace, data, all, trace->end)) {
+        trace->end += (off_t)size;
+        return;
+    }
+    trace->errnum = errno;
+    // The old tail's place needs no new room on the disk, so this works where the rest did not.
+    if (trace->seekable && write_at(trace, tail, TAIL_SIZE, trace->end) &&
+        ftruncate(trace->fd, trace->end + (off_t)TAIL_SIZE) != 0)
+        trace->errnum = errno;
+}
+
+static void flush_row(struct conv_trace_row *row)
+{
+    pthread_mutex_lock(&row->trace->lock);
+    append(row->trace, row->text, row->used);
+    pthread_mutex_unlock(&row->trace->lock);
+    row->used = 0;
+}
+
+// --- opening and closing -------------------------------------------------------------------------
+
+static enum conv_status open_file(struct conv_trace *trace, const char *path, struct conv_err *err)
+{
+    char first[sizeof head + TAIL_SIZE];
+    trace->path = strdup(path);
+    trace->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (trace->fd < 0 || !trace->path)
+        return conv_err_errno(err, errno, "cannot write %s", path);
+    trace->seekable = lseek(trace->fd, 0, SEEK_CUR) >= 0;
+    memcpy(first, head, sizeof head);
+    append(trace, first, sizeof head - 1);
+    return trace->errnum ? conv_err_errno(err, trace->errnum, "cannot write %s", path) : CONV_OK;
+}
+
+enum conv_status conv_trace_open(struct conv_trace **out, const char *path, bool timeline,
+                                 struct conv_err *err)
+{
+    struct conv_trace *trace = calloc(1, sizeof *trace);
+    if (!trace)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the trace");
+    trace->fd = -1;
+    trace->timeline = timeline;
+    trace->rows_end = &trace->rows;
+    pthread_mutex_init(&trace->lock, NULL); // never fails on Linux
+    enum conv_status status = path ? open_file(trace, path, err) : CONV_OK;
+    if (status) {
+        conv_trace_free(trace);
+        return status;
+    }
+    trace->start = conv_clock_ns();
+    *out = trace;
+    return CONV_OK;
+}
+
+enum conv_status conv_trace_finish(struct conv_trace *trace, struct conv_err *err)
+{
+    if (!trace)
+        return CONV_OK;
+    for (struct conv_trace_row *row = trace->rows; row; row = row->next)
+        flush_row(row);
+    if (trace->fd >= 0) {
+        if (!trace->seekable && !trace->errnum && !write_at(trace, tail, TAIL_SIZE, 0))
+            trace->errnum = errno;
+        if (close(trace->fd) != 0 && !trace->errnum)
+            trace->errnum = errno;
+        trace->fd = -1;
+    }
+    return trace->errnum ? conv_err_errno(err, trace->errnum, "cannot write the trace%s%s",
+                                          trace->path ? " to " : "", trace->path ? trace->path : "")
+                         : CONV_OK;
+}
+
+void conv_trace_free(struct conv_trace *trace)
+{
+    if (!trace)
+        return;
+    for (struct conv_trace_row *row = trace->rows, *next; row; row = next) {
+        next = row->next;
+        free(row);
+    }
+    if (trace->fd >= 0)
+        close(trace->fd);
+    free(trace->path);
+    pthread_mutex_destroy(&trace->lock);
+    free(trace);
+}
+
+// --- events --------------------------------------------------------------------------------------
+
+// snprintf would cost five times as much as what it describes may do without.
+static char *put_text(char *at, const char *text)
+{
+    size_t size = strlen(text);
+    memcpy(at, text, size);
+    return at + size;
+}
+
+static char *put_number(char *at, uint64_t number)
+{
+    char digits[20];
+    int count = 0;
+    do
+        digits[count++] = (char)('0' + number % 10);
+    while (number /= 10);
+    while (count > 0)
+        *at++ = digits[--count];
+    return at;
+}
+
+// Microseconds with three decimals.
+static char *put_time(char *at, uint64_t ns)
+{
+    at = put_number(at, ns / 1000);
+    *at++ = '.';
+    *at++ = (char)('0' + ns / 100 % 10);
+    *at++ = (char)('0' + ns / 10 % 10);
+    *at++ = (char)('0' + ns % 10);
+    return at;
+}
+
+static char *put_name(char *at, const char *name)
+{
+    size_t size = strlen(name);
+    if (size > NAME_MOST) {
+        at = put_text(at, "\xE2\x80\xA6");
+        name += size - NAME_MOST;
+    }
+    while (*name) {
+        // What most names consist of, without a call for each of its characters.
+        while ((*name >= '-' && *name <= '9') || *name == '_' || (*name >= 'a' && *name <= 'z') ||
+               (*name >= 'A' && *name <= 'Z'))
+            *at++ = *name++;
+        if (*name)
+            at += conv_text_json_unit(at, &name);
+    }
+    return at;
+}
+
+static char *put_item(char *at, const struct conv_trace_item *item)
+{
+    at = put_text(at, ",\"args\":{");
+    if (item->name) {
+        at = put_name(put_text(at, "\"picture\":\""), item->name);
+        at = put_text(at, "\"");
+    } else {
+        at = put_number(put_text(at, "\"pictures\":"), (uint64_t)item->pictures);
+        at = put_number(put_text(at, ",\"bytes\":"), item->bytes);
+    }
+    if (item->width > 0) {
+        at = put_number(put_text(at, ",\"size\":\""), (uint64_t)item->width);
+        at = put_number(put_text(at, "x"), (uint64_t)item->height);
+        at = put_text(at, "\"");
+    }
+    return put_text(at, "}");
+}
+
+// Room for one more event.
+static char *reserve(struct conv_trace_row *row)
+{
+    if (row->used + EVENT_MOST > BUFFER)
+        flush_row(row);
+    return row->text + row->used;
+}
+
+static void commit(struct conv_trace_row *row, const char *end)
+{
+    row->used = (size_t)(end - row->text);
+}
+
+struct conv_trace_row *conv_trace_add_row(struct conv_trace *trace, const char *name, int number,
+                                          const char *part)
+{
+    if (!trace)
+        return NULL;
+    struct conv_trace_row *row = malloc(sizeof *row);
+    pthread_mutex_lock(&trace->lock);
+    if (!row) {
+        trace->errnum = ENOMEM;
+    } else {
+        row->trace = trace;
+        row->next = NULL;
+        row->used = 0;
+        row->next_queues = 0;
+        row->id = ++trace->row_count;
+        *trace->rows_end = row;
+        trace->rows_end = &row->next;
+        snprintf(row->name, sizeof row->name, "%s %d%s%s", name, number, *part ? " " : "", part);
+        conv_timeline_init(&row->timeline);
+    }
+    pthread_mutex_unlock(&trace->lock);
+    if (!row || trace->fd < 0)
+        return row;
+    row->used = (size_t)snprintf(
+        row->text, EVENT_MOST,
+        ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}"
+        ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_sort_index\","
+        "\"args\":{\"sort_index\":%d}}",
+        row->id, row->name, row->id, row->id);
+    return row;
+}
+
+void conv_trace_slice(struct conv_trace_row *row, enum conv_stage stage, uint64_t start,
+                      uint64_t end, const struct conv_trace_item *item)
+{
+    if (!row)
+        return;
+    // An event of a device may seem to lie before the start by the clocks' inaccuracy.
+    uint64_t from = start > row->trace->start ? start - row->trace->start : 0;
+    uint64_t to = end > row->trace->start + from ? end - row->trace->start : from;
+    if (row->trace->timeline)
+        conv_timeline_add(&row->timeline, stage, from, to);
+    if (row->trace->fd < 0)
+        return;
+    char *at = put_text(reserve(row), ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":");
+    at = put_number(at, (uint64_t)row->id);
+    at = put_time(put_text(at, ",\"ts\":"), from);
+    at = put_time(put_text(at, ",\"dur\":"), to - from);
+    at = put_text(put_text(at, ",\"name\":\""), conv_report_stage_name(stage));
+    commit(row, put_text(put_item(put_text(at, "\""), item), "}"));
+}
+
+void conv_trace_queues(struct conv_trace_row *row, int in_flight, int to_encode)
+{
+    if (!row || row->trace->fd < 0)
+        return;
+    uint64_t now = conv_clock_ns() - row->trace->start;
+    if (now < row->next_queues)
+        return;
+    row->next_queues = now + QUEUES_NS;
+    char *at = put_text(reserve(row), ",\n{\"ph\":\"C\",\"pid\":1,\"name\":\"pictures\",\"ts\":");
+    at = put_number(put_text(put_time(at, now), ",\"args\":{\"in flight\":"), (uint64_t)in_flight);
+    at = put_number(put_text(at, ",\"waiting for encoding\":"), (uint64_t)to_encode);
+    commit(row, put_text(at, "}}"));
+}
+
+uint64_t conv_trace_begin(enum conv_stage stage)
+{
+    conv_ranges_push(conv_report_stage_name(stage));
+    return conv_clock_ns();
+}
+
+uint64_t conv_trace_end(struct conv_trace_row *row, enum conv_stage stage, uint64_t start,
+                        const struct conv_trace_item *item)
+{
+    uint64_t end = conv_clock_ns();
+    conv_ranges_pop();
+    conv_trace_slice(row, stage, start, end, item);
+    return end - start;
+}
+
+bool conv_trace_timeline(const struct conv_trace *trace, int i, const char **name,
+                         struct conv_timeline **timeline)
+{
+    struct conv_trace_row *row = trace ? trace->rows : NULL;
+    while (row && i-- > 0)
+        row = row->next;
+    if (!row)
+        return false;
+    *name = row->name;
+    *timeline = &row->timeline;
+    return true;
+}

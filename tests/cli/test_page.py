@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: MIT
+"""--html: a page that needs nothing but itself, whose figures are those of the record."""
+import html.parser
+import json
+import os
+import re
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import browser
+import pictures
+from program import run, start
+from test_batch import fill, fill_with_noise
+
+VOID = {"meta", "img", "input", "br"}
+KERNELS = ("bench", "kernels", "--device", "cpu", "--size", "64x48")
+
+
+class Page(html.parser.HTMLParser):
+    """The page's figures by their keys, its record, its text; elements must be closed as they were opened."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.open, self.figures, self.record, self.text, self.images, self.addresses = [], [], "", "", [], []
+        with open(path, encoding="utf-8") as file:
+            self.source = file.read()
+        self.feed(self.source)
+        self.close()
+        assert self.open == []
+        self.record = json.loads(self.record)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.addresses += [attributes[name] for name in ("src", "href") if name in attributes]
+        if tag == "img":
+            self.images.append(attributes["src"])
+        if tag == "path":
+            assert re.fullmatch(r"M0 100([hV]\d+)*z", attributes["d"])
+        if "data-key" in attributes:
+            self.figures.append([attributes["data-key"], float(attributes.get("data-scale", 1)), ""])
+        if tag not in VOID:
+            self.open.append((tag, attributes))
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag
+
+    def handle_data(self, data):
+        tag, attributes = self.open[-1] if self.open else ("", {})
+        if attributes.get("id") == "record":
+            self.record += data
+        elif tag not in ("style", "script"):
+            self.text += data
+        if "data-key" in attributes:
+            self.figures[-1][2] += data
+
+
+def check_figures(page, record):
+    """Every figure on the page is the record's, to the last digit shown. Returns the keys."""
+    assert page.figures
+    for key, scale, shown in page.figures:
+        value = record
+        for part in key.split("."):
+            value = value[int(part) if part.isdigit() else part]
+        if isinstance(value, str):
+            assert shown == value, key
+            continue
+        shown = shown.replace("\u202f", "")
+        last = 10.0 ** -len(shown.partition(".")[2])
+        assert abs(float(shown) - value * scale) <= 0.501 * last, f"{key}: {shown} is not {value * scale}"
+    return {key for key, _, _ in page.figures}
+
+
+def check_page(path):
+    page = Page(path)
+    assert "{{" not in page.source and "inf" not in page.text and "nan" not in page.text.split()
+    assert all(address.startswith("data:") for address in page.addresses)
+    assert not re.search(r"https?:|@import|url\(", page.source)
+    return page
+
+
+@pytest.fixture
+def folder(box):
+    """Pictures of several kinds, one that is broken, and names that try to be markup."""
+    rng = np.random.default_rng(7)
+    os.mkdir("in")
+    kinds = ("rgb8", "rgba16", "gray8", "rgb8", "rgba8", "palette8", "gray16")
+    names = (b"a&amp;.png", b"<b>.png", b"\xff.png", b'"quoted".png', b"e.png", b"f.png", b"g.png")
+    for kind, name in zip(kinds, names):
+        with open(b"in/" + name, "wb") as file:
+            file.write(pictures.make(kind, rng, 500, 300).data)
+    with open("in/<script>alert(1)<.png", "wb") as file:
+        file.write(b"bad")
+    return box
+
+
+def test_figures_of_a_run(folder):
+    run("emboss,blur5", "--html", "p.html", "--report", "r.jsonl", "-j", "2", "in", "out", code=1)
+    page = check_page("p.html")
+    with open("r.jsonl") as file:
+        record = json.loads(file.readlines()[-1])
+    assert page.record == record
+    keys = check_figures(page, record)
+    assert {"images_per_s", "mpix_per_s", "seconds", "done", "failed", "cores_idle", "idle", "limit", "busy.decode",
+            "ms.encode"} <= keys
+    for text in ("--html p.html", "in/<script>alert(1)<.png", "bad signature", "worker 1", "replicate",
+                 "cpu", "5 × 5"):
+        assert text in page.text, text
+    assert "<script>alert" not in page.source
+
+
+def test_pictures_are_the_middle_of_input_and_output(folder):
+    import base64
+    os.remove("in/<script>alert(1)<.png")
+    run("emboss", "--html", "p.html", "-j", "1", "in", "out")
+    page = check_page("p.html")
+    assert len(page.images) == 6
+    pieces = [pictures.decode(base64.b64decode(image.partition(",")[2])) for image in page.images]
+    for before, after in zip(pieces[::2], pieces[1::2]):
+        assert before.shape == after.shape and before.shape[1:] == (256, 384) and before.dtype == np.uint8
+    wanted = {(before.tobytes(), after.tobytes()) for before, after in zip(pieces[::2], pieces[1::2])}
+    run("identity", "in", "same")  # the inputs as this test can read them
+    there = set()
+    for name in os.listdir("out"):
+        both = []
+        for where in ("same", "out"):
+            planes = pictures.read(os.path.join(where, name))[:, 22:278, 58:442]
+            both.append((np.round(planes / 257) if planes.dtype == np.uint16 else planes).astype(np.uint8).tobytes())
+        there.add(tuple(both))
+    assert wanted <= there and len(wanted) == 3
+
+
+def test_a_run_that_a_signal_ends_has_its_page(box):
+    fill_with_noise(box / "in", 500)
+    process = start("emboss", "-z9", "--html", "p.html", "in", "out")
+    deadline = time.monotonic() + 60
+    while not os.path.exists("out") or len(os.listdir("out")) < 3:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    page = check_page("p.html")
+    assert "signal" in page.text and 3 <= page.record["done"] < 500
+
+
+@pytest.mark.parametrize("options", (("--no-save",), ("--dry-run",), ("-q",)))
+def test_pages_of_other_runs(folder, options):
+    run("emboss", *options, "--html", "p.html", "in", "out", code=1 if "--dry-run" not in options else 0)
+    page = check_page("p.html")
+    check_figures(page, page.record)
+    assert len(page.images) == (6 if options == ("-q",) else 0)
+
+
+def test_many_failures_are_counted_not_listed(box):
+    os.mkdir("in")
+    for i in range(130):
+        with open(f"in/{i}.png", "wb") as file:
+            file.write(b"bad")
+    run("emboss", "--html", "p.html", "in", "out", code=1)
+    page = check_page("p.html")
+    assert page.text.count("not a PNG") == 100 and "30 more" in page.text
+
+
+def test_a_page_is_of_bounded_size(box):
+    data = pictures.make("rgb8", np.random.default_rng(3), 5, 4).data
+    os.mkdir("in")
+    for i in range(3000):
+        with open(f"in/{i:04}.png", "wb") as file:
+            file.write(data)
+    run("emboss", "--html", "p.html", "-j", "16", "--no-save", "in", "out")
+    assert os.path.getsize("p.html") < 400000
+
+
+def test_bench_kernels(box):
+    result = run(*KERNELS, "--json", "--html", "p.html")
+    page, record = check_page("p.html"), json.loads(result.out)
+    assert page.record == record
+    keys = check_figures(page, record)
+    shown = [i for i, row in enumerate(record["rows"]) if "left_out" not in row]
+    assert {f"rows.{i}.gb_per_s" for i in shown} <= keys and {f"rows.{i}.ms" for i in shown} <= keys
+
+
+def test_a_page_that_cannot_be_written(box):
+    fill(box / "in", "a.png")
+    assert "missing" in run("emboss", "--html", "missing/p.html", "in", "out", code=2).err
+    assert not (box / "out").exists()
+    assert "/dev/full" in run("emboss", "--html", "/dev/full", "in", "out", code=1).err
+    assert (box / "out" / "a.png").exists()
+
+
+@pytest.mark.cuda
+def test_page_of_a_run_on_the_device(folder):
+    run("emboss", "--device", "cuda", "--html", "p.html", "in", "out", code=1)
+    page = check_page("p.html")
+    assert {"overlap.two", "busy.copy_in", "busy.kernel"} <= check_figures(page, page.record)
+    assert "stream 0 kernel" in page.text
+
+
+# --- in a browser --------------------------------------------------------------------------------
+
+in_a_browser = pytest.mark.skipif(not browser.BINARY, reason="no chromium")
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    with browser.Browser(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+@pytest.fixture(params=("run", "kernels"))
+def page(request, folder):
+    if request.param == "run":
+        run("emboss", "--html", "p.html", "in", "out", code=1)
+    else:
+        run(*KERNELS, "--html", "p.html")
+    return "p.html"
+
+
+@in_a_browser
+def test_the_page_in_a_browser(chromium, page):
+    for width in (1280, 390, 320):
+        for dark in (False, True):
+            for scripts in (True, False):
+                chromium.open(page, width=width, dark=dark, scripts=scripts)
+                if not scripts:
+                    continue
+                wide = chromium.evaluate("document.documentElement.scrollWidth")
+                assert wide <= width, f"{wide} pixels on a screen of {width}"
+                paper, ink = (chromium.evaluate(f"getComputedStyle(document.body).{name}")
+                              for name in ("backgroundColor", "color"))
+                brightness = [sum(map(int, re.findall(r"\d+", colour)[:3])) / 3 for colour in (paper, ink)]
+                assert (brightness[0] < 40 and brightness[1] > 200) if dark else \
+                    (brightness[0] > 240 and brightness[1] < 60)
+    assert chromium.complaints == []
+
+
+@in_a_browser
+def test_the_slider(chromium, folder):
+    run("emboss", "--html", "p.html", "in", "out", code=1)
+    shown = "getComputedStyle(document.querySelector('.side.after')).clipPath"
+    beside = "document.querySelectorAll('.side')[1].offsetTop > document.querySelectorAll('.side')[0].offsetTop"
+    chromium.open("p.html", scripts=False)
+    # Runtime.evaluate runs even so.
+    assert chromium.evaluate("document.querySelectorAll('input').length") == 0
+    assert chromium.evaluate(shown) == "none" and chromium.evaluate(beside)
+    chromium.open("p.html")
+    assert "50%" in chromium.evaluate(shown)
+    chromium.evaluate("s = document.querySelector('input[type=range]'); s.value = 200; "
+                      "s.dispatchEvent(new Event('input'))")
+    assert "20%" in chromium.evaluate(shown)
+    assert chromium.evaluate("[...document.images].every(image => image.naturalWidth > 0)")
+    assert chromium.complaints == []

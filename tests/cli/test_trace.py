@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: MIT
+"""--trace: what it says is what happened, and whatever ends the run leaves a file that opens."""
+import json
+import os
+import resource
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import pictures
+from program import run, start
+from test_batch import fill, fill_with_noise
+
+STAGES = ["read", "decode", "kernel", "encode", "write"]  # on the CPU
+
+
+def load(path):
+    with open(path, "rb") as file:
+        return json.loads(file.read().decode())["traceEvents"]  # strict UTF-8
+
+
+def slices(events):
+    return [event for event in events if event["ph"] == "X"]
+
+
+def fill_with_tiny(folder, count):
+    folder.mkdir()
+    data = pictures.make("rgb8", np.random.default_rng(3), 5, 4).data
+    for index in range(count):
+        (folder / f"{index:05}.png").write_bytes(data)
+
+
+def check_rows(events):
+    """Each row has a name, and its slices follow one another."""
+    rows = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert len(set(rows.values())) == len(rows)
+    for tid in {event["tid"] for event in slices(events)}:
+        end = 0
+        for event in sorted((e for e in slices(events) if e["tid"] == tid), key=lambda e: e["ts"]):
+            assert event["ts"] >= end - 0.002, f"{event} begins before the slice before it ends"
+            end = event["ts"] + event["dur"]
+    return rows
+
+
+def test_trace_agrees_with_the_report(box):
+    fill(box / "in", *(f"{i}.png" for i in range(30)))
+    result = run("emboss", "--trace", "t.json", "--json", "-j", "3", "in", "out")
+    events, records = load("t.json"), result.records()
+    assert set(check_rows(events).values()) == {"worker 0", "worker 1", "worker 2"}
+    for record in records:
+        if record["type"] != "file":
+            continue
+        own = [e for e in slices(events) if e["args"]["picture"] == record["input"]]
+        assert [e["name"] for e in sorted(own, key=lambda e: e["ts"])] == STAGES
+        assert len({e["tid"] for e in own}) == 1, "a worker takes its picture all the way"
+        assert {e["args"]["size"] for e in own} == {"20x14"}
+        for event in own:
+            assert event["dur"] / 1000 == pytest.approx(record["ms"][event["name"]], abs=2e-4)
+    seconds = records[-1]["seconds"]
+    assert max(e["ts"] + e["dur"] for e in slices(events)) < seconds * 1e6 + 50000
+    counts = [e["args"] for e in events if e["ph"] == "C"]
+    assert counts and max(c["in flight"] for c in counts) <= 3
+
+
+def test_the_summary_adds_up(box):
+    fill_with_noise(box / "in", 12)
+    summary = run("emboss", "--json", "-j", "2", "in", "out").records()[-1]
+    shares = summary["busy"]
+    assert sum(shares.values()) + summary["idle"] == pytest.approx(1, abs=1e-4)
+    for stage, ms in summary["ms"].items():
+        assert shares[stage] == pytest.approx(ms / 1000 / summary["seconds"] / 2, rel=0.01, abs=1e-5)
+    assert summary["images_per_s"] == pytest.approx(12 / summary["seconds"], rel=1e-3)
+    assert summary["mpix_per_s"] == pytest.approx(12 * 65536 / 1e6 / summary["seconds"], rel=1e-3)
+    assert 0 <= summary["cores_idle"] < 1 and summary["cores"] >= 1 and summary["overlap"] is None
+
+
+@pytest.mark.cuda
+def test_streams_have_rows_of_their_own(box):
+    fill(box / "in", *(f"{i}.png" for i in range(60)))
+    result = run("emboss", "--device", "cuda", "--streams", "2", "--group", "16K", "--trace", "t.json", "--json",
+                 "in", "out")
+    events = load("t.json")
+    rows = check_rows(events)
+    groups = [e for e in slices(events) if "pictures" in e["args"]]
+    for engine, stage in (("copy in", "copy_in"), ("kernel", "kernel"), ("copy out", "copy_out")):
+        own = [e for e in groups if rows[e["tid"]].endswith(engine)]
+        assert {e["name"] for e in own} == {stage} and sum(e["args"]["pictures"] for e in own) == 60
+    # The device's times are on the host's clock: each lies between the start of the run and its end,
+    # and no picture is encoded before the first group came back.
+    back = min(e["ts"] + e["dur"] for e in groups if e["name"] == "copy_out")
+    assert back < min(e["ts"] for e in slices(events) if e["name"] == "encode") + 1000
+    last = max(e["ts"] + e["dur"] for e in slices(events) if e["name"] == "write")
+    assert all(0 < e["ts"] < last for e in groups)
+    summary = result.records()[-1]
+    assert 0 <= summary["overlap"]["three"] <= summary["overlap"]["two"] < 1
+    assert 0 < summary["busy"]["kernel"] < 1
+
+
+def test_names_of_any_bytes(box):
+    os.mkdir("in")
+    data = pictures.make("rgb8", np.random.default_rng(3), 5, 4).data
+    names = [b"\xff\xfe.png", b'"\\.png', b"line\nbreak.png", b"a" * 246 + b".png", "é.png".encode()]
+    for name in names:
+        with open(os.fsencode(box / "in") + b"/" + name, "wb") as file:
+            file.write(data)
+    run("emboss", "--trace", "t.json", "in", "out")
+    shown = {event["args"]["picture"] for event in slices(load("t.json"))}
+    assert {"in/\ufffd\ufffd.png", 'in/"\\.png', "in/line\nbreak.png", "in/é.png"} < shown
+    assert any(name.startswith("…aaa") and name.endswith("a.png") for name in shown)
+
+
+def test_failed_and_skipped_pictures(box):
+    fill(box / "in", "a.png", "b.png")
+    (box / "in" / "bad.png").write_bytes(b"bad")
+    (box / "out").mkdir()
+    (box / "out" / "b.png").write_bytes(b"old")
+    run("emboss", "--skip-existing", "--trace", "t.json", "in", "out", code=1)
+    seen = [(e["args"]["picture"], e["name"]) for e in slices(load("t.json"))]
+    assert ("in/bad.png", "read") in seen and ("in/bad.png", "decode") not in seen
+    assert not any(name == "in/b.png" for name, _ in seen)
+
+
+@pytest.mark.parametrize("number,code", ((signal.SIGINT, 130), (signal.SIGKILL, -9)))
+def test_a_run_that_is_ended_leaves_valid_json(box, number, code):
+    fill_with_tiny(box / "in", 3000)
+    process = start("emboss", "-j1", "--trace", "t.json", "in", "out")
+    deadline = time.monotonic() + 60
+    while not os.path.exists("t.json") or os.path.getsize("t.json") < 100000:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.002)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == code, "the signal came too late to prove anything"
+    assert len(slices(load("t.json"))) > 300
+
+
+def test_a_full_disk_is_said_and_leaves_valid_json(box):
+    fill_with_tiny(box / "in", 500)
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
+
+    result = run("emboss", "-j1", "--trace", "t.json", "in", "out", code=1, preexec_fn=limit)
+    assert "trace" in result.err and "t.json" in result.err and "500 done, 0 failed" in result.err
+    assert os.path.getsize("t.json") <= 100000 and len(slices(load("t.json"))) > 200
+    assert len(os.listdir("out")) == 500
+
+
+def test_a_trace_that_cannot_be_written_ends_the_run_before_it_begins(box):
+    fill(box / "in", "a.png")
+    assert "missing/t.json" in run("emboss", "--trace", "missing/t.json", "in", "out", code=1).err
+    assert "/dev/full" in run("emboss", "--trace", "/dev/full", "in", "out", code=1).err
+    assert not (box / "out").exists()
+
+
+def test_a_pipe_gets_the_whole_trace(box):
+    fill(box / "in", "a.png")
+    reader, writer = os.pipe()
+    process = start("emboss", "--trace", f"/dev/fd/{writer}", "in", "out", pass_fds=(writer,))
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        events = json.loads(pipe.read())["traceEvents"]
+    process.communicate()
+    assert process.returncode == 0 and len(slices(events)) == 5
+
+
+@pytest.mark.parametrize("option", ("--trace", "--html"))
+def test_no_picture_is_overwritten(box, option):
+    made = fill(box, "a.png", "b.png")
+    for args in ((option, "a.png", "a.png", "out.png"), (option, "b.png", "a.png", "out.png"),
+                 (option, "out.png", "a.png", "out.png"), (option, "-", "a.png", "out.png"),
+                 (option, "x", "--report", "x", "a.png", "out.png")):
+        assert option in run("emboss", *args, code=2).err
+    assert all((box / name).read_bytes() == made[name].data for name in made)
+    for command in (("list",), ("devices",), ("bench", "codec", ".")):
+        assert option in run(*command, option, "x", code=2).err
+    assert not (box / "x").exists()
+
+
+def test_memory_does_not_grow_with_the_trace(box):
+    def peak(count):
+        fill_with_tiny(box / str(count), count)
+        process = start("emboss", "-q", "-j2", "--no-save", "--trace", "t.json", "--html", "p.html", str(count), "out")
+        _, status, usage = os.wait4(process.pid, 0)
+        process.stdout.close(), process.stderr.close()
+        assert status == 0
+        return usage.ru_maxrss
+
+    small, large = peak(100), peak(6000)
+    assert os.path.getsize("t.json") > 2 << 20
+    assert large < small + 2048, f"{small} KiB for 100 pictures, {large} KiB for 6000"
