@@ -13,7 +13,7 @@ int conv_bench_main(const struct conv_options *options)
     struct conv_err err = {0};
     enum conv_status status;
     const char *what = options->operand_count > 0 ? options->operands[0] : "";
-    bool shown = strcmp(what, "kernels") == 0;
+    bool shown = strcmp(what, "streams") == 0 || strcmp(what, "kernels") == 0;
     if (*what && (options->trace_path || (options->html_path && !shown)))
         status = conv_err_set(&err, CONV_ERR_USAGE, "--%s does not go with conv bench %s",
                               options->trace_path ? "trace" : "html", what);

@@ -40,6 +40,7 @@ struct row {
 
 static const char *const alpha_choices[] = {"keep", "filter", "premultiply", NULL};
 static const char *const depth_choices[] = {"8", "16", NULL};
+static const char *const stage_choices[] = {"all", "device", NULL};
 static const char *const when_choices[] = {"auto", "always", "never", NULL};
 
 // In the order of --help.
@@ -138,6 +139,10 @@ static const struct row rows[] = {
      "pictures in one launch (default: 1; of a mix: 500)", NULL, "bench"},
     {"depth", 0, "BITS", KIND_CHOICE, FIELD(bench_depth), 0, 0, depth_choices,
      "8 (default) or 16 bits a sample", NULL, "bench"},
+    {"stage", 0, "STAGE", KIND_CHOICE, FIELD(bench_stage), 0, 0, stage_choices,
+     "`conv bench streams`: all (default), or device: pictures wait in pinned\nmemory, results are "
+     "dropped",
+     NULL, "bench"},
     {"csv", 0, NULL, KIND_FLAG, FIELD(csv), 0, 0, NULL, "a table for other programs", NULL,
      "bench"},
     {"svg", 0, "FILE", KIND_STRING, FIELD(svg_path), 0, 0, NULL, "a bar chart into a file", NULL,

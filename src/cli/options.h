@@ -56,6 +56,7 @@ struct conv_options {
     int bench_width, bench_height; // --size WxH; 0: a mix of sizes
     int bench_pictures;            // --batch N, 0 = not given
     int bench_depth;               // --depth: 0 = 8 bits, 1 = 16
+    int bench_stage;               // --stage: 0 = all, 1 = device
     bool csv;
     const char *svg_path;
 

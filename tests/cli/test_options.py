@@ -133,7 +133,7 @@ def test_help_on_stdout(box, option):
                  "--dry-run", "--kernel", "--size", "--divisor", "--bias", "--flip", "--border", "--alpha", "--strip",
                  "--preserve", "--encoder", "--compress", "--device", "--streams", "--group", "--jobs", "--mem-limit",
                  "--variant", "--no-save", "--max-pixels", "--fail-fast", "--progress", "--quiet", "--verbose",
-                 "--json", "--report", "bench", "verify", "list", "show", "devices"):
+                 "--json", "--report", "--trace", "--html", "--stage", "bench", "verify", "list", "show", "devices"):
         assert word in result.out, f"{word} is not in --help"
     assert max(map(len, result.out.splitlines())) <= 100
 

@@ -16,6 +16,7 @@ from program import run, start
 from test_batch import fill, fill_with_noise
 
 VOID = {"meta", "img", "input", "br"}
+BENCH = ("bench", "streams", "in", "--device", "cpu", "-j", "2")
 KERNELS = ("bench", "kernels", "--device", "cpu", "--size", "64x48")
 
 
@@ -178,6 +179,16 @@ def test_a_page_is_of_bounded_size(box):
     assert os.path.getsize("p.html") < 400000
 
 
+@pytest.mark.parametrize("options", ((), ("--stage", "device")))
+def test_bench_streams(box, options):
+    fill(box / "in", "a.png", "b.png")
+    result = run(*BENCH, *options, "--json", "--html", "p.html")
+    page, record = check_page("p.html"), json.loads(result.out)
+    assert page.record == record
+    keys = check_figures(page, record)
+    assert {"rows.0.workers", "rows.1.images_per_s", "rows.1.speed_up", "rows.1.busy.kernel", "rows.0.idle"} <= keys
+
+
 def test_bench_kernels(box):
     result = run(*KERNELS, "--json", "--html", "p.html")
     page, record = check_page("p.html"), json.loads(result.out)
@@ -214,12 +225,14 @@ def chromium(tmp_path_factory):
         yield running
 
 
-@pytest.fixture(params=("run", "kernels"))
+@pytest.fixture(params=("run", "streams", "device", "kernels"))
 def page(request, folder):
     if request.param == "run":
         run("emboss", "--html", "p.html", "in", "out", code=1)
-    else:
+    elif request.param == "kernels":
         run(*KERNELS, "--html", "p.html")
+    else:
+        run(*BENCH, "--html", "p.html", "--stage", "all" if request.param == "streams" else "device")
     return "p.html"
 
 

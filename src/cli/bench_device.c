@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: MIT
+#include "cli/bench_device.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "pipeline/pool.h"
+#include "pipeline/steps.h"
+
+#define RUN_NS 1000000000u
+#define GROUPS_A_LANE 2
+#define MOST_GROUPS 128
+#define MOST_SMALL 1000          // pictures in the measurement of small copies
+#define SMALL_STREAMS 4          // as many as conv takes by itself
+#define LARGE ((size_t)64 << 20) // a copy that shows the wire's rate: H200, from 1 MiB on 85 %
+#define LARGE_COUNT 8
+#define REPEATS 5
+
+struct conv_bench_device {
+    const struct conv_options *options;
+    const struct conv_device *device;
+    struct conv_pool pool;
+    struct conv_slot *groups[MOST_GROUPS];
+    uint64_t pictures[MOST_GROUPS], pixels[MOST_GROUPS];
+    int group_count;
+    size_t picture_bytes; // of the first picture's planes
+
+    pthread_mutex_t lock;         // guards all below
+    int free_groups[MOST_GROUPS]; // groups that no lane has
+    int free_count;
+    uint64_t end;  // when lanes stop
+    uint64_t last; // when the last group was done
+    struct conv_totals totals;
+    struct conv_overlap *overlap;
+    double bytes;
+    struct conv_err failure;
+};
+
+struct lane {
+    struct conv_bench_device *bench;
+    struct conv_lane *lane;
+    atomic_int *stop;
+    pthread_t thread;
+    bool started;
+};
+
+// --- pictures ------------------------------------------------------------------------------------
+
+// Gives the picture a place in the last group or in a new one. False: there is no more room.
+static bool place(struct conv_bench_device *bench, const struct conv_image *shape,
+                  struct conv_image *in, int most, struct conv_err *err)
+{
+    const struct conv_device *device = bench->device;
+    size_t table = device->ops->table_bytes(device->backend), offsets[CONV_IMAGE_MAX_CHANNELS];
+    bool filter_alpha = bench->options->alpha != CONV_ALPHA_KEEP;
+    size_t need = conv_group_need(shape, filter_alpha, table);
+    struct conv_slot *slot = bench->group_count ? bench->groups[bench->group_count - 1] : NULL;
+    size_t used = slot ? slot->group.front + slot->group.back : 0;
+    // As in the pipeline: a device gets groups, a core one picture at a time.
+    bool full =
+        !slot || !device->ops->async || (used > 0 && used + need > bench->options->group_bytes);
+    if (full || !conv_group_place(&slot->group, shape, filter_alpha, table, in, offsets)) {
+        if (bench->group_count == most ||
+            conv_pool_acquire(&bench->pool, need, &slot, err) != CONV_OK || !slot)
+            return false;
+        bench->groups[bench->group_count++] = slot;
+        conv_group_place(&slot->group, shape, filter_alpha, table, in, offsets);
+    }
+    bench->pictures[bench->group_count - 1]++;
+    bench->pixels[bench->group_count - 1] += (uint64_t)shape->width * (uint64_t)shape->height;
+    return true;
+}
+
+// True if the picture has its place and is decoded into it.
+static bool stage(struct conv_bench_device *bench, struct conv_job *job,
+                  const struct conv_pipeline_config *config, struct conv_png_codec *codec, int most)
+{
+    struct conv_err err;
+    job->file->size = 0;
+    if (conv_steps_read(config, job) || !place(bench, &job->header.shape, &job->in, most, &err))
+        return false;
+    if (bench->picture_bytes == 0)
+        bench->picture_bytes =
+            conv_image_plane_bytes(job->in.width, job->in.height, job->in.depth) *
+            (size_t)job->in.channels;
+    // A picture that is damaged leaves a place with anything in it, which takes as long.
+    (void)conv_steps_decode(config, codec, job);
+    return true;
+}
+
+// Goes through the folder, and again, until the groups are full; a folder of few pictures has
+// as many groups nevertheless.
+static enum conv_status fill(struct conv_bench_device *bench, const char *folder, int most,
+                             struct conv_err *err)
+{
+    const struct conv_options *options = bench->options;
+    struct conv_walk_config walk_config = {
+        .inputs = &folder, .input_count = 1, .recursive = options->recursive};
+    struct conv_pipeline_config config = {
+        .mem_limit = options->mem_limit,
+        .max_pixels = options->max_pixels,
+        .alpha = (enum conv_alpha_mode)options->alpha,
+        .strip = true,
+        .no_save = true,
+    };
+    struct conv_file file = {0};
+    struct conv_job *job = calloc(1, sizeof *job);
+    struct conv_png_codec *codec = NULL;
+    enum conv_status status = job ? conv_png_codec_open(&codec, &options->png, err)
+                                  : conv_err_set(err, CONV_ERR_MEMORY, "no memory for a picture");
+    bool room = true, any = true;
+    while (!status && room && any && bench->group_count < most) {
+        struct conv_walk *walk = NULL;
+        enum conv_walk_step step;
+        any = false;
+        status = conv_walk_open(&walk, &walk_config, err);
+        while (!status && room &&
+               (step = conv_walk_next(walk, &job->path, &job->err)) != CONV_WALK_END) {
+            job->file = &file;
+            if (step == CONV_WALK_ENTRY && stage(bench, job, &config, codec, most))
+                any = true;
+            else
+                room = bench->group_count < most;
+        }
+        conv_walk_close(walk);
+    }
+    if (!status && bench->group_count == 0)
+        status = conv_err_set(err, CONV_ERR_USAGE, "no PNG could be filtered in %s", folder);
+    conv_png_codec_close(codec);
+    free(file.data);
+    free(job);
+    return status;
+}
+
+enum conv_status conv_bench_device_open(struct conv_bench_device **out,
+                                        const struct conv_options *options,
+                                        const struct conv_device *device, const char *folder,
+                                        int lanes, struct conv_err *err)
+{
+    struct conv_bench_device *bench = calloc(1, sizeof *bench);
+    if (!bench)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
+    *out = bench;
+    bench->options = options;
+    bench->device = device;
+    pthread_mutex_init(&bench->lock, NULL); // never fails on Linux
+    int most = lanes * GROUPS_A_LANE < MOST_GROUPS ? lanes * GROUPS_A_LANE : MOST_GROUPS;
+    enum conv_status status =
+        conv_pool_open(&bench->pool, device->ops, device->backend, most,
+                       device->ops->async ? options->group_bytes : 1, options->mem_limit, err);
+    return status ? status : fill(bench, folder, most, err);
+}
+
+void conv_bench_device_close(struct conv_bench_device *bench)
+{
+    if (!bench)
+        return;
+    conv_pool_close(&bench->pool);
+    pthread_mutex_destroy(&bench->lock);
+    free(bench);
+}
+
+// --- lanes ---------------------------------------------------------------------------------------
+
+// With the lock.
+static void count(struct conv_bench_device *bench, int i)
+{
+    const struct conv_group *group = &bench->groups[i]->group;
+    struct conv_totals *totals = &bench->totals;
+    totals->done += bench->pictures[i];
+    totals->pixels += bench->pixels[i];
+    totals->ns[CONV_STAGE_COPY_IN] += group->ns_copy_in;
+    totals->ns[CONV_STAGE_KERNEL] += group->ns_kernel;
+    totals->ns[CONV_STAGE_COPY_OUT] += group->ns_copy_out;
+    bench->bytes += 2 * (double)group->front;
+    bench->last = conv_clock_ns();
+    if (!bench->overlap || group->ns_start == 0)
+        return;
+    uint64_t copied = group->ns_start + group->ns_copy_in, filtered = copied + group->ns_kernel;
+    conv_overlap_add(bench->overlap, CONV_ENGINE_COPY_IN, group->ns_start, copied);
+    conv_overlap_add(bench->overlap, CONV_ENGINE_KERNEL, copied, filtered);
+    conv_overlap_add(bench->overlap, CONV_ENGINE_COPY_OUT, filtered, filtered + group->ns_copy_out);
+}
+
+static void *lane_main(void *argument)
+{
+    struct lane *lane = argument;
+    struct conv_bench_device *bench = lane->bench;
+    pthread_mutex_lock(&bench->lock);
+    // There are at least as many groups as lanes, so one is always free.
+    while (conv_clock_ns() < bench->end && !bench->failure.status && !atomic_load(lane->stop)) {
+        int i = bench->free_groups[0];
+        bench->free_count--;
+        memmove(bench->free_groups, bench->free_groups + 1,
+                (size_t)bench->free_count * sizeof bench->free_groups[0]);
+        pthread_mutex_unlock(&bench->lock);
+        struct conv_err err;
+        enum conv_status status =
+            bench->device->ops->lane_run(lane->lane, &bench->groups[i]->group, &err);
+        pthread_mutex_lock(&bench->lock);
+        bench->free_groups[bench->free_count++] = i;
+        if (status)
+            bench->failure = err;
+        else
+            count(bench, i);
+    }
+    pthread_mutex_unlock(&bench->lock);
+    return NULL;
+}
+
+// Each lane once before the clock starts: it takes its memory then.
+static enum conv_status open_lanes(struct conv_bench_device *bench, struct lane *lanes, int count,
+                                   struct conv_err *err)
+{
+    const struct conv_device *device = bench->device;
+    enum conv_status status = CONV_OK;
+    for (int i = 0; i < count && !status; i++) {
+        lanes[i].bench = bench;
+        status = device->ops->lane_open(device->backend, &lanes[i].lane,
+                                        bench->options->group_bytes, err);
+        for (int g = i; g < bench->group_count && !status; g += count)
+            status = device->ops->lane_run(lanes[i].lane, &bench->groups[g]->group, err);
+    }
+    return status;
+}
+
+static enum conv_status run_lanes(struct conv_bench_device *bench, struct lane *lanes, int count,
+                                  atomic_int *stop, struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    for (int i = 0; i < count && !status; i++) {
+        lanes[i].stop = stop;
+        int errnum = pthread_create(&lanes[i].thread, NULL, lane_main, &lanes[i]);
+        lanes[i].started = errnum == 0;
+        if (errnum)
+            status = conv_err_errno(err, errnum, "cannot start a thread");
+    }
+    for (int i = 0; i < count; i++)
+        if (lanes[i].started)
+            pthread_join(lanes[i].thread, NULL);
+    if (!status && bench->failure.status)
+        status = conv_err_set(err, bench->failure.status, "%s", bench->failure.text);
+    return status;
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec used = {0};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+}
+
+enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int lane_count,
+                                       atomic_int *stop, struct conv_totals *totals, double *bytes,
+                                       struct conv_err *err)
+{
+    struct lane *lanes = calloc((size_t)lane_count, sizeof *lanes);
+    if (!lanes)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d lanes", lane_count);
+    if (lane_count > bench->group_count)
+        lane_count = bench->group_count; // --mem-limit lets in no more
+    bench->totals = (struct conv_totals){0};
+    bench->bytes = 0;
+    bench->failure = (struct conv_err){0};
+    bench->free_count = bench->group_count;
+    for (int i = 0; i < bench->group_count; i++)
+        bench->free_groups[i] = i;
+    enum conv_status status = CONV_OK;
+    if (bench->device->ops->async)
+        status = conv_overlap_open(&bench->overlap, err);
+    if (!status)
+        status = open_lanes(bench, lanes, lane_count, err);
+    double cpu = cpu_seconds();
+    uint64_t start = bench->last = conv_clock_ns();
+    bench->end = start + RUN_NS;
+    if (!status)
+        status = run_lanes(bench, lanes, lane_count, stop, err);
+    bench->totals.seconds = (double)(bench->last - start) / 1e9;
+    bench->totals.cpu_seconds = cpu_seconds() - cpu;
+    if (bench->overlap)
+        conv_overlap_read(bench->overlap, &bench->totals.overlap);
+    conv_overlap_close(bench->overlap);
+    bench->overlap = NULL;
+    for (int i = 0; i < lane_count; i++)
+        bench->device->ops->lane_close(lanes[i].lane);
+    free(lanes);
+    *totals = bench->totals;
+    *bytes = bench->bytes;
+    return status;
+}
+
+// --- copies alone --------------------------------------------------------------------------------
+
+static enum conv_status time_copies(const struct conv_device *device, struct conv_copy_test test,
+                                    double *ns, struct conv_err *err)
+{
+    uint64_t best = 1;
+    test.repeats = REPEATS;
+    enum conv_status status = device->ops->time_copies(device->backend, &test, &best, err);
+    *ns = (double)best;
+    return status;
+}
+
+static enum conv_status time_large(const struct conv_device *device, enum conv_copy_way way,
+                                   double *gb_per_s, struct conv_err *err)
+{
+    struct conv_copy_test test = {.way = way, .bytes = LARGE, .count = LARGE_COUNT, .streams = 1};
+    double ns = 1;
+    enum conv_status status = time_copies(device, test, &ns, err);
+    *gb_per_s = (double)LARGE * LARGE_COUNT * (way == CONV_COPY_BOTH ? 2 : 1) / ns;
+    return status;
+}
+
+// The same bytes as single pictures and as groups.
+static enum conv_status time_small(struct conv_bench_device *bench, struct conv_page_copies *copies,
+                                   struct conv_err *err)
+{
+    size_t bytes = bench->picture_bytes, group = bench->options->group_bytes;
+    size_t fit = ((size_t)256 << 20) / bytes;
+    int count = fit < 1 ? 1 : fit < MOST_SMALL ? (int)fit : MOST_SMALL;
+    struct conv_copy_test test = {.way = CONV_COPY_AND_BACK, .bytes = bytes, .count = count};
+    copies->small_count = count;
+    copies->small_streams = SMALL_STREAMS;
+    test.streams = 1;
+    test.one_by_one = true;
+    enum conv_status status = time_copies(bench->device, test, &copies->small_one, err);
+    test.streams = SMALL_STREAMS;
+    test.one_by_one = false;
+    if (!status)
+        status = time_copies(bench->device, test, &copies->small_many, err);
+    size_t all = bytes * (size_t)count;
+    test.count = (int)((all + group - 1) / group);
+    test.bytes = all / (size_t)test.count;
+    if (!status)
+        status = time_copies(bench->device, test, &copies->small_group, err);
+    copies->small_one /= 1e6;
+    copies->small_many /= 1e6;
+    copies->small_group /= 1e6;
+    return status;
+}
+
+enum conv_status conv_bench_device_copies(struct conv_bench_device *bench, bool *measured,
+                                          struct conv_page_copies *copies, struct conv_err *err)
+{
+    const struct conv_device *device = bench->device;
+    *measured = device->ops->time_copies != NULL;
+    if (!*measured)
+        return CONV_OK;
+    enum conv_status status = time_large(device, CONV_COPY_IN, &copies->in, err);
+    if (!status)
+        status = time_large(device, CONV_COPY_OUT, &copies->out, err);
+    if (!status)
+        status = time_large(device, CONV_COPY_BOTH, &copies->both, err);
+    return status ? status : time_small(bench, copies, err);
+}
