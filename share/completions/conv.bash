@@ -11,9 +11,9 @@ _conv_filters()
 
 _conv()
 {
-    local with_value='--filter --depth --svg --include --exclude --files-from --kernel -k --size --divisor --bias --border
+    local with_value='--filter --depth --stage --svg --include --exclude --files-from --kernel -k --size --divisor --bias --border
         --alpha --encoder --compress -z --device --streams --group --jobs -j --mem-limit --max-pixels
-        --variant --progress --report'
+        --variant --progress --report --trace --html'
     local options="--batch --recursive --null --skip-existing --update --dry-run --flip --strip
         --preserve --no-save --fail-fast --quiet --verbose --json --help --version
         ${with_value// -[kzj]/}"
@@ -35,6 +35,7 @@ _conv()
     --alpha) values='keep filter premultiply' ;;
     --encoder) values='fast libpng stb' ;;
     --device) values='auto cpu cuda' ;;
+    --stage) values='all device' ;;
     --progress) values='auto always never' ;;
     -z | --compress) values='0 1 2 3 4 5 6 7 8 9 10 11 12' ;;
     -k | --kernel)

@@ -5,7 +5,7 @@
 function __conv_operands
     set -l with_value --include --exclude --files-from --kernel -k --size --divisor --bias --border \
         --alpha --encoder --compress -z --device --streams --group --jobs -j --mem-limit \
-        --max-pixels --variant --progress --report
+        --max-pixels --variant --progress --report --trace --html
     set -l skip 0
     for word in (commandline -opc)[2..-1]
         if test $skip = 1
@@ -81,8 +81,11 @@ complete -c conv -s q -l quiet -d 'Failures only'
 complete -c conv -s v -l verbose -d 'Every picture, and which kernel runs'
 complete -c conv -l json -d 'JSON Lines on standard output'
 complete -c conv -l report -r -d 'JSON Lines into a file'
+complete -c conv -l trace -r -d 'What each thread and stream did when'
+complete -c conv -l html -r -d 'A page about the run or benchmark'
 complete -c conv -n '__conv_after bench' -l filter -x -a '(__conv_filters)' -d 'What is measured with'
 complete -c conv -n '__conv_after bench' -l depth -x -a '8 16' -d 'Bits a sample'
+complete -c conv -n '__conv_after bench' -l stage -x -a 'all device' -d 'What bench streams runs'
 complete -c conv -n '__conv_after bench' -l csv -d 'Comma-separated values'
 complete -c conv -n '__conv_after bench' -l svg -r -d 'A bar chart'
 complete -c conv -s h -l help -d 'Summary of all options'
