@@ -89,6 +89,8 @@ static const struct row rows[] = {
      "drop metadata (default: colour, print and text chunks are kept)", NULL, NULL},
     {"preserve", 'p', NULL, KIND_FLAG, FIELD(preserve), 0, 0, NULL,
      "give the output the input's mode and times", NULL, NULL},
+    {"fsync", 0, NULL, KIND_FLAG, FIELD(fsync), 0, 0, NULL,
+     "have each output on the disk before it gets its name", NULL, NULL},
     {"encoder", 0, "NAME", KIND_STRING, FIELD(encoder_text), 0, 0, NULL,
      "fast (default), libpng or stb", NULL, NULL},
     {"compress", 'z', "N", KIND_INT, FIELD(png.level), 0, 12, NULL,

@@ -111,13 +111,18 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     if (status)
         return status;
 
+    struct conv_output_config output = {
+        .workers = config->jobs,
+        .preserve = config->preserve,
+        .fsync = config->fsync,
+    };
     int lane_count = config->ops->async ? config->streams : 0;
     struct conv_worker *workers = calloc((size_t)config->jobs, sizeof *workers);
     struct conv_lane_thread *lanes = calloc((size_t)lane_count + 1, sizeof *lanes);
     if (!workers || !lanes)
         status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d workers", config->jobs);
     if (!status)
-        status = conv_output_open(config->jobs, err);
+        status = conv_output_open(&output, err);
     if (!status)
         status = conv_pool_open(&s.pool, config->ops, config->backend, slot_count(config),
                                 config->group_bytes, config->mem_limit, err);

@@ -26,7 +26,7 @@ struct conv_pipeline_config {
     uint64_t max_pixels;
     struct conv_png_config png;
     enum conv_alpha_mode alpha;
-    bool strip, preserve;
+    bool strip, preserve, fsync;
     bool skip_existing, update, dry_run, no_save, fail_fast;
     atomic_int *stop; // becomes non-zero when no new picture shall be taken
 };

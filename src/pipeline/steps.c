@@ -73,6 +73,17 @@ static enum conv_status reserve_file(struct conv_file *file, size_t size, struct
     return CONV_OK;
 }
 
+// A file that somebody is still writing may hold half of the old and half of the new.
+static enum conv_status check_unchanged(struct conv_job *job, int fd)
+{
+    struct stat now;
+    if (fstat(fd, &now) != 0)
+        return conv_err_errno(&job->err, errno, "cannot stat");
+    if (S_ISREG(now.st_mode) && !conv_paths_is_unchanged(&job->info, &now))
+        return conv_err_set(&job->err, CONV_ERR_IO, "changed while it was read");
+    return CONV_OK;
+}
+
 static enum conv_status read_all(const struct conv_pipeline_config *config, struct conv_job *job,
                                  int fd, size_t expected)
 {
@@ -91,7 +102,7 @@ static enum conv_status read_all(const struct conv_pipeline_config *config, stru
         if (got < 0)
             return conv_err_errno(err, errno, "cannot read");
         if (got == 0)
-            return CONV_OK;
+            return check_unchanged(job, fd);
         file->size += (size_t)got;
         if (file->size > config->mem_limit)
             return conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than --mem-limit allows");
@@ -107,7 +118,7 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
     struct conv_err *err = &job->err;
     bool standard = is_dash(path);
     // Without O_NONBLOCK a pipe nobody writes to would hold up this call, out of reach of a signal.
-    int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = standard ? STDIN_FILENO : conv_paths_open(path, O_RDONLY | O_NONBLOCK);
     if (fd < 0)
         return conv_err_errno(err, errno, "cannot open");
     enum conv_status status = CONV_OK;
@@ -190,8 +201,7 @@ enum conv_status conv_steps_encode(const struct conv_pipeline_config *config,
         return status;
     job->bytes_out = bytes.size;
     if (!config->no_save)
-        status = conv_output_write(worker, job->path.output, &bytes,
-                                   config->preserve ? &job->info : NULL, &job->err);
+        status = conv_output_write(worker, job, &bytes, &job->err);
     job->ns[CONV_STAGE_WRITE] += conv_clock_ns() - encoded;
     return status;
 }

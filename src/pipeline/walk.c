@@ -11,6 +11,7 @@
 
 #include "pipeline/name_list.h"
 #include "pipeline/paths.h"
+#include "pipeline/temporary.h"
 
 // Folders open at once on the way down. Deeper trees are reported, not followed: each level holds a
 // file descriptor.
@@ -206,6 +207,8 @@ static bool matches(const char *const *globs, int count, const char *relative)
 static bool is_included(const struct conv_walk *walk, const char *relative)
 {
     const struct conv_walk_config *config = &walk->config;
+    if (conv_temporary_is(conv_paths_base(relative)))
+        return false;
     if (config->include_count)
         return matches(config->include, config->include_count, relative);
     return fnmatch("*.png", conv_paths_base(relative), FNM_CASEFOLD) == 0;
