@@ -31,21 +31,16 @@ struct conv_job *conv_jobs_pop(struct conv_job_list *list)
 
 struct conv_job *conv_jobs_new(struct conv_scheduler *s)
 {
-    struct conv_job *job = s->spare_jobs;
-    if (job)
-        s->spare_jobs = job->next;
-    else
-        job = calloc(1, sizeof *job);
-    struct conv_file *file = s->spare_files;
-    if (file)
-        s->spare_files = file->next;
-    else
-        file = calloc(1, sizeof *file);
-    if (!job || !file) {
-        free(job);
-        free(file);
+    if (!s->spare_jobs)
+        s->spare_jobs = calloc(1, sizeof *s->spare_jobs);
+    if (!s->spare_files)
+        s->spare_files = calloc(1, sizeof *s->spare_files);
+    if (!s->spare_jobs || !s->spare_files)
         return NULL;
-    }
+    struct conv_job *job = s->spare_jobs;
+    struct conv_file *file = s->spare_files;
+    s->spare_jobs = job->next;
+    s->spare_files = file->next;
     struct conv_png_meta meta = job->meta; // keeps its memory
     job->err.text[0] = '\0';
     job->outcome = CONV_OUTCOME_DONE;
@@ -84,7 +79,7 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
         job->outcome = CONV_OUTCOME_FAILED;
         job->reason = job->err.text;
         if (s->config->fail_fast)
-            atomic_store(s->config->stop, -1);
+            conv_scheduler_stop(s);
     }
     struct conv_record record = {
         .input = job->path.input,

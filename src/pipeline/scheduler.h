@@ -62,6 +62,13 @@ static inline bool conv_scheduler_is_stopping(const struct conv_scheduler *s)
     return atomic_load(s->config->stop) != 0;
 }
 
+// No new picture is taken from now on; a signal that came before is not forgotten.
+static inline void conv_scheduler_stop(const struct conv_scheduler *s)
+{
+    int expected = 0;
+    atomic_compare_exchange_strong(s->config->stop, &expected, -1);
+}
+
 // --- jobs.c --------------------------------------------------------------------------------------
 
 void conv_jobs_init(struct conv_job_list *list);

@@ -18,7 +18,7 @@ static struct conv_job *take_job(struct conv_scheduler *s)
     struct conv_job *job = conv_jobs_new(s);
     if (!job) {
         conv_err_set(&s->failure, CONV_ERR_MEMORY, "no memory for another picture");
-        atomic_store(s->config->stop, -1);
+        conv_scheduler_stop(s);
         return NULL;
     }
     s->live++;
