@@ -65,6 +65,7 @@ complete -c conv -l border -x -a 'replicate reflect reflect101 wrap constant' -d
 complete -c conv -l alpha -x -a 'keep filter premultiply' -d 'What happens to alpha'
 complete -c conv -l strip -d 'Drop metadata'
 complete -c conv -s p -l preserve -d 'Keep mode and times of the input'
+complete -c conv -l in-place -d 'Each output replaces its input'
 complete -c conv -l fsync -d 'Have each output on the disk before it gets its name'
 complete -c conv -l encoder -x -a 'fast libpng stb' -d 'What writes the PNG'
 complete -c conv -s z -l compress -x -a '(seq 0 12)' -d '0 is fast, 12 is small'

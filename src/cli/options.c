@@ -89,6 +89,8 @@ static const struct row rows[] = {
      "drop metadata (default: colour, print and text chunks are kept)", NULL, NULL},
     {"preserve", 'p', NULL, KIND_FLAG, FIELD(preserve), 0, 0, NULL,
      "give the output the input's mode and times", NULL, NULL},
+    {"in-place", 0, NULL, KIND_FLAG, FIELD(in_place), 0, 0, NULL,
+     "no OUTPUT is named: each output replaces its input", NULL, NULL},
     {"fsync", 0, NULL, KIND_FLAG, FIELD(fsync), 0, 0, NULL,
      "have each output on the disk before it gets its name", NULL, NULL},
     {"encoder", 0, "NAME", KIND_STRING, FIELD(encoder_text), 0, 0, NULL,
@@ -458,6 +460,10 @@ static enum conv_status finish(struct conv_options *options, struct conv_err *er
     if (!status && options->skip_existing && options->update)
         status =
             conv_err_set(err, CONV_ERR_USAGE, "--skip-existing and --update exclude each other");
+    if (!status && options->in_place && (options->skip_existing || options->update))
+        status =
+            conv_err_set(err, CONV_ERR_USAGE,
+                         "--in-place excludes --skip-existing and --update: every output exists");
     if (!status && options->nul && !options->files_from)
         status = conv_err_set(err, CONV_ERR_USAGE, "--null goes with --files-from");
     return status;

@@ -35,7 +35,7 @@ struct conv_options {
     int border_value;
 
     int alpha; // enum conv_alpha_mode
-    bool strip, preserve, fsync;
+    bool strip, preserve, fsync, in_place;
     const char *encoder_text;
     struct conv_png_config png;
 

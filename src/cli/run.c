@@ -24,6 +24,7 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
         .alpha = (enum conv_alpha_mode)options->alpha,
         .strip = options->strip,
         .preserve = options->preserve,
+        .in_place = options->in_place,
         .fsync = options->fsync,
         .skip_existing = options->skip_existing,
         .update = options->update,
@@ -41,23 +42,29 @@ static enum conv_status open_walk(const struct conv_options *options, atomic_int
 {
     int count = options->operand_count - 1; // without the filter
     const char *const *operands = options->operands + 1;
-    int least = options->files_from ? 1 : 2;
+    int outputs = options->in_place ? 0 : 1;
+    int least = options->files_from ? outputs : outputs + 1;
+    if (count < least && options->in_place)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "the input is missing: conv %s --in-place INPUT...",
+                            options->operands[0]);
     if (count < least)
         return conv_err_set(err, CONV_ERR_USAGE, "%s missing: conv %s %sOUTPUT (see conv --help)",
                             count == 0 ? "input and output are" : "the output is",
                             options->operands[0], options->files_from ? "[INPUT] " : "INPUT... ");
-    const char *output = operands[count - 1];
+    const char *output = options->in_place ? NULL : operands[count - 1];
     for (int i = 0; i < count && options->report_path; i++)
         if (strcmp(operands[i], options->report_path) == 0)
             return conv_err_set(err, CONV_ERR_USAGE, "--report would overwrite %s", operands[i]);
-    if (strcmp(output, "-") == 0 && options->json)
+    if (output && strcmp(output, "-") == 0 && options->json)
         return conv_err_set(
             err, CONV_ERR_USAGE,
             "--json and the picture cannot both go to standard output; use --report");
     struct conv_walk_config config = {
         .inputs = operands,
-        .input_count = count - 1,
+        .input_count = count - outputs,
         .output = output,
+        .in_place = options->in_place,
         .batch = options->batch,
         .recursive = options->recursive,
         .include = options->include.items,
@@ -88,7 +95,8 @@ static void print_nothing_found(const struct conv_options *options)
         fputs(lead, stderr);
         conv_report_print_path(stderr, options->files_from);
     }
-    for (int i = 1; i < options->operand_count - 1 && !options->files_from; i++, lead = ", ") {
+    for (int i = 1; i < options->operand_count - !options->in_place && !options->files_from;
+         i++, lead = ", ") {
         fputs(lead, stderr);
         conv_report_print_path(stderr, options->operands[i]);
     }

@@ -165,10 +165,32 @@ static int open_temporary(struct temporary *temporary, const char *path)
     }
 }
 
+// An output in its input's place is that file to everybody else.
+static int take_over(int fd, const struct stat *input)
+{
+    mode_t mode = input->st_mode & 07777;
+    if (fchown(fd, input->st_uid, input->st_gid) != 0)
+        mode &= 0777; // set-user-ID would be another user's now
+    return fchmod(fd, mode);
+}
+
+// A change between our reading and now is somebody else's work.
+static enum conv_status check_input(const struct conv_job *job, struct conv_err *err)
+{
+    struct stat now;
+    if (lstat(job->path.output, &now) != 0)
+        return conv_err_errno(err, errno, "cannot replace the input");
+    if (!conv_paths_is_unchanged(&job->info, &now))
+        return conv_err_set(err, CONV_ERR_IO, "changed while it was filtered; left as it is");
+    return CONV_OK;
+}
+
 static enum conv_status finish_file(int fd, const struct conv_job *job, struct conv_err *err)
 {
     const char *path = job->path.output;
     const struct timespec times[2] = {job->info.st_atim, job->info.st_mtim};
+    if (config.in_place && take_over(fd, &job->info) != 0)
+        return conv_err_errno(err, errno, "cannot set the mode of %s", path);
     if (config.preserve && S_ISREG(job->info.st_mode) &&
         (fchmod(fd, job->info.st_mode & 07777) != 0 || futimens(fd, times) != 0))
         return conv_err_errno(err, errno, "cannot set mode and time of %s", path);
@@ -214,6 +236,8 @@ static enum conv_status write_renamed(int worker, const struct conv_job *job,
         status = finish_file(fd, job, err);
     if (close_written(fd) != 0 && !status)
         status = conv_err_errno(err, errno, "cannot write %s", path);
+    if (!status && config.in_place)
+        status = check_input(job, err);
     if (!status && rename(temporary->path, path) != 0)
         status = conv_err_errno(err, errno, "cannot write %s", path);
     if (status)

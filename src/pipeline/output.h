@@ -11,6 +11,7 @@
 struct conv_output_config {
     int workers;   // threads that write, one file each at a time
     bool preserve; // mode and times of the input
+    bool in_place; // outputs take the place of inputs, with their mode and, where allowed, owner
     bool fsync;    // data, name and folder are on the disk when conv_output_write returns
 };
 

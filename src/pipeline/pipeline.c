@@ -114,6 +114,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     struct conv_output_config output = {
         .workers = config->jobs,
         .preserve = config->preserve,
+        .in_place = config->in_place,
         .fsync = config->fsync,
     };
     int lane_count = config->ops->async ? config->streams : 0;

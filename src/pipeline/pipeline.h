@@ -27,6 +27,7 @@ struct conv_pipeline_config {
     struct conv_png_config png;
     enum conv_alpha_mode alpha;
     bool strip, preserve, fsync;
+    bool in_place; // outputs replace inputs
     bool skip_existing, update, dry_run, no_save, fail_fast;
     atomic_int *stop; // becomes non-zero when no new picture shall be taken
 };

@@ -15,7 +15,8 @@
 #include "pipeline/pool.h"
 
 #define READ_CHUNK ((size_t)1 << 16)
-#define OVERWRITES_INPUT "the output would overwrite the input"
+#define OVERWRITES_INPUT "the output would overwrite the input (--in-place does that)"
+#define LINK "is a symbolic link; --in-place replaces files only"
 
 static bool is_dash(const char *path)
 {
@@ -32,8 +33,30 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
+// Links are left alone: replacing one would part it from its file, replacing the file would reach
+// out of the folder.
+static enum conv_status plan_in_place(const struct conv_pipeline_config *config,
+                                      struct conv_job *job)
+{
+    struct stat info;
+    if (lstat(job->path.input, &info) != 0)
+        return conv_err_errno(&job->err, errno, "cannot open");
+    if (S_ISLNK(info.st_mode)) {
+        job->outcome = CONV_OUTCOME_SKIPPED;
+        job->reason = "a symbolic link";
+        return job->path.named ? conv_err_set(&job->err, CONV_ERR_USAGE, LINK) : CONV_OK;
+    }
+    if (config->dry_run) {
+        job->outcome = CONV_OUTCOME_PLANNED;
+        job->reason = "replaces the input";
+    }
+    return CONV_OK;
+}
+
 enum conv_status conv_steps_plan(const struct conv_pipeline_config *config, struct conv_job *job)
 {
+    if (config->in_place)
+        return plan_in_place(config, job);
     if (!config->dry_run && !config->skip_existing && !config->update)
         return CONV_OK;
     struct stat in, out;
@@ -118,7 +141,10 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
     struct conv_err *err = &job->err;
     bool standard = is_dash(path);
     // Without O_NONBLOCK a pipe nobody writes to would hold up this call, out of reach of a signal.
-    int fd = standard ? STDIN_FILENO : conv_paths_open(path, O_RDONLY | O_NONBLOCK);
+    int no_links = config->in_place ? O_NOFOLLOW : 0;
+    int fd = standard ? STDIN_FILENO : conv_paths_open(path, O_RDONLY | O_NONBLOCK | no_links);
+    if (fd < 0 && errno == ELOOP && config->in_place)
+        return conv_err_set(err, CONV_ERR_USAGE, LINK);
     if (fd < 0)
         return conv_err_errno(err, errno, "cannot open");
     enum conv_status status = CONV_OK;
@@ -127,10 +153,11 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
         status = conv_err_errno(err, errno, "cannot stat");
     else if (S_ISDIR(job->info.st_mode))
         status = conv_err_set(err, CONV_ERR_FORMAT, "is a folder, not a picture");
-    else if (!S_ISREG(job->info.st_mode) && !job->path.named)
+    else if (!S_ISREG(job->info.st_mode) && (!job->path.named || config->in_place))
         status = conv_err_set(err, CONV_ERR_FORMAT, "is no regular file");
-    else if (!config->no_save && S_ISREG(job->info.st_mode) && !is_dash(job->path.output) &&
-             stat(job->path.output, &out) == 0 && is_same_file(&job->info, &out))
+    else if (!config->no_save && !config->in_place && S_ISREG(job->info.st_mode) &&
+             !is_dash(job->path.output) && stat(job->path.output, &out) == 0 &&
+             is_same_file(&job->info, &out))
         status = conv_err_set(err, CONV_ERR_USAGE, OVERWRITES_INPUT);
     if (!status) {
         size_t expected = S_ISREG(job->info.st_mode) ? (size_t)job->info.st_size : READ_CHUNK - 1;

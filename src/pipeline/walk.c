@@ -52,7 +52,8 @@ static enum conv_status check_pair(const char *input, const char *output, bool r
     switch (conv_paths_relation(input, output)) {
     case CONV_PATHS_SAME:
         return conv_err_set(err, CONV_ERR_USAGE,
-                            "input and output are the same folder: %s; name another output folder",
+                            "input and output are the same folder: %s; name another output folder, "
+                            "or use --in-place",
                             input);
     case CONV_PATHS_NESTED:
         if (recursive)
@@ -91,6 +92,25 @@ static enum conv_status check_names(const struct conv_walk_config *config, struc
     return status;
 }
 
+// With --in-place a picture that is reached twice would be filtered twice.
+static enum conv_status check_overlap(const struct conv_walk_config *config, int index,
+                                      struct conv_err *err)
+{
+    const char *input = config->inputs[index];
+    if (is_dash(input))
+        return conv_err_set(err, CONV_ERR_USAGE, "--in-place takes files and folders, not -");
+    for (int i = 0; i < index; i++) {
+        enum conv_paths_relation relation = conv_paths_relation(config->inputs[i], input);
+        if (relation == CONV_PATHS_SAME ||
+            (relation == CONV_PATHS_NESTED &&
+             (config->recursive || !is_folder(input) || !is_folder(config->inputs[i]))))
+            return conv_err_set(err, CONV_ERR_USAGE,
+                                "--in-place would filter pictures twice: %s and %s overlap",
+                                config->inputs[i], input);
+    }
+    return CONV_OK;
+}
+
 static enum conv_status check_operands(struct conv_walk *walk, bool *any_folder,
                                        struct conv_err *err)
 {
@@ -109,12 +129,13 @@ static enum conv_status check_operands(struct conv_walk *walk, bool *any_folder,
             return conv_err_set(err, CONV_ERR_USAGE,
                                 "--files-from takes the folder its names are in; %s is no folder",
                                 config->inputs[i]);
-        if (folder && config->output) {
-            enum conv_status status =
-                check_pair(config->inputs[i], config->output, config->recursive, err);
-            if (status)
-                return status;
-        }
+        enum conv_status status = CONV_OK;
+        if (config->in_place)
+            status = check_overlap(config, i, err);
+        else if (folder && config->output)
+            status = check_pair(config->inputs[i], config->output, config->recursive, err);
+        if (status)
+            return status;
     }
     if (config->files_from && config->input_count > 1)
         return conv_err_set(err, CONV_ERR_USAGE, "--files-from takes one input folder, %d given",
@@ -339,7 +360,8 @@ static enum conv_walk_step next_in_list(struct conv_walk *walk, struct conv_walk
     while (*relative == '/')
         relative++;
     if (!conv_paths_join(entry->input, folder, name) ||
-        !conv_paths_join(entry->output, config->output, relative)) {
+        !(config->in_place ? conv_paths_join(entry->output, folder, name)
+                           : conv_paths_join(entry->output, config->output, relative))) {
         snprintf(entry->input, sizeof entry->input, "%.*s", (int)sizeof entry->input - 1, name);
         conv_err_set(err, CONV_ERR_LIMIT, "path too long");
         return CONV_WALK_BAD;
@@ -361,7 +383,9 @@ static enum conv_walk_step next_input(struct conv_walk *walk, struct conv_walk_e
     snprintf(entry->input, sizeof entry->input, "%.*s", (int)sizeof entry->input - 1, input);
     bool fits = strlen(input) < sizeof entry->input;
     bool folder = fits && !is_dash(input) && is_folder(input);
-    if (folder && !walk->many)
+    if (config->in_place)
+        fits = fits && conv_paths_join(entry->output, "", input);
+    else if (folder && !walk->many)
         fits = conv_paths_join(entry->output, "", config->output);
     else if (walk->output_is_folder)
         fits = fits && conv_paths_join(entry->output, config->output,

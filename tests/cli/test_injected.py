@@ -143,6 +143,13 @@ def test_an_input_that_vanishes_while_it_is_read_is_done(box, batch):
     check_outcome(box, batch, code, err, "vanish")
 
 
+def test_in_place_leaves_a_file_alone_that_somebody_changes_meanwhile(box):
+    made = fill(box / "in", "a.png")
+    code, _, err, faults = run_with("touch=in/a.png", "emboss", "--in-place", "in")
+    assert code == 1 and faults == 1 and "in/a.png: changed while it was filtered" in err
+    assert (box / "in" / "a.png").read_bytes() == made["a.png"].data + b"x" and tree("in") == ["a.png"]
+
+
 def test_the_library_is_no_blank(box):
     """What the tests above rely on: without a fault asked for there is none, with one there is."""
     fill(box / "in", "a.png")

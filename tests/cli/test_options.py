@@ -131,7 +131,7 @@ def test_help_on_stdout(box, option):
     assert result.err == ""
     for word in ("--batch", "--recursive", "--include", "--exclude", "--files-from", "--skip-existing", "--update",
                  "--dry-run", "--kernel", "--size", "--divisor", "--bias", "--flip", "--border", "--alpha", "--strip",
-                 "--preserve", "--fsync", "--encoder", "--compress", "--device", "--streams", "--group", "--jobs", "--mem-limit",
+                 "--preserve", "--in-place", "--fsync", "--encoder", "--compress", "--device", "--streams", "--group", "--jobs", "--mem-limit",
                  "--variant", "--no-save", "--max-pixels", "--fail-fast", "--progress", "--quiet", "--verbose",
                  "--json", "--report", "bench", "verify", "list", "show", "devices"):
         assert word in result.out, f"{word} is not in --help"

@@ -6,6 +6,7 @@
 //   short          every read and write moves a few bytes only
 //   eintr          half of the calls that may wait are interrupted before they do anything
 //   write=ERRNO    every write to a regular file fails with this number
+//   touch=PATH     that file gets a byte more at the first write to a regular file
 //   read=ACTION    grow, shrink, vanish: what befalls the file at its first read
 // CONV_FAULTS_SEEN names a file that gets a byte when the library was loaded and one a fault.
 #include <dlfcn.h>
@@ -33,6 +34,7 @@ static struct {
     long alloc, thread;
     int write_errno;
     enum action action;
+    const char *touch;
     int seen; // file descriptor
 } plan = {.seen = -1};
 
@@ -64,6 +66,8 @@ __attribute__((constructor)) static void read_plan(void)
     }
     if ((word = strstr(text, "write=")))
         plan.write_errno = (int)strtol(word + 6, NULL, 10);
+    if ((word = strstr(text, "touch=")))
+        plan.touch = word + 6;
     plan.action = strstr(text, "read=grow")     ? GROW
                   : strstr(text, "read=shrink") ? SHRINK
                   : strstr(text, "read=vanish") ? VANISH
@@ -204,8 +208,19 @@ ssize_t read(int fd, void *data, size_t size)
     return syscall(SYS_read, fd, data, shorten(size));
 }
 
+static void touch_other(int fd)
+{
+    if (!plan.touch || !is_regular(fd) || atomic_exchange(&acted, true))
+        return;
+    int other = (int)syscall(SYS_openat, AT_FDCWD, plan.touch, O_WRONLY | O_APPEND);
+    if (other < 0 || syscall(SYS_write, other, "x", 1) != 1 || syscall(SYS_close, other) != 0)
+        abort();
+    tell();
+}
+
 static bool deny_write(int fd)
 {
+    touch_other(fd);
     if (!plan.write_errno || !is_regular(fd))
         return false;
     tell();
