@@ -13,7 +13,7 @@ _conv()
 {
     local with_value='--filter --depth --svg --include --exclude --files-from --kernel -k --size --divisor --bias --border
         --alpha --encoder --compress -z --device --streams --group --jobs -j --mem-limit --max-pixels
-        --variant --progress --report'
+        --variant --progress --report --resume'
     local options="--batch --recursive --null --skip-existing --update --dry-run --flip --strip
         --preserve --in-place --fsync --no-save --fail-fast --quiet --verbose --json --help --version
         ${with_value// -[kzj]/}"

@@ -5,7 +5,7 @@
 function __conv_operands
     set -l with_value --include --exclude --files-from --kernel -k --size --divisor --bias --border \
         --alpha --encoder --compress -z --device --streams --group --jobs -j --mem-limit \
-        --max-pixels --variant --progress --report
+        --max-pixels --variant --progress --report --resume
     set -l skip 0
     for word in (commandline -opc)[2..-1]
         if test $skip = 1
@@ -55,6 +55,7 @@ complete -c conv -l files-from -r -d 'Names from a list'
 complete -c conv -s 0 -l null -d 'Names in the list end in NUL'
 complete -c conv -l skip-existing -d 'Leave out what has an output'
 complete -c conv -s u -l update -d 'Leave out what has an output not older than the input'
+complete -c conv -l resume -r -d 'Leave out what this journal says is done'
 complete -c conv -l dry-run -d 'Say what would be done and why'
 complete -c conv -s k -l kernel -r -d 'The kernel of the filter custom'
 complete -c conv -l size -x -a '3 5' -d 'The filter of this size'

@@ -29,7 +29,7 @@ static enum conv_status run_once(const struct conv_options *options, const char 
     if (!status)
         status = conv_report_open(&report, &report_config, err);
     if (!status)
-        status = conv_run_pictures(options, device, walk, report, stop, err);
+        status = conv_run_pictures(options, device, walk, report, NULL, stop, err);
     if (report) {
         enum conv_status closed = conv_report_close(report, 0, totals, status ? NULL : err);
         if (!status)

@@ -61,6 +61,10 @@ static const struct row rows[] = {
      "leave pictures out whose output exists", NULL, NULL},
     {"update", 'u', NULL, KIND_FLAG, FIELD(update), 0, 0, NULL,
      "leave pictures out whose output is not older than the input", NULL, NULL},
+    {"resume", 0, "FILE", KIND_STRING, FIELD(resume_path), 0, 0, NULL,
+     "leave pictures out that the journal FILE says are done with these\nsettings from this input, "
+     "and note in it what is done now",
+     NULL, NULL},
     {"dry-run", 0, NULL, KIND_FLAG, FIELD(dry_run), 0, 0, NULL,
      "print what would be done and why; do nothing", NULL, NULL},
 
@@ -457,9 +461,9 @@ static enum conv_status finish(struct conv_options *options, struct conv_err *er
         status = conv_png_check_level(&options->png, err);
     if (options->jobs == 0)
         options->jobs = conv_cpu_count();
-    if (!status && options->skip_existing && options->update)
-        status =
-            conv_err_set(err, CONV_ERR_USAGE, "--skip-existing and --update exclude each other");
+    if (!status && options->skip_existing + options->update + (options->resume_path != NULL) > 1)
+        status = conv_err_set(err, CONV_ERR_USAGE,
+                              "--skip-existing, --update and --resume exclude each other");
     if (!status && options->in_place && (options->skip_existing || options->update))
         status =
             conv_err_set(err, CONV_ERR_USAGE,

@@ -9,8 +9,8 @@
 
 enum conv_status conv_run_pictures(const struct conv_options *options,
                                    const struct conv_device *device, struct conv_walk *walk,
-                                   struct conv_report *report, atomic_int *stop,
-                                   struct conv_err *err)
+                                   struct conv_report *report, struct conv_journal *journal,
+                                   atomic_int *stop, struct conv_err *err)
 {
     struct conv_pipeline_config config = {
         .ops = device->ops,
@@ -26,6 +26,7 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
         .preserve = options->preserve,
         .in_place = options->in_place,
         .fsync = options->fsync,
+        .journal = journal,
         .skip_existing = options->skip_existing,
         .update = options->update,
         .dry_run = options->dry_run,
@@ -56,6 +57,10 @@ static enum conv_status open_walk(const struct conv_options *options, atomic_int
     for (int i = 0; i < count && options->report_path; i++)
         if (strcmp(operands[i], options->report_path) == 0)
             return conv_err_set(err, CONV_ERR_USAGE, "--report would overwrite %s", operands[i]);
+    for (int i = 0; i < count && options->resume_path; i++)
+        if (strcmp(operands[i], options->resume_path) == 0)
+            return conv_err_set(err, CONV_ERR_USAGE, "--resume takes a journal, not the operand %s",
+                                operands[i]);
     if (output && strcmp(output, "-") == 0 && options->json)
         return conv_err_set(
             err, CONV_ERR_USAGE,
@@ -76,6 +81,53 @@ static enum conv_status open_walk(const struct conv_options *options, atomic_int
         .stop = stop,
     };
     return conv_walk_open(walk, &config, err);
+}
+
+static void hash_number(struct conv_digest *digest, int64_t number)
+{
+    conv_hash_add(digest, &number, sizeof number);
+}
+
+// Of everything that changes outputs: an entry of the journal made under other settings is stale.
+// Devices, kernels, threads and groups do not change them.
+static struct conv_digest digest_settings(const struct conv_options *options,
+                                          const struct conv_filter *filters, int count)
+{
+    struct conv_digest digest = {0};
+    for (int i = 0; i < count; i++) {
+        const struct conv_filter *filter = &filters[i];
+        size_t taps = (size_t)filter->width * (size_t)filter->height;
+        hash_number(&digest, filter->width);
+        conv_hash_add(&digest, filter->coef, taps * sizeof filter->coef[0]);
+        conv_hash_add(&digest, &filter->scale, sizeof filter->scale);
+        conv_hash_add(&digest, &filter->offset, sizeof filter->offset);
+    }
+    const int settings[] = {options->border,      options->border_value, options->alpha,
+                            options->png.encoder, options->png.level,    options->strip,
+                            options->preserve};
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        hash_number(&digest, settings[i]);
+    return digest;
+}
+
+static enum conv_status open_journal(const struct conv_options *options,
+                                     const struct conv_filter *filters, int count,
+                                     struct conv_journal **journal, struct conv_err *err)
+{
+    struct conv_journal_config config = {
+        .path = options->resume_path,
+        .settings = digest_settings(options, filters, count),
+        .read_only = options->dry_run || options->no_save,
+        .fsync = options->fsync,
+    };
+    enum conv_status status = conv_journal_open(journal, &config, err);
+    if (status)
+        return status;
+    size_t damaged = conv_journal_damaged(*journal);
+    if (damaged && !options->quiet)
+        fprintf(stderr, "conv: the journal has %zu damaged line%s; those pictures are done again\n",
+                damaged, damaged == 1 ? "" : "s");
+    return CONV_OK;
 }
 
 static void print_variants(const struct conv_device *device, const struct conv_filter *filters,
@@ -119,6 +171,7 @@ int conv_run_main(const struct conv_options *options)
     struct conv_device device = {0};
     struct conv_walk *walk = NULL;
     struct conv_report *report = NULL;
+    struct conv_journal *journal = NULL;
     struct conv_err err = {0};
     atomic_int *stop = conv_signals_install();
 
@@ -135,6 +188,8 @@ int conv_run_main(const struct conv_options *options)
         status = conv_device_open(&device, &effective, filters, filter_count, &err);
     if (!status && options->verbose && !options->dry_run)
         print_variants(&device, filters, filter_count);
+    if (!status && options->resume_path)
+        status = open_journal(options, filters, filter_count, &journal, &err);
     if (!status) {
         struct conv_report_config config = {
             .quiet = options->quiet,
@@ -154,7 +209,7 @@ int conv_run_main(const struct conv_options *options)
     if (!status && !options->dry_run && !options->no_save)
         status = conv_walk_make_output(walk, &err);
     if (!status)
-        status = conv_run_pictures(&effective, &device, walk, report, stop, &err);
+        status = conv_run_pictures(&effective, &device, walk, report, journal, stop, &err);
     if (report) {
         struct conv_totals totals;
         conv_report_totals(report, &totals);
@@ -165,6 +220,7 @@ int conv_run_main(const struct conv_options *options)
         if (!status)
             status = closed;
     }
+    conv_journal_close(journal);
     conv_device_close(&device);
     conv_walk_close(walk);
     return status ? conv_commands_fail(&err) : code;

@@ -185,6 +185,15 @@ static enum conv_status check_input(const struct conv_job *job, struct conv_err 
     return CONV_OK;
 }
 
+static enum conv_status note_output(int fd, const struct conv_job *job, struct conv_err *err)
+{
+    struct stat out;
+    struct conv_journal_fact fact = {job->path.input, job->path.output, &job->info, &out};
+    if (fstat(fd, &out) != 0)
+        return conv_err_errno(err, errno, "cannot stat the output %s", job->path.output);
+    return conv_journal_add(config.journal, &fact, err);
+}
+
 static enum conv_status finish_file(int fd, const struct conv_job *job, struct conv_err *err)
 {
     const char *path = job->path.output;
@@ -196,7 +205,7 @@ static enum conv_status finish_file(int fd, const struct conv_job *job, struct c
         return conv_err_errno(err, errno, "cannot set mode and time of %s", path);
     if (config.fsync && sync_file(fd) != 0)
         return conv_err_errno(err, errno, "cannot write %s", path);
-    return CONV_OK;
+    return config.journal && S_ISREG(job->info.st_mode) ? note_output(fd, job, err) : CONV_OK;
 }
 
 // Makes a rename last. File systems that cannot do this to a folder have nothing to flush.

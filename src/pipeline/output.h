@@ -7,12 +7,14 @@
 #include <stdbool.h>
 
 #include "pipeline/job.h"
+#include "pipeline/journal.h"
 
 struct conv_output_config {
     int workers;   // threads that write, one file each at a time
     bool preserve; // mode and times of the input
     bool in_place; // outputs take the place of inputs, with their mode and, where allowed, owner
-    bool fsync;    // data, name and folder are on the disk when conv_output_write returns
+    struct conv_journal *journal; // takes a note of every output; may be NULL
+    bool fsync; // data, name and folder are on the disk when conv_output_write returns
 };
 
 enum conv_status conv_output_open(const struct conv_output_config *config, struct conv_err *err);

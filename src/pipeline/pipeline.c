@@ -115,6 +115,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
         .workers = config->jobs,
         .preserve = config->preserve,
         .in_place = config->in_place,
+        .journal = config->journal,
         .fsync = config->fsync,
     };
     int lane_count = config->ops->async ? config->streams : 0;

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
+#include "pipeline/journal.h"
 #include "pipeline/walk.h"
 #include "png/png.h"
 #include "report/report.h"
@@ -27,7 +28,8 @@ struct conv_pipeline_config {
     struct conv_png_config png;
     enum conv_alpha_mode alpha;
     bool strip, preserve, fsync;
-    bool in_place; // outputs replace inputs
+    bool in_place;                // outputs replace inputs
+    struct conv_journal *journal; // of --resume; NULL without
     bool skip_existing, update, dry_run, no_save, fail_fast;
     atomic_int *stop; // becomes non-zero when no new picture shall be taken
 };

@@ -33,53 +33,62 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-// Links are left alone: replacing one would part it from its file, replacing the file would reach
-// out of the folder.
-static enum conv_status plan_in_place(const struct conv_pipeline_config *config,
-                                      struct conv_job *job)
+static bool skip(struct conv_job *job, const char *reason)
 {
-    struct stat info;
-    if (lstat(job->path.input, &info) != 0)
-        return conv_err_errno(&job->err, errno, "cannot open");
-    if (S_ISLNK(info.st_mode)) {
-        job->outcome = CONV_OUTCOME_SKIPPED;
-        job->reason = "a symbolic link";
-        return job->path.named ? conv_err_set(&job->err, CONV_ERR_USAGE, LINK) : CONV_OK;
-    }
-    if (config->dry_run) {
-        job->outcome = CONV_OUTCOME_PLANNED;
-        job->reason = "replaces the input";
-    }
-    return CONV_OK;
+    job->outcome = CONV_OUTCOME_SKIPPED;
+    job->reason = reason;
+    return true;
+}
+
+// True if what is there already makes the picture superfluous. `in` is NULL for standard input.
+static bool is_done(const struct conv_pipeline_config *config, struct conv_job *job,
+                    const struct stat *in, const struct stat *out)
+{
+    struct conv_journal_fact fact = {job->path.input, job->path.output, in, out};
+    if (config->skip_existing)
+        return skip(job, "the output exists");
+    if (in && config->update && is_newer_or_same(&out->st_mtim, &in->st_mtim))
+        return skip(job, "the output is up to date");
+    if (in && config->journal && conv_journal_knows(config->journal, &fact))
+        return skip(job, "done before, says the journal");
+    return false;
+}
+
+static const char *plan_reason(const struct conv_pipeline_config *config, bool exists)
+{
+    if (config->in_place)
+        return "replaces the input";
+    if (!exists)
+        return "new";
+    return config->update    ? "the input is newer"
+           : config->journal ? "the journal knows no such output"
+                             : "replaces the output";
 }
 
 enum conv_status conv_steps_plan(const struct conv_pipeline_config *config, struct conv_job *job)
 {
-    if (config->in_place)
-        return plan_in_place(config, job);
-    if (!config->dry_run && !config->skip_existing && !config->update)
+    if (!config->dry_run && !config->skip_existing && !config->update && !config->journal &&
+        !config->in_place)
         return CONV_OK;
     struct stat in, out;
     bool standard = is_dash(job->path.input);
     bool exists = !is_dash(job->path.output) && stat(job->path.output, &out) == 0;
-    if (exists && config->skip_existing) {
-        job->outcome = CONV_OUTCOME_SKIPPED;
-        job->reason = "the output exists";
+    bool found = !standard && stat(job->path.input, &in) == 0;
+    if (exists && is_done(config, job, found ? &in : NULL, &out))
         return CONV_OK;
-    }
-    if (!standard && stat(job->path.input, &in) != 0)
+    if (!standard && !found)
         return conv_err_errno(&job->err, errno, "cannot open");
-    if (exists && !standard && config->update && is_newer_or_same(&out.st_mtim, &in.st_mtim)) {
-        job->outcome = CONV_OUTCOME_SKIPPED;
-        job->reason = "the output is up to date";
-    } else if (exists && !standard && config->dry_run && is_same_file(&in, &out)) {
-        return conv_err_set(&job->err, CONV_ERR_USAGE, OVERWRITES_INPUT);
-    } else if (config->dry_run) {
-        job->outcome = CONV_OUTCOME_PLANNED;
-        job->reason = !exists          ? "new"
-                      : config->update ? "the input is newer"
-                                       : "replaces the output";
+    if (config->in_place && lstat(job->path.input, &in) == 0 && S_ISLNK(in.st_mode)) {
+        // Replacing a link would part it from its file, replacing the file reach out of the folder.
+        skip(job, "a symbolic link");
+        return job->path.named ? conv_err_set(&job->err, CONV_ERR_USAGE, LINK) : CONV_OK;
     }
+    if (!config->dry_run)
+        return CONV_OK;
+    if (exists && found && !config->in_place && is_same_file(&in, &out))
+        return conv_err_set(&job->err, CONV_ERR_USAGE, OVERWRITES_INPUT);
+    job->outcome = CONV_OUTCOME_PLANNED;
+    job->reason = plan_reason(config, exists);
     return CONV_OK;
 }
 
