@@ -15,6 +15,8 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
     struct conv_pipeline_config config = {
         .ops = device->ops,
         .backend = device->backend,
+        .spare_ops = device->spare_ops,
+        .spare = device->spare,
         .jobs = options->jobs,
         .streams = options->streams,
         .group_bytes = options->group_bytes,

@@ -20,6 +20,9 @@ enum conv_alpha_mode { CONV_ALPHA_KEEP, CONV_ALPHA_FILTER, CONV_ALPHA_PREMULTIPL
 struct conv_pipeline_config {
     const struct conv_backend_ops *ops;
     struct conv_backend *backend;
+    // Takes over what `ops`, which is async, fails to do; NULL: such pictures fail.
+    const struct conv_backend_ops *spare_ops;
+    struct conv_backend *spare;
     int jobs;           // workers, at least 1
     int streams;        // lanes of an async backend, at least 1
     size_t group_bytes; // staging bytes that make a group full

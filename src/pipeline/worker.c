@@ -94,7 +94,9 @@ static bool read_job(struct conv_scheduler *s, struct conv_job *job)
     pthread_mutex_unlock(&s->lock);
     enum conv_status status = conv_steps_plan(s->config, job);
     bool wanted = !status && job->outcome == CONV_OUTCOME_DONE;
-    if (wanted)
+    if (wanted && !s->config->spare_ops && conv_lane_is_lost(s, &job->err))
+        status = job->err.status;
+    if (wanted && !status)
         status = conv_steps_read(s->config, job);
     if (status == CONV_ERR_CANCELLED) { // not begun
         pthread_mutex_lock(&s->lock);

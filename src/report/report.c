@@ -145,6 +145,14 @@ void conv_report_file(struct conv_report *report, const struct conv_record *reco
     conv_progress_update(&report->progress, &report->totals);
 }
 
+void conv_report_warn(struct conv_report *report, const char *text)
+{
+    conv_progress_clear(&report->progress);
+    fputs("conv: ", stderr);
+    conv_report_print_path(stderr, text);
+    fputc('\n', stderr);
+}
+
 enum conv_stage conv_report_limit(const struct conv_totals *totals, bool device_async, int workers,
                                   int lanes)
 {

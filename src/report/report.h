@@ -73,6 +73,9 @@ enum conv_status conv_report_open(struct conv_report **report,
 // Counts the record and says what has to be said. One caller at a time.
 void conv_report_file(struct conv_report *report, const struct conv_record *record);
 
+// A warning on stderr, in one line: something went wrong and was made good. As conv_report_file.
+void conv_report_warn(struct conv_report *report, const char *text);
+
 // What has been counted so far, seconds included.
 void conv_report_totals(const struct conv_report *report, struct conv_totals *totals);
 
