@@ -7,7 +7,8 @@ import subprocess
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARY = os.path.abspath(os.environ.get("CONV_BINARY") or os.path.join(ROOT, "conv"))
-TIMEOUT = 300  # seconds: sanitizer builds are slow, a hang is longer
+RUNNER = os.environ.get("CONV_RUNNER", "").split()  # what runs it: "valgrind -q ..."
+TIMEOUT = 1800 if RUNNER else 300  # seconds: sanitizer builds and valgrind are slow, a hang is longer
 
 
 def start(*args, **kwargs):
@@ -16,7 +17,7 @@ def start(*args, **kwargs):
     filters = bool(args) and not args[0].startswith("-") and args[0] not in PLAIN_COMMANDS
     if filters and not any(a.startswith("--device") for a in args):
         args[1:1] = ["--device", "cpu"]
-    return subprocess.Popen([BINARY, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
+    return subprocess.Popen([*RUNNER, BINARY, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
 
 
 PLAIN_COMMANDS = ("bench", "verify", "list", "show", "devices")

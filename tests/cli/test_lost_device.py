@@ -32,8 +32,8 @@ def gpu(request):
 
 def has_real():
     environ = {**os.environ, "CONV_FAULTY": "real"}
-    shown = subprocess.run([BINARY, "show", "emboss", "--device=cuda"], env=environ, capture_output=True)
-    return shown.returncode == 0
+    done = subprocess.run([BINARY, "emboss", "--device=cuda", "-", "-"], env=environ, input=picture().data, capture_output=True)
+    return done.returncode == 0
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def want_of(box, *options):
 
 def run_faulty(faults, *args, code=0, **more):
     environ = {**os.environ, **more.pop("env", {}), "CONV_FAULTY": faults}
-    done = subprocess.run([BINARY, CHAIN, *args, "in", "out"], env=environ, capture_output=True, text=True,
+    done = subprocess.run([*program.RUNNER, BINARY, CHAIN, *args, "in", "out"], env=environ, capture_output=True, text=True,
                           timeout=program.TIMEOUT)
     said = f"{faults} {args}: exit code {done.returncode}\n{done.stderr}"
     assert "Sanitizer" not in done.stderr and "runtime error:" not in done.stderr, said
@@ -154,7 +154,7 @@ def test_pinned_memory_that_cannot_be_had(box, batch, number):
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("leave", (0, 4, 16, 40))
+@pytest.mark.parametrize("leave", (1, 4, 16, 40))
 def test_somebody_else_has_the_devices_memory(box, leave):
     """CUDA itself finds `leave` MiB; 3 pictures of 3.6 MB want 16 MiB a stream and side."""
     assert has_real()
@@ -164,10 +164,10 @@ def test_somebody_else_has_the_devices_memory(box, leave):
     check_outcome(box, want, 0, done.stderr, "auto")
     done = run_faulty(f"real hog={leave << 20}", "--device=cuda", code=None)
     check_outcome(box, want, done.returncode, done.stderr, "cuda")
-    assert done.returncode == 0 or "KiB are free" in done.stderr
+    assert done.returncode == 0 or "CUDA failed to" in done.stderr
 
 
-@pytest.mark.skipif(not LIBRARY, reason="no CONV_FAULTS_LIBRARY: a sanitizer build, or not started by ctest")
+@pytest.mark.skipif(not LIBRARY or bool(program.RUNNER), reason="no CONV_FAULTS_LIBRARY: a sanitizer build, or not started by ctest")
 @pytest.mark.parametrize("plan", ("", "lost=2", "room=5000"))
 @pytest.mark.parametrize("asked", ("auto", "cuda"), ids=("with-auto", "with-cuda"))
 @pytest.mark.parametrize("kind", ("alloc", "thread"))

@@ -6,6 +6,7 @@
 //   short          every read and write moves a few bytes only
 //   eintr          half of the calls that may wait are interrupted before they do anything
 //   write=ERRNO    every write to a regular file fails with this number
+//   fsync=ERRNO    every fsync fails with this number
 //   touch=PATH     that file gets a byte more at the first write to a regular file
 //   read=ACTION    grow, shrink, vanish: what befalls the file at its first read
 // CONV_FAULTS_SEEN names a file that gets a byte when the library was loaded and one a fault.
@@ -32,7 +33,7 @@ enum action { NOTHING, GROW, SHRINK, VANISH };
 static struct {
     bool ready, short_io, interrupt, all_threads;
     long alloc, thread;
-    int write_errno;
+    int write_errno, fsync_errno;
     enum action action;
     const char *touch;
     int seen; // file descriptor
@@ -66,6 +67,8 @@ __attribute__((constructor)) static void read_plan(void)
     }
     if ((word = strstr(text, "write=")))
         plan.write_errno = (int)strtol(word + 6, NULL, 10);
+    if ((word = strstr(text, "fsync=")))
+        plan.fsync_errno = (int)strtol(word + 6, NULL, 10);
     if ((word = strstr(text, "touch=")))
         plan.touch = word + 6;
     plan.action = strstr(text, "read=grow")     ? GROW
@@ -261,7 +264,13 @@ int close(int fd)
 
 int fsync(int fd)
 {
-    return interrupt() ? -1 : (int)syscall(SYS_fsync, fd);
+    if (interrupt())
+        return -1;
+    if (!plan.fsync_errno)
+        return (int)syscall(SYS_fsync, fd);
+    tell();
+    errno = plan.fsync_errno;
+    return -1;
 }
 
 int poll(struct pollfd *files, nfds_t count, int timeout)
