@@ -15,10 +15,12 @@
 #include "pipeline/paths.h"
 #include "pipeline/temporary.h"
 
-// The temporary file that a worker has open. Global because a signal handler must find it.
+// The temporary file that a worker has open, by its folder's descriptor: were the folder moved, its
+// path would lead nowhere. Global because a signal handler must find it.
 struct temporary {
     atomic_bool exists;
-    char path[PATH_MAX];
+    int folder;
+    char name[CONV_TEMPORARY_NAME_SIZE];
 };
 
 static struct temporary *temporaries;
@@ -55,7 +57,7 @@ void conv_output_abandon(void)
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < atomic_load(&temporary_count); i++)
             if (atomic_load(&temporaries[i].exists))
-                unlink(temporaries[i].path);
+                unlinkat(temporaries[i].folder, temporaries[i].name, 0);
         if (pass == 0)
             poll(NULL, 0, 2);
     }
@@ -140,23 +142,38 @@ static void sweep_folder(const char *path)
     conv_temporary_sweep(folder);
 }
 
-// Opens a temporary file beside `path`.
-static int open_temporary(struct temporary *temporary, const char *path)
+// Opens the folder of `path`, which is made if it is missing. -1 with *err.
+static int open_folder(const char *path, struct conv_err *err)
+{
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%.*s", (int)(conv_paths_base(path) - path), path);
+    const char *name = folder[0] ? folder : ".";
+    // Only what is to be flushed need be readable.
+    int flags = O_DIRECTORY | (config.fsync ? O_RDONLY : O_PATH);
+    int fd = conv_paths_open(name, flags);
+    if (fd < 0 && errno == ENOENT) {
+        if (conv_paths_make_parent(path, err))
+            return -1;
+        fd = conv_paths_open(name, flags);
+    }
+    if (fd < 0)
+        conv_err_errno(err, errno, "cannot create %s", path);
+    return fd;
+}
+
+static int open_temporary(struct temporary *temporary, int folder)
 {
     static atomic_uint number;
-    char name[CONV_TEMPORARY_NAME_SIZE];
-    size_t folder = (size_t)(conv_paths_base(path) - path);
+    temporary->folder = folder;
     for (int attempt = 0;; attempt++) {
-        conv_temporary_name(name, atomic_fetch_add(&number, 1));
-        if (folder + strlen(name) >= sizeof temporary->path) {
-            errno = ENAMETOOLONG;
-            return -1;
-        }
-        snprintf(temporary->path, sizeof temporary->path, "%.*s%s", (int)folder, path, name);
+        int fd = -1;
+        conv_temporary_name(temporary->name, atomic_fetch_add(&number, 1));
         atomic_store(&temporary->exists, true);
-        int fd = atomic_load(&abandoned)
-                     ? -1
-                     : conv_paths_open(temporary->path, O_WRONLY | O_CREAT | O_EXCL);
+        do
+            fd = atomic_load(&abandoned) ? -1
+                                         : openat(folder, temporary->name,
+                                                  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        while (fd < 0 && errno == EINTR && !atomic_load(&abandoned));
         if (fd >= 0)
             return fd;
         atomic_store(&temporary->exists, false);
@@ -209,36 +226,23 @@ static enum conv_status finish_file(int fd, const struct conv_job *job, struct c
 }
 
 // Makes a rename last. File systems that cannot do this to a folder have nothing to flush.
-static enum conv_status sync_folder(const char *path, struct conv_err *err)
+static enum conv_status sync_folder(int folder, const char *path, struct conv_err *err)
 {
-    char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%.*s", (int)(conv_paths_base(path) - path), path);
-    int fd = conv_paths_open(folder[0] ? folder : ".", O_RDONLY | O_DIRECTORY);
-    bool bad = fd < 0 || (sync_file(fd) != 0 && errno != EINVAL && errno != ENOTSUP);
-    enum conv_status status =
-        bad ? conv_err_errno(err, errno, "cannot flush the folder of %s", path) : CONV_OK;
-    if (fd >= 0)
-        close(fd);
-    return status;
+    if (sync_file(folder) != 0 && errno != EINVAL && errno != ENOTSUP)
+        return conv_err_errno(err, errno, "cannot flush the folder of %s", path);
+    return CONV_OK;
 }
 
-static enum conv_status write_renamed(int worker, const struct conv_job *job,
+static enum conv_status write_renamed(struct temporary *temporary, int folder,
+                                      const struct conv_job *job,
                                       const struct conv_png_bytes *bytes, struct conv_err *err)
 {
     const char *path = job->path.output;
-    struct temporary *temporary = &temporaries[worker];
-    enum conv_status status = CONV_OK;
-    sweep_folder(path);
-    int fd = open_temporary(temporary, path);
-    if (fd < 0 && errno == ENOENT) {
-        status = conv_paths_make_parent(path, err);
-        if (status)
-            return status;
-        fd = open_temporary(temporary, path);
-    }
+    int fd = open_temporary(temporary, folder);
     if (fd < 0)
         return conv_err_errno(err, errno, "cannot create %s", path);
 
+    enum conv_status status = CONV_OK;
     if (write_parts(fd, bytes) != 0)
         status = conv_err_errno(err, errno, "cannot write %s", path);
     if (!status)
@@ -247,12 +251,12 @@ static enum conv_status write_renamed(int worker, const struct conv_job *job,
         status = conv_err_errno(err, errno, "cannot write %s", path);
     if (!status && config.in_place)
         status = check_input(job, err);
-    if (!status && rename(temporary->path, path) != 0)
+    if (!status && renameat(folder, temporary->name, folder, conv_paths_base(path)) != 0)
         status = conv_err_errno(err, errno, "cannot write %s", path);
     if (status)
-        unlink(temporary->path);
+        unlinkat(folder, temporary->name, 0);
     atomic_store(&temporary->exists, false);
-    return !status && config.fsync ? sync_folder(path, err) : status;
+    return !status && config.fsync ? sync_folder(folder, path, err) : status;
 }
 
 enum conv_status conv_output_write(int worker, const struct conv_job *job,
@@ -268,5 +272,11 @@ enum conv_status conv_output_write(int worker, const struct conv_job *job,
         if (!S_ISREG(info.st_mode))
             return write_special(path, bytes, err);
     }
-    return write_renamed(worker, job, bytes, err);
+    sweep_folder(path);
+    int folder = open_folder(path, err);
+    if (folder < 0)
+        return err->status;
+    enum conv_status status = write_renamed(&temporaries[worker], folder, job, bytes, err);
+    close(folder);
+    return status;
 }

@@ -67,6 +67,15 @@ def test_output_folder_that_goes_away(box):
     assert len({(box / folder / name).read_bytes() for folder in ("moved", "out") for name in tree(folder)}) == 1
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
+def test_output_folder_that_may_be_written_not_read(box):
+    made = fill(box / "in", "a.png")
+    (box / "out").mkdir(mode=0o300)
+    run("emboss", "in", "out")
+    (box / "out").chmod(0o700)
+    assert tree("out") == sorted(made)
+
+
 def test_input_that_vanished_before_its_turn(box):
     made = fill(box / "in", "a.png", "b.png")
     os.symlink("nowhere", box / "in" / "gone.png")  # as for a file removed since its folder was read

@@ -55,11 +55,12 @@ def test_a_hundred_kills(box):
     want = (box / "out" / "0000.png").read_bytes()
     pictures.decode(want)
     killed = left_over = 0
-    for _ in range(100):
+    kills = 25 if os.environ.get("CONV_SANITIZED") else 100  # what is slow shows no other moments
+    for _ in range(kills):
         killed += kill_soon(moments.uniform(0, whole_run), *command)
         left_over += any(map(is_temporary, os.listdir("out")))
         check_whole(box / "out", want)
-    assert killed > 50 and left_over > 5, "the moments prove nothing"
+    assert killed > kills / 2 and left_over > kills / 20, "the moments prove nothing"
     run(*command)
     assert tree("out") == tree("in"), "the next run clears up"
     check_whole(box / "out", want)

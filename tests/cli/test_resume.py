@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import time
 
 import pytest
 
@@ -70,9 +71,12 @@ def test_after_kills_only_what_is_left_is_done(box):
     fill_with_one(box / "in", 300)
     run("emboss", "in/0000.png", "want.png")
     want = (box / "want.png").read_bytes()
+    begin = time.monotonic()
+    run("emboss", "-j2", "--fsync", "in", "once")
+    whole_run = time.monotonic() - begin
     (box / "out").mkdir()
     for _ in range(12):
-        kill_soon(moments.uniform(0.01, 0.03), "emboss", "--resume", "journal", "-j2", "--fsync", "in", "out")
+        kill_soon(moments.uniform(0.1, 0.3) * whole_run, "emboss", "--resume", "journal", "-j2", "--fsync", "in", "out")
     done = check_whole(box / "out", want)
     assert done > 0
     assert resume("in", "out") == (300 - done, done)
@@ -84,8 +88,11 @@ def test_in_place_nothing_is_ever_filtered_twice(box):
     run("emboss", "fresh/0000.png", "want.png")
     new = (box / "want.png").read_bytes()
     shutil.copytree("fresh", "in")
-    for index in range(8):
-        kill_soon(0.006 * index, "emboss", "--in-place", "--resume", "journal", "-j2", "in")
+    begin = time.monotonic()
+    run("emboss", "-j2", "fresh", "once")
+    whole_run = time.monotonic() - begin
+    for _ in range(8):  # each gets on a little
+        kill_soon(whole_run / 4, "emboss", "--in-place", "--resume", "journal", "-j2", "in")
     resume("--in-place", "in")
     assert {(box / "in" / name).read_bytes() for name in os.listdir("in")} == {new}
     assert resume("--in-place", "in") == (0, 200)
