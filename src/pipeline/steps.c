@@ -145,6 +145,9 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
         return conv_err_set(&job->err, CONV_ERR_LIMIT,
                             "%d x %d pixels are more than --max-pixels %" PRIu64, job->header.width,
                             job->header.height, config->max_pixels);
+    status = conv_png_check_promise(file->data, file->size, &job->header, &job->err);
+    if (status)
+        return status;
     job->meta.size = 0;
     if (!config->strip)
         status = conv_png_meta_collect(file->data, file->size, &job->meta, &job->err);

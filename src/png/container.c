@@ -13,6 +13,10 @@
 #define MAX_FIELD 0x7fffffff // the standard's limit for lengths, widths and heights
 #define MAX_PALETTE 256
 
+// What a byte of DEFLATE makes at most: a match of 258 bytes takes a length and a distance, and no
+// code of either is shorter than one bit (RFC 1951, 3.2.7: a single distance code takes one bit).
+#define MAX_EXPANSION (258 * 8 / 2)
+
 #define TYPE(a, b, c, d) ((uint32_t)(a) << 24 | (uint32_t)(b) << 16 | (uint32_t)(c) << 8 | (d))
 #define IHDR TYPE('I', 'H', 'D', 'R')
 #define PLTE TYPE('P', 'L', 'T', 'E')
@@ -189,6 +193,63 @@ enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_pn
         return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no palette");
     header->shape = make_shape(header);
     return CONV_OK;
+}
+
+// --- is there enough picture data? ---------------------------------------------------------------
+
+// Bytes of all rows, each with its filter before it; UINT64_MAX if they are more than that.
+static uint64_t filtered_size(const struct conv_png_header *header)
+{
+    static const int channels[] = {
+        [GRAY] = 1, [RGB] = 3, [PALETTE] = 1, [GRAY_ALPHA] = 2, [RGB_ALPHA] = 4};
+    static const struct {
+        unsigned x, y, dx, dy;
+    } passes[] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4},
+                  {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}, {0, 0, 1, 1}};
+    enum { INTERLACED = 7, WHOLE = 1 }; // passes; the last row of the table is the whole picture
+    uint64_t bits = (uint64_t)channels[header->color_type] * (uint64_t)header->bit_depth, total = 0;
+    int first = header->interlaced ? 0 : INTERLACED,
+        count = header->interlaced ? INTERLACED : WHOLE;
+    for (int i = first; i < first + count; i++) {
+        // Coordinates are below 2^31, so that nothing here leaves 64 bits but the product.
+        uint64_t width = ((uint64_t)header->width + passes[i].dx - 1 - passes[i].x) / passes[i].dx;
+        uint64_t height =
+            ((uint64_t)header->height + passes[i].dy - 1 - passes[i].y) / passes[i].dy;
+        uint64_t size;
+        if (width > 0 && (__builtin_mul_overflow(height, 1 + (width * bits + 7) / 8, &size) ||
+                          __builtin_add_overflow(total, size, &total)))
+            return UINT64_MAX;
+    }
+    return total;
+}
+
+// Bytes of picture data; *whole tells if the file ends with IEND or between two chunks.
+static size_t data_size(const uint8_t *data, size_t size, bool *whole)
+{
+    size_t at = SIGNATURE_SIZE, total = 0;
+    struct chunk chunk = {0};
+    while (next_chunk(&chunk, data, size, &at)) {
+        if (chunk.type == IDAT)
+            total += chunk.length;
+        if (chunk.type == IEND)
+            break;
+    }
+    *whole = chunk.type == IEND || at == size;
+    if (!*whole && size - at >= 8 && read_u32(data + at + 4) == IDAT)
+        total += size - at - 8;
+    return total;
+}
+
+enum conv_status conv_png_check_promise(const uint8_t *data, size_t size,
+                                        const struct conv_png_header *header, struct conv_err *err)
+{
+    bool whole;
+    size_t have = data_size(data, size, &whole);
+    if ((filtered_size(header) - 1) / MAX_EXPANSION < have) // no picture has less than two bytes
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_FORMAT,
+                        "%s: too little picture data (%zu B) for %d x %d pixels",
+                        whole ? "damaged" : "truncated", have, header->width, header->height);
 }
 
 // --- carried chunks ------------------------------------------------------------------------------

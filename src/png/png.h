@@ -33,6 +33,12 @@ struct conv_png_header {
 enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_png_header *header,
                                 struct conv_err *err);
 
+// CONV_ERR_FORMAT if the file holds too little picture data for what its header promises, however
+// well that were compressed. To be asked before memory is taken for the picture, since a header
+// costs its writer nothing; `header` is conv_png_probe's.
+enum conv_status conv_png_check_promise(const uint8_t *data, size_t size,
+                                        const struct conv_png_header *header, struct conv_err *err);
+
 // Chunks that are carried from input to output, complete with length, type and CRC, in file order:
 // colour and print (iCCP sRGB gAMA cHRM cICP mDCV cLLI pHYs eXIf, the first of each) and texts
 // (tEXt zTXt iTXt). Those with a wrong CRC or beyond `data` are left out.
