@@ -8,7 +8,6 @@
 #include "png/buffer.h"
 #include "png/png.h"
 
-#define SIGNATURE_SIZE 8
 #define FRAME_SIZE 12        // length, type and CRC around a chunk's data
 #define MAX_FIELD 0x7fffffff // the standard's limit for lengths, widths and heights
 #define MAX_PALETTE 256
@@ -26,7 +25,8 @@
 
 enum { GRAY = 0, RGB = 2, PALETTE = 3, GRAY_ALPHA = 4, RGB_ALPHA = 6 };
 
-static const uint8_t signature[SIGNATURE_SIZE] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+static const uint8_t signature[CONV_PNG_SIGNATURE_SIZE] = {0x89, 'P',  'N',  'G',
+                                                           '\r', '\n', 0x1a, '\n'};
 
 struct chunk {
     uint32_t type;
@@ -61,13 +61,14 @@ static bool crc_is_right(const struct chunk *chunk)
     return crc == read_u32(chunk->data + chunk->length);
 }
 
-static enum conv_status check_signature(const uint8_t *data, size_t size, struct conv_err *err)
+enum conv_status conv_png_check_signature(const uint8_t *data, size_t size, struct conv_err *err)
 {
     if (size == 0)
         return conv_err_set(err, CONV_ERR_FORMAT, "empty file");
-    if (memcmp(data, signature, size < SIGNATURE_SIZE ? size : SIGNATURE_SIZE) != 0)
+    if (memcmp(data, signature, size < CONV_PNG_SIGNATURE_SIZE ? size : CONV_PNG_SIGNATURE_SIZE) !=
+        0)
         return conv_err_set(err, CONV_ERR_FORMAT, "not a PNG (bad signature)");
-    if (size < SIGNATURE_SIZE)
+    if (size < CONV_PNG_SIGNATURE_SIZE)
         return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the signature");
     return CONV_OK;
 }
@@ -160,10 +161,10 @@ static struct conv_image make_shape(const struct conv_png_header *header)
 enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_png_header *header,
                                 struct conv_err *err)
 {
-    enum conv_status status = check_signature(data, size, err);
+    enum conv_status status = conv_png_check_signature(data, size, err);
     if (status)
         return status;
-    size_t at = SIGNATURE_SIZE;
+    size_t at = CONV_PNG_SIGNATURE_SIZE;
     struct chunk chunk;
     if (!next_chunk(&chunk, data, size, &at))
         return refuse_chunk(data, size, at, err);
@@ -226,7 +227,7 @@ static uint64_t filtered_size(const struct conv_png_header *header)
 // Bytes of picture data; *whole tells if the file ends with IEND or between two chunks.
 static size_t data_size(const uint8_t *data, size_t size, bool *whole)
 {
-    size_t at = SIGNATURE_SIZE, total = 0;
+    size_t at = CONV_PNG_SIGNATURE_SIZE, total = 0;
     struct chunk chunk = {0};
     while (next_chunk(&chunk, data, size, &at)) {
         if (chunk.type == IDAT)
@@ -283,7 +284,7 @@ static bool collect(struct conv_buffer *buffer, const uint8_t *data, size_t size
     struct chunk chunk;
     bool seen[CARRIED_COUNT] = {false};
     bool late = false;
-    size_t at = SIGNATURE_SIZE;
+    size_t at = CONV_PNG_SIGNATURE_SIZE;
     while (next_chunk(&chunk, data, size, &at) && chunk.type != IEND) {
         late |= chunk.type == IDAT;
         int i = carried_index(chunk.type);
@@ -301,7 +302,7 @@ enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size, struct 
                                        struct conv_err *err)
 {
     struct conv_buffer buffer = {.data = meta->data, .capacity = meta->capacity};
-    bool ok = size < SIGNATURE_SIZE || collect(&buffer, data, size);
+    bool ok = size < CONV_PNG_SIGNATURE_SIZE || collect(&buffer, data, size);
     *meta = (struct conv_png_meta){buffer.data, buffer.size, buffer.capacity};
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }
