@@ -115,7 +115,7 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
     struct conv_err *err = &job->err;
     bool standard = is_dash(path);
     // Without O_NONBLOCK a pipe nobody writes to would hold up this call, out of reach of a signal.
-    int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return conv_err_errno(err, errno, "cannot open");
     enum conv_status status = CONV_OK;
