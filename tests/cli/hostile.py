@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Pictures that no encoder would write: REFUSED (name -> bytes, what is said of it) and ACCEPTED (name -> bytes, planes).
+"""Pictures that no encoder would write.
 
-Each is a few lines, so that a reader sees what is wrong with it.
+REFUSED: name -> bytes, what is said of them; ACCEPTED: name -> bytes, planes. Each is a few lines, so that a reader
+sees what is wrong with it.
 """
 import struct
 import zlib
@@ -20,7 +21,8 @@ INDICES = zlib.compress((b"\0" + bytes((0, 1, 2, 3))) * SIDE)
 
 
 def head(width=SIDE, height=SIDE, depth=8, color_type=png.RGB, interlaced=0):
-    return png.SIGNATURE + png.chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, color_type, 0, 0, interlaced))
+    fields = struct.pack(">IIBBBBB", width, height, depth, color_type, 0, 0, interlaced)
+    return png.SIGNATURE + png.chunk(b"IHDR", fields)
 
 
 def idat(data=STREAM):
@@ -94,7 +96,8 @@ REFUSED = {
     "no_plte": (head(color_type=png.PALETTE) + idat(INDICES) + IEND, "no palette"),
     "two_plte": (head(color_type=png.PALETTE) + PALETTE * 2 + idat(INDICES) + IEND, "damaged"),
     "late_plte": (head(color_type=png.PALETTE) + idat(INDICES) + PALETTE + IEND, "no palette"),
-    "plte_of_4_bytes": (head(color_type=png.PALETTE) + png.chunk(b"PLTE", b"1234") + idat(INDICES) + IEND, "palette of 4"),
+    "plte_of_4_bytes": (head(color_type=png.PALETTE) + png.chunk(b"PLTE", b"1234") + idat(INDICES) + IEND,
+                        "palette of 4"),
     "no_iend": (head() + idat(), "truncated"),
     "no_idat": (head() + IEND, "no picture data"),
     "two_ihdr": (head() + head()[8:] + idat() + IEND, "damaged"),
@@ -141,5 +144,6 @@ ACCEPTED = {
     "iccp_bomb": (head() + png.chunk(b"iCCP", b"p\0\0" + BOMB) + idat() + IEND, PLANES),
     "itxt_bomb_late": (head() + idat() + png.chunk(b"iTXt", b"c\0\1\0\0\0" + BOMB) + IEND, PLANES),
     "many_texts": (head() + png.chunk(b"tEXt", b"a\0b") * 20000 + idat() + IEND, PLANES),
-    "palette_index": (head(color_type=png.PALETTE) + png.chunk(b"PLTE", bytes(range(9))) + idat(INDICES) + IEND, INDEXED),
+    "palette_index": (head(color_type=png.PALETTE) + png.chunk(b"PLTE", bytes(range(9))) + idat(INDICES) + IEND,
+                      INDEXED),
 }

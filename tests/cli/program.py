@@ -64,9 +64,9 @@ def run(*args, code=0, stdin=b"", **kwargs):
 def measure(*args, code=0, stdin=b"", timeout=TIMEOUT):
     """As run(); the Result has `peak`, the bytes of memory that the program held at most (10 MB or more)."""
     with tempfile.NamedTemporaryFile("r") as note:
-        process = subprocess.Popen([sys.executable, "-S", "-E", "-c", LAUNCHER, note.name, BINARY, *map(os.fspath, args)],
-                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   start_new_session=True)
+        launcher = [sys.executable, "-S", "-E", "-c", LAUNCHER, note.name]
+        process = subprocess.Popen([*launcher, BINARY, *map(os.fspath, args)], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         try:
             out, err = process.communicate(stdin, timeout=timeout)
         except subprocess.TimeoutExpired:

@@ -127,9 +127,9 @@ def test_no_permission(box, mode, named):
 
 # --- names ---------------------------------------------------------------------------------------
 
-NAMES = ("two words.png", " .png", "new\nline.png", "tab\there.png", "bell\a.png", "escape\x1b[31m.png", "delete\x7f.png",
-         "-.png", "--help.png", "-rf.png", "@file.png", "%s%n.png", "back\\slash.png", "quote'\".png", "$(reboot).png",
-         "`reboot`.png", "; reboot.png", "*.png", "ünïcödé.png", "日本.png", ".png", "..png", LONG,
+NAMES = ("two words.png", " .png", "new\nline.png", "tab\there.png", "bell\a.png", "escape\x1b[31m.png",
+         "delete\x7f.png", "-.png", "--help.png", "-rf.png", "@file.png", "%s%n.png", "back\\slash.png", "quote'\".png",
+         "$(reboot).png", "`reboot`.png", "; reboot.png", "*.png", "ünïcödé.png", "日本.png", ".png", "..png", LONG,
          "é" * 125 + "x.png", os.fsdecode(b"no utf-8 \xff\xfe.png"))
 
 
