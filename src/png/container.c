@@ -16,6 +16,11 @@
 // code of either is shorter than one bit (RFC 1951, 3.2.7: a single distance code takes one bit).
 #define MAX_EXPANSION (258 * 8 / 2)
 
+// The most picture data that is looked at. Rows of two bytes, each flushed by its encoder, take
+// about 12; more is nothing but empty blocks, which cost time and make no pixels.
+#define MOST_DATA_A_BYTE 16
+#define MOST_DATA_ANYWAY ((size_t)1 << 20)
+
 #define TYPE(a, b, c, d) ((uint32_t)(a) << 24 | (uint32_t)(b) << 16 | (uint32_t)(c) << 8 | (d))
 #define IHDR TYPE('I', 'H', 'D', 'R')
 #define PLTE TYPE('P', 'L', 'T', 'E')
@@ -196,7 +201,7 @@ enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_pn
     return CONV_OK;
 }
 
-// --- is there enough picture data? ---------------------------------------------------------------
+// --- can this much picture data make the picture? ------------------------------------------------
 
 // Bytes of all rows, each with its filter before it; UINT64_MAX if they are more than that.
 static uint64_t filtered_size(const struct conv_png_header *header)
@@ -246,11 +251,14 @@ enum conv_status conv_png_check_promise(const uint8_t *data, size_t size,
 {
     bool whole;
     size_t have = data_size(data, size, &whole);
-    if ((filtered_size(header) - 1) / MAX_EXPANSION < have) // no picture has less than two bytes
+    uint64_t filtered = filtered_size(header); // two bytes at least
+    bool little = (filtered - 1) / MAX_EXPANSION >= have;
+    bool much = have > MOST_DATA_ANYWAY && (have - MOST_DATA_ANYWAY) / MOST_DATA_A_BYTE > filtered;
+    if (!little && !much)
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_FORMAT,
-                        "%s: too little picture data (%zu B) for %d x %d pixels",
-                        whole ? "damaged" : "truncated", have, header->width, header->height);
+    return conv_err_set(err, CONV_ERR_FORMAT, "%s: too %s picture data (%zu B) for %d x %d pixels",
+                        little && !whole ? "truncated" : "damaged", little ? "little" : "much",
+                        have, header->width, header->height);
 }
 
 // --- carried chunks ------------------------------------------------------------------------------

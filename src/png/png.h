@@ -4,7 +4,7 @@
 //
 // What is refused: everything libpng refuses, and streams whose Adler-32 is wrong (libpng only
 // warns). A wrong CRC in a critical chunk, missing rows, a missing IEND: refused, not repaired.
-// Ignored: bytes after IEND, data after the last row inside the zlib stream, ancillary chunks with
+// Ignored: bytes after IEND, up to 64 KiB of picture data after the last row, ancillary chunks with
 // a wrong CRC (they are dropped). A palette index out of range is opaque black.
 #ifndef CONV_PNG_PNG_H
 #define CONV_PNG_PNG_H
@@ -39,8 +39,8 @@ enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_pn
                                 struct conv_err *err);
 
 // CONV_ERR_FORMAT if the file holds too little picture data for what its header promises, however
-// well that were compressed. To be asked before memory is taken for the picture, since a header
-// costs its writer nothing; `header` is conv_png_probe's.
+// well that were compressed, or far too much. To be asked before memory is taken for the picture,
+// since a header costs its writer nothing; `header` is conv_png_probe's.
 enum conv_status conv_png_check_promise(const uint8_t *data, size_t size,
                                         const struct conv_png_header *header, struct conv_err *err);
 

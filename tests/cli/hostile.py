@@ -42,6 +42,13 @@ def zeros(count):
     return start + again * (count // block - 1) + left[:-4] + adler
 
 
+def rows_and_zeros(mebibytes, rows=ROWS):
+    """The rows and so many zeros behind them as one zlib stream, well compressed but for its end."""
+    squeeze = zlib.compressobj(9)
+    start = squeeze.compress(rows + bytes(1 << 20)) + squeeze.flush(zlib.Z_FULL_FLUSH)
+    return start + (squeeze.compress(bytes(1 << 20)) + squeeze.flush(zlib.Z_FULL_FLUSH)) * (mebibytes - 1)
+
+
 def bits(*fields):
     """A zlib stream without Adler-32 from (value, width) as RFC 1951 packs them; Huffman codes come reversed."""
     value = at = 0
@@ -110,6 +117,11 @@ REFUSED = {
     "length_2gib_icc": (head() + claims(b"iCCP", MOST, b"p\0\0" + STREAM) + idat() + IEND, "truncated"),
     "length_2gib_late": (head() + idat() + claims(b"zTXt", MOST) + IEND, "truncated"),
     # the zlib stream
+    "endless": (head() + idat(rows_and_zeros(900)) + IEND, "far too much image data"),
+    "endless_interlaced": (head(interlaced=1) + idat(rows_and_zeros(900, b"")) + IEND, "far too much"),
+    "endless_20_gb": (head() + idat(rows_and_zeros(20000)) + IEND, "too much picture data"),
+    "endless_blocks": (head() + idat(b"\x78\x01" + bytes((0, 0, 0, 255, 255)) * 500_000) + IEND,
+                       "too much picture data"),
     "not_zlib": (head() + idat(b"certainly no zlib stream") + IEND, "damaged"),
     "dictionary": (head() + idat(b"\x78\xbb\0\0\0\1" + STREAM[2:]) + IEND, "damaged"),
     "reserved_block": (head() + idat(bits((1, 1), (3, 2))) + IEND, "damaged"),
@@ -136,7 +148,7 @@ ACCEPTED = {
     "many_idats": (head() + spread(STREAM, 0) + IEND, PLANES),
     "empty_idats": (head() + spread(STREAM, 200) + idat(b"") * 5000 + IEND, PLANES),
     "too_long": (head() + idat(zlib.compress(ROWS + bytes(1000))) + IEND, PLANES),
-    "far_too_long": (head() + idat(zlib.compress(ROWS + bytes(1 << 26))) + IEND, PLANES),
+    "far_too_long": (head() + idat(zlib.compress(ROWS + bytes(1 << 25))) + IEND, PLANES),
     "behind_the_stream": (head() + idat(STREAM + b"left over") + IEND, PLANES),
     "behind_iend": (head() + idat() + IEND + b"left over", PLANES),
     "crc_of_a_text": (head() + broken(png.chunk(b"tEXt", b"a\0b")) + idat() + IEND, PLANES),

@@ -449,6 +449,22 @@ static void picture_data_must_suffice_for_the_header(void **state)
     }
 }
 
+// 15 bytes of rows; 16 times that and a MiB are let pass.
+static void too_much_picture_data(void **state)
+{
+    (void)state;
+    enum { MOST = (1 << 20) + 16 * 15 + 15 };
+    struct conv_err err;
+    uint8_t *nothing = calloc(1, MOST + 1);
+    assert_non_null(nothing);
+    for (size_t size = MOST; size <= MOST + 1; size++) {
+        make_gray_file(nothing, size);
+        assert_int_equal(check_promise(&err), size == MOST ? CONV_OK : CONV_ERR_FORMAT);
+    }
+    assert_non_null(strstr(err.text, "damaged: too much picture data (1048832 B)"));
+    free(nothing);
+}
+
 // What is cut off is called so, and counts as far as it is there.
 static void promise_of_a_truncated_file(void **state)
 {
@@ -534,6 +550,7 @@ int main(void)
         TEST(header_of_another_file),
         TEST(metadata_is_not_unpacked),
         TEST(picture_data_must_suffice_for_the_header),
+        TEST(too_much_picture_data),
         TEST(promise_of_a_truncated_file),
         TEST(best_compression_is_believed),
         TEST(bytes_changed_at_random),
