@@ -130,7 +130,9 @@ def test_no_permission(box, mode, named):
 NAMES = ("two words.png", " .png", "new\nline.png", "tab\there.png", "bell\a.png", "escape\x1b[31m.png",
          "delete\x7f.png", "-.png", "--help.png", "-rf.png", "@file.png", "%s%n.png", "back\\slash.png", "quote'\".png",
          "$(reboot).png", "`reboot`.png", "; reboot.png", "*.png", "ünïcödé.png", "日本.png", ".png", "..png", LONG,
-         "é" * 125 + "x.png", os.fsdecode(b"no utf-8 \xff\xfe.png"))
+         "é" * 125 + "x.png",
+         "c1\x9b31m.png", "turned\u202egnp.png", "line\u2028.png", "😀.png", os.fsdecode(b"cut \xe2\x82.png"),
+         os.fsdecode(b"long \xc0\x80 \xed\xa0\x80.png"), os.fsdecode(b"no utf-8 \xff\xfe.png"))
 
 
 def test_names_of_every_kind_are_kept(box):
@@ -139,17 +141,24 @@ def test_names_of_every_kind_are_kept(box):
     assert tree("out") == sorted(NAMES)
 
 
+def tell(char):
+    """A character as messages show it; surrogates are the bytes that Python found to be no UTF-8."""
+    if char == "\\":
+        return "\\\\"
+    hidden = ord(char) < 32 or 127 <= ord(char) < 160 or char == "\u202e" or 0xdc80 <= ord(char) < 0xdd00
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(char)) if hidden else char
+
+
 def test_names_of_every_kind_are_told_in_one_line(box):
     fill(box / "in", *NAMES)
     for name in NAMES:
         (box / "in" / name).write_bytes(b"bad")
     result = run("identity", "in", "out", code=1)
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", result.err)
-    lines = result.err.splitlines()
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\ufffd]", result.err)
+    lines = result.err.split("\n")[:-1]
     assert len(lines) == len(NAMES) + 1
     for name in NAMES:
-        told = "".join(f"\\x{ord(c):02x}" if ord(c) < 32 or ord(c) == 127 else c for c in name.replace("\\", "\\\\"))
-        told = os.fsencode(told).decode(errors="replace")
+        told = "".join(map(tell, name))
         assert lines.count(f"conv: in/{told}: not a PNG (bad signature)") == 1, told
 
 
@@ -166,6 +175,15 @@ def test_a_path_longer_than_the_system_takes(box):
     result = run("identity", "--files-from=-", "in", "out", stdin=f"{name}\na.png\n".encode(), code=1)
     assert "conv: xxx" in result.err and "path too long" in result.err
     assert len(result.err.splitlines()) == 2 and tree("out") == ["a.png"]
+
+
+def test_the_cause_is_told_behind_a_path_of_any_length(box):
+    """The text of a message had room for 480 bytes, and the cause came last."""
+    folder = "/".join(["d" * 250] * 10)
+    fill(box / "in" / folder, "a.png")
+    (box / "out" / folder / "a.png").mkdir(parents=True)
+    result = run("identity", "-r", "in", "out", code=1)
+    assert result.err.startswith(f"conv: in/{folder}/a.png: the output out/{folder}/a.png is a folder\n")
 
 
 def test_longest_output_name_below_a_folder_of_longest_names(box):
