@@ -267,7 +267,8 @@ static void start_writing(struct writer *writer)
                  color_types[src->channels], PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
                  PNG_FILTER_TYPE_DEFAULT);
     png_set_compression_buffer_size(png, IDAT_SIZE);
-    // Filters and strategy stay libpng's own choice: this is the coder that others are held against.
+    // Filters and strategy stay libpng's own choice: this is the coder that others are held
+    // against.
     png_set_compression_level(png, writer->level);
     png_write_info(png, writer->info);
 }
