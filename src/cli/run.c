@@ -36,6 +36,9 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
         .fail_fast = options->fail_fast,
         .stop = stop,
     };
+    // What coders and file buffers keep, all workers together, is at most about half of the limit:
+    // each has one buffer for the file, the filtered rows of either way, and the result.
+    config.png.keep = options->mem_limit / 8 / (size_t)options->jobs + 1;
     return conv_pipeline_run(&config, walk, report, err);
 }
 

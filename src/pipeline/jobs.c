@@ -55,9 +55,20 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     return job;
 }
 
+// Buffers that a large file has left are given back, as those of the coders are.
+static bool is_too_large(const struct conv_scheduler *s, size_t capacity)
+{
+    size_t keep = s->config->png.keep;
+    return keep > 0 && capacity > keep;
+}
+
 void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
 {
     if (job->file) {
+        if (is_too_large(s, job->file->capacity)) {
+            free(job->file->data);
+            *job->file = (struct conv_file){0};
+        }
         job->file->next = s->spare_files;
         s->spare_files = job->file;
         job->file = NULL;
@@ -67,6 +78,8 @@ void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
 void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
 {
     conv_jobs_drop_file(s, job);
+    if (is_too_large(s, job->meta.capacity))
+        conv_png_meta_free(&job->meta);
     job->next = s->spare_jobs;
     s->spare_jobs = job;
     s->live--;

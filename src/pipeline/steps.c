@@ -128,7 +128,11 @@ static enum conv_status read_all(const struct conv_pipeline_config *config, stru
     while (!status) {
         if (!regular && !conv_paths_wait_readable(fd, config->stop))
             return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for input");
-        ssize_t got = read(fd, file->data + file->size, file->capacity - file->size);
+        // The first bytes come alone: what is no PNG is not worth its memory.
+        bool first = file->size < CONV_PNG_SIGNATURE_SIZE;
+        size_t room = file->capacity - file->size;
+        ssize_t got =
+            read(fd, file->data + file->size, first && room > READ_CHUNK ? READ_CHUNK : room);
         if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (got < 0)
@@ -136,6 +140,10 @@ static enum conv_status read_all(const struct conv_pipeline_config *config, stru
         if (got == 0)
             return check_unchanged(job, fd);
         file->size += (size_t)got;
+        if (first && file->size >= CONV_PNG_SIGNATURE_SIZE)
+            status = conv_png_check_signature(file->data, file->size, err);
+        if (status)
+            return status;
         if (file->size > config->mem_limit)
             return conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than --mem-limit allows");
         if (file->size == file->capacity)
@@ -151,7 +159,8 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
     bool standard = is_dash(path);
     // Without O_NONBLOCK a pipe nobody writes to would hold up this call, out of reach of a signal.
     int no_links = config->in_place ? O_NOFOLLOW : 0;
-    int fd = standard ? STDIN_FILENO : conv_paths_open(path, O_RDONLY | O_NONBLOCK | no_links);
+    int fd = standard ? STDIN_FILENO
+                      : conv_paths_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | no_links);
     if (fd < 0 && errno == ELOOP && config->in_place)
         return conv_err_set(err, CONV_ERR_USAGE, LINK);
     if (fd < 0)
@@ -192,6 +201,9 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
         return conv_err_set(&job->err, CONV_ERR_LIMIT,
                             "%d x %d pixels are more than --max-pixels %" PRIu64, job->header.width,
                             job->header.height, config->max_pixels);
+    status = conv_png_check_promise(file->data, file->size, &job->header, &job->err);
+    if (status)
+        return status;
     job->meta.size = 0;
     if (!config->strip)
         status = conv_png_meta_collect(file->data, file->size, &job->meta, &job->err);
@@ -217,6 +229,7 @@ enum conv_status conv_steps_decode(const struct conv_pipeline_config *config,
         conv_png_decode(codec, job->file->data, job->file->size, &job->header, &job->in, &job->err);
     if (!status && config->alpha == CONV_ALPHA_PREMULTIPLY)
         conv_alpha_multiply(&job->in);
+    conv_png_codec_trim(codec);
     job->ns[CONV_STAGE_DECODE] += conv_clock_ns() - start;
     return status;
 }
@@ -233,11 +246,11 @@ enum conv_status conv_steps_encode(const struct conv_pipeline_config *config,
     enum conv_status status = conv_png_encode(codec, &out, &job->meta, &bytes, &job->err);
     uint64_t encoded = conv_clock_ns();
     job->ns[CONV_STAGE_ENCODE] += encoded - start;
-    if (status)
-        return status;
-    job->bytes_out = bytes.size;
-    if (!config->no_save)
+    if (!status)
+        job->bytes_out = bytes.size;
+    if (!status && !config->no_save)
         status = conv_output_write(worker, job, &bytes, &job->err);
+    conv_png_codec_trim(codec);
     job->ns[CONV_STAGE_WRITE] += conv_clock_ns() - encoded;
     return status;
 }

@@ -73,6 +73,14 @@ static int compare_names(const void *a, const void *b)
                   conv_paths_base(*(const char *const *)b));
 }
 
+// "..", "a/../", "." and "/" name no folder below the output; the first would leave it.
+static bool lacks_name(const char *path)
+{
+    const char *base = conv_paths_base(path);
+    size_t length = strcspn(base, "/");
+    return length == 0 || (length <= 2 && strncmp(base, "..", length) == 0);
+}
+
 // Several inputs go into one folder under their own names, which must differ.
 static enum conv_status check_names(const struct conv_walk_config *config, struct conv_err *err)
 {
@@ -83,6 +91,12 @@ static enum conv_status check_names(const struct conv_walk_config *config, struc
     memcpy(sorted, config->inputs, count * sizeof *sorted);
     qsort(sorted, count, sizeof *sorted, compare_names);
     enum conv_status status = CONV_OK;
+    for (size_t i = 0; i < count && !status; i++)
+        if (lacks_name(sorted[i]))
+            status = conv_err_set(err, CONV_ERR_USAGE,
+                                  "beside other inputs '%s' gives no name below the output; write "
+                                  "the folder's own",
+                                  sorted[i]);
     for (size_t i = 1; i < count && !status; i++)
         if (compare_names(&sorted[i - 1], &sorted[i]) == 0)
             status =
@@ -264,26 +278,25 @@ static void pop_folder(struct conv_walk *walk)
     }
 }
 
-enum kind { KIND_FILE, KIND_FOLDER, KIND_FOLDER_LINK };
+// KIND_SPECIAL is a pipe, a socket or a device: merely to open one can wait or have effects.
+enum kind { KIND_FILE, KIND_FOLDER, KIND_FOLDER_LINK, KIND_SPECIAL };
+
+static enum kind mode_kind(mode_t mode, bool link)
+{
+    if (S_ISDIR(mode))
+        return link ? KIND_FOLDER_LINK : KIND_FOLDER;
+    return S_ISREG(mode) ? KIND_FILE : KIND_SPECIAL;
+}
 
 // What an entry of a folder is; the common file systems say so without a stat.
 static enum kind entry_kind(const struct dirent *item, const char *path)
 {
     struct stat info;
-    switch (item->d_type) {
-    case DT_DIR:
-        return KIND_FOLDER;
-    case DT_LNK:
-        return stat(path, &info) == 0 && S_ISDIR(info.st_mode) ? KIND_FOLDER_LINK : KIND_FILE;
-    case DT_UNKNOWN:
-        if (lstat(path, &info) != 0)
-            return KIND_FILE; // reading it will say why
-        if (S_ISLNK(info.st_mode))
-            return stat(path, &info) == 0 && S_ISDIR(info.st_mode) ? KIND_FOLDER_LINK : KIND_FILE;
-        return S_ISDIR(info.st_mode) ? KIND_FOLDER : KIND_FILE;
-    default:
-        return KIND_FILE;
-    }
+    if (item->d_type != DT_LNK && item->d_type != DT_UNKNOWN)
+        return mode_kind(DTTOIF(item->d_type), false);
+    bool link = item->d_type == DT_LNK || (lstat(path, &info) == 0 && S_ISLNK(info.st_mode));
+    // What cannot be looked at counts as a file: reading it will say why.
+    return stat(path, &info) == 0 ? mode_kind(info.st_mode, link) : KIND_FILE;
 }
 
 // The next entry of the innermost open folder that concerns us, or CONV_WALK_END when none is left
@@ -330,7 +343,8 @@ static enum conv_walk_step next_in_folders(struct conv_walk *walk, struct conv_w
         if (!is_included(walk, relative) || (kind == KIND_FOLDER_LINK && walk->config.recursive))
             continue;
         if (kind != KIND_FILE) {
-            conv_err_set(err, CONV_ERR_FORMAT, "is a folder, not a picture");
+            conv_err_set(err, CONV_ERR_FORMAT, "is a %s, not a picture",
+                         kind == KIND_SPECIAL ? "pipe, socket or device" : "folder");
             return CONV_WALK_BAD;
         }
         return CONV_WALK_ENTRY;
