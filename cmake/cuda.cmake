@@ -29,10 +29,13 @@ if(NOT CONV_CUDA STREQUAL "OFF")
 endif()
 
 if(choose_architectures)
-    # Turing to Blackwell as the toolkit allows; the newest also as PTX for GPUs to come.
+    # Turing to Blackwell as the toolkit allows; the newest also as PTX for GPUs to come. 90a has what
+    # only Hopper can: warps that pass registers on (kernels/cuda/ring.cuh).
     set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real)
     if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
-        list(APPEND CMAKE_CUDA_ARCHITECTURES 89-real 90-real 100 120)
+        list(APPEND CMAKE_CUDA_ARCHITECTURES 89-real 90a-real 100 120)
+    elseif(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.0)
+        list(APPEND CMAKE_CUDA_ARCHITECTURES 89-real 90a-real 90-virtual)
     elseif(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 11.8)
         list(APPEND CMAKE_CUDA_ARCHITECTURES 89-real 90)
     else()

@@ -13,13 +13,14 @@
 
 static const struct conv_variant *const variants[] = {
 #if CONV_HAVE_CUDA
-    &conv_cuda_tensor,   &conv_cuda_dp4a,     &conv_cuda_blocked,  &conv_cuda_planes,
-    &conv_cuda_unrolled, &conv_cuda_shared,   &conv_cuda_constant, &conv_cuda_naive,
+    &conv_cuda_tensor,  &conv_cuda_ring,     &conv_cuda_dp4a,
+    &conv_cuda_blocked, &conv_cuda_planes,   &conv_cuda_unrolled,
+    &conv_cuda_shared,  &conv_cuda_constant, &conv_cuda_naive,
 #endif
 #ifdef __x86_64__
-    &conv_cpu_avx512,    &conv_cpu_avx2,      &conv_cpu_sse41,
+    &conv_cpu_avx512,   &conv_cpu_avx2,      &conv_cpu_sse41,
 #endif
-    &conv_cpu_portable,  &conv_cpu_reference,
+    &conv_cpu_portable, &conv_cpu_reference,
 };
 
 const struct conv_variant *const *conv_stencil_variants(int *count)
@@ -58,27 +59,13 @@ bool conv_stencil_can(const struct conv_variant *variant, const struct conv_sten
     return covered && (!variant->fits || variant->fits(stencil));
 }
 
-// cuda_tensor gives the reference's bytes in every test, but compute-sanitizer's racecheck reports
-// potential hazards on its queue of pieces. Until that is settled it runs only where it is named.
-static bool is_by_name_only(const struct conv_variant *row)
-{
-#if CONV_HAVE_CUDA
-    return row == &conv_cuda_tensor;
-#else
-    (void)row;
-    return false;
-#endif
-}
-
 const struct conv_variant *conv_stencil_pick(const struct conv_stencil *stencil,
                                              enum conv_where where, unsigned have, const char *name)
 {
     int count;
     const struct conv_variant *const *rows = conv_stencil_variants(&count);
     for (int i = 0; i < count; i++) {
-        if (rows[i]->where != where)
-            continue;
-        if (name ? strcmp(rows[i]->name, name) != 0 : is_by_name_only(rows[i]))
+        if (rows[i]->where != where || (name && strcmp(rows[i]->name, name) != 0))
             continue;
         if (conv_stencil_can(rows[i], stencil, have))
             return rows[i];

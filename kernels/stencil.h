@@ -89,9 +89,8 @@ const struct conv_variant *const *conv_stencil_variants(int *count);
 bool conv_stencil_can(const struct conv_variant *variant, const struct conv_stencil *stencil,
                       unsigned have);
 
-// The row to use: the first one at `where` (cuda_tensor only by name) whose needs are within `have`
-// (CPU feature bits, or compute capability) and that fits; with `name` that one only. NULL if there
-// is none.
+// The row to use: the first one at `where` whose needs are within `have` (CPU feature bits, or
+// compute capability) and that fits; with `name` that one only. NULL if there is none.
 const struct conv_variant *conv_stencil_pick(const struct conv_stencil *stencil,
                                              enum conv_where where, unsigned have,
                                              const char *name);

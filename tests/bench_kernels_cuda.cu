@@ -90,13 +90,13 @@ static __global__ void fill(uint32_t *to, size_t words)
 
 // A row of the grid for each plane.
 static __global__ void count_differences(const struct conv_stencil_plane *planes,
-                                         const uint8_t *dst, const uint8_t *expected,
+                                         const uint8_t *dst, const uint8_t *expected, int size,
                                          unsigned long long *count)
 {
     struct conv_stencil_plane plane = planes[blockIdx.y];
     const uint8_t *other = expected + (plane.dst - dst);
     for (int y = (int)blockIdx.x; y < plane.height; y += (int)gridDim.x)
-        for (int x = (int)threadIdx.x; x < plane.width; x += (int)blockDim.x)
+        for (int x = (int)threadIdx.x; x < plane.width * size; x += (int)blockDim.x)
             if (plane.dst[y * plane.dst_stride + x] != other[y * plane.dst_stride + x])
                 atomicAdd(count, 1ull);
 }
@@ -117,11 +117,22 @@ struct device {
     cudaEvent_t start, stop;
 };
 
+// At 16 bits the planes' bytes are the same, and their samples half as many.
+static void halve(std::vector<conv_stencil_plane> *planes)
+{
+    for (auto &plane : *planes) {
+        plane.width = std::max(plane.width / 2, 1);
+        plane.dst_spare = (uint32_t)(plane.dst_stride - 2 * plane.width);
+    }
+}
+
 static bool launch(const struct conv_variant *row, const struct conv_stencil *stencil,
                    const struct work *work, const struct device *device, uint8_t *d_dst,
                    std::vector<conv_stencil_plane> *planes, struct conv_stencil_batch *batch)
 {
     *planes = work->planes;
+    if (stencil->depth == 16)
+        halve(planes);
     for (auto &plane : *planes) {
         plane.src = device->d_src + (size_t)plane.src;
         plane.dst = d_dst + (size_t)plane.dst;
@@ -185,13 +196,20 @@ static std::vector<struct conv_filter> make_filters(void)
         {"5x5 /18 neg", 5, 18, 0, 42, -1},
         {"7x7 /49", 7, 49, 0, 1, 1},
         {"9x9 /162", 9, 162, 0, 82, 1},
+        // Another divisor makes these real, and two have 16 bits.
+        {"3x3 real", 3, 16, 0, 8, 1},
+        {"5x5 real", 5, 256, 0, 16, 10},
+        {"7x7 real", 7, 49, 0, 1, 1},
+        {"3x3 /16 16-bit", 3, 16, 0, 8, 1},
+        {"5x5 /256 16-bit", 5, 256, 0, 16, 10},
+        {"3x3 /273 16-bit", 3, 273, 0, 33, 30},
     };
     std::vector<struct conv_filter> filters;
     for (const auto &form : forms) {
         struct conv_filter f = {};
         snprintf(f.name, sizeof f.name, "%s", form.name);
         f.width = f.height = form.side;
-        f.scale = form.scale;
+        f.scale = form.scale + (strstr(form.name, "real") ? 0.3 : 0);
         f.offset = form.offset;
         for (int i = 0; i < form.side * form.side; i++) // no two rows alike
             f.coef[i] = form.ring < 0 || form.ring == 1 ? form.ring : form.ring + i % 3 - 1;
@@ -255,7 +273,8 @@ int main(int argc, char **argv)
             if (!wanted(argv[1], f))
                 continue;
             struct conv_stencil stencil;
-            conv_stencil_init(&stencil, &filters[f], 8, CONV_BORDER_REPLICATE, 0);
+            int depth = strstr(filters[f].name, "16-bit") ? 16 : 8;
+            conv_stencil_init(&stencil, &filters[f], depth, CONV_BORDER_REPLICATE, 0);
             if (conv_cuda_upload(&stencil, device.d_stencil))
                 fail("upload", cudaGetLastError());
             check(cudaMemset(device.d_expected, GUARD, work->bytes), "memset");
@@ -274,7 +293,8 @@ int main(int argc, char **argv)
                 unsigned long long count = 0;
                 check(cudaMemset(device.d_count, 0, sizeof count), "memset");
                 count_differences<<<dim3(16, (unsigned)batch.count), 256>>>(
-                    device.d_planes, device.d_dst, device.d_expected, device.d_count);
+                    device.d_planes, device.d_dst, device.d_expected, stencil.depth / 8,
+                    device.d_count);
                 check(cudaMemcpy(&count, device.d_count, sizeof count, cudaMemcpyDeviceToHost),
                       row->name);
                 double ms = median_ms(&device, RUNS, [&] { row->run(&stencil, &batch); });

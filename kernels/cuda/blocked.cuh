@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // What the register-blocked kernels (blocked.cu, dp4a.cu) share: the shape of their blocks, a tile
-// in shared memory that is filled by words, and samples in registers.
+// in shared memory that is filled by words.
 #ifndef CONV_KERNELS_CUDA_BLOCKED_CUH
 #define CONV_KERNELS_CUDA_BLOCKED_CUH
 
 #include <cuda_pipeline.h>
 
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/samples.cuh"
 
 #define COLUMNS 4 // samples side by side that a thread makes: one word of 8-bit samples
 #define ROWS 8    // and below one another
@@ -14,63 +14,6 @@
 #define THREADS (WARPS * WARP)
 #define TILE_WIDTH (WARP * COLUMNS) // a warp is as wide as the tile
 #define TILE_HEIGHT (WARPS * ROWS)
-
-// Four samples as they lie in memory.
-template <typename Sample>
-using quad = typename std::conditional<sizeof(Sample) == 1, uint32_t, uint2>::type;
-
-// --- samples in registers ------------------------------------------------------------------------
-
-// A float 2^23 + p has p in its low bits: two instructions at the full rate instead of a
-// conversion.
-__device__ inline float biased_to_float(uint32_t bits)
-{
-    return __fadd_rn(__uint_as_float(bits), -8388608.0f);
-}
-
-__device__ inline void unpack(float *to, uint32_t from)
-{
-    to[0] = biased_to_float(__byte_perm(from, 0x4b000000u, 0x7440));
-    to[1] = biased_to_float(__byte_perm(from, 0x4b000000u, 0x7441));
-    to[2] = biased_to_float(__byte_perm(from, 0x4b000000u, 0x7442));
-    to[3] = biased_to_float(__byte_perm(from, 0x4b000000u, 0x7443));
-}
-
-__device__ inline void unpack(float *to, uint2 from)
-{
-    to[0] = biased_to_float(__byte_perm(from.x, 0x4b000000u, 0x7410));
-    to[1] = biased_to_float(__byte_perm(from.x, 0x4b000000u, 0x7432));
-    to[2] = biased_to_float(__byte_perm(from.y, 0x4b000000u, 0x7410));
-    to[3] = biased_to_float(__byte_perm(from.y, 0x4b000000u, 0x7432));
-}
-
-__device__ inline void unpack(int32_t *to, uint32_t from)
-{
-    to[0] = from & 0xff;
-    to[1] = from >> 8 & 0xff;
-    to[2] = from >> 16 & 0xff;
-    to[3] = from >> 24;
-}
-
-__device__ inline void unpack(int32_t *to, uint2 from)
-{
-    to[0] = from.x & 0xffff;
-    to[1] = from.x >> 16;
-    to[2] = from.y & 0xffff;
-    to[3] = from.y >> 16;
-}
-
-__device__ inline void pack(uint32_t &to, const uint32_t *from)
-{
-    to = __byte_perm(__byte_perm(from[0], from[1], 0x0040), __byte_perm(from[2], from[3], 0x0040),
-                     0x5410);
-}
-
-__device__ inline void pack(uint2 &to, const uint32_t *from)
-{
-    to.x = __byte_perm(from[0], from[1], 0x5410);
-    to.y = __byte_perm(from[2], from[3], 0x5410);
-}
 
 // --- tile in, samples out ------------------------------------------------------------------------
 

@@ -10,33 +10,48 @@
 // a shuffle.
 // Rounding: sums start at the bits of 2^23, are floats therefore, and one FMA divides them; the
 // conversion to a byte rounds half-even and clamps. See fits_division for the proof.
-// Samples: a block stays on its processor and walks through pieces of planes, of up to 1024 x 32
-// samples. A scout finds them, ahead of time; a producer has their rows copied into a ring of six
-// stages; a patcher writes the columns beyond the picture's edge into the stage (rows are chosen
-// when they are copied), so that the 17 warps that work never see a border, nor wait for memory.
+// Samples: through the ring of ring.cuh, so that the warps that work never see a border, nor wait
+// for memory.
 //
-// What it bought (H200, share of a device copy of the same bytes; the shared-memory tile: 0.34 and
-// 0.23 at 8192 x 8192):
+// What it bought (H200, share of a device copy of the same bytes; dp4a: 0.44 and 0.34 at 8192 x
+// 8192; bench_kernels_cuda):
 //                              3 x 3   5 x 5                          3 x 3   5 x 5
-//   8192 x 8192 x 3             0.82    0.77     1000 x 300 x 300 x 3  0.83    0.76
-//   32 x 2880 x 1800 x 3        0.84    0.81     500 sizes x 3         0.81    0.78
+//   8192 x 8192 x 3             0.83    0.82     1000 x 300 x 300 x 3  0.87    0.75
+//   32 x 2880 x 1800 x 3        0.84    0.83     500 sizes x 3         0.81    0.78
+// and 0.66 and 0.57 for 7 x 7 and 9 x 9. Without the arithmetic, the ring itself reaches 0.86.
 // What did not help: two blocks a processor (5 x 5: 0.69; a ring each, and fewer warps that work),
-// bands of 16 rows, pieces of 64 rows, cache hints (0.74). What mattered most: one instruction a
-// bulk copy (see uniform), a scout (a look into the table of planes takes a microsecond when memory
-// is busy), and whole sectors at the ends of rows (dst_spare: 0.56 to 0.83 at 300 x 300).
+// bands of 16 rows, pieces of 64 rows, cache hints (0.74), rows of a piece carried over to the next
+// one instead of read again (the order of memory that this asks for costs more: 0.81), the last
+// rows of samples in registers instead of the sums (5 x 5: 0.76), rows of a length that is no power
+// of two. What mattered most: one instruction a bulk copy (see uniform), a scout (a look into the
+// table of planes takes a microsecond when memory is busy), whole sectors at the ends of rows
+// (dst_spare: 0.56 to 0.83 at 300 x 300), and not one register spilled (5 x 5: 0.66 to 0.82; hence
+// setmaxnreg).
 #include <math.h>
 
-#include "kernels/cuda/pieces.cuh"
+#include "kernels/cuda/ring.cuh"
+#include "kernels/cuda/samples.cuh"
+
+#define SEGMENT 16 // samples of a row that one row of the matrix A makes
+#define UNITS 16   // segments of a band that a worker takes at a time
+#define MAX_WIDTH 17
 
 // Workers, as many as registers allow: a lane has the taps and the sums of all rows in them.
-template <int ROWS> constexpr int workers = ROWS <= 5 ? 17 : ROWS <= 7 ? 13 : 9;
-template <int ROWS> constexpr int threads = (workers<ROWS> + HELPERS) * WARP;
+template <int ROWS> constexpr int workers = ROWS <= 5 ? 16 : 12;
+template <int ROWS> using bytes_form = form<ROWS, uint8_t, SEGMENT, 4>;
 
 // Sums start at the bits of 2^23: as a float, a sum N from 0 to 2^23 - 1 then reads 2^23 + N. What
 // is below 0 reads as less than 2^23, and any such sum gives the sample 0.
 #define SUM_START 0x4b000000
 #define SUM_LIMIT 8388608
 #define TIES_GRID 3072.0f // floats around it are the multiples of 2^-12
+
+struct filter {
+    struct supply supply;
+    int32_t start;               // of a sum: SUM_START + bias
+    float scale, offset;         // sample = (2^23 + N) * scale + offset, rounded half-even
+    int8_t coef[MAX_HEIGHT][64]; // tap 0 of a row lies at 24 - radius: zeros around
+};
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
@@ -53,31 +68,28 @@ __device__ inline void multiply(int32_t (&to)[4], const uint32_t (&a)[4], uint2 
           "r"(sum[2]), "r"(sum[3]));
 }
 
-// Four sums to four samples: ptxas makes two instructions (F2IP) of the six conversions.
 template <bool TIES>
 __device__ inline uint32_t round_sums(int32_t s0, int32_t s1, int32_t s2, int32_t s3,
                                       const struct filter &f)
 {
-    int32_t sums[4] = {s0, s1, s2, s3}, q[4];
+    int32_t sums[4] = {s0, s1, s2, s3};
+    float v[4];
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        float v = __fmaf_rn(__int_as_float(sums[k]), f.scale, f.offset);
+        v[k] = __fmaf_rn(__int_as_float(sums[k]), f.scale, f.offset);
         if (TIES)
-            v = __fadd_rn(v, -TIES_GRID);
-        asm("cvt.rni.s32.f32 %0, %1;" : "=r"(q[k]) : "f"(v));
+            v[k] = __fadd_rn(v[k], -TIES_GRID);
     }
-    uint32_t high, all;
-    asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(high) : "r"(q[3]), "r"(q[2]), "r"(0));
-    asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(all) : "r"(q[1]), "r"(q[0]), "r"(high));
-    return all;
+    return round_to_bytes(v[0], v[1], v[2], v[3]);
 }
 
 // Where a lane's four columns of a unit are.
 struct lane_unit {
     const uint8_t *from; // the lane's first bytes of the window, in the unit's first row
     uint64_t to;         // in global memory
-    int rows, columns;   // to store
+    int size;            // rows to store << 8 | columns, or WORD if all four may go at once
 };
+#define WORD 0x80
 
 __device__ inline struct lane_unit find_unit(const struct piece &piece, const uint8_t *samples,
                                              int unit)
@@ -85,14 +97,15 @@ __device__ inline struct lane_unit find_unit(const struct piece &piece, const ui
     int quarter = (int)threadIdx.x % 4;
     bool exists = unit < piece.units;
     unit = exists ? unit : 0;
-    int band = (int)((uint32_t)unit * piece.reciprocal >> 16);
+    int band = band_of(piece, unit);
     int x = (unit - band * piece.segments) * SEGMENT, y = band * BAND;
     struct lane_unit result;
     result.from = samples + y * piece.pitch + x + HALO - 8 + 4 * quarter;
     x += 4 * quarter;
-    result.to = __cvta_generic_to_global(piece.dst) + y * piece.dst_stride + x;
-    result.columns = min(max(piece.stored - x, 0), 4);
-    result.rows = exists && result.columns ? min(piece.rows - y, BAND) : 0;
+    result.to = __cvta_generic_to_global(piece.dst) + (int64_t)y * piece.dst_stride + x;
+    int columns = min(max(piece.stored - x, 0), 4);
+    int rows = exists && columns ? min(piece.rows - y, BAND) : 0;
+    result.size = rows << 8 | (columns == 4 && piece.aligned ? WORD : columns);
     return result;
 }
 
@@ -100,16 +113,17 @@ template <bool RAGGED>
 __device__ inline void store(struct lane_unit *unit, int row, uint32_t samples,
                              const struct piece &piece)
 {
-    if (row < unit->rows) {
-        if (!RAGGED || (unit->columns == 4 && piece.words))
+    if (!RAGGED || row < unit->size >> 8) {
+        int columns = unit->size & 0xff;
+        if (!RAGGED || columns == WORD)
             asm volatile("st.global.u32 [%0], %1;" ::"l"(unit->to), "r"(samples) : "memory");
         else
 #pragma unroll 1
-            for (int k = 0; k < unit->columns; k++)
+            for (int k = 0; k < columns; k++)
                 asm volatile("st.global.u8 [%0], %1;" ::"l"(unit->to + k), "r"(samples >> 8 * k)
                              : "memory");
     }
-    unit->to += piece.dst_stride;
+    unit->to += (uint64_t)(int64_t)piece.dst_stride;
 }
 
 template <int ROWS, bool TIES, bool RAGGED>
@@ -164,74 +178,37 @@ __device__ inline void load_taps(uint2 (&taps)[ROWS][2], const struct ring *ring
     }
 }
 
-template <int ROWS, bool TIES>
-__device__ inline void work(struct ring *ring, const uint8_t *stages, const struct filter &f)
-{
-    int lane = (int)threadIdx.x % WARP;
-    uint2 taps[ROWS][2];
-    load_taps<ROWS>(taps, ring);
-    struct place place = {0, 0};
-    // Jobs of 16 units go round the workers, from piece to piece.
-    int job = (int)threadIdx.x / WARP;
-    for (;;) {
-        barrier_wait(&ring->ready[place.stage], place.parity);
-        barrier_wait(&ring->landed[place.stage], place.parity);
-        struct piece piece = ring->pieces[place.stage];
-        if (!piece.rows)
-            return;
-        const uint8_t *samples = stages + place.stage * f.stage_bytes;
-        int jobs = (piece.units + 15) / 16;
-        for (; job < jobs; job += workers<ROWS>) {
-            struct lane_unit u0 = find_unit(piece, samples, job * 16 + lane / 4);
-            struct lane_unit u1 = find_unit(piece, samples, job * 16 + lane / 4 + 8);
-            bool ragged = (u0.columns | u1.columns) % 4 != 0 || !piece.words;
-            if (__any_sync(0xffffffffu, ragged))
-                filter_units<ROWS, TIES, true>(u0, u1, taps, piece, f);
-            else
-                filter_units<ROWS, TIES, false>(u0, u1, taps, piece, f);
-        }
-        job -= jobs;
-        __syncwarp();
-        if (lane == 0)
-            barrier_arrive(&ring->empty[place.stage]);
-        advance(&place, f.stages);
-    }
-}
-
 #endif
 
 template <int ROWS, bool TIES>
-static __global__ void __launch_bounds__(threads<ROWS>, 1)
+static __global__ void __launch_bounds__(ring_threads<workers<ROWS>>, 1)
     tensor(const __grid_constant__ struct filter f)
 {
 #if __CUDA_ARCH__ >= 900
     extern __shared__ __align__(128) uint8_t memory[];
-    struct ring *ring = (struct ring *)memory;
-    uint8_t *stages = memory + RING_BYTES;
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < f.stages; i++) {
-            barrier_init(&ring->landed[i], 1);
-            barrier_init(&ring->ready[i], WARP);
-            barrier_init(&ring->empty[i], workers<ROWS>);
-        }
-        for (int i = 0; i < QUEUE; i++) {
-            barrier_init(&ring->cut[i], 1);
-            barrier_init(&ring->taken[i], 1);
-        }
-        fence_for_bulk();
-    }
+    struct ring *ring = open_ring<workers<ROWS>>(memory, f.supply);
     if (threadIdx.x < sizeof f.coef / 4)
         ((uint32_t *)ring->coef)[threadIdx.x] = ((const uint32_t *)f.coef)[threadIdx.x];
     __syncthreads(); // barriers and coefficients are there
     int warp = (int)uniform(threadIdx.x / WARP);
-    if (warp < workers<ROWS>)
-        work<ROWS, TIES>(ring, stages, f);
-    else if (warp == workers<ROWS>)
-        scout<ROWS>(ring, f);
-    else if (warp == workers<ROWS> + 1)
-        produce<ROWS>(ring, stages, f);
-    else
-        patch<ROWS>(ring, stages, f);
+    if (warp >= workers<ROWS>) {
+        help<bytes_form<ROWS>, workers<ROWS>>(warp - workers<ROWS>, ring, f.supply);
+    } else {
+        take_registers<workers<ROWS>>();
+        uint2 taps[ROWS][2];
+        load_taps<ROWS>(taps, ring);
+        work<workers<ROWS>, UNITS>(
+            ring, f.supply, [&](const struct piece &piece, const uint8_t *samples, int job) {
+                int lane = (int)threadIdx.x % WARP, unit = job * UNITS + lane / 4;
+                struct lane_unit u0 = find_unit(piece, samples, unit);
+                struct lane_unit u1 = find_unit(piece, samples, unit + UNITS / 2);
+                bool whole = (u0.size & u1.size) == (BAND << 8 | WORD);
+                if (__all_sync(0xffffffffu, whole))
+                    filter_units<ROWS, TIES, false>(u0, u1, taps, piece, f);
+                else
+                    filter_units<ROWS, TIES, true>(u0, u1, taps, piece, f);
+            });
+    }
 #endif
 }
 
@@ -298,46 +275,17 @@ static bool fits_tensor(const struct conv_stencil *stencil)
     return fits_division(stencil->divisor);
 }
 
-// What the device has room for.
-struct room {
-    int processors, bytes, block_bytes; // shared memory of a processor, of a block
-};
-
-static cudaError_t ask_room(struct room *room)
+template <int ROWS, bool TIES>
+static enum conv_status launch(struct filter *f, const struct conv_stencil *stencil,
+                               const struct conv_stencil_batch *batch)
 {
-    int device;
-    cudaError_t error = cudaGetDevice(&device);
-    if (!error)
-        error = cudaDeviceGetAttribute(&room->processors, cudaDevAttrMultiProcessorCount, device);
-    if (!error)
-        error = cudaDeviceGetAttribute(&room->bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor,
-                                       device);
-    if (!error)
-        error = cudaDeviceGetAttribute(&room->block_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
-                                       device);
-    return error;
-}
-
-template <int ROWS, bool TIES> static enum conv_status launch(struct filter *f, void *stream)
-{
-    struct room room;
-    if (ask_room(&room))
+    uint32_t grid;
+    size_t bytes;
+    if (plan_ring<bytes_form<ROWS>>(&f->supply, stencil, batch, (const void *)tensor<ROWS, TIES>,
+                                    &grid, &bytes))
         return CONV_ERR_DEVICE;
-    f->stage_bytes = (TILE_WIDTH + 2 * HALO) * (MERGE * TILE_HEIGHT + ROWS - 1) + 2 * HALO;
-    // A block a processor: its shared memory is the ring's. 1 KB of it is the system's.
-    int bytes = min(room.block_bytes, room.bytes - 1024);
-    f->stages = min((bytes - (int)RING_BYTES) / (int)f->stage_bytes, MAX_STAGES);
-    bytes = (int)RING_BYTES + f->stages * (int)f->stage_bytes;
-    uint32_t grid = min((uint32_t)room.processors, f->tiles);
-    // As many tiles as have a common plane, or a few, but many rounds for all blocks.
-    uint32_t common = f->tiles / (uint32_t)f->count;
-    f->group = common <= MAX_COMMON ? min(f->tiles / (grid * 20), common)
-                                    : min(f->tiles / (grid * 40), (uint32_t)MAX_GROUP);
-    f->group = max(f->group, 1u);
-    if (cudaFuncSetAttribute(tensor<ROWS, TIES>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             bytes))
-        return CONV_ERR_DEVICE;
-    tensor<ROWS, TIES><<<grid, threads<ROWS>, (size_t)bytes, (cudaStream_t)stream>>>(*f);
+    tensor<ROWS, TIES>
+        <<<grid, ring_threads<workers<ROWS>>, bytes, (cudaStream_t)batch->stream>>>(*f);
     return launch_status();
 }
 
@@ -346,14 +294,6 @@ static enum conv_status pack(const struct conv_stencil *stencil,
                              const struct conv_stencil_batch *batch)
 {
     struct filter f = {};
-    f.planes = batch->d_planes;
-    f.count = batch->count;
-    f.tiles = batch->tiles;
-    for (int i = 0; i < batch->count && batch->count <= FEW_PLANES; i++)
-        f.few[i] = batch->planes[i];
-    f.border = stencil->border;
-    f.border_value = stencil->border_value;
-    f.radius = stencil->width / 2;
     f.start = SUM_START + (int32_t)stencil->bias;
     bool ties;
     f.scale = choose_scale(stencil->divisor, &ties);
@@ -362,8 +302,9 @@ static enum conv_status pack(const struct conv_stencil *stencil,
     int top = ROWS / 2 - stencil->height / 2;
     for (int j = 0; j < stencil->height; j++)
         for (int i = 0; i < stencil->width; i++)
-            f.coef[top + j][24 - f.radius + i] = (int8_t)stencil->icoef[j * stencil->width + i];
-    return ties ? launch<ROWS, true>(&f, batch->stream) : launch<ROWS, false>(&f, batch->stream);
+            f.coef[top + j][24 - stencil->width / 2 + i] =
+                (int8_t)stencil->icoef[j * stencil->width + i];
+    return ties ? launch<ROWS, true>(&f, stencil, batch) : launch<ROWS, false>(&f, stencil, batch);
 }
 
 static enum conv_status run_tensor(const struct conv_stencil *stencil,

@@ -13,9 +13,9 @@ _conv()
 {
     local with_value='--filter --depth --stage --svg --include --exclude --files-from --kernel -k --size --divisor --bias --border
         --alpha --encoder --compress -z --device --streams --group --jobs -j --mem-limit --max-pixels
-        --variant --progress --report --trace --html'
+        --variant --progress --report --trace --html --resume'
     local options="--batch --recursive --null --skip-existing --update --dry-run --flip --strip
-        --preserve --no-save --fail-fast --quiet --verbose --json --help --version
+        --preserve --in-place --fsync --no-save --fail-fast --quiet --verbose --json --help --version
         ${with_value// -[kzj]/}"
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()

@@ -5,7 +5,7 @@
 function __conv_operands
     set -l with_value --include --exclude --files-from --kernel -k --size --divisor --bias --border \
         --alpha --encoder --compress -z --device --streams --group --jobs -j --mem-limit \
-        --max-pixels --variant --progress --report --trace --html
+        --max-pixels --variant --progress --report --trace --html --resume
     set -l skip 0
     for word in (commandline -opc)[2..-1]
         if test $skip = 1
@@ -55,6 +55,7 @@ complete -c conv -l files-from -r -d 'Names from a list'
 complete -c conv -s 0 -l null -d 'Names in the list end in NUL'
 complete -c conv -l skip-existing -d 'Leave out what has an output'
 complete -c conv -s u -l update -d 'Leave out what has an output not older than the input'
+complete -c conv -l resume -r -d 'Leave out what this journal says is done'
 complete -c conv -l dry-run -d 'Say what would be done and why'
 complete -c conv -s k -l kernel -r -d 'The kernel of the filter custom'
 complete -c conv -l size -x -a '3 5' -d 'The filter of this size'
@@ -65,6 +66,8 @@ complete -c conv -l border -x -a 'replicate reflect reflect101 wrap constant' -d
 complete -c conv -l alpha -x -a 'keep filter premultiply' -d 'What happens to alpha'
 complete -c conv -l strip -d 'Drop metadata'
 complete -c conv -s p -l preserve -d 'Keep mode and times of the input'
+complete -c conv -l in-place -d 'Each output replaces its input'
+complete -c conv -l fsync -d 'Have each output on the disk before it gets its name'
 complete -c conv -l encoder -x -a 'fast libpng stb' -d 'What writes the PNG'
 complete -c conv -s z -l compress -x -a '(seq 0 12)' -d '0 is fast, 12 is small'
 complete -c conv -l device -x -a 'auto cpu cuda' -d 'Where to filter'

@@ -40,6 +40,19 @@ static void free_buffers(struct conv_lane *lane)
     lane->bytes = 0;
 }
 
+// What is missing, in numbers: others may hold the rest, or --streams.
+static enum conv_status report_no_room(size_t bytes, cudaError_t code, struct conv_err *err)
+{
+    char doing[96];
+    size_t unused = 0, all = 0;
+    (void)cudaGetLastError();
+    if (cudaMemGetInfo(&unused, &all) != cudaSuccess)
+        (void)cudaGetLastError(); // then the free memory is said to be 0
+    snprintf(doing, sizeof doing, "take 2 x %zu KiB of device memory (%zu KiB are free)",
+             (bytes >> 10) + 1, unused >> 10);
+    return conv_cuda_device_report(err, code, doing);
+}
+
 // Nothing of the old content stays.
 static enum conv_status reserve_buffers(struct conv_lane *lane, size_t bytes, struct conv_err *err)
 {
@@ -51,7 +64,7 @@ static enum conv_status reserve_buffers(struct conv_lane *lane, size_t bytes, st
         if (code) {
             lane->d_buffer[i] = NULL;
             free_buffers(lane);
-            return conv_cuda_device_report(err, code, "take device memory for a group of pictures");
+            return report_no_room(bytes, code, err);
         }
     }
     lane->bytes = bytes;

@@ -68,6 +68,51 @@ void conv_group_result(const struct conv_group *group, const struct conv_image *
             out->plane[c].data = group->h_result + out_offset[c];
 }
 
+// The plane to cut before: nearest to the middle of those that part no colour from its alpha. 0 if
+// there is none.
+static int find_cut(const struct conv_group *group)
+{
+    int cut = 0, alpha = -1; // the last alpha plane that planes so far need
+    size_t middle = group->front / 2, best = SIZE_MAX;
+    for (int i = 1; i < group->plane_count; i++) {
+        if (group->planes[i - 1].alpha > alpha)
+            alpha = group->planes[i - 1].alpha;
+        size_t offset = group->planes[i].offset;
+        size_t distance = offset > middle ? offset - middle : middle - offset;
+        if (alpha < i && distance < best) {
+            best = distance;
+            cut = i;
+        }
+    }
+    return cut;
+}
+
+bool conv_group_split(const struct conv_group *group, struct conv_group *head,
+                      struct conv_group *tail)
+{
+    int cut = find_cut(group);
+    if (cut == 0)
+        return false;
+    size_t offset = group->planes[cut].offset;
+    *head = *tail = *group;
+    head->front = offset;
+    head->plane_count = cut;
+    tail->h_in += offset;
+    tail->h_out += offset;
+    tail->h_result = tail->h_out;
+    tail->capacity -= offset;
+    tail->front -= offset;
+    tail->planes += cut;
+    tail->plane_count -= cut;
+    tail->plane_capacity -= cut;
+    for (int i = 0; i < tail->plane_count; i++) {
+        tail->planes[i].offset -= offset;
+        if (tail->planes[i].alpha >= 0)
+            tail->planes[i].alpha -= cut;
+    }
+    return true;
+}
+
 void conv_group_reset(struct conv_group *group)
 {
     group->front = 0;

@@ -44,6 +44,14 @@ bool conv_group_place(struct conv_group *group, const struct conv_image *shape, 
 void conv_group_result(const struct conv_group *group, const struct conv_image *in,
                        const size_t out_offset[CONV_IMAGE_MAX_CHANNELS], struct conv_image *out);
 
+// Cuts a group in two of about the same size, for a device that cannot take it whole: `head` and
+// `tail` are groups on parts of its memory. False if it cannot be cut: it is one plane, or one
+// picture whose alpha its colours need. The tail must be run before the head, since a backend's
+// table lies behind a group's planes, which is where the tail is. The group's table of planes is
+// changed: it is good for nothing but head and tail from then on.
+bool conv_group_split(const struct conv_group *group, struct conv_group *head,
+                      struct conv_group *tail);
+
 // Empties the group; its memory stays.
 void conv_group_reset(struct conv_group *group);
 

@@ -17,9 +17,10 @@ enum conv_status {
 
 // The reason in the user's words, without the file's name: the reporter puts that in front.
 // The caller supplies it; a function that returns CONV_OK leaves it untouched.
+// There is room for a path of any length and the cause behind it.
 struct conv_err {
     enum conv_status status;
-    char text[480];
+    char text[4096 + 384];
 };
 
 // Fills *err (which may be NULL) and returns `status`, so that `return conv_err_set(...)` works.

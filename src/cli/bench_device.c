@@ -148,9 +148,14 @@ enum conv_status conv_bench_device_open(struct conv_bench_device **out,
     bench->device = device;
     pthread_mutex_init(&bench->lock, NULL); // never fails on Linux
     int most = lanes * GROUPS_A_LANE < MOST_GROUPS ? lanes * GROUPS_A_LANE : MOST_GROUPS;
-    enum conv_status status =
-        conv_pool_open(&bench->pool, device->ops, device->backend, most,
-                       device->ops->async ? options->group_bytes : 1, options->mem_limit, err);
+    // Without a spare: what is measured is the device.
+    struct conv_pipeline_config config = {
+        .ops = device->ops,
+        .backend = device->backend,
+        .group_bytes = device->ops->async ? options->group_bytes : 1,
+        .mem_limit = options->mem_limit,
+    };
+    enum conv_status status = conv_pool_open(&bench->pool, &config, most, err);
     return status ? status : fill(bench, folder, most, err);
 }
 

@@ -43,7 +43,8 @@ static enum conv_status run_pipeline(struct bench *bench, atomic_int *stop,
     if (!status)
         status = conv_report_open(&report, &bench->config, err);
     if (!status)
-        status = conv_run_pictures(&bench->options, &bench->device, walk, report, NULL, stop, err);
+        status =
+            conv_run_pictures(&bench->options, &bench->device, walk, report, NULL, NULL, stop, err);
     if (report) {
         enum conv_status closed = conv_report_close(report, 0, totals, status ? NULL : err);
         if (!status)

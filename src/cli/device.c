@@ -48,6 +48,15 @@ static enum conv_status open_backend(struct conv_device *device, const struct co
     return CONV_OK;
 }
 
+static enum conv_status open_spare(struct conv_device *device,
+                                   const struct conv_backend_config *config, struct conv_err *err)
+{
+    struct conv_backend_config any = *config;
+    any.variant = NULL; // a name of the other table
+    device->spare_ops = &conv_backend_cpu;
+    return device->spare_ops->open(&device->spare, &any, err);
+}
+
 enum conv_status conv_device_open(struct conv_device *device, const struct conv_options *options,
                                   const struct conv_filter *filters, int filter_count,
                                   struct conv_err *err)
@@ -70,11 +79,13 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
     if (choice == CONV_DEVICE_CUDA || choice == CONV_DEVICE_AUTO) {
         struct conv_err reason;
         status = open_backend(device, conv_backend_cuda(), &config, &reason);
+        bool forced = options->variant && strncmp(options->variant, "cuda_", 5) == 0;
+        bool fall_back = choice == CONV_DEVICE_AUTO && !forced;
         if (!status)
-            return CONV_OK;
-        bool fall_back = choice == CONV_DEVICE_AUTO && status == CONV_ERR_DEVICE &&
-                         !(options->variant && strncmp(options->variant, "cuda_", 5) == 0);
-        if (!fall_back)
+            return fall_back ? open_spare(device, &config, err) : CONV_OK;
+        if (status == CONV_ERR_MEMORY)
+            status = CONV_ERR_DEVICE; // another process has the device's memory
+        if (!fall_back || status != CONV_ERR_DEVICE)
             return conv_err_set(err, status, "%s", reason.text);
         if (!options->quiet)
             fprintf(stderr, "conv: %s; filtering on the CPU\n", reason.text);
@@ -86,5 +97,7 @@ void conv_device_close(struct conv_device *device)
 {
     if (device->ops)
         device->ops->close(device->backend);
+    if (device->spare_ops)
+        device->spare_ops->close(device->spare);
     *device = (struct conv_device){0};
 }

@@ -9,6 +9,8 @@
 struct conv_device {
     const struct conv_backend_ops *ops;
     struct conv_backend *backend;
+    const struct conv_backend_ops *spare_ops; // of `auto` on a GPU: the CPU, should that fail
+    struct conv_backend *spare;
     char name[32]; // "cuda:0"
 };
 

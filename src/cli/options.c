@@ -62,6 +62,10 @@ static const struct row rows[] = {
      "leave pictures out whose output exists", NULL, NULL},
     {"update", 'u', NULL, KIND_FLAG, FIELD(update), 0, 0, NULL,
      "leave pictures out whose output is not older than the input", NULL, NULL},
+    {"resume", 0, "FILE", KIND_STRING, FIELD(resume_path), 0, 0, NULL,
+     "leave pictures out that the journal FILE says are done with these\nsettings from this input, "
+     "and note in it what is done now",
+     NULL, NULL},
     {"dry-run", 0, NULL, KIND_FLAG, FIELD(dry_run), 0, 0, NULL,
      "print what would be done and why; do nothing", NULL, NULL},
 
@@ -90,6 +94,10 @@ static const struct row rows[] = {
      "drop metadata (default: colour, print and text chunks are kept)", NULL, NULL},
     {"preserve", 'p', NULL, KIND_FLAG, FIELD(preserve), 0, 0, NULL,
      "give the output the input's mode and times", NULL, NULL},
+    {"in-place", 0, NULL, KIND_FLAG, FIELD(in_place), 0, 0, NULL,
+     "no OUTPUT is named: each output replaces its input", NULL, NULL},
+    {"fsync", 0, NULL, KIND_FLAG, FIELD(fsync), 0, 0, NULL,
+     "have each output on the disk before it gets its name", NULL, NULL},
     {"encoder", 0, "NAME", KIND_STRING, FIELD(encoder_text), 0, 0, NULL,
      "fast (default), libpng or stb", NULL, NULL},
     {"compress", 'z', "N", KIND_INT, FIELD(png.level), 0, 12, NULL,
@@ -501,9 +509,13 @@ static enum conv_status finish(struct conv_options *options, struct conv_err *er
         status = conv_png_check_level(&options->png, err);
     if (options->jobs == 0)
         options->jobs = conv_cpu_count();
-    if (!status && options->skip_existing && options->update)
+    if (!status && options->skip_existing + options->update + (options->resume_path != NULL) > 1)
+        status = conv_err_set(err, CONV_ERR_USAGE,
+                              "--skip-existing, --update and --resume exclude each other");
+    if (!status && options->in_place && (options->skip_existing || options->update))
         status =
-            conv_err_set(err, CONV_ERR_USAGE, "--skip-existing and --update exclude each other");
+            conv_err_set(err, CONV_ERR_USAGE,
+                         "--in-place excludes --skip-existing and --update: every output exists");
     if (!status && options->nul && !options->files_from)
         status = conv_err_set(err, CONV_ERR_USAGE, "--null goes with --files-from");
     return status;

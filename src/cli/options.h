@@ -27,6 +27,7 @@ struct conv_options {
     struct conv_string_list include, exclude;
     const char *files_from;
     bool skip_existing, update, dry_run;
+    const char *resume_path;
 
     struct conv_filter_options filter; // --kernel, --size, --divisor, --bias, --flip
     const char *size_text;
@@ -35,7 +36,7 @@ struct conv_options {
     int border_value;
 
     int alpha; // enum conv_alpha_mode
-    bool strip, preserve;
+    bool strip, preserve, fsync, in_place;
     const char *encoder_text;
     struct conv_png_config png;
 

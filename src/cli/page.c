@@ -16,10 +16,11 @@ enum conv_status conv_page_check(const struct conv_options *options, struct conv
 {
     const struct {
         const char *option, *path;
-    } files[] = {{"report", options->report_path},
+    } files[] = {{"resume", options->resume_path},
+                 {"report", options->report_path},
                  {"trace", options->trace_path},
                  {"html", options->html_path}};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         if (!files[i].path)
             continue;
         for (int j = 0; j < options->operand_count; j++)
@@ -30,7 +31,9 @@ enum conv_status conv_page_check(const struct conv_options *options, struct conv
             if (files[j].path && strcmp(files[j].path, files[i].path) == 0)
                 return conv_err_set(err, CONV_ERR_USAGE, "--%s and --%s are the same file",
                                     files[j].option, files[i].option);
-        enum conv_status status = conv_report_check_path(files[i].option, files[i].path, err);
+        // A journal is looked at when it is opened.
+        enum conv_status status =
+            i > 0 ? conv_report_check_path(files[i].option, files[i].path, err) : CONV_OK;
         if (status)
             return status;
     }

@@ -15,11 +15,14 @@
 enum conv_status conv_run_pictures(const struct conv_options *options,
                                    const struct conv_device *device, struct conv_walk *walk,
                                    struct conv_report *report, struct conv_trace *trace,
-                                   atomic_int *stop, struct conv_err *err)
+                                   struct conv_journal *journal, atomic_int *stop,
+                                   struct conv_err *err)
 {
     struct conv_pipeline_config config = {
         .ops = device->ops,
         .backend = device->backend,
+        .spare_ops = device->spare_ops,
+        .spare = device->spare,
         .jobs = options->jobs,
         .streams = options->streams,
         .group_bytes = options->group_bytes,
@@ -29,6 +32,9 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
         .alpha = (enum conv_alpha_mode)options->alpha,
         .strip = options->strip,
         .preserve = options->preserve,
+        .in_place = options->in_place,
+        .fsync = options->fsync,
+        .journal = journal,
         .skip_existing = options->skip_existing,
         .update = options->update,
         .dry_run = options->dry_run,
@@ -37,6 +43,9 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
         .trace = trace,
         .stop = stop,
     };
+    // What coders and file buffers keep, all workers together, is at most about half of the limit:
+    // each has one buffer for the file, the filtered rows of either way, and the result.
+    config.png.keep = options->mem_limit / 8 / (size_t)options->jobs + 1;
     return conv_pipeline_run(&config, walk, report, err);
 }
 
@@ -46,23 +55,29 @@ static enum conv_status open_walk(const struct conv_options *options, atomic_int
 {
     int count = options->operand_count - 1; // without the filter
     const char *const *operands = options->operands + 1;
-    int least = options->files_from ? 1 : 2;
+    int outputs = options->in_place ? 0 : 1;
+    int least = options->files_from ? outputs : outputs + 1;
+    if (count < least && options->in_place)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "the input is missing: conv %s --in-place INPUT...",
+                            options->operands[0]);
     if (count < least)
         return conv_err_set(err, CONV_ERR_USAGE, "%s missing: conv %s %sOUTPUT (see conv --help)",
                             count == 0 ? "input and output are" : "the output is",
                             options->operands[0], options->files_from ? "[INPUT] " : "INPUT... ");
-    const char *output = operands[count - 1];
+    const char *output = options->in_place ? NULL : operands[count - 1];
     enum conv_status status = conv_page_check(options, err);
     if (status)
         return status;
-    if (strcmp(output, "-") == 0 && options->json)
+    if (output && strcmp(output, "-") == 0 && options->json)
         return conv_err_set(
             err, CONV_ERR_USAGE,
             "--json and the picture cannot both go to standard output; use --report");
     struct conv_walk_config config = {
         .inputs = operands,
-        .input_count = count - 1,
+        .input_count = count - outputs,
         .output = output,
+        .in_place = options->in_place,
         .batch = options->batch,
         .recursive = options->recursive,
         .include = options->include.items,
@@ -74,6 +89,53 @@ static enum conv_status open_walk(const struct conv_options *options, atomic_int
         .stop = stop,
     };
     return conv_walk_open(walk, &config, err);
+}
+
+static void hash_number(struct conv_digest *digest, int64_t number)
+{
+    conv_hash_add(digest, &number, sizeof number);
+}
+
+// Of everything that changes outputs: an entry of the journal made under other settings is stale.
+// Devices, kernels, threads and groups do not change them.
+static struct conv_digest digest_settings(const struct conv_options *options,
+                                          const struct conv_filter *filters, int count)
+{
+    struct conv_digest digest = {0};
+    for (int i = 0; i < count; i++) {
+        const struct conv_filter *filter = &filters[i];
+        size_t taps = (size_t)filter->width * (size_t)filter->height;
+        hash_number(&digest, filter->width);
+        conv_hash_add(&digest, filter->coef, taps * sizeof filter->coef[0]);
+        conv_hash_add(&digest, &filter->scale, sizeof filter->scale);
+        conv_hash_add(&digest, &filter->offset, sizeof filter->offset);
+    }
+    const int settings[] = {options->border,      options->border_value, options->alpha,
+                            options->png.encoder, options->png.level,    options->strip,
+                            options->preserve};
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        hash_number(&digest, settings[i]);
+    return digest;
+}
+
+static enum conv_status open_journal(const struct conv_options *options,
+                                     const struct conv_filter *filters, int count,
+                                     struct conv_journal **journal, struct conv_err *err)
+{
+    struct conv_journal_config config = {
+        .path = options->resume_path,
+        .settings = digest_settings(options, filters, count),
+        .read_only = options->dry_run || options->no_save,
+        .fsync = options->fsync,
+    };
+    enum conv_status status = conv_journal_open(journal, &config, err);
+    if (status)
+        return status;
+    size_t damaged = conv_journal_damaged(*journal);
+    if (damaged && !options->quiet)
+        fprintf(stderr, "conv: the journal has %zu damaged line%s; those pictures are done again\n",
+                damaged, damaged == 1 ? "" : "s");
+    return CONV_OK;
 }
 
 static void print_variants(const struct conv_device *device, const struct conv_filter *filters,
@@ -93,7 +155,8 @@ static void print_nothing_found(const struct conv_options *options)
         fputs(lead, stderr);
         conv_report_print_path(stderr, options->files_from);
     }
-    for (int i = 1; i < options->operand_count - 1 && !options->files_from; i++, lead = ", ") {
+    for (int i = 1; i < options->operand_count - !options->in_place && !options->files_from;
+         i++, lead = ", ") {
         fputs(lead, stderr);
         conv_report_print_path(stderr, options->operands[i]);
     }
@@ -117,6 +180,7 @@ struct run {
     struct conv_device device;
     struct conv_walk *walk;
     struct conv_report_config config;
+    struct conv_journal *journal; // of --resume
     struct conv_report *report;
     struct conv_trace *trace;
     struct conv_page_job page;
@@ -141,6 +205,8 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
             conv_device_open(&run->device, &run->options, run->filters, run->filter_count, err);
     if (!status && options->verbose && !options->dry_run)
         print_variants(&run->device, run->filters, run->filter_count);
+    if (!status && options->resume_path)
+        status = open_journal(options, run->filters, run->filter_count, &run->journal, err);
     if (!status)
         status = conv_page_open(&run->page, options, err);
     if (!status && (options->trace_path || options->html_path))
@@ -203,7 +269,8 @@ static enum conv_status write_page(struct run *run, const struct conv_totals *to
     page->trace = run->trace;
     page->kept = &run->kept;
     describe_run(run, totals);
-    if (!run->options.no_save && !run->options.dry_run)
+    // What was there before --in-place is gone.
+    if (!run->options.no_save && !run->options.dry_run && !run->options.in_place)
         conv_page_take_pairs(&run->page, &run->kept);
     enum conv_status status = conv_page_finish(&run->page, record, err);
     free(record);
@@ -240,7 +307,7 @@ int conv_run_main(const struct conv_options *options)
     enum conv_status status = prepare(run, options, stop, &err);
     if (!status)
         status = conv_run_pictures(&run->options, &run->device, run->walk, run->report, run->trace,
-                                   stop, &err);
+                                   run->journal, stop, &err);
     if (run->report) {
         enum conv_status closed = finish(run, atomic_load(stop), &code, status ? &later : &err);
         if (code == CONV_EXIT_NOTHING && !status && !closed)
@@ -250,6 +317,7 @@ int conv_run_main(const struct conv_options *options)
     conv_page_close(&run->page);
     conv_trace_free(run->trace);
     conv_kept_free(&run->kept);
+    conv_journal_close(run->journal);
     conv_device_close(&run->device);
     conv_walk_close(run->walk);
     free(run);

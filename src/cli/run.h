@@ -5,11 +5,12 @@
 #include "cli/device.h"
 #include "cli/options.h"
 
-// Runs the pipeline over the walk with the options' settings; `trace` may be NULL. *stop is the
-// flag of cli/signals.h.
+// Runs the pipeline over the walk with the options' settings; `trace` and `journal` may be NULL.
+// *stop is the flag of cli/signals.h.
 enum conv_status conv_run_pictures(const struct conv_options *options,
                                    const struct conv_device *device, struct conv_walk *walk,
                                    struct conv_report *report, struct conv_trace *trace,
-                                   atomic_int *stop, struct conv_err *err);
+                                   struct conv_journal *journal, atomic_int *stop,
+                                   struct conv_err *err);
 
 #endif

@@ -28,7 +28,8 @@ atomic_int *conv_signals_install(void)
         if (sigaction(endings[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) // nohup
             sigaction(endings[i], &action, NULL);
     }
-    action.sa_handler = SIG_IGN; // a closed pipe or a file too large: errors of write(), with a message
+    action.sa_handler =
+        SIG_IGN; // a closed pipe or a file too large: errors of write(), with a message
     sigaction(SIGPIPE, &action, NULL);
     sigaction(SIGXFSZ, &action, NULL);
     return &stop;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Ctrl-C, SIGTERM, SIGHUP or SIGQUIT once: no new picture is begun, what is in flight becomes whole. Twice: out at once,
-// without leaving a temporary file.
+// Ctrl-C, SIGTERM, SIGHUP or SIGQUIT once: no new picture is begun, what is in flight becomes
+// whole. Twice: out at once, without leaving a temporary file.
 #ifndef CONV_CLI_SIGNALS_H
 #define CONV_CLI_SIGNALS_H
 

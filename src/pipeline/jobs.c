@@ -43,21 +43,16 @@ struct conv_job *conv_jobs_pop(struct conv_job_list *list)
 
 struct conv_job *conv_jobs_new(struct conv_scheduler *s)
 {
-    struct conv_job *job = s->spare_jobs;
-    if (job)
-        s->spare_jobs = job->next;
-    else
-        job = calloc(1, sizeof *job);
-    struct conv_file *file = s->spare_files;
-    if (file)
-        s->spare_files = file->next;
-    else
-        file = calloc(1, sizeof *file);
-    if (!job || !file) {
-        free(job);
-        free(file);
+    if (!s->spare_jobs)
+        s->spare_jobs = calloc(1, sizeof *s->spare_jobs);
+    if (!s->spare_files)
+        s->spare_files = calloc(1, sizeof *s->spare_files);
+    if (!s->spare_jobs || !s->spare_files)
         return NULL;
-    }
+    struct conv_job *job = s->spare_jobs;
+    struct conv_file *file = s->spare_files;
+    s->spare_jobs = job->next;
+    s->spare_files = file->next;
     struct conv_png_meta meta = job->meta; // keeps its memory
     job->err.text[0] = '\0';
     job->outcome = CONV_OUTCOME_DONE;
@@ -72,9 +67,20 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     return job;
 }
 
+// Buffers that a large file has left are given back, as those of the coders are.
+static bool is_too_large(const struct conv_scheduler *s, size_t capacity)
+{
+    size_t keep = s->config->png.keep;
+    return keep > 0 && capacity > keep;
+}
+
 void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
 {
     if (job->file) {
+        if (is_too_large(s, job->file->capacity)) {
+            free(job->file->data);
+            *job->file = (struct conv_file){0};
+        }
         job->file->next = s->spare_files;
         s->spare_files = job->file;
         job->file = NULL;
@@ -84,6 +90,8 @@ void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
 void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
 {
     conv_jobs_drop_file(s, job);
+    if (is_too_large(s, job->meta.capacity))
+        conv_png_meta_free(&job->meta);
     job->next = s->spare_jobs;
     s->spare_jobs = job;
     s->live--;
@@ -96,7 +104,7 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
         job->outcome = CONV_OUTCOME_FAILED;
         job->reason = job->err.text;
         if (s->config->fail_fast)
-            atomic_store(s->config->stop, -1);
+            conv_scheduler_stop(s);
     }
     struct conv_record record = {
         .input = job->path.input,

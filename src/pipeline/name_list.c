@@ -19,7 +19,7 @@ enum conv_status conv_name_list_open(struct conv_name_list *list, const char *pa
     list->stop = stop;
     list->ended = false;
     list->begin = list->end = 0;
-    list->fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    list->fd = standard ? STDIN_FILENO : conv_paths_open(path, O_RDONLY | O_NONBLOCK);
     if (list->fd < 0) {
         conv_err_errno(err, errno, "--files-from %s", path);
     } else if (fstat(list->fd, &info) == 0 && S_ISDIR(info.st_mode)) {

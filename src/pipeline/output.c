@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,37 +13,69 @@
 #include <unistd.h>
 
 #include "pipeline/paths.h"
+#include "pipeline/temporary.h"
 
-// The temporary file that a worker has open. Global because a signal handler must find it.
+// The temporary file that a worker has open, by its folder's descriptor: were the folder moved, its
+// path would lead nowhere. Global because a signal handler must find it.
 struct temporary {
     atomic_bool exists;
-    char path[PATH_MAX];
+    int folder;
+    char name[CONV_TEMPORARY_NAME_SIZE];
 };
 
 static struct temporary *temporaries;
-static int temporary_count;
+static atomic_int temporary_count;
+static atomic_bool abandoned; // the program is about to end
+static struct conv_output_config config;
 
-enum conv_status conv_output_open(int workers, struct conv_err *err)
+// Folders that were swept, by a hash of their paths: of two that share a bit only the first is.
+static atomic_uchar swept[8192];
+
+enum conv_status conv_output_open(const struct conv_output_config *wanted, struct conv_err *err)
 {
-    temporaries = calloc((size_t)workers, sizeof *temporaries);
+    config = *wanted;
+    for (size_t i = 0; i < sizeof swept; i++)
+        atomic_init(&swept[i], 0);
+    temporaries = calloc((size_t)config.workers, sizeof *temporaries);
     if (!temporaries)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d workers", workers);
-    temporary_count = workers;
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d workers", config.workers);
+    atomic_store(&temporary_count, config.workers);
     return CONV_OK;
 }
 
 void conv_output_close(void)
 {
-    temporary_count = 0;
+    atomic_store(&temporary_count, 0);
     free(temporaries);
     temporaries = NULL;
 }
 
 void conv_output_abandon(void)
 {
-    for (int i = 0; i < temporary_count; i++)
-        if (atomic_load(&temporaries[i].exists))
-            unlink(temporaries[i].path);
+    atomic_store(&abandoned, true);
+    // Twice: a worker that was about to make its file when the flag was set has made it then.
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < atomic_load(&temporary_count); i++)
+            if (atomic_load(&temporaries[i].exists))
+                unlinkat(temporaries[i].folder, temporaries[i].name, 0);
+        if (pass == 0)
+            poll(NULL, 0, 2);
+    }
+}
+
+// A signal during close() is no failure to write: the descriptor is closed all the same.
+static int close_written(int fd)
+{
+    return close(fd) == 0 || errno == EINTR ? 0 : -1;
+}
+
+static int sync_file(int fd)
+{
+    int result;
+    do
+        result = fsync(fd);
+    while (result != 0 && errno == EINTR);
+    return result;
 }
 
 static int write_parts(int fd, const struct conv_png_bytes *bytes)
@@ -81,31 +114,66 @@ static enum conv_status write_special(const char *path, const struct conv_png_by
                                       struct conv_err *err)
 {
     bool standard = strcmp(path, "-") == 0;
-    int fd = standard ? STDOUT_FILENO : open(path, O_WRONLY | O_CLOEXEC);
+    int fd = standard ? STDOUT_FILENO : conv_paths_open(path, O_WRONLY);
     if (fd < 0)
         return conv_err_errno(err, errno, "cannot open %s", path);
     enum conv_status status = CONV_OK;
     if (write_parts(fd, bytes) != 0)
         status = conv_err_errno(err, errno, "cannot write %s", standard ? "standard output" : path);
-    if (!standard && close(fd) != 0 && !status)
+    if (!standard && close_written(fd) != 0 && !status)
         status = conv_err_errno(err, errno, "cannot write %s", path);
     return status;
 }
 
-// Opens a temporary file beside `path`. The name is short, since `path` may have the longest name
-// the file system takes, and recognisable.
-static int open_temporary(struct temporary *temporary, int worker, const char *path)
+// What killed runs have left in the folder of `path`, once a folder and run.
+static void sweep_folder(const char *path)
 {
-    size_t folder = (size_t)(conv_paths_base(path) - path);
-    if (folder >= PATH_MAX - 64) {
-        errno = ENAMETOOLONG;
-        return -1;
+    char folder[PATH_MAX];
+    size_t length = (size_t)(conv_paths_base(path) - path);
+    uint32_t hash = 0x811C9DC5; // FNV-1a
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)path[i]) * 0x01000193;
+    unsigned char bit = (unsigned char)(1 << hash % 8);
+    if (length >= sizeof folder ||
+        (atomic_fetch_or(&swept[hash / 8 % sizeof swept], bit) & bit) != 0)
+        return;
+    memcpy(folder, path, length);
+    folder[length] = '\0';
+    conv_temporary_sweep(folder);
+}
+
+// Opens the folder of `path`, which is made if it is missing. -1 with *err.
+static int open_folder(const char *path, struct conv_err *err)
+{
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%.*s", (int)(conv_paths_base(path) - path), path);
+    const char *name = folder[0] ? folder : ".";
+    // Only what is to be flushed need be readable.
+    int flags = O_DIRECTORY | (config.fsync ? O_RDONLY : O_PATH);
+    int fd = conv_paths_open(name, flags);
+    if (fd < 0 && errno == ENOENT) {
+        if (conv_paths_make_parent(path, err))
+            return -1;
+        fd = conv_paths_open(name, flags);
     }
-    for (unsigned attempt = 0;; attempt++) {
-        snprintf(temporary->path, sizeof temporary->path, "%.*s.conv-%ld-%d-%u.tmp", (int)folder,
-                 path, (long)getpid(), worker, attempt);
+    if (fd < 0)
+        conv_err_errno(err, errno, "cannot create %s", path);
+    return fd;
+}
+
+static int open_temporary(struct temporary *temporary, int folder)
+{
+    static atomic_uint number;
+    temporary->folder = folder;
+    for (int attempt = 0;; attempt++) {
+        int fd = -1;
+        conv_temporary_name(temporary->name, atomic_fetch_add(&number, 1));
         atomic_store(&temporary->exists, true);
-        int fd = open(temporary->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        do
+            fd = atomic_load(&abandoned) ? -1
+                                         : openat(folder, temporary->name,
+                                                  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        while (fd < 0 && errno == EINTR && !atomic_load(&abandoned));
         if (fd >= 0)
             return fd;
         atomic_store(&temporary->exists, false);
@@ -114,42 +182,87 @@ static int open_temporary(struct temporary *temporary, int worker, const char *p
     }
 }
 
-static enum conv_status write_renamed(int worker, const char *path,
-                                      const struct conv_png_bytes *bytes,
-                                      const struct stat *preserve, struct conv_err *err)
+// An output in its input's place is that file to everybody else.
+static int take_over(int fd, const struct stat *input)
 {
-    struct temporary *temporary = &temporaries[worker];
-    enum conv_status status = CONV_OK;
-    int fd = open_temporary(temporary, worker, path);
-    if (fd < 0 && errno == ENOENT) {
-        status = conv_paths_make_parent(path, err);
-        if (status)
-            return status;
-        fd = open_temporary(temporary, worker, path);
-    }
+    mode_t mode = input->st_mode & 07777;
+    if (fchown(fd, input->st_uid, input->st_gid) != 0)
+        mode &= 0777; // set-user-ID would be another user's now
+    return fchmod(fd, mode);
+}
+
+// A change between our reading and now is somebody else's work.
+static enum conv_status check_input(const struct conv_job *job, struct conv_err *err)
+{
+    struct stat now;
+    if (lstat(job->path.output, &now) != 0)
+        return conv_err_errno(err, errno, "cannot replace the input");
+    if (!conv_paths_is_unchanged(&job->info, &now))
+        return conv_err_set(err, CONV_ERR_IO, "changed while it was filtered; left as it is");
+    return CONV_OK;
+}
+
+static enum conv_status note_output(int fd, const struct conv_job *job, struct conv_err *err)
+{
+    struct stat out;
+    struct conv_journal_fact fact = {job->path.input, job->path.output, &job->info, &out};
+    if (fstat(fd, &out) != 0)
+        return conv_err_errno(err, errno, "cannot stat the output %s", job->path.output);
+    return conv_journal_add(config.journal, &fact, err);
+}
+
+static enum conv_status finish_file(int fd, const struct conv_job *job, struct conv_err *err)
+{
+    const char *path = job->path.output;
+    const struct timespec times[2] = {job->info.st_atim, job->info.st_mtim};
+    if (config.in_place && take_over(fd, &job->info) != 0)
+        return conv_err_errno(err, errno, "cannot set the mode of %s", path);
+    if (config.preserve && S_ISREG(job->info.st_mode) &&
+        (fchmod(fd, job->info.st_mode & 07777) != 0 || futimens(fd, times) != 0))
+        return conv_err_errno(err, errno, "cannot set mode and time of %s", path);
+    if (config.fsync && sync_file(fd) != 0)
+        return conv_err_errno(err, errno, "cannot write %s", path);
+    return config.journal && S_ISREG(job->info.st_mode) ? note_output(fd, job, err) : CONV_OK;
+}
+
+// Makes a rename last. File systems that cannot do this to a folder have nothing to flush.
+static enum conv_status sync_folder(int folder, const char *path, struct conv_err *err)
+{
+    if (sync_file(folder) != 0 && errno != EINVAL && errno != ENOTSUP)
+        return conv_err_errno(err, errno, "cannot flush the folder of %s", path);
+    return CONV_OK;
+}
+
+static enum conv_status write_renamed(struct temporary *temporary, int folder,
+                                      const struct conv_job *job,
+                                      const struct conv_png_bytes *bytes, struct conv_err *err)
+{
+    const char *path = job->path.output;
+    int fd = open_temporary(temporary, folder);
     if (fd < 0)
         return conv_err_errno(err, errno, "cannot create %s", path);
 
+    enum conv_status status = CONV_OK;
     if (write_parts(fd, bytes) != 0)
         status = conv_err_errno(err, errno, "cannot write %s", path);
-    if (!status && preserve) {
-        struct timespec times[2] = {preserve->st_atim, preserve->st_mtim};
-        if (fchmod(fd, preserve->st_mode & 07777) != 0 || futimens(fd, times) != 0)
-            status = conv_err_errno(err, errno, "cannot set mode and time of %s", path);
-    }
-    if (close(fd) != 0 && !status)
+    if (!status)
+        status = finish_file(fd, job, err);
+    if (close_written(fd) != 0 && !status)
         status = conv_err_errno(err, errno, "cannot write %s", path);
-    if (!status && rename(temporary->path, path) != 0)
+    if (!status && config.in_place)
+        status = check_input(job, err);
+    if (!status && renameat(folder, temporary->name, folder, conv_paths_base(path)) != 0)
         status = conv_err_errno(err, errno, "cannot write %s", path);
     if (status)
-        unlink(temporary->path);
+        unlinkat(folder, temporary->name, 0);
     atomic_store(&temporary->exists, false);
-    return status;
+    return !status && config.fsync ? sync_folder(folder, path, err) : status;
 }
 
-enum conv_status conv_output_write(int worker, const char *path, const struct conv_png_bytes *bytes,
-                                   const struct stat *preserve, struct conv_err *err)
+enum conv_status conv_output_write(int worker, const struct conv_job *job,
+                                   const struct conv_png_bytes *bytes, struct conv_err *err)
 {
+    const char *path = job->path.output;
     struct stat info;
     if (strcmp(path, "-") == 0)
         return write_special(path, bytes, err);
@@ -159,5 +272,11 @@ enum conv_status conv_output_write(int worker, const char *path, const struct co
         if (!S_ISREG(info.st_mode))
             return write_special(path, bytes, err);
     }
-    return write_renamed(worker, path, bytes, preserve, err);
+    sweep_folder(path);
+    int folder = open_folder(path, err);
+    if (folder < 0)
+        return err->status;
+    enum conv_status status = write_renamed(&temporaries[worker], folder, job, bytes, err);
+    close(folder);
+    return status;
 }

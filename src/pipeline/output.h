@@ -5,22 +5,29 @@
 #define CONV_PIPELINE_OUTPUT_H
 
 #include <stdbool.h>
-#include <sys/stat.h>
 
-#include "base/err.h"
-#include "png/png.h"
+#include "pipeline/job.h"
+#include "pipeline/journal.h"
 
-// Prepares for `workers` threads that write, one file each at a time.
-enum conv_status conv_output_open(int workers, struct conv_err *err);
+struct conv_output_config {
+    int workers;   // threads that write, one file each at a time
+    bool preserve; // mode and times of the input
+    bool in_place; // outputs take the place of inputs, with their mode and, where allowed, owner
+    struct conv_journal *journal; // takes a note of every output; may be NULL
+    bool fsync; // data, name and folder are on the disk when conv_output_write returns
+};
+
+enum conv_status conv_output_open(const struct conv_output_config *config, struct conv_err *err);
 void conv_output_close(void);
 
-// Writes all parts to `path` ("-": standard output). With `preserve`, mode and times of that file
-// are given to it. Missing folders on the way are made. CONV_ERR_IO; then nothing is left behind.
-enum conv_status conv_output_write(int worker, const char *path, const struct conv_png_bytes *bytes,
-                                   const struct stat *preserve, struct conv_err *err);
+// Writes all parts to job->path.output ("-": standard output). Missing folders on the way are made;
+// the first time that a folder is written to, what killed runs have left there is removed.
+// CONV_ERR_IO; then nothing is left behind.
+enum conv_status conv_output_write(int worker, const struct conv_job *job,
+                                   const struct conv_png_bytes *bytes, struct conv_err *err);
 
-// Removes the temporary files of all workers. Async-signal-safe: for the handler that ends the
-// program at once.
+// Removes the temporary files of all workers, and lets none come into being. Async-signal-safe: for
+// the handler that ends the program at once.
 void conv_output_abandon(void);
 
 #endif

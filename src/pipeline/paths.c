@@ -2,6 +2,7 @@
 #include "pipeline/paths.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,13 @@ bool conv_paths_exists(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0;
+}
+
+bool conv_paths_is_unchanged(const struct stat *before, const struct stat *after)
+{
+    return before->st_dev == after->st_dev && before->st_ino == after->st_ino &&
+           before->st_size == after->st_size && before->st_mtim.tv_sec == after->st_mtim.tv_sec &&
+           before->st_mtim.tv_nsec == after->st_mtim.tv_nsec;
 }
 
 bool conv_paths_climbs(const char *path)
@@ -129,6 +137,15 @@ enum conv_status conv_paths_make_parent(const char *path, struct conv_err *err)
         return CONV_OK;
     copy[base - path] = '\0';
     return conv_paths_make_folder(copy, err);
+}
+
+int conv_paths_open(const char *path, int flags)
+{
+    int fd;
+    do
+        fd = open(path, flags | O_CLOEXEC, 0666);
+    while (fd < 0 && errno == EINTR);
+    return fd;
 }
 
 bool conv_paths_wait_readable(int fd, atomic_int *stop)

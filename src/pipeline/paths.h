@@ -4,9 +4,9 @@
 #define CONV_PIPELINE_PATHS_H
 
 #include <limits.h>
-#include <stdbool.h>
-
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/stat.h>
 
 #include "base/err.h"
 
@@ -24,8 +24,16 @@ const char *conv_paths_base(const char *path);
 
 bool conv_paths_exists(const char *path);
 
+// True if two looks at a file have seen the same file with the same content, as far as size and
+// time of change tell.
+bool conv_paths_is_unchanged(const struct stat *before, const struct stat *after);
+
 // True if one component is "..".
 bool conv_paths_climbs(const char *path);
+
+// open() with O_CLOEXEC, for a new file with the umask's mode, once more when a signal came
+// between.
+int conv_paths_open(const char *path, int flags);
 
 // Waits until a pipe, terminal or socket has something to read (or its end). False once *stop,
 // which may be NULL, is non-zero: a plain read would not notice a signal that another thread took.

@@ -32,25 +32,16 @@ static int slot_count(const struct conv_pipeline_config *config)
     return config->ops->async ? 2 * config->streams + 2 : config->jobs;
 }
 
-static enum conv_status open_lane(struct conv_scheduler *s, struct conv_lane **lane,
-                                  struct conv_err *err)
-{
-    const struct conv_pipeline_config *config = s->config;
-    return config->ops->lane_open(config->backend, lane, config->group_bytes, err);
-}
-
 static enum conv_status start_threads(struct conv_scheduler *s, struct conv_worker *workers,
-                                      struct conv_lane_thread *lanes, int lane_count,
+                                      struct conv_lane_thread *lanes, int *lane_count,
                                       struct conv_err *err)
 {
     const struct conv_pipeline_config *config = s->config;
-    enum conv_status status = CONV_OK;
-    for (int i = 0; i < lane_count && !status; i++) {
+    enum conv_status status = conv_lane_open_all(s, lanes, lane_count, err);
+    for (int i = 0; i < *lane_count && !status; i++) {
         static const char *const engines[] = {"copy in", "kernel", "copy out"};
-        lanes[i].scheduler = s;
         for (int e = 0; e < CONV_ENGINE_COUNT; e++)
             lanes[i].rows[e] = conv_trace_add_row(config->trace, "stream", i, engines[e]);
-        status = open_lane(s, &lanes[i].lane, err);
     }
     for (int i = 0; i < config->jobs && !status; i++) {
         workers[i].scheduler = s;
@@ -58,18 +49,19 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
         workers[i].row = conv_trace_add_row(config->trace, "worker", i, "");
         status = conv_png_codec_open(&workers[i].codec, &config->png, err);
         if (!status && !config->ops->async)
-            status = open_lane(s, &workers[i].lane, err);
+            status = config->ops->lane_open(config->backend, &workers[i].lane, 0, err);
     }
-    for (int i = 0; i < lane_count && !status; i++) {
+    // Fewer threads than wanted are fine, none of a kind is not.
+    for (int i = 0; i < *lane_count && !status; i++) {
         int errnum = pthread_create(&lanes[i].thread, NULL, conv_lane_main, &lanes[i]);
         lanes[i].started = errnum == 0;
-        if (errnum)
+        if (errnum && i == 0)
             status = conv_err_errno(err, errnum, "cannot start a thread");
     }
     for (int i = 0; i < config->jobs && !status; i++) {
         int errnum = pthread_create(&workers[i].thread, NULL, conv_worker_main, &workers[i]);
         workers[i].started = errnum == 0;
-        if (errnum && i == 0) // fewer workers than wanted are fine, none is not
+        if (errnum && i == 0)
             status = conv_err_errno(err, errnum, "cannot start a thread");
     }
     return status;
@@ -89,7 +81,7 @@ static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers,
     for (int i = 0; i < lane_count; i++) {
         if (lanes[i].started)
             pthread_join(lanes[i].thread, NULL);
-        ops->lane_close(lanes[i].lane);
+        conv_lane_close(&lanes[i]);
     }
     for (int i = 0; i < s->config->jobs; i++) {
         ops->lane_close(workers[i].lane);
@@ -115,18 +107,24 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     if (status)
         return status;
 
+    struct conv_output_config output = {
+        .workers = config->jobs,
+        .preserve = config->preserve,
+        .in_place = config->in_place,
+        .journal = config->journal,
+        .fsync = config->fsync,
+    };
     int lane_count = config->ops->async ? config->streams : 0;
     struct conv_worker *workers = calloc((size_t)config->jobs, sizeof *workers);
     struct conv_lane_thread *lanes = calloc((size_t)lane_count + 1, sizeof *lanes);
     if (!workers || !lanes)
         status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d workers", config->jobs);
     if (!status)
-        status = conv_output_open(config->jobs, err);
+        status = conv_output_open(&output, err);
     if (!status)
-        status = conv_pool_open(&s.pool, config->ops, config->backend, slot_count(config),
-                                config->group_bytes, config->mem_limit, err);
+        status = conv_pool_open(&s.pool, config, slot_count(config), err);
     if (!status) {
-        status = start_threads(&s, workers, lanes, lane_count, err);
+        status = start_threads(&s, workers, lanes, &lane_count, err);
         stop_threads(&s, workers, lanes, lane_count);
         if (!status && s.failure.status)
             status = conv_err_set(err, s.failure.status, "%s", s.failure.text);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
+#include "pipeline/journal.h"
 #include "pipeline/walk.h"
 #include "png/png.h"
 #include "report/report.h"
@@ -20,6 +21,9 @@ enum conv_alpha_mode { CONV_ALPHA_KEEP, CONV_ALPHA_FILTER, CONV_ALPHA_PREMULTIPL
 struct conv_pipeline_config {
     const struct conv_backend_ops *ops;
     struct conv_backend *backend;
+    // Takes over what `ops`, which is async, fails to do; NULL: such pictures fail.
+    const struct conv_backend_ops *spare_ops;
+    struct conv_backend *spare;
     int jobs;           // workers, at least 1
     int streams;        // lanes of an async backend, at least 1
     size_t group_bytes; // staging bytes that make a group full
@@ -27,7 +31,9 @@ struct conv_pipeline_config {
     uint64_t max_pixels;
     struct conv_png_config png;
     enum conv_alpha_mode alpha;
-    bool strip, preserve;
+    bool strip, preserve, fsync;
+    bool in_place;                // outputs replace inputs
+    struct conv_journal *journal; // of --resume; NULL without
     bool skip_existing, update, dry_run, no_save, fail_fast;
     struct conv_trace *trace; // gets a row a worker and three a lane; may be NULL
     atomic_int *stop;         // becomes non-zero when no new picture shall be taken

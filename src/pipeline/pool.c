@@ -10,42 +10,61 @@
 static void free_memory(struct conv_pool *pool, struct conv_slot *slot)
 {
     struct conv_group *group = &slot->group;
-    pool->ops->host_free(pool->backend, group->h_in, group->capacity);
-    pool->ops->host_free(pool->backend, group->h_out, group->capacity);
+    const struct conv_backend_ops *ops = slot->from_spare ? pool->spare_ops : pool->ops;
+    struct conv_backend *backend = slot->from_spare ? pool->spare : pool->backend;
+    ops->host_free(backend, group->h_in, group->capacity);
+    ops->host_free(backend, group->h_out, group->capacity);
     group->h_in = group->h_out = NULL;
     pool->used -= 2 * group->capacity;
     group->capacity = 0;
 }
 
-static enum conv_status alloc_memory(struct conv_pool *pool, struct conv_slot *slot, size_t bytes,
-                                     struct conv_err *err)
+static enum conv_status alloc_sides(const struct conv_backend_ops *ops,
+                                    struct conv_backend *backend, struct conv_group *group,
+                                    size_t bytes, struct conv_err *err)
 {
     void *in = NULL, *out = NULL;
-    enum conv_status status = pool->ops->host_alloc(pool->backend, &in, bytes, err);
+    enum conv_status status = ops->host_alloc(backend, &in, bytes, err);
     if (!status)
-        status = pool->ops->host_alloc(pool->backend, &out, bytes, err);
+        status = ops->host_alloc(backend, &out, bytes, err);
     if (status) {
-        pool->ops->host_free(pool->backend, in, bytes);
+        ops->host_free(backend, in, bytes);
         return status;
     }
-    slot->group.h_in = in;
-    slot->group.h_out = out;
-    slot->group.capacity = bytes;
-    pool->used += 2 * bytes;
+    group->h_in = in;
+    group->h_out = out;
+    group->capacity = bytes;
     return CONV_OK;
 }
 
-enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_backend_ops *ops,
-                                struct conv_backend *backend, int count, size_t bytes, size_t limit,
-                                struct conv_err *err)
+static enum conv_status alloc_memory(struct conv_pool *pool, struct conv_slot *slot, size_t bytes,
+                                     struct conv_err *err)
 {
-    *pool = (struct conv_pool){.ops = ops, .backend = backend, .limit = limit};
+    enum conv_status status = alloc_sides(pool->ops, pool->backend, &slot->group, bytes, err);
+    slot->from_spare = status && pool->spare_ops;
+    if (slot->from_spare)
+        status = alloc_sides(pool->spare_ops, pool->spare, &slot->group, bytes, err);
+    if (!status)
+        pool->used += 2 * bytes;
+    return status;
+}
+
+enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pipeline_config *config,
+                                int count, struct conv_err *err)
+{
+    *pool = (struct conv_pool){
+        .ops = config->ops,
+        .backend = config->backend,
+        .spare_ops = config->spare_ops,
+        .spare = config->spare,
+        .limit = config->mem_limit,
+    };
     pool->slots = calloc((size_t)count, sizeof *pool->slots);
     if (!pool->slots)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", count);
     pool->count = count;
-    size_t share = limit / 2 / (size_t)count / GROW_STEP * GROW_STEP;
-    pool->bytes = bytes < share ? bytes : share;
+    size_t share = config->mem_limit / 2 / (size_t)count / GROW_STEP * GROW_STEP;
+    pool->bytes = config->group_bytes < share ? config->group_bytes : share;
     for (int i = 0; i < count; i++) {
         struct conv_slot *slot = &pool->slots[i];
         slot->group.plane_capacity = MAX_PLANES;

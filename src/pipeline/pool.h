@@ -8,11 +8,13 @@
 #define CONV_PIPELINE_POOL_H
 
 #include "backend/backend.h"
+#include "pipeline/pipeline.h"
 
 struct conv_job;
 
 struct conv_slot {
     struct conv_group group;
+    bool from_spare; // whose memory it is
     bool busy;
     bool sealed;            // takes no more pictures
     int decoding;           // pictures whose decoder still writes
@@ -22,18 +24,18 @@ struct conv_slot {
 };
 
 struct conv_pool {
-    const struct conv_backend_ops *ops;
-    struct conv_backend *backend;
+    const struct conv_backend_ops *ops, *spare_ops;
+    struct conv_backend *backend, *spare;
     struct conv_slot *slots;
     int count;
     size_t bytes;       // what a slot takes at first, a side
     size_t limit, used; // bytes of staging, both sides of all slots
 };
 
-// `count` slots of `bytes` a side (less if the limit asks for it).
-enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_backend_ops *ops,
-                                struct conv_backend *backend, int count, size_t bytes, size_t limit,
-                                struct conv_err *err);
+// `count` slots for the run that is configured. Memory comes from its backend; where that has none
+// to give, from the spare one.
+enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pipeline_config *config,
+                                int count, struct conv_err *err);
 void conv_pool_close(struct conv_pool *pool); // half-built is fine
 
 // An empty slot whose group takes `need` bytes a side. *slot is NULL with CONV_OK if one has to

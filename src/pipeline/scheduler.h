@@ -39,6 +39,8 @@ struct conv_scheduler {
     bool walking; // a worker is in conv_walk_next
     bool walked;  // no more pictures will come
     bool lanes_end;
+    struct conv_err lost;    // why the device is of no use any more; status CONV_OK: it is
+    bool crowded;            // the device had no room for a group, which was said
     struct conv_err failure; // what ended the run itself, if anything did
 };
 
@@ -54,7 +56,11 @@ struct conv_worker {
 
 struct conv_lane_thread {
     struct conv_scheduler *scheduler;
-    struct conv_lane *lane;
+    struct conv_lane *lane;  // NULL: the device had no room for one
+    struct conv_lane *spare; // made when first needed
+    void *scratch;           // of the spare backend
+    size_t scratch_size;
+    const struct conv_slot *slot; // whose group is under way
     struct conv_trace_row *rows[CONV_ENGINE_COUNT];
     pthread_t thread;
     bool started;
@@ -63,6 +69,13 @@ struct conv_lane_thread {
 static inline bool conv_scheduler_is_stopping(const struct conv_scheduler *s)
 {
     return atomic_load(s->config->stop) != 0;
+}
+
+// No new picture is taken from now on; a signal that came before is not forgotten.
+static inline void conv_scheduler_stop(const struct conv_scheduler *s)
+{
+    int expected = 0;
+    atomic_compare_exchange_strong(s->config->stop, &expected, -1);
 }
 
 // --- jobs.c --------------------------------------------------------------------------------------
@@ -98,5 +111,16 @@ void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job);
 
 void *conv_worker_main(void *worker);    // struct conv_worker; worker.c
 void *conv_lane_main(void *lane_thread); // struct conv_lane_thread; lane.c
+
+// True, with the reason, once the device is of no use any more. Called WITHOUT the lock. lane.c
+bool conv_lane_is_lost(struct conv_scheduler *s, struct conv_err *err);
+
+// --- lane.c: before the threads are started and after they have ended ----------------------------
+
+// Lanes with less device memory than asked for, or fewer of them, are fine; with a spare backend
+// none is. *count is what there will be. CONV_ERR_DEVICE with what is missing.
+enum conv_status conv_lane_open_all(struct conv_scheduler *s, struct conv_lane_thread *lanes,
+                                    int *count, struct conv_err *err);
+void conv_lane_close(struct conv_lane_thread *lane);
 
 #endif

@@ -14,7 +14,8 @@
 #include "pipeline/pool.h"
 
 #define READ_CHUNK ((size_t)1 << 16)
-#define OVERWRITES_INPUT "the output would overwrite the input"
+#define OVERWRITES_INPUT "the output would overwrite the input (--in-place does that)"
+#define LINK "is a symbolic link; --in-place replaces files only"
 
 // Adds the time since `start` to the stage.
 static void end_stage(struct conv_job *job, enum conv_stage stage, uint64_t start)
@@ -42,31 +43,62 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
+static bool skip(struct conv_job *job, const char *reason)
+{
+    job->outcome = CONV_OUTCOME_SKIPPED;
+    job->reason = reason;
+    return true;
+}
+
+// True if what is there already makes the picture superfluous. `in` is NULL for standard input.
+static bool is_done(const struct conv_pipeline_config *config, struct conv_job *job,
+                    const struct stat *in, const struct stat *out)
+{
+    struct conv_journal_fact fact = {job->path.input, job->path.output, in, out};
+    if (config->skip_existing)
+        return skip(job, "the output exists");
+    if (in && config->update && is_newer_or_same(&out->st_mtim, &in->st_mtim))
+        return skip(job, "the output is up to date");
+    if (in && config->journal && conv_journal_knows(config->journal, &fact))
+        return skip(job, "done before, says the journal");
+    return false;
+}
+
+static const char *plan_reason(const struct conv_pipeline_config *config, bool exists)
+{
+    if (config->in_place)
+        return "replaces the input";
+    if (!exists)
+        return "new";
+    return config->update    ? "the input is newer"
+           : config->journal ? "the journal knows no such output"
+                             : "replaces the output";
+}
+
 enum conv_status conv_steps_plan(const struct conv_pipeline_config *config, struct conv_job *job)
 {
-    if (!config->dry_run && !config->skip_existing && !config->update)
+    if (!config->dry_run && !config->skip_existing && !config->update && !config->journal &&
+        !config->in_place)
         return CONV_OK;
     struct stat in, out;
     bool standard = is_dash(job->path.input);
     bool exists = !is_dash(job->path.output) && stat(job->path.output, &out) == 0;
-    if (exists && config->skip_existing) {
-        job->outcome = CONV_OUTCOME_SKIPPED;
-        job->reason = "the output exists";
+    bool found = !standard && stat(job->path.input, &in) == 0;
+    if (exists && is_done(config, job, found ? &in : NULL, &out))
         return CONV_OK;
-    }
-    if (!standard && stat(job->path.input, &in) != 0)
+    if (!standard && !found)
         return conv_err_errno(&job->err, errno, "cannot open");
-    if (exists && !standard && config->update && is_newer_or_same(&out.st_mtim, &in.st_mtim)) {
-        job->outcome = CONV_OUTCOME_SKIPPED;
-        job->reason = "the output is up to date";
-    } else if (exists && !standard && config->dry_run && is_same_file(&in, &out)) {
-        return conv_err_set(&job->err, CONV_ERR_USAGE, OVERWRITES_INPUT);
-    } else if (config->dry_run) {
-        job->outcome = CONV_OUTCOME_PLANNED;
-        job->reason = !exists          ? "new"
-                      : config->update ? "the input is newer"
-                                       : "replaces the output";
+    if (config->in_place && lstat(job->path.input, &in) == 0 && S_ISLNK(in.st_mode)) {
+        // Replacing a link would part it from its file, replacing the file reach out of the folder.
+        skip(job, "a symbolic link");
+        return job->path.named ? conv_err_set(&job->err, CONV_ERR_USAGE, LINK) : CONV_OK;
     }
+    if (!config->dry_run)
+        return CONV_OK;
+    if (exists && found && !config->in_place && is_same_file(&in, &out))
+        return conv_err_set(&job->err, CONV_ERR_USAGE, OVERWRITES_INPUT);
+    job->outcome = CONV_OUTCOME_PLANNED;
+    job->reason = plan_reason(config, exists);
     return CONV_OK;
 }
 
@@ -83,8 +115,30 @@ static enum conv_status reserve_file(struct conv_file *file, size_t size, struct
     return CONV_OK;
 }
 
+// A file that somebody is still writing may hold half of the old and half of the new.
+static enum conv_status check_unchanged(struct conv_job *job, int fd)
+{
+    struct stat now;
+    if (fstat(fd, &now) != 0)
+        return conv_err_errno(&job->err, errno, "cannot stat");
+    if (S_ISREG(now.st_mode) && !conv_paths_is_unchanged(&job->info, &now))
+        return conv_err_set(&job->err, CONV_ERR_IO, "changed while it was read");
+    return CONV_OK;
+}
+
+// Whoever writes into a pipe may take his time, which is not that of reading: the slice ends before
+// the wait and a new one begins after it. False if the run is to stop.
+static bool wait_readable(const struct conv_pipeline_config *config, struct conv_job *job, int fd,
+                          uint64_t *start)
+{
+    end_stage(job, CONV_STAGE_READ, *start);
+    bool readable = conv_paths_wait_readable(fd, config->stop);
+    *start = conv_trace_begin(CONV_STAGE_READ);
+    return readable;
+}
+
 static enum conv_status read_all(const struct conv_pipeline_config *config, struct conv_job *job,
-                                 int fd, size_t expected)
+                                 int fd, size_t expected, uint64_t *start)
 {
     struct conv_file *file = job->file;
     struct conv_err *err = &job->err;
@@ -93,16 +147,24 @@ static enum conv_status read_all(const struct conv_pipeline_config *config, stru
     // One byte more than expected lets a single read see the end of the file.
     enum conv_status status = reserve_file(file, expected + 1, err);
     while (!status) {
-        if (!regular && !conv_paths_wait_readable(fd, config->stop))
+        if (!regular && !wait_readable(config, job, fd, start))
             return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for input");
-        ssize_t got = read(fd, file->data + file->size, file->capacity - file->size);
+        // The first bytes come alone: what is no PNG is not worth its memory.
+        bool first = file->size < CONV_PNG_SIGNATURE_SIZE;
+        size_t room = file->capacity - file->size;
+        ssize_t got =
+            read(fd, file->data + file->size, first && room > READ_CHUNK ? READ_CHUNK : room);
         if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (got < 0)
             return conv_err_errno(err, errno, "cannot read");
         if (got == 0)
-            return CONV_OK;
+            return check_unchanged(job, fd);
         file->size += (size_t)got;
+        if (first && file->size >= CONV_PNG_SIGNATURE_SIZE)
+            status = conv_png_check_signature(file->data, file->size, err);
+        if (status)
+            return status;
         if (file->size > config->mem_limit)
             return conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than --mem-limit allows");
         if (file->size == file->capacity)
@@ -111,13 +173,18 @@ static enum conv_status read_all(const struct conv_pipeline_config *config, stru
     return status;
 }
 
-static enum conv_status read_file(const struct conv_pipeline_config *config, struct conv_job *job)
+static enum conv_status read_file(const struct conv_pipeline_config *config, struct conv_job *job,
+                                  uint64_t *start)
 {
     const char *path = job->path.input;
     struct conv_err *err = &job->err;
     bool standard = is_dash(path);
     // Without O_NONBLOCK a pipe nobody writes to would hold up this call, out of reach of a signal.
-    int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int no_links = config->in_place ? O_NOFOLLOW : 0;
+    int fd = standard ? STDIN_FILENO
+                      : conv_paths_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | no_links);
+    if (fd < 0 && errno == ELOOP && config->in_place)
+        return conv_err_set(err, CONV_ERR_USAGE, LINK);
     if (fd < 0)
         return conv_err_errno(err, errno, "cannot open");
     enum conv_status status = CONV_OK;
@@ -126,10 +193,11 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
         status = conv_err_errno(err, errno, "cannot stat");
     else if (S_ISDIR(job->info.st_mode))
         status = conv_err_set(err, CONV_ERR_FORMAT, "is a folder, not a picture");
-    else if (!S_ISREG(job->info.st_mode) && !job->path.named)
+    else if (!S_ISREG(job->info.st_mode) && (!job->path.named || config->in_place))
         status = conv_err_set(err, CONV_ERR_FORMAT, "is no regular file");
-    else if (!config->no_save && S_ISREG(job->info.st_mode) && !is_dash(job->path.output) &&
-             stat(job->path.output, &out) == 0 && is_same_file(&job->info, &out))
+    else if (!config->no_save && !config->in_place && S_ISREG(job->info.st_mode) &&
+             !is_dash(job->path.output) && stat(job->path.output, &out) == 0 &&
+             is_same_file(&job->info, &out))
         status = conv_err_set(err, CONV_ERR_USAGE, OVERWRITES_INPUT);
     if (!status) {
         size_t expected = S_ISREG(job->info.st_mode) ? (size_t)job->info.st_size : READ_CHUNK - 1;
@@ -137,7 +205,7 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
             status =
                 conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than --mem-limit allows");
         else
-            status = read_all(config, job, fd, expected);
+            status = read_all(config, job, fd, expected, start);
     }
     if (!standard)
         close(fd);
@@ -155,6 +223,9 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
         return conv_err_set(&job->err, CONV_ERR_LIMIT,
                             "%d x %d pixels are more than --max-pixels %" PRIu64, job->header.width,
                             job->header.height, config->max_pixels);
+    status = conv_png_check_promise(file->data, file->size, &job->header, &job->err);
+    if (status)
+        return status;
     job->meta.size = 0;
     if (!config->strip)
         status = conv_png_meta_collect(file->data, file->size, &job->meta, &job->err);
@@ -164,7 +235,7 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
 enum conv_status conv_steps_read(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_READ);
-    enum conv_status status = read_file(config, job);
+    enum conv_status status = read_file(config, job, &start);
     if (!status)
         status = read_header(config, job);
     job->bytes_in = job->file->size;
@@ -180,6 +251,7 @@ enum conv_status conv_steps_decode(const struct conv_pipeline_config *config,
         conv_png_decode(codec, job->file->data, job->file->size, &job->header, &job->in, &job->err);
     if (!status && config->alpha == CONV_ALPHA_PREMULTIPLY)
         conv_alpha_multiply(&job->in);
+    conv_png_codec_trim(codec);
     end_stage(job, CONV_STAGE_DECODE, start);
     return status;
 }
@@ -204,14 +276,13 @@ enum conv_status conv_steps_encode(const struct conv_pipeline_config *config,
         conv_alpha_divide(&out);
     enum conv_status status = conv_png_encode(codec, &out, &job->meta, &bytes, &job->err);
     end_stage(job, CONV_STAGE_ENCODE, start);
-    if (status)
-        return status;
-    job->bytes_out = bytes.size;
-    if (config->no_save)
-        return CONV_OK;
-    start = conv_trace_begin(CONV_STAGE_WRITE);
-    status = conv_output_write(worker, job->path.output, &bytes,
-                               config->preserve ? &job->info : NULL, &job->err);
-    end_stage(job, CONV_STAGE_WRITE, start);
+    if (!status)
+        job->bytes_out = bytes.size;
+    if (!status && !config->no_save) {
+        start = conv_trace_begin(CONV_STAGE_WRITE);
+        status = conv_output_write(worker, job, &bytes, &job->err);
+        end_stage(job, CONV_STAGE_WRITE, start);
+    }
+    conv_png_codec_trim(codec);
     return status;
 }

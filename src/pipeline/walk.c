@@ -11,6 +11,7 @@
 
 #include "pipeline/name_list.h"
 #include "pipeline/paths.h"
+#include "pipeline/temporary.h"
 
 // Folders open at once on the way down. Deeper trees are reported, not followed: each level holds a
 // file descriptor.
@@ -51,7 +52,8 @@ static enum conv_status check_pair(const char *input, const char *output, bool r
     switch (conv_paths_relation(input, output)) {
     case CONV_PATHS_SAME:
         return conv_err_set(err, CONV_ERR_USAGE,
-                            "input and output are the same folder: %s; name another output folder",
+                            "input and output are the same folder: %s; name another output folder, "
+                            "or use --in-place",
                             input);
     case CONV_PATHS_NESTED:
         if (recursive)
@@ -71,6 +73,14 @@ static int compare_names(const void *a, const void *b)
                   conv_paths_base(*(const char *const *)b));
 }
 
+// "..", "a/../", "." and "/" name no folder below the output; the first would leave it.
+static bool lacks_name(const char *path)
+{
+    const char *base = conv_paths_base(path);
+    size_t length = strcspn(base, "/");
+    return length == 0 || (length <= 2 && strncmp(base, "..", length) == 0);
+}
+
 // Several inputs go into one folder under their own names, which must differ.
 static enum conv_status check_names(const struct conv_walk_config *config, struct conv_err *err)
 {
@@ -81,6 +91,12 @@ static enum conv_status check_names(const struct conv_walk_config *config, struc
     memcpy(sorted, config->inputs, count * sizeof *sorted);
     qsort(sorted, count, sizeof *sorted, compare_names);
     enum conv_status status = CONV_OK;
+    for (size_t i = 0; i < count && !status; i++)
+        if (lacks_name(sorted[i]))
+            status = conv_err_set(err, CONV_ERR_USAGE,
+                                  "beside other inputs '%s' gives no name below the output; write "
+                                  "the folder's own",
+                                  sorted[i]);
     for (size_t i = 1; i < count && !status; i++)
         if (compare_names(&sorted[i - 1], &sorted[i]) == 0)
             status =
@@ -88,6 +104,25 @@ static enum conv_status check_names(const struct conv_walk_config *config, struc
                              sorted[i - 1], sorted[i]);
     free(sorted);
     return status;
+}
+
+// With --in-place a picture that is reached twice would be filtered twice.
+static enum conv_status check_overlap(const struct conv_walk_config *config, int index,
+                                      struct conv_err *err)
+{
+    const char *input = config->inputs[index];
+    if (is_dash(input))
+        return conv_err_set(err, CONV_ERR_USAGE, "--in-place takes files and folders, not -");
+    for (int i = 0; i < index; i++) {
+        enum conv_paths_relation relation = conv_paths_relation(config->inputs[i], input);
+        if (relation == CONV_PATHS_SAME ||
+            (relation == CONV_PATHS_NESTED &&
+             (config->recursive || !is_folder(input) || !is_folder(config->inputs[i]))))
+            return conv_err_set(err, CONV_ERR_USAGE,
+                                "--in-place would filter pictures twice: %s and %s overlap",
+                                config->inputs[i], input);
+    }
+    return CONV_OK;
 }
 
 static enum conv_status check_operands(struct conv_walk *walk, bool *any_folder,
@@ -108,12 +143,13 @@ static enum conv_status check_operands(struct conv_walk *walk, bool *any_folder,
             return conv_err_set(err, CONV_ERR_USAGE,
                                 "--files-from takes the folder its names are in; %s is no folder",
                                 config->inputs[i]);
-        if (folder && config->output) {
-            enum conv_status status =
-                check_pair(config->inputs[i], config->output, config->recursive, err);
-            if (status)
-                return status;
-        }
+        enum conv_status status = CONV_OK;
+        if (config->in_place)
+            status = check_overlap(config, i, err);
+        else if (folder && config->output)
+            status = check_pair(config->inputs[i], config->output, config->recursive, err);
+        if (status)
+            return status;
     }
     if (config->files_from && config->input_count > 1)
         return conv_err_set(err, CONV_ERR_USAGE, "--files-from takes one input folder, %d given",
@@ -206,6 +242,8 @@ static bool matches(const char *const *globs, int count, const char *relative)
 static bool is_included(const struct conv_walk *walk, const char *relative)
 {
     const struct conv_walk_config *config = &walk->config;
+    if (conv_temporary_is(conv_paths_base(relative)))
+        return false;
     if (config->include_count)
         return matches(config->include, config->include_count, relative);
     return fnmatch("*.png", conv_paths_base(relative), FNM_CASEFOLD) == 0;
@@ -240,26 +278,25 @@ static void pop_folder(struct conv_walk *walk)
     }
 }
 
-enum kind { KIND_FILE, KIND_FOLDER, KIND_FOLDER_LINK };
+// KIND_SPECIAL is a pipe, a socket or a device: merely to open one can wait or have effects.
+enum kind { KIND_FILE, KIND_FOLDER, KIND_FOLDER_LINK, KIND_SPECIAL };
+
+static enum kind mode_kind(mode_t mode, bool link)
+{
+    if (S_ISDIR(mode))
+        return link ? KIND_FOLDER_LINK : KIND_FOLDER;
+    return S_ISREG(mode) ? KIND_FILE : KIND_SPECIAL;
+}
 
 // What an entry of a folder is; the common file systems say so without a stat.
 static enum kind entry_kind(const struct dirent *item, const char *path)
 {
     struct stat info;
-    switch (item->d_type) {
-    case DT_DIR:
-        return KIND_FOLDER;
-    case DT_LNK:
-        return stat(path, &info) == 0 && S_ISDIR(info.st_mode) ? KIND_FOLDER_LINK : KIND_FILE;
-    case DT_UNKNOWN:
-        if (lstat(path, &info) != 0)
-            return KIND_FILE; // reading it will say why
-        if (S_ISLNK(info.st_mode))
-            return stat(path, &info) == 0 && S_ISDIR(info.st_mode) ? KIND_FOLDER_LINK : KIND_FILE;
-        return S_ISDIR(info.st_mode) ? KIND_FOLDER : KIND_FILE;
-    default:
-        return KIND_FILE;
-    }
+    if (item->d_type != DT_LNK && item->d_type != DT_UNKNOWN)
+        return mode_kind(DTTOIF(item->d_type), false);
+    bool link = item->d_type == DT_LNK || (lstat(path, &info) == 0 && S_ISLNK(info.st_mode));
+    // What cannot be looked at counts as a file: reading it will say why.
+    return stat(path, &info) == 0 ? mode_kind(info.st_mode, link) : KIND_FILE;
 }
 
 // The next entry of the innermost open folder that concerns us, or CONV_WALK_END when none is left
@@ -306,7 +343,8 @@ static enum conv_walk_step next_in_folders(struct conv_walk *walk, struct conv_w
         if (!is_included(walk, relative) || (kind == KIND_FOLDER_LINK && walk->config.recursive))
             continue;
         if (kind != KIND_FILE) {
-            conv_err_set(err, CONV_ERR_FORMAT, "is a folder, not a picture");
+            conv_err_set(err, CONV_ERR_FORMAT, "is a %s, not a picture",
+                         kind == KIND_SPECIAL ? "pipe, socket or device" : "folder");
             return CONV_WALK_BAD;
         }
         return CONV_WALK_ENTRY;
@@ -336,7 +374,8 @@ static enum conv_walk_step next_in_list(struct conv_walk *walk, struct conv_walk
     while (*relative == '/')
         relative++;
     if (!conv_paths_join(entry->input, folder, name) ||
-        !conv_paths_join(entry->output, config->output, relative)) {
+        !(config->in_place ? conv_paths_join(entry->output, folder, name)
+                           : conv_paths_join(entry->output, config->output, relative))) {
         snprintf(entry->input, sizeof entry->input, "%.*s", (int)sizeof entry->input - 1, name);
         conv_err_set(err, CONV_ERR_LIMIT, "path too long");
         return CONV_WALK_BAD;
@@ -358,7 +397,9 @@ static enum conv_walk_step next_input(struct conv_walk *walk, struct conv_walk_e
     snprintf(entry->input, sizeof entry->input, "%.*s", (int)sizeof entry->input - 1, input);
     bool fits = strlen(input) < sizeof entry->input;
     bool folder = fits && !is_dash(input) && is_folder(input);
-    if (folder && !walk->many)
+    if (config->in_place)
+        fits = fits && conv_paths_join(entry->output, "", input);
+    else if (folder && !walk->many)
         fits = conv_paths_join(entry->output, "", config->output);
     else if (walk->output_is_folder)
         fits = fits && conv_paths_join(entry->output, config->output,

@@ -18,7 +18,7 @@ static struct conv_job *take_job(struct conv_scheduler *s)
     struct conv_job *job = conv_jobs_new(s);
     if (!job) {
         conv_err_set(&s->failure, CONV_ERR_MEMORY, "no memory for another picture");
-        atomic_store(s->config->stop, -1);
+        conv_scheduler_stop(s);
         return NULL;
     }
     s->live++;
@@ -100,7 +100,9 @@ static bool read_job(struct conv_worker *worker, struct conv_job *job)
     job->row = worker->row;
     enum conv_status status = conv_steps_plan(s->config, job);
     bool wanted = !status && job->outcome == CONV_OUTCOME_DONE;
-    if (wanted)
+    if (wanted && !s->config->spare_ops && conv_lane_is_lost(s, &job->err))
+        status = job->err.status;
+    if (wanted && !status)
         status = conv_steps_read(s->config, job);
     if (status == CONV_ERR_CANCELLED) { // not begun
         pthread_mutex_lock(&s->lock);

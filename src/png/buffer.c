@@ -32,6 +32,12 @@ bool conv_buffer_append(struct conv_buffer *buffer, const uint8_t *data, size_t 
     return true;
 }
 
+void conv_buffer_trim(struct conv_buffer *buffer, size_t keep)
+{
+    if (buffer->capacity > keep)
+        conv_buffer_free(buffer);
+}
+
 void conv_buffer_free(struct conv_buffer *buffer)
 {
     free(buffer->data);

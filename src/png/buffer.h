@@ -20,6 +20,9 @@ bool conv_buffer_reserve(struct conv_buffer *buffer, size_t capacity);
 // Adds bytes at the end; the capacity at least doubles when it has to grow. False as above.
 bool conv_buffer_append(struct conv_buffer *buffer, const uint8_t *data, size_t size);
 
+// Gives the memory back, and what is in it, if it is more than `keep` bytes.
+void conv_buffer_trim(struct conv_buffer *buffer, size_t keep);
+
 void conv_buffer_free(struct conv_buffer *buffer);
 
 #endif

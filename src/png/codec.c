@@ -19,6 +19,7 @@
 struct conv_png_codec {
     enum conv_png_encoder encoder;
     int level;
+    size_t keep;               // bytes a buffer, see conv_png_codec_trim
     struct conv_encoder *fast; // for CONV_PNG_FAST
     struct conv_decoder decoder;
     struct conv_buffer pixels; // interleaved rows
@@ -60,6 +61,7 @@ enum conv_status conv_png_codec_open(struct conv_png_codec **codec,
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     made->encoder = config->encoder;
     made->level = level;
+    made->keep = config->keep > 0 ? config->keep : SIZE_MAX;
     if (made->encoder == CONV_PNG_STB)
         conv_stb_set_level(level);
     if (made->encoder == CONV_PNG_FAST)
@@ -84,6 +86,15 @@ void conv_png_codec_close(struct conv_png_codec *codec)
     free(codec);
 }
 
+void conv_png_codec_trim(struct conv_png_codec *codec)
+{
+    if (codec->fast)
+        conv_encode_trim(codec->fast, codec->keep);
+    conv_decoder_trim(&codec->decoder, codec->keep);
+    conv_buffer_trim(&codec->pixels, codec->keep);
+    conv_buffer_trim(&codec->file, codec->keep);
+}
+
 enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *data, size_t size,
                                  const struct conv_png_header *header, const struct conv_image *dst,
                                  struct conv_err *err)
@@ -92,6 +103,7 @@ enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *da
            dst->channels == header->shape.channels && dst->depth == header->shape.depth);
     if (conv_decode_fast(&codec->decoder, data, size, header, dst))
         return CONV_OK;
+    conv_decoder_trim(&codec->decoder, codec->keep); // libpng takes its own
     return conv_libpng_decode(&codec->pixels, data, size, header, dst, err);
 }
 

@@ -8,10 +8,18 @@
 #include "png/buffer.h"
 #include "png/png.h"
 
-#define SIGNATURE_SIZE 8
 #define FRAME_SIZE 12        // length, type and CRC around a chunk's data
 #define MAX_FIELD 0x7fffffff // the standard's limit for lengths, widths and heights
 #define MAX_PALETTE 256
+
+// What a byte of DEFLATE makes at most: a match of 258 bytes takes a length and a distance, and no
+// code of either is shorter than one bit (RFC 1951, 3.2.7: a single distance code takes one bit).
+#define MAX_EXPANSION (258 * 8 / 2)
+
+// The most picture data that is looked at. Rows of two bytes, each flushed by its encoder, take
+// about 12; more is nothing but empty blocks, which cost time and make no pixels.
+#define MOST_DATA_A_BYTE 16
+#define MOST_DATA_ANYWAY ((size_t)1 << 20)
 
 #define TYPE(a, b, c, d) ((uint32_t)(a) << 24 | (uint32_t)(b) << 16 | (uint32_t)(c) << 8 | (d))
 #define IHDR TYPE('I', 'H', 'D', 'R')
@@ -22,7 +30,8 @@
 
 enum { GRAY = 0, RGB = 2, PALETTE = 3, GRAY_ALPHA = 4, RGB_ALPHA = 6 };
 
-static const uint8_t signature[SIGNATURE_SIZE] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+static const uint8_t signature[CONV_PNG_SIGNATURE_SIZE] = {0x89, 'P',  'N',  'G',
+                                                           '\r', '\n', 0x1a, '\n'};
 
 struct chunk {
     uint32_t type;
@@ -57,13 +66,14 @@ static bool crc_is_right(const struct chunk *chunk)
     return crc == read_u32(chunk->data + chunk->length);
 }
 
-static enum conv_status check_signature(const uint8_t *data, size_t size, struct conv_err *err)
+enum conv_status conv_png_check_signature(const uint8_t *data, size_t size, struct conv_err *err)
 {
     if (size == 0)
         return conv_err_set(err, CONV_ERR_FORMAT, "empty file");
-    if (memcmp(data, signature, size < SIGNATURE_SIZE ? size : SIGNATURE_SIZE) != 0)
+    if (memcmp(data, signature, size < CONV_PNG_SIGNATURE_SIZE ? size : CONV_PNG_SIGNATURE_SIZE) !=
+        0)
         return conv_err_set(err, CONV_ERR_FORMAT, "not a PNG (bad signature)");
-    if (size < SIGNATURE_SIZE)
+    if (size < CONV_PNG_SIGNATURE_SIZE)
         return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the signature");
     return CONV_OK;
 }
@@ -156,10 +166,10 @@ static struct conv_image make_shape(const struct conv_png_header *header)
 enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_png_header *header,
                                 struct conv_err *err)
 {
-    enum conv_status status = check_signature(data, size, err);
+    enum conv_status status = conv_png_check_signature(data, size, err);
     if (status)
         return status;
-    size_t at = SIGNATURE_SIZE;
+    size_t at = CONV_PNG_SIGNATURE_SIZE;
     struct chunk chunk;
     if (!next_chunk(&chunk, data, size, &at))
         return refuse_chunk(data, size, at, err);
@@ -189,6 +199,66 @@ enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_pn
         return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no palette");
     header->shape = make_shape(header);
     return CONV_OK;
+}
+
+// --- can this much picture data make the picture? ------------------------------------------------
+
+// Bytes of all rows, each with its filter before it; UINT64_MAX if they are more than that.
+static uint64_t filtered_size(const struct conv_png_header *header)
+{
+    static const int channels[] = {
+        [GRAY] = 1, [RGB] = 3, [PALETTE] = 1, [GRAY_ALPHA] = 2, [RGB_ALPHA] = 4};
+    static const struct {
+        unsigned x, y, dx, dy;
+    } passes[] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4},
+                  {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}, {0, 0, 1, 1}};
+    enum { INTERLACED = 7, WHOLE = 1 }; // passes; the last row of the table is the whole picture
+    uint64_t bits = (uint64_t)channels[header->color_type] * (uint64_t)header->bit_depth, total = 0;
+    int first = header->interlaced ? 0 : INTERLACED,
+        count = header->interlaced ? INTERLACED : WHOLE;
+    for (int i = first; i < first + count; i++) {
+        // Coordinates are below 2^31, so that nothing here leaves 64 bits but the product.
+        uint64_t width = ((uint64_t)header->width + passes[i].dx - 1 - passes[i].x) / passes[i].dx;
+        uint64_t height =
+            ((uint64_t)header->height + passes[i].dy - 1 - passes[i].y) / passes[i].dy;
+        uint64_t size;
+        if (width > 0 && (__builtin_mul_overflow(height, 1 + (width * bits + 7) / 8, &size) ||
+                          __builtin_add_overflow(total, size, &total)))
+            return UINT64_MAX;
+    }
+    return total;
+}
+
+// Bytes of picture data; *whole tells if the file ends with IEND or between two chunks.
+static size_t data_size(const uint8_t *data, size_t size, bool *whole)
+{
+    size_t at = CONV_PNG_SIGNATURE_SIZE, total = 0;
+    struct chunk chunk = {0};
+    while (next_chunk(&chunk, data, size, &at)) {
+        if (chunk.type == IDAT)
+            total += chunk.length;
+        if (chunk.type == IEND)
+            break;
+    }
+    *whole = chunk.type == IEND || at == size;
+    if (!*whole && size - at >= 8 && read_u32(data + at + 4) == IDAT)
+        total += size - at - 8;
+    return total;
+}
+
+enum conv_status conv_png_check_promise(const uint8_t *data, size_t size,
+                                        const struct conv_png_header *header, struct conv_err *err)
+{
+    bool whole;
+    size_t have = data_size(data, size, &whole);
+    uint64_t filtered = filtered_size(header); // two bytes at least
+    bool little = (filtered - 1) / MAX_EXPANSION >= have;
+    bool much = have > MOST_DATA_ANYWAY && (have - MOST_DATA_ANYWAY) / MOST_DATA_A_BYTE > filtered;
+    if (!little && !much)
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_FORMAT, "%s: too %s picture data (%zu B) for %d x %d pixels",
+                        little && !whole ? "truncated" : "damaged", little ? "little" : "much",
+                        have, header->width, header->height);
 }
 
 // --- carried chunks ------------------------------------------------------------------------------
@@ -222,7 +292,7 @@ static bool collect(struct conv_buffer *buffer, const uint8_t *data, size_t size
     struct chunk chunk;
     bool seen[CARRIED_COUNT] = {false};
     bool late = false;
-    size_t at = SIGNATURE_SIZE;
+    size_t at = CONV_PNG_SIGNATURE_SIZE;
     while (next_chunk(&chunk, data, size, &at) && chunk.type != IEND) {
         late |= chunk.type == IDAT;
         int i = carried_index(chunk.type);
@@ -240,7 +310,7 @@ enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size, struct 
                                        struct conv_err *err)
 {
     struct conv_buffer buffer = {.data = meta->data, .capacity = meta->capacity};
-    bool ok = size < SIGNATURE_SIZE || collect(&buffer, data, size);
+    bool ok = size < CONV_PNG_SIGNATURE_SIZE || collect(&buffer, data, size);
     *meta = (struct conv_png_meta){buffer.data, buffer.size, buffer.capacity};
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }

@@ -208,6 +208,13 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
     return make_rows(decoder, &layout, expands ? &expand : NULL, header, dst);
 }
 
+void conv_decoder_trim(struct conv_decoder *decoder, size_t keep)
+{
+    conv_buffer_trim(&decoder->idat, keep);
+    conv_buffer_trim(&decoder->raw, keep);
+    conv_buffer_trim(&decoder->rows, keep);
+}
+
 void conv_decoder_free(struct conv_decoder *decoder)
 {
     conv_buffer_free(&decoder->idat);

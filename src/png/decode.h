@@ -24,6 +24,7 @@ struct conv_decoder {
 bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t size,
                       const struct conv_png_header *header, const struct conv_image *dst);
 
-void conv_decoder_free(struct conv_decoder *decoder); // what it holds, not itself
+void conv_decoder_trim(struct conv_decoder *decoder, size_t keep); // as conv_buffer_trim, each
+void conv_decoder_free(struct conv_decoder *decoder);              // what it holds, not itself
 
 #endif

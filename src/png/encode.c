@@ -401,6 +401,12 @@ void conv_encode_close(struct conv_encoder *encoder)
     free(encoder);
 }
 
+void conv_encode_trim(struct conv_encoder *encoder, size_t keep)
+{
+    conv_buffer_trim(&encoder->scratch, keep);
+    conv_buffer_trim(&encoder->filtered, keep);
+}
+
 enum conv_status conv_encode_picture(struct conv_encoder *encoder, struct conv_buffer *file,
                                      const struct conv_image *src, struct conv_err *err)
 {

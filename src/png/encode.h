@@ -21,7 +21,8 @@ struct conv_encoder;
 // conv_cpu_features() that may be used; `max_chunk` is CONV_ENCODE_MAX_CHUNK but in tests.
 enum conv_status conv_encode_open(struct conv_encoder **encoder, int level, unsigned features,
                                   size_t max_chunk, struct conv_err *err);
-void conv_encode_close(struct conv_encoder *encoder); // NULL is fine
+void conv_encode_close(struct conv_encoder *encoder);             // NULL is fine
+void conv_encode_trim(struct conv_encoder *encoder, size_t keep); // as conv_buffer_trim, each
 
 // Replaces the content of *file by a PNG of IHDR, IDATs and IEND. CONV_ERR_MEMORY only.
 enum conv_status conv_encode_picture(struct conv_encoder *encoder, struct conv_buffer *file,

@@ -4,7 +4,7 @@
 //
 // What is refused: everything libpng refuses, and streams whose Adler-32 is wrong (libpng only
 // warns). A wrong CRC in a critical chunk, missing rows, a missing IEND: refused, not repaired.
-// Ignored: bytes after IEND, data after the last row inside the zlib stream, ancillary chunks with
+// Ignored: bytes after IEND, up to 64 KiB of picture data after the last row, ancillary chunks with
 // a wrong CRC (they are dropped). A palette index out of range is opaque black.
 #ifndef CONV_PNG_PNG_H
 #define CONV_PNG_PNG_H
@@ -28,10 +28,21 @@ struct conv_png_header {
                              // are 8, tRNS is alpha
 };
 
+// The first bytes of a file tell what is no PNG at all, before the rest of it is read. Fewer than
+// CONV_PNG_SIGNATURE_SIZE bytes are a whole file. CONV_ERR_FORMAT.
+#define CONV_PNG_SIGNATURE_SIZE 8
+enum conv_status conv_png_check_signature(const uint8_t *data, size_t size, struct conv_err *err);
+
 // Reads the header and the chunks before the first IDAT. `data` is the whole file.
 // CONV_ERR_FORMAT with the cause ("not a PNG (bad signature)", ...).
 enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_png_header *header,
                                 struct conv_err *err);
+
+// CONV_ERR_FORMAT if the file holds too little picture data for what its header promises, however
+// well that were compressed, or far too much. To be asked before memory is taken for the picture,
+// since a header costs its writer nothing; `header` is conv_png_probe's.
+enum conv_status conv_png_check_promise(const uint8_t *data, size_t size,
+                                        const struct conv_png_header *header, struct conv_err *err);
 
 // Chunks that are carried from input to output, complete with length, type and CRC, in file order:
 // colour and print (iCCP sRGB gAMA cHRM cICP mDCV cLLI pHYs eXIf, the first of each) and texts
@@ -52,8 +63,9 @@ enum conv_png_encoder { CONV_PNG_FAST, CONV_PNG_LIBPNG, CONV_PNG_STB };
 
 struct conv_png_config {
     enum conv_png_encoder encoder;
-    int level; // 0 to 12 for fast, 0 to 9 for libpng; for stb its own search effort, see README;
-               // -1 = the default
+    int level;   // 0 to 12 for fast, 0 to 9 for libpng; for stb its own search effort, see README;
+                 // -1 = the default
+    size_t keep; // bytes that conv_png_codec_trim leaves a buffer; 0: any number
 };
 
 // CONV_ERR_USAGE if the encoder has no such level.
@@ -65,6 +77,10 @@ struct conv_png_codec;
 enum conv_status conv_png_codec_open(struct conv_png_codec **codec,
                                      const struct conv_png_config *config, struct conv_err *err);
 void conv_png_codec_close(struct conv_png_codec *codec); // NULL is fine
+
+// Gives back buffers that a large picture has left beyond config.keep, the bytes of the last
+// conv_png_encode among them: what every worker has used once must not add up.
+void conv_png_codec_trim(struct conv_png_codec *codec);
 
 // Decodes a whole file into dst->plane[], whose sizes must be header->shape's. On failure the
 // planes hold anything.

@@ -38,15 +38,39 @@ static double cpu_seconds(void)
     return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
 }
 
+// Bytes of the character at s if it may go to a terminal as it stands: neither a control character,
+// those of one byte beyond ASCII (C1) included, nor a mark that turns the direction of the text
+// around, nor a byte that is no UTF-8. 0 if not.
+static int printable_length(const unsigned char *s)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    int length = s[0] < 0x80 ? 1 : s[0] < 0xc0 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    if (length <= 1)
+        return length == 1 && s[0] >= 0x20 && s[0] != 0x7f;
+    uint32_t code = s[0] & (0x7fu >> length);
+    for (int i = 1; i < length; i++) {
+        if ((s[i] & 0xc0) != 0x80) // the end of the text, too
+            return 0;
+        code = code << 6 | (s[i] & 0x3fu);
+    }
+    bool valid = s[0] < 0xf8 && code >= least[length] && code <= 0x10ffff &&
+                 (code < 0xd800 || code > 0xdfff);
+    bool c1 = code < 0xa0,
+         turns = (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+    return valid && !c1 && !turns ? length : 0;
+}
+
 void conv_report_print_path(FILE *stream, const char *path)
 {
-    for (const unsigned char *s = (const unsigned char *)path; *s; s++) {
-        if (*s < 0x20 || *s == 0x7F)
+    for (const unsigned char *s = (const unsigned char *)path; *s;) {
+        int length = printable_length(s);
+        if (length == 0)
             fprintf(stream, "\\x%02x", *s);
         else if (*s == '\\')
             fputs("\\\\", stream);
         else
-            fputc(*s, stream);
+            fprintf(stream, "%.*s", length, s);
+        s += length > 0 ? length : 1;
     }
 }
 
@@ -173,6 +197,14 @@ void conv_report_file(struct conv_report *report, const struct conv_record *reco
                     record);
     }
     conv_progress_update(&report->progress, &report->totals);
+}
+
+void conv_report_warn(struct conv_report *report, const char *text)
+{
+    conv_progress_clear(&report->progress);
+    fputs("conv: ", stderr);
+    conv_report_print_path(stderr, text);
+    fputc('\n', stderr);
 }
 
 enum conv_stage conv_report_limit(const struct conv_totals *totals, bool device_async, int workers,

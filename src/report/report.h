@@ -94,10 +94,14 @@ enum conv_status conv_report_open(struct conv_report **report,
 // Counts the record and says what has to be said. One caller at a time.
 void conv_report_file(struct conv_report *report, const struct conv_record *record);
 
-// A group has been through a stream: copied in from `start` on (as conv_clock_ns counts), filtered,
-// copied out, without a pause. One caller at a time, conv_report_file's calls included.
+// A group, or a part of one, has been through a stream: copied in from `start` on (as conv_clock_ns
+// counts), filtered, copied out, without a pause. What a spare backend did counts as filtering. One
+// caller at a time, conv_report_file's calls included.
 void conv_report_group(struct conv_report *report, uint64_t start, uint64_t copy_in,
                        uint64_t kernel, uint64_t copy_out);
+
+// A warning on stderr, in one line: something went wrong and was made good. As conv_report_file.
+void conv_report_warn(struct conv_report *report, const char *text);
 
 // What has been counted so far, seconds included.
 void conv_report_totals(const struct conv_report *report, struct conv_totals *totals);

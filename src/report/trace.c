@@ -223,6 +223,8 @@ static char *put_item(char *at, const struct conv_trace_item *item)
         at = put_number(put_text(at, "\"pictures\":"), (uint64_t)item->pictures);
         at = put_number(put_text(at, ",\"bytes\":"), item->bytes);
     }
+    if (item->device)
+        at = put_text(put_text(put_text(at, ",\"device\":\""), item->device), "\"");
     if (item->width > 0) {
         at = put_number(put_text(at, ",\"size\":\""), (uint64_t)item->width);
         at = put_number(put_text(at, "x"), (uint64_t)item->height);

@@ -32,9 +32,10 @@ struct conv_trace_row *conv_trace_add_row(struct conv_trace *trace, const char *
 // What a slice was about: a picture, or a group of them (name NULL).
 struct conv_trace_item {
     const char *name;
-    int width, height; // 0: not known
-    int pictures;      // of a group
-    size_t bytes;      // of a group
+    int width, height;  // 0: not known
+    int pictures;       // of a group
+    size_t bytes;       // of a group
+    const char *device; // that did a group's work instead of the run's own; NULL: that one
 };
 
 // conv_clock_ns(), and under a profiler of NVIDIA's the begin of a range.

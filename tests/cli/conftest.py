@@ -2,7 +2,8 @@
 """What the command-line tests share: the binary under test and where a GPU is demanded.
 
 Environment: CONV_BINARY (default ./conv at the root of the checkout), CONV_REQUIRE_CUDA=1 (a GPU that cannot be
-used fails the tests marked `cuda` instead of skipping them), CONV_PHOTOS (a folder of photographs).
+used fails the tests marked `cuda` instead of skipping them), CONV_PHOTOS (a folder of photographs), CONV_RUNNER (what
+runs the binary: "valgrind -q"), and what CMake builds for tests: CONV_FAULTS_LIBRARY, CONV_FAULTY_BINARY.
 """
 import os
 import sys

@@ -3,11 +3,15 @@
 import functools
 import json
 import os
+import signal
 import subprocess
+import sys
+import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARY = os.path.abspath(os.environ.get("CONV_BINARY") or os.path.join(ROOT, "conv"))
-TIMEOUT = 300  # seconds: sanitizer builds are slow, a hang is longer
+RUNNER = os.environ.get("CONV_RUNNER", "").split()  # what runs it: "valgrind -q ..."
+TIMEOUT = 1800 if RUNNER else 300  # seconds: sanitizer builds and valgrind are slow, a hang is longer
 
 
 def start(*args, **kwargs):
@@ -16,8 +20,18 @@ def start(*args, **kwargs):
     filters = bool(args) and not args[0].startswith("-") and args[0] not in PLAIN_COMMANDS
     if filters and not any(a.startswith("--device") for a in args):
         args[1:1] = ["--device", "cpu"]
-    return subprocess.Popen([BINARY, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
+    return subprocess.Popen([*RUNNER, BINARY, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
 
+
+# Starts the program and notes the most memory that it held. A process of its own, since on Linux that figure begins
+# with what the process held that started it: a bare Python is small, one with NumPy and pictures is not.
+LAUNCHER = """
+import os, sys
+_, status, usage = os.wait4(os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ), 0)
+with open(sys.argv[1], "w") as file:
+    file.write(str(usage.ru_maxrss))
+sys.exit(os.waitstatus_to_exitcode(status) % 256)
+"""
 
 PLAIN_COMMANDS = ("bench", "verify", "list", "show", "devices")
 
@@ -46,6 +60,34 @@ def run(*args, code=0, stdin=b"", **kwargs):
     assert "Sanitizer" not in result.err and "runtime error:" not in result.err, said
     assert result.code == code, said
     return result
+
+
+def measure(*args, code=0, stdin=b"", timeout=TIMEOUT):
+    """As run(); the Result has `peak`, the bytes of memory that the program held at most (10 MB or more)."""
+    with tempfile.NamedTemporaryFile("r") as note:
+        launcher = [sys.executable, "-S", "-E", "-c", LAUNCHER, note.name]
+        process = subprocess.Popen([*launcher, BINARY, *map(os.fspath, args)], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        try:
+            out, err = process.communicate(stdin, timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise
+        result = Result(process.returncode, out, err)
+        said = f"conv {' '.join(map(str, args))}\nexit code {result.code}, stderr:\n{result.err}"
+        assert "Sanitizer" not in result.err and "runtime error:" not in result.err, said
+        assert result.code == code, said
+        result.peak = int(note.read()) * 1024
+    return result
+
+
+@functools.lru_cache(maxsize=None)
+def is_sanitized():
+    """True for a build with sanitizers, whose memory says nothing about the program's."""
+    with open(BINARY, "rb") as file:
+        content = file.read()
+    return b"__asan_init" in content or b"__tsan_init" in content
 
 
 @functools.lru_cache(maxsize=None)

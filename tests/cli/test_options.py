@@ -130,8 +130,8 @@ def test_help_on_stdout(box, option):
     result = run(option)
     assert result.err == ""
     for word in ("--batch", "--recursive", "--include", "--exclude", "--files-from", "--skip-existing", "--update",
-                 "--dry-run", "--kernel", "--size", "--divisor", "--bias", "--flip", "--border", "--alpha", "--strip",
-                 "--preserve", "--encoder", "--compress", "--device", "--streams", "--group", "--jobs", "--mem-limit",
+                 "--resume", "--dry-run", "--kernel", "--size", "--divisor", "--bias", "--flip", "--border", "--alpha", "--strip",
+                 "--preserve", "--in-place", "--fsync", "--encoder", "--compress", "--device", "--streams", "--group", "--jobs", "--mem-limit",
                  "--variant", "--no-save", "--max-pixels", "--fail-fast", "--progress", "--quiet", "--verbose",
                  "--json", "--report", "--trace", "--html", "--stage", "bench", "verify", "list", "show", "devices"):
         assert word in result.out, f"{word} is not in --help"

@@ -42,6 +42,8 @@ enum judgement judge_file(const uint8_t *data, size_t size, size_t limit)
     picture_alloc(&want, FILL);
     picture_alloc(&got, FILL);
     bool good = !conv_libpng_decode(&rows, data, size, &header, &want, NULL);
+    if (good && conv_png_check_promise(data, size, &header, NULL))
+        fail("conv_png_check_promise", "refuses what libpng takes");
     enum judgement judgement = good ? JUDGE_LEFT : JUDGE_REFUSED;
     int count;
     const struct conv_unfilter *const *variants = conv_unfilter_variants(&count);

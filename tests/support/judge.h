@@ -14,9 +14,9 @@ enum judgement {
     JUDGE_FAST,    // good, decoded by both to the same pixels
 };
 
-// Runs every unfilter variant of this machine on the file. Prints a word and aborts if the fast
-// decoder is wrong or writes beyond its rows. Pictures of more pixels than `limit` count as
-// refused.
+// Runs every unfilter variant of this machine on the file, and the check of the header's promise.
+// Prints a word and aborts if the fast decoder is wrong or writes beyond its rows, or if the check
+// refuses what libpng takes. Pictures of more pixels than `limit` count as refused.
 enum judgement judge_file(const uint8_t *data, size_t size, size_t limit);
 
 // Makes CRCs and the Adler-32 right again in place, as far as there is a zlib stream to sum up, so

@@ -78,6 +78,8 @@ enum conv_status picture_decode(struct conv_image *picture, const uint8_t *data,
     struct conv_png_codec *codec = NULL;
     *picture = (struct conv_image){0};
     enum conv_status status = conv_png_probe(data, size, &header, err);
+    if (!status)
+        status = conv_png_check_promise(data, size, &header, err);
     if (status)
         return status;
     *picture = header.shape;

@@ -84,7 +84,7 @@ static void check_shapes(enum conv_png_encoder encoder, int level)
 {
     static const int sizes[][2] = {{1, 1}, {1, 40}, {40, 1}, {2, 2}, {67, 35}, {131, 257}};
     struct conv_png_codec *codec;
-    struct conv_png_config config = {encoder, level};
+    struct conv_png_config config = {.encoder = encoder, .level = level};
     assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
     for (int depth = 8; depth <= (encoder == CONV_PNG_STB ? 8 : 16); depth += 8) {
         for (int channels = 1; channels <= 4; channels++) {
@@ -127,7 +127,7 @@ static void more_columns_than_libpng_takes_by_itself(void **state)
 {
     (void)state;
     struct conv_png_codec *codec;
-    struct conv_png_config config = {CONV_PNG_LIBPNG, -1};
+    struct conv_png_config config = {.encoder = CONV_PNG_LIBPNG, .level = -1};
     struct conv_image picture = {.width = 1000003, .height = 1, .channels = 3, .depth = 8};
     assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
     check_round_trip(codec, &picture, RAMP);
@@ -153,7 +153,7 @@ static void effort_has_an_effect(void **state)
     for (int i = 0; i < 3; i++) {
         struct conv_png_codec *codec;
         struct conv_png_bytes bytes;
-        struct conv_png_config config = {CONV_PNG_LIBPNG, levels[i]};
+        struct conv_png_config config = {.encoder = CONV_PNG_LIBPNG, .level = levels[i]};
         assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
         assert_int_equal(conv_png_encode(codec, &picture, NULL, &bytes, NULL), CONV_OK);
         sizes[i] = bytes.size;
@@ -169,7 +169,7 @@ static void stb_says_what_it_cannot(void **state)
     struct conv_png_codec *codec;
     struct conv_png_bytes bytes;
     struct conv_err err = {0};
-    struct conv_png_config config = {CONV_PNG_STB, -1};
+    struct conv_png_config config = {.encoder = CONV_PNG_STB, .level = -1};
     assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
     struct conv_image deep = {.width = 1, .height = 1, .channels = 1, .depth = 16};
     assert_int_equal(conv_png_encode(codec, &deep, NULL, &bytes, &err), CONV_ERR_UNSUPPORTED);
@@ -190,7 +190,7 @@ static void levels_out_of_range(void **state)
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
         struct conv_png_codec *codec;
         struct conv_err err = {0};
-        struct conv_png_config config = {CONV_PNG_LIBPNG, levels[i]};
+        struct conv_png_config config = {.encoder = CONV_PNG_LIBPNG, .level = levels[i]};
         assert_int_equal(conv_png_codec_open(&codec, &config, &err), CONV_ERR_USAGE);
         assert_null(codec);
         assert_non_null(strstr(err.text, "0 to 9"));

@@ -217,7 +217,7 @@ static void chunks_out_of_order(void **state)
     png_make_free(&file);
     png_make_head(&file, 4, 3, 8, 0);
     png_make_chunk(&file, "ABCD", "", 0);
-    png_make_chunk(&file, "IDAT", "", 0);
+    png_make_chunk(&file, "IDAT", "x", 1);
     png_make_chunk(&file, "IEND", "", 0);
     refuse("damaged picture: ABCD: unhandled critical chunk");
 }
@@ -393,6 +393,114 @@ static void metadata_is_not_unpacked(void **state)
     png_make_free(&stream);
 }
 
+// --- more pixels than the picture data can make --------------------------------------------------
+
+static enum conv_status check_promise(struct conv_err *err)
+{
+    struct conv_png_header header;
+    *err = (struct conv_err){0};
+    if (conv_png_probe(file.data, file.size, &header, err))
+        fail_msg("%s", err->text);
+    return conv_png_check_promise(file.data, file.size, &header, err);
+}
+
+// Headers whose rows are just so many bytes: one byte of DEFLATE for each 1032 is let pass.
+static void picture_data_must_suffice_for_the_header(void **state)
+{
+    (void)state;
+    static const struct {
+        int width, height, depth, color_type;
+        bool interlaced;
+        size_t least; // bytes of picture data; SIZE_MAX: far more than here
+    } cases[] = {
+        {1, 1, 1, 0, false, 1},
+        {1031, 1, 8, 0, false, 1}, // 1 + 1031
+        {1032, 1, 8, 0, false, 2}, // 1 + 1032
+        {1, 516, 1, 0, false, 1},  // 516 x (1 + 1)
+        {1, 517, 1, 0, false, 2},  // the filters' bytes count
+        {8, 8, 16, 6, false, 1},   // 8 x (1 + 64)
+        {8, 8, 8, 2, true, 1},     // 15 rows, 8 x 8 x 3 samples
+        {32, 32, 8, 0, true, 2},   // 60 rows in seven passes and 1024 samples
+        {31, 31, 8, 0, true, 1},   // 59 rows and 961 samples: 1020
+        {1 << 14, 1 << 14, 16, 6, false, SIZE_MAX},
+        {0x7fffffff, 0x7fffffff, 1, 0, false, SIZE_MAX},
+        {0x7fffffff, 0x7fffffff, 16, 6, false, SIZE_MAX}, // beyond 64 bits
+        {0x7fffffff, 0x7fffffff, 16, 6, true, SIZE_MAX},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        size_t least = cases[i].least;
+        bool possible = least <= 4096;
+        struct conv_err err;
+        for (int too_little = possible ? 0 : 1; too_little < 2; too_little++) {
+            static const uint8_t nothing[4096];
+            size_t have = possible ? least - (size_t)too_little : sizeof nothing;
+            png_make_free(&file);
+            png_make_head(&file, cases[i].width, cases[i].height, cases[i].depth,
+                          cases[i].color_type);
+            file.data[28] = cases[i].interlaced;
+            png_make_crc(&file, 8);
+            png_make_chunk(&file, "IDAT", nothing, have / 2);
+            png_make_chunk(&file, "IDAT", nothing, have - have / 2);
+            enum conv_status status = check_promise(&err);
+            if (status != (too_little ? CONV_ERR_FORMAT : CONV_OK) ||
+                (too_little && !strstr(err.text, "damaged: ")))
+                fail_msg("case %zu, %zu bytes: status %d, '%s'", i, have, status, err.text);
+        }
+    }
+}
+
+// 15 bytes of rows; 16 times that and a MiB are let pass.
+static void too_much_picture_data(void **state)
+{
+    (void)state;
+    enum { MOST = (1 << 20) + 16 * 15 + 15 };
+    struct conv_err err;
+    uint8_t *nothing = calloc(1, MOST + 1);
+    assert_non_null(nothing);
+    for (size_t size = MOST; size <= MOST + 1; size++) {
+        make_gray_file(nothing, size);
+        assert_int_equal(check_promise(&err), size == MOST ? CONV_OK : CONV_ERR_FORMAT);
+    }
+    assert_non_null(strstr(err.text, "damaged: too much picture data (1048832 B)"));
+    free(nothing);
+}
+
+// What is cut off is called so, and counts as far as it is there.
+static void promise_of_a_truncated_file(void **state)
+{
+    (void)state;
+    struct conv_err err;
+    png_make_head(&file, 1032, 1, 8, 0);
+    png_make_chunk(&file, "IDAT", "", 0);
+    png_make_chunk(&file, "IDAT", "12345", 5);
+    file.size -= 4 + 3; // two bytes are left
+    assert_int_equal(check_promise(&err), CONV_OK);
+    file.size -= 1;
+    assert_int_equal(check_promise(&err), CONV_ERR_FORMAT);
+    assert_non_null(strstr(err.text, "truncated: too little picture data (1 B)"));
+}
+
+// The other side of the bound: what zlib makes of nothing but zeros must pass it.
+static void best_compression_is_believed(void **state)
+{
+    (void)state;
+    enum { WIDTH = 4096, HEIGHT = 1024 };
+    uint8_t *rows = calloc(HEIGHT, WIDTH + 1);
+    assert_non_null(rows);
+    struct png_file stream = png_make_zlib(rows, (size_t)HEIGHT * (WIDTH + 1));
+    struct conv_image picture;
+    struct conv_err err;
+    png_make_head(&file, WIDTH, HEIGHT, 8, 0);
+    png_make_chunk(&file, "IDAT", stream.data, stream.size);
+    png_make_chunk(&file, "IEND", "", 0);
+    assert_true(stream.size < (size_t)HEIGHT * (WIDTH + 1) / 1000);
+    if (decode(file.size, &picture, &err) != CONV_OK)
+        fail_msg("%s", err.text);
+    picture_free(&picture);
+    png_make_free(&stream);
+    free(rows);
+}
+
 // --- chance --------------------------------------------------------------------------------------
 
 static void bytes_changed_at_random(void **state)
@@ -441,6 +549,10 @@ int main(void)
         TEST(bytes_after_iend),
         TEST(header_of_another_file),
         TEST(metadata_is_not_unpacked),
+        TEST(picture_data_must_suffice_for_the_header),
+        TEST(too_much_picture_data),
+        TEST(promise_of_a_truncated_file),
+        TEST(best_compression_is_believed),
         TEST(bytes_changed_at_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -160,7 +160,7 @@ static void carried_through_both_encoders(void **state)
         struct conv_image picture, back;
         struct conv_err err;
         struct conv_png_codec *codec;
-        struct conv_png_config config = {(enum conv_png_encoder)encoder, -1};
+        struct conv_png_config config = {.encoder = (enum conv_png_encoder)encoder, .level = -1};
         struct conv_png_bytes bytes;
         struct png_file output = {0};
         assert_int_equal(picture_decode(&picture, file.data, file.size, &err), CONV_OK);

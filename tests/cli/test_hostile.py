@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: MIT
+"""Hostile pictures: each is named once with its cause, costs no memory, leaves nothing, and the rest is done."""
+import os
+import re
+
+import numpy as np
+import pytest
+
+import hostile
+import pictures
+import png_writer as png
+from program import ROOT, is_sanitized, measure, run
+
+HANG = 120  # seconds; the slowest case takes one
+ROOM = 32 << 20  # bytes that a refused picture may cost on top of a run without it, its file not counted
+GOOD = pictures.make("rgb8", np.random.default_rng(1), 20, 14).data
+
+
+def fill(folder, files):
+    folder.mkdir()
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+
+
+def filter_folder(*options, code=0):
+    return measure("identity", "--device=cpu", "-j2", *options, "in", "out", code=code, timeout=HANG)
+
+
+def check_good(*names):
+    for name in names:
+        assert (pictures.read(f"out/{name}") == pictures.decode(GOOD)).all(), name
+
+
+def check_peak(result, limit):
+    if not is_sanitized():
+        assert result.peak <= limit, f"{result.peak >> 20} MiB, {limit >> 20} MiB at most\n{result.err}"
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    """What a run of good pictures costs."""
+    box = tmp_path_factory.mktemp("usual")
+    fill(box / "in", {"a.png": GOOD, "z.png": GOOD})
+    return measure("identity", "--device=cpu", "-j2", box / "in", box / "out").peak
+
+
+@pytest.mark.parametrize("name", hostile.REFUSED)
+def test_refused(box, usual, name):
+    data, cause = hostile.REFUSED[name]
+    fill(box / "in", {"a.png": GOOD, "bad.png": data, "z.png": GOOD})
+    result = filter_folder(code=1)
+    lines = result.err.splitlines()
+    assert len(lines) == 2 and lines[0].startswith("conv: in/bad.png: ") and cause in lines[0], result.err
+    assert re.match("2 done, 1 failed, 0 skipped", lines[1])
+    assert sorted(os.listdir("out")) == ["a.png", "z.png"]
+    check_good("a.png", "z.png")
+    check_peak(result, usual + len(data) + ROOM)
+
+
+@pytest.mark.parametrize("name", hostile.ACCEPTED)
+def test_accepted(box, usual, name):
+    data, planes = hostile.ACCEPTED[name]
+    fill(box / "in", {"a.png": GOOD, "odd.png": data, "z.png": GOOD})
+    result = filter_folder()
+    assert (pictures.read("out/odd.png") == planes).all() and len(os.listdir("out")) == 3
+    check_peak(result, usual + 3 * len(data) + ROOM)  # the file, what is carried of it, the output
+
+
+def test_all_of_them_at_once(box, device):
+    """Every case and every truncation of a small file in one folder, among good pictures."""
+    small = hostile.head() + hostile.idat() + hostile.IEND
+    bad = {f"{name}.png": data for name, (data, _) in hostile.REFUSED.items()}
+    bad.update({f"cut{size}.png": small[:size] for size in range(len(small))})
+    good = {f"good{i}.png": GOOD for i in range(len(bad))}
+    fill(box / "in", {**bad, **good})
+    result = run("identity", "--device", device, "-j3", "in", "out", code=1)
+    named = [re.fullmatch(r"conv: in/(\w+\.png): (.{8,})", line) for line in result.err.splitlines()[:-1]]
+    assert sorted(match[1] for match in named) == sorted(bad)
+    assert sorted(os.listdir("out")) == sorted(good)
+    assert f"{len(good)} done, {len(bad)} failed" in result.err.splitlines()[-1]
+    check_good(*good)
+
+
+@pytest.mark.parametrize("fill_byte", (b"\0", b"\x89PNG\r\n\x1a\n"), ids=("zeros", "png"))
+def test_file_of_gigabytes(box, usual, fill_byte):
+    """Three sparse files of 3 GB: what is no PNG is not read to its end, the rest is bounded by --mem-limit."""
+    fill(box / "in", {f"{name}.png": fill_byte for name in ("bad1", "bad2", "bad3")} | {"good.png": GOOD})
+    for name in ("bad1", "bad2", "bad3"):
+        os.truncate(f"in/{name}.png", 3_000_000_000)
+    result = filter_folder(*(() if fill_byte == b"\0" else ("--mem-limit=512M",)), code=1)
+    cause = "not a PNG (bad signature)" if fill_byte == b"\0" else "the file is larger than --mem-limit allows"
+    assert sorted(result.err.splitlines()[:-1]) == [f"conv: in/bad{i}.png: {cause}" for i in (1, 2, 3)]
+    assert os.listdir("out") == ["good.png"]
+    check_peak(result, usual + ROOM)
+
+
+# --- limits --------------------------------------------------------------------------------------
+
+def blank(width, height, depth=8, color_type=png.RGB):
+    """A good picture of zeros of any size."""
+    row = 1 + width * png.CHANNELS[color_type] * depth // 8
+    return hostile.head(width, height, depth, color_type) + hostile.idat(hostile.zeros(row * height)) + hostile.IEND
+
+
+def readme(pattern):
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        return re.search(pattern, file.read())[1]
+
+
+def test_max_pixels_has_the_default_that_is_stated(box):
+    limit = int(readme(r"`--max-pixels` \(default ([\d,]+)\)").replace(",", ""))
+    assert f"(default: {limit})" in run("--help").out
+    fill(box / "in", {"fits.png": hostile.head(limit, 1, 1, png.GRAY) + hostile.idat(b"x") + hostile.IEND,
+                      "large.png": hostile.head(limit + 1, 1, 1, png.GRAY) + hostile.idat(b"x") + hostile.IEND})
+    lines = run("identity", "in", "out", code=1).err.splitlines()
+    assert [line for line in lines if "fits.png: truncated" in line or "fits.png: too little" in line or
+            "fits.png: damaged: too little picture data" in line], lines
+    assert f"conv: in/large.png: {limit + 1} x 1 pixels are more than --max-pixels {limit}" in lines
+
+
+def test_mem_limit_has_the_default_that_is_stated(box):
+    """Half of the memory; a picture that alone needs more is named with what it needs."""
+    assert readme(r"`--mem-limit` \(default: ([^)]+)\)") == "half of the memory"
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
+            memory = min(memory, int(file.read()))
+    except (OSError, ValueError):
+        pass
+    height = memory // 4 // (8 << 16) + 1  # twice that is more than half
+    if height > 1 << 18:
+        pytest.skip("so much memory that the picture's file alone were 100 MB")
+    fill(box / "in", {"a.png": GOOD, "large.png": blank(1 << 16, height, 16, png.RGBA)})
+    result = filter_folder(f"--max-pixels={1 << 40}", code=1)
+    needed, limit = map(int, re.search(r"conv: in/large\.png: the picture needs (\d+) KiB of staging memory, "
+                                       r"--mem-limit is (\d+) KiB", result.err).groups())
+    assert limit == memory // 2 >> 10 and needed >= 2 * (height << 19) >> 10
+    check_good("a.png")
+
+
+def test_stated_need_is_what_it_takes(box):
+    fill(box / "in", {"a.png": GOOD, "large.png": blank(1000, 1000)})
+    result = filter_folder("--mem-limit=4M", code=1)
+    needed = int(re.search(r"conv: in/large\.png: the picture needs (\d+) KiB", result.err)[1])
+    assert os.listdir("out") == ["a.png"]
+    assert "needs" in filter_folder(f"--mem-limit={needed - 1}K", code=1).err
+    filter_folder(f"--mem-limit={needed}K")
+    assert pictures.read("out/large.png").shape == (3, 1000, 1000)
+
+
+@pytest.mark.skipif(is_sanitized(), reason="the memory of a sanitizer says nothing")
+def test_memory_of_large_pictures_stays_within_the_limit(box, usual):
+    """Eight workers, one large picture at a time: what the others have used before must be free again."""
+    fill(box / "in", {f"{i}.png": blank(4000, 4000) for i in range(8)})
+    limit = 128 << 20  # a picture takes 2 x 46 MiB of staging
+    result = measure("identity", "--device=cpu", "-j8", f"--mem-limit={limit}", "in", "out", timeout=HANG)
+    assert "8 done" in result.err
+    check_peak(result, usual + 2 * limit)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""--in-place: the picture itself is replaced, whole, once, and nothing else is."""
+import os
+import shutil
+import stat
+import time
+
+import pytest
+
+from program import run
+from test_batch import BAD, fill, is_embossed, tree
+from test_kill import fill_with_one, kill_soon
+
+
+def test_a_tree_is_filtered_where_it_is(box, device):
+    made = fill(box / "in", "a.png", "sub/b.png", "notes.png.txt")
+    run("emboss", "--in-place", "-r", "--device", device, "in")
+    assert tree("in") == sorted(made)
+    assert is_embossed("in/a.png", made["a.png"]) and is_embossed("in/sub/b.png", made["sub/b.png"])
+    assert (box / "in" / "notes.png.txt").read_bytes() == made["notes.png.txt"].data
+
+
+def test_files_lists_and_several_folders(box):
+    made = fill(box, "a.png", "x/b.png", "y/b.png", "z/c.png", "z/d.png")
+    run("emboss", "--in-place", "a.png", "x", "y")
+    run("emboss", "--in-place", "--files-from=-", "z", stdin=b"c.png\n")
+    assert tree(box) == sorted(made)
+    for name in ("a.png", "x/b.png", "y/b.png", "z/c.png"):
+        assert is_embossed(box / name, made[name]), name
+    assert (box / "z" / "d.png").read_bytes() == made["z/d.png"].data
+
+
+def test_without_it_the_same_folder_is_refused(box):
+    made = fill(box / "in", "a.png")
+    assert "--in-place" in run("emboss", "in", "in", code=2).err
+    assert "--in-place" in run("emboss", "in/a.png", "in/a.png", code=1).err
+    assert (box / "in" / "a.png").read_bytes() == made["a.png"].data
+
+
+@pytest.mark.parametrize("args", (("in", "in/"), ("-r", "in", "in/sub"), ("in", "in/a.png"), ("-",), (), ("-u", "in"),
+                                  ("--skip-existing", "in")))
+def test_what_would_filter_twice_or_makes_no_sense_is_refused(box, args):
+    made = fill(box / "in", "a.png", "sub/b.png")
+    run("emboss", "--in-place", *args, code=2)
+    assert all((box / "in" / name).read_bytes() == source.data for name, source in made.items())
+
+
+def test_mode_stays_and_times_with_preserve(box):
+    fill(box / "in", "a.png")
+    (box / "in" / "a.png").chmod(0o604)
+    run("emboss", "--in-place", "in")
+    assert stat.S_IMODE((box / "in" / "a.png").stat().st_mode) == 0o604
+    os.utime(box / "in" / "a.png", ns=(10**18, 10**18))
+    run("emboss", "--in-place", "-p", "in")
+    assert (box / "in" / "a.png").stat().st_mtime_ns == 10**18
+
+
+def test_links_are_left_alone(box):
+    """A link in a tree may lead out of it; a link that is named is refused by name."""
+    made = fill(box, "outside.png", "in/a.png")
+    os.symlink("../outside.png", box / "in" / "link.png")
+    assert "1 done, 0 failed, 1 skipped" in run("emboss", "--in-place", "-r", "in").err
+    assert "symbolic link" in run("emboss", "--in-place", "in/link.png", code=1).err
+    assert os.path.islink("in/link.png") and (box / "outside.png").read_bytes() == made["outside.png"].data
+    os.link(box / "in" / "a.png", box / "twin.png")
+    before = (box / "twin.png").read_bytes()
+    run("emboss", "--in-place", "in/a.png")
+    assert (box / "twin.png").read_bytes() == before, "another name of the file keeps the old picture"
+
+
+def test_bad_pictures_stay_as_they_are(box):
+    made = fill(box / "in", "good.png")
+    for name, data in BAD.items():
+        (box / "in" / name).write_bytes(data)
+    run("emboss", "--in-place", "in", code=1)
+    assert is_embossed("in/good.png", made["good.png"])
+    assert tree("in") == sorted([*BAD, "good.png"])
+    assert all((box / "in" / name).read_bytes() == data for name, data in BAD.items())
+
+
+def test_a_dry_run_changes_nothing(box):
+    made = fill(box / "in", "a.png")
+    assert "would filter in/a.png -> in/a.png (replaces the input)" in run("emboss", "--in-place", "--dry-run", "in").out
+    assert (box / "in" / "a.png").read_bytes() == made["a.png"].data
+
+
+def test_killed_again_and_again_every_picture_is_old_or_new(box):
+    fill_with_one(box / "fresh", 200)
+    old = (box / "fresh" / "0000.png").read_bytes()
+    run("emboss", "fresh/0000.png", "want.png")
+    new = (box / "want.png").read_bytes()
+    halves = 0
+    shutil.copytree("fresh", "in")
+    begin = time.monotonic()
+    run("emboss", "--in-place", "-j2", "in")
+    whole_run = time.monotonic() - begin
+    for index in range(15):
+        shutil.rmtree("in", ignore_errors=True)
+        shutil.copytree("fresh", "in")
+        kill_soon(whole_run * index / 15, "emboss", "--in-place", "-j2", "in")
+        contents = [(box / "in" / name).read_bytes() for name in os.listdir("in") if name.endswith(".png")]
+        assert len(contents) == 200 and set(contents) <= {old, new}
+        halves += old in contents and new in contents
+    assert halves > 0, "the moments prove nothing"
+    run("emboss", "--in-place", "in")
+    assert len(os.listdir("in")) == 200

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""The system refuses what it seldom refuses: memory, threads, whole reads and writes, quota (tests/preload/faults.c)."""
+import errno
+import os
+import subprocess
+
+import numpy as np
+import pytest
+
+import pictures
+import program
+from program import start
+from test_batch import fill, tree
+
+LIBRARY = os.environ.get("CONV_FAULTS_LIBRARY")
+
+
+@pytest.fixture(autouse=True)
+def library_works(box):
+    if not LIBRARY:
+        pytest.skip("no CONV_FAULTS_LIBRARY: a sanitizer build, or not started by ctest")
+    if program.RUNNER:
+        pytest.skip("what runs the program has an allocator of its own")
+    (box / "seen").touch()
+    subprocess.run([program.BINARY, "--version"], env=environment("nothing"), stdout=subprocess.DEVNULL, check=True)
+    if not seen():
+        pytest.skip("the program is static: no library can be put under it")
+
+
+def environment(faults):
+    return {**os.environ, "LD_PRELOAD": LIBRARY or "", "CONV_FAULTS": faults, "CONV_FAULTS_SEEN": "seen"}
+
+
+def seen():
+    """How often the library did something since the last time, its loading counted."""
+    size = os.path.getsize("seen")
+    os.truncate("seen", 0)
+    return size
+
+
+def run_with(faults, *args, stdin=b"", binary=None):
+    """(exit code, stdout, stderr, number of faults); a hang is an error."""
+    kwargs = {"executable": binary} if binary else {}
+    process = start(*args, env=environment(faults), stdin=subprocess.PIPE, **kwargs)
+    try:
+        out, err = process.communicate(stdin, timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    assert process.returncode >= 0, f"{faults}: died of signal {-process.returncode}"
+    return process.returncode, out, err.decode(errors="replace"), seen() - 1
+
+
+@pytest.fixture
+def batch(box):
+    """A folder `in` of pictures of several kinds; the bytes that each output must have."""
+    (box / "in").mkdir()
+    rng = np.random.default_rng(11)
+    for kind in ("rgb8", "gray16", "palette4+adam7", "rgba8", "gray1"):
+        (box / "in" / f"{kind}.png").write_bytes(pictures.make(kind, rng, 37, 23).data)
+    return want_of(box)
+
+
+def want_of(box, *options):
+    program.run("emboss,gaussian5", *options, "in", "want")
+    return {name: (box / "want" / name).read_bytes() for name in tree("want")}
+
+
+def check_outcome(box, want, code, err, what):
+    """Exit code 0 means that all is there and right; anything else has a message. No output is ever wrong."""
+    made = tree("out") if (box / "out").exists() else []
+    for name in made:
+        assert (box / "out" / name).read_bytes() == want.get(name), f"{what}: {name}"
+    if code == 0:
+        assert made == sorted(want), f"{what}: exit code 0, but outputs are missing\n{err}"
+    else:
+        assert code in (1, 2, 4) and "conv: " in err, f"{what}: exit code {code}, stderr: {err}"
+    for name in made:
+        os.unlink(box / "out" / name)
+
+
+def count_until_none_fails(box, want, kind, *args, binary=None):
+    for number in range(1, 5000):
+        code, _, err, faults = run_with(f"{kind}={number}", *args, binary=binary)
+        check_outcome(box, want, code, err, f"{kind}={number}")
+        if faults == 0:
+            assert code == 0
+            return number - 1
+    raise AssertionError("no end")
+
+
+@pytest.mark.parametrize("options", ((), ("-j2", "-p", "--fsync"), ("-j1", "--encoder=libpng"), ("-z9", "-j1"),
+                                     ("-j1", "--resume=journal")))
+def test_every_allocation_fails_once(box, batch, options):
+    want = want_of(box, *[option for option in options if "journal" not in option])
+    assert count_until_none_fails(box, want, "alloc", "emboss,gaussian5", *options, "in", "out") > 20
+
+
+def test_every_allocation_fails_once_where_names_come_from_a_list(box, batch):
+    (box / "list").write_text("".join(f"{name}\n" for name in batch))
+    args = ("emboss,gaussian5", "-j1", "--report", "report.jsonl", "--files-from", "list", "in", "out")
+    assert count_until_none_fails(box, batch, "alloc", *args) > 20
+
+
+@pytest.mark.parametrize("faults,codes", (("thread=1", (1,)), ("thread=2", (0,)), ("thread=2+", (0,)), ("thread=3+", (0,))))
+def test_threads_that_cannot_be_had(box, batch, faults, codes):
+    """The first is needed, the others only make it faster."""
+    code, _, err, number = run_with(faults, "emboss,gaussian5", "-j4", "in", "out")
+    assert code in codes and number > 0
+    check_outcome(box, batch, code, err, faults)
+
+
+@pytest.mark.parametrize("faults", ("short", "eintr", "short eintr"))
+def test_reads_and_writes_are_short_and_interrupted(box, batch, faults):
+    code, _, err, number = run_with(faults, "emboss,gaussian5", "-j2", "--fsync", "--resume=journal", "in", "out")
+    assert code == 0 and number > 20, err
+    assert "5 skipped" in program.run("emboss,gaussian5", "--resume=journal", "in", "out").err
+    check_outcome(box, batch, code, err, faults)
+    data = (box / "in" / "rgb8.png").read_bytes()
+    code, out, err, number = run_with(faults, "emboss,gaussian5", "-", "-", stdin=data)
+    assert code == 0 and out == batch["rgb8.png"] and number > 4, err
+    code, _, err, number = run_with(faults, "emboss,gaussian5", "--files-from", "-", "in", "out",
+                                    stdin="".join(f"{name}\n" for name in batch).encode())
+    check_outcome(box, batch, code, err, faults)
+    assert code == 0, err
+
+
+@pytest.mark.parametrize("number", (errno.EDQUOT, errno.ENOSPC, errno.EIO))
+def test_a_write_that_fails_leaves_nothing(box, batch, number):
+    code, _, err, faults = run_with(f"write={number}", "emboss", "in", "out")
+    assert code == 1 and faults >= len(batch) and tree("out") == []
+    assert len([line for line in err.splitlines() if os.strerror(number) in line]) == len(batch), err
+
+
+def test_fsync_flushes_before_the_name_is_given(box, batch):
+    code, _, err, faults = run_with(f"fsync={errno.EIO}", "emboss", "--fsync", "in", "out")
+    assert code == 1 and faults == len(batch) and tree("out") == [] and err.count("Input/output error") == len(batch)
+    assert run_with(f"fsync={errno.EIO}", "emboss", "in", "out")[0] == 0, "without --fsync nothing waits for the disk"
+
+
+@pytest.mark.parametrize("action", ("grow", "shrink"))
+def test_an_input_that_changes_while_it_is_read_is_named(box, batch, action):
+    code, _, err, faults = run_with(f"read={action}", "emboss,gaussian5", "-j1", "in", "out")
+    assert code == 1 and faults == 1 and err.count("changed while it was read") == 1, err
+    assert len(tree("out")) == len(batch) - 1
+    check_outcome(box, batch, code, err, action)
+
+
+def test_an_input_that_vanishes_while_it_is_read_is_done(box, batch):
+    """Who holds a file open still has it."""
+    code, _, err, faults = run_with("read=vanish", "emboss,gaussian5", "-j1", "in", "out")
+    assert code == 0 and faults == 1 and len(tree("in")) == len(batch) - 1
+    check_outcome(box, batch, code, err, "vanish")
+
+
+def test_in_place_leaves_a_file_alone_that_somebody_changes_meanwhile(box):
+    made = fill(box / "in", "a.png")
+    code, _, err, faults = run_with("touch=in/a.png", "emboss", "--in-place", "in")
+    assert code == 1 and faults == 1 and "in/a.png: changed while it was filtered" in err
+    assert (box / "in" / "a.png").read_bytes() == made["a.png"].data + b"x" and tree("in") == ["a.png"]
+
+
+def test_the_library_is_no_blank(box):
+    """What the tests above rely on: without a fault asked for there is none, with one there is."""
+    fill(box / "in", "a.png")
+    assert run_with("nothing", "emboss", "in", "out")[3] == 0
+    assert run_with("alloc=1", "emboss", "in", "out")[3] == 1

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""The end at any moment: what is on the disk is whole, and the next run clears up and does the rest."""
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+import pictures
+import program
+from program import run, start
+from test_batch import fill, fill_with_noise, picture, tree
+
+STRANGER = ".conv-00000001-1-1-0.tmp"  # of another machine: nothing is known of its process
+
+
+def is_temporary(name):
+    return name.startswith(".conv-") and name.endswith(".tmp")
+
+
+def fill_with_one(folder, count):
+    """`count` times the same small picture: outputs that are whole are alike."""
+    folder.mkdir()
+    data = picture(4, 60, 40).data
+    for index in range(count):
+        (folder / f"{index:04}.png").write_bytes(data)
+
+
+def check_whole(folder, want):
+    """Every output there is, by its bytes; returns their number."""
+    names = [name for name in tree(folder) if not is_temporary(name)]
+    for name in names:
+        assert (folder / name).read_bytes() == want, name
+    return len(names)
+
+
+def kill_soon(delay, *args):
+    process = start(*args)
+    time.sleep(delay)
+    process.kill()
+    process.communicate()
+    return process.returncode == -signal.SIGKILL
+
+
+def test_a_hundred_kills(box):
+    """Each time at a random moment of a run that replaces what the ones before have written."""
+    moments = random.Random(6)
+    fill_with_one(box / "in", 150)
+    command = ("emboss", "-j2", "--fsync", "in", "out")
+    begin = time.monotonic()
+    run(*command)
+    whole_run = time.monotonic() - begin
+    want = (box / "out" / "0000.png").read_bytes()
+    pictures.decode(want)
+    killed = left_over = 0
+    kills = 25 if os.environ.get("CONV_SANITIZED") else 100  # what is slow shows no other moments
+    for _ in range(kills):
+        killed += kill_soon(moments.uniform(0, whole_run), *command)
+        left_over += any(map(is_temporary, os.listdir("out")))
+        check_whole(box / "out", want)
+    assert killed > kills / 2 and left_over > kills / 20, "the moments prove nothing"
+    run(*command)
+    assert tree("out") == tree("in"), "the next run clears up"
+    check_whole(box / "out", want)
+
+
+def test_skip_existing_after_a_kill_does_what_is_left(box):
+    fill_with_one(box / "in", 400)
+    run("emboss", "in/0000.png", "want.png")
+    process = start("emboss", "-j2", "--fsync", "in", "out")
+    while not (box / "out").exists() or len(os.listdir("out")) < 20:
+        assert process.poll() is None
+        time.sleep(0.001)
+    process.kill()
+    process.communicate()
+    before = check_whole(box / "out", (box / "want.png").read_bytes())
+    assert 0 < before < 400
+    summary = run("emboss", "--skip-existing", "--json", "in", "out").records()[-1]
+    assert (summary["skipped"], summary["done"]) == (before, 400 - before)
+    assert tree("out") == tree("in")
+    assert check_whole(box / "out", (box / "want.png").read_bytes()) == 400
+
+
+@pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGTERM))
+def test_a_second_signal_ends_at_once_with_nothing_half_written(box, number):
+    fill_with_noise(box / "in", 2000)
+    process = start("emboss", "-z12", "in", "out")
+    while not (box / "out").exists() or len(os.listdir("out")) < 3:
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(number)
+    time.sleep(0.002)
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    assert process.returncode == 128 + number
+    names = os.listdir("out")
+    assert not any(map(is_temporary, names)) and len(names) < 2000
+    assert len({(box / "out" / name).read_bytes() for name in names}) == 1
+
+
+# --- what lies about -----------------------------------------------------------------------------
+
+def temporary_of(process_id):
+    """A file name as the process `process_id`, which writes now, gives it."""
+    for name in os.listdir("out"):
+        if is_temporary(name) and f"-{process_id}-" in name:
+            return name
+    return None
+
+
+def test_only_files_of_dead_processes_are_removed(box):
+    fill(box / "in", "a.png")
+    run("emboss", "in", "out")
+    # A process that is stopped while it writes: its file must stay whoever comes by.
+    fill_with_noise(box / "slow", 200)
+    writer = start("emboss", "--fsync", "slow", "out")
+    try:
+        for _ in range(2000):
+            writer.send_signal(signal.SIGSTOP)
+            time.sleep(0.002)
+            name = temporary_of(writer.pid)
+            if name:
+                break
+            assert writer.poll() is None
+            writer.send_signal(signal.SIGCONT)
+            time.sleep(0.001)
+        assert name, "the writer was never seen writing"
+        run("emboss", "in", "out")
+        assert name in os.listdir("out"), "the file of a process that lives"
+        where, _, start_time = name.split("-")[1:4]
+        dead = [f".conv-{where}-{writer.pid}-{int(start_time, 16) + 1:x}-7.tmp",  # its number was another's before
+                f".conv-{where}-4194304-{start_time}-7.tmp"]  # beyond the largest PID of Linux
+        kept = [STRANGER, ".conv-x.tmp", f".conv-{where}-4194304-{start_time}-7.tmp.png", ".conv-notes"]
+        for file in dead + kept:
+            (box / "out" / file).write_bytes(b"half")
+        os.symlink("a.png", box / "out" / f".conv-{where}-4194304-{start_time}-8.tmp")
+        kept.append(f".conv-{where}-4194304-{start_time}-8.tmp")
+        run("emboss", "in", "out")
+        names = os.listdir("out")
+        assert name in names and set(kept) <= set(names) and not set(dead) & set(names)
+    finally:
+        writer.kill()
+        writer.communicate()
+    run("emboss", "in", "out")
+    assert name not in os.listdir("out")
+
+
+def test_a_file_of_another_machine_goes_after_a_day(box):
+    fill(box / "in", "a.png")
+    (box / "out").mkdir()
+    (box / "out" / STRANGER).write_bytes(b"half")
+    run("emboss", "in", "out")
+    assert tree("out") == [STRANGER, "a.png"]
+    os.utime(box / "out" / STRANGER, (time.time() - 90000,) * 2)
+    run("emboss", "in", "out")
+    assert tree("out") == ["a.png"]
+
+
+def test_half_written_files_are_no_pictures(box):
+    fill(box / "in", "a.png")
+    (box / "in" / STRANGER).write_bytes(b"half")
+    run("emboss", "--include=*", "in", "out")
+    assert tree("out") == ["a.png"]
+
+
+def test_two_runs_on_one_output_at_once(box):
+    fill_with_one(box / "in", 300)
+    both = [start("emboss", "-j2", "in", "out") for _ in range(2)]
+    for process in both:
+        _, err = process.communicate(timeout=program.TIMEOUT)
+        assert process.returncode == 0, err
+    run("emboss", "in/0000.png", "want.png")
+    assert tree("out") == tree("in") and check_whole(box / "out", (box / "want.png").read_bytes()) == 300
+
+
+# --- pipes ---------------------------------------------------------------------------------------
+
+def test_nobody_reads_standard_output(box):
+    """SIGPIPE is a message and exit code 1, with JSON Lines and with a picture, and ends nothing in the middle."""
+    fill_with_one(box / "in", 50)
+    for args in (("emboss", "--json", "in", "out"), ("emboss", "in/0000.png", "-")):
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        done = subprocess.run([program.BINARY, *args, "--device=cpu"], stdout=write_end, stderr=subprocess.PIPE, timeout=program.TIMEOUT)
+        os.close(write_end)
+        assert done.returncode == 1 and b"Broken pipe" in done.stderr, done.stderr
+    assert len(tree("out")) == 50, "the pictures are not to blame"

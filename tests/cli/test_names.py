@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: MIT
+"""What else lies in a folder: names of every kind, things that are no files, and ways out of the output folder."""
+import os
+import re
+import socket
+import stat
+
+import numpy as np
+import pytest
+
+import pictures
+from program import run
+
+GOOD = pictures.make("rgb8", np.random.default_rng(1), 20, 14).data
+LONG = "n" * 251 + ".png"  # 255 bytes, the most that file systems take
+
+
+def fill(folder, *names):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(GOOD)
+
+
+def tree(folder):
+    """Every file and link below."""
+    return sorted(os.path.relpath(os.path.join(root, name), folder)
+                  for root, _, names in os.walk(folder) for name in names)
+
+
+def failures(result):
+    """name -> cause of the lines on stderr but the last, each of which must name one picture."""
+    lines = [re.fullmatch(r"conv: (.*\.png): (.*)", line) for line in result.err.splitlines()[:-1]]
+    assert all(lines), result.err
+    named = {match[1]: match[2] for match in lines}
+    assert len(named) == len(lines), f"named twice:\n{result.err}"
+    return named
+
+
+# --- things that are no pictures -----------------------------------------------------------------
+
+def make_socket(path):
+    with socket.socket(socket.AF_UNIX) as it:
+        it.bind(os.path.relpath(path))
+
+
+THINGS = {
+    "fifo": (os.mkfifo, "is a pipe, socket or device, not a picture"),
+    "socket": (make_socket, "is a pipe, socket or device, not a picture"),
+    "folder": (os.mkdir, "is a folder, not a picture"),
+    "device": (lambda path: os.symlink("/dev/zero", path), "is a pipe, socket or device, not a picture"),
+    "terminal": (lambda path: os.symlink("/dev/tty", path), "is a pipe, socket or device, not a picture"),
+    "dangling": (lambda path: os.symlink("nowhere.png", path), "cannot open: No such file or directory"),
+    "circular": (lambda path: os.symlink("circular.png", path), "cannot open: Too many levels of symbolic links"),
+    "folder_link": (lambda path: os.symlink("..", path), "is a folder, not a picture"),
+}
+
+
+def make_things(folder):
+    fill(folder, "a.png", "z.png")
+    for name, (make, _) in THINGS.items():
+        make(os.fspath(folder / f"{name}.png"))
+    os.symlink("a.png", folder / "link.png")  # a link to a picture is one
+
+
+def test_things_in_a_folder_are_named_and_the_rest_is_done(box):
+    make_things(box / "in")
+    result = run("identity", "-j2", "in", "out", code=1)
+    assert failures(result) == {f"in/{name}.png": cause for name, (_, cause) in THINGS.items()}
+    assert tree("out") == ["a.png", "link.png", "z.png"]
+
+
+def test_things_in_a_list_are_named_and_the_rest_is_done(box):
+    make_things(box / "in")
+    names = "".join(f"{name}.png\n" for name in ("a", *THINGS, "z"))
+    result = run("identity", "--files-from=-", "in", "out", stdin=names.encode(), code=1)
+    assert set(failures(result)) == {f"in/{name}.png" for name in THINGS}
+    assert tree("out") == ["a.png", "z.png"]
+
+
+def test_links_to_folders_are_passed_over_with_recursive(box):
+    fill(box / "in", "a.png", "sub/b.png")
+    fill(box / "elsewhere", "secret.png")
+    os.symlink("..", box / "in" / "sub" / "up")
+    os.symlink("../elsewhere", box / "in" / "out_of_the_tree")
+    os.symlink("loop", box / "in" / "loop")
+    run("identity", "-r", "in", "out")
+    assert tree("out") == ["a.png", "sub/b.png"]
+
+
+def test_a_tree_too_deep_is_named(box):
+    folder = box / "in"
+    fill(folder, "a.png")
+    for _ in range(300):
+        folder = folder / "d"
+    fill(folder, "deep.png")
+    result = run("identity", "-r", "in", "out", code=1)
+    assert re.fullmatch(r"conv: in(/d){256}: more than 256 folders deep", result.err.splitlines()[0])
+    assert tree("out") == ["a.png"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("mode,named", ((0o000, "cannot open the folder: Permission denied"), (0o755, None)))
+def test_no_permission(box, mode, named):
+    """As a user who owns nothing here: a picture and a folder that may not be read."""
+    fill(box / "in", "a.png", "closed.png", "sub/b.png")
+    (box / "in" / "closed.png").chmod(0)
+    (box / "in" / "sub").chmod(mode)
+    (box / "out").mkdir()
+    (box / "out").chmod(0o777)
+    closed = {folder: folder.stat().st_mode for folder in box.parents if not folder.stat().st_mode & stat.S_IXOTH}
+    box.chmod(0o755)
+    try:
+        for folder, before in closed.items():
+            folder.chmod(before | stat.S_IXOTH)
+        result = run("identity", "-r", "in", "out", code=1, user=65534, group=65534, extra_groups=[])
+    except PermissionError:
+        pytest.skip("the program itself lies where nobody else may run it")
+    finally:
+        for folder, before in closed.items():
+            folder.chmod(before)
+    lines = result.err.splitlines()
+    assert "conv: in/closed.png: cannot open: Permission denied" in lines
+    assert (f"conv: in/sub: {named}" in lines) == (named is not None)
+    assert tree("out") == (["a.png"] if named else ["a.png", "sub/b.png"])
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+NAMES = ("two words.png", " .png", "new\nline.png", "tab\there.png", "bell\a.png", "escape\x1b[31m.png",
+         "delete\x7f.png", "-.png", "--help.png", "-rf.png", "@file.png", "%s%n.png", "back\\slash.png", "quote'\".png",
+         "$(reboot).png", "`reboot`.png", "; reboot.png", "*.png", "ünïcödé.png", "日本.png", ".png", "..png", LONG,
+         "é" * 125 + "x.png",
+         "c1\x9b31m.png", "turned\u202egnp.png", "line\u2028.png", "😀.png", os.fsdecode(b"cut \xe2\x82.png"),
+         os.fsdecode(b"long \xc0\x80 \xed\xa0\x80.png"), os.fsdecode(b"no utf-8 \xff\xfe.png"))
+
+
+def test_names_of_every_kind_are_kept(box):
+    fill(box / "in", *NAMES)
+    assert run("identity", "in", "out").err.startswith(f"{len(NAMES)} done, 0 failed")
+    assert tree("out") == sorted(NAMES)
+
+
+def tell(char):
+    """A character as messages show it; surrogates are the bytes that Python found to be no UTF-8."""
+    if char == "\\":
+        return "\\\\"
+    hidden = ord(char) < 32 or 127 <= ord(char) < 160 or char == "\u202e" or 0xdc80 <= ord(char) < 0xdd00
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(char)) if hidden else char
+
+
+def test_names_of_every_kind_are_told_in_one_line(box):
+    fill(box / "in", *NAMES)
+    for name in NAMES:
+        (box / "in" / name).write_bytes(b"bad")
+    result = run("identity", "in", "out", code=1)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\ufffd]", result.err)
+    lines = result.err.split("\n")[:-1]
+    assert len(lines) == len(NAMES) + 1
+    for name in NAMES:
+        told = "".join(map(tell, name))
+        assert lines.count(f"conv: in/{told}: not a PNG (bad signature)") == 1, told
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "\n" not in name])
+def test_names_on_the_command_line(box, name):
+    fill(box, name)
+    run("identity", "--", name, "out/")
+    assert tree("out") == [name]
+
+
+def test_a_path_longer_than_the_system_takes(box):
+    fill(box / "in", "a.png")
+    name = "/".join(["x" * 250] * 20) + ".png"
+    result = run("identity", "--files-from=-", "in", "out", stdin=f"{name}\na.png\n".encode(), code=1)
+    assert "conv: xxx" in result.err and "path too long" in result.err
+    assert len(result.err.splitlines()) == 2 and tree("out") == ["a.png"]
+
+
+def test_the_cause_is_told_behind_a_path_of_any_length(box):
+    """The text of a message had room for 480 bytes, and the cause came last."""
+    folder = "/".join(["d" * 250] * 10)
+    fill(box / "in" / folder, "a.png")
+    (box / "out" / folder / "a.png").mkdir(parents=True)
+    result = run("identity", "-r", "in", "out", code=1)
+    assert result.err.startswith(f"conv: in/{folder}/a.png: the output out/{folder}/a.png is a folder\n")
+
+
+def test_longest_output_name_below_a_folder_of_longest_names(box):
+    fill(box / "in" / ("d" * 255), LONG)
+    run("identity", "-r", "in", "out")
+    assert tree("out") == [f"{'d' * 255}/{LONG}"]
+
+
+# --- ways out of the output folder ---------------------------------------------------------------
+
+def everything(box):
+    return sorted(os.path.join(root, name) for root, folders, names in os.walk(box) for name in folders + names)
+
+
+ESCAPES = ("../a.png", "sub/../../a.png", "..", "../", "sub/..", "./../a.png", "/../a.png", "sub//..//..//a.png")
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+def test_a_list_cannot_leave_the_output_folder(box, name):
+    fill(box, "a.png", "cwd/sub/b.png")
+    (box / "cwd" / "out").mkdir()
+    before = everything(box)
+    result = run("identity", "--files-from=-", "-0", "out", stdin=name.encode() + b"\0", code=1, cwd=box / "cwd")
+    assert "may not contain '..'" in result.err and everything(box) == before
+
+
+def test_an_absolute_name_in_a_list_stays_below_the_output(box):
+    fill(box / "in", "a.png")
+    run("identity", "--files-from=-", "out", stdin=f"{box}/in/a.png\n".encode())
+    assert tree("out") == [f"{box}/in/a.png".lstrip("/")]
+
+
+@pytest.mark.parametrize("name", ("..", "../", "in/..", "in/../", ".", "./", "/"))
+def test_several_folders_one_of_which_has_no_name(box, name):
+    """`conv emboss .. in out` wrote the pictures of .. to out/.., beside the output folder."""
+    fill(box / "cwd" / "in", "a.png")
+    fill(box, "b.png")
+    before = everything(box)
+    assert "gives no name" in run("identity", "--", name, "in", "out", code=2, cwd=box / "cwd").err
+    assert everything(box) == before
+
+
+def test_a_link_to_a_picture_is_written_as_a_file(box):
+    """The link's target, inside or outside of the tree, is neither replaced nor written through."""
+    fill(box / "in", "a.png")
+    fill(box, "target.png")
+    os.symlink("../target.png", box / "in" / "link.png")
+    (box / "out").mkdir()
+    (box / "kept").write_bytes(b"kept")
+    os.symlink("../kept", box / "out" / "a.png")
+    run("identity", "in", "out")
+    assert tree("out") == ["a.png", "link.png"]
+    assert not (box / "out" / "a.png").is_symlink() and (box / "kept").read_bytes() == b"kept"
+    assert (box / "target.png").read_bytes() == GOOD
+
+
+@pytest.mark.parametrize("mask,mode", ((0o022, 0o644), (0o077, 0o600), (0o002, 0o664), (0o777, 0)))
+def test_created_files_have_the_mode_that_the_umask_leaves(box, mask, mode):
+    if mode == 0 and os.geteuid() != 0:
+        pytest.skip("a folder of mode 0 can be filled by root only")
+    fill(box / "in", "sub/a.png")
+    (box / "in" / "sub" / "a.png").chmod(0o4755)
+    run("identity", "-r", "in", "out", "--report", "report", umask=mask)
+    assert stat.S_IMODE(os.stat("out/sub/a.png").st_mode) == mode
+    assert stat.S_IMODE(os.stat("report").st_mode) == mode
+    assert stat.S_IMODE(os.stat("out/sub").st_mode) == 0o777 & ~mask

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// A device that really fails: a kernel that traps, memory that is gone.
+#include <cuda_runtime.h>
+
+extern "C" {
+#include "faulty.h"
+}
+
+static __global__ void trap()
+{
+    asm("trap;");
+}
+
+void faulty_trap(void)
+{
+    trap<<<1, 1>>>();
+    (void)cudaDeviceSynchronize(); // the error is what is wanted; it stays
+}
+
+void faulty_hog(size_t leave)
+{
+    size_t unused = 0, all = 0;
+    for (size_t piece = (size_t)1 << 30; piece >= (size_t)1 << 20;) {
+        void *d_memory;
+        if (cudaMemGetInfo(&unused, &all) != cudaSuccess)
+            return;
+        if (unused < leave + piece || cudaMalloc(&d_memory, piece) != cudaSuccess) {
+            (void)cudaGetLastError();
+            piece /= 2;
+        }
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+// libFuzzer target: the command line, one word a line. Whatever is typed, parsing comes back, says
+// what is wrong or leaves every option within its range.
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/options.h"
+
+#define MOST_WORDS 256
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void demand(bool good, const char *what)
+{
+    if (!good) {
+        fprintf(stderr, "%s\n", what);
+        abort();
+    }
+}
+
+static bool is_within(long value, long min, long max)
+{
+    return value >= min && value <= max;
+}
+
+// Every word is a block of its own, so that a read beyond its end is seen.
+static char **split(const char *text, size_t size, int *count)
+{
+    char **words = calloc(MOST_WORDS + 2, sizeof *words);
+    demand(words && (words[0] = strdup("conv")), "no memory");
+    *count = 1;
+    for (const char *end = text + size; text < end && *count <= MOST_WORDS; text++) {
+        const char *stop = memchr(text, '\n', (size_t)(end - text));
+        stop = stop ? stop : end;
+        words[*count] = strndup(text, (size_t)(stop - text));
+        demand(words[*count] != NULL, "no memory");
+        ++*count;
+        text = stop;
+    }
+    return words;
+}
+
+static void check_options(const struct conv_options *options, char *const *words, int count)
+{
+    demand(is_within(options->alpha, 0, 2), "--alpha");
+    demand(is_within(options->progress, 0, 2), "--progress");
+    demand(is_within(options->bench_depth, 0, 1), "--depth");
+    demand(is_within((long)options->border, 0, CONV_BORDER_CONSTANT), "--border");
+    demand(is_within(options->border_value, 0, 255), "--border constant:V");
+    demand(is_within((long)options->png.encoder, 0, CONV_PNG_STB), "--encoder");
+    demand(conv_png_check_level(&options->png, NULL) == CONV_OK, "--compress");
+    demand(is_within(options->streams, 1, 64), "--streams");
+    demand(is_within(options->jobs, 1, 1024), "--jobs");
+    demand(is_within(options->include.count, 0, CONV_OPTIONS_MAX_GLOBS), "--include");
+    demand(is_within(options->exclude.count, 0, CONV_OPTIONS_MAX_GLOBS), "--exclude");
+    demand(is_within(options->bench_pictures, 0, 100000), "--batch");
+    demand(options->group_bytes && options->mem_limit && options->max_pixels, "a size of 0");
+    demand(is_within(options->operand_count, 0, count - 1), "operands");
+    for (int i = 0; i < options->operand_count; i++) {
+        bool found = false;
+        for (int w = 1; w < count; w++)
+            found |= options->operands[i] == words[w];
+        demand(found, "an operand that nobody typed");
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct conv_options options;
+    struct conv_err err = {0};
+    int count;
+    char **words = split((const char *)data, size, &count);
+    char **given = malloc(((size_t)count + 1) * sizeof *given); // getopt_long reorders it
+    demand(given != NULL, "no memory");
+    memcpy(given, words, ((size_t)count + 1) * sizeof *given);
+    enum conv_status status = conv_options_parse(&options, count, given, &err);
+    if (status)
+        demand(err.status == status && err.text[0] && memchr(err.text, 0, sizeof err.text),
+               "refused without a reason");
+    else
+        check_options(&options, words, count);
+    for (int i = 0; i < count; i++)
+        free(words[i]);
+    free(words);
+    free(given);
+    return 0;
+}

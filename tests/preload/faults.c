@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT
+// LD_PRELOAD library for tests/cli/test_injected.py: makes the system refuse or do less than asked,
+// as CONV_FAULTS says: words separated by blanks.
+//   alloc=N        the Nth allocation (malloc and its kin, anonymous mmap) finds no memory
+//   thread=N       the Nth pthread_create finds no resources; thread=N+ all from there on
+//   short          every read and write moves a few bytes only
+//   eintr          half of the calls that may wait are interrupted before they do anything
+//   write=ERRNO    every write to a regular file fails with this number
+//   fsync=ERRNO    every fsync fails with this number
+//   touch=PATH     that file gets a byte more at the first write to a regular file
+//   read=ACTION    grow, shrink, vanish: what befalls the file at its first read
+// CONV_FAULTS_SEEN names a file that gets a byte when the library was loaded and one a fault.
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum action { NOTHING, GROW, SHRINK, VANISH };
+
+static struct {
+    bool ready, short_io, interrupt, all_threads;
+    long alloc, thread;
+    int write_errno, fsync_errno;
+    enum action action;
+    const char *touch;
+    int seen; // file descriptor
+} plan = {.seen = -1};
+
+static atomic_long allocations, threads;
+static atomic_bool acted;
+
+static void tell(void)
+{
+    if (plan.seen >= 0)
+        (void)!syscall(SYS_write, plan.seen, "x", 1);
+}
+
+// Faults begin with main(): what the loader does is not the program's.
+__attribute__((constructor)) static void read_plan(void)
+{
+    const char *seen = getenv("CONV_FAULTS_SEEN"), *word;
+    const char *text = getenv("CONV_FAULTS");
+    if (!text)
+        return;
+    if (seen)
+        plan.seen = (int)syscall(SYS_openat, AT_FDCWD, seen, O_WRONLY | O_APPEND | O_CLOEXEC);
+    tell();
+    if ((word = strstr(text, "alloc=")))
+        plan.alloc = strtol(word + 6, NULL, 10);
+    if ((word = strstr(text, "thread="))) {
+        char *end;
+        plan.thread = strtol(word + 7, &end, 10);
+        plan.all_threads = *end == '+';
+    }
+    if ((word = strstr(text, "write=")))
+        plan.write_errno = (int)strtol(word + 6, NULL, 10);
+    if ((word = strstr(text, "fsync=")))
+        plan.fsync_errno = (int)strtol(word + 6, NULL, 10);
+    if ((word = strstr(text, "touch=")))
+        plan.touch = word + 6;
+    plan.action = strstr(text, "read=grow")     ? GROW
+                  : strstr(text, "read=shrink") ? SHRINK
+                  : strstr(text, "read=vanish") ? VANISH
+                                                : NOTHING;
+    plan.short_io = strstr(text, "short");
+    plan.interrupt = strstr(text, "eintr");
+    plan.ready = true;
+}
+
+static void *next(const char *name)
+{
+    void *function = dlsym(RTLD_NEXT, name);
+    if (!function)
+        abort();
+    return function;
+}
+
+// --- memory --------------------------------------------------------------------------------------
+
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t count, size_t size);
+extern void *__libc_realloc(void *old, size_t size);
+extern void *__libc_memalign(size_t alignment, size_t size);
+
+static bool deny_memory(void)
+{
+    if (!plan.ready || !plan.alloc || atomic_fetch_add(&allocations, 1) + 1 != plan.alloc)
+        return false;
+    tell();
+    errno = ENOMEM;
+    return true;
+}
+
+void *malloc(size_t size)
+{
+    return deny_memory() ? NULL : __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size)
+{
+    return deny_memory() ? NULL : __libc_calloc(count, size);
+}
+
+void *realloc(void *old, size_t size)
+{
+    return deny_memory() ? NULL : __libc_realloc(old, size);
+}
+
+void *aligned_alloc(size_t alignment, size_t size)
+{
+    return deny_memory() ? NULL : __libc_memalign(alignment, size);
+}
+
+int posix_memalign(void **memory, size_t alignment, size_t size)
+{
+    *memory = deny_memory() ? NULL : __libc_memalign(alignment, size);
+    return *memory ? 0 : ENOMEM;
+}
+
+void *mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
+{
+    if ((flags & MAP_ANONYMOUS) && deny_memory())
+        return MAP_FAILED;
+    // The kernel's own return value, turned into what mmap() returns, by syscall().
+    return (void *)syscall(SYS_mmap, address, size, protection, flags, fd, offset);
+}
+
+// --- threads -------------------------------------------------------------------------------------
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                   void *argument)
+{
+    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = (int (*)(
+        pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))next("pthread_create");
+    long number = atomic_fetch_add(&threads, 1) + 1;
+    if (plan.thread && (number == plan.thread || (plan.all_threads && number > plan.thread))) {
+        tell();
+        return EAGAIN;
+    }
+    return real(thread, attributes, start, argument);
+}
+
+// --- files ---------------------------------------------------------------------------------------
+
+// Half of the calls, in no rhythm: a program that tries again gets on, whatever its loop.
+static bool interrupt(void)
+{
+    static _Thread_local uint32_t state = 1;
+    if (!plan.interrupt)
+        return false;
+    state = state * 1664525 + 1013904223; // Numerical Recipes' generator
+    if (state >> 31)
+        return false;
+    tell();
+    errno = EINTR;
+    return true;
+}
+
+static size_t shorten(size_t size)
+{
+    if (!plan.short_io || size < 2)
+        return size;
+    tell();
+    return size < 600 ? 1 : size / 3; // few enough calls for a test, and never what was asked for
+}
+
+static bool is_regular(int fd)
+{
+    struct stat info;
+    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+static void act_on(int fd)
+{
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length < 4 || memcmp(path + length - 4, ".png", 4) != 0 || atomic_exchange(&acted, true))
+        return;
+    path[length] = '\0';
+    tell();
+    struct stat info;
+    if (plan.action == VANISH) {
+        unlink(path);
+    } else if (fstat(fd, &info) == 0) {
+        off_t size = plan.action == GROW ? info.st_size + 100 : info.st_size / 2;
+        if (truncate(path, size) != 0)
+            abort();
+    }
+}
+
+ssize_t read(int fd, void *data, size_t size)
+{
+    if (interrupt())
+        return -1;
+    if (plan.action != NOTHING && is_regular(fd))
+        act_on(fd);
+    return syscall(SYS_read, fd, data, shorten(size));
+}
+
+static void touch_other(int fd)
+{
+    if (!plan.touch || !is_regular(fd) || atomic_exchange(&acted, true))
+        return;
+    int other = (int)syscall(SYS_openat, AT_FDCWD, plan.touch, O_WRONLY | O_APPEND);
+    if (other < 0 || syscall(SYS_write, other, "x", 1) != 1 || syscall(SYS_close, other) != 0)
+        abort();
+    tell();
+}
+
+static bool deny_write(int fd)
+{
+    touch_other(fd);
+    if (!plan.write_errno || !is_regular(fd))
+        return false;
+    tell();
+    errno = plan.write_errno;
+    return true;
+}
+
+ssize_t write(int fd, const void *data, size_t size)
+{
+    return interrupt() || deny_write(fd) ? -1 : syscall(SYS_write, fd, data, shorten(size));
+}
+
+ssize_t writev(int fd, const struct iovec *parts, int count)
+{
+    if (interrupt() || deny_write(fd))
+        return -1;
+    if (!plan.short_io || count < 1)
+        return syscall(SYS_writev, fd, parts, count);
+    return syscall(SYS_write, fd, parts[0].iov_base, shorten(parts[0].iov_len));
+}
+
+int open(const char *path, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    return interrupt() ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int open64(const char *path, int flags, ...) __attribute__((alias("open")));
+
+int close(int fd)
+{
+    int result = (int)syscall(SYS_close, fd); // Linux closes whatever it answers
+    return interrupt() ? -1 : result;
+}
+
+int fsync(int fd)
+{
+    if (interrupt())
+        return -1;
+    if (!plan.fsync_errno)
+        return (int)syscall(SYS_fsync, fd);
+    tell();
+    errno = plan.fsync_errno;
+    return -1;
+}
+
+int poll(struct pollfd *files, nfds_t count, int timeout)
+{
+    return interrupt() ? -1 : (int)syscall(SYS_poll, files, count, timeout);
+}
