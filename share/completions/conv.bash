@@ -15,7 +15,7 @@ _conv()
         --alpha --encoder --compress -z --device --streams --group --jobs -j --mem-limit --max-pixels
         --variant --progress --report --trace --html --resume'
     local options="--batch --recursive --null --skip-existing --update --dry-run --flip --strip
-        --preserve --in-place --fsync --no-save --fail-fast --quiet --verbose --json --help --version
+        --preserve --in-place --fsync --no-save --fail-fast --quiet --verbose --json --csv --help --version
         ${with_value// -[kzj]/}"
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
