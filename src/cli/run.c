@@ -263,7 +263,9 @@ static enum conv_status write_page(struct run *run, const struct conv_totals *to
     }
     page->kind = run->options.dry_run ? "conv, a dry run" : "conv, a run";
     page->title = run->options.operands[0];
-    page->note = stop > 0 ? "A signal ended the run: this is what was done until then." : NULL;
+    page->note = run->kept.warning;
+    if (stop > 0)
+        page->note = "A signal ended the run: this is what was done until then.";
     page->config = &run->config;
     page->totals = totals;
     page->trace = run->trace;

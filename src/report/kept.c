@@ -37,8 +37,15 @@ void conv_kept_add(struct conv_kept *kept, const struct conv_record *record)
     }
 }
 
+void conv_kept_warn(struct conv_kept *kept, const char *text)
+{
+    if (!kept->warning)
+        kept->warning = strdup(text);
+}
+
 void conv_kept_free(struct conv_kept *kept)
 {
+    free(kept->warning);
     for (int i = 0; i < kept->failure_count; i++) {
         free(kept->failures[i].input);
         free(kept->failures[i].reason);

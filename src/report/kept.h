@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a page about a run shows of single pictures: the first that failed, and a few to look at.
+// What a page about a run shows beside figures: the first pictures that failed, a few to look at,
+// and the first warning.
 #ifndef CONV_REPORT_KEPT_H
 #define CONV_REPORT_KEPT_H
 
@@ -21,10 +22,13 @@ struct conv_kept { // {0} is empty
     int failure_count;
     struct conv_kept_pair pairs[CONV_KEPT_MOST_PAIRS];
     int pair_count;
+    char *warning; // NULL: there was none
 };
 
 // Keeps a copy of the record's texts if there is room for it. Without memory it is not kept.
 void conv_kept_add(struct conv_kept *kept, const struct conv_record *record);
+// Keeps a copy of the first warning.
+void conv_kept_warn(struct conv_kept *kept, const char *text);
 void conv_kept_free(struct conv_kept *kept);
 
 #endif

@@ -57,7 +57,7 @@ struct conv_page {
     const char *kind;    // "run", "bench streams", ...
     const char *title;   // "emboss"
     const char *command; // as typed
-    const char *note;    // "ended by a signal", or NULL
+    const char *note;    // "ended by a signal", a warning, or NULL
     char when[32];       // "2026-11-21 14:03"
     const struct conv_page_fact *facts;
     int fact_count;

@@ -201,6 +201,8 @@ void conv_report_file(struct conv_report *report, const struct conv_record *reco
 
 void conv_report_warn(struct conv_report *report, const char *text)
 {
+    if (report->config.kept)
+        conv_kept_warn(report->config.kept, text);
     conv_progress_clear(&report->progress);
     fputs("conv: ", stderr);
     conv_report_print_path(stderr, text);
