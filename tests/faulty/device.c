@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "base/clock.h"
 #include "faulty.h"
 
 #define TABLE_BYTES 64 // of a plane, behind the planes, as CUDA's
@@ -158,20 +159,26 @@ static void lane_close(struct conv_lane *lane)
     free(lane);
 }
 
-// As CUDA does it: the table is written behind the planes, h_in stays, the result is in h_out.
+// As CUDA does it: the table is written behind the planes, h_in stays, the result is in h_out, and
+// each of the three steps has its time.
 static enum conv_status run_like_cuda(struct conv_lane *lane, struct conv_group *group,
                                       struct conv_err *err)
 {
     uint8_t *planes = malloc(group->front);
     if (!planes)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a faulty device's copy");
+    group->ns_start = conv_clock_ns();
     memset(group->h_in + group->front, 0xA5, (size_t)group->plane_count * TABLE_BYTES);
     memcpy(planes, group->h_in, group->front);
+    group->ns_copy_in = conv_clock_ns() - group->ns_start;
     enum conv_status status = inner->lane_run(lane->inner, group, err);
+    uint64_t filtered = conv_clock_ns();
+    group->ns_kernel = filtered - group->ns_start - group->ns_copy_in;
     if (!status && group->h_result != group->h_out)
         memcpy(group->h_out, group->h_result, group->front);
     group->h_result = group->h_out;
     memcpy(group->h_in, planes, group->front);
+    group->ns_copy_out = conv_clock_ns() - filtered;
     free(planes);
     return status;
 }

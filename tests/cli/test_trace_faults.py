@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: MIT
+"""--trace and --html of runs on a GPU without room or that fails in the middle, and of runs that go on with others' work.
+
+The device is that of tests/faulty.
+"""
+import json
+import os
+import time
+
+import numpy as np
+import pytest
+
+import pictures
+from program import run, start
+from test_batch import fill
+from test_lost_device import BINARY, SMALL, batch, big_pictures, run_faulty  # noqa: F401 (batch is a fixture)
+from test_page import check_figures, check_page
+from test_trace import check_rows, load, slices
+
+SHOWN = ("--trace=t.json", "--html=p.html", "--report=r.jsonl")
+ENGINES = {"copy in": "copy_in", "kernel": "kernel", "copy out": "copy_out"}
+
+with_a_device = pytest.mark.skipif(not BINARY and os.environ.get("CONV_REQUIRE_CUDA") != "1",
+                                   reason="no CONV_FAULTY_BINARY: not started by ctest")
+
+
+def check_shown():
+    """Trace, page and report are whole and agree. Returns the events, the page and the records."""
+    events, page = load("t.json"), check_page("p.html")
+    with open("r.jsonl") as file:
+        records = [json.loads(line) for line in file]
+    rows, summary = check_rows(events), records[-1]
+    assert page.record == summary
+    check_figures(page, summary)
+    assert not slices(events) or all(name in page.text for name in rows.values())
+    done = {r["input"]: r for r in records if r["type"] == "file" and r["status"] == "done"}
+    for stage in ("decode", "encode", "write"):
+        own = [e["args"]["picture"] for e in slices(events) if e["name"] == stage and e["args"]["picture"] in done]
+        assert sorted(own) == sorted(done), f"each picture that was done has one slice of {stage}"
+    return events, page, records
+
+
+def check_streams(events, records):
+    """What the streams' rows say: slices of each engine, and of the kernels those on the CPU. They are the report's."""
+    rows = check_rows(events)
+    found = {stage: [] for stage in ENGINES.values()}
+    for event in slices(events):
+        name = rows[event["tid"]]
+        if name.startswith("stream"):
+            assert event["name"] == ENGINES[name.split(" ", 2)[2]]
+            found[event["name"]].append(event)
+    spare = [e for e in found["kernel"] if e["args"].get("device") == "cpu"]
+    assert len(found["copy_in"]) == len(found["copy_out"]) == len(found["kernel"]) - len(spare)
+    assert not any("device" in e["args"] for e in found["copy_in"] + found["copy_out"])
+    assert sum(e["args"]["pictures"] for e in found["kernel"]) == records[-1]["done"]
+    for stage, own in found.items():
+        assert sum(e["dur"] for e in own) / 1000 == pytest.approx(records[-1]["ms"][stage], rel=0.01, abs=0.05), stage
+    # A row holds one thing at a time, so the device was at it for as long as the slices of all rows reach.
+    ends = sorted((e["ts"], e["ts"] + e["dur"]) for e in found["kernel"])
+    busy, until = 0, 0
+    for begin, end in ends:
+        busy += max(0, end - max(begin, until))
+        until = max(until, end)
+    assert busy / 1e6 / records[-1]["seconds"] == pytest.approx(records[-1]["busy"]["kernel"], rel=0.01, abs=1e-3)
+    return found, spare
+
+
+def bytes_of(events):
+    return sum(e["args"]["bytes"] for e in events)
+
+
+@with_a_device
+@pytest.mark.parametrize("where", (1, 5))
+def test_a_device_that_is_lost(box, batch, where):  # noqa: F811
+    done = run_faulty(f"lost={where}", "--device=auto", *SMALL, *SHOWN)
+    events, page, records = check_shown()
+    found, spare = check_streams(events, records)
+    assert records[-1]["done"] == 63 and len(spare) > 0
+    assert len(found["copy_in"]) == where - 1
+    if where > 1:
+        assert min(e["ts"] for e in spare) > min(e["ts"] for e in found["copy_in"])
+    assert "CUDA failed to do what a test forbids; going on on the CPU" in page.text
+    assert done.stderr.count("going on on the CPU") == 1
+
+
+@with_a_device
+def test_a_device_that_is_lost_and_nothing_else_may_do_the_work(box, batch):  # noqa: F811
+    run_faulty("lost=4", "--device=cuda", "--streams=2", *SMALL, *SHOWN, code=1)
+    events, page, records = check_shown()
+    found, spare = check_streams(events, records)
+    assert spare == [] and len(found["kernel"]) == 3 and 0 < records[-1]["done"] < 63
+    assert records[-1]["done"] + records[-1]["failed"] == 63
+    assert page.text.count("CUDA failed to do what a test forbids") == records[-1]["failed"]
+
+
+@with_a_device
+@pytest.mark.parametrize("room,parts", ((5_000_000, 1), (1_300_000, 3)))
+def test_a_slice_is_a_part(box, room, parts):
+    big_pictures(box)
+    run_faulty(f"room={room}", "--device=auto", "--group=1M", *SHOWN)
+    events, page, records = check_shown()
+    found, spare = check_streams(events, records)
+    assert spare == [] and 'class="note"' not in page.source
+    for own in found.values():
+        assert len(own) == 3 * parts and bytes_of(own) >= 3 * 3 * 1200 * 1000
+        assert max(e["args"]["bytes"] for e in own) <= room
+
+
+@with_a_device
+def test_parts_of_one_group_on_both(box, batch):  # noqa: F811
+    run_faulty("room=8000 lost=40", "--device=auto", "--group=8M", "-j2", *SHOWN)
+    events, _, records = check_shown()
+    found, spare = check_streams(events, records)
+    assert len(spare) > 0 and len(found["copy_in"]) > 0
+    run_faulty("", "--device=auto", "--group=8M", "-j2", *SHOWN)
+    whole, _, records = check_shown()
+    assert bytes_of(found["kernel"]) == bytes_of(check_streams(whole, records)[0]["kernel"])
+
+
+@with_a_device
+def test_what_has_no_room_at_all(box):
+    big_pictures(box)
+    run_faulty("room=1100000", "--device=auto", *SHOWN)
+    events, page, records = check_shown()
+    found, spare = check_streams(events, records)
+    assert len(spare) == 9 and found["copy_in"] == [] and records[-1]["busy"]["copy_in"] == 0
+    assert "what has no room there is filtered on the CPU" in page.text
+
+
+def test_a_run_that_goes_on(box):
+    fill(box / "in", "a.png", "b.png", "c.png")
+    run("emboss", "--resume=journal", "in", "out")
+    fill(box / "in", "d.png", "e.png")
+    options = ("--resume=journal", *SHOWN)
+    run("emboss", *options, "in", "out")
+    events, page, records = check_shown()
+    assert {e["args"]["picture"] for e in slices(events)} == {"in/d.png", "in/e.png"}
+    assert (records[-1]["done"], records[-1]["skipped"], len(page.images)) == (2, 3, 4)
+    run("emboss", *options, "in", "out")
+    events, page, records = check_shown()
+    assert slices(events) == [] and (records[-1]["done"], records[-1]["skipped"], len(page.images)) == (0, 5, 0)
+
+
+def test_in_place_there_is_no_before(box):
+    fill(box / "in", "a.png", "b.png")
+    run("emboss", "--in-place", "--resume=journal", *SHOWN, "in")
+    _, page, records = check_shown()
+    assert records[-1]["done"] == 2 and page.images == []
+
+
+@pytest.mark.parametrize("option", ("--report", "--trace", "--html"))
+def test_the_journal_is_not_overwritten(box, option):
+    fill(box / "in", "a.png")
+    run("emboss", "--resume=journal", "in", "out")
+    before = (box / "journal").read_bytes()
+    assert option in run("emboss", "--resume=journal", f"{option}=journal", "in", "out", code=2).err
+    assert (box / "journal").read_bytes() == before
+
+
+def test_waiting_for_a_pipe_is_not_reading(box):
+    data = pictures.make("rgb8", np.random.default_rng(3), 500, 400).data
+    process = start("emboss", "--trace=t.json", "--report=r.jsonl", "-", "out.png", stdin=-1)
+    process.stdin.write(data[:len(data) // 2])
+    process.stdin.flush()
+    time.sleep(0.7)
+    process.communicate(data[len(data) // 2:], timeout=60)
+    assert process.returncode == 0
+    with open("r.jsonl") as file:
+        summary = json.loads(file.readlines()[-1])
+    events = load("t.json")
+    check_rows(events)
+    reads = [e["dur"] for e in slices(events) if e["name"] == "read"]
+    assert summary["seconds"] > 0.6 and summary["ms"]["read"] < 300
+    assert sum(reads) / 1000 == pytest.approx(summary["ms"]["read"], abs=0.01)
