@@ -138,6 +138,8 @@ enum conv_status conv_page_finish(struct conv_page_job *job, const char *record,
                                   struct conv_err *err)
 {
     struct conv_page *page = &job->page;
+    if (!record) // glibc's fclose() does not tell that a memory stream had no memory at its end
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the page");
     time_t now = time(NULL);
     struct tm local;
     if (localtime_r(&now, &local))

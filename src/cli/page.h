@@ -39,7 +39,8 @@ void conv_page_describe(struct conv_page_job *job, const struct conv_device *dev
 // Makes the pieces of pictures that the page shows. What cannot be read any more is left out.
 void conv_page_take_pairs(struct conv_page_job *job, const struct conv_kept *kept);
 
-// Writes the page with `record` as its record.
+// Writes the page with `record` as its record; NULL: there was no memory for that. CONV_ERR_MEMORY,
+// CONV_ERR_IO.
 enum conv_status conv_page_finish(struct conv_page_job *job, const char *record,
                                   struct conv_err *err);
 

@@ -90,7 +90,7 @@ def count_until_none_fails(box, want, kind, *args, binary=None):
 
 
 @pytest.mark.parametrize("options", ((), ("-j2", "-p", "--fsync"), ("-j1", "--encoder=libpng"), ("-z9", "-j1"),
-                                     ("-j1", "--resume=journal")))
+                                     ("-j1", "--resume=journal"), ("-j1", "--trace=t.json", "--html=p.html")))
 def test_every_allocation_fails_once(box, batch, options):
     want = want_of(box, *[option for option in options if "journal" not in option])
     assert count_until_none_fails(box, want, "alloc", "emboss,gaussian5", *options, "in", "out") > 20
