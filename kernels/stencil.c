@@ -20,6 +20,9 @@ static const struct conv_variant *const variants[] = {
 #ifdef __x86_64__
     &conv_cpu_vnni,     &conv_cpu_avx512,    &conv_cpu_avx2,    &conv_cpu_sse41,
 #endif
+#ifdef __aarch64__
+    &conv_cpu_neon_dot, &conv_cpu_neon,
+#endif
     &conv_cpu_portable, &conv_cpu_reference,
 };
 

@@ -10,6 +10,9 @@ extern const struct conv_variant conv_cpu_reference, conv_cpu_portable;
 #ifdef __x86_64__
 extern const struct conv_variant conv_cpu_sse41, conv_cpu_avx2, conv_cpu_avx512, conv_cpu_vnni;
 #endif
+#ifdef __aarch64__
+extern const struct conv_variant conv_cpu_neon, conv_cpu_neon_dot;
+#endif
 
 // Planes are filtered in strips of this many columns, top to bottom, so that the rows in work stay
 // in the nearest caches and scratch does not grow with the picture. Shorter strips cost more at the
