@@ -299,7 +299,7 @@ void check_case_init_division(struct check_case *c, int depth, int coef, int div
     for (int y = 1; y < 3; y++)
         rows[y] = rows[y - 1] + c->planes[0].src_stride;
     for (unsigned i = 0; i < 65536; i++) {
-        unsigned values[] = {depth == 16 ? i : i >> 8, i * 7, depth == 16 ? i * 40503 : i};
+        unsigned values[] = {depth == 16 ? i : i >> 8, i * 7, depth == 16 ? i * 40503 >> 7 : i};
         for (int y = 0; y < 3; y++) {
             if (depth == 16)
                 ((uint16_t *)(void *)rows[y])[i] = (uint16_t)values[y];
