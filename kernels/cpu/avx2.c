@@ -5,7 +5,7 @@
 #include <immintrin.h>
 
 #define VECTOR 32
-#define SUM_REGISTERS 8
+#define QUAD_VECTORS 1
 #define HAVE_FMA 1
 #define QUADS CONV_CPU_QUADS_SLOW
 #define OP(name) _mm256_##name

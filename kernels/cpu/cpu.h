@@ -19,7 +19,7 @@ extern const struct conv_variant conv_cpu_neon, conv_cpu_neon_dot;
 // ends of their rows than they save: 5 % at 512 columns, even for 31 rows.
 #define CONV_CPU_STRIP 2048
 // Strips are computed in blocks; no row of the table has longer ones.
-#define CONV_CPU_BLOCK 256
+#define CONV_CPU_BLOCK 128
 // Samples in a line of a strip: its columns up to the end of the last block, the halo, and room
 // that makes every type's lines start on a cache line.
 #define CONV_CPU_LINE (CONV_CPU_STRIP + CONV_CPU_BLOCK + 64)

@@ -6,7 +6,7 @@
 #include <arm_neon.h>
 
 #define VECTOR 16
-#define SUM_REGISTERS 16
+#define QUAD_VECTORS 2
 #define HAVE_FMA 1
 #define PLAIN_WORDS 0
 

@@ -2,7 +2,7 @@
 // What every machine can run: vectors of 16 bytes as the compiler's base architecture has them
 // (SSE2, NEON). Real filters need a fused multiply-add there, else they are the reference's.
 #define VECTOR 16
-#define SUM_REGISTERS 8
+#define QUAD_VECTORS 1
 #define QUADS CONV_CPU_QUADS_SLOW
 #define PLAIN_WORDS 1
 #define PLAIN_QUADS 1

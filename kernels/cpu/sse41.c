@@ -6,7 +6,7 @@
 #include <smmintrin.h>
 
 #define VECTOR 16
-#define SUM_REGISTERS 8
+#define QUAD_VECTORS 1
 #define HAVE_FMA 0
 #define QUADS CONV_CPU_QUADS_SLOW
 #define OP(name) _mm_##name
