@@ -221,8 +221,19 @@ static bool check_case_rows(struct check_case *c, const struct options *options,
     return ok;
 }
 
-// Every divisor of 8-bit pictures that a filter is likely to have, each with every sum of two taps,
-// of both signs, with as many ties as there are.
+static bool check_division(const struct options *options, const struct machine *machine,
+                           struct tally *tallies, int depth, int coef, int divisor)
+{
+    struct check_case c;
+    int offset = coef < 0 ? 255 * -coef / divisor : 0;
+    check_case_init_division(&c, depth, coef, divisor, offset < 65535 ? offset : 65535);
+    bool ok = check_case_rows(&c, options, machine, tallies);
+    check_case_free(&c);
+    return ok;
+}
+
+// Every divisor that a filter is likely to have, each with many sums of two taps, of both signs,
+// with as many ties as there are.
 static bool check_divisions(const struct options *options, const struct machine *machine,
                             struct tally *tallies)
 {
@@ -234,16 +245,24 @@ static bool check_divisions(const struct options *options, const struct machine 
         int divisor = i < 260 ? i : large[i - 260];
         // All divisors with one coefficient each, in turn; the usual ones with all.
         bool usual = i >= 260 || i <= 10 || i == 16 || i == 18 || i == 25 || i == 30 || i == 256;
-        for (int k = 0; k < (int)(sizeof coefs / sizeof coefs[0]) && ok; k++) {
-            if (!usual && k != i % 5)
-                continue;
-            struct check_case c;
-            int offset = coefs[k] < 0 ? 255 * -coefs[k] / divisor : 0;
-            check_case_init_division(&c, coefs[k], divisor, offset < 65535 ? offset : 65535);
-            ok = check_case_rows(&c, options, machine, tallies);
-            check_case_free(&c);
-        }
+        for (int k = 0; k < (int)(sizeof coefs / sizeof coefs[0]) && ok; k++)
+            if (usual || k == i % 5)
+                ok = check_division(options, machine, tallies, 8, coefs[k], divisor);
+        // 82 and 122 are among them, whose float32 reciprocals miss the most ties.
+        if (ok && (usual || i % 8 == 2))
+            ok = check_division(options, machine, tallies, 16, divisor - 1, divisor) &&
+                 check_division(options, machine, tallies, 16, -29, divisor);
     }
+    return ok;
+}
+
+static bool check_large(const struct options *options, const struct machine *machine,
+                        struct tally *tallies)
+{
+    struct check_case c;
+    check_case_init_large(&c);
+    bool ok = check_case_rows(&c, options, machine, tallies);
+    check_case_free(&c);
     return ok;
 }
 
@@ -285,10 +304,12 @@ static bool check_all(const struct options *options, const struct machine *machi
         check_case_free(&c);
     }
     ok = ok && report(options, machine, tallies);
-    struct tally divisions[MOST_ROWS] = {{0, 0}};
+    struct tally special[MOST_ROWS] = {{0, 0}};
     if (ok && options->rounds > 1) {
-        ok = check_divisions(options, machine, divisions);
-        printf("divisors, every sum of two taps: %s\n", ok ? "equal" : "FAILED");
+        ok = check_divisions(options, machine, special);
+        printf("divisors: %s\n", ok ? "equal" : "FAILED");
+        ok = ok && check_large(options, machine, special);
+        printf("large plane: %s\n", ok ? "equal" : "FAILED");
     }
     return ok;
 }

@@ -40,8 +40,11 @@ struct check_case {
 
 // The random case of a seed.
 void check_case_init(struct check_case *c, uint64_t seed);
-// All sums of two taps, divided by `divisor`: c0 * (0 to 255) + (0 to 255) + offset * divisor.
-void check_case_init_division(struct check_case *c, int coef, int divisor, int offset);
+// Sums of two taps, divided by `divisor`: c0 * a + b + offset * divisor, with all pairs of 8-bit
+// samples a and b, or all 16-bit samples a and one b for each.
+void check_case_init_division(struct check_case *c, int depth, int coef, int divisor, int offset);
+// An aligned plane of more than 16 MiB, which CPU rows write past the caches.
+void check_case_init_large(struct check_case *c);
 // `planes` equal planes of noise, for timing.
 void check_case_init_bench(struct check_case *c, const struct conv_filter *filter, int depth,
                            int width, int height, int planes);

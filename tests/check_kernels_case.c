@@ -183,12 +183,29 @@ static void heavy_column(struct check_random *random, struct conv_filter *filter
     filter->coef[(k + filter->width) % taps] = 30 + check_random_below(random, 98);
 }
 
-// The kinds aim at the arithmetics: 8- and 16-bit operands, float32, float64 and more.
+// A column times a row; one in four is spoilt in one place. Some columns are all ones.
+static void separable(struct check_random *random, struct conv_filter *filter)
+{
+    bool plain = check_random_below(random, 3) == 0;
+    int range = PICK(random, 3, 5, 40);
+    int column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
+    for (int i = 0; i < CONV_FILTER_MAX_SIDE; i++) {
+        column[i] = plain ? 1 : check_random_below(random, range) - 1;
+        row[i] = check_random_below(random, range) - (check_random_below(random, 3) == 0);
+    }
+    int taps = filter->width * filter->height;
+    for (int i = 0; i < taps; i++)
+        filter->coef[i] = column[i / filter->width] * row[i % filter->width];
+    if (check_random_below(random, 4) == 0)
+        filter->coef[check_random_below(random, taps)] += 1;
+}
+
+// The kinds aim at the arithmetics: 8- and 16-bit operands, two passes, float32, float64 and more.
 static const char *random_filter(struct check_random *random, struct conv_filter *filter)
 {
     static const char *const kinds[] = {"small", "sparse", "positive", "8-bit",
-                                        "large", "real",   "heavy"};
-    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6);
+                                        "large", "real",   "heavy",    "separable"};
+    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7);
     random_sides(random, filter);
     for (int i = 0; i < filter->width * filter->height; i++) {
         double values[] = {check_random_below(random, 13) - 6,
@@ -197,11 +214,14 @@ static const char *random_filter(struct check_random *random, struct conv_filter
                            check_random_below(random, 257) - 128,
                            (check_random_below(random, 65536) - 32768) * 65535.0,
                            random_unit(random) - 0.4,
+                           0,
                            0};
         filter->coef[i] = values[kind];
     }
     if (kind == 6)
         heavy_column(random, filter);
+    if (kind == 7)
+        separable(random, filter);
     random_scale(random, filter);
     if (kind == 5) {
         filter->scale *= 0.37 + random_unit(random);
@@ -265,23 +285,40 @@ bool check_case_is_picture(const struct check_case *c)
     return equal;
 }
 
-void check_case_init_division(struct check_case *c, int coef, int divisor, int offset)
+void check_case_init_division(struct check_case *c, int depth, int coef, int divisor, int offset)
 {
     *c = (struct check_case){.kind = "division"};
     struct check_random random = {1};
     c->filter = (struct conv_filter){
         .width = 1, .height = 3, .coef = {coef, 0, 1}, .scale = divisor, .offset = offset};
-    conv_stencil_init(&c->stencil, &c->filter, 8, CONV_BORDER_REPLICATE, 0);
+    conv_stencil_init(&c->stencil, &c->filter, depth, CONV_BORDER_REPLICATE, 0);
     struct shape shape = {.width = 65536, .height = 3};
     random_pads(&random, &shape);
     add_plane(c, &random, &shape);
-    uint8_t *row = c->src[0].data;
-    int64_t stride = c->planes[0].src_stride;
-    for (int i = 0; i < 65536; i++) {
-        row[i] = (uint8_t)(i >> 8);
-        row[stride + i] = (uint8_t)(i * 7);
-        row[2 * stride + i] = (uint8_t)i;
+    uint8_t *rows[3] = {c->src[0].data};
+    for (int y = 1; y < 3; y++)
+        rows[y] = rows[y - 1] + c->planes[0].src_stride;
+    for (unsigned i = 0; i < 65536; i++) {
+        unsigned values[] = {depth == 16 ? i : i >> 8, i * 7, depth == 16 ? i * 40503 >> 7 : i};
+        for (int y = 0; y < 3; y++) {
+            if (depth == 16)
+                ((uint16_t *)(void *)rows[y])[i] = (uint16_t)values[y];
+            else
+                rows[y][i] = (uint8_t)values[y];
+        }
     }
+}
+
+void check_case_init_large(struct check_case *c)
+{
+    *c = (struct check_case){.kind = "large plane"};
+    struct check_random random = {1};
+    c->filter = (struct conv_filter){.width = 3, .height = 1, .coef = {2, 3, 2}, .scale = 7};
+    conv_stencil_init(&c->stencil, &c->filter, 8, CONV_BORDER_REPLICATE, 0);
+    struct shape shape = {.width = 4032, .height = 4097, .dst_pad = 64};
+    add_plane(c, &random, &shape);
+    c->planes[0].dst_spare = 0;
+    fill_plane(&random, &c->src[0], 8);
 }
 
 void check_case_init_bench(struct check_case *c, const struct conv_filter *filter, int depth,

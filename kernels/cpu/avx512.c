@@ -1,38 +1,18 @@
 // SPDX-License-Identifier: MIT
-// AVX-512: 64 bytes an instruction.
+// AVX-512: 64 bytes an instruction and twice the registers. Zen 4 computes them in two halves: 5 to
+// 20 % over the row before.
 #ifdef __x86_64__
 #include <immintrin.h>
 
 #define VECTOR 64
-#include "kernels/cpu/vector.h"
-
+#define QUAD_VECTORS 2
 #define HAVE_FMA 1
+#define QUADS CONV_CPU_QUADS_SLOW
+#define OP(name) _mm512_##name
+#define STREAM _mm512_stream_si512
+typedef __m512i vec_any;
 
-ALWAYS_INLINE vec_u16 add_pair(vec_u16 sum, vec_u16 pair, uint16_t coef)
-{
-    return sum + (vec_u16)_mm512_maddubs_epi16((__m512i)pair, _mm512_set1_epi16((int16_t)coef));
-}
-
-ALWAYS_INLINE vec_u16 min_u16(vec_u16 a, vec_u16 b)
-{
-    return (vec_u16)_mm512_min_epu16((__m512i)a, (__m512i)b);
-}
-
-ALWAYS_INLINE vec_u16 max_u16(vec_u16 a, vec_u16 b)
-{
-    return (vec_u16)_mm512_max_epu16((__m512i)a, (__m512i)b);
-}
-
-ALWAYS_INLINE vec_u16 divide_u16(vec_u16 a, uint16_t factor, uint16_t shift)
-{
-    __m512i high = _mm512_mulhi_epu16((__m512i)a, _mm512_set1_epi16((int16_t)factor));
-    return (vec_u16)_mm512_srl_epi16(high, _mm_cvtsi32_si128(shift));
-}
-
-ALWAYS_INLINE vec_f32 add_tap(vec_f32 sum, vec_f32 tap, vec_f32 coef)
-{
-    return _mm512_fmadd_ps(coef, tap, sum);
-}
+#include "kernels/cpu/x86.h"
 
 #include "kernels/cpu/rows.h"
 

@@ -6,6 +6,7 @@
 #define CONV_KERNELS_CPU_FLOATS_H
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/round.h"
 #include "kernels/cpu/vector.h"
 
 #define FLOAT_VECTORS 8 // enough to hide the latency of an addition
@@ -15,9 +16,7 @@
 #define DOUBLE_BLOCK (FLOAT_VECTORS * DOUBLE_LANES)
 _Static_assert(FLOAT_BLOCK <= CONV_CPU_BLOCK, "blocks fit behind a strip");
 
-// Floats (doubles) around this number are the integers, so adding it rounds to the nearest, half to
-// even.
-#define INTEGER_FLOATS 12582912.0f
+// As INTEGER_FLOATS (round.h), for doubles.
 #define INTEGER_DOUBLES 6755399441055744.0
 
 struct float_tap {

@@ -39,106 +39,130 @@ bool conv_cpu_may_multiply(const struct conv_stencil *stencil)
     return divisor % 2 != 0 && divisor <= (int64_t)1 << (22 - stencil->depth);
 }
 
-enum conv_cpu_sums conv_cpu_plan(const struct conv_stencil *stencil)
+static int gcd(int a, int b)
 {
-    struct conv_cpu_rounding rounding;
-    if (!stencil->exact)
-        return CONV_CPU_FLOATS;
-    if (conv_cpu_rounding_init(&rounding, stencil))
-        return CONV_CPU_PAIRS;
-    if (division_is_exact(stencil, 24))
-        return CONV_CPU_FLOATS;
-    return division_is_exact(stencil, 53) ? CONV_CPU_DOUBLES : CONV_CPU_NONE;
+    while (b) {
+        int rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a < 0 ? -a : a;
 }
 
-// The ring of pairs or floats, then the lines that it is filled from.
-size_t conv_cpu_scratch(const struct conv_stencil *stencil, int width)
+// Integer factors, if there are any: the row is the first row that is not 0, without the common
+// divisor of its coefficients, so every other row is a multiple of it.
+static bool find_factors(struct conv_cpu_plan *plan, const struct conv_stencil *stencil)
 {
-    (void)width;
-    size_t rows = (size_t)stencil->height;
-    return conv_cpu_plan(stencil) == CONV_CPU_PAIRS
-               ? CONV_CPU_LINE * ((rows + 1) / 2 * sizeof(uint16_t) + 2)
-               : CONV_CPU_LINE * (rows * sizeof(float) + sizeof(uint16_t));
-}
-
-// With N the sum and bias, lo <= N <= hi on any picture, half = floor(d / 2): the kernel keeps N +
-// base + half modulo 2^16. base = max(0, -lo) makes that non-negative, so it is the number itself
-// if hi + base + half < 2^16, however the sums on the way wrapped. Then up = max(N, 0) + half, at
-// most 255 d + half where the result is 255, and the quotient floor(up / d) is N / d rounded half
-// up; for even d a tie shows by up = quotient * d and goes back to the even side.
-//
-// The division is a multiplication (Granlund and Montgomery, 1994): with l = ceil(log2 d) and
-// factor = ceil(2^(15+l) / d), which is below 2^16, factor * d = 2^(15+l) + e with 0 <= e < d. up *
-// factor / 2^(15+l) exceeds up / d by up * e / (d * 2^(15+l)), less than the 1 / d that is missing
-// to the next integer if up * e < 2^(15+l). Always so for d <= 128, and for powers of two; tested
-// for the rest.
-bool conv_cpu_rounding_init(struct conv_cpu_rounding *rounding, const struct conv_stencil *stencil)
-{
-    int64_t lo = stencil->bias, hi = stencil->bias, d = stencil->divisor;
-    if (!stencil->exact || stencil->depth != 8 || d > 65535)
+    int width = stencil->width, taps = width * stencil->height, first = 0, divisor = 0;
+    while (first < taps && stencil->icoef[first] == 0)
+        first++;
+    if (first == taps)
         return false;
-    for (int i = 0; i < stencil->width * stencil->height; i++)
-        *(stencil->icoef[i] < 0 ? &lo : &hi) += (int64_t)stencil->icoef[i] * 255;
-    int64_t base = lo < 0 ? -lo : 0, half = d / 2;
-    if (base + half > 65535 || hi + base + half > 65535)
-        return false;
-    int64_t limit = 255 * d + half, largest = (hi > 0 ? hi : 0) + half;
-    if (limit > largest)
-        limit = largest;
-
-    int log = 0;
-    while ((int64_t)1 << log < d)
-        log++;
-    int64_t unit = (int64_t)1 << (15 + log);
-    int64_t factor = (unit + d - 1) / d;
-    if (limit * (factor * d - unit) >= unit)
-        return false;
-    *rounding = (struct conv_cpu_rounding){
-        .start = (uint16_t)(stencil->bias + base + half),
-        .floor = (uint16_t)(base + half),
-        .base = (uint16_t)base,
-        .limit = (uint16_t)limit,
-        .divisor = (uint16_t)d,
-        .factor = (uint16_t)factor,
-        .shift = (uint16_t)(log > 0 ? log - 1 : 0),
-    };
+    const int32_t *row = &stencil->icoef[first / width * width];
+    for (int i = 0; i < width; i++)
+        divisor = gcd(divisor, row[i]);
+    for (int i = 0; i < width; i++)
+        plan->row[i] = row[i] / divisor;
+    plan->plain = true;
+    for (int j = 0; j < stencil->height; j++) {
+        plan->column[j] = stencil->icoef[j * width + first % width] / plan->row[first % width];
+        plan->plain = plan->plain && plan->column[j] == 1;
+        for (int i = 0; i < width; i++)
+            if ((int64_t)plan->column[j] * plan->row[i] != stencil->icoef[j * width + i])
+                return false;
+    }
     return true;
 }
 
-static int coef_at(const struct conv_stencil *stencil, int column, int row)
+// Steps hold coefficients of so many bits (steps.c), and then only the whole sum has to fit:
+// everything on the way is modulo 2^32.
+static bool has_steps_within(const struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
+                             int most)
 {
-    return row < 0 || row >= stencil->height ? 0 : stencil->icoef[row * stencil->width + column];
+    const int32_t *coefs = plan->separable ? plan->row : stencil->icoef;
+    int count = stencil->width * (plan->separable ? 1 : stencil->height);
+    for (int i = 0; i < count; i++)
+        if (abs(coefs[i]) > most)
+            return false;
+    return true;
 }
 
-// Takes from two coefficients what one step can do: 8 bits each, and no more than 128 together on
-// one side of 0, since pmaddubsw saturates and 128 * 255 is the last multiple within 16 bits.
-static uint16_t take_pair(int *first, int *second)
+static bool pays_separable(const struct conv_stencil *stencil, enum conv_cpu_quads quads)
 {
-    int a = *first > 127 ? 127 : *first < -127 ? -127 : *first;
-    int b = *second > 127 ? 127 : *second < -127 ? -127 : *second;
-    if (abs(a + b) > 128)
-        b = 0;
-    *first -= a;
-    *second -= b;
-    return (uint16_t)((uint8_t)a | (uint8_t)b << 8);
+    int least = quads != CONV_CPU_QUADS_SLOW && stencil->depth == 8 ? 15 : 9;
+    return stencil->width > 1 && stencil->height > 1 && stencil->width * stencil->height >= least;
 }
 
-int conv_cpu_pairs_init(struct conv_cpu_pair pairs[CONV_CPU_MAX_PAIRS],
-                        const struct conv_stencil *stencil)
+static uint32_t sum_coefs(const int32_t *coefs, int count)
 {
-    int count = 0;
-    for (int j = 0; j < stencil->height; j += 2) {
-        for (int i = 0; i < stencil->width; i++) {
-            int a = coef_at(stencil, i, j), b = coef_at(stencil, i, j + 1);
-            int c = coef_at(stencil, i, j - 1), d = a;
-            while (a || b || c || d) {
-                struct conv_cpu_pair *pair = &pairs[count++];
-                pair->column = (int16_t)i;
-                pair->row = (int16_t)j;
-                pair->upper = take_pair(&a, &b);
-                pair->lower = take_pair(&c, &d);
-            }
-        }
-    }
-    return count;
+    uint32_t sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += (uint32_t)coefs[i];
+    return sum;
+}
+
+// Samples that are made signed are less by half their range.
+static void plan_lift(struct conv_cpu_plan *plan, const struct conv_stencil *stencil)
+{
+    uint32_t sum = plan->separable ? sum_coefs(plan->row, stencil->width)
+                                   : sum_coefs(stencil->icoef, stencil->width * stencil->height);
+    if (plan->sums == CONV_CPU_WORDS)
+        plan->lift = sum << 15;
+    else if (plan->sums == CONV_CPU_QUADS && plan->quads == CONV_CPU_QUADS_SIGNED)
+        plan->lift = sum << 7;
+}
+
+void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
+                        enum conv_cpu_quads quads)
+{
+    struct conv_cpu_rounding rounding;
+    *plan = (struct conv_cpu_plan){.sums = CONV_CPU_FLOATS, .quads = quads};
+    if (!stencil->exact)
+        return;
+    bool wide = conv_cpu_rounding_wide(&rounding, stencil);
+    bool fast = quads != CONV_CPU_QUADS_SLOW;
+    plan->narrow = conv_cpu_rounding_narrow(&rounding, stencil);
+    plan->separable = pays_separable(stencil, quads) && find_factors(plan, stencil);
+    bool fits_quads = wide && stencil->depth == 8 && has_steps_within(plan, stencil, 254);
+    if (fits_quads && (!plan->narrow || (fast && !plan->separable)))
+        plan->sums = CONV_CPU_QUADS;
+    else if (plan->narrow)
+        plan->sums = CONV_CPU_PAIRS;
+    else if (wide && stencil->depth == 16 && has_steps_within(plan, stencil, 32767))
+        plan->sums = CONV_CPU_WORDS;
+    else if (!division_is_exact(stencil, 24))
+        plan->sums = division_is_exact(stencil, 53) ? CONV_CPU_DOUBLES : CONV_CPU_NONE;
+    plan_lift(plan, stencil);
+}
+
+size_t conv_cpu_line_bytes(const struct conv_stencil *stencil)
+{
+    return CONV_CPU_LINE * (size_t)(stencil->depth / 8);
+}
+
+// Two sums of 16 bits for two samples of 8, four of 32 for four of 8, two of 32 for two of 16.
+size_t conv_cpu_sums_bytes(const struct conv_stencil *stencil, const struct conv_cpu_plan *plan)
+{
+    return conv_cpu_line_bytes(stencil) * (plan->sums == CONV_CPU_QUADS ? 4 : 2);
+}
+
+// Dots: a ring with one line more than the stencil has, of samples or of sums, and two lines of
+// samples. Floats: a ring of lines of floats and a line of samples.
+static size_t plan_scratch(const struct conv_stencil *stencil, const struct conv_cpu_plan *plan)
+{
+    size_t rows = (size_t)stencil->height, line = conv_cpu_line_bytes(stencil);
+    if (plan->sums >= CONV_CPU_FLOATS)
+        return CONV_CPU_LINE * rows * sizeof(float) + line;
+    return (rows + 1) * (plan->separable ? conv_cpu_sums_bytes(stencil, plan) : line) + 2 * line;
+}
+
+size_t conv_cpu_scratch(const struct conv_stencil *stencil, int width)
+{
+    (void)width;
+    struct conv_cpu_plan plan;
+    conv_cpu_plan_init(&plan, stencil, CONV_CPU_QUADS_SLOW);
+    size_t size = plan_scratch(stencil, &plan);
+    conv_cpu_plan_init(&plan, stencil, CONV_CPU_QUADS_FAST);
+    size_t other = plan_scratch(stencil, &plan);
+    return size > other ? size : other;
 }

@@ -2,7 +2,10 @@
 // What every machine can run: vectors of 16 bytes as the compiler's base architecture has them
 // (SSE2, NEON). Real filters need a fused multiply-add there, else they are the reference's.
 #define VECTOR 16
-#include "kernels/cpu/vector.h"
+#define QUAD_VECTORS 1
+#define QUADS CONV_CPU_QUADS_SLOW
+#define PLAIN_WORDS 1
+#define PLAIN_QUADS 1
 
 #ifdef __FP_FAST_FMAF
 #define HAVE_FMA 1
@@ -10,11 +13,7 @@
 #define HAVE_FMA 0
 #endif
 
-ALWAYS_INLINE vec_u16 add_pair(vec_u16 sum, vec_u16 pair, uint16_t coef)
-{
-    uint16_t low = (uint16_t)(int8_t)coef, high = (uint16_t)(int8_t)(coef >> 8);
-    return sum + (pair & 255) * low + (pair >> 8) * high;
-}
+#include "kernels/cpu/plain.h"
 
 ALWAYS_INLINE vec_u16 min_u16(vec_u16 a, vec_u16 b)
 {
@@ -22,9 +21,9 @@ ALWAYS_INLINE vec_u16 min_u16(vec_u16 a, vec_u16 b)
     return (a & less) | (b & ~less);
 }
 
-ALWAYS_INLINE vec_u16 max_u16(vec_u16 a, vec_u16 b)
+ALWAYS_INLINE vec_u16 sub_u16(vec_u16 a, vec_u16 b)
 {
-    return min_u16(a, b) ^ a ^ b;
+    return (a - b) & (vec_u16)(a > b);
 }
 
 ALWAYS_INLINE vec_u16 divide_u16(vec_u16 a, uint16_t factor, uint16_t shift)
@@ -32,6 +31,17 @@ ALWAYS_INLINE vec_u16 divide_u16(vec_u16 a, uint16_t factor, uint16_t shift)
     for (int i = 0; i < VECTOR / 2; i++)
         a[i] = (uint16_t)(((uint32_t)a[i] * factor) >> 16 >> shift);
     return a;
+}
+
+ALWAYS_INLINE vec_i32 min_i32(vec_i32 a, vec_i32 b)
+{
+    vec_i32 less = a < b;
+    return (a & less) | (b & ~less);
+}
+
+ALWAYS_INLINE vec_i32 max_i32(vec_i32 a, vec_i32 b)
+{
+    return min_i32(a, b) ^ a ^ b;
 }
 
 ALWAYS_INLINE vec_f32 add_tap(vec_f32 sum, vec_f32 tap, vec_f32 coef)

@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#ifdef __aarch64__
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 
 static unsigned detect(void)
 {
@@ -27,6 +31,8 @@ static unsigned detect(void)
     }
 #elif defined(__aarch64__)
     have |= CONV_CPU_NEON; // part of the base architecture
+    if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP)
+        have |= CONV_CPU_DOTPROD;
 #endif
     return have;
 }
@@ -39,8 +45,9 @@ static unsigned disabled(void)
     static const struct {
         const char *name;
         unsigned bit;
-    } names[] = {{"sse41", CONV_CPU_SSE41}, {"avx2", CONV_CPU_AVX2}, {"avx512", CONV_CPU_AVX512},
-                 {"vnni", CONV_CPU_VNNI},   {"vbmi", CONV_CPU_VBMI}, {"neon", CONV_CPU_NEON}};
+    } names[] = {{"sse41", CONV_CPU_SSE41},    {"avx2", CONV_CPU_AVX2}, {"avx512", CONV_CPU_AVX512},
+                 {"vnni", CONV_CPU_VNNI},      {"vbmi", CONV_CPU_VBMI}, {"neon", CONV_CPU_NEON},
+                 {"dotprod", CONV_CPU_DOTPROD}};
     unsigned bits = 0;
     const char *text = getenv("CONV_DISABLE");
     while (text && *text) {

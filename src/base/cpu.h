@@ -11,7 +11,8 @@ enum conv_cpu_feature {
     CONV_CPU_AVX512 = 1 << 2, // AVX-512 F, BW, DQ, VL
     CONV_CPU_VNNI = 1 << 3,   // AVX-512 VNNI
     CONV_CPU_NEON = 1 << 4,
-    CONV_CPU_VBMI = 1 << 5, // AVX-512 VBMI
+    CONV_CPU_VBMI = 1 << 5,    // AVX-512 VBMI
+    CONV_CPU_DOTPROD = 1 << 6, // sdot of ARMv8.2
 };
 
 // Feature bits of this machine, in a build with tests without those that the environment variable
