@@ -221,7 +221,7 @@ static enum conv_status open_file(struct conv_journal *journal, struct conv_err 
         return status;
     // Empty, or the header of a run that was killed while it wrote it.
     journal->torn = false;
-    return append(journal, HEADER + info.st_size, HEADER_SIZE - (size_t)info.st_size, err);
+    return append(journal, &HEADER[info.st_size], HEADER_SIZE - (size_t)info.st_size, err);
 }
 
 enum conv_status conv_journal_open(struct conv_journal **out,
