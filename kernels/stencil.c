@@ -13,9 +13,9 @@
 
 static const struct conv_variant *const variants[] = {
 #if CONV_HAVE_CUDA
-    &conv_cuda_tensor,  &conv_cuda_ring,     &conv_cuda_dp4a,   &conv_cuda_blocked,
-    &conv_cuda_planes,  &conv_cuda_unrolled, &conv_cuda_shared, &conv_cuda_constant,
-    &conv_cuda_naive,
+    &conv_cuda_tensor,  &conv_cuda_mma,      &conv_cuda_ring,   &conv_cuda_separable,
+    &conv_cuda_dp4a,    &conv_cuda_blocked,  &conv_cuda_planes, &conv_cuda_unrolled,
+    &conv_cuda_shared,  &conv_cuda_constant, &conv_cuda_naive,
 #endif
 #ifdef __x86_64__
     &conv_cpu_vnni,     &conv_cpu_avx512,    &conv_cpu_avx2,    &conv_cpu_sse41,
@@ -128,6 +128,39 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
         init_exact(stencil, filter, unit);
     else
         init_real(stencil, filter, unit);
+}
+
+static void divide_by_common(int32_t *factors, int count)
+{
+    int32_t common = 0;
+    for (int i = 0; i < count; i++)
+        for (int32_t rest = factors[i]; rest;) {
+            int32_t next = common % rest;
+            common = rest;
+            rest = next;
+        }
+    for (int i = 0; i < count && common; i++)
+        factors[i] /= common;
+}
+
+// The row is the first that is not all 0, without the common divisor of its coefficients: then
+// every other row is an integer multiple of it, or there are no integer factors.
+bool conv_stencil_factors(const struct conv_stencil *stencil, int32_t *column, int32_t *row)
+{
+    int width = stencil->width, taps = width * stencil->height, first = 0;
+    while (first < taps && stencil->icoef[first] == 0)
+        first++;
+    if (!stencil->exact || first == taps)
+        return false;
+    memcpy(row, &stencil->icoef[first / width * width], (size_t)width * sizeof *row);
+    divide_by_common(row, width);
+    for (int j = 0; j < stencil->height; j++) {
+        column[j] = stencil->icoef[j * width + first % width] / row[first % width];
+        for (int i = 0; i < width; i++)
+            if ((int64_t)column[j] * row[i] != stencil->icoef[j * width + i])
+                return false;
+    }
+    return true;
 }
 
 uint32_t conv_stencil_tiles(const struct conv_variant *variant, struct conv_stencil_plane *planes,

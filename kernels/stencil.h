@@ -112,6 +112,10 @@ const struct conv_stencil_extra *conv_stencil_extras(int *count);
 void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *filter, int depth,
                        enum conv_border border, int border_value);
 
+// True if the coefficients of an exact stencil are integers column[j] * row[i]; fills `height` and
+// `width` of them.
+bool conv_stencil_factors(const struct conv_stencil *stencil, int32_t *column, int32_t *row);
+
 // Fills first_tile of each plane for this row's tile size and returns the blocks of the launch.
 uint32_t conv_stencil_tiles(const struct conv_variant *variant, struct conv_stencil_plane *planes,
                             int count);

@@ -39,38 +39,14 @@ bool conv_cpu_may_multiply(const struct conv_stencil *stencil)
     return divisor % 2 != 0 && divisor <= (int64_t)1 << (22 - stencil->depth);
 }
 
-static int gcd(int a, int b)
-{
-    while (b) {
-        int rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a < 0 ? -a : a;
-}
-
-// Integer factors, if there are any: the row is the first row that is not 0, without the common
-// divisor of its coefficients, so every other row is a multiple of it.
+// Integer factors, if there are any.
 static bool find_factors(struct conv_cpu_plan *plan, const struct conv_stencil *stencil)
 {
-    int width = stencil->width, taps = width * stencil->height, first = 0, divisor = 0;
-    while (first < taps && stencil->icoef[first] == 0)
-        first++;
-    if (first == taps)
+    if (!conv_stencil_factors(stencil, plan->column, plan->row))
         return false;
-    const int32_t *row = &stencil->icoef[first / width * width];
-    for (int i = 0; i < width; i++)
-        divisor = gcd(divisor, row[i]);
-    for (int i = 0; i < width; i++)
-        plan->row[i] = row[i] / divisor;
     plan->plain = true;
-    for (int j = 0; j < stencil->height; j++) {
-        plan->column[j] = stencil->icoef[j * width + first % width] / plan->row[first % width];
+    for (int j = 0; j < stencil->height; j++)
         plan->plain = plan->plain && plan->column[j] == 1;
-        for (int i = 0; i < width; i++)
-            if ((int64_t)plan->column[j] * plan->row[i] != stencil->icoef[j * width + i])
-                return false;
-    }
     return true;
 }
 

@@ -9,7 +9,9 @@
 #include "kernels/cuda/samples.cuh"
 
 #define COLUMNS 4 // samples side by side that a thread makes: one word of 8-bit samples
-#define ROWS 8    // and below one another
+#ifndef ROWS
+#define ROWS 8 // and below one another
+#endif
 #define WARPS 4
 #define THREADS (WARPS * WARP)
 #define TILE_WIDTH (WARP * COLUMNS) // a warp is as wide as the tile

@@ -9,7 +9,9 @@
 
 #define TILE_WIDTH 1024 // samples of a row, at most
 #define TILE_HEIGHT 16
-#define BAND 8        // rows that a worker makes at a time
+#ifndef BAND
+#define BAND 8 // rows that a worker makes at a time
+#endif
 #define HALO 16       // bytes that a stage holds left and right of a row: the grain of bulk copies
 #define MAX_STAGES 4  // pieces in shared memory
 #define QUEUE 4       // pieces that the scout is ahead

@@ -12,14 +12,14 @@
 
 #include "kernels/cuda/pieces.cuh"
 
-#define HELPERS 4 // scout, producer, patcher, and one that makes a warpgroup of them
-#define MAX_HEIGHT 9
+#define HELPERS 4        // scout, producer, patcher, and one that makes a warpgroup of them
+#define RING_SCRATCH 576 // bytes for what a kernel hands its workers
 
 struct ring {
     uint64_t landed[MAX_STAGES], ready[MAX_STAGES], empty[MAX_STAGES];
     uint64_t cut[QUEUE], taken[QUEUE];
     struct piece pieces[MAX_STAGES], queue[QUEUE];
-    int8_t coef[MAX_HEIGHT][64]; // tensor.cu
+    uint32_t scratch[RING_SCRATCH / 4];
 };
 #define RING_BYTES ((sizeof(struct ring) + 127) / 128 * 128)
 
@@ -58,6 +58,7 @@ template <typename Form> __device__ inline void scout(struct ring *ring, const s
     struct place place = {0, 1}; // a barrier nobody has arrived at lets waiters for parity 1 pass
     cut_pieces<Form>(s, [&](const struct piece &piece) {
         barrier_wait(&ring->taken[place.stage], place.parity);
+        __syncwarp(); // behind lane 0, the phase ends that a lane may still wait for
         if (threadIdx.x % WARP == 0) {
             ring->queue[place.stage] = piece;
             barrier_arrive(&ring->cut[place.stage]);
@@ -152,9 +153,9 @@ __device__ inline void produce(struct ring *ring, uint8_t *stages, const struct 
         barrier_wait(&ring->cut[next.stage], next.parity);
         struct piece piece = ring->queue[next.stage];
         barrier_arrive(&ring->taken[next.stage]);
-        __syncwarp();
         advance(&next, QUEUE);
         barrier_wait(&ring->empty[place.stage], place.parity);
+        __syncwarp(); // as in scout
         if (piece.rows == 0)
             break;
         copy_piece<Form>(ring, stages + place.stage * s.stage_bytes, place.stage, piece, s);

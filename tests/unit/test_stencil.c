@@ -180,6 +180,38 @@ static void tiles_are_numbered_without_gaps(void **state)
     assert_int_equal(planes[3].first_tile, 6);
 }
 
+static bool factors_of(int width, int height, const double *coef, int32_t *column, int32_t *row)
+{
+    struct conv_filter filter = {.width = width, .height = height, .scale = 1};
+    memcpy(filter.coef, coef, (size_t)(width * height) * sizeof *coef);
+    struct conv_stencil *stencil = init(&filter, 8);
+    bool found = conv_stencil_factors(stencil, column, row);
+    free(stencil);
+    return found;
+}
+
+static void factors_are_integers_or_none(void **state)
+{
+    (void)state;
+    int32_t column[3], row[3];
+    // The first row is 0 and the next a multiple; signs differ; 2 * 3 must not become 6 * 1.
+    static const double product[] = {0, 0, 0, -6, 9, 3, 4, -6, -2};
+    assert_true(factors_of(3, 3, product, column, row));
+    for (int j = 0; j < 3; j++)
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(column[j] * row[i], (int)product[j * 3 + i]);
+    assert_int_equal(column[0], 0);
+    assert_int_equal(abs(column[2]), 2);
+
+    static const double one_off[] = {0, 0, 0, -6, 9, 3, 4, -6, -3};
+    assert_false(factors_of(3, 3, one_off, column, row));
+    assert_false(factors_of(3, 3, emboss.coef, column, row));
+    static const double nothing[9] = {0};
+    assert_false(factors_of(3, 3, nothing, column, row));
+    static const double half[] = {0.5, 1, 0.5};
+    assert_false(factors_of(3, 1, half, column, row)); // real: its bytes are those of one pass
+}
+
 static void check_border(enum conv_border border, const char *expected)
 {
     // "abcd" seen from 6 before to 6 behind; '.' is the constant.
@@ -214,6 +246,7 @@ int main(void)
         cmocka_unit_test(pick_obeys_needs_and_name),
         cmocka_unit_test(huge_sums_fall_back_to_the_reference),
         cmocka_unit_test(tiles_are_numbered_without_gaps),
+        cmocka_unit_test(factors_are_integers_or_none),
         cmocka_unit_test(borders_are_opencvs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
