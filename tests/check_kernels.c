@@ -15,6 +15,9 @@
 #define MAX_SATURATED 0.25
 #define SELFTEST_ROUNDS 400
 #define SELFTEST_SEED 1
+#ifndef CHECK_DIVISION_STEP
+#define CHECK_DIVISION_STEP 1 // of the divisors, how many there are to each that is tried
+#endif
 
 struct options {
     uint64_t seed;
@@ -176,7 +179,11 @@ static bool check_row(const struct entry *entry, struct check_case *c, struct ta
         return true;
     tally->cases++;
     tally->good += c->saturated <= MAX_SATURATED;
-    return run_row(entry, c) && check_case_compare(c, row->name, false);
+    if (!run_row(entry, c)) {
+        check_case_print(c);
+        return false;
+    }
+    return check_case_compare(c, row->name, false);
 }
 
 static bool selftest(void)
@@ -241,7 +248,9 @@ static bool check_divisions(const struct options *options, const struct machine 
                                 1024, 4095, 21846, 32768, 65535, 65537};
     static const int coefs[] = {255, 128, 29, -254, -77, 1000, 60000};
     bool ok = true;
-    for (int i = 1; i < 260 + (int)(sizeof large / sizeof large[0]) && ok; i++) {
+    int first = 1 + (int)(options->seed % CHECK_DIVISION_STEP);
+    int count = 260 + (int)(sizeof large / sizeof large[0]);
+    for (int i = first; i < count && ok; i += CHECK_DIVISION_STEP) {
         int divisor = i < 260 ? i : large[i - 260];
         // All divisors with one coefficient each, in turn; the usual ones with all.
         bool usual = i >= 260 || i <= 10 || i == 16 || i == 18 || i == 25 || i == 30 || i == 256;

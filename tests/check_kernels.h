@@ -54,6 +54,8 @@ void check_case_free(struct check_case *c);
 bool check_case_expect(struct check_case *c);
 // True if the planes are the three of one picture.
 bool check_case_is_picture(const struct check_case *c);
+// Its filter, and how to run it again.
+void check_case_print(const struct check_case *c);
 // Forgets what is in dst: every byte of it becomes the guard pattern.
 void check_case_clear(struct check_case *c);
 // dst against expected, guards too. Prints what differs, unless `quiet`.

@@ -11,6 +11,9 @@
 
 #include "check_kernels.h"
 
+#ifndef CHECK_TAPS
+#define CHECK_TAPS 2000000 // of a random case, in all
+#endif
 #define GUARD 0xa5
 #define GUARD_BYTES 64 // before the first and behind the last row of dst
 
@@ -263,8 +266,8 @@ void check_case_init(struct check_case *c, uint64_t seed)
     // too.
     bool picture = check_random_below(&random, 3) == 0;
     int planes = picture ? 3 : 1 + check_random_below(&random, CHECK_MAX_PLANES);
-    // The reference's time for a case stays bounded: about this many taps.
-    int budget = 2000000 / (c->filter.width * c->filter.height) / planes;
+    // The reference's time for a case stays bounded.
+    int budget = CHECK_TAPS / (c->filter.width * c->filter.height) / planes;
     struct shape shape = {0};
     for (int p = 0; p < planes; p++) {
         if (p == 0 || (!picture && check_random_below(&random, 2)))
@@ -435,7 +438,7 @@ static bool is_integer(const struct conv_filter *f)
     return integer;
 }
 
-static void print_case(const struct check_case *c)
+void check_case_print(const struct check_case *c)
 {
     const struct conv_filter *f = &c->filter;
     printf("  %s filter %dx%d, scale %.17g, offset %.17g, border %d (value %d), %d bits\n  coef",
@@ -455,7 +458,7 @@ static void print_difference(const struct check_case *c, const char *variant, in
     printf("FAILED %s: plane %d of %d, %dx%d, strides %d -> %d, at (%d,%d): %d, expected %d\n",
            variant, p, c->count, plane->width, plane->height, (int)plane->src_stride,
            (int)plane->dst_stride, x, y, got, expected);
-    print_case(c);
+    check_case_print(c);
 }
 
 static bool check_definition(struct check_case *c, int p, int64_t *saturated)
@@ -510,7 +513,7 @@ static bool check_guards(const struct check_case *c, int p, const char *variant,
         if (!quiet) {
             printf("FAILED %s: plane %d of %d, %dx%d, stride %d: wrote to byte %td of dst\n",
                    variant, p, c->count, plane->width, plane->height, (int)plane->dst_stride, at);
-            print_case(c);
+            check_case_print(c);
         }
         return false;
     }

@@ -10,10 +10,11 @@
 
 #define ALIGN 256
 
-// One device allocation: the stencil, the table of planes, each plane's source and result. The
-// memories keep their guards, so that what a kernel does to its surroundings comes back too.
+// The stencil and the table of planes; each plane's source and result in memory of its own, so that
+// who looks for accesses beside it (compute-sanitizer, emulated/) finds them. The memories keep
+// their guards, so that what a kernel does to its surroundings comes back too.
 struct device_case {
-    uint8_t *d_memory;
+    uint8_t *d_tables;
     uint8_t *d_src[CHECK_MAX_PLANES], *d_dst[CHECK_MAX_PLANES];
     struct conv_stencil stencil;
     struct conv_stencil_plane planes[CHECK_MAX_PLANES];
@@ -44,43 +45,48 @@ static size_t align(size_t size)
     return (size + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+static void free_device(const struct device_case *device)
+{
+    cudaFree(device->d_tables);
+    for (int p = 0; p < CHECK_MAX_PLANES; p++) {
+        cudaFree(device->d_src[p]);
+        cudaFree(device->d_dst[p]);
+    }
+}
+
+static bool upload_memory(uint8_t **d_memory, const struct check_memory *memory)
+{
+    return !failed(cudaMalloc((void **)d_memory, memory->size), "cudaMalloc") &&
+           !failed(cudaMemcpy(*d_memory, memory->data, memory->size, cudaMemcpyHostToDevice),
+                   "copy of a plane");
+}
+
 static bool upload(struct device_case *device, const struct check_case *c,
                    const struct conv_variant *variant)
 {
-    size_t table = conv_cuda_upload_bytes(), planes = table + align(sizeof device->planes);
-    size_t size = planes;
-    for (int p = 0; p < c->count; p++)
-        size += align(c->src[p].size) + align(c->dst[p].size);
+    size_t table = conv_cuda_upload_bytes();
     *device = (struct device_case){.stencil = c->stencil};
-    if (failed(cudaMalloc((void **)&device->d_memory, size), "cudaMalloc"))
+    if (failed(cudaMalloc((void **)&device->d_tables, table + sizeof device->planes), "cudaMalloc"))
         return false;
-    uint8_t *d_next = device->d_memory + planes;
     for (int p = 0; p < c->count; p++) {
-        device->d_src[p] = d_next;
-        device->d_dst[p] = d_next + align(c->src[p].size);
-        d_next = device->d_dst[p] + align(c->dst[p].size);
+        if (!upload_memory(&device->d_src[p], &c->src[p]) ||
+            !upload_memory(&device->d_dst[p], &c->dst[p]))
+            return false;
         device->planes[p] = c->planes[p];
         device->planes[p].src = device->d_src[p] + (c->planes[p].src - c->src[p].data);
         device->planes[p].dst = device->d_dst[p] + (c->planes[p].dst - c->dst[p].data);
-        if (failed(cudaMemcpy(device->d_src[p], c->src[p].data, c->src[p].size,
-                              cudaMemcpyHostToDevice),
-                   "copy of src") ||
-            failed(cudaMemcpy(device->d_dst[p], c->dst[p].data, c->dst[p].size,
-                              cudaMemcpyHostToDevice),
-                   "copy of dst"))
-            return false;
     }
     device->batch = (struct conv_stencil_batch){
         .planes = device->planes,
-        .d_planes = (const struct conv_stencil_plane *)(const void *)(device->d_memory + table),
+        .d_planes = (const struct conv_stencil_plane *)(const void *)(device->d_tables + table),
         .count = c->count,
         .tiles = conv_stencil_tiles(variant, device->planes, c->count),
     };
-    if (failed(cudaMemcpy(device->d_memory + table, device->planes, sizeof device->planes,
+    if (failed(cudaMemcpy(device->d_tables + table, device->planes, sizeof device->planes,
                           cudaMemcpyHostToDevice),
                "copy of planes"))
         return false;
-    return conv_cuda_upload(&device->stencil, device->d_memory) == CONV_OK;
+    return conv_cuda_upload(&device->stencil, device->d_tables) == CONV_OK;
 }
 
 static bool launch(const struct conv_variant *variant, const struct device_case *device)
@@ -100,7 +106,7 @@ bool check_cuda_run(const struct conv_variant *variant, struct check_case *c)
         ok = !failed(
             cudaMemcpy(c->dst[p].data, device.d_dst[p], c->dst[p].size, cudaMemcpyDeviceToHost),
             "copy back");
-    cudaFree(device.d_memory);
+    free_device(&device);
     return ok;
 }
 
@@ -240,6 +246,6 @@ bool check_cuda_time(const struct conv_variant *variant, struct check_case *c, i
     struct device_case device;
     bool ok = upload(&device, c, variant) && time_runs(NULL, &device, c, runs, copy_ms) &&
               time_runs(variant, &device, c, runs, kernel_ms);
-    cudaFree(device.d_memory);
+    free_device(&device);
     return ok;
 }
