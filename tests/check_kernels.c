@@ -18,12 +18,16 @@
 #ifndef CHECK_DIVISION_STEP
 #define CHECK_DIVISION_STEP 1 // of the divisors, how many there are to each that is tried
 #endif
+#ifndef CHECK_LARGE
+#define CHECK_LARGE 1 // is there time for a large plane?
+#endif
 
 struct options {
     uint64_t seed;
     int rounds;
     const char *variant; // NULL: all
     bool cpu, cuda, bench;
+    bool special; // divisors and a large plane, after the random cases
 };
 
 struct machine {
@@ -314,10 +318,12 @@ static bool check_all(const struct options *options, const struct machine *machi
     }
     ok = ok && report(options, machine, tallies);
     struct tally special[MOST_ROWS] = {{0, 0}};
-    if (ok && options->rounds > 1) {
+    if (ok && options->special) {
         ok = check_divisions(options, machine, special);
         printf("divisors: %s\n", ok ? "equal" : "FAILED");
-        ok = ok && check_large(options, machine, special);
+    }
+    if (ok && options->special && CHECK_LARGE) {
+        ok = check_large(options, machine, special);
         printf("large plane: %s\n", ok ? "equal" : "FAILED");
     }
     return ok;
@@ -341,9 +347,13 @@ static bool parse_options(struct options *options, int argc, char **argv)
             options->cpu = false;
         else if (!strcmp(argv[i], "--bench"))
             options->bench = true;
+        else if (!strcmp(argv[i], "--no-special"))
+            options->special = false;
         else
             return false;
     }
+    if (options->rounds == 1) // a case again
+        options->special = false;
     return options->rounds > 0 && (options->cpu || options->cuda);
 }
 
@@ -359,10 +369,10 @@ static void open_cuda(struct machine *machine)
 int main(int argc, char **argv)
 {
     struct options options = {
-        .seed = (uint64_t)time(NULL), .rounds = 400, .cpu = true, .cuda = true};
+        .seed = (uint64_t)time(NULL), .rounds = 400, .cpu = true, .cuda = true, .special = true};
     if (!parse_options(&options, argc, argv)) {
         fprintf(stderr, "usage: check_kernels [--seed N] [--rounds N] [--variant NAME] "
-                        "[--cpu | --cuda] [--bench]\n");
+                        "[--cpu | --cuda] [--bench] [--no-special]\n");
         return 2;
     }
     struct machine machine = {.features = conv_cpu_features(), .reason = ""};
@@ -383,6 +393,10 @@ int main(int argc, char **argv)
     fflush(stdout);
     if (!check_all(&options, &machine))
         return 1;
+#if CONV_HAVE_CUDA
+    if (machine.capability && !options.variant && !check_cuda_alpha(options.seed))
+        return 1;
+#endif
     if (options.bench)
         return check_bench_run(machine.features, options.cpu, machine.capability, options.variant);
     return 0;

@@ -73,6 +73,8 @@ int check_cuda_open(const char **reason);
 bool check_cuda_run(const struct conv_variant *variant, struct check_case *c);
 // The same for a row that takes RGBRGB..., made of a case that is a picture.
 bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check_case *c);
+// What a chain does between filters with premultiplied colours. Prints the outcome.
+bool check_cuda_alpha(uint64_t seed);
 // Median milliseconds of `runs` launches, and of device copies of the same bytes.
 bool check_cuda_time(const struct conv_variant *variant, struct check_case *c, int runs,
                      double *kernel_ms, double *copy_ms);

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// Holds the device's way between two filters of a chain with premultiplied colours
+// (kernels/cuda/alpha.cu) against the CPU's, byte for byte.
+#include <cuda_runtime_api.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check_kernels.h"
+#include "kernels/alpha.h"
+
+#define ROUNDS 20
+#define SPARE 3 // samples behind each row, which must stay
+
+static bool failed(cudaError_t error, const char *what)
+{
+    if (error != cudaSuccess)
+        printf("FAILED alpha: %s: %s\n", what, cudaGetErrorString(error));
+    return error != cudaSuccess;
+}
+
+struct alpha_case {
+    int depth, count;
+    struct conv_stencil_plane planes[CHECK_MAX_PLANES]; // offsets into memory for pointers
+    size_t alpha[CHECK_MAX_PLANES];                     // and this; 0: none
+    size_t size;
+    uint8_t *memory;
+};
+
+// Colours and alphas of random planes, one behind the other; every fourth plane has no alpha. Noise
+// that has 0 and the maximum more often than by chance.
+static bool make_case(struct alpha_case *c, struct check_random *random)
+{
+    *c = (struct alpha_case){.depth = check_random_below(random, 2) ? 16 : 8};
+    c->count = 1 + check_random_below(random, CHECK_MAX_PLANES);
+    size_t offsets[CHECK_MAX_PLANES];
+    c->size = 16;
+    for (int p = 0; p < c->count; p++) {
+        int width = 1 + check_random_below(random, 100),
+            height = 1 + check_random_below(random, 40);
+        if (check_random_below(random, 8) == 0)
+            width = 2000 + check_random_below(random, 200); // more tiles than blocks
+        int64_t stride = (int64_t)(width + SPARE) * (c->depth / 8);
+        size_t bytes = ((size_t)stride * (size_t)height + 15) / 16 * 16;
+        c->planes[p] =
+            (struct conv_stencil_plane){.dst_stride = stride, .width = width, .height = height};
+        offsets[p] = c->size;
+        c->alpha[p] = check_random_below(random, 4) ? c->size + bytes : 0;
+        c->size += 2 * bytes;
+    }
+    c->memory = malloc(c->size);
+    if (!c->memory) {
+        perror("check_kernels: malloc");
+        return false;
+    }
+    for (size_t i = 0; i < c->size; i++) {
+        uint64_t noise = check_random_next(random);
+        c->memory[i] = noise % 5 == 0 ? 0 : noise % 5 == 1 ? 255 : (uint8_t)(noise >> 8);
+    }
+    for (int p = 0; p < c->count; p++)
+        c->planes[p].dst = c->memory + offsets[p];
+    return true;
+}
+
+// The device's planes: the same places in d_memory.
+static void move_planes(struct conv_stencil_plane *planes, const struct alpha_case *c,
+                        uint8_t *d_memory)
+{
+    for (int p = 0; p < c->count; p++) {
+        planes[p] = c->planes[p];
+        planes[p].dst = d_memory + (c->planes[p].dst - c->memory);
+        planes[p].alpha = c->alpha[p] ? d_memory + c->alpha[p] : NULL;
+    }
+}
+
+static bool run_on_device(const struct alpha_case *c, uint8_t *result)
+{
+    struct conv_stencil_plane planes[CHECK_MAX_PLANES];
+    uint8_t *d_memory = NULL;
+    void *d_planes = NULL;
+    bool ok = !failed(cudaMalloc((void **)&d_memory, c->size), "cudaMalloc") &&
+              !failed(cudaMalloc(&d_planes, sizeof planes), "cudaMalloc");
+    if (ok) {
+        size_t table = (size_t)c->count * sizeof *planes;
+        move_planes(planes, c, d_memory);
+        ok = !failed(cudaMemcpy(d_memory, c->memory, c->size, cudaMemcpyHostToDevice), "copy") &&
+             !failed(cudaMemcpy(d_planes, planes, table, cudaMemcpyHostToDevice), "copy") &&
+             conv_cuda_alpha_renew(d_planes, c->count, c->depth, NULL) == CONV_OK &&
+             !failed(cudaDeviceSynchronize(), "launch") &&
+             !failed(cudaMemcpy(result, d_memory, c->size, cudaMemcpyDeviceToHost), "copy back");
+    }
+    cudaFree(d_memory);
+    cudaFree(d_planes);
+    return ok;
+}
+
+static bool check_one(uint64_t seed)
+{
+    struct check_random random = {seed};
+    struct alpha_case c;
+    if (!make_case(&c, &random))
+        return false;
+    uint8_t *result = malloc(c.size);
+    bool ok = result && run_on_device(&c, result);
+    struct conv_stencil_plane planes[CHECK_MAX_PLANES];
+    move_planes(planes, &c, c.memory);
+    for (int p = 0; p < c.count; p++)
+        conv_alpha_renew(&planes[p], c.depth);
+    if (ok && memcmp(result, c.memory, c.size) != 0) {
+        size_t at = 0;
+        while (result[at] == c.memory[at])
+            at++;
+        printf("FAILED alpha: %d planes of %d bits, seed %" PRIu64
+               ": byte %zu is %d, expected %d\n",
+               c.count, c.depth, seed, at, result[at], c.memory[at]);
+        ok = false;
+    }
+    free(result);
+    free(c.memory);
+    return ok;
+}
+
+bool check_cuda_alpha(uint64_t seed)
+{
+    bool ok = true;
+    for (uint64_t i = 0; i < ROUNDS && ok; i++)
+        ok = check_one(seed + i);
+    printf("alpha between filters: %s\n", ok ? "equal" : "FAILED");
+    return ok;
+}
