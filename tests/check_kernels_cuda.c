@@ -100,6 +100,9 @@ static bool launch(const struct conv_variant *variant, const struct device_case 
 bool check_cuda_run(const struct conv_variant *variant, struct check_case *c)
 {
     struct device_case device;
+#ifdef CONV_EMULATED
+    emulated_seed(c->seed); // so that the case's seed gives the order of threads as well
+#endif
     bool ok = upload(&device, c, variant) && launch(variant, &device) &&
               !failed(cudaDeviceSynchronize(), variant->name);
     for (int p = 0; p < c->count && ok; p++)

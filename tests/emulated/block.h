@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+// What the threads of an emulated block know and do together. Each is a fiber of one system thread
+// (scheduler.h); blocks run one after the other. Who breaks a rule ends the launch with a message
+// (fail).
+#ifndef CONV_EMULATED_BLOCK_H
+#define CONV_EMULATED_BLOCK_H
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+struct dim3 {
+    unsigned x, y, z;
+    constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
+    {
+    }
+};
+
+namespace emulated
+{
+
+// Where in the kernels something is called.
+struct site {
+    const char *file;
+    int line;
+};
+
+// The same for as long as a thread runs. Calls instead of variables, so that a race detector does
+// not take them for shared memory.
+#define CONV_EMULATED_CONST __attribute__((const))
+CONV_EMULATED_CONST dim3 thread_index();
+CONV_EMULATED_CONST dim3 block_index();
+CONV_EMULATED_CONST dim3 block_shape();
+CONV_EMULATED_CONST dim3 grid_shape();
+CONV_EMULATED_CONST int lane();
+
+// --- shared memory -------------------------------------------------------------------------------
+// Full of noise when a block begins; behind its end, the address sanitizer's guard.
+
+void *dynamic_shared();
+void *find_static_shared(const void *key, size_t size);
+
+template <typename Type, int LINE> Type &static_shared()
+{
+    static const char key = 0; // one for each declaration of each instance of a kernel
+    return *(Type *)find_static_shared(&key, sizeof(Type));
+}
+
+// To the 32-bit addresses of PTX.
+size_t shared_offset(const void *p);
+
+// --- barriers and collectives --------------------------------------------------------------------
+
+// All threads that have not returned. Fails if they meet at different places.
+void meet_block(site where);
+
+// A collective of a warp while it goes on.
+struct meeting;
+#define CONV_EMULATED_WORDS 4
+
+// All lanes of the mask meet, each with `words` 8-byte words. Fails if one of them has returned or
+// is in another collective.
+meeting *meet_warp(site where, uint32_t mask, const uint64_t *words, int count);
+const uint64_t *words_of(const meeting *meeting, int lane);
+void leave_warp(meeting *meeting);
+
+// What all lanes have brought to a collective.
+template <typename Value> class lanes
+{
+  public:
+    explicit lanes(meeting *meeting) : meeting_(meeting)
+    {
+    }
+    lanes(const lanes &) = delete;
+    ~lanes()
+    {
+        leave_warp(meeting_);
+    }
+    Value operator[](int lane) const
+    {
+        Value value;
+        memcpy(&value, words_of(meeting_, lane), sizeof value);
+        return value;
+    }
+
+  private:
+    meeting *meeting_;
+};
+
+template <typename Value> lanes<Value> exchange(site where, uint32_t mask, Value mine)
+{
+    uint64_t words[CONV_EMULATED_WORDS] = {0};
+    static_assert(sizeof mine <= sizeof words, "room for a lane's part");
+    memcpy(words, &mine, sizeof mine);
+    return lanes<Value>(meet_warp(where, mask, words, (int)(sizeof mine + 7) / 8));
+}
+
+// The lane that elect.sync chooses: some lane, always the same one during a launch.
+int leader(uint32_t mask);
+
+// --- copies of a thread (cuda_pipeline.h) --------------------------------------------------------
+
+void copy_later(void *to, const void *from, size_t size);
+void commit_copies();
+void finish_copies(unsigned groups);
+
+// Fails unless `size` bytes at p are aligned and in one allocation of device memory.
+void check_global(const void *p, size_t size, size_t align);
+
+} // namespace emulated
+
+#endif

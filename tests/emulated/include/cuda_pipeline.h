@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// Asynchronous copies of a thread to shared memory: done when it waits for them, not before.
+#ifndef CONV_EMULATED_CUDA_PIPELINE_H
+#define CONV_EMULATED_CUDA_PIPELINE_H
+
+#include <cuda_runtime.h>
+
+static inline void __pipeline_memcpy_async(void *to, const void *from, size_t size)
+{
+    emulated::copy_later(to, from, size);
+}
+
+static inline void __pipeline_commit()
+{
+    emulated::commit_copies();
+}
+
+static inline void __pipeline_wait_prior(unsigned groups)
+{
+    emulated::finish_copies(groups);
+}
+
+#endif

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+// CUDA C++ for an ordinary compiler, as much as kernels/cuda/ uses: what nvcc declares unasked, for
+// compute capability 9.0. Threads that meet do so in block.h.
+#ifndef CONV_EMULATED_CUDA_RUNTIME_H
+#define CONV_EMULATED_CUDA_RUNTIME_H
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "block.h"
+#include "cuda_runtime_api.h"
+#include "launch.h"
+#include "ptx.h"
+
+#define __CUDA_ARCH__ 900
+#define __CUDA_ARCH_FEAT_SM90_ALL
+
+#define __host__
+#define __device__
+#define __global__
+#define __grid_constant__
+#define __launch_bounds__(...)
+
+#define threadIdx (emulated::thread_index())
+#define blockIdx (emulated::block_index())
+#define blockDim (emulated::block_shape())
+#define gridDim (emulated::grid_shape())
+
+struct alignas(8) uint2 {
+    uint32_t x, y;
+};
+
+struct alignas(16) uint4 {
+    uint32_t x, y, z, w;
+};
+
+static inline uint2 make_uint2(uint32_t x, uint32_t y)
+{
+    return {x, y};
+}
+
+// --- arithmetic ----------------------------------------------------------------------------------
+
+template <typename Number> static inline Number min(Number a, Number b)
+{
+    return b < a ? b : a;
+}
+
+template <typename Number> static inline Number max(Number a, Number b)
+{
+    return a < b ? b : a;
+}
+
+template <typename To, typename From> static inline To same_bits(From from)
+{
+    static_assert(sizeof(To) == sizeof(From), "bits are kept");
+    To to;
+    memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+static inline float __int_as_float(int32_t bits)
+{
+    return same_bits<float>(bits);
+}
+
+static inline float __uint_as_float(uint32_t bits)
+{
+    return same_bits<float>(bits);
+}
+
+static inline int32_t __float_as_int(float value)
+{
+    return same_bits<int32_t>(value);
+}
+
+static inline uint32_t __float_as_uint(float value)
+{
+    return same_bits<uint32_t>(value);
+}
+
+static inline float __fmaf_rn(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+
+static inline float __fadd_rn(float a, float b)
+{
+    return a + b;
+}
+
+static inline uint32_t __umulhi(uint32_t a, uint32_t b)
+{
+    return (uint32_t)((uint64_t)a * b >> 32);
+}
+
+static inline int __popc(uint32_t bits)
+{
+    return __builtin_popcount(bits);
+}
+
+// Each nibble of `selector` picks a byte of b:a; its top bit spreads the byte's sign instead.
+static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector)
+{
+    uint64_t bytes = (uint64_t)b << 32 | a;
+    uint32_t result = 0;
+    for (int i = 0; i < 4; i++) {
+        uint32_t nibble = selector >> 4 * i, byte = (uint32_t)(bytes >> 8 * (nibble & 7)) & 0xff;
+        result |= (nibble & 8 ? (byte >> 7) * 0xff : byte) << 8 * i;
+    }
+    return result;
+}
+
+static inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift)
+{
+    return (uint32_t)(((uint64_t)high << 32 | low) >> (shift & 31));
+}
+
+// --- addresses -----------------------------------------------------------------------------------
+
+static inline size_t __cvta_generic_to_shared(const void *p)
+{
+    return emulated::shared_offset(p);
+}
+
+static inline size_t __cvta_generic_to_global(const void *p)
+{
+    return (size_t)p;
+}
+
+// --- threads that meet ---------------------------------------------------------------------------
+// A collective is known by the line that calls it.
+
+static inline void __syncthreads(const char *file = __builtin_FILE(), int line = __builtin_LINE())
+{
+    emulated::meet_block({file, line});
+}
+
+static inline void __syncwarp(uint32_t mask = 0xffffffffu, const char *file = __builtin_FILE(),
+                              int line = __builtin_LINE())
+{
+    emulated::exchange<int>({file, line}, mask, 0);
+}
+
+static inline uint32_t __ballot_sync(uint32_t mask, bool predicate,
+                                     const char *file = __builtin_FILE(),
+                                     int line = __builtin_LINE())
+{
+    auto lanes = emulated::exchange<uint32_t>({file, line}, mask, predicate);
+    uint32_t ballot = 0;
+    for (int i = 0; i < 32; i++)
+        ballot |= (mask >> i & 1 & lanes[i]) << i;
+    return ballot;
+}
+
+static inline bool __all_sync(uint32_t mask, bool predicate, const char *file = __builtin_FILE(),
+                              int line = __builtin_LINE())
+{
+    return __ballot_sync(mask, predicate, file, line) == mask;
+}
+
+static inline uint32_t __shfl_sync(uint32_t mask, uint32_t value, int lane,
+                                   const char *file = __builtin_FILE(), int line = __builtin_LINE())
+{
+    return emulated::exchange<uint32_t>({file, line}, mask, value)[lane % 32];
+}
+
+#endif

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// kernel<<<shape>>>(arguments), as translate.py writes it.
+#ifndef CONV_EMULATED_LAUNCH_H
+#define CONV_EMULATED_LAUNCH_H
+
+#include <functional>
+#include <tuple>
+
+#include "block.h"
+#include "cuda_runtime_api.h"
+
+namespace emulated
+{
+
+struct launch_shape {
+    dim3 grid, block;
+    size_t bytes; // of dynamic shared memory
+    cudaStream_t stream;
+};
+
+// Queues the launch; `body` is what each thread runs.
+void queue_launch(const char *name, const void *kernel, const launch_shape &shape,
+                  std::function<void()> body);
+
+// Runs a launch; *message is the text of its failure, empty if it went well.
+void run_launch(const char *name, const launch_shape &shape, const std::function<void()> &body,
+                char *message, size_t room);
+
+// The order of threads in later launches, and the noise in their memory.
+void seed_order(uint64_t seed);
+
+template <typename... Parameters, typename... Arguments>
+void launch(void (*kernel)(Parameters...), const char *name, const launch_shape &shape,
+            Arguments &&...arguments)
+{
+    static_assert((sizeof(Parameters) + ... + 0) <= 4096, "kernel parameters end at 4 KB");
+    std::tuple<Parameters...> copies(arguments...);
+    queue_launch(name, (const void *)kernel, shape,
+                 [kernel, copies] { std::apply(kernel, copies); });
+}
+
+} // namespace emulated
+
+#endif

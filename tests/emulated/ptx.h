@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// The PTX instructions of kernels/cuda/ as functions, named after them by translate.py, operands in
+// their order; after the PTX ISA. An instruction that is missing here does not compile.
+#ifndef CONV_EMULATED_PTX_H
+#define CONV_EMULATED_PTX_H
+
+#include <cmath>
+#include <cstdint>
+
+#include "block.h"
+#include "bulk.h"
+
+namespace ptx
+{
+
+struct none {
+}; // the operand _
+
+static inline void selp_u32(uint32_t &to, uint32_t a, uint32_t b, bool p)
+{
+    to = p ? a : b;
+}
+
+static inline void dp4a_u32_s32(int32_t &to, uint32_t a, uint32_t b, int32_t c)
+{
+    for (int i = 0; i < 4; i++)
+        c += (int32_t)(a >> 8 * i & 0xff) * (int8_t)(b >> 8 * i);
+    to = c;
+}
+
+// Half to even, clamped to what 32 bits hold; NaN gives 0.
+static inline void cvt_rni_s32_f32(int32_t &to, float from)
+{
+    to = std::isnan(from)        ? 0
+         : from >= 2147483648.0f ? INT32_MAX
+         : from < -2147483648.0f ? INT32_MIN
+                                 : (int32_t)rintf(from);
+}
+
+static inline uint32_t saturate_u8(int32_t value)
+{
+    return (uint32_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+}
+
+static inline void cvt_pack_sat_u8_s32_b32(uint32_t &to, int32_t a, int32_t b, uint32_t c)
+{
+    to = c << 16 | saturate_u8(a) << 8 | saturate_u8(b);
+}
+
+// The lane's part of a matrix product, by the layout of fragments: with g = lane / 4 and t = lane %
+// 4, A's registers hold rows g, g + 8, g, g + 8 at columns 4t (the last two: 16 + 4t), B's column g
+// at rows 4t and 16 + 4t, C and D row g (then g + 8) at columns 2t and 2t + 1.
+struct fragments {
+    uint32_t a[4], b[2];
+};
+
+static inline int32_t dot(const emulated::lanes<fragments> &all, int row, int column)
+{
+    int32_t sum = 0;
+    for (int t = 0; t < 4; t++)
+        for (int half = 0; half < 2; half++) {
+            uint32_t a = all[row % 8 * 4 + t].a[row / 8 + 2 * half];
+            uint32_t b = all[column * 4 + t].b[half];
+            dp4a_u32_s32(sum, a, b, sum);
+        }
+    return sum;
+}
+
+static inline void mma_sync_aligned_m16n8k32_row_col_s32_u8_s8_s32(
+    int32_t &d0, int32_t &d1, int32_t &d2, int32_t &d3, uint32_t a0, uint32_t a1, uint32_t a2,
+    uint32_t a3, uint32_t b0, uint32_t b1, int32_t c0, int32_t c1, int32_t c2, int32_t c3,
+    const char *file = __builtin_FILE(), int line = __builtin_LINE())
+{
+    auto all =
+        emulated::exchange<fragments>({file, line}, 0xffffffffu, {{a0, a1, a2, a3}, {b0, b1}});
+    int lane = emulated::lane(), g = lane / 4, t = lane % 4;
+    d0 = c0 + dot(all, g, 2 * t);
+    d1 = c1 + dot(all, g, 2 * t + 1);
+    d2 = c2 + dot(all, g + 8, 2 * t);
+    d3 = c3 + dot(all, g + 8, 2 * t + 1);
+}
+
+static inline void elect_sync(none, bool &elected, uint32_t mask,
+                              const char *file = __builtin_FILE(), int line = __builtin_LINE())
+{
+    emulated::exchange<int>({file, line}, mask, 0);
+    elected = emulated::lane() == emulated::leader(mask);
+}
+
+template <typename Word> static inline void store_global(uint64_t to, Word value)
+{
+    emulated::check_global((const void *)to, sizeof value, sizeof value);
+    *(Word *)to = value;
+}
+
+static inline void st_global_u32(uint64_t to, uint32_t value)
+{
+    store_global<uint32_t>(to, value);
+}
+
+static inline void st_global_u8(uint64_t to, uint32_t value)
+{
+    store_global<uint8_t>(to, (uint8_t)value);
+}
+
+static inline void mbarrier_init_shared_cta_b64(uint32_t barrier, uint32_t arrivals)
+{
+    emulated::init_barrier(barrier, arrivals);
+}
+
+static inline void mbarrier_arrive_shared_cta_b64(none, uint32_t barrier)
+{
+    emulated::arrive_at(barrier, 0);
+}
+
+static inline void mbarrier_arrive_expect_tx_shared_cta_b64(none, uint32_t barrier, uint32_t bytes)
+{
+    emulated::arrive_at(barrier, bytes);
+}
+
+static inline void mbarrier_try_wait_parity_shared_cta_b64(bool &done, uint32_t barrier,
+                                                           uint32_t parity)
+{
+    emulated::wait_for(barrier, parity);
+    done = true;
+}
+
+static inline void cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_bytes(uint32_t to,
+                                                                                  uint64_t from,
+                                                                                  uint32_t bytes,
+                                                                                  uint32_t barrier)
+{
+    emulated::copy_bulk(to, (const void *)from, bytes, barrier);
+}
+
+// Registers and the order of memory accesses that differ in kind are not emulated.
+static inline void fence_proxy_async_shared_cta()
+{
+}
+
+static inline void setmaxnreg_inc_sync_aligned_u32(uint32_t)
+{
+}
+
+static inline void setmaxnreg_dec_sync_aligned_u32(uint32_t)
+{
+}
+
+} // namespace ptx
+
+#endif

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+// The CUDA runtime of cuda_runtime_api.h. Nothing is done before somebody waits: a launch whose
+// memory is gone or changed too early shows.
+#include "cuda_runtime_api.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+
+#include "block.h"
+#include "launch.h"
+#include "scheduler.h"
+
+#define MOST_THREADS 1024
+#define PLAIN_SHARED (48 << 10) // bytes that a launch may have unasked
+#define SYSTEM_SHARED 1024      // bytes of a block's that are the system's
+#define ALIGN 256               // of device memory
+#define GRAIN 16                // its least size: what a bulk copy may read of a row's end
+
+static std::map<const uint8_t *, size_t> allocations;
+static std::map<const void *, size_t> shared_limits; // of kernels, where they have asked
+static std::deque<std::function<void()>> queue;
+static cudaError_t last_error;
+static char message[1024];
+// What the device has, by the seed: few processors, so that a block has much to do, and as much
+// shared memory for a block as compute capability 9.0 or 12.0 have.
+static int processors = 3, most_shared = 227 << 10;
+
+static cudaError_t report(cudaError_t error)
+{
+    if (error != cudaSuccess)
+        last_error = error;
+    return error;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    switch (error) {
+    case cudaSuccess:
+        return "no error";
+    case cudaErrorInvalidValue:
+        return "invalid argument";
+    case cudaErrorMemoryAllocation:
+        return "out of memory";
+    case cudaErrorInvalidConfiguration:
+        return "invalid configuration argument";
+    case cudaErrorLaunchFailure:
+        return message;
+    }
+    return "unknown error";
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+    return last_error;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    cudaError_t error = last_error;
+    last_error = cudaSuccess;
+    return error;
+}
+
+// --- the device ----------------------------------------------------------------------------------
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    *count = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
+{
+    if (device != 0)
+        return report(cudaErrorInvalidValue);
+    switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+        *value = processors;
+        return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+        *value = 9;
+        return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+        *value = 0;
+        return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+        *value = most_shared + SYSTEM_SHARED;
+        return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        *value = most_shared;
+        return cudaSuccess;
+    }
+    return report(cudaErrorInvalidValue);
+}
+
+void emulated_seed(uint64_t seed)
+{
+    emulated::seed_order(seed);
+    processors = 1 + (int)(seed % 3);
+    most_shared = (seed / 3 % 2 ? 227 : 99) << 10;
+}
+
+// --- memory --------------------------------------------------------------------------------------
+
+cudaError_t cudaMalloc(void **memory, size_t size)
+{
+    size = (size + GRAIN - 1) / GRAIN * GRAIN;
+    if (size == 0 || posix_memalign(memory, ALIGN, size))
+        return report(cudaErrorMemoryAllocation);
+    emulated::fill_with_noise(*memory, size);
+    allocations[(const uint8_t *)*memory] = size;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *memory)
+{
+    cudaError_t error = cudaDeviceSynchronize();
+    if (memory && allocations.erase((const uint8_t *)memory) == 0)
+        return report(cudaErrorInvalidValue);
+    free(memory);
+    return error;
+}
+
+static bool is_on_device(const void *p, size_t size)
+{
+    auto next = allocations.upper_bound((const uint8_t *)p);
+    if (next == allocations.begin())
+        return false;
+    --next;
+    return (size_t)((const uint8_t *)p - next->first) + size <= next->second;
+}
+
+void emulated::check_global(const void *p, size_t size, size_t align)
+{
+    if ((uintptr_t)p % align)
+        fail("%zu bytes of global memory at %p, which is no multiple of %zu", size, p, align);
+    if (!is_on_device(p, size))
+        fail("%zu bytes of global memory at %p are in no allocation", size, p);
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, enum cudaMemcpyKind kind,
+                            cudaStream_t)
+{
+    if ((kind != cudaMemcpyDeviceToHost && !is_on_device(to, size)) ||
+        (kind != cudaMemcpyHostToDevice && !is_on_device(from, size)))
+        return report(cudaErrorInvalidValue);
+    queue.push_back([to, from, size] { memcpy(to, from, size); });
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t size, enum cudaMemcpyKind kind)
+{
+    cudaError_t error = cudaMemcpyAsync(to, from, size, kind, nullptr);
+    return error ? error : cudaDeviceSynchronize();
+}
+
+// --- launches ------------------------------------------------------------------------------------
+
+cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
+{
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+        value > most_shared)
+        return report(cudaErrorInvalidValue);
+    shared_limits[function] = (size_t)value;
+    return cudaSuccess;
+}
+
+void emulated::queue_launch(const char *name, const void *kernel, const launch_shape &shape,
+                            std::function<void()> body)
+{
+    auto limit = shared_limits.find(kernel);
+    size_t threads = (size_t)shape.block.x * shape.block.y * shape.block.z;
+    if (threads == 0 || threads > MOST_THREADS || shape.grid.x == 0 || shape.grid.y == 0 ||
+        shape.grid.y > UINT16_MAX || shape.grid.z != 1) {
+        report(cudaErrorInvalidConfiguration);
+        return;
+    }
+    if (shape.bytes > (limit == shared_limits.end() ? PLAIN_SHARED : limit->second)) {
+        report(cudaErrorInvalidValue);
+        return;
+    }
+    queue.push_back([name, shape, body] {
+        char text[sizeof message];
+        run_launch(name, shape, body, text, sizeof text);
+        if (text[0] && last_error != cudaErrorLaunchFailure) {
+            memcpy(message, text, sizeof text);
+            report(cudaErrorLaunchFailure);
+        }
+    });
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+    while (!queue.empty()) {
+        std::function<void()> next = std::move(queue.front());
+        queue.pop_front();
+        next();
+    }
+    return last_error == cudaErrorLaunchFailure ? last_error : cudaSuccess;
+}
+
+// --- streams and events --------------------------------------------------------------------------
+
+cudaError_t cudaStreamSynchronize(cudaStream_t)
+{
+    return cudaDeviceSynchronize();
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+    static char some;
+    *event = (cudaEvent_t)&some;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t)
+{
+    return cudaDeviceSynchronize();
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t)
+{
+    *ms = 0;
+    return cudaSuccess;
+}

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT
+#include "scheduler.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <functional>
+#include <numeric>
+
+#include "bulk.h"
+#include "launch.h"
+
+namespace emulated
+{
+
+// Who may go on, by lot: the smallest key is next.
+struct turn {
+    uint64_t key;
+    thread *who; // null: an event
+    void (*event)(int);
+    int argument;
+    bool operator<(const turn &other) const
+    {
+        return key > other.key; // the standard's heaps have the largest on top
+    }
+};
+
+// How lots are drawn; each finds other mistakes.
+enum order {
+    EACH_TURN, // anew each time: all go on at about the same speed
+    BY_THREAD, // once for a thread: some hurry, others starve
+    BY_WARP,   // once for a warp, as roles of warps would be served
+    ORDERS
+};
+
+static struct {
+    thread threads[CONV_EMULATED_MOST_THREADS];
+    int made; // of them, with stacks of their own
+    struct fiber host;
+    int count; // of the block
+    thread *running;
+    std::vector<turn> turns;
+    enum order order;
+    const std::function<void()> *body;
+    dim3 block_index;
+    const launch_shape *shape;
+    char *message;
+    size_t room;
+    bool failed;
+} now;
+
+static uint64_t seed, noise;
+
+static uint64_t mix(uint64_t z)
+{
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+uint64_t draw()
+{
+    return mix(noise += 0x9e3779b97f4a7c15);
+}
+
+void fill_with_noise(void *memory, size_t size)
+{
+    uint8_t *to = (uint8_t *)memory;
+    uint64_t word = draw() | 1;
+    for (size_t i = 0; i < size; i++) {
+        if (i % 8 == 0) {
+            word ^= word << 13;
+            word ^= word >> 7;
+            word ^= word << 17;
+        }
+        to[i] = (uint8_t)(word >> 8 * (i % 8));
+    }
+}
+
+void seed_order(uint64_t value)
+{
+    seed = value;
+}
+
+// --- what threads ask ----------------------------------------------------------------------------
+
+thread *self()
+{
+    return now.running;
+}
+
+thread *thread_at(int number)
+{
+    return &now.threads[number];
+}
+
+int thread_count()
+{
+    return now.count;
+}
+
+size_t dynamic_bytes()
+{
+    return now.shape->bytes;
+}
+
+dim3 thread_index()
+{
+    return now.running->index;
+}
+
+dim3 block_index()
+{
+    return now.block_index;
+}
+
+dim3 block_shape()
+{
+    return now.shape->block;
+}
+
+dim3 grid_shape()
+{
+    return now.shape->grid;
+}
+
+int lane()
+{
+    return now.running->number % CONV_EMULATED_WARP;
+}
+
+// --- turns ---------------------------------------------------------------------------------------
+
+static uint64_t draw_key(const thread *who)
+{
+    uint64_t low = draw() >> 32;
+    if (!who || now.order == EACH_TURN)
+        return draw();
+    // Now and then somebody's fortune turns.
+    thread *drawn = now.order == BY_WARP
+                        ? &now.threads[who->number / CONV_EMULATED_WARP * CONV_EMULATED_WARP]
+                        : &now.threads[who->number];
+    if (draw() % 256 == 0)
+        drawn->priority = draw();
+    return (drawn->priority & ~(uint64_t)UINT32_MAX) | low;
+}
+
+static void add_turn(const turn &turn)
+{
+    now.turns.push_back(turn);
+    std::push_heap(now.turns.begin(), now.turns.end());
+}
+
+void make_ready(thread *thread)
+{
+    thread->waits = nullptr;
+    add_turn({draw_key(thread), thread, nullptr, 0});
+}
+
+void happen_later(void (*event)(int argument), int argument)
+{
+    add_turn({draw_key(nullptr), nullptr, event, argument});
+}
+
+// To the next one, or back to the host where nobody can go on. Returns when it is the caller's
+// turn.
+static void pass_on()
+{
+    thread *me = now.running;
+    while (!now.turns.empty()) {
+        std::pop_heap(now.turns.begin(), now.turns.end());
+        turn turn = now.turns.back();
+        now.turns.pop_back();
+        if (!turn.who) {
+            turn.event(turn.argument);
+            continue;
+        }
+        now.running = turn.who;
+        if (turn.who != me)
+            switch_fiber(me ? &me->fiber : &now.host, &turn.who->fiber);
+        return;
+    }
+    if (me) {
+        now.running = nullptr;
+        switch_fiber(&me->fiber, &now.host);
+    }
+}
+
+void wait(const char *what, site where, size_t which)
+{
+    thread *me = now.running;
+    me->waits = what;
+    me->where = where;
+    me->what = which;
+    pass_on();
+}
+
+static const char key_start = 0, key_end = 0; // of a block, for the thread sanitizer
+
+// A fiber is a thread of one block after the other.
+static void be_threads()
+{
+    for (;;) {
+        observe(&key_start);
+        (*now.body)();
+        announce(&key_end);
+        now.running->returned = true;
+        note_return(now.running);
+        pass_on();
+    }
+}
+
+// --- failures ------------------------------------------------------------------------------------
+
+static void complain_with(const char *format, va_list arguments)
+{
+    if (now.failed)
+        return;
+    now.failed = true;
+    int used = now.running ? snprintf(now.message, now.room,
+                                      "block (%u,%u), thread (%u,%u): ", now.block_index.x,
+                                      now.block_index.y, now.running->index.x, now.running->index.y)
+                           : snprintf(now.message, now.room, "block (%u,%u): ", now.block_index.x,
+                                      now.block_index.y);
+    vsnprintf(now.message + used, now.room - (size_t)used, format, arguments);
+}
+
+void complain(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    complain_with(format, arguments);
+    va_end(arguments);
+}
+
+void fail(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    complain_with(format, arguments);
+    va_end(arguments);
+    thread *me = now.running;
+    now.running = nullptr;
+    for (;;) // the host gives the stack back
+        switch_fiber(&me->fiber, &now.host);
+}
+
+// Nobody can go on, but not all have returned: who waits for what.
+static void complain_of_deadlock()
+{
+    char text[400] = "";
+    size_t used = 0;
+    for (int i = 0; i < now.count && used < sizeof text - 1;) {
+        const thread *first = &now.threads[i];
+        int end = i;
+        while (end < now.count && now.threads[end].returned == first->returned &&
+               (first->returned ||
+                (now.threads[end].waits == first->waits && now.threads[end].what == first->what)))
+            end++;
+        if (!first->returned)
+            used += (size_t)snprintf(
+                text + used, sizeof text - used, "; threads %d to %d wait for %s (%s:%d, %zu)", i,
+                end - 1, first->waits, first->where.file, first->where.line, first->what);
+        i = end;
+    }
+    complain("deadlock%s", text);
+}
+
+// --- blocks --------------------------------------------------------------------------------------
+
+static bool make_threads(int count)
+{
+    now.turns.reserve(8 * CONV_EMULATED_MOST_THREADS);
+    for (; now.made < count; now.made++)
+        if (!make_fiber(&now.threads[now.made].fiber, be_threads))
+            return false;
+    return true;
+}
+
+// After a failure: stacks that threads have left in the middle are of no use.
+static void free_threads()
+{
+    while (now.made > 0)
+        free_fiber(&now.threads[--now.made].fiber);
+    now.turns.clear();
+}
+
+static void run_block()
+{
+    dim3 shape = now.shape->block;
+    open_block(now.count);
+    for (int i = 0; i < now.count; i++) {
+        thread *thread = &now.threads[i];
+        unsigned number = (unsigned)i;
+        thread->number = i;
+        thread->index = {number % shape.x, number / shape.x % shape.y, number / shape.x / shape.y};
+        thread->returned = false;
+        thread->priority = draw();
+        thread->groups = 0;
+        thread->copies.clear();
+    }
+    for (int i = 0; i < now.count; i++)
+        make_ready(&now.threads[i]);
+    announce(&key_start);
+    pass_on();
+    observe(&key_end);
+    bool all = true;
+    for (int i = 0; i < now.count; i++)
+        all = all && now.threads[i].returned;
+    if (!all)
+        complain_of_deadlock();
+}
+
+void run_launch(const char *name, const launch_shape &shape, const std::function<void()> &body,
+                char *message, size_t room)
+{
+    message[0] = '\0';
+    now.count = (int)(shape.block.x * shape.block.y * shape.block.z);
+    now.body = &body;
+    now.shape = &shape;
+    now.message = message;
+    now.room = room;
+    now.failed = false;
+    now.running = nullptr;
+    uint64_t blocks = (uint64_t)shape.grid.x * shape.grid.y * shape.grid.z;
+    noise = mix(seed) + mix(blocks) + mix((uint64_t)now.count + shape.bytes * 1024);
+    now.order = (enum order)(draw() % ORDERS);
+    adopt_fiber(&now.host);
+    if (!make_threads(now.count))
+        complain("no memory for the stacks of %d threads", now.count);
+    // One block after the other, in some order.
+    uint64_t at = draw() % blocks, step = draw() % blocks + 1;
+    while (std::gcd(step, blocks) != 1)
+        step++;
+    for (uint64_t i = 0; i < blocks && !now.failed; i++, at = (at + step) % blocks) {
+        now.block_index = {(unsigned)(at % shape.grid.x),
+                           (unsigned)(at / shape.grid.x % shape.grid.y),
+                           (unsigned)(at / shape.grid.x / shape.grid.y)};
+        run_block();
+    }
+    if (now.failed) {
+        size_t used = strlen(message);
+        snprintf(message + used, room - used, " [%s]", name);
+        free_threads();
+    }
+}
+
+} // namespace emulated

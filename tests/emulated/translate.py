@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+# Turns what only nvcc reads in a CUDA source into calls of the emulation (include/):
+#   kernel<<<grid, block, bytes, stream>>>(a, b)   emulated::launch(kernel, NAME, {...}, a, b)
+#   asm("dp4a.u32.s32 %0, %1, ...;" : ...)         ptx::dp4a_u32_s32(result, samples, ...)
+#   __shared__ arrays                              memory of the block
+# Everything else, line numbers included, stays as it is. translate.py SOURCE TARGET
+import re
+import sys
+
+
+class Source:
+    """A text in which brackets are matched, blind to strings and comments."""
+
+    def __init__(self, text):
+        self.text = text
+        # The same text with comments and strings blanked out: what structure is read from.
+        blank = lambda match: re.sub(r"[^\n]", " ", match.group())
+        self.plain = re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', blank, text, flags=re.S)
+
+    def close(self, at):
+        """Behind the bracket that closes the one at `at`."""
+        depth = 0
+        for i in range(at, len(self.plain)):
+            depth += (self.plain[i] in "([{") - (self.plain[i] in ")]}")
+            if depth == 0:
+                return i + 1
+        raise SyntaxError("no end of " + self.text[at : at + 60])
+
+    def split(self, start, end, separator):
+        """The parts of text[start:end] between separators that no bracket surrounds."""
+        parts, depth, first = [], 0, start
+        for i in range(start, end):
+            depth += (self.plain[i] in "([{") - (self.plain[i] in ")]}")
+            if self.plain[i] == separator and depth == 0:
+                parts.append(self.text[first:i])
+                first = i + 1
+        return parts + [self.text[first:end]]
+
+
+def one_line(text):
+    return " ".join(text.split())
+
+
+def replace(source, start, end, by):
+    """text with [start:end] replaced by one line, the lines behind it where they were."""
+    lines = source.text.count("\n", start, end)
+    return source.text[:start] + by + "\n" * lines + source.text[end:]
+
+
+def callee_start(plain, end):
+    """Where the name of a kernel, with its template arguments, begins that ends at `end`."""
+    i = len(plain[:end].rstrip())
+    if plain[i - 1] == ">":
+        depth = 0
+        while True:
+            i -= 1
+            depth += (plain[i] == ">") - (plain[i] == "<")
+            if depth == 0:
+                break
+    return re.search(r"\w+$", plain[:i]).start()
+
+
+def translate_launch(text):
+    source = Source(text)
+    at = source.plain.find("<<<")
+    if at < 0:
+        return None
+    start = callee_start(source.plain, at)
+    shape_end = source.plain.index(">>>", at)
+    end = source.close(source.plain.index("(", shape_end))
+    kernel = one_line(source.text[start:at])
+    shape = one_line(source.text[at + 3 : shape_end])
+    arguments = one_line(source.text[source.plain.index("(", shape_end) + 1 : end - 1])
+    return replace(source, start, end,
+                   f'emulated::launch({kernel}, "{kernel}", {{{shape}}}, {arguments})')
+
+
+def ptx_operand(text, operands):
+    """A PTX operand as arguments of a call."""
+    text = text.strip()
+    if text.startswith("{"):
+        return ", ".join(ptx_operand(part, operands) for part in text[1:-1].split(","))
+    if "|" in text:
+        return ", ".join(ptx_operand(part, operands) for part in text.split("|"))
+    text = re.sub(r"^\[(.*)\]$", r"\1", text)
+    if text == "_":
+        return "ptx::none()"
+    match = re.fullmatch(r"%(\d+)", text)
+    if match:
+        return operands[int(match.group(1))]
+    if re.fullmatch(r"\w+", text):  # a number, or a register of the block
+        return text
+    raise SyntaxError("PTX operand " + text)
+
+
+def ptx_calls(template, operands):
+    body = template.strip()
+    if body.startswith("{") and body.endswith("}"):
+        body = body[1:-1]
+    calls = []
+    for statement in filter(None, map(str.strip, body.split(";"))):
+        register = re.fullmatch(r"\.reg \.pred (\w+)", statement)
+        if register:
+            calls.append(f"bool {register.group(1)};")
+            continue
+        mnemonic, _, rest = statement.partition(" ")
+        name = re.sub(r"[.:]+", "_", mnemonic)
+        parts = Source(rest).split(0, len(rest), ",") if rest else []
+        arguments = ", ".join(ptx_operand(part, operands) for part in parts)
+        calls.append(f"ptx::{name}({arguments});")
+    return " ".join(calls)
+
+
+def translate_asm(text):
+    source = Source(text)
+    match = re.search(r"\basm\b\s*(volatile\s*)?\(", source.plain)
+    if not match:
+        return None
+    end = source.close(match.end() - 1)
+    sections = source.split(match.end(), end - 1, ":")
+    template = "".join(re.findall(r'"((?:\\.|[^"\\])*)"', sections[0]))
+    template = re.sub(r"\\[nt]", " ", template)
+    operands = []
+    for section in sections[1:3]:
+        inner = Source(section)
+        for operand in inner.split(0, len(section), ","):
+            if operand.strip():
+                operands.append(one_line(operand[operand.index('"', operand.index('"') + 1) + 1 :]))
+    return replace(source, match.start(), end,
+                   f"do {{ {ptx_calls(template, operands)} }} while (0)")
+
+
+def translate_shared(text):
+    text = re.sub(r"extern __shared__ (?:__align__\(\d+\) )?(\w+) (\w+)\[\];",
+                  r"\1 *const \2 = (\1 *)emulated::dynamic_shared();", text)
+    return re.sub(r"(?<!\w)__shared__ (\w+) (\w+)(\[[^;]*\]);",
+                  r"auto &\2 = emulated::static_shared<\1\3, __LINE__>();", text)
+
+
+def tell_apart(text, path):
+    """nvcc compiles each file's device code alone, so that types and functions of one name never meet
+    those of another file. Here they must not either."""
+    text = text.replace("__device__ inline", "static __device__ inline")
+    stem = re.fullmatch(r"(?:.*/)?(\w+)\.cu", path)
+    if stem:
+        for name in set(re.findall(r"^(?:template <[^>]*> )?struct (\w+) {", text, flags=re.M)):
+            text = re.sub(rf"\bstruct {name}\b", f"struct {name}_of_{stem.group(1)}", text)
+    return text
+
+
+def main():
+    path, target = sys.argv[1:]
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    for translate in translate_asm, translate_launch:
+        translated = text
+        while translated is not None:
+            text = translated
+            translated = translate(text)
+    text = tell_apart(translate_shared(text), path)
+    with open(target, "w", encoding="utf-8") as file:
+        file.write(f'#line 1 "{path}"\n{text}')
+
+
+main()
