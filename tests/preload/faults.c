@@ -48,8 +48,7 @@ static void tell(void)
         (void)!syscall(SYS_write, plan.seen, "x", 1);
 }
 
-// Faults begin with main(): what the loader does is not the program's.
-__attribute__((constructor)) static void read_plan(void)
+static void read_plan(void)
 {
     const char *seen = getenv("CONV_FAULTS_SEEN"), *word;
     const char *text = getenv("CONV_FAULTS");
@@ -86,6 +85,28 @@ static void *next(const char *name)
     if (!function)
         abort();
     return function;
+}
+
+// Faults begin with main(): what the loader and the constructors do (those of the CUDA runtime take
+// memory) is not the program's.
+typedef int main_function(int, char **, char **);
+
+static main_function *program;
+
+static int main_with_faults(int count, char **words, char **environment)
+{
+    read_plan();
+    return program(count, words, environment);
+}
+
+int __libc_start_main(main_function *main, int count, char **words, void (*start)(void),
+                      void (*end)(void), void (*loader_end)(void), void *stack)
+{
+    int (*real)(main_function *, int, char **, void (*)(void), void (*)(void), void (*)(void),
+                void *) = (int (*)(main_function *, int, char **, void (*)(void), void (*)(void),
+                                   void (*)(void), void *))next("__libc_start_main");
+    program = main;
+    return real(main_with_faults, count, words, start, end, loader_end, stack);
 }
 
 // --- memory --------------------------------------------------------------------------------------
