@@ -16,6 +16,8 @@ static enum conv_status init_locks(struct conv_scheduler *s, struct conv_err *er
     if (!errnum)
         errnum = pthread_cond_init(&s->changed, &attributes);
     if (!errnum)
+        errnum = pthread_cond_init(&s->room, NULL);
+    if (!errnum)
         errnum = pthread_cond_init(&s->lane_work, NULL);
     if (!errnum)
         errnum = pthread_mutex_init(&s->lock, NULL);
@@ -101,6 +103,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
         .filter_alpha = config->alpha != CONV_ALPHA_KEEP,
     };
     s.ready_end = &s.ready;
+    conv_jobs_init(&s.found);
     conv_jobs_init(&s.parked);
     conv_jobs_init(&s.to_encode);
     enum conv_status status = init_locks(&s, err);
@@ -137,6 +140,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     pthread_mutex_destroy(&s.report_lock);
     pthread_mutex_destroy(&s.lock);
     pthread_cond_destroy(&s.lane_work);
+    pthread_cond_destroy(&s.room);
     pthread_cond_destroy(&s.changed);
     return status;
 }
