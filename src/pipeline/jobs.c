@@ -2,6 +2,7 @@
 // Jobs: lists of them, their making and reuse, their end in a record of the report.
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "pipeline/scheduler.h"
 
@@ -59,6 +60,7 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     job->bytes_in = job->bytes_out = 0;
     memset(job->ns, 0, sizeof job->ns);
     job->file = NULL;
+    job->fd = -1;
     return job;
 }
 
@@ -103,6 +105,8 @@ void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job)
 void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
 {
     conv_jobs_drop_file(s, job);
+    if (job->fd >= 0)
+        close(job->fd);
     if (is_too_large(s, job->meta.capacity))
         conv_png_meta_free(&job->meta);
     conv_jobs_put_away(s, job);

@@ -104,6 +104,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     };
     s.ready_end = &s.ready;
     conv_jobs_init(&s.found);
+    conv_jobs_init(&s.announced);
     conv_jobs_init(&s.parked);
     conv_jobs_init(&s.to_encode);
     enum conv_status status = init_locks(&s, err);

@@ -36,6 +36,7 @@ struct conv_scheduler {
     struct conv_slot *open;               // takes decoded pictures
     struct conv_slot *ready, **ready_end; // sealed groups for the lanes
     struct conv_job_list found;           // by the walk, nothing done yet
+    struct conv_job_list announced;       // on their way from the disk, not yet read
     struct conv_job_list parked;          // read, waiting for staging memory
     struct conv_job_list to_encode;
     struct conv_job *spare_jobs;

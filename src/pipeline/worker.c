@@ -15,6 +15,9 @@
 // Pictures that a walk fetches at once.
 #define WALK_BATCH 8
 
+// Files that are fetched from the disk ahead of those who read.
+#define AHEAD 16
+
 // Fetches pictures from the walk, several at once: a walk for each would have all workers wait for
 // each other where pictures are small. Called and returns with the lock.
 static void walk_on(struct conv_scheduler *s)
@@ -103,29 +106,46 @@ static void encode_job(struct conv_worker *worker, struct conv_job *job)
     conv_jobs_finish(s, job, status);
 }
 
-// Plans and reads a new picture. Called and returns with the lock; true if the picture goes on.
+// Plans a new picture and has its file fetched; without the lock the file is being opened. Called
+// and returns with the lock.
+static void announce_job(struct conv_worker *worker, struct conv_job *job)
+{
+    struct conv_scheduler *s = worker->scheduler;
+    s->live++;
+    pthread_mutex_unlock(&s->lock);
+    job->row = worker->row;
+    enum conv_status status = conv_steps_plan(s->config, job);
+    if (status || job->outcome != CONV_OUTCOME_DONE) {
+        conv_jobs_finish(s, job, status);
+        return;
+    }
+    conv_steps_announce(s->config, job);
+    pthread_mutex_lock(&s->lock);
+    conv_jobs_push(&s->announced, job);
+}
+
+// Called and returns with the lock; true if the picture goes on.
 static bool read_job(struct conv_worker *worker, struct conv_job *job)
 {
     struct conv_scheduler *s = worker->scheduler;
-    int live = s->live, to_encode = s->to_encode.count;
+    int begun = s->live - s->announced.count, to_encode = s->to_encode.count;
     bool has_file = conv_jobs_take_file(s, job);
     pthread_mutex_unlock(&s->lock);
-    conv_trace_queues(worker->row, live, to_encode);
+    conv_trace_queues(worker->row, begun, to_encode);
     job->row = worker->row;
-    enum conv_status status =
-        has_file ? conv_steps_plan(s->config, job)
-                 : conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory for the file");
-    bool wanted = !status && job->outcome == CONV_OUTCOME_DONE;
-    if (wanted && !s->config->spare_ops && conv_lane_is_lost(s, &job->err))
+    enum conv_status status = CONV_OK;
+    if (!has_file)
+        status = conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory for the file");
+    else if (!s->config->spare_ops && conv_lane_is_lost(s, &job->err))
         status = job->err.status;
-    if (wanted && !status)
+    if (!status)
         status = conv_steps_read(s->config, job);
     if (status == CONV_ERR_CANCELLED) { // not begun
         pthread_mutex_lock(&s->lock);
         conv_jobs_drop(s, job);
         return false;
     }
-    if (!wanted || status) {
+    if (status) {
         conv_jobs_finish(s, job, status);
         return false;
     }
@@ -218,6 +238,21 @@ static void wake_for(struct conv_scheduler *s, const struct conv_job_list *list)
         pthread_cond_signal(&s->changed);
 }
 
+// Names that may be long in coming are waited for when all that came are read.
+static bool may_walk(const struct conv_scheduler *s)
+{
+    return !s->walked && !s->walking && !(s->announced.first && conv_walk_may_wait(s->walk));
+}
+
+// After a stop nothing new is begun.
+static void drop_waiting(struct conv_scheduler *s)
+{
+    while (s->found.first)
+        conv_jobs_put_away(s, conv_jobs_pop(&s->found));
+    while (s->announced.first)
+        conv_jobs_drop(s, conv_jobs_pop(&s->announced));
+}
+
 // One task, or one wait. False when there is nothing left to do. With the lock.
 static bool do_task(struct conv_worker *worker)
 {
@@ -244,20 +279,23 @@ static bool do_task(struct conv_worker *worker)
             conv_jobs_put_back(&s->parked, job);
             pthread_cond_wait(&s->changed, &s->lock);
         }
-    } else if (s->found.first && stopping) {
-        conv_jobs_put_away(s, conv_jobs_pop(&s->found));
-    } else if (s->found.count < s->config->jobs && !s->walked && !s->walking && !stopping) {
+    } else if (s->found.count < s->config->jobs && may_walk(s) && !stopping) {
         walk_on(s);
-    } else if (s->found.first) {
-        job = conv_jobs_pop(&s->found);
-        s->live++;
-        wake_for(s, &s->found);
+    } else if (stopping && (s->found.first || s->announced.first)) {
+        drop_waiting(s);
+    } else if (s->announced.count > AHEAD || (s->announced.first && !s->found.first)) {
+        job = conv_jobs_pop(&s->announced);
+        wake_for(s, &s->announced);
         if (read_job(worker, job)) {
             if (s->config->ops->async)
                 start_job(worker, job);
             else
                 run_job(worker, job);
         }
+    } else if (s->found.first) {
+        job = conv_jobs_pop(&s->found);
+        wake_for(s, &s->found);
+        announce_job(worker, job);
     } else if ((s->walked || stopping) && s->live == 0) {
         return false;
     } else {
