@@ -112,6 +112,8 @@ void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
     conv_jobs_put_away(s, job);
     if (--s->live == 0)
         pthread_cond_broadcast(&s->changed); // perhaps the end, for all
+    else if (s->live == s->most - 1)
+        pthread_cond_signal(&s->changed);
 }
 
 void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_status status)

@@ -42,6 +42,7 @@ struct conv_scheduler {
     struct conv_job *spare_jobs;
     struct conv_file *spare_files;
     int live;     // jobs that somebody has begun and nobody finished
+    int most;     // of them at once
     bool walking; // a worker is in conv_walk_next
     bool minding; // a worker waits with an eye on the open group
     bool walked;  // no more pictures will come

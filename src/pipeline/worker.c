@@ -204,7 +204,7 @@ static void run_job(struct conv_worker *worker, struct conv_job *job)
 static void wait_for_work(struct conv_scheduler *s)
 {
     struct conv_slot *open = s->open;
-    bool last = s->walked || conv_scheduler_is_stopping(s);
+    bool last = s->walked || conv_scheduler_is_stopping(s) || s->live >= s->most;
     if (!open || open->decoding > 0 || (s->minding && !last)) {
         pthread_cond_wait(&s->changed, &s->lock);
         return;
@@ -236,6 +236,11 @@ static void wake_for(struct conv_scheduler *s, const struct conv_job_list *list)
 {
     if (list->first)
         pthread_cond_signal(&s->changed);
+}
+
+static bool may_begin(const struct conv_scheduler *s)
+{
+    return s->found.first && s->live < s->most;
 }
 
 // Names that may be long in coming are waited for when all that came are read.
@@ -283,7 +288,7 @@ static bool do_task(struct conv_worker *worker)
         walk_on(s);
     } else if (stopping && (s->found.first || s->announced.first)) {
         drop_waiting(s);
-    } else if (s->announced.count > AHEAD || (s->announced.first && !s->found.first)) {
+    } else if (s->announced.count > AHEAD || (s->announced.first && !may_begin(s))) {
         job = conv_jobs_pop(&s->announced);
         wake_for(s, &s->announced);
         if (read_job(worker, job)) {
@@ -292,7 +297,7 @@ static bool do_task(struct conv_worker *worker)
             else
                 run_job(worker, job);
         }
-    } else if (s->found.first) {
+    } else if (may_begin(s)) {
         job = conv_jobs_pop(&s->found);
         wake_for(s, &s->found);
         announce_job(worker, job);
