@@ -39,7 +39,7 @@ void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot)
         return; // the last decoder will come here again
     if (!slot->jobs) {
         conv_pool_release(slot);
-        pthread_cond_broadcast(&s->changed);
+        pthread_cond_signal(&s->changed);
         return;
     }
     slot->next = NULL;
@@ -54,6 +54,6 @@ void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job)
     job->slot = NULL;
     if (--slot->unfinished == 0 && slot->sealed && slot->decoding == 0) {
         conv_pool_release(slot);
-        pthread_cond_broadcast(&s->changed);
+        pthread_cond_signal(&s->changed);
     }
 }

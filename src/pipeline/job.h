@@ -24,6 +24,7 @@ struct conv_job {
     struct conv_err err; // why it failed
     enum conv_outcome outcome;
     const char *reason;     // why skipped or planned
+    int fd;                 // of the input, opened ahead of its reader; -1: not open
     struct stat info;       // of the input
     struct conv_file *file; // until decoded
     struct conv_png_header header;

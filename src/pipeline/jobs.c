@@ -2,6 +2,7 @@
 // Jobs: lists of them, their making and reuse, their end in a record of the report.
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "pipeline/scheduler.h"
 
@@ -45,14 +46,10 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
 {
     if (!s->spare_jobs)
         s->spare_jobs = calloc(1, sizeof *s->spare_jobs);
-    if (!s->spare_files)
-        s->spare_files = calloc(1, sizeof *s->spare_files);
-    if (!s->spare_jobs || !s->spare_files)
+    if (!s->spare_jobs)
         return NULL;
     struct conv_job *job = s->spare_jobs;
-    struct conv_file *file = s->spare_files;
     s->spare_jobs = job->next;
-    s->spare_files = file->next;
     struct conv_png_meta meta = job->meta; // keeps its memory
     job->err.text[0] = '\0';
     job->outcome = CONV_OUTCOME_DONE;
@@ -62,9 +59,21 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     job->slot = NULL;
     job->bytes_in = job->bytes_out = 0;
     memset(job->ns, 0, sizeof job->ns);
-    job->file = file;
-    file->size = 0;
+    job->file = NULL;
+    job->fd = -1;
     return job;
+}
+
+bool conv_jobs_take_file(struct conv_scheduler *s, struct conv_job *job)
+{
+    if (!s->spare_files)
+        s->spare_files = calloc(1, sizeof *s->spare_files);
+    if (!s->spare_files)
+        return false;
+    job->file = s->spare_files;
+    s->spare_files = job->file->next;
+    job->file->size = 0;
+    return true;
 }
 
 // Buffers that a large file has left are given back, as those of the coders are.
@@ -87,15 +96,24 @@ void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
     }
 }
 
+void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job)
+{
+    job->next = s->spare_jobs;
+    s->spare_jobs = job;
+}
+
 void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
 {
     conv_jobs_drop_file(s, job);
+    if (job->fd >= 0)
+        close(job->fd);
     if (is_too_large(s, job->meta.capacity))
         conv_png_meta_free(&job->meta);
-    job->next = s->spare_jobs;
-    s->spare_jobs = job;
-    s->live--;
-    pthread_cond_broadcast(&s->changed);
+    conv_jobs_put_away(s, job);
+    if (--s->live == 0)
+        pthread_cond_broadcast(&s->changed); // perhaps the end, for all
+    else if (s->live == s->most - 1)
+        pthread_cond_signal(&s->changed);
 }
 
 void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_status status)

@@ -247,7 +247,7 @@ static void after_lane(struct conv_scheduler *s, struct conv_slot *slot, enum co
             conv_jobs_finish(s, job, status);
         }
     }
-    pthread_cond_broadcast(&s->changed);
+    pthread_cond_signal(&s->changed);
 }
 
 // --- the thread ----------------------------------------------------------------------------------

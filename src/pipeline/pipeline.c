@@ -2,6 +2,7 @@
 // The start and the end of a run: locks, staging memory, lanes, threads.
 #include "pipeline/pipeline.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #include "pipeline/output.h"
@@ -15,6 +16,8 @@ static enum conv_status init_locks(struct conv_scheduler *s, struct conv_err *er
         errnum = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     if (!errnum)
         errnum = pthread_cond_init(&s->changed, &attributes);
+    if (!errnum)
+        errnum = pthread_cond_init(&s->room, NULL);
     if (!errnum)
         errnum = pthread_cond_init(&s->lane_work, NULL);
     if (!errnum)
@@ -30,6 +33,15 @@ static enum conv_status init_locks(struct conv_scheduler *s, struct conv_err *er
 static int slot_count(const struct conv_pipeline_config *config)
 {
     return config->ops->async ? 2 * config->streams + 2 : config->jobs;
+}
+
+// What is known of a picture takes some KiB, more than the staging memory of a tiny one: an eighth
+// of the limit for that, and at least what keeps workers and readahead busy.
+static int most_live(const struct conv_pipeline_config *config)
+{
+    size_t most = config->mem_limit / 8 / sizeof(struct conv_job);
+    size_t least = 2 * (size_t)config->jobs + 64;
+    return (int)(most < least ? least : most < INT_MAX ? most : INT_MAX);
 }
 
 static enum conv_status start_threads(struct conv_scheduler *s, struct conv_worker *workers,
@@ -99,8 +111,11 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
         .report = report,
         .table_bytes = config->ops->table_bytes(config->backend),
         .filter_alpha = config->alpha != CONV_ALPHA_KEEP,
+        .most = most_live(config),
     };
     s.ready_end = &s.ready;
+    conv_jobs_init(&s.found);
+    conv_jobs_init(&s.announced);
     conv_jobs_init(&s.parked);
     conv_jobs_init(&s.to_encode);
     enum conv_status status = init_locks(&s, err);
@@ -137,6 +152,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     pthread_mutex_destroy(&s.report_lock);
     pthread_mutex_destroy(&s.lock);
     pthread_cond_destroy(&s.lane_work);
+    pthread_cond_destroy(&s.room);
     pthread_cond_destroy(&s.changed);
     return status;
 }

@@ -25,18 +25,26 @@ struct conv_scheduler {
     bool filter_alpha;
 
     pthread_mutex_t report_lock;
-    pthread_mutex_t lock;     // guards all below
-    pthread_cond_t changed;   // workers wait on it
+    pthread_mutex_t lock; // guards all below
+    // Workers wait on it for anything to do. Any of them can do whatever there is, so one is woken
+    // when something comes up (pictures to read or to encode, a slot set free), and wakes the next
+    // if there is more. All are woken for the end only.
+    pthread_cond_t changed;
+    pthread_cond_t room;      // workers of a backend that is not async wait on it for memory
     pthread_cond_t lane_work; // lanes wait on it
     struct conv_pool pool;
     struct conv_slot *open;               // takes decoded pictures
     struct conv_slot *ready, **ready_end; // sealed groups for the lanes
+    struct conv_job_list found;           // by the walk, nothing done yet
+    struct conv_job_list announced;       // on their way from the disk, not yet read
     struct conv_job_list parked;          // read, waiting for staging memory
     struct conv_job_list to_encode;
     struct conv_job *spare_jobs;
     struct conv_file *spare_files;
-    int live;     // jobs handed out and not finished
+    int live;     // jobs that somebody has begun and nobody finished
+    int most;     // of them at once
     bool walking; // a worker is in conv_walk_next
+    bool minding; // a worker waits with an eye on the open group
     bool walked;  // no more pictures will come
     bool lanes_end;
     struct conv_err lost;    // why the device is of no use any more; status CONV_OK: it is
@@ -85,8 +93,12 @@ void conv_jobs_push(struct conv_job_list *list, struct conv_job *job);
 void conv_jobs_put_back(struct conv_job_list *list, struct conv_job *job); // at the front
 struct conv_job *conv_jobs_pop(struct conv_job_list *list);                // NULL if it is empty
 
-// An empty job with a file buffer, or NULL without memory.
+// An empty job, or NULL without memory; and its way back if nothing came of it.
 struct conv_job *conv_jobs_new(struct conv_scheduler *s);
+void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job);
+
+// Gives the job a buffer for its file. False without memory.
+bool conv_jobs_take_file(struct conv_scheduler *s, struct conv_job *job);
 void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job);
 void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job);
 

@@ -14,6 +14,8 @@
 #include "pipeline/pool.h"
 
 #define READ_CHUNK ((size_t)1 << 16)
+// Of each file that is fetched ahead: together a bounded part of the page cache.
+#define AHEAD_BYTES ((size_t)4 << 20)
 #define OVERWRITES_INPUT "the output would overwrite the input (--in-place does that)"
 #define LINK "is a symbolic link; --in-place replaces files only"
 
@@ -173,16 +175,30 @@ static enum conv_status read_all(const struct conv_pipeline_config *config, stru
     return status;
 }
 
+// Without O_NONBLOCK a pipe nobody writes to would hold up this call, out of reach of a signal.
+static int open_input(const struct conv_pipeline_config *config, const char *path)
+{
+    int no_links = config->in_place ? O_NOFOLLOW : 0;
+    return conv_paths_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | no_links);
+}
+
+void conv_steps_announce(const struct conv_pipeline_config *config, struct conv_job *job)
+{
+    if (is_dash(job->path.input))
+        return;
+    job->fd = open_input(config, job->path.input); // whoever reads it says why it cannot be
+    if (job->fd >= 0)
+        (void)posix_fadvise(job->fd, 0, AHEAD_BYTES, POSIX_FADV_WILLNEED);
+}
+
 static enum conv_status read_file(const struct conv_pipeline_config *config, struct conv_job *job,
                                   uint64_t *start)
 {
     const char *path = job->path.input;
     struct conv_err *err = &job->err;
     bool standard = is_dash(path);
-    // Without O_NONBLOCK a pipe nobody writes to would hold up this call, out of reach of a signal.
-    int no_links = config->in_place ? O_NOFOLLOW : 0;
-    int fd = standard ? STDIN_FILENO
-                      : conv_paths_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | no_links);
+    int fd = standard ? STDIN_FILENO : job->fd >= 0 ? job->fd : open_input(config, path);
+    job->fd = -1;
     if (fd < 0 && errno == ELOOP && config->in_place)
         return conv_err_set(err, CONV_ERR_USAGE, LINK);
     if (fd < 0)
@@ -204,8 +220,11 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
         if (expected > config->mem_limit)
             status =
                 conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than --mem-limit allows");
-        else
+        else {
+            if (expected > AHEAD_BYTES)
+                (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
             status = read_all(config, job, fd, expected, start);
+        }
     }
     if (!standard)
         close(fd);

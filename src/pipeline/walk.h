@@ -45,6 +45,9 @@ enum conv_status conv_walk_make_output(const struct conv_walk *walk, struct conv
 
 enum conv_walk_step { CONV_WALK_ENTRY, CONV_WALK_BAD, CONV_WALK_END };
 
+// True if the next picture may be long in coming: the names come through a pipe.
+bool conv_walk_may_wait(const struct conv_walk *walk);
+
 // The next picture. CONV_WALK_BAD: entry->input cannot be had, *err says why. One caller at a time.
 enum conv_walk_step conv_walk_next(struct conv_walk *walk, struct conv_walk_entry *entry,
                                    struct conv_err *err);

@@ -2,8 +2,8 @@
 // The workers: what each thread does next.
 //
 // Order of a worker's preferences on an async backend: encode (it sets staging memory free), place
-// and decode a picture that waits for memory, read a new one. So the pipeline cannot fill up: what
-// is nearer to its end goes first.
+// and decode a picture that waits for memory, read a new one, after a walk when few are found. So
+// the pipeline cannot fill up: what is nearer to its end goes first.
 #include <time.h>
 
 #include "pipeline/scheduler.h"
@@ -12,34 +12,50 @@
 // A group that is not full is sent off when no picture has come for so long.
 #define IDLE_NS 5000000
 
-// Fetches the next picture from the walk. Called and returns with the lock; NULL if there is none.
-static struct conv_job *take_job(struct conv_scheduler *s)
+// Pictures that a walk fetches at once.
+#define WALK_BATCH 8
+
+// Files that are fetched from the disk ahead of those who read.
+#define AHEAD 16
+
+// Fetches pictures from the walk, several at once: a walk for each would have all workers wait for
+// each other where pictures are small. Called and returns with the lock.
+static void walk_on(struct conv_scheduler *s)
 {
-    struct conv_job *job = conv_jobs_new(s);
-    if (!job) {
+    struct conv_job *jobs[WALK_BATCH];
+    enum conv_walk_step steps[WALK_BATCH];
+    int most = conv_walk_may_wait(s->walk) ? 1 : WALK_BATCH, made = 0, count = 0;
+    while (made < most && (jobs[made] = conv_jobs_new(s)))
+        made++;
+    if (made == 0) {
         conv_err_set(&s->failure, CONV_ERR_MEMORY, "no memory for another picture");
         conv_scheduler_stop(s);
-        return NULL;
+        return;
     }
-    s->live++;
     s->walking = true;
     pthread_mutex_unlock(&s->lock);
-    enum conv_walk_step step = conv_walk_next(s->walk, &job->path, &job->err);
+    while (count < made && (steps[count] = conv_walk_next(s->walk, &jobs[count]->path,
+                                                          &jobs[count]->err)) != CONV_WALK_END)
+        count++;
     pthread_mutex_lock(&s->lock);
     s->walking = false;
-    if (step == CONV_WALK_ENTRY) {
-        pthread_cond_signal(&s->changed); // another may walk now
-        return job;
-    }
-    if (step == CONV_WALK_END) {
-        s->walked = true;
-        conv_jobs_drop(s, job);
-        return NULL;
+    s->walked = count < made;
+    for (int i = count; i < made; i++)
+        conv_jobs_put_away(s, jobs[i]);
+    for (int i = 0; i < count; i++) {
+        if (steps[i] == CONV_WALK_ENTRY) {
+            conv_jobs_push(&s->found, jobs[i]);
+        } else {
+            s->live++;
+        }
     }
     pthread_cond_signal(&s->changed);
-    pthread_mutex_unlock(&s->lock);
-    conv_jobs_finish(s, job, job->err.status);
-    return NULL;
+    for (int i = 0; i < count; i++) {
+        if (steps[i] == CONV_WALK_BAD) {
+            pthread_mutex_unlock(&s->lock);
+            conv_jobs_finish(s, jobs[i], jobs[i]->err.status);
+        }
+    }
 }
 
 // Called with the lock: the slot's count of decoders goes down, the job is ready for the lane or
@@ -58,8 +74,8 @@ static void after_decode(struct conv_scheduler *s, struct conv_job *job, enum co
     }
     if (slot->sealed)
         conv_groups_seal(s, slot);
-    else
-        pthread_cond_signal(&s->changed); // an idle worker may want to seal it
+    else if (slot->decoding == 0 && !s->minding)
+        pthread_cond_signal(&s->changed); // an idle worker may want to mind it
     if (status) {
         pthread_mutex_unlock(&s->lock);
         conv_jobs_finish(s, job, status);
@@ -90,26 +106,46 @@ static void encode_job(struct conv_worker *worker, struct conv_job *job)
     conv_jobs_finish(s, job, status);
 }
 
-// Plans and reads a new picture. Called and returns with the lock; true if the picture goes on.
+// Plans a new picture and has its file fetched; without the lock the file is being opened. Called
+// and returns with the lock.
+static void announce_job(struct conv_worker *worker, struct conv_job *job)
+{
+    struct conv_scheduler *s = worker->scheduler;
+    s->live++;
+    pthread_mutex_unlock(&s->lock);
+    job->row = worker->row;
+    enum conv_status status = conv_steps_plan(s->config, job);
+    if (status || job->outcome != CONV_OUTCOME_DONE) {
+        conv_jobs_finish(s, job, status);
+        return;
+    }
+    conv_steps_announce(s->config, job);
+    pthread_mutex_lock(&s->lock);
+    conv_jobs_push(&s->announced, job);
+}
+
+// Called and returns with the lock; true if the picture goes on.
 static bool read_job(struct conv_worker *worker, struct conv_job *job)
 {
     struct conv_scheduler *s = worker->scheduler;
-    int live = s->live, to_encode = s->to_encode.count;
+    int begun = s->live - s->announced.count, to_encode = s->to_encode.count;
+    bool has_file = conv_jobs_take_file(s, job);
     pthread_mutex_unlock(&s->lock);
-    conv_trace_queues(worker->row, live, to_encode);
+    conv_trace_queues(worker->row, begun, to_encode);
     job->row = worker->row;
-    enum conv_status status = conv_steps_plan(s->config, job);
-    bool wanted = !status && job->outcome == CONV_OUTCOME_DONE;
-    if (wanted && !s->config->spare_ops && conv_lane_is_lost(s, &job->err))
+    enum conv_status status = CONV_OK;
+    if (!has_file)
+        status = conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory for the file");
+    else if (!s->config->spare_ops && conv_lane_is_lost(s, &job->err))
         status = job->err.status;
-    if (wanted && !status)
+    if (!status)
         status = conv_steps_read(s->config, job);
     if (status == CONV_ERR_CANCELLED) { // not begun
         pthread_mutex_lock(&s->lock);
         conv_jobs_drop(s, job);
         return false;
     }
-    if (!wanted || status) {
+    if (status) {
         conv_jobs_finish(s, job, status);
         return false;
     }
@@ -141,7 +177,7 @@ static void run_job(struct conv_worker *worker, struct conv_job *job)
     struct conv_slot *slot = NULL;
     enum conv_status status = conv_pool_acquire(&s->pool, need, &slot, &job->err);
     while (!status && !slot) {
-        pthread_cond_wait(&s->changed, &s->lock);
+        pthread_cond_wait(&s->room, &s->lock);
         status = conv_pool_acquire(&s->pool, need, &slot, &job->err);
     }
     pthread_mutex_unlock(&s->lock);
@@ -158,7 +194,7 @@ static void run_job(struct conv_worker *worker, struct conv_job *job)
     if (slot) {
         pthread_mutex_lock(&s->lock);
         conv_pool_release(slot);
-        pthread_cond_broadcast(&s->changed);
+        pthread_cond_broadcast(&s->room); // what is free now may do for several
         pthread_mutex_unlock(&s->lock);
     }
     conv_jobs_finish(s, job, status);
@@ -168,11 +204,12 @@ static void run_job(struct conv_worker *worker, struct conv_job *job)
 static void wait_for_work(struct conv_scheduler *s)
 {
     struct conv_slot *open = s->open;
-    if (!open || open->decoding > 0) {
+    bool last = s->walked || conv_scheduler_is_stopping(s) || s->live >= s->most;
+    if (!open || open->decoding > 0 || (s->minding && !last)) {
         pthread_cond_wait(&s->changed, &s->lock);
         return;
     }
-    if (s->walked || conv_scheduler_is_stopping(s)) {
+    if (last) {
         conv_groups_seal(s, open);
         return;
     }
@@ -183,9 +220,42 @@ static void wait_for_work(struct conv_scheduler *s)
         until.tv_nsec -= 1000000000;
         until.tv_sec++;
     }
-    if (pthread_cond_timedwait(&s->changed, &s->lock, &until) != 0 && s->open == open &&
-        open->decoding == 0)
+    int planes = open->group.plane_count;
+    s->minding = true;
+    bool woken = pthread_cond_timedwait(&s->changed, &s->lock, &until) == 0;
+    s->minding = false;
+    if (woken)
+        pthread_cond_signal(&s->changed); // for another to mind the group meanwhile
+    else if (s->open == open && open->decoding == 0 && open->group.plane_count == planes)
         conv_groups_seal(s, open);
+}
+
+// Who takes a job wakes another worker for the next: where jobs are over before a thread has woken
+// up, few are woken.
+static void wake_for(struct conv_scheduler *s, const struct conv_job_list *list)
+{
+    if (list->first)
+        pthread_cond_signal(&s->changed);
+}
+
+static bool may_begin(const struct conv_scheduler *s)
+{
+    return s->found.first && s->live < s->most;
+}
+
+// Names that may be long in coming are waited for when all that came are read.
+static bool may_walk(const struct conv_scheduler *s)
+{
+    return !s->walked && !s->walking && !(s->announced.first && conv_walk_may_wait(s->walk));
+}
+
+// After a stop nothing new is begun.
+static void drop_waiting(struct conv_scheduler *s)
+{
+    while (s->found.first)
+        conv_jobs_put_away(s, conv_jobs_pop(&s->found));
+    while (s->announced.first)
+        conv_jobs_drop(s, conv_jobs_pop(&s->announced));
 }
 
 // One task, or one wait. False when there is nothing left to do. With the lock.
@@ -195,6 +265,7 @@ static bool do_task(struct conv_worker *worker)
     bool stopping = conv_scheduler_is_stopping(s);
     struct conv_job *job = conv_jobs_pop(&s->to_encode);
     if (job) {
+        wake_for(s, &s->to_encode);
         encode_job(worker, job);
     } else if (s->parked.first && stopping) {
         conv_jobs_drop(s, conv_jobs_pop(&s->parked)); // read, but not begun
@@ -203,22 +274,33 @@ static bool do_task(struct conv_worker *worker)
         job = conv_jobs_pop(&s->parked);
         enum conv_status status = CONV_OK;
         if (conv_groups_place(s, job, &status)) {
+            pthread_cond_signal(&s->changed); // there may be room for another, or for new ones
             decode_job(worker, job);
         } else if (status) {
+            pthread_cond_signal(&s->changed);
             pthread_mutex_unlock(&s->lock);
             conv_jobs_finish(s, job, status);
         } else {
             conv_jobs_put_back(&s->parked, job);
             pthread_cond_wait(&s->changed, &s->lock);
         }
-    } else if (!s->walked && !s->walking && !stopping) {
-        job = take_job(s);
-        if (job && read_job(worker, job)) {
+    } else if (s->found.count < s->config->jobs && may_walk(s) && !stopping) {
+        walk_on(s);
+    } else if (stopping && (s->found.first || s->announced.first)) {
+        drop_waiting(s);
+    } else if (s->announced.count > AHEAD || (s->announced.first && !may_begin(s))) {
+        job = conv_jobs_pop(&s->announced);
+        wake_for(s, &s->announced);
+        if (read_job(worker, job)) {
             if (s->config->ops->async)
                 start_job(worker, job);
             else
                 run_job(worker, job);
         }
+    } else if (may_begin(s)) {
+        job = conv_jobs_pop(&s->found);
+        wake_for(s, &s->found);
+        announce_job(worker, job);
     } else if ((s->walked || stopping) && s->live == 0) {
         return false;
     } else {

@@ -36,6 +36,29 @@ def test_one_signal_ends_the_wait_for_a_pipe_and_for_a_list(box):
     ends_on(start("emboss", "--files-from", "-", "out", stdin=subprocess.PIPE), signal.SIGINT, 130)
 
 
+@pytest.mark.parametrize("more", (0, 2))
+def test_a_slow_list_holds_up_no_picture_that_it_has_named(box, device, more):
+    """Files are fetched ahead of their readers, but no name is waited for while there is something to do.
+
+    With a GPU it takes a second worker: one waits for the name, the other for the group that is under way.
+    """
+    jobs = f"-j{(1 if device == 'cpu' else 2) + more}"
+    fill(box, *(f"{index}.png" for index in range(5)))
+    process = start("emboss", jobs, "--device", device, "--files-from=-", "out", stdin=subprocess.PIPE)
+    for index in range(5):
+        process.stdin.write(f"{index}.png\n".encode())
+        process.stdin.flush()
+        for _ in range(4000):
+            if (box / "out" / f"{index}.png").exists():
+                break
+            time.sleep(0.005)
+        else:
+            process.kill()
+            pytest.fail(f"{index}.png was not done before the next name came")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+
+
 def test_a_pipe_given_by_name_is_read_to_its_end(box):
     made = fill(box, "a.png")
     os.mkfifo("pipe")
