@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// DEFLATE (RFC 1951) with tables that give several literals at once. The idea of looking up more
-// than one literal is from Intel's ISA-L; reading 8 bytes ahead of need is common to all fast
-// decoders. Anything odd ends in "false", and somebody slower says what is wrong.
+// DEFLATE (RFC 1951) with tables that give two literals or a whole match at once. The idea of
+// looking up more than one literal is from Intel's ISA-L; reading 8 bytes ahead of need is common
+// to all fast decoders. Anything odd ends in "false", and somebody slower says what is wrong.
 #include "png/inflate.h"
 
 #include <libdeflate.h>
@@ -13,10 +13,8 @@
 
 // Short names for what is everywhere below.
 #define DROP CONV_INFLATE_DROP
+#define KIND CONV_INFLATE_KIND
 #define LITERALS CONV_INFLATE_LITERALS
-#define ENTRY_LONG CONV_INFLATE_LONG
-#define ENTRY_END CONV_INFLATE_END
-#define ENTRY_INVALID CONV_INFLATE_INVALID
 
 enum {
     LITLEN_COUNT = 286, // symbols that may be used
@@ -25,6 +23,11 @@ enum {
     LITLEN_BITS = CONV_INFLATE_LITLEN_BITS,
     DISTANCE_BITS = CONV_INFLATE_DISTANCE_BITS,
     PRECODE_BITS = CONV_INFLATE_PRECODE_BITS,
+    FIRST_LENGTH = 257,
+    // Bytes of input for a turn of decode_symbols: a match, three literals and a match use up 13,
+    // the bits hold 8, and 8 are read at once.
+    INSIDE = 32,
+    MIXED_SHARE = (1 << 15) / 16, // of matches among symbols, where it pays not to guess
 };
 
 // --- reading bits --------------------------------------------------------------------------------
@@ -130,12 +133,25 @@ static bool read_lengths(struct conv_inflate *inflate, struct reader *reader, un
     return true;
 }
 
+// A codeword of n bits is there for one symbol in 2^n: so the lengths tell how many are matches.
+static bool expect_matches(const uint8_t *lengths, unsigned litlens)
+{
+    unsigned share = 0;
+    for (unsigned s = FIRST_LENGTH; s < litlens; s++)
+        share += lengths[s] ? 1u << (15 - lengths[s]) : 0;
+    return share > MIXED_SHARE;
+}
+
 static bool build_tables(struct conv_inflate *inflate, unsigned litlens, unsigned distances)
 {
     const uint8_t *lengths = inflate->lengths;
-    return conv_inflate_code_litlen(&inflate->litlen_code, inflate->litlen, lengths, litlens) &&
-           conv_inflate_code_distance(&inflate->distance_code, inflate->distance, lengths + litlens,
-                                      distances);
+    if (!conv_inflate_code_litlen(&inflate->litlen_code, inflate->litlen, lengths, litlens) ||
+        !conv_inflate_code_distance(&inflate->distance_code, inflate->distance, lengths + litlens,
+                                    distances))
+        return false;
+    conv_inflate_code_join(inflate->litlen, inflate->distance, &inflate->litlen_code);
+    inflate->mixed = expect_matches(lengths, litlens);
+    return true;
 }
 
 static bool read_dynamic(struct conv_inflate *inflate, struct reader *reader)
@@ -165,6 +181,13 @@ static inline void copy8(uint8_t *dst, const uint8_t *src)
     memcpy(dst, &value, sizeof value);
 }
 
+static inline void copy16(uint8_t *dst, const uint8_t *src)
+{
+    uint64_t value[2]; // as above
+    memcpy(value, src, sizeof value);
+    memcpy(dst, value, sizeof value);
+}
+
 // Writes up to 24 bytes too many.
 ALWAYS_INLINE void copy_match(uint8_t *out, size_t distance, size_t length)
 {
@@ -172,7 +195,7 @@ ALWAYS_INLINE void copy_match(uint8_t *out, size_t distance, size_t length)
     uint8_t *end = out + length;
     if (LIKELY(distance >= 16)) {
         do {
-            memcpy(out, from, 16);
+            copy16(out, from);
             out += 16;
             from += 16;
         } while (out < end);
@@ -191,142 +214,188 @@ ALWAYS_INLINE void copy_match(uint8_t *out, size_t distance, size_t length)
     } while (out < end);
 }
 
-// The base of a length or distance with its extra bits, which follow the codeword in `bits`.
-ALWAYS_INLINE unsigned read_value(uint64_t bits, uint32_t entry)
+// The base in an entry with its extra bits, which follow the codewords in `bits`.
+ALWAYS_INLINE unsigned read_litlen(uint64_t bits, uint64_t entry)
 {
     uint64_t both = bits & (((uint64_t)1 << DROP(entry)) - 1);
-    return (entry >> 16) + (unsigned)(both >> (entry >> 8 & 15));
+    return (unsigned)(entry >> 48) + (unsigned)(both >> (entry >> 16 & 63));
+}
+
+ALWAYS_INLINE unsigned read_distance(uint64_t bits, uint32_t entry)
+{
+    uint64_t both = bits & (((uint64_t)1 << DROP(entry)) - 1);
+    return (entry >> 16) + (unsigned)(both >> (entry >> 8 & 63));
 }
 
 struct output {
     uint8_t *begin, *at, *end;
 };
 
-ALWAYS_INLINE uint8_t *put_literals(uint8_t *out, uint32_t entry)
+ALWAYS_INLINE void put_literals(uint8_t *out, uint64_t entry)
 {
-    uint32_t bytes = entry >> 8;
+    uint16_t bytes = (uint16_t)(entry >> 32);
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    bytes = __builtin_bswap32(bytes);
+    bytes = __builtin_bswap16(bytes);
 #endif
     memcpy(out, &bytes, sizeof bytes);
-    return out + LITERALS(entry);
+}
+
+// Where a step of decode_mixed copies from: NULL if the entry is not one that it takes.
+ALWAYS_INLINE const uint8_t *find_source(uint64_t bits, uint64_t entry, const uint8_t *out,
+                                         const uint8_t *begin)
+{
+    unsigned length = KIND(entry), distance = read_litlen(bits, entry);
+    if (UNLIKELY(length > CONV_INFLATE_NEAR) || UNLIKELY(length > distance) ||
+        UNLIKELY(distance > (size_t)(out - begin)))
+        return NULL;
+    return out - distance;
 }
 
 enum { WORKING, DONE, FAILED };
 
 // Decodes symbols until the block ends or, if `inside`, until the end of the input is too near for
-// reading 8 bytes at once. Between two looks at the end of the output at most 3 x 2 literals and a
-// match are written, which is what the slack is for.
+// reading 8 bytes at once. Between two looks at the end of the output at most two steps that write
+// 2 + 16 bytes, or 3 x 2 literals, and a match are written, which is what the slack is for.
 //
 // An entry is looked up before the bits are refilled, so that the way from one to the next is a
 // shift, a mask and a load. That leaves an index of 11 in any case: of 56 bits, three entries of
-// literals take 33; a length 15 + 5 and a distance from the table 9 + 13; a longer distance
-// refills.
+// literals take 33; a whole match 11 + 13; a length 15 + 5 and a distance from the table 9 + 13; a
+// longer distance refills. Two whole matches take 48, but of the 64 bits that there are inside.
+//
+// If `mixed`, literals and matches are not told apart, since a wrong guess takes as long as two
+// entries: each step writes literals, copies 16 bytes behind them, and goes on by what was meant.
+// Left alone: the steps of two pictures in turn, 1.15 times as fast again in a prototype; an index
+// of 12, 0.8 times on photographs; two literals before a match in one entry, 7 % fewer entries.
 ALWAYS_INLINE int decode_symbols(const struct conv_inflate *inflate, struct reader *reader_io,
-                                 struct output *output, bool inside)
+                                 struct output *output, bool inside, bool mixed)
 {
     struct reader reader = *reader_io;
     uint8_t *out = output->at, *const begin = output->begin, *const end = output->end;
-    const uint32_t *litlen = inflate->litlen;
+    const uint64_t *litlen = inflate->litlen;
     const uint64_t litlen_mask = (1 << LITLEN_BITS) - 1;
     const uint64_t distance_mask = (1 << DISTANCE_BITS) - 1;
 #define REFILL() (inside ? refill_inside(&reader) : refill(&reader))
+#define NEXT()                                                                                     \
+    do {                                                                                           \
+        drop(&reader, DROP(entry));                                                                \
+        entry = litlen[reader.bits & litlen_mask];                                                 \
+    } while (0)
+#define STEP()                                                                                     \
+    {                                                                                              \
+        uint8_t *to = out + LITERALS(entry);                                                       \
+        const uint8_t *from = find_source(reader.bits, entry, to, begin);                          \
+        if (UNLIKELY(!from))                                                                       \
+            goto one;                                                                              \
+        put_literals(out, entry);                                                                  \
+        out = to + KIND(entry);                                                                    \
+        NEXT();                                                                                    \
+        copy16(to, from);                                                                          \
+    }
     REFILL();
-    uint32_t entry = litlen[reader.bits & litlen_mask];
-    REFILL();
-    while (out <= end && (!inside || reader.end - reader.at >= 32)) {
+    uint64_t entry = litlen[reader.bits & litlen_mask];
+    while (out <= end && (!inside || reader.end - reader.at >= INSIDE)) {
+        REFILL();
+        if (mixed) {
+            STEP()
+            STEP()
+            continue;
+        one:
+            REFILL();
+        }
         if (LITERALS(entry)) {
-            out = put_literals(out, entry);
-            drop(&reader, DROP(entry));
-            entry = litlen[reader.bits & litlen_mask];
+            put_literals(out, entry);
+            out += LITERALS(entry);
+            NEXT();
             if (LITERALS(entry)) {
-                out = put_literals(out, entry);
-                drop(&reader, DROP(entry));
-                entry = litlen[reader.bits & litlen_mask];
+                put_literals(out, entry);
+                out += LITERALS(entry);
+                NEXT();
                 if (LITERALS(entry)) {
-                    out = put_literals(out, entry);
-                    drop(&reader, DROP(entry));
-                    entry = litlen[reader.bits & litlen_mask];
-                    REFILL();
+                    put_literals(out, entry);
+                    out += LITERALS(entry);
+                    NEXT();
                     continue;
                 }
             }
             REFILL();
         }
-        if (UNLIKELY(entry < 1 << 16)) {
-            if (entry == ENTRY_LONG)
+        if (UNLIKELY(KIND(entry) > CONV_INFLATE_LENGTH)) {
+            if (KIND(entry) == CONV_INFLATE_LONG)
                 entry = conv_inflate_code_find_litlen(&inflate->litlen_code, reader.bits);
             if (LITERALS(entry)) {
-                out = put_literals(out, entry);
-                drop(&reader, DROP(entry));
-                entry = litlen[reader.bits & litlen_mask];
-                REFILL();
+                put_literals(out, entry);
+                out += LITERALS(entry);
+                NEXT();
                 continue;
             }
-            if (entry < 1 << 16) {
+            if (KIND(entry) > CONV_INFLATE_LENGTH) {
                 drop(&reader, DROP(entry));
                 *reader_io = reader;
                 output->at = out;
-                return (entry & ENTRY_INVALID) == ENTRY_END ? DONE : FAILED;
+                return KIND(entry) == CONV_INFLATE_END ? DONE : FAILED;
             }
         }
-        unsigned length = read_value(reader.bits, entry);
-        drop(&reader, DROP(entry));
-        entry = inflate->distance[reader.bits & distance_mask];
-        if (UNLIKELY(entry < 1 << 16)) {
-            REFILL();
-            if (entry == ENTRY_LONG)
-                entry = conv_inflate_code_find_distance(&inflate->distance_code, reader.bits);
-            if (entry < 1 << 16)
-                return FAILED;
+        unsigned length = KIND(entry), distance = read_litlen(reader.bits, entry);
+        if (UNLIKELY(length == CONV_INFLATE_LENGTH)) {
+            length = distance; // that was its own base
+            drop(&reader, DROP(entry));
+            uint32_t far = inflate->distance[reader.bits & distance_mask];
+            if (UNLIKELY((far >> 8 & 255) > CONV_INFLATE_NEAR)) {
+                REFILL();
+                if ((far >> 8 & 255) == CONV_INFLATE_LONG)
+                    far = conv_inflate_code_find_distance(&inflate->distance_code, reader.bits);
+                if ((far >> 8 & 255) > CONV_INFLATE_NEAR)
+                    return FAILED;
+            }
+            distance = read_distance(reader.bits, far);
+            drop(&reader, DROP(far));
+            entry = litlen[reader.bits & litlen_mask];
+        } else {
+            NEXT();
         }
-        unsigned distance = read_value(reader.bits, entry);
-        drop(&reader, DROP(entry));
-        entry = litlen[reader.bits & litlen_mask];
-        REFILL();
         if (UNLIKELY(distance > (size_t)(out - begin)))
             return FAILED;
         copy_match(out, distance, length);
         out += length;
     }
+#undef STEP
+#undef NEXT
 #undef REFILL
     *reader_io = reader;
     output->at = out;
     return out <= end ? WORKING : FAILED;
 }
 
-static int decode_plain(const struct conv_inflate *inflate, struct reader *reader,
-                        struct output *output)
-{
-    return decode_symbols(inflate, reader, output, true);
-}
+typedef int (*decode_fn)(const struct conv_inflate *inflate, struct reader *reader,
+                         struct output *output);
 
-static int decode_tail(const struct conv_inflate *inflate, struct reader *reader,
-                       struct output *output)
-{
-    return decode_symbols(inflate, reader, output, false);
-}
+#define DECODER(name, inside, mixed)                                                               \
+    static int name(const struct conv_inflate *inflate, struct reader *reader,                     \
+                    struct output *output)                                                         \
+    {                                                                                              \
+        return decode_symbols(inflate, reader, output, inside, mixed);                             \
+    }
 
+DECODER(decode_literals, true, false)
+DECODER(decode_mixed, true, true)
+DECODER(decode_tail, false, false)
 #ifdef __x86_64__
 // Shifts and masks by a variable are one instruction each there.
-__attribute__((target("bmi2"))) static int decode_bmi2(const struct conv_inflate *inflate,
-                                                       struct reader *reader, struct output *output)
-{
-    return decode_symbols(inflate, reader, output, true);
-}
+__attribute__((target("bmi2"))) DECODER(decode_literals_bmi2, true, false)
+    __attribute__((target("bmi2"))) DECODER(decode_mixed_bmi2, true, true)
 #endif
 
-static bool decode(const struct conv_inflate *inflate, struct reader *reader, struct output *output)
+        static bool decode(const struct conv_inflate *inflate, struct reader *reader,
+                           struct output *output)
 {
-    int state = WORKING;
-    if (reader->end - reader->at >= 32) {
+    decode_fn literals = decode_literals, mixed = decode_mixed;
 #ifdef __x86_64__
-        state = __builtin_cpu_supports("bmi2") ? decode_bmi2(inflate, reader, output)
-                                               : decode_plain(inflate, reader, output);
-#else
-        state = decode_plain(inflate, reader, output);
+    if (__builtin_cpu_supports("bmi2"))
+        literals = decode_literals_bmi2, mixed = decode_mixed_bmi2;
 #endif
-    }
+    int state = WORKING;
+    if (reader->end - reader->at >= INSIDE)
+        state = (inflate->mixed ? mixed : literals)(inflate, reader, output);
     if (state == WORKING)
         state = decode_tail(inflate, reader, output);
     return state == DONE;

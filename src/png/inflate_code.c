@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
 enum {
     MAX_LENGTH = 15, // bits of a codeword
     END_OF_BLOCK = 256,
@@ -30,9 +28,9 @@ static const uint8_t distance_extra[DISTANCE_COUNT] = {0, 0, 0,  0,  1,  1,  2, 
                                                        9, 9, 10, 10, 11, 11, 12, 12, 13, 13};
 
 // Sorts the symbols by codeword. The rules are zlib's: a code is complete, or it has one codeword
-// of one bit, or none; the latter two only if `sparse`.
+// of one bit, or none; the latter two only if `sparse`. The table will be indexed by `bits`.
 static bool sort_code(struct conv_inflate_code *code, const uint8_t *lengths, unsigned symbols,
-                      bool sparse)
+                      unsigned bits, bool sparse)
 {
     uint16_t next[MAX_LENGTH + 1];
     memset(code->count, 0, sizeof code->count);
@@ -46,6 +44,10 @@ static bool sort_code(struct conv_inflate_code *code, const uint8_t *lengths, un
         if (left < 0)
             return false;
         next[n] = (uint16_t)used;
+        if (n == bits + 1) {
+            code->long_first = (uint16_t)((1 << n) - left - code->count[n]);
+            code->long_index = (uint16_t)used;
+        }
         used += code->count[n];
     }
     if (left > 0 && !(sparse && (used == 0 || (used == 1 && code->count[1] == 1))))
@@ -67,78 +69,120 @@ static inline unsigned next_codeword(unsigned codeword, unsigned length)
     return (codeword & (bit - 1)) | bit;
 }
 
-typedef uint32_t (*entry_fn)(unsigned symbol, unsigned length);
-
 static inline uint32_t precode_entry(unsigned symbol, unsigned length)
 {
     return symbol << 16 | length;
 }
 
-static inline uint32_t litlen_entry(unsigned symbol, unsigned length)
+#define SPECIAL(kind, length) ((kind) << 8 | (length))
+
+static inline uint64_t litlen_entry(unsigned symbol, unsigned length)
 {
+    uint64_t codeword = length << 16 | length;
     if (symbol < END_OF_BLOCK)
-        return symbol << 8 | 1 << 6 | length;
+        return (uint64_t)CONV_INFLATE_BACK << 48 | (uint64_t)symbol << 32 | 1 << 24 | codeword;
     if (symbol == END_OF_BLOCK)
-        return CONV_INFLATE_END | length;
+        return SPECIAL(CONV_INFLATE_END, length);
     if (symbol >= LITLEN_COUNT)
-        return CONV_INFLATE_INVALID;
+        return SPECIAL(CONV_INFLATE_INVALID, 0);
     unsigned i = symbol - FIRST_LENGTH;
-    return (uint32_t)length_base[i] << 16 | length << 8 | (length + length_extra[i]);
+    return (uint64_t)length_base[i] << 48 | CONV_INFLATE_LENGTH << 8 | (codeword + length_extra[i]);
 }
 
 static inline uint32_t distance_entry(unsigned symbol, unsigned length)
 {
     if (symbol >= DISTANCE_COUNT)
-        return CONV_INFLATE_INVALID;
+        return SPECIAL(CONV_INFLATE_INVALID, 0);
     return (uint32_t)distance_base[symbol] << 16 | length << 8 | (length + distance_extra[symbol]);
 }
 
 // Fills a table of 1 << bits entries. The table of the codewords so far is doubled whenever they
 // get longer, so that each is written once; what no codeword leads to stays invalid.
-ALWAYS_INLINE void fill_table(uint32_t *table, unsigned bits, const struct conv_inflate_code *code,
-                              entry_fn entry)
+#define FILL_TABLE(table, bits, code, entry)                                                       \
+    do {                                                                                           \
+        const uint16_t *symbol = (code)->sorted;                                                   \
+        unsigned codeword = 0, size = 1;                                                           \
+        (table)[0] = SPECIAL(CONV_INFLATE_INVALID, 0);                                             \
+        for (unsigned n = 1; n <= (bits); n++) {                                                   \
+            memcpy((table) + size, table, size * sizeof *(table));                                 \
+            size *= 2;                                                                             \
+            for (unsigned i = (code)->count[n]; i > 0; i--) {                                      \
+                (table)[codeword] = entry(*symbol++, n);                                           \
+                codeword = next_codeword(codeword, n);                                             \
+            }                                                                                      \
+        }                                                                                          \
+        for (unsigned n = (bits) + 1; n <= MAX_LENGTH; n++) {                                      \
+            for (unsigned i = (code)->count[n]; i > 0; i--) {                                      \
+                (table)[codeword & (size - 1)] = SPECIAL(CONV_INFLATE_LONG, 0);                    \
+                codeword = next_codeword(codeword, n);                                             \
+            }                                                                                      \
+        }                                                                                          \
+    } while (0)
+
+// What follows a literal has an entry of its own at a smaller index, hence downwards.
+static void join_literals(uint64_t *litlen)
+{
+    const uint64_t counts = (uint64_t)0xff << 24 | 0xff << 16 | 0xff; // literals and bits
+    for (unsigned i = 1u << LITLEN_BITS; i-- > 0;) {
+        uint64_t first = litlen[i], next = litlen[i >> CONV_INFLATE_DROP(first)];
+        uint64_t both = first + (next & counts) + ((next >> 32 & 0xff) << 40);
+        // Beyond the index there are zeros, not the stream's bits. No branch: it would be a guess.
+        bool fits = CONV_INFLATE_LITERALS(first) & CONV_INFLATE_LITERALS(next) &
+                    (CONV_INFLATE_DROP(both) <= LITLEN_BITS);
+        litlen[i] = fits ? both : first;
+    }
+}
+
+// Of a length, whose extra bits are in the index, and the distance behind it.
+static inline uint64_t join_distance(uint64_t first, uint32_t distance, unsigned index)
+{
+    unsigned drop = CONV_INFLATE_DROP(first), codeword = distance >> 8 & 0xff;
+    unsigned extra = (index & ((1u << drop) - 1)) >> (first >> 16 & 63);
+    unsigned length = (unsigned)(first >> 48) + extra;
+    unsigned drops = drop + CONV_INFLATE_DROP(distance);
+    uint64_t both =
+        (uint64_t)(distance >> 16) << 48 | (uint64_t)(drop + codeword) << 16 | length << 8 | drops;
+    bool fits =
+        (codeword <= MAX_LENGTH) & (drop + codeword <= LITLEN_BITS) & (length <= CONV_INFLATE_NEAR);
+    return fits ? both : first;
+}
+
+static void join_matches(uint64_t *litlen, const uint32_t *distance,
+                         const struct conv_inflate_code *code)
 {
     const uint16_t *symbol = code->sorted;
-    unsigned codeword = 0, size = 1;
-    table[0] = CONV_INFLATE_INVALID;
-    for (unsigned n = 1; n <= bits; n++) {
-        memcpy(table + size, table, size * sizeof *table);
-        size *= 2;
+    unsigned codeword = 0;
+    for (unsigned n = 1; n <= LITLEN_BITS; n++) {
         for (unsigned i = code->count[n]; i > 0; i--) {
-            table[codeword] = entry(*symbol++, n);
-            codeword = next_codeword(codeword, n);
-        }
-    }
-    for (unsigned n = bits + 1; n <= MAX_LENGTH; n++) {
-        for (unsigned i = code->count[n]; i > 0; i--) {
-            table[codeword & (size - 1)] = CONV_INFLATE_LONG;
+            bool match = *symbol >= FIRST_LENGTH && *symbol < LITLEN_COUNT;
+            symbol++;
+            for (unsigned at = codeword; match && at < 1u << LITLEN_BITS; at += 1u << n) {
+                unsigned rest = at >> CONV_INFLATE_DROP(litlen[at]);
+                litlen[at] =
+                    join_distance(litlen[at], distance[rest & ((1 << DISTANCE_BITS) - 1)], at);
+            }
             codeword = next_codeword(codeword, n);
         }
     }
 }
 
-// Where the bits of an index hold two literals, an entry shall give both. What follows a literal
-// has an entry of its own at a smaller index, hence downwards.
-static void join_literals(uint32_t *table)
+static inline unsigned reverse_bits(unsigned x) // the lowest 16
 {
-    for (unsigned i = 1u << LITLEN_BITS; i-- > 0;) {
-        uint32_t first = table[i], next = table[i >> CONV_INFLATE_DROP(first)];
-        uint32_t both = first + (next << 8 & 0xff0000) + CONV_INFLATE_DROP(next) + (1 << 6);
-        // Beyond the index there are zeros, not the stream's bits. No branch: it would be a guess.
-        uint32_t fits = CONV_INFLATE_LITERALS(first) & CONV_INFLATE_LITERALS(next) &
-                        (CONV_INFLATE_DROP(both) <= LITLEN_BITS);
-        table[i] = fits ? both : first;
-    }
+    x = (x >> 1 & 0x5555) | (x & 0x5555) << 1;
+    x = (x >> 2 & 0x3333) | (x & 0x3333) << 2;
+    x = (x >> 4 & 0x0f0f) | (x & 0x0f0f) << 4;
+    return (x >> 8 & 0xff) | (x & 0xff) << 8;
 }
 
-// The symbol at the front of `bits`, whose codeword is longer than a table's index, with its
-// length. There is one: the code is complete.
-static unsigned find_long(const struct conv_inflate_code *code, uint64_t bits, unsigned *length)
+// The symbol at the front of `bits`, whose codeword is longer than a table's index of `known` bits,
+// with its length. There is one: the code is complete.
+static inline unsigned find_long(const struct conv_inflate_code *code, uint64_t bits,
+                                 unsigned known, unsigned *length)
 {
-    unsigned codeword = 0, first = 0, index = 0;
-    for (unsigned n = 1; n <= MAX_LENGTH; n++) {
-        codeword = codeword << 1 | (unsigned)(bits & 1);
-        bits >>= 1;
+    unsigned reversed = reverse_bits((unsigned)bits & 0xffff);
+    unsigned first = code->long_first, index = code->long_index;
+    for (unsigned n = known + 1; n <= MAX_LENGTH; n++) {
+        unsigned codeword = reversed >> (16 - n);
         if (codeword - first < code->count[n]) {
             *length = n;
             return code->sorted[index + codeword - first];
@@ -153,39 +197,45 @@ static unsigned find_long(const struct conv_inflate_code *code, uint64_t bits, u
 bool conv_inflate_code_precode(uint32_t *table, const uint8_t lengths[19])
 {
     struct conv_inflate_code code;
-    if (!sort_code(&code, lengths, PRECODE_COUNT, false))
+    if (!sort_code(&code, lengths, PRECODE_COUNT, CONV_INFLATE_PRECODE_BITS, false))
         return false;
-    fill_table(table, CONV_INFLATE_PRECODE_BITS, &code, precode_entry);
+    FILL_TABLE(table, CONV_INFLATE_PRECODE_BITS, &code, precode_entry);
     return true;
 }
 
-bool conv_inflate_code_litlen(struct conv_inflate_code *code, uint32_t *table,
+bool conv_inflate_code_litlen(struct conv_inflate_code *code, uint64_t *table,
                               const uint8_t *lengths, unsigned symbols)
 {
-    if (lengths[END_OF_BLOCK] == 0 || !sort_code(code, lengths, symbols, true))
+    if (lengths[END_OF_BLOCK] == 0 || !sort_code(code, lengths, symbols, LITLEN_BITS, true))
         return false;
-    fill_table(table, LITLEN_BITS, code, litlen_entry);
-    join_literals(table);
+    FILL_TABLE(table, LITLEN_BITS, code, litlen_entry);
     return true;
 }
 
 bool conv_inflate_code_distance(struct conv_inflate_code *code, uint32_t *table,
                                 const uint8_t *lengths, unsigned symbols)
 {
-    if (!sort_code(code, lengths, symbols, true))
+    if (!sort_code(code, lengths, symbols, DISTANCE_BITS, true))
         return false;
-    fill_table(table, DISTANCE_BITS, code, distance_entry);
+    FILL_TABLE(table, DISTANCE_BITS, code, distance_entry);
     return true;
 }
 
-uint32_t conv_inflate_code_find_litlen(const struct conv_inflate_code *code, uint64_t bits)
+void conv_inflate_code_join(uint64_t *litlen, const uint32_t *distance,
+                            const struct conv_inflate_code *litlen_code)
 {
-    unsigned length, symbol = find_long(code, bits, &length);
+    join_literals(litlen);
+    join_matches(litlen, distance, litlen_code);
+}
+
+uint64_t conv_inflate_code_find_litlen(const struct conv_inflate_code *code, uint64_t bits)
+{
+    unsigned length, symbol = find_long(code, bits, LITLEN_BITS, &length);
     return litlen_entry(symbol, length);
 }
 
 uint32_t conv_inflate_code_find_distance(const struct conv_inflate_code *code, uint64_t bits)
 {
-    unsigned length, symbol = find_long(code, bits, &length);
+    unsigned length, symbol = find_long(code, bits, DISTANCE_BITS, &length);
     return distance_entry(symbol, length);
 }

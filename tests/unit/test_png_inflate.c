@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+// inflate.c against zlib: streams of every kind that zlib writes, and the same with bits flipped,
+// of which zlib says what they are. Pages that cannot be touched lie behind what is read and
+// written.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "png/inflate.h"
+
+#define MOST 100000 // bytes of data: three times what a distance can reach
+#define FLIPS 60
+
+static uint32_t seed;
+
+static unsigned random_below(unsigned n)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (unsigned)((uint64_t)seed * n >> 32);
+}
+
+// --- memory that ends at a page that cannot be touched -------------------------------------------
+
+struct guarded {
+    uint8_t *map, *end;
+    size_t whole;
+};
+
+static struct guarded guarded_alloc(size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct guarded made = {.whole = (size + page - 1) / page * page};
+    made.map =
+        mmap(NULL, made.whole + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(made.map != MAP_FAILED);
+    assert_int_equal(mprotect(made.map + made.whole, page, PROT_NONE), 0);
+    made.end = made.map + made.whole;
+    return made;
+}
+
+static void guarded_free(struct guarded *guarded)
+{
+    assert_int_equal(munmap(guarded->map, guarded->whole + (size_t)sysconf(_SC_PAGESIZE)), 0);
+}
+
+// --- data and streams ----------------------------------------------------------------------------
+
+enum { NOISE, DELTAS, RUNS, PIECES, RARE, KINDS };
+
+static void fill(uint8_t *data, size_t size, int kind)
+{
+    for (size_t i = 0; i < size; i++) {
+        unsigned bits = random_below(1u << 16);
+        switch (kind) {
+        case NOISE:
+            data[i] = (uint8_t)bits;
+            break;
+        case DELTAS: // as filtered photographs: short codewords, matches of three to five
+            data[i] = (uint8_t)((bits & 3) + (bits >> 2 & 3) + (bits >> 4 & 7) - 6);
+            break;
+        case RUNS: // distances below 16, which overlap
+            data[i] = i > 20 && bits % 16 ? data[i - 1 - bits % 3 * 4] : (uint8_t)(bits >> 8);
+            break;
+        case PIECES: // from anywhere before, of any length
+            data[i] = (uint8_t)(bits & 15);
+            if (i > 300 && bits % 8 == 0) {
+                size_t from = random_below((unsigned)(i - 300)), length = 3 + random_below(290);
+                for (; length > 0 && i < size; length--)
+                    data[i++] = data[from++];
+                i--;
+            }
+            break;
+        default: // codewords of all lengths up to the longest
+            data[i] = (uint8_t)(__builtin_ctz(bits | 1u << 15) * 16 + (bits >> 12 & 1));
+        }
+    }
+}
+
+struct stream {
+    uint8_t *bytes; // a zlib stream
+    size_t size;
+};
+
+static struct stream compress_data(const uint8_t *data, size_t size, int level, int strategy,
+                                   int memory)
+{
+    z_stream z = {0};
+    assert_int_equal(deflateInit2(&z, level, Z_DEFLATED, 15, memory, strategy), Z_OK);
+    // Not deflateBound: zlib 1.2.13's is too small for fixed codes.
+    struct stream made = {.size = 2 * size + 100};
+    made.bytes = malloc(made.size);
+    assert_non_null(made.bytes);
+    z.next_in = (uint8_t *)(uintptr_t)data;
+    z.avail_in = (uInt)size;
+    z.next_out = made.bytes;
+    z.avail_out = (uInt)made.size;
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    made.size = z.total_out;
+    deflateEnd(&z);
+    return made;
+}
+
+// --- the comparison ------------------------------------------------------------------------------
+
+struct bench {
+    struct conv_inflate inflate;
+    struct guarded in, out;
+    uint8_t truth[MOST + 1];
+    int accepted, refused;
+};
+
+// zlib's word on the stream without head and sum, which are made right.
+static bool ask_zlib(struct bench *bench, uint8_t *stream, size_t stream_size, size_t size)
+{
+    z_stream z = {.next_in = stream + 2, .avail_in = (uInt)stream_size - 6};
+    z.next_out = bench->truth;
+    z.avail_out = (uInt)size + 1;
+    assert_int_equal(inflateInit2(&z, -15), Z_OK);
+    bool good = inflate(&z, Z_FINISH) == Z_STREAM_END && z.avail_in == 0 && z.total_out == size;
+    inflateEnd(&z);
+    unsigned long sum = adler32(adler32(0, NULL, 0), bench->truth, (uInt)size);
+    for (int i = 0; i < 4; i++)
+        stream[stream_size - 4 + (size_t)i] = (uint8_t)(sum >> (24 - 8 * i));
+    return good;
+}
+
+static void check(struct bench *bench, const struct stream *stream, size_t size, const char *what)
+{
+    uint8_t *in = bench->in.end - stream->size;
+    uint8_t *out = bench->out.end - size - CONV_INFLATE_SLACK;
+    memcpy(in, stream->bytes, stream->size);
+    bool good = ask_zlib(bench, in, stream->size, size);
+    if (conv_inflate_zlib(&bench->inflate, out, size, in, stream->size) != good)
+        fail_msg("%s of %zu bytes: zlib says %s", what, size, good ? "good" : "bad");
+    if (good && memcmp(out, bench->truth, size) != 0)
+        fail_msg("%s of %zu bytes: other bytes than zlib's", what, size);
+    good ? bench->accepted++ : bench->refused++;
+}
+
+static void check_flips(struct bench *bench, struct stream *stream, size_t size)
+{
+    for (int i = 0; i < FLIPS; i++) {
+        // The head of the first block, the rest, and what is cut off.
+        size_t span = i % 3 == 0 && stream->size > 100 ? 80 : stream->size - 6;
+        size_t at = 2 + random_below((unsigned)span);
+        uint8_t old = stream->bytes[at], bit = (uint8_t)(1u << random_below(8));
+        size_t whole = stream->size;
+        stream->bytes[at] ^= bit;
+        if (i % 10 == 9)
+            stream->size = 7 + random_below((unsigned)stream->size - 6);
+        check(bench, stream, size, "a damaged stream");
+        stream->bytes[at] = old;
+        stream->size = whole;
+    }
+}
+
+static void streams_are_what_zlib_says(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 40, 300, 2047, 2100, 9000, 40000, MOST};
+    static const int levels[] = {0, 1, 6, 9};
+    static const int strategies[] = {Z_DEFAULT_STRATEGY, Z_FILTERED, Z_HUFFMAN_ONLY, Z_RLE,
+                                     Z_FIXED};
+    struct bench *bench = calloc(1, sizeof *bench);
+    uint8_t *data = malloc(MOST);
+    assert_true(bench && data);
+    bench->in = guarded_alloc(2 * MOST + 100);
+    bench->out = guarded_alloc(MOST + CONV_INFLATE_SLACK);
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+            fill(data, sizes[s], kind);
+            for (int i = 0; i < 20; i++) {
+                struct stream stream = compress_data(data, sizes[s], levels[i % 4],
+                                                     strategies[i / 4], 1 + (int)random_below(9));
+                int accepted = bench->accepted;
+                check(bench, &stream, sizes[s], "a stream");
+                assert_int_equal(bench->accepted, accepted + 1);
+                check_flips(bench, &stream, sizes[s]);
+                free(stream.bytes);
+            }
+        }
+    }
+    // Many damages must show in the bytes alone, many must be errors.
+    assert_true(bench->accepted > 5000 && bench->refused > 5000);
+    guarded_free(&bench->in);
+    guarded_free(&bench->out);
+    free(data);
+    free(bench);
+}
+
+int main(void)
+{
+    const char *given = getenv("CONV_SEED");
+    seed = given ? (uint32_t)strtoul(given, NULL, 0) : 1;
+    printf("CONV_SEED=%u\n", seed);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(streams_are_what_zlib_says)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
