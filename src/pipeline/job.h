@@ -24,7 +24,8 @@ struct conv_job {
     struct conv_err err; // why it failed
     enum conv_outcome outcome;
     const char *reason;     // why skipped or planned
-    int fd;                 // of the input, opened ahead of its reader; -1: not open
+    bool is_open;           // the input, ahead of its reader
+    int fd;                 // then
     struct stat info;       // of the input
     struct conv_file *file; // until decoded
     struct conv_png_header header;

@@ -60,7 +60,7 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     job->bytes_in = job->bytes_out = 0;
     memset(job->ns, 0, sizeof job->ns);
     job->file = NULL;
-    job->fd = -1;
+    job->is_open = false;
     return job;
 }
 
@@ -105,7 +105,7 @@ void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job)
 void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
 {
     conv_jobs_drop_file(s, job);
-    if (job->fd >= 0)
+    if (job->is_open)
         close(job->fd);
     if (is_too_large(s, job->meta.capacity))
         conv_png_meta_free(&job->meta);

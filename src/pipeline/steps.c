@@ -187,7 +187,8 @@ void conv_steps_announce(const struct conv_pipeline_config *config, struct conv_
     if (is_dash(job->path.input))
         return;
     job->fd = open_input(config, job->path.input); // whoever reads it says why it cannot be
-    if (job->fd >= 0)
+    job->is_open = job->fd >= 0;
+    if (job->is_open)
         (void)posix_fadvise(job->fd, 0, AHEAD_BYTES, POSIX_FADV_WILLNEED);
 }
 
@@ -197,8 +198,8 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
     const char *path = job->path.input;
     struct conv_err *err = &job->err;
     bool standard = is_dash(path);
-    int fd = standard ? STDIN_FILENO : job->fd >= 0 ? job->fd : open_input(config, path);
-    job->fd = -1;
+    int fd = standard ? STDIN_FILENO : job->is_open ? job->fd : open_input(config, path);
+    job->is_open = false;
     if (fd < 0 && errno == ELOOP && config->in_place)
         return conv_err_set(err, CONV_ERR_USAGE, LINK);
     if (fd < 0)
