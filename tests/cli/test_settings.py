@@ -19,6 +19,7 @@ from test_batch import tree
 from test_injected import LIBRARY
 
 FAULTY = os.environ.get("CONV_FAULTY_BINARY")
+EMULATED = os.environ.get("CONV_EMULATED_BINARY")  # the CUDA backend on the CPU
 SEED = int(os.environ.get("CONV_SEED", random.SystemRandom().randrange(1 << 32)))
 ROUNDS = int(os.environ.get("CONV_ROUNDS", 12 if os.environ.get("CONV_SANITIZED") or program.RUNNER else 60))
 
@@ -67,7 +68,9 @@ def folder(tmp_path_factory):
 
 def draw_device(draw):
     """(binary, --device, what a faulty device does)"""
-    where = draw.choice(["cpu"] + ["lanes"] * 2 * bool(FAULTY) + ["cuda"] * program.has_cuda())
+    where = draw.choice(["cpu"] + ["lanes"] * 2 * bool(FAULTY) + ["cuda"] * program.has_cuda() + ["emulated"] * bool(EMULATED))
+    if where == "emulated":
+        return EMULATED, "cuda", ""
     if where != "lanes":
         return program.BINARY, where, ""
     fault = draw.choice(("", "", "lost", "room", "lanes", "staging"))

@@ -10,7 +10,7 @@ namespace emulated
 {
 
 #define MOST_BARRIERS 64
-#define MOST_COPIES 4096
+#define MOST_COPIES (1 << 16)
 #define MOST_BYTES ((1 << 20) - 1) // that a barrier can count
 #define GRAIN 16                   // of bulk copies
 

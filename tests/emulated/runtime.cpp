@@ -3,15 +3,17 @@
 // memory is gone or changed too early shows.
 #include "cuda_runtime_api.h"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <functional>
 #include <map>
+#include <mutex>
 
 #include "block.h"
 #include "launch.h"
+#include "queue.h"
 #include "scheduler.h"
 
 #define MOST_THREADS 1024
@@ -20,9 +22,10 @@
 #define ALIGN 256               // of device memory
 #define GRAIN 16                // its least size: what a bulk copy may read of a row's end
 
+static std::mutex lock; // guards what follows
 static std::map<const uint8_t *, size_t> allocations;
 static std::map<const void *, size_t> shared_limits; // of kernels, where they have asked
-static std::deque<std::function<void()>> queue;
+static size_t taken;                                 // bytes of all allocations
 static cudaError_t last_error;
 static char message[1024];
 // What the device has, by the seed: few processors, so that a block has much to do, and as much
@@ -31,6 +34,7 @@ static int processors = 3, most_shared = 227 << 10;
 
 static cudaError_t report(cudaError_t error)
 {
+    std::lock_guard<std::mutex> held(lock);
     if (error != cudaSuccess)
         last_error = error;
     return error;
@@ -47,6 +51,9 @@ const char *cudaGetErrorString(cudaError_t error)
         return "out of memory";
     case cudaErrorInvalidConfiguration:
         return "invalid configuration argument";
+    case cudaErrorInsufficientDriver:
+    case cudaErrorNoDevice:
+        break; // of machines without a device
     case cudaErrorLaunchFailure:
         return message;
     }
@@ -55,11 +62,13 @@ const char *cudaGetErrorString(cudaError_t error)
 
 cudaError_t cudaPeekAtLastError(void)
 {
+    std::lock_guard<std::mutex> held(lock);
     return last_error;
 }
 
 cudaError_t cudaGetLastError(void)
 {
+    std::lock_guard<std::mutex> held(lock);
     cudaError_t error = last_error;
     last_error = cudaSuccess;
     return error;
@@ -73,9 +82,36 @@ cudaError_t cudaGetDeviceCount(int *count)
     return cudaSuccess;
 }
 
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
 cudaError_t cudaGetDevice(int *device)
 {
     *device = 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    return device == 0 ? cudaSuccess : report(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
+{
+    if (device != 0)
+        return report(cudaErrorInvalidValue);
+    *properties = {"emulation", 9, 0, processors};
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
+{
+    std::lock_guard<std::mutex> held(lock);
+    *total = (size_t)1 << 32;
+    *free = *total - taken;
     return cudaSuccess;
 }
 
@@ -86,6 +122,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
         *value = processors;
+        return cudaSuccess;
+    case cudaDevAttrL2CacheSize:
+        *value = 1 << 20;
         return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
         *value = 9;
@@ -118,21 +157,46 @@ cudaError_t cudaMalloc(void **memory, size_t size)
     if (size == 0 || posix_memalign(memory, ALIGN, size))
         return report(cudaErrorMemoryAllocation);
     emulated::fill_with_noise(*memory, size);
+    std::lock_guard<std::mutex> held(lock);
     allocations[(const uint8_t *)*memory] = size;
+    taken += size;
     return cudaSuccess;
+}
+
+static bool forget(void *memory)
+{
+    std::lock_guard<std::mutex> held(lock);
+    auto found = allocations.find((const uint8_t *)memory);
+    if (found == allocations.end())
+        return false;
+    taken -= found->second;
+    allocations.erase(found);
+    return true;
 }
 
 cudaError_t cudaFree(void *memory)
 {
     cudaError_t error = cudaDeviceSynchronize();
-    if (memory && allocations.erase((const uint8_t *)memory) == 0)
+    if (memory && !forget(memory))
         return report(cudaErrorInvalidValue);
     free(memory);
     return error;
 }
 
+// Kernels reach it as well.
+cudaError_t cudaHostAlloc(void **memory, size_t size, unsigned)
+{
+    return cudaMalloc(memory, size);
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+    return cudaFree(memory);
+}
+
 static bool is_on_device(const void *p, size_t size)
 {
+    std::lock_guard<std::mutex> held(lock);
     auto next = allocations.upper_bound((const uint8_t *)p);
     if (next == allocations.begin())
         return false;
@@ -154,7 +218,15 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, enum cudaMe
     if ((kind != cudaMemcpyDeviceToHost && !is_on_device(to, size)) ||
         (kind != cudaMemcpyHostToDevice && !is_on_device(from, size)))
         return report(cudaErrorInvalidValue);
-    queue.push_back([to, from, size] { memcpy(to, from, size); });
+    emulated::queue_work([to, from, size] { memcpy(to, from, size); });
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *to, int value, size_t size, cudaStream_t)
+{
+    if (!is_on_device(to, size))
+        return report(cudaErrorInvalidValue);
+    emulated::queue_work([to, value, size] { memset(to, value, size); });
     return cudaSuccess;
 }
 
@@ -171,75 +243,116 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
         value > most_shared)
         return report(cudaErrorInvalidValue);
+    std::lock_guard<std::mutex> held(lock);
     shared_limits[function] = (size_t)value;
     return cudaSuccess;
+}
+
+static size_t shared_limit(const void *kernel)
+{
+    std::lock_guard<std::mutex> held(lock);
+    auto limit = shared_limits.find(kernel);
+    return limit == shared_limits.end() ? PLAIN_SHARED : limit->second;
+}
+
+// The first failure stays, as on a device.
+static void note_failure(const char *text)
+{
+    std::lock_guard<std::mutex> held(lock);
+    if (last_error == cudaErrorLaunchFailure)
+        return;
+    snprintf(message, sizeof message, "%s", text);
+    last_error = cudaErrorLaunchFailure;
 }
 
 void emulated::queue_launch(const char *name, const void *kernel, const launch_shape &shape,
                             std::function<void()> body)
 {
-    auto limit = shared_limits.find(kernel);
     size_t threads = (size_t)shape.block.x * shape.block.y * shape.block.z;
     if (threads == 0 || threads > MOST_THREADS || shape.grid.x == 0 || shape.grid.y == 0 ||
         shape.grid.y > UINT16_MAX || shape.grid.z != 1) {
         report(cudaErrorInvalidConfiguration);
         return;
     }
-    if (shape.bytes > (limit == shared_limits.end() ? PLAIN_SHARED : limit->second)) {
+    if (shape.bytes > shared_limit(kernel)) {
         report(cudaErrorInvalidValue);
         return;
     }
-    queue.push_back([name, shape, body] {
+    queue_work([name, shape, body] {
         char text[sizeof message];
         run_launch(name, shape, body, text, sizeof text);
-        if (text[0] && last_error != cudaErrorLaunchFailure) {
-            memcpy(message, text, sizeof text);
-            report(cudaErrorLaunchFailure);
-        }
+        if (text[0])
+            note_failure(text);
     });
+}
+
+static cudaError_t wait_until(uint64_t number)
+{
+    emulated::wait_for_work(number);
+    return cudaPeekAtLastError() == cudaErrorLaunchFailure ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
 cudaError_t cudaDeviceSynchronize(void)
 {
-    while (!queue.empty()) {
-        std::function<void()> next = std::move(queue.front());
-        queue.pop_front();
-        next();
-    }
-    return last_error == cudaErrorLaunchFailure ? last_error : cudaSuccess;
+    return wait_until(emulated::last_queued());
 }
 
 // --- streams and events --------------------------------------------------------------------------
+
+struct cudaEvent {
+    uint64_t number;
+    std::chrono::steady_clock::time_point time;
+};
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+    static char some;
+    *stream = (cudaStream_t)&some;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t)
+{
+    return cudaSuccess;
+}
 
 cudaError_t cudaStreamSynchronize(cudaStream_t)
 {
     return cudaDeviceSynchronize();
 }
 
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+{
+    *event = new cudaEvent();
+    return cudaSuccess;
+}
+
 cudaError_t cudaEventCreate(cudaEvent_t *event)
 {
-    static char some;
-    *event = (cudaEvent_t)&some;
+    return cudaEventCreateWithFlags(event, 0);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    cudaError_t error = wait_until(event->number);
+    delete event;
+    return error;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t)
+{
+    event->number =
+        emulated::queue_work([event] { event->time = std::chrono::steady_clock::now(); });
     return cudaSuccess;
 }
 
-cudaError_t cudaEventDestroy(cudaEvent_t)
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    return cudaSuccess;
+    return wait_until(event->number);
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t)
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
 {
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t)
-{
-    return cudaDeviceSynchronize();
-}
-
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t)
-{
-    *ms = 0;
+    *ms = std::chrono::duration<float, std::milli>(end->time - start->time).count();
     return cudaSuccess;
 }
