@@ -205,7 +205,7 @@ static enum conv_status read_back(struct bench *bench, const struct conv_png_byt
 {
     struct conv_png_header header;
     bench->file.size = 0;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < CONV_PNG_PARTS; i++)
         if (!conv_buffer_append(&bench->file, bytes->part[i].data, bytes->part[i].size))
             return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     enum conv_status status = conv_png_probe(bench->file.data, bench->file.size, &header, err);

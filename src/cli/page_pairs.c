@@ -91,7 +91,7 @@ static bool encode(struct conv_png_codec *codec, const struct picture *picture, 
         return false;
     *size = 0;
     *data = malloc(bytes.size);
-    for (int i = 0; *data && i < 3; i++) {
+    for (int i = 0; *data && i < CONV_PNG_PARTS; i++) {
         if (bytes.part[i].size == 0)
             continue;
         memcpy(*data + *size, bytes.part[i].data, bytes.part[i].size);

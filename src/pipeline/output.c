@@ -80,24 +80,24 @@ static int sync_file(int fd)
 
 static int write_parts(int fd, const struct conv_png_bytes *bytes)
 {
-    struct iovec parts[3];
-    for (int i = 0; i < 3; i++) {
+    struct iovec parts[CONV_PNG_PARTS];
+    for (int i = 0; i < CONV_PNG_PARTS; i++) {
         parts[i].iov_base = (void *)(uintptr_t)bytes->part[i].data; // writev only reads
         parts[i].iov_len = bytes->part[i].size;
     }
     int first = 0;
-    while (first < 3) {
+    while (first < CONV_PNG_PARTS) {
         if (parts[first].iov_len == 0) {
             first++;
             continue;
         }
-        ssize_t written = writev(fd, parts + first, 3 - first);
+        ssize_t written = writev(fd, parts + first, CONV_PNG_PARTS - first);
         if (written < 0) {
             if (errno == EINTR)
                 continue;
             return -1;
         }
-        for (size_t left = (size_t)written; left > 0 && first < 3;) {
+        for (size_t left = (size_t)written; left > 0 && first < CONV_PNG_PARTS;) {
             size_t step = left < parts[first].iov_len ? left : parts[first].iov_len;
             parts[first].iov_base = (uint8_t *)parts[first].iov_base + step;
             parts[first].iov_len -= step;

@@ -14,16 +14,15 @@
 #include "png/png.h"
 #include "png/stb.h"
 
-#define HEAD_SIZE 33 // signature and IHDR: carried chunks go in here, before anything else
-
 struct conv_png_codec {
     enum conv_png_encoder encoder;
     int level;
     size_t keep;               // bytes a buffer, see conv_png_codec_trim
     struct conv_encoder *fast; // for CONV_PNG_FAST
     struct conv_decoder decoder;
-    struct conv_buffer pixels; // interleaved rows
-    struct conv_buffer file;   // the last encoded picture
+    struct conv_buffer pixels;      // interleaved rows
+    struct conv_buffer file;        // the last encoded picture
+    uint8_t head[CONV_ENCODE_HEAD]; // of the last conv_png_frame
 };
 
 static const char *const encoder_names[] = {
@@ -107,6 +106,20 @@ enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *da
     return conv_libpng_decode(&codec->pixels, data, size, header, dst, err);
 }
 
+// Carried chunks go behind IHDR, before anything else.
+static void put_parts(struct conv_png_bytes *bytes, const uint8_t *head,
+                      const struct conv_png_meta *meta, const uint8_t *idat, size_t idat_size)
+{
+    *bytes = (struct conv_png_bytes){
+        .part = {{head, CONV_ENCODE_HEAD},
+                 {meta ? meta->data : NULL, meta ? meta->size : 0},
+                 {idat, idat_size},
+                 {conv_encode_tail, CONV_ENCODE_TAIL}},
+    };
+    for (int i = 0; i < CONV_PNG_PARTS; i++)
+        bytes->size += bytes->part[i].size;
+}
+
 enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv_image *src,
                                  const struct conv_png_meta *meta, struct conv_png_bytes *bytes,
                                  struct conv_err *err)
@@ -121,14 +134,31 @@ enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv
     if (status)
         return status;
     const struct conv_buffer *file = &codec->file;
-    *bytes = (struct conv_png_bytes){
-        .part = {{file->data, HEAD_SIZE},
-                 {meta ? meta->data : NULL, meta ? meta->size : 0},
-                 {file->data + HEAD_SIZE, file->size - HEAD_SIZE}},
-    };
-    for (int i = 0; i < 3; i++)
-        bytes->size += bytes->part[i].size;
+    size_t data_size = file->size - CONV_ENCODE_HEAD - CONV_ENCODE_TAIL;
+    put_parts(bytes, file->data, meta, file->data + CONV_ENCODE_HEAD, data_size);
     return CONV_OK;
+}
+
+bool conv_png_is_plain(const struct conv_png_header *header)
+{
+    return !header->interlaced && !header->transparency && header->bit_depth >= 8 &&
+           !(header->color_type & 1);
+}
+
+bool conv_png_find_stream(struct conv_png_codec *codec, const uint8_t *data, size_t size,
+                          const struct conv_png_header *header, const uint8_t **stream,
+                          size_t *stream_size)
+{
+    return conv_png_is_plain(header) &&
+           conv_decode_find_stream(&codec->decoder, data, size, header, stream, stream_size);
+}
+
+void conv_png_frame(struct conv_png_codec *codec, const struct conv_image *shape,
+                    const struct conv_png_meta *meta, const uint8_t *idat, size_t idat_size,
+                    struct conv_png_bytes *bytes)
+{
+    conv_encode_put_head(codec->head, shape);
+    put_parts(bytes, codec->head, meta, idat, idat_size);
 }
 
 enum conv_status conv_png_parse_encoder(enum conv_png_encoder *encoder, const char *name,

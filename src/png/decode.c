@@ -208,6 +208,20 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
     return make_rows(decoder, &layout, expands ? &expand : NULL, header, dst);
 }
 
+bool conv_decode_find_stream(struct conv_decoder *decoder, const uint8_t *data, size_t size,
+                             const struct conv_png_header *header, const uint8_t **stream,
+                             size_t *stream_size)
+{
+    struct content content = {0};
+    struct layout layout;
+    if (!lay_out(&layout, header) || !walk_chunks(decoder, &content, header, data, size) ||
+        content.trns.data || layout.raw / MAX_EXPANSION > content.idat.size)
+        return false;
+    *stream = content.idat.data;
+    *stream_size = content.idat.size;
+    return true;
+}
+
 void conv_decoder_trim(struct conv_decoder *decoder, size_t keep)
 {
     conv_buffer_trim(&decoder->idat, keep);

@@ -152,24 +152,26 @@ static uint8_t *close_chunk(uint8_t *type, uint8_t *end)
     return end + 4;
 }
 
-static uint8_t *put_head(uint8_t *at, const struct conv_image *src)
+uint8_t *conv_encode_put_head(uint8_t *at, const struct conv_image *shape)
 {
     static const uint8_t start[] = {137, 'P', 'N', 'G', 13,  10,  26,  10,
                                     0,   0,   0,   13,  'I', 'H', 'D', 'R'};
     static const uint8_t color_type[CONV_IMAGE_MAX_CHANNELS + 1] = {0, 0, 4, 2, 6};
     memcpy(at, start, sizeof start);
-    put32(at + 16, (uint32_t)src->width);
-    put32(at + 20, (uint32_t)src->height);
-    at[24] = (uint8_t)src->depth;
-    at[25] = color_type[src->channels];
+    put32(at + 16, (uint32_t)shape->width);
+    put32(at + 20, (uint32_t)shape->height);
+    at[24] = (uint8_t)shape->depth;
+    at[25] = color_type[shape->channels];
     memset(at + 26, 0, 3);
     return close_chunk(at + 12, at + 29);
 }
 
+const uint8_t conv_encode_tail[CONV_ENCODE_TAIL] = {0,   0,   0,    0,    'I',  'E',
+                                                    'N', 'D', 0xae, 0x42, 0x60, 0x82};
+
 static uint8_t *put_tail(uint8_t *at)
 {
-    memcpy(at + 4, "IEND", 4);
-    return close_chunk(at + 4, at + 8);
+    return (uint8_t *)memcpy(at, conv_encode_tail, CONV_ENCODE_TAIL) + CONV_ENCODE_TAIL;
 }
 
 // An IDAT that grows: its CRC follows the writer.
@@ -292,7 +294,7 @@ static enum conv_status encode_stripes(struct conv_encoder *encoder, struct conv
     if (all_bytes > SIZE_MAX / 4 || !conv_buffer_reserve(&encoder->filtered, stripe_bytes) ||
         !conv_buffer_reserve(file, frames(stripes) + conv_deflate_bound(all_bytes, block)))
         return out_of_memory(err);
-    uint8_t *at = put_head(file->data, src);
+    uint8_t *at = conv_encode_put_head(file->data, src);
     at = put_tail(put_stripes(encoder, stripe, src, at));
     file->size = (size_t)(at - file->data);
     return CONV_OK;
@@ -355,7 +357,7 @@ static enum conv_status encode_whole(struct conv_encoder *encoder, struct conv_b
     if (!conv_buffer_reserve(file, frames(bound / encoder->max_chunk) + bound))
         return out_of_memory(err);
     filter_all(encoder, src);
-    uint8_t *at = put_head(file->data, src);
+    uint8_t *at = conv_encode_put_head(file->data, src);
     size_t size = compress_all(encoder, at + 8, all_bytes, bound);
     at = put_tail(split_chunks(at, size, encoder->max_chunk));
     file->size = (size_t)(at - file->data);

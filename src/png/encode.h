@@ -14,6 +14,14 @@
 // Longest IDAT. The standard allows 2^31 - 1; less, so that a stripe more does no harm.
 #define CONV_ENCODE_MAX_CHUNK ((size_t)1 << 30)
 
+// A file begins with its signature and IHDR, and ends with IEND, whoever has encoded it.
+#define CONV_ENCODE_HEAD 33
+#define CONV_ENCODE_TAIL 12
+extern const uint8_t conv_encode_tail[CONV_ENCODE_TAIL];
+
+// Writes CONV_ENCODE_HEAD bytes; the end of them.
+uint8_t *conv_encode_put_head(uint8_t *at, const struct conv_image *shape);
+
 // Scratch memory of one worker, from picture to picture.
 struct conv_encoder;
 

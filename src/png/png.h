@@ -90,18 +90,35 @@ enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *da
 
 // A PNG as pieces to be written one after the other. They belong to the codec (and to the meta)
 // and live until its next call.
+#define CONV_PNG_PARTS 4
 struct conv_png_bytes {
     struct {
         const uint8_t *data;
         size_t size;
-    } part[3];   // signature and IHDR, carried chunks, the rest
-    size_t size; // of all parts
+    } part[CONV_PNG_PARTS]; // signature and IHDR, carried chunks, picture data, IEND
+    size_t size;            // of all parts
 };
 
 // Encodes a picture; meta may be NULL. CONV_ERR_UNSUPPORTED if the encoder cannot (stb: 16 bits).
 enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv_image *src,
                                  const struct conv_png_meta *meta, struct conv_png_bytes *bytes,
                                  struct conv_err *err);
+
+// For who codes picture data elsewhere. The zlib stream of a file's picture data, in one piece; it
+// is the file's or the codec's and lives until the codec's next call. False: the picture is not of
+// the plain kind (8 or 16 bits a sample, neither interlaced nor with a palette or tRNS), or
+// something in the file is odd, and conv_png_decode has to judge it.
+bool conv_png_find_stream(struct conv_png_codec *codec, const uint8_t *data, size_t size,
+                          const struct conv_png_header *header, const uint8_t **stream,
+                          size_t *stream_size);
+
+// True if that may be so: what the header alone tells.
+bool conv_png_is_plain(const struct conv_png_header *header);
+
+// The PNG around complete IDAT chunks of a picture of that shape; as conv_png_encode.
+void conv_png_frame(struct conv_png_codec *codec, const struct conv_image *shape,
+                    const struct conv_png_meta *meta, const uint8_t *idat, size_t idat_size,
+                    struct conv_png_bytes *bytes);
 
 // "fast", "libpng", "stb"; CONV_ERR_USAGE otherwise, with the nearest right one.
 enum conv_status conv_png_parse_encoder(enum conv_png_encoder *encoder, const char *name,

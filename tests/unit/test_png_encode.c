@@ -40,7 +40,7 @@ static void paint(struct conv_image *picture, enum content content)
 static void join(struct png_file *file, const struct conv_png_bytes *bytes)
 {
     *file = (struct png_file){0};
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < CONV_PNG_PARTS; i++)
         png_make_bytes(file, bytes->part[i].data, bytes->part[i].size);
     assert_int_equal(file->size, bytes->size);
 }

@@ -166,7 +166,7 @@ static void carried_through_both_encoders(void **state)
         assert_int_equal(picture_decode(&picture, file.data, file.size, &err), CONV_OK);
         assert_int_equal(conv_png_codec_open(&codec, &config, &err), CONV_OK);
         assert_int_equal(conv_png_encode(codec, &picture, &meta, &bytes, &err), CONV_OK);
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < CONV_PNG_PARTS; i++)
             png_make_bytes(&output, bytes.part[i].data, bytes.part[i].size);
         assert_int_equal(output.size, bytes.size);
         conv_png_codec_close(codec);
