@@ -64,10 +64,13 @@ struct conv_backend_ops {
     // Bytes of the group's table that each filtered plane takes (for conv_group_place).
     size_t (*table_bytes)(const struct conv_backend *backend);
 
-    // Staging memory, 128-byte aligned, that the device reaches fast. Any thread.
-    enum conv_status (*host_alloc)(struct conv_backend *backend, void **memory, size_t size,
-                                   struct conv_err *err);
-    void (*host_free)(struct conv_backend *backend, void *memory, size_t size);
+    // Pins staging memory (staging.h) for all devices of the tenant, so that copies run at the
+    // bus's speed and beside kernels. False if that cannot be: then they work too, only slower.
+    // Memory whose unpinning fails, which a device that is lost makes it do, must not be given back
+    // to the system: another's pages at its address would pass for it. NULL on a backend that
+    // copies nothing. Any thread.
+    bool (*host_pin)(struct conv_backend *backend, void *memory, size_t size);
+    bool (*host_unpin)(struct conv_backend *backend, void *memory);
 
     // A lane with device memory for groups of `bytes`; one thread at a time uses it.
     enum conv_status (*lane_open)(struct conv_backend *backend, struct conv_lane **lane,

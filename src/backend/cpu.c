@@ -2,11 +2,9 @@
 // The CPU tenant: a worker filters its own picture, straight after decoding it, on its own core.
 #include "backend/backend.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/clock.h"
 #include "base/cpu.h"
@@ -78,26 +76,6 @@ static size_t cpu_table_bytes(const struct conv_backend *backend)
 {
     (void)backend;
     return 0;
-}
-
-// Pages come from the system untouched, so that staging costs only what pictures fill.
-static enum conv_status cpu_host_alloc(struct conv_backend *backend, void **memory, size_t size,
-                                       struct conv_err *err)
-{
-    (void)backend;
-    void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages == MAP_FAILED)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu MiB of staging: %s",
-                            size >> 20, strerror(errno));
-    *memory = pages;
-    return CONV_OK;
-}
-
-static void cpu_host_free(struct conv_backend *backend, void *memory, size_t size)
-{
-    (void)backend;
-    if (memory)
-        munmap(memory, size);
 }
 
 static enum conv_status cpu_lane_open(struct conv_backend *backend, struct conv_lane **out,
@@ -224,8 +202,6 @@ const struct conv_backend_ops conv_backend_cpu = {
     .describe = cpu_describe,
     .variant = cpu_variant,
     .table_bytes = cpu_table_bytes,
-    .host_alloc = cpu_host_alloc,
-    .host_free = cpu_host_free,
     .lane_open = cpu_lane_open,
     .lane_close = cpu_lane_close,
     .lane_run = cpu_lane_run,

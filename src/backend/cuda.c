@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The CUDA tenant: prepares the chain's filters on a device and hands out pinned staging.
+// The CUDA tenant: prepares the chain's filters on a device and pins staging memory.
 #include "backend/cuda_parts.h"
 
 #include <stdio.h>
@@ -99,23 +99,22 @@ static const char *cuda_variant(const struct conv_backend *backend, int step, in
     return backend->steps[step].variant[depth == 16]->name;
 }
 
-// Pinned, so that copies run at the bus's speed and beside kernels; portable, so that it is pinned
-// for every thread and device.
-static enum conv_status cuda_host_alloc(struct conv_backend *backend, void **memory, size_t size,
-                                        struct conv_err *err)
+// Portable: pinned for every thread and device.
+static bool cuda_host_pin(struct conv_backend *backend, void *memory, size_t size)
 {
-    enum conv_status status = conv_cuda_device_use(backend, err);
-    if (status)
-        return status;
-    cudaError_t code = cudaHostAlloc(memory, size, cudaHostAllocPortable);
-    return code ? conv_cuda_device_report(err, code, "take pinned memory for staging") : CONV_OK;
+    if (cudaSetDevice(backend->device) == cudaSuccess &&
+        cudaHostRegister(memory, size, cudaHostRegisterPortable) == cudaSuccess)
+        return true;
+    (void)cudaGetLastError();
+    return false;
 }
 
-static void cuda_host_free(struct conv_backend *backend, void *memory, size_t size)
+static bool cuda_host_unpin(struct conv_backend *backend, void *memory)
 {
-    (void)size;
-    if (memory && cudaSetDevice(backend->device) == cudaSuccess)
-        (void)cudaFreeHost(memory);
+    if (cudaSetDevice(backend->device) == cudaSuccess && cudaHostUnregister(memory) == cudaSuccess)
+        return true;
+    (void)cudaGetLastError();
+    return false;
 }
 
 static const struct conv_backend_ops cuda_ops = {
@@ -126,8 +125,8 @@ static const struct conv_backend_ops cuda_ops = {
     .describe = cuda_describe,
     .variant = cuda_variant,
     .table_bytes = conv_cuda_lane_table_bytes,
-    .host_alloc = cuda_host_alloc,
-    .host_free = cuda_host_free,
+    .host_pin = cuda_host_pin,
+    .host_unpin = cuda_host_unpin,
     .lane_open = conv_cuda_lane_open,
     .lane_close = conv_cuda_lane_close,
     .lane_run = conv_cuda_lane_run,

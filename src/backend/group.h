@@ -19,7 +19,7 @@ struct conv_group_plane {
 // h_in:  | planes to filter, packed from the front | backend's table | free | planes kept as they
 // are | h_out: | filtered planes at the same offsets |
 struct conv_group {
-    uint8_t *h_in, *h_out; // staging, from the backend's host_alloc: `capacity` bytes each
+    uint8_t *h_in, *h_out; // staging (staging.h): `capacity` bytes each
     size_t capacity;
     size_t front;                    // bytes of planes to filter
     size_t back;                     // bytes of kept planes at the end of h_in

@@ -226,8 +226,10 @@ static enum conv_status open_lanes(struct conv_bench_device *bench, struct lane 
         lanes[i].bench = bench;
         status = device->ops->lane_open(device->backend, &lanes[i].lane,
                                         bench->options->group_bytes, err);
-        for (int g = i; g < bench->group_count && !status; g += count)
+        for (int g = i; g < bench->group_count && !status; g += count) {
+            conv_pool_pin(&bench->pool, bench->groups[g], device->backend);
             status = device->ops->lane_run(lanes[i].lane, &bench->groups[g]->group, err);
+        }
     }
     return status;
 }

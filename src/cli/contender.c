@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/staging.h"
+
 enum conv_status conv_contender_open(struct conv_contender *contender,
                                      const struct conv_variant *row,
                                      const struct conv_options *options,
@@ -38,8 +40,8 @@ enum conv_status conv_contender_open(struct conv_contender *contender,
 static void free_staging(struct conv_contender *contender)
 {
     struct conv_group *group = &contender->group;
-    contender->ops->host_free(contender->backend, group->h_in, group->capacity);
-    contender->ops->host_free(contender->backend, group->h_out, group->capacity);
+    conv_staging_free(group->h_in, group->capacity);
+    conv_staging_free(group->h_out, group->capacity);
     group->h_in = group->h_out = NULL;
     group->capacity = 0;
 }
@@ -59,7 +61,6 @@ void conv_contender_close(struct conv_contender *contender)
 static enum conv_status reserve(struct conv_contender *contender, size_t bytes, int planes,
                                 struct conv_err *err)
 {
-    const struct conv_backend_ops *ops = contender->ops;
     struct conv_group *group = &contender->group;
     if (planes > group->plane_capacity) {
         free(contender->planes);
@@ -73,11 +74,11 @@ static enum conv_status reserve(struct conv_contender *contender, size_t bytes, 
         return CONV_OK;
     void *h_in = NULL, *h_out = NULL;
     free_staging(contender);
-    enum conv_status status = ops->host_alloc(contender->backend, &h_in, bytes, err);
+    enum conv_status status = conv_staging_alloc(&h_in, bytes, err);
     group->h_in = h_in;
     group->capacity = bytes;
     if (!status)
-        status = ops->host_alloc(contender->backend, &h_out, bytes, err);
+        status = conv_staging_alloc(&h_out, bytes, err);
     group->h_out = h_out;
     return status;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/staging.h"
 #include "base/clock.h"
 #include "pipeline/scheduler.h"
 #include "report/ranges.h"
@@ -67,7 +68,7 @@ void conv_lane_close(struct conv_lane_thread *lane)
     if (!config->spare_ops)
         return;
     config->spare_ops->lane_close(lane->spare);
-    config->spare_ops->host_free(config->spare, lane->scratch, lane->scratch_size);
+    conv_staging_free(lane->scratch, lane->scratch_size);
 }
 
 // --- what is told of the work --------------------------------------------------------------------
@@ -119,10 +120,10 @@ static enum conv_status run_on_spare(struct conv_lane_thread *lane, struct conv_
     if (!lane->spare)
         status = ops->lane_open(config->spare, &lane->spare, group->front, err);
     if (!status && lane->scratch_size < group->front) {
-        ops->host_free(config->spare, lane->scratch, lane->scratch_size);
+        conv_staging_free(lane->scratch, lane->scratch_size);
         lane->scratch = NULL;
         lane->scratch_size = 0;
-        status = ops->host_alloc(config->spare, &lane->scratch, group->front, err);
+        status = conv_staging_alloc(&lane->scratch, group->front, err);
         if (!status)
             lane->scratch_size = group->front;
     }
@@ -209,6 +210,7 @@ static enum conv_status run_group(struct conv_lane_thread *lane, struct conv_gro
         status = err->status;
         return s->config->spare_ops ? run_on_spare(lane, group, err) : status;
     }
+    conv_pool_pin(&s->pool, lane->slot, s->config->backend);
     status = s->config->ops->lane_run(lane->lane, group, err);
     if (status == CONV_ERR_MEMORY && conv_group_split(group, &head, &tail))
         return run_parts(lane, group, &head, &tail, err);

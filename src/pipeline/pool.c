@@ -3,50 +3,47 @@
 
 #include <stdlib.h>
 
+#include "backend/staging.h"
+
 // Planes a group holds at most: bounds the table; 16 MiB of 40 x 40 pictures in RGB reach it.
 #define MAX_PLANES 6144
 #define GROW_STEP ((size_t)1 << 20)
 
+static void free_side(const struct conv_pool *pool, struct conv_backend *pinned_by, uint8_t *memory,
+                      size_t size)
+{
+    if (!pinned_by || pool->ops->host_unpin(pinned_by, memory))
+        conv_staging_free(memory, size);
+}
+
 static void free_memory(struct conv_pool *pool, struct conv_slot *slot)
 {
     struct conv_group *group = &slot->group;
-    const struct conv_backend_ops *ops = slot->from_spare ? pool->spare_ops : pool->ops;
-    struct conv_backend *backend = slot->from_spare ? pool->spare : pool->backend;
-    ops->host_free(backend, group->h_in, group->capacity);
-    ops->host_free(backend, group->h_out, group->capacity);
+    free_side(pool, slot->in_pinned_by, group->h_in, group->capacity);
+    free_side(pool, slot->out_pinned_by, group->h_out, group->capacity);
+    slot->in_pinned_by = slot->out_pinned_by = NULL;
+    slot->pin_tried = false;
     group->h_in = group->h_out = NULL;
     pool->used -= 2 * group->capacity;
     group->capacity = 0;
 }
 
-static enum conv_status alloc_sides(const struct conv_backend_ops *ops,
-                                    struct conv_backend *backend, struct conv_group *group,
-                                    size_t bytes, struct conv_err *err)
-{
-    void *in = NULL, *out = NULL;
-    enum conv_status status = ops->host_alloc(backend, &in, bytes, err);
-    if (!status)
-        status = ops->host_alloc(backend, &out, bytes, err);
-    if (status) {
-        ops->host_free(backend, in, bytes);
-        return status;
-    }
-    group->h_in = in;
-    group->h_out = out;
-    group->capacity = bytes;
-    return CONV_OK;
-}
-
 static enum conv_status alloc_memory(struct conv_pool *pool, struct conv_slot *slot, size_t bytes,
                                      struct conv_err *err)
 {
-    enum conv_status status = alloc_sides(pool->ops, pool->backend, &slot->group, bytes, err);
-    slot->from_spare = status && pool->spare_ops;
-    if (slot->from_spare)
-        status = alloc_sides(pool->spare_ops, pool->spare, &slot->group, bytes, err);
+    void *in = NULL, *out = NULL;
+    enum conv_status status = conv_staging_alloc(&in, bytes, err);
     if (!status)
-        pool->used += 2 * bytes;
-    return status;
+        status = conv_staging_alloc(&out, bytes, err);
+    if (status) {
+        conv_staging_free(in, bytes);
+        return status;
+    }
+    slot->group.h_in = in;
+    slot->group.h_out = out;
+    slot->group.capacity = bytes;
+    pool->used += 2 * bytes;
+    return CONV_OK;
 }
 
 enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pipeline_config *config,
@@ -54,9 +51,6 @@ enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pipeli
 {
     *pool = (struct conv_pool){
         .ops = config->ops,
-        .backend = config->backend,
-        .spare_ops = config->spare_ops,
-        .spare = config->spare,
         .limit = config->mem_limit,
     };
     pool->slots = calloc((size_t)count, sizeof *pool->slots);
@@ -145,4 +139,17 @@ enum conv_status conv_pool_acquire(struct conv_pool *pool, size_t need, struct c
 void conv_pool_release(struct conv_slot *slot)
 {
     slot->busy = false;
+}
+
+void conv_pool_pin(const struct conv_pool *pool, struct conv_slot *slot,
+                   struct conv_backend *backend)
+{
+    struct conv_group *group = &slot->group;
+    if (slot->pin_tried || !pool->ops->host_pin)
+        return;
+    slot->pin_tried = true;
+    if (pool->ops->host_pin(backend, group->h_in, group->capacity))
+        slot->in_pinned_by = backend;
+    if (pool->ops->host_pin(backend, group->h_out, group->capacity))
+        slot->out_pinned_by = backend;
 }

@@ -14,7 +14,8 @@ struct conv_job;
 
 struct conv_slot {
     struct conv_group group;
-    bool from_spare; // whose memory it is
+    bool pin_tried;
+    struct conv_backend *in_pinned_by, *out_pinned_by; // NULL: plain memory
     bool busy;
     bool sealed;            // takes no more pictures
     int decoding;           // pictures whose decoder still writes
@@ -24,16 +25,14 @@ struct conv_slot {
 };
 
 struct conv_pool {
-    const struct conv_backend_ops *ops, *spare_ops;
-    struct conv_backend *backend, *spare;
+    const struct conv_backend_ops *ops; // which pin
     struct conv_slot *slots;
     int count;
     size_t bytes;       // what a slot takes at first, a side
     size_t limit, used; // bytes of staging, both sides of all slots
 };
 
-// `count` slots for the run that is configured. Memory comes from its backend; where that has none
-// to give, from the spare one.
+// `count` slots for the run that is configured.
 enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pipeline_config *config,
                                 int count, struct conv_err *err);
 void conv_pool_close(struct conv_pool *pool); // half-built is fine
@@ -43,5 +42,11 @@ void conv_pool_close(struct conv_pool *pool); // half-built is fine
 enum conv_status conv_pool_acquire(struct conv_pool *pool, size_t need, struct conv_slot **slot,
                                    struct conv_err *err);
 void conv_pool_release(struct conv_slot *slot);
+
+// Has the backend pin the slot's memory, if nobody has tried that yet. To be called by who is about
+// to hand the group to that backend, without the lock: it takes milliseconds, once in a slot's
+// life.
+void conv_pool_pin(const struct conv_pool *pool, struct conv_slot *slot,
+                   struct conv_backend *backend);
 
 #endif

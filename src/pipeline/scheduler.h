@@ -68,7 +68,7 @@ struct conv_lane_thread {
     struct conv_lane *spare; // made when first needed
     void *scratch;           // of the spare backend
     size_t scratch_size;
-    const struct conv_slot *slot; // whose group is under way
+    struct conv_slot *slot; // whose group is under way
     struct conv_trace_row *rows[CONV_ENGINE_COUNT];
     pthread_t thread;
     bool started;

@@ -147,11 +147,11 @@ def test_a_device_that_is_full_from_the_start(box, batch, fault):
 
 
 @pytest.mark.parametrize("number", (1, 2, 3, 4, 9))
-def test_pinned_memory_that_cannot_be_had(box, batch, number):
-    done = run_faulty(f"staging={number}", "--device=auto", *SMALL)
-    check_outcome(box, want_of(box), 0, done.stderr, "staging")
-    done = run_faulty(f"staging={number}", "--device=cuda", *SMALL, code=1 if number < 3 else 0)
-    check_outcome(box, want_of(box), done.returncode, done.stderr, "staging")
+def test_memory_that_cannot_be_pinned(box, batch, gpu, number):
+    """Copies are slower then, and nothing else."""
+    done = run_faulty(f"{gpu}pins={number}", "--device=cuda", *SMALL)
+    check_outcome(box, want_of(box), 0, done.stderr, "pins")
+    assert warnings(done) == []
 
 
 @pytest.mark.cuda

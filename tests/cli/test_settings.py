@@ -73,10 +73,10 @@ def draw_device(draw):
         return EMULATED, "cuda", ""
     if where != "lanes":
         return program.BINARY, where, ""
-    fault = draw.choice(("", "", "lost", "room", "lanes", "staging"))
+    fault = draw.choice(("", "", "lost", "room", "lanes", "pins"))
     if not fault:
         return FAULTY, draw.choice(("cuda", "auto")), ""
-    number = int(2 ** draw.uniform(0, 6)) if fault in ("lost", "staging") else draw.choice((1000, 30000, 1100000))
+    number = int(2 ** draw.uniform(0, 6)) if fault in ("lost", "pins") else draw.choice((1000, 30000, 1100000))
     return FAULTY, "auto", f"{fault}={number}"
 
 

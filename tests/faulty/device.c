@@ -9,7 +9,7 @@
 //   room=BYTES     no group of more bytes than that has room on the device
 //   lanes=BYTES    no lane can be opened for more bytes than that
 //   hog=BYTES      (real) all but so many bytes of its memory are taken
-//   staging=N      the Nth block of staging memory and all later ones cannot be had
+//   pins=N         the Nth block of staging memory and all later ones cannot be pinned
 //   closed         the device has no memory left when it is opened
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -38,7 +38,7 @@ struct conv_lane {
 
 static struct {
     bool real, closed;
-    long lost, trap, staging;
+    long lost, trap, pins;
     size_t room, lanes, hog;
 } plan;
 
@@ -60,7 +60,7 @@ static void read_plan(void)
     plan.closed = strstr(text, "closed");
     plan.lost = (long)number_of(text, "lost=");
     plan.trap = (long)number_of(text, "trap=");
-    plan.staging = (long)number_of(text, "staging=");
+    plan.pins = (long)number_of(text, "pins=");
     plan.room = number_of(text, "room=");
     plan.lanes = number_of(text, "lanes=");
     plan.hog = number_of(text, "hog=");
@@ -120,20 +120,17 @@ static size_t table_bytes(const struct conv_backend *backend)
     return plan.real ? inner->table_bytes(backend->inner) : TABLE_BYTES;
 }
 
-static enum conv_status host_alloc(struct conv_backend *backend, void **memory, size_t size,
-                                   struct conv_err *err)
+static bool host_pin(struct conv_backend *backend, void *memory, size_t size)
 {
     long number = atomic_fetch_add(&blocks, 1) + 1;
-    if (atomic_load(&gone))
-        return fail(err);
-    if (plan.staging && number >= plan.staging)
-        return no_room(err);
-    return inner->host_alloc(backend->inner, memory, size, err);
+    if (atomic_load(&gone) || (plan.pins && number >= plan.pins))
+        return false;
+    return !plan.real || inner->host_pin(backend->inner, memory, size);
 }
 
-static void host_free(struct conv_backend *backend, void *memory, size_t size)
+static bool host_unpin(struct conv_backend *backend, void *memory)
 {
-    inner->host_free(backend->inner, memory, size);
+    return !atomic_load(&gone) && (!plan.real || inner->host_unpin(backend->inner, memory));
 }
 
 static enum conv_status lane_open(struct conv_backend *backend, struct conv_lane **out,
@@ -224,8 +221,8 @@ const struct conv_backend_ops *__wrap_conv_backend_cuda(void)
         .describe = describe,
         .variant = variant,
         .table_bytes = table_bytes,
-        .host_alloc = host_alloc,
-        .host_free = host_free,
+        .host_pin = host_pin,
+        .host_unpin = host_unpin,
         .lane_open = lane_open,
         .lane_close = lane_close,
         .lane_run = lane_run,
