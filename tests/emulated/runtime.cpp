@@ -194,6 +194,20 @@ cudaError_t cudaFreeHost(void *memory)
     return cudaFree(memory);
 }
 
+cudaError_t cudaHostRegister(void *memory, size_t size, unsigned)
+{
+    std::lock_guard<std::mutex> held(lock);
+    allocations[(const uint8_t *)memory] = size;
+    taken += size;
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *memory)
+{
+    cudaError_t error = cudaDeviceSynchronize();
+    return !error && !forget(memory) ? report(cudaErrorInvalidValue) : error;
+}
+
 static bool is_on_device(const void *p, size_t size)
 {
     std::lock_guard<std::mutex> held(lock);
