@@ -16,6 +16,7 @@ struct conv_backend_config {
     int filter_count;
     enum conv_border border;
     int border_value;    // 8-bit units
+    bool codes;          // groups may be decoded or encoded, see group.h
     bool premultiplied;  // colours are; between two filters they are divided and multiplied again
     const char *variant; // kernel to force, NULL = the best that fits
     // For benchmarks, instead of `variant`: a row that need not be in the table.
@@ -63,6 +64,12 @@ struct conv_backend_ops {
     const char *(*variant)(const struct conv_backend *backend, int step, int depth);
     // Bytes of the group's table that each filtered plane takes (for conv_group_place).
     size_t (*table_bytes)(const struct conv_backend *backend);
+
+    // NULL on a backend that codes nothing. Whether it decodes a picture of that shape from a
+    // stream of so many bytes; most bytes that its chunks take in h_out, with what the backend
+    // adds, or 0 if it cannot encode it.
+    bool (*takes_stream)(const struct conv_image *shape, size_t stream_bytes);
+    size_t (*chunks_bytes)(const struct conv_image *shape);
 
     // Pins staging memory (staging.h) for all devices of the tenant, so that copies run at the
     // bus's speed and beside kernels. False if that cannot be: then they work too, only slower.

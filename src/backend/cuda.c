@@ -81,6 +81,7 @@ static enum conv_status cuda_open(struct conv_backend **out,
     backend->device = config->device;
     backend->step_count = config->filter_count;
     backend->premultiplied = config->premultiplied;
+    backend->codes = config->codes;
     status = prepare_chain(backend, config, err);
     if (status)
         cuda_close(backend);
@@ -125,6 +126,8 @@ static const struct conv_backend_ops cuda_ops = {
     .describe = cuda_describe,
     .variant = cuda_variant,
     .table_bytes = conv_cuda_lane_table_bytes,
+    .takes_stream = conv_cuda_coder_takes_stream,
+    .chunks_bytes = conv_cuda_coder_chunks_bytes,
     .host_pin = cuda_host_pin,
     .host_unpin = cuda_host_unpin,
     .lane_open = conv_cuda_lane_open,

@@ -10,24 +10,10 @@
 
 #include "base/clock.h"
 
-// What the events of a run tell apart.
-enum mark { MARK_START, MARK_COPIED_IN, MARK_FILTERED, MARK_COPIED_OUT, MARK_COUNT };
-
-struct conv_lane {
-    const struct conv_backend *backend;
-    cudaStream_t stream;
-    cudaEvent_t marks[MARK_COUNT];
-    cudaEvent_t origin; // happened at origin_ns of the host's clock
-    uint64_t origin_ns;
-    uint8_t *d_buffer[2]; // `bytes` each; the first also takes the group's tables
-    size_t bytes;
-    uint8_t *d_flush; // for benchmarks: as large as caches are, made when first needed
-    size_t flush_bytes;
-};
-
 size_t conv_cuda_lane_table_bytes(const struct conv_backend *backend)
 {
-    return (size_t)backend->step_count * sizeof(struct conv_stencil_plane);
+    size_t stencils = (size_t)backend->step_count * sizeof(struct conv_stencil_plane);
+    return stencils + (backend->codes ? conv_cuda_coder_table_bytes() : 0);
 }
 
 static void free_buffers(struct conv_lane *lane)
@@ -77,6 +63,7 @@ void conv_cuda_lane_close(struct conv_lane *lane)
         return;
     if (cudaSetDevice(lane->backend->device) == cudaSuccess) {
         free_buffers(lane);
+        conv_cuda_coder_free(&lane->coder);
         if (lane->d_flush)
             (void)cudaFree(lane->d_flush);
         for (int i = 0; i < MARK_COUNT; i++)
@@ -193,14 +180,11 @@ static void build_tables(const struct conv_lane *lane, struct conv_stencil_plane
 }
 
 static enum conv_status launch_chain(const struct conv_lane *lane,
-                                     const struct conv_stencil_plane *tables, size_t table_offset,
-                                     int plane_count,
+                                     const struct conv_stencil_plane *tables,
+                                     const struct conv_stencil_plane *d_tables, int plane_count,
                                      struct launch launches[CONV_FILTER_MAX_CHAIN][2],
                                      struct conv_err *err)
 {
-    const uint8_t *d_memory = lane->d_buffer[0] + table_offset;
-    const struct conv_stencil_plane *d_tables =
-        (const struct conv_stencil_plane *)(const void *)d_memory;
     for (int s = 0; s < lane->backend->step_count; s++) {
         const struct conv_cuda_step *step = &lane->backend->steps[s];
         for (int d = 0; d < 2; d++) {
@@ -228,7 +212,8 @@ static enum conv_status launch_chain(const struct conv_lane *lane,
     return CONV_OK;
 }
 
-static enum conv_status set_mark(const struct conv_lane *lane, enum mark mark, struct conv_err *err)
+static enum conv_status set_mark(const struct conv_lane *lane, enum conv_cuda_mark mark,
+                                 struct conv_err *err)
 {
     cudaError_t code = cudaEventRecord(lane->marks[mark], lane->stream);
     return code ? conv_cuda_device_report(err, code, "record an event") : CONV_OK;
@@ -237,7 +222,7 @@ static enum conv_status set_mark(const struct conv_lane *lane, enum mark mark, s
 // The host's time of an event. The device counts the time since the origin in a float of
 // milliseconds and by a clock of its own, so the origin is set anew before either is off by much:
 // after 4 s a float still tells 0.5 us apart.
-static enum conv_status tell_time(struct conv_lane *lane, enum mark mark, uint64_t *ns,
+static enum conv_status tell_time(struct conv_lane *lane, enum conv_cuda_mark mark, uint64_t *ns,
                                   struct conv_err *err)
 {
     float ms = 0;
@@ -248,42 +233,104 @@ static enum conv_status tell_time(struct conv_lane *lane, enum mark mark, uint64
     return ms < 4000 ? CONV_OK : set_origin(lane, err);
 }
 
+// What is copied in as one: planes or streams, then the tables.
+struct cargo {
+    size_t stencils, codes; // offsets of tables
+    size_t bytes;
+};
+
+static struct cargo pack(const struct conv_lane *lane, const struct conv_group *group)
+{
+    struct cargo cargo;
+    cargo.stencils =
+        conv_image_align(group->decoded ? group->streams : group->front, CONV_IMAGE_PLANE_ALIGN);
+    size_t stencils = (size_t)lane->backend->step_count * (size_t)group->plane_count *
+                      sizeof(struct conv_stencil_plane);
+    cargo.codes = conv_image_align(cargo.stencils + stencils, CONV_IMAGE_ROW_ALIGN);
+    cargo.bytes = cargo.codes + (size_t)group->picture_count * conv_cuda_coder_table_bytes();
+    assert(cargo.bytes + group->back <= group->capacity);
+    return cargo;
+}
+
+static enum conv_status copy_in(const struct conv_lane *lane, const struct conv_group *group,
+                                uint8_t *d_in, size_t bytes, struct conv_err *err)
+{
+    cudaError_t code =
+        cudaMemcpyAsync(d_in, group->h_in, bytes, cudaMemcpyHostToDevice, lane->stream);
+    if (!code && group->encoded && !group->decoded && group->back)
+        code = cudaMemcpyAsync(conv_cuda_coder_d_kept(&lane->coder),
+                               group->h_in + group->capacity - group->back, group->back,
+                               cudaMemcpyHostToDevice, lane->stream);
+    return code ? conv_cuda_device_report(err, code, "copy pictures to the device") : CONV_OK;
+}
+
+// What is encoded is fetched in two steps: how much it is, the device alone knows.
+static enum conv_status copy_out(struct conv_lane *lane, struct conv_group *group,
+                                 struct conv_err *err)
+{
+    if (group->encoded)
+        return conv_cuda_coder_queue_results(lane, group, err);
+    cudaError_t code = cudaMemcpyAsync(group->h_out, lane->d_buffer[lane->backend->step_count % 2],
+                                       group->front, cudaMemcpyDeviceToHost, lane->stream);
+    if (!code && group->decoded && group->back)
+        code = cudaMemcpyAsync(group->h_in + group->capacity - group->back,
+                               conv_cuda_coder_d_kept(&lane->coder), group->back,
+                               cudaMemcpyDeviceToHost, lane->stream);
+    return code ? conv_cuda_device_report(err, code, "copy pictures from the device") : CONV_OK;
+}
+
 // Queues everything, waits for nothing.
 static enum conv_status queue_group(struct conv_lane *lane, struct conv_group *group,
                                     struct conv_err *err)
 {
     struct launch launches[CONV_FILTER_MAX_CHAIN][2] = {0};
-    size_t table_offset = conv_image_align(group->front, CONV_IMAGE_PLANE_ALIGN);
-    size_t bytes =
-        table_offset + (size_t)group->plane_count * conv_cuda_lane_table_bytes(lane->backend);
-    assert(bytes + group->back <= group->capacity);
+    struct cargo cargo = pack(lane, group);
     // Lanes are opened for the common group; one huge picture may need more, which then stays.
-    enum conv_status status = reserve_buffers(lane, bytes, err);
+    enum conv_status status =
+        reserve_buffers(lane, group->decoded ? group->front : cargo.bytes, err);
+    if (!status && group->picture_count)
+        status = conv_cuda_coder_prepare(lane, group, cargo.bytes, cargo.codes, err);
     if (status)
         return status;
-    struct conv_stencil_plane *tables = (void *)(group->h_in + table_offset);
+    uint8_t *d_in = group->decoded ? conv_cuda_coder_d_in(&lane->coder) : lane->d_buffer[0];
+    struct conv_stencil_plane *tables = (void *)(group->h_in + cargo.stencils);
     build_tables(lane, tables, group, launches);
 
-    if ((status = set_mark(lane, MARK_START, err)))
+    if ((status = set_mark(lane, MARK_START, err)) ||
+        (status = copy_in(lane, group, d_in, cargo.bytes, err)) ||
+        (status = set_mark(lane, MARK_COPIED_IN, err)))
         return status;
-    cudaError_t code = cudaMemcpyAsync(lane->d_buffer[0], group->h_in, bytes,
-                                       cudaMemcpyHostToDevice, lane->stream);
-    if (code)
-        return conv_cuda_device_report(err, code, "copy pictures to the device");
-    if ((status = set_mark(lane, MARK_COPIED_IN, err)))
+    if (group->decoded && (status = conv_cuda_coder_decode(lane, group, d_in, err)))
         return status;
-    status = launch_chain(lane, tables, table_offset, group->plane_count, launches, err);
-    if (status || (status = set_mark(lane, MARK_FILTERED, err)))
+    status = launch_chain(lane, tables, (void *)(d_in + cargo.stencils), group->plane_count,
+                          launches, err);
+    if (!status && group->encoded)
+        status = conv_cuda_coder_encode(lane, d_in, err);
+    if (status || (status = set_mark(lane, MARK_FILTERED, err)) ||
+        (status = copy_out(lane, group, err)))
         return status;
-    code = cudaMemcpyAsync(group->h_out, lane->d_buffer[lane->backend->step_count % 2],
-                           group->front, cudaMemcpyDeviceToHost, lane->stream);
-    if (code)
-        return conv_cuda_device_report(err, code, "copy pictures from the device");
     return set_mark(lane, MARK_COPIED_OUT, err);
 }
 
-static enum conv_status read_time(const struct conv_lane *lane, enum mark from, uint64_t *ns,
-                                  struct conv_err *err)
+// Until all that is queued is done.
+static enum conv_status wait_for_group(struct conv_lane *lane, struct conv_group *group,
+                                       struct conv_err *err)
+{
+    cudaError_t code = cudaEventSynchronize(lane->marks[MARK_COPIED_OUT]);
+    enum conv_status status = CONV_OK;
+    if (!code && group->encoded) {
+        status = conv_cuda_coder_queue_chunks(lane, group, err);
+        if (!status)
+            status = set_mark(lane, MARK_COPIED_OUT, err);
+        if (status)
+            return status;
+        code = cudaEventSynchronize(lane->marks[MARK_COPIED_OUT]);
+    }
+    return code ? conv_cuda_device_report(err, code, "filter a group of pictures") : CONV_OK;
+}
+
+static enum conv_status read_time(const struct conv_lane *lane, enum conv_cuda_mark from,
+                                  uint64_t *ns, struct conv_err *err)
 {
     float ms = 0;
     cudaError_t code = cudaEventElapsedTime(&ms, lane->marks[from], lane->marks[from + 1]);
@@ -301,15 +348,16 @@ enum conv_status conv_cuda_lane_run(struct conv_lane *lane, struct conv_group *g
     if (status)
         return status;
     status = queue_group(lane, group, err);
+    if (!status)
+        status = wait_for_group(lane, group, err);
     if (status) {
         // What is queued already must not touch the caller's memory after we return.
         (void)cudaStreamSynchronize(lane->stream);
         (void)cudaGetLastError();
         return status;
     }
-    cudaError_t code = cudaEventSynchronize(lane->marks[MARK_COPIED_OUT]);
-    if (code)
-        return conv_cuda_device_report(err, code, "filter a group of pictures");
+    if (group->decoded)
+        conv_cuda_coder_note_decoded(group);
     if ((status = tell_time(lane, MARK_START, &group->ns_start, err)) ||
         (status = read_time(lane, MARK_START, &group->ns_copy_in, err)) ||
         (status = read_time(lane, MARK_COPIED_IN, &group->ns_kernel, err)))
@@ -376,13 +424,14 @@ static enum conv_status queue_again(struct conv_lane *lane, struct conv_group *g
                                     struct conv_err *err)
 {
     struct launch launches[CONV_FILTER_MAX_CHAIN][2] = {0};
-    size_t table_offset = conv_image_align(group->front, CONV_IMAGE_PLANE_ALIGN);
-    struct conv_stencil_plane *tables = (void *)(group->h_in + table_offset);
+    size_t stencils = pack(lane, group).stencils;
+    struct conv_stencil_plane *tables = (void *)(group->h_in + stencils);
     build_tables(lane, tables, group, launches);
     enum conv_status status = flush_cache(lane, err);
     if (status || (status = set_mark(lane, MARK_COPIED_IN, err)))
         return status;
-    status = launch_chain(lane, tables, table_offset, group->plane_count, launches, err);
+    status = launch_chain(lane, tables, (void *)(lane->d_buffer[0] + stencils), group->plane_count,
+                          launches, err);
     return status ? status : set_mark(lane, MARK_FILTERED, err);
 }
 

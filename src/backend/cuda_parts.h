@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 // What the files of the CUDA tenant share: cuda.c (open, close, staging), cuda_lane.c (a group's
-// way through a stream), cuda_copies.c (copies alone, timed), cuda_device.c (devices and errors).
+// way through a stream), cuda_coder.c (its pictures decoded and encoded there), cuda_copies.c
+// (copies alone, timed), cuda_device.c (devices and errors).
 #ifndef CONV_BACKEND_CUDA_PARTS_H
 #define CONV_BACKEND_CUDA_PARTS_H
 
 #include <cuda_runtime_api.h>
 
 #include "backend/backend.h"
+#include "kernels/cuda/png/encode.h"
 #include "kernels/stencil.h"
 
 // One filter of the chain, ready for both depths.
@@ -20,7 +22,42 @@ struct conv_backend {
     uint8_t *d_stencils; // what the steps' stencils have uploaded
     int step_count;
     bool premultiplied;
+    bool codes; // groups may have pictures to decode or encode
     struct conv_cuda_step steps[];
+};
+
+// Device memory that one lane's coders work in. Each part grows with what it is needed for.
+enum conv_cuda_coder_part {
+    CONV_CUDA_CODER_STREAMS, // as they were copied in, and the tables
+    CONV_CUDA_CODER_ROWS,    // filtered, of pictures that are decoded
+    CONV_CUDA_CODER_KEPT,    // planes that are not filtered
+    CONV_CUDA_CODER_SCRATCH, // the encoder's
+    CONV_CUDA_CODER_CHUNKS,  // what it has made
+    CONV_CUDA_CODER_RESULTS, // where each picture's are; whether each was decoded
+    CONV_CUDA_CODER_PARTS
+};
+
+struct conv_cuda_coder {
+    uint8_t *d_part[CONV_CUDA_CODER_PARTS];
+    size_t bytes[CONV_CUDA_CODER_PARTS];
+    size_t decodes, encodes;      // offsets of the group's tables in what is copied in
+    struct conv_encode_plan plan; // of the group
+};
+
+// What the events of a run tell apart.
+enum conv_cuda_mark { MARK_START, MARK_COPIED_IN, MARK_FILTERED, MARK_COPIED_OUT, MARK_COUNT };
+
+struct conv_lane {
+    const struct conv_backend *backend;
+    cudaStream_t stream;
+    cudaEvent_t marks[MARK_COUNT];
+    cudaEvent_t origin; // happened at origin_ns of the host's clock
+    uint64_t origin_ns;
+    uint8_t *d_buffer[2]; // `bytes` each; the first also takes the group's tables
+    size_t bytes;
+    struct conv_cuda_coder coder;
+    uint8_t *d_flush; // for benchmarks: as large as caches are, made when first needed
+    size_t flush_bytes;
 };
 
 // --- cuda_device.c -------------------------------------------------------------------------------
@@ -50,6 +87,38 @@ enum conv_status conv_cuda_lane_again(struct conv_lane *lane, struct conv_group 
                                       uint64_t *ns, struct conv_err *err);
 enum conv_status conv_cuda_lane_copy(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
                                      struct conv_err *err);
+
+// --- cuda_coder.c --------------------------------------------------------------------------------
+
+size_t conv_cuda_coder_table_bytes(void); // a picture
+bool conv_cuda_coder_takes_stream(const struct conv_image *shape, size_t stream_bytes);
+size_t conv_cuda_coder_chunks_bytes(const struct conv_image *shape);
+
+void conv_cuda_coder_free(struct conv_cuda_coder *coder);
+
+// Before anything of the group is queued: takes memory and writes the tables of its pictures to
+// `table_offset` of h_in, of which in_bytes will be copied in.
+enum conv_status conv_cuda_coder_prepare(struct conv_lane *lane, const struct conv_group *group,
+                                         size_t in_bytes, size_t table_offset,
+                                         struct conv_err *err);
+uint8_t *conv_cuda_coder_d_in(const struct conv_cuda_coder *coder); // of a decoded group
+uint8_t *conv_cuda_coder_d_kept(const struct conv_cuda_coder *coder);
+
+// Queue work behind the copy in, which went to d_in; behind the filters.
+enum conv_status conv_cuda_coder_decode(struct conv_lane *lane, struct conv_group *group,
+                                        const uint8_t *d_in, struct conv_err *err);
+enum conv_status conv_cuda_coder_encode(struct conv_lane *lane, const uint8_t *d_in,
+                                        struct conv_err *err);
+
+// How much was encoded comes back first; once it is there, the chunks, and where each picture's
+// are.
+enum conv_status conv_cuda_coder_queue_results(struct conv_lane *lane, struct conv_group *group,
+                                               struct conv_err *err);
+enum conv_status conv_cuda_coder_queue_chunks(struct conv_lane *lane, struct conv_group *group,
+                                              struct conv_err *err);
+
+// When the lane is done: which pictures the device could not decode.
+void conv_cuda_coder_note_decoded(struct conv_group *group);
 
 // --- cuda_copies.c -------------------------------------------------------------------------------
 

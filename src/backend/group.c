@@ -59,6 +59,61 @@ bool conv_group_place(struct conv_group *group, const struct conv_image *shape, 
     return true;
 }
 
+// Streams begin where a kernel reads them best.
+#define STREAM_ALIGN 16
+
+size_t conv_group_need_coded(const struct conv_image *shape, bool filter_alpha, size_t table_bytes,
+                             const struct conv_group_coding *coding)
+{
+    size_t need = conv_group_need(shape, filter_alpha, table_bytes);
+    size_t streams = conv_image_align(coding->stream_bytes, STREAM_ALIGN) + GROUP_SLACK +
+                     (size_t)shape->channels * table_bytes +
+                     conv_image_plane_bytes(shape->width, shape->height, shape->depth);
+    if (coding->stream_bytes && need < streams)
+        need = streams;
+    return need < coding->chunks_bytes ? coding->chunks_bytes : need;
+}
+
+bool conv_group_place_coded(struct conv_group *group, const struct conv_image *shape,
+                            bool filter_alpha, size_t table_bytes,
+                            const struct conv_group_coding *coding, struct conv_image *in,
+                            size_t out_offset[CONV_IMAGE_MAX_CHANNELS], int *index)
+{
+    size_t streams = group->streams, chunks = group->chunks;
+    if (group->picture_count == group->picture_capacity)
+        return false;
+    if (group->decoded) {
+        // Beside the tables and the kept planes of all, this picture's included.
+        size_t planes = (size_t)(group->plane_count + shape->channels);
+        size_t others = planes * table_bytes + group->back + GROUP_SLACK;
+        others += conv_image_plane_bytes(shape->width, shape->height, shape->depth);
+        streams += conv_image_align(coding->stream_bytes, STREAM_ALIGN);
+        if (others > group->capacity || streams > group->capacity - others)
+            return false;
+    }
+    if (group->encoded) {
+        chunks += coding->chunks_bytes;
+        if (chunks > group->capacity)
+            return false;
+    }
+    int plane = group->plane_count;
+    if (!conv_group_place(group, shape, filter_alpha, table_bytes, in, out_offset))
+        return false;
+    struct conv_group_picture *picture = &group->pictures[group->picture_count];
+    *picture = (struct conv_group_picture){
+        .shape = *shape,
+        .plane = plane,
+        .kept = SIZE_MAX,
+        .stream = group->streams,
+    };
+    if (out_offset[shape->channels - 1] == SIZE_MAX)
+        picture->kept = (size_t)(in->plane[shape->channels - 1].data - group->h_in);
+    group->streams = streams;
+    group->chunks = chunks;
+    *index = group->picture_count++;
+    return true;
+}
+
 void conv_group_result(const struct conv_group *group, const struct conv_image *in,
                        const size_t out_offset[CONV_IMAGE_MAX_CHANNELS], struct conv_image *out)
 {
@@ -118,6 +173,9 @@ void conv_group_reset(struct conv_group *group)
     group->front = 0;
     group->back = 0;
     group->plane_count = 0;
+    group->decoded = group->encoded = false;
+    group->streams = group->chunks = 0;
+    group->picture_count = 0;
     group->h_result = group->h_out;
     group->ns_start = group->ns_copy_in = group->ns_kernel = group->ns_copy_out = 0;
 }

@@ -16,13 +16,32 @@ struct conv_group_plane {
     int alpha; // index of the picture's alpha plane, where that is filtered too; else -1
 };
 
-// h_in:  | planes to filter, packed from the front | backend's table | free | planes kept as they
-// are | h_out: | filtered planes at the same offsets |
+// A picture of a group that is coded: whose picture data the device decodes, encodes or both.
+struct conv_group_picture {
+    struct conv_image shape;     // its planes mean nothing
+    int plane;                   // its first one among the group's
+    size_t kept;                 // offset of the alpha plane that is kept as it is; SIZE_MAX: none
+    size_t stream, stream_bytes; // decoded: where in h_in its zlib stream is
+    bool failed;                 // decoded: not by the device, that is; set by the backend
+    size_t chunks, chunks_bytes; // encoded: where in h_out its IDAT chunks are; set by the backend
+};
+
+// Planes that the CPU has decoded and will encode:
+//   h_in:  | planes to filter, packed from the front | backend's tables | free | kept planes |
+//   h_out: | filtered planes at the same offsets |
+// Where the device decodes, h_in has the streams instead of the planes to filter, and gets the kept
+// planes from there. Where it encodes, h_out has IDAT chunks instead of planes. The offsets of
+// planes are good for the device's memory all the same, so that `capacity` bounds that, too.
 struct conv_group {
     uint8_t *h_in, *h_out; // staging (staging.h): `capacity` bytes each
     size_t capacity;
-    size_t front;                    // bytes of planes to filter
-    size_t back;                     // bytes of kept planes at the end of h_in
+    size_t front;                        // bytes of planes to filter
+    size_t back;                         // bytes of kept planes at the end of h_in
+    bool decoded, encoded;               // by the device
+    size_t streams;                      // decoded: bytes of h_in that they take
+    size_t chunks;                       // encoded: most bytes that they take in h_out
+    struct conv_group_picture *pictures; // if decoded or encoded
+    int picture_count, picture_capacity;
     struct conv_group_plane *planes; // the planes to filter
     int plane_count, plane_capacity;
     uint8_t *h_result; // set by the backend: h_out, or h_in if the last step ended there
@@ -39,6 +58,24 @@ size_t conv_group_need(const struct conv_image *shape, bool filter_alpha, size_t
 bool conv_group_place(struct conv_group *group, const struct conv_image *shape, bool filter_alpha,
                       size_t table_bytes, struct conv_image *in,
                       size_t out_offset[CONV_IMAGE_MAX_CHANNELS]);
+
+// What a picture adds to a group that is coded.
+struct conv_group_coding {
+    size_t stream_bytes; // decoded: most bytes of its zlib stream
+    size_t chunks_bytes; // encoded: most bytes of its IDAT chunks, with what the backend adds
+};
+
+// As conv_group_need, for a group that is coded. `coding` has 0 for what the CPU does.
+size_t conv_group_need_coded(const struct conv_image *shape, bool filter_alpha, size_t table_bytes,
+                             const struct conv_group_coding *coding);
+
+// As conv_group_place, for a group of which `decoded` or `encoded` is set. *index: the picture's
+// among the group's pictures, whose stream the caller writes; the planes of *in are those of h_in
+// only if they are to be filled, or kept.
+bool conv_group_place_coded(struct conv_group *group, const struct conv_image *shape,
+                            bool filter_alpha, size_t table_bytes,
+                            const struct conv_group_coding *coding, struct conv_image *in,
+                            size_t out_offset[CONV_IMAGE_MAX_CHANNELS], int *index);
 
 // The filtered picture: views into h_result and, for kept planes, h_in.
 void conv_group_result(const struct conv_group *group, const struct conv_image *in,

@@ -74,15 +74,20 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
     enum conv_status status = conv_device_parse(options, &choice, &config.device, err);
     if (status)
         return status;
+    config.codes = options->decode_on == CONV_CODER_GPU || options->encode_on == CONV_CODER_GPU;
+    if (config.codes && choice == CONV_DEVICE_CPU)
+        return conv_err_set(err, CONV_ERR_USAGE, "--%s gpu and --device cpu exclude each other",
+                            options->encode_on == CONV_CODER_GPU ? "encode-on" : "decode-on");
     if (choice == CONV_DEVICE_AUTO && options->variant && strncmp(options->variant, "cpu_", 4) == 0)
         choice = CONV_DEVICE_CPU; // a kernel's name says where it runs
     if (choice == CONV_DEVICE_CUDA || choice == CONV_DEVICE_AUTO) {
         struct conv_err reason;
         status = open_backend(device, conv_backend_cuda(), &config, &reason);
         bool forced = options->variant && strncmp(options->variant, "cuda_", 5) == 0;
-        bool fall_back = choice == CONV_DEVICE_AUTO && !forced;
+        bool spare = choice == CONV_DEVICE_AUTO && !forced;
+        bool fall_back = spare && !config.codes;
         if (!status)
-            return fall_back ? open_spare(device, &config, err) : CONV_OK;
+            return spare ? open_spare(device, &config, err) : CONV_OK;
         if (status == CONV_ERR_MEMORY)
             status = CONV_ERR_DEVICE; // another process has the device's memory
         if (!fall_back || status != CONV_ERR_DEVICE)

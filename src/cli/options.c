@@ -38,6 +38,7 @@ struct row {
 
 #define FIELD(name) offsetof(struct conv_options, name)
 
+static const char *const coder_choices[] = {"auto", "cpu", "gpu", NULL};
 static const char *const alpha_choices[] = {"keep", "filter", "premultiply", NULL};
 static const char *const depth_choices[] = {"8", "16", NULL};
 static const char *const stage_choices[] = {"all", "device", NULL};
@@ -105,6 +106,11 @@ static const struct row rows[] = {
 
     {"device", 0, "DEVICE", KIND_STRING, FIELD(device_text), 0, 0, NULL,
      "auto (default), cpu, cuda or cuda:N", "Machine", NULL},
+    {"decode-on", 0, "WHERE", KIND_CHOICE, FIELD(decode_on), 0, 0, coder_choices,
+     "who reads picture data: cpu, gpu (what it cannot, the CPU does),\nor auto (default: the CPU)",
+     NULL, NULL},
+    {"encode-on", 0, "WHERE", KIND_CHOICE, FIELD(encode_on), 0, 0, coder_choices,
+     "who writes picture data: as --decode-on", NULL, NULL},
     {"streams", 0, "N", KIND_INT, FIELD(streams), 1, 64, NULL,
      "CUDA streams (default: 4; 1 is strictly copy, kernel, copy)", NULL, NULL},
     {"group", 0, "SIZE", KIND_SIZE, FIELD(group_bytes), 0, 0, NULL,
@@ -494,6 +500,22 @@ static enum conv_status check_shown(const struct conv_options *options, struct c
     return CONV_OK;
 }
 
+// The device has one encoder, with one effort, and knows alpha as a channel only.
+static enum conv_status check_coders(const struct conv_options *options, struct conv_err *err)
+{
+    bool encodes = options->encode_on == CONV_CODER_GPU;
+    if (!encodes && options->decode_on != CONV_CODER_GPU)
+        return CONV_OK;
+    if (options->alpha == CONV_ALPHA_PREMULTIPLY)
+        return conv_err_set(err, CONV_ERR_USAGE, "--%s gpu excludes --alpha premultiply",
+                            encodes ? "encode-on" : "decode-on");
+    if (encodes && (options->png.encoder != CONV_PNG_FAST || options->png.level != -1))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--encode-on gpu has an encoder of its own: it excludes --encoder and "
+                            "--compress");
+    return CONV_OK;
+}
+
 // Values that are more than a number or a word.
 static enum conv_status finish(struct conv_options *options, struct conv_err *err)
 {
@@ -507,6 +529,8 @@ static enum conv_status finish(struct conv_options *options, struct conv_err *er
         status = conv_png_parse_encoder(&options->png.encoder, options->encoder_text, err);
     if (!status)
         status = conv_png_check_level(&options->png, err);
+    if (!status)
+        status = check_coders(options, err);
     if (options->jobs == 0)
         options->jobs = conv_cpu_count();
     if (!status && options->skip_existing + options->update + (options->resume_path != NULL) > 1)

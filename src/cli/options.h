@@ -39,6 +39,7 @@ struct conv_options {
     bool strip, preserve, fsync, in_place;
     const char *encoder_text;
     struct conv_png_config png;
+    int decode_on, encode_on; // enum conv_coder
 
     const char *device_text;
     int streams, jobs; // 0 = as the machine says

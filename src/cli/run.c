@@ -30,6 +30,8 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
         .max_pixels = options->max_pixels,
         .png = options->png,
         .alpha = (enum conv_alpha_mode)options->alpha,
+        .decode_on = (enum conv_coder)options->decode_on,
+        .encode_on = (enum conv_coder)options->encode_on,
         .strip = options->strip,
         .preserve = options->preserve,
         .in_place = options->in_place,
@@ -97,7 +99,7 @@ static void hash_number(struct conv_digest *digest, int64_t number)
 }
 
 // Of everything that changes outputs: an entry of the journal made under other settings is stale.
-// Devices, kernels, threads and groups do not change them.
+// Devices, kernels, threads and groups do not change them; who encodes does.
 static struct conv_digest digest_settings(const struct conv_options *options,
                                           const struct conv_filter *filters, int count)
 {
@@ -112,7 +114,7 @@ static struct conv_digest digest_settings(const struct conv_options *options,
     }
     const int settings[] = {options->border,      options->border_value, options->alpha,
                             options->png.encoder, options->png.level,    options->strip,
-                            options->preserve};
+                            options->preserve,    options->encode_on};
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         hash_number(&digest, settings[i]);
     return digest;
@@ -199,6 +201,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
     if (options->dry_run) {
         run->options.device_text = "cpu"; // nothing is filtered: no device is woken up
         run->options.variant = NULL;
+        run->options.decode_on = run->options.encode_on = CONV_CODER_AUTO;
     }
     if (!status)
         status =

@@ -33,6 +33,9 @@ struct conv_job {
     struct conv_image in; // where decoding writes
     size_t out_offset[CONV_IMAGE_MAX_CHANNELS];
     struct conv_slot *slot; // staging, while it holds some
+    int picture;            // its number in a group that is coded
+    bool on_cpu;            // the device could not decode it
+    bool decoded, encoded;  // by the device
     size_t bytes_in, bytes_out;
     uint64_t ns[CONV_STAGE_COUNT];
     struct conv_trace_row *row; // of the worker that has it; may be NULL

@@ -61,6 +61,7 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     memset(job->ns, 0, sizeof job->ns);
     job->file = NULL;
     job->is_open = false;
+    job->on_cpu = job->decoded = job->encoded = false;
     return job;
 }
 
@@ -136,6 +137,8 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
         .bytes_in = job->bytes_in,
         .bytes_out = job->bytes_out,
     };
+    record.decoded_on_device = job->decoded;
+    record.encoded_on_device = job->encoded;
     memcpy(record.ns, job->ns, sizeof record.ns);
     pthread_mutex_lock(&s->report_lock);
     conv_report_file(s->report, &record);

@@ -199,6 +199,16 @@ static enum conv_status run_parts(struct conv_lane_thread *lane, struct conv_gro
     return status;
 }
 
+// The group goes on without being coded by the device. False: its pictures have to be read again,
+// for the CPU to decode them.
+static bool uncode(struct conv_slot *slot, struct conv_group *group)
+{
+    slot->again = group->decoded;
+    group->encoded = false;
+    group->picture_count = 0;
+    return !slot->again;
+}
+
 // Called WITHOUT the lock.
 static enum conv_status run_group(struct conv_lane_thread *lane, struct conv_group *group,
                                   struct conv_err *err)
@@ -208,15 +218,21 @@ static enum conv_status run_group(struct conv_lane_thread *lane, struct conv_gro
     enum conv_status status;
     if (conv_lane_is_lost(s, err)) {
         status = err->status;
+        if (s->config->spare_ops && !uncode(lane->slot, group))
+            return CONV_OK;
         return s->config->spare_ops ? run_on_spare(lane, group, err) : status;
     }
     conv_pool_pin(&s->pool, lane->slot, s->config->backend);
     status = s->config->ops->lane_run(lane->lane, group, err);
+    if (status == CONV_ERR_MEMORY && (group->decoded || group->encoded))
+        return uncode(lane->slot, group) ? run_group(lane, group, err) : CONV_OK;
     if (status == CONV_ERR_MEMORY && conv_group_split(group, &head, &tail))
         return run_parts(lane, group, &head, &tail, err);
     if (!status)
         note_work(lane, group, NULL);
-    return status && give_up(s, status, err) ? run_on_spare(lane, group, err) : status;
+    if (!status || !give_up(s, status, err))
+        return status;
+    return uncode(lane->slot, group) ? run_on_spare(lane, group, err) : CONV_OK;
 }
 
 // Shares the group's times out to a picture by its bytes.
@@ -232,6 +248,20 @@ static void share_times(struct conv_job *job, const struct conv_group *group)
     job->ns[CONV_STAGE_COPY_OUT] = (uint64_t)((double)group->ns_copy_out * share);
 }
 
+// The device could not decode it, or is lost: it is read again, for the CPU. With the lock.
+static void start_again(struct conv_scheduler *s, struct conv_job *job)
+{
+    conv_groups_leave(s, job);
+    job->on_cpu = true;
+    conv_jobs_push(&s->announced, job);
+    pthread_cond_signal(&s->changed);
+}
+
+static bool is_to_start_again(const struct conv_slot *slot, const struct conv_job *job)
+{
+    return slot->again || (slot->group.decoded && slot->group.pictures[job->picture].failed);
+}
+
 // Called and returns with the lock: pictures of a group that the lane has run (or could not run).
 static void after_lane(struct conv_scheduler *s, struct conv_slot *slot, enum conv_status status,
                        const struct conv_err *err)
@@ -240,7 +270,9 @@ static void after_lane(struct conv_scheduler *s, struct conv_slot *slot, enum co
     for (struct conv_job *job = slot->jobs; job; job = next) {
         next = job->next;
         share_times(job, &slot->group);
-        if (!status) {
+        if (!status && is_to_start_again(slot, job)) {
+            start_again(s, job);
+        } else if (!status) {
             conv_jobs_push(&s->to_encode, job);
         } else {
             job->err = *err;

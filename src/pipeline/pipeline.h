@@ -16,6 +16,9 @@
 #include "report/report.h"
 #include "report/trace.h"
 
+// Who decodes or encodes picture data.
+enum conv_coder { CONV_CODER_AUTO, CONV_CODER_CPU, CONV_CODER_GPU };
+
 enum conv_alpha_mode { CONV_ALPHA_KEEP, CONV_ALPHA_FILTER, CONV_ALPHA_PREMULTIPLY };
 
 struct conv_pipeline_config {
@@ -31,6 +34,7 @@ struct conv_pipeline_config {
     uint64_t max_pixels;
     struct conv_png_config png;
     enum conv_alpha_mode alpha;
+    enum conv_coder decode_on, encode_on; // CONV_CODER_GPU: what the device cannot, the CPU does
     bool strip, preserve, fsync;
     bool in_place;                // outputs replace inputs
     struct conv_journal *journal; // of --resume; NULL without

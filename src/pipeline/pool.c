@@ -57,13 +57,16 @@ enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pipeli
     if (!pool->slots)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", count);
     pool->count = count;
+    bool codes = config->decode_on == CONV_CODER_GPU || config->encode_on == CONV_CODER_GPU;
     size_t share = config->mem_limit / 2 / (size_t)count / GROW_STEP * GROW_STEP;
     pool->bytes = config->group_bytes < share ? config->group_bytes : share;
     for (int i = 0; i < count; i++) {
         struct conv_slot *slot = &pool->slots[i];
         slot->group.plane_capacity = MAX_PLANES;
         slot->group.planes = malloc(MAX_PLANES * sizeof *slot->group.planes);
-        if (!slot->group.planes)
+        slot->group.picture_capacity = codes ? MAX_PLANES : 0;
+        slot->group.pictures = codes ? malloc(MAX_PLANES * sizeof *slot->group.pictures) : NULL;
+        if (!slot->group.planes || (codes && !slot->group.pictures))
             return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", count);
     }
     return CONV_OK;
@@ -74,6 +77,7 @@ void conv_pool_close(struct conv_pool *pool)
     for (int i = 0; i < pool->count; i++) {
         free_memory(pool, &pool->slots[i]);
         free(pool->slots[i].group.planes);
+        free(pool->slots[i].group.pictures);
     }
     free(pool->slots);
     *pool = (struct conv_pool){0};
@@ -128,7 +132,7 @@ enum conv_status conv_pool_acquire(struct conv_pool *pool, size_t need, struct c
             return busy ? CONV_OK : status;
     }
     slot->busy = true;
-    slot->sealed = false;
+    slot->sealed = slot->again = false;
     slot->decoding = slot->unfinished = 0;
     slot->jobs = NULL;
     conv_group_reset(&slot->group);

@@ -18,6 +18,7 @@ struct conv_slot {
     struct conv_backend *in_pinned_by, *out_pinned_by; // NULL: plain memory
     bool busy;
     bool sealed;            // takes no more pictures
+    bool again;             // its pictures are to be read and decoded anew, on the CPU
     int decoding;           // pictures whose decoder still writes
     int unfinished;         // pictures not yet encoded, failed or dropped
     struct conv_job *jobs;  // decoded pictures

@@ -17,6 +17,9 @@ struct conv_job_list {
     int count;
 };
 
+// How a group is coded.
+enum { CONV_FORM_DECODED = 1, CONV_FORM_ENCODED = 2, CONV_FORM_COUNT = 4 }; // bits: by the device
+
 struct conv_scheduler {
     const struct conv_pipeline_config *config;
     struct conv_walk *walk;
@@ -33,11 +36,11 @@ struct conv_scheduler {
     pthread_cond_t room;      // workers of a backend that is not async wait on it for memory
     pthread_cond_t lane_work; // lanes wait on it
     struct conv_pool pool;
-    struct conv_slot *open;               // takes decoded pictures
-    struct conv_slot *ready, **ready_end; // sealed groups for the lanes
-    struct conv_job_list found;           // by the walk, nothing done yet
-    struct conv_job_list announced;       // on their way from the disk, not yet read
-    struct conv_job_list parked;          // read, waiting for staging memory
+    struct conv_slot *open[CONV_FORM_COUNT]; // take pictures, by how their groups are coded
+    struct conv_slot *ready, **ready_end;    // sealed groups for the lanes
+    struct conv_job_list found;              // by the walk, nothing done yet
+    struct conv_job_list announced;          // on their way from the disk, not yet read
+    struct conv_job_list parked;             // read, waiting for staging memory
     struct conv_job_list to_encode;
     struct conv_job *spare_jobs;
     struct conv_file *spare_files;
@@ -112,6 +115,10 @@ void conv_jobs_free_spares(struct conv_scheduler *s);
 // Gives the picture its place in a group: true with job->slot set, or false if it has to wait. On
 // failure *status is set.
 bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv_status *status);
+
+// A group that takes pictures and waits for none of its own. NULL if there is none.
+struct conv_slot *conv_groups_find_idle(const struct conv_scheduler *s);
+bool conv_groups_is_open(const struct conv_scheduler *s, const struct conv_slot *slot);
 
 // The group takes no more pictures; once the last one is decoded it goes to the lanes.
 void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot);

@@ -276,6 +276,24 @@ enum conv_status conv_steps_decode(const struct conv_pipeline_config *config,
     return status;
 }
 
+bool conv_steps_pass_on(struct conv_png_codec *codec, struct conv_job *job)
+{
+    uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
+    struct conv_group *group = &job->slot->group;
+    struct conv_group_picture *picture = &group->pictures[job->picture];
+    const uint8_t *stream;
+    size_t size;
+    bool found =
+        conv_png_find_stream(codec, job->file->data, job->file->size, &job->header, &stream, &size);
+    if (found) {
+        memcpy(group->h_in + picture->stream, stream, size);
+        picture->stream_bytes = size;
+    }
+    conv_png_codec_trim(codec);
+    end_stage(job, CONV_STAGE_DECODE, start);
+    return found;
+}
+
 enum conv_status conv_steps_filter(const struct conv_pipeline_config *config,
                                    struct conv_lane *lane, struct conv_job *job)
 {
@@ -285,16 +303,33 @@ enum conv_status conv_steps_filter(const struct conv_pipeline_config *config,
     return status;
 }
 
+// What a device has encoded wants no more than a frame.
+static enum conv_status encode(const struct conv_pipeline_config *config,
+                               struct conv_png_codec *codec, struct conv_job *job,
+                               struct conv_png_bytes *bytes)
+{
+    const struct conv_group *group = &job->slot->group;
+    if (group->encoded) {
+        const struct conv_group_picture *picture = &group->pictures[job->picture];
+        conv_png_frame(codec, &picture->shape, &job->meta, group->h_result + picture->chunks,
+                       picture->chunks_bytes, bytes);
+        return CONV_OK;
+    }
+    struct conv_image out;
+    conv_group_result(group, &job->in, job->out_offset, &out);
+    if (config->alpha == CONV_ALPHA_PREMULTIPLY)
+        conv_alpha_divide(&out);
+    return conv_png_encode(codec, &out, &job->meta, bytes, &job->err);
+}
+
 enum conv_status conv_steps_encode(const struct conv_pipeline_config *config,
                                    struct conv_png_codec *codec, int worker, struct conv_job *job)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_ENCODE);
-    struct conv_image out;
     struct conv_png_bytes bytes;
-    conv_group_result(&job->slot->group, &job->in, job->out_offset, &out);
-    if (config->alpha == CONV_ALPHA_PREMULTIPLY)
-        conv_alpha_divide(&out);
-    enum conv_status status = conv_png_encode(codec, &out, &job->meta, &bytes, &job->err);
+    enum conv_status status = encode(config, codec, job, &bytes);
+    job->decoded = !status && job->slot->group.decoded;
+    job->encoded = !status && job->slot->group.encoded;
     end_stage(job, CONV_STAGE_ENCODE, start);
     if (!status)
         job->bytes_out = bytes.size;

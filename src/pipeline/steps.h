@@ -15,6 +15,10 @@ enum conv_status conv_steps_plan(const struct conv_pipeline_config *config, stru
 // on.
 void conv_steps_announce(const struct conv_pipeline_config *config, struct conv_job *job);
 
+// Instead of decoding: copies the zlib stream to where the job's group has its place, for a device.
+// False: the CPU has to decode this file.
+bool conv_steps_pass_on(struct conv_png_codec *codec, struct conv_job *job);
+
 // Reads the file into job->file, its header into job->header, its metadata into job->meta.
 enum conv_status conv_steps_read(const struct conv_pipeline_config *config, struct conv_job *job);
 

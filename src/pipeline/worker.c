@@ -58,19 +58,25 @@ static void walk_on(struct conv_scheduler *s)
     }
 }
 
-// Called with the lock: the slot's count of decoders goes down, the job is ready for the lane or
-// finished. Returns with the lock.
-static void after_decode(struct conv_scheduler *s, struct conv_job *job, enum conv_status status)
+// Called with the lock: the slot's count of decoders goes down, the job is ready for the lane, to
+// be decoded on the CPU, or finished. Returns with the lock.
+static void after_decode(struct conv_scheduler *s, struct conv_job *job, enum conv_status status,
+                         bool on_cpu)
 {
     struct conv_slot *slot = job->slot;
     slot->decoding--;
-    conv_jobs_drop_file(s, job);
-    if (!status) {
+    if (!status && !on_cpu) {
+        conv_jobs_drop_file(s, job);
         job->next = slot->jobs;
         slot->jobs = job;
     } else {
         job->slot = NULL;
         slot->unfinished--;
+    }
+    if (on_cpu) {
+        job->on_cpu = true;
+        conv_jobs_push(&s->parked, job);
+        pthread_cond_signal(&s->changed);
     }
     if (slot->sealed)
         conv_groups_seal(s, slot);
@@ -88,9 +94,14 @@ static void decode_job(struct conv_worker *worker, struct conv_job *job)
     struct conv_scheduler *s = worker->scheduler;
     pthread_mutex_unlock(&s->lock);
     job->row = worker->row;
-    enum conv_status status = conv_steps_decode(s->config, worker->codec, job);
+    enum conv_status status = CONV_OK;
+    bool on_cpu = false;
+    if (job->slot->group.decoded)
+        on_cpu = !conv_steps_pass_on(worker->codec, job);
+    else
+        status = conv_steps_decode(s->config, worker->codec, job);
     pthread_mutex_lock(&s->lock);
-    after_decode(s, job, status);
+    after_decode(s, job, status, on_cpu);
 }
 
 // Called and returns with the lock.
@@ -203,9 +214,9 @@ static void run_job(struct conv_worker *worker, struct conv_job *job)
 // Waits for something to do. A group that waits for company is sent off when none is coming.
 static void wait_for_work(struct conv_scheduler *s)
 {
-    struct conv_slot *open = s->open;
+    struct conv_slot *open = conv_groups_find_idle(s);
     bool last = s->walked || conv_scheduler_is_stopping(s) || s->live >= s->most;
-    if (!open || open->decoding > 0 || (s->minding && !last)) {
+    if (!open || (s->minding && !last)) {
         pthread_cond_wait(&s->changed, &s->lock);
         return;
     }
@@ -226,7 +237,8 @@ static void wait_for_work(struct conv_scheduler *s)
     s->minding = false;
     if (woken)
         pthread_cond_signal(&s->changed); // for another to mind the group meanwhile
-    else if (s->open == open && open->decoding == 0 && open->group.plane_count == planes)
+    else if (conv_groups_is_open(s, open) && open->decoding == 0 &&
+             open->group.plane_count == planes)
         conv_groups_seal(s, open);
 }
 

@@ -153,6 +153,8 @@ static void count(struct conv_totals *totals, const struct conv_record *record)
     totals->pixels += (uint64_t)record->width * (uint64_t)record->height;
     totals->bytes_in += record->bytes_in;
     totals->bytes_out += record->bytes_out;
+    totals->decoded_on_device += record->decoded_on_device;
+    totals->encoded_on_device += record->encoded_on_device;
     for (int s = 0; s < CONV_STAGE_COUNT; s++)
         totals->ns[s] += record->ns[s];
 }
@@ -302,6 +304,10 @@ static void print_summary(const struct conv_report *report)
             config->device_async ? config->streams : config->jobs,
             config->device_async ? (config->streams == 1 ? "stream" : "streams")
                                  : (config->jobs == 1 ? "worker" : "workers"));
+    if (totals->decoded_on_device)
+        fprintf(stderr, ", %" PRIu64 " decoded there", totals->decoded_on_device);
+    if (totals->encoded_on_device)
+        fprintf(stderr, ", %" PRIu64 " encoded there", totals->encoded_on_device);
     if (figures.limit)
         fprintf(stderr, ", limit: %s, cores %.0f %% idle", figures.limit, 100 * figures.cores_idle);
     fputc('\n', stderr);

@@ -43,16 +43,18 @@ struct conv_record {
     const char *reason;                 // why failed, skipped or planned; NULL when done
     int width, height, channels, depth; // 0 where unknown
     size_t bytes_in, bytes_out;
+    bool decoded_on_device, encoded_on_device;
     uint64_t ns[CONV_STAGE_COUNT];
 };
 
 struct conv_totals {
     uint64_t done, failed, skipped, planned;
     uint64_t pixels, bytes_in, bytes_out; // of done pictures
-    uint64_t ns[CONV_STAGE_COUNT];        // of done pictures, summed over workers and lanes
-    struct conv_overlap_times overlap;    // of a device's engines
-    double seconds;                       // wall clock from open to close
-    double cpu_seconds;                   // of all cores, from open to close
+    uint64_t decoded_on_device, encoded_on_device;
+    uint64_t ns[CONV_STAGE_COUNT];     // of done pictures, summed over workers and lanes
+    struct conv_overlap_times overlap; // of a device's engines
+    double seconds;                    // wall clock from open to close
+    double cpu_seconds;                // of all cores, from open to close
 };
 
 enum conv_when { CONV_AUTO, CONV_ALWAYS, CONV_NEVER };

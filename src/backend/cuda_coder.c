@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT
+// Picture data decoded and encoded on the device: the tables of a group's pictures, the device
+// memory that the coders work in, and the way of the encoded chunks back to the host.
+#include "backend/cuda_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/cuda/png/decode.h"
+
+// --- what the pipeline asks before it places a picture -------------------------------------------
+
+size_t conv_cuda_coder_table_bytes(void)
+{
+    return sizeof(struct conv_decode_picture) + sizeof(struct conv_encode_picture);
+}
+
+bool conv_cuda_coder_takes_stream(const struct conv_image *shape, size_t stream_bytes)
+{
+    struct conv_decode_picture picture = {
+        .stream_bytes = (uint32_t)stream_bytes,
+        .width = shape->width,
+        .height = shape->height,
+        .channels = shape->channels,
+        .depth = shape->depth,
+    };
+    return stream_bytes <= UINT32_MAX && conv_cuda_decode_takes(&picture);
+}
+
+// Where its chunks are comes back with them.
+size_t conv_cuda_coder_chunks_bytes(const struct conv_image *shape)
+{
+    size_t bound =
+        conv_cuda_encode_bound(shape->width, shape->height, shape->channels, shape->depth);
+    return bound ? bound + sizeof(struct conv_encode_result) : 0;
+}
+
+// --- device memory -------------------------------------------------------------------------------
+
+static enum conv_status reserve(struct conv_cuda_coder *coder, enum conv_cuda_coder_part part,
+                                size_t bytes, struct conv_err *err)
+{
+    if (bytes <= coder->bytes[part])
+        return CONV_OK;
+    if (coder->d_part[part])
+        (void)cudaFree(coder->d_part[part]);
+    coder->d_part[part] = NULL;
+    coder->bytes[part] = 0;
+    // The next group may be somewhat larger: taking memory holds up the device's other lanes.
+    bytes = conv_image_align(bytes + bytes / 8, (size_t)1 << 16);
+    cudaError_t code = cudaMalloc((void **)&coder->d_part[part], bytes);
+    if (code) {
+        char doing[64];
+        snprintf(doing, sizeof doing, "take %zu KiB of device memory for coding", bytes >> 10);
+        coder->d_part[part] = NULL;
+        return conv_cuda_device_report(err, code, doing);
+    }
+    coder->bytes[part] = bytes;
+    return CONV_OK;
+}
+
+void conv_cuda_coder_free(struct conv_cuda_coder *coder)
+{
+    for (int i = 0; i < CONV_CUDA_CODER_PARTS; i++)
+        if (coder->d_part[i])
+            (void)cudaFree(coder->d_part[i]);
+    *coder = (struct conv_cuda_coder){0};
+}
+
+// --- tables --------------------------------------------------------------------------------------
+
+// A picture's planes when they are at `d_planes`, or, kept ones, where those are.
+static void find_planes(const struct conv_cuda_coder *coder, const struct conv_group *group,
+                        const struct conv_group_picture *picture, uint8_t *d_planes,
+                        uint8_t *planes[CONV_IMAGE_MAX_CHANNELS])
+{
+    int filtered = picture->shape.channels - (picture->kept != SIZE_MAX);
+    for (int c = 0; c < filtered; c++)
+        planes[c] = d_planes + group->planes[picture->plane + c].offset;
+    if (picture->kept != SIZE_MAX)
+        planes[filtered] =
+            coder->d_part[CONV_CUDA_CODER_KEPT] + picture->kept - (group->capacity - group->back);
+}
+
+static enum conv_status make_decode_table(struct conv_cuda_coder *coder,
+                                          const struct conv_group *group,
+                                          struct conv_decode_picture *table, uint8_t *d_planes,
+                                          struct conv_err *err)
+{
+    size_t rows = 0;
+    for (int i = 0; i < group->picture_count; i++) {
+        const struct conv_group_picture *picture = &group->pictures[i];
+        const struct conv_image *shape = &picture->shape;
+        table[i] = (struct conv_decode_picture){
+            .d_stream = coder->d_part[CONV_CUDA_CODER_STREAMS] + picture->stream,
+            .stride = (int64_t)conv_image_stride(shape->width, shape->depth),
+            .stream_bytes = (uint32_t)picture->stream_bytes,
+            .width = shape->width,
+            .height = shape->height,
+            .channels = shape->channels,
+            .depth = shape->depth,
+        };
+        find_planes(coder, group, picture, d_planes, table[i].d_plane);
+        rows += conv_cuda_decode_scratch(&table[i]);
+    }
+    enum conv_status status = reserve(coder, CONV_CUDA_CODER_ROWS, rows, err);
+    if (!status)
+        conv_cuda_decode_plan(table, group->picture_count, coder->d_part[CONV_CUDA_CODER_ROWS]);
+    return status;
+}
+
+static enum conv_status make_encode_table(struct conv_cuda_coder *coder,
+                                          const struct conv_group *group,
+                                          struct conv_encode_picture *table, uint8_t *d_planes,
+                                          struct conv_err *err)
+{
+    for (int i = 0; i < group->picture_count; i++) {
+        const struct conv_group_picture *picture = &group->pictures[i];
+        const struct conv_image *shape = &picture->shape;
+        uint8_t *planes[CONV_IMAGE_MAX_CHANNELS] = {0};
+        find_planes(coder, group, picture, d_planes, planes);
+        table[i] = (struct conv_encode_picture){
+            .stride = (int64_t)conv_image_stride(shape->width, shape->depth),
+            .width = shape->width,
+            .height = shape->height,
+            .channels = shape->channels,
+            .depth = shape->depth,
+        };
+        for (int c = 0; c < shape->channels; c++)
+            table[i].plane[c] = planes[c];
+    }
+    if (conv_cuda_encode_plan(&coder->plan, table, group->picture_count))
+        return conv_err_set(err, CONV_ERR_DEVICE, "the group is too large to be encoded on CUDA");
+    enum conv_status status =
+        reserve(coder, CONV_CUDA_CODER_SCRATCH, coder->plan.scratch_bytes, err);
+    return status ? status : reserve(coder, CONV_CUDA_CODER_CHUNKS, coder->plan.output_bytes, err);
+}
+
+// One memory for the streams and the tables: they are copied in together.
+uint8_t *conv_cuda_coder_d_in(const struct conv_cuda_coder *coder)
+{
+    return coder->d_part[CONV_CUDA_CODER_STREAMS];
+}
+
+uint8_t *conv_cuda_coder_d_kept(const struct conv_cuda_coder *coder)
+{
+    return coder->d_part[CONV_CUDA_CODER_KEPT];
+}
+
+enum conv_status conv_cuda_coder_prepare(struct conv_lane *lane, const struct conv_group *group,
+                                         size_t in_bytes, size_t table_offset, struct conv_err *err)
+{
+    struct conv_cuda_coder *coder = &lane->coder;
+    size_t pictures = (size_t)group->picture_count;
+    enum conv_status status = reserve(coder, CONV_CUDA_CODER_KEPT, group->back, err);
+    if (!status)
+        status = reserve(coder, CONV_CUDA_CODER_RESULTS,
+                         pictures * (sizeof(struct conv_encode_result) + sizeof(uint32_t)), err);
+    if (!status && group->decoded)
+        status = reserve(coder, CONV_CUDA_CODER_STREAMS, in_bytes, err);
+    coder->decodes = table_offset;
+    coder->encodes =
+        table_offset + (group->decoded ? pictures * sizeof(struct conv_decode_picture) : 0);
+    if (!status && group->decoded)
+        status = make_decode_table(coder, group, (void *)(group->h_in + coder->decodes),
+                                   lane->d_buffer[0], err);
+    if (!status && group->encoded)
+        status = make_encode_table(coder, group, (void *)(group->h_in + coder->encodes),
+                                   lane->d_buffer[lane->backend->step_count % 2], err);
+    return status;
+}
+
+// --- work ----------------------------------------------------------------------------------------
+
+static struct conv_encode_result *d_results(const struct conv_cuda_coder *coder)
+{
+    return (struct conv_encode_result *)(void *)coder->d_part[CONV_CUDA_CODER_RESULTS];
+}
+
+static uint32_t *d_states(const struct conv_cuda_coder *coder, const struct conv_group *group)
+{
+    return (uint32_t *)(void *)(d_results(coder) + group->picture_count);
+}
+
+enum conv_status conv_cuda_coder_decode(struct conv_lane *lane, struct conv_group *group,
+                                        const uint8_t *d_in, struct conv_err *err)
+{
+    const struct conv_cuda_coder *coder = &lane->coder;
+    size_t count = (size_t)group->picture_count;
+    struct conv_decode_batch batch = {
+        .pictures = (const void *)(group->h_in + coder->decodes),
+        .d_pictures = (const void *)(d_in + coder->decodes),
+        .count = group->picture_count,
+        .d_status = d_states(coder, group),
+        .stream = lane->stream,
+    };
+    if (conv_cuda_decode(&batch))
+        return conv_cuda_device_report(err, cudaGetLastError(), "launch the decoder");
+    // The streams have been read: their place takes the answers.
+    cudaError_t code = cudaMemcpyAsync(group->h_in, batch.d_status, count * sizeof(uint32_t),
+                                       cudaMemcpyDeviceToHost, lane->stream);
+    return code ? conv_cuda_device_report(err, code, "copy what was decoded") : CONV_OK;
+}
+
+enum conv_status conv_cuda_coder_encode(struct conv_lane *lane, const uint8_t *d_in,
+                                        struct conv_err *err)
+{
+    const struct conv_cuda_coder *coder = &lane->coder;
+    struct conv_encode_batch batch = {
+        .plan = coder->plan,
+        .d_pictures = (const void *)(d_in + coder->encodes),
+        .d_scratch = coder->d_part[CONV_CUDA_CODER_SCRATCH],
+        .output = coder->d_part[CONV_CUDA_CODER_CHUNKS],
+        .results = d_results(coder),
+        .stream = lane->stream,
+    };
+    if (conv_cuda_encode(&batch))
+        return conv_cuda_device_report(err, cudaGetLastError(), "launch the encoder");
+    return CONV_OK;
+}
+
+static size_t results_bytes(const struct conv_group *group)
+{
+    return (size_t)group->picture_count * sizeof(struct conv_encode_result);
+}
+
+enum conv_status conv_cuda_coder_queue_results(struct conv_lane *lane, struct conv_group *group,
+                                               struct conv_err *err)
+{
+    cudaError_t code = cudaMemcpyAsync(group->h_out, d_results(&lane->coder), results_bytes(group),
+                                       cudaMemcpyDeviceToHost, lane->stream);
+    return code ? conv_cuda_device_report(err, code, "copy the sizes of encoded pictures")
+                : CONV_OK;
+}
+
+enum conv_status conv_cuda_coder_queue_chunks(struct conv_lane *lane, struct conv_group *group,
+                                              struct conv_err *err)
+{
+    const struct conv_encode_result *results = (const void *)group->h_out;
+    size_t first = results_bytes(group), end = 0;
+    for (int i = 0; i < group->picture_count; i++) {
+        struct conv_group_picture *picture = &group->pictures[i];
+        picture->chunks = first + results[i].offset;
+        picture->chunks_bytes = results[i].size;
+        if (end < results[i].offset + results[i].size)
+            end = results[i].offset + results[i].size;
+    }
+    if (end > lane->coder.plan.output_bytes || end > group->capacity - first)
+        return conv_err_set(err, CONV_ERR_DEVICE, "CUDA encoded more than there is room for");
+    cudaError_t code =
+        cudaMemcpyAsync(group->h_out + first, lane->coder.d_part[CONV_CUDA_CODER_CHUNKS], end,
+                        cudaMemcpyDeviceToHost, lane->stream);
+    return code ? conv_cuda_device_report(err, code, "copy encoded pictures from the device")
+                : CONV_OK;
+}
+
+void conv_cuda_coder_note_decoded(struct conv_group *group)
+{
+    const uint32_t *states = (const void *)group->h_in;
+    for (int i = 0; i < group->picture_count; i++)
+        group->pictures[i].failed = states[i] != CONV_DECODE_DECODED;
+}
