@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 // The CUDA runtime of cuda_runtime_api.h. Nothing is done before somebody waits: a launch whose
-// memory is gone or changed too early shows.
+// memory is gone or changed too early shows. CONV_EMULATED in the environment has words that make
+// the device a worse one:
+//   memory=N   it has N bytes
+//   lost=N     it is lost when it has done N copies and launches
 #include "cuda_runtime_api.h"
 
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,13 +28,27 @@
 
 static std::mutex lock; // guards what follows
 static std::map<const uint8_t *, size_t> allocations;
+static std::map<const uint8_t *, size_t> registered; // memory of the host
 static std::map<const void *, size_t> shared_limits; // of kernels, where they have asked
 static size_t taken;                                 // bytes of all allocations
 static cudaError_t last_error;
+static bool lost; // for good: a kernel has failed
 static char message[1024];
 // What the device has, by the seed: few processors, so that a block has much to do, and as much
 // shared memory for a block as compute capability 9.0 or 12.0 have.
 static int processors = 3, most_shared = 227 << 10;
+
+static unsigned long word(const char *name, unsigned long otherwise)
+{
+    const char *text = getenv("CONV_EMULATED"), *at = text ? strstr(text, name) : nullptr;
+    return at ? strtoul(at + strlen(name), nullptr, 10) : otherwise;
+}
+
+static size_t memory_size()
+{
+    static const size_t size = word("memory=", 1ul << 32);
+    return size;
+}
 
 static cudaError_t report(cudaError_t error)
 {
@@ -63,7 +81,7 @@ const char *cudaGetErrorString(cudaError_t error)
 cudaError_t cudaPeekAtLastError(void)
 {
     std::lock_guard<std::mutex> held(lock);
-    return last_error;
+    return lost ? cudaErrorLaunchFailure : last_error;
 }
 
 cudaError_t cudaGetLastError(void)
@@ -71,7 +89,7 @@ cudaError_t cudaGetLastError(void)
     std::lock_guard<std::mutex> held(lock);
     cudaError_t error = last_error;
     last_error = cudaSuccess;
-    return error;
+    return lost ? cudaErrorLaunchFailure : error;
 }
 
 // --- the device ----------------------------------------------------------------------------------
@@ -110,7 +128,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
 {
     std::lock_guard<std::mutex> held(lock);
-    *total = (size_t)1 << 32;
+    *total = memory_size();
     *free = *total - taken;
     return cudaSuccess;
 }
@@ -151,15 +169,25 @@ void emulated_seed(uint64_t seed)
 
 // --- memory --------------------------------------------------------------------------------------
 
+static bool take(size_t size)
+{
+    std::lock_guard<std::mutex> held(lock);
+    if (size > memory_size() - taken)
+        return false;
+    taken += size;
+    return true;
+}
+
 cudaError_t cudaMalloc(void **memory, size_t size)
 {
     size = (size + GRAIN - 1) / GRAIN * GRAIN;
-    if (size == 0 || posix_memalign(memory, ALIGN, size))
+    if (size == 0 || !take(size))
         return report(cudaErrorMemoryAllocation);
+    if (posix_memalign(memory, ALIGN, size))
+        abort();
     emulated::fill_with_noise(*memory, size);
     std::lock_guard<std::mutex> held(lock);
     allocations[(const uint8_t *)*memory] = size;
-    taken += size;
     return cudaSuccess;
 }
 
@@ -183,29 +211,32 @@ cudaError_t cudaFree(void *memory)
     return error;
 }
 
-// Kernels reach it as well.
-cudaError_t cudaHostAlloc(void **memory, size_t size, unsigned)
+cudaError_t cudaHostAlloc(void **memory, size_t size, unsigned flags)
 {
-    return cudaMalloc(memory, size);
+    if (posix_memalign(memory, ALIGN, size))
+        return report(cudaErrorMemoryAllocation);
+    return cudaHostRegister(*memory, size, flags);
 }
 
 cudaError_t cudaFreeHost(void *memory)
 {
-    return cudaFree(memory);
+    cudaError_t error = memory ? cudaHostUnregister(memory) : cudaSuccess;
+    free(memory);
+    return error;
 }
 
 cudaError_t cudaHostRegister(void *memory, size_t size, unsigned)
 {
     std::lock_guard<std::mutex> held(lock);
-    allocations[(const uint8_t *)memory] = size;
-    taken += size;
+    registered[(const uint8_t *)memory] = size;
     return cudaSuccess;
 }
 
 cudaError_t cudaHostUnregister(void *memory)
 {
     cudaError_t error = cudaDeviceSynchronize();
-    return !error && !forget(memory) ? report(cudaErrorInvalidValue) : error;
+    std::lock_guard<std::mutex> held(lock);
+    return !registered.erase((const uint8_t *)memory) && !error ? cudaErrorInvalidValue : error;
 }
 
 static bool is_on_device(const void *p, size_t size)
@@ -226,13 +257,39 @@ void emulated::check_global(const void *p, size_t size, size_t align)
         fail("%zu bytes of global memory at %p are in no allocation", size, p);
 }
 
+static bool is_lost()
+{
+    std::lock_guard<std::mutex> held(lock);
+    return lost;
+}
+
+// The first failure stays, as on a device, which does nothing any more.
+static void note_failure(const char *text)
+{
+    std::lock_guard<std::mutex> held(lock);
+    if (!lost)
+        snprintf(message, sizeof message, "%s", text);
+    lost = true;
+}
+
+static void queue_counted(std::function<void()> work)
+{
+    emulated::queue_work([work] {
+        static unsigned long left = word("lost=", ULONG_MAX);
+        if (left-- == 0)
+            note_failure("unspecified launch failure");
+        if (!is_lost())
+            work();
+    });
+}
+
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, enum cudaMemcpyKind kind,
                             cudaStream_t)
 {
     if ((kind != cudaMemcpyDeviceToHost && !is_on_device(to, size)) ||
         (kind != cudaMemcpyHostToDevice && !is_on_device(from, size)))
         return report(cudaErrorInvalidValue);
-    emulated::queue_work([to, from, size] { memcpy(to, from, size); });
+    queue_counted([to, from, size] { memcpy(to, from, size); });
     return cudaSuccess;
 }
 
@@ -240,7 +297,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t size, cudaStream_t)
 {
     if (!is_on_device(to, size))
         return report(cudaErrorInvalidValue);
-    emulated::queue_work([to, value, size] { memset(to, value, size); });
+    queue_counted([to, value, size] { memset(to, value, size); });
     return cudaSuccess;
 }
 
@@ -269,16 +326,6 @@ static size_t shared_limit(const void *kernel)
     return limit == shared_limits.end() ? PLAIN_SHARED : limit->second;
 }
 
-// The first failure stays, as on a device.
-static void note_failure(const char *text)
-{
-    std::lock_guard<std::mutex> held(lock);
-    if (last_error == cudaErrorLaunchFailure)
-        return;
-    snprintf(message, sizeof message, "%s", text);
-    last_error = cudaErrorLaunchFailure;
-}
-
 void emulated::queue_launch(const char *name, const void *kernel, const launch_shape &shape,
                             std::function<void()> body)
 {
@@ -292,7 +339,7 @@ void emulated::queue_launch(const char *name, const void *kernel, const launch_s
         report(cudaErrorInvalidValue);
         return;
     }
-    queue_work([name, shape, body] {
+    queue_counted([name, shape, body] {
         char text[sizeof message];
         run_launch(name, shape, body, text, sizeof text);
         if (text[0])
@@ -303,7 +350,7 @@ void emulated::queue_launch(const char *name, const void *kernel, const launch_s
 static cudaError_t wait_until(uint64_t number)
 {
     emulated::wait_for_work(number);
-    return cudaPeekAtLastError() == cudaErrorLaunchFailure ? cudaErrorLaunchFailure : cudaSuccess;
+    return is_lost() ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
 cudaError_t cudaDeviceSynchronize(void)
