@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: MIT
+"""Picture data decoded and encoded by the device (--decode-on, --encode-on): the same pixels as on the CPU, whatever befalls it.
+
+`emulated` is the CUDA backend with its kernels on the CPU (tests/emulated); `cuda` needs a GPU.
+"""
+import json
+import os
+import subprocess
+
+import cv2
+import numpy as np
+import pytest
+
+import hostile
+import pictures
+import png_writer as png
+import program
+from test_batch import tree
+
+EMULATED = os.environ.get("CONV_EMULATED_BINARY")
+MODES = (("--decode-on=gpu",), ("--encode-on=gpu",), ("--decode-on=gpu", "--encode-on=gpu"))
+PLAIN = ("gray8", "gray16", "graya8", "graya16", "rgb8", "rgb16", "rgba8", "rgba16")  # what a device may decode
+SIZES = ((1, 1), (1, 9), (40, 1), (31, 17), (64, 33), (130, 47))
+
+
+@pytest.fixture(params=("emulated", pytest.param("cuda", marks=pytest.mark.cuda)))
+def binary(request):
+    if request.param == "emulated" and not EMULATED:
+        pytest.skip("no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
+    return EMULATED if request.param == "emulated" else program.BINARY
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """`in` with every kind of picture, and what the CPU makes of them."""
+    box = tmp_path_factory.mktemp("coders")
+    rng = np.random.default_rng(3)
+    (box / "in").mkdir()
+    for index, kind in enumerate(sorted(pictures.KINDS)):
+        for width, height in SIZES[index % 2 :: 2]:
+            data = pictures.make(kind, rng, width, height).data
+            (box / "in" / f"{kind}-{width}x{height}.png").write_bytes(data)
+    return box
+
+
+def run(binary, box, *args, code=0, faults=""):
+    command = [*program.RUNNER, binary, *args]
+    done = subprocess.run(command, cwd=box, env={**os.environ, "CONV_EMULATED": faults}, capture_output=True, text=True,
+                          timeout=program.TIMEOUT)
+    said = f"CONV_EMULATED='{faults}' {' '.join(map(str, args))}: exit code {done.returncode}\n{done.stderr}"
+    assert "Sanitizer" not in done.stderr and "runtime error:" not in done.stderr, said
+    assert done.returncode == code, said
+    return done.stderr
+
+
+def same_pixels(box, out, want):
+    """Every file is a PNG that OpenCV's libpng reads without a complaint, to the same samples."""
+    assert tree(box / out) == tree(box / want)
+    for name in tree(box / want):
+        got, expected = (cv2.imread(str(box / place / name), cv2.IMREAD_UNCHANGED) for place in (out, want))
+        assert got is not None and got.dtype == expected.dtype and np.array_equal(got, expected), name
+
+
+def count(err, what):
+    """`N decoded there` in the closing line."""
+    words = err.split()
+    return int(words[words.index(what) - 1]) if what in words else 0
+
+
+def is_plain(name):
+    return name.split("-")[0] in PLAIN
+
+
+@pytest.mark.parametrize("options", (("emboss",), ("gaussian5,sharpen", "--alpha=filter", "--border=wrap"), ("identity",)))
+@pytest.mark.parametrize("mode", MODES)
+def test_pixels_are_the_cpus(binary, folder, tmp_path, options, mode):
+    program.run(*options, "-b", "in", tmp_path / "want", cwd=folder)
+    err = run(binary, folder, *options, "-b", "--device=cuda", *mode, "in", tmp_path / "out")
+    names = tree(tmp_path / "want")
+    same_pixels(tmp_path, "out", "want")
+    assert count(err, "decoded") == (sum(map(is_plain, names)) if "--decode-on=gpu" in mode else 0), err
+    assert count(err, "encoded") == (len(names) if "--encode-on=gpu" in mode else 0), err
+    if "--encode-on=gpu" not in mode:  # the CPU's encoder: the same files
+        for name in names:
+            assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "want" / name).read_bytes(), name
+
+
+def test_bytes_depend_on_nothing_but_the_picture(binary, folder, tmp_path):
+    settings = (("--streams=1", "-j1"), ("--streams=3", "-j5", "--group=20K"), ("--decode-on=gpu", "--mem-limit=2M"))
+    for number, options in enumerate(settings):
+        run(binary, folder, "emboss", "-b", "--device=cuda", "--encode-on=gpu", *options, "in", tmp_path / f"{number}")
+    for name in tree(tmp_path / "0"):
+        first = (tmp_path / "0" / name).read_bytes()
+        assert all((tmp_path / f"{number}" / name).read_bytes() == first for number in (1, 2)), name
+
+
+def test_metadata_is_carried(binary, tmp_path):
+    (tmp_path / "in").mkdir()
+    photo = pictures.make("rgb8", np.random.default_rng(1), 20, 20).data
+    text = png.chunk(b"tEXt", b"Title\0dunes")
+    (tmp_path / "in" / "a.png").write_bytes(photo[:33] + text + photo[33:])
+    run(binary, tmp_path, "emboss", "-b", "--device=cuda", *MODES[2], "in", "out")
+    assert (tmp_path / "out" / "a.png").read_bytes()[33:].startswith(text)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_damage_is_named_as_on_the_cpu(binary, folder, tmp_path, mode):
+    rng = np.random.default_rng(8)
+    (tmp_path / "in").mkdir()
+    good = pictures.make("rgb8", rng, 50, 40).data
+    for number in range(6):
+        (tmp_path / "in" / f"good{number}.png").write_bytes(good)
+    refused = {name: data for name, (data, _) in hostile.REFUSED.items() if len(data) < 10000}
+    for name, data in refused.items():
+        (tmp_path / "in" / f"{name}.png").write_bytes(data)
+    want = program.run("emboss", "-b", "in", "want", code=1, cwd=tmp_path).err
+    err = run(binary, tmp_path, "emboss", "-b", "--device=cuda", *mode, "in", "out", code=1)
+    complaints = lambda text: sorted(line for line in text.splitlines() if line.startswith("conv: "))
+    assert complaints(err) == complaints(want) and len(complaints(err)) == len(refused)
+    same_pixels(tmp_path, "out", "want")
+
+
+@pytest.mark.parametrize("faults", ["lost=%d" % n for n in (3, 4, 9, 14, 23, 40)] +
+                         ["memory=%d" % n for n in (100000, 400000, 1500000)])
+@pytest.mark.parametrize("mode", ((), *MODES))
+def test_a_device_that_fails(folder, tmp_path, faults, mode):
+    if not EMULATED:
+        pytest.skip("no CONV_EMULATED_BINARY")
+    program.run("emboss,blur5", "-b", "in", tmp_path / "want", cwd=folder)
+    err = run(EMULATED, folder, "emboss,blur5", "-b", *mode, "--group=30K", "in", tmp_path / "out", faults=faults)
+    same_pixels(tmp_path, "out", "want")
+    if faults.startswith("lost"):
+        assert err.count("going on on the CPU") == 1, err
+
+
+def test_a_lost_device_without_the_cpu(folder, tmp_path):
+    if not EMULATED:
+        pytest.skip("no CONV_EMULATED_BINARY")
+    err = run(EMULATED, folder, "emboss", "-b", "--device=cuda", *MODES[2], "--group=30K", "in", tmp_path / "out", code=1,
+              faults="lost=20")
+    done = len(tree(tmp_path / "out"))
+    failed = [line for line in err.splitlines() if line.startswith("conv: in/")]
+    assert len(failed) == len(tree(folder / "in")) - done > 0, err
+
+
+def test_standard_input(binary, folder):
+    photo = pictures.make("rgb16", np.random.default_rng(2), 33, 20).data
+    want = program.run("emboss", "-", "-", stdin=photo).out_bytes
+    command = [*program.RUNNER, binary, "emboss", "--device=cuda", "--decode-on=gpu", "-", "-"]
+    assert subprocess.run(command, input=photo, capture_output=True, check=True).stdout == want
+
+
+def test_summary_counts(binary, folder, tmp_path):
+    run(binary, folder, "emboss", "-b", "--device=cuda", *MODES[2], "--report", tmp_path / "r", "in", tmp_path / "out")
+    summary = json.loads((tmp_path / "r").read_text().splitlines()[-1])
+    names = tree(tmp_path / "out")
+    assert summary["encoded_on_device"] == len(names) and summary["decoded_on_device"] == sum(map(is_plain, names))
+
+
+@pytest.mark.parametrize("options,reason", (
+    (("--encode-on=gpu", "--alpha=premultiply"), "excludes --alpha premultiply"),
+    (("--decode-on=gpu", "--alpha=premultiply"), "excludes --alpha premultiply"),
+    (("--encode-on=gpu", "--encoder=libpng"), "excludes --encoder and --compress"),
+    (("--encode-on=gpu", "-z3"), "excludes --encoder and --compress"),
+    (("--encode-on=gpu", "--device=cpu"), "exclude each other"),
+    (("--decode-on=tpu",), "decode-on"),
+))
+def test_what_does_not_go_together(folder, tmp_path, options, reason):
+    device = () if any("device" in option for option in options) else ("--device=auto",)
+    assert reason in program.run("emboss", "-b", *device, *options, "in", tmp_path / "out", code=2, cwd=folder).err
+
+
+@pytest.mark.skipif(program.has_cuda(), reason="there is a device")
+def test_without_a_device(folder, tmp_path):
+    program.run("emboss", "-b", "--device=auto", "--encode-on=gpu", "in", tmp_path / "out", code=4, cwd=folder)
