@@ -168,8 +168,8 @@ static enum conv_status start(struct filter<SIDE> *f, const struct conv_stencil 
     uint32_t grid;
     size_t bytes;
     auto kernel = ring_blocked<SIDE, Sample, Sum, EXACT>;
-    if (plan_ring<wide_form<SIDE, Sample>>(&f->supply, stencil, batch, (const void *)kernel, &grid,
-                                           &bytes))
+    if (plan_ring<wide_form<SIDE, Sample>>(&f->supply, stencil, batch, (const void *)kernel,
+                                           {MAX_STAGES, MAX_STAGES}, &grid, &bytes))
         return CONV_ERR_DEVICE;
     kernel<<<grid, ring_threads<workers<SIDE>>, bytes, (cudaStream_t)batch->stream>>>(*f);
     return launch_status();

@@ -347,12 +347,17 @@ static inline cudaError_t ask_room(struct room *room)
     return error;
 }
 
+// Stages for planes that are large, and for others.
+struct stage_counts {
+    int large, others;
+};
+
 // Fills *s for a launch of a kernel, readies the kernel for it and sets the grid and the block's
 // shared memory.
 template <typename Form>
 static cudaError_t plan_ring(struct supply *s, const struct conv_stencil *stencil,
                              const struct conv_stencil_batch *batch, const void *kernel,
-                             uint32_t *grid, size_t *bytes)
+                             struct stage_counts stages, uint32_t *grid, size_t *bytes)
 {
     struct room room;
     cudaError_t error = ask_room(&room);
@@ -367,24 +372,28 @@ static cudaError_t plan_ring(struct supply *s, const struct conv_stencil *stenci
     s->border_value = stencil->border_value;
     s->radius = stencil->width / 2;
 
-    // Four stages of 36 KB. With more pieces on their way to a processor memory reads them in a
-    // worse order (1000 pictures of 300 x 300, 3 x 3: 0.84 of a copy with 6 stages, 0.87 with 4),
-    // with fewer workers wait (2: 0.73). Pieces of 16 rows are better for pictures of unequal sizes
-    // (0.82 for 0.81) and worse for all others (0.76 for 0.87 at 300 x 300).
+    // At most four stages of 36 KB. With more pieces on their way to a processor memory reads them
+    // in a worse order (1000 pictures of 300 x 300, 3 x 3: 0.84 of a copy with 6 stages, 0.87 with
+    // 4), with fewer workers wait (3: 0.76, 2: 0.73). Rows of large planes come in better order,
+    // and a kernel with little to do waits for less: 3 x 3 has 0.852 with 3 stages where 4 have
+    // 0.843 (2880 x 1800; at 8192 x 8192 0.836 and 0.833). Pieces of 16 rows are better for
+    // pictures of unequal sizes (0.82 for 0.81) and worse for all others (0.76 for 0.87 at 300 x
+    // 300).
     s->merge = 2 / Form::SIZE;
     s->stage_bytes =
         (TILE_WIDTH * Form::SIZE + 2 * HALO) * (uint32_t)(s->merge * TILE_HEIGHT + Form::ROWS - 1) +
         2 * HALO;
     // A block a processor. 1 KB of its shared memory is the system's.
     int most = min(room.block_bytes, room.bytes - 1024) - (int)RING_BYTES;
-    s->stages = min(most / (int)s->stage_bytes, MAX_STAGES);
-    *bytes = RING_BYTES + (size_t)s->stages * s->stage_bytes;
     *grid = min((uint32_t)room.processors, s->tiles);
     // As many tiles as have a common plane, or a few, but many rounds for all blocks.
     uint32_t common = s->tiles / (uint32_t)s->count;
+    int wanted = common > MAX_COMMON ? stages.large : stages.others;
+    s->stages = min(most / (int)s->stage_bytes, wanted);
     s->group = common <= MAX_COMMON ? min(s->tiles / (*grid * 20), common)
                                     : min(s->tiles / (*grid * 40), (uint32_t)MAX_GROUP);
     s->group = max(s->group, 1u);
+    *bytes = RING_BYTES + (size_t)s->stages * s->stage_bytes;
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)*bytes);
 }
 

@@ -153,7 +153,7 @@ static enum conv_status launch(struct filter *f, const struct conv_stencil *sten
     uint32_t grid;
     size_t bytes;
     if (plan_ring<bytes_form<ROWS>>(&f->supply, stencil, batch, (const void *)tensor<ROWS, TIES>,
-                                    &grid, &bytes))
+                                    {ROWS <= 3 ? 3 : MAX_STAGES, MAX_STAGES}, &grid, &bytes))
         return CONV_ERR_DEVICE;
     tensor<ROWS, TIES>
         <<<grid, ring_threads<workers<ROWS>>, bytes, (cudaStream_t)batch->stream>>>(*f);

@@ -12,7 +12,7 @@ _conv_filters()
 _conv()
 {
     local with_value='--filter --depth --stage --svg --include --exclude --files-from --kernel -k --size --divisor --bias --border
-        --alpha --encoder --compress -z --device --streams --group --jobs -j --mem-limit --max-pixels
+        --alpha --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit --max-pixels
         --variant --progress --report --trace --html --resume'
     local options="--batch --recursive --null --skip-existing --update --dry-run --flip --strip
         --preserve --in-place --fsync --no-save --fail-fast --quiet --verbose --json --csv --help --version
@@ -32,6 +32,7 @@ _conv()
     --size) values='3 5' ;;
     --divisor) values=sum ;;
     --border) values='replicate reflect reflect101 wrap constant' ;;
+    --decode-on | --encode-on) values='auto cpu gpu' ;;
     --alpha) values='keep filter premultiply' ;;
     --encoder) values='fast libpng stb' ;;
     --device) values='auto cpu cuda' ;;

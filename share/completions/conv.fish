@@ -4,7 +4,7 @@
 # What has been typed that is no option: filter or command first.
 function __conv_operands
     set -l with_value --include --exclude --files-from --kernel -k --size --divisor --bias --border \
-        --alpha --encoder --compress -z --device --streams --group --jobs -j --mem-limit \
+        --alpha --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit \
         --max-pixels --variant --progress --report --trace --html --resume
     set -l skip 0
     for word in (commandline -opc)[2..-1]
@@ -71,6 +71,8 @@ complete -c conv -l fsync -d 'Have each output on the disk before it gets its na
 complete -c conv -l encoder -x -a 'fast libpng stb' -d 'What writes the PNG'
 complete -c conv -s z -l compress -x -a '(seq 0 12)' -d '0 is fast, 12 is small'
 complete -c conv -l device -x -a 'auto cpu cuda' -d 'Where to filter'
+complete -c conv -l decode-on -x -a 'auto cpu gpu' -d 'Who reads picture data'
+complete -c conv -l encode-on -x -a 'auto cpu gpu' -d 'Who writes picture data'
 complete -c conv -l streams -x -d 'CUDA streams'
 complete -c conv -l group -x -d 'Bytes that travel to the device together'
 complete -c conv -s j -l jobs -x -d 'Worker threads'
