@@ -7,9 +7,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "cli/bench_codec_jobs.h"
+#include "cli/bench_pictures.h"
 #include "cli/bench_rivals.h"
 #include "cli/commands.h"
-#include "pipeline/steps.h"
 #include "png/interleave.h"
 #include "png/libpng.h"
 #include "report/json.h"
@@ -32,18 +33,9 @@ struct row {
     struct conv_err left_out;  // status CONV_OK: takes part
 };
 
-struct picture {
-    struct conv_file file;
-    struct conv_png_header header;
-};
-
 struct bench {
     const struct conv_options *options;
-    struct picture *pictures;
-    int count, capacity;
-    size_t most_bytes; // of planes
-    uint64_t samples;  // bytes of all channels of all pictures
-    uint64_t pixels;
+    struct conv_bench_pictures all;
     struct row rows[MAX_ROWS];
     int row_count;
     struct conv_image truth, got; // planes of the present picture, as libpng has them and as a row
@@ -92,93 +84,7 @@ static enum conv_status add_rows(struct bench *bench, struct conv_err *err)
     return status;
 }
 
-static struct picture *new_picture(struct bench *bench)
-{
-    if (bench->count == bench->capacity) {
-        int capacity = bench->capacity ? 2 * bench->capacity : 64;
-        struct picture *pictures =
-            realloc(bench->pictures, (size_t)capacity * sizeof *bench->pictures);
-        if (!pictures)
-            return NULL;
-        bench->pictures = pictures;
-        bench->capacity = capacity;
-    }
-    bench->pictures[bench->count] = (struct picture){0};
-    return &bench->pictures[bench->count++];
-}
-
-static enum conv_status load_picture(struct bench *bench, struct conv_job *job,
-                                     const struct conv_pipeline_config *config)
-{
-    struct picture *picture = new_picture(bench);
-    if (!picture)
-        return conv_err_set(&job->err, CONV_ERR_MEMORY, "out of memory");
-    // The list of pictures may move: the job fills a file of its own.
-    struct conv_file file = {0};
-    job->file = &file;
-    enum conv_status status = conv_steps_read(config, job);
-    picture->file = file;
-    picture->header = job->header;
-    if (status)
-        return status;
-    const struct conv_image *shape = &picture->header.shape;
-    size_t planes =
-        conv_image_plane_bytes(shape->width, shape->height, shape->depth) * (size_t)shape->channels;
-    bench->most_bytes = planes > bench->most_bytes ? planes : bench->most_bytes;
-    bench->samples += conv_interleave_bytes(shape) * (size_t)shape->height;
-    bench->pixels += (uint64_t)shape->width * (uint64_t)shape->height;
-    return CONV_OK;
-}
-
-static enum conv_status load_pictures(struct bench *bench, const char *folder, struct conv_err *err)
-{
-    const struct conv_options *options = bench->options;
-    struct conv_walk_config walk_config = {
-        .inputs = &folder,
-        .input_count = 1,
-        .recursive = options->recursive,
-        .include = options->include.items,
-        .include_count = options->include.count,
-        .exclude = options->exclude.items,
-        .exclude_count = options->exclude.count,
-    };
-    struct conv_pipeline_config config = {.max_pixels = options->max_pixels,
-                                          .mem_limit = options->mem_limit,
-                                          .strip = true,
-                                          .no_save = true};
-    struct conv_walk *walk = NULL;
-    struct conv_job *job = calloc(1, sizeof *job);
-    enum conv_status status = CONV_OK;
-    if (!job)
-        status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    if (!status)
-        status = conv_walk_open(&walk, &walk_config, err);
-    while (!status) {
-        enum conv_walk_step step = conv_walk_next(walk, &job->path, &job->err);
-        if (step == CONV_WALK_END)
-            break;
-        if (step == CONV_WALK_BAD || load_picture(bench, job, &config))
-            status =
-                conv_err_set(err, job->err.status, "%.200s: %s", job->path.input, job->err.text);
-    }
-    if (!status && bench->count == 0)
-        status = conv_err_set(err, CONV_ERR_USAGE, "no PNG in %s", folder);
-    conv_walk_close(walk);
-    free(job);
-    return status;
-}
-
 // --- one picture, one coder ----------------------------------------------------------------------
-
-static void place(struct conv_image *image, const struct conv_image *shape, uint8_t *planes)
-{
-    *image = *shape;
-    size_t bytes = conv_image_plane_bytes(shape->width, shape->height, shape->depth);
-    for (int c = 0; c < shape->channels; c++) {
-        image->plane[c].data = planes + (size_t)c * bytes;
-        image->plane[c].stride = (ptrdiff_t)conv_image_stride(shape->width, shape->depth);
-    }
-}
 
 static bool is_true(const struct bench *bench)
 {
@@ -219,7 +125,7 @@ static enum conv_status read_back(struct bench *bench, const struct conv_png_byt
 }
 
 static enum conv_status run_row(struct bench *bench, struct row *row, int round,
-                                const struct picture *picture, struct conv_err *err)
+                                const struct conv_bench_picture *picture, struct conv_err *err)
 {
     struct conv_png_bytes bytes = {0};
     const struct conv_file *file = &picture->file;
@@ -256,10 +162,10 @@ static enum conv_status run_row(struct bench *bench, struct row *row, int round,
 
 static enum conv_status run_round(struct bench *bench, int round, struct conv_err *err)
 {
-    for (int i = 0; i < bench->count; i++) {
-        const struct picture *picture = &bench->pictures[i];
-        place(&bench->truth, &picture->header.shape, bench->planes[0].data);
-        place(&bench->got, &picture->header.shape, bench->planes[1].data);
+    for (int i = 0; i < bench->all.count; i++) {
+        const struct conv_bench_picture *picture = &bench->all.pictures[i];
+        conv_bench_pictures_place(&bench->truth, &picture->header.shape, bench->planes[0].data);
+        conv_bench_pictures_place(&bench->got, &picture->header.shape, bench->planes[1].data);
         enum conv_status status =
             conv_libpng_decode(&bench->scratch, picture->file.data, picture->file.size,
                                &picture->header, &bench->truth, err);
@@ -267,7 +173,7 @@ static enum conv_status run_round(struct bench *bench, int round, struct conv_er
             return status;
         for (int r = 0; r < bench->row_count; r++) {
             struct row *row = &bench->rows[r];
-            memset(bench->planes[1].data, 0xA5, bench->most_bytes);
+            memset(bench->planes[1].data, 0xA5, bench->all.most_bytes);
             if (!row->left_out.status)
                 run_row(bench, row, round, picture, &row->left_out);
         }
@@ -317,12 +223,12 @@ static void print_row(const struct bench *bench, const struct row *row)
         return;
     }
     double ns = median(row);
-    printf("%-12s %8.1f", name, (double)bench->samples / ns * 1e3);
+    printf("%-12s %8.1f", name, (double)bench->all.samples / ns * 1e3);
     if (base)
         printf(" %7.2fx", median(base) / ns);
     if (encode) {
         printf(" %12llu %8.4f", (unsigned long long)row->bytes,
-               (double)row->bytes / (double)bench->samples);
+               (double)row->bytes / (double)bench->all.samples);
         if (base)
             printf(" %8.4f", (double)row->bytes / (double)base->bytes);
     }
@@ -334,8 +240,9 @@ static void print_table(const struct bench *bench)
     bool encode = false;
     printf("%d %s, %.1f Mpix, %.1f MB of samples; one core, medians of %d rounds\n"
            "%-12s %8s %8s\n",
-           bench->count, bench->count == 1 ? "picture" : "pictures", (double)bench->pixels / 1e6,
-           (double)bench->samples / 1e6, ROUNDS, "decode", "MB/s", "libpng");
+           bench->all.count, bench->all.count == 1 ? "picture" : "pictures",
+           (double)bench->all.pixels / 1e6, (double)bench->all.samples / 1e6, ROUNDS, "decode",
+           "MB/s", "libpng");
     for (int i = 0; i < bench->row_count; i++) {
         if (bench->rows[i].kind == ENCODE && !encode) {
             encode = true;
@@ -359,13 +266,13 @@ static void print_json(const struct bench *bench)
             fputs(",\"error\":", stdout);
             conv_json_string(stdout, row->left_out.text);
         } else {
-            printf(",\"mb_s\":%.2f", (double)bench->samples / median(row) * 1e3);
+            printf(",\"mb_s\":%.2f", (double)bench->all.samples / median(row) * 1e3);
             if (encode)
                 printf(",\"bytes\":%llu,\"ratio\":%.6f", (unsigned long long)row->bytes,
-                       (double)row->bytes / (double)bench->samples);
+                       (double)row->bytes / (double)bench->all.samples);
         }
-        printf(",\"pictures\":%d,\"sample_bytes\":%llu,\"rounds\":%d}\n", bench->count,
-               (unsigned long long)bench->samples, ROUNDS);
+        printf(",\"pictures\":%d,\"sample_bytes\":%llu,\"rounds\":%d}\n", bench->all.count,
+               (unsigned long long)bench->all.samples, ROUNDS);
     }
 }
 
@@ -387,13 +294,24 @@ static void close_bench(struct bench *bench)
         conv_png_codec_close(bench->rows[i].codec);
         conv_buffer_free(&bench->rows[i].pixels);
     }
-    for (int i = 0; i < bench->count; i++)
-        free(bench->pictures[i].file.data);
-    free(bench->pictures);
+    conv_bench_pictures_free(&bench->all);
     conv_buffer_free(&bench->planes[0]);
     conv_buffer_free(&bench->planes[1]);
     conv_buffer_free(&bench->file);
     conv_buffer_free(&bench->scratch);
+}
+
+static enum conv_status bench_jobs(const struct conv_options *options, struct conv_err *err)
+{
+    struct conv_bench_pictures pictures = {0};
+    enum conv_status status =
+        conv_bench_pictures_load(&pictures, options, options->operands[1], err);
+    if (!status)
+        status = conv_bench_pictures_filter(&pictures, options, err);
+    if (!status)
+        status = conv_bench_codec_jobs(options, &pictures, err);
+    conv_bench_pictures_free(&pictures);
+    return status;
 }
 
 enum conv_status conv_bench_codec(const struct conv_options *options, struct conv_err *err)
@@ -402,11 +320,13 @@ enum conv_status conv_bench_codec(const struct conv_options *options, struct con
     enum conv_status status = CONV_OK;
     if (options->operand_count != 2)
         return conv_err_set(err, CONV_ERR_USAGE, "conv bench codec takes one folder of PNGs");
-    status = load_pictures(&bench, options->operands[1], err);
+    if (options->jobs_given)
+        return bench_jobs(options, err);
+    status = conv_bench_pictures_load(&bench.all, options, options->operands[1], err);
     if (!status)
         status = add_rows(&bench, err);
-    if (!status && !(conv_buffer_reserve(&bench.planes[0], bench.most_bytes) &&
-                     conv_buffer_reserve(&bench.planes[1], bench.most_bytes)))
+    if (!status && !(conv_buffer_reserve(&bench.planes[0], bench.all.most_bytes) &&
+                     conv_buffer_reserve(&bench.planes[1], bench.all.most_bytes)))
         status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     for (int round = 0; round < ROUNDS && !status; round++)
         status = run_round(&bench, round, err);

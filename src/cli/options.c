@@ -531,7 +531,8 @@ static enum conv_status finish(struct conv_options *options, struct conv_err *er
         status = conv_png_check_level(&options->png, err);
     if (!status)
         status = check_coders(options, err);
-    if (options->jobs == 0)
+    options->jobs_given = options->jobs != 0;
+    if (!options->jobs_given)
         options->jobs = conv_cpu_count();
     if (!status && options->skip_existing + options->update + (options->resume_path != NULL) > 1)
         status = conv_err_set(err, CONV_ERR_USAGE,

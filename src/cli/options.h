@@ -43,6 +43,7 @@ struct conv_options {
 
     const char *device_text;
     int streams, jobs; // 0 = as the machine says
+    bool jobs_given;
     size_t group_bytes, mem_limit;
     const char *variant;
     bool no_save, fail_fast;

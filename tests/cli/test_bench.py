@@ -212,6 +212,17 @@ def test_codec(folder):
     assert "libpng" in out and re.search(r"\d", out)
 
 
+def test_codec_on_threads(folder):
+    lines = [json.loads(line) for line in run("bench", "codec", "-j2", "--json", folder).out.splitlines()]
+    assert [line["work"] for line in lines] == ["decode", "encode", "decode + encode"]
+    decode, encode, both = (line["mb_s"] for line in lines)
+    # Both are as long as one after the other, whatever the machine does meanwhile.
+    assert all(line["jobs"] == 2 and line["pictures_s"] > 0 for line in lines)
+    assert 0.4 < both / (1 / (1 / decode + 1 / encode)) < 2.5
+    text = run("bench", "codec", "-j2", "--filter=blur5", folder).out
+    assert "2 threads" in text and "after blur5" in text and "decode + encode" in text
+
+
 @pytest.mark.parametrize("hidden,name", (("avx512,vnni,vbmi", "AVX-512"), ("avx2", "AVX2"), ("sse41", "SSE4.1")))
 def test_conv_disable_hides_instruction_sets(box, monkeypatch, hidden, name):
     def features():
