@@ -32,6 +32,7 @@ static struct {
     int arrived, left;
     site where;
     unsigned phase;
+    bool any[2]; // what threads have brought to a phase
     char keys[2]; // for the thread sanitizer: a phase's arrivals
 } block;
 
@@ -48,6 +49,7 @@ static void end_phase()
 {
     block.arrived = 0;
     block.phase++;
+    block.any[block.phase % 2] = false; // all have read it: they have met once more since
     for (int i = 0; i < thread_count(); i++)
         if (thread_at(i)->waits == all_threads)
             make_ready(thread_at(i));
@@ -70,6 +72,14 @@ void meet_block(site where)
         wait(all_threads, where, block.phase);
     }
     observe(key);
+}
+
+bool meet_block_with(site where, bool value)
+{
+    unsigned phase = block.phase % 2;
+    block.any[phase] |= value;
+    meet_block(where);
+    return block.any[phase];
 }
 
 // --- collectives ---------------------------------------------------------------------------------
@@ -169,6 +179,7 @@ void open_block(int threads)
     }
     block.arrived = 0;
     block.left = threads;
+    block.any[0] = block.any[1] = false;
     open_shared();
     open_bulk();
 }

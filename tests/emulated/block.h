@@ -53,6 +53,8 @@ size_t shared_offset(const void *p);
 
 // All threads that have not returned. Fails if they meet at different places.
 void meet_block(site where);
+// The same; true for all if it is for one.
+bool meet_block_with(site where, bool value);
 
 // A collective of a warp while it goes on.
 struct meeting;

@@ -166,4 +166,6 @@ static inline uint32_t __shfl_sync(uint32_t mask, uint32_t value, int lane,
     return emulated::exchange<uint32_t>({file, line}, mask, value)[lane % 32];
 }
 
+#include "warps.h"
+
 #endif

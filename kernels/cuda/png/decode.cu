@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// The host's half of decoding: what fits, how much memory it takes, which kernels run.
+#include "kernels/cuda/png/decode.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/png/launches.cuh"
+
+#define SCRATCH_ALIGN 128
+// Kernels count bits in 32 bits.
+#define MOST_BYTES ((uint64_t)512 << 20)
+
+static uint64_t row_bytes(const struct conv_decode_picture *picture)
+{
+    return (uint64_t)picture->width * (uint64_t)picture->channels * (uint64_t)(picture->depth / 8);
+}
+
+bool conv_cuda_decode_takes(const struct conv_decode_picture *picture)
+{
+    return picture->width >= 1 && picture->height >= 1 && picture->channels >= 1 &&
+           picture->channels <= 4 && (picture->depth == 8 || picture->depth == 16) &&
+           picture->stream_bytes < MOST_BYTES &&
+           row_bytes(picture) + 1 < MOST_BYTES / (uint64_t)picture->height;
+}
+
+size_t conv_cuda_decode_scratch(const struct conv_decode_picture *picture)
+{
+    uint64_t rows = (row_bytes(picture) + 1) * (uint64_t)picture->height;
+    size_t end = conv_decode_result_at((uint32_t)rows) + sizeof(uint32_t);
+    return (end + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
+}
+
+void conv_cuda_decode_plan(struct conv_decode_picture *pictures, int count, uint8_t *d_scratch)
+{
+    for (int i = 0; i < count; i++) {
+        struct conv_decode_picture *picture = &pictures[i];
+        picture->row_bytes = (uint32_t)row_bytes(picture);
+        picture->rows_bytes = (picture->row_bytes + 1) * (uint32_t)picture->height;
+        picture->d_rows = d_scratch;
+        picture->turn = (uint32_t)i;
+        d_scratch += conv_cuda_decode_scratch(picture);
+    }
+}
+
+enum conv_status conv_cuda_decode(const struct conv_decode_batch *batch)
+{
+    typedef enum conv_status (*launch_fn)(const struct conv_decode_batch *, const char **);
+    static const launch_fn launches[] = {conv_cuda_inflate, conv_cuda_unfilter};
+    for (launch_fn launch : launches) {
+        const char *name = "";
+        enum conv_status status = launch(batch, &name);
+        if (status)
+            return status;
+        if (batch->mark)
+            batch->mark(batch->context, name);
+    }
+    return CONV_OK;
+}

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: MIT
+// A block of threads inflates a picture. DEFLATE's blocks come one after the other, and each is cut
+// into windows: as much input as gives the output that shared memory holds. Of a window, all
+// threads find the symbols (speculate.cuh), put them down, and make bytes of them (window.cuh).
+//
+// Shared memory is what limits how many pictures are in flight: 27.4 KB for 128 threads, so that
+// eight blocks fit on an SM that has 228 KB, 1024 pictures on 128 SMs. The fewer pictures, the more
+// threads for each.
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/png/adler.cuh"
+#include "kernels/cuda/png/inflate.cuh"
+#include "kernels/cuda/png/launches.cuh"
+#include "kernels/cuda/png/speculate.cuh"
+#include "kernels/cuda/png/tables.cuh"
+#include "kernels/cuda/png/window.cuh"
+
+#define SYSTEM_SHARED 1024 // bytes of each block's shared memory that are the system's
+// The longest head of a block: 17 bits, 19 lengths of 3 bits, 316 lengths of 14 bits, and 31 bits
+// before it in its word; two words are read ahead.
+#define HEAD_WORDS 145
+#define LEAST_THREAD_BITS 32 // at most 16 matches begin there: always room for the first thread's
+#define FIRST_THREAD_BITS 224
+#define EXPECTED_ROOM 56 // bytes of a thread's THREAD_ROOM: seldom more than there is room for
+#define FILTERS 5
+
+// Where the block is: the same in all threads.
+struct progress {
+    uint32_t at;          // bit of the stream
+    uint32_t out;         // bytes made
+    uint32_t thread_bits; // of input for each thread in the next window
+};
+
+// --- windows -------------------------------------------------------------------------------------
+
+// Input for the next window, by what this one gave.
+__device__ __forceinline__ uint32_t choose_thread_bits(uint32_t bits, uint32_t bytes)
+{
+    uint32_t wanted = bits * EXPECTED_ROOM / bytes / 8 * 8; // bits: at most 512 * 288
+    // With a multiple of 128, the threads of a warp would begin in few banks of shared memory.
+    wanted -= wanted % 128 ? 0 : 8;
+    return min(max(wanted, (uint32_t)LEAST_THREAD_BITS), (uint32_t)MOST_THREAD_BITS);
+}
+
+// Finds out which threads' bytes make the window: those up to the first one that does not begin
+// where the thread before it ends, or for which there is no room, or before which the block ends.
+template <int THREADS>
+__device__ inline void agree(struct block_memory<THREADS> &shared, const struct part &part,
+                             bool right, uint32_t skip, uint32_t *before)
+{
+    uint32_t bytes = 0, total;
+    for (int p = 0; p < PIECES; p++)
+        bytes += part.bytes[p];
+    *before = sum_before(shared, bytes, 0, &total);
+    bool fits = right && skip + *before + bytes <= THREADS * THREAD_ROOM;
+    uint32_t not_mine;
+    uint32_t refused = sum_before(shared, !fits, 1, &not_mine);
+    // Those that fit in a row, from the first on. The last of them says how far it is.
+    bool in_row = fits && refused == 0;
+    shared.ends[threadIdx.x] = in_row;
+    __syncthreads();
+    bool last = in_row && (threadIdx.x == THREADS - 1 || !shared.ends[threadIdx.x + 1]);
+    if (last) {
+        uint32_t place = part.places[PIECES - 1];
+        shared.agreed.at = place & PLACE_BIT;
+        shared.agreed.bytes = *before + bytes;
+        shared.agreed.stop = place & ~PLACE_BIT;
+        shared.agreed.threads = threadIdx.x + 1;
+    }
+    if (threadIdx.x == 0 && !in_row)
+        shared.agreed.threads = 0;
+    __syncthreads();
+}
+
+// Makes bytes of what was put down in the window, which all threads have.
+template <int THREADS>
+__device__ inline bool finish_window(struct block_memory<THREADS> &shared,
+                                     const struct window &window, struct adler *adler)
+{
+    __syncthreads();
+    if (__syncthreads_or(refer(shared, window)))
+        return false;
+    follow_references(shared, window);
+    write_window(shared, window, adler);
+    return true;
+}
+
+// One window of a block that has codes. *ended is set at the block's end.
+template <int THREADS>
+__device__ inline uint32_t
+inflate_window(struct block_memory<THREADS> &shared, const struct stream &stream, uint8_t *rows,
+               uint32_t rows_bytes, struct progress *progress, struct adler *adler, bool *ended)
+{
+    if (progress->at >= stream.end)
+        return CONV_DECODE_TRUNCATED;
+    uint32_t origin = progress->at / 32 * 32, at = progress->at - origin;
+    uint32_t bits = progress->thread_bits, end = stream.end - origin;
+    fill_stage(shared, stream, origin, (at + THREADS * bits) / 32 + STAGE_SLACK);
+    __syncthreads();
+    struct part part;
+    bool right = count_parts(shared, &part, at, bits, end);
+    uint32_t skip = progress->out % 4, before;
+    agree(shared, part, right, skip, &before);
+    struct agreement agreed = shared.agreed;
+    if (agreed.threads == 0) { // too much for the window: less input
+        progress->thread_bits = LEAST_THREAD_BITS;
+        return CONV_DECODE_DECODED;
+    }
+    if (agreed.bytes > rows_bytes - progress->out)
+        return CONV_DECODE_SIZE;
+    if (agreed.stop & PLACE_INVALID)
+        return CONV_DECODE_SYMBOL;
+    if (agreed.at > end)
+        return CONV_DECODE_TRUNCATED;
+    struct window window = open_window(rows, progress->out, agreed.bytes);
+    if (threadIdx.x < agreed.threads)
+        put_symbols(shared, part.start, min(at + (threadIdx.x + 1) * bits, end), skip + before);
+    if (!finish_window(shared, window, adler))
+        return CONV_DECODE_DISTANCE;
+    if (agreed.bytes > 0)
+        progress->thread_bits = choose_thread_bits(agreed.at - at, agreed.bytes);
+    progress->at = origin + agreed.at;
+    progress->out += agreed.bytes;
+    *ended = agreed.stop != 0;
+    return CONV_DECODE_DECODED;
+}
+
+// --- blocks of DEFLATE ---------------------------------------------------------------------------
+
+template <int THREADS>
+__device__ inline uint32_t
+copy_stored(struct block_memory<THREADS> &shared, const struct stream &stream, uint8_t *rows,
+            uint32_t rows_bytes, struct progress *progress, struct adler *adler)
+{
+    uint32_t first = (progress->at + 7) / 8 - stream.lead, end = stream.bytes - 4;
+    if (first > end || end - first < 4)
+        return CONV_DECODE_TRUNCATED;
+    uint32_t size = stream_byte(stream, first) | stream_byte(stream, first + 1) << 8;
+    uint32_t check = stream_byte(stream, first + 2) | stream_byte(stream, first + 3) << 8;
+    if (size != (check ^ 0xffff))
+        return CONV_DECODE_BLOCK;
+    first += 4;
+    if (size > end - first)
+        return CONV_DECODE_TRUNCATED;
+    if (size > rows_bytes - progress->out)
+        return CONV_DECODE_SIZE;
+    uint16_t *places = (uint16_t *)shared.window;
+    progress->at = 8 * (stream.lead + first + size);
+    while (size > 0) {
+        uint32_t part = min(size, (uint32_t)(THREADS * THREAD_ROOM - 4));
+        struct window window = open_window(rows, progress->out, part);
+        __syncthreads(); // the window is empty
+        for (uint32_t i = threadIdx.x; i < part; i += THREADS)
+            places[window.skip + i] = (uint16_t)(LITERAL | stream_byte(stream, first + i));
+        __syncthreads();
+        write_window(shared, window, adler);
+        first += part;
+        progress->out += part;
+        size -= part;
+    }
+    return CONV_DECODE_DECODED;
+}
+
+template <int THREADS>
+__device__ inline uint32_t
+inflate_block(struct block_memory<THREADS> &shared, const struct stream &stream, uint8_t *rows,
+              uint32_t rows_bytes, struct progress *progress, struct adler *adler, bool *final)
+{
+    if (progress->at + 3 > stream.end)
+        return CONV_DECODE_TRUNCATED;
+    __syncthreads(); // the stage is no longer read
+    uint32_t origin = progress->at / 32 * 32;
+    fill_stage(shared, stream, origin, HEAD_WORDS);
+    __syncthreads();
+    uint32_t at = progress->at - origin;
+    struct bits head = read_bits(shared.stage, at);
+    *final = take_bits(&head, 1);
+    uint32_t type = take_bits(&head, 2);
+    progress->at += 3;
+    if (type == 0)
+        return copy_stored(shared, stream, rows, rows_bytes, progress, adler);
+    if (type == 3)
+        return CONV_DECODE_BLOCK;
+    at += 3;
+    uint32_t result = make_tables(shared, type == 1, &at);
+    progress->at = origin + at;
+    bool ended = false;
+    while (result == CONV_DECODE_DECODED && !ended) {
+        __syncthreads(); // the stage is no longer read
+        result = inflate_window(shared, stream, rows, rows_bytes, progress, adler, &ended);
+    }
+    return result;
+}
+
+// --- streams -------------------------------------------------------------------------------------
+
+__device__ inline uint32_t check_header(const struct stream &stream, uint32_t rows_bytes)
+{
+    if (stream.bytes < 2 + 4)
+        return CONV_DECODE_HEADER;
+    uint32_t method = stream_byte(stream, 0), flags = stream_byte(stream, 1);
+    // As src/png/inflate.c: deflate, no dictionary, and a window that holds all or is the largest,
+    // so that no distance is beyond it.
+    bool right = (method & 15) == 8 && method >> 4 <= 7 && (method << 8 | flags) % 31 == 0 &&
+                 !(flags & 32) && (method >> 4 == 7 || rows_bytes <= 256u << (method >> 4));
+    return right ? CONV_DECODE_DECODED : CONV_DECODE_HEADER;
+}
+
+// Adds up what the threads have of the Adler-32 and compares it with the stream's.
+template <int THREADS>
+__device__ inline bool check_adler(struct block_memory<THREADS> &shared,
+                                   const struct stream &stream, struct adler adler,
+                                   uint32_t rows_bytes)
+{
+    uint32_t bytes, weighted, told = 0; // 512 parts below 2^16: no sum leaves 32 bits
+    sum_before(shared, adler.bytes, 0, &bytes);
+    sum_before(shared, adler.weighted, 1, &weighted);
+    adler.bytes = bytes % ADLER_MODULUS;
+    adler.weighted = weighted % ADLER_MODULUS;
+    for (uint32_t i = stream.bytes - 4; i < stream.bytes; i++)
+        told = told << 8 | stream_byte(stream, i);
+    return finish_adler(&adler, rows_bytes) == told;
+}
+
+template <int THREADS>
+__device__ inline uint32_t inflate_stream(struct block_memory<THREADS> &shared,
+                                          const struct conv_decode_picture &picture)
+{
+    struct stream stream;
+    stream.lead = (uint32_t)((uintptr_t)picture.d_stream % 4);
+    stream.words = (const uint32_t *)(picture.d_stream - stream.lead);
+    stream.bytes = picture.stream_bytes;
+    stream.end = 8 * (stream.lead + stream.bytes - 4);
+    uint32_t result = check_header(stream, picture.rows_bytes);
+    if (result)
+        return result;
+    for (uint32_t i = threadIdx.x; i < THREADS * THREAD_ROOM / 4; i += THREADS)
+        shared.window[i] = make_uint2(INSIDE_TWICE, INSIDE_TWICE);
+    struct progress progress = {8 * (stream.lead + 2), 0, FIRST_THREAD_BITS};
+    struct adler adler = {0, 0};
+    for (bool final = false; !final;) {
+        result = inflate_block(shared, stream, picture.d_rows, picture.rows_bytes, &progress,
+                               &adler, &final);
+        if (result)
+            return result;
+    }
+    if ((progress.at + 7) / 8 * 8 != stream.end || progress.out != picture.rows_bytes)
+        return CONV_DECODE_SIZE;
+    return check_adler(shared, stream, adler, picture.rows_bytes) ? CONV_DECODE_DECODED
+                                                                  : CONV_DECODE_ADLER;
+}
+
+// Between barriers: all bytes are written.
+template <int THREADS>
+__device__ inline bool filters_exist(const struct conv_decode_picture &picture)
+{
+    bool all = true;
+    for (uint32_t y = threadIdx.x; y < (uint32_t)picture.height; y += THREADS)
+        all &= picture.d_rows[(size_t)y * (picture.row_bytes + 1)] < FILTERS;
+    return !__syncthreads_or(!all);
+}
+
+// A block a picture, the longest streams first.
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS, 1024 / THREADS)
+    inflate(const struct conv_decode_picture *pictures, uint32_t *status)
+{
+    extern __shared__ uint4 memory[];
+    struct block_memory<THREADS> &shared = *(struct block_memory<THREADS> *)memory;
+    uint32_t turn = pictures[blockIdx.x].turn;
+    struct conv_decode_picture picture = pictures[turn];
+    uint32_t result = inflate_stream(shared, picture);
+    if (result == CONV_DECODE_DECODED) {
+        __syncthreads();
+        if (!filters_exist<THREADS>(picture))
+            result = CONV_DECODE_FILTER;
+    }
+    if (threadIdx.x < CONV_DECODE_SLACK)
+        picture.d_rows[picture.rows_bytes + threadIdx.x] = 0;
+    if (threadIdx.x == 0) {
+        *(uint32_t *)(picture.d_rows + conv_decode_result_at(picture.rows_bytes)) = result;
+        status[turn] = result;
+    }
+}
+
+// --- launches ------------------------------------------------------------------------------------
+
+template <int THREADS> static enum conv_status launch(const struct conv_decode_batch *batch)
+{
+    const int bytes = (int)sizeof(struct block_memory<THREADS>);
+    if (bytes > 48 << 10 &&
+        cudaFuncSetAttribute((const void *)inflate<THREADS>,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
+        return CONV_ERR_DEVICE;
+    inflate<THREADS>
+        <<<(unsigned)batch->count, THREADS, (size_t)bytes, (cudaStream_t)batch->stream>>>(
+            batch->d_pictures, batch->d_status);
+    return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
+}
+
+// Of the block sizes that the device has the shared memory for, the largest with which all pictures
+// are in flight at once.
+static enum conv_status choose_threads(int count, int *threads)
+{
+    int device, processors, block, processor;
+    if (cudaGetDevice(&device) ||
+        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) ||
+        cudaDeviceGetAttribute(&block, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) ||
+        cudaDeviceGetAttribute(&processor, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device))
+        return CONV_ERR_DEVICE;
+    int most =
+        count <= processors * (processor / (int)(sizeof(struct block_memory<512>) + SYSTEM_SHARED))
+            ? 512
+        : count <=
+                processors * (processor / (int)(sizeof(struct block_memory<256>) + SYSTEM_SHARED))
+            ? 256
+            : 128;
+    if (*threads)
+        most = *threads;
+    *threads = most >= 512 && (int)sizeof(struct block_memory<512>) <= block   ? 512
+               : most >= 256 && (int)sizeof(struct block_memory<256>) <= block ? 256
+                                                                               : 128;
+    return CONV_OK;
+}
+
+enum conv_status conv_cuda_inflate(const struct conv_decode_batch *batch, const char **name)
+{
+    int threads = batch->threads;
+    if (choose_threads(batch->count, &threads))
+        return CONV_ERR_DEVICE;
+    switch (threads) {
+    case 512:
+        *name = "inflate_512";
+        return launch<512>(batch);
+    case 256:
+        *name = "inflate_256";
+        return launch<256>(batch);
+    default:
+        *name = "inflate_128";
+        return launch<128>(batch);
+    }
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT
+// DEFLATE's codes (RFC 1951, 3.2) as the kernels hold them, and the step from one symbol to the
+// next. No thread needs another one here, so that it is plain C, which unit tests compile for the
+// CPU as well.
+#ifndef CONV_KERNELS_CUDA_PNG_SYMBOLS_CUH
+#define CONV_KERNELS_CUDA_PNG_SYMBOLS_CUH
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define ANYWHERE static __host__ __device__ __forceinline__
+#else
+#define ANYWHERE static inline
+#endif
+
+#define LITLENS 288    // symbols that the fixed code has; the last two stand for nothing
+#define DISTANCES 32   // likewise
+#define PRECODES 19    // symbols of the code that the lengths of the others are written in
+#define MOST_LENGTH 15 // bits of a codeword
+#define END_OF_BLOCK 256
+
+// --- reading bits --------------------------------------------------------------------------------
+
+// The bits of a row of words, lowest first. `low` and `high` are the word that `at` is in and the
+// next one.
+struct bits {
+    const uint32_t *words;
+    uint32_t at;
+    uint32_t low, high;
+};
+
+ANYWHERE struct bits read_bits(const uint32_t *words, uint32_t at)
+{
+    struct bits bits = {words, at, words[at / 32], words[at / 32 + 1]};
+    return bits;
+}
+
+// The next 32.
+ANYWHERE uint32_t peek_bits(const struct bits *bits)
+{
+#ifdef __CUDA_ARCH__
+    return __funnelshift_r(bits->low, bits->high, bits->at);
+#else
+    return (uint32_t)(((uint64_t)bits->high << 32 | bits->low) >> (bits->at & 31));
+#endif
+}
+
+// At most 32.
+ANYWHERE void drop_bits(struct bits *bits, uint32_t count)
+{
+    uint32_t next = bits->at + count;
+    if ((next ^ bits->at) & ~31u) {
+        bits->low = bits->high;
+        bits->high = bits->words[next / 32 + 1];
+    }
+    bits->at = next;
+}
+
+ANYWHERE uint32_t take_bits(struct bits *bits, uint32_t count) // at most 31
+{
+    uint32_t value = peek_bits(bits) & ((1u << count) - 1);
+    drop_bits(bits, count);
+    return value;
+}
+
+// --- codes ---------------------------------------------------------------------------------------
+
+// A canonical code. The codewords of n bits, filled up with zeros to 15, lie between limit[n - 1]
+// and limit[n]; sorted[codeword + offset[n]] is what one stands for.
+struct code {
+    uint16_t limit[MOST_LENGTH + 1];
+    int16_t offset[MOST_LENGTH + 1];
+};
+
+#define NO_SYMBOL 0xffffffffu
+
+// Fills a code, which `count` codewords of each length make; first[n] becomes the place of the
+// first symbol of n bits in its table `sorted`. The rules are zlib's: a code is complete, or it has
+// one codeword of one bit, or none; the latter two only if `sparse`.
+ANYWHERE bool fill_code(struct code *code, uint32_t *first, const uint32_t *count, bool sparse)
+{
+    uint32_t codeword = 0, used = 0;
+    code->limit[0] = 0;
+    code->offset[0] = 0;
+    for (int n = 1; n <= MOST_LENGTH; n++) {
+        codeword *= 2;
+        first[n] = used;
+        code->offset[n] = (int16_t)((int32_t)used - (int32_t)codeword);
+        codeword += count[n];
+        used += count[n];
+        if (codeword > 1u << n)
+            return false;
+        code->limit[n] = (uint16_t)(codeword << (MOST_LENGTH - n));
+    }
+    return codeword == 1u << MOST_LENGTH || (sparse && (used == 0 || (used == 1 && count[1] == 1)));
+}
+
+ANYWHERE uint32_t reverse_bits(uint32_t bits)
+{
+#ifdef __CUDA_ARCH__
+    return __brev(bits);
+#else
+    uint32_t reversed = 0;
+    for (int i = 0; i < 32; i++)
+        reversed |= (bits >> i & 1) << (31 - i);
+    return reversed;
+#endif
+}
+
+// The symbol at the front of `bits` << 8 | the bits of its codeword, of which there are `least` to
+// `most`; NO_SYMBOL if there is none.
+ANYWHERE uint32_t find_symbol(const struct code *code, const uint16_t *sorted, uint32_t bits,
+                              int least, int most)
+{
+    uint32_t codeword = reverse_bits(bits) >> (32 - MOST_LENGTH);
+    for (int n = least; n <= most; n++)
+        if (codeword < code->limit[n]) {
+            int32_t place = (int32_t)(codeword >> (MOST_LENGTH - n)) + code->offset[n];
+            return (uint32_t)sorted[place] << 8 | (uint32_t)n;
+        }
+    return NO_SYMBOL;
+}
+
+// --- entries -------------------------------------------------------------------------------------
+// What a symbol means. Literals, lengths and distances have one form, so that lanes of a warp that
+// are at different ones do the same:
+//   bits 0-4   bits to drop: codeword and extra bits
+//   bits 8-12  bits of the codeword
+//   bits 13-15 what it is, as below
+//   bits 16-31 what the extra bits are added to: a byte, a length, a distance less 1
+#define ENTRY_LITERAL (1u << 13)
+#define ENTRY_LENGTH (2u << 13)
+#define ENTRY_DISTANCE (0u << 13)
+#define ENTRY_STOP (4u << 13) // no symbol to go on behind: one of these three
+#define ENTRY_END ENTRY_STOP
+#define ENTRY_INVALID (5u << 13)
+#define ENTRY_LONG (6u << 13) // its codeword does not fit into an index: find_symbol knows it
+#define ENTRY_KIND (7u << 13)
+
+ANYWHERE uint32_t litlen_entry(uint32_t symbol, uint32_t length)
+{
+    if (symbol < END_OF_BLOCK)
+        return symbol << 16 | ENTRY_LITERAL | length << 8 | length;
+    if (symbol == END_OF_BLOCK)
+        return ENTRY_END | length << 8 | length;
+    // 3 to 10 without extra bits, then four lengths with each number of them; 258 is alone.
+    uint32_t i = symbol - 257, extra = i < 8 || i == 28 ? 0 : i / 4 - 1;
+    uint32_t base = i < 8 ? 3 + i : i == 28 ? 258 : 3 + ((4 + i % 4) << extra);
+    return i > 28 ? ENTRY_INVALID : base << 16 | ENTRY_LENGTH | length << 8 | (length + extra);
+}
+
+ANYWHERE uint32_t distance_entry(uint32_t symbol, uint32_t length)
+{
+    // 1 to 4 without extra bits, then two distances with each number of them.
+    uint32_t extra = symbol < 4 ? 0 : symbol / 2 - 1;
+    uint32_t base = symbol < 4 ? symbol : (2 + symbol % 2) << extra;
+    return symbol > 29 ? ENTRY_INVALID
+                       : base << 16 | ENTRY_DISTANCE | length << 8 | (length + extra);
+}
+
+// --- tables --------------------------------------------------------------------------------------
+
+// A table is indexed by so many of the next bits. With one more for literals and lengths, eight
+// blocks no longer fit into an SM's shared memory (inflate.cu).
+#define LITLEN_BITS 10
+#define DISTANCE_BITS 8
+#define ENTRIES ((1 << LITLEN_BITS) + (1 << DISTANCE_BITS))
+
+struct tables {
+    uint32_t entries[ENTRIES]; // literals and lengths, then distances
+    struct code litlen, distance;
+    uint16_t litlens[LITLENS], distances[DISTANCES]; // sorted by codeword
+};
+
+// Entry i of the table, from the codes.
+ANYWHERE uint32_t make_entry(const struct tables *tables, uint32_t i)
+{
+    bool far = i >= 1 << LITLEN_BITS;
+    uint32_t found = far ? find_symbol(&tables->distance, tables->distances, i - (1 << LITLEN_BITS),
+                                       1, DISTANCE_BITS)
+                         : find_symbol(&tables->litlen, tables->litlens, i, 1, LITLEN_BITS);
+    if (found == NO_SYMBOL)
+        return ENTRY_LONG;
+    return far ? distance_entry(found >> 8, found & 255) : litlen_entry(found >> 8, found & 255);
+}
+
+// The entry for the symbol at the front of `bits`: of a distance, if one is due.
+ANYWHERE uint32_t look_up(const struct tables *tables, uint32_t bits, bool far)
+{
+    uint32_t index = far ? (bits & ((1 << DISTANCE_BITS) - 1)) + (1 << LITLEN_BITS)
+                         : bits & ((1 << LITLEN_BITS) - 1);
+    uint32_t entry = tables->entries[index];
+    if ((entry & ENTRY_KIND) == ENTRY_LONG) {
+        uint32_t found =
+            far ? find_symbol(&tables->distance, tables->distances, bits, DISTANCE_BITS + 1,
+                              MOST_LENGTH)
+                : find_symbol(&tables->litlen, tables->litlens, bits, LITLEN_BITS + 1, MOST_LENGTH);
+        entry = found == NO_SYMBOL ? ENTRY_INVALID
+                : far              ? distance_entry(found >> 8, found & 255)
+                                   : litlen_entry(found >> 8, found & 255);
+    }
+    return entry;
+}
+
+// The base of an entry with its extra bits added.
+ANYWHERE uint32_t entry_value(uint32_t entry, uint32_t bits)
+{
+    uint32_t both = bits & ((1u << (entry & 31)) - 1);
+    return (entry >> 16) + (both >> (entry >> 8 & 31));
+}
+
+// --- counting ------------------------------------------------------------------------------------
+
+// Goes on to the first symbol (of literals and lengths) at `limit` or behind it. Adds the bytes on
+// the way to *count. Returns what stopped it, ENTRY_END (which is dropped then) or ENTRY_INVALID,
+// or 0.
+ANYWHERE uint32_t count_symbols(const struct tables *tables, struct bits *bits, uint32_t limit,
+                                uint32_t *count)
+{
+    bool far = false;
+    while (far || bits->at < limit) {
+        uint32_t next = peek_bits(bits), entry = look_up(tables, next, far);
+        if (entry & ENTRY_STOP) {
+            drop_bits(bits, entry & 31);
+            return entry & ENTRY_KIND;
+        }
+        uint32_t bytes = entry & ENTRY_LITERAL ? 1 : entry_value(entry, next);
+        *count += far ? 0 : bytes;
+        far = (entry & ENTRY_LENGTH) != 0;
+        drop_bits(bits, entry & 31);
+    }
+    return 0;
+}
+
+#endif

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+// From symbols to bytes, a window of the output at a time, in shared memory. A match says only
+// where it begins and how far back its bytes are: no thread waits for another one's bytes, and none
+// copies a long match alone. When all symbols are there, all threads find for every byte the one
+// that it is the same as, follow these references until they come to bytes, and write those as
+// words.
+#ifndef CONV_KERNELS_CUDA_PNG_WINDOW_CUH
+#define CONV_KERNELS_CUDA_PNG_WINDOW_CUH
+
+#include "kernels/cuda/png/adler.cuh"
+#include "kernels/cuda/png/inflate.cuh"
+
+// A warp goes through so many places; a match that begins before them begins at their first one
+// anew. The longest match is shorter, so that it does so once at most.
+#define STRETCH 512
+#define MOST_HOPS 4 // along references before all threads look whether any are left
+
+// The window: its first place is that of the aligned word that the output goes on in, `skip` bytes
+// before them.
+struct window {
+    uint8_t *rows;      // all of the output
+    uint32_t start;     // bytes of the output before the window
+    uint32_t skip, end; // places: the window's bytes are from skip to end - 1
+};
+
+__device__ __forceinline__ struct window open_window(uint8_t *rows, uint32_t start, uint32_t bytes)
+{
+    uint32_t skip = start % 4; // rows are aligned
+    struct window window = {rows, start, skip, skip + bytes};
+    return window;
+}
+
+// Puts down the symbols from bit `start` of the stage to bit `limit`; the first one's bytes are at
+// `place`. They have been counted: nothing here is unknown.
+template <int THREADS>
+__device__ __forceinline__ void put_symbols(struct block_memory<THREADS> &shared, uint32_t start,
+                                            uint32_t limit, uint32_t place)
+{
+    uint16_t *places = (uint16_t *)shared.window;
+    struct bits bits = read_bits(shared.stage, start);
+    bool far = false;
+    uint32_t length = 0;
+    while (far || bits.at < limit) {
+        uint32_t next = peek_bits(&bits), entry = look_up(&shared.tables, next, far);
+        if (entry & ENTRY_STOP)
+            break;
+        uint32_t value = entry_value(entry, next);
+        if (entry & ENTRY_LITERAL)
+            places[place++] = (uint16_t)(LITERAL | value);
+        if (far) {
+            uint32_t stretch = (place + STRETCH - 1) / STRETCH * STRETCH;
+            places[place] = (uint16_t)value;
+            if (stretch < place + length)
+                places[stretch] = (uint16_t)value;
+            place += length;
+        }
+        length = value;
+        far = (entry & ENTRY_LENGTH) != 0;
+        drop_bits(&bits, entry & 31);
+    }
+}
+
+// What the byte at a place within a match is: the same as an earlier one in the window, or a byte
+// from before it. `match` is the match's place << 16 | its distance less 1. *wrong is set if there
+// is no such byte.
+__device__ __forceinline__ uint32_t find_source(const struct window &window, uint32_t place,
+                                                uint32_t match, bool *wrong)
+{
+    uint32_t begin = match >> 16, distance = (match & 0x7fff) + 1, along = place - begin;
+    if (along >= distance) // what repeats itself is taken from before the match
+        along %= distance;
+    int32_t source = (int32_t)(begin + along - distance);
+    if (source >= (int32_t)window.skip)
+        return (uint32_t)source;
+    int32_t index = (int32_t)window.start + source - (int32_t)window.skip;
+    if (index < 0) {
+        *wrong = true;
+        return LITERAL;
+    }
+    return LITERAL | window.rows[index];
+}
+
+// Makes a reference of every place within a match, by warps. Two places a lane; the match that
+// one is in begins at the last place before it where anything does. Behind a barrier. True if a
+// match is from before the first byte.
+template <int THREADS>
+__device__ inline bool refer(struct block_memory<THREADS> &shared, const struct window &window)
+{
+    uint32_t *pairs = (uint32_t *)shared.window;
+    uint32_t lane = threadIdx.x % LANES, below = (1u << lane) - 1;
+    bool wrong = false;
+    for (uint32_t first = threadIdx.x / LANES * STRETCH; first < window.end;
+         first += THREADS / LANES * STRETCH) {
+        uint32_t end = min(first + STRETCH, window.end), former = 0;
+        for (uint32_t at = first; at < end; at += 2 * LANES) {
+            uint32_t place = at + 2 * lane, pair = pairs[place / 2];
+            uint32_t low = pair & 0xffff, high = pair >> 16;
+            uint32_t last = high != INSIDE ? (place + 1) << 16 | high : place << 16 | low;
+            uint32_t begins = __ballot_sync(ALL_LANES, pair != INSIDE_TWICE);
+            // Of the nearest lane before this one where anything begins, and of the last of all.
+            uint32_t before =
+                __shfl_sync(ALL_LANES, last, LANES - 1 - __clz((int)(begins & below)));
+            uint32_t latest = __shfl_sync(ALL_LANES, last, LANES - 1 - __clz((int)begins));
+            before = begins & below ? before : former;
+            former = begins ? latest : former;
+            if (low != INSIDE)
+                before = place << 16 | low;
+            uint32_t match = high != INSIDE ? last : before;
+            if (place >= window.skip && place < window.end && !(before & LITERAL))
+                low = find_source(window, place, before, &wrong);
+            if (place + 1 >= window.skip && place + 1 < window.end && !(match & LITERAL))
+                high = find_source(window, place + 1, match, &wrong);
+            pairs[place / 2] = high << 16 | low;
+        }
+    }
+    return wrong;
+}
+
+// Others may follow and shorten the same references meanwhile: what is read is what was there
+// before or after, and either leads to the byte.
+__device__ __forceinline__ uint32_t load_place(const uint16_t *place)
+{
+    uint16_t value;
+    asm volatile("ld.volatile.shared.u16 %0, [%1];"
+                 : "=h"(value)
+                 : "r"((uint32_t)__cvta_generic_to_shared(place))
+                 : "memory");
+    return value;
+}
+
+__device__ __forceinline__ uint32_t load_pair(const uint32_t *pair)
+{
+    uint32_t value;
+    asm volatile("ld.volatile.shared.u32 %0, [%1];"
+                 : "=r"(value)
+                 : "r"((uint32_t)__cvta_generic_to_shared(pair))
+                 : "memory");
+    return value;
+}
+
+__device__ __forceinline__ void store_place(uint16_t *place, uint32_t value)
+{
+    asm volatile("st.volatile.shared.u16 [%0], %1;"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(place)), "h"((uint16_t)value)
+                 : "memory");
+}
+
+__device__ __forceinline__ bool follow(uint16_t *places, uint32_t place)
+{
+    uint32_t value = load_place(places + place), hops = 0;
+    if (value & LITERAL)
+        return false;
+    for (; !(value & LITERAL) && hops < MOST_HOPS; hops++)
+        value = load_place(places + value);
+    store_place(places + place, value);
+    return !(value & LITERAL);
+}
+
+// Follows references until all places are bytes. Each round takes what the former ones have
+// shortened, so that they are no more than the logarithm of the longest chain. Between barriers.
+template <int THREADS>
+__device__ inline void follow_references(struct block_memory<THREADS> &shared,
+                                         const struct window &window)
+{
+    uint16_t *places = (uint16_t *)shared.window;
+    const uint32_t bytes = LITERAL << 16 | LITERAL;
+    bool left;
+    do {
+        left = false;
+        for (uint32_t i = threadIdx.x; 2 * i < window.end; i += THREADS)
+            if ((load_pair((const uint32_t *)places + i) & bytes) != bytes) {
+                left |= follow(places, 2 * i);
+                left |= follow(places, 2 * i + 1);
+            }
+    } while (__syncthreads_or(left));
+}
+
+// Writes the bytes, and leaves the window empty for the next one.
+template <int THREADS>
+__device__ inline void write_window(struct block_memory<THREADS> &shared,
+                                    const struct window &window, struct adler *adler)
+{
+    uint8_t *out = window.rows + (window.start - window.skip);
+    uint32_t bytes = 0, weighted = 0;
+    for (uint32_t i = threadIdx.x; 4 * i < window.end; i += THREADS) {
+        uint2 places = shared.window[i];
+        shared.window[i] = make_uint2(INSIDE_TWICE, INSIDE_TWICE);
+        uint32_t word = __byte_perm(places.x, places.y, 0x6420);
+        if (4 * i >= window.skip && 4 * i + 4 <= window.end) {
+            ((uint32_t *)out)[i] = word;
+        } else {
+            uint32_t kept = 0;
+            for (uint32_t b = 0; b < 4; b++) {
+                uint32_t place = 4 * i + b, byte = word >> 8 * b & 255;
+                if (place < window.skip || place >= window.end)
+                    continue;
+                out[place] = (uint8_t)byte;
+                kept |= byte << 8 * b;
+            }
+            word = kept;
+        }
+        uint32_t sum = __dp4a(word, 0x01010101u, 0u);
+        bytes += sum;
+        weighted += 4 * i * sum + __dp4a(word, 0x03020100u, 0u);
+    }
+    add_adler(adler, window.start - window.skip, bytes, weighted);
+}
+
+#endif

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+// Holds the decoder on the device against the one on the CPU: of streams of all kinds it must take
+// those that the other takes, give the same planes, and touch nothing else.
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check_decode.h"
+
+#ifndef CHECK_SAMPLES
+#define CHECK_SAMPLES 200000 // of a large random picture
+#endif
+
+struct batch {
+    struct check_stream streams[CHECK_DECODE_MOST];
+    struct conv_image planes[CHECK_DECODE_MOST];
+    bool right[CHECK_DECODE_MOST];
+    int count;
+};
+
+// How often the judge has said what: a check of streams that are all refused would prove little.
+static struct {
+    int right, wrong;
+} judged;
+
+static void judge(struct batch *batch, struct check_stream stream)
+{
+    int i = batch->count++;
+    batch->streams[i] = stream;
+    batch->right[i] = check_judge(&batch->planes[i], &stream);
+    judged.right += batch->right[i];
+    judged.wrong += !batch->right[i];
+}
+
+// By a number of threads drawn by lot.
+static bool check(struct batch *batch)
+{
+    static const int threads[] = {0, 128, 256, 512};
+    bool ok = batch->count == 0 ||
+              check_decode_batch(batch->streams, batch->planes, batch->right, batch->count,
+                                 threads[check_decode_random(4)], check_decode_random(1u << 31));
+    for (int i = 0; i < batch->count; i++) {
+        free(batch->streams[i].bytes);
+        check_free_planes(&batch->planes[i]);
+    }
+    batch->count = 0;
+    return ok;
+}
+
+static bool same_planes(const struct conv_image *a, const struct conv_image *b)
+{
+    size_t samples = (size_t)a->width * (size_t)a->depth / 8;
+    for (int c = 0; c < a->channels; c++)
+        for (int y = 0; y < a->height; y++)
+            if (memcmp(a->plane[c].data + y * a->plane[c].stride,
+                       b->plane[c].data + y * b->plane[c].stride, samples) != 0)
+                return false;
+    return true;
+}
+
+// Good pictures. Where even the judge does not see what was drawn, the test is wrong; it does not
+// take streams whose window is smaller than the picture.
+static bool check_good(int count, unsigned samples)
+{
+    static struct batch batch;
+    for (int i = 0; i < count; i++) {
+        struct conv_image drawn;
+        judge(&batch, check_make_stream(1 + check_decode_random(samples), &drawn));
+        bool same = !batch.right[i] || same_planes(&drawn, &batch.planes[i]);
+        check_free_planes(&drawn);
+        if (!same) {
+            printf("FAILED: the judge sees another picture than was drawn\n");
+            return false;
+        }
+    }
+    return check(&batch);
+}
+
+static bool check_damaged(int count, unsigned samples)
+{
+    static struct batch batch;
+    struct check_stream stream = check_make_stream(1 + check_decode_random(samples), NULL);
+    for (int i = 0; i < count; i++)
+        judge(&batch, check_damage_stream(&stream));
+    free(stream.bytes);
+    return check(&batch);
+}
+
+// Cut before every byte.
+static bool check_cut(unsigned samples)
+{
+    static struct batch batch;
+    bool ok = true;
+    struct check_stream stream = check_make_stream(samples, NULL);
+    for (size_t size = 0; size < stream.size && ok; size++) {
+        judge(&batch, check_cut_stream(&stream, size));
+        if (batch.count == CHECK_DECODE_MOST || size + 1 == stream.size)
+            ok = check(&batch);
+    }
+    free(stream.bytes);
+    return ok;
+}
+
+static bool check_special(void)
+{
+    static struct batch batch;
+    struct check_stream stream;
+    bool ok = true;
+    for (int number = 0; check_special_stream(&stream, number) && ok; number++) {
+        judge(&batch, stream);
+        if (batch.count == CHECK_DECODE_MOST)
+            ok = check(&batch);
+    }
+    return ok && check(&batch);
+}
+
+static bool check_files(const char *folder)
+{
+    static struct batch batch;
+    DIR *directory = opendir(folder);
+    bool ok = directory != NULL;
+    int taken = 0;
+    for (struct dirent *entry; ok && (entry = readdir(directory));) {
+        char path[4096];
+        struct check_stream stream;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (!check_read_stream(&stream, path))
+            continue;
+        stream.kind = "a file of the corpus";
+        taken++;
+        judge(&batch, stream);
+        if (batch.count == CHECK_DECODE_MOST)
+            ok = check(&batch);
+    }
+    ok = ok && taken > 0 && check(&batch);
+    if (!ok)
+        printf("FAILED in %s: %d files taken\n", folder, taken);
+    if (directory)
+        closedir(directory);
+    return ok;
+}
+
+bool check_codec_decode(uint64_t seed, int rounds, const char *corpus)
+{
+    check_decode_seed(seed);
+    bool ok = check_special() && (!corpus || check_files(corpus));
+    for (int round = 0; round < rounds && ok; round++) {
+        check_decode_seed(seed + (uint64_t)round);
+        ok = check_good(1 + (int)check_decode_random(12), round % 8 ? 5000 : CHECK_SAMPLES) &&
+             check_damaged(24, round % 8 ? 3000 : 30000);
+        if (!ok)
+            printf("FAILED with --seed %llu --rounds 1\n", (unsigned long long)seed + round);
+    }
+    ok = ok && check_cut(600);
+    printf("decode: %d streams that the judge takes, %d that it does not: %s\n", judged.right,
+           judged.wrong, ok ? "ok" : "FAILED");
+    return ok;
+}

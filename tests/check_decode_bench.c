@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+// Times the decoder's kernels: many pictures at once, each with memory of its own, so that no cache
+// knows the next one.
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check_decode.h"
+#include "kernels/cuda/png/decode.h"
+
+#define RUNS 5 // the median of so many is told, after one that is not
+#define MOST_KERNELS 8
+
+struct bench {
+    struct check_stream *files;
+    int count; // of the pictures
+    struct conv_decode_picture *pictures, *d_pictures;
+    uint8_t *d_memory;
+    uint32_t *d_status;
+    double raw_bytes; // of all pictures' samples
+    cudaEvent_t events[MOST_KERNELS + 1];
+    const char *kernels[MOST_KERNELS];
+    int kernel_count;
+    float ms[MOST_KERNELS][RUNS];
+};
+
+static bool failed(cudaError_t error, const char *what)
+{
+    if (error != cudaSuccess)
+        printf("FAILED %s: %s\n", what, cudaGetErrorString(error));
+    return error != cudaSuccess;
+}
+
+static size_t align(size_t bytes)
+{
+    return conv_image_align(bytes, CONV_IMAGE_PLANE_ALIGN);
+}
+
+// Fills the table but for addresses; returns the memory that streams, planes and rows take.
+static size_t lay_out(struct bench *bench, int files, size_t *scratch)
+{
+    size_t bytes = 0;
+    *scratch = 0;
+    for (int i = 0; i < bench->count; i++) {
+        const struct check_stream *file = &bench->files[i % files];
+        bench->pictures[i] = (struct conv_decode_picture){
+            .stride = (int64_t)conv_image_stride(file->width, file->depth),
+            .stream_bytes = (uint32_t)file->size,
+            .width = file->width,
+            .height = file->height,
+            .channels = file->channels,
+            .depth = file->depth,
+        };
+        size_t plane = conv_image_plane_bytes(file->width, file->height, file->depth);
+        bytes += align(file->size) + (size_t)file->channels * plane;
+        *scratch += conv_cuda_decode_scratch(&bench->pictures[i]);
+        bench->raw_bytes += (double)file->width * file->height * file->channels * file->depth / 8;
+    }
+    return bytes;
+}
+
+// The first copy of a stream comes from the host, later ones from the first.
+static bool place(struct bench *bench, int files, uint8_t *at)
+{
+    for (int i = 0; i < bench->count; i++) {
+        const struct check_stream *file = &bench->files[i % files];
+        struct conv_decode_picture *picture = &bench->pictures[i];
+        size_t plane = conv_image_plane_bytes(file->width, file->height, file->depth);
+        const uint8_t *from = i < files ? file->bytes : bench->pictures[i % files].d_stream;
+        if (failed(cudaMemcpyAsync(at, from, file->size,
+                                   i < files ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice,
+                                   NULL),
+                   "copy of a stream"))
+            return false;
+        picture->d_stream = at;
+        at += align(file->size);
+        for (int c = 0; c < file->channels; c++, at += plane)
+            picture->d_plane[c] = at;
+    }
+    return !failed(cudaMemcpy(bench->d_pictures, bench->pictures,
+                              (size_t)bench->count * sizeof *bench->pictures,
+                              cudaMemcpyHostToDevice),
+                   "copy of the table");
+}
+
+static bool open_bench(struct bench *bench, int files)
+{
+    size_t scratch, table = (size_t)bench->count * sizeof *bench->pictures;
+    bench->pictures = calloc((size_t)bench->count, sizeof *bench->pictures);
+    if (!bench->pictures)
+        abort();
+    size_t bytes = lay_out(bench, files, &scratch);
+    if (failed(cudaMalloc((void **)&bench->d_memory, align(bytes) + scratch), "cudaMalloc") ||
+        failed(cudaMalloc((void **)&bench->d_pictures, table), "cudaMalloc") ||
+        failed(cudaMalloc((void **)&bench->d_status, (size_t)bench->count * sizeof(uint32_t)),
+               "cudaMalloc"))
+        return false;
+    for (int i = 0; i <= MOST_KERNELS; i++)
+        if (failed(cudaEventCreate(&bench->events[i]), "cudaEventCreate"))
+            return false;
+    conv_cuda_decode_plan(bench->pictures, bench->count, bench->d_memory + align(bytes));
+    return place(bench, files, bench->d_memory);
+}
+
+static void close_bench(struct bench *bench)
+{
+    for (int i = 0; i <= MOST_KERNELS; i++)
+        if (bench->events[i])
+            cudaEventDestroy(bench->events[i]);
+    cudaFree(bench->d_memory);
+    cudaFree(bench->d_pictures);
+    cudaFree(bench->d_status);
+    free(bench->pictures);
+}
+
+static void mark(void *context, const char *kernel)
+{
+    struct bench *bench = context;
+    bench->kernels[bench->kernel_count++] = kernel;
+    (void)cudaEventRecord(bench->events[bench->kernel_count], NULL);
+}
+
+static bool run_once(struct bench *bench, int threads, int run)
+{
+    struct conv_decode_batch batch = {
+        .pictures = bench->pictures,
+        .d_pictures = bench->d_pictures,
+        .count = bench->count,
+        .threads = threads,
+        .d_status = bench->d_status,
+        .mark = mark,
+        .context = bench,
+    };
+    bench->kernel_count = 0;
+    if (failed(cudaEventRecord(bench->events[0], NULL), "cudaEventRecord"))
+        return false;
+    if (conv_cuda_decode(&batch)) {
+        (void)failed(cudaGetLastError(), "conv_cuda_decode");
+        return false;
+    }
+    if (failed(cudaEventSynchronize(bench->events[bench->kernel_count]), "decoding"))
+        return false;
+    for (int k = 0; k < bench->kernel_count; k++)
+        if (failed(cudaEventElapsedTime(&bench->ms[k][run], bench->events[k], bench->events[k + 1]),
+                   "cudaEventElapsedTime"))
+            return false;
+    return true;
+}
+
+static bool all_decoded(const struct bench *bench)
+{
+    size_t bytes = (size_t)bench->count * sizeof(uint32_t);
+    uint32_t *status = malloc(bytes), wrong = 0;
+    if (!status)
+        abort();
+    bool ok = !failed(cudaMemcpy(status, bench->d_status, bytes, cudaMemcpyDeviceToHost), "copy");
+    for (int i = 0; i < bench->count && ok; i++)
+        wrong += status[i] != CONV_DECODE_DECODED;
+    free(status);
+    if (wrong > 0)
+        printf("FAILED: %u of %d pictures are not decoded\n", wrong, bench->count);
+    return ok && wrong == 0;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static void print_line(const struct bench *bench, const char *name, double ms)
+{
+    printf("%7d pictures  %-14s %9.3f ms  %8.1f GB/s raw\n", bench->count, name, ms,
+           bench->raw_bytes / (ms * 1e6));
+}
+
+static void print_times(struct bench *bench)
+{
+    double sum = 0;
+    for (int k = 0; k < bench->kernel_count; k++) {
+        qsort(bench->ms[k], RUNS, sizeof bench->ms[k][0], compare_times);
+        print_line(bench, bench->kernels[k], bench->ms[k][RUNS / 2]);
+        sum += bench->ms[k][RUNS / 2];
+    }
+    print_line(bench, "all", sum);
+    fflush(stdout);
+}
+
+bool check_decode_bench(char **paths, int count, int copies, int threads)
+{
+    struct bench bench = {.count = copies};
+    bench.files = calloc((size_t)count, sizeof *bench.files);
+    bool ok = bench.files != NULL;
+    for (int i = 0; i < count && ok; i++)
+        if (!check_read_stream(&bench.files[i], paths[i])) {
+            printf("FAILED %s: no PNG file that the device decodes\n", paths[i]);
+            ok = false;
+        }
+    ok = ok && open_bench(&bench, count);
+    for (int run = -1; run < RUNS && ok; run++) // -1: warm-up
+        ok = run_once(&bench, threads, run < 0 ? 0 : run);
+    if (ok && (ok = all_decoded(&bench)))
+        print_times(&bench);
+    close_bench(&bench);
+    for (int i = 0; i < count && bench.files; i++)
+        free(bench.files[i].bytes);
+    free(bench.files);
+    return ok;
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+// The device's side of checking the decoder: each picture's stream, rows and planes in memory of
+// their own, so that who looks for accesses beside it (compute-sanitizer, emulated/) finds them;
+// planes keep guards around them and behind their rows.
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check_decode.h"
+#include "kernels/cuda/png/decode.h"
+
+#define GUARD 128
+#define FILL 0xa5
+#define UNTOUCHED 0xdeadbeefu
+
+struct device_picture {
+    uint8_t *d_stream, *d_rows, *d_plane[CONV_IMAGE_MAX_CHANNELS];
+    size_t plane_bytes; // without guards
+};
+
+struct device_batch {
+    struct device_picture own[CHECK_DECODE_MOST];
+    struct conv_decode_picture pictures[CHECK_DECODE_MOST];
+    struct conv_decode_picture *d_pictures;
+    uint8_t *d_scratch;
+    uint32_t *d_status, status[CHECK_DECODE_MOST];
+    int marks;
+};
+
+static bool failed(cudaError_t error, const char *what)
+{
+    if (error != cudaSuccess)
+        printf("FAILED %s: %s\n", what, cudaGetErrorString(error));
+    return error != cudaSuccess;
+}
+
+static bool make_memory(uint8_t **d_memory, size_t size)
+{
+    uint8_t *filled = malloc(size);
+    if (!filled)
+        abort();
+    memset(filled, FILL, size);
+    bool ok = !failed(cudaMalloc((void **)d_memory, size), "cudaMalloc") &&
+              !failed(cudaMemcpy(*d_memory, filled, size, cudaMemcpyHostToDevice), "copy");
+    free(filled);
+    return ok;
+}
+
+static bool upload_picture(struct device_picture *own, struct conv_decode_picture *picture,
+                           const struct check_stream *stream)
+{
+    size_t before = check_decode_random(17); // the stream ends where its memory ends
+    size_t row = conv_image_stride(stream->width, stream->depth);
+    *picture = (struct conv_decode_picture){
+        .stride = (int64_t)(row + CONV_IMAGE_ROW_ALIGN * check_decode_random(3)),
+        .stream_bytes = (uint32_t)stream->size,
+        .width = stream->width,
+        .height = stream->height,
+        .channels = stream->channels,
+        .depth = stream->depth,
+    };
+    if (!make_memory(&own->d_stream, before + stream->size) ||
+        failed(
+            cudaMemcpy(own->d_stream + before, stream->bytes, stream->size, cudaMemcpyHostToDevice),
+            "copy of a stream"))
+        return false;
+    picture->d_stream = own->d_stream + before;
+    own->plane_bytes = (size_t)picture->stride * (size_t)(stream->height - 1) + row;
+    for (int c = 0; c < stream->channels; c++) {
+        if (!make_memory(&own->d_plane[c], own->plane_bytes + 2 * GUARD))
+            return false;
+        picture->d_plane[c] = own->d_plane[c] + GUARD;
+    }
+    return true;
+}
+
+// The planner's memory is one piece. Every other time each picture gets rows of its own instead, to
+// the byte.
+static bool plan(struct device_batch *batch, int count)
+{
+    size_t scratch = 0;
+    for (int i = 0; i < count; i++)
+        scratch += conv_cuda_decode_scratch(&batch->pictures[i]);
+    if (!make_memory(&batch->d_scratch, scratch))
+        return false;
+    conv_cuda_decode_plan(batch->pictures, count, batch->d_scratch);
+    for (int i = 0; i < count && check_decode_random(2); i++) {
+        size_t own = conv_cuda_decode_scratch(&batch->pictures[i]);
+        if (!make_memory(&batch->own[i].d_rows, own))
+            return false;
+        batch->pictures[i].d_rows = batch->own[i].d_rows;
+    }
+    size_t table = (size_t)count * sizeof *batch->pictures;
+    uint32_t *untouched = batch->status;
+    for (int i = 0; i < count; i++)
+        untouched[i] = UNTOUCHED;
+    size_t words = (size_t)count * sizeof *untouched;
+    return !failed(cudaMalloc((void **)&batch->d_pictures, table), "cudaMalloc") &&
+           !failed(cudaMemcpy(batch->d_pictures, batch->pictures, table, cudaMemcpyHostToDevice),
+                   "copy of the table") &&
+           !failed(cudaMalloc((void **)&batch->d_status, words), "cudaMalloc") &&
+           !failed(cudaMemcpy(batch->d_status, untouched, words, cudaMemcpyHostToDevice), "copy");
+}
+
+static void count_mark(void *context, const char *kernel)
+{
+    struct device_batch *batch = context;
+    batch->marks += kernel[0] != '\0';
+}
+
+static bool run(struct device_batch *batch, int count, int threads)
+{
+    struct conv_decode_batch work = {
+        .pictures = batch->pictures,
+        .d_pictures = batch->d_pictures,
+        .count = count,
+        .threads = threads,
+        .d_status = batch->d_status,
+        .mark = count_mark,
+        .context = batch,
+    };
+    if (conv_cuda_decode(&work)) {
+        (void)failed(cudaGetLastError(), "conv_cuda_decode");
+        return false;
+    }
+    if (batch->marks < 2) {
+        printf("FAILED: %d marks\n", batch->marks);
+        return false;
+    }
+    return !failed(cudaDeviceSynchronize(), "decoding") &&
+           !failed(cudaMemcpy(batch->status, batch->d_status, (size_t)count * sizeof(uint32_t),
+                              cudaMemcpyDeviceToHost),
+                   "copy back");
+}
+
+// Rows up to the next multiple of 16 bytes may hold anything behind their samples.
+static const char *compare_plane(const uint8_t *memory, const struct device_picture *own,
+                                 const struct conv_decode_picture *picture,
+                                 const struct conv_plane *truth)
+{
+    size_t samples = (size_t)picture->width * (size_t)picture->depth / 8;
+    size_t row = conv_image_stride(picture->width, picture->depth);
+    for (size_t i = 0; i < own->plane_bytes + 2 * GUARD; i++) {
+        size_t at = i - GUARD, x = at % (size_t)picture->stride;
+        bool inside = i >= GUARD && at < own->plane_bytes && x < row;
+        if (!inside && memory[i] != FILL)
+            return "writes beside the plane";
+        if (inside && x < samples && truth) {
+            size_t y = at / (size_t)picture->stride;
+            if (memory[i] != truth->data[(ptrdiff_t)y * truth->stride + (ptrdiff_t)x])
+                return "other samples";
+        }
+    }
+    return NULL;
+}
+
+static const char *compare(const struct device_batch *batch, int i, const struct conv_image *planes,
+                           bool right)
+{
+    const struct device_picture *own = &batch->own[i];
+    const char *what = NULL;
+    if (batch->status[i] >= CONV_DECODE_RESULTS)
+        return "no such result";
+    if ((batch->status[i] == CONV_DECODE_DECODED) != right)
+        return right ? "refused" : "not refused";
+    for (int c = 0; c < planes->channels && !what; c++) {
+        size_t size = own->plane_bytes + 2 * GUARD;
+        uint8_t *memory = malloc(size);
+        if (!memory)
+            abort();
+        what =
+            failed(cudaMemcpy(memory, own->d_plane[c], size, cudaMemcpyDeviceToHost), "copy")
+                ? "no copy"
+                : compare_plane(memory, own, &batch->pictures[i], right ? &planes->plane[c] : NULL);
+        free(memory);
+    }
+    return what;
+}
+
+static void free_batch(struct device_batch *batch)
+{
+    for (int i = 0; i < CHECK_DECODE_MOST; i++) {
+        cudaFree(batch->own[i].d_stream);
+        cudaFree(batch->own[i].d_rows);
+        for (int c = 0; c < CONV_IMAGE_MAX_CHANNELS; c++)
+            cudaFree(batch->own[i].d_plane[c]);
+    }
+    cudaFree(batch->d_pictures);
+    cudaFree(batch->d_scratch);
+    cudaFree(batch->d_status);
+}
+
+bool check_decode_batch(const struct check_stream *streams, const struct conv_image *planes,
+                        const bool *right, int count, int threads, uint64_t seed)
+{
+    struct device_batch batch = {0};
+    bool ok = true;
+#ifdef CONV_EMULATED
+    emulated_seed(seed);
+#else
+    (void)seed;
+#endif
+    for (int i = 0; i < count && ok; i++)
+        ok = upload_picture(&batch.own[i], &batch.pictures[i], &streams[i]);
+    ok = ok && plan(&batch, count) && run(&batch, count, threads);
+    for (int i = 0; i < count && ok; i++) {
+        const char *what = compare(&batch, i, &planes[i], right[i]);
+        if (!what)
+            continue;
+        printf("FAILED picture %d, %s: %s (result %u; %dx%d, %d channels, %d bits, %zu bytes, "
+               "%d threads)\n",
+               i, streams[i].kind, what, batch.status[i], streams[i].width, streams[i].height,
+               streams[i].channels, streams[i].depth, streams[i].size, threads);
+        ok = false;
+    }
+    free_batch(&batch);
+    return ok;
+}

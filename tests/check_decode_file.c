@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// The picture data of PNG files, good or bad, for checking and for timing the decoder.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check_decode.h"
+#include "png/png.h"
+#include "support/png_make.h"
+
+static bool read_file(struct png_file *file, const char *path)
+{
+    uint8_t part[4096];
+    FILE *stream = fopen(path, "rb");
+    if (!stream)
+        return false;
+    for (size_t got; (got = fread(part, 1, sizeof part, stream)) > 0;)
+        png_make_bytes(file, part, got);
+    return fclose(stream) == 0;
+}
+
+static uint32_t read_u32(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+bool check_read_stream(struct check_stream *stream, const char *path)
+{
+    static const int channels[] = {1, 0, 3, 0, 2, 0, 4};
+    struct png_file file = {0}, joined = {0};
+    struct conv_png_header header;
+    struct conv_err err;
+    bool takes = read_file(&file, path) &&
+                 conv_png_probe(file.data, file.size, &header, &err) == CONV_OK &&
+                 header.bit_depth >= 8 && header.color_type != 3 && !header.interlaced &&
+                 !header.transparency;
+    if (takes) {
+        for (int n = 0;; n++) {
+            size_t at = png_make_find(&file, "IDAT", n);
+            if (at == file.size)
+                break;
+            png_make_bytes(&joined, file.data + at + 8, read_u32(file.data + at));
+        }
+        *stream = (struct check_stream){
+            header.width, header.height, channels[header.color_type], header.bit_depth, joined.data,
+            joined.size,  path};
+    }
+    png_make_free(&file);
+    return takes;
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT
+// Streams written bit by bit: each breaks one rule, or is just within it.
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "check_decode.h"
+
+#define ROOM 4096
+
+struct writer {
+    uint8_t bytes[ROOM];
+    size_t bits;
+};
+
+static void put(struct writer *writer, unsigned value, int count)
+{
+    for (int i = 0; i < count; i++, writer->bits++)
+        writer->bytes[writer->bits / 8] |= (uint8_t)((value >> i & 1) << writer->bits % 8);
+}
+
+static void put_codeword(struct writer *writer, unsigned codeword, int count)
+{
+    while (count-- > 0)
+        put(writer, codeword >> count & 1, 1);
+}
+
+// --- the fixed code ------------------------------------------------------------------------------
+
+static void put_fixed(struct writer *writer, unsigned symbol)
+{
+    if (symbol < 144)
+        put_codeword(writer, 0x30 + symbol, 8);
+    else if (symbol < 256)
+        put_codeword(writer, 0x190 + symbol - 144, 9);
+    else if (symbol < 280)
+        put_codeword(writer, symbol - 256, 7);
+    else
+        put_codeword(writer, 0xc0 + symbol - 280, 8);
+}
+
+// --- codes of a block's own ----------------------------------------------------------------------
+
+// The head of a dynamic block, lengths written one by one: the precode has 16 codewords of 4 bits
+// for them, or what `broken` makes of it.
+static void put_head(struct writer *writer, const uint8_t *lengths, unsigned litlens,
+                     unsigned distances, int broken)
+{
+    static const uint8_t order[] = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
+                                    11, 4,  12, 3, 13, 2, 14, 1, 15};
+    put(writer, litlens - 257, 5);
+    put(writer, distances - 1, 5);
+    put(writer, 19 - 4, 4);
+    for (int i = 0; i < 19; i++)
+        put(writer, order[i] > 15 ? broken == 1 : broken == 2 && order[i] == 15 ? 0 : 4, 3);
+    for (unsigned i = 0; i < litlens + distances; i++)
+        put_codeword(writer, lengths[i], 4);
+}
+
+// A block with the lengths of literal 0, the end and a length of 3, of distances 1 and 2, and as
+// many bytes 0 as `bytes` says, each by the codeword 0, then the end by `end` bits of ones.
+static void put_dynamic(struct writer *writer, const uint8_t of[5], unsigned litlens, int broken,
+                        unsigned bytes, int end)
+{
+    uint8_t lengths[288 + 32] = {0};
+    lengths[0] = of[0];
+    lengths[256] = of[1];
+    lengths[257] = of[2];
+    lengths[litlens] = of[3];
+    lengths[litlens + 1] = of[4];
+    put(writer, 1, 1);
+    put(writer, 2, 2);
+    put_head(writer, lengths, litlens, 2, broken);
+    for (unsigned i = 0; i < bytes; i++)
+        put(writer, 0, 1);
+    put(writer, (1u << end) - 1, end);
+}
+
+// --- the cases -----------------------------------------------------------------------------------
+
+// All are of one gray picture of 8 rows: zeros, unless something is wrong.
+enum { WIDTH = 39, HEIGHT = 8, BYTES = (WIDTH + 1) * HEIGHT };
+
+// Puts matches of 258 by the fixed code until `bytes` have been written, of which `first` are
+// there.
+static void put_rest(struct writer *writer, unsigned first, unsigned bytes)
+{
+    for (; first < bytes; first++)
+        put_fixed(writer, 0);
+}
+
+static void fixed_match(struct writer *writer, unsigned before, unsigned symbol, unsigned distance,
+                        unsigned extra, int extra_bits)
+{
+    put(writer, 1, 1);
+    put(writer, 1, 2);
+    for (unsigned i = 0; i < before; i++)
+        put_fixed(writer, 0);
+    put_fixed(writer, symbol);
+    put_codeword(writer, distance, 5);
+    put(writer, extra, extra_bits);
+    put_rest(writer, before + 3, BYTES);
+    put_fixed(writer, 256);
+}
+
+static void stored(struct writer *writer, unsigned size, unsigned check, bool last)
+{
+    put(writer, last, 1);
+    put(writer, 0, 2);
+    writer->bits = (writer->bits + 7) / 8 * 8;
+    put(writer, size, 16);
+    put(writer, check, 16);
+}
+
+static const char *write_case(struct writer *writer, int number)
+{
+    switch (number) {
+    case 0:
+        fixed_match(writer, 1, 257, 0, 0, 0);
+        return "a match of the first byte";
+    case 1:
+        fixed_match(writer, 0, 257, 0, 0, 0);
+        return "a match before the first byte";
+    case 2:
+        fixed_match(writer, 4, 257, 4, 0, 1);
+        return "a distance one too far";
+    case 3:
+        fixed_match(writer, 5, 257, 4, 0, 1);
+        return "a distance to the first byte";
+    case 4:
+        fixed_match(writer, 200, 257, 29, 8191, 13);
+        return "the longest distance";
+    case 5:
+        fixed_match(writer, 200, 257, 30, 0, 0);
+        return "distance symbol 30";
+    case 6:
+        fixed_match(writer, 200, 286, 0, 0, 0);
+        return "length symbol 286";
+    case 7:
+        put(writer, 1, 1);
+        put(writer, 3, 2);
+        return "a block of type 3";
+    case 8:
+        stored(writer, BYTES, BYTES ^ 0xffff, true);
+        writer->bits += 8 * BYTES;
+        return "a stored block";
+    case 9:
+        stored(writer, BYTES, BYTES ^ 0xfffe, true);
+        writer->bits += 8 * BYTES;
+        return "a stored block of another size";
+    case 10:
+        stored(writer, BYTES + 1, (BYTES + 1) ^ 0xffff, true);
+        writer->bits += 8 * BYTES;
+        return "a stored block beyond the end";
+    case 11: {
+        for (int i = 0; i < 300; i++)
+            stored(writer, 0, 0xffff, false);
+        fixed_match(writer, 5, 257, 0, 0, 0);
+        return "empty stored blocks";
+    }
+    case 12:
+        for (int i = 0; i < 700; i++) {
+            put(writer, 0, 1);
+            put(writer, 1, 2);
+            put_fixed(writer, 256);
+        }
+        fixed_match(writer, 5, 257, 0, 0, 0);
+        return "empty fixed blocks";
+    case 13:
+        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 0}, 257, 0, BYTES, 1);
+        return "two codewords";
+    case 14:
+        put_dynamic(writer, (uint8_t[]){1, 1, 0, 0, 0}, 257, 0, BYTES, 1);
+        return "no distances";
+    case 15:
+        put_dynamic(writer, (uint8_t[]){1, 2, 0, 1, 0}, 257, 0, BYTES, 2);
+        return "an incomplete code";
+    case 16:
+        put_dynamic(writer, (uint8_t[]){1, 1, 1, 1, 0}, 258, 0, BYTES, 1);
+        return "an over-subscribed code";
+    case 17:
+        put_dynamic(writer, (uint8_t[]){1, 2, 2, 2, 0}, 258, 0, BYTES, 2);
+        return "an incomplete code of distances";
+    case 18:
+        put_dynamic(writer, (uint8_t[]){1, 0, 1, 1, 0}, 258, 0, BYTES, 1);
+        return "no end of block";
+    case 19:
+        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 287, 0, BYTES, 1);
+        return "287 literals and lengths";
+    case 20:
+        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 257, 1, BYTES, 1);
+        return "an over-subscribed precode";
+    case 21:
+        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 257, 2, BYTES, 1);
+        return "an incomplete precode";
+    case 22:
+        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 257, 0, BYTES + 1, 1);
+        return "a byte too many";
+    case 23:
+        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 257, 0, BYTES - 1, 1);
+        return "a byte too few";
+    case 24:
+        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 257, 0, BYTES, 0);
+        return "a block without its end";
+    case 25: // 16 bits that are no symbol of distance 1: the only distance has the codeword 0
+        put_dynamic(writer, (uint8_t[]){1, 2, 2, 1, 0}, 258, 0, BYTES - 3, 0);
+        put(writer, 3, 2);
+        put(writer, 1, 1);
+        put_codeword(writer, 2, 2);
+        return "a distance of no codeword";
+    case 26:
+        put_dynamic(writer, (uint8_t[]){1, 2, 2, 1, 0}, 258, 0, BYTES - 3, 0);
+        put(writer, 3, 2);
+        put(writer, 0, 1);
+        put_codeword(writer, 2, 2);
+        return "a distance of the only codeword";
+    case 27: // as case 13, and a byte more
+        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 0}, 257, 0, BYTES, 1);
+        writer->bits = (writer->bits + 15) / 8 * 8;
+        return "a byte behind the last block";
+    case 28: // the first row has filter 5, the rest is 0
+        put(writer, 1, 1);
+        put(writer, 1, 2);
+        put_fixed(writer, 5);
+        put_rest(writer, 1, BYTES);
+        put_fixed(writer, 256);
+        return "filter 5";
+    default:
+        return NULL;
+    }
+}
+
+// The Adler-32 of what the picture is when nothing is wrong with it.
+static unsigned long sum_rows(int number)
+{
+    uint8_t rows[BYTES] = {number == 28 ? 5 : 0};
+    return adler32(1, rows, BYTES);
+}
+
+bool check_special_stream(struct check_stream *stream, int number)
+{
+    struct writer writer = {{0x78, 0x01}, 16};
+    const char *kind = write_case(&writer, number);
+    if (!kind)
+        return false;
+    size_t size = (writer.bits + 7) / 8;
+    unsigned long sum = sum_rows(number);
+    *stream = (struct check_stream){WIDTH, HEIGHT, 1, 8, malloc(size + 4), size + 4, kind};
+    if (!stream->bytes)
+        abort();
+    memcpy(stream->bytes, writer.bytes, size);
+    for (int i = 0; i < 4; i++)
+        stream->bytes[size + (size_t)i] = (uint8_t)(sum >> (24 - 8 * i));
+    return true;
+}
