@@ -41,6 +41,37 @@ struct conv_copy_test {
     int repeats;     // of the whole test; the shortest counts, since this is a yardstick
 };
 
+#define CONV_CODING_MOST_KERNELS 16
+
+// A picture for a test of the device's coders.
+struct conv_coding_picture {
+    const uint8_t *stream; // zlib, of stream_bytes
+    size_t stream_bytes;
+    struct conv_image image; // what the stream holds, and what is encoded
+};
+
+// Picture data decoded or encoded by the device alone, kernel by kernel.
+struct conv_coding_test {
+    const struct conv_coding_picture *pictures;
+    int picture_count;
+    bool decode;   // else encode
+    int in_flight; // pictures at once, dealt round, each with memory of its own
+    int repeats;   // of the whole; medians count
+    // Called once a picture of an encoding test; may be NULL.
+    void (*take_chunks)(void *context, int picture, const uint8_t *data, size_t size);
+    void *context;
+
+    // The result.
+    struct {
+        char name[32];
+        double ms;
+    } kernels[CONV_CODING_MOST_KERNELS]; // in the order of their launches
+    int kernel_count;
+    double ms;            // all of them
+    int wrong;            // decoding: pictures, of picture_count, that are not what they should be
+    uint64_t chunk_bytes; // encoding: of all in flight
+};
+
 struct conv_backend; // each tenant has its own
 struct conv_lane;    // one CUDA stream with its device memory, or one CPU worker's scratch
 
@@ -102,6 +133,9 @@ struct conv_backend_ops {
     // nothing.
     enum conv_status (*time_copies)(struct conv_backend *backend, const struct conv_copy_test *test,
                                     uint64_t *ns, struct conv_err *err);
+    // For benchmarks: the device's coders. NULL on a backend that codes nothing.
+    enum conv_status (*time_coding)(struct conv_backend *backend, struct conv_coding_test *test,
+                                    struct conv_err *err);
 };
 
 extern const struct conv_backend_ops conv_backend_cpu;

@@ -136,6 +136,7 @@ static const struct conv_backend_ops cuda_ops = {
     .lane_again = conv_cuda_lane_again,
     .lane_copy = conv_cuda_lane_copy,
     .time_copies = conv_cuda_copies_time,
+    .time_coding = conv_cuda_coding_time,
 };
 
 const struct conv_backend_ops *conv_backend_cuda(void)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the files of the CUDA tenant share: cuda.c (open, close, staging), cuda_lane.c (a group's
 // way through a stream), cuda_coder.c (its pictures decoded and encoded there), cuda_copies.c
-// (copies alone, timed), cuda_device.c (devices and errors).
+// and cuda_coding.c (copies alone and coders alone, timed), cuda_device.c (devices and errors).
 #ifndef CONV_BACKEND_CUDA_PARTS_H
 #define CONV_BACKEND_CUDA_PARTS_H
 
@@ -119,6 +119,11 @@ enum conv_status conv_cuda_coder_queue_chunks(struct conv_lane *lane, struct con
 
 // When the lane is done: which pictures the device could not decode.
 void conv_cuda_coder_note_decoded(struct conv_group *group);
+
+// --- cuda_coding.c -------------------------------------------------------------------------------
+
+enum conv_status conv_cuda_coding_time(struct conv_backend *backend, struct conv_coding_test *test,
+                                       struct conv_err *err);
 
 // --- cuda_copies.c -------------------------------------------------------------------------------
 

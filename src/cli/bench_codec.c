@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "cli/bench_codec_device.h"
 #include "cli/bench_codec_jobs.h"
 #include "cli/bench_pictures.h"
 #include "cli/bench_rivals.h"
@@ -301,15 +302,24 @@ static void close_bench(struct bench *bench)
     conv_buffer_free(&bench->scratch);
 }
 
-static enum conv_status bench_jobs(const struct conv_options *options, struct conv_err *err)
+static bool on_device(const struct conv_options *options)
+{
+    return options->device_text && strncmp(options->device_text, "cuda", 4) == 0;
+}
+
+// Many pictures at once, on threads or on a device.
+static enum conv_status bench_many(const struct conv_options *options, struct conv_err *err)
 {
     struct conv_bench_pictures pictures = {0};
     enum conv_status status =
         conv_bench_pictures_load(&pictures, options, options->operands[1], err);
-    if (!status)
+    if (!status && on_device(options)) {
+        status = conv_bench_codec_device(options, &pictures, err);
+    } else if (!status) {
         status = conv_bench_pictures_filter(&pictures, options, err);
-    if (!status)
-        status = conv_bench_codec_jobs(options, &pictures, err);
+        if (!status)
+            status = conv_bench_codec_jobs(options, &pictures, err);
+    }
     conv_bench_pictures_free(&pictures);
     return status;
 }
@@ -320,8 +330,8 @@ enum conv_status conv_bench_codec(const struct conv_options *options, struct con
     enum conv_status status = CONV_OK;
     if (options->operand_count != 2)
         return conv_err_set(err, CONV_ERR_USAGE, "conv bench codec takes one folder of PNGs");
-    if (options->jobs_given)
-        return bench_jobs(options, err);
+    if (options->jobs_given || on_device(options))
+        return bench_many(options, err);
     status = conv_bench_pictures_load(&bench.all, options, options->operands[1], err);
     if (!status)
         status = add_rows(&bench, err);
