@@ -250,14 +250,6 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t size, enum cudaMemcpyK
     return error ? error : cudaDeviceSynchronize();
 }
 
-cudaError_t cudaMemsetAsync(void *memory, int value, size_t size, cudaStream_t)
-{
-    if (!is_on_device(memory, size))
-        return report(cudaErrorInvalidValue);
-    queue.push_back([memory, value, size] { memset(memory, value, size); });
-    return cudaSuccess;
-}
-
 // --- launches ------------------------------------------------------------------------------------
 
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
