@@ -134,7 +134,7 @@ def translate_asm(text):
 def translate_shared(text):
     text = re.sub(r"extern __shared__ (?:__align__\(\d+\) )?(\w+) (\w+)\[\];",
                   r"\1 *const \2 = (\1 *)emulated::dynamic_shared();", text)
-    return re.sub(r"(?<!\w)__shared__ (\w+) (\w+)(\[[^;]*\]);",
+    return re.sub(r"(?<!\w)__shared__ ((?:struct )?\w+) (\w+)(\[[^;]*\]);",
                   r"auto &\2 = emulated::static_shared<\1\3, __LINE__>();", text)
 
 

@@ -39,9 +39,10 @@ struct conv_encode_picture {
     uint32_t blocks;
     uint32_t first_block; // of the picture among those of the batch
     uint32_t spans;       // parts of a row whose filter is judged at a time
-    uint64_t first_span;  // of the picture among those of the batch
-    uint64_t first_row;
+    uint32_t first_span;  // of the picture among those of the batch
+    uint32_t first_row;
     uint64_t stream_at; // offset of its scanlines in the scratch memory's part for them
+    uint64_t bits_at;   // offset of its blocks' bits in the part for those
 };
 
 // What a batch needs. Only the sizes are for the caller.
@@ -49,8 +50,8 @@ struct conv_encode_plan {
     size_t scratch_bytes; // of device memory, 256-byte aligned
     size_t output_bytes;  // most that the chunks of all pictures can take
     int32_t count;
-    uint32_t blocks;
-    uint64_t rows, spans, stream_bytes;
+    uint32_t blocks, rows, spans;
+    uint64_t stream_bytes, bits_bytes;
 };
 
 // Where a picture's chunk lies in the output: length, "IDAT", zlib stream, CRC, `size` bytes in
@@ -80,7 +81,7 @@ size_t conv_cuda_encode_bound(int width, int height, int channels, int depth);
 
 // Plans a batch of any mix of pictures: fills the second half of each picture and *plan. A plan
 // holds for other planes of the same shapes too. CONV_ERR_UNSUPPORTED: a picture is too large
-// (conv_cuda_encode_bound), or the batch has more than 2^31 - 1 deflate blocks. Any thread.
+// (conv_cuda_encode_bound), or the batch has 2^31 rows or more. Any thread.
 enum conv_status conv_cuda_encode_plan(struct conv_encode_plan *plan,
                                        struct conv_encode_picture *pictures, int count);
 

@@ -35,9 +35,18 @@ struct alignas(16) uint4 {
     uint32_t x, y, z, w;
 };
 
+struct alignas(16) ulonglong2 {
+    unsigned long long x, y;
+};
+
 static inline uint2 make_uint2(uint32_t x, uint32_t y)
 {
     return {x, y};
+}
+
+static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
+{
+    return {x, y, z, w};
 }
 
 // --- arithmetic ----------------------------------------------------------------------------------
@@ -100,6 +109,31 @@ static inline int __popc(uint32_t bits)
     return __builtin_popcount(bits);
 }
 
+static inline int __clz(int bits)
+{
+    return bits ? __builtin_clz((uint32_t)bits) : 32;
+}
+
+static inline int __ffs(int bits)
+{
+    return __builtin_ffs(bits);
+}
+
+static inline uint32_t __brev(uint32_t bits)
+{
+    uint32_t reversed = 0;
+    for (int i = 0; i < 32; i++)
+        reversed |= (bits >> i & 1) << (31 - i);
+    return reversed;
+}
+
+static inline uint32_t __dp4a(uint32_t a, uint32_t b, uint32_t sum)
+{
+    for (int i = 0; i < 32; i += 8)
+        sum += (a >> i & 0xff) * (b >> i & 0xff);
+    return sum;
+}
+
 // Each nibble of `selector` picks a byte of b:a; its top bit spreads the byte's sign instead.
 static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector)
 {
@@ -115,6 +149,23 @@ static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector)
 static inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift)
 {
     return (uint32_t)(((uint64_t)high << 32 | low) >> (shift & 31));
+}
+
+static inline uint32_t __funnelshift_l(uint32_t low, uint32_t high, uint32_t shift)
+{
+    return (uint32_t)(((uint64_t)high << 32 | low) << (shift & 31) >> 32);
+}
+
+// --- memory that threads share -------------------------------------------------------------------
+
+static inline uint32_t atomicAdd(uint32_t *p, uint32_t value)
+{
+    return __atomic_fetch_add(p, value, __ATOMIC_RELAXED);
+}
+
+static inline uint32_t atomicOr(uint32_t *p, uint32_t value)
+{
+    return __atomic_fetch_or(p, value, __ATOMIC_RELAXED);
 }
 
 // --- addresses -----------------------------------------------------------------------------------
@@ -164,6 +215,34 @@ static inline uint32_t __shfl_sync(uint32_t mask, uint32_t value, int lane,
                                    const char *file = __builtin_FILE(), int line = __builtin_LINE())
 {
     return emulated::exchange<uint32_t>({file, line}, mask, value)[lane % 32];
+}
+
+static inline uint32_t __shfl_up_sync(uint32_t mask, uint32_t value, uint32_t lanes,
+                                      const char *file = __builtin_FILE(),
+                                      int line = __builtin_LINE())
+{
+    int from = emulated::lane() - (int)lanes;
+    auto all = emulated::exchange<uint32_t>({file, line}, mask, value);
+    return from < 0 ? value : all[from];
+}
+
+static inline uint32_t __shfl_xor_sync(uint32_t mask, uint32_t value, int lanes,
+                                       const char *file = __builtin_FILE(),
+                                       int line = __builtin_LINE())
+{
+    return emulated::exchange<uint32_t>({file, line}, mask, value)[emulated::lane() ^ lanes];
+}
+
+static inline uint32_t __match_any_sync(uint32_t mask, uint32_t value,
+                                        const char *file = __builtin_FILE(),
+                                        int line = __builtin_LINE())
+{
+    auto lanes = emulated::exchange<uint32_t>({file, line}, mask, value);
+    uint32_t equal = 0;
+    for (int i = 0; i < 32; i++)
+        if (mask >> i & 1)
+            equal |= (uint32_t)(lanes[i] == value) << i;
+    return equal;
 }
 
 #include "warps.h"

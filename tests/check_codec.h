@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+// Inside of check_codec: what its parts are called by, and the pictures that they have in common.
+#ifndef CONV_CHECK_CODEC_H
+#define CONV_CHECK_CODEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "image/image.h"
+
+// --- random numbers ------------------------------------------------------------------------------
+
+// The next number of a sequence; *state is its seed at first.
+uint64_t check_draw(uint64_t *state);
+// From `low` to `high`.
+int check_draw_int(uint64_t *state, int low, int high);
+
+// --- pictures ------------------------------------------------------------------------------------
+
+enum check_kind {
+    CHECK_NOISE,    // cannot be compressed
+    CHECK_FLAT,     // one colour
+    CHECK_GRADIENT, // each channel has a slope of its own
+    CHECK_PHOTO,    // a rough surface: small residuals
+    CHECK_DRAWING,  // rectangles of few colours
+    CHECK_SPARSE,   // noise of which most samples are 0
+    CHECK_SKEWED,   // sample s as often as 2^-s: a code as deep as can be
+    CHECK_KINDS,
+};
+
+// Fills a picture's shape: any, mostly small; 1 x 1, one row and one column among them.
+void check_draw_shape(struct conv_image *image, uint64_t *state);
+// Takes memory for the planes, strides of 16 bytes, and draws samples. Bytes behind rows are noise.
+void check_draw_picture(struct conv_image *image, enum check_kind kind, uint64_t *state);
+void check_free_picture(struct conv_image *image);
+const char *check_kind_name(enum check_kind kind);
+
+// --- the parts -----------------------------------------------------------------------------------
+
+struct check_bench {
+    char **files; // PNGs
+    int count;
+    int copies; // of each at once
+    int runs;   // of which the median is taken
+};
+
+// Prints what was wrong and returns false; a seed with one round gives a case again.
+bool check_codec_encode(uint64_t seed, int rounds);
+// Prints a line a kernel. False if it could not.
+bool check_codec_encode_bench(const struct check_bench *bench);
+
+#endif

@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: MIT
+// The encoder of kernels/cuda/png/ against zlib and libpng: random batches, of which every chunk
+// must have the right CRC, inflate to all scanlines with the right Adler-32, and come back from
+// libpng as the picture. The same pictures in another batch must give the same bytes.
+#include "check_codec_encode.h"
+
+#include <cuda_runtime_api.h>
+#include <png.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "support/png_make.h"
+
+#define MOST_PICTURES 12
+#define GUARD 256 // bytes around what the kernels write
+#define PATTERN 0xa5
+#define CHUNK_FRAME 12
+
+bool check_cuda_failed(cudaError_t error, const char *what)
+{
+    if (error != cudaSuccess)
+        printf("FAILED %s: %s\n", what, cudaGetErrorString(error));
+    return error != cudaSuccess;
+}
+
+// --- a batch on the device
+// -------------------------------------------------------------------------
+
+void check_encode_free(struct check_encode *run)
+{
+    for (int i = 0; i < run->count; i++)
+        for (int c = 0; c < CONV_IMAGE_MAX_CHANNELS; c++)
+            if (run->memory[i][c])
+                (void)cudaFree(run->memory[i][c]);
+    void *all[] = {run->d_pictures, run->d_scratch, run->d_output, run->d_results};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i])
+            (void)cudaFree(all[i]);
+    free(run->pictures);
+    free(run->memory);
+    *run = (struct check_encode){0};
+}
+
+static bool upload(void **d_memory, const void *data, size_t size, const char *what)
+{
+    return !check_cuda_failed(cudaMalloc(d_memory, size), what) &&
+           !check_cuda_failed(cudaMemcpy(*d_memory, data, size, cudaMemcpyHostToDevice), what);
+}
+
+// Memory of `size` bytes with guards around them, all of it PATTERN.
+static bool take_guarded(uint8_t **d_memory, size_t size, const char *what)
+{
+    if (check_cuda_failed(cudaMalloc((void **)d_memory, size + 2 * GUARD), what))
+        return false;
+    return !check_cuda_failed(cudaMemsetAsync(*d_memory, PATTERN, size + 2 * GUARD, NULL), what);
+}
+
+static bool upload_planes(struct check_encode *run, int i, const struct conv_image *image)
+{
+    struct conv_encode_picture *picture = &run->pictures[i];
+    *picture = (struct conv_encode_picture){
+        .stride = image->plane[0].stride,
+        .width = image->width,
+        .height = image->height,
+        .channels = image->channels,
+        .depth = image->depth,
+    };
+    for (int c = 0; c < image->channels; c++) {
+        size_t size = (size_t)image->plane[c].stride * (size_t)image->height;
+        if (!upload(&run->memory[i][c], image->plane[c].data, size, "planes"))
+            return false;
+        picture->plane[c] = run->memory[i][c];
+    }
+    return true;
+}
+
+bool check_encode_open(struct check_encode *run, const struct conv_image *images, int count)
+{
+    *run = (struct check_encode){.count = count};
+    run->pictures = calloc((size_t)count, sizeof *run->pictures);
+    run->memory = calloc((size_t)count, sizeof *run->memory);
+    if (!run->pictures || !run->memory)
+        return false;
+    for (int i = 0; i < count; i++)
+        if (!upload_planes(run, i, &images[i]))
+            return false;
+    struct conv_encode_plan *plan = &run->batch.plan;
+    if (conv_cuda_encode_plan(plan, run->pictures, count)) {
+        printf("FAILED: no plan for %d pictures\n", count);
+        return false;
+    }
+    size_t results = (size_t)count * sizeof(struct conv_encode_result);
+    if (check_cuda_failed(cudaMalloc(&run->d_scratch, plan->scratch_bytes), "scratch memory") ||
+        !upload(&run->d_pictures, run->pictures, (size_t)count * sizeof *run->pictures, "table") ||
+        !take_guarded(&run->d_output, plan->output_bytes, "output") ||
+        !take_guarded(&run->d_results, results, "results"))
+        return false;
+    run->batch.d_pictures = run->d_pictures;
+    run->batch.d_scratch = run->d_scratch;
+    run->batch.output = run->d_output + GUARD;
+    run->batch.results = (struct conv_encode_result *)(void *)(run->d_results + GUARD);
+    return true;
+}
+
+// Brings a guarded memory back, and looks at its guards.
+static uint8_t *fetch(const uint8_t *d_memory, size_t size, const char *what)
+{
+    size_t all = size + 2 * GUARD;
+    uint8_t *data = malloc(all);
+    bool ok =
+        data && !check_cuda_failed(cudaMemcpy(data, d_memory, all, cudaMemcpyDeviceToHost), what);
+    for (size_t i = 0; ok && i < GUARD; i++)
+        if (data[i] != PATTERN || data[all - 1 - i] != PATTERN) {
+            printf("FAILED: writes outside of the %s\n", what);
+            ok = false;
+        }
+    if (ok)
+        memmove(data, data + GUARD, size);
+    if (!ok) {
+        free(data);
+        data = NULL;
+    }
+    return data;
+}
+
+bool check_encode_fetch(const struct check_encode *run, struct check_encoded *encoded)
+{
+    size_t results = (size_t)run->count * sizeof(struct conv_encode_result);
+    encoded->output = fetch(run->d_output, run->batch.plan.output_bytes, "output");
+    encoded->results = (void *)fetch(run->d_results, results, "results");
+    return encoded->output && encoded->results;
+}
+
+void check_encoded_free(struct check_encoded *encoded)
+{
+    free(encoded->output);
+    free(encoded->results);
+    *encoded = (struct check_encoded){0};
+}
+
+static bool encode(const struct conv_image *images, int count, uint64_t seed,
+                   struct check_encoded *encoded)
+{
+    struct check_encode run;
+    *encoded = (struct check_encoded){0};
+#ifdef CONV_EMULATED
+    emulated_seed(seed); // so that the case's seed gives the order of threads as well
+#else
+    (void)seed;
+#endif
+    bool ok = check_encode_open(&run, images, count);
+    if (ok && conv_cuda_encode(&run.batch)) {
+        printf("FAILED: launch: %s\n", cudaGetErrorString(cudaGetLastError()));
+        ok = false;
+    }
+    ok = ok && !check_cuda_failed(cudaDeviceSynchronize(), "encode") &&
+         check_encode_fetch(&run, encoded);
+    check_encode_free(&run);
+    return ok;
+}
+
+// --- what came out
+// ---------------------------------------------------------------------------------
+
+static uint32_t get_u32(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static size_t scanline_bytes(const struct conv_image *image)
+{
+    size_t row = (size_t)image->width * (size_t)(image->channels * (image->depth / 8)) + 1;
+    return row * (size_t)image->height;
+}
+
+// zlib says that the stream ends with its last byte, has all scanlines and no more.
+static const char *inflate_all(const struct conv_image *image, const uint8_t *data, size_t size)
+{
+    size_t all = scanline_bytes(image);
+    uint8_t *scanlines = malloc(all + 1);
+    z_stream stream = {.next_in = (Bytef *)(uintptr_t)data,
+                       .avail_in = (uInt)size,
+                       .next_out = scanlines,
+                       .avail_out = (uInt)all + 1};
+    const char *wrong = NULL;
+    if (!scanlines || inflateInit(&stream) != Z_OK)
+        wrong = "no memory to inflate";
+    else if (inflate(&stream, Z_FINISH) != Z_STREAM_END)
+        wrong = stream.msg ? stream.msg : "the zlib stream has no end";
+    else if (stream.avail_in != 0)
+        wrong = "bytes behind the zlib stream";
+    else if (stream.total_out != all)
+        wrong = "not as many scanlines as the picture has";
+    inflateEnd(&stream);
+    free(scanlines);
+    return wrong;
+}
+
+static const char *check_chunk(const struct conv_image *image, const uint8_t *chunk, size_t size)
+{
+    if (size < CHUNK_FRAME + 6 ||
+        size > conv_cuda_encode_bound(image->width, image->height, image->channels, image->depth))
+        return "a size out of bounds";
+    if (get_u32(chunk) != size - CHUNK_FRAME)
+        return "the chunk's length is not its data's";
+    if (memcmp(chunk + 4, "IDAT\x78\x01", 6) != 0)
+        return "no IDAT with a zlib stream";
+    if (get_u32(chunk + size - 4) != crc32(0, chunk + 4, (uInt)size - 8))
+        return "wrong CRC";
+    return inflate_all(image, chunk + 8, size - CHUNK_FRAME);
+}
+
+struct reader {
+    const struct png_file *file;
+    size_t at;
+};
+
+static void read_bytes(png_structp png, png_bytep data, png_size_t size)
+{
+    struct reader *reader = png_get_io_ptr(png);
+    if (size > reader->file->size - reader->at)
+        png_error(png, "truncated");
+    memcpy(data, reader->file->data + reader->at, size);
+    reader->at += size;
+}
+
+static void note_message(png_structp png, png_const_charp message)
+{
+    snprintf(png_get_error_ptr(png), 80, "libpng: %s", message);
+    png_longjmp(png, 1);
+}
+
+// True if `row` of pixels as in the file is row y of the picture.
+static bool same_row(const struct conv_image *image, int y, const uint8_t *row)
+{
+    for (int x = 0; x < image->width; x++)
+        for (int c = 0; c < image->channels; c++) {
+            const uint8_t *p = image->plane[c].data + y * image->plane[c].stride;
+            uint16_t wide;
+            if (image->depth == 8) {
+                if (*row++ != p[x])
+                    return false;
+                continue;
+            }
+            memcpy(&wide, p + 2 * x, sizeof wide);
+            if ((row[0] << 8 | row[1]) != wide)
+                return false;
+            row += 2;
+        }
+    return true;
+}
+
+// libpng, whose warnings count as errors, gives back every sample. *message says what it found.
+static bool same_pixels(const struct conv_image *image, const struct png_file *file, char *message)
+{
+    struct reader reader = {file, 0};
+    png_structp png =
+        png_create_read_struct(PNG_LIBPNG_VER_STRING, message, note_message, note_message);
+    png_infop info = png ? png_create_info_struct(png) : NULL;
+    uint8_t *row = malloc(scanline_bytes(image));
+    volatile bool ok = false;
+    if (info && row && !setjmp(png_jmpbuf(png))) {
+        png_set_read_fn(png, &reader, read_bytes);
+        png_read_info(png, info);
+        ok = true;
+        for (int y = 0; y < image->height && ok; y++) {
+            png_read_row(png, row, NULL);
+            ok = same_row(image, y, row);
+            if (!ok)
+                snprintf(message, 80, "row %d is another", y);
+        }
+        png_read_end(png, NULL);
+    } else {
+        ok = false;
+    }
+    png_destroy_read_struct(&png, &info, NULL);
+    free(row);
+    return ok;
+}
+
+static bool check_picture(const struct conv_image *image, const uint8_t *chunk, size_t size,
+                          char *message)
+{
+    static const int color_types[] = {0, PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA,
+                                      PNG_COLOR_TYPE_RGB, PNG_COLOR_TYPE_RGBA};
+    const char *wrong = check_chunk(image, chunk, size);
+    if (wrong) {
+        snprintf(message, 80, "%s", wrong);
+        return false;
+    }
+    struct png_file file = {0};
+    png_make_head(&file, image->width, image->height, image->depth, color_types[image->channels]);
+    png_make_bytes(&file, chunk, size);
+    png_make_chunk(&file, "IEND", "", 0);
+    bool ok = same_pixels(image, &file, message);
+    png_make_free(&file);
+    return ok;
+}
+
+// Chunks lie one behind another, zeros between them, and nothing is written behind the last.
+static const char *check_packing(const struct check_encoded *encoded, int count, size_t room)
+{
+    uint64_t at = 0;
+    for (int i = 0; i < count; i++) {
+        const struct conv_encode_result *result = &encoded->results[i];
+        if (result->offset != at || result->size > room - at)
+            return "chunks are not packed";
+        for (at += result->size; at % CONV_ENCODE_ALIGN; at++)
+            if (encoded->output[at] != 0)
+                return "no zeros behind a chunk";
+    }
+    for (; at < room; at++)
+        if (encoded->output[at] != PATTERN)
+            return "bytes behind the last chunk are written";
+    return NULL;
+}
+
+// --- random batches
+// --------------------------------------------------------------------------------
+
+struct check_case {
+    int count;
+    struct conv_image images[MOST_PICTURES];
+    enum check_kind kinds[MOST_PICTURES];
+};
+
+static void draw_case(struct check_case *c, uint64_t seed)
+{
+    uint64_t state = seed;
+    c->count = check_draw_int(&state, 0, 3) ? check_draw_int(&state, 1, 3)
+                                            : check_draw_int(&state, 1, MOST_PICTURES);
+    for (int i = 0; i < c->count; i++) {
+        check_draw_shape(&c->images[i], &state);
+        c->kinds[i] = (enum check_kind)check_draw_int(&state, 0, CHECK_KINDS - 1);
+        check_draw_picture(&c->images[i], c->kinds[i], &state);
+    }
+}
+
+static bool complain(const struct check_case *c, int i, const char *message)
+{
+    const struct conv_image *image = &c->images[i];
+    printf("FAILED: picture %d of %d, %s, %dx%d, %d channels, %d bits: %s\n", i, c->count,
+           check_kind_name(c->kinds[i]), image->width, image->height, image->channels, image->depth,
+           message);
+    return false;
+}
+
+// What must be reached: one colour is runs, broken by the number of each row's filter.
+static bool is_small(const struct check_case *c, int i, size_t size)
+{
+    const struct conv_image *image = &c->images[i];
+    return c->kinds[i] != CHECK_FLAT ||
+           size < 200 + 4 * (size_t)image->height + scanline_bytes(image) / 100;
+}
+
+static bool check_encoded(const struct check_case *c, const struct check_encoded *encoded,
+                          size_t room)
+{
+    const char *wrong = check_packing(encoded, c->count, room);
+    if (wrong)
+        return complain(c, 0, wrong);
+    for (int i = 0; i < c->count; i++) {
+        char message[80] = "";
+        const struct conv_encode_result *result = &encoded->results[i];
+        if (!check_picture(&c->images[i], encoded->output + result->offset, result->size, message))
+            return complain(c, i, message);
+        if (!is_small(c, i, result->size))
+            return complain(c, i, "one colour takes too many bytes");
+    }
+    return true;
+}
+
+static size_t room_of(const struct check_case *c)
+{
+    size_t room = 0;
+    for (int i = 0; i < c->count; i++)
+        room += conv_cuda_encode_bound(c->images[i].width, c->images[i].height,
+                                       c->images[i].channels, c->images[i].depth);
+    return room;
+}
+
+// Bytes behind rows are noise again, other noise.
+static void change_padding(struct conv_image *image, uint64_t *state)
+{
+    for (int c = 0; c < image->channels; c++)
+        for (int y = 0; y < image->height; y++) {
+            uint8_t *row = image->plane[c].data + y * image->plane[c].stride;
+            for (ptrdiff_t i = (ptrdiff_t)image->width * (image->depth / 8);
+                 i < image->plane[c].stride; i++)
+                row[i] = (uint8_t)check_draw(state);
+        }
+}
+
+// The pictures the other way round, without the first one: the same bytes again.
+static bool check_again(struct check_case *c, const struct check_encoded *encoded, uint64_t seed)
+{
+    struct conv_image images[MOST_PICTURES];
+    int count = c->count > 1 ? c->count - 1 : 1;
+    uint64_t state = ~seed;
+    for (int i = 0; i < count; i++) {
+        change_padding(&c->images[c->count - 1 - i], &state);
+        images[i] = c->images[c->count - 1 - i];
+    }
+    struct check_encoded again;
+    bool ok = encode(images, count, seed + 1, &again);
+    for (int i = 0; i < count && ok; i++) {
+        const struct conv_encode_result *one = &encoded->results[c->count - 1 - i];
+        const struct conv_encode_result *two = &again.results[i];
+        if (one->size != two->size ||
+            memcmp(encoded->output + one->offset, again.output + two->offset, one->size) != 0)
+            ok = complain(c, c->count - 1 - i, "other bytes in another batch");
+    }
+    check_encoded_free(&again);
+    return ok;
+}
+
+static bool check_round(struct check_case *c, uint64_t seed)
+{
+    struct check_encoded encoded;
+    bool ok = encode(c->images, c->count, seed, &encoded) &&
+              check_encoded(c, &encoded, room_of(c)) && check_again(c, &encoded, seed);
+    check_encoded_free(&encoded);
+    for (int i = 0; i < c->count; i++)
+        check_free_picture(&c->images[i]);
+    if (!ok)
+        printf("  again: --part encode --seed %llu --rounds 1\n", (unsigned long long)seed);
+    return ok;
+}
+
+// What is longer than a stage of the filter kernel, than a deflate block, than a span.
+static bool check_large(uint64_t seed)
+{
+    static const struct {
+        int width, height, channels, depth;
+    } shapes[] = {{300, 150, 3, 8}, {16400, 3, 1, 8}, {17000, 2, 3, 16}, {3, 9000, 4, 8}};
+    bool ok = true;
+    for (int i = 0; i < 4 && ok; i++) {
+        struct check_case c = {.count = 1};
+        uint64_t state = seed + (uint64_t)i;
+        c.images[0] = (struct conv_image){.width = shapes[i].width,
+                                          .height = shapes[i].height,
+                                          .channels = shapes[i].channels,
+                                          .depth = shapes[i].depth};
+        c.kinds[0] = (enum check_kind)check_draw_int(&state, 0, CHECK_KINDS - 1);
+        check_draw_picture(&c.images[0], c.kinds[0], &state);
+        ok = check_round(&c, seed);
+    }
+    return ok;
+}
+
+static bool check_refusals(void)
+{
+    struct conv_encode_plan plan;
+    struct conv_encode_picture picture = {
+        .stride = 1 << 20, .width = 1 << 20, .height = 2049, .channels = 1, .depth = 8};
+    bool ok = conv_cuda_encode_plan(&plan, &picture, 1) == CONV_ERR_UNSUPPORTED &&
+              conv_cuda_encode_bound(1 << 20, 2049, 1, 8) == 0 &&
+              conv_cuda_encode_bound(0x7fffffff, 0x7fffffff, 4, 16) == 0;
+    picture.height = 2000;
+    ok = ok && conv_cuda_encode_plan(&plan, &picture, 1) == CONV_OK &&
+         plan.output_bytes == conv_cuda_encode_bound(1 << 20, 2000, 1, 8) &&
+         plan.output_bytes < (size_t)2040 << 20;
+    if (!ok)
+        printf("FAILED: pictures too large for a chunk are not told from others\n");
+    return ok;
+}
+
+bool check_codec_encode(uint64_t seed, int rounds)
+{
+    bool ok = check_refusals();
+    for (int i = 0; i < rounds && ok; i++) {
+        struct check_case c;
+        draw_case(&c, seed + (uint64_t)i);
+        ok = check_round(&c, seed + (uint64_t)i);
+    }
+    if (rounds > 1)
+        ok = ok && check_large(seed);
+    if (ok)
+        printf("encode: %d batches of pictures came back\n", rounds);
+    return ok;
+}
