@@ -27,6 +27,11 @@ static inline int __clz(int bits)
     return bits ? __builtin_clz((unsigned)bits) : 32;
 }
 
+static inline int __ffs(int bits)
+{
+    return __builtin_ffs(bits);
+}
+
 static inline uint32_t __dp4a(uint32_t a, uint32_t b, uint32_t sum)
 {
     for (int i = 0; i < 32; i += 8)
