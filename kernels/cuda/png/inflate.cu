@@ -15,10 +15,7 @@
 #include "kernels/cuda/png/tables.cuh"
 #include "kernels/cuda/png/window.cuh"
 
-#define SYSTEM_SHARED 1024 // bytes of each block's shared memory that are the system's
-// The longest head of a block: 17 bits, 19 lengths of 3 bits, 316 lengths of 14 bits, and 31 bits
-// before it in its word; two words are read ahead.
-#define HEAD_WORDS 145
+#define SYSTEM_SHARED 1024   // bytes of each block's shared memory that are the system's
 #define LEAST_THREAD_BITS 32 // at most 16 matches begin there: always room for the first thread's
 #define FIRST_THREAD_BITS 224
 #define EXPECTED_ROOM 56 // bytes of a thread's THREAD_ROOM: seldom more than there is room for
@@ -48,27 +45,26 @@ template <int THREADS>
 __device__ inline void agree(struct block_memory<THREADS> &shared, const struct part &part,
                              bool right, uint32_t skip, uint32_t *before)
 {
-    uint32_t bytes = 0, total;
+    uint32_t bytes = 0, total, lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
     for (int p = 0; p < PIECES; p++)
         bytes += part.bytes[p];
     *before = sum_before(shared, bytes, 0, &total);
     bool fits = right && skip + *before + bytes <= THREADS * THREAD_ROOM;
-    uint32_t not_mine;
-    uint32_t refused = sum_before(shared, !fits, 1, &not_mine);
-    // Those that fit in a row, from the first on. The last of them says how far it is.
-    bool in_row = fits && refused == 0;
-    shared.ends[threadIdx.x] = in_row;
+    uint32_t refused = __ballot_sync(ALL_LANES, !fits);
+    if (lane == 0)
+        shared.sums[1][warp] = refused ? (uint32_t)__ffs((int)refused) - 1 : LANES;
     __syncthreads();
-    bool last = in_row && (threadIdx.x == THREADS - 1 || !shared.ends[threadIdx.x + 1]);
-    if (last) {
+    uint32_t threads = 0; // in a row, from the first on
+    for (uint32_t w = 0; w < THREADS / LANES && threads == w * LANES; w++)
+        threads += shared.sums[1][w];
+    if (threadIdx.x + 1 == threads) {
         uint32_t place = part.places[PIECES - 1];
         shared.agreed.at = place & PLACE_BIT;
         shared.agreed.bytes = *before + bytes;
         shared.agreed.stop = place & ~PLACE_BIT;
-        shared.agreed.threads = threadIdx.x + 1;
     }
-    if (threadIdx.x == 0 && !in_row)
-        shared.agreed.threads = 0;
+    if (threadIdx.x == 0)
+        shared.agreed.threads = threads;
     __syncthreads();
 }
 

@@ -28,9 +28,7 @@
 
 // What one thread has found and all are to know, written before a barrier and read behind it.
 struct agreement {
-    uint32_t at, bytes, stop, threads;
-    uint32_t result;
-    struct length_counts counts;
+    uint32_t at, bytes, stop, threads, result;
 };
 
 // Of codewords of each length: how many there are, and the place of the first in the sorted table.
@@ -38,15 +36,30 @@ struct sorting {
     uint32_t count[MOST_LENGTH + 1], first[MOST_LENGTH + 1];
 };
 
-template <int THREADS> struct block_memory {
-    uint2 window[THREADS * THREAD_ROOM / 4]; // four bytes of output each
-    uint32_t stage[THREADS * MOST_THREAD_BITS / 32 + STAGE_SLACK];
-    struct tables tables;
-    uint32_t ends[THREADS]; // where threads have come to
-    uint32_t sums[2][THREADS / LANES];
-    struct agreement agreed;
+// What is needed while tables are made, and no longer.
+struct making {
+    struct code litlen, distance;
+    uint16_t litlens[LITLENS], distances[DISTANCES]; // sorted by codeword
     struct sorting sorting[2];
     uint8_t lengths[LITLENS + DISTANCES];
+};
+
+// The longest head of a block: 17 bits, 19 lengths of 3 bits, 316 lengths of 14 bits, and 31 bits
+// before it in its word; two words are read ahead.
+#define HEAD_WORDS 146
+
+template <int THREADS> struct block_memory {
+    uint2 window[THREADS * THREAD_ROOM / 4]; // four bytes of output each
+    union {
+        uint32_t stage[THREADS * MOST_THREAD_BITS / 32 + STAGE_SLACK]; // input
+        struct {
+            uint32_t head[HEAD_WORDS]; // input as well
+            struct making making;
+        };
+    };
+    uint32_t entries[ENTRIES]; // literals and lengths, then distances
+    uint32_t ends[THREADS / LANES], sums[2][THREADS / LANES]; // of warps
+    struct agreement agreed;
 };
 
 // The compressed bytes, as words that are aligned: the first byte is at bit 8 * lead.
@@ -84,8 +97,8 @@ __device__ inline void fill_stage(struct block_memory<THREADS> &shared, const st
         shared.stage[i] = stream_word(stream, at / 32 + i);
 }
 
-// The sum of `value` over the threads before this one; *total over all. `turn` is another one than
-// in the call before, of two: so that one barrier is enough.
+// The sum of `value` over the threads before this one; *total over all. With a barrier in it;
+// sums[turn] is free again behind the next one.
 template <int THREADS>
 __device__ inline uint32_t sum_before(struct block_memory<THREADS> &shared, uint32_t value,
                                       int turn, uint32_t *total)

@@ -28,33 +28,40 @@ struct part {
     uint32_t bytes[PIECES];
 };
 
-// Counts from `start` on. `first` and `last` are the bits between which the part lies.
-__device__ __forceinline__ void count_part(struct part *part, const struct tables *tables,
+__device__ __forceinline__ uint32_t piece(const uint32_t *of, int p)
+{
+    static_assert(PIECES == 4, "registers have no index");
+    return p == 0 ? of[0] : p == 1 ? of[1] : p == 2 ? of[2] : of[3];
+}
+
+__device__ __forceinline__ void set_pieces(uint32_t *of, int first, int last, uint32_t value)
+{
+    for (int p = 0; p < PIECES; p++)
+        of[p] = p >= first && p <= last ? value : of[p];
+}
+
+// Counts from `start` on. The part lies between the bits `first` and `last`.
+__device__ __forceinline__ void count_part(struct part *part, const uint32_t *entries,
                                            const uint32_t *stage, uint32_t start, uint32_t first,
                                            uint32_t last)
 {
     struct bits bits = read_bits(stage, start);
     uint32_t step = (last - first) / PIECES;
-    bool known = false;
     part->start = start;
-#pragma unroll
+#pragma unroll 1
     for (int p = 0; p < PIECES; p++) {
-        if (known)
-            continue;
-        uint32_t bytes = 0;
-        uint32_t limit = p == PIECES - 1 ? last : first + (uint32_t)(p + 1) * step;
-        uint32_t stop = count_symbols(tables, &bits, limit, &bytes);
+        uint32_t bytes = 0, limit = p == PIECES - 1 ? last : first + (uint32_t)(p + 1) * step;
+        uint32_t stop = count_symbols(entries, &bits, limit, &bytes);
         uint32_t place =
             bits.at | (stop ? PLACE_STOPPED : 0) | (stop == ENTRY_INVALID ? PLACE_INVALID : 0);
-        known = place == part->places[p];
-        part->places[p] = place;
-        part->bytes[p] = bytes;
-        if (stop && !known) {
-            for (int q = p + 1; q < PIECES; q++) {
-                part->places[q] = place;
-                part->bytes[q] = 0;
-            }
-            known = true;
+        bool known = place == piece(part->places, p);
+        set_pieces(part->bytes, p, p, bytes);
+        if (known)
+            break;
+        set_pieces(part->places, p, stop ? PIECES - 1 : p, place);
+        if (stop) {
+            set_pieces(part->bytes, p + 1, PIECES - 1, 0);
+            break;
         }
     }
 }
@@ -65,19 +72,30 @@ template <int THREADS>
 __device__ inline bool count_parts(struct block_memory<THREADS> &shared, struct part *part,
                                    uint32_t at, uint32_t bits, uint32_t end)
 {
+    uint32_t lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
     uint32_t first = min(at + threadIdx.x * bits, end), last = min(first + bits, end);
-    for (int p = 0; p < PIECES; p++)
-        part->places[p] = UINT32_MAX;
-    count_part(part, &shared.tables, shared.stage, first, first, last);
+    uint32_t start = first;
+    bool wrong = true;
+    set_pieces(part->places, 0, PIECES - 1, UINT32_MAX);
+#pragma unroll 1
     for (int round = 0;; round++) {
-        shared.ends[threadIdx.x] = part->places[PIECES - 1];
-        __syncthreads();
-        uint32_t before = threadIdx.x ? shared.ends[threadIdx.x - 1] : part->start;
-        bool wrong = !(before & PLACE_STOPPED) && before != part->start;
-        if (!__syncthreads_or(wrong) || round == MOST_ROUNDS)
-            return !wrong && !(before & PLACE_STOPPED);
         if (wrong)
-            count_part(part, &shared.tables, shared.stage, before, first, last);
+            count_part(part, shared.entries, shared.stage, start, first, last);
+        __syncwarp();
+        uint32_t place = part->places[PIECES - 1];
+        uint32_t before = __shfl_sync(ALL_LANES, place, (int)(lane - 1) & (LANES - 1));
+        if (lane == LANES - 1)
+            shared.ends[warp] = place;
+        __syncthreads();
+        if (threadIdx.x == 0)
+            before = first;
+        else if (lane == 0)
+            before = shared.ends[warp - 1];
+        bool stopped = before & PLACE_STOPPED;
+        wrong = !stopped && before != part->start;
+        if (!__syncthreads_or(wrong) || round == MOST_ROUNDS)
+            return !wrong && !stopped;
+        start = before;
     }
 }
 

@@ -123,21 +123,23 @@ ANYWHERE uint32_t find_symbol(const struct code *code, const uint16_t *sorted, u
 }
 
 // --- entries -------------------------------------------------------------------------------------
-// What a symbol means. Literals, lengths and distances have one form, so that lanes of a warp that
-// are at different ones do the same:
+// What the next bits mean. All kinds have one form, so that lanes of a warp that are at different
+// ones do the same:
 //   bits 0-4   bits to drop: codeword and extra bits
-//   bits 8-12  bits of the codeword
+//   bits 8-12  bits of the codeword; of ENTRY_LONG, the bits that the next table is indexed by
 //   bits 13-15 what it is, as below
-//   bits 16-31 what the extra bits are added to: a byte, a length, a distance less 1
+//   bits 16-31 what the extra bits are added to: a byte, a length, a distance less 1; of
+//              ENTRY_LONG, where the next table begins
 #define ENTRY_LITERAL (1u << 13)
 #define ENTRY_LENGTH (2u << 13)
+#define ENTRY_LONG (3u << 13) // the codeword goes on: its rest is in a table of its own
 #define ENTRY_DISTANCE (0u << 13)
-#define ENTRY_STOP (4u << 13) // no symbol to go on behind: one of these three
+#define ENTRY_STOP (4u << 13) // no symbol to go on behind: one of these two
 #define ENTRY_END ENTRY_STOP
 #define ENTRY_INVALID (5u << 13)
-#define ENTRY_LONG (6u << 13) // its codeword does not fit into an index: find_symbol knows it
 #define ENTRY_KIND (7u << 13)
 
+// `length` is what is left of the codeword in the table that the entry is for.
 ANYWHERE uint32_t litlen_entry(uint32_t symbol, uint32_t length)
 {
     if (symbol < END_OF_BLOCK)
@@ -159,50 +161,6 @@ ANYWHERE uint32_t distance_entry(uint32_t symbol, uint32_t length)
                        : base << 16 | ENTRY_DISTANCE | length << 8 | (length + extra);
 }
 
-// --- tables --------------------------------------------------------------------------------------
-
-// A table is indexed by so many of the next bits. With one more for literals and lengths, eight
-// blocks no longer fit into an SM's shared memory (inflate.cu).
-#define LITLEN_BITS 10
-#define DISTANCE_BITS 8
-#define ENTRIES ((1 << LITLEN_BITS) + (1 << DISTANCE_BITS))
-
-struct tables {
-    uint32_t entries[ENTRIES]; // literals and lengths, then distances
-    struct code litlen, distance;
-    uint16_t litlens[LITLENS], distances[DISTANCES]; // sorted by codeword
-};
-
-// Entry i of the table, from the codes.
-ANYWHERE uint32_t make_entry(const struct tables *tables, uint32_t i)
-{
-    bool far = i >= 1 << LITLEN_BITS;
-    uint32_t found = far ? find_symbol(&tables->distance, tables->distances, i - (1 << LITLEN_BITS),
-                                       1, DISTANCE_BITS)
-                         : find_symbol(&tables->litlen, tables->litlens, i, 1, LITLEN_BITS);
-    if (found == NO_SYMBOL)
-        return ENTRY_LONG;
-    return far ? distance_entry(found >> 8, found & 255) : litlen_entry(found >> 8, found & 255);
-}
-
-// The entry for the symbol at the front of `bits`: of a distance, if one is due.
-ANYWHERE uint32_t look_up(const struct tables *tables, uint32_t bits, bool far)
-{
-    uint32_t index = far ? (bits & ((1 << DISTANCE_BITS) - 1)) + (1 << LITLEN_BITS)
-                         : bits & ((1 << LITLEN_BITS) - 1);
-    uint32_t entry = tables->entries[index];
-    if ((entry & ENTRY_KIND) == ENTRY_LONG) {
-        uint32_t found =
-            far ? find_symbol(&tables->distance, tables->distances, bits, DISTANCE_BITS + 1,
-                              MOST_LENGTH)
-                : find_symbol(&tables->litlen, tables->litlens, bits, LITLEN_BITS + 1, MOST_LENGTH);
-        entry = found == NO_SYMBOL ? ENTRY_INVALID
-                : far              ? distance_entry(found >> 8, found & 255)
-                                   : litlen_entry(found >> 8, found & 255);
-    }
-    return entry;
-}
-
 // The base of an entry with its extra bits added.
 ANYWHERE uint32_t entry_value(uint32_t entry, uint32_t bits)
 {
@@ -210,25 +168,129 @@ ANYWHERE uint32_t entry_value(uint32_t entry, uint32_t bits)
     return (entry >> 16) + (both >> (entry >> 8 & 31));
 }
 
-// --- counting ------------------------------------------------------------------------------------
+// --- tables --------------------------------------------------------------------------------------
+
+// A code's table is indexed by so many of the next bits. Codewords that are longer go on in tables
+// behind it, one for all that have the same first bits, as large as the longest of them needs.
+#define LITLEN_BITS 10
+#define DISTANCE_BITS 8
+// The most entries that any code makes, as zlib's examples/enough.c finds them ("enough 286 10 15"
+// and "enough 32 8 15").
+#define LITLEN_ENTRIES 1334
+#define DISTANCE_ENTRIES 402
+#define ENTRIES (LITLEN_ENTRIES + DISTANCE_ENTRIES)
+
+// One of the two codes while its table is made.
+struct table {
+    const struct code *code;
+    const uint16_t *sorted;
+    uint32_t bits, begin, end; // of the index; of all entries, the table's
+    bool far;                  // of distances
+};
+
+ANYWHERE struct table litlen_table(const struct code *code, const uint16_t *sorted)
+{
+    struct table table = {code, sorted, LITLEN_BITS, 0, LITLEN_ENTRIES, false};
+    return table;
+}
+
+ANYWHERE struct table distance_table(const struct code *code, const uint16_t *sorted)
+{
+    struct table table = {code, sorted, DISTANCE_BITS, LITLEN_ENTRIES, ENTRIES, true};
+    return table;
+}
+
+// The entry for the codeword at the front of `bits`, which has more than `known` bits and at most
+// `most`, in a table that is reached when the known ones are dropped.
+ANYWHERE uint32_t make_entry(const struct table *table, uint32_t bits, uint32_t known,
+                             uint32_t most)
+{
+    uint32_t found = find_symbol(table->code, table->sorted, bits, (int)known + 1, (int)most);
+    if (found == NO_SYMBOL)
+        return ENTRY_INVALID;
+    return table->far ? distance_entry(found >> 8, (found & 255) - known)
+                      : litlen_entry(found >> 8, (found & 255) - known);
+}
+
+// Codewords in their order, without those that fit into the index: the first bits of the first one.
+ANYWHERE uint32_t first_prefix(const struct table *table)
+{
+    return (uint32_t)table->code->limit[table->bits] >> (MOST_LENGTH - table->bits);
+}
+
+// The bits that codewords with these first bits have behind them, the longest of them: that is the
+// last one. 0 if there are none.
+ANYWHERE uint32_t prefix_bits(const struct table *table, uint32_t prefix)
+{
+    uint32_t last = ((prefix + 1) << (MOST_LENGTH - table->bits)) - 1;
+    for (uint32_t n = table->bits + 1; n <= MOST_LENGTH; n++)
+        if (last < table->code->limit[n])
+            return n - table->bits;
+    return 0;
+}
+
+// Makes the table for what follows `prefix`, at entry `at`, and the entry that leads to it.
+ANYWHERE void make_prefix(uint32_t *entries, const struct table *table, uint32_t prefix,
+                          uint32_t more, uint32_t at)
+{
+    uint32_t bits = reverse_bits(prefix) >> (32 - table->bits);
+    entries[table->begin + bits] = at << 16 | ENTRY_LONG | more << 8 | table->bits;
+    for (uint32_t i = 0; i < 1u << more; i++)
+        entries[at + i] =
+            make_entry(table, bits | i << table->bits, table->bits, table->bits + more);
+}
+
+// --- steps ---------------------------------------------------------------------------------------
+
+// The table that the next entry is in. Between symbols that is the one of literals and lengths; a
+// distance and the rest of a long codeword are steps of their own.
+struct step {
+    uint32_t begin, bits;
+};
+
+ANYWHERE struct step first_step(void)
+{
+    struct step step = {0, LITLEN_BITS};
+    return step;
+}
+
+ANYWHERE bool between_symbols(const struct step *step)
+{
+    return step->begin == 0;
+}
+
+ANYWHERE uint32_t look_up(const uint32_t *entries, const struct step *step, uint32_t bits)
+{
+    return entries[step->begin + (bits & ((1u << step->bits) - 1))];
+}
+
+// A long codeword of a distance is told from one of a length by where its table is: neither needs
+// to know.
+ANYWHERE void next_step(struct step *step, uint32_t entry)
+{
+    uint32_t kind = entry & ENTRY_KIND;
+    step->begin = kind == ENTRY_LONG ? entry >> 16 : kind == ENTRY_LENGTH ? LITLEN_ENTRIES : 0;
+    step->bits = kind == ENTRY_LONG     ? entry >> 8 & 31
+                 : kind == ENTRY_LENGTH ? DISTANCE_BITS
+                                        : LITLEN_BITS;
+}
 
 // Goes on to the first symbol (of literals and lengths) at `limit` or behind it. Adds the bytes on
 // the way to *count. Returns what stopped it, ENTRY_END (which is dropped then) or ENTRY_INVALID,
 // or 0.
-ANYWHERE uint32_t count_symbols(const struct tables *tables, struct bits *bits, uint32_t limit,
+ANYWHERE uint32_t count_symbols(const uint32_t *entries, struct bits *bits, uint32_t limit,
                                 uint32_t *count)
 {
-    bool far = false;
-    while (far || bits->at < limit) {
-        uint32_t next = peek_bits(bits), entry = look_up(tables, next, far);
-        if (entry & ENTRY_STOP) {
-            drop_bits(bits, entry & 31);
-            return entry & ENTRY_KIND;
-        }
-        uint32_t bytes = entry & ENTRY_LITERAL ? 1 : entry_value(entry, next);
-        *count += far ? 0 : bytes;
-        far = (entry & ENTRY_LENGTH) != 0;
+    struct step step = first_step();
+    while (!between_symbols(&step) || bits->at < limit) {
+        uint32_t next = peek_bits(bits), entry = look_up(entries, &step, next);
+        uint32_t kind = entry & ENTRY_KIND;
         drop_bits(bits, entry & 31);
+        if (entry & ENTRY_STOP)
+            return kind;
+        uint32_t bytes = kind == ENTRY_LENGTH ? entry_value(entry, next) : 0;
+        *count += kind == ENTRY_LITERAL ? 1 : bytes;
+        next_step(&step, entry);
     }
     return 0;
 }

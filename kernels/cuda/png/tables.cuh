@@ -38,6 +38,25 @@ __device__ inline bool sort_code(struct code *code, uint16_t *sorted, struct sor
     return true;
 }
 
+// Makes the tables of long codewords, for one warp: a lane takes their first bits.
+__device__ inline void make_prefixes(uint32_t *entries, const struct table &table)
+{
+    uint32_t lane = threadIdx.x % LANES, free = table.begin + (1u << table.bits);
+    for (uint32_t first = first_prefix(&table); first < 1u << table.bits; first += LANES) {
+        uint32_t prefix = first + lane;
+        uint32_t more = prefix < 1u << table.bits ? prefix_bits(&table, prefix) : 0;
+        uint32_t size = more ? 1u << more : 0, end = size;
+        for (uint32_t step = 1; step < LANES; step *= 2) {
+            uint32_t before = __shfl_sync(ALL_LANES, end, (int)(lane - step) & (LANES - 1));
+            if (lane >= step)
+                end += before;
+        }
+        if (size && free + end <= table.end) // always: see the number of entries
+            make_prefix(entries, &table, prefix, more, free + end - size);
+        free += __shfl_sync(ALL_LANES, end, LANES - 1);
+    }
+}
+
 // Reads the lengths of the precode's codewords, a lane each, and makes its table, which lies where
 // the block's entries will: they are made when nobody needs it any more. For the first warp.
 template <int THREADS>
@@ -45,36 +64,36 @@ __device__ inline bool read_precode(struct block_memory<THREADS> &shared, struct
                                     uint32_t precodes)
 {
     uint32_t lane = threadIdx.x, from = bits->at + 3 * lane;
-    shared.lengths[lane] = 0;
+    shared.making.lengths[lane] = 0;
     __syncwarp();
     if (lane < precodes)
-        shared.lengths[precode_symbol(lane)] =
-            (uint8_t)((shared.stage[from / 32] >> from % 32 | (uint64_t)shared.stage[from / 32 + 1]
-                                                                  << (32 - from % 32)) &
+        shared.making.lengths[precode_symbol(lane)] =
+            (uint8_t)((shared.head[from / 32] >> from % 32 | (uint64_t)shared.head[from / 32 + 1]
+                                                                 << (32 - from % 32)) &
                       7);
     __syncwarp();
-    *bits = read_bits(shared.stage, bits->at + 3 * precodes);
-    struct code *code = &shared.tables.litlen;
-    uint16_t *sorted = shared.tables.litlens;
-    if (!sort_code(code, sorted, &shared.sorting[0], shared.lengths, LANES, false))
+    *bits = read_bits(shared.head, bits->at + 3 * precodes);
+    struct code *code = &shared.making.litlen;
+    uint16_t *sorted = shared.making.litlens;
+    if (!sort_code(code, sorted, &shared.making.sorting[0], shared.making.lengths, LANES, false))
         return false;
     for (uint32_t i = lane; i < 1 << PRECODE_BITS; i += LANES)
-        shared.tables.entries[i] = find_symbol(code, sorted, i, 1, PRECODE_BITS);
-    shared.lengths[lane] = 0;
+        shared.entries[i] = find_symbol(code, sorted, i, 1, PRECODE_BITS);
+    shared.making.lengths[lane] = 0;
     __syncwarp();
     return true;
 }
 
-// Reads the lengths of all codewords to shared.lengths, which is all zeros; for the first warp.
-// *at is the bit of the stage behind the block's type. False where zlib refuses.
+// Reads the lengths of all codewords to shared.making.lengths, which is all zeros; for the first
+// warp. *at is the bit of the stage behind the block's type. False where zlib refuses.
 template <int THREADS>
 __device__ inline bool read_dynamic(struct block_memory<THREADS> &shared, uint32_t *at)
 {
-    struct bits bits = read_bits(shared.stage, *at);
+    struct bits bits = read_bits(shared.head, *at);
     struct length_counts counts;
     bool right = read_length_counts(&bits, &counts) && read_precode(shared, &bits, counts.precodes);
     if (right && threadIdx.x == 0)
-        right = read_lengths(&bits, shared.lengths, shared.tables.entries, &counts);
+        right = read_lengths(&bits, shared.making.lengths, shared.entries, &counts);
     *at = bits.at; // lane 0's is the one that counts
     return __all_sync(ALL_LANES, right);
 }
@@ -87,7 +106,7 @@ __device__ inline uint32_t make_tables(struct block_memory<THREADS> &shared, boo
                                        uint32_t *at)
 {
     for (uint32_t i = threadIdx.x; i < LITLENS + DISTANCES; i += THREADS)
-        shared.lengths[i] = fixed ? (uint8_t)fixed_length(i) : 0;
+        shared.making.lengths[i] = fixed ? (uint8_t)fixed_length(i) : 0;
     if (threadIdx.x == 0)
         shared.agreed.result = CONV_DECODE_DECODED;
     __syncthreads();
@@ -106,17 +125,26 @@ __device__ inline uint32_t make_tables(struct block_memory<THREADS> &shared, boo
     if (shared.agreed.result != CONV_DECODE_DECODED)
         return CONV_DECODE_CODE;
     bool right = true;
-    struct tables *tables = &shared.tables;
+    struct making *making = &shared.making;
     if (threadIdx.x < LANES)
-        right = sort_code(&tables->litlen, tables->litlens, &shared.sorting[0], shared.lengths,
+        right = sort_code(&making->litlen, making->litlens, &making->sorting[0], making->lengths,
                           LITLENS, true);
     else if (threadIdx.x < 2 * LANES)
-        right = sort_code(&tables->distance, tables->distances, &shared.sorting[1],
-                          shared.lengths + LITLENS, DISTANCES, true);
+        right = sort_code(&making->distance, making->distances, &making->sorting[1],
+                          making->lengths + LITLENS, DISTANCES, true);
     if (__syncthreads_or(!right))
         return CONV_DECODE_CODE;
-    for (uint32_t i = threadIdx.x; i < ENTRIES; i += THREADS)
-        tables->entries[i] = make_entry(tables, i);
+    const struct table litlen = litlen_table(&making->litlen, making->litlens);
+    const struct table distance = distance_table(&making->distance, making->distances);
+    for (uint32_t i = threadIdx.x; i < 1 << LITLEN_BITS; i += THREADS)
+        shared.entries[i] = make_entry(&litlen, i, 0, LITLEN_BITS);
+    for (uint32_t i = threadIdx.x; i < 1 << DISTANCE_BITS; i += THREADS)
+        shared.entries[LITLEN_ENTRIES + i] = make_entry(&distance, i, 0, DISTANCE_BITS);
+    __syncthreads();
+    if (threadIdx.x < LANES)
+        make_prefixes(shared.entries, litlen);
+    else if (threadIdx.x < 2 * LANES)
+        make_prefixes(shared.entries, distance);
     __syncthreads();
     return CONV_DECODE_DECODED;
 }

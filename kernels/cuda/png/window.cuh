@@ -38,24 +38,25 @@ __device__ __forceinline__ void put_symbols(struct block_memory<THREADS> &shared
 {
     uint16_t *places = (uint16_t *)shared.window;
     struct bits bits = read_bits(shared.stage, start);
-    bool far = false;
+    struct step step = first_step();
     uint32_t length = 0;
-    while (far || bits.at < limit) {
-        uint32_t next = peek_bits(&bits), entry = look_up(&shared.tables, next, far);
+    while (!between_symbols(&step) || bits.at < limit) {
+        uint32_t next = peek_bits(&bits), entry = look_up(shared.entries, &step, next);
+        uint32_t kind = entry & ENTRY_KIND, value = entry_value(entry, next);
         if (entry & ENTRY_STOP)
             break;
-        uint32_t value = entry_value(entry, next);
-        if (entry & ENTRY_LITERAL)
+        if (kind == ENTRY_LITERAL)
             places[place++] = (uint16_t)(LITERAL | value);
-        if (far) {
+        if (kind == ENTRY_DISTANCE) {
             uint32_t stretch = (place + STRETCH - 1) / STRETCH * STRETCH;
             places[place] = (uint16_t)value;
             if (stretch < place + length)
                 places[stretch] = (uint16_t)value;
             place += length;
         }
-        length = value;
-        far = (entry & ENTRY_LENGTH) != 0;
+        if (kind == ENTRY_LENGTH)
+            length = value;
+        next_step(&step, entry);
         drop_bits(&bits, entry & 31);
     }
 }
