@@ -75,6 +75,23 @@ static bool upload_picture(struct device_picture *own, struct conv_decode_pictur
     return true;
 }
 
+// Each picture comes once, the longest stream first.
+static bool turns_are_right(const struct conv_decode_picture *pictures, int count)
+{
+    bool seen[CHECK_DECODE_MOST] = {false}, right = true;
+    for (int i = 0; i < count && right; i++) {
+        uint32_t turn = pictures[i].turn;
+        right =
+            turn < (uint32_t)count && !seen[turn] &&
+            (i == 0 || pictures[turn].stream_bytes <= pictures[pictures[i - 1].turn].stream_bytes);
+        if (right)
+            seen[turn] = true;
+    }
+    if (!right)
+        printf("FAILED: the planner's order of pictures\n");
+    return right;
+}
+
 // The planner's memory is one piece. Every other time each picture gets rows of its own instead, to
 // the byte.
 static bool plan(struct device_batch *batch, int count)
@@ -85,6 +102,8 @@ static bool plan(struct device_batch *batch, int count)
     if (!make_memory(&batch->d_scratch, scratch))
         return false;
     conv_cuda_decode_plan(batch->pictures, count, batch->d_scratch);
+    if (!turns_are_right(batch->pictures, count))
+        return false;
     for (int i = 0; i < count && check_decode_random(2); i++) {
         size_t own = conv_cuda_decode_scratch(&batch->pictures[i]);
         if (!make_memory(&batch->own[i].d_rows, own))

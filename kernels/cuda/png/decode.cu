@@ -2,8 +2,6 @@
 // The host's half of decoding: what fits, how much memory it takes, which kernels run.
 #include "kernels/cuda/png/decode.h"
 
-#include <algorithm>
-
 #include "kernels/cuda/png/launches.cuh"
 
 #define SCRATCH_ALIGN 128
@@ -30,6 +28,22 @@ size_t conv_cuda_decode_scratch(const struct conv_decode_picture *picture)
     return (end + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
 }
 
+// Shell's sort of the turns, with the gaps of Knuth.
+static void sort_turns(struct conv_decode_picture *pictures, int count)
+{
+    int gap = 1;
+    while (gap < count / 3)
+        gap = 3 * gap + 1;
+    for (; gap > 0; gap /= 3)
+        for (int i = gap; i < count; i++) {
+            uint32_t turn = pictures[i].turn, bytes = pictures[turn].stream_bytes;
+            int at = i;
+            for (; at >= gap && pictures[pictures[at - gap].turn].stream_bytes < bytes; at -= gap)
+                pictures[at].turn = pictures[at - gap].turn;
+            pictures[at].turn = turn;
+        }
+}
+
 void conv_cuda_decode_plan(struct conv_decode_picture *pictures, int count, uint8_t *d_scratch)
 {
     for (int i = 0; i < count; i++) {
@@ -40,6 +54,7 @@ void conv_cuda_decode_plan(struct conv_decode_picture *pictures, int count, uint
         picture->turn = (uint32_t)i;
         d_scratch += conv_cuda_decode_scratch(picture);
     }
+    sort_turns(pictures, count);
 }
 
 enum conv_status conv_cuda_decode(const struct conv_decode_batch *batch)

@@ -20,6 +20,9 @@
 #define FIRST_THREAD_BITS 224
 #define EXPECTED_ROOM 56 // bytes of a thread's THREAD_ROOM: seldom more than there is room for
 #define FILTERS 5
+#define SM_SHARED (228 << 10) // of compute capability 9.0 and 10.0
+static_assert(8 * (sizeof(struct block_memory<128>) + SYSTEM_SHARED) <= SM_SHARED,
+              "eight blocks of 128 threads fit");
 
 // Where the block is: the same in all threads.
 struct progress {

@@ -16,8 +16,8 @@
 #define MOST_WARPS 16
 #define SYSTEM_SHARED 1024 // bytes of each block's shared memory that are the system's
 
-// A step's bytes of each plane.
-template <int CHANNELS> struct row_step {
+// What a step makes of each plane.
+template <int CHANNELS> struct strip {
     uint32_t words[CHANNELS][STEP_BYTES / 4];
 };
 
@@ -45,7 +45,7 @@ __device__ __forceinline__ void enter_row(struct place *place,
 }
 
 template <int CHANNELS>
-__device__ __forceinline__ void read_above(struct row_step<CHANNELS> *above,
+__device__ __forceinline__ void read_above(struct strip<CHANNELS> *above,
                                            const struct conv_decode_picture &picture,
                                            const struct place &place)
 {
@@ -84,7 +84,7 @@ __device__ __forceinline__ uint32_t byte_of(const uint32_t *words, int i)
 // afterwards.
 template <int CHANNELS, int SAMPLE>
 __device__ __forceinline__ void
-unfilter_step(struct row_step<CHANNELS> *out, const struct row_step<CHANNELS> &above,
+unfilter_step(struct strip<CHANNELS> *out, const struct strip<CHANNELS> &above,
               const uint32_t *bytes, const struct row_filter &filter, uint32_t *left,
               uint32_t *above_left)
 {
@@ -107,9 +107,9 @@ unfilter_step(struct row_step<CHANNELS> *out, const struct row_step<CHANNELS> &a
 }
 
 template <int CHANNELS>
-__device__ __forceinline__ uint4 plane_words(const struct row_step<CHANNELS> &step, int c)
+__device__ __forceinline__ uint4 plane_words(const struct strip<CHANNELS> &strip, int c)
 {
-    return make_uint4(step.words[c][0], step.words[c][1], step.words[c][2], step.words[c][3]);
+    return make_uint4(strip.words[c][0], strip.words[c][1], strip.words[c][2], strip.words[c][3]);
 }
 
 // Shared memory holds what each thread has made in this step and in the one before:
@@ -128,7 +128,7 @@ __device__ inline void unfilter_picture(const struct conv_decode_picture &pictur
     for (uint32_t now = 0; now < total; now++) {
         if (now >= me) {
             if (place.step < steps && place.y < height) {
-                struct row_step<CHANNELS> above, out;
+                struct strip<CHANNELS> above, out;
                 uint32_t bytes[CHANNELS * STEP_BYTES / 4];
                 if (place.step == 0)
                     for (int k = 0; k < CHANNELS * SAMPLE; k++)

@@ -61,24 +61,24 @@ __device__ __forceinline__ void put_symbols(struct block_memory<THREADS> &shared
     }
 }
 
-// What the byte at a place within a match is: the same as an earlier one in the window, or a byte
-// from before it. `match` is the match's place << 16 | its distance less 1. *wrong is set if there
-// is no such byte.
-__device__ __forceinline__ uint32_t find_source(const struct window &window, uint32_t place,
-                                                uint32_t match, bool *wrong)
+// The place that the byte at a place within a match is the same as; before `skip`, it is in what
+// was written earlier. `match` is the match's place << 16 | its distance less 1.
+__device__ __forceinline__ int32_t find_source(uint32_t place, uint32_t match)
 {
     uint32_t begin = match >> 16, distance = (match & 0x7fff) + 1, along = place - begin;
     if (along >= distance) // what repeats itself is taken from before the match
         along %= distance;
-    int32_t source = (int32_t)(begin + along - distance);
-    if (source >= (int32_t)window.skip)
-        return (uint32_t)source;
-    int32_t index = (int32_t)window.start + source - (int32_t)window.skip;
-    if (index < 0) {
-        *wrong = true;
-        return LITERAL;
-    }
-    return LITERAL | window.rows[index];
+    return (int32_t)(begin + along - distance);
+}
+
+// Whether `source` is a byte from before the window; *wrong is set if there is no such byte.
+__device__ __forceinline__ bool is_earlier(const struct window &window, bool matched,
+                                           int32_t source, bool *wrong)
+{
+    bool earlier = matched && source < (int32_t)window.skip;
+    bool none = earlier && source + (int32_t)(window.start - window.skip) < 0;
+    *wrong |= none;
+    return earlier && !none;
 }
 
 // Makes a reference of every place within a match, by warps. Two places a lane; the match that
@@ -88,6 +88,7 @@ template <int THREADS>
 __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct window &window)
 {
     uint32_t *pairs = (uint32_t *)shared.window;
+    const uint8_t *earlier = window.rows + (window.start - window.skip);
     uint32_t lane = threadIdx.x % LANES, below = (1u << lane) - 1;
     bool wrong = false;
     for (uint32_t first = threadIdx.x / LANES * STRETCH; first < window.end;
@@ -107,10 +108,25 @@ __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct 
             if (low != INSIDE)
                 before = place << 16 | low;
             uint32_t match = high != INSIDE ? last : before;
-            if (place >= window.skip && place < window.end && !(before & LITERAL))
-                low = find_source(window, place, before, &wrong);
-            if (place + 1 >= window.skip && place + 1 < window.end && !(match & LITERAL))
-                high = find_source(window, place + 1, match, &wrong);
+            bool low_matched = place >= window.skip && place < window.end && !(before & LITERAL);
+            bool high_matched =
+                place + 1 >= window.skip && place + 1 < window.end && !(match & LITERAL);
+            int32_t low_source = find_source(place, before);
+            int32_t high_source = find_source(place + 1, match);
+            if (low_matched)
+                low = (uint32_t)low_source;
+            if (high_matched)
+                high = (uint32_t)high_source;
+            // Both are on their way before one is waited for.
+            uint32_t low_byte = 0, high_byte = 0;
+            bool low_earlier = is_earlier(window, low_matched, low_source, &wrong);
+            bool high_earlier = is_earlier(window, high_matched, high_source, &wrong);
+            if (low_earlier)
+                low_byte = earlier[low_source];
+            if (high_earlier)
+                high_byte = earlier[high_source];
+            low = low_earlier ? LITERAL | low_byte : low & 0xffff;
+            high = high_earlier ? LITERAL | high_byte : high & 0xffff;
             pairs[place / 2] = high << 16 | low;
         }
     }

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: MIT
+// The parts of the device's PNG decoder that need no device: codes, tables, symbols, Adler-32 and
+// filters, on the CPU against zlib and against the standards' own words.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <zlib.h>
+
+#include "kernels/cuda/png/adler.cuh"
+#include "kernels/cuda/png/lengths.cuh"
+#include "kernels/cuda/png/symbols.cuh"
+#include "kernels/cuda/png/unfilter.cuh"
+
+#define MOST 60000 // bytes of data
+
+static uint32_t seed;
+
+static unsigned random_below(unsigned n)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (unsigned)((uint64_t)seed * n >> 32);
+}
+
+// --- what a block of threads does, one after the other -------------------------------------------
+
+struct codes {
+    struct code litlen, distance;
+    uint16_t litlens[LITLENS], distances[LITLENS];
+    uint32_t entries[ENTRIES];
+};
+
+static bool sort_code(struct code *code, uint16_t *sorted, const uint8_t *lengths, unsigned symbols,
+                      bool sparse)
+{
+    uint32_t count[MOST_LENGTH + 1] = {0}, first[MOST_LENGTH + 1];
+    for (unsigned s = 0; s < symbols; s++)
+        count[lengths[s]]++;
+    count[0] = 0;
+    if (!fill_code(code, first, count, sparse))
+        return false;
+    for (unsigned s = 0; s < symbols; s++)
+        if (lengths[s])
+            sorted[first[lengths[s]]++] = (uint16_t)s;
+    return true;
+}
+
+// Returns where the table ends.
+static uint32_t make_table(uint32_t *entries, const struct table *table)
+{
+    uint32_t size = 1u << table->bits, at = table->begin + size;
+    for (uint32_t i = 0; i < size; i++)
+        entries[table->begin + i] = make_entry(table, i, 0, table->bits);
+    for (uint32_t prefix = first_prefix(table); prefix < size; prefix++) {
+        uint32_t more = prefix_bits(table, prefix);
+        if (more == 0)
+            continue;
+        assert_true(at + (1u << more) <= table->end);
+        make_prefix(entries, table, prefix, more, at);
+        at += 1u << more;
+    }
+    return at;
+}
+
+static bool make_codes(struct codes *codes, const uint8_t *lengths)
+{
+    if (!sort_code(&codes->litlen, codes->litlens, lengths, LITLENS, true) ||
+        !sort_code(&codes->distance, codes->distances, lengths + LITLENS, DISTANCES, true))
+        return false;
+    struct table litlen = litlen_table(&codes->litlen, codes->litlens);
+    struct table distance = distance_table(&codes->distance, codes->distances);
+    make_table(codes->entries, &litlen);
+    make_table(codes->entries, &distance);
+    return true;
+}
+
+static bool read_head(struct codes *codes, struct bits *bits, uint32_t type)
+{
+    uint8_t lengths[LITLENS + DISTANCES] = {0}, precodes[PRECODES] = {0};
+    struct length_counts counts;
+    struct code precode;
+    uint16_t sorted[PRECODES];
+    uint32_t table[1 << PRECODE_BITS];
+    for (uint32_t i = 0; type == 1 && i < sizeof lengths; i++)
+        lengths[i] = (uint8_t)fixed_length(i);
+    if (type == 2) {
+        if (!read_length_counts(bits, &counts))
+            return false;
+        for (uint32_t i = 0; i < counts.precodes; i++)
+            precodes[precode_symbol(i)] = (uint8_t)take_bits(bits, 3);
+        if (!sort_code(&precode, sorted, precodes, PRECODES, false))
+            return false;
+        for (uint32_t i = 0; i < 1 << PRECODE_BITS; i++)
+            table[i] = find_symbol(&precode, sorted, i, 1, PRECODE_BITS);
+        if (!read_lengths(bits, lengths, table, &counts))
+            return false;
+    }
+    return make_codes(codes, lengths);
+}
+
+// Puts the symbols of a block behind out[size], byte by byte. 0 unless it ends as it should.
+static uint32_t put_block(uint8_t *out, uint32_t size, const struct codes *codes, struct bits *bits)
+{
+    struct step step = first_step();
+    uint32_t length = 0;
+    for (;;) {
+        uint32_t next = peek_bits(bits), entry = look_up(codes->entries, &step, next);
+        uint32_t kind = entry & ENTRY_KIND, value = entry_value(entry, next);
+        drop_bits(bits, entry & 31);
+        if (entry & ENTRY_STOP)
+            return kind == ENTRY_END ? size : 0;
+        if (size + 258 > MOST)
+            return 0;
+        if (kind == ENTRY_LITERAL)
+            out[size++] = (uint8_t)value;
+        if (kind == ENTRY_LENGTH)
+            length = value;
+        for (; kind == ENTRY_DISTANCE && length > 0; length--, size++)
+            out[size] = out[size - value - 1];
+        next_step(&step, entry);
+    }
+}
+
+// --- streams -------------------------------------------------------------------------------------
+
+static uint8_t data[MOST], decoded[MOST];
+static uint32_t words[MOST]; // a stream, zeros behind it
+
+static uint32_t make_stream(uint32_t size, int level, int strategy)
+{
+    z_stream z = {0};
+    assert_int_equal(deflateInit2(&z, level, Z_DEFLATED, -15, 1 + (int)random_below(9), strategy),
+                     Z_OK);
+    memset(words, 0, sizeof words);
+    z.next_in = data;
+    z.avail_in = size;
+    z.next_out = (uint8_t *)words;
+    z.avail_out = sizeof words - 64;
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    deflateEnd(&z);
+    return (uint32_t)z.total_out;
+}
+
+static void fill(uint32_t size, int kind)
+{
+    for (uint32_t i = 0; i < size; i++) {
+        unsigned bits = random_below(1u << 16);
+        data[i] = (uint8_t)(kind == 0   ? bits
+                            : kind == 1 ? (bits & 3) + (bits >> 2 & 7)
+                            : kind == 2 ? i / 700
+                                        : (unsigned)__builtin_ctz(bits | 1u << 15) * 16 + (i & 1));
+        if (kind == 1 && i > 2000 && bits % 64 == 0)
+            for (unsigned from = i - random_below(2000) - 1, n = bits % 250; n > 0 && i + 1 < size;
+                 n--)
+                data[i++] = data[from++];
+    }
+}
+
+static void test_streams(void **test)
+{
+    (void)test;
+    static const int strategies[] = {Z_DEFAULT_STRATEGY, Z_FILTERED, Z_HUFFMAN_ONLY, Z_RLE,
+                                     Z_FIXED};
+    static struct codes codes;
+    int blocks = 0;
+    for (int i = 0; i < 120; i++) {
+        seed = (uint32_t)i;
+        uint32_t size = 1 + random_below(i % 10 ? 3000 : MOST - 600), made = 0;
+        fill(size, (int)random_below(4));
+        make_stream(size, 1 + (int)random_below(9), strategies[i % 5]);
+        struct bits bits = read_bits(words, 0);
+        for (uint32_t last = 0; !last; blocks++) {
+            last = take_bits(&bits, 1);
+            uint32_t type = take_bits(&bits, 2);
+            if (type == 0) { // noise: zlib stores it
+                uint32_t at = (bits.at + 7) / 8, stored = 0;
+                memcpy(&stored, (uint8_t *)words + at, 2);
+                memcpy(decoded + made, (uint8_t *)words + at + 4, stored);
+                made += stored;
+                bits = read_bits(words, 8 * (at + 4 + stored));
+                continue;
+            }
+            assert_true(read_head(&codes, &bits, type));
+            struct bits counted = bits;
+            uint32_t before = made, bytes = 0;
+            made = put_block(decoded, made, &codes, &bits);
+            assert_int_equal(count_symbols(codes.entries, &counted, UINT32_MAX, &bytes), ENTRY_END);
+            assert_int_equal(bytes, made - before);
+            assert_int_equal(counted.at, bits.at);
+        }
+        assert_int_equal(made, size);
+        assert_memory_equal(decoded, data, size);
+    }
+    assert_true(blocks > 120);
+}
+
+// Counting stops at the first symbol that begins at the limit or behind it, in the middle of none.
+static void test_limits(void **test)
+{
+    (void)test;
+    static struct codes codes;
+    seed = 5;
+    fill(4000, 1);
+    make_stream(4000, 9, Z_DEFAULT_STRATEGY);
+    struct bits head = read_bits(words, 0);
+    take_bits(&head, 3);
+    assert_true(read_head(&codes, &head, 2));
+    struct bits whole = head;
+    uint32_t all = 0, limit = head.at, bytes = 0;
+    assert_int_equal(count_symbols(codes.entries, &whole, UINT32_MAX, &all), ENTRY_END);
+    struct bits bits = head;
+    for (uint32_t stop = 0; !stop; limit += 1 + random_below(90)) {
+        uint32_t before = bits.at;
+        stop = count_symbols(codes.entries, &bits, limit, &bytes);
+        assert_true(stop || (bits.at >= limit && (bits.at < limit + 48 || bits.at == before)));
+    }
+    assert_int_equal(bytes, all);
+    assert_int_equal(bits.at, whole.at);
+}
+
+// --- codes ---------------------------------------------------------------------------------------
+
+// What zlib says to a block with these lengths, of which all codewords are written out, without
+// runs.
+static bool zlib_takes(const uint8_t *lengths)
+{
+    uint8_t out[8];
+    memset(words, 0, 4096);
+    uint8_t *bytes = (uint8_t *)words;
+    uint32_t at = 0;
+#define PUT(value, count)                                                                          \
+    for (int b = 0; b < (count); b++, at++)                                                        \
+    bytes[at / 8] |= (uint8_t)(((unsigned)(value) >> b & 1) << at % 8)
+    PUT(5, 3); // the last block, type 2
+    PUT(286 - 257, 5);
+    PUT(30 - 1, 5);
+    PUT(15, 4);
+    for (uint32_t i = 0; i < PRECODES; i++)
+        PUT(precode_symbol(i) < 16 ? 4 : 0, 3);
+    for (int i = 0; i < 286 + 30; i++) {
+        uint8_t length = lengths[i < 286 ? i : i - 286 + LITLENS];
+        for (int bit = 3; bit >= 0; bit--)
+            PUT(length >> bit, 1);
+    }
+#undef PUT
+    z_stream z = {.next_in = bytes, .avail_in = (at + 7) / 8, .next_out = out, .avail_out = 8};
+    assert_int_equal(inflateInit2(&z, -15), Z_OK);
+    int result = Z_OK; // up to the end of the block's head, or an error
+    while (result == Z_OK && !(z.data_type & 256))
+        result = inflate(&z, Z_TREES);
+    inflateEnd(&z);
+    return result == Z_OK;
+}
+
+// Lengths of a complete code: a codeword is split until there are enough.
+static void split_codewords(uint8_t *lengths, unsigned symbols, unsigned used)
+{
+    memset(lengths, 0, symbols);
+    lengths[0] = 0;
+    for (unsigned made = 1; made < used; made++) {
+        unsigned which = random_below(made);
+        if (random_below(3) == 0)
+            which = made - 1; // long ones, too
+        while (lengths[which] == MOST_LENGTH)
+            which = (which + 1) % made;
+        lengths[made] = ++lengths[which];
+    }
+    for (unsigned i = symbols - 1; i > 0; i--) {
+        unsigned j = random_below(i + 1);
+        uint8_t length = lengths[i];
+        lengths[i] = lengths[j];
+        lengths[j] = length;
+    }
+}
+
+// As many as zlib takes, with other lengths here and there.
+static void test_codes(void **test)
+{
+    (void)test;
+    static struct codes codes;
+    int taken = 0, refused = 0;
+    for (int i = 0; i < 3000; i++) {
+        seed = (uint32_t)i * 77;
+        uint8_t lengths[LITLENS + DISTANCES] = {0};
+        split_codewords(lengths, 286, 2 + random_below(285));
+        split_codewords(lengths + LITLENS, 30, random_below(31));
+        if (random_below(4) == 0)
+            lengths[LITLENS + random_below(30)] = (uint8_t)random_below(16);
+        if (random_below(4) == 0)
+            lengths[random_below(286)] = (uint8_t)random_below(16);
+        if (random_below(20) == 0) {
+            memset(lengths, 0, 286);
+            lengths[256] = (uint8_t)(1 + random_below(2));
+        }
+        bool mine = lengths[END_OF_BLOCK] && make_codes(&codes, lengths);
+        assert_int_equal(mine, zlib_takes(lengths));
+        taken += mine;
+        refused += !mine;
+    }
+    assert_true(taken > 300 && refused > 300);
+}
+
+// Codes that make the largest tables: no room is left, none is missing.
+static void test_largest_tables(void **test)
+{
+    (void)test;
+    static struct codes codes;
+    uint32_t most[2] = {0, 0};
+    for (int i = 0; i < 4000; i++) {
+        seed = (uint32_t)i * 31;
+        uint8_t lengths[LITLENS + DISTANCES] = {0};
+        split_codewords(lengths, 286, 286);
+        split_codewords(lengths + LITLENS, 30, 30);
+        assert_true(
+            sort_code(&codes.litlen, codes.litlens, lengths, LITLENS, true) &&
+            sort_code(&codes.distance, codes.distances, lengths + LITLENS, DISTANCES, true));
+        struct table tables[] = {litlen_table(&codes.litlen, codes.litlens),
+                                 distance_table(&codes.distance, codes.distances)};
+        for (int t = 0; t < 2; t++) {
+            uint32_t end = make_table(codes.entries, &tables[t]);
+            most[t] = end > most[t] ? end : most[t];
+        }
+    }
+    assert_true(most[0] > 1 << LITLEN_BITS);
+    assert_true(most[1] > LITLEN_ENTRIES + (1 << DISTANCE_BITS));
+}
+
+// RFC 1951, 3.2.5.
+static void test_meanings(void **test)
+{
+    (void)test;
+    static const uint16_t bases[] = {3,  4,  5,  6,   7,   8,   9,   10,  11, 13,
+                                     15, 17, 19, 23,  27,  31,  35,  43,  51, 59,
+                                     67, 83, 99, 115, 131, 163, 195, 227, 258};
+    static const uint16_t distances[] = {
+        1,   2,   3,   4,   5,   7,    9,    13,   17,   25,   33,   49,   65,    97,    129,
+        193, 257, 385, 513, 769, 1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
+    for (uint32_t i = 0; i < 29; i++) {
+        uint32_t entry = litlen_entry(257 + i, 7), extra = i < 8 || i == 28 ? 0 : (i - 4) / 4;
+        assert_int_equal(entry & ENTRY_KIND, ENTRY_LENGTH);
+        assert_int_equal(entry & 31, 7 + extra);
+        assert_int_equal(entry_value(entry, 0x7f), bases[i]);
+        assert_int_equal(entry_value(entry, UINT32_MAX), bases[i] + (1u << extra) - 1);
+    }
+    for (uint32_t i = 0; i < 30; i++) {
+        uint32_t entry = distance_entry(i, 5), extra = i < 4 ? 0 : (i - 2) / 2;
+        assert_int_equal(entry & ENTRY_KIND, ENTRY_DISTANCE);
+        assert_int_equal(entry & 31, 5 + extra);
+        assert_int_equal(entry_value(entry, 0x1f) + 1, distances[i]);
+        assert_int_equal(entry_value(entry, UINT32_MAX) + 1, distances[i] + (1u << extra) - 1);
+    }
+    assert_int_equal(litlen_entry(286, 8), ENTRY_INVALID);
+    assert_int_equal(litlen_entry(287, 8), ENTRY_INVALID);
+    assert_int_equal(distance_entry(30, 5), ENTRY_INVALID);
+    assert_int_equal(distance_entry(31, 5), ENTRY_INVALID);
+    static const uint8_t order[] = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
+                                    11, 4,  12, 3, 13, 2, 14, 1, 15};
+    for (uint32_t i = 0; i < PRECODES; i++)
+        assert_int_equal(precode_symbol(i), order[i]);
+}
+
+// --- Adler-32 ------------------------------------------------------------------------------------
+
+// Parts of the bytes, in any order, as threads have them.
+static void test_adler(void **test)
+{
+    (void)test;
+    for (int i = 0; i < 60; i++) {
+        seed = (uint32_t)i;
+        uint32_t size = 1 + random_below(i % 4 ? 500 : MOST - 1);
+        for (uint32_t b = 0; b < size; b++)
+            data[b] = i % 3 ? (uint8_t)random_below(256) : 255;
+        struct adler parts[3] = {{0, 0}}, sum = {0, 0};
+        for (uint32_t at = 0; at < size;) {
+            uint32_t n = 1 + random_below(64), bytes = 0, weighted = 0;
+            for (uint32_t b = 0; b < n && at + b < size; b++) {
+                bytes += data[at + b];
+                weighted += b * data[at + b];
+            }
+            add_adler(&parts[random_below(3)], at, bytes, weighted);
+            at += n;
+        }
+        for (int p = 0; p < 3; p++) {
+            sum.bytes = (sum.bytes + parts[p].bytes) % ADLER_MODULUS;
+            sum.weighted = (sum.weighted + parts[p].weighted) % ADLER_MODULUS;
+        }
+        assert_int_equal(finish_adler(&sum, size), adler32(1, data, size));
+    }
+    // The most that add_adler is promised to take.
+    struct adler most = {ADLER_MODULUS - 1, ADLER_MODULUS - 1};
+    add_adler(&most, ADLER_MODULUS - 1, 16399, (1u << 31) - 1);
+    uint64_t exact = (uint64_t)(ADLER_MODULUS - 1) * 16399 + (1u << 31) - 1 + ADLER_MODULUS - 1;
+    assert_int_equal(most.weighted, exact % ADLER_MODULUS);
+}
+
+// --- filters -------------------------------------------------------------------------------------
+
+// Section 9.4 of the standard, as it is written there.
+static int paeth(int a, int b, int c)
+{
+    int p = a + b - c, pa = abs(p - a), pb = abs(p - b), pc = abs(p - c);
+    return pa <= pb && pa <= pc ? a : pb <= pc ? b : c;
+}
+
+static void test_filters(void **test)
+{
+    (void)test;
+    struct row_filter filters[5];
+    for (uint32_t f = 0; f < 5; f++)
+        filters[f] = choose_filter(f);
+    for (int a = 0; a < 256; a++)
+        for (int b = 0; b < 256; b += 3)
+            for (int c = 0; c < 256; c += 5) {
+                const int predicted[] = {0, a, b, (a + b) / 2, paeth(a, b, c)};
+                for (int f = 0; f < 5; f++) {
+                    uint32_t byte = (uint32_t)(a * 7 + c) & 255;
+                    uint32_t got =
+                        unfilter_byte(&filters[f], byte, (uint32_t)a, (uint32_t)b, (uint32_t)c) &
+                        255;
+                    if (got != ((byte + (uint32_t)predicted[f]) & 255))
+                        fail_msg("filter %d of %d, %d, %d gives %u", f, a, b, c, got);
+                }
+            }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_streams),        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_codes),          cmocka_unit_test(test_meanings),
+        cmocka_unit_test(test_largest_tables), cmocka_unit_test(test_adler),
+        cmocka_unit_test(test_filters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
