@@ -104,9 +104,10 @@ static const struct row rows[] = {
      "0 (fast) to 12 (small), libpng and stb to 9 (default: 1; stb: 8)", NULL, NULL},
 
     {"device", 0, "DEVICE", KIND_STRING, FIELD(device_text), 0, 0, NULL,
-     "auto (default), cpu, cuda or cuda:N", "Machine", NULL},
+     "auto (default), cpu, cuda, cuda:N, all (GPUs), or a list such as\ncuda:0,cuda:1", "Machine",
+     NULL},
     {"streams", 0, "N", KIND_INT, FIELD(streams), 1, 64, NULL,
-     "CUDA streams (default: 4; 1 is strictly copy, kernel, copy)", NULL, NULL},
+     "CUDA streams of each device (default: 4; 1 is strictly copy, kernel,\ncopy)", NULL, NULL},
     {"group", 0, "SIZE", KIND_SIZE, FIELD(group_bytes), 0, 0, NULL,
      "bytes of pictures that travel to the device together (default: 16M)", NULL, NULL},
     {"jobs", 'j', "N", KIND_INT, FIELD(jobs), 0, 1024, NULL, "worker threads (default: one a core)",
