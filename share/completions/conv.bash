@@ -35,7 +35,7 @@ _conv()
     --decode-on | --encode-on) values='auto cpu gpu' ;;
     --alpha) values='keep filter premultiply' ;;
     --encoder) values='fast libpng stb' ;;
-    --device) values='auto cpu cuda' ;;
+    --device) values='auto cpu cuda all' ;;
     --stage) values='all device' ;;
     --progress) values='auto always never' ;;
     -z | --compress) values='0 1 2 3 4 5 6 7 8 9 10 11 12' ;;

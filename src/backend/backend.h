@@ -11,6 +11,8 @@
 #include "filter/filter.h"
 #include "kernels/stencil.h"
 
+#define CONV_BACKEND_MOST_DEVICES 64 // that a run uses
+
 struct conv_backend_config {
     const struct conv_filter *filters; // the chain, copied by open
     int filter_count;

@@ -196,9 +196,10 @@ enum conv_status conv_cuda_coder_decode(struct conv_lane *lane, struct conv_grou
     };
     if (conv_cuda_decode(&batch))
         return conv_cuda_device_report(err, cudaGetLastError(), "launch the decoder");
-    // The streams have been read: their place takes the answers.
-    cudaError_t code = cudaMemcpyAsync(group->h_in, batch.d_status, count * sizeof(uint32_t),
-                                       cudaMemcpyDeviceToHost, lane->stream);
+    // The table has been read: its place takes the answers.
+    cudaError_t code =
+        cudaMemcpyAsync(group->h_in + coder->decodes, batch.d_status, count * sizeof(uint32_t),
+                        cudaMemcpyDeviceToHost, lane->stream);
     return code ? conv_cuda_device_report(err, code, "copy what was decoded") : CONV_OK;
 }
 
@@ -254,9 +255,9 @@ enum conv_status conv_cuda_coder_queue_chunks(struct conv_lane *lane, struct con
                 : CONV_OK;
 }
 
-void conv_cuda_coder_note_decoded(struct conv_group *group)
+void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group)
 {
-    const uint32_t *states = (const void *)group->h_in;
+    const uint32_t *states = (const void *)(group->h_in + coder->decodes);
     for (int i = 0; i < group->picture_count; i++)
         group->pictures[i].failed = states[i] != CONV_DECODE_DECODED;
 }

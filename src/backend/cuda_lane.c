@@ -357,7 +357,7 @@ enum conv_status conv_cuda_lane_run(struct conv_lane *lane, struct conv_group *g
         return status;
     }
     if (group->decoded)
-        conv_cuda_coder_note_decoded(group);
+        conv_cuda_coder_note_decoded(&lane->coder, group);
     if ((status = tell_time(lane, MARK_START, &group->ns_start, err)) ||
         (status = read_time(lane, MARK_START, &group->ns_copy_in, err)) ||
         (status = read_time(lane, MARK_COPIED_IN, &group->ns_kernel, err)))

@@ -118,7 +118,7 @@ enum conv_status conv_cuda_coder_queue_chunks(struct conv_lane *lane, struct con
                                               struct conv_err *err);
 
 // When the lane is done: which pictures the device could not decode.
-void conv_cuda_coder_note_decoded(struct conv_group *group);
+void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group);
 
 // --- cuda_coding.c -------------------------------------------------------------------------------
 

@@ -152,7 +152,7 @@ static enum conv_status run_tests(struct bench *bench, int count, struct conv_er
             .take_chunks = check_chunks,
             .context = bench,
         };
-        status = bench->device.ops->time_coding(bench->device.backend, &test, err);
+        status = bench->device.ops->time_coding(bench->device.backends[0], &test, err);
         bench->wrong += test.wrong;
         if (!status)
             print_test(bench, &test);

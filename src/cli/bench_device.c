@@ -7,17 +7,13 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "cli/bench_copies.h"
 #include "pipeline/pool.h"
 #include "pipeline/steps.h"
 
 #define RUN_NS 1000000000u
 #define GROUPS_A_LANE 2
 #define MOST_GROUPS 128
-#define MOST_SMALL 1000          // pictures in the measurement of small copies
-#define SMALL_STREAMS 4          // as many as conv takes by itself
-#define LARGE ((size_t)64 << 20) // a copy that shows the wire's rate: H200, from 1 MiB on 85 %
-#define LARGE_COUNT 8
-#define REPEATS 5
 
 struct conv_bench_device {
     const struct conv_options *options;
@@ -34,13 +30,14 @@ struct conv_bench_device {
     uint64_t end;  // when lanes stop
     uint64_t last; // when the last group was done
     struct conv_totals totals;
-    struct conv_overlap *overlap;
+    struct conv_overlap *overlaps[CONV_BACKEND_MOST_DEVICES]; // of an async device
     double bytes;
     struct conv_err failure;
 };
 
 struct lane {
     struct conv_bench_device *bench;
+    int device;
     struct conv_lane *lane;
     atomic_int *stop;
     pthread_t thread;
@@ -54,7 +51,7 @@ static bool place(struct conv_bench_device *bench, const struct conv_image *shap
                   struct conv_image *in, int most, struct conv_err *err)
 {
     const struct conv_device *device = bench->device;
-    size_t table = device->ops->table_bytes(device->backend), offsets[CONV_IMAGE_MAX_CHANNELS];
+    size_t table = device->ops->table_bytes(device->backends[0]), offsets[CONV_IMAGE_MAX_CHANNELS];
     bool filter_alpha = bench->options->alpha != CONV_ALPHA_KEEP;
     size_t need = conv_group_need(shape, filter_alpha, table);
     struct conv_slot *slot = bench->group_count ? bench->groups[bench->group_count - 1] : NULL;
@@ -147,11 +144,11 @@ enum conv_status conv_bench_device_open(struct conv_bench_device **out,
     bench->options = options;
     bench->device = device;
     pthread_mutex_init(&bench->lock, NULL); // never fails on Linux
-    int most = lanes * GROUPS_A_LANE < MOST_GROUPS ? lanes * GROUPS_A_LANE : MOST_GROUPS;
+    int most = lanes * device->count * GROUPS_A_LANE;
+    most = most < MOST_GROUPS ? most : MOST_GROUPS;
     // Without a spare: what is measured is the device.
     struct conv_pipeline_config config = {
         .ops = device->ops,
-        .backend = device->backend,
         .group_bytes = device->ops->async ? options->group_bytes : 1,
         .mem_limit = options->mem_limit,
     };
@@ -171,8 +168,10 @@ void conv_bench_device_close(struct conv_bench_device *bench)
 // --- lanes ---------------------------------------------------------------------------------------
 
 // With the lock.
-static void count(struct conv_bench_device *bench, int i)
+static void count(struct conv_bench_device *bench, int device, int i)
 {
+    struct conv_overlap *overlap = bench->overlaps[device];
+    struct conv_device_totals *did = &bench->totals.devices[device];
     const struct conv_group *group = &bench->groups[i]->group;
     struct conv_totals *totals = &bench->totals;
     totals->done += bench->pictures[i];
@@ -180,14 +179,16 @@ static void count(struct conv_bench_device *bench, int i)
     totals->ns[CONV_STAGE_COPY_IN] += group->ns_copy_in;
     totals->ns[CONV_STAGE_KERNEL] += group->ns_kernel;
     totals->ns[CONV_STAGE_COPY_OUT] += group->ns_copy_out;
+    did->pictures += bench->pictures[i];
+    did->bytes += group->front;
     bench->bytes += 2 * (double)group->front;
     bench->last = conv_clock_ns();
-    if (!bench->overlap || group->ns_start == 0)
+    if (!overlap || group->ns_start == 0)
         return;
     uint64_t copied = group->ns_start + group->ns_copy_in, filtered = copied + group->ns_kernel;
-    conv_overlap_add(bench->overlap, CONV_ENGINE_COPY_IN, group->ns_start, copied);
-    conv_overlap_add(bench->overlap, CONV_ENGINE_KERNEL, copied, filtered);
-    conv_overlap_add(bench->overlap, CONV_ENGINE_COPY_OUT, filtered, filtered + group->ns_copy_out);
+    conv_overlap_add(overlap, CONV_ENGINE_COPY_IN, group->ns_start, copied);
+    conv_overlap_add(overlap, CONV_ENGINE_KERNEL, copied, filtered);
+    conv_overlap_add(overlap, CONV_ENGINE_COPY_OUT, filtered, filtered + group->ns_copy_out);
 }
 
 static void *lane_main(void *argument)
@@ -210,7 +211,7 @@ static void *lane_main(void *argument)
         if (status)
             bench->failure = err;
         else
-            count(bench, i);
+            count(bench, lane->device, i);
     }
     pthread_mutex_unlock(&bench->lock);
     return NULL;
@@ -224,10 +225,11 @@ static enum conv_status open_lanes(struct conv_bench_device *bench, struct lane 
     enum conv_status status = CONV_OK;
     for (int i = 0; i < count && !status; i++) {
         lanes[i].bench = bench;
-        status = device->ops->lane_open(device->backend, &lanes[i].lane,
+        lanes[i].device = i % device->count;
+        status = device->ops->lane_open(device->backends[lanes[i].device], &lanes[i].lane,
                                         bench->options->group_bytes, err);
         for (int g = i; g < bench->group_count && !status; g += count) {
-            conv_pool_pin(&bench->pool, bench->groups[g], device->backend);
+            conv_pool_pin(&bench->pool, bench->groups[g], device->backends[lanes[i].device]);
             status = device->ops->lane_run(lanes[i].lane, &bench->groups[g]->group, err);
         }
     }
@@ -260,10 +262,29 @@ static double cpu_seconds(void)
     return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
 }
 
-enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int lane_count,
+static enum conv_status open_overlaps(struct conv_bench_device *bench, struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    for (int d = 0; d < bench->device->count && bench->device->ops->async && !status; d++)
+        status = conv_overlap_open(&bench->overlaps[d], err);
+    return status;
+}
+
+static void close_overlaps(struct conv_bench_device *bench)
+{
+    for (int d = 0; d < bench->device->count; d++) {
+        if (bench->overlaps[d])
+            conv_overlap_read(bench->overlaps[d], &bench->totals.devices[d].overlap);
+        conv_overlap_close(bench->overlaps[d]);
+        bench->overlaps[d] = NULL;
+    }
+}
+
+enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int streams,
                                        atomic_int *stop, struct conv_totals *totals, double *bytes,
                                        struct conv_err *err)
 {
+    int lane_count = streams * bench->device->count;
     struct lane *lanes = calloc((size_t)lane_count, sizeof *lanes);
     if (!lanes)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d lanes", lane_count);
@@ -275,9 +296,7 @@ enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int lane
     bench->free_count = bench->group_count;
     for (int i = 0; i < bench->group_count; i++)
         bench->free_groups[i] = i;
-    enum conv_status status = CONV_OK;
-    if (bench->device->ops->async)
-        status = conv_overlap_open(&bench->overlap, err);
+    enum conv_status status = open_overlaps(bench, err);
     if (!status)
         status = open_lanes(bench, lanes, lane_count, err);
     double cpu = cpu_seconds();
@@ -287,10 +306,7 @@ enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int lane
         status = run_lanes(bench, lanes, lane_count, stop, err);
     bench->totals.seconds = (double)(bench->last - start) / 1e9;
     bench->totals.cpu_seconds = cpu_seconds() - cpu;
-    if (bench->overlap)
-        conv_overlap_read(bench->overlap, &bench->totals.overlap);
-    conv_overlap_close(bench->overlap);
-    bench->overlap = NULL;
+    close_overlaps(bench);
     for (int i = 0; i < lane_count; i++)
         bench->device->ops->lane_close(lanes[i].lane);
     free(lanes);
@@ -299,67 +315,11 @@ enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int lane
     return status;
 }
 
-// --- copies alone --------------------------------------------------------------------------------
-
-static enum conv_status time_copies(const struct conv_device *device, struct conv_copy_test test,
-                                    double *ns, struct conv_err *err)
-{
-    uint64_t best = 1;
-    test.repeats = REPEATS;
-    enum conv_status status = device->ops->time_copies(device->backend, &test, &best, err);
-    *ns = (double)best;
-    return status;
-}
-
-static enum conv_status time_large(const struct conv_device *device, enum conv_copy_way way,
-                                   double *gb_per_s, struct conv_err *err)
-{
-    struct conv_copy_test test = {.way = way, .bytes = LARGE, .count = LARGE_COUNT, .streams = 1};
-    double ns = 1;
-    enum conv_status status = time_copies(device, test, &ns, err);
-    *gb_per_s = (double)LARGE * LARGE_COUNT * (way == CONV_COPY_BOTH ? 2 : 1) / ns;
-    return status;
-}
-
-// The same bytes as single pictures and as groups.
-static enum conv_status time_small(struct conv_bench_device *bench, struct conv_page_copies *copies,
-                                   struct conv_err *err)
-{
-    size_t bytes = bench->picture_bytes, group = bench->options->group_bytes;
-    size_t fit = ((size_t)256 << 20) / bytes;
-    int count = fit < 1 ? 1 : fit < MOST_SMALL ? (int)fit : MOST_SMALL;
-    struct conv_copy_test test = {.way = CONV_COPY_AND_BACK, .bytes = bytes, .count = count};
-    copies->small_count = count;
-    copies->small_streams = SMALL_STREAMS;
-    test.streams = 1;
-    test.one_by_one = true;
-    enum conv_status status = time_copies(bench->device, test, &copies->small_one, err);
-    test.streams = SMALL_STREAMS;
-    test.one_by_one = false;
-    if (!status)
-        status = time_copies(bench->device, test, &copies->small_many, err);
-    size_t all = bytes * (size_t)count;
-    test.count = (int)((all + group - 1) / group);
-    test.bytes = all / (size_t)test.count;
-    if (!status)
-        status = time_copies(bench->device, test, &copies->small_group, err);
-    copies->small_one /= 1e6;
-    copies->small_many /= 1e6;
-    copies->small_group /= 1e6;
-    return status;
-}
-
 enum conv_status conv_bench_device_copies(struct conv_bench_device *bench, bool *measured,
                                           struct conv_page_copies *copies, struct conv_err *err)
 {
-    const struct conv_device *device = bench->device;
-    *measured = device->ops->time_copies != NULL;
-    if (!*measured)
-        return CONV_OK;
-    enum conv_status status = time_large(device, CONV_COPY_IN, &copies->in, err);
-    if (!status)
-        status = time_large(device, CONV_COPY_OUT, &copies->out, err);
-    if (!status)
-        status = time_large(device, CONV_COPY_BOTH, &copies->both, err);
-    return status ? status : time_small(bench, copies, err);
+    *measured = bench->device->ops->time_copies != NULL;
+    return *measured ? conv_bench_copies_time(copies, bench->device, bench->picture_bytes,
+                                              bench->options->group_bytes, err)
+                     : CONV_OK;
 }

@@ -13,14 +13,15 @@
 
 struct conv_bench_device;
 
-// Decodes what the folder holds, as far as it fits into some groups for each of `lanes` lanes.
+// Decodes what the folder holds, as far as it fits into some groups for each of `lanes` lanes of
+// each device.
 enum conv_status conv_bench_device_open(struct conv_bench_device **bench,
                                         const struct conv_options *options,
                                         const struct conv_device *device, const char *folder,
                                         int lanes, struct conv_err *err);
 void conv_bench_device_close(struct conv_bench_device *bench); // NULL is fine
 
-// Runs `lanes` lanes for a second. *bytes is what they copied, in and out together.
+// Runs `lanes` lanes of each device for a second. *bytes is what they copied, in and out together.
 enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int lanes, atomic_int *stop,
                                        struct conv_totals *totals, double *bytes,
                                        struct conv_err *err);

@@ -449,7 +449,7 @@ static void describe_cpu(char *text, size_t size)
 static enum conv_status choose_devices(struct bench *bench, struct conv_err *err)
 {
     enum conv_device_choice choice;
-    enum conv_status status = conv_device_parse(bench->options, &choice, &bench->ordinal, err);
+    enum conv_status status = conv_device_parse_one(bench->options, &choice, &bench->ordinal, err);
     if (status)
         return status;
     struct conv_device_info info[64];

@@ -108,6 +108,7 @@ static enum conv_status prepare(struct bench *bench, const struct conv_options *
         .progress = CONV_NEVER,
         .device = bench->device.name,
         .device_async = bench->device.ops->async,
+        .device_count = bench->device.ops->async ? bench->device.count : 0,
     };
     bench->table.filter = options->bench_filter;
     bench->table.folder = bench->folder;

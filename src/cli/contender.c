@@ -23,7 +23,7 @@ enum conv_status conv_contender_open(struct conv_contender *contender,
         .row = row,
     };
     enum conv_device_choice choice;
-    enum conv_status status = conv_device_parse(options, &choice, &config.device, err);
+    enum conv_status status = conv_device_parse_one(options, &choice, &config.device, err);
     if (status)
         return status;
     const struct conv_backend_ops *ops =

@@ -8,21 +8,32 @@
 
 struct conv_device {
     const struct conv_backend_ops *ops;
-    struct conv_backend *backend;
-    const struct conv_backend_ops *spare_ops; // of `auto` on a GPU: the CPU, should that fail
+    struct conv_backend *backends[CONV_BACKEND_MOST_DEVICES]; // several only of CUDA
+    int count;
+    const struct conv_backend_ops *spare_ops; // of `auto` and `all`: the CPU, should GPUs fail
     struct conv_backend *spare;
-    char name[32]; // "cuda:0"
+    char name[16 * CONV_BACKEND_MOST_DEVICES]; // "cuda:0", "cuda:0,cuda:1"
 };
 
-enum conv_device_choice { CONV_DEVICE_AUTO, CONV_DEVICE_CPU, CONV_DEVICE_CUDA };
+enum conv_device_choice { CONV_DEVICE_AUTO, CONV_DEVICE_CPU, CONV_DEVICE_CUDA, CONV_DEVICE_ALL };
 
-// What --device says; *ordinal is CUDA's, 0 if none is given.
+// What --device says.
+struct conv_device_list {
+    enum conv_device_choice choice;
+    int ordinals[CONV_BACKEND_MOST_DEVICES]; // CUDA's; unless one is given: device 0
+    int count;
+};
+
 enum conv_status conv_device_parse(const struct conv_options *options,
-                                   enum conv_device_choice *choice, int *ordinal,
-                                   struct conv_err *err);
+                                   struct conv_device_list *list, struct conv_err *err);
 
-// `auto` takes the first GPU and otherwise says in one line on stderr why it runs on the CPU.
-// CONV_ERR_DEVICE if the device asked for cannot be used.
+// For commands that take one device: `all` and lists are CONV_ERR_USAGE.
+enum conv_status conv_device_parse_one(const struct conv_options *options,
+                                       enum conv_device_choice *choice, int *ordinal,
+                                       struct conv_err *err);
+
+// `auto` takes the first GPU, `all` every GPU that can be used; both otherwise say in one line on
+// stderr why it is the CPU. CONV_ERR_DEVICE if a device asked for by name cannot be used.
 enum conv_status conv_device_open(struct conv_device *device, const struct conv_options *options,
                                   const struct conv_filter *filters, int filter_count,
                                   struct conv_err *err);

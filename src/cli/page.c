@@ -84,17 +84,22 @@ void conv_page_fact(struct conv_page_job *job, const char *label, const char *fo
 static void describe_device(struct conv_page_job *job, const struct conv_device *device,
                             int filter_count)
 {
-    struct conv_device_info info[64];
-    int count = 0, ordinal = 0;
-    bool cuda = sscanf(device->name, "cuda:%d", &ordinal) == 1 && ordinal < 64 &&
-                conv_backend_cuda_devices(info, 64, &count, NULL) == CONV_OK && ordinal < count;
-    if (cuda)
-        conv_page_fact(job, "device", "%s, %s", device->name, info[ordinal].name);
-    else
-        conv_page_fact(job, "device", "%s", device->name);
+    struct conv_device_info info[CONV_BACKEND_MOST_DEVICES];
+    for (int d = 0; d < device->count; d++) {
+        char name[16];
+        int ordinal = 0, known = 0;
+        device->ops->describe(device->backends[d], name, sizeof name);
+        bool cuda = sscanf(name, "cuda:%d", &ordinal) == 1 && ordinal < CONV_BACKEND_MOST_DEVICES &&
+                    conv_backend_cuda_devices(info, ordinal + 1, &known, NULL) == CONV_OK &&
+                    ordinal < known;
+        if (cuda)
+            conv_page_fact(job, "device", "%s, %s", name, info[ordinal].name);
+        else
+            conv_page_fact(job, "device", "%s", name);
+    }
     char kernels[480] = "";
     for (int i = 0; i < filter_count; i++) {
-        const char *name = device->ops->variant(device->backend, i, 8);
+        const char *name = device->ops->variant(device->backends[0], i, 8);
         size_t used = strlen(kernels);
         if (i == 0 || !strstr(kernels, name))
             snprintf(kernels + used, sizeof kernels - used, "%s%s", i ? ", " : "", name);

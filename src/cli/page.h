@@ -8,7 +8,7 @@
 #include "cli/options.h"
 #include "report/page.h"
 
-#define CONV_PAGE_MOST_FACTS 24
+#define CONV_PAGE_MOST_FACTS (24 + CONV_BACKEND_MOST_DEVICES)
 
 struct conv_page_job {
     const struct conv_options *options;

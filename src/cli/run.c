@@ -20,7 +20,8 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
 {
     struct conv_pipeline_config config = {
         .ops = device->ops,
-        .backend = device->backend,
+        .backends = device->backends,
+        .device_count = device->count,
         .spare_ops = device->spare_ops,
         .spare = device->spare,
         .jobs = options->jobs,
@@ -140,13 +141,20 @@ static enum conv_status open_journal(const struct conv_options *options,
     return CONV_OK;
 }
 
+// Devices of several kinds may run several kernels.
 static void print_variants(const struct conv_device *device, const struct conv_filter *filters,
                            int count)
 {
-    for (int i = 0; i < count; i++)
-        fprintf(stderr, "conv: %s: %s at 8 bits, %s at 16 bits\n", filters[i].name,
-                device->ops->variant(device->backend, i, 8),
-                device->ops->variant(device->backend, i, 16));
+    for (int d = 0; d < device->count; d++) {
+        char name[16] = "", lead[24] = "";
+        device->ops->describe(device->backends[d], name, sizeof name);
+        if (device->count > 1)
+            snprintf(lead, sizeof lead, "%s: ", name);
+        for (int i = 0; i < count; i++)
+            fprintf(stderr, "conv: %s%s: %s at 8 bits, %s at 16 bits\n", lead, filters[i].name,
+                    device->ops->variant(device->backends[d], i, 8),
+                    device->ops->variant(device->backends[d], i, 16));
+    }
 }
 
 static void print_nothing_found(const struct conv_options *options)
@@ -226,6 +234,8 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         .filters = options->operands[0],
         .device = run->device.name,
         .device_async = run->device.ops->async,
+        .device_count = run->device.ops->async ? run->device.count : 0,
+        .spare = run->device.spare_ops ? run->device.spare_ops->name : NULL,
         .jobs = options->jobs,
         .streams = options->streams,
         .kept = run->page.file ? &run->kept : NULL,
@@ -234,6 +244,20 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
     if (!status && !options->dry_run && !options->no_save)
         status = conv_walk_make_output(run->walk, err);
     return status;
+}
+
+// Which device did how much, where several did something.
+static void describe_shares(struct run *run, const struct conv_totals *totals)
+{
+    char text[512] = "", name[16];
+    double share;
+    if (!conv_report_device(&run->config, totals, 1, name, &share))
+        return;
+    for (int i = 0; conv_report_device(&run->config, totals, i, name, &share); i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%s %.0f %%", i ? ", " : "", name, 100 * share);
+    }
+    conv_page_fact(&run->page, "shares", "%s", text);
 }
 
 static void describe_run(struct run *run, const struct conv_totals *totals)
@@ -246,8 +270,9 @@ static void describe_run(struct run *run, const struct conv_totals *totals)
     conv_page_describe(page, &run->device, run->filters, run->filter_count);
     conv_page_fact(page, "workers", "%d", options->jobs);
     if (run->device.ops->async)
-        conv_page_fact(page, "streams", "%d, groups of %zu MiB", options->streams,
-                       options->group_bytes >> 20);
+        conv_page_fact(page, "streams", "%d%s, groups of %zu MiB", options->streams,
+                       run->device.count > 1 ? " a device" : "", options->group_bytes >> 20);
+    describe_shares(run, totals);
 }
 
 static enum conv_status write_page(struct run *run, const struct conv_totals *totals, int stop,

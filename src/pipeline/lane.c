@@ -1,75 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The lanes of an async backend: a thread each, that hands sealed groups to the device. What the
-// device has no room for goes to it in smaller groups; what it fails to do, the spare backend does.
-#include <stdio.h>
+// The lanes of an async backend: a thread each, that hands sealed groups to its device. What the
+// device has no room for goes to it in smaller groups; what it fails to do, others do: another
+// device, or else the spare backend.
 #include <string.h>
 
 #include "backend/staging.h"
 #include "base/clock.h"
 #include "pipeline/scheduler.h"
 #include "report/ranges.h"
-
-// Less device memory than this for a lane is no use: the next picture would not fit.
-#define LEAST_BYTES ((size_t)1 << 20)
-
-// --- opening -------------------------------------------------------------------------------------
-
-static enum conv_status open_lane(struct conv_scheduler *s, struct conv_lane_thread *lane,
-                                  struct conv_err *err)
-{
-    const struct conv_pipeline_config *config = s->config;
-    lane->scheduler = s;
-    size_t bytes = config->group_bytes;
-    enum conv_status status = config->ops->lane_open(config->backend, &lane->lane, bytes, err);
-    while (status == CONV_ERR_MEMORY && bytes / 2 >= LEAST_BYTES) {
-        bytes /= 2;
-        status = config->ops->lane_open(config->backend, &lane->lane, bytes, err);
-    }
-    return status;
-}
-
-static void warn(struct conv_scheduler *s, const struct conv_err *err, const char *so)
-{
-    char text[sizeof err->text + 64];
-    snprintf(text, sizeof text, "%s; %s", err->text, so);
-    pthread_mutex_lock(&s->report_lock);
-    conv_report_warn(s->report, text);
-    pthread_mutex_unlock(&s->report_lock);
-}
-
-enum conv_status conv_lane_open_all(struct conv_scheduler *s, struct conv_lane_thread *lanes,
-                                    int *count, struct conv_err *err)
-{
-    for (int i = 0; i < *count; i++) {
-        enum conv_status status = open_lane(s, &lanes[i], err);
-        if (!status)
-            continue;
-        if (i > 0) {
-            *count = i;
-            return CONV_OK;
-        }
-        if (!s->config->spare_ops)
-            return err->status = CONV_ERR_DEVICE;
-        s->lost = *err;
-        warn(s, err, "filtering on the CPU");
-        for (int rest = 1; rest < *count; rest++)
-            lanes[rest].scheduler = s;
-        return CONV_OK;
-    }
-    return CONV_OK;
-}
-
-void conv_lane_close(struct conv_lane_thread *lane)
-{
-    const struct conv_pipeline_config *config = lane->scheduler ? lane->scheduler->config : NULL;
-    if (!config)
-        return;
-    config->ops->lane_close(lane->lane);
-    if (!config->spare_ops)
-        return;
-    config->spare_ops->lane_close(lane->spare);
-    conv_staging_free(lane->scratch, lane->scratch_size);
-}
 
 // --- what is told of the work --------------------------------------------------------------------
 
@@ -84,113 +22,116 @@ static int count_pictures(const struct conv_slot *slot, const struct conv_group 
     return count;
 }
 
-// Tells when each engine had the group, or the part: its slices are one way there and back, so a
-// group in parts has as many. `spare` is the backend that did it instead, which copies nothing.
-static void note_work(struct conv_lane_thread *lane, const struct conv_group *group,
-                      const char *spare)
+// Tells when each engine of the lane had the group, or the part: its slices are one way there and
+// back, so a group in parts has as many. `spare` is the backend that did it instead, which copies
+// nothing. With the lane in turn.
+static void note_work(const struct conv_lane_thread *thread, struct conv_lane_thread *lane,
+                      const struct conv_group *group, const char *spare)
 {
-    struct conv_scheduler *s = lane->scheduler;
-    const uint64_t took[] = {group->ns_copy_in, group->ns_kernel, group->ns_copy_out};
+    struct conv_scheduler *s = thread->scheduler;
+    struct conv_report_work work = {
+        .device = spare ? s->config->device_count : lane->device,
+        .engines_of = lane->device,
+        .pictures = count_pictures(thread->slot, group),
+        .bytes = group->front,
+        .start = group->ns_start,
+        .ns = {group->ns_copy_in, group->ns_kernel, group->ns_copy_out},
+    };
     struct conv_trace_item item = {
-        .pictures = count_pictures(lane->slot, group),
+        .pictures = work.pictures,
         .bytes = group->front,
         .device = spare,
     };
     uint64_t start = group->ns_start;
     for (int e = 0; e < CONV_ENGINE_COUNT; e++) {
         if (!spare || e == CONV_ENGINE_KERNEL)
-            conv_trace_slice(lane->rows[e], CONV_STAGE_COPY_IN + e, start, start + took[e], &item);
-        start += took[e];
+            conv_trace_slice(lane->rows[e], CONV_STAGE_COPY_IN + e, start, start + work.ns[e],
+                             &item);
+        start += work.ns[e];
     }
     pthread_mutex_lock(&s->report_lock);
-    conv_report_group(s->report, group->ns_start, took[0], took[1], took[2]);
+    conv_report_group(s->report, &work);
     pthread_mutex_unlock(&s->report_lock);
 }
 
 // --- one group -----------------------------------------------------------------------------------
 
+static enum conv_status reserve_scratch(struct conv_lane_thread *thread, size_t size,
+                                        struct conv_err *err)
+{
+    if (size <= thread->scratch_size)
+        return CONV_OK;
+    conv_staging_free(thread->scratch, thread->scratch_size);
+    thread->scratch = NULL;
+    thread->scratch_size = 0;
+    enum conv_status status = conv_staging_alloc(&thread->scratch, size, err);
+    if (!status)
+        thread->scratch_size = size;
+    return status;
+}
+
 // The spare backend's result goes where the device's would have gone. It works in memory that the
 // device, whatever it still does, knows nothing of.
-static enum conv_status run_on_spare(struct conv_lane_thread *lane, struct conv_group *group,
+static enum conv_status run_on_spare(struct conv_lane_thread *thread, struct conv_group *group,
                                      struct conv_err *err)
 {
-    const struct conv_pipeline_config *config = lane->scheduler->config;
+    const struct conv_pipeline_config *config = thread->scheduler->config;
     const struct conv_backend_ops *ops = config->spare_ops;
     enum conv_status status = CONV_OK;
-    if (!lane->spare)
-        status = ops->lane_open(config->spare, &lane->spare, group->front, err);
-    if (!status && lane->scratch_size < group->front) {
-        conv_staging_free(lane->scratch, lane->scratch_size);
-        lane->scratch = NULL;
-        lane->scratch_size = 0;
-        status = conv_staging_alloc(&lane->scratch, group->front, err);
-        if (!status)
-            lane->scratch_size = group->front;
-    }
+    if (!thread->spare)
+        status = ops->lane_open(config->spare, &thread->spare, group->front, err);
+    if (!status)
+        status = reserve_scratch(thread, group->front, err);
     if (status)
         return status;
     struct conv_group aside = *group;
-    aside.h_out = lane->scratch;
+    aside.h_out = thread->scratch;
+    pthread_mutex_lock(&thread->in_turn); // the work shows on this thread's row
     group->ns_start = conv_clock_ns();
-    status = ops->lane_run(lane->spare, &aside, err);
+    status = ops->lane_run(thread->spare, &aside, err);
     if (!status)
         memcpy(group->h_out, aside.h_result, group->front);
     group->h_result = group->h_out;
     group->ns_kernel = conv_clock_ns() - group->ns_start;
     group->ns_copy_in = group->ns_copy_out = 0; // of a device that failed after that
     if (!status)
-        note_work(lane, group, ops->name);
+        note_work(thread, thread, group, ops->name);
+    pthread_mutex_unlock(&thread->in_turn);
     return status;
 }
 
-// Says once that the device is lost, or has no room. True if the spare backend is to do the work.
-static bool give_up(struct conv_scheduler *s, enum conv_status status, const struct conv_err *err)
+static enum conv_status run_on_lane(const struct conv_lane_thread *thread,
+                                    struct conv_lane_thread *lane, struct conv_group *group,
+                                    struct conv_err *err)
 {
-    bool spare = s->config->spare_ops != NULL;
-    pthread_mutex_lock(&s->lock);
-    bool crowded = status == CONV_ERR_MEMORY;
-    bool news = crowded ? !s->crowded : !s->lost.status;
-    if (crowded)
-        s->crowded = true;
-    else if (news)
-        s->lost = *err;
-    pthread_mutex_unlock(&s->lock);
-    if (spare && news)
-        warn(s, err,
-             crowded ? "what has no room there is filtered on the CPU" : "going on on the CPU");
-    return spare;
+    const struct conv_scheduler *s = thread->scheduler;
+    conv_pool_pin(&s->pool, thread->slot, s->config->backends[lane->device]);
+    enum conv_status status = s->config->ops->lane_run(lane->lane, group, err);
+    if (!status)
+        note_work(thread, lane, group, NULL);
+    return status;
 }
 
-bool conv_lane_is_lost(struct conv_scheduler *s, struct conv_err *err)
-{
-    pthread_mutex_lock(&s->lock);
-    bool lost = s->lost.status != CONV_OK;
-    if (lost)
-        *err = s->lost;
-    pthread_mutex_unlock(&s->lock);
-    return lost;
-}
-
-static enum conv_status run_group(struct conv_lane_thread *lane, struct conv_group *group,
+static enum conv_status run_group(struct conv_lane_thread *thread, struct conv_group *group,
                                   struct conv_err *err);
 
 // Whoever ran the parts, their results are to lie in one row.
-static enum conv_status run_part(struct conv_lane_thread *lane, struct conv_group *part,
+static enum conv_status run_part(struct conv_lane_thread *thread, struct conv_group *part,
                                  struct conv_err *err)
 {
-    enum conv_status status = run_group(lane, part, err);
+    enum conv_status status = run_group(thread, part, err);
     if (!status && part->h_result != part->h_out)
         memcpy(part->h_out, part->h_result, part->front);
     return status;
 }
 
-static enum conv_status run_parts(struct conv_lane_thread *lane, struct conv_group *group,
+static enum conv_status run_parts(struct conv_lane_thread *thread, struct conv_group *group,
                                   struct conv_group *head, struct conv_group *tail,
                                   struct conv_err *err)
 {
-    enum conv_status status = run_part(lane, tail, err);
+    enum conv_status status = run_part(thread, tail, err);
     if (!status)
-        status = run_part(lane, head, err);
+        status = run_part(thread, head, err);
     group->h_result = group->h_out;
     group->ns_start = tail->ns_start;
     group->ns_copy_in = head->ns_copy_in + tail->ns_copy_in;
@@ -209,30 +150,35 @@ static bool uncode(struct conv_slot *slot, struct conv_group *group)
     return !slot->again;
 }
 
+// On the thread's own device, on another one if that cannot, on the spare backend if none can.
 // Called WITHOUT the lock.
-static enum conv_status run_group(struct conv_lane_thread *lane, struct conv_group *group,
+static enum conv_status run_group(struct conv_lane_thread *thread, struct conv_group *group,
                                   struct conv_err *err)
 {
-    struct conv_scheduler *s = lane->scheduler;
+    struct conv_scheduler *s = thread->scheduler;
+    const struct conv_pipeline_config *config = s->config;
     struct conv_group head, tail;
-    enum conv_status status;
-    if (conv_lane_is_lost(s, err)) {
-        status = err->status;
-        if (s->config->spare_ops && !uncode(lane->slot, group))
+    enum conv_status status = CONV_OK;
+    for (int i = 0; i < config->device_count; i++) {
+        int device = (thread->device + i) % config->device_count;
+        struct conv_lane_thread *lane = conv_devices_take_lane(thread, device, err);
+        if (!lane) {
+            status = err->status;
+            continue;
+        }
+        status = run_on_lane(thread, lane, group, err);
+        conv_devices_put_lane(lane);
+        if (!status)
             return CONV_OK;
-        return s->config->spare_ops ? run_on_spare(lane, group, err) : status;
+        if (status == CONV_ERR_MEMORY && (group->decoded || group->encoded))
+            return uncode(thread->slot, group) ? run_group(thread, group, err) : CONV_OK;
+        if (status == CONV_ERR_MEMORY && conv_group_split(group, &head, &tail))
+            return run_parts(thread, group, &head, &tail, err);
+        conv_devices_give_up(s, device, status, err);
     }
-    conv_pool_pin(&s->pool, lane->slot, s->config->backend);
-    status = s->config->ops->lane_run(lane->lane, group, err);
-    if (status == CONV_ERR_MEMORY && (group->decoded || group->encoded))
-        return uncode(lane->slot, group) ? run_group(lane, group, err) : CONV_OK;
-    if (status == CONV_ERR_MEMORY && conv_group_split(group, &head, &tail))
-        return run_parts(lane, group, &head, &tail, err);
-    if (!status)
-        note_work(lane, group, NULL);
-    if (!status || !give_up(s, status, err))
+    if (!config->spare_ops)
         return status;
-    return uncode(lane->slot, group) ? run_on_spare(lane, group, err) : CONV_OK;
+    return uncode(thread->slot, group) ? run_on_spare(thread, group, err) : CONV_OK;
 }
 
 // Shares the group's times out to a picture by its bytes.
@@ -288,8 +234,8 @@ static void after_lane(struct conv_scheduler *s, struct conv_slot *slot, enum co
 
 void *conv_lane_main(void *argument)
 {
-    struct conv_lane_thread *lane = argument;
-    struct conv_scheduler *s = lane->scheduler;
+    struct conv_lane_thread *thread = argument;
+    struct conv_scheduler *s = thread->scheduler;
     pthread_mutex_lock(&s->lock);
     for (;;) {
         struct conv_slot *slot = s->ready;
@@ -299,9 +245,9 @@ void *conv_lane_main(void *argument)
                 s->ready_end = &s->ready;
             pthread_mutex_unlock(&s->lock);
             struct conv_err err = {0};
-            lane->slot = slot;
+            thread->slot = slot;
             conv_ranges_push("group");
-            enum conv_status status = run_group(lane, &slot->group, &err);
+            enum conv_status status = run_group(thread, &slot->group, &err);
             conv_ranges_pop();
             pthread_mutex_lock(&s->lock);
             after_lane(s, slot, status, &err);

@@ -3,10 +3,14 @@
 #include "pipeline/pipeline.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "pipeline/output.h"
 #include "pipeline/scheduler.h"
+
+_Static_assert(CONV_REPORT_MOST_DEVICES == CONV_BACKEND_MOST_DEVICES,
+               "the report has room for every device");
 
 static enum conv_status init_locks(struct conv_scheduler *s, struct conv_err *err)
 {
@@ -32,7 +36,7 @@ static enum conv_status init_locks(struct conv_scheduler *s, struct conv_err *er
 // async holds one.
 static int slot_count(const struct conv_pipeline_config *config)
 {
-    return config->ops->async ? 2 * config->streams + 2 : config->jobs;
+    return config->ops->async ? 2 * config->streams * config->device_count + 2 : config->jobs;
 }
 
 // What is known of a picture takes some KiB, more than the staging memory of a tiny one: an eighth
@@ -44,32 +48,56 @@ static int most_live(const struct conv_pipeline_config *config)
     return (int)(most < least ? least : most < INT_MAX ? most : INT_MAX);
 }
 
+static int lane_count(const struct conv_pipeline_config *config)
+{
+    return config->ops->async ? config->device_count * config->streams : 0;
+}
+
+static void add_rows(struct conv_scheduler *s, struct conv_lane_thread *lane)
+{
+    static const char *const engines[CONV_ENGINE_COUNT] = {"copy in", "kernel", "copy out"};
+    char name[sizeof s->devices[0].name + 8] = "stream";
+    if (s->config->device_count > 1)
+        snprintf(name, sizeof name, "%s stream", s->devices[lane->device].name);
+    for (int e = 0; e < CONV_ENGINE_COUNT; e++)
+        lane->rows[e] = conv_trace_add_row(s->config->trace, name, lane->stream, engines[e]);
+}
+
+// Fewer threads than wanted are fine, none is not.
+static enum conv_status start_lanes(struct conv_scheduler *s, struct conv_err *err)
+{
+    int errnum = 0, started = 0, count = lane_count(s->config);
+    for (int i = 0; i < count; i++) {
+        struct conv_lane_thread *lane = &s->lanes[i];
+        if (!lane->wanted)
+            continue;
+        int failed = pthread_create(&lane->thread, NULL, conv_lane_main, lane);
+        lane->started = failed == 0;
+        started += lane->started;
+        errnum = failed ? failed : errnum;
+    }
+    return started || !count ? CONV_OK : conv_err_errno(err, errnum, "cannot start a thread");
+}
+
 static enum conv_status start_threads(struct conv_scheduler *s, struct conv_worker *workers,
-                                      struct conv_lane_thread *lanes, int *lane_count,
                                       struct conv_err *err)
 {
     const struct conv_pipeline_config *config = s->config;
-    enum conv_status status = conv_lane_open_all(s, lanes, lane_count, err);
-    for (int i = 0; i < *lane_count && !status; i++) {
-        static const char *const engines[] = {"copy in", "kernel", "copy out"};
-        for (int e = 0; e < CONV_ENGINE_COUNT; e++)
-            lanes[i].rows[e] = conv_trace_add_row(config->trace, "stream", i, engines[e]);
-    }
+    enum conv_status status = conv_devices_open(s, err);
+    for (int i = 0; i < lane_count(config) && !status; i++)
+        if (s->lanes[i].wanted)
+            add_rows(s, &s->lanes[i]);
     for (int i = 0; i < config->jobs && !status; i++) {
         workers[i].scheduler = s;
         workers[i].index = i;
         workers[i].row = conv_trace_add_row(config->trace, "worker", i, "");
         status = conv_png_codec_open(&workers[i].codec, &config->png, err);
         if (!status && !config->ops->async)
-            status = config->ops->lane_open(config->backend, &workers[i].lane, 0, err);
+            status = config->ops->lane_open(config->backends[0], &workers[i].lane, 0, err);
     }
-    // Fewer threads than wanted are fine, none of a kind is not.
-    for (int i = 0; i < *lane_count && !status; i++) {
-        int errnum = pthread_create(&lanes[i].thread, NULL, conv_lane_main, &lanes[i]);
-        lanes[i].started = errnum == 0;
-        if (errnum && i == 0)
-            status = conv_err_errno(err, errnum, "cannot start a thread");
-    }
+    if (!status)
+        status = start_lanes(s, err);
+    // As with lanes; without the first, the others are not worth a try.
     for (int i = 0; i < config->jobs && !status; i++) {
         int errnum = pthread_create(&workers[i].thread, NULL, conv_worker_main, &workers[i]);
         workers[i].started = errnum == 0;
@@ -79,8 +107,7 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
     return status;
 }
 
-static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers,
-                         struct conv_lane_thread *lanes, int lane_count)
+static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers)
 {
     const struct conv_backend_ops *ops = s->config->ops;
     for (int i = 0; i < s->config->jobs; i++)
@@ -90,11 +117,10 @@ static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers,
     s->lanes_end = true;
     pthread_cond_broadcast(&s->lane_work);
     pthread_mutex_unlock(&s->lock);
-    for (int i = 0; i < lane_count; i++) {
-        if (lanes[i].started)
-            pthread_join(lanes[i].thread, NULL);
-        conv_lane_close(&lanes[i]);
-    }
+    for (int i = 0; i < lane_count(s->config); i++)
+        if (s->lanes[i].started)
+            pthread_join(s->lanes[i].thread, NULL);
+    conv_devices_close(s);
     for (int i = 0; i < s->config->jobs; i++) {
         ops->lane_close(workers[i].lane);
         conv_png_codec_close(workers[i].codec);
@@ -109,7 +135,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
         .config = config,
         .walk = walk,
         .report = report,
-        .table_bytes = config->ops->table_bytes(config->backend),
+        .table_bytes = config->ops->table_bytes(config->backends[0]),
         .filter_alpha = config->alpha != CONV_ALPHA_KEEP,
         .most = most_live(config),
     };
@@ -129,18 +155,18 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
         .journal = config->journal,
         .fsync = config->fsync,
     };
-    int lane_count = config->ops->async ? config->streams : 0;
     struct conv_worker *workers = calloc((size_t)config->jobs, sizeof *workers);
-    struct conv_lane_thread *lanes = calloc((size_t)lane_count + 1, sizeof *lanes);
-    if (!workers || !lanes)
+    s.lanes = calloc((size_t)lane_count(config) + 1, sizeof *s.lanes);
+    s.devices = calloc((size_t)config->device_count, sizeof *s.devices);
+    if (!workers || !s.lanes || !s.devices)
         status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d workers", config->jobs);
     if (!status)
         status = conv_output_open(&output, err);
     if (!status)
         status = conv_pool_open(&s.pool, config, slot_count(config), err);
     if (!status) {
-        status = start_threads(&s, workers, lanes, &lane_count, err);
-        stop_threads(&s, workers, lanes, lane_count);
+        status = start_threads(&s, workers, err);
+        stop_threads(&s, workers);
         if (!status && s.failure.status)
             status = conv_err_set(err, s.failure.status, "%s", s.failure.text);
     }
@@ -148,7 +174,8 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     conv_output_close();
     conv_jobs_free_spares(&s);
     free(workers);
-    free(lanes);
+    free(s.lanes);
+    free(s.devices);
     pthread_mutex_destroy(&s.report_lock);
     pthread_mutex_destroy(&s.lock);
     pthread_cond_destroy(&s.lane_work);

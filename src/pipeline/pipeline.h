@@ -23,12 +23,15 @@ enum conv_alpha_mode { CONV_ALPHA_KEEP, CONV_ALPHA_FILTER, CONV_ALPHA_PREMULTIPL
 
 struct conv_pipeline_config {
     const struct conv_backend_ops *ops;
-    struct conv_backend *backend;
-    // Takes over what `ops`, which is async, fails to do; NULL: such pictures fail.
+    // One a device, at most CONV_BACKEND_MOST_DEVICES; several only if `ops` is async. Groups go to
+    // whichever asks next, and those of a device that fails to the others.
+    struct conv_backend *const *backends;
+    int device_count;
+    // Takes over what all devices of `ops`, which is async, fail to do; NULL: such pictures fail.
     const struct conv_backend_ops *spare_ops;
     struct conv_backend *spare;
     int jobs;           // workers, at least 1
-    int streams;        // lanes of an async backend, at least 1
+    int streams;        // lanes of each device of an async backend, at least 1
     size_t group_bytes; // staging bytes that make a group full
     size_t mem_limit;   // bytes of staging memory in all
     uint64_t max_pixels;

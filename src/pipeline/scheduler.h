@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the threads of a run share (private to src/pipeline/): pipeline.c starts and ends them,
-// worker.c and lane.c say what they do, jobs.c and groups.c keep the lists. One lock guards all
+// worker.c and lane.c say what they do, jobs.c and groups.c keep the lists, devices.c knows which
+// device is of use. One lock guards all
 // lists; it is held for list operations only, never while a picture is read, coded, filtered or
 // reported. Functions here are called with the lock held, unless they say otherwise.
 #ifndef CONV_PIPELINE_SCHEDULER_H
@@ -20,12 +21,21 @@ struct conv_job_list {
 // How a group is coded.
 enum { CONV_FORM_DECODED = 1, CONV_FORM_ENCODED = 2, CONV_FORM_COUNT = 4 }; // bits: by the device
 
+// A device of an async backend.
+struct conv_device_state {
+    char name[16];
+    int lanes;            // that there was room for: those of the first streams
+    struct conv_err lost; // why it is of no use any more; status CONV_OK: it is
+    bool crowded;         // it had no room for a group, which was said
+};
+
 struct conv_scheduler {
     const struct conv_pipeline_config *config;
     struct conv_walk *walk;
     struct conv_report *report;
     size_t table_bytes;
     bool filter_alpha;
+    struct conv_lane_thread *lanes; // of all devices: device * streams + stream
 
     pthread_mutex_t report_lock;
     pthread_mutex_t lock; // guards all below
@@ -50,9 +60,8 @@ struct conv_scheduler {
     bool minding; // a worker waits with an eye on the open group
     bool walked;  // no more pictures will come
     bool lanes_end;
-    struct conv_err lost;    // why the device is of no use any more; status CONV_OK: it is
-    bool crowded;            // the device had no room for a group, which was said
-    struct conv_err failure; // what ended the run itself, if anything did
+    struct conv_device_state *devices; // one a device
+    struct conv_err failure;           // what ended the run itself, if anything did
 };
 
 struct conv_worker {
@@ -65,8 +74,13 @@ struct conv_worker {
     bool started;
 };
 
+// A thread that takes groups, and the lane that it hands them to. Once its device is lost, it takes
+// lanes of others, in turn with their threads.
 struct conv_lane_thread {
     struct conv_scheduler *scheduler;
+    int device, stream;
+    bool wanted;             // the thread
+    pthread_mutex_t in_turn; // guards `lane` and `rows`; no other lock is waited for with it held
     struct conv_lane *lane;  // NULL: the device had no room for one
     struct conv_lane *spare; // made when first needed
     void *scratch;           // of the spare backend
@@ -131,15 +145,27 @@ void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job);
 void *conv_worker_main(void *worker);    // struct conv_worker; worker.c
 void *conv_lane_main(void *lane_thread); // struct conv_lane_thread; lane.c
 
-// True, with the reason, once the device is of no use any more. Called WITHOUT the lock. lane.c
-bool conv_lane_is_lost(struct conv_scheduler *s, struct conv_err *err);
+// --- devices.c -----------------------------------------------------------------------------------
 
-// --- lane.c: before the threads are started and after they have ended ----------------------------
+// Before the threads are started: opens lanes on all devices. Lanes with less device memory than
+// asked for, or fewer of them, are fine; with a spare backend none are. CONV_ERR_DEVICE with what
+// is missing.
+enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *err);
+void conv_devices_close(struct conv_scheduler *s); // after the threads have ended
 
-// Lanes with less device memory than asked for, or fewer of them, are fine; with a spare backend
-// none is. *count is what there will be. CONV_ERR_DEVICE with what is missing.
-enum conv_status conv_lane_open_all(struct conv_scheduler *s, struct conv_lane_thread *lanes,
-                                    int *count, struct conv_err *err);
-void conv_lane_close(struct conv_lane_thread *lane);
+// A lane of the device, for this thread alone until it is put back: the thread's own where it can
+// be. NULL, with the reason, if the device is lost. Called WITHOUT the lock, as the functions
+// below.
+struct conv_lane_thread *conv_devices_take_lane(const struct conv_lane_thread *thread, int device,
+                                                struct conv_err *err);
+void conv_devices_put_lane(struct conv_lane_thread *lane);
+
+// The device has failed at a group: it had no room (CONV_ERR_MEMORY) or is lost. Says so once, if
+// there is anybody who goes on.
+void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status status,
+                          const struct conv_err *err);
+
+// True, with the reason, once all devices are lost.
+bool conv_devices_are_lost(struct conv_scheduler *s, struct conv_err *err);
 
 #endif

@@ -147,7 +147,7 @@ static bool read_job(struct conv_worker *worker, struct conv_job *job)
     enum conv_status status = CONV_OK;
     if (!has_file)
         status = conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory for the file");
-    else if (!s->config->spare_ops && conv_lane_is_lost(s, &job->err))
+    else if (!s->config->spare_ops && conv_devices_are_lost(s, &job->err))
         status = job->err.status;
     if (!status)
         status = conv_steps_read(s->config, job);

@@ -79,6 +79,29 @@ void conv_json_end(FILE *stream, int exit_code)
     fprintf(stream, "{\"type\":\"end\",\"exit_code\":%d}\n", exit_code);
 }
 
+// Which device did how much; null where workers filter.
+static void print_devices(FILE *stream, const struct conv_report_config *config,
+                          const struct conv_totals *totals)
+{
+    static const char *const engines[CONV_ENGINE_COUNT] = {"copy_in", "kernel", "copy_out"};
+    double share, run = totals->seconds > 0 ? totals->seconds * 1e9 : 1;
+    char name[16];
+    int i = 0;
+    for (; conv_report_device(config, totals, i, name, &share); i++) {
+        const struct conv_device_totals *did = &totals->devices[i];
+        fputs(i ? ",{" : ",\"devices\":[{", stream);
+        fputs("\"name\":", stream);
+        conv_json_string(stream, name);
+        fprintf(stream, ",\"pictures\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"share\":%.6f",
+                did->pictures, did->bytes, share);
+        for (int e = 0; e < CONV_ENGINE_COUNT; e++)
+            fprintf(stream, "%s\"%s\":%.6f", e ? "," : ",\"busy\":{", engines[e],
+                    (double)did->overlap.engine[e] / run);
+        fputs("}}", stream);
+    }
+    fputs(i ? "]" : ",\"devices\":null", stream);
+}
+
 void conv_json_summary(FILE *stream, const struct conv_report_config *config,
                        const struct conv_totals *totals)
 {
@@ -95,5 +118,6 @@ void conv_json_summary(FILE *stream, const struct conv_report_config *config,
     conv_report_figures(config, totals, &figures);
     conv_json_figures(stream, &figures);
     print_member(stream, "limit", figures.limit);
+    print_devices(stream, config, totals);
     fputs("}\n", stream);
 }

@@ -31,8 +31,8 @@ static void bind_run(struct conv_template *filled, const struct conv_page *page)
     snprintf(state->workers, sizeof state->workers, "%d %s", config->jobs,
              config->jobs == 1 ? "worker" : "workers");
     conv_template_text(filled, "workers", state->workers);
-    snprintf(state->streams, sizeof state->streams, "%d %s", config->streams,
-             config->streams == 1 ? "stream" : "streams");
+    snprintf(state->streams, sizeof state->streams, "%d %s%s", config->streams,
+             config->streams == 1 ? "stream" : "streams", config->device_count > 1 ? " each" : "");
     conv_template_text(filled, "streams", state->streams);
     conv_template_text(filled, "device", config->device);
     conv_template_number(filled, "more_count",

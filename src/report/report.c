@@ -17,7 +17,7 @@ struct conv_report {
     struct conv_report_config config;
     struct conv_totals totals;
     struct conv_progress progress;
-    struct conv_overlap *overlap; // of a device's engines, else NULL
+    struct conv_overlap *overlaps[CONV_REPORT_MOST_DEVICES]; // of each device's engines
     uint64_t start_ns;
     double start_cpu;
     FILE *streams[2]; // where JSON Lines go: stdout, the file of --report
@@ -106,6 +106,13 @@ static enum conv_status open_json_file(struct conv_report *report, struct conv_e
     return err->status = CONV_ERR_USAGE;
 }
 
+static void free_report(struct conv_report *report)
+{
+    for (int d = 0; d < report->config.device_count; d++)
+        conv_overlap_close(report->overlaps[d]);
+    free(report);
+}
+
 enum conv_status conv_report_open(struct conv_report **out, const struct conv_report_config *config,
                                   struct conv_err *err)
 {
@@ -116,12 +123,12 @@ enum conv_status conv_report_open(struct conv_report **out, const struct conv_re
     if (config->json)
         report->streams[0] = stdout;
     enum conv_status status = config->json_path ? open_json_file(report, err) : CONV_OK;
-    if (!status && config->device_async)
-        status = conv_overlap_open(&report->overlap, err);
+    for (int d = 0; d < config->device_count && !status; d++)
+        status = conv_overlap_open(&report->overlaps[d], err);
     if (status) {
         if (report->streams[1])
             fclose(report->streams[1]);
-        free(report);
+        free_report(report);
         return status;
     }
     for (int i = 0; i < 2; i++)
@@ -211,36 +218,17 @@ void conv_report_warn(struct conv_report *report, const char *text)
     fputc('\n', stderr);
 }
 
-enum conv_stage conv_report_limit(const struct conv_totals *totals, bool device_async, int workers,
-                                  int lanes)
+void conv_report_group(struct conv_report *report, const struct conv_report_work *work)
 {
-    bool on_device[CONV_STAGE_COUNT] = {false};
-    on_device[CONV_STAGE_COPY_IN] = on_device[CONV_STAGE_COPY_OUT] = device_async;
-    on_device[CONV_STAGE_KERNEL] = device_async;
-
-    double busy[2] = {0, 0}; // share of the time that workers and lanes worked
-    for (int s = 0; s < CONV_STAGE_COUNT; s++)
-        busy[on_device[s]] += (double)totals->ns[s];
-    busy[0] /= workers > 0 ? workers : 1;
-    busy[1] /= lanes > 0 ? lanes : 1;
-
-    bool side = busy[1] > busy[0];
-    int limit = -1;
-    for (int s = 0; s < CONV_STAGE_COUNT; s++)
-        if (on_device[s] == side && (limit < 0 || totals->ns[s] > totals->ns[limit]))
-            limit = s;
-    return (enum conv_stage)limit;
-}
-
-void conv_report_group(struct conv_report *report, uint64_t start, uint64_t copy_in,
-                       uint64_t kernel, uint64_t copy_out)
-{
-    if (!report->overlap)
-        return;
-    uint64_t filtered = start + copy_in + kernel;
-    conv_overlap_add(report->overlap, CONV_ENGINE_COPY_IN, start, start + copy_in);
-    conv_overlap_add(report->overlap, CONV_ENGINE_KERNEL, start + copy_in, filtered);
-    conv_overlap_add(report->overlap, CONV_ENGINE_COPY_OUT, filtered, filtered + copy_out);
+    struct conv_device_totals *did = &report->totals.devices[work->device];
+    did->pictures += (uint64_t)work->pictures;
+    did->bytes += work->bytes;
+    uint64_t start = work->start;
+    for (int e = 0; e < CONV_ENGINE_COUNT; e++) {
+        conv_overlap_add(report->overlaps[work->engines_of], (enum conv_engine)e, start,
+                         start + work->ns[e]);
+        start += work->ns[e];
+    }
 }
 
 void conv_report_totals(const struct conv_report *report, struct conv_totals *totals)
@@ -248,40 +236,24 @@ void conv_report_totals(const struct conv_report *report, struct conv_totals *to
     *totals = report->totals;
     totals->seconds = (double)(conv_clock_ns() - report->start_ns) / 1e9;
     totals->cpu_seconds = cpu_seconds() - report->start_cpu;
-    if (report->overlap)
-        conv_overlap_read(report->overlap, &totals->overlap);
+    for (int d = 0; d < report->config.device_count; d++)
+        conv_overlap_read(report->overlaps[d], &totals->devices[d].overlap);
 }
 
-void conv_report_figures(const struct conv_report_config *config, const struct conv_totals *totals,
-                         struct conv_figures *figures)
+// "cuda:0 × 4 streams"; where several did the work, each with its share.
+static void print_devices(const struct conv_report_config *config, const struct conv_totals *totals)
 {
-    double run = totals->seconds > 0 ? totals->seconds * 1e9 : 1;
-    double workers = run * (config->jobs > 0 ? config->jobs : 1), worked = 0;
-    *figures = (struct conv_figures){
-        .images_per_s = (double)totals->done / run * 1e9,
-        .mpix_per_s = (double)totals->pixels / run * 1e3,
-        .overlap_two = -1,
-        .overlap_three = -1,
-        .cores = conv_cpu_count(),
-    };
-    for (int s = 0; s < CONV_STAGE_COUNT; s++) {
-        if (config->device_async && s >= CONV_STAGE_COPY_IN && s <= CONV_STAGE_COPY_OUT) {
-            figures->busy[s] = (double)totals->overlap.engine[s - CONV_STAGE_COPY_IN] / run;
-        } else {
-            figures->busy[s] = (double)totals->ns[s] / workers;
-            worked += figures->busy[s];
-        }
-    }
-    figures->idle = worked < 1 ? 1 - worked : 0;
-    if (config->device_async) {
-        figures->overlap_two = (double)totals->overlap.two / run;
-        figures->overlap_three = (double)totals->overlap.three / run;
-    }
-    double used = totals->cpu_seconds * 1e9 / (run * figures->cores);
-    figures->cores_idle = used < 1 ? 1 - used : 0;
-    if (totals->done)
-        figures->limit = conv_report_stage_name(
-            conv_report_limit(totals, config->device_async, config->jobs, config->streams));
+    char name[16];
+    double share;
+    bool several = conv_report_device(config, totals, 1, name, &share);
+    if (several)
+        for (int i = 0; conv_report_device(config, totals, i, name, &share); i++)
+            fprintf(stderr, "%s%s (%.0f %%)", i ? " + " : ", ", name, 100 * share);
+    else
+        fprintf(stderr, ", %s", config->device);
+    fprintf(stderr, " × %d %s", config->device_async ? config->streams : config->jobs,
+            config->device_async ? (config->streams == 1 ? "stream" : "streams")
+                                 : (config->jobs == 1 ? "worker" : "workers"));
 }
 
 static void print_summary(const struct conv_report *report)
@@ -300,10 +272,7 @@ static void print_summary(const struct conv_report *report)
     if (totals->done)
         fprintf(stderr, ", %.*f img/s, %.*f Mpix/s", figures.images_per_s < 10 ? 1 : 0,
                 figures.images_per_s, figures.mpix_per_s < 10 ? 1 : 0, figures.mpix_per_s);
-    fprintf(stderr, ", %s × %d %s", config->device,
-            config->device_async ? config->streams : config->jobs,
-            config->device_async ? (config->streams == 1 ? "stream" : "streams")
-                                 : (config->jobs == 1 ? "worker" : "workers"));
+    print_devices(config, totals);
     if (totals->decoded_on_device)
         fprintf(stderr, ", %" PRIu64 " decoded there", totals->decoded_on_device);
     if (totals->encoded_on_device)
@@ -335,7 +304,6 @@ enum conv_status conv_report_close(struct conv_report *report, int exit_code,
         print_summary(report);
     if (totals)
         *totals = report->totals;
-    conv_overlap_close(report->overlap);
-    free(report);
+    free_report(report);
     return status;
 }

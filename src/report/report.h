@@ -47,14 +47,23 @@ struct conv_record {
     uint64_t ns[CONV_STAGE_COUNT];
 };
 
+#define CONV_REPORT_MOST_DEVICES 64
+
+// What a device did, over all its streams.
+struct conv_device_totals {
+    uint64_t pictures, bytes;          // filtered; bytes of their planes
+    struct conv_overlap_times overlap; // of its engines
+};
+
 struct conv_totals {
     uint64_t done, failed, skipped, planned;
     uint64_t pixels, bytes_in, bytes_out; // of done pictures
     uint64_t decoded_on_device, encoded_on_device;
-    uint64_t ns[CONV_STAGE_COUNT];     // of done pictures, summed over workers and lanes
-    struct conv_overlap_times overlap; // of a device's engines
-    double seconds;                    // wall clock from open to close
-    double cpu_seconds;                // of all cores, from open to close
+    uint64_t ns[CONV_STAGE_COUNT]; // of done pictures, summed over workers and lanes
+    // One a device, and behind them what a spare backend did (without overlap).
+    struct conv_device_totals devices[CONV_REPORT_MOST_DEVICES + 1];
+    double seconds;     // wall clock from open to close
+    double cpu_seconds; // of all cores, from open to close
 };
 
 enum conv_when { CONV_AUTO, CONV_ALWAYS, CONV_NEVER };
@@ -65,10 +74,12 @@ struct conv_report_config {
     const char *json_path; // JSON Lines into this file, or NULL
     enum conv_when progress;
     // For the begin record and the closing line:
-    const char *filters; // "emboss,blur"
-    const char *device;  // "cuda:0", "cpu"
-    bool device_async;   // lanes are streams of a device; else workers filter themselves
-    int jobs, streams;
+    const char *filters;    // "emboss,blur"
+    const char *device;     // "cuda:0", "cpu", "cuda:0,cuda:1"
+    bool device_async;      // lanes are streams of a device; else workers filter themselves
+    int device_count;       // as many as names in `device`; 0 if they are not async
+    const char *spare;      // "cpu": what does the work that devices fail to do; may be NULL
+    int jobs, streams;      // streams: of each device
     struct conv_kept *kept; // gets what a page shows of single pictures, or NULL
 };
 
@@ -76,10 +87,11 @@ struct conv_report_config {
 struct conv_figures {
     double images_per_s, mpix_per_s;
     // Shares of 0 to 1. Of a worker's stage: of the time that the workers had. Of a device's: of
-    // the run, with at least one stream at it.
+    // the run, with at least one stream at it; of several devices the mean.
     double busy[CONV_STAGE_COUNT];
-    double idle;                       // of the workers' time
-    double overlap_two, overlap_three; // of the run: engines of the device busy at once; -1: none
+    double idle; // of the workers' time
+    // Of the run: engines of a device busy at once (of several devices the mean); -1: none.
+    double overlap_two, overlap_three;
     int cores;
     double cores_idle; // of what the machine's cores had to give, as the system counts it
     const char *limit; // the stage that holds everything up; NULL: nothing was done
@@ -97,10 +109,23 @@ enum conv_status conv_report_open(struct conv_report **report,
 void conv_report_file(struct conv_report *report, const struct conv_record *record);
 
 // A group, or a part of one, has been through a stream: copied in from `start` on (as conv_clock_ns
-// counts), filtered, copied out, without a pause. What a spare backend did counts as filtering. One
-// caller at a time, conv_report_file's calls included.
-void conv_report_group(struct conv_report *report, uint64_t start, uint64_t copy_in,
-                       uint64_t kernel, uint64_t copy_out);
+// counts), filtered, copied out, without a pause.
+struct conv_report_work {
+    int device;     // that did it; device_count: the spare backend
+    int engines_of; // the device whose stream it was: what a spare backend did counts as filtering
+    int pictures;   // that began in it
+    size_t bytes;
+    uint64_t start, ns[CONV_ENGINE_COUNT];
+};
+
+// One caller at a time, conv_report_file's calls included.
+void conv_report_group(struct conv_report *report, const struct conv_report_work *work);
+
+// Of the i-th device in config->device, the spare one behind the last: its name and its share of
+// all that was filtered, 0 to 1. False: there is no such device, or it is a spare one that did
+// nothing.
+bool conv_report_device(const struct conv_report_config *config, const struct conv_totals *totals,
+                        int i, char name[16], double *share);
 
 // A warning on stderr, in one line: something went wrong and was made good. As conv_report_file.
 void conv_report_warn(struct conv_report *report, const char *text);

@@ -67,17 +67,24 @@ def folder(tmp_path_factory):
 
 
 def draw_device(draw):
-    """(binary, --device, what a faulty device does)"""
+    """(binary, --device, what faulty devices do)"""
     where = draw.choice(["cpu"] + ["lanes"] * 2 * bool(FAULTY) + ["cuda"] * program.has_cuda() + ["emulated"] * bool(EMULATED))
     if where == "emulated":
         return EMULATED, "cuda", ""
     if where != "lanes":
         return program.BINARY, where, ""
-    fault = draw.choice(("", "", "lost", "room", "lanes", "pins"))
-    if not fault:
-        return FAULTY, draw.choice(("cuda", "auto")), ""
-    number = int(2 ** draw.uniform(0, 6)) if fault in ("lost", "pins") else draw.choice((1000, 30000, 1100000))
-    return FAULTY, "auto", f"{fault}={number}"
+    count = draw.choice((1, 1, 2, 3))
+    names = [f"cuda:{index}" for index in range(count)]
+    draw.shuffle(names)
+    asked = draw.choice(("auto", "all", ",".join(names)))
+    faults = [f"devices={count}"]
+    for index in range(count):
+        kind = draw.choice(("", "", "lost", "room", "lanes", "pins", "slow"))
+        number = {"": "", "slow": draw.choice((1, 5)), "lost": int(2 ** draw.uniform(0, 6)),
+                  "pins": int(2 ** draw.uniform(0, 6))}.get(kind, draw.choice((1000, 30000, 1100000)))
+        if kind and (asked in ("auto", "all") or kind in ("pins", "slow")):
+            faults.append(f"{index}:{kind}={number}")
+    return FAULTY, asked, " ".join(faults)
 
 
 def draw_settings(draw):

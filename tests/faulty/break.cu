@@ -11,14 +11,18 @@ static __global__ void trap()
     asm("trap;");
 }
 
-void faulty_trap(void)
+void faulty_trap(int device)
 {
+    if (cudaSetDevice(device) != cudaSuccess)
+        return;
     trap<<<1, 1>>>();
     (void)cudaDeviceSynchronize(); // the error is what is wanted; it stays
 }
 
-void faulty_hog(size_t leave)
+void faulty_hog(int device, size_t leave)
 {
+    if (cudaSetDevice(device) != cudaSuccess)
+        return;
     size_t unused = 0, all = 0;
     for (size_t piece = (size_t)1 << 30; piece >= (size_t)1 << 20;) {
         void *d_memory;

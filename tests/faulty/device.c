@@ -1,70 +1,118 @@
 // SPDX-License-Identifier: MIT
-// The program's own objects with another GPU: conv_faulty finds this one, by --wrap of the linker,
-// where conv finds CUDA's. It runs the CPU backend behind the asynchronous interface, so that the
-// way of groups through lanes is tested on any machine, and fails as CONV_FAULTY says (words
+// The program's own objects with other GPUs: conv_faulty finds these, by --wrap of the linker,
+// where conv finds CUDA's. They run the CPU backend behind the asynchronous interface, so that the
+// way of groups through lanes is tested on any machine, and fail as CONV_FAULTY says (words
 // separated by blanks):
-//   real           the backend behind is CUDA, not the CPU
-//   lost=N         the device is lost at its Nth group, and all that it is asked for later fails
+//   devices=N      there are so many, up to 8; else one
+//   real           the backend behind is CUDA, not the CPU; all are the machine's first device if
+//   it
+//                  has no more
+//   lost=N         a device is lost at its Nth group, and all that it is asked for later fails
 //   trap=N         (real) a kernel traps before the Nth group: CUDA itself loses the device
 //   room=BYTES     no group of more bytes than that has room on the device
 //   lanes=BYTES    no lane can be opened for more bytes than that
 //   hog=BYTES      (real) all but so many bytes of its memory are taken
 //   pins=N         the Nth block of staging memory and all later ones cannot be pinned
 //   closed         the device has no memory left when it is opened
+//   slow=MS        a group takes so long at least
+// Each holds for every device; with a number before it (1:lost=3) for that one only, from 0 on.
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "faulty.h"
 
 #define TABLE_BYTES 64 // of a plane, behind the planes, as CUDA's
+#define MOST_DEVICES 8
+#define MOST_PINS 4096
 
 const struct conv_backend_ops *__real_conv_backend_cuda(void);
+enum conv_status __real_conv_backend_cuda_devices(struct conv_device_info *info, int room,
+                                                  int *count, struct conv_err *err);
 const struct conv_backend_ops *__wrap_conv_backend_cuda(void);
 enum conv_status __wrap_conv_backend_cuda_devices(struct conv_device_info *info, int room,
                                                   int *count, struct conv_err *err);
 
 struct conv_backend {
+    int device;
     struct conv_backend *inner;
 };
 
 struct conv_lane {
+    int device;
     struct conv_lane *inner;
 };
 
-static struct {
-    bool real, closed;
-    long lost, trap, pins;
+static struct device {
+    bool closed;
+    long lost, trap, pins, slow;
     size_t room, lanes, hog;
-} plan;
+    atomic_long groups, blocks; // so far
+    atomic_bool gone;
+} devices[MOST_DEVICES];
 
+static bool real;
+static int device_count, real_count = 1;
 static const struct conv_backend_ops *inner; // who does the work
-static atomic_long groups, blocks;
-static atomic_bool gone;
 
-static size_t number_of(const char *text, const char *word)
+static struct {
+    pthread_mutex_t lock;
+    struct {
+        char *memory; // NULL: free
+        size_t size;
+    } pinned[MOST_PINS];
+} pins = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+// What stands behind `word`, for one device; -1: nothing is said of it.
+static long number_of(const char *text, int device, const char *word)
 {
-    const char *at = strstr(text, word);
-    return at ? strtoull(at + strlen(word), NULL, 10) : 0;
+    char own[32];
+    snprintf(own, sizeof own, "%d:%s", device, word);
+    while (*text) {
+        size_t size = strcspn(text, " ");
+        for (int i = 0; i < 2; i++) {
+            const char *name = i ? word : own;
+            if (strncmp(text, name, strlen(name)) == 0)
+                return strtol(text + strlen(name), NULL, 10);
+        }
+        text += size + (text[size] == ' ');
+    }
+    return -1;
+}
+
+static long number_or_0(const char *text, int device, const char *word)
+{
+    long number = number_of(text, device, word);
+    return number > 0 ? number : 0;
 }
 
 static void read_plan(void)
 {
     const char *text = getenv("CONV_FAULTY");
     text = text ? text : "";
-    plan.real = strstr(text, "real");
-    plan.closed = strstr(text, "closed");
-    plan.lost = (long)number_of(text, "lost=");
-    plan.trap = (long)number_of(text, "trap=");
-    plan.pins = (long)number_of(text, "pins=");
-    plan.room = number_of(text, "room=");
-    plan.lanes = number_of(text, "lanes=");
-    plan.hog = number_of(text, "hog=");
-    inner = plan.real ? __real_conv_backend_cuda() : &conv_backend_cpu;
+    real = number_of(text, 0, "real") >= 0;
+    long count = number_or_0(text, 0, "devices=");
+    device_count = count < 1 ? 1 : count < MOST_DEVICES ? (int)count : MOST_DEVICES;
+    for (int d = 0; d < device_count; d++) {
+        struct device *device = &devices[d];
+        device->closed = number_of(text, d, "closed") >= 0;
+        device->lost = number_or_0(text, d, "lost=");
+        device->trap = number_or_0(text, d, "trap=");
+        device->pins = number_or_0(text, d, "pins=");
+        device->slow = number_or_0(text, d, "slow=");
+        device->room = (size_t)number_or_0(text, d, "room=");
+        device->lanes = (size_t)number_or_0(text, d, "lanes=");
+        device->hog = (size_t)number_or_0(text, d, "hog=");
+    }
+    inner = real ? __real_conv_backend_cuda() : &conv_backend_cpu;
+    if (real && __real_conv_backend_cuda_devices(NULL, 0, &real_count, NULL))
+        real_count = 1; // opening it will say why
 }
 
 static enum conv_status fail(struct conv_err *err)
@@ -80,19 +128,25 @@ static enum conv_status no_room(struct conv_err *err)
 static enum conv_status open_faulty(struct conv_backend **out,
                                     const struct conv_backend_config *config, struct conv_err *err)
 {
-    if (plan.closed)
+    if (config->device >= device_count)
+        return conv_err_set(err, CONV_ERR_DEVICE, "no CUDA device %d: the devices are 0 to %d",
+                            config->device, device_count - 1);
+    if (devices[config->device].closed)
         return no_room(err);
     struct conv_backend *backend = calloc(1, sizeof *backend);
     if (!backend)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a faulty device");
-    enum conv_status status = inner->open(&backend->inner, config, err);
+    struct conv_backend_config behind = *config;
+    behind.device = config->device % real_count;
+    backend->device = config->device;
+    enum conv_status status = inner->open(&backend->inner, &behind, err);
     if (status)
         free(backend);
     else
         *out = backend;
 #if CONV_HAVE_CUDA
-    if (!status && plan.hog)
-        faulty_hog(plan.hog);
+    if (!status && devices[config->device].hog)
+        faulty_hog(behind.device, devices[config->device].hog);
 #endif
     return status;
 }
@@ -106,8 +160,7 @@ static void close_faulty(struct conv_backend *backend)
 
 static void describe(const struct conv_backend *backend, char *text, size_t size)
 {
-    (void)backend;
-    snprintf(text, size, "cuda:0");
+    snprintf(text, size, "cuda:%d", backend->device);
 }
 
 static const char *variant(const struct conv_backend *backend, int step, int depth)
@@ -117,30 +170,71 @@ static const char *variant(const struct conv_backend *backend, int step, int dep
 
 static size_t table_bytes(const struct conv_backend *backend)
 {
-    return plan.real ? inner->table_bytes(backend->inner) : TABLE_BYTES;
+    return real ? inner->table_bytes(backend->inner) : TABLE_BYTES;
+}
+
+// Pages are pinned once. Those at addresses that a lost device still knows must not be others.
+static bool add_pin(char *memory, size_t size)
+{
+    int unused = MOST_PINS;
+    pthread_mutex_lock(&pins.lock);
+    for (int i = 0; i < MOST_PINS; i++) {
+        char *known = pins.pinned[i].memory;
+        if (!known)
+            unused = i;
+        else if (memory < known + pins.pinned[i].size && known < memory + size)
+            abort();
+    }
+    if (unused < MOST_PINS) {
+        pins.pinned[unused].memory = memory;
+        pins.pinned[unused].size = size;
+    }
+    pthread_mutex_unlock(&pins.lock);
+    return unused < MOST_PINS;
+}
+
+static bool remove_pin(const char *memory)
+{
+    bool found = false;
+    pthread_mutex_lock(&pins.lock);
+    for (int i = 0; i < MOST_PINS && !found; i++) {
+        found = pins.pinned[i].memory == memory;
+        if (found)
+            pins.pinned[i].memory = NULL;
+    }
+    pthread_mutex_unlock(&pins.lock);
+    return found;
 }
 
 static bool host_pin(struct conv_backend *backend, void *memory, size_t size)
 {
-    long number = atomic_fetch_add(&blocks, 1) + 1;
-    if (atomic_load(&gone) || (plan.pins && number >= plan.pins))
+    struct device *device = &devices[backend->device];
+    long number = atomic_fetch_add(&device->blocks, 1) + 1;
+    if (atomic_load(&device->gone) || (device->pins && number >= device->pins))
         return false;
-    return !plan.real || inner->host_pin(backend->inner, memory, size);
+    if (real && !inner->host_pin(backend->inner, memory, size))
+        return false;
+    return add_pin(memory, size);
 }
 
 static bool host_unpin(struct conv_backend *backend, void *memory)
 {
-    return !atomic_load(&gone) && (!plan.real || inner->host_unpin(backend->inner, memory));
+    if (atomic_load(&devices[backend->device].gone) ||
+        (real && !inner->host_unpin(backend->inner, memory)))
+        return false;
+    return remove_pin(memory);
 }
 
 static enum conv_status lane_open(struct conv_backend *backend, struct conv_lane **out,
                                   size_t bytes, struct conv_err *err)
 {
-    if (plan.lanes && bytes > plan.lanes)
+    struct device *device = &devices[backend->device];
+    if (device->lanes && bytes > device->lanes)
         return no_room(err);
     struct conv_lane *lane = calloc(1, sizeof *lane);
     if (!lane)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a faulty lane");
+    lane->device = backend->device;
     enum conv_status status = inner->lane_open(backend->inner, &lane->inner, bytes, err);
     if (status)
         free(lane);
@@ -183,20 +277,24 @@ static enum conv_status run_like_cuda(struct conv_lane *lane, struct conv_group 
 static enum conv_status lane_run(struct conv_lane *lane, struct conv_group *group,
                                  struct conv_err *err)
 {
-    long number = atomic_fetch_add(&groups, 1) + 1;
-    if (plan.room && group->front > plan.room)
+    struct device *device = &devices[lane->device];
+    long number = atomic_fetch_add(&device->groups, 1) + 1;
+    if (device->room && group->front > device->room)
         return no_room(err);
-    if (plan.lost && number >= plan.lost)
-        atomic_store(&gone, true);
-    if (atomic_load(&gone)) {
+    if (device->lost && number >= device->lost)
+        atomic_store(&device->gone, true);
+    if (atomic_load(&device->gone)) {
         memset(group->h_out, 0x5A, group->front); // half of a result
         return fail(err);
     }
+    struct timespec pause = {device->slow / 1000, device->slow % 1000 * 1000000};
+    if (device->slow)
+        nanosleep(&pause, NULL);
 #if CONV_HAVE_CUDA
-    if (plan.trap == number)
-        faulty_trap();
+    if (device->trap == number)
+        faulty_trap(lane->device % real_count);
 #endif
-    return plan.real ? inner->lane_run(lane->inner, group, err) : run_like_cuda(lane, group, err);
+    return real ? inner->lane_run(lane->inner, group, err) : run_like_cuda(lane, group, err);
 }
 
 static enum conv_status lane_again(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
@@ -237,8 +335,9 @@ enum conv_status __wrap_conv_backend_cuda_devices(struct conv_device_info *info,
                                                   int *count, struct conv_err *err)
 {
     (void)err;
-    if (room > 0)
-        info[0] = (struct conv_device_info){.name = "a faulty device", .capability = 75};
-    *count = 1;
+    read_plan();
+    for (int d = 0; d < device_count && d < room; d++)
+        info[d] = (struct conv_device_info){.name = "a faulty device", .capability = 75};
+    *count = device_count;
     return CONV_OK;
 }

@@ -5,10 +5,10 @@
 
 #include <stddef.h>
 
-// Runs a kernel that traps: every later CUDA call of this process fails.
-void faulty_trap(void);
+// Runs a kernel that traps on CUDA's device of this number: every later call for it fails.
+void faulty_trap(int device);
 
-// Takes device memory until at most `leave` bytes are free, as another process might.
-void faulty_hog(size_t leave);
+// Takes its memory until at most `leave` bytes are free, as another process might.
+void faulty_hog(int device, size_t leave);
 
 #endif

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+// The devices of an async backend: their lanes, and who takes over when one is lost.
+#include <stdio.h>
+
+#include "backend/staging.h"
+#include "pipeline/scheduler.h"
+
+// Less device memory than this for a lane is no use: the next picture would not fit.
+#define LEAST_BYTES ((size_t)1 << 20)
+
+static struct conv_lane_thread *lane_of(const struct conv_scheduler *s, int device, int stream)
+{
+    return &s->lanes[device * s->config->streams + stream];
+}
+
+// --- opening and closing -------------------------------------------------------------------------
+
+static enum conv_status open_lane(const struct conv_scheduler *s, struct conv_lane_thread *lane,
+                                  struct conv_err *err)
+{
+    const struct conv_pipeline_config *config = s->config;
+    struct conv_backend *backend = config->backends[lane->device];
+    size_t bytes = config->group_bytes;
+    enum conv_status status = config->ops->lane_open(backend, &lane->lane, bytes, err);
+    while (status == CONV_ERR_MEMORY && bytes / 2 >= LEAST_BYTES) {
+        bytes /= 2;
+        status = config->ops->lane_open(backend, &lane->lane, bytes, err);
+    }
+    lane->wanted = !status;
+    return status;
+}
+
+// As many as there is room for; a failure if that is none.
+static enum conv_status open_lanes(struct conv_scheduler *s, int device, struct conv_err *err)
+{
+    struct conv_device_state *state = &s->devices[device];
+    enum conv_status status = CONV_OK;
+    while (!status && state->lanes < s->config->streams) {
+        status = open_lane(s, lane_of(s, device, state->lanes), err);
+        state->lanes += !status;
+    }
+    return state->lanes > 0 ? CONV_OK : status;
+}
+
+enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *err)
+{
+    const struct conv_pipeline_config *config = s->config;
+    int devices = config->ops->async ? config->device_count : 0, useful = 0;
+    for (int d = 0; d < devices; d++) {
+        config->ops->describe(config->backends[d], s->devices[d].name, sizeof s->devices[d].name);
+        for (int i = 0; i < config->streams; i++) {
+            struct conv_lane_thread *lane = lane_of(s, d, i);
+            lane->scheduler = s;
+            lane->device = d;
+            lane->stream = i;
+            pthread_mutex_init(&lane->in_turn, NULL); // never fails on Linux
+        }
+    }
+    for (int d = 0; d < devices; d++) {
+        enum conv_status status = open_lanes(s, d, err);
+        if (status && !config->spare_ops)
+            return err->status = CONV_ERR_DEVICE;
+        if (status)
+            conv_devices_give_up(s, d, CONV_ERR_DEVICE, err);
+        useful += !status;
+    }
+    for (int i = 0; i < config->streams && devices > 0 && useful == 0; i++)
+        lane_of(s, 0, i)->wanted = true; // for the spare backend's work
+    return CONV_OK;
+}
+
+void conv_devices_close(struct conv_scheduler *s)
+{
+    const struct conv_pipeline_config *config = s->config;
+    int lanes = config->ops->async ? config->device_count * config->streams : 0;
+    for (int i = 0; i < lanes; i++) {
+        struct conv_lane_thread *lane = &s->lanes[i];
+        if (!lane->scheduler)
+            continue;
+        config->ops->lane_close(lane->lane);
+        if (config->spare_ops)
+            config->spare_ops->lane_close(lane->spare);
+        conv_staging_free(lane->scratch, lane->scratch_size);
+        pthread_mutex_destroy(&lane->in_turn);
+    }
+}
+
+// --- who does the work ---------------------------------------------------------------------------
+
+struct conv_lane_thread *conv_devices_take_lane(const struct conv_lane_thread *thread, int device,
+                                                struct conv_err *err)
+{
+    struct conv_scheduler *s = thread->scheduler;
+    const struct conv_device_state *state = &s->devices[device];
+    pthread_mutex_lock(&s->lock);
+    bool lost = state->lost.status != CONV_OK;
+    if (lost)
+        *err = state->lost;
+    pthread_mutex_unlock(&s->lock);
+    if (lost)
+        return NULL;
+    for (int i = 0; i < state->lanes; i++) {
+        struct conv_lane_thread *lane = lane_of(s, device, (thread->stream + i) % state->lanes);
+        if (pthread_mutex_trylock(&lane->in_turn) == 0)
+            return lane;
+    }
+    struct conv_lane_thread *lane = lane_of(s, device, thread->stream % state->lanes);
+    pthread_mutex_lock(&lane->in_turn);
+    return lane;
+}
+
+void conv_devices_put_lane(struct conv_lane_thread *lane)
+{
+    pthread_mutex_unlock(&lane->in_turn);
+}
+
+static void warn(struct conv_scheduler *s, int device, const struct conv_err *err, const char *so)
+{
+    char text[sizeof err->text + 96];
+    bool several = s->config->device_count > 1;
+    snprintf(text, sizeof text, "%s%s%s; %s", several ? s->devices[device].name : "",
+             several ? ": " : "", err->text, so);
+    pthread_mutex_lock(&s->report_lock);
+    conv_report_warn(s->report, text);
+    pthread_mutex_unlock(&s->report_lock);
+}
+
+void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status status,
+                          const struct conv_err *err)
+{
+    struct conv_device_state *state = &s->devices[device];
+    bool crowded = status == CONV_ERR_MEMORY, others = false;
+    pthread_mutex_lock(&s->lock);
+    bool news = crowded ? !state->crowded : !state->lost.status;
+    if (crowded)
+        state->crowded = true;
+    else if (news)
+        state->lost = *err;
+    for (int d = 0; d < s->config->device_count; d++)
+        others |= d != device && !s->devices[d].lost.status;
+    pthread_mutex_unlock(&s->lock);
+    if (!news || (!others && !s->config->spare_ops))
+        return; // it is in the name of each picture that fails
+    if (others)
+        warn(s, device, err, crowded ? "what has no room there goes to others" : "others go on");
+    else
+        warn(s, device, err,
+             crowded ? "what has no room there is filtered on the CPU" : "going on on the CPU");
+}
+
+bool conv_devices_are_lost(struct conv_scheduler *s, struct conv_err *err)
+{
+    pthread_mutex_lock(&s->lock);
+    bool lost = s->config->ops->async;
+    for (int d = 0; d < s->config->device_count && lost; d++) {
+        lost = s->devices[d].lost.status != CONV_OK;
+        if (lost)
+            *err = s->devices[d].lost;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return lost;
+}

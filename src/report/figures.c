@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+// What follows from the totals of a run: rates, shares, the stage that holds everything up.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "report/report.h"
+
+enum conv_stage conv_report_limit(const struct conv_totals *totals, bool device_async, int workers,
+                                  int lanes)
+{
+    bool on_device[CONV_STAGE_COUNT] = {false};
+    on_device[CONV_STAGE_COPY_IN] = on_device[CONV_STAGE_COPY_OUT] = device_async;
+    on_device[CONV_STAGE_KERNEL] = device_async;
+
+    double busy[2] = {0, 0}; // share of the time that workers and lanes worked
+    for (int s = 0; s < CONV_STAGE_COUNT; s++)
+        busy[on_device[s]] += (double)totals->ns[s];
+    busy[0] /= workers > 0 ? workers : 1;
+    busy[1] /= lanes > 0 ? lanes : 1;
+
+    bool side = busy[1] > busy[0];
+    int limit = -1;
+    for (int s = 0; s < CONV_STAGE_COUNT; s++)
+        if (on_device[s] == side && (limit < 0 || totals->ns[s] > totals->ns[limit]))
+            limit = s;
+    return (enum conv_stage)limit;
+}
+
+bool conv_report_device(const struct conv_report_config *config, const struct conv_totals *totals,
+                        int i, char name[16], double *share)
+{
+    int count = config->device_count;
+    const char *text = i < count ? config->device : config->spare;
+    uint64_t all = 0;
+    for (int d = 0; d <= count; d++)
+        all += totals->devices[d].bytes;
+    if (i > count || count == 0 || (i == count && (!text || totals->devices[i].bytes == 0)))
+        return false;
+    for (int d = 0; d < i && i < count; d++)
+        text = strchr(text, ',') + 1;
+    snprintf(name, 16, "%.*s", (int)strcspn(text, ","), text);
+    *share = all > 0 ? (double)totals->devices[i].bytes / (double)all : 0;
+    return true;
+}
+
+// Over all devices.
+static struct conv_overlap_times sum_overlap(const struct conv_totals *totals, int devices)
+{
+    struct conv_overlap_times sum = {0};
+    for (int d = 0; d < devices; d++) {
+        const struct conv_overlap_times *times = &totals->devices[d].overlap;
+        for (int e = 0; e < CONV_ENGINE_COUNT; e++)
+            sum.engine[e] += times->engine[e];
+        sum.two += times->two;
+        sum.three += times->three;
+    }
+    return sum;
+}
+
+void conv_report_figures(const struct conv_report_config *config, const struct conv_totals *totals,
+                         struct conv_figures *figures)
+{
+    double run = totals->seconds > 0 ? totals->seconds * 1e9 : 1;
+    double workers = run * (config->jobs > 0 ? config->jobs : 1), worked = 0;
+    double devices = run * config->device_count;
+    struct conv_overlap_times overlap = sum_overlap(totals, config->device_count);
+    *figures = (struct conv_figures){
+        .images_per_s = (double)totals->done / run * 1e9,
+        .mpix_per_s = (double)totals->pixels / run * 1e3,
+        .overlap_two = -1,
+        .overlap_three = -1,
+        .cores = conv_cpu_count(),
+    };
+    for (int s = 0; s < CONV_STAGE_COUNT; s++) {
+        if (config->device_async && s >= CONV_STAGE_COPY_IN && s <= CONV_STAGE_COPY_OUT) {
+            figures->busy[s] = (double)overlap.engine[s - CONV_STAGE_COPY_IN] / devices;
+        } else {
+            figures->busy[s] = (double)totals->ns[s] / workers;
+            worked += figures->busy[s];
+        }
+    }
+    figures->idle = worked < 1 ? 1 - worked : 0;
+    if (config->device_async) {
+        figures->overlap_two = (double)overlap.two / devices;
+        figures->overlap_three = (double)overlap.three / devices;
+    }
+    double used = totals->cpu_seconds * 1e9 / (run * figures->cores);
+    figures->cores_idle = used < 1 ? 1 - used : 0;
+    if (totals->done)
+        figures->limit = conv_report_stage_name(conv_report_limit(
+            totals, config->device_async, config->jobs, config->streams * config->device_count));
+}

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+"""Several GPUs: groups go to whichever asks, what one fails to do the others do, and the report says who did what.
+
+The devices are those of tests/faulty: the CPU behind the asynchronous interface, as many as wanted. Tests with `real` put
+CUDA behind each of them, on a machine with one GPU the same one.
+"""
+import json
+import re
+
+import numpy as np
+import pytest
+
+import pictures
+import program
+from program import run
+from test_batch import fill, tree
+from test_injected import LIBRARY, check_outcome, environment
+from test_lost_device import BINARY, SMALL, batch, big_pictures, gpu, pytestmark, run_faulty, want_of, warnings  # noqa: F401 (fixtures)
+from test_trace import check_rows, load, slices
+
+TWO = "--device=cuda:0,cuda:1"
+MANY = ("--group=1K", "-j2")  # a group a picture
+
+
+def summary(path="r.jsonl"):
+    with open(path) as file:
+        return [json.loads(line) for line in file][-1]
+
+
+def shares(done):
+    """The closing line's: {name: percent}."""
+    return {name: int(share) for name, share in re.findall(r"(c\w+(?::\d+)?) \((\d+) %\)", done.stderr.splitlines()[-1])}
+
+
+@pytest.mark.parametrize("asked,count", (("all", 3), ("cuda:2,cuda:0", 2), ("cuda:1", 1), ("cuda", 1), ("auto", 1)))
+def test_all_that_are_asked_for_work(box, batch, gpu, asked, count):  # noqa: F811
+    done = run_faulty(f"{gpu}devices=3 slow=10", f"--device={asked}", "--streams=2", *MANY, "--report=r.jsonl")
+    check_outcome(box, want_of(box), 0, done.stderr, asked)
+    devices = summary()["devices"]
+    names = asked.split(",") if ":" in asked else [f"cuda:{i}" for i in range(count)]
+    assert [d["name"] for d in devices] == names
+    assert all(d["pictures"] > 0 and d["busy"]["kernel"] > 0 for d in devices)
+    assert sum(d["pictures"] for d in devices) == 63 and sum(d["share"] for d in devices) == pytest.approx(1, abs=1e-5)
+    if count > 1:
+        assert shares(done) == {d["name"]: round(100 * d["share"]) for d in devices}
+        assert "× 2 streams" in done.stderr
+    else:
+        assert f", {names[0]} × 2 streams" in done.stderr
+
+
+def test_a_faster_device_gets_more(box, batch):  # noqa: F811
+    run_faulty("devices=2 0:slow=60 1:slow=3", "--device=all", "--streams=1", *MANY, "--report=r.jsonl")
+    slow, fast = summary()["devices"]
+    assert fast["pictures"] > 3 * slow["pictures"]
+
+
+@pytest.mark.parametrize("alpha", ("keep", "premultiply"))
+@pytest.mark.parametrize("which", (0, 1))
+@pytest.mark.parametrize("where", (1, 4))
+def test_others_do_what_a_lost_one_cannot(box, batch, alpha, which, where):  # noqa: F811
+    faults = f"devices=2 {1 - which}:slow=20 {which}:lost={where}"  # it is fast enough to get there
+    done = run_faulty(faults, TWO, f"--alpha={alpha}", "--streams=2", *MANY, "--report=r.jsonl")
+    check_outcome(box, want_of(box, f"--alpha={alpha}"), 0, done.stderr, "lost")
+    assert len(re.findall(rf"(?m)^conv: cuda:{which}: CUDA failed .*; others go on$", done.stderr)) == 1
+    assert len(done.stderr.splitlines()) == 2
+    lost, other = (summary()["devices"][i] for i in (which, 1 - which))
+    assert lost["pictures"] + other["pictures"] == 63 and (lost["pictures"] > 0) <= (where > 1)
+
+
+@pytest.mark.parametrize("faults", ("0:lost=1 1:lost=6", "lost=4", "0:lost=4 2:lost=1 1:lost=3"))
+def test_when_the_last_one_is_lost(box, batch, faults):  # noqa: F811
+    count = 3 if "2:" in faults else 2
+    done = run_faulty(f"devices={count} slow=1 {faults}", "--device=all", *SMALL, "--report=r.jsonl")
+    check_outcome(box, want_of(box), 0, done.stderr, faults)
+    said = re.findall(r"(?m)^conv: cuda:\d: CUDA failed .*; (.*)$", done.stderr)
+    assert said == ["others go on"] * (count - 1) + ["going on on the CPU"]
+    assert summary()["devices"][-1]["name"] == "cpu" and "cpu (" in done.stderr
+    assert sum(d["pictures"] for d in summary()["devices"]) == 63
+
+    names = ",".join(f"cuda:{i}" for i in range(count))
+    done = run_faulty(f"devices={count} slow=1 {faults}", f"--device={names}", "--streams=2", *SMALL, code=1)
+    made = tree("out")
+    named = re.findall(r"(?m)^conv: in/(\d\d\.png): CUDA failed", done.stderr)
+    assert sorted(named + made) == tree("in") and named, "each picture is there or named, and none both"
+    check_outcome(box, want_of(box), 1, done.stderr, faults)
+
+
+@pytest.mark.cuda
+def test_cuda_loses_all_devices_of_a_process_at_once(box, batch):  # noqa: F811
+    """So it may be; a machine whose other devices go on is as well."""
+    done = run_faulty("real devices=2 0:trap=3", "--device=all", *SMALL)
+    check_outcome(box, want_of(box), 0, done.stderr, "trap")
+    assert 1 <= len(re.findall(r"(?m)^conv: cuda:\d: CUDA failed", done.stderr)) <= 2
+
+
+@pytest.mark.parametrize("where", (3, 6, 10))
+def test_parts_of_a_group_run_wherever_they_can(box, batch, where):  # noqa: F811
+    """Room for single planes only, then a device is lost: parts of one group come from several."""
+    for fault in (f"0:lost={where}", f"lost={where}"):
+        done = run_faulty(f"devices=2 room=8000 {fault}", "--device=all", "--group=8M", "-j2")
+        check_outcome(box, want_of(box), 0, done.stderr, "parts")
+
+
+def test_what_has_no_room_on_one_device_goes_to_another(box):
+    """Each picture's planes are too large for the first device; nothing else may do the work."""
+    big_pictures(box)
+    done = run_faulty("devices=2 0:room=1100000", TWO, "--report=r.jsonl")
+    check_outcome(box, want_of(box), 0, done.stderr, "room")
+    assert len(warnings(done)) <= 1 and summary()["devices"][0]["pictures"] == 0
+
+
+@pytest.mark.parametrize("fault", ("1:lanes=1000", "1:closed"))
+def test_a_device_that_is_full_from_the_start(box, batch, fault):  # noqa: F811
+    done = run_faulty(f"devices=2 {fault}", "--device=all", *SMALL)
+    check_outcome(box, want_of(box), 0, done.stderr, fault)
+    assert len(re.findall(r"(?m)^conv: cuda:1: CUDA failed .*; (left out|others go on)$", done.stderr)) == 1
+    done = run_faulty(f"devices=2 {fault}", TWO, *SMALL, code=4)
+    assert len(warnings(done)) == 1 and tree("out") == [], "one that was asked for by name must be there"
+    done = run_faulty(f"devices=2 {fault[2:]}", "--device=all", *SMALL)
+    check_outcome(box, want_of(box), 0, done.stderr, fault)
+    assert "on the CPU" in done.stderr
+
+
+def test_memory_that_a_lost_device_has_pinned_is_never_reused(box):
+    """Slots grow and give their memory back while one of two devices is gone: the fake one aborts the program when an
+    address that it has pinned comes back with other pages, which a real one would copy from and to."""
+    (box / "in").mkdir()
+    rng = np.random.default_rng(3)
+    for index in range(40):
+        side = 60 + 12 * index
+        (box / "in" / f"{index:02}.png").write_bytes(pictures.make("rgb8", rng, side, side, filters=0, level=1).data)
+    done = run_faulty("devices=2 slow=1 1:lost=3", TWO, "--mem-limit=3M", "--group=1K", "-j3")
+    check_outcome(box, want_of(box), 0, done.stderr, "pins")
+
+
+@pytest.mark.parametrize("asked,code,word", (
+    ("cuda:0,cuda:0", 2, "twice"), ("cuda,cuda:0", 2, "twice"), ("cuda:0,", 2, "unknown device"), (",cuda:0", 2, "unknown device"),
+    ("cuda:0,cpu", 2, "unknown device"), ("cuda:0,all", 2, "unknown device"), ("cuda:0;cuda:1", 2, "unknown device"),
+    ("cuda:x,cuda:1", 2, "unknown device"), ("al", 2, "did you mean 'all'"), ("cuda:0,cuda:2", 4, "0 to 1"), ("cuda:7", 4, "0 to 1")))
+def test_lists_that_make_no_sense(box, asked, code, word):
+    fill(box / "in", "a.png")
+    done = run_faulty("devices=2", f"--device={asked}", code=code)
+    assert word in done.stderr and not (box / "out").exists()
+
+
+@pytest.mark.parametrize("command", (("verify", "emboss", "in"), ("bench", "kernels", "--size=8x8")))
+def test_some_commands_take_one_device(box, monkeypatch, command):
+    fill(box / "in", "a.png")
+    monkeypatch.setattr(program, "BINARY", BINARY)
+    for asked in ("all", "cuda:0,cuda:1"):
+        assert "one device" in run(*command, f"--device={asked}", code=2).err
+
+
+def test_trace_page_and_report_tell_devices_apart(box, batch):  # noqa: F811
+    run_faulty("devices=2 slow=10", "--device=all", "--streams=2", *MANY, "--trace=t.json", "--html=p.html", "--report=r.jsonl")
+    events = load("t.json")
+    rows = check_rows(events)
+    for device in summary()["devices"]:
+        own = [e for e in slices(events) if rows[e["tid"]].startswith(f"{device['name']} stream ")]
+        kernels = [e for e in own if e["name"] == "kernel"]
+        assert sum(e["args"]["pictures"] for e in kernels) == device["pictures"] > 0
+        assert sum(e["args"]["bytes"] for e in kernels) == device["bytes"]
+        assert {e["name"] for e in own} == {"copy_in", "kernel", "copy_out"}
+    with open("p.html", encoding="utf-8") as file:
+        page = file.read()
+    assert "2 streams each of cuda:0,cuda:1" in page and "cuda:1 stream 1 kernel" in page
+    assert all(f"{d['name']} {100 * d['share']:.0f} %" in page for d in summary()["devices"])
+
+
+@pytest.mark.parametrize("stage", ("all", "device"))
+def test_bench_streams(box, gpu, monkeypatch, stage):  # noqa: F811
+    """One stream on each of two devices that are slow does twice what it does on one."""
+    fill(box / "in", *[f"{index}.png" for index in range(40)])
+    monkeypatch.setattr(program, "BINARY", BINARY)
+    tables = {}
+    for count in (1, 2):
+        monkeypatch.setenv("CONV_FAULTY", f"{gpu}devices={count} slow=8")
+        tables[count] = json.loads(run("bench", "streams", "--device=all", f"--stage={stage}", "--group=4K", "-j2", "--json", "in").out)
+    assert tables[2]["device"] == "cuda:0,cuda:1"
+    assert [row["streams"] for row in tables[2]["rows"]] == [1, 2, 4, 8, 16]
+    gain = tables[2]["rows"][0]["images_per_s"] / tables[1]["rows"][0]["images_per_s"]
+    assert 1.5 < gain < 2.5, "two devices that take 8 ms a group, whatever else the machine does"
+    assert tables[2]["rows"][0]["overlap"]["two"] < 0.02, "one stream is serial, also on each of two devices"
+
+
+@pytest.mark.skipif(not LIBRARY or bool(program.RUNNER), reason="no CONV_FAULTS_LIBRARY: a sanitizer build, or not started by ctest")
+@pytest.mark.parametrize("plan", ("", "0:lost=2", "1:lost=2"))
+@pytest.mark.parametrize("asked", ("all", "cuda:0,cuda:1"), ids=("with-all", "with-list"))
+@pytest.mark.parametrize("kind", ("alloc", "thread"))
+def test_every_allocation_and_thread_fails_once_around_devices(box, plan, asked, kind):
+    fill(box / "in", *[f"{index}.png" for index in range(6)])
+    want = want_of(box)
+    for number in range(1, 5000):
+        (box / "seen").write_bytes(b"")
+        done = run_faulty(f"devices=2 {plan}", f"--device={asked}", "--group=4K", "--streams=2", "-j2", code=None,
+                          env=environment(f"{kind}={number}"))
+        assert done.returncode >= 0, f"died of signal {-done.returncode}"
+        check_outcome(box, want, done.returncode, done.stderr, f"{plan} {kind}={number}")
+        if (box / "seen").stat().st_size == 1:
+            break
+    assert number > (40 if kind == "alloc" else 6)
