@@ -434,7 +434,7 @@ static bool check_large(uint64_t seed)
 {
     static const struct {
         int width, height, channels, depth;
-    } shapes[] = {{300, 150, 3, 8}, {16400, 3, 1, 8}, {17000, 2, 3, 16}, {3, 9000, 4, 8}};
+    } shapes[] = {{200, 100, 3, 8}, {33000, 2, 1, 8}, {16500, 2, 1, 16}, {3, 4500, 4, 8}};
     bool ok = true;
     for (int i = 0; i < 4 && ok; i++) {
         struct check_case c = {.count = 1};
