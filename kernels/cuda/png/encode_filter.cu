@@ -9,11 +9,14 @@
 #define WARPS 8
 #define STAGE 16384 // bytes of scanlines in shared memory at a time; a block takes up to three
 
-// Blocks that a processor is to hold at once: one fills its stage while others count.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#define FILTER_BLOCKS 4 // Turing has no more threads
-#else
+// Blocks that a processor is to hold at once, as many as registers allow without spilling: one fills
+// its stage while others count.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 900
 #define FILTER_BLOCKS 6
+#elif __CUDA_ARCH__ > 900
+#define FILTER_BLOCKS 5
+#else
+#define FILTER_BLOCKS 4
 #endif
 
 // A part of the scanlines that is being made.
