@@ -239,7 +239,7 @@ static __global__ void __launch_bounds__(WARPS *WARP)
         block->header_bits = header_bits;
 }
 
-void encode_codes(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream)
+void conv_encode_codes(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream)
 {
     codes<<<(blocks + WARPS - 1) / WARPS, WARPS * WARP, 0, stream>>>(scratch, blocks);
 }

@@ -9,8 +9,8 @@
 #define WARPS 8
 #define STAGE 16384 // bytes of scanlines in shared memory at a time; a block takes up to three
 
-// Blocks that a processor is to hold at once, as many as registers allow without spilling: one fills
-// its stage while others count.
+// Blocks that a processor is to hold at once, as many as registers allow without spilling: one
+// fills its stage while others count.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 900
 #define FILTER_BLOCKS 6
 #elif __CUDA_ARCH__ > 900
@@ -260,7 +260,7 @@ static __global__ void __launch_bounds__(WARPS *WARP, FILTER_BLOCKS)
         block->adler[threadIdx.x] = sums[threadIdx.x] % ADLER_MODULUS;
 }
 
-void encode_filter(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream)
+void conv_encode_filter(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream)
 {
     filter<<<blocks, WARPS * WARP, 0, stream>>>(scratch);
 }

@@ -69,7 +69,7 @@ static __global__ void __launch_bounds__(WARPS *WARP)
     }
 }
 
-void encode_judge(const struct encode_scratch &scratch, uint32_t spans, cudaStream_t stream)
+void conv_encode_judge(const struct encode_scratch &scratch, uint32_t spans, cudaStream_t stream)
 {
     judge<<<(spans + WARPS - 1) / WARPS, WARPS * WARP, 0, stream>>>(scratch, spans);
 }

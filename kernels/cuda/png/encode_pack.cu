@@ -223,7 +223,7 @@ static __global__ void __launch_bounds__(CHUNKS *WARP) pack(const struct encode_
         join_chunks(block, chunk_bits, chunk_crc);
 }
 
-void encode_pack(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream)
+void conv_encode_pack(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream)
 {
     pack<<<blocks, CHUNKS * WARP, 0, stream>>>(scratch);
 }
