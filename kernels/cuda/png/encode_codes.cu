@@ -203,7 +203,7 @@ __device__ inline void store_entries(const struct space *space, struct encode_bl
 }
 
 // 4 warps a block of threads, a deflate block each.
-static __global__ void __launch_bounds__(WARPS *WARP)
+static __global__ void __launch_bounds__(WARPS *WARP, 6)
     codes(const struct encode_scratch scratch, uint32_t blocks)
 {
     __shared__ struct space spaces[WARPS];
