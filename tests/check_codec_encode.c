@@ -17,6 +17,7 @@
 #define GUARD 256 // bytes around what the kernels write
 #define PATTERN 0xa5
 #define CHUNK_FRAME 12
+#define LAUNCHES 7 // whatever the batch
 
 bool check_cuda_failed(cudaError_t error, const char *what)
 {
@@ -140,6 +141,12 @@ void check_encoded_free(struct check_encoded *encoded)
     *encoded = (struct check_encoded){0};
 }
 
+static void count_launch(void *context, const char *kernel)
+{
+    (void)kernel;
+    ++*(int *)context;
+}
+
 static bool encode(const struct conv_image *images, int count, uint64_t seed,
                    struct check_encoded *encoded)
 {
@@ -151,8 +158,15 @@ static bool encode(const struct conv_image *images, int count, uint64_t seed,
     (void)seed;
 #endif
     bool ok = check_encode_open(&run, images, count);
+    int launches = 0;
+    run.batch.mark = count_launch;
+    run.batch.mark_context = &launches;
     if (ok && conv_cuda_encode(&run.batch)) {
         printf("FAILED: launch: %s\n", cudaGetErrorString(cudaGetLastError()));
+        ok = false;
+    }
+    if (ok && launches != LAUNCHES) {
+        printf("FAILED: %d launches for %d pictures\n", launches, count);
         ok = false;
     }
     ok = ok && !check_cuda_failed(cudaDeviceSynchronize(), "encode") &&
