@@ -163,7 +163,8 @@ CONV_HOST_DEVICE static inline uint32_t filter_bytes(int filter, uint32_t x, uin
 
 // What filter choice goes by: how far the bytes are from what each filter predicts. The standard's
 // advice (12.7) is to take residuals as signed numbers, by which 255 and 0 are neighbours; not to
-// costs a third of the work, and photographs take as many bytes. Without a prediction it is needed.
+// takes half the instructions, and 0.01 % more bytes for photographs. Without a prediction it is
+// needed.
 CONV_HOST_DEVICE static inline void add_costs(uint32_t cost[PNG_FILTERS], uint32_t x, uint32_t a,
                                               uint32_t b, uint32_t c)
 {
