@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 
 #include "block.h"
 #include "bulk.h"
@@ -25,6 +26,20 @@ static inline void dp4a_u32_s32(int32_t &to, uint32_t a, uint32_t b, int32_t c)
 {
     for (int i = 0; i < 4; i++)
         c += (int32_t)(a >> 8 * i & 0xff) * (int8_t)(b >> 8 * i);
+    to = c;
+}
+
+static inline void vabsdiff4_u32_u32_u32_add(uint32_t &to, uint32_t a, uint32_t b, uint32_t c)
+{
+    for (int i = 0; i < 32; i += 8)
+        c += (uint32_t)abs((int)(uint8_t)(a >> i) - (int)(uint8_t)(b >> i));
+    to = c;
+}
+
+static inline void vabsdiff4_u32_s32_s32_add(uint32_t &to, uint32_t a, uint32_t b, uint32_t c)
+{
+    for (int i = 0; i < 32; i += 8)
+        c += (uint32_t)abs((int)(int8_t)(a >> i) - (int)(int8_t)(b >> i));
     to = c;
 }
 

@@ -58,19 +58,32 @@ CONV_HOST_DEVICE static inline uint32_t average_bytes(uint32_t x, uint32_t y)
     return (x & y) + ((x ^ y) >> 1 & 0x7f7f7f7fu);
 }
 
-// sum + the bytes of x as signed numbers without their signs.
+// sum + |x - y| of each byte.
+CONV_HOST_DEVICE static inline uint32_t add_differences(uint32_t sum, uint32_t x, uint32_t y)
+{
+#ifdef __CUDA_ARCH__
+    asm("vabsdiff4.u32.u32.u32.add %0, %1, %2, %3;" : "=r"(sum) : "r"(x), "r"(y), "r"(sum));
+#else
+    for (int i = 0; i < 4; i++) {
+        uint32_t a = x >> 8 * i & 0xff, b = y >> 8 * i & 0xff;
+        sum += a < b ? b - a : a - b;
+    }
+#endif
+    return sum;
+}
+
+// sum + |x| of each byte as a signed number.
 CONV_HOST_DEVICE static inline uint32_t add_magnitudes(uint32_t sum, uint32_t x)
 {
-    // |s| is x for x < 128 and ~x + 1 otherwise.
-    uint32_t negative = x >> 7 & 0x01010101u;
-    uint32_t magnitudes = (x ^ negative * 0xff) + negative; // at most 128: no carry
 #ifdef __CUDA_ARCH__
-    return __dp4a(magnitudes, 0x01010101u, sum);
+    asm("vabsdiff4.u32.s32.s32.add %0, %1, %2, %3;" : "=r"(sum) : "r"(x), "r"(0), "r"(sum));
 #else
-    for (int i = 0; i < 4; i++)
-        sum += magnitudes >> 8 * i & 0xff;
-    return sum;
+    for (int i = 0; i < 4; i++) {
+        uint32_t a = x >> 8 * i & 0xff;
+        sum += a < 128 ? a : 256 - a;
+    }
 #endif
+    return sum;
 }
 
 // --- Paeth
@@ -88,26 +101,44 @@ CONV_HOST_DEVICE static inline uint32_t spread_tops(uint32_t x)
 #endif
 }
 
+// The lesser and the greater of bytes in the halves of words.
+CONV_HOST_DEVICE static inline void order_halves(uint32_t *low, uint32_t *high, uint32_t a,
+                                                 uint32_t b)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    *low = __vminu2(a, b); // an instruction of its own from Hopper on
+    *high = __vmaxu2(a, b);
+#else
+    uint32_t above = spread_tops(a + 0x8000 * HALVES - b); // a >= b
+    *high = (a & above) | (b & ~above);
+    *low = a ^ b ^ *high;
+#endif
+}
+
 // Two samples in the halves of a word. With t = 3c - a - b, Paeth's choice is the greater of a and
 // b where t is not above the lesser, the lesser where t is not below the greater, and c between
 // them (as stb_image has it). All sums stay within their halves: t + 0x8000 is from 0x7e02 to
 // 0x82fd.
 CONV_HOST_DEVICE static inline uint32_t paeth_halves(uint32_t a, uint32_t b, uint32_t c)
 {
-    uint32_t above = spread_tops(a + 0x8000 * HALVES - b); // a >= b
-    uint32_t high = (a & above) | (b & ~above), low = a ^ b ^ high;
-    uint32_t t = 3 * c + 0x8000 * HALVES - a - b;
-    uint32_t not_below = spread_tops(t - high);          // t >= high
-    uint32_t not_above = ~spread_tops(t - low - HALVES); // t <= low
+    uint32_t low, high, t = 3 * c + 0x8000 * HALVES - a - b;
+    order_halves(&low, &high, a, b);
+    uint32_t not_below = spread_tops(t - high);     // t >= high
+    uint32_t above = spread_tops(t - low - HALVES); // t > low
     uint32_t choice = (low & not_below) | (c & ~not_below);
-    return (high & not_above) | (choice & ~not_above);
+    return (choice & above) | (high & ~above);
+}
+
+CONV_HOST_DEVICE static inline uint32_t odd_bytes(uint32_t x)
+{
+    return pick_bytes(x, 0, 0x4341);
 }
 
 CONV_HOST_DEVICE static inline uint32_t paeth_bytes(uint32_t a, uint32_t b, uint32_t c)
 {
     uint32_t even = paeth_halves(a & 0x00ff00ffu, b & 0x00ff00ffu, c & 0x00ff00ffu);
-    uint32_t odd = paeth_halves(a >> 8 & 0x00ff00ffu, b >> 8 & 0x00ff00ffu, c >> 8 & 0x00ff00ffu);
-    return even | odd << 8;
+    uint32_t odd = paeth_halves(odd_bytes(a), odd_bytes(b), odd_bytes(c));
+    return pick_bytes(even, odd, 0x6240);
 }
 
 // --- what a filter leaves ------------------------------------------------------------------------
@@ -130,13 +161,18 @@ CONV_HOST_DEVICE static inline uint32_t filter_bytes(int filter, uint32_t x, uin
     }
 }
 
-// What filter choice goes by, the sum of the residuals' magnitudes, of each filter (the standard's
-// advice, 12.7).
+// What filter choice goes by: how far the bytes are from what each filter predicts. The standard's
+// advice (12.7) is to take residuals as signed numbers, by which 255 and 0 are neighbours; not to
+// takes half the instructions, and 0.01 % more bytes for photographs. Without a prediction it is
+// needed.
 CONV_HOST_DEVICE static inline void add_costs(uint32_t cost[PNG_FILTERS], uint32_t x, uint32_t a,
                                               uint32_t b, uint32_t c)
 {
-    for (int f = 0; f < PNG_FILTERS; f++)
-        cost[f] = add_magnitudes(cost[f], filter_bytes(f, x, a, b, c));
+    cost[PNG_NONE] = add_magnitudes(cost[PNG_NONE], x);
+    cost[PNG_SUB] = add_differences(cost[PNG_SUB], x, a);
+    cost[PNG_UP] = add_differences(cost[PNG_UP], x, b);
+    cost[PNG_AVERAGE] = add_differences(cost[PNG_AVERAGE], x, average_bytes(a, b));
+    cost[PNG_PAETH] = add_differences(cost[PNG_PAETH], x, paeth_bytes(a, b, c));
 }
 
 // The first of the cheapest.

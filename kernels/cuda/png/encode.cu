@@ -150,19 +150,19 @@ enum conv_status conv_cuda_encode(const struct conv_encode_batch *batch)
     cudaStream_t stream = (cudaStream_t)batch->stream;
     if (cudaMemsetAsync(scratch.costs, 0, cost_bytes(plan), stream) != cudaSuccess)
         return CONV_ERR_DEVICE;
-    encode_judge(scratch, plan->spans, stream);
+    conv_encode_judge(scratch, plan->spans, stream);
     note(batch, "judge");
-    encode_filter(scratch, plan->blocks, stream);
+    conv_encode_filter(scratch, plan->blocks, stream);
     note(batch, "filter");
-    encode_codes(scratch, plan->blocks, stream);
+    conv_encode_codes(scratch, plan->blocks, stream);
     note(batch, "codes");
-    encode_pack(scratch, plan->blocks, stream);
+    conv_encode_pack(scratch, plan->blocks, stream);
     note(batch, "pack");
-    encode_layout(scratch, stream);
+    conv_encode_layout(scratch, stream);
     note(batch, "layout");
-    encode_place(scratch, batch->results, stream);
+    conv_encode_place(scratch, batch->results, stream);
     note(batch, "place");
-    encode_assemble(scratch, plan->blocks, batch->output, stream);
+    conv_encode_assemble(scratch, plan->blocks, batch->output, stream);
     note(batch, "assemble");
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }

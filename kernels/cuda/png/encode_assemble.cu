@@ -158,8 +158,8 @@ static __global__ void __launch_bounds__(CHUNKS *WARP)
     }
 }
 
-void encode_assemble(const struct encode_scratch &scratch, uint32_t blocks, uint8_t *output,
-                     cudaStream_t stream)
+void conv_encode_assemble(const struct encode_scratch &scratch, uint32_t blocks, uint8_t *output,
+                          cudaStream_t stream)
 {
     assemble<<<blocks, CHUNKS * WARP, 0, stream>>>(scratch, output);
 }

@@ -203,7 +203,7 @@ __device__ inline void store_entries(const struct space *space, struct encode_bl
 }
 
 // 4 warps a block of threads, a deflate block each.
-static __global__ void __launch_bounds__(WARPS *WARP)
+static __global__ void __launch_bounds__(WARPS *WARP, 6)
     codes(const struct encode_scratch scratch, uint32_t blocks)
 {
     __shared__ struct space spaces[WARPS];
@@ -239,7 +239,7 @@ static __global__ void __launch_bounds__(WARPS *WARP)
         block->header_bits = header_bits;
 }
 
-void encode_codes(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream)
+void conv_encode_codes(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream)
 {
     codes<<<(blocks + WARPS - 1) / WARPS, WARPS * WARP, 0, stream>>>(scratch, blocks);
 }

@@ -9,6 +9,16 @@
 #define WARPS 8
 #define STAGE 16384 // bytes of scanlines in shared memory at a time; a block takes up to three
 
+// Blocks that a processor is to hold at once, as many as registers allow without spilling: one
+// fills its stage while others count.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 900
+#define FILTER_BLOCKS 6
+#elif __CUDA_ARCH__ > 900
+#define FILTER_BLOCKS 5
+#else
+#define FILTER_BLOCKS 4
+#endif
+
 // A part of the scanlines that is being made.
 struct stage {
     uint32_t *words; // shared, all zero at first
@@ -163,12 +173,13 @@ __device__ inline void add_adler(uint32_t adler[2], const uint2 &words, uint32_t
     adler[1] += bytes_on * sum - weighted;
 }
 
+template <bool ALL>
 __device__ inline void count_word(uint32_t *count, uint32_t word, uint32_t sends, uint32_t valid)
 {
     if (sends == SENDS_LITERALS) {
 #pragma unroll
         for (uint32_t k = 0; k < 4; k++)
-            if (k < valid)
+            if (ALL || k < valid)
                 atomicAdd(&count[word >> 8 * k & 0xff], 1u);
     } else if (sends != SENDS_NOTHING) {
         atomicAdd(&count[TOKEN_RUN + sends - 1], 1u);
@@ -190,8 +201,13 @@ __device__ inline void count_stage(const struct stage &stage, const struct work 
         uint32_t before = at > 0 ? stage.words[at / 4 - 1] >> 24 : last_byte;
         struct lane_tokens tokens =
             find_tokens(words, valid, before, stage.begin + at > work.begin);
-        count_word(count, words.x, tokens.sends[0], valid);
-        count_word(count, words.y, tokens.sends[1], valid > 4 ? valid - 4 : 0);
+        if (stage.begin + at + WINDOW <= work.end) {
+            count_word<true>(count, words.x, tokens.sends[0], 4);
+            count_word<true>(count, words.y, tokens.sends[1], 4);
+        } else {
+            count_word<false>(count, words.x, tokens.sends[0], valid);
+            count_word<false>(count, words.y, tokens.sends[1], valid > 4 ? valid - 4 : 0);
+        }
     }
 }
 
@@ -211,7 +227,8 @@ __device__ inline void join_adler(uint32_t *sums, const uint32_t adler[2])
 // cleared, all warps fill it with rounds of rows, then all count and store windows of it. A barrier
 // stands wherever one becomes the other. Shared: a stage, 320 counts, 2 sums, the last byte of a
 // stage.
-static __global__ void __launch_bounds__(WARPS *WARP) filter(const struct encode_scratch scratch)
+static __global__ void __launch_bounds__(WARPS *WARP, FILTER_BLOCKS)
+    filter(const struct encode_scratch scratch)
 {
     __shared__ uint4 stage_memory[STAGE / sizeof(uint4)];
     __shared__ uint32_t count[TOKENS];
@@ -243,7 +260,7 @@ static __global__ void __launch_bounds__(WARPS *WARP) filter(const struct encode
         block->adler[threadIdx.x] = sums[threadIdx.x] % ADLER_MODULUS;
 }
 
-void encode_filter(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream)
+void conv_encode_filter(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream)
 {
     filter<<<blocks, WARPS * WARP, 0, stream>>>(scratch);
 }

@@ -25,6 +25,7 @@ __device__ inline void judge_group(uint32_t cost[PNG_FILTERS], const uint4 &x, u
 }
 
 // 8 warps a block, each with a span of a row: lanes go over its groups plane after plane.
+// (Sums of rows beyond 16 MiB may wrap; no choice is a wrong one.)
 static __global__ void __launch_bounds__(WARPS *WARP)
     judge(const struct encode_scratch scratch, uint32_t spans)
 {
@@ -69,7 +70,7 @@ static __global__ void __launch_bounds__(WARPS *WARP)
     }
 }
 
-void encode_judge(const struct encode_scratch &scratch, uint32_t spans, cudaStream_t stream)
+void conv_encode_judge(const struct encode_scratch &scratch, uint32_t spans, cudaStream_t stream)
 {
     judge<<<(spans + WARPS - 1) / WARPS, WARPS * WARP, 0, stream>>>(scratch, spans);
 }

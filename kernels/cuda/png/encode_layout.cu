@@ -114,7 +114,7 @@ static __global__ void __launch_bounds__(WARPS *WARP) layout(const struct encode
     }
 }
 
-void encode_layout(const struct encode_scratch &scratch, cudaStream_t stream)
+void conv_encode_layout(const struct encode_scratch &scratch, cudaStream_t stream)
 {
     layout<<<((unsigned)scratch.count + WARPS - 1) / WARPS, WARPS * WARP, 0, stream>>>(scratch);
 }
@@ -150,8 +150,8 @@ static __global__ void __launch_bounds__(PLACE_THREADS)
     }
 }
 
-void encode_place(const struct encode_scratch &scratch, struct conv_encode_result *results,
-                  cudaStream_t stream)
+void conv_encode_place(const struct encode_scratch &scratch, struct conv_encode_result *results,
+                       cudaStream_t stream)
 {
     place<<<1, PLACE_THREADS, 0, stream>>>(scratch, results);
 }

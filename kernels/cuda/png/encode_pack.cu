@@ -12,7 +12,7 @@
 // window or the header comes, 256 bytes of 15 bits each at most, or HEADER_MOST, and a word more.
 #define RING 256
 #define LINE 32 // words
-static_assert(LINE + WINDOW * DEFLATE_LIMIT / 32 + 1 <= RING, "a window fits");
+static_assert(LINE + WINDOW * DEFLATE_LIMIT / 32 + 2 <= RING, "a window fits");
 static_assert(LINE + HEADER_WORDS + 1 <= RING, "a header fits");
 
 struct writer {
@@ -49,16 +49,25 @@ __device__ inline void write_lines(struct writer *writer, const uint32_t *crc_ta
     __syncwarp(); // places are clear
 }
 
-// Joins `count` bits of value, 64 at most, to the ring.
-__device__ inline void put_bits(uint32_t *ring, uint32_t at, uint64_t value, uint32_t count)
+// Joins `count` bits of low and, above it, high to the ring, 120 at most. Two words have room for
+// most of what eight bytes of a photograph become, so the third and the others are asked for apart.
+__device__ inline void put_bits(uint32_t *ring, uint32_t at, uint64_t low, uint64_t high,
+                                uint32_t count)
 {
-    uint32_t low = (uint32_t)value, high = (uint32_t)(value >> 32), shift = at % 32;
-    if (count)
-        atomicOr(&ring[at / 32 % RING], low << shift);
-    if (shift + count > 32)
-        atomicOr(&ring[(at / 32 + 1) % RING], __funnelshift_l(low, high, shift));
-    if (shift + count > 64)
-        atomicOr(&ring[(at / 32 + 2) % RING], __funnelshift_l(high, 0, shift));
+    uint32_t w0 = (uint32_t)low, w1 = (uint32_t)(low >> 32), shift = at % 32, i = at / 32;
+    uint32_t until = shift + count;
+    if (until > shift)
+        atomicOr(&ring[i % RING], w0 << shift);
+    if (until > 32)
+        atomicOr(&ring[(i + 1) % RING], __funnelshift_l(w0, w1, shift));
+    if (until > 64) {
+        uint32_t w2 = (uint32_t)high, w3 = (uint32_t)(high >> 32);
+        atomicOr(&ring[(i + 2) % RING], __funnelshift_l(w1, w2, shift));
+        if (until > 96) {
+            atomicOr(&ring[(i + 3) % RING], __funnelshift_l(w2, w3, shift));
+            atomicOr(&ring[(i + 4) % RING], __funnelshift_l(w3, 0, shift));
+        }
+    }
 }
 
 // The codes of the first `valid` bytes of a word, and how many bits they are; ALL: of all four.
@@ -109,9 +118,9 @@ __device__ inline void put_window(struct writer *writer, const uint32_t *entries
         uint32_t below = __shfl_up_sync(ALL_LANES, until, step);
         until += lane >= (uint32_t)step ? below : 0;
     }
-    uint32_t at = writer->bits + until - bits0 - bits1;
-    put_bits(writer->ring, at, value0, bits0);
-    put_bits(writer->ring, at + bits0, value1, bits1);
+    // One behind the other; the second shift is by 64 if the first is by 0.
+    uint64_t low = value0 | value1 << bits0, high = value1 >> 1 >> (63 - bits0);
+    put_bits(writer->ring, writer->bits + until - bits0 - bits1, low, high, bits0 + bits1);
     writer->bits += __shfl_sync(ALL_LANES, until, WARP - 1);
 }
 
@@ -196,7 +205,7 @@ static __global__ void __launch_bounds__(CHUNKS *WARP) pack(const struct encode_
     if (end == work.end && begin < end) { // the chunk that has the block's last byte
         uint32_t entry = entries[TOKEN_END], bits = entry >> ENTRY_SHIFT;
         if (lane == 0)
-            put_bits(writer.ring, writer.bits, entry & ENTRY_MASK, bits);
+            put_bits(writer.ring, writer.bits, entry & ENTRY_MASK, 0, bits);
         writer.bits += bits;
         write_lines(&writer, crc_tables);
     }
@@ -214,7 +223,7 @@ static __global__ void __launch_bounds__(CHUNKS *WARP) pack(const struct encode_
         join_chunks(block, chunk_bits, chunk_crc);
 }
 
-void encode_pack(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream)
+void conv_encode_pack(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream)
 {
     pack<<<blocks, CHUNKS * WARP, 0, stream>>>(scratch);
 }

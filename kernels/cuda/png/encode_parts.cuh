@@ -146,14 +146,16 @@ __device__ inline struct work find_work(const struct encode_scratch &scratch)
 // --- launchers, in the order in which they run ---------------------------------------------------
 
 // Each queues one kernel; what it does is told in the file of its name.
-void encode_judge(const struct encode_scratch &scratch, uint32_t spans, cudaStream_t stream);
-void encode_filter(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream);
-void encode_codes(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream);
-void encode_pack(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream);
-void encode_layout(const struct encode_scratch &scratch, cudaStream_t stream);
-void encode_place(const struct encode_scratch &scratch, struct conv_encode_result *results,
-                  cudaStream_t stream);
-void encode_assemble(const struct encode_scratch &scratch, uint32_t blocks, uint8_t *output,
-                     cudaStream_t stream);
+extern "C" {
+void conv_encode_judge(const struct encode_scratch &scratch, uint32_t spans, cudaStream_t stream);
+void conv_encode_filter(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream);
+void conv_encode_codes(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream);
+void conv_encode_pack(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream);
+void conv_encode_layout(const struct encode_scratch &scratch, cudaStream_t stream);
+void conv_encode_place(const struct encode_scratch &scratch, struct conv_encode_result *results,
+                       cudaStream_t stream);
+void conv_encode_assemble(const struct encode_scratch &scratch, uint32_t blocks, uint8_t *output,
+                          cudaStream_t stream);
+}
 
 #endif

@@ -3,7 +3,7 @@
 // sends them. A lane holds two words. A word whose bytes all equal the one before it belongs to a
 // run; adjacent ones are one token, sent where the last of them stands, and the others send
 // nothing. So each lane knows what its words send from two ballots, without a loop and without
-// divergence. Runs of any bytes instead of words would gain 0.3 % on photographs.
+// divergence. Runs of any bytes instead of words would gain 0.5 % on photographs.
 #ifndef CONV_KERNELS_CUDA_PNG_TOKENS_CUH
 #define CONV_KERNELS_CUDA_PNG_TOKENS_CUH
 

@@ -134,6 +134,16 @@ static inline uint32_t __dp4a(uint32_t a, uint32_t b, uint32_t sum)
     return sum;
 }
 
+static inline uint32_t __vminu2(uint32_t a, uint32_t b)
+{
+    return min(a & 0xffff0000u, b & 0xffff0000u) | min(a & 0xffffu, b & 0xffffu);
+}
+
+static inline uint32_t __vmaxu2(uint32_t a, uint32_t b)
+{
+    return max(a & 0xffff0000u, b & 0xffff0000u) | max(a & 0xffffu, b & 0xffffu);
+}
+
 // Each nibble of `selector` picks a byte of b:a; its top bit spreads the byte's sign instead.
 static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector)
 {
