@@ -46,7 +46,10 @@ __device__ __forceinline__ void put_symbols(struct block_memory<THREADS> &shared
         if (entry & ENTRY_STOP)
             break;
         if (kind == ENTRY_LITERAL)
-            places[place++] = (uint16_t)(LITERAL | value);
+            places[place] = (uint16_t)(LITERAL | (value & 255));
+        if ((entry & ENTRY_BYTES) == 2 * ENTRY_BYTE)
+            places[place + 1] = (uint16_t)(LITERAL | value >> 8);
+        place += (entry & ENTRY_BYTES) / ENTRY_BYTE;
         if (kind == ENTRY_DISTANCE) {
             uint32_t stretch = (place + STRETCH - 1) / STRETCH * STRETCH;
             places[place] = (uint16_t)value;
