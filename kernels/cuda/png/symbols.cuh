@@ -23,16 +23,16 @@
 // --- reading bits --------------------------------------------------------------------------------
 
 // The bits of a row of words, lowest first. `low` and `high` are the word that `at` is in and the
-// next one.
+// next one; `ahead` is where the one after them lies.
 struct bits {
-    const uint32_t *words;
+    const uint32_t *ahead;
     uint32_t at;
     uint32_t low, high;
 };
 
 ANYWHERE struct bits read_bits(const uint32_t *words, uint32_t at)
 {
-    struct bits bits = {words, at, words[at / 32], words[at / 32 + 1]};
+    struct bits bits = {words + at / 32 + 2, at, words[at / 32], words[at / 32 + 1]};
     return bits;
 }
 
@@ -52,7 +52,7 @@ ANYWHERE void drop_bits(struct bits *bits, uint32_t count)
     uint32_t next = bits->at + count;
     if ((next ^ bits->at) & ~31u) {
         bits->low = bits->high;
-        bits->high = bits->words[next / 32 + 1];
+        bits->high = *bits->ahead++;
     }
     bits->at = next;
 }

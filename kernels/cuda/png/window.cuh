@@ -158,23 +158,28 @@ __device__ __forceinline__ uint32_t load_pair(const uint32_t *pair)
     return value;
 }
 
-__device__ __forceinline__ void store_place(uint16_t *place, uint32_t value)
+__device__ __forceinline__ void store_pair(uint32_t *pair, uint32_t value)
 {
-    asm volatile("st.volatile.shared.u16 [%0], %1;"
+    asm volatile("st.volatile.shared.u32 [%0], %1;"
                  :
-                 : "r"((uint32_t)__cvta_generic_to_shared(place)), "h"((uint16_t)value)
+                 : "r"((uint32_t)__cvta_generic_to_shared(pair)), "r"(value)
                  : "memory");
 }
 
-__device__ __forceinline__ bool follow(uint16_t *places, uint32_t place)
+// Follows the references of two places. True if they do not end at bytes yet.
+__device__ __forceinline__ bool follow_pair(uint32_t *pair, const uint16_t *places)
 {
-    uint32_t value = load_place(places + place), hops = 0;
-    if (value & LITERAL)
+    uint32_t both = load_pair(pair), low = both & 0xffff, high = both >> 16;
+    if (low & high & LITERAL)
         return false;
-    for (; !(value & LITERAL) && hops < MOST_HOPS; hops++)
-        value = load_place(places + value);
-    store_place(places + place, value);
-    return !(value & LITERAL);
+    for (int hops = 0; hops < MOST_HOPS && !(low & high & LITERAL); hops++) {
+        if (!(low & LITERAL))
+            low = load_place(places + low);
+        if (!(high & LITERAL))
+            high = load_place(places + high);
+    }
+    store_pair(pair, high << 16 | low);
+    return !(low & high & LITERAL);
 }
 
 // Follows references until all places are bytes. Each round takes what the former ones have
@@ -183,16 +188,12 @@ template <int THREADS>
 __device__ inline void follow_references(struct block_memory<THREADS> &shared,
                                          const struct window &window)
 {
-    uint16_t *places = (uint16_t *)shared.window;
-    const uint32_t bytes = LITERAL << 16 | LITERAL;
+    uint32_t *pairs = (uint32_t *)shared.window;
     bool left;
     do {
         left = false;
         for (uint32_t i = threadIdx.x; 2 * i < window.end; i += THREADS)
-            if ((load_pair((const uint32_t *)places + i) & bytes) != bytes) {
-                left |= follow(places, 2 * i);
-                left |= follow(places, 2 * i + 1);
-            }
+            left |= follow_pair(pairs + i, (const uint16_t *)pairs);
     } while (__syncthreads_or(left));
 }
 
