@@ -64,16 +64,6 @@ __device__ __forceinline__ void put_symbols(struct block_memory<THREADS> &shared
     }
 }
 
-// The place that the byte at a place within a match is the same as; before `skip`, it is in what
-// was written earlier. `match` is the match's place << 16 | its distance less 1.
-__device__ __forceinline__ int32_t find_source(uint32_t place, uint32_t match)
-{
-    uint32_t begin = match >> 16, distance = (match & 0x7fff) + 1, along = place - begin;
-    if (along >= distance) // what repeats itself is taken from before the match
-        along %= distance;
-    return (int32_t)(begin + along - distance);
-}
-
 // Whether `source` is a byte from before the window; *wrong is set if there is no such byte.
 __device__ __forceinline__ bool is_earlier(const struct window &window, bool matched,
                                            int32_t source, bool *wrong)
@@ -84,9 +74,11 @@ __device__ __forceinline__ bool is_earlier(const struct window &window, bool mat
     return earlier && !none;
 }
 
-// Makes a reference of every place within a match, by warps. Two places a lane; the match that
-// one is in begins at the last place before it where anything does. Behind a barrier. True if a
-// match is from before the first byte.
+// Makes a reference of every place within a match, by warps: to the place a distance before it,
+// though that may be within the same match. (A remainder would lead to before the match at once; it
+// takes more instructions than following does.) Two places a lane; the match that one is in begins
+// at the last place before it where anything does. Behind a barrier. True if a match is from before
+// the first byte.
 template <int THREADS>
 __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct window &window)
 {
@@ -100,22 +92,20 @@ __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct 
         for (uint32_t at = first; at < end; at += 2 * LANES) {
             uint32_t place = at + 2 * lane, pair = pairs[place / 2];
             uint32_t low = pair & 0xffff, high = pair >> 16;
-            uint32_t last = high != INSIDE ? (place + 1) << 16 | high : place << 16 | low;
+            uint32_t last = high != INSIDE ? high : low;
             uint32_t begins = __ballot_sync(ALL_LANES, pair != INSIDE_TWICE);
             // Of the nearest lane before this one where anything begins, and of the last of all.
             uint32_t before =
                 __shfl_sync(ALL_LANES, last, LANES - 1 - __clz((int)(begins & below)));
             uint32_t latest = __shfl_sync(ALL_LANES, last, LANES - 1 - __clz((int)begins));
-            before = begins & below ? before : former;
+            before = low != INSIDE ? low : begins & below ? before : former;
             former = begins ? latest : former;
-            if (low != INSIDE)
-                before = place << 16 | low;
-            uint32_t match = high != INSIDE ? last : before;
+            uint32_t match = high != INSIDE ? high : before;
             bool low_matched = place >= window.skip && place < window.end && !(before & LITERAL);
             bool high_matched =
                 place + 1 >= window.skip && place + 1 < window.end && !(match & LITERAL);
-            int32_t low_source = find_source(place, before);
-            int32_t high_source = find_source(place + 1, match);
+            int32_t low_source = (int32_t)(place - before - 1);
+            int32_t high_source = (int32_t)(place - match);
             if (low_matched)
                 low = (uint32_t)low_source;
             if (high_matched)
