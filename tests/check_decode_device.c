@@ -174,7 +174,8 @@ static const char *compare_plane(const uint8_t *memory, const struct device_pict
     return NULL;
 }
 
-static const char *compare(const struct device_batch *batch, int i, const struct conv_image *planes,
+static const char *compare(const struct device_batch *batch, int i,
+                           const struct check_stream *stream, const struct conv_image *planes,
                            bool right)
 {
     const struct device_picture *own = &batch->own[i];
@@ -183,6 +184,8 @@ static const char *compare(const struct device_batch *batch, int i, const struct
         return "no such result";
     if ((batch->status[i] == CONV_DECODE_DECODED) != right)
         return right ? "refused" : "not refused";
+    if (stream->result != CHECK_ANY_RESULT && (int)batch->status[i] != stream->result)
+        return "refused for another reason";
     for (int c = 0; c < planes->channels && !what; c++) {
         size_t size = own->plane_bytes + 2 * GUARD;
         uint8_t *memory = malloc(size);
@@ -224,7 +227,7 @@ bool check_decode_batch(const struct check_stream *streams, const struct conv_im
         ok = upload_picture(&batch.own[i], &batch.pictures[i], &streams[i]);
     ok = ok && plan(&batch, count) && run(&batch, count, threads);
     for (int i = 0; i < count && ok; i++) {
-        const char *what = compare(&batch, i, &planes[i], right[i]);
+        const char *what = compare(&batch, i, &streams[i], &planes[i], right[i]);
         if (!what)
             continue;
         printf("FAILED picture %d, %s: %s (result %u; %dx%d, %d channels, %d bits, %zu bytes, "
