@@ -38,6 +38,7 @@ static bool failed(cudaError_t error, const char *what)
 
 static bool make_memory(uint8_t **d_memory, size_t size)
 {
+    size += size == 0; // a stream may have no bytes
     uint8_t *filled = malloc(size);
     if (!filled)
         abort();

@@ -77,6 +77,25 @@ static void put_dynamic(struct writer *writer, const uint8_t of[5], unsigned lit
     put(writer, (1u << end) - 1, end);
 }
 
+// A head whose first length repeats the one before it, which there is not; without that rule, the
+// lengths are those of two codewords, and none of distances.
+static void put_repeat(struct writer *writer)
+{
+    put(writer, 5, 3); // the last block, type 2
+    put(writer, 257 - 257, 5);
+    put(writer, 1 - 1, 5);
+    put(writer, 18 - 4, 4);
+    // Of 16, 0 and 1: two bits, one bit, two bits.
+    static const uint8_t lengths[18] = {[0] = 2, [3] = 1, [17] = 2};
+    for (int i = 0; i < 18; i++)
+        put(writer, lengths[i], 3);
+    put_codeword(writer, 3, 2); // 16
+    put(writer, 0, 2);          // three times
+    for (int i = 3; i < 258; i++)
+        put_codeword(writer, i == 3 || i == 256 ? 2 : 0, i == 3 || i == 256 ? 2 : 1);
+    put(writer, 1, 1); // the end
+}
+
 // --- the cases -----------------------------------------------------------------------------------
 
 // All are of one gray picture of 8 rows: zeros, unless something is wrong.
@@ -247,6 +266,10 @@ static const char *write_case(struct writer *writer, int number, int *result)
         put_fixed(writer, 256);
         *result = CONV_DECODE_FILTER;
         return "filter 5";
+    case 29:
+        put_repeat(writer);
+        *result = CONV_DECODE_CODE;
+        return "a repeated length before the first";
     default:
         return NULL;
     }
