@@ -23,6 +23,7 @@ struct options {
 
 static bool parse_options(struct options *options, int argc, char **argv)
 {
+    bool timed = false;
     for (int i = 1; i < argc; i++) {
         bool value = i + 1 < argc;
         if (!strcmp(argv[i], "--seed") && value) {
@@ -35,15 +36,17 @@ static bool parse_options(struct options *options, int argc, char **argv)
             options->copies = atoi(argv[++i]);
         } else if (!strcmp(argv[i], "--threads") && value) {
             options->threads = atoi(argv[++i]);
-        } else if (!strcmp(argv[i], "--bench") && value) {
-            options->paths = argv + i + 1;
-            options->path_count = argc - i - 1;
-            return options->copies >= 0;
+        } else if (!strcmp(argv[i], "--bench")) {
+            timed = true;
+        } else if (timed && argv[i][0] != '-') {
+            options->paths = argv + i;
+            options->path_count = argc - i;
+            break;
         } else {
             return false;
         }
     }
-    return options->rounds > 0;
+    return options->rounds > 0 && options->copies >= 0 && timed == (options->path_count > 0);
 }
 
 // Exits where there is no device.
@@ -77,7 +80,7 @@ int main(int argc, char **argv)
     struct options options = {.seed = (uint64_t)time(NULL), .rounds = 200};
     if (!parse_options(&options, argc, argv)) {
         fprintf(stderr, "usage: check_decode [--seed N] [--rounds N] [--corpus FOLDER]\n"
-                        "       check_decode [--copies N] [--threads N] --bench FILE.png ...\n");
+                        "       check_decode --bench [--copies N] [--threads N] FILE.png ...\n");
         return 2;
     }
     need_device();

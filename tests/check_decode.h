@@ -18,7 +18,10 @@ struct check_stream {
     uint8_t *bytes;
     size_t size;
     const char *kind; // what it is a case of
+    int result;       // an enum conv_decode_result that must come out, or CHECK_ANY_RESULT
 };
+
+#define CHECK_ANY_RESULT (-1)
 
 // --- check_codec_decode.c ------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@
 
 struct device_picture {
     uint8_t *d_stream, *d_rows, *d_plane[CONV_IMAGE_MAX_CHANNELS];
-    size_t plane_bytes; // without guards
+    size_t plane_bytes, rows_bytes; // without guards
 };
 
 struct device_batch {
@@ -24,6 +24,7 @@ struct device_batch {
     struct conv_decode_picture pictures[CHECK_DECODE_MOST];
     struct conv_decode_picture *d_pictures;
     uint8_t *d_scratch;
+    size_t scratch_bytes;
     uint32_t *d_status, status[CHECK_DECODE_MOST];
     int marks;
 };
@@ -37,6 +38,7 @@ static bool failed(cudaError_t error, const char *what)
 
 static bool make_memory(uint8_t **d_memory, size_t size)
 {
+    size += size == 0; // a stream may have no bytes
     uint8_t *filled = malloc(size);
     if (!filled)
         abort();
@@ -99,16 +101,18 @@ static bool plan(struct device_batch *batch, int count)
     size_t scratch = 0;
     for (int i = 0; i < count; i++)
         scratch += conv_cuda_decode_scratch(&batch->pictures[i]);
-    if (!make_memory(&batch->d_scratch, scratch))
+    batch->scratch_bytes = scratch;
+    if (!make_memory(&batch->d_scratch, scratch + 2 * GUARD))
         return false;
-    conv_cuda_decode_plan(batch->pictures, count, batch->d_scratch);
+    conv_cuda_decode_plan(batch->pictures, count, batch->d_scratch + GUARD);
     if (!turns_are_right(batch->pictures, count))
         return false;
     for (int i = 0; i < count && check_decode_random(2); i++) {
-        size_t own = conv_cuda_decode_scratch(&batch->pictures[i]);
-        if (!make_memory(&batch->own[i].d_rows, own))
+        struct device_picture *own = &batch->own[i];
+        own->rows_bytes = conv_cuda_decode_scratch(&batch->pictures[i]);
+        if (!make_memory(&own->d_rows, own->rows_bytes + 2 * GUARD))
             return false;
-        batch->pictures[i].d_rows = batch->own[i].d_rows;
+        batch->pictures[i].d_rows = own->d_rows + GUARD;
     }
     size_t table = (size_t)count * sizeof *batch->pictures;
     uint32_t *untouched = batch->status;
@@ -153,6 +157,20 @@ static bool run(struct device_batch *batch, int count, int threads)
                    "copy back");
 }
 
+// The guards around memory of `size` bytes.
+static bool guards_hold(const uint8_t *d_memory, size_t size)
+{
+    uint8_t guards[2 * GUARD];
+    if (failed(cudaMemcpy(guards, d_memory, GUARD, cudaMemcpyDeviceToHost), "copy") ||
+        failed(cudaMemcpy(guards + GUARD, d_memory + GUARD + size, GUARD, cudaMemcpyDeviceToHost),
+               "copy"))
+        return false;
+    for (size_t i = 0; i < sizeof guards; i++)
+        if (guards[i] != FILL)
+            return false;
+    return true;
+}
+
 // Rows up to the next multiple of 16 bytes may hold anything behind their samples.
 static const char *compare_plane(const uint8_t *memory, const struct device_picture *own,
                                  const struct conv_decode_picture *picture,
@@ -174,7 +192,8 @@ static const char *compare_plane(const uint8_t *memory, const struct device_pict
     return NULL;
 }
 
-static const char *compare(const struct device_batch *batch, int i, const struct conv_image *planes,
+static const char *compare(const struct device_batch *batch, int i,
+                           const struct check_stream *stream, const struct conv_image *planes,
                            bool right)
 {
     const struct device_picture *own = &batch->own[i];
@@ -183,6 +202,10 @@ static const char *compare(const struct device_batch *batch, int i, const struct
         return "no such result";
     if ((batch->status[i] == CONV_DECODE_DECODED) != right)
         return right ? "refused" : "not refused";
+    if (stream->result != CHECK_ANY_RESULT && (int)batch->status[i] != stream->result)
+        return "refused for another reason";
+    if (own->d_rows && !guards_hold(own->d_rows, own->rows_bytes))
+        return "writes beside the rows";
     for (int c = 0; c < planes->channels && !what; c++) {
         size_t size = own->plane_bytes + 2 * GUARD;
         uint8_t *memory = malloc(size);
@@ -223,8 +246,12 @@ bool check_decode_batch(const struct check_stream *streams, const struct conv_im
     for (int i = 0; i < count && ok; i++)
         ok = upload_picture(&batch.own[i], &batch.pictures[i], &streams[i]);
     ok = ok && plan(&batch, count) && run(&batch, count, threads);
+    if (ok && !guards_hold(batch.d_scratch, batch.scratch_bytes)) {
+        printf("FAILED: writes beside the scratch\n");
+        ok = false;
+    }
     for (int i = 0; i < count && ok; i++) {
-        const char *what = compare(&batch, i, &planes[i], right[i]);
+        const char *what = compare(&batch, i, &streams[i], &planes[i], right[i]);
         if (!what)
             continue;
         printf("FAILED picture %d, %s: %s (result %u; %dx%d, %d channels, %d bits, %zu bytes, "

@@ -41,9 +41,14 @@ bool check_read_stream(struct check_stream *stream, const char *path)
                 break;
             png_make_bytes(&joined, file.data + at + 8, read_u32(file.data + at));
         }
-        *stream = (struct check_stream){
-            header.width, header.height, channels[header.color_type], header.bit_depth, joined.data,
-            joined.size,  path};
+        *stream = (struct check_stream){header.width,
+                                        header.height,
+                                        channels[header.color_type],
+                                        header.bit_depth,
+                                        joined.data,
+                                        joined.size,
+                                        path,
+                                        CHECK_ANY_RESULT};
     }
     png_make_free(&file);
     return takes;

@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include "check_decode.h"
+#include "kernels/cuda/png/decode.h"
 
 #define ROOM 4096
 
@@ -76,6 +77,25 @@ static void put_dynamic(struct writer *writer, const uint8_t of[5], unsigned lit
     put(writer, (1u << end) - 1, end);
 }
 
+// A head whose first length repeats the one before it, which there is not; without that rule, the
+// lengths are those of two codewords, and none of distances.
+static void put_repeat(struct writer *writer)
+{
+    put(writer, 5, 3); // the last block, type 2
+    put(writer, 257 - 257, 5);
+    put(writer, 1 - 1, 5);
+    put(writer, 18 - 4, 4);
+    // Of 16, 0 and 1: two bits, one bit, two bits.
+    static const uint8_t lengths[18] = {[0] = 2, [3] = 1, [17] = 2};
+    for (int i = 0; i < 18; i++)
+        put(writer, lengths[i], 3);
+    put_codeword(writer, 3, 2); // 16
+    put(writer, 0, 2);          // three times
+    for (int i = 3; i < 258; i++)
+        put_codeword(writer, i == 3 || i == 256 ? 2 : 0, i == 3 || i == 256 ? 2 : 1);
+    put(writer, 1, 1); // the end
+}
+
 // --- the cases -----------------------------------------------------------------------------------
 
 // All are of one gray picture of 8 rows: zeros, unless something is wrong.
@@ -112,33 +132,40 @@ static void stored(struct writer *writer, unsigned size, unsigned check, bool la
     put(writer, check, 16);
 }
 
-static const char *write_case(struct writer *writer, int number)
+static const char *write_case(struct writer *writer, int number, int *result)
 {
+    *result = CONV_DECODE_DECODED;
     switch (number) {
     case 0:
         fixed_match(writer, 1, 257, 0, 0, 0);
         return "a match of the first byte";
     case 1:
         fixed_match(writer, 0, 257, 0, 0, 0);
+        *result = CONV_DECODE_DISTANCE;
         return "a match before the first byte";
     case 2:
         fixed_match(writer, 4, 257, 4, 0, 1);
+        *result = CONV_DECODE_DISTANCE;
         return "a distance one too far";
     case 3:
         fixed_match(writer, 5, 257, 4, 0, 1);
         return "a distance to the first byte";
     case 4:
         fixed_match(writer, 200, 257, 29, 8191, 13);
+        *result = CONV_DECODE_DISTANCE;
         return "the longest distance";
     case 5:
         fixed_match(writer, 200, 257, 30, 0, 0);
+        *result = CONV_DECODE_SYMBOL;
         return "distance symbol 30";
     case 6:
         fixed_match(writer, 200, 286, 0, 0, 0);
+        *result = CONV_DECODE_SYMBOL;
         return "length symbol 286";
     case 7:
         put(writer, 1, 1);
         put(writer, 3, 2);
+        *result = CONV_DECODE_BLOCK;
         return "a block of type 3";
     case 8:
         stored(writer, BYTES, BYTES ^ 0xffff, true);
@@ -147,17 +174,18 @@ static const char *write_case(struct writer *writer, int number)
     case 9:
         stored(writer, BYTES, BYTES ^ 0xfffe, true);
         writer->bits += 8 * BYTES;
+        *result = CONV_DECODE_BLOCK;
         return "a stored block of another size";
     case 10:
         stored(writer, BYTES + 1, (BYTES + 1) ^ 0xffff, true);
         writer->bits += 8 * BYTES;
+        *result = CONV_DECODE_TRUNCATED;
         return "a stored block beyond the end";
-    case 11: {
+    case 11:
         for (int i = 0; i < 300; i++)
             stored(writer, 0, 0xffff, false);
         fixed_match(writer, 5, 257, 0, 0, 0);
         return "empty stored blocks";
-    }
     case 12:
         for (int i = 0; i < 700; i++) {
             put(writer, 0, 1);
@@ -174,39 +202,50 @@ static const char *write_case(struct writer *writer, int number)
         return "no distances";
     case 15:
         put_dynamic(writer, (uint8_t[]){1, 2, 0, 1, 0}, 257, 0, BYTES, 2);
+        *result = CONV_DECODE_CODE;
         return "an incomplete code";
     case 16:
         put_dynamic(writer, (uint8_t[]){1, 1, 1, 1, 0}, 258, 0, BYTES, 1);
+        *result = CONV_DECODE_CODE;
         return "an over-subscribed code";
     case 17:
         put_dynamic(writer, (uint8_t[]){1, 2, 2, 2, 0}, 258, 0, BYTES, 2);
+        *result = CONV_DECODE_CODE;
         return "an incomplete code of distances";
     case 18:
         put_dynamic(writer, (uint8_t[]){1, 0, 1, 1, 0}, 258, 0, BYTES, 1);
+        *result = CONV_DECODE_CODE;
         return "no end of block";
     case 19:
         put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 287, 0, BYTES, 1);
+        *result = CONV_DECODE_CODE;
         return "287 literals and lengths";
     case 20:
         put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 257, 1, BYTES, 1);
+        *result = CONV_DECODE_CODE;
         return "an over-subscribed precode";
     case 21:
         put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 257, 2, BYTES, 1);
+        *result = CONV_DECODE_CODE;
         return "an incomplete precode";
     case 22:
         put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 257, 0, BYTES + 1, 1);
+        *result = CONV_DECODE_SIZE;
         return "a byte too many";
     case 23:
         put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 257, 0, BYTES - 1, 1);
+        *result = CONV_DECODE_SIZE;
         return "a byte too few";
     case 24:
-        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 257, 0, BYTES, 0);
+        put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 1}, 257, 0, BYTES - 30, 0);
+        *result = CONV_DECODE_TRUNCATED;
         return "a block without its end";
     case 25: // 16 bits that are no symbol of distance 1: the only distance has the codeword 0
         put_dynamic(writer, (uint8_t[]){1, 2, 2, 1, 0}, 258, 0, BYTES - 3, 0);
         put(writer, 3, 2);
         put(writer, 1, 1);
         put_codeword(writer, 2, 2);
+        *result = CONV_DECODE_SYMBOL;
         return "a distance of no codeword";
     case 26:
         put_dynamic(writer, (uint8_t[]){1, 2, 2, 1, 0}, 258, 0, BYTES - 3, 0);
@@ -217,6 +256,7 @@ static const char *write_case(struct writer *writer, int number)
     case 27: // as case 13, and a byte more
         put_dynamic(writer, (uint8_t[]){1, 1, 0, 1, 0}, 257, 0, BYTES, 1);
         writer->bits = (writer->bits + 15) / 8 * 8;
+        *result = CONV_DECODE_SIZE;
         return "a byte behind the last block";
     case 28: // the first row has filter 5, the rest is 0
         put(writer, 1, 1);
@@ -224,7 +264,12 @@ static const char *write_case(struct writer *writer, int number)
         put_fixed(writer, 5);
         put_rest(writer, 1, BYTES);
         put_fixed(writer, 256);
+        *result = CONV_DECODE_FILTER;
         return "filter 5";
+    case 29:
+        put_repeat(writer);
+        *result = CONV_DECODE_CODE;
+        return "a repeated length before the first";
     default:
         return NULL;
     }
@@ -240,12 +285,13 @@ static unsigned long sum_rows(int number)
 bool check_special_stream(struct check_stream *stream, int number)
 {
     struct writer writer = {{0x78, 0x01}, 16};
-    const char *kind = write_case(&writer, number);
+    int result;
+    const char *kind = write_case(&writer, number, &result);
     if (!kind)
         return false;
     size_t size = (writer.bits + 7) / 8;
     unsigned long sum = sum_rows(number);
-    *stream = (struct check_stream){WIDTH, HEIGHT, 1, 8, malloc(size + 4), size + 4, kind};
+    *stream = (struct check_stream){WIDTH, HEIGHT, 1, 8, malloc(size + 4), size + 4, kind, result};
     if (!stream->bytes)
         abort();
     memcpy(stream->bytes, writer.bytes, size);

@@ -34,9 +34,9 @@ static inline void ld_volatile_shared_u32(uint32_t &to, uint32_t from)
     to = __atomic_load_n(at_shared<uint32_t>(from), __ATOMIC_RELAXED);
 }
 
-static inline void st_volatile_shared_u16(uint32_t to, uint16_t value)
+static inline void st_volatile_shared_u32(uint32_t to, uint32_t value)
 {
-    __atomic_store_n(at_shared<uint16_t>(to), value, __ATOMIC_RELAXED);
+    __atomic_store_n(at_shared<uint32_t>(to), value, __ATOMIC_RELAXED);
 }
 
 } // namespace ptx

@@ -74,6 +74,10 @@ static bool make_codes(struct codes *codes, const uint8_t *lengths)
     struct table litlen = litlen_table(&codes->litlen, codes->litlens);
     struct table distance = distance_table(&codes->distance, codes->distances);
     make_table(codes->entries, &litlen);
+    // Downwards: what is joined to an entry has an index below it.
+    for (uint32_t i = 1 << LITLEN_BITS; i-- > 0;)
+        codes->entries[i] =
+            join_literals(codes->entries[i], codes->entries[i >> (codes->entries[i] & 31)]);
     make_table(codes->entries, &distance);
     return true;
 }
@@ -116,7 +120,8 @@ static uint32_t put_block(uint8_t *out, uint32_t size, const struct codes *codes
         if (size + 258 > MOST)
             return 0;
         if (kind == ENTRY_LITERAL)
-            out[size++] = (uint8_t)value;
+            for (uint32_t n = 0; n < (entry & ENTRY_BYTES) / ENTRY_BYTE; n++)
+                out[size++] = (uint8_t)(value >> 8 * n);
         if (kind == ENTRY_LENGTH)
             length = value;
         for (; kind == ENTRY_DISTANCE && length > 0; length--, size++)

@@ -109,8 +109,6 @@ inflate_window(struct block_memory<THREADS> &shared, const struct stream &stream
         return CONV_DECODE_SIZE;
     if (agreed.stop & PLACE_INVALID)
         return CONV_DECODE_SYMBOL;
-    if (agreed.at > end)
-        return CONV_DECODE_TRUNCATED;
     struct window window = open_window(rows, progress->out, agreed.bytes);
     if (threadIdx.x < agreed.threads)
         put_symbols(shared, part.start, min(at + (threadIdx.x + 1) * bits, end), skip + before);

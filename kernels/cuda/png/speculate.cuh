@@ -15,7 +15,7 @@
 #define PIECES 4
 // Rounds of correction. What is not right by then is left to the next window: codes that do not
 // fall into step make the block as slow as one thread, but nothing stops.
-#define MOST_ROUNDS 12
+#define MOST_ROUNDS 24
 
 // Where a thread has come to: a bit of the stage, with what has stopped it there in the top bits.
 #define PLACE_STOPPED (1u << 31)

@@ -141,6 +141,18 @@ __device__ inline uint32_t make_tables(struct block_memory<THREADS> &shared, boo
     for (uint32_t i = threadIdx.x; i < 1 << DISTANCE_BITS; i += THREADS)
         shared.entries[LITLEN_ENTRIES + i] = make_entry(&distance, i, 0, DISTANCE_BITS);
     __syncthreads();
+    // All are joined before one is changed: they look at each other.
+    uint32_t joined[(1 << LITLEN_BITS) / THREADS];
+#pragma unroll
+    for (uint32_t i = 0; i < (1 << LITLEN_BITS) / THREADS; i++) {
+        uint32_t index = i * THREADS + threadIdx.x, first = shared.entries[index];
+        joined[i] = join_literals(first, shared.entries[index >> (first & 31)]);
+    }
+    __syncthreads();
+#pragma unroll
+    for (uint32_t i = 0; i < (1 << LITLEN_BITS) / THREADS; i++)
+        shared.entries[i * THREADS + threadIdx.x] = joined[i];
+    __syncthreads();
     if (threadIdx.x < LANES)
         make_prefixes(shared.entries, litlen);
     else if (threadIdx.x < 2 * LANES)

@@ -46,7 +46,10 @@ __device__ __forceinline__ void put_symbols(struct block_memory<THREADS> &shared
         if (entry & ENTRY_STOP)
             break;
         if (kind == ENTRY_LITERAL)
-            places[place++] = (uint16_t)(LITERAL | value);
+            places[place] = (uint16_t)(LITERAL | (value & 255));
+        if ((entry & ENTRY_BYTES) == 2 * ENTRY_BYTE)
+            places[place + 1] = (uint16_t)(LITERAL | value >> 8);
+        place += (entry & ENTRY_BYTES) / ENTRY_BYTE;
         if (kind == ENTRY_DISTANCE) {
             uint32_t stretch = (place + STRETCH - 1) / STRETCH * STRETCH;
             places[place] = (uint16_t)value;
@@ -61,16 +64,6 @@ __device__ __forceinline__ void put_symbols(struct block_memory<THREADS> &shared
     }
 }
 
-// The place that the byte at a place within a match is the same as; before `skip`, it is in what
-// was written earlier. `match` is the match's place << 16 | its distance less 1.
-__device__ __forceinline__ int32_t find_source(uint32_t place, uint32_t match)
-{
-    uint32_t begin = match >> 16, distance = (match & 0x7fff) + 1, along = place - begin;
-    if (along >= distance) // what repeats itself is taken from before the match
-        along %= distance;
-    return (int32_t)(begin + along - distance);
-}
-
 // Whether `source` is a byte from before the window; *wrong is set if there is no such byte.
 __device__ __forceinline__ bool is_earlier(const struct window &window, bool matched,
                                            int32_t source, bool *wrong)
@@ -81,9 +74,11 @@ __device__ __forceinline__ bool is_earlier(const struct window &window, bool mat
     return earlier && !none;
 }
 
-// Makes a reference of every place within a match, by warps. Two places a lane; the match that
-// one is in begins at the last place before it where anything does. Behind a barrier. True if a
-// match is from before the first byte.
+// Makes a reference of every place within a match, by warps: to the place a distance before it,
+// though that may be within the same match. (A remainder would lead to before the match at once; it
+// takes more instructions than following does.) Two places a lane; the match that one is in begins
+// at the last place before it where anything does. Behind a barrier. True if a match is from before
+// the first byte.
 template <int THREADS>
 __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct window &window)
 {
@@ -97,22 +92,20 @@ __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct 
         for (uint32_t at = first; at < end; at += 2 * LANES) {
             uint32_t place = at + 2 * lane, pair = pairs[place / 2];
             uint32_t low = pair & 0xffff, high = pair >> 16;
-            uint32_t last = high != INSIDE ? (place + 1) << 16 | high : place << 16 | low;
+            uint32_t last = high != INSIDE ? high : low;
             uint32_t begins = __ballot_sync(ALL_LANES, pair != INSIDE_TWICE);
             // Of the nearest lane before this one where anything begins, and of the last of all.
             uint32_t before =
                 __shfl_sync(ALL_LANES, last, LANES - 1 - __clz((int)(begins & below)));
             uint32_t latest = __shfl_sync(ALL_LANES, last, LANES - 1 - __clz((int)begins));
-            before = begins & below ? before : former;
+            before = low != INSIDE ? low : begins & below ? before : former;
             former = begins ? latest : former;
-            if (low != INSIDE)
-                before = place << 16 | low;
-            uint32_t match = high != INSIDE ? last : before;
+            uint32_t match = high != INSIDE ? high : before;
             bool low_matched = place >= window.skip && place < window.end && !(before & LITERAL);
             bool high_matched =
                 place + 1 >= window.skip && place + 1 < window.end && !(match & LITERAL);
-            int32_t low_source = find_source(place, before);
-            int32_t high_source = find_source(place + 1, match);
+            int32_t low_source = (int32_t)(place - before - 1);
+            int32_t high_source = (int32_t)(place - match);
             if (low_matched)
                 low = (uint32_t)low_source;
             if (high_matched)
@@ -155,23 +148,28 @@ __device__ __forceinline__ uint32_t load_pair(const uint32_t *pair)
     return value;
 }
 
-__device__ __forceinline__ void store_place(uint16_t *place, uint32_t value)
+__device__ __forceinline__ void store_pair(uint32_t *pair, uint32_t value)
 {
-    asm volatile("st.volatile.shared.u16 [%0], %1;"
+    asm volatile("st.volatile.shared.u32 [%0], %1;"
                  :
-                 : "r"((uint32_t)__cvta_generic_to_shared(place)), "h"((uint16_t)value)
+                 : "r"((uint32_t)__cvta_generic_to_shared(pair)), "r"(value)
                  : "memory");
 }
 
-__device__ __forceinline__ bool follow(uint16_t *places, uint32_t place)
+// Follows the references of two places. True if they do not end at bytes yet.
+__device__ __forceinline__ bool follow_pair(uint32_t *pair, const uint16_t *places)
 {
-    uint32_t value = load_place(places + place), hops = 0;
-    if (value & LITERAL)
+    uint32_t both = load_pair(pair), low = both & 0xffff, high = both >> 16;
+    if (low & high & LITERAL)
         return false;
-    for (; !(value & LITERAL) && hops < MOST_HOPS; hops++)
-        value = load_place(places + value);
-    store_place(places + place, value);
-    return !(value & LITERAL);
+    for (int hops = 0; hops < MOST_HOPS && !(low & high & LITERAL); hops++) {
+        if (!(low & LITERAL))
+            low = load_place(places + low);
+        if (!(high & LITERAL))
+            high = load_place(places + high);
+    }
+    store_pair(pair, high << 16 | low);
+    return !(low & high & LITERAL);
 }
 
 // Follows references until all places are bytes. Each round takes what the former ones have
@@ -180,16 +178,12 @@ template <int THREADS>
 __device__ inline void follow_references(struct block_memory<THREADS> &shared,
                                          const struct window &window)
 {
-    uint16_t *places = (uint16_t *)shared.window;
-    const uint32_t bytes = LITERAL << 16 | LITERAL;
+    uint32_t *pairs = (uint32_t *)shared.window;
     bool left;
     do {
         left = false;
         for (uint32_t i = threadIdx.x; 2 * i < window.end; i += THREADS)
-            if ((load_pair((const uint32_t *)places + i) & bytes) != bytes) {
-                left |= follow(places, 2 * i);
-                left |= follow(places, 2 * i + 1);
-            }
+            left |= follow_pair(pairs + i, (const uint16_t *)pairs);
     } while (__syncthreads_or(left));
 }
 
