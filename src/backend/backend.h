@@ -63,8 +63,9 @@ struct conv_backend_ops {
     void (*describe)(const struct conv_backend *backend, char *text, size_t size);
     // Name of the kernel that runs filter `step` at `depth`.
     const char *(*variant)(const struct conv_backend *backend, int step, int depth);
-    // Bytes of the group's table that each filtered plane takes (for conv_group_place).
-    size_t (*table_bytes)(const struct conv_backend *backend);
+    // Bytes of the group's table that each filtered plane takes (for conv_group_place), with a
+    // chain of so many filters.
+    size_t (*table_bytes)(int filter_count);
 
     // Pins staging memory (staging.h) for all devices of the tenant, so that copies run at the
     // bus's speed and beside kernels. False if that cannot be: then they work too, only slower.
@@ -111,6 +112,10 @@ enum conv_status conv_backend_pick(const struct conv_variant *variant[2],
 
 // The CUDA tenant, or NULL in a build without CUDA.
 const struct conv_backend_ops *conv_backend_cuda(void);
+
+// False if there is no driver, so that opening a device fails at once. Takes next to no time itself
+// and wakes nothing up.
+bool conv_backend_cuda_has_driver(void);
 
 // One line a device for `conv devices`.
 struct conv_device_info {

@@ -25,9 +25,9 @@ struct conv_lane {
     size_t flush_bytes;
 };
 
-size_t conv_cuda_lane_table_bytes(const struct conv_backend *backend)
+size_t conv_cuda_lane_table_bytes(int step_count)
 {
-    return (size_t)backend->step_count * sizeof(struct conv_stencil_plane);
+    return (size_t)step_count * sizeof(struct conv_stencil_plane);
 }
 
 static void free_buffers(struct conv_lane *lane)
@@ -254,8 +254,8 @@ static enum conv_status queue_group(struct conv_lane *lane, struct conv_group *g
 {
     struct launch launches[CONV_FILTER_MAX_CHAIN][2] = {0};
     size_t table_offset = conv_image_align(group->front, CONV_IMAGE_PLANE_ALIGN);
-    size_t bytes =
-        table_offset + (size_t)group->plane_count * conv_cuda_lane_table_bytes(lane->backend);
+    size_t bytes = table_offset + (size_t)group->plane_count *
+                                      conv_cuda_lane_table_bytes(lane->backend->step_count);
     assert(bytes + group->back <= group->capacity);
     // Lanes are opened for the common group; one huge picture may need more, which then stays.
     enum conv_status status = reserve_buffers(lane, bytes, err);

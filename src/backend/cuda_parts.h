@@ -40,7 +40,7 @@ enum conv_status conv_cuda_device_use(const struct conv_backend *backend, struct
 
 // --- cuda_lane.c: see struct conv_backend_ops ----------------------------------------------------
 
-size_t conv_cuda_lane_table_bytes(const struct conv_backend *backend);
+size_t conv_cuda_lane_table_bytes(int step_count);
 enum conv_status conv_cuda_lane_open(struct conv_backend *backend, struct conv_lane **lane,
                                      size_t bytes, struct conv_err *err);
 void conv_cuda_lane_close(struct conv_lane *lane);
