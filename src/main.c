@@ -2,7 +2,9 @@
 // The command table, nothing else.
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "backend/opening.h"
 #include "cli/commands.h"
 
 static const struct {
@@ -13,7 +15,7 @@ static const struct {
     {"verify", conv_verify_main}, {"bench", conv_bench_main},
 };
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     struct conv_options options;
     struct conv_err err = {0};
@@ -39,4 +41,14 @@ int main(int argc, char **argv)
         }
     }
     return conv_run_main(&options);
+}
+
+int main(int argc, char **argv)
+{
+    int code = run(argc, argv);
+    if (conv_opening_any_left()) {
+        fflush(NULL);
+        _exit(code);
+    }
+    return code;
 }

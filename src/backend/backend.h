@@ -18,7 +18,6 @@ struct conv_backend_config {
     int filter_count;
     enum conv_border border;
     int border_value;    // 8-bit units
-    bool codes;          // groups may be decoded or encoded, see group.h
     bool premultiplied;  // colours are; between two filters they are divided and multiplied again
     const char *variant; // kernel to force, NULL = the best that fits
     // For benchmarks, instead of `variant`: a row that need not be in the table.
@@ -95,8 +94,9 @@ struct conv_backend_ops {
     void (*describe)(const struct conv_backend *backend, char *text, size_t size);
     // Name of the kernel that runs filter `step` at `depth`.
     const char *(*variant)(const struct conv_backend *backend, int step, int depth);
-    // Bytes of the group's table that each filtered plane takes (for conv_group_place).
-    size_t (*table_bytes)(const struct conv_backend *backend);
+    // Bytes of the group's table that each filtered plane takes (for conv_group_place), with a
+    // chain of so many filters, and what the tables of pictures to code take.
+    size_t (*table_bytes)(int filter_count, bool codes);
 
     // NULL on a backend that codes nothing. Whether it decodes a picture of that shape from a
     // stream of so many bytes; most bytes that its chunks take in h_out, with what the backend
@@ -152,6 +152,10 @@ enum conv_status conv_backend_pick(const struct conv_variant *variant[2],
 
 // The CUDA tenant, or NULL in a build without CUDA.
 const struct conv_backend_ops *conv_backend_cuda(void);
+
+// False if there is no driver, so that opening a device fails at once. Takes next to no time itself
+// and wakes nothing up.
+bool conv_backend_cuda_has_driver(void);
 
 // One line a device for `conv devices`.
 struct conv_device_info {

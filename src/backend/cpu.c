@@ -72,9 +72,10 @@ static const char *cpu_variant(const struct conv_backend *backend, int step, int
     return backend->steps[step].variant[depth == 16]->name;
 }
 
-static size_t cpu_table_bytes(const struct conv_backend *backend)
+static size_t cpu_table_bytes(int filter_count, bool codes)
 {
-    (void)backend;
+    (void)filter_count;
+    (void)codes;
     return 0;
 }
 

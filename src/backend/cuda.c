@@ -81,7 +81,6 @@ static enum conv_status cuda_open(struct conv_backend **out,
     backend->device = config->device;
     backend->step_count = config->filter_count;
     backend->premultiplied = config->premultiplied;
-    backend->codes = config->codes;
     status = prepare_chain(backend, config, err);
     if (status)
         cuda_close(backend);

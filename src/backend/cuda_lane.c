@@ -10,10 +10,10 @@
 
 #include "base/clock.h"
 
-size_t conv_cuda_lane_table_bytes(const struct conv_backend *backend)
+size_t conv_cuda_lane_table_bytes(int step_count, bool codes)
 {
-    size_t stencils = (size_t)backend->step_count * sizeof(struct conv_stencil_plane);
-    return stencils + (backend->codes ? conv_cuda_coder_table_bytes() : 0);
+    size_t stencils = (size_t)step_count * sizeof(struct conv_stencil_plane);
+    return stencils + (codes ? conv_cuda_coder_table_bytes() : 0);
 }
 
 static void free_buffers(struct conv_lane *lane)

@@ -22,7 +22,6 @@ struct conv_backend {
     uint8_t *d_stencils; // what the steps' stencils have uploaded
     int step_count;
     bool premultiplied;
-    bool codes; // groups may have pictures to decode or encode
     struct conv_cuda_step steps[];
 };
 
@@ -77,7 +76,7 @@ enum conv_status conv_cuda_device_use(const struct conv_backend *backend, struct
 
 // --- cuda_lane.c: see struct conv_backend_ops ----------------------------------------------------
 
-size_t conv_cuda_lane_table_bytes(const struct conv_backend *backend);
+size_t conv_cuda_lane_table_bytes(int step_count, bool codes);
 enum conv_status conv_cuda_lane_open(struct conv_backend *backend, struct conv_lane **lane,
                                      size_t bytes, struct conv_err *err);
 void conv_cuda_lane_close(struct conv_lane *lane);

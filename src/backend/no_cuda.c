@@ -7,6 +7,11 @@ const struct conv_backend_ops *conv_backend_cuda(void)
     return NULL;
 }
 
+bool conv_backend_cuda_has_driver(void)
+{
+    return false;
+}
+
 enum conv_status conv_backend_cuda_devices(struct conv_device_info *info, int room, int *count,
                                            struct conv_err *err)
 {

@@ -51,7 +51,8 @@ static bool place(struct conv_bench_device *bench, const struct conv_image *shap
                   struct conv_image *in, int most, struct conv_err *err)
 {
     const struct conv_device *device = bench->device;
-    size_t table = device->ops->table_bytes(device->backends[0]), offsets[CONV_IMAGE_MAX_CHANNELS];
+    size_t table = device->ops->table_bytes(device->filter_count, false),
+           offsets[CONV_IMAGE_MAX_CHANNELS];
     bool filter_alpha = bench->options->alpha != CONV_ALPHA_KEEP;
     size_t need = conv_group_need(shape, filter_alpha, table);
     struct conv_slot *slot = bench->group_count ? bench->groups[bench->group_count - 1] : NULL;

@@ -97,8 +97,8 @@ static enum conv_status prepare(struct bench *bench, const struct conv_options *
         status = conv_commands_parse_chain(options, options->bench_filter, bench->filters,
                                            &bench->filter_count, err);
     if (!status)
-        status =
-            conv_device_open(&bench->device, options, bench->filters, bench->filter_count, err);
+        status = conv_device_open(&bench->device, options, bench->filters, bench->filter_count,
+                                  false, err);
     if (!status)
         status = conv_page_open(&bench->page, options, err);
     if (status)

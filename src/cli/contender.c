@@ -13,7 +13,7 @@ enum conv_status conv_contender_open(struct conv_contender *contender,
                                      const struct conv_filter *filters, int filter_count,
                                      struct conv_err *err)
 {
-    *contender = (struct conv_contender){.variant = row};
+    *contender = (struct conv_contender){.variant = row, .filter_count = filter_count};
     struct conv_backend_config config = {
         .filters = filters,
         .filter_count = filter_count,
@@ -87,7 +87,7 @@ enum conv_status conv_contender_place(struct conv_contender *contender,
                                       const struct conv_image *shapes, int count, bool filter_alpha,
                                       struct conv_image *in, struct conv_err *err)
 {
-    size_t table = contender->ops->table_bytes(contender->backend), need = 0;
+    size_t table = contender->ops->table_bytes(contender->filter_count, false), need = 0;
     int planes = 0;
     for (int i = 0; i < count; i++) {
         need += conv_group_need(&shapes[i], filter_alpha, table);

@@ -14,6 +14,7 @@ struct conv_contender {
     struct conv_group group;
     struct conv_group_plane *planes;
     const struct conv_variant *variant;
+    int filter_count;
 };
 
 // `row` need not be in the table. CONV_ERR_DEVICE or CONV_ERR_USAGE if this kernel cannot run here

@@ -4,12 +4,16 @@
 #define CONV_CLI_DEVICE_H
 
 #include "backend/backend.h"
+#include "backend/opening.h"
 #include "cli/options.h"
 
 struct conv_device {
     const struct conv_backend_ops *ops;
-    struct conv_backend *backends[CONV_BACKEND_MOST_DEVICES]; // several only of CUDA
-    int count;
+    int count;        // several only of CUDA
+    int filter_count; // of the chain that they are opened for
+    char names[CONV_BACKEND_MOST_DEVICES][16];
+    struct conv_backend *backends[CONV_BACKEND_MOST_DEVICES]; // NULL: still being opened
+    struct conv_opening *openings[CONV_BACKEND_MOST_DEVICES]; // NULL where `backends` is all
     const struct conv_backend_ops *spare_ops; // of `auto` and `all`: the CPU, should GPUs fail
     struct conv_backend *spare;
     char name[16 * CONV_BACKEND_MOST_DEVICES]; // "cuda:0", "cuda:0,cuda:1"
@@ -33,10 +37,15 @@ enum conv_status conv_device_parse_one(const struct conv_options *options,
                                        struct conv_err *err);
 
 // `auto` takes the first GPU, `all` every GPU that can be used; both otherwise say in one line on
-// stderr why it is the CPU. CONV_ERR_DEVICE if a device asked for by name cannot be used.
+// stderr why it is the CPU. CONV_ERR_DEVICE if a device asked for by name cannot be used. With
+// `at_once` devices of `auto` and `all` may still be on their way, where the CPU does their work
+// meanwhile as well as any core can (chains of small filters).
 enum conv_status conv_device_open(struct conv_device *device, const struct conv_options *options,
-                                  const struct conv_filter *filters, int filter_count,
+                                  const struct conv_filter *filters, int filter_count, bool at_once,
                                   struct conv_err *err);
 void conv_device_close(struct conv_device *device); // never opened is fine
+
+// Takes over what has been opened meanwhile, without waiting for it.
+void conv_device_look(struct conv_device *device);
 
 #endif

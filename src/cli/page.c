@@ -81,25 +81,31 @@ void conv_page_fact(struct conv_page_job *job, const char *label, const char *fo
     page->facts = job->facts;
 }
 
-static void describe_device(struct conv_page_job *job, const struct conv_device *device,
-                            int filter_count)
+// "cuda:0, NVIDIA H200"
+static void describe_device(struct conv_page_job *job, const struct conv_device *device, int d)
 {
     struct conv_device_info info[CONV_BACKEND_MOST_DEVICES];
-    for (int d = 0; d < device->count; d++) {
-        char name[16];
-        int ordinal = 0, known = 0;
-        device->ops->describe(device->backends[d], name, sizeof name);
-        bool cuda = sscanf(name, "cuda:%d", &ordinal) == 1 && ordinal < CONV_BACKEND_MOST_DEVICES &&
-                    conv_backend_cuda_devices(info, ordinal + 1, &known, NULL) == CONV_OK &&
-                    ordinal < known;
-        if (cuda)
-            conv_page_fact(job, "device", "%s, %s", name, info[ordinal].name);
-        else
-            conv_page_fact(job, "device", "%s", name);
-    }
+    const char *name = device->names[d];
+    int ordinal = 0, known = 0;
+    if (!device->backends[d])
+        conv_page_fact(job, "device", "%s, which was not there in time", name);
+    else if (sscanf(name, "cuda:%d", &ordinal) == 1 && ordinal < CONV_BACKEND_MOST_DEVICES &&
+             conv_backend_cuda_devices(info, ordinal + 1, &known, NULL) == CONV_OK &&
+             ordinal < known)
+        conv_page_fact(job, "device", "%s, %s", name, info[ordinal].name);
+    else
+        conv_page_fact(job, "device", "%s", name);
+}
+
+static void describe_kernels(struct conv_page_job *job, const struct conv_device *device,
+                             int filter_count)
+{
+    bool spare = !device->backends[0]; // a device that was not there had no kernel run
+    const struct conv_backend_ops *ops = spare ? device->spare_ops : device->ops;
+    const struct conv_backend *backend = spare ? device->spare : device->backends[0];
     char kernels[480] = "";
     for (int i = 0; i < filter_count; i++) {
-        const char *name = device->ops->variant(device->backends[0], i, 8);
+        const char *name = ops->variant(backend, i, 8);
         size_t used = strlen(kernels);
         if (i == 0 || !strstr(kernels, name))
             snprintf(kernels + used, sizeof kernels - used, "%s%s", i ? ", " : "", name);
@@ -127,8 +133,10 @@ void conv_page_describe(struct conv_page_job *job, const struct conv_device *dev
         conv_page_fact(job, "border", "constant, %d", options->border_value);
     else
         conv_page_fact(job, "border", "%s", conv_filter_border_name(options->border));
+    for (int d = 0; device && d < device->count; d++)
+        describe_device(job, device, d);
     if (device)
-        describe_device(job, device, filter_count);
+        describe_kernels(job, device, filter_count);
     char model[96];
     struct utsname system;
     conv_cpu_model(model, sizeof model);

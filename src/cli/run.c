@@ -22,6 +22,9 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
         .ops = device->ops,
         .backends = device->backends,
         .device_count = device->count,
+        .device_names = device->names,
+        .openings = device->openings,
+        .filter_count = device->filter_count,
         .spare_ops = device->spare_ops,
         .spare = device->spare,
         .jobs = options->jobs,
@@ -145,16 +148,13 @@ static enum conv_status open_journal(const struct conv_options *options,
 static void print_variants(const struct conv_device *device, const struct conv_filter *filters,
                            int count)
 {
-    for (int d = 0; d < device->count; d++) {
-        char name[16] = "", lead[24] = "";
-        device->ops->describe(device->backends[d], name, sizeof name);
-        if (device->count > 1)
-            snprintf(lead, sizeof lead, "%s: ", name);
+    bool several = device->count > 1;
+    for (int d = 0; d < device->count; d++)
         for (int i = 0; i < count; i++)
-            fprintf(stderr, "conv: %s%s: %s at 8 bits, %s at 16 bits\n", lead, filters[i].name,
+            fprintf(stderr, "conv: %s%s%s: %s at 8 bits, %s at 16 bits\n",
+                    several ? device->names[d] : "", several ? ": " : "", filters[i].name,
                     device->ops->variant(device->backends[d], i, 8),
                     device->ops->variant(device->backends[d], i, 16));
-    }
 }
 
 static void print_nothing_found(const struct conv_options *options)
@@ -213,7 +213,8 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
     }
     if (!status)
         status =
-            conv_device_open(&run->device, &run->options, run->filters, run->filter_count, err);
+            conv_device_open(&run->device, &run->options, run->filters, run->filter_count,
+                             !options->verbose, err); // which tells of the device's kernels first
     if (!status && options->verbose && !options->dry_run)
         print_variants(&run->device, run->filters, run->filter_count);
     if (!status && options->resume_path)
@@ -267,6 +268,7 @@ static void describe_run(struct run *run, const struct conv_totals *totals)
     conv_page_fact(page, "pictures", "%g Mpix, %.4g MB read, %.4g MB written",
                    (double)(totals->pixels / 10000) / 100, (double)totals->bytes_in / 1e6,
                    options->no_save ? 0 : (double)totals->bytes_out / 1e6);
+    conv_device_look(&run->device);
     conv_page_describe(page, &run->device, run->filters, run->filter_count);
     conv_page_fact(page, "workers", "%d", options->jobs);
     if (run->device.ops->async)

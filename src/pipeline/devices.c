@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The devices of an async backend: their lanes, and who takes over when one is lost.
+#include <assert.h>
 #include <stdio.h>
 
 #include "backend/staging.h"
@@ -19,50 +20,63 @@ static enum conv_status open_lane(const struct conv_scheduler *s, struct conv_la
                                   struct conv_err *err)
 {
     const struct conv_pipeline_config *config = s->config;
-    struct conv_backend *backend = config->backends[lane->device];
+    struct conv_backend *backend = s->devices[lane->device].backend;
     size_t bytes = config->group_bytes;
     enum conv_status status = config->ops->lane_open(backend, &lane->lane, bytes, err);
     while (status == CONV_ERR_MEMORY && bytes / 2 >= LEAST_BYTES) {
         bytes /= 2;
         status = config->ops->lane_open(backend, &lane->lane, bytes, err);
     }
-    lane->wanted = !status;
     return status;
 }
 
-// As many as there is room for; a failure if that is none.
+// As many as there is room for; a failure if that is none. Others see them at once.
 static enum conv_status open_lanes(struct conv_scheduler *s, int device, struct conv_err *err)
 {
-    struct conv_device_state *state = &s->devices[device];
     enum conv_status status = CONV_OK;
-    while (!status && state->lanes < s->config->streams) {
-        status = open_lane(s, lane_of(s, device, state->lanes), err);
-        state->lanes += !status;
+    int lanes = 0;
+    while (!status && lanes < s->config->streams) {
+        status = open_lane(s, lane_of(s, device, lanes), err);
+        lanes += !status;
     }
-    return state->lanes > 0 ? CONV_OK : status;
+    pthread_mutex_lock(&s->lock);
+    s->devices[device].lanes = lanes;
+    pthread_mutex_unlock(&s->lock);
+    return lanes > 0 ? CONV_OK : status;
+}
+
+static void init_lanes(struct conv_scheduler *s, int device)
+{
+    for (int i = 0; i < s->config->streams; i++) {
+        struct conv_lane_thread *lane = lane_of(s, device, i);
+        lane->scheduler = s;
+        lane->device = device;
+        lane->stream = i;
+        pthread_mutex_init(&lane->in_turn, NULL); // never fails on Linux
+    }
 }
 
 enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *err)
 {
     const struct conv_pipeline_config *config = s->config;
     int devices = config->ops->async ? config->device_count : 0, useful = 0;
+    for (int d = 0; d < devices; d++)
+        init_lanes(s, d);
     for (int d = 0; d < devices; d++) {
-        config->ops->describe(config->backends[d], s->devices[d].name, sizeof s->devices[d].name);
-        for (int i = 0; i < config->streams; i++) {
-            struct conv_lane_thread *lane = lane_of(s, d, i);
-            lane->scheduler = s;
-            lane->device = d;
-            lane->stream = i;
-            pthread_mutex_init(&lane->in_turn, NULL); // never fails on Linux
-        }
-    }
-    for (int d = 0; d < devices; d++) {
-        enum conv_status status = open_lanes(s, d, err);
+        struct conv_device_state *state = &s->devices[d];
+        state->backend = config->backends[d];
+        state->welcomed = state->backend != NULL;
+        assert(state->backend || config->spare_ops);
+        enum conv_status status = state->backend ? open_lanes(s, d, err) : CONV_OK;
         if (status && !config->spare_ops)
             return err->status = CONV_ERR_DEVICE;
         if (status)
             conv_devices_give_up(s, d, CONV_ERR_DEVICE, err);
-        useful += !status;
+        // A device on its way is expected to have room for all.
+        int wanted = state->backend ? state->lanes : config->streams;
+        for (int i = 0; i < wanted; i++)
+            lane_of(s, d, i)->wanted = true;
+        useful += wanted;
     }
     for (int i = 0; i < config->streams && devices > 0 && useful == 0; i++)
         lane_of(s, 0, i)->wanted = true; // for the spare backend's work
@@ -87,24 +101,52 @@ void conv_devices_close(struct conv_scheduler *s)
 
 // --- who does the work ---------------------------------------------------------------------------
 
+// A device that was still on its way gets its lanes from the thread that first sees it there.
+static void welcome(struct conv_scheduler *s, int device)
+{
+    struct conv_device_state *state = &s->devices[device];
+    struct conv_err err = {0};
+    enum conv_status status =
+        conv_opening_result(s->config->openings[device], &state->backend, &err);
+    if (!status)
+        status = open_lanes(s, device, &err);
+    if (status)
+        conv_devices_give_up(s, device, CONV_ERR_DEVICE, &err);
+}
+
+// How many lanes the device has to offer.
+static int count_lanes(struct conv_scheduler *s, int device, struct conv_err *err)
+{
+    struct conv_device_state *state = &s->devices[device];
+    pthread_mutex_lock(&s->lock);
+    bool here = !state->welcomed && conv_opening_is_over(s->config->openings[device]);
+    if (here) {
+        state->welcomed = true;
+        pthread_mutex_unlock(&s->lock);
+        welcome(s, device);
+        pthread_mutex_lock(&s->lock);
+    }
+    int lanes = state->lost.status ? 0 : state->lanes;
+    err->status = CONV_OK;
+    if (state->lost.status)
+        *err = state->lost;
+    pthread_mutex_unlock(&s->lock);
+    return lanes;
+}
+
 struct conv_lane_thread *conv_devices_take_lane(const struct conv_lane_thread *thread, int device,
                                                 struct conv_err *err)
 {
     struct conv_scheduler *s = thread->scheduler;
-    const struct conv_device_state *state = &s->devices[device];
-    pthread_mutex_lock(&s->lock);
-    bool lost = state->lost.status != CONV_OK;
-    if (lost)
-        *err = state->lost;
-    pthread_mutex_unlock(&s->lock);
-    if (lost)
+    int lanes = count_lanes(s, device, err);
+    if (lanes == 0)
         return NULL;
-    for (int i = 0; i < state->lanes; i++) {
-        struct conv_lane_thread *lane = lane_of(s, device, (thread->stream + i) % state->lanes);
+    for (int i = 0; i < lanes; i++) {
+        struct conv_lane_thread *lane = lane_of(s, device, (thread->stream + i) % lanes);
         if (pthread_mutex_trylock(&lane->in_turn) == 0)
             return lane;
     }
-    struct conv_lane_thread *lane = lane_of(s, device, thread->stream % state->lanes);
+    struct conv_lane_thread *lane = lane_of(s, device, thread->stream % lanes);
     pthread_mutex_lock(&lane->in_turn);
     return lane;
 }
@@ -118,7 +160,7 @@ static void warn(struct conv_scheduler *s, int device, const struct conv_err *er
 {
     char text[sizeof err->text + 96];
     bool several = s->config->device_count > 1;
-    snprintf(text, sizeof text, "%s%s%s; %s", several ? s->devices[device].name : "",
+    snprintf(text, sizeof text, "%s%s%s; %s", several ? s->config->device_names[device] : "",
              several ? ": " : "", err->text, so);
     pthread_mutex_lock(&s->report_lock);
     conv_report_warn(s->report, text);

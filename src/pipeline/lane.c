@@ -105,7 +105,7 @@ static enum conv_status run_on_lane(const struct conv_lane_thread *thread,
                                     struct conv_err *err)
 {
     const struct conv_scheduler *s = thread->scheduler;
-    conv_pool_pin(&s->pool, thread->slot, s->config->backends[lane->device]);
+    conv_pool_pin(&s->pool, thread->slot, s->devices[lane->device].backend);
     enum conv_status status = s->config->ops->lane_run(lane->lane, group, err);
     if (!status)
         note_work(thread, lane, group, NULL);

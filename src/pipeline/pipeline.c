@@ -56,9 +56,9 @@ static int lane_count(const struct conv_pipeline_config *config)
 static void add_rows(struct conv_scheduler *s, struct conv_lane_thread *lane)
 {
     static const char *const engines[CONV_ENGINE_COUNT] = {"copy in", "kernel", "copy out"};
-    char name[sizeof s->devices[0].name + 8] = "stream";
+    char name[32] = "stream";
     if (s->config->device_count > 1)
-        snprintf(name, sizeof name, "%s stream", s->devices[lane->device].name);
+        snprintf(name, sizeof name, "%s stream", s->config->device_names[lane->device]);
     for (int e = 0; e < CONV_ENGINE_COUNT; e++)
         lane->rows[e] = conv_trace_add_row(s->config->trace, name, lane->stream, engines[e]);
 }
@@ -135,7 +135,9 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
         .config = config,
         .walk = walk,
         .report = report,
-        .table_bytes = config->ops->table_bytes(config->backends[0]),
+        .table_bytes =
+            config->ops->table_bytes(config->filter_count, config->decode_on == CONV_CODER_GPU ||
+                                                               config->encode_on == CONV_CODER_GPU),
         .filter_alpha = config->alpha != CONV_ALPHA_KEEP,
         .most = most_live(config),
     };

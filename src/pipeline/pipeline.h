@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/opening.h"
 #include "pipeline/journal.h"
 #include "pipeline/walk.h"
 #include "png/png.h"
@@ -27,6 +27,11 @@ struct conv_pipeline_config {
     // whichever asks next, and those of a device that fails to the others.
     struct conv_backend *const *backends;
     int device_count;
+    const char (*device_names)[16];
+    // Of an entry of `backends` that is NULL: the device joins in once it is open. Till then the
+    // spare backend, of which there must be one, does the work.
+    struct conv_opening *const *openings;
+    int filter_count;
     // Takes over what all devices of `ops`, which is async, fail to do; NULL: such pictures fail.
     const struct conv_backend_ops *spare_ops;
     struct conv_backend *spare;

@@ -23,8 +23,9 @@ enum { CONV_FORM_DECODED = 1, CONV_FORM_ENCODED = 2, CONV_FORM_COUNT = 4 }; // b
 
 // A device of an async backend.
 struct conv_device_state {
-    char name[16];
-    int lanes;            // that there was room for: those of the first streams
+    struct conv_backend *backend; // set before `lanes`
+    bool welcomed;                // a thread opens its lanes, or has
+    int lanes; // that there was room for: those of the first streams. 0: it is not there yet
     struct conv_err lost; // why it is of no use any more; status CONV_OK: it is
     bool crowded;         // it had no room for a group, which was said
 };
@@ -147,14 +148,15 @@ void *conv_lane_main(void *lane_thread); // struct conv_lane_thread; lane.c
 
 // --- devices.c -----------------------------------------------------------------------------------
 
-// Before the threads are started: opens lanes on all devices. Lanes with less device memory than
-// asked for, or fewer of them, are fine; with a spare backend none are. CONV_ERR_DEVICE with what
-// is missing.
+// Before the threads are started: opens lanes on all devices that are there. Lanes with less device
+// memory than asked for, or fewer of them, are fine; with a spare backend none are. CONV_ERR_DEVICE
+// with what is missing.
 enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *err);
 void conv_devices_close(struct conv_scheduler *s); // after the threads have ended
 
 // A lane of the device, for this thread alone until it is put back: the thread's own where it can
-// be. NULL, with the reason, if the device is lost. Called WITHOUT the lock, as the functions
+// be. NULL, with the reason, if the device is lost, or with status CONV_OK if it is not there yet.
+// Called WITHOUT the lock, as the functions
 // below.
 struct conv_lane_thread *conv_devices_take_lane(const struct conv_lane_thread *thread, int device,
                                                 struct conv_err *err);

@@ -129,7 +129,7 @@ def test_a_device_that_fails(folder, tmp_path, faults, mode):
     program.run("emboss,blur5", "-b", "in", tmp_path / "want", cwd=folder)
     err = run(EMULATED, folder, "emboss,blur5", "-b", *mode, "--group=30K", "in", tmp_path / "out", faults=faults)
     same_pixels(tmp_path, "out", "want")
-    if faults.startswith("lost"):
+    if faults.startswith("lost") and mode:  # without, the CPU may have done it all before the device is awake
         assert err.count("going on on the CPU") == 1, err
 
 

@@ -84,6 +84,8 @@ def draw_device(draw):
                   "pins": int(2 ** draw.uniform(0, 6))}.get(kind, draw.choice((1000, 30000, 1100000)))
         if kind and (asked in ("auto", "all") or kind in ("pins", "slow")):
             faults.append(f"{index}:{kind}={number}")
+        if draw.random() < 0.3:
+            faults.append(f"{index}:open={draw.choice((1, 3, 10) + (60000,) * (asked in ('auto', 'all')))}")
     return FAULTY, asked, " ".join(faults)
 
 

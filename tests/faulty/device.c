@@ -15,6 +15,7 @@
 //   pins=N         the Nth block of staging memory and all later ones cannot be pinned
 //   closed         the device has no memory left when it is opened
 //   slow=MS        a group takes so long at least
+//   open=MS        it takes so long to open, and there is a driver: `auto` does not wait for it
 // Each holds for every device; with a number before it (1:lost=3) for that one only, from 0 on.
 #include <pthread.h>
 #include <stdatomic.h>
@@ -38,6 +39,7 @@ enum conv_status __real_conv_backend_cuda_devices(struct conv_device_info *info,
 const struct conv_backend_ops *__wrap_conv_backend_cuda(void);
 enum conv_status __wrap_conv_backend_cuda_devices(struct conv_device_info *info, int room,
                                                   int *count, struct conv_err *err);
+bool __wrap_conv_backend_cuda_has_driver(void);
 
 struct conv_backend {
     int device;
@@ -51,7 +53,7 @@ struct conv_lane {
 
 static struct device {
     bool closed;
-    long lost, trap, pins, slow;
+    long lost, trap, pins, slow, open;
     size_t room, lanes, hog;
     atomic_long groups, blocks; // so far
     atomic_bool gone;
@@ -92,7 +94,7 @@ static long number_or_0(const char *text, int device, const char *word)
     return number > 0 ? number : 0;
 }
 
-static void read_plan(void)
+static void read_words(void)
 {
     const char *text = getenv("CONV_FAULTY");
     text = text ? text : "";
@@ -106,6 +108,7 @@ static void read_plan(void)
         device->trap = number_or_0(text, d, "trap=");
         device->pins = number_or_0(text, d, "pins=");
         device->slow = number_or_0(text, d, "slow=");
+        device->open = number_or_0(text, d, "open=");
         device->room = (size_t)number_or_0(text, d, "room=");
         device->lanes = (size_t)number_or_0(text, d, "lanes=");
         device->hog = (size_t)number_or_0(text, d, "hog=");
@@ -113,6 +116,12 @@ static void read_plan(void)
     inner = real ? __real_conv_backend_cuda() : &conv_backend_cpu;
     if (real && __real_conv_backend_cuda_devices(NULL, 0, &real_count, NULL))
         real_count = 1; // opening it will say why
+}
+
+static void read_plan(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_words);
 }
 
 static enum conv_status fail(struct conv_err *err)
@@ -125,12 +134,20 @@ static enum conv_status no_room(struct conv_err *err)
     return conv_err_set(err, CONV_ERR_MEMORY, "CUDA failed to take memory that a test forbids");
 }
 
+static void wait_ms(long ms)
+{
+    struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
+    if (ms > 0)
+        nanosleep(&pause, NULL);
+}
+
 static enum conv_status open_faulty(struct conv_backend **out,
                                     const struct conv_backend_config *config, struct conv_err *err)
 {
     if (config->device >= device_count)
         return conv_err_set(err, CONV_ERR_DEVICE, "no CUDA device %d: the devices are 0 to %d",
                             config->device, device_count - 1);
+    wait_ms(devices[config->device].open);
     if (devices[config->device].closed)
         return no_room(err);
     struct conv_backend *backend = calloc(1, sizeof *backend);
@@ -168,9 +185,9 @@ static const char *variant(const struct conv_backend *backend, int step, int dep
     return inner->variant(backend->inner, step, depth);
 }
 
-static size_t table_bytes(const struct conv_backend *backend)
+static size_t table_bytes(int filter_count, bool codes)
 {
-    return real ? inner->table_bytes(backend->inner) : TABLE_BYTES;
+    return real ? inner->table_bytes(filter_count, codes) : TABLE_BYTES;
 }
 
 // Pages are pinned once. Those at addresses that a lost device still knows must not be others.
@@ -287,9 +304,7 @@ static enum conv_status lane_run(struct conv_lane *lane, struct conv_group *grou
         memset(group->h_out, 0x5A, group->front); // half of a result
         return fail(err);
     }
-    struct timespec pause = {device->slow / 1000, device->slow % 1000 * 1000000};
-    if (device->slow)
-        nanosleep(&pause, NULL);
+    wait_ms(device->slow);
 #if CONV_HAVE_CUDA
     if (device->trap == number)
         faulty_trap(lane->device % real_count);
@@ -340,4 +355,13 @@ enum conv_status __wrap_conv_backend_cuda_devices(struct conv_device_info *info,
         info[d] = (struct conv_device_info){.name = "a faulty device", .capability = 75};
     *count = device_count;
     return CONV_OK;
+}
+
+bool __wrap_conv_backend_cuda_has_driver(void)
+{
+    bool any = false;
+    read_plan();
+    for (int d = 0; d < device_count; d++)
+        any |= devices[d].open > 0;
+    return any;
 }

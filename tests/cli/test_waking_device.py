@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""A GPU takes a while to wake up: with `auto` and `all` the CPU works meanwhile, and nobody waits for a device in vain.
+
+The devices are those of tests/faulty, with a delay when they are opened (`open=MS`).
+"""
+import json
+import os
+import subprocess
+import time
+
+import pytest
+
+import program
+from program import run
+from test_batch import fill, tree
+from test_injected import LIBRARY, check_outcome, environment
+from test_lost_device import BINARY, CHAIN, SMALL, batch, gpu, pytestmark, run_faulty, want_of, warnings  # noqa: F401 (fixtures)
+from test_page import check_page
+from test_trace_faults import SHOWN, check_shown, check_streams
+
+NEVER = "open=60000"  # longer than any test waits
+
+
+def by_whom(done):
+    return done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("asked", ("auto", "all"))
+def test_nobody_waits_for_a_device(box, batch, asked):  # noqa: F811
+    begin = time.monotonic()
+    done = run_faulty(f"devices=2 {NEVER}", f"--device={asked}", *SMALL, *SHOWN)
+    assert time.monotonic() - begin < 30
+    check_outcome(box, want_of(box), 0, done.stderr, asked)
+    assert "cpu (100 %)" in by_whom(done) and warnings(done) == []
+    events, page, records = check_shown()
+    assert asked == "all" or len(check_streams(events, records)[1]) > 0
+    assert "which was not there in time" in page.text and records[-1]["devices"][-1]["pictures"] == 63
+
+
+def test_what_goes_to_standard_output_is_whole(box):
+    fill(box / "in", *[f"{index}.png" for index in range(300)])
+    environ = {**os.environ, "CONV_FAULTY": NEVER}
+    done = subprocess.run([BINARY, CHAIN, "--json", "in", "out"], env=environ, capture_output=True, text=True, timeout=30)
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0 and records[-1]["done"] == 300 and len(records) == 303
+    want = want_of(box)["7.png"]
+    done = subprocess.run([BINARY, CHAIN, "-", "-"], env=environ, capture_output=True, input=(box / "in" / "7.png").read_bytes(),
+                          timeout=30)
+    assert done.returncode == 0 and done.stdout == want
+
+
+def start_with_names(box, faults, *args):
+    environ = {**os.environ, "CONV_FAULTY": faults}
+    return subprocess.Popen([BINARY, CHAIN, "--device=all", *SMALL, *SHOWN, *args, "--files-from=-", "in", "out"],
+                            env=environ, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def feed(process, box, names):
+    """Hands out names and waits for their outputs."""
+    process.stdin.write("".join(f"{name}\n" for name in names))
+    process.stdin.flush()
+    deadline = time.monotonic() + 60
+    while any(not (box / "out" / name).exists() for name in names):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("alpha", ("keep", "premultiply"))
+@pytest.mark.parametrize("devices", (1, 2))
+def test_it_joins_in(box, batch, gpu, devices, alpha):  # noqa: F811
+    """What comes before it is there is the CPU's, what comes after it goes to it."""
+    names = tree("in")
+    process = start_with_names(box, f"{gpu}devices={devices} open=1000", f"--alpha={alpha}")
+    feed(process, box, names[:20])
+    time.sleep(2 if not gpu else 6)
+    feed(process, box, names[20:])
+    _, err = process.communicate(timeout=60)
+    check_outcome(box, want_of(box, f"--alpha={alpha}"), process.returncode, err, "joins in")
+    assert err.count("\n") == 1
+    events, page, records = check_shown()
+    assert [d["name"] for d in records[-1]["devices"]] == [f"cuda:{i}" for i in range(devices)] + ["cpu"]
+    assert records[-1]["devices"][-1]["pictures"] == 20 and sum(d["pictures"] for d in records[-1]["devices"]) == 63
+    if devices == 1:
+        assert sum(e["args"]["pictures"] for e in check_streams(events, records)[1]) == 20
+    assert "not there in time" not in page.text
+
+
+@pytest.mark.parametrize("fault", ("closed", "lanes=1000", "lost=1", "lost=3"))
+def test_it_fails_when_it_is_there(box, batch, fault):  # noqa: F811
+    names = tree("in")
+    process = start_with_names(box, f"open=100 {fault}")
+    feed(process, box, names[:20])
+    time.sleep(0.5)
+    feed(process, box, names[20:])
+    _, err = process.communicate(timeout=60)
+    check_outcome(box, want_of(box), process.returncode, err, fault)
+    assert [line.endswith("; going on on the CPU") for line in err.splitlines()] == [True, False]
+    check_shown()
+
+
+def test_one_that_wakes_late_takes_over_for_one_that_is_lost(box, batch):  # noqa: F811
+    names = tree("in")
+    process = start_with_names(box, "devices=2 0:open=1 0:lost=2 1:open=400")
+    feed(process, box, names[:20])
+    time.sleep(1)
+    feed(process, box, names[20:])
+    _, err = process.communicate(timeout=60)
+    check_outcome(box, want_of(box), process.returncode, err, "late")
+    assert "others go on" in err
+    assert check_shown()[2][-1]["devices"][1]["pictures"] == 43
+
+
+@pytest.mark.parametrize("args", (("--device=cuda",), ("--device=cuda:0",), ("--device=auto", "--verbose")))
+def test_where_the_cpu_may_not_or_cannot_do_as_well_it_is_waited_for(box, batch, args):  # noqa: F811
+    done = run_faulty("open=300", *args, *SMALL)
+    check_outcome(box, want_of(box), 0, done.stderr, str(args))
+    assert "cuda:0 × 4 streams" in by_whom(done)
+
+
+def test_large_filters_wait_for_the_device(box):
+    fill(box / "in", "a.png", "b.png")
+    kernel = "31x31: " + " ".join(",".join(["0.5"] * 31) for _ in range(31))
+    environ = {**os.environ, "CONV_FAULTY": "open=300"}
+    done = subprocess.run([BINARY, "custom", "-k", kernel, "in", "out"], env=environ, capture_output=True, text=True)
+    assert done.returncode == 0 and "cuda:0 × 4 streams" in by_whom(done)
+
+
+def test_page_of_a_device_that_is_there(box, batch, gpu):  # noqa: F811
+    run_faulty(f"{gpu}open=1", "--device=auto", *SMALL, "--html=p.html")
+    check_page("p.html")
+
+
+def test_two_hundred_small_pictures_do_not_wait(box, monkeypatch):
+    """0.3 s of opening are no 0.3 s of the run: the best of some runs with and without."""
+    fill(box / "in", *[f"{index}.png" for index in range(200)])
+    monkeypatch.setattr(program, "BINARY", BINARY)
+
+    def seconds(faults):
+        monkeypatch.setenv("CONV_FAULTY", faults)
+        begin = time.monotonic()
+        run("emboss", "--device=auto", "--no-save", "in", "out")
+        return time.monotonic() - begin
+
+    times = [(seconds("open=300"), seconds("open=1")) for _ in range(7)]
+    slow, quick = (min(column) for column in zip(*times))
+    assert slow < quick + 0.15, f"{slow:.3f} s with 0.3 s of opening, {quick:.3f} s without"
+
+
+@pytest.mark.skipif(not LIBRARY or bool(program.RUNNER), reason="no CONV_FAULTS_LIBRARY: a sanitizer build, or not started by ctest")
+@pytest.mark.parametrize("delay", (1, 20))
+@pytest.mark.parametrize("kind", ("alloc", "thread"))
+def test_every_allocation_and_thread_fails_once_around_a_waking_device(box, delay, kind):
+    fill(box / "in", *[f"{index}.png" for index in range(6)])
+    want = want_of(box)
+    for number in range(1, 5000):
+        (box / "seen").write_bytes(b"")
+        done = run_faulty(f"open={delay}", "--device=auto", "--group=4K", "--streams=2", "-j2", code=None,
+                          env=environment(f"{kind}={number}"))
+        assert done.returncode >= 0, f"died of signal {-done.returncode}"
+        check_outcome(box, want, done.returncode, done.stderr, f"open={delay} {kind}={number}")
+        if (box / "seen").stat().st_size == 1:
+            break
+    assert number > (40 if kind == "alloc" else 4)
