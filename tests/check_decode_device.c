@@ -107,7 +107,8 @@ static bool plan(struct device_batch *batch, int count)
     conv_cuda_decode_plan(batch->pictures, count, batch->d_scratch + GUARD);
     if (!turns_are_right(batch->pictures, count))
         return false;
-    for (int i = 0; i < count && check_decode_random(2); i++) {
+    bool apart = check_decode_random(2);
+    for (int i = 0; i < count && apart; i++) {
         struct device_picture *own = &batch->own[i];
         own->rows_bytes = conv_cuda_decode_scratch(&batch->pictures[i]);
         if (!make_memory(&own->d_rows, own->rows_bytes + 2 * GUARD))

@@ -56,7 +56,7 @@ static void choose_shape(struct check_stream *stream, unsigned most)
     stream->height = (int)(turned ? width : height);
 }
 
-enum content { NOISE, FLAT, GRADIENT, PHOTOGRAPH, TILES, RARE, CONTENTS };
+enum content { NOISE, FLAT, GRADIENT, PHOTOGRAPH, TILES, EVEN, RARE, CONTENTS };
 
 // Bytes of the plain rows, in the file's order.
 static void draw(uint8_t *bytes, size_t size, size_t row, enum content content)
@@ -83,6 +83,9 @@ static void draw(uint8_t *bytes, size_t size, size_t row, enum content content)
             break;
         case TILES:
             bytes[i] = tile[(x / 7 + y / 5) % 16];
+            break;
+        case EVEN: // almost all codewords have 7 bits: who is out of step stays so
+            bytes[i] = (uint8_t)check_decode_random(127);
             break;
         default: // codewords of all lengths, up to the longest
             bytes[i] = (uint8_t)(__builtin_ctz(check_decode_random(1u << 16) | 1u << 15) * 16 +
@@ -114,11 +117,13 @@ static void filter_row(uint8_t *to, const uint8_t *row, const uint8_t *above, si
     }
 }
 
-static uint8_t *filter_rows(const struct check_stream *stream, const uint8_t *plain)
+static uint8_t *filter_rows(const struct check_stream *stream, const uint8_t *plain,
+                            enum content content)
 {
     size_t row = row_bytes(stream), height = (size_t)stream->height;
     uint8_t *rows = allocate(height * (row + 1));
-    unsigned filter = check_decode_random(8); // from 5 on: another one in each row
+    // From 5 on: another one in each row.
+    unsigned filter = content == EVEN ? 0 : check_decode_random(8);
     for (size_t y = 0; y < height; y++)
         filter_row(rows + y * (row + 1), plain + y * row, y ? plain + (y - 1) * row : NULL, row,
                    pixel_bytes(stream), filter < 5 ? (int)filter : (int)check_decode_random(5));
@@ -182,8 +187,9 @@ struct check_stream check_make_stream(unsigned most, struct conv_image *planes)
     choose_shape(&stream, most);
     size_t row = row_bytes(&stream), size = row * (size_t)stream.height;
     uint8_t *plain = allocate(size);
-    draw(plain, size, row, (enum content)check_decode_random(CONTENTS));
-    uint8_t *rows = filter_rows(&stream, plain);
+    enum content content = (enum content)check_decode_random(CONTENTS);
+    draw(plain, size, row, content);
+    uint8_t *rows = filter_rows(&stream, plain, content);
     compress_rows(&stream, rows, size + (size_t)stream.height);
     if (planes)
         split_planes(planes, &stream, plain);

@@ -182,10 +182,9 @@ inflate_block(struct block_memory<THREADS> &shared, const struct stream &stream,
     uint32_t result = make_tables(shared, type == 1, &at);
     progress->at = origin + at;
     bool ended = false;
-    while (result == CONV_DECODE_DECODED && !ended) {
-        __syncthreads(); // the stage is no longer read
+    // Behind the tables, and behind each window's last look at it, is a barrier: the stage is free.
+    while (result == CONV_DECODE_DECODED && !ended)
         result = inflate_window(shared, stream, rows, rows_bytes, progress, adler, &ended);
-    }
     return result;
 }
 
