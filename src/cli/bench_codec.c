@@ -87,18 +87,6 @@ static enum conv_status add_rows(struct bench *bench, struct conv_err *err)
 
 // --- one picture, one coder ----------------------------------------------------------------------
 
-static bool is_true(const struct bench *bench)
-{
-    const struct conv_image *a = &bench->truth, *b = &bench->got;
-    for (int c = 0; c < a->channels; c++)
-        for (int y = 0; y < a->height; y++)
-            if (memcmp(a->plane[c].data + y * a->plane[c].stride,
-                       b->plane[c].data + y * b->plane[c].stride,
-                       (size_t)a->width * (size_t)(a->depth / 8)) != 0)
-                return false;
-    return true;
-}
-
 static void split_rival(const struct bench *bench, const struct row *row)
 {
     size_t bytes = conv_interleave_bytes(&bench->got);
@@ -156,7 +144,8 @@ static enum conv_status run_row(struct bench *bench, struct row *row, int round,
     // A coder's bytes are the same in every round; its read-back costs more than some coders.
     if (row->kind == ENCODE && round == 0)
         status = read_back(bench, &bytes, err);
-    if (!status && (row->kind != ENCODE || round == 0) && !is_true(bench))
+    if (!status && (row->kind != ENCODE || round == 0) &&
+        !conv_bench_pictures_equal(&bench->truth, &bench->got))
         status = conv_err_set(err, CONV_ERR_FORMAT, "WRONG pixels");
     return status;
 }

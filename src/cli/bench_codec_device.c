@@ -66,17 +66,6 @@ static enum conv_status add_picture(struct bench *bench, const struct conv_bench
 
 // --- results -------------------------------------------------------------------------------------
 
-static bool is_same(const struct conv_image *a, const struct conv_image *b)
-{
-    size_t row = (size_t)a->width * (size_t)(a->depth / 8);
-    for (int c = 0; c < a->channels; c++)
-        for (int y = 0; y < a->height; y++)
-            if (memcmp(a->plane[c].data + y * a->plane[c].stride,
-                       b->plane[c].data + y * b->plane[c].stride, row) != 0)
-                return false;
-    return true;
-}
-
 // What the device has encoded, as a file, is read by libpng.
 static void check_chunks(void *context, int number, const uint8_t *data, size_t size)
 {
@@ -98,7 +87,7 @@ static void check_chunks(void *context, int number, const uint8_t *data, size_t 
         conv_bench_pictures_place(&got, image, bench->planes.data);
         right = !conv_libpng_decode(&bench->scratch, bench->file.data, bench->file.size, &header,
                                     &got, NULL) &&
-                is_same(image, &got);
+                conv_bench_pictures_equal(image, &got);
     }
     bench->wrong += !right;
 }

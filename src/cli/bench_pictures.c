@@ -113,6 +113,17 @@ size_t conv_bench_pictures_place(struct conv_image *image, const struct conv_ima
     return bytes * (size_t)shape->channels;
 }
 
+bool conv_bench_pictures_equal(const struct conv_image *a, const struct conv_image *b)
+{
+    size_t row = (size_t)a->width * (size_t)(a->depth / 8);
+    for (int c = 0; c < a->channels; c++)
+        for (int y = 0; y < a->height; y++)
+            if (memcmp(a->plane[c].data + y * a->plane[c].stride,
+                       b->plane[c].data + y * b->plane[c].stride, row) != 0)
+                return false;
+    return true;
+}
+
 // What filters them: the CPU, with room for the largest.
 struct darkroom {
     struct conv_backend *backend;

@@ -34,6 +34,9 @@ enum conv_status conv_bench_pictures_filter(struct conv_bench_pictures *pictures
 
 void conv_bench_pictures_free(struct conv_bench_pictures *pictures);
 
+// True if two pictures of one shape have the same samples.
+bool conv_bench_pictures_equal(const struct conv_image *a, const struct conv_image *b);
+
 // A picture of that shape whose planes lie one behind the other. Their bytes.
 size_t conv_bench_pictures_place(struct conv_image *image, const struct conv_image *shape,
                                  uint8_t *planes);
