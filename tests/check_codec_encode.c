@@ -26,8 +26,7 @@ bool check_cuda_failed(cudaError_t error, const char *what)
     return error != cudaSuccess;
 }
 
-// --- a batch on the device
-// -------------------------------------------------------------------------
+// --- a batch on the device -----------------------------------------------------------------------
 
 void check_encode_free(struct check_encode *run)
 {
@@ -175,8 +174,7 @@ static bool encode(const struct conv_image *images, int count, uint64_t seed,
     return ok;
 }
 
-// --- what came out
-// ---------------------------------------------------------------------------------
+// --- what came out -------------------------------------------------------------------------------
 
 static uint32_t get_u32(const uint8_t *p)
 {
@@ -331,8 +329,7 @@ static const char *check_packing(const struct check_encoded *encoded, int count,
     return NULL;
 }
 
-// --- random batches
-// --------------------------------------------------------------------------------
+// --- random batches ------------------------------------------------------------------------------
 
 struct check_case {
     int count;

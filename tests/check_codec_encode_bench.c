@@ -12,8 +12,7 @@
 #define MOST_MARKS 16
 #define PNG_FRAME 45 // signature, IHDR and IEND
 
-// --- pictures
-// --------------------------------------------------------------------------------------
+// --- pictures ------------------------------------------------------------------------------------
 
 static bool read_file(const char *name, uint8_t **data, size_t *size)
 {
@@ -65,8 +64,7 @@ static size_t raw_bytes(const struct conv_image *image)
            (size_t)(image->channels * (image->depth / 8));
 }
 
-// --- libpng
-// ----------------------------------------------------------------------------------------
+// --- libpng --------------------------------------------------------------------------------------
 
 static void count_bytes(png_structp png, png_bytep data, png_size_t size)
 {
@@ -121,8 +119,7 @@ static size_t libpng_bytes(const struct conv_image *image)
     return size;
 }
 
-// --- time
-// ------------------------------------------------------------------------------------------
+// --- time ----------------------------------------------------------------------------------------
 
 struct marks {
     int count;
@@ -199,8 +196,7 @@ static bool time_batch(struct check_encode *run, int runs, size_t raw)
     return ok;
 }
 
-// --- all of it
-// -------------------------------------------------------------------------------------
+// --- all of it -----------------------------------------------------------------------------------
 
 // What was made, beside the raw samples and libpng.
 static bool print_sizes(const struct check_encode *run, const struct conv_image *images, int files,

@@ -30,8 +30,7 @@ const char *check_kind_name(enum check_kind kind)
     return names[kind];
 }
 
-// --- shapes
-// ----------------------------------------------------------------------------------------
+// --- shapes --------------------------------------------------------------------------------------
 
 void check_draw_shape(struct conv_image *image, uint64_t *state)
 {
@@ -70,8 +69,7 @@ void check_draw_shape(struct conv_image *image, uint64_t *state)
     image->alpha = image->channels % 2 == 0;
 }
 
-// --- samples
-// ---------------------------------------------------------------------------------------
+// --- samples -------------------------------------------------------------------------------------
 
 struct painter {
     enum check_kind kind;

@@ -365,8 +365,7 @@ enum conv_status conv_cuda_lane_run(struct conv_lane *lane, struct conv_group *g
     return read_time(lane, MARK_FILTERED, &group->ns_copy_out, err);
 }
 
-// --- for benchmarks
-// --------------------------------------------------------------------------------
+// --- for benchmarks ------------------------------------------------------------------------------
 
 // Fills the level 2 cache with something else.
 static enum conv_status flush_cache(struct conv_lane *lane, struct conv_err *err)

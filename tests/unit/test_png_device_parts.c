@@ -27,8 +27,7 @@ static uint8_t byte_of(uint32_t word, int i)
     return (uint8_t)(word >> 8 * i);
 }
 
-// --- row filters
-// -----------------------------------------------------------------------------------
+// --- row filters ---------------------------------------------------------------------------------
 
 static int defined_paeth(int a, int b, int c)
 {
@@ -109,8 +108,7 @@ static void test_shifts(void **state)
     assert_int_equal(shift_out(0x76543210, 0xfedcba98, 20), 0xcba98765);
 }
 
-// --- checksums
-// -------------------------------------------------------------------------------------
+// --- checksums -----------------------------------------------------------------------------------
 
 static uint32_t word_at(const uint8_t *p)
 {
@@ -161,8 +159,7 @@ static void test_powers(void **state)
                      crc_multiply(crc_power(0xffffffff), crc_power(15)));
 }
 
-// --- deflate
-// ---------------------------------------------------------------------------------------
+// --- deflate -------------------------------------------------------------------------------------
 
 static void test_length_symbols(void **state)
 {

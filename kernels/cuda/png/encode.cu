@@ -48,8 +48,7 @@ size_t conv_cuda_encode_bound(int width, int height, int channels, int depth)
     return bound > CHUNK_MOST ? 0 : (size_t)round_up(bound, CONV_ENCODE_ALIGN);
 }
 
-// --- plan
-// ------------------------------------------------------------------------------------------
+// --- plan ----------------------------------------------------------------------------------------
 
 static bool plan_picture(struct conv_encode_plan *plan, struct conv_encode_picture *picture)
 {
@@ -119,8 +118,7 @@ enum conv_status conv_cuda_encode_plan(struct conv_encode_plan *plan,
     return CONV_OK;
 }
 
-// --- run
-// -------------------------------------------------------------------------------------------
+// --- run -----------------------------------------------------------------------------------------
 
 static struct encode_scratch find_scratch(const struct conv_encode_batch *batch)
 {

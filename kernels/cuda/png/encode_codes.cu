@@ -49,8 +49,7 @@ __device__ inline uint32_t sum_lanes(uint32_t value)
     return value;
 }
 
-// --- the header
-// ------------------------------------------------------------------------------------
+// --- the header ----------------------------------------------------------------------------------
 
 // Puts bits of which none is set yet.
 __device__ inline void put_bits(uint32_t *words, uint32_t at, uint32_t value, uint32_t bits)
@@ -170,8 +169,7 @@ __device__ inline uint32_t make_header(struct space *space, bool last)
     return at;
 }
 
-// --- the choice
-// ------------------------------------------------------------------------------------
+// --- the choice ----------------------------------------------------------------------------------
 
 // Bits of all symbols but those of the header, by its own codes and by the fixed ones.
 __device__ inline void measure(const struct space *space, uint32_t *own, uint32_t *fixed)

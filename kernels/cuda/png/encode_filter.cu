@@ -157,8 +157,7 @@ __device__ inline void fill_stage_of(const struct stage &stage, const uint32_t *
     }
 }
 
-// --- counting
-// --------------------------------------------------------------------------------------
+// --- counting ------------------------------------------------------------------------------------
 
 // Adler-32 of a block of n bytes d_i, but for its constant: the sums of d_i and of (n - i) d_i. A
 // thread adds up at most 24 windows' 8 bytes: 24 * 8 * 255 * 49152 stays below 2^32.

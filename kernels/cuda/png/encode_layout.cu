@@ -119,8 +119,7 @@ void conv_encode_layout(const struct encode_scratch &scratch, cudaStream_t strea
     layout<<<((unsigned)scratch.count + WARPS - 1) / WARPS, WARPS * WARP, 0, stream>>>(scratch);
 }
 
-// --- pictures
-// --------------------------------------------------------------------------------------
+// --- pictures ------------------------------------------------------------------------------------
 
 // One block of 32 warps, 1,024 pictures at a time: each warp adds up 32 sizes, one adds up the
 // warps' sums, and all go on from there.
