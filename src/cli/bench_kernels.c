@@ -14,6 +14,9 @@
 #include "cli/contender.h"
 #include "cli/device.h"
 #include "cli/kernels_page.h"
+#if CONV_HAVE_CUDNN
+#include "cli/bench_cudnn.h"
+#endif
 #if CONV_HAVE_NPP
 #include "cli/bench_npp.h"
 #endif
@@ -324,8 +327,25 @@ static enum conv_status bench_reference(struct bench *bench, const struct conv_v
 
 // --- rivals --------------------------------------------------------------------------------------
 
-#if CONV_HAVE_NPP
+#if CONV_HAVE_NPP || CONV_HAVE_CUDNN
 #define RIVAL_RUNS 7
+
+static const struct rival {
+    const char *name, *summary, *rounded; // if it rounds otherwise than we do
+    enum conv_status (*run)(const struct conv_filter *filter, enum conv_border border,
+                            const struct conv_group_plane *planes, int count, const uint8_t *source,
+                            uint8_t *result, size_t bytes, int device, uint64_t *ns, int runs,
+                            struct conv_err *err);
+} rivals[] = {
+#if CONV_HAVE_NPP
+    {"NPP FilterBorder", "a call a plane", "a call a plane; truncates, results differ by 1",
+     conv_bench_npp},
+#endif
+#if CONV_HAVE_CUDNN
+    {"cuDNN", "float32, without conversion and rounding",
+     "float32, without conversion and rounding; results differ by 1", conv_bench_cudnn},
+#endif
+};
 
 // Rivals round in their own ways: off by one is their right, more is another filter.
 static unsigned largest_difference(const struct bench *bench)
@@ -347,11 +367,11 @@ static unsigned largest_difference(const struct bench *bench)
 }
 
 // Its share is of the copy that the ladder has measured.
-static void bench_npp(struct bench *bench)
+static void bench_rival(struct bench *bench, const struct rival *rival)
 {
     uint64_t ns[RIVAL_RUNS], copy = 0;
     struct conv_err err = {0};
-    const char *name = "NPP FilterBorder";
+    const char *name = rival->name;
     for (int i = 0; i < bench->table.count; i++)
         if (bench->table.lines[i].kind == CONV_BENCH_COPY && bench->table.lines[i].on_cuda)
             copy = (uint64_t)(bench->table.lines[i].ms * 1e6);
@@ -359,9 +379,8 @@ static void bench_npp(struct bench *bench)
         leave_out(bench, CONV_BENCH_RIVAL, name, true, "one filter at a time");
         return;
     }
-    if (conv_bench_npp(&bench->filters[0], bench->options->border, bench->planes,
-                       bench->plane_count, bench->source, bench->got, bench->bytes, bench->ordinal,
-                       ns, RIVAL_RUNS, &err)) {
+    if (rival->run(&bench->filters[0], bench->options->border, bench->planes, bench->plane_count,
+                   bench->source, bench->got, bench->bytes, bench->ordinal, ns, RIVAL_RUNS, &err)) {
         leave_out(bench, CONV_BENCH_RIVAL, name, true, err.text);
         return;
     }
@@ -372,8 +391,7 @@ static void bench_npp(struct bench *bench)
         leave_out(bench, CONV_BENCH_RIVAL, name, true, reason);
         return;
     }
-    add_times(bench, CONV_BENCH_RIVAL, name,
-              apart ? "a call a plane; truncates, results differ by 1" : "a call a plane", true,
+    add_times(bench, CONV_BENCH_RIVAL, name, apart ? rival->rounded : rival->summary, true,
               median(ns, RIVAL_RUNS), copy);
 }
 #endif
@@ -417,9 +435,10 @@ static enum conv_status bench_rows(struct bench *bench, struct conv_err *err)
         if (!status)
             status = bench_extras(bench, rows[i], err);
     }
-#if CONV_HAVE_NPP
-    if (!status && bench->on_cuda && !bench->options->variant)
-        bench_npp(bench);
+#if CONV_HAVE_NPP || CONV_HAVE_CUDNN
+    for (size_t i = 0; i < sizeof rivals / sizeof rivals[0]; i++)
+        if (!status && bench->on_cuda && !bench->options->variant)
+            bench_rival(bench, &rivals[i]);
 #endif
     return status;
 }

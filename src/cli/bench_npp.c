@@ -2,43 +2,29 @@
 // The one file that includes NPP.
 #include "cli/bench_npp.h"
 
-#include <cuda_runtime_api.h>
 #include <nppi_filtering_functions.h>
 
+#include "cli/bench_timer.h"
+
 struct npp {
-    uint8_t *d_src, *d_dst, *d_flush;
-    size_t flush_bytes;
+    struct conv_bench_timer timer;
+    uint8_t *d_src, *d_dst;
     Npp32s *d_coefs;
-    cudaStream_t stream;
-    cudaEvent_t start, stop;
     NppStreamContext context;
 };
-
-static enum conv_status report(cudaError_t code, struct conv_err *err)
-{
-    if (code == cudaSuccess)
-        return CONV_OK;
-    return conv_err_set(err, CONV_ERR_DEVICE, "CUDA failed: %s", cudaGetErrorString(code));
-}
 
 static enum conv_status open_context(struct npp *npp, int device, struct conv_err *err)
 {
     NppStreamContext *context = &npp->context;
     struct cudaDeviceProp properties;
-    cudaError_t code = cudaSetDevice(device);
+    cudaError_t code = conv_bench_timer_open(&npp->timer, device);
     if (!code)
         code = cudaGetDeviceProperties(&properties, device);
     if (!code)
-        code = cudaStreamCreateWithFlags(&npp->stream, cudaStreamNonBlocking);
-    if (!code)
-        code = cudaEventCreate(&npp->start);
-    if (!code)
-        code = cudaEventCreate(&npp->stop);
-    if (!code)
-        code = cudaStreamGetFlags(npp->stream, &context->nStreamFlags);
+        code = cudaStreamGetFlags(npp->timer.stream, &context->nStreamFlags);
     if (code)
-        return report(code, err);
-    context->hStream = npp->stream;
+        return conv_bench_timer_report(code, err);
+    context->hStream = npp->timer.stream;
     context->nCudaDeviceId = device;
     context->nMultiProcessorCount = properties.multiProcessorCount;
     context->nMaxThreadsPerMultiProcessor = properties.maxThreadsPerMultiProcessor;
@@ -46,7 +32,6 @@ static enum conv_status open_context(struct npp *npp, int device, struct conv_er
     context->nSharedMemPerBlock = properties.sharedMemPerBlock;
     context->nCudaDevAttrComputeCapabilityMajor = properties.major;
     context->nCudaDevAttrComputeCapabilityMinor = properties.minor;
-    npp->flush_bytes = 2 * (size_t)(properties.l2CacheSize > 0 ? properties.l2CacheSize : 1);
     return CONV_OK;
 }
 
@@ -63,14 +48,12 @@ static enum conv_status upload(struct npp *npp, const struct conv_filter *filter
     if (!code)
         code = cudaMalloc((void **)&npp->d_dst, bytes);
     if (!code)
-        code = cudaMalloc((void **)&npp->d_flush, npp->flush_bytes);
-    if (!code)
         code = cudaMalloc((void **)&npp->d_coefs, coef_bytes);
     if (!code)
         code = cudaMemcpy(npp->d_coefs, coefs, coef_bytes, cudaMemcpyHostToDevice);
     if (!code)
         code = cudaMemcpy(npp->d_src, source, bytes, cudaMemcpyHostToDevice);
-    return report(code, err);
+    return conv_bench_timer_report(code, err);
 }
 
 static enum conv_status filter_planes(const struct npp *npp, const struct conv_filter *filter,
@@ -97,22 +80,12 @@ static enum conv_status time_once(const struct npp *npp, const struct conv_filte
                                   const struct conv_group_plane *planes, int count, uint64_t *ns,
                                   struct conv_err *err)
 {
-    float ms = 0;
-    cudaError_t code = cudaMemsetAsync(npp->d_flush, 0, npp->flush_bytes, npp->stream);
-    if (!code)
-        code = cudaEventRecord(npp->start, npp->stream);
-    enum conv_status status = report(code, err);
+    enum conv_status status = conv_bench_timer_report(conv_bench_timer_start(&npp->timer), err);
     if (!status)
         status = filter_planes(npp, filter, planes, count, err);
-    if (status)
-        return status;
-    code = cudaEventRecord(npp->stop, npp->stream);
-    if (!code)
-        code = cudaEventSynchronize(npp->stop);
-    if (!code)
-        code = cudaEventElapsedTime(&ms, npp->start, npp->stop);
-    *ns = (uint64_t)((double)ms * 1e6);
-    return report(code, err);
+    if (!status)
+        status = conv_bench_timer_report(conv_bench_timer_stop(&npp->timer, ns), err);
+    return status;
 }
 
 // Nothing can be done about a failure to free.
@@ -120,15 +93,8 @@ static void close_npp(struct npp *npp)
 {
     (void)cudaFree(npp->d_src);
     (void)cudaFree(npp->d_dst);
-    (void)cudaFree(npp->d_flush);
     (void)cudaFree(npp->d_coefs);
-    if (npp->start)
-        (void)cudaEventDestroy(npp->start);
-    if (npp->stop)
-        (void)cudaEventDestroy(npp->stop);
-    if (npp->stream)
-        (void)cudaStreamDestroy(npp->stream);
-    (void)cudaGetLastError();
+    conv_bench_timer_close(&npp->timer);
 }
 
 enum conv_status conv_bench_npp(const struct conv_filter *filter, enum conv_border border,
@@ -149,7 +115,8 @@ enum conv_status conv_bench_npp(const struct conv_filter *filter, enum conv_bord
     for (int r = 0; r < runs && !status; r++)
         status = time_once(&npp, filter, planes, count, &ns[r], err);
     if (!status)
-        status = report(cudaMemcpy(result, npp.d_dst, bytes, cudaMemcpyDeviceToHost), err);
+        status = conv_bench_timer_report(
+            cudaMemcpy(result, npp.d_dst, bytes, cudaMemcpyDeviceToHost), err);
     close_npp(&npp);
     return status;
 }
