@@ -62,7 +62,7 @@ static bool place(struct conv_bench_device *bench, const struct conv_image *shap
         !slot || !device->ops->async || (used > 0 && used + need > bench->options->group_bytes);
     if (full || !conv_group_place(&slot->group, shape, filter_alpha, table, in, offsets)) {
         if (bench->group_count == most ||
-            conv_pool_acquire(&bench->pool, need, &slot, err) != CONV_OK || !slot)
+            conv_pool_acquire(&bench->pool, need, 0, &slot, err) != CONV_OK || !slot)
             return false;
         bench->groups[bench->group_count++] = slot;
         conv_group_place(&slot->group, shape, filter_alpha, table, in, offsets);

@@ -7,10 +7,21 @@
 #include "cli/signals.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "report/json.h"
+
+// What is freed is to be the system's again. Left alone, glibc takes the size of a large block that
+// is freed as a hint to keep blocks of that size from then on, each thread for itself: sixteen
+// workers with files of 10 MiB held 300 MiB that way under a limit of 24.
+static void give_memory_back(void)
+{
+#ifdef __GLIBC__
+    (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
+#endif
+}
 
 enum conv_status conv_run_pictures(const struct conv_options *options,
                                    const struct conv_device *device, struct conv_walk *walk,
@@ -52,6 +63,7 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
     // What coders and file buffers keep, all workers together, is at most about half of the limit:
     // each has one buffer for the file, the filtered rows of either way, and the result.
     config.png.keep = options->mem_limit / 8 / (size_t)options->jobs + 1;
+    give_memory_back();
     return conv_pipeline_run(&config, walk, report, err);
 }
 

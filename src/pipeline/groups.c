@@ -55,17 +55,20 @@ bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv
         form = 0;
         need = conv_group_need(&job->header.shape, s->filter_alpha, s->table_bytes);
     }
+    size_t carried = conv_jobs_carries(job);
     struct conv_slot *slot = s->open[form];
     if (slot) {
         size_t used = slot->group.front + slot->group.back;
         bool full = used > 0 && used + need > s->config->group_bytes;
-        if (full || !place(s, slot, job, &coding)) {
+        if (!full && conv_pool_may_carry(&s->pool, slot, carried) && place(s, slot, job, &coding)) {
+            conv_pool_carry(&s->pool, slot, carried);
+        } else {
             conv_groups_seal(s, slot);
             slot = NULL;
         }
     }
     if (!slot) {
-        *status = conv_pool_acquire(&s->pool, need, &slot, &job->err);
+        *status = conv_pool_acquire(&s->pool, need, carried, &slot, &job->err);
         if (!slot) {
             seal_all(s);
             return false;
@@ -108,7 +111,7 @@ void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot)
     if (slot->decoding > 0)
         return; // the last decoder will come here again
     if (!slot->jobs) {
-        conv_pool_release(slot);
+        conv_pool_release(&s->pool, slot);
         pthread_cond_signal(&s->changed);
         return;
     }
@@ -123,7 +126,7 @@ void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job)
     struct conv_slot *slot = job->slot;
     job->slot = NULL;
     if (--slot->unfinished == 0 && slot->sealed && slot->decoding == 0) {
-        conv_pool_release(slot);
+        conv_pool_release(&s->pool, slot);
         pthread_cond_signal(&s->changed);
     }
 }

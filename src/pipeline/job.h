@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "backend/group.h"
+#include "pipeline/budget.h"
 #include "pipeline/walk.h"
 #include "png/png.h"
 #include "report/report.h"
@@ -23,11 +24,14 @@ struct conv_job {
     struct conv_walk_entry path;
     struct conv_err err; // why it failed
     enum conv_outcome outcome;
-    const char *reason;     // why skipped or planned
-    bool is_open;           // the input, ahead of its reader
-    int fd;                 // then
-    struct stat info;       // of the input
-    struct conv_file *file; // until decoded
+    const char *reason;         // why skipped or planned
+    bool is_open;               // the input, ahead of its reader
+    int fd;                     // then
+    struct stat info;           // of the input
+    struct conv_budget *budget; // that `share` is from; may be NULL
+    struct conv_share share;    // for the file's buffer
+    size_t want;                // of that, as far as the file says before it is read
+    struct conv_file *file;     // until decoded
     struct conv_png_header header;
     struct conv_png_meta meta;
     struct conv_image in; // where decoding writes

@@ -59,6 +59,9 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     job->slot = NULL;
     job->bytes_in = job->bytes_out = 0;
     memset(job->ns, 0, sizeof job->ns);
+    job->budget = &s->files;
+    job->share = (struct conv_share){0};
+    job->want = 0;
     job->file = NULL;
     job->is_open = false;
     job->on_cpu = job->decoded = job->encoded = false;
@@ -75,6 +78,15 @@ bool conv_jobs_take_file(struct conv_scheduler *s, struct conv_job *job)
     s->spare_files = job->file->next;
     job->file->size = 0;
     return true;
+}
+
+// Chunks of so few bytes are among what is known of a picture, and their buffer stays with its
+// record; larger ones are rare, and many records with such a buffer each would be a lot.
+#define CHUNKS_KEPT 4096
+
+size_t conv_jobs_carries(const struct conv_job *job)
+{
+    return job->meta.capacity > CHUNKS_KEPT ? job->meta.capacity : 0;
 }
 
 // Buffers that a large file has left are given back, as those of the coders are.
@@ -95,6 +107,10 @@ void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
         s->spare_files = job->file;
         job->file = NULL;
     }
+    bool had_some = job->share.bytes > 0;
+    conv_budget_release(job->budget, &job->share);
+    if (had_some && s->announced.first)
+        pthread_cond_signal(&s->changed); // it may wait for that
 }
 
 void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job)
@@ -108,7 +124,7 @@ void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
     conv_jobs_drop_file(s, job);
     if (job->is_open)
         close(job->fd);
-    if (is_too_large(s, job->meta.capacity))
+    if (conv_jobs_carries(job) > 0)
         conv_png_meta_free(&job->meta);
     conv_jobs_put_away(s, job);
     if (--s->live == 0)

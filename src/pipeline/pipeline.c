@@ -9,6 +9,10 @@
 #include "pipeline/output.h"
 #include "pipeline/scheduler.h"
 
+// Input files get this part of --mem-limit: a picture takes twice its samples in staging, its file
+// seldom more than them, so that it is not the files that hold up what staging has room for.
+#define FILES_SHARE 2
+
 _Static_assert(CONV_REPORT_MOST_DEVICES == CONV_BACKEND_MOST_DEVICES,
                "the report has room for every device");
 
@@ -28,6 +32,8 @@ static enum conv_status init_locks(struct conv_scheduler *s, struct conv_err *er
         errnum = pthread_mutex_init(&s->lock, NULL);
     if (!errnum)
         errnum = pthread_mutex_init(&s->report_lock, NULL);
+    if (!errnum)
+        errnum = conv_budget_init(&s->files, s->config->mem_limit / FILES_SHARE);
     pthread_condattr_destroy(&attributes);
     return errnum ? conv_err_errno(err, errnum, "cannot make locks") : CONV_OK;
 }
@@ -178,6 +184,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     free(workers);
     free(s.lanes);
     free(s.devices);
+    conv_budget_destroy(&s.files);
     pthread_mutex_destroy(&s.report_lock);
     pthread_mutex_destroy(&s.lock);
     pthread_cond_destroy(&s.lane_work);

@@ -103,36 +103,55 @@ static struct conv_slot *find_free(struct conv_pool *pool, size_t need, bool *bu
     return best;
 }
 
-enum conv_status conv_pool_acquire(struct conv_pool *pool, size_t need, struct conv_slot **out,
-                                   struct conv_err *err)
+// Free slots but this one give memory back until there is room for `more`. False if too much is in
+// use.
+static bool make_room(struct conv_pool *pool, const struct conv_slot *slot, size_t more)
+{
+    for (int i = 0; i < pool->count && pool->used + pool->carried + more > pool->limit; i++)
+        if (!pool->slots[i].busy && &pool->slots[i] != slot)
+            free_memory(pool, &pool->slots[i]);
+    return pool->used + pool->carried + more <= pool->limit;
+}
+
+// The slot is free and smaller than `need`. *waits: others hold the rest, their release helps.
+static enum conv_status grow_slot(struct conv_pool *pool, struct conv_slot *slot, size_t need,
+                                  size_t carried, bool busy, bool *waits, struct conv_err *err)
+{
+    // Growing by more than needed spares the next slightly larger picture the same trouble.
+    size_t want = need <= pool->bytes ? pool->bytes : conv_image_align(need + need / 8, GROW_STEP);
+    free_memory(pool, slot);
+    if (!make_room(pool, slot, 2 * want + carried))
+        want = need;
+    *waits = !make_room(pool, slot, 2 * want + carried) && busy;
+    if (*waits)
+        return CONV_OK;
+    enum conv_status status = alloc_memory(pool, slot, want, err);
+    *waits = status && busy;
+    return *waits ? CONV_OK : status;
+}
+
+enum conv_status conv_pool_acquire(struct conv_pool *pool, size_t need, size_t carried,
+                                   struct conv_slot **out, struct conv_err *err)
 {
     *out = NULL;
     if (need > pool->limit / 2)
         return conv_err_set(err, CONV_ERR_LIMIT,
                             "the picture needs %zu KiB of staging memory, --mem-limit is %zu KiB",
                             (2 * need >> 10) + 1, pool->limit >> 10);
-    bool busy;
+    bool busy, waits;
+    enum conv_status status = CONV_OK;
     struct conv_slot *slot = find_free(pool, need, &busy);
     if (!slot)
         return CONV_OK;
-    if (slot->group.capacity < need) {
-        // Growing by more than needed spares the next slightly larger picture the same trouble.
-        size_t want =
-            need <= pool->bytes ? pool->bytes : conv_image_align(need + need / 8, GROW_STEP);
-        free_memory(pool, slot);
-        for (int i = 0; i < pool->count && pool->used + 2 * want > pool->limit; i++)
-            if (!pool->slots[i].busy)
-                free_memory(pool, &pool->slots[i]);
-        if (pool->used + 2 * want > pool->limit)
-            want = need;
-        if (pool->used + 2 * want > pool->limit)
-            return CONV_OK; // others hold the rest; their release is waited for
-        enum conv_status status = alloc_memory(pool, slot, want, err);
-        if (status)
-            return busy ? CONV_OK : status;
-    }
+    if (slot->group.capacity < need)
+        status = grow_slot(pool, slot, need, carried, busy, &waits, err);
+    else
+        waits = !make_room(pool, slot, carried) && busy;
+    if (status || waits)
+        return status;
     slot->busy = true;
     slot->sealed = slot->again = false;
+    conv_pool_carry(pool, slot, carried);
     slot->decoding = slot->unfinished = 0;
     slot->jobs = NULL;
     conv_group_reset(&slot->group);
@@ -140,8 +159,21 @@ enum conv_status conv_pool_acquire(struct conv_pool *pool, size_t need, struct c
     return CONV_OK;
 }
 
-void conv_pool_release(struct conv_slot *slot)
+bool conv_pool_may_carry(struct conv_pool *pool, const struct conv_slot *slot, size_t carried)
 {
+    return carried == 0 || make_room(pool, slot, carried);
+}
+
+void conv_pool_carry(struct conv_pool *pool, struct conv_slot *slot, size_t carried)
+{
+    slot->carried += carried;
+    pool->carried += carried;
+}
+
+void conv_pool_release(struct conv_pool *pool, struct conv_slot *slot)
+{
+    pool->carried -= slot->carried;
+    slot->carried = 0;
     slot->busy = false;
 }
 

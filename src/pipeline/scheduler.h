@@ -37,6 +37,7 @@ struct conv_scheduler {
     size_t table_bytes;
     bool filter_alpha;
     struct conv_lane_thread *lanes; // of all devices: device * streams + stream
+    struct conv_budget files;       // what buffers of input files take
 
     pthread_mutex_t report_lock;
     pthread_mutex_t lock; // guards all below
@@ -117,8 +118,12 @@ void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job);
 
 // Gives the job a buffer for its file. False without memory.
 bool conv_jobs_take_file(struct conv_scheduler *s, struct conv_job *job);
+// Takes it back, with the job's share of the budget for files.
 void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job);
 void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job);
+
+// Bytes of chunks that go from the picture's input to its output, if they are worth counting.
+size_t conv_jobs_carries(const struct conv_job *job);
 
 // Reports the job and takes it back. Called WITHOUT the lock, returns with it.
 void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_status status);

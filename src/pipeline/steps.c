@@ -104,14 +104,16 @@ enum conv_status conv_steps_plan(const struct conv_pipeline_config *config, stru
     return CONV_OK;
 }
 
-static enum conv_status reserve_file(struct conv_file *file, size_t size, struct conv_err *err)
+static enum conv_status reserve_file(struct conv_job *job, size_t size)
 {
+    struct conv_file *file = job->file;
     if (size <= file->capacity)
         return CONV_OK;
     size_t capacity = conv_image_align(size, READ_CHUNK);
+    conv_budget_grow(job->budget, &job->share, capacity);
     uint8_t *data = realloc(file->data, capacity);
     if (!data)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a file of %zu bytes", size);
+        return conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory for a file of %zu bytes", size);
     file->data = data;
     file->capacity = capacity;
     return CONV_OK;
@@ -147,7 +149,7 @@ static enum conv_status read_all(const struct conv_pipeline_config *config, stru
     bool regular = S_ISREG(job->info.st_mode);
     file->size = 0;
     // One byte more than expected lets a single read see the end of the file.
-    enum conv_status status = reserve_file(file, expected + 1, err);
+    enum conv_status status = reserve_file(job, expected + 1);
     while (!status) {
         if (!regular && !wait_readable(config, job, fd, start))
             return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for input");
@@ -170,7 +172,7 @@ static enum conv_status read_all(const struct conv_pipeline_config *config, stru
         if (file->size > config->mem_limit)
             return conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than --mem-limit allows");
         if (file->size == file->capacity)
-            status = reserve_file(file, 2 * file->capacity, err);
+            status = reserve_file(job, 2 * file->capacity);
     }
     return status;
 }
@@ -184,12 +186,18 @@ static int open_input(const struct conv_pipeline_config *config, const char *pat
 
 void conv_steps_announce(const struct conv_pipeline_config *config, struct conv_job *job)
 {
+    struct stat info;
     if (is_dash(job->path.input))
         return;
     job->fd = open_input(config, job->path.input); // whoever reads it says why it cannot be
     job->is_open = job->fd >= 0;
-    if (job->is_open)
-        (void)posix_fadvise(job->fd, 0, AHEAD_BYTES, POSIX_FADV_WILLNEED);
+    if (!job->is_open)
+        return;
+    (void)posix_fadvise(job->fd, 0, AHEAD_BYTES, POSIX_FADV_WILLNEED);
+    // What is larger than allowed will not be read.
+    if (fstat(job->fd, &info) == 0 && S_ISREG(info.st_mode) &&
+        (uint64_t)info.st_size <= config->mem_limit)
+        job->want = conv_image_align((size_t)info.st_size + 1, READ_CHUNK);
 }
 
 static enum conv_status read_file(const struct conv_pipeline_config *config, struct conv_job *job,

@@ -11,15 +11,16 @@
 // --dry-run, PLANNED; job->reason says why. Fails where a dry run sees that the picture would fail.
 enum conv_status conv_steps_plan(const struct conv_pipeline_config *config, struct conv_job *job);
 
-// Opens the file, if it can be, and has the system fetch it from the disk while others are worked
-// on.
+// Opens the file, if it can be, has the system fetch it from the disk while others are worked on,
+// and sets job->want.
 void conv_steps_announce(const struct conv_pipeline_config *config, struct conv_job *job);
 
 // Instead of decoding: copies the zlib stream to where the job's group has its place, for a device.
 // False: the CPU has to decode this file.
 bool conv_steps_pass_on(struct conv_png_codec *codec, struct conv_job *job);
 
-// Reads the file into job->file, its header into job->header, its metadata into job->meta.
+// Reads the file into job->file, its header into job->header, its metadata into job->meta. Waits
+// where job->budget has no more for a file that is larger than job->share says.
 enum conv_status conv_steps_read(const struct conv_pipeline_config *config, struct conv_job *job);
 
 // Decodes into job->in (premultiplied if asked).

@@ -179,6 +179,14 @@ static void start_job(struct conv_worker *worker, struct conv_job *job)
     }
 }
 
+// Without the lock: the file is decoded, its buffer may serve others.
+static void give_file_back(struct conv_scheduler *s, struct conv_job *job)
+{
+    pthread_mutex_lock(&s->lock);
+    conv_jobs_drop_file(s, job);
+    pthread_mutex_unlock(&s->lock);
+}
+
 // Other backends: one worker, one picture, all the way. With the lock.
 static void run_job(struct conv_worker *worker, struct conv_job *job)
 {
@@ -186,10 +194,11 @@ static void run_job(struct conv_worker *worker, struct conv_job *job)
     const struct conv_image *shape = &job->header.shape;
     size_t need = conv_group_need(shape, s->filter_alpha, s->table_bytes);
     struct conv_slot *slot = NULL;
-    enum conv_status status = conv_pool_acquire(&s->pool, need, &slot, &job->err);
+    size_t carried = conv_jobs_carries(job);
+    enum conv_status status = conv_pool_acquire(&s->pool, need, carried, &slot, &job->err);
     while (!status && !slot) {
         pthread_cond_wait(&s->room, &s->lock);
-        status = conv_pool_acquire(&s->pool, need, &slot, &job->err);
+        status = conv_pool_acquire(&s->pool, need, carried, &slot, &job->err);
     }
     pthread_mutex_unlock(&s->lock);
     if (!status) {
@@ -197,6 +206,7 @@ static void run_job(struct conv_worker *worker, struct conv_job *job)
         conv_group_place(&slot->group, shape, s->filter_alpha, s->table_bytes, &job->in,
                          job->out_offset);
         status = conv_steps_decode(s->config, worker->codec, job);
+        give_file_back(s, job);
     }
     if (!status)
         status = conv_steps_filter(s->config, worker->lane, job);
@@ -204,7 +214,7 @@ static void run_job(struct conv_worker *worker, struct conv_job *job)
         status = conv_steps_encode(s->config, worker->codec, worker->index, job);
     if (slot) {
         pthread_mutex_lock(&s->lock);
-        conv_pool_release(slot);
+        conv_pool_release(&s->pool, slot);
         pthread_cond_broadcast(&s->room); // what is free now may do for several
         pthread_mutex_unlock(&s->lock);
     }
@@ -255,6 +265,19 @@ static bool may_begin(const struct conv_scheduler *s)
     return s->found.first && s->live < s->most;
 }
 
+// So many files are on their way that the first is to be read.
+static bool is_ripe(const struct conv_scheduler *s)
+{
+    return s->announced.first && (s->announced.count > AHEAD || !may_begin(s));
+}
+
+// Takes the first of them, unless its buffer has to wait for others to be given back.
+static struct conv_job *take_ripe(struct conv_scheduler *s)
+{
+    struct conv_job *job = s->announced.first;
+    return conv_budget_try(&s->files, &job->share, job->want) ? conv_jobs_pop(&s->announced) : NULL;
+}
+
 // Names that may be long in coming are waited for when all that came are read.
 static bool may_walk(const struct conv_scheduler *s)
 {
@@ -300,8 +323,7 @@ static bool do_task(struct conv_worker *worker)
         walk_on(s);
     } else if (stopping && (s->found.first || s->announced.first)) {
         drop_waiting(s);
-    } else if (s->announced.count > AHEAD || (s->announced.first && !may_begin(s))) {
-        job = conv_jobs_pop(&s->announced);
+    } else if (is_ripe(s) && (job = take_ripe(s))) {
         wake_for(s, &s->announced);
         if (read_job(worker, job)) {
             if (s->config->ops->async)
@@ -309,7 +331,7 @@ static bool do_task(struct conv_worker *worker)
             else
                 run_job(worker, job);
         }
-    } else if (may_begin(s)) {
+    } else if (may_begin(s) && !is_ripe(s)) {
         job = conv_jobs_pop(&s->found);
         wake_for(s, &s->found);
         announce_job(worker, job);

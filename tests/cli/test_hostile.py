@@ -2,6 +2,7 @@
 """Hostile pictures: each is named once with its cause, costs no memory, leaves nothing, and the rest is done."""
 import os
 import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -9,8 +10,10 @@ import pytest
 import hostile
 import pictures
 import png_writer as png
+import program
 from program import ROOT, is_sanitized, measure, run
 
+FAULTY = os.environ.get("CONV_FAULTY_BINARY")
 HANG = 120  # seconds; the slowest case takes one
 ROOM = 32 << 20  # bytes that a refused picture may cost on top of a run without it, its file not counted
 GOOD = pictures.make("rgb8", np.random.default_rng(1), 20, 14).data
@@ -156,3 +159,57 @@ def test_memory_of_large_pictures_stays_within_the_limit(box, usual):
     result = measure("identity", "--device=cpu", "-j8", f"--mem-limit={limit}", "in", "out", timeout=HANG)
     assert "8 done" in result.err
     check_peak(result, usual + 2 * limit)
+
+
+FILE = 10 << 20  # bytes, of which there are many
+
+
+def fill_with_large_files(count, kind=b"prVt"):
+    """Small pictures in files of 10 MiB: what is large is a chunk that nobody needs, or a text, which is carried along."""
+    os.mkdir("in")
+    head, rest = GOOD[:33], GOOD[33:]  # behind IHDR
+    with open("in/0.png", "wb") as file:
+        file.write(head + png.chunk(kind, b"Comment\0".ljust(FILE, b"x")) + rest)
+    for index in range(1, count):
+        os.link("in/0.png", f"in/{index}.png")
+
+
+@pytest.fixture(params=("cpu", "lanes"))
+def way(request, monkeypatch):
+    """--device=... of pictures that workers take all the way, and of groups in lanes."""
+    if request.param == "cpu":
+        return "--device=cpu"
+    if not FAULTY:
+        pytest.skip("no CONV_FAULTY_BINARY: not started by ctest")
+    monkeypatch.setattr(program, "BINARY", FAULTY)
+    return "--device=cuda"
+
+
+@pytest.mark.skipif(is_sanitized() or bool(program.RUNNER), reason="the memory of what watches the program says nothing")
+@pytest.mark.parametrize("jobs", (2, 16))
+@pytest.mark.parametrize("kind", (b"prVt", b"tEXt"), ids=("unknown", "text"))
+def test_memory_of_large_files_stays_within_the_limit(box, usual, way, kind, jobs):
+    """Sixteen workers that each held a file of 10 MiB once took 300 MiB, ten texts in one group 140, under a limit of 24."""
+    fill_with_large_files(60, kind)
+    limit = 24 << 20
+    result = measure("identity", way, f"-j{jobs}", "--no-save", f"--mem-limit={limit}", "in", "out", timeout=HANG)
+    assert "60 done" in result.err
+    bound = usual + limit // 2 + FILE + limit // 8 + (4 << 20)  # as README has it; stacks and small things
+    if kind == b"tEXt":
+        bound += limit // 2 + FILE + limit  # the texts of these files, and of pictures that have their place
+    check_peak(result, bound)
+
+
+@pytest.mark.parametrize("jobs", (1, 2, 16))
+@pytest.mark.parametrize("kind", (b"prVt", b"tEXt"), ids=("unknown", "text"))
+def test_files_larger_than_their_share_go_one_by_one(box, way, kind, jobs):
+    """Regular files, whose size is known, and pipes, whose is not, that all go beyond what there is; nobody waits for ever."""
+    fill_with_large_files(6, kind)
+    names = [f"pipe{index}" for index in range(6)]
+    for name in names:
+        os.mkfifo(name)
+    writers = [subprocess.Popen(["cp", "in/0.png", name]) for name in names]
+    result = run("identity", way, f"-j{jobs}", "--mem-limit=11M",
+                 *[f"in/{index}.png" for index in range(6)], *names, "out")
+    assert "12 done" in result.err and [writer.wait(60) for writer in writers] == [0] * 6
+    check_good("0.png", "5.png")

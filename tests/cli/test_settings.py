@@ -14,6 +14,7 @@ import pytest
 
 import hostile
 import pictures
+import png_writer as png
 import program
 from test_batch import tree
 from test_injected import LIBRARY
@@ -55,6 +56,10 @@ def folder(tmp_path_factory):
     for index, kind in enumerate(pictures.KINDS * 3):
         width, height = (SIDES[(index * step + index // len(SIDES)) % len(SIDES)] for step in (1, 2))
         files[f"{'abc'[index % 3]}/{index:02}-{kind}.png"] = pictures.make(kind, rng, width, height).data
+    for index in range(6):  # files and texts that fill what --mem-limit may leave for them
+        data = pictures.make("rgb8", rng, 9, 7).data
+        text = png.chunk(b"tEXt", b"Comment\0".ljust(50000 << index % 3, b"x"))
+        files[f"{'abc'[index % 3]}/text{index}.png"] = data[:33] + text + data[33:]  # behind IHDR
     good = sorted(files)
     small = [name for name, (data, _) in sorted(hostile.REFUSED.items()) if len(data) < 10000]
     bad = {f"b/{name}.png": hostile.REFUSED[name][0] for name in small[::3]}

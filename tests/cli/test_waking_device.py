@@ -130,6 +130,7 @@ def test_page_of_a_device_that_is_there(box, batch, gpu):  # noqa: F811
     check_page("p.html")
 
 
+@pytest.mark.skipif(program.is_sanitized() or bool(program.RUNNER), reason="what watches the program takes its own time")
 def test_two_hundred_small_pictures_do_not_wait(box, monkeypatch):
     """0.3 s of opening are no 0.3 s of the run: the best of some runs with and without."""
     fill(box / "in", *[f"{index}.png" for index in range(200)])
