@@ -254,7 +254,7 @@ void *conv_lane_main(void *argument)
         } else if (s->lanes_end) {
             break;
         } else {
-            pthread_cond_wait(&s->lane_work, &s->lock);
+            conv_scheduler_wait(s, &s->lane_work, CONV_SCHEDULER_LOOK_NS);
         }
     }
     pthread_mutex_unlock(&s->lock);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,6 +40,14 @@ void conv_name_list_close(struct conv_name_list *list)
     if (list->fd > STDIN_FILENO)
         close(list->fd);
     list->fd = -1;
+}
+
+bool conv_name_list_may_wait(const struct conv_name_list *list)
+{
+    struct pollfd wait = {.fd = list->fd, .events = POLLIN};
+    const char *here = list->buffer + list->begin;
+    return !list->ended && !memchr(here, list->nul ? '\0' : '\n', list->end - list->begin) &&
+           poll(&wait, 1, 0) == 0;
 }
 
 // Reads on behind what is there. False at the end or on an error.

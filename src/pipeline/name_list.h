@@ -23,6 +23,9 @@ enum conv_status conv_name_list_open(struct conv_name_list *list, const char *pa
                                      atomic_int *stop, struct conv_err *err);
 void conv_name_list_close(struct conv_name_list *list);
 
+// True if the next name is not here yet, nor anything of it to be read.
+bool conv_name_list_may_wait(const struct conv_name_list *list);
+
 // The next name that is not empty; it lives until the next call. NULL at the end, when stopped, or
 // with err->status set if the list cannot be read on (that is said once) or a name is longer than
 // any path.

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "pipeline/output.h"
 #include "pipeline/scheduler.h"
@@ -25,9 +26,9 @@ static enum conv_status init_locks(struct conv_scheduler *s, struct conv_err *er
     if (!errnum)
         errnum = pthread_cond_init(&s->changed, &attributes);
     if (!errnum)
-        errnum = pthread_cond_init(&s->room, NULL);
+        errnum = pthread_cond_init(&s->room, &attributes);
     if (!errnum)
-        errnum = pthread_cond_init(&s->lane_work, NULL);
+        errnum = pthread_cond_init(&s->lane_work, &attributes);
     if (!errnum)
         errnum = pthread_mutex_init(&s->lock, NULL);
     if (!errnum)
@@ -36,6 +37,16 @@ static enum conv_status init_locks(struct conv_scheduler *s, struct conv_err *er
         errnum = conv_budget_init(&s->files, s->config->mem_limit / FILES_SHARE);
     pthread_condattr_destroy(&attributes);
     return errnum ? conv_err_errno(err, errnum, "cannot make locks") : CONV_OK;
+}
+
+bool conv_scheduler_wait(struct conv_scheduler *s, pthread_cond_t *condition, uint64_t ns)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    uint64_t end = (uint64_t)until.tv_nsec + ns;
+    until.tv_sec += (time_t)(end / 1000000000);
+    until.tv_nsec = (long)(end % 1000000000);
+    return pthread_cond_timedwait(condition, &s->lock, &until) == 0;
 }
 
 // Slots: for the lanes, as many again to fill, and some to drain. A worker of a backend that is not

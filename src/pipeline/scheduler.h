@@ -105,6 +105,12 @@ static inline void conv_scheduler_stop(const struct conv_scheduler *s)
     atomic_compare_exchange_strong(s->config->stop, &expected, -1);
 }
 
+// Waits, without a signal no longer than `ns`; false: none came. Everybody looks around once a
+// second at least: pthread_cond_signal() of glibc 2.25 to 2.40 may wake nobody when several wait
+// (sourceware.org/bugzilla 25847), rarely, but a run may last all night. pipeline.c
+bool conv_scheduler_wait(struct conv_scheduler *s, pthread_cond_t *condition, uint64_t ns);
+#define CONV_SCHEDULER_LOOK_NS 1000000000
+
 // --- jobs.c --------------------------------------------------------------------------------------
 
 void conv_jobs_init(struct conv_job_list *list);

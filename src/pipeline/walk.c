@@ -31,7 +31,6 @@ struct conv_walk {
     int depth;
     struct conv_walk_entry here; // the folder being read: input and output path
     struct conv_name_list list;  // of --files-from
-    bool list_may_wait;
 };
 
 // --- what the user typed -------------------------------------------------------------------------
@@ -209,9 +208,6 @@ enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_c
     if (!status && config->files_from)
         status =
             conv_name_list_open(&walk->list, config->files_from, config->nul, config->stop, err);
-    struct stat info;
-    walk->list_may_wait =
-        walk->list.fd >= 0 && (fstat(walk->list.fd, &info) != 0 || !S_ISREG(info.st_mode));
     if (status) {
         conv_walk_close(walk);
         return status;
@@ -423,7 +419,7 @@ static enum conv_walk_step next_input(struct conv_walk *walk, struct conv_walk_e
 
 bool conv_walk_may_wait(const struct conv_walk *walk)
 {
-    return walk->list_may_wait;
+    return walk->list.fd >= 0 && conv_name_list_may_wait(&walk->list);
 }
 
 enum conv_walk_step conv_walk_next(struct conv_walk *walk, struct conv_walk_entry *entry,

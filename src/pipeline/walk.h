@@ -45,7 +45,7 @@ enum conv_status conv_walk_make_output(const struct conv_walk *walk, struct conv
 
 enum conv_walk_step { CONV_WALK_ENTRY, CONV_WALK_BAD, CONV_WALK_END };
 
-// True if the next picture may be long in coming: the names come through a pipe.
+// True if the next picture may be long in coming: the names come through a pipe, which is empty.
 bool conv_walk_may_wait(const struct conv_walk *walk);
 
 // The next picture. CONV_WALK_BAD: entry->input cannot be had, *err says why. One caller at a time.

@@ -4,8 +4,6 @@
 // Order of a worker's preferences on an async backend: encode (it sets staging memory free), place
 // and decode a picture that waits for memory, read a new one, after a walk when few are found. So
 // the pipeline cannot fill up: what is nearer to its end goes first.
-#include <time.h>
-
 #include "pipeline/scheduler.h"
 #include "pipeline/steps.h"
 
@@ -24,8 +22,9 @@ static void walk_on(struct conv_scheduler *s)
 {
     struct conv_job *jobs[WALK_BATCH];
     enum conv_walk_step steps[WALK_BATCH];
-    int most = conv_walk_may_wait(s->walk) ? 1 : WALK_BATCH, made = 0, count = 0;
-    while (made < most && (jobs[made] = conv_jobs_new(s)))
+    int made = 0, count = 0;
+    bool more = true;
+    while (made < WALK_BATCH && (jobs[made] = conv_jobs_new(s)))
         made++;
     if (made == 0) {
         conv_err_set(&s->failure, CONV_ERR_MEMORY, "no memory for another picture");
@@ -34,12 +33,14 @@ static void walk_on(struct conv_scheduler *s)
     }
     s->walking = true;
     pthread_mutex_unlock(&s->lock);
-    while (count < made && (steps[count] = conv_walk_next(s->walk, &jobs[count]->path,
-                                                          &jobs[count]->err)) != CONV_WALK_END)
-        count++;
+    while (more && count < made && (count == 0 || !conv_walk_may_wait(s->walk))) {
+        steps[count] = conv_walk_next(s->walk, &jobs[count]->path, &jobs[count]->err);
+        more = steps[count] != CONV_WALK_END;
+        count += more;
+    }
     pthread_mutex_lock(&s->lock);
     s->walking = false;
-    s->walked = count < made;
+    s->walked = !more;
     for (int i = count; i < made; i++)
         conv_jobs_put_away(s, jobs[i]);
     for (int i = 0; i < count; i++) {
@@ -197,7 +198,7 @@ static void run_job(struct conv_worker *worker, struct conv_job *job)
     size_t carried = conv_jobs_carries(job);
     enum conv_status status = conv_pool_acquire(&s->pool, need, carried, &slot, &job->err);
     while (!status && !slot) {
-        pthread_cond_wait(&s->room, &s->lock);
+        conv_scheduler_wait(s, &s->room, CONV_SCHEDULER_LOOK_NS);
         status = conv_pool_acquire(&s->pool, need, carried, &slot, &job->err);
     }
     pthread_mutex_unlock(&s->lock);
@@ -227,23 +228,16 @@ static void wait_for_work(struct conv_scheduler *s)
     struct conv_slot *open = conv_groups_find_idle(s);
     bool last = s->walked || conv_scheduler_is_stopping(s) || s->live >= s->most;
     if (!open || (s->minding && !last)) {
-        pthread_cond_wait(&s->changed, &s->lock);
+        conv_scheduler_wait(s, &s->changed, CONV_SCHEDULER_LOOK_NS);
         return;
     }
     if (last) {
         conv_groups_seal(s, open);
         return;
     }
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += IDLE_NS;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
     int planes = open->group.plane_count;
     s->minding = true;
-    bool woken = pthread_cond_timedwait(&s->changed, &s->lock, &until) == 0;
+    bool woken = conv_scheduler_wait(s, &s->changed, IDLE_NS);
     s->minding = false;
     if (woken)
         pthread_cond_signal(&s->changed); // for another to mind the group meanwhile
@@ -278,10 +272,14 @@ static struct conv_job *take_ripe(struct conv_scheduler *s)
     return conv_budget_try(&s->files, &job->share, job->want) ? conv_jobs_pop(&s->announced) : NULL;
 }
 
-// Names that may be long in coming are waited for when all that came are read.
+// Names that may be long in coming are waited for when all that came are read, and where one worker
+// is all there is, done.
 static bool may_walk(const struct conv_scheduler *s)
 {
-    return !s->walked && !s->walking && !(s->announced.first && conv_walk_may_wait(s->walk));
+    if (s->walked || s->walking)
+        return false;
+    bool others_wait = s->announced.first || (s->config->jobs == 1 && s->live > 0);
+    return !others_wait || !conv_walk_may_wait(s->walk);
 }
 
 // After a stop nothing new is begun.
@@ -317,7 +315,7 @@ static bool do_task(struct conv_worker *worker)
             conv_jobs_finish(s, job, status);
         } else {
             conv_jobs_put_back(&s->parked, job);
-            pthread_cond_wait(&s->changed, &s->lock);
+            conv_scheduler_wait(s, &s->changed, CONV_SCHEDULER_LOOK_NS);
         }
     } else if (s->found.count < s->config->jobs && may_walk(s) && !stopping) {
         walk_on(s);

@@ -38,11 +38,8 @@ def test_one_signal_ends_the_wait_for_a_pipe_and_for_a_list(box):
 
 @pytest.mark.parametrize("more", (0, 2))
 def test_a_slow_list_holds_up_no_picture_that_it_has_named(box, device, more):
-    """Files are fetched ahead of their readers, but no name is waited for while there is something to do.
-
-    With a GPU it takes a second worker: one waits for the name, the other for the group that is under way.
-    """
-    jobs = f"-j{(1 if device == 'cpu' else 2) + more}"
+    """Files are fetched ahead of their readers, but no name is waited for while there is something to do."""
+    jobs = f"-j{1 + more}"
     fill(box, *(f"{index}.png" for index in range(5)))
     process = start("emboss", jobs, "--device", device, "--files-from=-", "out", stdin=subprocess.PIPE)
     for index in range(5):
