@@ -8,6 +8,9 @@
 
 #include "check_decode.h"
 
+#ifndef CHECK_CUT
+#define CHECK_CUT 600 // samples of the picture whose stream is cut before every byte
+#endif
 #ifndef CHECK_SAMPLES
 #define CHECK_SAMPLES 200000 // of a large random picture
 #endif
@@ -152,7 +155,7 @@ bool check_codec_decode(uint64_t seed, int rounds, const char *corpus)
         if (!ok)
             printf("FAILED with --seed %llu --rounds 1\n", (unsigned long long)seed + round);
     }
-    ok = ok && check_cut(600);
+    ok = ok && check_cut(CHECK_CUT);
     printf("decode: %d streams that the judge takes, %d that it does not: %s\n", judged.right,
            judged.wrong, ok ? "ok" : "FAILED");
     return ok;
