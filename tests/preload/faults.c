@@ -9,6 +9,11 @@
 //   fsync=ERRNO    every fsync fails with this number
 //   touch=PATH     that file gets a byte more at the first write to a regular file
 //   read=ACTION    grow, shrink, vanish: what befalls the file at its first read
+//   delay=US       threads pause at random for up to so long where they take and leave locks, so
+//   that
+//                  they meet in other orders; and waits of more than half a second never end by
+//                  themselves, so that what heals a lost wake-up does not hide one
+//   seed=N         of when they pause
 // CONV_FAULTS_SEEN names a file that gets a byte when the library was loaded and one a fault.
 #include <dlfcn.h>
 #include <errno.h>
@@ -26,13 +31,14 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum action { NOTHING, GROW, SHRINK, VANISH };
 
 static struct {
     bool ready, short_io, interrupt, all_threads;
-    long alloc, thread;
+    long alloc, thread, delay, seed;
     int write_errno, fsync_errno;
     enum action action;
     const char *touch;
@@ -68,6 +74,10 @@ static void read_plan(void)
         plan.write_errno = (int)strtol(word + 6, NULL, 10);
     if ((word = strstr(text, "fsync=")))
         plan.fsync_errno = (int)strtol(word + 6, NULL, 10);
+    if ((word = strstr(text, "delay=")))
+        plan.delay = strtol(word + 6, NULL, 10);
+    if ((word = strstr(text, "seed=")))
+        plan.seed = strtol(word + 5, NULL, 10);
     if ((word = strstr(text, "touch=")))
         plan.touch = word + 6;
     plan.action = strstr(text, "read=grow")     ? GROW
@@ -172,6 +182,95 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
         return EAGAIN;
     }
     return real(thread, attributes, start, argument);
+}
+
+// --- locks ---------------------------------------------------------------------------------------
+
+typedef int lock_function(pthread_mutex_t *);
+typedef int signal_function(pthread_cond_t *);
+typedef int wait_function(pthread_cond_t *, pthread_mutex_t *);
+typedef int timedwait_function(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+
+// Half of the times not at all, mostly for a moment, seldom for long.
+static void pause_at_random(void)
+{
+    static atomic_uint threads_seen;
+    static _Thread_local uint32_t state;
+    if (!plan.ready || !plan.delay)
+        return;
+    if (state == 0)
+        state = (uint32_t)plan.seed * 2654435761u + atomic_fetch_add(&threads_seen, 1) + 1;
+    state = state * 1664525 + 1013904223; // Numerical Recipes' generator
+    uint32_t draw = state >> 16;
+    if (draw & 1)
+        return;
+    long most = draw & 0x1e ? plan.delay / 20 : plan.delay;
+    struct timespec time = {.tv_nsec = most * 1000 / 2048 * (long)(draw >> 5)};
+    if (time.tv_nsec > 0)
+        syscall(SYS_nanosleep, &time, NULL);
+}
+
+// Of the functions of conditions there are older ones as well, which know other objects.
+static void *next_of_conditions(const char *name)
+{
+    void *function = dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
+    return function ? function : next(name);
+}
+
+int pthread_mutex_lock(pthread_mutex_t *lock)
+{
+    static lock_function *real;
+    if (!real)
+        real = (lock_function *)next("pthread_mutex_lock");
+    pause_at_random();
+    return real(lock);
+}
+
+int pthread_mutex_unlock(pthread_mutex_t *lock)
+{
+    static lock_function *real;
+    if (!real)
+        real = (lock_function *)next("pthread_mutex_unlock");
+    int result = real(lock);
+    pause_at_random();
+    return result;
+}
+
+int pthread_cond_signal(pthread_cond_t *condition)
+{
+    static signal_function *real;
+    if (!real)
+        real = (signal_function *)next_of_conditions("pthread_cond_signal");
+    pause_at_random();
+    return real(condition);
+}
+
+int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock)
+{
+    static wait_function *real;
+    if (!real)
+        real = (wait_function *)next_of_conditions("pthread_cond_wait");
+    pause_at_random();
+    int result = real(condition, lock);
+    pause_at_random();
+    return result;
+}
+
+int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *lock,
+                           const struct timespec *until)
+{
+    static timedwait_function *real;
+    if (!real)
+        real = (timedwait_function *)next_of_conditions("pthread_cond_timedwait");
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t ns = (until->tv_sec - now.tv_sec) * INT64_C(1000000000) + until->tv_nsec - now.tv_nsec;
+    if (plan.delay && ns > 500000000)
+        return pthread_cond_wait(condition, lock);
+    pause_at_random();
+    int result = real(condition, lock, until);
+    pause_at_random();
+    return result;
 }
 
 // --- files ---------------------------------------------------------------------------------------
