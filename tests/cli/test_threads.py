@@ -19,7 +19,7 @@ from test_batch import tree
 from test_injected import LIBRARY, environment
 from test_settings import SEED, draw_device, draw_settings, folder  # noqa: F401 (a fixture)
 
-ROUNDS = int(os.environ.get("CONV_ROUNDS", 40))
+ROUNDS = int(os.environ.get("CONV_ROUNDS", 5))
 
 pytestmark = pytest.mark.skipif(not LIBRARY or bool(program.RUNNER), reason="no CONV_FAULTS_LIBRARY: a sanitizer build, or not started by ctest")
 
