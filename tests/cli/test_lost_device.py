@@ -63,8 +63,8 @@ def run_faulty(faults, *args, code=0, **more):
     return done
 
 
-def warnings(done):
-    return [line for line in done.stderr.splitlines() if line.startswith("conv: CUDA")]
+def warnings(done, err="stderr"):
+    return [line for line in getattr(done, err).splitlines() if re.match(r"conv: (cuda:\d: )?CUDA", line)]
 
 
 SMALL = ("--group=64K", "-j2")  # many groups of few pictures

@@ -5,6 +5,7 @@ The devices are those of tests/faulty: the CPU behind the asynchronous interface
 CUDA behind each of them, on a machine with one GPU the same one.
 """
 import json
+import os
 import re
 
 import numpy as np
@@ -199,3 +200,37 @@ def test_every_allocation_and_thread_fails_once_around_devices(box, plan, asked,
         if (box / "seen").stat().st_size == 1:
             break
     assert number > (40 if kind == "alloc" else 6)
+
+
+EMULATED = os.environ.get("CONV_EMULATED_BINARY")
+CODERS = ((), ("--decode-on=gpu", "--encode-on=gpu"))
+
+
+@pytest.mark.skipif(not EMULATED, reason="no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
+@pytest.mark.parametrize("asked", ("all", "cuda:2,cuda:0"))
+@pytest.mark.parametrize("coders", CODERS, ids=("filter", "code"))
+def test_cuda_itself_on_several_devices(box, batch, monkeypatch, coders, asked):  # noqa: F811
+    """CUDA's backend with its kernels on the CPU: no thread takes one device's stream, event or memory for another's."""
+    run("emboss,gaussian5", "in", "want")
+    monkeypatch.setattr(program, "BINARY", EMULATED)
+    monkeypatch.setenv("CONV_EMULATED", "devices=3")
+    done = run("emboss,gaussian5", f"--device={asked}", "--verbose", *coders, "--streams=2", *MANY, "--report=r.jsonl", "in", "out")
+    assert len(warnings(done, "err")) == 0, done.err
+    for name in tree("want"):
+        assert (pictures.read(f"out/{name}") == pictures.read(f"want/{name}")).all(), name
+    devices = summary()["devices"]
+    assert [d["name"] for d in devices] == (asked.split(",") if "," in asked else ["cuda:0", "cuda:1", "cuda:2"])
+    assert all(d["pictures"] > 0 for d in devices), "the second or third did nothing, which shows nothing"
+
+
+@pytest.mark.skipif(not EMULATED, reason="no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
+@pytest.mark.parametrize("coders", CODERS, ids=("filter", "code"))
+def test_cuda_itself_loses_several_devices_at_once(box, batch, monkeypatch, coders):  # noqa: F811
+    run("emboss,gaussian5", "in", "want")
+    monkeypatch.setattr(program, "BINARY", EMULATED)
+    monkeypatch.setenv("CONV_EMULATED", "devices=2 lost=60")
+    done = run("emboss,gaussian5", "--device=all", "--verbose", *coders, *MANY, "in", "out")
+    said = [line.split("; ")[-1] for line in warnings(done, "err")]
+    assert said == ["others go on", "going on on the CPU"], done.err
+    for name in tree("want"):
+        assert (pictures.read(f"out/{name}") == pictures.read(f"want/{name}")).all(), name

@@ -4,6 +4,9 @@
 // the device a worse one:
 //   memory=N   it has N bytes
 //   lost=N     it is lost when it has done N copies and launches
+//   devices=N  there are so many; who uses one's stream, event or memory with another is told so.
+//   All
+//              have the memory of one, and one that is lost takes the others with it
 #include "cuda_runtime_api.h"
 
 #include <chrono>
@@ -26,8 +29,18 @@
 #define ALIGN 256               // of device memory
 #define GRAIN 16                // its least size: what a bulk copy may read of a row's end
 
-static std::mutex lock; // guards what follows
-static std::map<const uint8_t *, size_t> allocations;
+struct allocation {
+    size_t size;
+    int device;
+};
+
+struct cudaStream {
+    int device;
+};
+
+static thread_local int current; // device
+static std::mutex lock;          // guards what follows
+static std::map<const uint8_t *, allocation> allocations;
 static std::map<const uint8_t *, size_t> registered; // memory of the host
 static std::map<const void *, size_t> shared_limits; // of kernels, where they have asked
 static size_t taken;                                 // bytes of all allocations
@@ -94,9 +107,20 @@ cudaError_t cudaGetLastError(void)
 
 // --- the device ----------------------------------------------------------------------------------
 
+static int device_count()
+{
+    static const int count = (int)word("devices=", 1);
+    return count;
+}
+
+static bool is_device(int device)
+{
+    return device >= 0 && device < device_count();
+}
+
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    *count = 1;
+    *count = device_count();
     return cudaSuccess;
 }
 
@@ -108,18 +132,21 @@ cudaError_t cudaDriverGetVersion(int *version)
 
 cudaError_t cudaGetDevice(int *device)
 {
-    *device = 0;
+    *device = current;
     return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device)
 {
-    return device == 0 ? cudaSuccess : report(cudaErrorInvalidValue);
+    if (!is_device(device))
+        return report(cudaErrorInvalidValue);
+    current = device;
+    return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
-    if (device != 0)
+    if (!is_device(device))
         return report(cudaErrorInvalidValue);
     *properties = {"emulation", 9, 0, processors};
     return cudaSuccess;
@@ -135,7 +162,7 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 {
-    if (device != 0)
+    if (!is_device(device))
         return report(cudaErrorInvalidValue);
     switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
@@ -187,7 +214,7 @@ cudaError_t cudaMalloc(void **memory, size_t size)
         abort();
     emulated::fill_with_noise(*memory, size);
     std::lock_guard<std::mutex> held(lock);
-    allocations[(const uint8_t *)*memory] = size;
+    allocations[(const uint8_t *)*memory] = {size, current};
     return cudaSuccess;
 }
 
@@ -197,7 +224,7 @@ static bool forget(void *memory)
     auto found = allocations.find((const uint8_t *)memory);
     if (found == allocations.end())
         return false;
-    taken -= found->second;
+    taken -= found->second.size;
     allocations.erase(found);
     return true;
 }
@@ -239,22 +266,31 @@ cudaError_t cudaHostUnregister(void *memory)
     return !registered.erase((const uint8_t *)memory) && !error ? cudaErrorInvalidValue : error;
 }
 
-static bool is_on_device(const void *p, size_t size)
+static bool is_on_device(const void *p, size_t size, int device)
 {
     std::lock_guard<std::mutex> held(lock);
     auto next = allocations.upper_bound((const uint8_t *)p);
     if (next == allocations.begin())
         return false;
     --next;
-    return (size_t)((const uint8_t *)p - next->first) + size <= next->second;
+    return (size_t)((const uint8_t *)p - next->first) + size <= next->second.size &&
+           next->second.device == device;
 }
+
+// No stream is that of the device that is the thread's.
+static int device_of(cudaStream_t stream)
+{
+    return stream && stream != cudaStreamLegacy ? stream->device : current;
+}
+
+static int running; // the device whose launch is being done; the queue's thread alone knows it
 
 void emulated::check_global(const void *p, size_t size, size_t align)
 {
     if ((uintptr_t)p % align)
         fail("%zu bytes of global memory at %p, which is no multiple of %zu", size, p, align);
-    if (!is_on_device(p, size))
-        fail("%zu bytes of global memory at %p are in no allocation", size, p);
+    if (!is_on_device(p, size, running))
+        fail("%zu bytes of global memory at %p are in no allocation of the device", size, p);
 }
 
 static bool is_lost()
@@ -284,18 +320,19 @@ static void queue_counted(std::function<void()> work)
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, enum cudaMemcpyKind kind,
-                            cudaStream_t)
+                            cudaStream_t stream)
 {
-    if ((kind != cudaMemcpyDeviceToHost && !is_on_device(to, size)) ||
-        (kind != cudaMemcpyHostToDevice && !is_on_device(from, size)))
+    int device = device_of(stream);
+    if ((kind != cudaMemcpyDeviceToHost && !is_on_device(to, size, device)) ||
+        (kind != cudaMemcpyHostToDevice && !is_on_device(from, size, device)))
         return report(cudaErrorInvalidValue);
     queue_counted([to, from, size] { memcpy(to, from, size); });
     return cudaSuccess;
 }
 
-cudaError_t cudaMemsetAsync(void *to, int value, size_t size, cudaStream_t)
+cudaError_t cudaMemsetAsync(void *to, int value, size_t size, cudaStream_t stream)
 {
-    if (!is_on_device(to, size))
+    if (!is_on_device(to, size, device_of(stream)))
         return report(cudaErrorInvalidValue);
     queue_counted([to, value, size] { memset(to, value, size); });
     return cudaSuccess;
@@ -335,12 +372,14 @@ void emulated::queue_launch(const char *name, const void *kernel, const launch_s
         report(cudaErrorInvalidConfiguration);
         return;
     }
-    if (shape.bytes > shared_limit(kernel)) {
+    if (shape.bytes > shared_limit(kernel) || device_of(shape.stream) != current) {
         report(cudaErrorInvalidValue);
         return;
     }
-    queue_counted([name, shape, body] {
+    int device = current;
+    queue_counted([name, shape, body, device] {
         char text[sizeof message];
+        running = device;
         run_launch(name, shape, body, text, sizeof text);
         if (text[0])
             note_failure(text);
@@ -361,19 +400,20 @@ cudaError_t cudaDeviceSynchronize(void)
 // --- streams and events --------------------------------------------------------------------------
 
 struct cudaEvent {
+    int device;
     uint64_t number;
     std::chrono::steady_clock::time_point time;
 };
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
-    static char some;
-    *stream = (cudaStream_t)&some;
+    *stream = new cudaStream{current};
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamDestroy(cudaStream_t)
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
+    delete stream;
     return cudaSuccess;
 }
 
@@ -384,7 +424,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t)
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
 {
-    *event = new cudaEvent();
+    *event = new cudaEvent{current, 0, {}};
     return cudaSuccess;
 }
 
@@ -400,8 +440,10 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     return error;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t)
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
+    if (event->device != device_of(stream))
+        return report(cudaErrorInvalidValue);
     event->number =
         emulated::queue_work([event] { event->time = std::chrono::steady_clock::now(); });
     return cudaSuccess;
