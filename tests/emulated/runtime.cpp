@@ -5,8 +5,7 @@
 //   memory=N   it has N bytes
 //   lost=N     it is lost when it has done N copies and launches
 //   devices=N  there are so many; who uses one's stream, event or memory with another is told so.
-//   All
-//              have the memory of one, and one that is lost takes the others with it
+//              All have the memory of one, and one that is lost takes the others with it
 #include "cuda_runtime_api.h"
 
 #include <chrono>
