@@ -20,16 +20,11 @@ struct state {
 };
 } // namespace
 
-// Never destroyed: the thread outlives main().
-static state &shared()
-{
-    static state *state = new struct state;
-    return *state;
-}
+// Made before main(), by one thread, and never destroyed: its thread outlives main().
+static state &s = *new state;
 
 static void work_on()
 {
-    state &s = shared();
     std::unique_lock<std::mutex> held(s.lock);
     for (;;) {
         s.wanted_more.wait(held, [&] { return s.done < s.wanted; });
@@ -46,7 +41,6 @@ static void work_on()
 
 uint64_t queue_work(std::function<void()> work)
 {
-    state &s = shared();
     std::lock_guard<std::mutex> held(s.lock);
     s.queue.push_back(std::move(work));
     return ++s.queued;
@@ -54,7 +48,6 @@ uint64_t queue_work(std::function<void()> work)
 
 void wait_for_work(uint64_t number)
 {
-    state &s = shared();
     std::unique_lock<std::mutex> held(s.lock);
     if (!s.started)
         std::thread(work_on).detach();
@@ -68,7 +61,6 @@ void wait_for_work(uint64_t number)
 
 uint64_t last_queued()
 {
-    state &s = shared();
     std::lock_guard<std::mutex> held(s.lock);
     return s.queued;
 }
