@@ -98,7 +98,7 @@ static enum conv_status prepare(struct bench *bench, const struct conv_options *
                                            &bench->filter_count, err);
     if (!status)
         status = conv_device_open(&bench->device, options, bench->filters, bench->filter_count,
-                                  false, err);
+                                  false, true, err);
     if (!status)
         status = conv_page_open(&bench->page, options, err);
     if (status)

@@ -113,6 +113,7 @@ static enum conv_status open_cpu(struct conv_device *device,
     if (status)
         return status;
     device->ops = &conv_backend_cpu;
+    device->decode_on = device->encode_on = CONV_CODER_CPU;
     add_device(device, device->ops->name, NULL, backend);
     return CONV_OK;
 }
@@ -176,6 +177,34 @@ static enum conv_status open_cuda(struct conv_device *device, const struct conv_
     return status || !wait ? status : await(device, all, quiet, err);
 }
 
+// The device has one encoder, with one effort, and knows alpha as a channel only.
+static bool may_encode(const struct conv_options *options)
+{
+    return options->png.encoder == CONV_PNG_FAST && options->png.level == -1 &&
+           options->alpha != CONV_ALPHA_PREMULTIPLY;
+}
+
+// Who encodes must not be a matter of luck, since files differ by it: it is the same for the whole
+// run. Who decodes may change from picture to picture.
+static void choose_coders(struct conv_device *device, const struct conv_options *options, bool much)
+{
+    bool able = device->ops->takes_stream != NULL;
+    device->decode_on = (enum conv_coder)options->decode_on;
+    device->encode_on = (enum conv_coder)options->encode_on;
+    if (device->encode_on == CONV_CODER_AUTO)
+        device->encode_on = able && much && may_encode(options) ? CONV_CODER_GPU : CONV_CODER_CPU;
+    if (device->decode_on == CONV_CODER_AUTO && (!able || options->alpha == CONV_ALPHA_PREMULTIPLY))
+        device->decode_on = CONV_CODER_CPU;
+}
+
+bool conv_device_wants_amount(const struct conv_options *options)
+{
+    struct conv_device_list list;
+    bool codes = options->encode_on == CONV_CODER_AUTO || options->decode_on == CONV_CODER_AUTO;
+    return codes && conv_device_parse(options, &list, NULL) == CONV_OK &&
+           list.choice != CONV_DEVICE_CPU && conv_backend_cuda_has_driver();
+}
+
 static bool is_small(const struct conv_filter *filters, int count)
 {
     int taps = 0;
@@ -186,7 +215,7 @@ static bool is_small(const struct conv_filter *filters, int count)
 
 enum conv_status conv_device_open(struct conv_device *device, const struct conv_options *options,
                                   const struct conv_filter *filters, int filter_count, bool at_once,
-                                  struct conv_err *err)
+                                  bool much, struct conv_err *err)
 {
     *device = (struct conv_device){.filter_count = filter_count};
     struct conv_backend_config config = {
@@ -216,8 +245,10 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
     at_once &=
         fall_back && !*variant && is_small(filters, filter_count) && conv_backend_cuda_has_driver();
     status = open_cuda(device, &list, &config, !at_once, options->quiet, &reason);
-    if (!status)
+    if (!status) {
+        choose_coders(device, options, much || !spare);
         return spare ? open_spare(device, &config, err) : CONV_OK;
+    }
     conv_device_close(device);
     device->filter_count = filter_count;
     if (status == CONV_ERR_MEMORY)

@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/opening.h"
 #include "cli/options.h"
+#include "pipeline/pipeline.h"
 
 struct conv_device {
     const struct conv_backend_ops *ops;
@@ -17,6 +18,7 @@ struct conv_device {
     const struct conv_backend_ops *spare_ops; // of `auto` and `all`: the CPU, should GPUs fail
     struct conv_backend *spare;
     char name[16 * CONV_BACKEND_MOST_DEVICES]; // "cuda:0", "cuda:0,cuda:1"
+    enum conv_coder decode_on, encode_on;      // as --decode-on and --encode-on come out
 };
 
 enum conv_device_choice { CONV_DEVICE_AUTO, CONV_DEVICE_CPU, CONV_DEVICE_CUDA, CONV_DEVICE_ALL };
@@ -39,10 +41,15 @@ enum conv_status conv_device_parse_one(const struct conv_options *options,
 // `auto` takes the first GPU, `all` every GPU that can be used; both otherwise say in one line on
 // stderr why it is the CPU. CONV_ERR_DEVICE if a device asked for by name cannot be used. With
 // `at_once` devices of `auto` and `all` may still be on their way, where the CPU does their work
-// meanwhile as well as any core can (chains of small filters).
+// meanwhile as well as any core can (chains of small filters). `much`: the work is worth waiting
+// for a GPU, so that `auto` may leave coding to it; devices asked for by name are waited for
+// anyway.
 enum conv_status conv_device_open(struct conv_device *device, const struct conv_options *options,
                                   const struct conv_filter *filters, int filter_count, bool at_once,
-                                  struct conv_err *err);
+                                  bool much, struct conv_err *err);
+
+// True if whether the work is much matters.
+bool conv_device_wants_amount(const struct conv_options *options);
 void conv_device_close(struct conv_device *device); // never opened is fine
 
 // Takes over what has been opened meanwhile, without waiting for it.

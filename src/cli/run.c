@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/amount.h"
 #include "report/json.h"
 
 // What is freed is to be the system's again. Left alone, glibc takes the size of a large block that
@@ -45,8 +46,8 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
         .max_pixels = options->max_pixels,
         .png = options->png,
         .alpha = (enum conv_alpha_mode)options->alpha,
-        .decode_on = (enum conv_coder)options->decode_on,
-        .encode_on = (enum conv_coder)options->encode_on,
+        .decode_on = device->decode_on,
+        .encode_on = device->encode_on,
         .strip = options->strip,
         .preserve = options->preserve,
         .in_place = options->in_place,
@@ -67,9 +68,10 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
     return conv_pipeline_run(&config, walk, report, err);
 }
 
-// Splits the operands into inputs and output and starts the walk.
+// Splits the operands into inputs and output and starts the walk. *much: the work is, as far as
+// that matters.
 static enum conv_status open_walk(const struct conv_options *options, atomic_int *stop,
-                                  struct conv_walk **walk, struct conv_err *err)
+                                  struct conv_walk **walk, bool *much, struct conv_err *err)
 {
     int count = options->operand_count - 1; // without the filter
     const char *const *operands = options->operands + 1;
@@ -106,7 +108,14 @@ static enum conv_status open_walk(const struct conv_options *options, atomic_int
         .nul = options->nul,
         .stop = stop,
     };
-    return conv_walk_open(walk, &config, err);
+    struct conv_amount amount = {0};
+    status = conv_walk_open(walk, &config, err);
+    if (!status && conv_device_wants_amount(options)) {
+        conv_amount_measure(&amount, &config);
+        conv_walk_expect(*walk, amount.pictures);
+    }
+    *much = amount.much;
+    return status;
 }
 
 static void hash_number(struct conv_digest *digest, int64_t number)
@@ -213,20 +222,21 @@ struct run {
 static enum conv_status prepare(struct run *run, const struct conv_options *options,
                                 atomic_int *stop, struct conv_err *err)
 {
+    bool much = false;
     run->options = *options;
-    enum conv_status status = conv_commands_parse_chain(options, options->operands[0], run->filters,
-                                                        &run->filter_count, err);
-    if (!status)
-        status = open_walk(options, stop, &run->walk, err);
     if (options->dry_run) {
         run->options.device_text = "cpu"; // nothing is filtered: no device is woken up
         run->options.variant = NULL;
-        run->options.decode_on = run->options.encode_on = CONV_CODER_AUTO;
+        run->options.decode_on = run->options.encode_on = CONV_CODER_CPU;
     }
+    enum conv_status status = conv_commands_parse_chain(options, options->operands[0], run->filters,
+                                                        &run->filter_count, err);
     if (!status)
-        status =
-            conv_device_open(&run->device, &run->options, run->filters, run->filter_count,
-                             !options->verbose, err); // which tells of the device's kernels first
+        status = open_walk(&run->options, stop, &run->walk, &much, err);
+    if (!status)
+        status = conv_device_open(&run->device, &run->options, run->filters, run->filter_count,
+                                  !options->verbose, // which tells of the device's kernels first
+                                  much, err);
     if (!status && options->verbose && !options->dry_run)
         print_variants(&run->device, run->filters, run->filter_count);
     if (!status && options->resume_path)

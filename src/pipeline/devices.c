@@ -2,12 +2,17 @@
 // The devices of an async backend: their lanes, and who takes over when one is lost.
 #include <assert.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "backend/staging.h"
+#include "base/clock.h"
 #include "pipeline/scheduler.h"
 
 // Less device memory than this for a lane is no use: the next picture would not fit.
 #define LEAST_BYTES ((size_t)1 << 20)
+
+// A device that takes longer to wake up is not waited for: ten times what is usual.
+#define AWAIT_NS 5000000000
 
 static struct conv_lane_thread *lane_of(const struct conv_scheduler *s, int device, int stream)
 {
@@ -30,6 +35,15 @@ static enum conv_status open_lane(const struct conv_scheduler *s, struct conv_la
     return status;
 }
 
+// With the lock.
+static void tell_lanes(struct conv_scheduler *s)
+{
+    int lanes = 0;
+    for (int d = 0; d < s->config->device_count; d++)
+        lanes += s->devices[d].lost.status ? 0 : s->devices[d].lanes;
+    conv_balance_set_lanes(&s->balance, lanes);
+}
+
 // As many as there is room for; a failure if that is none. Others see them at once.
 static enum conv_status open_lanes(struct conv_scheduler *s, int device, struct conv_err *err)
 {
@@ -41,6 +55,7 @@ static enum conv_status open_lanes(struct conv_scheduler *s, int device, struct 
     }
     pthread_mutex_lock(&s->lock);
     s->devices[device].lanes = lanes;
+    tell_lanes(s);
     pthread_mutex_unlock(&s->lock);
     return lanes > 0 ? CONV_OK : status;
 }
@@ -134,6 +149,16 @@ static int count_lanes(struct conv_scheduler *s, int device, struct conv_err *er
     return lanes;
 }
 
+void conv_devices_await(struct conv_scheduler *s, int device)
+{
+    const struct timespec look = {.tv_nsec = 1000000};
+    uint64_t begin = conv_clock_ns();
+    struct conv_opening *opening = s->config->openings[device];
+    while (opening && !conv_opening_is_over(opening) && !conv_scheduler_is_stopping(s) &&
+           conv_clock_ns() - begin < AWAIT_NS)
+        (void)nanosleep(&look, NULL);
+}
+
 struct conv_lane_thread *conv_devices_take_lane(const struct conv_lane_thread *thread, int device,
                                                 struct conv_err *err)
 {
@@ -178,6 +203,7 @@ void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status
         state->crowded = true;
     else if (news)
         state->lost = *err;
+    tell_lanes(s);
     for (int d = 0; d < s->config->device_count; d++)
         others |= d != device && !s->devices[d].lost.status;
     pthread_mutex_unlock(&s->lock);

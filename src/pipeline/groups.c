@@ -1,26 +1,95 @@
 // SPDX-License-Identifier: MIT
 // How a picture gets into a group, and out of it again.
+#include "base/clock.h"
 #include "pipeline/scheduler.h"
 
 // --- who codes a picture -------------------------------------------------------------------------
 
-// What the job's group is to be like, and what the picture adds to it.
-static int choose_form(const struct conv_scheduler *s, const struct conv_job *job,
-                       struct conv_group_coding *coding)
+// How a picture's group is to be like, and what the picture adds to it.
+struct plan {
+    int form;
+    struct conv_group_coding coding;
+    size_t need; // bytes of staging, a side
+};
+
+static bool may_decode(const struct conv_scheduler *s, const struct conv_job *job)
 {
     const struct conv_pipeline_config *config = s->config;
-    const struct conv_image *shape = &job->header.shape;
-    int form = 0;
-    *coding = (struct conv_group_coding){0};
     // What is read but once cannot be given back to the CPU.
-    if (config->decode_on == CONV_CODER_GPU && !job->on_cpu && S_ISREG(job->info.st_mode) &&
-        conv_png_is_plain(&job->header) && config->ops->takes_stream(shape, job->file->size)) {
-        form |= CONV_FORM_DECODED;
-        coding->stream_bytes = job->file->size;
+    return config->decode_on != CONV_CODER_CPU && !job->on_cpu && S_ISREG(job->info.st_mode) &&
+           conv_png_is_plain(&job->header) &&
+           config->ops->takes_stream(&job->header.shape, job->file->size);
+}
+
+static struct plan make_plan(const struct conv_scheduler *s, const struct conv_job *job,
+                             bool decode)
+{
+    const struct conv_image *shape = &job->header.shape;
+    struct plan plan = {0};
+    if (decode) {
+        plan.form |= CONV_FORM_DECODED;
+        plan.coding.stream_bytes = job->file->size;
     }
-    if (config->encode_on == CONV_CODER_GPU)
-        coding->chunks_bytes = config->ops->chunks_bytes(shape);
-    return coding->chunks_bytes ? form | CONV_FORM_ENCODED : form;
+    if (s->config->encode_on != CONV_CODER_CPU)
+        plan.coding.chunks_bytes = s->config->ops->chunks_bytes(shape);
+    if (plan.coding.chunks_bytes)
+        plan.form |= CONV_FORM_ENCODED;
+    plan.need = conv_group_need_coded(shape, s->filter_alpha, s->table_bytes, &plan.coding);
+    if (plan.form && plan.need > s->pool.limit / 2) // what the device needs more is too much
+        plan = (struct plan){
+            .need = conv_group_need(shape, s->filter_alpha, s->table_bytes),
+        };
+    return plan;
+}
+
+// Pictures that wait for a decoder or will, this one included, as far as is known.
+static uint64_t count_left(const struct conv_scheduler *s)
+{
+    uint64_t known = 1 + (uint64_t)(s->announced.count + s->found.count);
+    uint64_t gone = s->begun - (uint64_t)s->announced.count - 1;
+    uint64_t all = conv_walk_expected(s->walk);
+    uint64_t expected = all > gone ? all - gone : 0;
+    return known > expected ? known : expected;
+}
+
+static bool pays(const struct conv_scheduler *s, const struct conv_job *job)
+{
+    return s->config->decode_on == CONV_CODER_GPU ||
+           conv_balance_pays(&s->balance, job->file->size, count_left(s), conv_clock_ns());
+}
+
+static bool may_begin_decoding(const struct conv_scheduler *s)
+{
+    return s->config->decode_on == CONV_CODER_GPU || s->balance.in_flight < s->balance.most;
+}
+
+void conv_groups_note_decoded(struct conv_scheduler *s, const struct conv_job *job)
+{
+    conv_balance_note_worker(&s->balance, job->ns[CONV_STAGE_DECODE]);
+}
+
+static void count_begun(struct conv_scheduler *s, struct conv_slot *slot)
+{
+    slot->counted = true;
+    s->balance.in_flight++;
+}
+
+static void count_ended(struct conv_scheduler *s, struct conv_slot *slot)
+{
+    s->balance.in_flight -= slot->counted;
+    slot->counted = false;
+}
+
+void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, enum conv_status status)
+{
+    int pictures = 0;
+    if (!slot->counted)
+        return;
+    for (const struct conv_job *job = slot->jobs; job; job = job->next)
+        pictures += !status && !slot->again && !slot->group.pictures[job->picture].failed;
+    conv_balance_note_device(&s->balance, pictures, conv_clock_ns() - slot->sealed_at,
+                             slot->longest);
+    count_ended(s, slot);
 }
 
 // --- into a group --------------------------------------------------------------------------------
@@ -37,47 +106,69 @@ static bool place(struct conv_scheduler *s, struct conv_slot *slot, struct conv_
                                   job->out_offset, &job->picture);
 }
 
-// No group is to wait for pictures whose place others hold.
-static void seal_all(struct conv_scheduler *s)
+// Seals the open groups whose form has these bits.
+static void seal(struct conv_scheduler *s, int bits)
 {
     for (int form = 0; form < CONV_FORM_COUNT; form++)
-        if (s->open[form])
+        if (s->open[form] && (form & bits) == bits)
             conv_groups_seal(s, s->open[form]);
+}
+
+// The picture's place in an open group, if that has one left; a group that is full is sealed.
+static struct conv_slot *place_in_open(struct conv_scheduler *s, struct conv_job *job,
+                                       const struct plan *plan, size_t carried)
+{
+    struct conv_slot *slot = s->open[plan->form];
+    if (!slot)
+        return NULL;
+    size_t used = slot->group.front + slot->group.back;
+    bool full = used > 0 && used + plan->need > s->config->group_bytes;
+    if (!full && conv_pool_may_carry(&s->pool, slot, carried) &&
+        place(s, slot, job, &plan->coding)) {
+        conv_pool_carry(&s->pool, slot, carried);
+        return slot;
+    }
+    conv_groups_seal(s, slot);
+    return NULL;
+}
+
+static struct conv_slot *place_in_new(struct conv_scheduler *s, struct conv_job *job,
+                                      const struct plan *plan, size_t carried,
+                                      enum conv_status *status)
+{
+    struct conv_slot *slot;
+    *status = conv_pool_acquire(&s->pool, plan->need, carried, &slot, &job->err);
+    if (!slot) {
+        seal(s, 0); // none is to wait for pictures whose place others hold
+        return NULL;
+    }
+    s->open[plan->form] = slot;
+    slot->group.decoded = plan->form & CONV_FORM_DECODED;
+    slot->group.encoded = plan->form & CONV_FORM_ENCODED;
+    if (slot->group.decoded)
+        count_begun(s, slot);
+    place(s, slot, job, &plan->coding);
+    return slot;
 }
 
 bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv_status *status)
 {
-    struct conv_group_coding coding;
-    int form = choose_form(s, job, &coding);
-    size_t need =
-        conv_group_need_coded(&job->header.shape, s->filter_alpha, s->table_bytes, &coding);
-    if (form && need > s->pool.limit / 2) { // what the device needs more is too much
-        form = 0;
-        need = conv_group_need(&job->header.shape, s->filter_alpha, s->table_bytes);
-    }
     size_t carried = conv_jobs_carries(job);
-    struct conv_slot *slot = s->open[form];
-    if (slot) {
-        size_t used = slot->group.front + slot->group.back;
-        bool full = used > 0 && used + need > s->config->group_bytes;
-        if (!full && conv_pool_may_carry(&s->pool, slot, carried) && place(s, slot, job, &coding)) {
-            conv_pool_carry(&s->pool, slot, carried);
-        } else {
-            conv_groups_seal(s, slot);
-            slot = NULL;
-        }
+    bool able = may_decode(s, job), decode = able && pays(s, job);
+    struct plan plan = make_plan(s, job, decode);
+    if (able && !decode)
+        seal(s, CONV_FORM_DECODED); // no company will come
+    struct conv_slot *slot = place_in_open(s, job, &plan, carried);
+    if (!slot && decode && !may_begin_decoding(s)) {
+        plan = make_plan(s, job, false);
+        slot = place_in_open(s, job, &plan, carried);
     }
-    if (!slot) {
-        *status = conv_pool_acquire(&s->pool, need, carried, &slot, &job->err);
-        if (!slot) {
-            seal_all(s);
-            return false;
-        }
-        s->open[form] = slot;
-        slot->group.decoded = form & CONV_FORM_DECODED;
-        slot->group.encoded = form & CONV_FORM_ENCODED;
-        place(s, slot, job, &coding);
-    }
+    if (!slot)
+        slot = place_in_new(s, job, &plan, carried, status);
+    if (!slot)
+        return false;
+    if (slot->longest < plan.coding.stream_bytes)
+        slot->longest = plan.coding.stream_bytes;
     job->slot = slot;
     slot->decoding++;
     slot->unfinished++;
@@ -111,11 +202,13 @@ void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot)
     if (slot->decoding > 0)
         return; // the last decoder will come here again
     if (!slot->jobs) {
+        count_ended(s, slot);
         conv_pool_release(&s->pool, slot);
         pthread_cond_signal(&s->changed);
         return;
     }
     slot->next = NULL;
+    slot->sealed_at = conv_clock_ns();
     *s->ready_end = slot;
     s->ready_end = &slot->next;
     pthread_cond_signal(&s->lane_work);

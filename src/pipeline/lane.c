@@ -161,6 +161,8 @@ static enum conv_status run_group(struct conv_lane_thread *thread, struct conv_g
     enum conv_status status = CONV_OK;
     for (int i = 0; i < config->device_count; i++) {
         int device = (thread->device + i) % config->device_count;
+        if (group->encoded) // or who encodes, and so the file's bytes, would be a matter of luck
+            conv_devices_await(s, device);
         struct conv_lane_thread *lane = conv_devices_take_lane(thread, device, err);
         if (!lane) {
             status = err->status;
@@ -213,6 +215,7 @@ static void after_lane(struct conv_scheduler *s, struct conv_slot *slot, enum co
                        const struct conv_err *err)
 {
     struct conv_job *next;
+    conv_groups_note_run(s, slot, status);
     for (struct conv_job *job = slot->jobs; job; job = next) {
         next = job->next;
         share_times(job, &slot->group);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "pipeline/output.h"
 #include "pipeline/scheduler.h"
 
@@ -153,12 +154,13 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
         .walk = walk,
         .report = report,
         .table_bytes =
-            config->ops->table_bytes(config->filter_count, config->decode_on == CONV_CODER_GPU ||
-                                                               config->encode_on == CONV_CODER_GPU),
+            config->ops->table_bytes(config->filter_count, config->decode_on != CONV_CODER_CPU ||
+                                                               config->encode_on != CONV_CODER_CPU),
         .filter_alpha = config->alpha != CONV_ALPHA_KEEP,
         .most = most_live(config),
     };
     s.ready_end = &s.ready;
+    conv_balance_init(&s.balance, config->jobs, conv_clock_ns());
     conv_jobs_init(&s.found);
     conv_jobs_init(&s.announced);
     conv_jobs_init(&s.parked);

@@ -57,7 +57,7 @@ enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pipeli
     if (!pool->slots)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", count);
     pool->count = count;
-    bool codes = config->decode_on == CONV_CODER_GPU || config->encode_on == CONV_CODER_GPU;
+    bool codes = config->decode_on != CONV_CODER_CPU || config->encode_on != CONV_CODER_CPU;
     size_t share = config->mem_limit / 2 / (size_t)count / GROW_STEP * GROW_STEP;
     pool->bytes = config->group_bytes < share ? config->group_bytes : share;
     for (int i = 0; i < count; i++) {
@@ -150,7 +150,8 @@ enum conv_status conv_pool_acquire(struct conv_pool *pool, size_t need, size_t c
     if (status || waits)
         return status;
     slot->busy = true;
-    slot->sealed = slot->again = false;
+    slot->sealed = slot->again = slot->counted = false;
+    slot->longest = 0;
     conv_pool_carry(pool, slot, carried);
     slot->decoding = slot->unfinished = 0;
     slot->jobs = NULL;

@@ -19,6 +19,9 @@ struct conv_slot {
     bool busy;
     bool sealed;            // takes no more pictures
     bool again;             // its pictures are to be read and decoded anew, on the CPU
+    bool counted;           // as a group for a device to decode
+    uint64_t sealed_at;     // conv_clock_ns
+    size_t longest;         // bytes of the longest stream that it has for the device
     size_t carried;         // bytes of chunks that its pictures take along
     int decoding;           // pictures whose decoder still writes
     int unfinished;         // pictures not yet encoded, failed or dropped

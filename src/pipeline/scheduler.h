@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include "pipeline/balance.h"
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/pool.h"
@@ -56,8 +57,10 @@ struct conv_scheduler {
     struct conv_job_list to_encode;
     struct conv_job *spare_jobs;
     struct conv_file *spare_files;
-    int live;     // jobs that somebody has begun and nobody finished
-    int most;     // of them at once
+    int live;       // jobs that somebody has begun and nobody finished
+    int most;       // of them at once
+    uint64_t begun; // pictures that somebody has begun, ever
+    struct conv_balance balance;
     bool walking; // a worker is in conv_walk_next
     bool minding; // a worker waits with an eye on the open group
     bool walked;  // no more pictures will come
@@ -138,6 +141,11 @@ void conv_jobs_free_spares(struct conv_scheduler *s);
 
 // --- groups.c ------------------------------------------------------------------------------------
 
+// Between workers and devices: see CONV_CODER_AUTO.
+void conv_groups_note_decoded(struct conv_scheduler *s, const struct conv_job *job);
+void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot,
+                          enum conv_status status);
+
 // Gives the picture its place in a group: true with job->slot set, or false if it has to wait. On
 // failure *status is set.
 bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv_status *status);
@@ -172,6 +180,9 @@ void conv_devices_close(struct conv_scheduler *s); // after the threads have end
 struct conv_lane_thread *conv_devices_take_lane(const struct conv_lane_thread *thread, int device,
                                                 struct conv_err *err);
 void conv_devices_put_lane(struct conv_lane_thread *lane);
+
+// Waits for a device that is on its way, for some seconds at most, and not after a stop.
+void conv_devices_await(struct conv_scheduler *s, int device);
 
 // The device has failed at a group: it had no room (CONV_ERR_MEMORY) or is lost. Says so once, if
 // there is anybody who goes on.

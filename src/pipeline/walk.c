@@ -31,6 +31,7 @@ struct conv_walk {
     int depth;
     struct conv_walk_entry here; // the folder being read: input and output path
     struct conv_name_list list;  // of --files-from
+    uint64_t expected;           // pictures
 };
 
 // --- what the user typed -------------------------------------------------------------------------
@@ -415,6 +416,16 @@ static enum conv_walk_step next_input(struct conv_walk *walk, struct conv_walk_e
         return CONV_WALK_ENTRY;
     memcpy(&walk->here, entry, sizeof *entry);
     return push_folder(walk, err) ? CONV_WALK_END : CONV_WALK_BAD;
+}
+
+void conv_walk_expect(struct conv_walk *walk, uint64_t pictures)
+{
+    walk->expected = pictures;
+}
+
+uint64_t conv_walk_expected(const struct conv_walk *walk)
+{
+    return walk->expected;
 }
 
 bool conv_walk_may_wait(const struct conv_walk *walk)

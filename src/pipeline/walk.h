@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -44,6 +45,10 @@ enum conv_status conv_walk_open(struct conv_walk **walk, const struct conv_walk_
 enum conv_status conv_walk_make_output(const struct conv_walk *walk, struct conv_err *err);
 
 enum conv_walk_step { CONV_WALK_ENTRY, CONV_WALK_BAD, CONV_WALK_END };
+
+// Keeps in mind that so many pictures at least are to come, for who asks. Never told: 0.
+void conv_walk_expect(struct conv_walk *walk, uint64_t pictures);
+uint64_t conv_walk_expected(const struct conv_walk *walk);
 
 // True if the next picture may be long in coming: the names come through a pipe, which is empty.
 bool conv_walk_may_wait(const struct conv_walk *walk);

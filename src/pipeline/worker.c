@@ -66,6 +66,8 @@ static void after_decode(struct conv_scheduler *s, struct conv_job *job, enum co
 {
     struct conv_slot *slot = job->slot;
     slot->decoding--;
+    if (!status && !slot->group.decoded)
+        conv_groups_note_decoded(s, job);
     if (!status && !on_cpu) {
         conv_jobs_drop_file(s, job);
         job->next = slot->jobs;
@@ -124,6 +126,7 @@ static void announce_job(struct conv_worker *worker, struct conv_job *job)
 {
     struct conv_scheduler *s = worker->scheduler;
     s->live++;
+    s->begun++;
     pthread_mutex_unlock(&s->lock);
     job->row = worker->row;
     enum conv_status status = conv_steps_plan(s->config, job);

@@ -6,6 +6,7 @@
 import json
 import os
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from test_batch import tree
 cv2 = pytest.importorskip("cv2")
 EMULATED = os.environ.get("CONV_EMULATED_BINARY")
 MODES = (("--decode-on=gpu",), ("--encode-on=gpu",), ("--decode-on=gpu", "--encode-on=gpu"))
+AUTO = ("--decode-on=auto", "--encode-on=auto")
 PLAIN = ("gray8", "gray16", "graya8", "graya16", "rgb8", "rgb16", "rgba8", "rgba16")  # what a device may decode
 SLOW = bool(os.environ.get("CONV_SANITIZED") or program.RUNNER)
 SIZES = ((1, 1), (1, 9), (40, 1), (31, 17)) if SLOW else ((1, 1), (1, 9), (40, 1), (31, 17), (64, 33), (130, 47))
@@ -149,6 +151,77 @@ def test_standard_input(binary, folder):
     want = program.run("emboss", "-", "-", stdin=photo).out_bytes
     command = [*program.RUNNER, binary, "emboss", "--device=cuda", "--decode-on=gpu", "-", "-"]
     assert subprocess.run(command, input=photo, capture_output=True, check=True).stdout == want
+
+
+def test_auto_is_the_cpu_for_little_work(binary, folder, tmp_path):
+    """A few pictures are done before a GPU is awake; which of them it gets is luck, and no file may show it."""
+    program.run("emboss", "-b", "in", tmp_path / "want", cwd=folder)
+    err = run(binary, folder, "emboss", "-b", "--device=auto", *AUTO, "in", tmp_path / "out")
+    assert count(err, "encoded") == 0
+    for name in tree(tmp_path / "want"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "want" / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("options", (("--encoder=libpng",), ("-z3",), ("--alpha=premultiply",)))
+def test_auto_is_the_cpu_where_the_device_has_no_choice(binary, folder, tmp_path, options):
+    program.run("emboss", "-b", *options, "in", tmp_path / "want", cwd=folder)
+    err = run(binary, folder, "emboss", "-b", "--device=cuda", *AUTO, *options, "in", tmp_path / "out")
+    assert count(err, "encoded") == 0
+    for name in tree(tmp_path / "want"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "want" / name).read_bytes(), name
+
+
+def much(folder, box):
+    """The folder's pictures and a gigabyte beside them, of nothing, that is no PNG."""
+    (box / "in").mkdir()
+    for name in tree(folder / "in"):
+        (box / "in" / name).write_bytes((folder / "in" / name).read_bytes())
+    with open(box / "in" / "nothing.png", "wb") as hole:
+        hole.truncate(1 << 30)
+
+
+@pytest.mark.parametrize("wake", (0, 700))
+def test_auto_encodes_much_work_on_the_device(folder, tmp_path, wake):
+    """All of it, however late the device is there: the same files each time."""
+    if not EMULATED:
+        pytest.skip("no CONV_EMULATED_BINARY")
+    much(folder, tmp_path)
+    run(EMULATED, folder, "emboss", "-b", "--device=cuda", "--encode-on=gpu", "in", tmp_path / "want")
+    err = run(EMULATED, tmp_path, "emboss", "-b", "--device=auto", *AUTO, "in", "out", code=1, faults=f"open={wake}")
+    assert err.count("not a PNG") == 1 and len(err.splitlines()) == 2, err
+    assert count(err, "encoded") == len(tree(tmp_path / "want")), err
+    for name in tree(tmp_path / "want"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "want" / name).read_bytes(), name
+
+
+def test_auto_does_not_wait_for_ever(folder, tmp_path):
+    if not EMULATED:
+        pytest.skip("no CONV_EMULATED_BINARY")
+    much(folder, tmp_path)
+    program.run("emboss", "-b", "in", tmp_path / "want", cwd=folder)
+    err = run(EMULATED, tmp_path, "emboss", "-b", "--device=auto", *AUTO, "in", "out", code=1, faults="open=600000")
+    assert count(err, "encoded") == 0
+    same_pixels(tmp_path, "out", "want")
+
+
+def test_auto_shares_the_decoding(binary, tmp_path):
+    """Once a run is old enough for a device's delay not to matter, it gets its part."""
+    (tmp_path / "in").mkdir()
+    rng = np.random.default_rng(4)
+    names = [f"{number}.png" for number in range(60)]
+    for name in names:
+        (tmp_path / "in" / name).write_bytes(pictures.make("rgb8", rng, 50, 40).data)
+    program.run("emboss", "-b", "in", "want", cwd=tmp_path)
+    command = [*program.RUNNER, binary, "emboss", "--device=cuda", *AUTO, "-j2", "--streams=2", "--files-from=-", "in", "out"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for some, pause in ((names[:20], 3), (names[20:], 0)):
+        process.stdin.write("".join(f"{name}\n" for name in some))
+        process.stdin.flush()
+        time.sleep(pause)
+    _, err = process.communicate(timeout=program.TIMEOUT)
+    assert process.returncode == 0 and "Sanitizer" not in err, err
+    same_pixels(tmp_path, "out", "want")
+    assert 0 < count(err, "decoded") <= 40 and count(err, "encoded") == 60, err
 
 
 def test_summary_counts(binary, folder, tmp_path):

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#include "pipeline/balance.h"
+
+// Until a device has shown its own: about what a photograph of 768 x 512 takes on an H200.
+#define FIRST_LATENCY_NS 70e6
+#define FIRST_LONGEST 700e3
+
+// The part of the run's time that a device may add to it where nobody knows what is left.
+#define LATE 20
+
+// Share of the newest group in the averages.
+#define NEWEST 0.25
+
+void conv_balance_init(struct conv_balance *balance, int workers, uint64_t start)
+{
+    *balance = (struct conv_balance){
+        .workers = workers,
+        .start = start,
+        .latency_ns = FIRST_LATENCY_NS,
+        .longest = FIRST_LONGEST,
+    };
+}
+
+void conv_balance_set_lanes(struct conv_balance *balance, int lanes)
+{
+    balance->most = lanes - (lanes + 3) / 4;
+}
+
+void conv_balance_note_worker(struct conv_balance *balance, uint64_t ns)
+{
+    balance->worker_ns += ns;
+    balance->worker_count++;
+}
+
+void conv_balance_note_device(struct conv_balance *balance, int pictures, uint64_t ns,
+                              size_t longest)
+{
+    if (pictures == 0 && balance->most > 0)
+        balance->most--;
+    balance->device_count += (uint64_t)pictures;
+    balance->latency_ns += NEWEST * ((double)ns - balance->latency_ns);
+    balance->longest += NEWEST * ((double)longest - balance->longest);
+}
+
+bool conv_balance_pays(const struct conv_balance *balance, size_t bytes, uint64_t left,
+                       uint64_t now)
+{
+    if (balance->worker_count == 0)
+        return false; // nothing to compare with
+    // All workers together, for one picture.
+    double worker_ns =
+        (double)balance->worker_ns / (double)balance->worker_count / (double)balance->workers;
+    // A stream is decoded from its start to its end: a longer one keeps its group waiting.
+    double longer = (double)bytes / balance->longest;
+    double latency_ns = balance->latency_ns * (longer > 1 ? longer : 1);
+    double saved = (double)balance->device_count * worker_ns;
+    double unnoticed = saved + (double)(now - balance->start) / LATE;
+    double workers_need = (double)left * worker_ns;
+    return latency_ns < (workers_need > unnoticed ? workers_need : unnoticed);
+}

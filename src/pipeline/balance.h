@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// Whether a picture is better decoded by a device than by a worker, from what has been measured so
+// far in this run.
+//
+// A device decodes thousands of pictures at once, each slowly: a group of them is long on its way
+// however few it holds. Workers decode a picture at a time, each quickly. So whoever is free takes
+// the next picture, which is good for both as long as the device is done before the workers would
+// have decoded all that is left by themselves. Towards the end of a run that is no longer so, and
+// the last pictures are the workers'. Where nobody knows how much is left, the device may be as
+// late as what it has saved so far, and a twentieth of the run's time.
+//
+// No locks: whoever shares it guards it.
+#ifndef CONV_PIPELINE_BALANCE_H
+#define CONV_PIPELINE_BALANCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct conv_balance {
+    int workers;
+    uint64_t start;        // of the run, on conv_clock_ns's clock
+    uint64_t worker_ns;    // that workers have decoded for
+    uint64_t worker_count; // the pictures that took
+    uint64_t device_count; // pictures that devices have decoded
+    double latency_ns;     // of a device's group, lately
+    double longest;        // bytes of the longest stream of such a group
+    int in_flight, most;   // groups for devices to decode, open ones included
+};
+
+void conv_balance_init(struct conv_balance *balance, int workers, uint64_t start);
+
+// How many lanes there are. Some stay free for groups that workers have decoded: one in four, and
+// one at least.
+void conv_balance_set_lanes(struct conv_balance *balance, int lanes);
+
+// A worker has decoded a picture in so many ns.
+void conv_balance_note_worker(struct conv_balance *balance, uint64_t ns);
+
+// A device has decoded `pictures` of a group in so many ns from when it was handed over; its
+// longest stream had so many bytes. 0: it could decode none, so that all was in vain, and fewer
+// groups at once are left to try with.
+void conv_balance_note_device(struct conv_balance *balance, int pictures, uint64_t ns,
+                              size_t longest);
+
+// True if a device is to decode a picture with a stream of `bytes`, the time being `now`; `left`
+// pictures at least are to be decoded yet, this one included.
+bool conv_balance_pays(const struct conv_balance *balance, size_t bytes, uint64_t left,
+                       uint64_t now);
+
+#endif

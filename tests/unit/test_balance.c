@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+// Who decodes: the rule of src/pipeline/balance.h, on made-up times.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "pipeline/balance.h"
+
+#define MS ((uint64_t)1000000)
+#define PHOTO 700000 // bytes of a stream
+
+// Sixteen workers that take 4 ms a picture: all of them, 0.25 ms.
+static struct conv_balance measured(void)
+{
+    struct conv_balance balance;
+    conv_balance_init(&balance, 16, 1000 * MS);
+    conv_balance_set_lanes(&balance, 4);
+    for (int i = 0; i < 10; i++)
+        conv_balance_note_worker(&balance, 4 * MS);
+    return balance;
+}
+
+static void test_nothing_measured_nothing_handed_over(void **state)
+{
+    (void)state;
+    struct conv_balance balance;
+    conv_balance_init(&balance, 16, 0);
+    assert_false(conv_balance_pays(&balance, PHOTO, 1000000, 1000000 * MS));
+}
+
+static void test_the_last_pictures_are_the_workers(void **state)
+{
+    (void)state;
+    struct conv_balance balance = measured();
+    for (int i = 0; i < 50; i++)
+        conv_balance_note_device(&balance, 1, 100 * MS, PHOTO);
+    balance.device_count = 0;
+    uint64_t now = balance.start + 100 * MS;
+    assert_true(conv_balance_pays(&balance, PHOTO, 410, now)); // 102 ms of work
+    assert_false(conv_balance_pays(&balance, PHOTO, 390, now));
+}
+
+static void test_a_long_stream_is_late(void **state)
+{
+    (void)state;
+    struct conv_balance balance = measured();
+    for (int i = 0; i < 50; i++)
+        conv_balance_note_device(&balance, 1, 100 * MS, PHOTO);
+    balance.device_count = 0;
+    uint64_t now = balance.start;
+    assert_true(conv_balance_pays(&balance, PHOTO / 100, 410, now));
+    assert_false(conv_balance_pays(&balance, 2 * PHOTO, 410, now));
+    assert_true(conv_balance_pays(&balance, 2 * PHOTO, 820, now));
+}
+
+static void test_what_is_left_is_unknown(void **state)
+{
+    (void)state;
+    struct conv_balance balance = measured();
+    assert_false(conv_balance_pays(&balance, PHOTO, 20, balance.start + 1300 * MS));
+    assert_true(conv_balance_pays(&balance, PHOTO, 20, balance.start + 1500 * MS));
+    // What a device has saved may be risked again.
+    conv_balance_note_device(&balance, 400, 70 * MS, PHOTO);
+    assert_true(conv_balance_pays(&balance, PHOTO, 20, balance.start + 1 * MS));
+}
+
+static void test_a_slow_device_is_left_alone(void **state)
+{
+    (void)state;
+    struct conv_balance balance = measured();
+    uint64_t now = balance.start + 2000 * MS;
+    assert_true(conv_balance_pays(&balance, PHOTO, 1000, now));
+    for (int i = 0; i < 10; i++)
+        conv_balance_note_device(&balance, 1, 3000 * MS, PHOTO);
+    assert_false(conv_balance_pays(&balance, PHOTO, 1000, now));
+}
+
+static void test_lanes_stay_free(void **state)
+{
+    (void)state;
+    static const int most[][2] = {{0, 0}, {1, 0}, {2, 1}, {3, 2}, {4, 3}, {5, 3}, {8, 6}, {16, 12}};
+    struct conv_balance balance;
+    conv_balance_init(&balance, 2, 0);
+    assert_int_equal(balance.most, 0);
+    for (size_t i = 0; i < sizeof most / sizeof most[0]; i++) {
+        conv_balance_set_lanes(&balance, most[i][0]);
+        assert_int_equal(balance.most, most[i][1]);
+    }
+}
+
+static void test_who_decodes_nothing_gets_less(void **state)
+{
+    (void)state;
+    struct conv_balance balance = measured();
+    for (int left = 2; left >= -1; left--) {
+        conv_balance_note_device(&balance, 0, 70 * MS, PHOTO);
+        assert_int_equal(balance.most, left > 0 ? left : 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_measured_nothing_handed_over),
+        cmocka_unit_test(test_the_last_pictures_are_the_workers),
+        cmocka_unit_test(test_a_long_stream_is_late),
+        cmocka_unit_test(test_what_is_left_is_unknown),
+        cmocka_unit_test(test_a_slow_device_is_left_alone),
+        cmocka_unit_test(test_lanes_stay_free),
+        cmocka_unit_test(test_who_decodes_nothing_gets_less),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
