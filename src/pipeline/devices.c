@@ -149,12 +149,23 @@ static int count_lanes(struct conv_scheduler *s, int device, struct conv_err *er
     return lanes;
 }
 
+// True while neither the device nor the news of its loss is there: it is being opened, or somebody
+// opens its lanes.
+static bool is_on_its_way(struct conv_scheduler *s, int device)
+{
+    const struct conv_device_state *state = &s->devices[device];
+    pthread_mutex_lock(&s->lock);
+    bool pending = state->welcomed ? state->lanes == 0 && !state->lost.status
+                                   : !conv_opening_is_over(s->config->openings[device]);
+    pthread_mutex_unlock(&s->lock);
+    return pending;
+}
+
 void conv_devices_await(struct conv_scheduler *s, int device)
 {
     const struct timespec look = {.tv_nsec = 1000000};
     uint64_t begin = conv_clock_ns();
-    struct conv_opening *opening = s->config->openings[device];
-    while (opening && !conv_opening_is_over(opening) && !conv_scheduler_is_stopping(s) &&
+    while (is_on_its_way(s, device) && !conv_scheduler_is_stopping(s) &&
            conv_clock_ns() - begin < AWAIT_NS)
         (void)nanosleep(&look, NULL);
 }
