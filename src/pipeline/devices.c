@@ -192,15 +192,14 @@ void conv_devices_put_lane(struct conv_lane_thread *lane)
     pthread_mutex_unlock(&lane->in_turn);
 }
 
+// With the report's lock.
 static void warn(struct conv_scheduler *s, int device, const struct conv_err *err, const char *so)
 {
     char text[sizeof err->text + 96];
     bool several = s->config->device_count > 1;
     snprintf(text, sizeof text, "%s%s%s; %s", several ? s->config->device_names[device] : "",
              several ? ": " : "", err->text, so);
-    pthread_mutex_lock(&s->report_lock);
     conv_report_warn(s->report, text);
-    pthread_mutex_unlock(&s->report_lock);
 }
 
 void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status status,
@@ -208,6 +207,7 @@ void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status
 {
     struct conv_device_state *state = &s->devices[device];
     bool crowded = status == CONV_ERR_MEMORY, others = false;
+    pthread_mutex_lock(&s->report_lock); // several may be lost at once: told in order
     pthread_mutex_lock(&s->lock);
     bool news = crowded ? !state->crowded : !state->lost.status;
     if (crowded)
@@ -218,13 +218,12 @@ void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status
     for (int d = 0; d < s->config->device_count; d++)
         others |= d != device && !s->devices[d].lost.status;
     pthread_mutex_unlock(&s->lock);
-    if (!news || (!others && !s->config->spare_ops))
-        return; // it is in the name of each picture that fails
-    if (others)
+    if (news && others)
         warn(s, device, err, crowded ? "what has no room there goes to others" : "others go on");
-    else
+    else if (news && s->config->spare_ops) // without one, it is in the name of each that fails
         warn(s, device, err,
              crowded ? "what has no room there is filtered on the CPU" : "going on on the CPU");
+    pthread_mutex_unlock(&s->report_lock);
 }
 
 bool conv_devices_are_lost(struct conv_scheduler *s, struct conv_err *err)

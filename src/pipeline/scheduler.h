@@ -40,8 +40,8 @@ struct conv_scheduler {
     struct conv_lane_thread *lanes; // of all devices: device * streams + stream
     struct conv_budget files;       // what buffers of input files take
 
-    pthread_mutex_t report_lock;
-    pthread_mutex_t lock; // guards all below
+    pthread_mutex_t report_lock; // taken before `lock`, where both are
+    pthread_mutex_t lock;        // guards all below
     // Workers wait on it for anything to do. Any of them can do whatever there is, so one is woken
     // when something comes up (pictures to read or to encode, a slot set free), and wakes the next
     // if there is more. All are woken for the end only.
