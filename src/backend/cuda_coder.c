@@ -27,12 +27,9 @@ bool conv_cuda_coder_takes_stream(const struct conv_image *shape, size_t stream_
     return stream_bytes <= UINT32_MAX && conv_cuda_decode_takes(&picture);
 }
 
-// Where its chunks are comes back with them.
 size_t conv_cuda_coder_chunks_bytes(const struct conv_image *shape)
 {
-    size_t bound =
-        conv_cuda_encode_bound(shape->width, shape->height, shape->channels, shape->depth);
-    return bound ? bound + sizeof(struct conv_encode_result) : 0;
+    return conv_cuda_encode_bound(shape->width, shape->height, shape->channels, shape->depth);
 }
 
 // --- device memory -------------------------------------------------------------------------------
@@ -59,11 +56,34 @@ static enum conv_status reserve(struct conv_cuda_coder *coder, enum conv_cuda_co
     return CONV_OK;
 }
 
+// Both sides of what the coders tell.
+static enum conv_status reserve_answers(struct conv_cuda_coder *coder, size_t bytes,
+                                        struct conv_err *err)
+{
+    enum conv_status status = reserve(coder, CONV_CUDA_CODER_RESULTS, bytes, err);
+    if (status || coder->answers_bytes >= bytes)
+        return status;
+    if (coder->h_answers)
+        (void)cudaFreeHost(coder->h_answers);
+    coder->h_answers = NULL;
+    coder->answers_bytes = 0;
+    size_t size = coder->bytes[CONV_CUDA_CODER_RESULTS];
+    cudaError_t code = cudaHostAlloc((void **)&coder->h_answers, size, cudaHostAllocDefault);
+    if (code) {
+        coder->h_answers = NULL;
+        return conv_cuda_device_report(err, code, "take pinned memory for coding");
+    }
+    coder->answers_bytes = size;
+    return CONV_OK;
+}
+
 void conv_cuda_coder_free(struct conv_cuda_coder *coder)
 {
     for (int i = 0; i < CONV_CUDA_CODER_PARTS; i++)
         if (coder->d_part[i])
             (void)cudaFree(coder->d_part[i]);
+    if (coder->h_answers)
+        (void)cudaFreeHost(coder->h_answers);
     *coder = (struct conv_cuda_coder){0};
 }
 
@@ -154,8 +174,8 @@ enum conv_status conv_cuda_coder_prepare(struct conv_lane *lane, const struct co
     size_t pictures = (size_t)group->picture_count;
     enum conv_status status = reserve(coder, CONV_CUDA_CODER_KEPT, group->back, err);
     if (!status)
-        status = reserve(coder, CONV_CUDA_CODER_RESULTS,
-                         pictures * (sizeof(struct conv_encode_result) + sizeof(uint32_t)), err);
+        status = reserve_answers(
+            coder, pictures * (sizeof(struct conv_encode_result) + sizeof(uint32_t)), err);
     if (!status && group->decoded)
         status = reserve(coder, CONV_CUDA_CODER_STREAMS, in_bytes, err);
     coder->decodes = table_offset;
@@ -172,35 +192,31 @@ enum conv_status conv_cuda_coder_prepare(struct conv_lane *lane, const struct co
 
 // --- work ----------------------------------------------------------------------------------------
 
-static struct conv_encode_result *d_results(const struct conv_cuda_coder *coder)
+// What the coders tell: of each picture where its chunks are, then of each whether it was decoded.
+static size_t results_bytes(const struct conv_group *group)
 {
-    return (struct conv_encode_result *)(void *)coder->d_part[CONV_CUDA_CODER_RESULTS];
+    return (size_t)group->picture_count * sizeof(struct conv_encode_result);
 }
 
-static uint32_t *d_states(const struct conv_cuda_coder *coder, const struct conv_group *group)
+static size_t states_bytes(const struct conv_group *group)
 {
-    return (uint32_t *)(void *)(d_results(coder) + group->picture_count);
+    return (size_t)group->picture_count * sizeof(uint32_t);
 }
 
 enum conv_status conv_cuda_coder_decode(struct conv_lane *lane, struct conv_group *group,
                                         const uint8_t *d_in, struct conv_err *err)
 {
     const struct conv_cuda_coder *coder = &lane->coder;
-    size_t count = (size_t)group->picture_count;
     struct conv_decode_batch batch = {
         .pictures = (const void *)(group->h_in + coder->decodes),
         .d_pictures = (const void *)(d_in + coder->decodes),
         .count = group->picture_count,
-        .d_status = d_states(coder, group),
+        .d_status = (void *)(coder->d_part[CONV_CUDA_CODER_RESULTS] + results_bytes(group)),
         .stream = lane->stream,
     };
-    if (conv_cuda_decode(&batch))
-        return conv_cuda_device_report(err, cudaGetLastError(), "launch the decoder");
-    // The table has been read: its place takes the answers.
-    cudaError_t code =
-        cudaMemcpyAsync(group->h_in + coder->decodes, batch.d_status, count * sizeof(uint32_t),
-                        cudaMemcpyDeviceToHost, lane->stream);
-    return code ? conv_cuda_device_report(err, code, "copy what was decoded") : CONV_OK;
+    return conv_cuda_decode(&batch)
+               ? conv_cuda_device_report(err, cudaGetLastError(), "launch the decoder")
+               : CONV_OK;
 }
 
 enum conv_status conv_cuda_coder_encode(struct conv_lane *lane, const uint8_t *d_in,
@@ -212,52 +228,56 @@ enum conv_status conv_cuda_coder_encode(struct conv_lane *lane, const uint8_t *d
         .d_pictures = (const void *)(d_in + coder->encodes),
         .d_scratch = coder->d_part[CONV_CUDA_CODER_SCRATCH],
         .output = coder->d_part[CONV_CUDA_CODER_CHUNKS],
-        .results = d_results(coder),
+        .results = (void *)coder->d_part[CONV_CUDA_CODER_RESULTS],
         .stream = lane->stream,
     };
-    if (conv_cuda_encode(&batch))
-        return conv_cuda_device_report(err, cudaGetLastError(), "launch the encoder");
-    return CONV_OK;
+    return conv_cuda_encode(&batch)
+               ? conv_cuda_device_report(err, cudaGetLastError(), "launch the encoder")
+               : CONV_OK;
 }
 
-static size_t results_bytes(const struct conv_group *group)
+enum conv_status conv_cuda_coder_queue_answers(struct conv_lane *lane,
+                                               const struct conv_group *group, struct conv_err *err)
 {
-    return (size_t)group->picture_count * sizeof(struct conv_encode_result);
+    const struct conv_cuda_coder *coder = &lane->coder;
+    size_t first = group->encoded ? 0 : results_bytes(group);
+    size_t end = results_bytes(group) + (group->decoded ? states_bytes(group) : 0);
+    cudaError_t code =
+        cudaMemcpyAsync(coder->h_answers + first, coder->d_part[CONV_CUDA_CODER_RESULTS] + first,
+                        end - first, cudaMemcpyDeviceToHost, lane->stream);
+    return code ? conv_cuda_device_report(err, code, "copy what the coders tell") : CONV_OK;
 }
 
-enum conv_status conv_cuda_coder_queue_results(struct conv_lane *lane, struct conv_group *group,
-                                               struct conv_err *err)
+void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group)
 {
-    cudaError_t code = cudaMemcpyAsync(group->h_out, d_results(&lane->coder), results_bytes(group),
-                                       cudaMemcpyDeviceToHost, lane->stream);
-    return code ? conv_cuda_device_report(err, code, "copy the sizes of encoded pictures")
-                : CONV_OK;
+    const uint32_t *states = (const void *)(coder->h_answers + results_bytes(group));
+    for (int i = 0; i < group->picture_count; i++)
+        group->pictures[i].failed = states[i] != CONV_DECODE_DECODED;
 }
 
 enum conv_status conv_cuda_coder_queue_chunks(struct conv_lane *lane, struct conv_group *group,
                                               struct conv_err *err)
 {
-    const struct conv_encode_result *results = (const void *)group->h_out;
-    size_t first = results_bytes(group), end = 0;
+    const struct conv_cuda_coder *coder = &lane->coder;
+    const struct conv_encode_result *results = (const void *)coder->h_answers;
+    size_t bytes = 0;
     for (int i = 0; i < group->picture_count; i++) {
         struct conv_group_picture *picture = &group->pictures[i];
-        picture->chunks = first + results[i].offset;
+        picture->chunks = results[i].offset;
         picture->chunks_bytes = results[i].size;
-        if (end < results[i].offset + results[i].size)
-            end = results[i].offset + results[i].size;
+        if (bytes < results[i].offset + results[i].size)
+            bytes = results[i].offset + results[i].size;
     }
-    if (end > lane->coder.plan.output_bytes || end > group->capacity - first)
+    if (bytes > coder->plan.output_bytes || bytes > group->capacity)
         return conv_err_set(err, CONV_ERR_DEVICE, "CUDA encoded more than there is room for");
-    cudaError_t code =
-        cudaMemcpyAsync(group->h_out + first, lane->coder.d_part[CONV_CUDA_CODER_CHUNKS], end,
-                        cudaMemcpyDeviceToHost, lane->stream);
+    if (group->lender) {
+        enum conv_status status = group->lender->lend(group->lender, bytes, err);
+        if (status)
+            return status;
+        group->h_result = group->h_out;
+    }
+    cudaError_t code = cudaMemcpyAsync(group->h_out, coder->d_part[CONV_CUDA_CODER_CHUNKS], bytes,
+                                       cudaMemcpyDeviceToHost, lane->stream);
     return code ? conv_cuda_device_report(err, code, "copy encoded pictures from the device")
                 : CONV_OK;
-}
-
-void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group)
-{
-    const uint32_t *states = (const void *)(group->h_in + coder->decodes);
-    for (int i = 0; i < group->picture_count; i++)
-        group->pictures[i].failed = states[i] != CONV_DECODE_DECODED;
 }

@@ -248,7 +248,7 @@ static struct cargo pack(const struct conv_lane *lane, const struct conv_group *
                       sizeof(struct conv_stencil_plane);
     cargo.codes = conv_image_align(cargo.stencils + stencils, CONV_IMAGE_ROW_ALIGN);
     cargo.bytes = cargo.codes + (size_t)group->picture_count * conv_cuda_coder_table_bytes();
-    assert(cargo.bytes + group->back <= group->capacity);
+    assert(cargo.bytes + (conv_group_is_resident(group) ? 0 : group->back) <= group->in_capacity);
     return cargo;
 }
 
@@ -268,8 +268,10 @@ static enum conv_status copy_in(const struct conv_lane *lane, const struct conv_
 static enum conv_status copy_out(struct conv_lane *lane, struct conv_group *group,
                                  struct conv_err *err)
 {
-    if (group->encoded)
-        return conv_cuda_coder_queue_results(lane, group, err);
+    enum conv_status status =
+        group->picture_count ? conv_cuda_coder_queue_answers(lane, group, err) : CONV_OK;
+    if (status || group->encoded)
+        return status;
     cudaError_t code = cudaMemcpyAsync(group->h_out, lane->d_buffer[lane->backend->step_count % 2],
                                        group->front, cudaMemcpyDeviceToHost, lane->stream);
     if (!code && group->decoded && group->back)
@@ -316,8 +318,15 @@ static enum conv_status queue_group(struct conv_lane *lane, struct conv_group *g
 static enum conv_status wait_for_group(struct conv_lane *lane, struct conv_group *group,
                                        struct conv_err *err)
 {
-    cudaError_t code = cudaEventSynchronize(lane->marks[MARK_COPIED_OUT]);
+    cudaError_t code = cudaSuccess;
     enum conv_status status = CONV_OK;
+    if (group->lender) {
+        code = cudaEventSynchronize(lane->marks[MARK_COPIED_IN]);
+        if (!code)
+            group->lender->take_back(group->lender);
+    }
+    if (!code)
+        code = cudaEventSynchronize(lane->marks[MARK_COPIED_OUT]);
     if (!code && group->encoded) {
         status = conv_cuda_coder_queue_chunks(lane, group, err);
         if (!status)

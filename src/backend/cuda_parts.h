@@ -39,6 +39,8 @@ enum conv_cuda_coder_part {
 struct conv_cuda_coder {
     uint8_t *d_part[CONV_CUDA_CODER_PARTS];
     size_t bytes[CONV_CUDA_CODER_PARTS];
+    uint8_t *h_answers; // pinned: a copy of CONV_CUDA_CODER_RESULTS
+    size_t answers_bytes;
     size_t decodes, encodes;      // offsets of the group's tables in what is copied in
     struct conv_encode_plan plan; // of the group
 };
@@ -109,15 +111,14 @@ enum conv_status conv_cuda_coder_decode(struct conv_lane *lane, struct conv_grou
 enum conv_status conv_cuda_coder_encode(struct conv_lane *lane, const uint8_t *d_in,
                                         struct conv_err *err);
 
-// How much was encoded comes back first; once it is there, the chunks, and where each picture's
-// are.
-enum conv_status conv_cuda_coder_queue_results(struct conv_lane *lane, struct conv_group *group,
+// Queues the copy of what the coders tell of each picture. Once that is there: notes which pictures
+// the device could not decode, and queues the copy of all chunks.
+enum conv_status conv_cuda_coder_queue_answers(struct conv_lane *lane,
+                                               const struct conv_group *group,
                                                struct conv_err *err);
+void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group);
 enum conv_status conv_cuda_coder_queue_chunks(struct conv_lane *lane, struct conv_group *group,
                                               struct conv_err *err);
-
-// When the lane is done: which pictures the device could not decode.
-void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group);
 
 // --- cuda_coding.c -------------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ bool conv_group_place(struct conv_group *group, const struct conv_image *shape, 
             };
             out_offset[c] = offset;
         }
-        in->plane[c].data = group->h_in + offset;
+        in->plane[c].data = conv_group_is_resident(group) ? NULL : group->h_in + offset;
         in->plane[c].stride = (ptrdiff_t)conv_image_stride(shape->width, shape->depth);
     }
     return true;
@@ -62,16 +62,30 @@ bool conv_group_place(struct conv_group *group, const struct conv_image *shape, 
 // Streams begin where a kernel reads them best.
 #define STREAM_ALIGN 16
 
-size_t conv_group_need_coded(const struct conv_image *shape, bool filter_alpha, size_t table_bytes,
-                             const struct conv_group_coding *coding)
+static size_t stream_need(size_t stream_bytes, int channels, size_t table_bytes)
 {
-    size_t need = conv_group_need(shape, filter_alpha, table_bytes);
-    size_t streams = conv_image_align(coding->stream_bytes, STREAM_ALIGN) + GROUP_SLACK +
-                     (size_t)shape->channels * table_bytes +
-                     conv_image_plane_bytes(shape->width, shape->height, shape->depth);
-    if (coding->stream_bytes && need < streams)
-        need = streams;
-    return need < coding->chunks_bytes ? coding->chunks_bytes : need;
+    return conv_image_align(stream_bytes, STREAM_ALIGN) + GROUP_SLACK +
+           (size_t)channels * table_bytes;
+}
+
+struct conv_group_room conv_group_need_coded(const struct conv_image *shape, bool filter_alpha,
+                                             size_t table_bytes,
+                                             const struct conv_group_coding *coding)
+{
+    struct conv_group_room room = {.planes = conv_group_need(shape, filter_alpha, table_bytes)};
+    if (room.planes < coding->chunks_bytes)
+        room.planes = coding->chunks_bytes;
+    size_t in = stream_need(coding->stream_bytes, shape->channels, table_bytes);
+    if (coding->stream_bytes && coding->chunks_bytes) {
+        room.in = in;
+        return room;
+    }
+    // The kept plane comes back into h_in.
+    in += conv_image_plane_bytes(shape->width, shape->height, shape->depth);
+    if (coding->stream_bytes && room.planes < in)
+        room.planes = in;
+    room.in = room.planes;
+    return room;
 }
 
 bool conv_group_place_coded(struct conv_group *group, const struct conv_image *shape,
@@ -84,12 +98,14 @@ bool conv_group_place_coded(struct conv_group *group, const struct conv_image *s
         return false;
     if (group->decoded) {
         // Beside the tables and the kept planes of all, this picture's included.
-        size_t planes = (size_t)(group->plane_count + shape->channels);
-        size_t others = planes * table_bytes + group->back + GROUP_SLACK;
-        others += conv_image_plane_bytes(shape->width, shape->height, shape->depth);
-        streams += conv_image_align(coding->stream_bytes, STREAM_ALIGN);
-        if (others > group->capacity || streams > group->capacity - others)
+        size_t others =
+            stream_need(coding->stream_bytes, group->plane_count + shape->channels, table_bytes);
+        if (!group->encoded)
+            others +=
+                group->back + conv_image_plane_bytes(shape->width, shape->height, shape->depth);
+        if (others > group->in_capacity || streams > group->in_capacity - others)
             return false;
+        streams += conv_image_align(coding->stream_bytes, STREAM_ALIGN);
     }
     if (group->encoded) {
         chunks += coding->chunks_bytes;
@@ -106,8 +122,8 @@ bool conv_group_place_coded(struct conv_group *group, const struct conv_image *s
         .kept = SIZE_MAX,
         .stream = group->streams,
     };
-    if (out_offset[shape->channels - 1] == SIZE_MAX)
-        picture->kept = (size_t)(in->plane[shape->channels - 1].data - group->h_in);
+    if (out_offset[shape->channels - 1] == SIZE_MAX) // the last one placed
+        picture->kept = group->capacity - group->back;
     group->streams = streams;
     group->chunks = chunks;
     *index = group->picture_count++;

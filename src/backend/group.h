@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/err.h"
 #include "image/image.h"
 
 struct conv_group_plane {
@@ -26,15 +27,28 @@ struct conv_group_picture {
     size_t chunks, chunks_bytes; // encoded: where in h_out its IDAT chunks are; set by the backend
 };
 
+// Who has a group's staging memory, which a group that is resident needs for its way to the device
+// and back only. Called by lane_run; both may take the pipeline's lock.
+struct conv_group_lender {
+    // All of h_in has been copied in.
+    void (*take_back)(struct conv_group_lender *lender);
+    // Sets h_out to `bytes` of memory.
+    enum conv_status (*lend)(struct conv_group_lender *lender, size_t bytes, struct conv_err *err);
+};
+
 // Planes that the CPU has decoded and will encode:
 //   h_in:  | planes to filter, packed from the front | backend's tables | free | kept planes |
 //   h_out: | filtered planes at the same offsets |
 // Where the device decodes, h_in has the streams instead of the planes to filter, and gets the kept
 // planes from there. Where it encodes, h_out has IDAT chunks instead of planes. The offsets of
 // planes are good for the device's memory all the same, so that `capacity` bounds that, too.
+// Where it does both, the group is resident: no plane is ever in the host's memory, which so need
+// not be as large, nor be the group's all the time that the device decodes.
 struct conv_group {
-    uint8_t *h_in, *h_out; // staging (staging.h): `capacity` bytes each
-    size_t capacity;
+    uint8_t *h_in, *h_out;               // staging (staging.h): in_capacity and `capacity` bytes
+    size_t capacity;                     // bytes of planes, on either side of the bus
+    size_t in_capacity;                  // the same, unless the group is resident
+    struct conv_group_lender *lender;    // of a resident group, which begins without h_out
     size_t front;                        // bytes of planes to filter
     size_t back;                         // bytes of kept planes at the end of h_in
     bool decoded, encoded;               // by the device
@@ -52,6 +66,11 @@ struct conv_group {
 // Bytes of staging that a picture needs: planes, tables (table_bytes a filtered plane), alignment.
 size_t conv_group_need(const struct conv_image *shape, bool filter_alpha, size_t table_bytes);
 
+static inline bool conv_group_is_resident(const struct conv_group *group)
+{
+    return group->decoded && group->encoded;
+}
+
 // Reserves room for a picture. `shape` gives sizes; on success in->plane[] point into h_in (to be
 // filled) and `out_offset[c]` says where in h_result the filtered channel will be, SIZE_MAX for a
 // kept one (which stays at in->plane[c]). false if the group has no room.
@@ -65,9 +84,14 @@ struct conv_group_coding {
     size_t chunks_bytes; // encoded: most bytes of its IDAT chunks, with what the backend adds
 };
 
-// As conv_group_need, for a group that is coded. `coding` has 0 for what the CPU does.
-size_t conv_group_need_coded(const struct conv_image *shape, bool filter_alpha, size_t table_bytes,
-                             const struct conv_group_coding *coding);
+// What memory a picture needs when its group is coded; `coding` has 0 for what the CPU does.
+struct conv_group_room {
+    size_t planes; // of `capacity`
+    size_t in;     // of in_capacity
+};
+struct conv_group_room conv_group_need_coded(const struct conv_image *shape, bool filter_alpha,
+                                             size_t table_bytes,
+                                             const struct conv_group_coding *coding);
 
 // As conv_group_place, for a group of which `decoded` or `encoded` is set. *index: the picture's
 // among the group's pictures, whose stream the caller writes; the planes of *in are those of h_in

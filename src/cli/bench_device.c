@@ -54,15 +54,16 @@ static bool place(struct conv_bench_device *bench, const struct conv_image *shap
     size_t table = device->ops->table_bytes(device->filter_count, false),
            offsets[CONV_IMAGE_MAX_CHANNELS];
     bool filter_alpha = bench->options->alpha != CONV_ALPHA_KEEP;
-    size_t need = conv_group_need(shape, filter_alpha, table);
+    size_t bytes = conv_group_need(shape, filter_alpha, table);
+    struct conv_pool_need need = {.room = {bytes, bytes}};
     struct conv_slot *slot = bench->group_count ? bench->groups[bench->group_count - 1] : NULL;
     size_t used = slot ? slot->group.front + slot->group.back : 0;
     // As in the pipeline: a device gets groups, a core one picture at a time.
     bool full =
-        !slot || !device->ops->async || (used > 0 && used + need > bench->options->group_bytes);
+        !slot || !device->ops->async || (used > 0 && used + bytes > bench->options->group_bytes);
     if (full || !conv_group_place(&slot->group, shape, filter_alpha, table, in, offsets)) {
         if (bench->group_count == most ||
-            conv_pool_acquire(&bench->pool, need, 0, &slot, err) != CONV_OK || !slot)
+            conv_pool_acquire(&bench->pool, &need, &slot, err) != CONV_OK || !slot)
             return false;
         bench->groups[bench->group_count++] = slot;
         conv_group_place(&slot->group, shape, filter_alpha, table, in, offsets);

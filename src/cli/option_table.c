@@ -5,7 +5,7 @@
 
 #define FIELD(name) offsetof(struct conv_options, name)
 
-static const char *const coder_choices[] = {"auto", "cpu", "gpu", NULL};
+static const char *const coder_choices[] = {"cpu", "auto", "gpu", NULL};
 static const char *const alpha_choices[] = {"keep", "filter", "premultiply", NULL};
 static const char *const depth_choices[] = {"8", "16", NULL};
 static const char *const stage_choices[] = {"all", "device", NULL};

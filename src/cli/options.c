@@ -137,8 +137,6 @@ static void set_defaults(struct conv_options *options)
         .max_pixels = DEFAULT_MAX_PIXELS,
         .mem_limit = conv_cpu_memory() / 2,
         .streams = 4,
-        .decode_on = CONV_CODER_CPU,
-        .encode_on = CONV_CODER_CPU,
     };
 }
 

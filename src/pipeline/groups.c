@@ -9,7 +9,7 @@
 struct plan {
     int form;
     struct conv_group_coding coding;
-    size_t need; // bytes of staging, a side
+    struct conv_pool_need need;
 };
 
 static bool may_decode(const struct conv_scheduler *s, const struct conv_job *job)
@@ -19,6 +19,18 @@ static bool may_decode(const struct conv_scheduler *s, const struct conv_job *jo
     return config->decode_on != CONV_CODER_CPU && !job->on_cpu && S_ISREG(job->info.st_mode) &&
            conv_png_is_plain(&job->header) &&
            config->ops->takes_stream(&job->header.shape, job->file->size);
+}
+
+// False if it is more than there could ever be.
+static bool set_need(const struct conv_scheduler *s, const struct conv_job *job, struct plan *plan)
+{
+    plan->need = (struct conv_pool_need){
+        .room = conv_group_need_coded(&job->header.shape, s->filter_alpha, s->table_bytes,
+                                      &plan->coding),
+        .carried = conv_jobs_carries(job),
+        .resident = plan->form == (CONV_FORM_DECODED | CONV_FORM_ENCODED),
+    };
+    return !conv_pool_is_too_much(&s->pool, &plan->need);
 }
 
 static struct plan make_plan(const struct conv_scheduler *s, const struct conv_job *job,
@@ -34,11 +46,10 @@ static struct plan make_plan(const struct conv_scheduler *s, const struct conv_j
         plan.coding.chunks_bytes = s->config->ops->chunks_bytes(shape);
     if (plan.coding.chunks_bytes)
         plan.form |= CONV_FORM_ENCODED;
-    plan.need = conv_group_need_coded(shape, s->filter_alpha, s->table_bytes, &plan.coding);
-    if (plan.form && plan.need > s->pool.limit / 2) // what the device needs more is too much
-        plan = (struct plan){
-            .need = conv_group_need(shape, s->filter_alpha, s->table_bytes),
-        };
+    if (!set_need(s, job, &plan)) { // what the device needs more is too much
+        plan = (struct plan){0};
+        set_need(s, job, &plan);
+    }
     return plan;
 }
 
@@ -116,13 +127,16 @@ static void seal(struct conv_scheduler *s, int bits)
 
 // The picture's place in an open group, if that has one left; a group that is full is sealed.
 static struct conv_slot *place_in_open(struct conv_scheduler *s, struct conv_job *job,
-                                       const struct plan *plan, size_t carried)
+                                       const struct plan *plan)
 {
     struct conv_slot *slot = s->open[plan->form];
+    size_t carried = plan->need.carried;
     if (!slot)
         return NULL;
-    size_t used = slot->group.front + slot->group.back;
-    bool full = used > 0 && used + plan->need > s->config->group_bytes;
+    // What is staged counts, be it planes or streams.
+    const struct conv_group *group = &slot->group;
+    size_t used = plan->need.resident ? group->streams : group->front + group->back;
+    bool full = used > 0 && used + plan->need.room.in > s->config->group_bytes;
     if (!full && conv_pool_may_carry(&s->pool, slot, carried) &&
         place(s, slot, job, &plan->coding)) {
         conv_pool_carry(&s->pool, slot, carried);
@@ -133,11 +147,10 @@ static struct conv_slot *place_in_open(struct conv_scheduler *s, struct conv_job
 }
 
 static struct conv_slot *place_in_new(struct conv_scheduler *s, struct conv_job *job,
-                                      const struct plan *plan, size_t carried,
-                                      enum conv_status *status)
+                                      const struct plan *plan, enum conv_status *status)
 {
     struct conv_slot *slot;
-    *status = conv_pool_acquire(&s->pool, plan->need, carried, &slot, &job->err);
+    *status = conv_pool_acquire(&s->pool, &plan->need, &slot, &job->err);
     if (!slot) {
         seal(s, 0); // none is to wait for pictures whose place others hold
         return NULL;
@@ -153,18 +166,17 @@ static struct conv_slot *place_in_new(struct conv_scheduler *s, struct conv_job 
 
 bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv_status *status)
 {
-    size_t carried = conv_jobs_carries(job);
     bool able = may_decode(s, job), decode = able && pays(s, job);
     struct plan plan = make_plan(s, job, decode);
     if (able && !decode)
         seal(s, CONV_FORM_DECODED); // no company will come
-    struct conv_slot *slot = place_in_open(s, job, &plan, carried);
+    struct conv_slot *slot = place_in_open(s, job, &plan);
     if (!slot && decode && !may_begin_decoding(s)) {
         plan = make_plan(s, job, false);
-        slot = place_in_open(s, job, &plan, carried);
+        slot = place_in_open(s, job, &plan);
     }
     if (!slot)
-        slot = place_in_new(s, job, &plan, carried, status);
+        slot = place_in_new(s, job, &plan, status);
     if (!slot)
         return false;
     if (slot->longest < plan.coding.stream_bytes)

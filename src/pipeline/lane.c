@@ -100,12 +100,49 @@ static enum conv_status run_on_spare(struct conv_lane_thread *thread, struct con
     return status;
 }
 
+// Who lends a resident group its staging memory.
+struct lending {
+    struct conv_group_lender lender; // the first member
+    struct conv_scheduler *scheduler;
+    struct conv_slot *slot;
+    struct conv_backend *backend; // that pins it
+};
+
+static void take_back(struct conv_group_lender *lender)
+{
+    struct lending *lending = (struct lending *)lender;
+    struct conv_scheduler *s = lending->scheduler;
+    pthread_mutex_lock(&s->lock);
+    conv_pool_take_back(&s->pool, lending->slot);
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static enum conv_status lend(struct conv_group_lender *lender, size_t bytes, struct conv_err *err)
+{
+    struct lending *lending = (struct lending *)lender;
+    struct conv_scheduler *s = lending->scheduler;
+    pthread_mutex_lock(&s->lock);
+    enum conv_status status = conv_pool_lend(&s->pool, lending->slot, bytes, err);
+    pthread_mutex_unlock(&s->lock);
+    if (!status)
+        conv_pool_pin(&s->pool, lending->slot, lending->backend);
+    return status;
+}
+
 static enum conv_status run_on_lane(const struct conv_lane_thread *thread,
                                     struct conv_lane_thread *lane, struct conv_group *group,
                                     struct conv_err *err)
 {
-    const struct conv_scheduler *s = thread->scheduler;
-    conv_pool_pin(&s->pool, thread->slot, s->devices[lane->device].backend);
+    struct conv_scheduler *s = thread->scheduler;
+    struct lending lending = {
+        .lender = {take_back, lend},
+        .scheduler = s,
+        .slot = thread->slot,
+        .backend = s->devices[lane->device].backend,
+    };
+    conv_pool_pin(&s->pool, thread->slot, lending.backend);
+    group->lender = conv_group_is_resident(group) ? &lending.lender : NULL;
     enum conv_status status = s->config->ops->lane_run(lane->lane, group, err);
     if (!status)
         note_work(thread, lane, group, NULL);
@@ -177,6 +214,10 @@ static enum conv_status run_group(struct conv_lane_thread *thread, struct conv_g
         if (status == CONV_ERR_MEMORY && conv_group_split(group, &head, &tail))
             return run_parts(thread, group, &head, &tail, err);
         conv_devices_give_up(s, device, status, err);
+        if (!group->h_in && (config->device_count > 1 || config->spare_ops)) {
+            (void)uncode(thread->slot, group); // no other can have it as it is
+            return CONV_OK;
+        }
     }
     if (!config->spare_ops)
         return status;

@@ -18,7 +18,7 @@
 
 // Who decodes or encodes picture data. CONV_CODER_AUTO is for decoding only: whoever is free, as
 // balance.h says.
-enum conv_coder { CONV_CODER_AUTO, CONV_CODER_CPU, CONV_CODER_GPU };
+enum conv_coder { CONV_CODER_CPU, CONV_CODER_AUTO, CONV_CODER_GPU };
 
 enum conv_alpha_mode { CONV_ALPHA_KEEP, CONV_ALPHA_FILTER, CONV_ALPHA_PREMULTIPLY };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "pipeline/pool.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "backend/staging.h"
@@ -9,42 +10,76 @@
 #define MAX_PLANES 6144
 #define GROW_STEP ((size_t)1 << 20)
 
-static void free_side(const struct conv_pool *pool, struct conv_backend *pinned_by, uint8_t *memory,
-                      size_t size)
+// A resident group's planes may be so many times a buffer's size: those of photographs are twice
+// their streams, and where they are far more, a group is large enough without more streams.
+#define RESIDENT_PLANES 4
+
+// --- buffers -------------------------------------------------------------------------------------
+
+static void free_memory(struct conv_pool *pool, struct conv_buffer *buffer)
 {
-    if (!pinned_by || pool->ops->host_unpin(pinned_by, memory))
-        conv_staging_free(memory, size);
+    if (!buffer->pinned_by || pool->ops->host_unpin(buffer->pinned_by, buffer->data))
+        conv_staging_free(buffer->data, buffer->bytes);
+    pool->used -= buffer->bytes;
+    *buffer = (struct conv_buffer){.busy = buffer->busy};
 }
 
-static void free_memory(struct conv_pool *pool, struct conv_slot *slot)
+static enum conv_status alloc_memory(struct conv_pool *pool, struct conv_buffer *buffer,
+                                     size_t bytes, struct conv_err *err)
 {
-    struct conv_group *group = &slot->group;
-    free_side(pool, slot->in_pinned_by, group->h_in, group->capacity);
-    free_side(pool, slot->out_pinned_by, group->h_out, group->capacity);
-    slot->in_pinned_by = slot->out_pinned_by = NULL;
-    slot->pin_tried = false;
-    group->h_in = group->h_out = NULL;
-    pool->used -= 2 * group->capacity;
-    group->capacity = 0;
-}
-
-static enum conv_status alloc_memory(struct conv_pool *pool, struct conv_slot *slot, size_t bytes,
-                                     struct conv_err *err)
-{
-    void *in = NULL, *out = NULL;
-    enum conv_status status = conv_staging_alloc(&in, bytes, err);
-    if (!status)
-        status = conv_staging_alloc(&out, bytes, err);
-    if (status) {
-        conv_staging_free(in, bytes);
+    void *memory = NULL;
+    enum conv_status status = conv_staging_alloc(&memory, bytes, err);
+    if (status)
         return status;
-    }
-    slot->group.h_in = in;
-    slot->group.h_out = out;
-    slot->group.capacity = bytes;
-    pool->used += 2 * bytes;
+    buffer->data = memory;
+    buffer->bytes = bytes;
+    pool->used += bytes;
     return CONV_OK;
 }
+
+// Takes the smallest free buffer that has `need`, else the largest free one. There is always one:
+// two a slot.
+static struct conv_buffer *take_buffer(struct conv_pool *pool, size_t need)
+{
+    struct conv_buffer *best = NULL;
+    for (int i = 0; i < 2 * pool->count; i++) {
+        struct conv_buffer *buffer = &pool->buffers[i];
+        if (buffer->busy)
+            continue;
+        size_t have = buffer->bytes, best_have = best ? best->bytes : 0;
+        bool enough = have >= need, best_enough = best && best_have >= need;
+        if (!best || (enough && (!best_enough || have < best_have)) ||
+            (!enough && !best_enough && have > best_have))
+            best = buffer;
+    }
+    best->busy = true;
+    return best;
+}
+
+static void give_buffer(struct conv_buffer **buffer)
+{
+    if (*buffer)
+        (*buffer)->busy = false;
+    *buffer = NULL;
+}
+
+// Free buffers give memory back until there is room for `more`. False if too much is in use.
+static bool make_room(struct conv_pool *pool, size_t more)
+{
+    for (int i = 0; i < 2 * pool->count && pool->used + pool->kept + more > pool->limit; i++)
+        if (!pool->buffers[i].busy)
+            free_memory(pool, &pool->buffers[i]);
+    return pool->used + pool->kept + more <= pool->limit;
+}
+
+// What to take for `need`: growing by more than needed spares the next slightly larger picture the
+// same trouble.
+static size_t with_spare(const struct conv_pool *pool, size_t need)
+{
+    return need <= pool->bytes ? pool->bytes : conv_image_align(need + need / 8, GROW_STEP);
+}
+
+// --- the pool ------------------------------------------------------------------------------------
 
 enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pipeline_config *config,
                                 int count, struct conv_err *err)
@@ -54,19 +89,20 @@ enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pipeli
         .limit = config->mem_limit,
     };
     pool->slots = calloc((size_t)count, sizeof *pool->slots);
-    if (!pool->slots)
+    pool->buffers = calloc(2 * (size_t)count, sizeof *pool->buffers);
+    if (!pool->slots || !pool->buffers)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", count);
     pool->count = count;
     bool codes = config->decode_on != CONV_CODER_CPU || config->encode_on != CONV_CODER_CPU;
     size_t share = config->mem_limit / 2 / (size_t)count / GROW_STEP * GROW_STEP;
     pool->bytes = config->group_bytes < share ? config->group_bytes : share;
     for (int i = 0; i < count; i++) {
-        struct conv_slot *slot = &pool->slots[i];
-        slot->group.plane_capacity = MAX_PLANES;
-        slot->group.planes = malloc(MAX_PLANES * sizeof *slot->group.planes);
-        slot->group.picture_capacity = codes ? MAX_PLANES : 0;
-        slot->group.pictures = codes ? malloc(MAX_PLANES * sizeof *slot->group.pictures) : NULL;
-        if (!slot->group.planes || (codes && !slot->group.pictures))
+        struct conv_group *group = &pool->slots[i].group;
+        group->plane_capacity = MAX_PLANES;
+        group->planes = malloc(MAX_PLANES * sizeof *group->planes);
+        group->picture_capacity = codes ? MAX_PLANES : 0;
+        group->pictures = codes ? malloc(MAX_PLANES * sizeof *group->pictures) : NULL;
+        if (!group->planes || (codes && !group->pictures))
             return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", count);
     }
     return CONV_OK;
@@ -75,118 +111,203 @@ enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pipeli
 void conv_pool_close(struct conv_pool *pool)
 {
     for (int i = 0; i < pool->count; i++) {
-        free_memory(pool, &pool->slots[i]);
+        free_memory(pool, &pool->buffers[2 * i]);
+        free_memory(pool, &pool->buffers[2 * i + 1]);
         free(pool->slots[i].group.planes);
         free(pool->slots[i].group.pictures);
     }
     free(pool->slots);
+    free(pool->buffers);
     *pool = (struct conv_pool){0};
 }
 
-// The smallest free slot that takes `need`, else the largest free one; *busy tells if any is in
-// use.
-static struct conv_slot *find_free(struct conv_pool *pool, size_t need, bool *busy)
+// --- slots ---------------------------------------------------------------------------------------
+
+static struct conv_slot *find_free(const struct conv_pool *pool, bool *busy)
 {
-    struct conv_slot *best = NULL;
+    struct conv_slot *slot = NULL;
     *busy = false;
     for (int i = 0; i < pool->count; i++) {
-        struct conv_slot *slot = &pool->slots[i];
-        *busy |= slot->busy;
-        if (slot->busy)
-            continue;
-        size_t have = slot->group.capacity, best_have = best ? best->group.capacity : 0;
-        bool enough = have >= need, best_enough = best && best_have >= need;
-        if (!best || (enough && (!best_enough || have < best_have)) ||
-            (!enough && !best_enough && have > best_have))
-            best = slot;
+        if (!pool->slots[i].busy)
+            slot = &pool->slots[i];
+        else
+            *busy = true;
     }
-    return best;
+    return slot;
 }
 
-// Free slots but this one give memory back until there is room for `more`. False if too much is in
-// use.
-static bool make_room(struct conv_pool *pool, const struct conv_slot *slot, size_t more)
+// Bytes that the two sides take at least, now or later.
+static size_t least(const struct conv_pool_need *need)
 {
-    for (int i = 0; i < pool->count && pool->used + pool->carried + more > pool->limit; i++)
-        if (!pool->slots[i].busy && &pool->slots[i] != slot)
-            free_memory(pool, &pool->slots[i]);
-    return pool->used + pool->carried + more <= pool->limit;
+    return need->room.in + need->room.planes;
 }
 
-// The slot is free and smaller than `need`. *waits: others hold the rest, their release helps.
-static enum conv_status grow_slot(struct conv_pool *pool, struct conv_slot *slot, size_t need,
-                                  size_t carried, bool busy, bool *waits, struct conv_err *err)
+bool conv_pool_is_too_much(const struct conv_pool *pool, const struct conv_pool_need *need)
 {
-    // Growing by more than needed spares the next slightly larger picture the same trouble.
-    size_t want = need <= pool->bytes ? pool->bytes : conv_image_align(need + need / 8, GROW_STEP);
-    free_memory(pool, slot);
-    if (!make_room(pool, slot, 2 * want + carried))
-        want = need;
-    *waits = !make_room(pool, slot, 2 * want + carried) && busy;
-    if (*waits)
-        return CONV_OK;
-    enum conv_status status = alloc_memory(pool, slot, want, err);
-    *waits = status && busy;
-    return *waits ? CONV_OK : status;
+    return least(need) > pool->limit;
 }
 
-enum conv_status conv_pool_acquire(struct conv_pool *pool, size_t need, size_t carried,
+// Gives the slot's buffers `in` and `out` bytes where they have less. *waits: others hold what is
+// missing for that and `kept` bytes.
+static enum conv_status fill(struct conv_pool *pool, const struct conv_slot *slot, size_t in,
+                             size_t out, size_t kept, bool *waits, struct conv_err *err)
+{
+    struct conv_buffer *buffers[2] = {slot->in, slot->out};
+    size_t bytes[2] = {in, out}, more = kept;
+    for (int i = 0; i < 2; i++) {
+        if (!buffers[i] || buffers[i]->bytes >= bytes[i]) {
+            buffers[i] = NULL;
+            continue;
+        }
+        free_memory(pool, buffers[i]);
+        more += bytes[i];
+    }
+    *waits = !make_room(pool, more);
+    enum conv_status status = CONV_OK;
+    for (int i = 0; i < 2 && !status && !*waits; i++)
+        if (buffers[i])
+            status = alloc_memory(pool, buffers[i], bytes[i], err);
+    return status;
+}
+
+// The slot has its buffers, which are to get what they lack. Sets what is promised, too.
+static enum conv_status furnish(struct conv_pool *pool, struct conv_slot *slot,
+                                const struct conv_pool_need *need, bool busy, bool *waits,
+                                struct conv_err *err)
+{
+    size_t in = need->room.in, out = need->resident ? 0 : need->room.planes;
+    size_t want_in = slot->in->bytes < in ? with_spare(pool, in) : slot->in->bytes;
+    size_t want_out = slot->out && slot->out->bytes < out ? with_spare(pool, out) : out;
+    size_t most = RESIDENT_PLANES * pool->bytes;
+    slot->promised = need->resident ? need->room.planes : 0;
+    if (need->resident && slot->promised < most)
+        slot->promised = most;
+    enum conv_status status =
+        fill(pool, slot, want_in, want_out, need->carried + slot->promised, waits, err);
+    if (*waits) {
+        slot->promised = need->resident ? need->room.planes : 0;
+        status = fill(pool, slot, in, out, need->carried + slot->promised, waits, err);
+    }
+    if (*waits && !busy) {
+        // Alone, a picture may carry more than the limit has room for; and nobody but its own
+        // buffers, one of which may be larger than it takes, can be in its way.
+        free_memory(pool, slot->in);
+        if (slot->out)
+            free_memory(pool, slot->out);
+        status = fill(pool, slot, in, out, slot->promised, waits, err);
+        assert(!*waits);
+    }
+    if (status && busy) { // memory that others hold may be what is missing
+        *waits = true;
+        status = CONV_OK;
+    }
+    return status;
+}
+
+enum conv_status conv_pool_acquire(struct conv_pool *pool, const struct conv_pool_need *need,
                                    struct conv_slot **out, struct conv_err *err)
 {
     *out = NULL;
-    if (need > pool->limit / 2)
+    if (conv_pool_is_too_much(pool, need))
         return conv_err_set(err, CONV_ERR_LIMIT,
                             "the picture needs %zu KiB of staging memory, --mem-limit is %zu KiB",
-                            (2 * need >> 10) + 1, pool->limit >> 10);
+                            (least(need) >> 10) + 1, pool->limit >> 10);
     bool busy, waits;
-    enum conv_status status = CONV_OK;
-    struct conv_slot *slot = find_free(pool, need, &busy);
+    struct conv_slot *slot = find_free(pool, &busy);
     if (!slot)
         return CONV_OK;
-    if (slot->group.capacity < need)
-        status = grow_slot(pool, slot, need, carried, busy, &waits, err);
-    else
-        waits = !make_room(pool, slot, carried) && busy;
-    if (status || waits)
+    slot->in = take_buffer(pool, need->room.in);
+    slot->out = need->resident ? NULL : take_buffer(pool, need->room.planes);
+    enum conv_status status = furnish(pool, slot, need, busy, &waits, err);
+    if (status || waits) {
+        slot->promised = 0;
+        give_buffer(&slot->in);
+        give_buffer(&slot->out);
         return status;
+    }
+    struct conv_group *group = &slot->group;
+    conv_group_reset(group);
+    group->h_in = slot->in->data;
+    group->h_out = group->h_result = slot->out ? slot->out->data : NULL;
+    group->in_capacity = slot->in->bytes;
+    if (slot->out && slot->out->bytes < slot->in->bytes)
+        group->in_capacity = slot->out->bytes;
+    group->capacity = need->resident ? slot->promised : group->in_capacity;
     slot->busy = true;
     slot->sealed = slot->again = slot->counted = false;
     slot->longest = 0;
-    conv_pool_carry(pool, slot, carried);
+    pool->kept += slot->promised;
+    conv_pool_carry(pool, slot, need->carried);
     slot->decoding = slot->unfinished = 0;
     slot->jobs = NULL;
-    conv_group_reset(&slot->group);
     *out = slot;
     return CONV_OK;
 }
 
 bool conv_pool_may_carry(struct conv_pool *pool, const struct conv_slot *slot, size_t carried)
 {
-    return carried == 0 || make_room(pool, slot, carried);
+    (void)slot;
+    return carried == 0 || make_room(pool, carried);
 }
 
 void conv_pool_carry(struct conv_pool *pool, struct conv_slot *slot, size_t carried)
 {
     slot->carried += carried;
-    pool->carried += carried;
+    pool->kept += carried;
+}
+
+static void forget_promise(struct conv_pool *pool, struct conv_slot *slot)
+{
+    pool->kept -= slot->promised;
+    slot->promised = 0;
 }
 
 void conv_pool_release(struct conv_pool *pool, struct conv_slot *slot)
 {
-    pool->carried -= slot->carried;
+    pool->kept -= slot->carried;
     slot->carried = 0;
+    forget_promise(pool, slot);
+    give_buffer(&slot->in);
+    give_buffer(&slot->out);
     slot->busy = false;
 }
+
+void conv_pool_take_back(struct conv_pool *pool, struct conv_slot *slot)
+{
+    (void)pool;
+    slot->group.h_in = NULL;
+    give_buffer(&slot->in);
+}
+
+enum conv_status conv_pool_lend(struct conv_pool *pool, struct conv_slot *slot, size_t bytes,
+                                struct conv_err *err)
+{
+    bool waits;
+    forget_promise(pool, slot); // which is at least `bytes`, so that there is room
+    slot->out = take_buffer(pool, bytes);
+    size_t want = slot->out->bytes < bytes ? with_spare(pool, bytes) : bytes;
+    enum conv_status status = fill(pool, slot, 0, want, 0, &waits, err);
+    if (waits)
+        status = fill(pool, slot, 0, bytes, 0, &waits, err);
+    if (waits)
+        status =
+            conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB of pictures", bytes >> 10);
+    slot->group.h_out = slot->group.h_result = status ? NULL : slot->out->data;
+    return status;
+}
+
+// --- pinning -------------------------------------------------------------------------------------
 
 void conv_pool_pin(const struct conv_pool *pool, struct conv_slot *slot,
                    struct conv_backend *backend)
 {
-    struct conv_group *group = &slot->group;
-    if (slot->pin_tried || !pool->ops->host_pin)
-        return;
-    slot->pin_tried = true;
-    if (pool->ops->host_pin(backend, group->h_in, group->capacity))
-        slot->in_pinned_by = backend;
-    if (pool->ops->host_pin(backend, group->h_out, group->capacity))
-        slot->out_pinned_by = backend;
+    struct conv_buffer *buffers[2] = {slot->in, slot->out};
+    for (int i = 0; i < 2 && pool->ops->host_pin; i++) {
+        struct conv_buffer *buffer = buffers[i];
+        if (!buffer || buffer->pin_tried)
+            continue;
+        buffer->pin_tried = true;
+        if (pool->ops->host_pin(backend, buffer->data, buffer->bytes))
+            buffer->pinned_by = backend;
+    }
 }

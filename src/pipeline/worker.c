@@ -196,13 +196,13 @@ static void run_job(struct conv_worker *worker, struct conv_job *job)
 {
     struct conv_scheduler *s = worker->scheduler;
     const struct conv_image *shape = &job->header.shape;
-    size_t need = conv_group_need(shape, s->filter_alpha, s->table_bytes);
+    size_t bytes = conv_group_need(shape, s->filter_alpha, s->table_bytes);
+    struct conv_pool_need need = {{bytes, bytes}, conv_jobs_carries(job), false};
     struct conv_slot *slot = NULL;
-    size_t carried = conv_jobs_carries(job);
-    enum conv_status status = conv_pool_acquire(&s->pool, need, carried, &slot, &job->err);
+    enum conv_status status = conv_pool_acquire(&s->pool, &need, &slot, &job->err);
     while (!status && !slot) {
         conv_scheduler_wait(s, &s->room, CONV_SCHEDULER_LOOK_NS);
-        status = conv_pool_acquire(&s->pool, need, carried, &slot, &job->err);
+        status = conv_pool_acquire(&s->pool, &need, &slot, &job->err);
     }
     pthread_mutex_unlock(&s->lock);
     if (!status) {
