@@ -288,8 +288,11 @@ static enum conv_status queue_group(struct conv_lane *lane, struct conv_group *g
     struct launch launches[CONV_FILTER_MAX_CHAIN][2] = {0};
     struct cargo cargo = pack(lane, group);
     // Lanes are opened for the common group; one huge picture may need more, which then stays.
-    enum conv_status status =
-        reserve_buffers(lane, group->decoded ? group->front : cargo.bytes, err);
+    // Those of streams vary in the planes that they make, and freeing memory holds up all lanes.
+    size_t bytes = group->decoded ? group->front : cargo.bytes;
+    if (conv_group_is_resident(group) && bytes > lane->bytes)
+        bytes += bytes / 4;
+    enum conv_status status = reserve_buffers(lane, bytes, err);
     if (!status && group->picture_count)
         status = conv_cuda_coder_prepare(lane, group, cargo.bytes, cargo.codes, err);
     if (status)

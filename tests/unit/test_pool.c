@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+// Staging memory: the limit holds whatever comes, what is promised is given, and who is alone is
+// served.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "pipeline/pool.h"
+
+#define SLOTS 7
+#define LIMIT ((size_t)1 << 20)
+
+static uint32_t seed;
+
+static size_t draw(size_t most)
+{
+    seed = seed * 1664525 + 1013904223;
+    return (size_t)((uint64_t)seed * (most + 1) >> 32);
+}
+
+static void open_pool(struct conv_pool *pool, size_t group_bytes)
+{
+    static const struct conv_backend_ops ops = {.name = "none"};
+    const struct conv_pipeline_config config = {
+        .ops = &ops,
+        .group_bytes = group_bytes,
+        .mem_limit = LIMIT,
+        .decode_on = CONV_CODER_GPU,
+    };
+    struct conv_err err;
+    assert_int_equal(conv_pool_open(pool, &config, SLOTS, &err), CONV_OK);
+}
+
+static void check(const struct conv_pool *pool)
+{
+    size_t used = 0, kept = 0;
+    for (int i = 0; i < 2 * SLOTS; i++)
+        used += pool->buffers[i].bytes;
+    for (int i = 0; i < SLOTS; i++)
+        kept += pool->slots[i].promised + pool->slots[i].carried;
+    assert_int_equal(used, pool->used);
+    assert_int_equal(kept, pool->kept);
+    assert_true(used + kept <= LIMIT);
+}
+
+static struct conv_pool_need draw_need(size_t most)
+{
+    size_t planes = 1 + draw(most);
+    struct conv_pool_need need = {
+        .room = {.planes = planes, .in = planes},
+        .carried = draw(9) ? 0 : draw(1000),
+        .resident = draw(1),
+    };
+    if (need.resident)
+        need.room.in = 1 + draw(planes);
+    return need;
+}
+
+// Slots in every state, taken and given back in any order.
+static void test_the_limit_holds(void **state)
+{
+    (void)state;
+    for (seed = 1; seed < 40; seed++) {
+        struct conv_pool pool;
+        struct conv_err err;
+        uint32_t begin = seed;
+        open_pool(&pool, draw(LIMIT / 8));
+        for (int step = 0; step < 2000; step++) {
+            struct conv_slot *slot = &pool.slots[draw(SLOTS - 1)];
+            struct conv_pool_need need = draw_need(draw(3) ? LIMIT / 20 : LIMIT / 3);
+            if (!slot->busy) {
+                assert_int_equal(conv_pool_acquire(&pool, &need, &slot, &err), CONV_OK);
+                if (slot) {
+                    assert_true(slot->group.in_capacity >= need.room.in);
+                    assert_true(slot->group.capacity >= need.room.planes);
+                    assert_int_equal(slot->out == NULL, need.resident);
+                }
+            } else if (slot->promised && draw(1)) {
+                conv_pool_take_back(&pool, slot);
+                size_t bytes = 1 + draw(slot->group.capacity - 1);
+                assert_int_equal(conv_pool_lend(&pool, slot, bytes, &err), CONV_OK);
+                assert_true(slot->out->bytes >= bytes);
+                slot->group.h_out[bytes - 1] = 1;
+            } else {
+                conv_pool_release(&pool, slot);
+            }
+            check(&pool);
+        }
+        conv_pool_close(&pool);
+        seed = begin;
+    }
+}
+
+static void test_who_is_alone_is_served(void **state)
+{
+    (void)state;
+    struct conv_pool pool;
+    struct conv_err err;
+    struct conv_slot *slot;
+    open_pool(&pool, LIMIT / 4);
+    for (seed = 1; seed < 500; seed++) {
+        uint32_t begin = seed;
+        struct conv_pool_need need = draw_need(LIMIT);
+        if (!conv_pool_is_too_much(&pool, &need)) {
+            assert_int_equal(conv_pool_acquire(&pool, &need, &slot, &err), CONV_OK);
+            assert_non_null(slot);
+            conv_pool_release(&pool, slot);
+        } else {
+            assert_int_equal(conv_pool_acquire(&pool, &need, &slot, &err), CONV_ERR_LIMIT);
+        }
+        seed = begin;
+    }
+    conv_pool_close(&pool);
+}
+
+static void test_a_buffer_serves_the_next(void **state)
+{
+    (void)state;
+    struct conv_pool pool;
+    struct conv_err err;
+    struct conv_slot *first, *second;
+    struct conv_pool_need need = {{1000, 500}, 0, true};
+    open_pool(&pool, 1000);
+    pool.bytes = 1000; // which is too little for the pool's own steps
+    assert_int_equal(conv_pool_acquire(&pool, &need, &first, &err), CONV_OK);
+    const uint8_t *memory = first->group.h_in;
+    conv_pool_take_back(&pool, first);
+    assert_null(first->group.h_in);
+    assert_int_equal(conv_pool_acquire(&pool, &need, &second, &err), CONV_OK);
+    assert_ptr_equal(second->group.h_in, memory);
+    assert_int_equal(pool.used, 1000);
+    conv_pool_close(&pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_limit_holds),
+        cmocka_unit_test(test_who_is_alone_is_served),
+        cmocka_unit_test(test_a_buffer_serves_the_next),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
