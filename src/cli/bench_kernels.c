@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "cli/bench_kernels_pictures.h"
 #include "cli/bench_table.h"
 #include "cli/commands.h"
 #include "cli/contender.h"
@@ -21,13 +22,10 @@
 #include "cli/bench_npp.h"
 #endif
 
-#define CHANNELS 3
 #define LEAST_RUNS 3
 #define MOST_RUNS 21
 #define ENOUGH_NS 1500000000u // stop repeating a slow kernel after so long
 #define MIX_PICTURES 500
-#define MIX_WIDTH 4000
-#define MIX_HEIGHT 3000
 
 struct bench {
     const struct conv_options *options;
@@ -46,96 +44,22 @@ struct bench {
     struct conv_page_job page;
 };
 
-// --- pictures ------------------------------------------------------------------------------------
-
-static uint32_t next_random(uint32_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 17;
-    *state ^= *state << 5;
-    return *state;
-}
-
-// 1 to `most`, each octave as likely as the others.
-static int random_side(uint32_t *state, int most)
-{
-    double octaves = 0, fraction = next_random(state) / 4294967296.0;
-    while ((int)(1u << ((int)octaves + 1)) <= most)
-        octaves++;
-    double at = fraction * (octaves + 1);
-    int low = 1 << (int)at;
-    int side = low + (int)((at - (int)at) * low);
-    return side < most ? side : most;
-}
-
 static enum conv_status make_shapes(struct bench *bench, struct conv_err *err)
 {
     struct conv_bench_table *table = &bench->table;
-    uint32_t state = 0x9E3779B9u;
     size_t count = (size_t)table->pictures;
     bench->shapes = calloc(count, sizeof *bench->shapes);
     bench->wide = calloc(count, sizeof *bench->wide);
     if (!bench->shapes || !bench->wide)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu pictures", count);
+    table->pixels = conv_bench_pictures_shape(bench->shapes, table->pictures, table->width,
+                                              table->height, table->depth);
     for (size_t i = 0; i < count; i++) {
-        struct conv_image shape = {
-            .width = table->width, .height = table->height, .channels = CHANNELS};
-        shape.depth = table->depth;
-        if (table->width == 0) {
-            shape.width = i == 0 ? MIX_WIDTH : random_side(&state, MIX_WIDTH);
-            shape.height = i == 0 ? MIX_HEIGHT : random_side(&state, MIX_HEIGHT);
-        }
-        table->pixels += (double)shape.width * shape.height;
-        bench->shapes[i] = shape;
-        bench->wide[i] = shape;
-        bench->wide[i].width *= CHANNELS;
+        bench->wide[i] = bench->shapes[i];
+        bench->wide[i].width *= CONV_BENCH_CHANNELS;
         bench->wide[i].channels = 1;
     }
     return CONV_OK;
-}
-
-// Noise around a gradient: rounding and clamping both happen, and nothing compresses.
-static void fill(const struct conv_group *group)
-{
-    uint32_t state = 0x2545F491u;
-    for (int p = 0; p < group->plane_count; p++) {
-        const struct conv_group_plane *plane = &group->planes[p];
-        size_t stride = conv_image_stride(plane->width, plane->depth);
-        for (int y = 0; y < plane->height; y++) {
-            uint8_t *row = group->h_in + plane->offset + (size_t)y * stride;
-            for (int x = 0; x < plane->width; x++) {
-                uint32_t noise = next_random(&state);
-                uint32_t value = (uint32_t)(x + y) / 2 % 192 + (noise >> 26);
-                if (plane->depth == 16)
-                    ((uint16_t *)(void *)row)[x] = (uint16_t)(value << 8 | (noise & 255));
-                else
-                    row[x] = (uint8_t)value;
-            }
-        }
-    }
-}
-
-// Planes to RGBRGB... (`split` false) or back. `wide` is laid out as a group of bench->wide.
-static void interleave(const struct bench *bench, uint8_t *planes,
-                       const struct conv_group *wide_group, uint8_t *wide, bool split)
-{
-    size_t size = (size_t)bench->table.depth / 8;
-    for (int p = 0; p < bench->plane_count; p++) {
-        const struct conv_group_plane *plane = &bench->planes[p];
-        const struct conv_group_plane *picture = &wide_group->planes[p / CHANNELS];
-        size_t stride = conv_image_stride(plane->width, plane->depth);
-        size_t wide_stride = conv_image_stride(picture->width, picture->depth);
-        for (int y = 0; y < plane->height; y++) {
-            uint8_t *row = planes + plane->offset + (size_t)y * stride;
-            uint8_t *pixels =
-                wide + picture->offset + (size_t)y * wide_stride + (size_t)(p % CHANNELS) * size;
-            for (int x = 0; x < plane->width; x++) {
-                uint8_t *sample = row + (size_t)x * size;
-                uint8_t *pixel = pixels + (size_t)x * CHANNELS * size;
-                memcpy(split ? sample : pixel, split ? pixel : sample, size);
-            }
-        }
-    }
 }
 
 // --- one line ------------------------------------------------------------------------------------
@@ -233,7 +157,8 @@ static enum conv_status compare(const struct bench *bench, const struct conv_con
     truth.group.plane_count = bench->plane_count;
     truth.group.h_result = bench->expected;
     if (interleaved) {
-        interleave(bench, bench->got, &contender->group, contender->group.h_result, true);
+        conv_bench_pictures_interleave(bench->planes, bench->plane_count, bench->got,
+                                       &contender->group, contender->group.h_result, true);
         got.group.h_result = bench->got;
     }
     if (!conv_contender_differs(&truth, &got, &first))
@@ -267,7 +192,8 @@ static enum conv_status bench_row(struct bench *bench, const struct conv_variant
                                       bench->table.pictures, false, NULL, err);
     struct conv_group *group = &contender.group;
     if (!status && interleaved)
-        interleave(bench, bench->source, group, group->h_in, false);
+        conv_bench_pictures_interleave(bench->planes, bench->plane_count, bench->source, group,
+                                       group->h_in, false);
     else if (!status)
         memcpy(group->h_in, bench->source, bench->bytes);
     uint64_t kernel = 0, copy = 0;
@@ -309,7 +235,7 @@ static enum conv_status bench_reference(struct bench *bench, const struct conv_v
             memcpy(bench->planes, group->planes, table);
     }
     if (!status) {
-        fill(group);
+        conv_bench_pictures_fill(group);
         memcpy(bench->source, group->h_in, bench->bytes);
         status = contender.ops->lane_run(contender.lane, group, err);
     }
