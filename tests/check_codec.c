@@ -17,13 +17,14 @@
 
 struct part {
     const char *name;
-    bool (*check)(uint64_t seed, int rounds);
-    bool (*bench)(const struct check_bench *bench);
+    bool (*check)(const struct check_options *options);
+    bool (*bench)(const struct check_options *options);
 };
 
 #if CONV_HAVE_CUDA
 static const struct part parts[] = {
     {"encode", check_codec_encode, check_codec_encode_bench},
+    {"decode", check_codec_decode, check_codec_decode_bench},
 };
 
 static const char *find_device(void)
@@ -41,16 +42,10 @@ static const char *find_device(void)
 }
 #endif
 
-struct options {
-    uint64_t seed;
-    int rounds;
-    const char *part; // NULL: all
-    bool timed;
-    struct check_bench bench;
-};
-
-static bool parse_options(struct options *options, int argc, char **argv)
+// *part is NULL for all.
+static bool parse_options(struct check_options *options, const char **part, int argc, char **argv)
 {
+    bool timed = false;
     int i = 1;
     for (; i < argc && argv[i][0] == '-'; i++) {
         bool value = i + 1 < argc;
@@ -59,39 +54,44 @@ static bool parse_options(struct options *options, int argc, char **argv)
         else if (!strcmp(argv[i], "--rounds") && value)
             options->rounds = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--part") && value)
-            options->part = argv[++i];
+            *part = argv[++i];
+        else if (!strcmp(argv[i], "--corpus") && value)
+            options->corpus = argv[++i];
         else if (!strcmp(argv[i], "--copies") && value)
-            options->bench.copies = atoi(argv[++i]);
+            options->copies = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--runs") && value)
-            options->bench.runs = atoi(argv[++i]);
+            options->runs = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--threads") && value)
+            options->threads = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--bench"))
-            options->timed = true;
+            timed = true;
         else
             return false;
     }
-    options->bench.files = argv + i;
-    options->bench.count = argc - i;
-    return options->rounds > 0 && options->bench.copies > 0 && options->bench.runs > 0 &&
-           options->timed == (options->bench.count > 0);
+    options->files = argv + i;
+    options->file_count = argc - i;
+    return options->rounds > 0 && options->copies >= 0 && options->runs > 0 &&
+           timed == (options->file_count > 0);
 }
 
-static bool run_part(const struct part *part, const struct options *options)
+static bool run_part(const struct part *part, const struct check_options *options)
 {
-    if (options->timed)
-        return part->bench(&options->bench);
+    if (options->file_count)
+        return part->bench(options);
     printf("%s: seed %" PRIu64 ", %d rounds\n", part->name, options->seed, options->rounds);
     fflush(stdout);
-    return part->check(options->seed, options->rounds);
+    return part->check(options);
 }
 
 int main(int argc, char **argv)
 {
-    struct options options = {
-        .seed = (uint64_t)time(NULL), .rounds = 200, .bench = {.copies = 1, .runs = 5}};
-    if (!parse_options(&options, argc, argv)) {
-        fprintf(stderr,
-                "usage: check_codec [--part NAME] [--seed N] [--rounds N]\n"
-                "       check_codec [--part NAME] --bench [--copies N] [--runs N] FILE...\n");
+    struct check_options options = {.seed = (uint64_t)time(NULL), .rounds = 200, .runs = 5};
+    const char *part = NULL;
+    if (!parse_options(&options, &part, argc, argv)) {
+        fprintf(stderr, "usage: check_codec [--part encode|decode] [--seed N] [--rounds N] "
+                        "[--corpus FOLDER]\n"
+                        "       check_codec [--part encode|decode] --bench [--copies N] [--runs N] "
+                        "[--threads N] FILE...\n");
         return 2;
     }
     const char *reason = find_device();
@@ -103,12 +103,12 @@ int main(int argc, char **argv)
     }
     bool ok = true, found = false;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        if (options.part && strcmp(options.part, parts[i].name) != 0)
+        if (part && strcmp(part, parts[i].name) != 0)
             continue;
         found = true;
         ok = run_part(&parts[i], &options) && ok;
     }
     if (!found)
-        printf("FAILED: no part is named %s here\n", options.part);
+        printf("FAILED: no part is named %s here\n", part);
     return ok && found ? 0 : 1;
 }

@@ -38,16 +38,22 @@ const char *check_kind_name(enum check_kind kind);
 
 // --- the parts -----------------------------------------------------------------------------------
 
-struct check_bench {
-    char **files; // PNGs
-    int count;
-    int copies; // of each at once
-    int runs;   // of which the median is taken
+struct check_options {
+    uint64_t seed;
+    int rounds;
+    const char *corpus; // folder of PNG files to decode; NULL: none
+    char **files;       // PNGs to time
+    int file_count;
+    int copies;  // of each at once; 0: as the part likes
+    int runs;    // of which the median is taken
+    int threads; // a picture, of the decoder; 0: as it chooses
 };
 
 // Prints what was wrong and returns false; a seed with one round gives a case again.
-bool check_codec_encode(uint64_t seed, int rounds);
+bool check_codec_encode(const struct check_options *options);
+bool check_codec_decode(const struct check_options *options);
 // Prints a line a kernel. False if it could not.
-bool check_codec_encode_bench(const struct check_bench *bench);
+bool check_codec_encode_bench(const struct check_options *options);
+bool check_codec_decode_bench(const struct check_options *options);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check_codec.h"
 #include "check_decode.h"
 
 #ifndef CHECK_CUT
@@ -144,8 +145,11 @@ static bool check_files(const char *folder)
     return ok;
 }
 
-bool check_codec_decode(uint64_t seed, int rounds, const char *corpus)
+bool check_codec_decode(const struct check_options *options)
 {
+    uint64_t seed = options->seed;
+    int rounds = options->rounds;
+    const char *corpus = options->corpus;
     check_decode_seed(seed);
     bool ok = check_special() && (!corpus || check_files(corpus));
     for (int round = 0; round < rounds && ok; round++) {
@@ -153,7 +157,8 @@ bool check_codec_decode(uint64_t seed, int rounds, const char *corpus)
         ok = check_good(1 + (int)check_decode_random(12), round % 8 ? 5000 : CHECK_SAMPLES) &&
              check_damaged(24, round % 8 ? 3000 : 30000);
         if (!ok)
-            printf("FAILED with --seed %llu --rounds 1\n", (unsigned long long)seed + round);
+            printf("FAILED with --part decode --seed %llu --rounds 1\n",
+                   (unsigned long long)seed + round);
     }
     ok = ok && check_cut(CHECK_CUT);
     printf("decode: %d streams that the judge takes, %d that it does not: %s\n", judged.right,

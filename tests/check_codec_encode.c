@@ -478,8 +478,10 @@ static bool check_refusals(void)
     return ok;
 }
 
-bool check_codec_encode(uint64_t seed, int rounds)
+bool check_codec_encode(const struct check_options *options)
 {
+    uint64_t seed = options->seed;
+    int rounds = options->rounds;
     bool ok = check_refusals();
     for (int i = 0; i < rounds && ok; i++) {
         struct check_case c;

@@ -218,24 +218,25 @@ static bool print_sizes(const struct check_encode *run, const struct conv_image 
     return ok;
 }
 
-bool check_codec_encode_bench(const struct check_bench *bench)
+bool check_codec_encode_bench(const struct check_options *options)
 {
     size_t raw = 0;
-    int count = bench->count * bench->copies;
+    int files = options->file_count, copies = options->copies ? options->copies : 1;
+    int count = files * copies;
     struct conv_image *images = calloc((size_t)count, sizeof *images);
     bool ok = images;
     for (int i = 0; i < count && ok; i++) {
-        if (i < bench->count)
-            ok = read_picture(&images[i], bench->files[i]);
+        if (i < files)
+            ok = read_picture(&images[i], options->files[i]);
         else
-            images[i] = images[i % bench->count]; // the same planes, copied to the device once more
+            images[i] = images[i % files]; // the same planes, copied to the device once more
         raw += raw_bytes(&images[i]);
     }
     struct check_encode run = {0};
-    ok = ok && check_encode_open(&run, images, count) && time_batch(&run, bench->runs, raw) &&
-         print_sizes(&run, images, bench->count, bench->copies, raw);
+    ok = ok && check_encode_open(&run, images, count) && time_batch(&run, options->runs, raw) &&
+         print_sizes(&run, images, files, copies, raw);
     check_encode_free(&run);
-    for (int i = 0; images && i < bench->count; i++)
+    for (int i = 0; images && i < files; i++)
         check_free_picture(&images[i]);
     free(images);
     return ok;

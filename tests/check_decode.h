@@ -23,12 +23,6 @@ struct check_stream {
 
 #define CHECK_ANY_RESULT (-1)
 
-// --- check_codec_decode.c ------------------------------------------------------------------------
-
-// All of it, in so many rounds; `corpus` is a folder of PNG files, or NULL. False, with a message,
-// if anything fails.
-bool check_codec_decode(uint64_t seed, int rounds, const char *corpus);
-
 // --- check_decode_streams.c ----------------------------------------------------------------------
 
 void check_decode_seed(uint64_t seed);
@@ -62,11 +56,5 @@ void check_free_planes(struct conv_image *planes);
 // if anything differs or memory around the planes has changed.
 bool check_decode_batch(const struct check_stream *streams, const struct conv_image *planes,
                         const bool *right, int count, int threads, uint64_t seed);
-
-// --- check_decode_bench.c ------------------------------------------------------------------------
-
-// Decodes `copies` pictures at once, the files of `paths` in turn, and prints what each kernel
-// took. `threads` as above. False, with a message, if a file cannot be decoded.
-bool check_decode_bench(char **paths, int count, int copies, int threads);
 
 #endif

@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check_codec.h"
 #include "check_decode.h"
 #include "kernels/cuda/png/decode.h"
 
-#define RUNS 5 // the median of so many is told, after one that is not
+#define MOST_RUNS 99
 #define MOST_KERNELS 8
 
 struct bench {
@@ -22,7 +23,7 @@ struct bench {
     cudaEvent_t events[MOST_KERNELS + 1];
     const char *kernels[MOST_KERNELS];
     int kernel_count;
-    float ms[MOST_KERNELS][RUNS];
+    float ms[MOST_KERNELS][MOST_RUNS];
 };
 
 static bool failed(cudaError_t error, const char *what)
@@ -175,36 +176,49 @@ static void print_line(const struct bench *bench, const char *name, double ms)
            bench->raw_bytes / (ms * 1e6));
 }
 
-static void print_times(struct bench *bench)
+static void print_times(struct bench *bench, int runs)
 {
     double sum = 0;
     for (int k = 0; k < bench->kernel_count; k++) {
-        qsort(bench->ms[k], RUNS, sizeof bench->ms[k][0], compare_times);
-        print_line(bench, bench->kernels[k], bench->ms[k][RUNS / 2]);
-        sum += bench->ms[k][RUNS / 2];
+        qsort(bench->ms[k], (size_t)runs, sizeof bench->ms[k][0], compare_times);
+        print_line(bench, bench->kernels[k], bench->ms[k][runs / 2]);
+        sum += bench->ms[k][runs / 2];
     }
     print_line(bench, "all", sum);
     fflush(stdout);
 }
 
-bool check_decode_bench(char **paths, int count, int copies, int threads)
+// Decodes `pictures` at once, the files in turn, and prints what each kernel took.
+static bool time_pictures(const struct check_options *options, int pictures)
 {
-    struct bench bench = {.count = copies};
+    int count = options->file_count, runs = options->runs < MOST_RUNS ? options->runs : MOST_RUNS;
+    struct bench bench = {.count = pictures};
     bench.files = calloc((size_t)count, sizeof *bench.files);
     bool ok = bench.files != NULL;
     for (int i = 0; i < count && ok; i++)
-        if (!check_read_stream(&bench.files[i], paths[i])) {
-            printf("FAILED %s: no PNG file that the device decodes\n", paths[i]);
+        if (!check_read_stream(&bench.files[i], options->files[i])) {
+            printf("FAILED %s: no PNG file that the device decodes\n", options->files[i]);
             ok = false;
         }
     ok = ok && open_bench(&bench, count);
-    for (int run = -1; run < RUNS && ok; run++) // -1: warm-up
-        ok = run_once(&bench, threads, run < 0 ? 0 : run);
+    for (int run = -1; run < runs && ok; run++) // -1: warm-up
+        ok = run_once(&bench, options->threads, run < 0 ? 0 : run);
     if (ok && (ok = all_decoded(&bench)))
-        print_times(&bench);
+        print_times(&bench, runs);
     close_bench(&bench);
     for (int i = 0; i < count && bench.files; i++)
         free(bench.files[i].bytes);
     free(bench.files);
     return ok;
+}
+
+bool check_codec_decode_bench(const struct check_options *options)
+{
+    static const int pictures[] = {1, 132, 1000, 4000};
+    if (options->copies)
+        return time_pictures(options, options->copies * options->file_count);
+    for (size_t i = 0; i < sizeof pictures / sizeof pictures[0]; i++)
+        if (!time_pictures(options, pictures[i]))
+            return false;
+    return true;
 }
