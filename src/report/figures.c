@@ -6,25 +6,28 @@
 #include "base/cpu.h"
 #include "report/report.h"
 
-enum conv_stage conv_report_limit(const struct conv_totals *totals, bool device_async, int workers,
-                                  int lanes)
+// The stage that holds everything up: of the side (workers or lanes of devices) that was busier,
+// the stage with most time. And the next: of the others, the one that its side was busy with most.
+static void find_limits(const struct conv_totals *totals, const struct conv_report_config *config,
+                        int limits[2])
 {
-    bool on_device[CONV_STAGE_COUNT] = {false};
-    on_device[CONV_STAGE_COPY_IN] = on_device[CONV_STAGE_COPY_OUT] = device_async;
-    on_device[CONV_STAGE_KERNEL] = device_async;
-
-    double busy[2] = {0, 0}; // share of the time that workers and lanes worked
-    for (int s = 0; s < CONV_STAGE_COUNT; s++)
-        busy[on_device[s]] += (double)totals->ns[s];
-    busy[0] /= workers > 0 ? workers : 1;
-    busy[1] /= lanes > 0 ? lanes : 1;
-
+    int lanes = config->device_async ? config->streams * config->device_count : 0;
+    double load[CONV_STAGE_COUNT], busy[2] = {0, 0}; // per worker, or per lane
+    bool on_device[CONV_STAGE_COUNT];
+    for (int s = 0; s < CONV_STAGE_COUNT; s++) {
+        on_device[s] = lanes > 0 && s >= CONV_STAGE_COPY_IN && s <= CONV_STAGE_COPY_OUT;
+        int share = on_device[s] ? lanes : config->jobs;
+        load[s] = (double)totals->ns[s] / (share > 0 ? share : 1);
+        busy[on_device[s]] += load[s];
+    }
     bool side = busy[1] > busy[0];
-    int limit = -1;
+    limits[0] = limits[1] = -1;
     for (int s = 0; s < CONV_STAGE_COUNT; s++)
-        if (on_device[s] == side && (limit < 0 || totals->ns[s] > totals->ns[limit]))
-            limit = s;
-    return (enum conv_stage)limit;
+        if (on_device[s] == side && (limits[0] < 0 || load[s] > load[limits[0]]))
+            limits[0] = s;
+    for (int s = 0; s < CONV_STAGE_COUNT; s++)
+        if (s != limits[0] && (limits[1] < 0 || load[s] > load[limits[1]]))
+            limits[1] = s;
 }
 
 bool conv_report_device(const struct conv_report_config *config, const struct conv_totals *totals,
@@ -87,7 +90,10 @@ void conv_report_figures(const struct conv_report_config *config, const struct c
     }
     double used = totals->cpu_seconds * 1e9 / (run * figures->cores);
     figures->cores_idle = used < 1 ? 1 - used : 0;
-    if (totals->done)
-        figures->limit = conv_report_stage_name(conv_report_limit(
-            totals, config->device_async, config->jobs, config->streams * config->device_count));
+    if (totals->done) {
+        int limits[2];
+        find_limits(totals, config, limits);
+        figures->limit = conv_report_stage_name((enum conv_stage)limits[0]);
+        figures->next_limit = conv_report_stage_name((enum conv_stage)limits[1]);
+    }
 }

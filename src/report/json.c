@@ -118,6 +118,7 @@ void conv_json_summary(FILE *stream, const struct conv_report_config *config,
     conv_report_figures(config, totals, &figures);
     conv_json_figures(stream, &figures);
     print_member(stream, "limit", figures.limit);
+    print_member(stream, "next_limit", figures.next_limit);
     print_devices(stream, config, totals);
     fputs("}\n", stream);
 }

@@ -28,6 +28,7 @@ static void bind_run(struct conv_template *filled, const struct conv_page *page)
     conv_template_number(filled, "failed", (double)totals->failed, 0);
     conv_template_number(filled, "skipped", (double)totals->skipped, 0);
     conv_template_text(filled, "limit", state->figures.limit ? state->figures.limit : "");
+    conv_template_text(filled, "next_limit", state->figures.limit ? state->figures.next_limit : "");
     snprintf(state->workers, sizeof state->workers, "%d %s", config->jobs,
              config->jobs == 1 ? "worker" : "workers");
     conv_template_text(filled, "workers", state->workers);

@@ -278,7 +278,8 @@ static void print_summary(const struct conv_report *report)
     if (totals->encoded_on_device)
         fprintf(stderr, ", %" PRIu64 " encoded there", totals->encoded_on_device);
     if (figures.limit)
-        fprintf(stderr, ", limit: %s, cores %.0f %% idle", figures.limit, 100 * figures.cores_idle);
+        fprintf(stderr, ", limit: %s, then %s, cores %.0f %% idle", figures.limit,
+                figures.next_limit, 100 * figures.cores_idle);
     fputc('\n', stderr);
 }
 

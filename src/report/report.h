@@ -93,8 +93,9 @@ struct conv_figures {
     // Of the run: engines of a device busy at once (of several devices the mean); -1: none.
     double overlap_two, overlap_three;
     int cores;
-    double cores_idle; // of what the machine's cores had to give, as the system counts it
-    const char *limit; // the stage that holds everything up; NULL: nothing was done
+    double cores_idle;      // of what the machine's cores had to give, as the system counts it
+    const char *limit;      // the stage that holds everything up; NULL: nothing was done
+    const char *next_limit; // the one that would, were that one faster
 };
 
 void conv_report_figures(const struct conv_report_config *config, const struct conv_totals *totals,
@@ -137,12 +138,6 @@ void conv_report_totals(const struct conv_report *report, struct conv_totals *to
 // `exit_code` goes into the end record. CONV_ERR_IO if the JSON could not be written whole.
 enum conv_status conv_report_close(struct conv_report *report, int exit_code,
                                    struct conv_totals *totals, struct conv_err *err);
-
-// The stage that holds everything up: of the side (workers or device lanes) that was busier, the
-// stage with most time. `workers` threads read, decode, encode and write, and filter too unless
-// device_async.
-enum conv_stage conv_report_limit(const struct conv_totals *totals, bool device_async, int workers,
-                                  int lanes);
 
 // A file that the program writes about a run may not be a picture that the user names by mistake,
 // nor "-": CONV_ERR_USAGE, naming the option.

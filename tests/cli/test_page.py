@@ -108,7 +108,7 @@ def test_figures_of_a_run(folder):
         record = json.loads(file.readlines()[-1])
     assert page.record == record
     keys = check_figures(page, record)
-    assert {"images_per_s", "mpix_per_s", "seconds", "done", "failed", "cores_idle", "idle", "limit", "busy.decode",
+    assert {"images_per_s", "mpix_per_s", "seconds", "done", "failed", "cores_idle", "idle", "limit", "next_limit", "busy.decode",
             "ms.encode"} <= keys
     for text in ("--html p.html", "in/<script>alert(1)<.png", "bad signature", "worker 1", "replicate",
                  "cpu", "5 × 5"):
