@@ -118,9 +118,9 @@ struct conv_backend_ops {
     void (*lane_close)(struct conv_lane *lane); // NULL is fine
     // Filters the whole group through the whole chain and returns when the result is in
     // group->h_result. Strictly copy in, kernels, copy out; other lanes overlap with it. A backend
-    // that is async leaves the planes in h_in as they are, so that after a failure another can do
-    // the work: CONV_ERR_MEMORY if the device has no room for this group (a smaller one may do),
-    // anything else if it is of no use any more.
+    // that is async leaves what is in h_in as it is, so that after a failure another can do the
+    // work, unless the group's lender has taken h_in back: CONV_ERR_MEMORY if the device has no
+    // room for this group (a smaller one may do), anything else if it is of no use any more.
     enum conv_status (*lane_run)(struct conv_lane *lane, struct conv_group *group,
                                  struct conv_err *err);
     // For benchmarks: the chain's kernels once more, without copies, on what the last lane_run of

@@ -44,8 +44,14 @@ static enum conv_status reserve(struct conv_cuda_coder *coder, enum conv_cuda_co
     coder->d_part[part] = NULL;
     coder->bytes[part] = 0;
     // The next group may be somewhat larger: taking memory holds up the device's other lanes.
+    size_t least = bytes;
     bytes = conv_image_align(bytes + bytes / 8, (size_t)1 << 16);
     cudaError_t code = cudaMalloc((void **)&coder->d_part[part], bytes);
+    if (code == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        bytes = least;
+        code = cudaMalloc((void **)&coder->d_part[part], bytes);
+    }
     if (code) {
         char doing[64];
         snprintf(doing, sizeof doing, "take %zu KiB of device memory for coding", bytes >> 10);

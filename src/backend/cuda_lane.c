@@ -290,9 +290,10 @@ static enum conv_status queue_group(struct conv_lane *lane, struct conv_group *g
     // Lanes are opened for the common group; one huge picture may need more, which then stays.
     // Those of streams vary in the planes that they make, and freeing memory holds up all lanes.
     size_t bytes = group->decoded ? group->front : cargo.bytes;
-    if (conv_group_is_resident(group) && bytes > lane->bytes)
-        bytes += bytes / 4;
-    enum conv_status status = reserve_buffers(lane, bytes, err);
+    bool spare = conv_group_is_resident(group) && bytes > lane->bytes;
+    enum conv_status status = reserve_buffers(lane, spare ? bytes + bytes / 4 : bytes, err);
+    if (status == CONV_ERR_MEMORY && spare)
+        status = reserve_buffers(lane, bytes, err);
     if (!status && group->picture_count)
         status = conv_cuda_coder_prepare(lane, group, cargo.bytes, cargo.codes, err);
     if (status)
@@ -366,6 +367,8 @@ enum conv_status conv_cuda_lane_run(struct conv_lane *lane, struct conv_group *g
         // What is queued already must not touch the caller's memory after we return.
         (void)cudaStreamSynchronize(lane->stream);
         (void)cudaGetLastError();
+        if (status == CONV_ERR_MEMORY) // who comes next, without coders perhaps, may need it
+            conv_cuda_coder_free(&lane->coder);
         return status;
     }
     if (group->decoded)

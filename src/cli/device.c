@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "base/suggest.h"
 
 // --- --device ------------------------------------------------------------------------------------
@@ -200,9 +201,19 @@ static void choose_coders(struct conv_device *device, const struct conv_options 
 bool conv_device_wants_amount(const struct conv_options *options)
 {
     struct conv_device_list list;
-    bool codes = options->encode_on == CONV_CODER_AUTO || options->decode_on == CONV_CODER_AUTO;
-    return codes && conv_device_parse(options, &list, NULL) == CONV_OK &&
-           list.choice != CONV_DEVICE_CPU && conv_backend_cuda_has_driver();
+    if (conv_device_parse(options, &list, NULL) || list.choice == CONV_DEVICE_CPU ||
+        !conv_backend_cuda_has_driver())
+        return false;
+    bool encodes = options->encode_on == CONV_CODER_AUTO && list.choice != CONV_DEVICE_CUDA;
+    return options->decode_on == CONV_CODER_AUTO || (encodes && may_encode(options));
+}
+
+// While a GPU wakes up, for 0.3 s or so, workers stage a little and wait; then they are rid of
+// encoding, a third of their work. That is even after about a second, in which a core gets through
+// 150 MB of files. Of the machine, not of --jobs: files must not differ by that.
+uint64_t conv_device_enough(void)
+{
+    return (uint64_t)conv_cpu_count() * ((uint64_t)192 << 20);
 }
 
 static bool is_small(const struct conv_filter *filters, int count)

@@ -48,8 +48,9 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
                                   const struct conv_filter *filters, int filter_count, bool at_once,
                                   bool much, struct conv_err *err);
 
-// True if whether the work is much matters.
+// True if it is of use to know how much work there is; and how many bytes of files are much.
 bool conv_device_wants_amount(const struct conv_options *options);
+uint64_t conv_device_enough(void);
 void conv_device_close(struct conv_device *device); // never opened is fine
 
 // Takes over what has been opened meanwhile, without waiting for it.

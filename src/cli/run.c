@@ -111,8 +111,9 @@ static enum conv_status open_walk(const struct conv_options *options, atomic_int
     struct conv_amount amount = {0};
     status = conv_walk_open(walk, &config, err);
     if (!status && conv_device_wants_amount(options)) {
-        conv_amount_measure(&amount, &config);
-        conv_walk_expect(*walk, amount.pictures);
+        conv_amount_measure(&amount, &config, conv_device_enough());
+        if (!options->skip_existing && !options->update && !options->resume_path)
+            conv_walk_expect(*walk, amount.pictures); // all of them
     }
     *much = amount.much;
     return status;
@@ -124,7 +125,8 @@ static void hash_number(struct conv_digest *digest, int64_t number)
 }
 
 // Of everything that changes outputs: an entry of the journal made under other settings is stale.
-// Devices, kernels, threads and groups do not change them; who encodes does.
+// Devices, kernels, threads and groups do not change them; who encodes does, unless the user does
+// not mind.
 static struct conv_digest digest_settings(const struct conv_options *options,
                                           const struct conv_filter *filters, int count)
 {

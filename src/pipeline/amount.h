@@ -6,16 +6,16 @@
 #include "pipeline/walk.h"
 
 struct conv_amount {
-    uint64_t pictures, bytes; // at least: files that a walk finds, and their size
-    bool much;                // CONV_AMOUNT_MUCH bytes or more
+    uint64_t pictures; // at least
+    uint64_t bytes;    // of their files, about
+    bool much;         // `enough` bytes or more
 };
 
-// A second of work or more for any machine's CPU, so that a GPU may be waited for.
-#define CONV_AMOUNT_MUCH ((uint64_t)1 << 30)
-
-// Walks as the run will, but looks at sizes only, and no further than it takes to see that it is
-// much, or that the pictures are too small for a look at each. The same folders give the same
-// answer each time; a list of names that cannot be read twice counts as nothing.
-void conv_amount_measure(struct conv_amount *amount, const struct conv_walk_config *config);
+// Walks as the run will, and no further than it takes to see that it is much, or that the pictures
+// are too small for that to be worth a walk. Of the first few files the size is looked at, the
+// others are taken to be like them. The same folders give the same answer each time; a list of
+// names that cannot be read twice counts as nothing.
+void conv_amount_measure(struct conv_amount *amount, const struct conv_walk_config *config,
+                         uint64_t enough);
 
 #endif

@@ -8,7 +8,7 @@
 // The part of the run's time that a device may add to it where nobody knows what is left.
 #define LATE 20
 
-// Share of the newest group in the averages.
+// Share of a group in the averages that is faster than they are.
 #define NEWEST 0.25
 
 void conv_balance_init(struct conv_balance *balance, int workers, uint64_t start)
@@ -21,25 +21,38 @@ void conv_balance_init(struct conv_balance *balance, int workers, uint64_t start
     };
 }
 
-void conv_balance_set_lanes(struct conv_balance *balance, int lanes)
-{
-    balance->most = lanes - (lanes + 3) / 4;
-}
-
 void conv_balance_note_worker(struct conv_balance *balance, uint64_t ns)
 {
     balance->worker_ns += ns;
     balance->worker_count++;
 }
 
+// A device that turns out slower is believed at once, one that turns out faster by and by.
 void conv_balance_note_device(struct conv_balance *balance, int pictures, uint64_t ns,
                               size_t longest)
 {
-    if (pictures == 0 && balance->most > 0)
-        balance->most--;
+    bool slower = (double)ns > balance->latency_ns;
+    double newest = slower || !balance->measured ? 1 : NEWEST;
+    balance->measured = true;
+    balance->failures = 0;
     balance->device_count += (uint64_t)pictures;
-    balance->latency_ns += NEWEST * ((double)ns - balance->latency_ns);
-    balance->longest += NEWEST * ((double)longest - balance->longest);
+    balance->latency_ns += newest * ((double)ns - balance->latency_ns);
+    balance->longest += newest * ((double)longest - balance->longest);
+    if (balance->longest < 1)
+        balance->longest = 1;
+}
+
+void conv_balance_note_failure(struct conv_balance *balance)
+{
+    balance->failures++;
+}
+
+bool conv_balance_may_begin(const struct conv_balance *balance)
+{
+    int most = balance->lanes - (balance->lanes + 3) / 4 - balance->failures;
+    if (!balance->measured && most > 1)
+        most = 1;
+    return balance->in_flight < most;
 }
 
 bool conv_balance_pays(const struct conv_balance *balance, size_t bytes, uint64_t left,

@@ -23,25 +23,29 @@ struct conv_balance {
     uint64_t worker_ns;    // that workers have decoded for
     uint64_t worker_count; // the pictures that took
     uint64_t device_count; // pictures that devices have decoded
+    bool measured;         // a device has decoded a group: what follows is not a guess any more
     double latency_ns;     // of a device's group, lately
     double longest;        // bytes of the longest stream of such a group
-    int in_flight, most;   // groups for devices to decode, open ones included
+    int lanes, failures;   // of all devices; groups in vain since the last that was not
+    int in_flight;         // groups for devices to decode, open ones included
 };
 
 void conv_balance_init(struct conv_balance *balance, int workers, uint64_t start);
-
-// How many lanes there are. Some stay free for groups that workers have decoded: one in four, and
-// one at least.
-void conv_balance_set_lanes(struct conv_balance *balance, int lanes);
 
 // A worker has decoded a picture in so many ns.
 void conv_balance_note_worker(struct conv_balance *balance, uint64_t ns);
 
 // A device has decoded `pictures` of a group in so many ns from when it was handed over; its
-// longest stream had so many bytes. 0: it could decode none, so that all was in vain, and fewer
-// groups at once are left to try with.
+// longest stream had so many bytes.
 void conv_balance_note_device(struct conv_balance *balance, int pictures, uint64_t ns,
                               size_t longest);
+// It had no room for a group, or was lost with it: all was in vain.
+void conv_balance_note_failure(struct conv_balance *balance);
+
+// True if a device may begin another group. One is tried first; then some lanes stay free for
+// groups that workers have decoded, one in four and one at least, so that a single lane gets none;
+// and one more for each that has failed of late.
+bool conv_balance_may_begin(const struct conv_balance *balance);
 
 // True if a device is to decode a picture with a stream of `bytes`, the time being `now`; `left`
 // pictures at least are to be decoded yet, this one included.

@@ -41,7 +41,7 @@ static void tell_lanes(struct conv_scheduler *s)
     int lanes = 0;
     for (int d = 0; d < s->config->device_count; d++)
         lanes += s->devices[d].lost.status ? 0 : s->devices[d].lanes;
-    conv_balance_set_lanes(&s->balance, lanes);
+    s->balance.lanes = lanes;
 }
 
 // As many as there is room for; a failure if that is none. Others see them at once.
@@ -155,19 +155,48 @@ static bool is_on_its_way(struct conv_scheduler *s, int device)
 {
     const struct conv_device_state *state = &s->devices[device];
     pthread_mutex_lock(&s->lock);
-    bool pending = state->welcomed ? state->lanes == 0 && !state->lost.status
-                                   : !conv_opening_is_over(s->config->openings[device]);
+    bool pending = state->lanes == 0 && !state->lost.status &&
+                   (state->welcomed || !conv_opening_is_over(s->config->openings[device]));
     pthread_mutex_unlock(&s->lock);
     return pending;
 }
 
-void conv_devices_await(struct conv_scheduler *s, int device)
+static bool is_any_on_its_way(struct conv_scheduler *s)
+{
+    bool any = false;
+    for (int d = 0; d < s->config->device_count; d++)
+        any |= is_on_its_way(s, d);
+    return any;
+}
+
+static bool is_any_here(struct conv_scheduler *s)
+{
+    bool any = false;
+    pthread_mutex_lock(&s->lock);
+    for (int d = 0; d < s->config->device_count; d++) {
+        const struct conv_device_state *state = &s->devices[d];
+        any |= (state->lanes > 0 && !state->lost.status) ||
+               (!state->welcomed && conv_opening_is_over(s->config->openings[d]));
+    }
+    pthread_mutex_unlock(&s->lock);
+    return any;
+}
+
+void conv_devices_await(struct conv_scheduler *s)
 {
     const struct timespec look = {.tv_nsec = 1000000};
-    uint64_t begin = conv_clock_ns();
-    while (is_on_its_way(s, device) && !conv_scheduler_is_stopping(s) &&
-           conv_clock_ns() - begin < AWAIT_NS)
+    struct conv_err err;
+    while (!is_any_here(s) && is_any_on_its_way(s) && !conv_scheduler_is_stopping(s)) {
+        if (conv_clock_ns() - s->balance.start > AWAIT_NS) {
+            conv_err_set(&err, CONV_ERR_DEVICE, "the GPU has not woken up in %d s",
+                         (int)(AWAIT_NS / 1000000000));
+            for (int d = 0; d < s->config->device_count; d++)
+                if (is_on_its_way(s, d))
+                    conv_devices_give_up(s, d, CONV_ERR_DEVICE, &err);
+            return;
+        }
         (void)nanosleep(&look, NULL);
+    }
 }
 
 struct conv_lane_thread *conv_devices_take_lane(const struct conv_lane_thread *thread, int device,
@@ -223,6 +252,18 @@ void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status
     else if (news && s->config->spare_ops) // without one, it is in the name of each that fails
         warn(s, device, err,
              crowded ? "what has no room there is filtered on the CPU" : "going on on the CPU");
+    pthread_mutex_unlock(&s->report_lock);
+}
+
+void conv_devices_note_crowded(struct conv_scheduler *s, int device, const struct conv_err *err)
+{
+    pthread_mutex_lock(&s->report_lock);
+    pthread_mutex_lock(&s->lock);
+    bool news = !s->devices[device].uncoded;
+    s->devices[device].uncoded = true;
+    pthread_mutex_unlock(&s->lock);
+    if (news)
+        warn(s, device, err, "what has no room there is coded on the CPU");
     pthread_mutex_unlock(&s->report_lock);
 }
 

@@ -21,35 +21,36 @@ static bool may_decode(const struct conv_scheduler *s, const struct conv_job *jo
            config->ops->takes_stream(&job->header.shape, job->file->size);
 }
 
-// False if it is more than there could ever be.
-static bool set_need(const struct conv_scheduler *s, const struct conv_job *job, struct plan *plan)
+// What a picture needs in a group of that form. False if it is more than there could ever be.
+static bool try_form(const struct conv_scheduler *s, const struct conv_job *job, int form,
+                     struct plan *plan)
 {
+    const struct conv_image *shape = &job->header.shape;
+    *plan = (struct plan){.form = form};
+    if (form & CONV_FORM_DECODED)
+        plan->coding.stream_bytes = job->file->size;
+    if (form & CONV_FORM_ENCODED)
+        plan->coding.chunks_bytes = s->config->ops->chunks_bytes(shape);
     plan->need = (struct conv_pool_need){
-        .room = conv_group_need_coded(&job->header.shape, s->filter_alpha, s->table_bytes,
-                                      &plan->coding),
+        .room = conv_group_need_coded(shape, s->filter_alpha, s->table_bytes, &plan->coding),
         .carried = conv_jobs_carries(job),
-        .resident = plan->form == (CONV_FORM_DECODED | CONV_FORM_ENCODED),
+        .resident = form == (CONV_FORM_DECODED | CONV_FORM_ENCODED),
     };
     return !conv_pool_is_too_much(&s->pool, &plan->need);
 }
 
+// Who encodes shows in the file, and so follows from the picture and the limit alone, whoever
+// decodes it.
 static struct plan make_plan(const struct conv_scheduler *s, const struct conv_job *job,
                              bool decode)
 {
-    const struct conv_image *shape = &job->header.shape;
-    struct plan plan = {0};
-    if (decode) {
-        plan.form |= CONV_FORM_DECODED;
-        plan.coding.stream_bytes = job->file->size;
-    }
-    if (s->config->encode_on != CONV_CODER_CPU)
-        plan.coding.chunks_bytes = s->config->ops->chunks_bytes(shape);
-    if (plan.coding.chunks_bytes)
-        plan.form |= CONV_FORM_ENCODED;
-    if (!set_need(s, job, &plan)) { // what the device needs more is too much
-        plan = (struct plan){0};
-        set_need(s, job, &plan);
-    }
+    struct plan plan;
+    bool encode = s->config->encode_on != CONV_CODER_CPU &&
+                  s->config->ops->chunks_bytes(&job->header.shape) > 0 &&
+                  try_form(s, job, CONV_FORM_ENCODED, &plan);
+    int form = encode ? CONV_FORM_ENCODED : 0;
+    if (!decode || !try_form(s, job, form | CONV_FORM_DECODED, &plan))
+        (void)try_form(s, job, form, &plan);
     return plan;
 }
 
@@ -63,15 +64,16 @@ static uint64_t count_left(const struct conv_scheduler *s)
     return known > expected ? known : expected;
 }
 
-static bool pays(const struct conv_scheduler *s, const struct conv_job *job)
+// Whether the device is to decode a stream of so many bytes.
+static bool pays(const struct conv_scheduler *s, size_t bytes)
 {
     return s->config->decode_on == CONV_CODER_GPU ||
-           conv_balance_pays(&s->balance, job->file->size, count_left(s), conv_clock_ns());
+           conv_balance_pays(&s->balance, bytes, count_left(s), conv_clock_ns());
 }
 
 static bool may_begin_decoding(const struct conv_scheduler *s)
 {
-    return s->config->decode_on == CONV_CODER_GPU || s->balance.in_flight < s->balance.most;
+    return s->config->decode_on == CONV_CODER_GPU || conv_balance_may_begin(&s->balance);
 }
 
 void conv_groups_note_decoded(struct conv_scheduler *s, const struct conv_job *job)
@@ -96,10 +98,14 @@ void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, enum
     int pictures = 0;
     if (!slot->counted)
         return;
-    for (const struct conv_job *job = slot->jobs; job; job = job->next)
-        pictures += !status && !slot->again && !slot->group.pictures[job->picture].failed;
-    conv_balance_note_device(&s->balance, pictures, conv_clock_ns() - slot->sealed_at,
-                             slot->longest);
+    if (status || slot->again) {
+        conv_balance_note_failure(&s->balance);
+    } else {
+        for (const struct conv_job *job = slot->jobs; job; job = job->next)
+            pictures += !slot->group.pictures[job->picture].failed;
+        conv_balance_note_device(&s->balance, pictures, conv_clock_ns() - slot->sealed_at,
+                                 slot->longest);
+    }
     count_ended(s, slot);
 }
 
@@ -137,8 +143,7 @@ static struct conv_slot *place_in_open(struct conv_scheduler *s, struct conv_job
     const struct conv_group *group = &slot->group;
     size_t used = plan->need.resident ? group->streams : group->front + group->back;
     bool full = used > 0 && used + plan->need.room.in > s->config->group_bytes;
-    if (!full && conv_pool_may_carry(&s->pool, slot, carried) &&
-        place(s, slot, job, &plan->coding)) {
+    if (!full && conv_pool_may_carry(&s->pool, carried) && place(s, slot, job, &plan->coding)) {
         conv_pool_carry(&s->pool, slot, carried);
         return slot;
     }
@@ -166,9 +171,9 @@ static struct conv_slot *place_in_new(struct conv_scheduler *s, struct conv_job 
 
 bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv_status *status)
 {
-    bool able = may_decode(s, job), decode = able && pays(s, job);
+    bool able = may_decode(s, job), decode = able && pays(s, job->file->size);
     struct plan plan = make_plan(s, job, decode);
-    if (able && !decode)
+    if (able && !decode && !pays(s, 0))
         seal(s, CONV_FORM_DECODED); // no company will come
     struct conv_slot *slot = place_in_open(s, job, &plan);
     if (!slot && decode && !may_begin_decoding(s)) {
@@ -182,6 +187,7 @@ bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv
     if (slot->longest < plan.coding.stream_bytes)
         slot->longest = plan.coding.stream_bytes;
     job->slot = slot;
+    slot->touched_at = conv_clock_ns();
     slot->decoding++;
     slot->unfinished++;
     return true;

@@ -15,7 +15,7 @@
 // once.
 static int count_pictures(const struct conv_slot *slot, const struct conv_group *group)
 {
-    size_t from = (size_t)(group->h_in - slot->group.h_in);
+    size_t from = group == &slot->group ? 0 : (size_t)(group->h_in - slot->group.h_in);
     int count = 0;
     for (const struct conv_job *job = slot->jobs; job; job = job->next)
         count += job->out_offset[0] >= from && job->out_offset[0] - from < group->front;
@@ -124,6 +124,7 @@ static enum conv_status lend(struct conv_group_lender *lender, size_t bytes, str
     struct conv_scheduler *s = lending->scheduler;
     pthread_mutex_lock(&s->lock);
     enum conv_status status = conv_pool_lend(&s->pool, lending->slot, bytes, err);
+    pthread_cond_signal(&s->changed); // what was promised beyond that is free
     pthread_mutex_unlock(&s->lock);
     if (!status)
         conv_pool_pin(&s->pool, lending->slot, lending->backend);
@@ -196,10 +197,10 @@ static enum conv_status run_group(struct conv_lane_thread *thread, struct conv_g
     const struct conv_pipeline_config *config = s->config;
     struct conv_group head, tail;
     enum conv_status status = CONV_OK;
+    if (group->encoded) // or who encodes, and so the file's bytes, would be a matter of luck
+        conv_devices_await(s);
     for (int i = 0; i < config->device_count; i++) {
         int device = (thread->device + i) % config->device_count;
-        if (group->encoded) // or who encodes, and so the file's bytes, would be a matter of luck
-            conv_devices_await(s, device);
         struct conv_lane_thread *lane = conv_devices_take_lane(thread, device, err);
         if (!lane) {
             status = err->status;
@@ -209,13 +210,16 @@ static enum conv_status run_group(struct conv_lane_thread *thread, struct conv_g
         conv_devices_put_lane(lane);
         if (!status)
             return CONV_OK;
-        if (status == CONV_ERR_MEMORY && (group->decoded || group->encoded))
+        if (status == CONV_ERR_MEMORY && (group->decoded || group->encoded)) {
+            conv_devices_note_crowded(s, device, err);
             return uncode(thread->slot, group) ? run_group(thread, group, err) : CONV_OK;
+        }
         if (status == CONV_ERR_MEMORY && conv_group_split(group, &head, &tail))
             return run_parts(thread, group, &head, &tail, err);
         conv_devices_give_up(s, device, status, err);
-        if (!group->h_in && (config->device_count > 1 || config->spare_ops)) {
-            (void)uncode(thread->slot, group); // no other can have it as it is
+        bool given_back = group->h_in == NULL;
+        if (given_back && (config->device_count > 1 || config->spare_ops)) {
+            (void)uncode(thread->slot, group); // its streams are read again, for others
             return CONV_OK;
         }
     }

@@ -170,6 +170,19 @@ static enum conv_status fill(struct conv_pool *pool, const struct conv_slot *slo
     return status;
 }
 
+// Of what is left, a resident group is promised as much as its streams can make of a buffer, but
+// not more than half: others want some, too.
+static void promise(struct conv_pool *pool, struct conv_slot *slot,
+                    const struct conv_pool_need *need)
+{
+    size_t taken = pool->used + pool->kept + need->carried + need->room.planes;
+    size_t left = pool->limit > taken ? (pool->limit - taken) / 2 : 0;
+    size_t most = RESIDENT_PLANES * (pool->bytes ? pool->bytes : slot->in->bytes);
+    if (most > need->room.planes + left)
+        most = need->room.planes + left;
+    slot->promised = most > need->room.planes ? most : need->room.planes;
+}
+
 // The slot has its buffers, which are to get what they lack. Sets what is promised, too.
 static enum conv_status furnish(struct conv_pool *pool, struct conv_slot *slot,
                                 const struct conv_pool_need *need, bool busy, bool *waits,
@@ -178,29 +191,25 @@ static enum conv_status furnish(struct conv_pool *pool, struct conv_slot *slot,
     size_t in = need->room.in, out = need->resident ? 0 : need->room.planes;
     size_t want_in = slot->in->bytes < in ? with_spare(pool, in) : slot->in->bytes;
     size_t want_out = slot->out && slot->out->bytes < out ? with_spare(pool, out) : out;
-    size_t most = RESIDENT_PLANES * pool->bytes;
-    slot->promised = need->resident ? need->room.planes : 0;
-    if (need->resident && slot->promised < most)
-        slot->promised = most;
-    enum conv_status status =
-        fill(pool, slot, want_in, want_out, need->carried + slot->promised, waits, err);
-    if (*waits) {
-        slot->promised = need->resident ? need->room.planes : 0;
-        status = fill(pool, slot, in, out, need->carried + slot->promised, waits, err);
-    }
+    size_t kept = need->resident ? need->room.planes : 0; // of the promise, at least
+    enum conv_status status = fill(pool, slot, want_in, want_out, need->carried + kept, waits, err);
+    if (*waits)
+        status = fill(pool, slot, in, out, need->carried + kept, waits, err);
     if (*waits && !busy) {
         // Alone, a picture may carry more than the limit has room for; and nobody but its own
         // buffers, one of which may be larger than it takes, can be in its way.
         free_memory(pool, slot->in);
         if (slot->out)
             free_memory(pool, slot->out);
-        status = fill(pool, slot, in, out, slot->promised, waits, err);
+        status = fill(pool, slot, in, out, kept, waits, err);
         assert(!*waits);
     }
     if (status && busy) { // memory that others hold may be what is missing
         *waits = true;
         status = CONV_OK;
     }
+    if (!status && !*waits && need->resident)
+        promise(pool, slot, need);
     return status;
 }
 
@@ -244,9 +253,8 @@ enum conv_status conv_pool_acquire(struct conv_pool *pool, const struct conv_poo
     return CONV_OK;
 }
 
-bool conv_pool_may_carry(struct conv_pool *pool, const struct conv_slot *slot, size_t carried)
+bool conv_pool_may_carry(struct conv_pool *pool, size_t carried)
 {
-    (void)slot;
     return carried == 0 || make_room(pool, carried);
 }
 
@@ -283,15 +291,12 @@ enum conv_status conv_pool_lend(struct conv_pool *pool, struct conv_slot *slot, 
                                 struct conv_err *err)
 {
     bool waits;
-    forget_promise(pool, slot); // which is at least `bytes`, so that there is room
+    forget_promise(pool, slot);
     slot->out = take_buffer(pool, bytes);
     size_t want = slot->out->bytes < bytes ? with_spare(pool, bytes) : bytes;
     enum conv_status status = fill(pool, slot, 0, want, 0, &waits, err);
-    if (waits)
-        status = fill(pool, slot, 0, bytes, 0, &waits, err);
-    if (waits)
-        status =
-            conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB of pictures", bytes >> 10);
+    if (waits) // there is room for what was promised, but for a picture that carries too much
+        status = alloc_memory(pool, slot->out, bytes, err);
     slot->group.h_out = slot->group.h_result = status ? NULL : slot->out->data;
     return status;
 }

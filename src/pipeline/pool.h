@@ -24,10 +24,11 @@ struct conv_slot {
     struct conv_group group;
     struct conv_buffer *in, *out; // the group's h_in and h_out; NULL where it has none
     bool busy;
-    bool sealed;            // takes no more pictures
-    bool again;             // its pictures are to be read and decoded anew, on the CPU
-    bool counted;           // as a group for a device to decode
-    uint64_t sealed_at;     // conv_clock_ns
+    bool sealed;         // takes no more pictures
+    bool again;          // its pictures are to be read and decoded anew, on the CPU
+    bool counted;        // as a group for a device to decode
+    uint64_t touched_at; // a picture placed or decoded; conv_clock_ns, as what follows
+    uint64_t sealed_at;
     size_t longest;         // bytes of the longest stream that it has for the device
     size_t carried;         // bytes of chunks that its pictures take along
     size_t promised;        // bytes of the side out that it may still ask for
@@ -69,7 +70,7 @@ enum conv_status conv_pool_acquire(struct conv_pool *pool, const struct conv_poo
                                    struct conv_slot **slot, struct conv_err *err);
 // The same for another picture in a slot that is busy: whether there is room for its chunks, and
 // that they are there.
-bool conv_pool_may_carry(struct conv_pool *pool, const struct conv_slot *slot, size_t carried);
+bool conv_pool_may_carry(struct conv_pool *pool, size_t carried);
 void conv_pool_carry(struct conv_pool *pool, struct conv_slot *slot, size_t carried);
 void conv_pool_release(struct conv_pool *pool, struct conv_slot *slot);
 

@@ -29,6 +29,7 @@ struct conv_device_state {
     int lanes; // that there was room for: those of the first streams. 0: it is not there yet
     struct conv_err lost; // why it is of no use any more; status CONV_OK: it is
     bool crowded;         // it had no room for a group, which was said
+    bool uncoded;         // it had no room for a group's coders, which was said
 };
 
 struct conv_scheduler {
@@ -85,7 +86,7 @@ struct conv_lane_thread {
     struct conv_scheduler *scheduler;
     int device, stream;
     bool wanted;             // the thread
-    pthread_mutex_t in_turn; // guards `lane` and `rows`; no other lock is waited for with it held
+    pthread_mutex_t in_turn; // guards `lane` and `rows`; taken before all other locks
     struct conv_lane *lane;  // NULL: the device had no room for one
     struct conv_lane *spare; // made when first needed
     void *scratch;           // of the spare backend
@@ -181,13 +182,17 @@ struct conv_lane_thread *conv_devices_take_lane(const struct conv_lane_thread *t
                                                 struct conv_err *err);
 void conv_devices_put_lane(struct conv_lane_thread *lane);
 
-// Waits for a device that is on its way, for some seconds at most, and not after a stop.
-void conv_devices_await(struct conv_scheduler *s, int device);
+// Waits until a device is there, if any is on its way, and not after a stop. Those that are not
+// there some seconds after the run's start are given up.
+void conv_devices_await(struct conv_scheduler *s);
 
 // The device has failed at a group: it had no room (CONV_ERR_MEMORY) or is lost. Says so once, if
 // there is anybody who goes on.
 void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status status,
                           const struct conv_err *err);
+
+// The device had no room for the coders of a group. Said once.
+void conv_devices_note_crowded(struct conv_scheduler *s, int device, const struct conv_err *err);
 
 // True, with the reason, once all devices are lost.
 bool conv_devices_are_lost(struct conv_scheduler *s, struct conv_err *err);

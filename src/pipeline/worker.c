@@ -4,6 +4,7 @@
 // Order of a worker's preferences on an async backend: encode (it sets staging memory free), place
 // and decode a picture that waits for memory, read a new one, after a walk when few are found. So
 // the pipeline cannot fill up: what is nearer to its end goes first.
+#include "base/clock.h"
 #include "pipeline/scheduler.h"
 #include "pipeline/steps.h"
 
@@ -65,6 +66,7 @@ static void after_decode(struct conv_scheduler *s, struct conv_job *job, enum co
                          bool on_cpu)
 {
     struct conv_slot *slot = job->slot;
+    slot->touched_at = conv_clock_ns();
     slot->decoding--;
     if (!status && !slot->group.decoded)
         conv_groups_note_decoded(s, job);
@@ -238,15 +240,15 @@ static void wait_for_work(struct conv_scheduler *s)
         conv_groups_seal(s, open);
         return;
     }
-    int planes = open->group.plane_count;
     s->minding = true;
     bool woken = conv_scheduler_wait(s, &s->changed, IDLE_NS);
     s->minding = false;
-    if (woken)
-        pthread_cond_signal(&s->changed); // for another to mind the group meanwhile
-    else if (conv_groups_is_open(s, open) && open->decoding == 0 &&
-             open->group.plane_count == planes)
+    // Pictures for other groups wake who minds this one, however long it has waited.
+    if (conv_groups_is_open(s, open) && open->decoding == 0 &&
+        conv_clock_ns() - open->touched_at >= IDLE_NS)
         conv_groups_seal(s, open);
+    if (woken)
+        pthread_cond_signal(&s->changed); // for another to mind what is open meanwhile
 }
 
 // Who takes a job wakes another worker for the next: where jobs are over before a thread has woken

@@ -172,12 +172,12 @@ def test_auto_is_the_cpu_where_the_device_has_no_choice(binary, folder, tmp_path
 
 
 def much(folder, box):
-    """The folder's pictures and a gigabyte beside them, of nothing, that is no PNG."""
+    """The folder's pictures and gigabytes beside them, of nothing, that is no PNG."""
     (box / "in").mkdir()
     for name in tree(folder / "in"):
         (box / "in" / name).write_bytes((folder / "in" / name).read_bytes())
     with open(box / "in" / "nothing.png", "wb") as hole:
-        hole.truncate(1 << 30)
+        hole.truncate(os.cpu_count() << 28)
 
 
 @pytest.mark.parametrize("wake", (0, 700))
@@ -194,13 +194,32 @@ def test_auto_encodes_much_work_on_the_device(folder, tmp_path, wake):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "want" / name).read_bytes(), name
 
 
+@pytest.mark.parametrize("limit", range(340, 400, 6))
+def test_who_encodes_does_not_depend_on_who_decodes(binary, tmp_path, limit):
+    """However little memory there is: the three ways to group a picture need different amounts."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.png").write_bytes(pictures.make("rgb8", np.random.default_rng(5), 290, 200).data)
+    made = []
+    for mode in MODES[1:]:
+        command = [*program.RUNNER, binary, "emboss", "-b", "--device=cuda", *mode, f"--mem-limit={limit}K", "-j1", "in", "out"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        out = tmp_path / "out" / "a.png"
+        made.append((done.returncode, out.read_bytes() if out.exists() else None, count(done.stderr, "encoded")))
+        out.unlink(missing_ok=True)
+    assert made[0] == made[1]
+
+
 def test_auto_does_not_wait_for_ever(folder, tmp_path):
+    """For a device that does not wake up: once a run, not once a group."""
     if not EMULATED:
         pytest.skip("no CONV_EMULATED_BINARY")
     much(folder, tmp_path)
     program.run("emboss", "-b", "in", tmp_path / "want", cwd=folder)
-    err = run(EMULATED, tmp_path, "emboss", "-b", "--device=auto", *AUTO, "in", "out", code=1, faults="open=600000")
-    assert count(err, "encoded") == 0
+    begin = time.monotonic()
+    err = run(EMULATED, tmp_path, "emboss", "-b", "--device=auto", *AUTO, "--group=4K", "--streams=2", "in", "out", code=1,
+              faults="open=600000")
+    assert time.monotonic() - begin < 5 + 10
+    assert count(err, "encoded") == 0 and err.count("has not woken up in 5 s; going on on the CPU") == 1, err
     same_pixels(tmp_path, "out", "want")
 
 
