@@ -201,11 +201,12 @@ static void choose_coders(struct conv_device *device, const struct conv_options 
 bool conv_device_wants_amount(const struct conv_options *options)
 {
     struct conv_device_list list;
-    if (conv_device_parse(options, &list, NULL) || list.choice == CONV_DEVICE_CPU ||
-        !conv_backend_cuda_has_driver())
+    bool decodes = options->decode_on == CONV_CODER_AUTO;
+    bool encodes = options->encode_on == CONV_CODER_AUTO && may_encode(options);
+    if ((!decodes && !encodes) || conv_device_parse(options, &list, NULL) ||
+        list.choice == CONV_DEVICE_CPU || (!decodes && list.choice == CONV_DEVICE_CUDA))
         return false;
-    bool encodes = options->encode_on == CONV_CODER_AUTO && list.choice != CONV_DEVICE_CUDA;
-    return options->decode_on == CONV_CODER_AUTO || (encodes && may_encode(options));
+    return conv_backend_cuda_has_driver();
 }
 
 // While a GPU wakes up, for 0.3 s or so, workers stage a little and wait; then they are rid of

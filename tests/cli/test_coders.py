@@ -194,7 +194,7 @@ def test_auto_encodes_much_work_on_the_device(folder, tmp_path, wake):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "want" / name).read_bytes(), name
 
 
-@pytest.mark.parametrize("limit", range(340, 400, 6))
+@pytest.mark.parametrize("limit", range(340, 400, 20 if SLOW else 6))
 def test_who_encodes_does_not_depend_on_who_decodes(binary, tmp_path, limit):
     """However little memory there is: the three ways to group a picture need different amounts."""
     (tmp_path / "in").mkdir()
