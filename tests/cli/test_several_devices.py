@@ -235,7 +235,7 @@ def test_cuda_itself_on_several_devices(box, few, monkeypatch, coders, asked):
 def test_cuda_itself_loses_several_devices_at_once(box, few, monkeypatch, coders):
     run("emboss,gaussian5", "in", "want")
     monkeypatch.setattr(program, "BINARY", EMULATED)
-    monkeypatch.setenv("CONV_EMULATED", "devices=2 lost=60")
+    monkeypatch.setenv("CONV_EMULATED", "devices=2 lost=24")
     done = run("emboss,gaussian5", "--device=all", "--verbose", *coders, *MANY, "in", "out")
     said = [line.split("; ")[-1] for line in warnings(done, "err")]
     assert said == ["others go on", "going on on the CPU"], done.err
