@@ -283,7 +283,8 @@ static bool same_pixels(const struct conv_image *image, const struct png_file *f
             if (!ok)
                 snprintf(message, 80, "row %d is another", y);
         }
-        png_read_end(png, NULL);
+        if (ok) // after a wrong row libpng would complain about the rest
+            png_read_end(png, NULL);
     } else {
         ok = false;
     }

@@ -94,7 +94,10 @@ CONV_HOST_DEVICE static inline uint32_t add_magnitudes(uint32_t sum, uint32_t x)
 CONV_HOST_DEVICE static inline uint32_t spread_tops(uint32_t x)
 {
 #ifdef __CUDA_ARCH__
-    return __byte_perm(x, 0, 0xbb99); // a selector's top bit spreads a sign
+    // A selector's top bit spreads a sign, which __byte_perm does not pass on.
+    uint32_t spread;
+    asm("prmt.b32 %0, %1, 0, 0xbb99;" : "=r"(spread) : "r"(x));
+    return spread;
 #else
     return (x >> 15 & HALVES) * 0xffff;
 #endif

@@ -119,6 +119,7 @@ __device__ inline uint32_t make_header(struct space *space, bool last)
     for (int step = WARP / 2; step > 0; step /= 2)
         used = max(used, __shfl_xor_sync(ALL_LANES, used, step));
     uint32_t count = used + DISTANCES;
+    __syncwarp(); // all have read
     if (lane < DISTANCES)
         space->length[used + lane] = 1; // of symbols that are not in use, or behind them all
     if (lane < DEFLATE_LENGTH_SYMBOLS)
@@ -163,6 +164,7 @@ __device__ inline uint32_t make_header(struct space *space, bool last)
                      bits);
         at += __shfl_sync(ALL_LANES, until, WARP - 1);
     }
+    __syncwarp(); // all have read
     if (lane < DISTANCES)
         space->length[used + lane] = 0;
     __syncwarp();
@@ -220,6 +222,7 @@ static __global__ void __launch_bounds__(WARPS *WARP, 6)
     measure(space, &own, &fixed);
     uint32_t distance_bits = 1;
     if (fixed + 3 < own + header_bits) {
+        __syncwarp(); // all have measured
         for (uint32_t s = lane; s < MOST_SYMBOLS; s += WARP) // the two that are never sent as well
             space->length[s] = deflate_fixed_bits(s);
         if (lane == 0)
