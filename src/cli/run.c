@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "pipeline/amount.h"
 #include "report/json.h"
 
@@ -207,6 +208,7 @@ static int exit_code(const struct conv_totals *totals, int stop)
 
 // What the parts of conv_run_main hand on to each other.
 struct run {
+    uint64_t start_ns;
     struct conv_options options; // as they take effect
     struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
     int filter_count;
@@ -264,6 +266,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         .jobs = options->jobs,
         .streams = options->streams,
         .kept = run->page.file ? &run->kept : NULL,
+        .start_ns = run->start_ns, // what a user waits for is more than pictures
     };
     status = conv_report_open(&run->report, &run->config, err);
     if (!status && !options->dry_run && !options->no_save)
@@ -354,12 +357,14 @@ int conv_run_main(const struct conv_options *options)
 {
     struct conv_err err = {0}, later = {0};
     int code = CONV_EXIT_OK;
+    uint64_t start_ns = conv_clock_ns();
     atomic_int *stop = conv_signals_install();
     struct run *run = calloc(1, sizeof *run);
     if (!run) {
         conv_err_set(&err, CONV_ERR_MEMORY, "no memory for the run");
         return conv_commands_fail(&err);
     }
+    run->start_ns = start_ns;
     enum conv_status status = prepare(run, options, stop, &err);
     if (!status)
         status = conv_run_pictures(&run->options, &run->device, run->walk, run->report, run->trace,

@@ -49,7 +49,7 @@ void conv_balance_note_failure(struct conv_balance *balance)
 
 bool conv_balance_may_begin(const struct conv_balance *balance)
 {
-    int most = balance->lanes - (balance->lanes + 3) / 4 - balance->failures;
+    int most = balance->lanes + balance->lanes / 2 - balance->failures;
     if (!balance->measured && most > 1)
         most = 1;
     return balance->in_flight < most;

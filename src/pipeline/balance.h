@@ -42,9 +42,10 @@ void conv_balance_note_device(struct conv_balance *balance, int pictures, uint64
 // It had no room for a group, or was lost with it: all was in vain.
 void conv_balance_note_failure(struct conv_balance *balance);
 
-// True if a device may begin another group. One is tried first; then some lanes stay free for
-// groups that workers have decoded, one in four and one at least, so that a single lane gets none;
-// and one more for each that has failed of late.
+// True if a device may begin another group. One is tried first; then every other lane may have one
+// waiting for it. A worker that finds no place for a picture decodes it: workers that have files to
+// read and to write find one, and leave decoding to the device. One less for each group that has
+// failed of late.
 bool conv_balance_may_begin(const struct conv_balance *balance);
 
 // True if a device is to decode a picture with a stream of `bytes`, the time being `now`; `left`

@@ -6,6 +6,7 @@
 
 #include "backend/staging.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "pipeline/scheduler.h"
 #include "report/ranges.h"
 
@@ -284,6 +285,7 @@ void *conv_lane_main(void *argument)
 {
     struct conv_lane_thread *thread = argument;
     struct conv_scheduler *s = thread->scheduler;
+    conv_thread_be_brief();
     pthread_mutex_lock(&s->lock);
     for (;;) {
         struct conv_slot *slot = s->ready;

@@ -26,6 +26,8 @@ struct temporary {
 static struct temporary *temporaries;
 static atomic_int temporary_count;
 static atomic_bool abandoned; // the program is about to end
+static atomic_bool
+    nameless_fail; // the file system or the kernel has no nameless files, or no /proc
 static struct conv_output_config config;
 
 // Folders that were swept, by a hash of their paths: of two that share a bit only the first is.
@@ -34,6 +36,7 @@ static atomic_uchar swept[8192];
 enum conv_status conv_output_open(const struct conv_output_config *wanted, struct conv_err *err)
 {
     config = *wanted;
+    atomic_store(&nameless_fail, false);
     for (size_t i = 0; i < sizeof swept; i++)
         atomic_init(&swept[i], 0);
     temporaries = calloc((size_t)config.workers, sizeof *temporaries);
@@ -225,12 +228,21 @@ static enum conv_status finish_file(int fd, const struct conv_job *job, struct c
     return config.journal && S_ISREG(job->info.st_mode) ? note_output(fd, job, err) : CONV_OK;
 }
 
-// Makes a rename last. File systems that cannot do this to a folder have nothing to flush.
+// Makes a name last. File systems that cannot do this to a folder have nothing to flush.
 static enum conv_status sync_folder(int folder, const char *path, struct conv_err *err)
 {
     if (sync_file(folder) != 0 && errno != EINVAL && errno != ENOTSUP)
         return conv_err_errno(err, errno, "cannot flush the folder of %s", path);
     return CONV_OK;
+}
+
+// Writes the file and what goes with it.
+static enum conv_status fill_file(int fd, const struct conv_job *job,
+                                  const struct conv_png_bytes *bytes, struct conv_err *err)
+{
+    if (write_parts(fd, bytes) != 0)
+        return conv_err_errno(err, errno, "cannot write %s", job->path.output);
+    return finish_file(fd, job, err);
 }
 
 static enum conv_status write_renamed(struct temporary *temporary, int folder,
@@ -242,11 +254,7 @@ static enum conv_status write_renamed(struct temporary *temporary, int folder,
     if (fd < 0)
         return conv_err_errno(err, errno, "cannot create %s", path);
 
-    enum conv_status status = CONV_OK;
-    if (write_parts(fd, bytes) != 0)
-        status = conv_err_errno(err, errno, "cannot write %s", path);
-    if (!status)
-        status = finish_file(fd, job, err);
+    enum conv_status status = fill_file(fd, job, bytes, err);
     if (close_written(fd) != 0 && !status)
         status = conv_err_errno(err, errno, "cannot write %s", path);
     if (!status && config.in_place)
@@ -256,7 +264,60 @@ static enum conv_status write_renamed(struct temporary *temporary, int folder,
     if (status)
         unlinkat(folder, temporary->name, 0);
     atomic_store(&temporary->exists, false);
-    return !status && config.fsync ? sync_folder(folder, path, err) : status;
+    return status;
+}
+
+// Gives the file that has no name yet its own. False if that cannot be.
+static bool link_file(int fd, int folder, const char *path)
+{
+    char link[32];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (atomic_load(&abandoned))
+        return false;
+    if (linkat(AT_FDCWD, link, folder, conv_paths_base(path), AT_SYMLINK_FOLLOW) == 0)
+        return true;
+    if (errno != EEXIST)
+        atomic_store(&nameless_fail, true);
+    return false;
+}
+
+// An output that is not there yet needs no temporary name: it gets its own when it is whole. The
+// folder is changed once instead of twice, which is what writers of small files wait for each other
+// for, and what is killed leaves nothing. *linked is false if that is not possible here.
+static enum conv_status write_nameless(int folder, const struct conv_job *job,
+                                       const struct conv_png_bytes *bytes, bool *linked,
+                                       struct conv_err *err)
+{
+    const char *path = job->path.output;
+    int fd;
+    *linked = false;
+    do
+        fd = openat(folder, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0) {
+        atomic_store(&nameless_fail, true);
+        return CONV_OK;
+    }
+    enum conv_status status = fill_file(fd, job, bytes, err);
+    *linked = !status && link_file(fd, folder, path);
+    if (close_written(fd) != 0 && *linked) {
+        status = conv_err_errno(err, errno, "cannot write %s", path);
+        unlinkat(folder, conv_paths_base(path), 0);
+    }
+    return status;
+}
+
+static enum conv_status write_file(struct temporary *temporary, int folder, bool exists,
+                                   const struct conv_job *job, const struct conv_png_bytes *bytes,
+                                   struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    bool linked = false;
+    if (!exists && !atomic_load(&nameless_fail))
+        status = write_nameless(folder, job, bytes, &linked, err);
+    if (!status && !linked)
+        status = write_renamed(temporary, folder, job, bytes, err);
+    return !status && config.fsync ? sync_folder(folder, job->path.output, err) : status;
 }
 
 enum conv_status conv_output_write(int worker, const struct conv_job *job,
@@ -266,7 +327,8 @@ enum conv_status conv_output_write(int worker, const struct conv_job *job,
     struct stat info;
     if (strcmp(path, "-") == 0)
         return write_special(path, bytes, err);
-    if (stat(path, &info) == 0) {
+    bool exists = stat(path, &info) == 0;
+    if (exists) {
         if (S_ISDIR(info.st_mode))
             return conv_err_set(err, CONV_ERR_IO, "the output %s is a folder", path);
         if (!S_ISREG(info.st_mode))
@@ -276,7 +338,7 @@ enum conv_status conv_output_write(int worker, const struct conv_job *job,
     int folder = open_folder(path, err);
     if (folder < 0)
         return err->status;
-    enum conv_status status = write_renamed(&temporaries[worker], folder, job, bytes, err);
+    enum conv_status status = write_file(&temporaries[worker], folder, exists, job, bytes, err);
     close(folder);
     return status;
 }

@@ -18,6 +18,21 @@
 _Static_assert(CONV_REPORT_MOST_DEVICES == CONV_BACKEND_MOST_DEVICES,
                "the report has room for every device");
 
+// Both locks are held for moments, by many threads: waiting for one is shorter than falling asleep.
+static int init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attributes;
+    int errnum = pthread_mutexattr_init(&attributes);
+#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
+    if (!errnum)
+        errnum = pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
+#endif
+    if (!errnum)
+        errnum = pthread_mutex_init(lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    return errnum;
+}
+
 static enum conv_status init_locks(struct conv_scheduler *s, struct conv_err *err)
 {
     pthread_condattr_t attributes;
@@ -31,9 +46,9 @@ static enum conv_status init_locks(struct conv_scheduler *s, struct conv_err *er
     if (!errnum)
         errnum = pthread_cond_init(&s->lane_work, &attributes);
     if (!errnum)
-        errnum = pthread_mutex_init(&s->lock, NULL);
+        errnum = init_lock(&s->lock);
     if (!errnum)
-        errnum = pthread_mutex_init(&s->report_lock, NULL);
+        errnum = init_lock(&s->report_lock);
     if (!errnum)
         errnum = conv_budget_init(&s->files, s->config->mem_limit / FILES_SHARE);
     pthread_condattr_destroy(&attributes);

@@ -312,6 +312,7 @@ void conv_pool_pin(const struct conv_pool *pool, struct conv_slot *slot,
         if (!buffer || buffer->pin_tried)
             continue;
         buffer->pin_tried = true;
+        conv_staging_touch(buffer->data, buffer->bytes);
         if (pool->ops->host_pin(backend, buffer->data, buffer->bytes))
             buffer->pinned_by = backend;
     }

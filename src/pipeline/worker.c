@@ -251,11 +251,18 @@ static void wait_for_work(struct conv_scheduler *s)
         pthread_cond_signal(&s->changed); // for another to mind what is open meanwhile
 }
 
+// Files of which a worker reads or writes one while others wake up.
+#define LARGE_BYTES 32768
+
 // Who takes a job wakes another worker for the next: where jobs are over before a thread has woken
-// up, few are woken.
+// up, few are woken. Where they are longer, two: a group sets many free at once, and the last of a
+// row who wake each other would come late.
 static void wake_for(struct conv_scheduler *s, const struct conv_job_list *list)
 {
-    if (list->first)
+    if (!list->first)
+        return;
+    pthread_cond_signal(&s->changed);
+    if (list->first->next && list->first->bytes_in >= LARGE_BYTES)
         pthread_cond_signal(&s->changed);
 }
 

@@ -135,8 +135,8 @@ enum conv_status conv_report_open(struct conv_report **out, const struct conv_re
         if (report->streams[i])
             conv_json_begin(report->streams[i], config);
     conv_progress_init(&report->progress, config->progress, config->quiet);
-    report->start_ns = conv_clock_ns();
-    report->start_cpu = cpu_seconds();
+    report->start_ns = config->start_ns ? config->start_ns : conv_clock_ns();
+    report->start_cpu = config->start_ns ? 0 : cpu_seconds();
     *out = report;
     return CONV_OK;
 }

@@ -81,6 +81,7 @@ struct conv_report_config {
     const char *spare;      // "cpu": what does the work that devices fail to do; may be NULL
     int jobs, streams;      // streams: of each device
     struct conv_kept *kept; // gets what a page shows of single pictures, or NULL
+    uint64_t start_ns;      // when the run began, on conv_clock_ns's clock; 0: now
 };
 
 // What follows from the totals: the one source of the JSON summary, the page and the tables.

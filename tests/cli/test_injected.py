@@ -132,6 +132,17 @@ def test_a_write_that_fails_leaves_nothing(box, batch, number):
     assert len([line for line in err.splitlines() if os.strerror(number) in line]) == len(batch), err
 
 
+@pytest.mark.parametrize("what", ("open", "link"))
+def test_where_no_file_can_be_without_a_name(box, batch, what):
+    """Other file systems, and a machine without /proc: found out with the first picture."""
+    code, _, err, faults = run_with(f"nameless={what}", "emboss,gaussian5", "-j1", "in", "out")
+    assert code == 0 and faults <= 1, err
+    check_outcome(box, batch, code, err, what)
+    code, _, err, faults = run_with(f"nameless={what}", "emboss,gaussian5", "-j4", "--fsync", "--preserve", "in", "out")
+    assert code == 0 and faults <= 4, err
+    check_outcome(box, batch, code, err, what)
+
+
 def test_fsync_flushes_before_the_name_is_given(box, batch):
     code, _, err, faults = run_with(f"fsync={errno.EIO}", "emboss", "--fsync", "in", "out")
     assert code == 1 and faults == len(batch) and tree("out") == [] and err.count("Input/output error") == len(batch)

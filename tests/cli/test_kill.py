@@ -66,6 +66,32 @@ def test_a_hundred_kills(box):
     check_whole(box / "out", want)
 
 
+def knows_nameless_files(folder):
+    try:
+        os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY))
+        return True
+    except OSError:
+        return False
+
+
+def test_new_outputs_leave_nothing_when_killed(box):
+    if not knows_nameless_files(box):
+        pytest.skip("the file system has no files without a name")
+    moments = random.Random(7)
+    fill_with_one(box / "in", 150)
+    begin = time.monotonic()
+    run("emboss", "-j2", "in", "want")
+    whole_run = time.monotonic() - begin
+    want = (box / "want" / "0000.png").read_bytes()
+    killed = 0
+    for number in range(20):
+        killed += kill_soon(moments.uniform(0, whole_run), "emboss", "-j2", "in", f"out{number}")
+        if (box / f"out{number}").exists():
+            check_whole(box / f"out{number}", want)
+            assert not any(map(is_temporary, os.listdir(box / f"out{number}")))
+    assert killed > 5, "the moments prove nothing"
+
+
 def test_skip_existing_after_a_kill_does_what_is_left(box):
     fill_with_one(box / "in", 400)
     run("emboss", "in/0000.png", "want.png")
@@ -115,6 +141,7 @@ def test_only_files_of_dead_processes_are_removed(box):
     run("emboss", "in", "out")
     # A process that is stopped while it writes: its file must stay whoever comes by.
     fill_with_noise(box / "slow", 200)
+    run("emboss", "slow", "out")  # what replaces nothing has no temporary name
     writer = start("emboss", "--fsync", "slow", "out")
     try:
         for _ in range(2000):

@@ -22,6 +22,17 @@ static inline void selp_u32(uint32_t &to, uint32_t a, uint32_t b, bool p)
     to = p ? a : b;
 }
 
+// Each nibble of `selector` picks a byte of b:a; its top bit spreads the byte's sign instead.
+static inline void prmt_b32(uint32_t &to, uint32_t a, uint32_t b, uint32_t selector)
+{
+    uint64_t bytes = (uint64_t)b << 32 | a;
+    to = 0;
+    for (int i = 0; i < 32; i += 8) {
+        uint32_t nibble = selector >> i / 2, byte = (uint32_t)(bytes >> 8 * (nibble & 7)) & 0xff;
+        to |= (nibble & 8 ? (byte >> 7) * 0xff : byte) << i;
+    }
+}
+
 static inline void dp4a_u32_s32(int32_t &to, uint32_t a, uint32_t b, int32_t c)
 {
     for (int i = 0; i < 4; i++)

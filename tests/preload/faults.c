@@ -7,6 +7,7 @@
 //   eintr          half of the calls that may wait are interrupted before they do anything
 //   write=ERRNO    every write to a regular file fails with this number
 //   fsync=ERRNO    every fsync fails with this number
+//   nameless=open  no file can be made without a name; nameless=link: none is given one
 //   touch=PATH     that file gets a byte more at the first write to a regular file
 //   read=ACTION    grow, shrink, vanish: what befalls the file at its first read
 //   delay=US       threads pause at random for up to so long where they take and leave locks, so
@@ -37,7 +38,7 @@
 enum action { NOTHING, GROW, SHRINK, VANISH };
 
 static struct {
-    bool ready, short_io, interrupt, all_threads;
+    bool ready, short_io, interrupt, all_threads, no_nameless, no_link;
     long alloc, thread, delay, seed;
     int write_errno, fsync_errno;
     enum action action;
@@ -84,6 +85,8 @@ static void read_plan(void)
                   : strstr(text, "read=shrink") ? SHRINK
                   : strstr(text, "read=vanish") ? VANISH
                                                 : NOTHING;
+    plan.no_nameless = strstr(text, "nameless=open");
+    plan.no_link = strstr(text, "nameless=link");
     plan.short_io = strstr(text, "short");
     plan.interrupt = strstr(text, "eintr");
     plan.ready = true;
@@ -375,6 +378,33 @@ int open(const char *path, int flags, ...)
 }
 
 int open64(const char *path, int flags, ...) __attribute__((alias("open")));
+
+int openat(int folder, const char *path, int flags, ...)
+{
+    va_list arguments;
+    bool nameless = (flags & O_TMPFILE) == O_TMPFILE;
+    va_start(arguments, flags);
+    mode_t mode = flags & O_CREAT || nameless ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    if (nameless && plan.no_nameless) {
+        tell();
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    return interrupt() ? -1 : (int)syscall(SYS_openat, folder, path, flags, mode);
+}
+
+int openat64(int folder, const char *path, int flags, ...) __attribute__((alias("openat")));
+
+int linkat(int from, const char *old, int to, const char *name, int flags)
+{
+    if (plan.no_link) {
+        tell();
+        errno = ENOENT;
+        return -1;
+    }
+    return (int)syscall(SYS_linkat, from, old, to, name, flags);
+}
 
 int close(int fd)
 {

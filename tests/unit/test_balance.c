@@ -90,10 +90,10 @@ static int count_groups(struct conv_balance balance)
     return most;
 }
 
-static void test_lanes_stay_free(void **state)
+static void test_half_of_the_lanes_have_a_group_waiting(void **state)
 {
     (void)state;
-    static const int most[][2] = {{0, 0}, {1, 0}, {2, 1}, {3, 2}, {4, 3}, {5, 3}, {8, 6}, {16, 12}};
+    static const int most[][2] = {{0, 0}, {1, 1}, {2, 3}, {3, 4}, {4, 6}, {5, 7}, {8, 12}, {16, 24}};
     struct conv_balance balance = measured();
     for (size_t i = 0; i < sizeof most / sizeof most[0]; i++) {
         balance.lanes = most[i][0];
@@ -109,13 +109,13 @@ static void test_who_fails_gets_less_till_it_does_not(void **state)
     (void)state;
     struct conv_balance balance = measured();
     conv_balance_note_device(&balance, 20, 70 * MS, PHOTO);
-    for (int left = 3; left >= 0; left--) {
+    for (int left = 6; left >= 0; left--) {
         assert_int_equal(count_groups(balance), left);
         conv_balance_note_failure(&balance);
     }
     assert_int_equal(count_groups(balance), 0);
     conv_balance_note_device(&balance, 20, 70 * MS, PHOTO);
-    assert_int_equal(count_groups(balance), 3);
+    assert_int_equal(count_groups(balance), 6);
 }
 
 int main(void)
@@ -126,7 +126,7 @@ int main(void)
         cmocka_unit_test(test_a_long_stream_is_late),
         cmocka_unit_test(test_what_is_left_is_unknown),
         cmocka_unit_test(test_a_slow_device_is_believed_at_once),
-        cmocka_unit_test(test_lanes_stay_free),
+        cmocka_unit_test(test_half_of_the_lanes_have_a_group_waiting),
         cmocka_unit_test(test_who_fails_gets_less_till_it_does_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,7 +23,8 @@ __device__ inline bool sort_code(struct code *code, uint16_t *sorted, struct sor
         __syncwarp();
     }
     bool right = lane != 0 || fill_code(code, sorting->first, sorting->count, sparse);
-    if (!__all_sync(ALL_LANES, right)) // the other lanes see what lane 0 has written
+    __syncwarp(); // the other lanes see what lane 0 has written
+    if (!__all_sync(ALL_LANES, right))
         return false;
     for (uint32_t s = lane; s < symbols; s += LANES) {
         uint32_t length = lengths[s], same = __match_any_sync(ALL_LANES, length);

@@ -14,6 +14,7 @@
 // anew. The longest match is shorter, so that it does so once at most.
 #define STRETCH 512
 #define MOST_HOPS 4 // along references before all threads look whether any are left
+#define PAIRS_AT_ONCE 8
 
 // The window: its first place is that of the aligned word that the output goes on in, `skip` bytes
 // before them.
@@ -126,50 +127,42 @@ __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct 
     return wrong;
 }
 
-// Others may follow and shorten the same references meanwhile: what is read is what was there
-// before or after, and either leads to the byte.
-__device__ __forceinline__ uint32_t load_place(const uint16_t *place)
+// Where a reference leads, so many hops on: to a byte, or to the place that has one further on.
+__device__ __forceinline__ uint32_t follow(const uint16_t *places, uint32_t place)
 {
-    uint16_t value;
-    asm volatile("ld.volatile.shared.u16 %0, [%1];"
-                 : "=h"(value)
-                 : "r"((uint32_t)__cvta_generic_to_shared(place))
-                 : "memory");
-    return value;
+    for (int hops = 0; hops < MOST_HOPS && !(place & LITERAL); hops++)
+        place = places[place];
+    return place;
 }
 
-__device__ __forceinline__ uint32_t load_pair(const uint32_t *pair)
+// Follows the references of one in so many pairs of places, PAIRS_AT_ONCE of them from `first` on.
+// True if they do not all end at bytes yet. With two barriers in it: nobody reads what is written.
+template <int THREADS>
+__device__ __forceinline__ bool follow_pairs(uint32_t *pairs, uint32_t first, uint32_t count)
 {
-    uint32_t value;
-    asm volatile("ld.volatile.shared.u32 %0, [%1];"
-                 : "=r"(value)
-                 : "r"((uint32_t)__cvta_generic_to_shared(pair))
-                 : "memory");
-    return value;
-}
-
-__device__ __forceinline__ void store_pair(uint32_t *pair, uint32_t value)
-{
-    asm volatile("st.volatile.shared.u32 [%0], %1;"
-                 :
-                 : "r"((uint32_t)__cvta_generic_to_shared(pair)), "r"(value)
-                 : "memory");
-}
-
-// Follows the references of two places. True if they do not end at bytes yet.
-__device__ __forceinline__ bool follow_pair(uint32_t *pair, const uint16_t *places)
-{
-    uint32_t both = load_pair(pair), low = both & 0xffff, high = both >> 16;
-    if (low & high & LITERAL)
-        return false;
-    for (int hops = 0; hops < MOST_HOPS && !(low & high & LITERAL); hops++) {
-        if (!(low & LITERAL))
-            low = load_place(places + low);
-        if (!(high & LITERAL))
-            high = load_place(places + high);
+    const uint16_t *places = (const uint16_t *)pairs;
+    uint32_t both[PAIRS_AT_ONCE], followed = 0; // a bit for each of them
+    bool left = false;
+#pragma unroll
+    for (uint32_t i = 0; i < PAIRS_AT_ONCE; i++) {
+        uint32_t at = first + i * THREADS;
+        both[i] = at < count ? pairs[at] : INSIDE_TWICE;
+        uint32_t low = both[i] & 0xffff, high = both[i] >> 16;
+        if (low & high & LITERAL)
+            continue;
+        low = follow(places, low);
+        high = follow(places, high);
+        both[i] = high << 16 | low;
+        followed |= 1u << i;
+        left |= !(low & high & LITERAL);
     }
-    store_pair(pair, high << 16 | low);
-    return !(low & high & LITERAL);
+    __syncthreads();
+#pragma unroll
+    for (uint32_t i = 0; i < PAIRS_AT_ONCE; i++)
+        if (followed >> i & 1)
+            pairs[first + i * THREADS] = both[i];
+    __syncthreads();
+    return left;
 }
 
 // Follows references until all places are bytes. Each round takes what the former ones have
@@ -178,12 +171,12 @@ template <int THREADS>
 __device__ inline void follow_references(struct block_memory<THREADS> &shared,
                                          const struct window &window)
 {
-    uint32_t *pairs = (uint32_t *)shared.window;
+    uint32_t *pairs = (uint32_t *)shared.window, count = (window.end + 1) / 2;
     bool left;
     do {
         left = false;
-        for (uint32_t i = threadIdx.x; 2 * i < window.end; i += THREADS)
-            left |= follow_pair(pairs + i, (const uint16_t *)pairs);
+        for (uint32_t first = 0; first < count; first += PAIRS_AT_ONCE * THREADS)
+            left |= follow_pairs<THREADS>(pairs, first + threadIdx.x, count);
     } while (__syncthreads_or(left));
 }
 

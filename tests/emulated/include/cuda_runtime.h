@@ -144,15 +144,14 @@ static inline uint32_t __vmaxu2(uint32_t a, uint32_t b)
     return max(a & 0xffff0000u, b & 0xffff0000u) | max(a & 0xffffu, b & 0xffffu);
 }
 
-// Each nibble of `selector` picks a byte of b:a; its top bit spreads the byte's sign instead.
+// Each nibble of `selector` picks a byte of b:a; its top bit, which has the instruction PRMT spread a
+// sign, does nothing here.
 static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector)
 {
     uint64_t bytes = (uint64_t)b << 32 | a;
     uint32_t result = 0;
-    for (int i = 0; i < 4; i++) {
-        uint32_t nibble = selector >> 4 * i, byte = (uint32_t)(bytes >> 8 * (nibble & 7)) & 0xff;
-        result |= (nibble & 8 ? (byte >> 7) * 0xff : byte) << 8 * i;
-    }
+    for (int i = 0; i < 32; i += 8)
+        result |= ((uint32_t)(bytes >> 8 * (selector >> i / 2 & 7)) & 0xff) << i;
     return result;
 }
 
