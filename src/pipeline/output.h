@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Output files appear whole or not at all: a new one is written without a name and gets it then; one
-// that replaces another, or where that cannot be, is written under a temporary name in the same
+// Output files appear whole or not at all: a new one is written without a name and gets it then;
+// one that replaces another, or where that cannot be, is written under a temporary name in the same
 // folder and renamed.
 #ifndef CONV_PIPELINE_OUTPUT_H
 #define CONV_PIPELINE_OUTPUT_H

@@ -144,8 +144,8 @@ static inline uint32_t __vmaxu2(uint32_t a, uint32_t b)
     return max(a & 0xffff0000u, b & 0xffff0000u) | max(a & 0xffffu, b & 0xffffu);
 }
 
-// Each nibble of `selector` picks a byte of b:a; its top bit, which has the instruction PRMT spread a
-// sign, does nothing here.
+// Each nibble of `selector` picks a byte of b:a; its top bit, which has the instruction PRMT spread
+// a sign, does nothing here.
 static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector)
 {
     uint64_t bytes = (uint64_t)b << 32 | a;
