@@ -169,8 +169,20 @@ __device__ inline void produce(struct ring *ring, uint8_t *stages, const struct 
 
 // --- patcher: makes the border, so that workers never see one ------------------------------------
 
+// The aligned word at `words`, of which bytes from `end` on are not there.
+__device__ inline uint32_t load_word(const uint32_t *words, const uint8_t *end)
+{
+    const uint8_t *from = (const uint8_t *)words;
+    if (from + 4 <= end)
+        return *words;
+    uint32_t word = 0;
+    for (int b = 0; from + b < end; b++)
+        word |= (uint32_t)from[b] << 8 * b;
+    return word;
+}
+
 // A plane that bulk copies cannot read: words put together from aligned ones. A word is read only
-// if it holds a sample of the row.
+// if it holds a sample of the row, and no byte behind the row.
 template <typename Form>
 __device__ inline void load_piece(uint8_t *samples, const struct piece &piece,
                                   const struct supply &s)
@@ -187,9 +199,9 @@ __device__ inline void load_piece(uint8_t *samples, const struct piece &piece,
         const uint32_t *words = (const uint32_t *)(line - skip);
 #pragma unroll 4
         for (int i = lane; i * 4 < bytes; i += WARP) {
-            uint32_t low = words[i], high = low;
+            uint32_t low = load_word(words + i, line + bytes), high = low;
             if (skip && i * 4 + 4 - (int)skip < bytes)
-                high = words[i + 1];
+                high = load_word(words + i + 1, line + bytes);
             *(uint32_t *)(to + row * piece.pitch + i * 4) = __funnelshift_r(low, high, skip * 8);
         }
     }

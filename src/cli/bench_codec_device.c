@@ -176,8 +176,8 @@ static enum conv_status open_bench(struct bench *bench, const struct conv_bench_
 {
     struct conv_png_config png = {.level = -1};
     struct conv_filter identity = {.width = 1, .height = 1, .scale = 1, .coef = {1}};
-    enum conv_status status =
-        conv_device_open(&bench->device, bench->options, &identity, 1, false, true, err);
+    enum conv_status status = conv_device_open(&bench->device, bench->options, &identity, 1, false,
+                                               CONV_AMOUNT_MUCH, err);
     if (!status && !bench->device.ops->time_coding)
         status = conv_err_set(err, CONV_ERR_USAGE, "%s codes no pictures", bench->device.name);
     if (!status)

@@ -59,8 +59,8 @@ static bool place(struct conv_bench_device *bench, const struct conv_image *shap
     struct conv_slot *slot = bench->group_count ? bench->groups[bench->group_count - 1] : NULL;
     size_t used = slot ? slot->group.front + slot->group.back : 0;
     // As in the pipeline: a device gets groups, a core one picture at a time.
-    bool full =
-        !slot || !device->ops->async || (used > 0 && used + bytes > bench->options->group_bytes);
+    bool full = !slot || !device->ops->async ||
+                (used > 0 && used + bytes > conv_options_group_bytes(bench->options, false));
     if (full || !conv_group_place(&slot->group, shape, filter_alpha, table, in, offsets)) {
         if (bench->group_count == most ||
             conv_pool_acquire(&bench->pool, &need, &slot, err) != CONV_OK || !slot)
@@ -151,7 +151,7 @@ enum conv_status conv_bench_device_open(struct conv_bench_device **out,
     // Without a spare: what is measured is the device.
     struct conv_pipeline_config config = {
         .ops = device->ops,
-        .group_bytes = device->ops->async ? options->group_bytes : 1,
+        .group_bytes = device->ops->async ? conv_options_group_bytes(options, false) : 1,
         .mem_limit = options->mem_limit,
     };
     enum conv_status status = conv_pool_open(&bench->pool, &config, most, err);
@@ -229,7 +229,7 @@ static enum conv_status open_lanes(struct conv_bench_device *bench, struct lane 
         lanes[i].bench = bench;
         lanes[i].device = i % device->count;
         status = device->ops->lane_open(device->backends[lanes[i].device], &lanes[i].lane,
-                                        bench->options->group_bytes, err);
+                                        conv_options_group_bytes(bench->options, false), err);
         for (int g = i; g < bench->group_count && !status; g += count) {
             conv_pool_pin(&bench->pool, bench->groups[g], device->backends[lanes[i].device]);
             status = device->ops->lane_run(lanes[i].lane, &bench->groups[g]->group, err);
@@ -322,6 +322,6 @@ enum conv_status conv_bench_device_copies(struct conv_bench_device *bench, bool 
 {
     *measured = bench->device->ops->time_copies != NULL;
     return *measured ? conv_bench_copies_time(copies, bench->device, bench->picture_bytes,
-                                              bench->options->group_bytes, err)
+                                              conv_options_group_bytes(bench->options, false), err)
                      : CONV_OK;
 }

@@ -87,6 +87,11 @@ static enum conv_status prepare(struct bench *bench, const struct conv_options *
 {
     bench->options = *options;
     bench->options.no_save = true;
+    // What is compared is streams: who codes stays the same, whatever pays.
+    if (bench->options.decode_on == CONV_CODER_AUTO)
+        bench->options.decode_on = CONV_CODER_CPU;
+    if (bench->options.encode_on == CONV_CODER_AUTO)
+        bench->options.encode_on = CONV_CODER_CPU;
     if (options->operand_count != 2)
         return conv_err_set(err, CONV_ERR_USAGE, "conv bench streams takes one folder of PNGs");
     if (options->json && options->csv)
@@ -97,8 +102,8 @@ static enum conv_status prepare(struct bench *bench, const struct conv_options *
         status = conv_commands_parse_chain(options, options->bench_filter, bench->filters,
                                            &bench->filter_count, err);
     if (!status)
-        status = conv_device_open(&bench->device, options, bench->filters, bench->filter_count,
-                                  false, true, err);
+        status = conv_device_open(&bench->device, &bench->options, bench->filters,
+                                  bench->filter_count, false, CONV_AMOUNT_MUCH, err);
     if (!status)
         status = conv_page_open(&bench->page, options, err);
     if (status)

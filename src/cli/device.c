@@ -178,13 +178,6 @@ static enum conv_status open_cuda(struct conv_device *device, const struct conv_
     return status || !wait ? status : await(device, all, quiet, err);
 }
 
-// The device has one encoder, with one effort, and knows alpha as a channel only.
-static bool may_encode(const struct conv_options *options)
-{
-    return options->png.encoder == CONV_PNG_FAST && options->png.level == -1 &&
-           options->alpha != CONV_ALPHA_PREMULTIPLY;
-}
-
 // Who encodes must not be a matter of luck, since files differ by it: it is the same for the whole
 // run. Who decodes may change from picture to picture.
 static void choose_coders(struct conv_device *device, const struct conv_options *options, bool much)
@@ -193,28 +186,47 @@ static void choose_coders(struct conv_device *device, const struct conv_options 
     device->decode_on = (enum conv_coder)options->decode_on;
     device->encode_on = (enum conv_coder)options->encode_on;
     if (device->encode_on == CONV_CODER_AUTO)
-        device->encode_on = able && much && may_encode(options) ? CONV_CODER_GPU : CONV_CODER_CPU;
+        device->encode_on = able && much && conv_options_may_encode_on_gpu(options)
+                                ? CONV_CODER_GPU
+                                : CONV_CODER_CPU;
     if (device->decode_on == CONV_CODER_AUTO && (!able || options->alpha == CONV_ALPHA_PREMULTIPLY))
         device->decode_on = CONV_CODER_CPU;
+}
+
+static bool decodes_by_choice(const struct conv_options *options)
+{
+    return options->decode_on == CONV_CODER_AUTO && options->alpha != CONV_ALPHA_PREMULTIPLY;
+}
+
+static bool encodes_by_choice(const struct conv_options *options)
+{
+    return options->encode_on == CONV_CODER_AUTO && conv_options_may_encode_on_gpu(options);
 }
 
 bool conv_device_wants_amount(const struct conv_options *options)
 {
     struct conv_device_list list;
-    bool decodes = options->decode_on == CONV_CODER_AUTO;
-    bool encodes = options->encode_on == CONV_CODER_AUTO && may_encode(options);
-    if ((!decodes && !encodes) || conv_device_parse(options, &list, NULL) ||
-        list.choice == CONV_DEVICE_CPU || (!decodes && list.choice == CONV_DEVICE_CUDA))
+    bool decodes = decodes_by_choice(options), encodes = encodes_by_choice(options);
+    if (conv_device_parse(options, &list, NULL))
         return false;
-    return conv_backend_cuda_has_driver();
+    return list.choice == CONV_DEVICE_AUTO || (list.choice == CONV_DEVICE_CUDA && decodes) ||
+           (list.choice == CONV_DEVICE_ALL && (decodes || encodes));
 }
 
-// While a GPU wakes up, for 0.3 s or so, workers stage a little and wait; then they are rid of
-// encoding, a third of their work. That is even after about a second, in which a core gets through
-// 150 MB of files. Of the machine, not of --jobs: files must not differ by that.
-uint64_t conv_device_enough(void)
+// A GPU wakes up in 0.3 s or so. Where it decodes and encodes, the whole run is even with the CPU's
+// after 0.6 s, in which a core gets through 54 MiB of files (photographs, 16 cores and an H200);
+// where it only encodes, after 2.6 s, or 290 MiB. Where it does neither, the copies cost more than
+// the CPU's cores take for small filters. Of the machine, not of --jobs: files must not differ by
+// that.
+struct conv_amount_enough conv_device_enough(const struct conv_options *options)
 {
-    return (uint64_t)conv_cpu_count() * ((uint64_t)192 << 20);
+    uint64_t cores = (uint64_t)conv_cpu_count();
+    struct conv_amount_enough enough = {UINT64_MAX, UINT64_MAX};
+    if (encodes_by_choice(options)) {
+        enough.others = cores * ((uint64_t)320 << 20);
+        enough.plain = decodes_by_choice(options) ? cores * ((uint64_t)64 << 20) : enough.others;
+    }
+    return enough;
 }
 
 static bool is_small(const struct conv_filter *filters, int count)
@@ -227,7 +239,7 @@ static bool is_small(const struct conv_filter *filters, int count)
 
 enum conv_status conv_device_open(struct conv_device *device, const struct conv_options *options,
                                   const struct conv_filter *filters, int filter_count, bool at_once,
-                                  bool much, struct conv_err *err)
+                                  enum conv_amount_kind work, struct conv_err *err)
 {
     *device = (struct conv_device){.filter_count = filter_count};
     struct conv_backend_config config = {
@@ -247,18 +259,21 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         return conv_err_set(err, CONV_ERR_USAGE, "--%s gpu and --device cpu exclude each other",
                             options->encode_on == CONV_CODER_GPU ? "encode-on" : "decode-on");
     const char *variant = options->variant ? options->variant : "";
+    bool small = is_small(filters, filter_count);
     if (list.choice == CONV_DEVICE_AUTO && strncmp(variant, "cpu_", 4) == 0)
         list.choice = CONV_DEVICE_CPU; // a kernel's name says where it runs
+    if (list.choice == CONV_DEVICE_AUTO && work == CONV_AMOUNT_LITTLE && small && !codes &&
+        !*variant)
+        list.choice = CONV_DEVICE_CPU;
     if (list.choice == CONV_DEVICE_CPU)
         return open_cpu(device, &config, err);
     struct conv_err reason;
     bool spare = list.choice != CONV_DEVICE_CUDA && strncmp(variant, "cuda_", 5) != 0;
     bool fall_back = spare && !codes; // coding was asked for by name
-    at_once &=
-        fall_back && !*variant && is_small(filters, filter_count) && conv_backend_cuda_has_driver();
+    at_once &= fall_back && !*variant && small && conv_backend_cuda_has_driver();
     status = open_cuda(device, &list, &config, !at_once, options->quiet, &reason);
     if (!status) {
-        choose_coders(device, options, much || !spare);
+        choose_coders(device, options, work == CONV_AMOUNT_MUCH || !spare);
         return spare ? open_spare(device, &config, err) : CONV_OK;
     }
     conv_device_close(device);

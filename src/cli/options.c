@@ -12,7 +12,11 @@
 #include "base/suggest.h"
 #include "cli/option_table.h"
 
+// Planes of 16 MiB travel at nine tenths of what large copies do. Streams are decoded in as many
+// milliseconds however many there are, so that it is better to have more of them in a group (10,000
+// photographs on an H200: 0.84 s with 32 MiB, 1.07 s with 16).
 #define DEFAULT_GROUP ((size_t)16 << 20)
+#define DEFAULT_CODED_GROUP ((size_t)32 << 20)
 #define DEFAULT_MAX_PIXELS ((uint64_t)1 << 28) // 16384 x 16384
 
 // What may be typed with a command.
@@ -126,6 +130,12 @@ static enum conv_status explain(const struct syntax *syntax, const char *word, b
     return explain_unknown(syntax, name, err);
 }
 
+size_t conv_options_group_bytes(const struct conv_options *options, bool decodes)
+{
+    size_t usual = decodes ? DEFAULT_CODED_GROUP : DEFAULT_GROUP;
+    return options->group_bytes ? options->group_bytes : usual;
+}
+
 static void set_defaults(struct conv_options *options)
 {
     *options = (struct conv_options){
@@ -133,7 +143,8 @@ static void set_defaults(struct conv_options *options)
         .bench_width = 4096,
         .bench_height = 4096,
         .png = {.level = -1},
-        .group_bytes = DEFAULT_GROUP,
+        .decode_on = CONV_CODER_AUTO,
+        .encode_on = CONV_CODER_AUTO,
         .max_pixels = DEFAULT_MAX_PIXELS,
         .mem_limit = conv_cpu_memory() / 2,
         .streams = 4,
@@ -200,7 +211,12 @@ static enum conv_status check_shown(const struct conv_options *options, struct c
     return CONV_OK;
 }
 
-// The device has one encoder, with one effort, and knows alpha as a channel only.
+bool conv_options_may_encode_on_gpu(const struct conv_options *options)
+{
+    return options->png.encoder == CONV_PNG_FAST && options->png.level == -1 &&
+           options->alpha != CONV_ALPHA_PREMULTIPLY;
+}
+
 static enum conv_status check_coders(const struct conv_options *options, struct conv_err *err)
 {
     bool encodes = options->encode_on == CONV_CODER_GPU;
@@ -209,7 +225,7 @@ static enum conv_status check_coders(const struct conv_options *options, struct 
     if (options->alpha == CONV_ALPHA_PREMULTIPLY)
         return conv_err_set(err, CONV_ERR_USAGE, "--%s gpu excludes --alpha premultiply",
                             encodes ? "encode-on" : "decode-on");
-    if (encodes && (options->png.encoder != CONV_PNG_FAST || options->png.level != -1))
+    if (encodes && !conv_options_may_encode_on_gpu(options))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--encode-on gpu has an encoder of its own: it excludes --encoder and "
                             "--compress");

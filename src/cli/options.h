@@ -44,7 +44,7 @@ struct conv_options {
     const char *device_text;
     int streams, jobs; // 0 = as the machine says
     bool jobs_given;
-    size_t group_bytes, mem_limit;
+    size_t group_bytes, mem_limit; // of a group 0: not given
     const char *variant;
     bool no_save, fail_fast;
     uint64_t max_pixels;
@@ -74,5 +74,11 @@ enum conv_status conv_options_parse(struct conv_options *options, int argc, char
 
 // The full --help.
 void conv_options_print_help(FILE *stream);
+
+// A GPU has one encoder, with one effort, and knows alpha as a channel only.
+bool conv_options_may_encode_on_gpu(const struct conv_options *options);
+
+// --group, or what is best: `decodes` where a device may decode.
+size_t conv_options_group_bytes(const struct conv_options *options, bool decodes);
 
 #endif

@@ -42,7 +42,7 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
         .spare = device->spare,
         .jobs = options->jobs,
         .streams = options->streams,
-        .group_bytes = options->group_bytes,
+        .group_bytes = conv_options_group_bytes(options, device->decode_on != CONV_CODER_CPU),
         .mem_limit = options->mem_limit,
         .max_pixels = options->max_pixels,
         .png = options->png,
@@ -69,10 +69,11 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
     return conv_pipeline_run(&config, walk, report, err);
 }
 
-// Splits the operands into inputs and output and starts the walk. *much: the work is, as far as
-// that matters.
+// Splits the operands into inputs and output and starts the walk. *work: how much there is to do,
+// as far as that matters.
 static enum conv_status open_walk(const struct conv_options *options, atomic_int *stop,
-                                  struct conv_walk **walk, bool *much, struct conv_err *err)
+                                  struct conv_walk **walk, enum conv_amount_kind *work,
+                                  struct conv_err *err)
 {
     int count = options->operand_count - 1; // without the filter
     const char *const *operands = options->operands + 1;
@@ -109,14 +110,16 @@ static enum conv_status open_walk(const struct conv_options *options, atomic_int
         .nul = options->nul,
         .stop = stop,
     };
-    struct conv_amount amount = {0};
+    *work = CONV_AMOUNT_UNKNOWN;
     status = conv_walk_open(walk, &config, err);
     if (!status && conv_device_wants_amount(options)) {
-        conv_amount_measure(&amount, &config, conv_device_enough());
+        struct conv_amount_enough enough = conv_device_enough(options);
+        struct conv_amount amount;
+        conv_amount_measure(&amount, &config, &enough);
+        *work = amount.kind;
         if (!options->skip_existing && !options->update && !options->resume_path)
             conv_walk_expect(*walk, amount.pictures); // all of them
     }
-    *much = amount.much;
     return status;
 }
 
@@ -226,7 +229,7 @@ struct run {
 static enum conv_status prepare(struct run *run, const struct conv_options *options,
                                 atomic_int *stop, struct conv_err *err)
 {
-    bool much = false;
+    enum conv_amount_kind work = CONV_AMOUNT_UNKNOWN;
     run->options = *options;
     if (options->dry_run) {
         run->options.device_text = "cpu"; // nothing is filtered: no device is woken up
@@ -236,11 +239,11 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
     enum conv_status status = conv_commands_parse_chain(options, options->operands[0], run->filters,
                                                         &run->filter_count, err);
     if (!status)
-        status = open_walk(&run->options, stop, &run->walk, &much, err);
+        status = open_walk(&run->options, stop, &run->walk, &work, err);
     if (!status)
         status = conv_device_open(&run->device, &run->options, run->filters, run->filter_count,
                                   !options->verbose, // which tells of the device's kernels first
-                                  much, err);
+                                  work, err);
     if (!status && options->verbose && !options->dry_run)
         print_variants(&run->device, run->filters, run->filter_count);
     if (!status && options->resume_path)
@@ -300,7 +303,9 @@ static void describe_run(struct run *run, const struct conv_totals *totals)
     conv_page_fact(page, "workers", "%d", options->jobs);
     if (run->device.ops->async)
         conv_page_fact(page, "streams", "%d%s, groups of %zu MiB", options->streams,
-                       run->device.count > 1 ? " a device" : "", options->group_bytes >> 20);
+                       run->device.count > 1 ? " a device" : "",
+                       conv_options_group_bytes(options, run->device.decode_on != CONV_CODER_CPU) >>
+                           20);
     describe_shares(run, totals);
 }
 

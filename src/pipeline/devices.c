@@ -161,32 +161,24 @@ static bool is_on_its_way(struct conv_scheduler *s, int device)
     return pending;
 }
 
-static bool is_any_on_its_way(struct conv_scheduler *s)
+// True if a device has lanes, or none will come. A device that has been opened meanwhile gets its
+// lanes here; while another thread does that, it is still on its way.
+static bool is_settled(struct conv_scheduler *s)
 {
-    bool any = false;
-    for (int d = 0; d < s->config->device_count; d++)
-        any |= is_on_its_way(s, d);
-    return any;
-}
-
-static bool is_any_here(struct conv_scheduler *s)
-{
-    bool any = false;
-    pthread_mutex_lock(&s->lock);
-    for (int d = 0; d < s->config->device_count; d++) {
-        const struct conv_device_state *state = &s->devices[d];
-        any |= (state->lanes > 0 && !state->lost.status) ||
-               (!state->welcomed && conv_opening_is_over(s->config->openings[d]));
+    bool coming = false, here = false;
+    struct conv_err err;
+    for (int d = 0; d < s->config->device_count && !here; d++) {
+        coming |= is_on_its_way(s, d);
+        here = count_lanes(s, d, &err) > 0;
     }
-    pthread_mutex_unlock(&s->lock);
-    return any;
+    return here || !coming;
 }
 
 void conv_devices_await(struct conv_scheduler *s)
 {
     const struct timespec look = {.tv_nsec = 1000000};
     struct conv_err err;
-    while (!is_any_here(s) && is_any_on_its_way(s) && !conv_scheduler_is_stopping(s)) {
+    while (!is_settled(s) && !conv_scheduler_is_stopping(s)) {
         if (conv_clock_ns() - s->balance.start > AWAIT_NS) {
             conv_err_set(&err, CONV_ERR_DEVICE, "the GPU has not woken up in %d s",
                          (int)(AWAIT_NS / 1000000000));

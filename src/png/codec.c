@@ -145,6 +145,17 @@ bool conv_png_is_plain(const struct conv_png_header *header)
            !(header->color_type & 1);
 }
 
+bool conv_png_looks_plain(const uint8_t head[CONV_PNG_HEAD_SIZE])
+{
+    struct conv_err err;
+    struct conv_png_header header = {
+        .bit_depth = head[24],
+        .color_type = head[25],
+        .interlaced = head[28] != 0,
+    };
+    return !conv_png_check_signature(head, CONV_PNG_HEAD_SIZE, &err) && conv_png_is_plain(&header);
+}
+
 bool conv_png_find_stream(struct conv_png_codec *codec, const uint8_t *data, size_t size,
                           const struct conv_png_header *header, const uint8_t **stream,
                           size_t *stream_size)

@@ -115,6 +115,11 @@ bool conv_png_find_stream(struct conv_png_codec *codec, const uint8_t *data, siz
 // True if that may be so: what the header alone tells.
 bool conv_png_is_plain(const struct conv_png_header *header);
 
+// The same of a file of which nothing but its first bytes is known; whether they are right, and
+// whether a tRNS chunk comes behind them, is not looked at.
+#define CONV_PNG_HEAD_SIZE 29
+bool conv_png_looks_plain(const uint8_t head[CONV_PNG_HEAD_SIZE]);
+
 // The PNG around complete IDAT chunks of a picture of that shape; as conv_png_encode.
 void conv_png_frame(struct conv_png_codec *codec, const struct conv_image *shape,
                     const struct conv_png_meta *meta, const uint8_t *idat, size_t idat_size,

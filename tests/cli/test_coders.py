@@ -19,7 +19,7 @@ from test_batch import tree
 
 cv2 = pytest.importorskip("cv2")
 EMULATED = os.environ.get("CONV_EMULATED_BINARY")
-MODES = (("--decode-on=gpu",), ("--encode-on=gpu",), ("--decode-on=gpu", "--encode-on=gpu"))
+MODES = (("--decode-on=gpu", "--encode-on=cpu"), ("--encode-on=gpu", "--decode-on=cpu"), ("--decode-on=gpu", "--encode-on=gpu"))
 AUTO = ("--decode-on=auto", "--encode-on=auto")
 PLAIN = ("gray8", "gray16", "graya8", "graya16", "rgb8", "rgb16", "rgba8", "rgba16")  # what a device may decode
 SLOW = bool(os.environ.get("CONV_SANITIZED") or program.RUNNER)
@@ -149,17 +149,35 @@ def test_a_lost_device_without_the_cpu(folder, tmp_path):
 def test_standard_input(binary, folder):
     photo = pictures.make("rgb16", np.random.default_rng(2), 33, 20).data
     want = program.run("emboss", "-", "-", stdin=photo).out_bytes
-    command = [*program.RUNNER, binary, "emboss", "--device=cuda", "--decode-on=gpu", "-", "-"]
+    command = [*program.RUNNER, binary, "emboss", "--device=cuda", "--decode-on=gpu", "--encode-on=cpu", "-", "-"]
     assert subprocess.run(command, input=photo, capture_output=True, check=True).stdout == want
 
 
-def test_auto_is_the_cpu_for_little_work(binary, folder, tmp_path):
+@pytest.mark.parametrize("asked", ("auto", "all"))
+def test_auto_is_the_cpu_for_little_work(binary, folder, tmp_path, asked):
     """A few pictures are done before a GPU is awake; which of them it gets is luck, and no file may show it."""
-    program.run("emboss", "-b", "in", tmp_path / "want", cwd=folder)
-    err = run(binary, folder, "emboss", "-b", "--device=auto", *AUTO, "in", tmp_path / "out")
-    assert count(err, "encoded") == 0
+    program.run("emboss", "-b", "--device=cpu", "in", tmp_path / "want", cwd=folder)
+    err = run(binary, folder, "emboss", "-b", f"--device={asked}", *AUTO, "in", tmp_path / "out")
+    assert count(err, "encoded") == 0 and (asked == "all" or ", cpu × " in err), err
     for name in tree(tmp_path / "want"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "want" / name).read_bytes(), name
+
+
+def test_auto_wakes_a_gpu_where_the_cpu_does_not_do_as_well(binary, folder, tmp_path):
+    """However little there is to do: for large filters, a kernel of the GPU's, a coder asked for by name."""
+    kernel = "31x31: " + " ".join(",".join(["1"] * 31) for _ in range(31))
+    for number, (chain, *options) in enumerate((("custom", "-k", kernel), ("emboss", "--variant=cuda_naive"),
+                                                ("emboss", "--decode-on=gpu"), ("emboss", "--encode-on=gpu"))):
+        err = run(binary, folder, chain, "-b", "--device=auto", *options, "in", tmp_path / str(number))
+        assert "cuda:0" in err, err
+
+
+def test_auto_knows_nothing_of_a_list_that_is_read_once(binary, tmp_path):
+    """It may be long: the CPU begins, the GPU joins in."""
+    (tmp_path / "a.png").write_bytes(pictures.make("rgb8", np.random.default_rng(4), 50, 40).data)
+    done = subprocess.run([*program.RUNNER, binary, "emboss", "--device=auto", "--files-from=-", tmp_path, "out"], cwd=tmp_path,
+                          input="a.png\n", capture_output=True, text=True, timeout=program.TIMEOUT)
+    assert done.returncode == 0 and "cuda:0" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("options", (("--encoder=libpng",), ("-z3",), ("--alpha=premultiply",)))
@@ -177,7 +195,7 @@ def much(folder, box):
     for name in tree(folder / "in"):
         (box / "in" / name).write_bytes((folder / "in" / name).read_bytes())
     with open(box / "in" / "nothing.png", "wb") as hole:
-        hole.truncate(os.cpu_count() << 28)
+        hole.truncate(os.cpu_count() << 29)
 
 
 @pytest.mark.parametrize("wake", (0, 700))

@@ -13,6 +13,7 @@ import program
 from program import run
 
 BUILTINS = definition.builtins()
+LARGE = ("custom", "-k", "31x31: " + " ".join(",".join(["1"] * 31) for _ in range(31)))
 
 
 @pytest.fixture
@@ -178,10 +179,11 @@ def test_cuda_that_is_not_there_is_exit_code_4(photo, box):
 
 
 @pytest.mark.skipif(program.has_cuda(), reason="this machine has a GPU")
-def test_auto_falls_back_to_the_cpu_and_says_so_once(photo, box):
-    result = run("emboss", "--device=auto", "a.png", "b.png")
-    assert len([line for line in result.err.splitlines() if "GPU" in line or "CUDA" in line]) == 1
-    assert (box / "b.png").exists()
+def test_without_a_gpu_it_is_the_cpu_which_is_said_once_if_one_was_wanted(photo, box):
+    for options, said in ((("emboss", "--device=all"), 1), ((*LARGE, "--device=auto"), 1), (("emboss", "--device=auto"), 0)):
+        result = run(*options, "a.png", "b.png")
+        assert len([line for line in result.err.splitlines() if "GPU" in line or "CUDA" in line]) == said, options
+        os.unlink("b.png")
 
 
 @pytest.mark.cuda
@@ -190,8 +192,9 @@ def test_cuda_that_has_no_such_ordinal_is_exit_code_4(photo):
 
 
 @pytest.mark.cuda
-def test_auto_takes_the_gpu(photo):
-    assert "cuda:0" in run("emboss", "--device=auto", "a.png", "b.png").err
+def test_auto_takes_the_gpu_for_large_filters(photo):
+    assert "cuda:0" in run(*LARGE, "--device=auto", "a.png", "b.png").err
+    assert "cuda:0" not in run("emboss", "--device=auto", "a.png", "b.png").err
 
 
 def test_every_variant_gives_the_same_bytes(photo, box):

@@ -98,6 +98,7 @@ def draw_settings(draw):
     options = [f"-j{draw.choice((1, 2, 3, 4, 8, 33))}", f"--streams={draw.choice((1, 2, 3, 4, 9))}"]
     options.append(f"--group={int(2 ** draw.uniform(0, 24))}")
     options.append(f"--mem-limit={int(LARGEST * 2 ** draw.uniform(0, 9))}")
+    options.append("--encode-on=cpu")  # who encodes shows in the bytes, who decodes does not
     return options + draw.choice(([], [], ["--fsync"], ["--preserve"], ["--resume=JOURNAL"]))
 
 

@@ -33,7 +33,7 @@ def shares(done):
     return {name: int(share) for name, share in re.findall(r"(c\w+(?::\d+)?) \((\d+) %\)", done.stderr.splitlines()[-1])}
 
 
-@pytest.mark.parametrize("asked,count", (("all", 3), ("cuda:2,cuda:0", 2), ("cuda:1", 1), ("cuda", 1), ("auto", 1)))
+@pytest.mark.parametrize("asked,count", (("all", 3), ("cuda:2,cuda:0", 2), ("cuda:1", 1), ("cuda", 1)))
 def test_all_that_are_asked_for_work(box, batch, gpu, asked, count):  # noqa: F811
     done = run_faulty(f"{gpu}devices=3 slow=10", f"--device={asked}", "--streams=2", *MANY, "--report=r.jsonl")
     check_outcome(box, want_of(box), 0, done.stderr, asked)

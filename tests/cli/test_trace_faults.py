@@ -72,7 +72,7 @@ def bytes_of(events):
 @with_a_device
 @pytest.mark.parametrize("where", (1, 5))
 def test_a_device_that_is_lost(box, batch, where):  # noqa: F811
-    done = run_faulty(f"lost={where}", "--device=auto", *SMALL, *SHOWN)
+    done = run_faulty(f"lost={where}", "--device=all", *SMALL, *SHOWN)
     events, page, records = check_shown()
     found, spare = check_streams(events, records)
     assert records[-1]["done"] == 63 and len(spare) > 0
@@ -97,7 +97,7 @@ def test_a_device_that_is_lost_and_nothing_else_may_do_the_work(box, batch):  # 
 @pytest.mark.parametrize("room,parts", ((5_000_000, 1), (1_300_000, 3)))
 def test_a_slice_is_a_part(box, room, parts):
     big_pictures(box)
-    run_faulty(f"room={room}", "--device=auto", "--group=1M", *SHOWN)
+    run_faulty(f"room={room}", "--device=all", "--group=1M", *SHOWN)
     events, page, records = check_shown()
     found, spare = check_streams(events, records)
     assert spare == [] and 'class="note"' not in page.source
@@ -108,11 +108,11 @@ def test_a_slice_is_a_part(box, room, parts):
 
 @with_a_device
 def test_parts_of_one_group_on_both(box, batch):  # noqa: F811
-    run_faulty("room=8000 lost=40", "--device=auto", "--group=8M", "-j2", *SHOWN)
+    run_faulty("room=8000 lost=40", "--device=all", "--group=8M", "-j2", *SHOWN)
     events, _, records = check_shown()
     found, spare = check_streams(events, records)
     assert len(spare) > 0 and len(found["copy_in"]) > 0
-    run_faulty("", "--device=auto", "--group=8M", "-j2", *SHOWN)
+    run_faulty("", "--device=all", "--group=8M", "-j2", *SHOWN)
     whole, _, records = check_shown()
     assert bytes_of(found["kernel"]) == bytes_of(check_streams(whole, records)[0]["kernel"])
 
@@ -120,7 +120,7 @@ def test_parts_of_one_group_on_both(box, batch):  # noqa: F811
 @with_a_device
 def test_what_has_no_room_at_all(box):
     big_pictures(box)
-    run_faulty("room=1100000", "--device=auto", *SHOWN)
+    run_faulty("room=1100000", "--device=all", *SHOWN)
     events, page, records = check_shown()
     found, spare = check_streams(events, records)
     assert len(spare) == 9 and found["copy_in"] == [] and records[-1]["busy"]["copy_in"] == 0
