@@ -43,7 +43,9 @@ struct conv_stencil {
 };
 
 // One plane's way through a kernel. src and dst never overlap and are in the memory of the place
-// where the kernel runs. This struct is read by CUDA kernels as it stands.
+// where the kernel runs. CUDA: where all rows of src begin at multiples of 16 bytes, those behind a
+// row up to the next multiple may be read, and have no effect. This struct is read by CUDA kernels
+// as it stands.
 struct conv_stencil_plane {
     const uint8_t *src;
     uint8_t *dst;

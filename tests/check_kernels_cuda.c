@@ -54,9 +54,16 @@ static void free_device(const struct device_case *device)
     }
 }
 
-static bool upload_memory(uint8_t **d_memory, const struct check_memory *memory)
+// What may be read behind a source's last row (kernels/stencil.h), and no byte more.
+static size_t spare(const struct check_memory *memory, const struct conv_stencil_plane *plane)
 {
-    return !failed(cudaMalloc((void **)d_memory, memory->size), "cudaMalloc") &&
+    size_t offset = (size_t)(plane->src - memory->data);
+    return offset % 16 || plane->src_stride % 16 ? 0 : (16 - memory->size % 16) % 16;
+}
+
+static bool upload_memory(uint8_t **d_memory, const struct check_memory *memory, size_t more)
+{
+    return !failed(cudaMalloc((void **)d_memory, memory->size + more), "cudaMalloc") &&
            !failed(cudaMemcpy(*d_memory, memory->data, memory->size, cudaMemcpyHostToDevice),
                    "copy of a plane");
 }
@@ -69,8 +76,9 @@ static bool upload(struct device_case *device, const struct check_case *c,
     if (failed(cudaMalloc((void **)&device->d_tables, table + sizeof device->planes), "cudaMalloc"))
         return false;
     for (int p = 0; p < c->count; p++) {
-        if (!upload_memory(&device->d_src[p], &c->src[p]) ||
-            !upload_memory(&device->d_dst[p], &c->dst[p]))
+        size_t more = spare(&c->src[p], &c->planes[p]);
+        if (!upload_memory(&device->d_src[p], &c->src[p], more) ||
+            !upload_memory(&device->d_dst[p], &c->dst[p], 0))
             return false;
         device->planes[p] = c->planes[p];
         device->planes[p].src = device->d_src[p] + (c->planes[p].src - c->src[p].data);

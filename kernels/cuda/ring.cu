@@ -9,8 +9,9 @@
 // defined by.
 //
 // What it bought (H200, 8192 x 8192 x 3, share of a device copy of the same bytes; blocked: 0.34
-// and 0.25): real filters 0.63 to 0.69 at 3 x 3 and 0.29 to 0.31 at 5 x 5, 16-bit pictures 0.82 at
-// 3 x 3 and 0.45 at 5 x 5.
+// and 0.25): real filters 0.69 at 3 x 3, 0.36 at 5 x 5 and 0.17 at 7 x 7, 16-bit pictures 0.82 at
+// 3 x 3 and 0.56 at 5 x 5. What limits it is instructions: 34 a sample at 5 x 5, 25 of them the
+// taps, with which every slot filled would give 0.44.
 #include "kernels/cuda/ring.cuh"
 #include "kernels/cuda/samples.cuh"
 
@@ -18,6 +19,11 @@
 #define UNITS WARP // a lane makes one
 
 template <int SIDE> constexpr int workers = SIDE <= 5 ? 16 : 12; // as many as registers allow
+
+// Turns of filter_unit's loop that are unrolled. From 5 x 5 on all of them would be more
+// instructions than a processor keeps at hand (real: 0.32 of the copy for 0.36, issue slots 72 %
+// full for 88).
+template <int SIDE> constexpr int turns = SIDE < 5 ? BAND + SIDE : 1;
 
 template <int SIDE, typename Sample>
 using wide_form = form<SIDE, Sample, COLUMNS *(int)sizeof(Sample), COLUMNS *(int)sizeof(Sample)>;
@@ -103,34 +109,41 @@ __device__ inline void filter_unit(const struct piece &piece, const uint8_t *sam
     int bytes = min(piece.stored - x, SEGMENT), rows = min(piece.rows - y, BAND);
     bool whole = bytes == SEGMENT && piece.aligned;
     Sum sums[SIDE][COLUMNS]; // of the rows that the next row of the stage adds to
+    // As many rows a turn as there are sums, so that each has its registers.
+#pragma unroll(turns <SIDE>)
+    for (int first = 0; first < BAND + SIDE - 1; first += SIDE) {
 #pragma unroll
-    for (int i = 0; i < BAND + SIDE - 1; i++) {
-        operand<Sum> line[2 * COLUMNS];
-        load_line(line, (const Sample *)from);
-        from += piece.pitch;
+        for (int s = 0; s < SIDE; s++) {
+            if (first + s >= BAND + SIDE - 1)
+                break;
+            operand<Sum> line[2 * COLUMNS];
+            load_line(line, (const Sample *)from);
+            from += piece.pitch;
 #pragma unroll
-        for (int j = SIDE - 1; j >= 0; j--) { // the row that this one completes comes first
-            int row = i - j;
-            if (row < 0 || row >= BAND)
-                continue;
+            for (int j = SIDE - 1; j >= 0; j--) { // the row that this one completes comes first
+                Sum(&sum)[COLUMNS] = sums[(s - j + SIDE) % SIDE];
+                if (first + s < j || first + s >= j + BAND)
+                    continue;
 #pragma unroll
-            for (int k = 0; k < COLUMNS; k++) {
-                if (j == 0)
-                    start_sum(sums[row % SIDE][k], f.rounding);
+                for (int k = 0; k < COLUMNS; k++) {
+                    if (j == 0)
+                        start_sum(sum[k], f.rounding);
 #pragma unroll
-                for (int t = 0; t < SIDE; t++)
-                    add_tap(sums[row % SIDE][k], f.coef[j * SIDE + t], line[4 - SIDE / 2 + k + t]);
+                    for (int t = 0; t < SIDE; t++)
+                        add_tap(sum[k], f.coef[j * SIDE + t], line[4 - SIDE / 2 + k + t]);
+                }
             }
+            int row = first + s - (SIDE - 1);
+            if (row < 0)
+                continue;
+            const Sum *done = sums[(s + 1) % SIDE];
+            quad<Sample> made[2];
+            make_quad<EXACT>(made[0], done, f.rounding);
+            make_quad<EXACT>(made[1], done + 4, f.rounding);
+            if (row < rows)
+                store_row<Sample>(to, made, bytes, whole);
+            to += piece.dst_stride;
         }
-        int row = i - (SIDE - 1);
-        if (row < 0)
-            continue;
-        quad<Sample> made[2];
-        make_quad<EXACT>(made[0], sums[row % SIDE], f.rounding);
-        make_quad<EXACT>(made[1], sums[row % SIDE] + 4, f.rounding);
-        if (row < rows)
-            store_row<Sample>(to, made, bytes, whole);
-        to += piece.dst_stride;
     }
 }
 

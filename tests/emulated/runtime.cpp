@@ -208,14 +208,15 @@ static bool take(size_t size)
 
 cudaError_t cudaMalloc(void **memory, size_t size)
 {
-    size = (size + GRAIN - 1) / GRAIN * GRAIN;
-    if (size == 0 || !take(size))
+    size_t taken_size = (size + GRAIN - 1) / GRAIN * GRAIN;
+    if (size == 0 || !take(taken_size))
         return report(cudaErrorMemoryAllocation);
+    // No longer than asked for: the address sanitizer sees what is behind it, as memcheck does.
     if (posix_memalign(memory, ALIGN, size))
         abort();
     emulated::fill_with_noise(*memory, size);
     std::lock_guard<std::mutex> held(lock);
-    allocations[(const uint8_t *)*memory] = {size, current};
+    allocations[(const uint8_t *)*memory] = {taken_size, current};
     return cudaSuccess;
 }
 
