@@ -11,6 +11,8 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARY = os.path.abspath(os.environ.get("CONV_BINARY") or os.path.join(ROOT, "conv"))
 RUNNER = os.environ.get("CONV_RUNNER", "").split()  # what runs it: "valgrind -q ..."
+# The CUDA backend with its kernels on the CPU; its threads change stacks, which valgrind cannot follow.
+EMULATED = None if RUNNER else os.environ.get("CONV_EMULATED_BINARY")
 TIMEOUT = 1800 if RUNNER else 300  # seconds: sanitizer builds and valgrind are slow, a hang is longer
 
 

@@ -5,6 +5,8 @@
 """
 import json
 import os
+import re
+import shutil
 import subprocess
 import time
 
@@ -18,7 +20,7 @@ import program
 from test_batch import tree
 
 cv2 = pytest.importorskip("cv2")
-EMULATED = os.environ.get("CONV_EMULATED_BINARY")
+EMULATED = program.EMULATED
 MODES = (("--decode-on=gpu", "--encode-on=cpu"), ("--encode-on=gpu", "--decode-on=cpu"), ("--decode-on=gpu", "--encode-on=gpu"))
 AUTO = ("--decode-on=auto", "--encode-on=auto")
 PLAIN = ("gray8", "gray16", "graya8", "graya16", "rgb8", "rgb16", "rgba8", "rgba16")  # what a device may decode
@@ -259,6 +261,24 @@ def test_auto_shares_the_decoding(binary, tmp_path):
     assert process.returncode == 0 and "Sanitizer" not in err, err
     same_pixels(tmp_path, "out", "want")
     assert 0 < count(err, "decoded") <= 40 and count(err, "encoded") == 60, err
+
+
+@pytest.mark.parametrize("kind", ("gray8", "graya8", "rgb8", "rgba8", "rgb16"))
+def test_every_reader_takes_what_the_device_writes(binary, tmp_path, kind):
+    """pngcheck finds nothing to say; `conv bench codec` has libpng, stb_image and libspng read it and compares."""
+    rng = np.random.default_rng(6)
+    (tmp_path / "in").mkdir()
+    for number, (width, height) in enumerate(((1, 1), (7, 300), (290, 31), (64, 64))):
+        (tmp_path / "in" / f"{number}.png").write_bytes(pictures.make(kind, rng, width, height).data)
+    err = run(binary, tmp_path, "emboss", "-b", "--device=cuda", "--encode-on=gpu", "in", "out")
+    assert count(err, "encoded") == 4
+    if shutil.which("pngcheck"):
+        checked = subprocess.run(["pngcheck", "-v", *sorted((tmp_path / "out").iterdir())], capture_output=True, text=True)
+        assert checked.returncode == 0 and checked.stdout.count("No errors detected") == 4, checked.stdout
+    if kind == "rgb8" and not SLOW:
+        said = program.run("bench", "codec", "-z1", tmp_path / "out").out
+        for reader in ("conv", "libpng", "stb"):
+            assert re.search(rf"^{reader} +[0-9.]+ ", said, re.M), said
 
 
 def test_summary_counts(binary, folder, tmp_path):

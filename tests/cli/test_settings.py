@@ -20,7 +20,7 @@ from test_batch import tree
 from test_injected import LIBRARY
 
 FAULTY = os.environ.get("CONV_FAULTY_BINARY")
-EMULATED = os.environ.get("CONV_EMULATED_BINARY")  # the CUDA backend on the CPU
+EMULATED = program.EMULATED  # the CUDA backend on the CPU
 SEED = int(os.environ.get("CONV_SEED", random.SystemRandom().randrange(1 << 32)))
 ROUNDS = int(os.environ.get("CONV_ROUNDS", 12 if os.environ.get("CONV_SANITIZED") or program.RUNNER else 60))
 

@@ -202,7 +202,7 @@ def test_every_allocation_and_thread_fails_once_around_devices(box, plan, asked,
     assert number > (40 if kind == "alloc" else 6)
 
 
-EMULATED = os.environ.get("CONV_EMULATED_BINARY")
+EMULATED = program.EMULATED
 CODERS = ((), ("--decode-on=gpu", "--encode-on=gpu"))
 
 
