@@ -72,7 +72,7 @@ SMALL = ("--group=64K", "-j2")  # many groups of few pictures
 
 @pytest.mark.parametrize("alpha", ("keep", "filter", "premultiply"))
 @pytest.mark.parametrize("where", (1, 5))
-def test_lost_in_the_middle_with_auto_goes_on_on_the_cpu(box, batch, gpu, alpha, where):
+def test_lost_in_the_middle_with_all_goes_on_on_the_cpu(box, batch, gpu, alpha, where):
     fault = f"{'trap' if gpu else 'lost'}={where}"
     done = run_faulty(gpu + fault, "--device=all", f"--alpha={alpha}", *SMALL)
     check_outcome(box, want_of(box, f"--alpha={alpha}"), done.returncode, done.stderr, fault)
