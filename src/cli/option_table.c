@@ -71,7 +71,7 @@ const struct conv_option conv_option_table[] = {
      "0 (fast) to 12 (small), libpng and stb to 9 (default: 1; stb: 8)", NULL, NULL},
 
     {"device", 0, "DEVICE", KIND_STRING, FIELD(device_text), 0, 0, NULL,
-     "auto (default), cpu, cuda, cuda:N, all (GPUs), or a list such as\ncuda:0,cuda:1", "Machine",
+     "auto (default: a GPU where there is much to do), cpu, cuda, cuda:N,\nall (GPUs), or a list such as cuda:0,cuda:1", "Machine",
      NULL},
     {"decode-on", 0, "WHERE", KIND_CHOICE, FIELD(decode_on), 0, 0, coder_choices,
      "who reads picture data: cpu, gpu (what it cannot, the CPU does), or\nauto (default: who is done "

@@ -92,6 +92,20 @@ def test_new_outputs_leave_nothing_when_killed(box):
     assert killed > 5, "the moments prove nothing"
 
 
+def test_a_link_in_the_outputs_place_gives_way(box):
+    """To something or to nothing: a new file, and what the link names is as it was."""
+    fill(box / "in", "a.png", "b.png")
+    run("emboss", "in", "want")
+    (box / "out").mkdir()
+    (box / "kept.png").write_bytes(b"kept")
+    os.symlink("../kept.png", box / "out" / "a.png")
+    os.symlink("nowhere.png", box / "out" / "b.png")
+    run("emboss", "in", "out")
+    for name in ("a.png", "b.png"):
+        assert not (box / "out" / name).is_symlink() and (box / "out" / name).read_bytes() == (box / "want" / name).read_bytes()
+    assert (box / "kept.png").read_bytes() == b"kept" and tree("out") == ["a.png", "b.png"]
+
+
 def test_skip_existing_after_a_kill_does_what_is_left(box):
     fill_with_one(box / "in", 400)
     run("emboss", "in/0000.png", "want.png")
