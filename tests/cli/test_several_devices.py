@@ -49,6 +49,10 @@ def test_all_that_are_asked_for_work(box, batch, gpu, asked, count):  # noqa: F8
         assert f", {names[0]} × 2 streams" in done.stderr
 
 
+OWN_TIME = pytest.mark.skipif(bool(program.RUNNER), reason="what runs the program takes its own time")
+
+
+@OWN_TIME
 def test_a_faster_device_gets_more(box, batch):  # noqa: F811
     run_faulty("devices=2 0:slow=60 1:slow=3", "--device=all", "--streams=1", *MANY, "--report=r.jsonl")
     slow, fast = summary()["devices"]
@@ -168,6 +172,7 @@ def test_trace_page_and_report_tell_devices_apart(box, batch):  # noqa: F811
     assert all(f"{d['name']} {100 * d['share']:.0f} %" in page for d in summary()["devices"])
 
 
+@OWN_TIME
 @pytest.mark.parametrize("stage", ("all", "device"))
 def test_bench_streams(box, gpu, monkeypatch, stage):  # noqa: F811
     """One stream on each of two devices that are slow does twice what it does on one."""
