@@ -56,7 +56,9 @@ static void check_options(const struct conv_options *options, char *const *words
     demand(is_within(options->include.count, 0, CONV_OPTIONS_MAX_GLOBS), "--include");
     demand(is_within(options->exclude.count, 0, CONV_OPTIONS_MAX_GLOBS), "--exclude");
     demand(is_within(options->bench_pictures, 0, 100000), "--batch");
-    demand(options->group_bytes && options->mem_limit && options->max_pixels, "a size of 0");
+    demand(conv_options_group_bytes(options, true) && conv_options_group_bytes(options, false) &&
+               options->mem_limit && options->max_pixels,
+           "a size of 0");
     demand(is_within(options->operand_count, 0, count - 1), "operands");
     for (int i = 0; i < options->operand_count; i++) {
         bool found = false;
