@@ -178,21 +178,6 @@ static enum conv_status open_cuda(struct conv_device *device, const struct conv_
     return status || !wait ? status : await(device, all, quiet, err);
 }
 
-// Who encodes must not be a matter of luck, since files differ by it: it is the same for the whole
-// run. Who decodes may change from picture to picture.
-static void choose_coders(struct conv_device *device, const struct conv_options *options, bool much)
-{
-    bool able = device->ops->takes_stream != NULL;
-    device->decode_on = (enum conv_coder)options->decode_on;
-    device->encode_on = (enum conv_coder)options->encode_on;
-    if (device->encode_on == CONV_CODER_AUTO)
-        device->encode_on = able && much && conv_options_may_encode_on_gpu(options)
-                                ? CONV_CODER_GPU
-                                : CONV_CODER_CPU;
-    if (device->decode_on == CONV_CODER_AUTO && (!able || options->alpha == CONV_ALPHA_PREMULTIPLY))
-        device->decode_on = CONV_CODER_CPU;
-}
-
 static bool decodes_by_choice(const struct conv_options *options)
 {
     return options->decode_on == CONV_CODER_AUTO && options->alpha != CONV_ALPHA_PREMULTIPLY;
@@ -201,6 +186,20 @@ static bool decodes_by_choice(const struct conv_options *options)
 static bool encodes_by_choice(const struct conv_options *options)
 {
     return options->encode_on == CONV_CODER_AUTO && conv_options_may_encode_on_gpu(options);
+}
+
+// Who encodes must not be a matter of luck, since files differ by it: it is the same for the whole
+// run. Who decodes may change from picture to picture.
+static void choose_coders(struct conv_device *device, const struct conv_options *options, bool much)
+{
+    bool able = device->ops->takes_stream != NULL;
+    device->decode_on = (enum conv_coder)options->decode_on;
+    device->encode_on = (enum conv_coder)options->encode_on;
+    if (device->encode_on == CONV_CODER_AUTO)
+        device->encode_on =
+            able && much && encodes_by_choice(options) ? CONV_CODER_GPU : CONV_CODER_CPU;
+    if (device->decode_on == CONV_CODER_AUTO && !(able && decodes_by_choice(options)))
+        device->decode_on = CONV_CODER_CPU;
 }
 
 bool conv_device_wants_amount(const struct conv_options *options)

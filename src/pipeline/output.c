@@ -26,8 +26,8 @@ struct temporary {
 static struct temporary *temporaries;
 static atomic_int temporary_count;
 static atomic_bool abandoned; // the program is about to end
-static atomic_bool
-    nameless_fail; // the file system or the kernel has no nameless files, or no /proc
+// The file system or the kernel has no files without a name, or there is no /proc to name them by.
+static atomic_bool nameless_fail;
 static struct conv_output_config config;
 
 // Folders that were swept, by a hash of their paths: of two that share a bit only the first is.
