@@ -62,24 +62,22 @@ static enum conv_status reserve(struct conv_cuda_coder *coder, enum conv_cuda_co
     return CONV_OK;
 }
 
-// Both sides of what the coders tell.
 static enum conv_status reserve_answers(struct conv_cuda_coder *coder, size_t bytes,
                                         struct conv_err *err)
 {
-    enum conv_status status = reserve(coder, CONV_CUDA_CODER_RESULTS, bytes, err);
-    if (status || coder->answers_bytes >= bytes)
-        return status;
+    if (bytes <= coder->answers_bytes)
+        return CONV_OK;
     if (coder->h_answers)
         (void)cudaFreeHost(coder->h_answers);
     coder->h_answers = NULL;
     coder->answers_bytes = 0;
-    size_t size = coder->bytes[CONV_CUDA_CODER_RESULTS];
-    cudaError_t code = cudaHostAlloc((void **)&coder->h_answers, size, cudaHostAllocDefault);
+    bytes = conv_image_align(bytes + bytes / 8, (size_t)1 << 12);
+    cudaError_t code = cudaHostAlloc((void **)&coder->h_answers, bytes, cudaHostAllocMapped);
     if (code) {
         coder->h_answers = NULL;
         return conv_cuda_device_report(err, code, "take pinned memory for coding");
     }
-    coder->answers_bytes = size;
+    coder->answers_bytes = bytes;
     return CONV_OK;
 }
 
@@ -204,11 +202,6 @@ static size_t results_bytes(const struct conv_group *group)
     return (size_t)group->picture_count * sizeof(struct conv_encode_result);
 }
 
-static size_t states_bytes(const struct conv_group *group)
-{
-    return (size_t)group->picture_count * sizeof(uint32_t);
-}
-
 enum conv_status conv_cuda_coder_decode(struct conv_lane *lane, struct conv_group *group,
                                         const uint8_t *d_in, struct conv_err *err)
 {
@@ -217,7 +210,7 @@ enum conv_status conv_cuda_coder_decode(struct conv_lane *lane, struct conv_grou
         .pictures = (const void *)(group->h_in + coder->decodes),
         .d_pictures = (const void *)(d_in + coder->decodes),
         .count = group->picture_count,
-        .d_status = (void *)(coder->d_part[CONV_CUDA_CODER_RESULTS] + results_bytes(group)),
+        .d_status = (void *)(coder->h_answers + results_bytes(group)),
         .stream = lane->stream,
     };
     return conv_cuda_decode(&batch)
@@ -234,24 +227,12 @@ enum conv_status conv_cuda_coder_encode(struct conv_lane *lane, const uint8_t *d
         .d_pictures = (const void *)(d_in + coder->encodes),
         .d_scratch = coder->d_part[CONV_CUDA_CODER_SCRATCH],
         .output = coder->d_part[CONV_CUDA_CODER_CHUNKS],
-        .results = (void *)coder->d_part[CONV_CUDA_CODER_RESULTS],
+        .results = (void *)coder->h_answers,
         .stream = lane->stream,
     };
     return conv_cuda_encode(&batch)
                ? conv_cuda_device_report(err, cudaGetLastError(), "launch the encoder")
                : CONV_OK;
-}
-
-enum conv_status conv_cuda_coder_queue_answers(struct conv_lane *lane,
-                                               const struct conv_group *group, struct conv_err *err)
-{
-    const struct conv_cuda_coder *coder = &lane->coder;
-    size_t first = group->encoded ? 0 : results_bytes(group);
-    size_t end = results_bytes(group) + (group->decoded ? states_bytes(group) : 0);
-    cudaError_t code =
-        cudaMemcpyAsync(coder->h_answers + first, coder->d_part[CONV_CUDA_CODER_RESULTS] + first,
-                        end - first, cudaMemcpyDeviceToHost, lane->stream);
-    return code ? conv_cuda_device_report(err, code, "copy what the coders tell") : CONV_OK;
 }
 
 void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group)
@@ -261,8 +242,8 @@ void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct co
         group->pictures[i].failed = states[i] != CONV_DECODE_DECODED;
 }
 
-enum conv_status conv_cuda_coder_queue_chunks(struct conv_lane *lane, struct conv_group *group,
-                                              struct conv_err *err)
+enum conv_status conv_cuda_coder_copy_chunks(struct conv_lane *lane, struct conv_group *group,
+                                             struct conv_err *err)
 {
     const struct conv_cuda_coder *coder = &lane->coder;
     const struct conv_encode_result *results = (const void *)coder->h_answers;

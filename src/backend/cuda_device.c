@@ -11,12 +11,6 @@ enum conv_status conv_cuda_device_report(struct conv_err *err, cudaError_t code,
     return conv_err_set(err, status, "CUDA failed to %s: %s", doing, cudaGetErrorString(code));
 }
 
-bool conv_backend_cuda_has_driver(void)
-{
-    int driver = 0;
-    return cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0;
-}
-
 // Why a machine has no usable device, in words that tell what to install.
 static enum conv_status report_no_device(struct conv_err *err, cudaError_t code)
 {

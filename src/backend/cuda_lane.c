@@ -264,14 +264,9 @@ static enum conv_status copy_in(const struct conv_lane *lane, const struct conv_
     return code ? conv_cuda_device_report(err, code, "copy pictures to the device") : CONV_OK;
 }
 
-// What is encoded is fetched in two steps: how much it is, the device alone knows.
-static enum conv_status copy_out(struct conv_lane *lane, struct conv_group *group,
-                                 struct conv_err *err)
+static enum conv_status copy_planes_out(struct conv_lane *lane, struct conv_group *group,
+                                        struct conv_err *err)
 {
-    enum conv_status status =
-        group->picture_count ? conv_cuda_coder_queue_answers(lane, group, err) : CONV_OK;
-    if (status || group->encoded)
-        return status;
     cudaError_t code = cudaMemcpyAsync(group->h_out, lane->d_buffer[lane->backend->step_count % 2],
                                        group->front, cudaMemcpyDeviceToHost, lane->stream);
     if (!code && group->decoded && group->back)
@@ -281,7 +276,23 @@ static enum conv_status copy_out(struct conv_lane *lane, struct conv_group *grou
     return code ? conv_cuda_device_report(err, code, "copy pictures from the device") : CONV_OK;
 }
 
-// Queues everything, waits for nothing.
+static enum conv_status queue_copy_out(struct conv_lane *lane, struct conv_group *group,
+                                       struct conv_err *err)
+{
+    enum conv_status status = group->encoded ? conv_cuda_coder_copy_chunks(lane, group, err)
+                                             : copy_planes_out(lane, group, err);
+    return status ? status : set_mark(lane, MARK_COPIED_OUT, err);
+}
+
+// A device has one queue for all copies out, in which a copy that waits for its group's kernels
+// holds up those of other lanes. Of groups that are coded, whose kernels take long, copies are
+// queued when they can begin; only then is it known how much an encoder has made.
+static bool copies_later(const struct conv_group *group)
+{
+    return group->picture_count > 0;
+}
+
+// Waits for nothing.
 static enum conv_status queue_group(struct conv_lane *lane, struct conv_group *group,
                                     struct conv_err *err)
 {
@@ -312,33 +323,29 @@ static enum conv_status queue_group(struct conv_lane *lane, struct conv_group *g
                           launches, err);
     if (!status && group->encoded)
         status = conv_cuda_coder_encode(lane, d_in, err);
-    if (status || (status = set_mark(lane, MARK_FILTERED, err)) ||
-        (status = copy_out(lane, group, err)))
+    if (status || (status = set_mark(lane, MARK_FILTERED, err)) || copies_later(group))
         return status;
-    return set_mark(lane, MARK_COPIED_OUT, err);
+    return queue_copy_out(lane, group, err);
 }
 
-// Until all that is queued is done.
+// Until the group's results are where they belong.
 static enum conv_status wait_for_group(struct conv_lane *lane, struct conv_group *group,
                                        struct conv_err *err)
 {
     cudaError_t code = cudaSuccess;
-    enum conv_status status = CONV_OK;
     if (group->lender) {
         code = cudaEventSynchronize(lane->marks[MARK_COPIED_IN]);
         if (!code)
             group->lender->take_back(group->lender);
     }
-    if (!code)
-        code = cudaEventSynchronize(lane->marks[MARK_COPIED_OUT]);
-    if (!code && group->encoded) {
-        status = conv_cuda_coder_queue_chunks(lane, group, err);
-        if (!status)
-            status = set_mark(lane, MARK_COPIED_OUT, err);
+    if (!code && copies_later(group)) {
+        code = cudaEventSynchronize(lane->marks[MARK_FILTERED]);
+        enum conv_status status = code ? CONV_OK : queue_copy_out(lane, group, err);
         if (status)
             return status;
-        code = cudaEventSynchronize(lane->marks[MARK_COPIED_OUT]);
     }
+    if (!code)
+        code = cudaEventSynchronize(lane->marks[MARK_COPIED_OUT]);
     return code ? conv_cuda_device_report(err, code, "filter a group of pictures") : CONV_OK;
 }
 

@@ -32,14 +32,14 @@ enum conv_cuda_coder_part {
     CONV_CUDA_CODER_KEPT,    // planes that are not filtered
     CONV_CUDA_CODER_SCRATCH, // the encoder's
     CONV_CUDA_CODER_CHUNKS,  // what it has made
-    CONV_CUDA_CODER_RESULTS, // where each picture's are; whether each was decoded
     CONV_CUDA_CODER_PARTS
 };
 
 struct conv_cuda_coder {
     uint8_t *d_part[CONV_CUDA_CODER_PARTS];
     size_t bytes[CONV_CUDA_CODER_PARTS];
-    uint8_t *h_answers; // pinned: a copy of CONV_CUDA_CODER_RESULTS
+    uint8_t *h_answers; // pinned and mapped: kernels write into it where each picture's chunks are,
+                        // and whether each was decoded
     size_t answers_bytes;
     size_t decodes, encodes;      // offsets of the group's tables in what is copied in
     struct conv_encode_plan plan; // of the group
@@ -111,14 +111,11 @@ enum conv_status conv_cuda_coder_decode(struct conv_lane *lane, struct conv_grou
 enum conv_status conv_cuda_coder_encode(struct conv_lane *lane, const uint8_t *d_in,
                                         struct conv_err *err);
 
-// Queues the copy of what the coders tell of each picture. Once that is there: notes which pictures
-// the device could not decode, and queues the copy of all chunks.
-enum conv_status conv_cuda_coder_queue_answers(struct conv_lane *lane,
-                                               const struct conv_group *group,
-                                               struct conv_err *err);
+// Once all that is queued is done: note which pictures the device could not decode; queue the copy
+// of all chunks.
 void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group);
-enum conv_status conv_cuda_coder_queue_chunks(struct conv_lane *lane, struct conv_group *group,
-                                              struct conv_err *err);
+enum conv_status conv_cuda_coder_copy_chunks(struct conv_lane *lane, struct conv_group *group,
+                                             struct conv_err *err);
 
 // --- cuda_coding.c -------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 #include "backend/staging.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -41,14 +42,13 @@ enum conv_status conv_staging_alloc(void **memory, size_t size, struct conv_err 
     return CONV_OK;
 }
 
+// Writes to each page what is there. Asking the system for all of them at once would keep everybody
+// from mapping memory meanwhile, the CUDA driver above all.
 void conv_staging_touch(void *memory, size_t size)
 {
-#ifdef MADV_POPULATE_WRITE
-    (void)madvise(memory, size, MADV_POPULATE_WRITE);
-#else
-    (void)memory;
-    (void)size;
-#endif
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (size_t at = 0; at < size; at += page)
+        atomic_fetch_or_explicit((atomic_uchar *)memory + at, 0, memory_order_relaxed);
 }
 
 void conv_staging_free(void *memory, size_t size)

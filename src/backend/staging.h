@@ -11,7 +11,7 @@
 // Pages of their own, which come from the system untouched: staging costs what pictures fill.
 enum conv_status conv_staging_alloc(void **memory, size_t size, struct conv_err *err);
 // Has all of them there, as pinning would have, but several threads may do so at once: a driver
-// pins for one at a time. Where the system cannot, nothing happens.
+// pins for one at a time.
 void conv_staging_touch(void *memory, size_t size);
 void conv_staging_free(void *memory, size_t size); // NULL is fine
 

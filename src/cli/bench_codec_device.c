@@ -43,21 +43,23 @@ static enum conv_status measure_libpng(struct bench *bench, const struct conv_im
 static enum conv_status add_picture(struct bench *bench, const struct conv_bench_picture *from,
                                     struct conv_err *err)
 {
-    const uint8_t *stream;
-    size_t size;
-    if (!conv_png_find_stream(bench->codec, from->file.data, from->file.size, &from->header,
-                              &stream, &size))
-        return CONV_OK;
     struct conv_coding_picture *picture = &bench->pictures[bench->count];
-    uint8_t **memory = &bench->memory[2 * (size_t)bench->count++];
-    size_t bytes = conv_bench_pictures_place(&picture->image, &from->header.shape, NULL);
-    memory[0] = malloc(size);
-    memory[1] = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, bytes);
-    if (!memory[0] || !memory[1])
+    uint8_t **memory = &bench->memory[2 * (size_t)bench->count];
+    memory[0] = malloc(from->file.size);
+    if (!memory[0])
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    memcpy(memory[0], stream, size);
+    if (!conv_png_copy_stream(memory[0], &picture->stream_bytes, from->file.data, from->file.size,
+                              &from->header)) {
+        free(memory[0]);
+        memory[0] = NULL;
+        return CONV_OK;
+    }
+    bench->count++;
     picture->stream = memory[0];
-    picture->stream_bytes = size;
+    size_t bytes = conv_bench_pictures_place(&picture->image, &from->header.shape, NULL);
+    memory[1] = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, bytes);
+    if (!memory[1])
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     conv_bench_pictures_place(&picture->image, &from->header.shape, memory[1]);
     enum conv_status status = conv_libpng_decode(&bench->scratch, from->file.data, from->file.size,
                                                  &from->header, &picture->image, err);

@@ -137,8 +137,8 @@ static enum conv_status measure(struct bench *bench, int most, atomic_int *stop,
         if (!status)
             status = conv_bench_device_copies(bench->staged, &table->copied, &table->copies, err);
     } else { // warms up page cache, device and allocator
-        status = run_once(bench, bench->device.ops->async ? options->streams : most, stop, NULL,
-                          &totals, err);
+        int usual = conv_options_streams(options, bench->device.decode_on != CONV_CODER_CPU);
+        status = run_once(bench, bench->device.ops->async ? usual : most, stop, NULL, &totals, err);
     }
     if (!status && text)
         conv_streams_table_print_head(table);

@@ -81,7 +81,7 @@ const struct conv_option conv_option_table[] = {
      "who writes picture data: cpu, gpu, or auto (default: the GPU where\nthere is much to do)",
      NULL, NULL},
     {"streams", 0, "N", KIND_INT, FIELD(streams), 1, 64, NULL,
-     "CUDA streams of each device (default: 4; 1 is strictly copy, kernel,\ncopy)", NULL, NULL},
+     "CUDA streams of each device (default: 4, where that decodes 6; 1 is\nstrictly copy, kernel, copy)", NULL, NULL},
     {"group", 0, "SIZE", KIND_SIZE, FIELD(group_bytes), 0, 0, NULL,
      "bytes of pictures that travel to the device together (default: 16M,\nwhere that decodes 32M)", NULL, NULL},
     {"jobs", 'j', "N", KIND_INT, FIELD(jobs), 0, 1024, NULL, "worker threads (default: one a core)",

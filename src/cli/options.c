@@ -17,6 +17,8 @@
 // photographs on an H200: 0.84 s with 32 MiB, 1.07 s with 16).
 #define DEFAULT_GROUP ((size_t)16 << 20)
 #define DEFAULT_CODED_GROUP ((size_t)32 << 20)
+#define DEFAULT_STREAMS 4
+#define DEFAULT_CODED_STREAMS 6
 #define DEFAULT_MAX_PIXELS ((uint64_t)1 << 28) // 16384 x 16384
 
 // What may be typed with a command.
@@ -130,6 +132,12 @@ static enum conv_status explain(const struct syntax *syntax, const char *word, b
     return explain_unknown(syntax, name, err);
 }
 
+int conv_options_streams(const struct conv_options *options, bool decodes)
+{
+    int usual = decodes ? DEFAULT_CODED_STREAMS : DEFAULT_STREAMS;
+    return options->streams ? options->streams : usual;
+}
+
 size_t conv_options_group_bytes(const struct conv_options *options, bool decodes)
 {
     size_t usual = decodes ? DEFAULT_CODED_GROUP : DEFAULT_GROUP;
@@ -147,7 +155,6 @@ static void set_defaults(struct conv_options *options)
         .encode_on = CONV_CODER_AUTO,
         .max_pixels = DEFAULT_MAX_PIXELS,
         .mem_limit = conv_cpu_memory() / 2,
-        .streams = 4,
     };
 }
 

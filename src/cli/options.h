@@ -42,9 +42,10 @@ struct conv_options {
     int decode_on, encode_on; // enum conv_coder
 
     const char *device_text;
-    int streams, jobs; // 0 = as the machine says
+    int streams; // 0: not given, as with group_bytes
+    int jobs;    // 0 = as the machine says
     bool jobs_given;
-    size_t group_bytes, mem_limit; // of a group 0: not given
+    size_t group_bytes, mem_limit;
     const char *variant;
     bool no_save, fail_fast;
     uint64_t max_pixels;
@@ -78,7 +79,8 @@ void conv_options_print_help(FILE *stream);
 // A GPU has one encoder, with one effort, and knows alpha as a channel only.
 bool conv_options_may_encode_on_gpu(const struct conv_options *options);
 
-// --group, or what is best: `decodes` where a device may decode.
+// --streams and --group, or what is best: `decodes` where a device may decode.
+int conv_options_streams(const struct conv_options *options, bool decodes);
 size_t conv_options_group_bytes(const struct conv_options *options, bool decodes);
 
 #endif

@@ -31,6 +31,7 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
                                    struct conv_journal *journal, atomic_int *stop,
                                    struct conv_err *err)
 {
+    bool decodes = device->decode_on != CONV_CODER_CPU;
     struct conv_pipeline_config config = {
         .ops = device->ops,
         .backends = device->backends,
@@ -41,14 +42,15 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
         .spare_ops = device->spare_ops,
         .spare = device->spare,
         .jobs = options->jobs,
-        .streams = options->streams,
-        .group_bytes = conv_options_group_bytes(options, device->decode_on != CONV_CODER_CPU),
+        .streams = conv_options_streams(options, decodes),
+        .group_bytes = conv_options_group_bytes(options, decodes),
         .mem_limit = options->mem_limit,
         .max_pixels = options->max_pixels,
         .png = options->png,
         .alpha = (enum conv_alpha_mode)options->alpha,
         .decode_on = device->decode_on,
         .encode_on = device->encode_on,
+        .much = device->much,
         .strip = options->strip,
         .preserve = options->preserve,
         .in_place = options->in_place,
@@ -267,7 +269,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         .device_count = run->device.ops->async ? run->device.count : 0,
         .spare = run->device.spare_ops ? run->device.spare_ops->name : NULL,
         .jobs = options->jobs,
-        .streams = options->streams,
+        .streams = conv_options_streams(options, run->device.decode_on != CONV_CODER_CPU),
         .kept = run->page.file ? &run->kept : NULL,
         .start_ns = run->start_ns, // what a user waits for is more than pictures
     };
@@ -301,11 +303,12 @@ static void describe_run(struct run *run, const struct conv_totals *totals)
     conv_device_look(&run->device);
     conv_page_describe(page, &run->device, run->filters, run->filter_count);
     conv_page_fact(page, "workers", "%d", options->jobs);
+    bool decodes = run->device.decode_on != CONV_CODER_CPU;
     if (run->device.ops->async)
-        conv_page_fact(page, "streams", "%d%s, groups of %zu MiB", options->streams,
+        conv_page_fact(page, "streams", "%d%s, groups of %zu MiB",
+                       conv_options_streams(options, decodes),
                        run->device.count > 1 ? " a device" : "",
-                       conv_options_group_bytes(options, run->device.decode_on != CONV_CODER_CPU) >>
-                           20);
+                       conv_options_group_bytes(options, decodes) >> 20);
     describe_shares(run, totals);
 }
 

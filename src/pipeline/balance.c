@@ -8,6 +8,13 @@
 // The part of the run's time that a device may add to it where nobody knows what is left.
 #define LATE 20
 
+// After so many times itself without a newer one, a measured latency is no better than the first
+// guess: a tenth of the time goes to trying again, at most.
+#define BELIEVED 10
+
+// Idle time pays for so many times itself of decoding.
+#define IDLE_WORTH 2
+
 // Share of a group in the averages that is faster than they are.
 #define NEWEST 0.25
 
@@ -29,11 +36,12 @@ void conv_balance_note_worker(struct conv_balance *balance, uint64_t ns)
 
 // A device that turns out slower is believed at once, one that turns out faster by and by.
 void conv_balance_note_device(struct conv_balance *balance, int pictures, uint64_t ns,
-                              size_t longest)
+                              size_t longest, uint64_t now)
 {
     bool slower = (double)ns > balance->latency_ns;
     double newest = slower || !balance->measured ? 1 : NEWEST;
     balance->measured = true;
+    balance->measured_at = now;
     balance->failures = 0;
     balance->device_count += (uint64_t)pictures;
     balance->latency_ns += newest * ((double)ns - balance->latency_ns);
@@ -49,10 +57,32 @@ void conv_balance_note_failure(struct conv_balance *balance)
 
 bool conv_balance_may_begin(const struct conv_balance *balance)
 {
-    int most = balance->lanes + balance->lanes / 2 - balance->failures;
-    if (!balance->measured && most > 1)
+    int most = balance->lanes ? 2 * balance->lanes + 4 - balance->failures : 0;
+    if (!balance->measured && !balance->sure && most > 1)
         most = 1;
     return balance->in_flight < most;
+}
+
+bool conv_balance_may_help(struct conv_balance *balance)
+{
+    if (!balance->sure || balance->worker_count == 0)
+        return true;
+    uint64_t cost = balance->worker_ns / balance->worker_count / IDLE_WORTH;
+    if (balance->awaited || balance->idle_ns < cost)
+        return false;
+    balance->idle_ns -= cost;
+    return true;
+}
+
+// Time that was idle long ago is no reason to be busy now: it is kept for a picture a worker.
+void conv_balance_note_idle(struct conv_balance *balance, uint64_t ns)
+{
+    uint64_t most = balance->worker_count
+                        ? balance->worker_ns / balance->worker_count * (uint64_t)balance->workers
+                        : 0;
+    if (balance->awaited)
+        return; // what waits for a device to wake up need not be made larger meanwhile
+    balance->idle_ns = balance->idle_ns + ns < most ? balance->idle_ns + ns : most;
 }
 
 bool conv_balance_pays(const struct conv_balance *balance, size_t bytes, uint64_t left,
@@ -65,7 +95,11 @@ bool conv_balance_pays(const struct conv_balance *balance, size_t bytes, uint64_
         (double)balance->worker_ns / (double)balance->worker_count / (double)balance->workers;
     // A stream is decoded from its start to its end: a longer one keeps its group waiting.
     double longer = (double)bytes / balance->longest;
-    double latency_ns = balance->latency_ns * (longer > 1 ? longer : 1);
+    double latency_ns = balance->latency_ns;
+    if (latency_ns > FIRST_LATENCY_NS && balance->in_flight == 0 &&
+        (double)(now - balance->measured_at) > BELIEVED * latency_ns)
+        latency_ns = FIRST_LATENCY_NS;
+    latency_ns *= longer > 1 ? longer : 1;
     double saved = (double)balance->device_count * worker_ns;
     double unnoticed = saved + (double)(now - balance->start) / LATE;
     double workers_need = (double)left * worker_ns;

@@ -24,10 +24,14 @@ struct conv_balance {
     uint64_t worker_count; // the pictures that took
     uint64_t device_count; // pictures that devices have decoded
     bool measured;         // a device has decoded a group: what follows is not a guess any more
+    uint64_t measured_at;  // when that was last
     double latency_ns;     // of a device's group, lately
     double longest;        // bytes of the longest stream of such a group
+    bool sure;             // every group goes through a device, whoever decodes it
+    bool awaited;          // none is there yet
     int lanes, failures;   // of all devices; groups in vain since the last that was not
     int in_flight;         // groups for devices to decode, open ones included
+    uint64_t idle_ns;      // that workers have waited for room in one, and not made up for
 };
 
 void conv_balance_init(struct conv_balance *balance, int workers, uint64_t start);
@@ -35,19 +39,28 @@ void conv_balance_init(struct conv_balance *balance, int workers, uint64_t start
 // A worker has decoded a picture in so many ns.
 void conv_balance_note_worker(struct conv_balance *balance, uint64_t ns);
 
-// A device has decoded `pictures` of a group in so many ns from when it was handed over; its
-// longest stream had so many bytes.
+// A device has decoded `pictures` of a group in so many ns from when it was handed over, or the
+// device was there, if that was later; its longest stream had so many bytes.
 void conv_balance_note_device(struct conv_balance *balance, int pictures, uint64_t ns,
-                              size_t longest);
+                              size_t longest, uint64_t now);
 // It had no room for a group, or was lost with it: all was in vain.
 void conv_balance_note_failure(struct conv_balance *balance);
 
-// True if a device may begin another group. One is tried first; then every other lane may have one
-// waiting for it. A worker that finds no place for a picture decodes it: workers that have files to
-// read and to write find one, and leave decoding to the device. One less for each group that has
-// failed of late.
+// True if a device may begin another group: every lane may have one waiting for it, and four are
+// being filled or drained. One is tried first, unless it is sure that the device has to be there
+// for all of them. One less for each group that has failed of late.
 bool conv_balance_may_begin(const struct conv_balance *balance);
 
+// Where it may not: true if a worker is to decode a picture instead of waiting. Decoding takes him
+// tens of times as long as passing a picture on to a device, and the time may be missing at what
+// nobody else can do, reading and writing. So, if every group goes through a device, it is spent at
+// the rate at which workers turn out to be idle: as much again, twice over.
+bool conv_balance_may_help(struct conv_balance *balance);
+void conv_balance_note_idle(struct conv_balance *balance, uint64_t ns);
+
+// What was measured is not believed for ever, or one group that something held up would keep a
+// device from showing that it is faster: after a while without another, another is tried.
+//
 // True if a device is to decode a picture with a stream of `bytes`, the time being `now`; `left`
 // pictures at least are to be decoded yet, this one included.
 bool conv_balance_pays(const struct conv_balance *balance, size_t bytes, uint64_t left,

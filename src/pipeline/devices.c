@@ -35,13 +35,22 @@ static enum conv_status open_lane(const struct conv_scheduler *s, struct conv_la
     return status;
 }
 
-// With the lock.
+// A device on its way is expected to have room for all lanes: groups may wait for it. With the
+// lock, or before the threads are started.
 static void tell_lanes(struct conv_scheduler *s)
 {
-    int lanes = 0;
-    for (int d = 0; d < s->config->device_count; d++)
-        lanes += s->devices[d].lost.status ? 0 : s->devices[d].lanes;
+    int lanes = 0, there = 0;
+    for (int d = 0; d < s->config->device_count; d++) {
+        const struct conv_device_state *state = &s->devices[d];
+        if (state->lost.status)
+            continue;
+        lanes += state->lanes ? state->lanes : s->config->streams;
+        there += state->lanes;
+    }
+    if (s->balance.awaited && there > 0)
+        s->device_since = conv_clock_ns();
     s->balance.lanes = lanes;
+    s->balance.awaited = lanes > 0 && there == 0;
 }
 
 // As many as there is room for; a failure if that is none. Others see them at once.
@@ -95,6 +104,7 @@ enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *er
     }
     for (int i = 0; i < config->streams && devices > 0 && useful == 0; i++)
         lane_of(s, 0, i)->wanted = true; // for the spare backend's work
+    tell_lanes(s);
     return CONV_OK;
 }
 
@@ -116,6 +126,28 @@ void conv_devices_close(struct conv_scheduler *s)
 
 // --- who does the work ---------------------------------------------------------------------------
 
+// The first group of each lane loads the kernels that it needs, which takes some 20 ms: time to pin
+// the memory of those that have come together meanwhile. Called WITHOUT the lock.
+static void pin_ahead(struct conv_scheduler *s, struct conv_backend *backend)
+{
+    struct conv_buffer *buffer;
+    struct conv_slot *slot;
+    pthread_mutex_lock(&s->lock);
+    for (int left = s->pool.count; left > 0 && (slot = conv_groups_take_ready(s)); left--) {
+        pthread_mutex_unlock(&s->lock);
+        conv_pool_pin(&s->pool, slot, backend);
+        pthread_mutex_lock(&s->lock);
+        conv_groups_put_ready(s, slot);
+    }
+    while ((buffer = conv_pool_find_unpinned(&s->pool))) {
+        pthread_mutex_unlock(&s->lock);
+        conv_pool_pin_buffer(&s->pool, buffer, backend);
+        pthread_mutex_lock(&s->lock);
+        conv_pool_shelve(buffer);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
 // A device that was still on its way gets its lanes from the thread that first sees it there.
 static void welcome(struct conv_scheduler *s, int device)
 {
@@ -127,6 +159,8 @@ static void welcome(struct conv_scheduler *s, int device)
         status = open_lanes(s, device, &err);
     if (status)
         conv_devices_give_up(s, device, CONV_ERR_DEVICE, &err);
+    else
+        pin_ahead(s, state->backend);
 }
 
 // How many lanes the device has to offer.

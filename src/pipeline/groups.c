@@ -98,13 +98,14 @@ void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, enum
     int pictures = 0;
     if (!slot->counted)
         return;
+    uint64_t now = conv_clock_ns();
+    uint64_t since = slot->sealed_at > s->device_since ? slot->sealed_at : s->device_since;
     if (status || slot->again) {
         conv_balance_note_failure(&s->balance);
     } else {
         for (const struct conv_job *job = slot->jobs; job; job = job->next)
             pictures += !slot->group.pictures[job->picture].failed;
-        conv_balance_note_device(&s->balance, pictures, conv_clock_ns() - slot->sealed_at,
-                                 slot->longest);
+        conv_balance_note_device(&s->balance, pictures, now - since, slot->longest, now);
     }
     count_ended(s, slot);
 }
@@ -177,6 +178,8 @@ bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv
         seal(s, CONV_FORM_DECODED); // no company will come
     struct conv_slot *slot = place_in_open(s, job, &plan);
     if (!slot && decode && !may_begin_decoding(s)) {
+        if (!conv_balance_may_help(&s->balance))
+            return false;
         plan = make_plan(s, job, false);
         slot = place_in_open(s, job, &plan);
     }
@@ -225,11 +228,27 @@ void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot)
         pthread_cond_signal(&s->changed);
         return;
     }
-    slot->next = NULL;
     slot->sealed_at = conv_clock_ns();
+    conv_groups_put_ready(s, slot);
+}
+
+void conv_groups_put_ready(struct conv_scheduler *s, struct conv_slot *slot)
+{
+    slot->next = NULL;
     *s->ready_end = slot;
     s->ready_end = &slot->next;
     pthread_cond_signal(&s->lane_work);
+}
+
+struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s)
+{
+    struct conv_slot *slot = s->ready;
+    if (slot) {
+        s->ready = slot->next;
+        if (!s->ready)
+            s->ready_end = &s->ready;
+    }
+    return slot;
 }
 
 void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job)

@@ -65,11 +65,13 @@ bool conv_scheduler_wait(struct conv_scheduler *s, pthread_cond_t *condition, ui
     return pthread_cond_timedwait(condition, &s->lock, &until) == 0;
 }
 
-// Slots: for the lanes, as many again to fill, and some to drain. A worker of a backend that is not
-// async holds one.
+// Slots: for the lanes, as many again to fill, and some to drain. Where the device decodes, what it
+// may have waiting for it (balance.h), and as many for the others. A worker of a backend that is
+// not async holds one.
 static int slot_count(const struct conv_pipeline_config *config)
 {
-    return config->ops->async ? 2 * config->streams * config->device_count + 2 : config->jobs;
+    int each = config->decode_on == CONV_CODER_CPU ? 2 : 3;
+    return config->ops->async ? each * config->streams * config->device_count + 2 : config->jobs;
 }
 
 // What is known of a picture takes some KiB, more than the staging memory of a tiny one: an eighth
@@ -176,6 +178,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     };
     s.ready_end = &s.ready;
     conv_balance_init(&s.balance, config->jobs, conv_clock_ns());
+    s.balance.sure = config->encode_on == CONV_CODER_GPU;
     conv_jobs_init(&s.found);
     conv_jobs_init(&s.announced);
     conv_jobs_init(&s.parked);

@@ -62,9 +62,10 @@ struct conv_scheduler {
     int most;       // of them at once
     uint64_t begun; // pictures that somebody has begun, ever
     struct conv_balance balance;
-    bool walking; // a worker is in conv_walk_next
-    bool minding; // a worker waits with an eye on the open group
-    bool walked;  // no more pictures will come
+    uint64_t device_since; // a device that was waited for is there; conv_clock_ns
+    bool walking;          // a worker is in conv_walk_next
+    bool minding;          // a worker waits with an eye on the open group
+    bool walked;           // no more pictures will come
     bool lanes_end;
     struct conv_device_state *devices; // one a device
     struct conv_err failure;           // what ended the run itself, if anything did
@@ -157,6 +158,10 @@ bool conv_groups_is_open(const struct conv_scheduler *s, const struct conv_slot 
 
 // The group takes no more pictures; once the last one is decoded it goes to the lanes.
 void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot);
+
+// The queue of groups for the lanes. NULL if it is empty.
+void conv_groups_put_ready(struct conv_scheduler *s, struct conv_slot *slot);
+struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s);
 
 // Takes the picture out of its slot, which is free again once it was the last.
 void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job);

@@ -284,20 +284,13 @@ enum conv_status conv_steps_decode(const struct conv_pipeline_config *config,
     return status;
 }
 
-bool conv_steps_pass_on(struct conv_png_codec *codec, struct conv_job *job)
+bool conv_steps_pass_on(struct conv_job *job)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
     struct conv_group *group = &job->slot->group;
     struct conv_group_picture *picture = &group->pictures[job->picture];
-    const uint8_t *stream;
-    size_t size;
-    bool found =
-        conv_png_find_stream(codec, job->file->data, job->file->size, &job->header, &stream, &size);
-    if (found) {
-        memcpy(group->h_in + picture->stream, stream, size);
-        picture->stream_bytes = size;
-    }
-    conv_png_codec_trim(codec);
+    bool found = conv_png_copy_stream(group->h_in + picture->stream, &picture->stream_bytes,
+                                      job->file->data, job->file->size, &job->header);
     end_stage(job, CONV_STAGE_DECODE, start);
     return found;
 }

@@ -17,7 +17,7 @@ void conv_steps_announce(const struct conv_pipeline_config *config, struct conv_
 
 // Instead of decoding: copies the zlib stream to where the job's group has its place, for a device.
 // False: the CPU has to decode this file.
-bool conv_steps_pass_on(struct conv_png_codec *codec, struct conv_job *job);
+bool conv_steps_pass_on(struct conv_job *job);
 
 // Reads the file into job->file, its header into job->header, its metadata into job->meta. Waits
 // where job->budget has no more for a file that is larger than job->share says.

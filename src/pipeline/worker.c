@@ -102,7 +102,7 @@ static void decode_job(struct conv_worker *worker, struct conv_job *job)
     enum conv_status status = CONV_OK;
     bool on_cpu = false;
     if (job->slot->group.decoded)
-        on_cpu = !conv_steps_pass_on(worker->codec, job);
+        on_cpu = !conv_steps_pass_on(job);
     else
         status = conv_steps_decode(s->config, worker->codec, job);
     pthread_mutex_lock(&s->lock);
@@ -326,8 +326,10 @@ static bool do_task(struct conv_worker *worker)
             pthread_mutex_unlock(&s->lock);
             conv_jobs_finish(s, job, status);
         } else {
+            uint64_t start = conv_clock_ns();
             conv_jobs_put_back(&s->parked, job);
             conv_scheduler_wait(s, &s->changed, CONV_SCHEDULER_LOOK_NS);
+            conv_balance_note_idle(&s->balance, conv_clock_ns() - start);
         }
     } else if (s->found.count < s->config->jobs && may_walk(s) && !stopping) {
         walk_on(s);

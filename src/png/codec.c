@@ -156,12 +156,11 @@ bool conv_png_looks_plain(const uint8_t head[CONV_PNG_HEAD_SIZE])
     return !conv_png_check_signature(head, CONV_PNG_HEAD_SIZE, &err) && conv_png_is_plain(&header);
 }
 
-bool conv_png_find_stream(struct conv_png_codec *codec, const uint8_t *data, size_t size,
-                          const struct conv_png_header *header, const uint8_t **stream,
-                          size_t *stream_size)
+bool conv_png_copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *data, size_t size,
+                          const struct conv_png_header *header)
 {
     return conv_png_is_plain(header) &&
-           conv_decode_find_stream(&codec->decoder, data, size, header, stream, stream_size);
+           conv_decode_copy_stream(stream, stream_size, data, size, header);
 }
 
 void conv_png_frame(struct conv_png_codec *codec, const struct conv_image *shape,

@@ -32,7 +32,9 @@ struct span {
 // What the chunks hold, each in the place where it must be.
 struct content {
     struct span plte, trns, idat;
-    bool idat_over; // another chunk came after the picture data
+    struct conv_buffer *joined; // for IDAT chunks, where there are several
+    bool joins_one;             // and where there is one
+    bool idat_over;             // another chunk came after the picture data
 };
 
 static uint32_t read_u32(const uint8_t *p)
@@ -52,23 +54,22 @@ static bool is_skippable(uint32_t type, uint32_t length)
     return ancillary && !reserved && length <= MAX_OTHER;
 }
 
-static bool add_idat(struct conv_decoder *decoder, struct content *content, const uint8_t *data,
-                     size_t size)
+static bool add_idat(struct content *content, struct span chunk)
 {
     struct span *idat = &content->idat;
+    struct conv_buffer *joined = content->joined;
     if (content->idat_over)
         return false;
-    if (!idat->data) {
-        *idat = (struct span){data, size};
+    if (!idat->data && !content->joins_one) {
+        *idat = chunk;
         return true;
     }
-    struct conv_buffer *joined = &decoder->idat;
-    if (idat->data != joined->data) {
+    if (!idat->data || idat->data != joined->data) {
         joined->size = 0;
         if (!conv_buffer_append(joined, idat->data, idat->size))
             return false;
     }
-    if (!conv_buffer_append(joined, data, size))
+    if (!conv_buffer_append(joined, chunk.data, chunk.size))
         return false;
     *idat = (struct span){joined->data, joined->size};
     return true;
@@ -76,8 +77,8 @@ static bool add_idat(struct conv_decoder *decoder, struct content *content, cons
 
 // A chunk that makes pixels. conv_png_probe has seen those before the picture data, and what it
 // made of them must be what is made of them here.
-static bool add_chunk(struct conv_decoder *decoder, struct content *content,
-                      const struct conv_png_header *header, uint32_t type, struct span chunk)
+static bool add_chunk(struct content *content, const struct conv_png_header *header, uint32_t type,
+                      struct span chunk)
 {
     bool first = !content->plte.data && !content->trns.data && !content->idat.data;
     size_t entries;
@@ -101,12 +102,12 @@ static bool add_chunk(struct conv_decoder *decoder, struct content *content,
         content->trns = chunk;
         return true;
     default:
-        return add_idat(decoder, content, chunk.data, chunk.size);
+        return add_idat(content, chunk);
     }
 }
 
-static bool walk_chunks(struct conv_decoder *decoder, struct content *content,
-                        const struct conv_png_header *header, const uint8_t *data, size_t size)
+static bool walk_chunks(struct content *content, const struct conv_png_header *header,
+                        const uint8_t *data, size_t size)
 {
     const uint8_t *at = data + SIGNATURE_SIZE, *end = data + size;
     for (bool ihdr = false;;) {
@@ -128,7 +129,7 @@ static bool walk_chunks(struct conv_decoder *decoder, struct content *content,
         ihdr = true;
         if (type != IDAT)
             content->idat_over = content->idat.data != NULL;
-        if (own ? !add_chunk(decoder, content, header, type, chunk) : !is_skippable(type, length))
+        if (own ? !add_chunk(content, header, type, chunk) : !is_skippable(type, length))
             return false;
     }
 }
@@ -188,13 +189,13 @@ static bool make_rows(struct conv_decoder *decoder, const struct layout *layout,
 bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t size,
                       const struct conv_png_header *header, const struct conv_image *dst)
 {
-    struct content content = {0};
+    struct content content = {.joined = &decoder->idat};
     struct layout layout;
     struct conv_expand expand;
     if (!decoder->unfilter)
         decoder->unfilter = conv_unfilter_choose(conv_cpu_features());
     if (header->interlaced || !lay_out(&layout, header) ||
-        !walk_chunks(decoder, &content, header, data, size) ||
+        !walk_chunks(&content, header, data, size) ||
         (header->color_type == PALETTE && !content.plte.data) ||
         header->transparency != (content.trns.data != NULL) ||
         !reserve(decoder, &layout, content.idat.size) ||
@@ -208,16 +209,15 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
     return make_rows(decoder, &layout, expands ? &expand : NULL, header, dst);
 }
 
-bool conv_decode_find_stream(struct conv_decoder *decoder, const uint8_t *data, size_t size,
-                             const struct conv_png_header *header, const uint8_t **stream,
-                             size_t *stream_size)
+bool conv_decode_copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *data, size_t size,
+                             const struct conv_png_header *header)
 {
-    struct content content = {0};
+    struct conv_buffer room = {.data = stream, .capacity = size}; // never grows
+    struct content content = {.joined = &room, .joins_one = true};
     struct layout layout;
-    if (!lay_out(&layout, header) || !walk_chunks(decoder, &content, header, data, size) ||
+    if (!lay_out(&layout, header) || !walk_chunks(&content, header, data, size) ||
         content.trns.data || layout.raw / MAX_EXPANSION > content.idat.size)
         return false;
-    *stream = content.idat.data;
     *stream_size = content.idat.size;
     return true;
 }

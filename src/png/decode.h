@@ -24,11 +24,10 @@ struct conv_decoder {
 bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t size,
                       const struct conv_png_header *header, const struct conv_image *dst);
 
-// The zlib stream of a picture without palette and tRNS, under the same conditions: *stream points
-// into `data`, or to the decoder's own copy.
-bool conv_decode_find_stream(struct conv_decoder *decoder, const uint8_t *data, size_t size,
-                             const struct conv_png_header *header, const uint8_t **stream,
-                             size_t *stream_size);
+// The zlib stream of a picture without palette and tRNS, under the same conditions; `stream` has
+// room for `size` bytes.
+bool conv_decode_copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *data, size_t size,
+                             const struct conv_png_header *header);
 
 void conv_decoder_trim(struct conv_decoder *decoder, size_t keep); // as conv_buffer_trim, each
 void conv_decoder_free(struct conv_decoder *decoder);              // what it holds, not itself

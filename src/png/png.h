@@ -104,13 +104,12 @@ enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv
                                  const struct conv_png_meta *meta, struct conv_png_bytes *bytes,
                                  struct conv_err *err);
 
-// For who codes picture data elsewhere. The zlib stream of a file's picture data, in one piece; it
-// is the file's or the codec's and lives until the codec's next call. False: the picture is not of
-// the plain kind (8 or 16 bits a sample, neither interlaced nor with a palette or tRNS), or
-// something in the file is odd, and conv_png_decode has to judge it.
-bool conv_png_find_stream(struct conv_png_codec *codec, const uint8_t *data, size_t size,
-                          const struct conv_png_header *header, const uint8_t **stream,
-                          size_t *stream_size);
+// For who codes picture data elsewhere: the zlib stream of a file's picture data, in one piece, is
+// copied to `stream`, which has room for `size` bytes. False: the picture is not of the plain kind
+// (8 or 16 bits a sample, neither interlaced nor with a palette or tRNS), or something in the file
+// is odd, and conv_png_decode has to judge it; `stream` then holds anything.
+bool conv_png_copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *data, size_t size,
+                          const struct conv_png_header *header);
 
 // True if that may be so: what the header alone tells.
 bool conv_png_is_plain(const struct conv_png_header *header);

@@ -124,6 +124,11 @@ cudaError_t cudaGetDeviceCount(int *count)
     return cudaSuccess;
 }
 
+extern "C" bool conv_backend_cuda_has_driver()
+{
+    return true;
+}
+
 cudaError_t cudaDriverGetVersion(int *version)
 {
     *version = CUDART_VERSION;

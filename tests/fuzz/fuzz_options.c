@@ -51,7 +51,7 @@ static void check_options(const struct conv_options *options, char *const *words
     demand(is_within(options->border_value, 0, 255), "--border constant:V");
     demand(is_within((long)options->png.encoder, 0, CONV_PNG_STB), "--encoder");
     demand(conv_png_check_level(&options->png, NULL) == CONV_OK, "--compress");
-    demand(is_within(options->streams, 1, 64), "--streams");
+    demand(is_within(options->streams, 0, 64), "--streams");
     demand(is_within(options->jobs, 1, 1024), "--jobs");
     demand(is_within(options->include.count, 0, CONV_OPTIONS_MAX_GLOBS), "--include");
     demand(is_within(options->exclude.count, 0, CONV_OPTIONS_MAX_GLOBS), "--exclude");

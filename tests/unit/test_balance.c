@@ -10,7 +10,8 @@
 #include "pipeline/balance.h"
 
 #define MS ((uint64_t)1000000)
-#define PHOTO 700000 // bytes of a stream
+#define PHOTO 700000    // bytes of a stream
+#define NOW (1100 * MS) // 0.1 s after the run's start
 
 // Sixteen workers that take 4 ms a picture: all of them, 0.25 ms.
 static struct conv_balance measured(void)
@@ -36,7 +37,7 @@ static void test_the_last_pictures_are_the_workers(void **state)
     (void)state;
     struct conv_balance balance = measured();
     for (int i = 0; i < 50; i++)
-        conv_balance_note_device(&balance, 1, 100 * MS, PHOTO);
+        conv_balance_note_device(&balance, 1, 100 * MS, PHOTO, NOW);
     balance.device_count = 0;
     uint64_t now = balance.start + 100 * MS;
     assert_true(conv_balance_pays(&balance, PHOTO, 410, now)); // 102 ms of work
@@ -48,7 +49,7 @@ static void test_a_long_stream_is_late(void **state)
     (void)state;
     struct conv_balance balance = measured();
     for (int i = 0; i < 50; i++)
-        conv_balance_note_device(&balance, 1, 100 * MS, PHOTO);
+        conv_balance_note_device(&balance, 1, 100 * MS, PHOTO, NOW);
     balance.device_count = 0;
     uint64_t now = balance.start;
     assert_true(conv_balance_pays(&balance, PHOTO / 100, 410, now));
@@ -63,7 +64,7 @@ static void test_what_is_left_is_unknown(void **state)
     assert_false(conv_balance_pays(&balance, PHOTO, 20, balance.start + 1300 * MS));
     assert_true(conv_balance_pays(&balance, PHOTO, 20, balance.start + 1500 * MS));
     // What a device has saved may be risked again.
-    conv_balance_note_device(&balance, 400, 70 * MS, PHOTO);
+    conv_balance_note_device(&balance, 400, 70 * MS, PHOTO, NOW);
     assert_true(conv_balance_pays(&balance, PHOTO, 20, balance.start + 1 * MS));
 }
 
@@ -73,13 +74,47 @@ static void test_a_slow_device_is_believed_at_once(void **state)
     struct conv_balance balance = measured();
     uint64_t now = balance.start + 2000 * MS;
     assert_true(conv_balance_pays(&balance, PHOTO, 1000, now));
-    conv_balance_note_device(&balance, 1, 3000 * MS, PHOTO);
+    conv_balance_note_device(&balance, 1, 3000 * MS, PHOTO, NOW);
     assert_false(conv_balance_pays(&balance, PHOTO, 1000, now));
-    conv_balance_note_device(&balance, 1, 50 * MS, PHOTO);
+    conv_balance_note_device(&balance, 1, 50 * MS, PHOTO, NOW);
     assert_false(conv_balance_pays(&balance, PHOTO, 1000, now));
     for (int i = 0; i < 20; i++)
-        conv_balance_note_device(&balance, 1, 50 * MS, PHOTO);
+        conv_balance_note_device(&balance, 1, 50 * MS, PHOTO, NOW);
     assert_true(conv_balance_pays(&balance, PHOTO, 1000, now));
+}
+
+static void test_what_was_slow_once_is_tried_again(void **state)
+{
+    (void)state;
+    struct conv_balance balance = measured();
+    conv_balance_note_device(&balance, 1, 3000 * MS, PHOTO, NOW);
+    assert_false(conv_balance_pays(&balance, PHOTO, 1000, NOW + 29000 * MS));
+    assert_true(conv_balance_pays(&balance, PHOTO, 1000, NOW + 31000 * MS));
+    balance.in_flight = 1; // one is being tried
+    assert_false(conv_balance_pays(&balance, PHOTO, 1000, NOW + 31000 * MS));
+}
+
+static void test_workers_help_in_time_that_they_have(void **state)
+{
+    (void)state;
+    struct conv_balance balance = measured();     // 4 ms a picture
+    assert_true(conv_balance_may_help(&balance)); // not every group goes through a device
+    balance.sure = true;
+    assert_false(conv_balance_may_help(&balance));
+    conv_balance_note_idle(&balance, 3 * MS); // is worth 6 ms
+    assert_true(conv_balance_may_help(&balance));
+    assert_false(conv_balance_may_help(&balance));
+    conv_balance_note_idle(&balance, 1 * MS);
+    assert_true(conv_balance_may_help(&balance));
+    conv_balance_note_idle(&balance, 1000 * MS); // is not kept for longer than 16 x 4 ms
+    for (int i = 0; i < 32; i++)
+        assert_true(conv_balance_may_help(&balance));
+    assert_false(conv_balance_may_help(&balance));
+    balance.awaited = true;
+    conv_balance_note_idle(&balance, 1000 * MS);
+    assert_false(conv_balance_may_help(&balance));
+    balance.awaited = false;
+    assert_false(conv_balance_may_help(&balance));
 }
 
 static int count_groups(struct conv_balance balance)
@@ -90,16 +125,19 @@ static int count_groups(struct conv_balance balance)
     return most;
 }
 
-static void test_half_of_the_lanes_have_a_group_waiting(void **state)
+static void test_every_lane_has_a_group_waiting(void **state)
 {
     (void)state;
-    static const int most[][2] = {{0, 0}, {1, 1}, {2, 3}, {3, 4}, {4, 6}, {5, 7}, {8, 12}, {16, 24}};
+    static const int most[][2] = {{0, 0}, {1, 6}, {2, 8}, {3, 10}, {4, 12}, {16, 36}};
     struct conv_balance balance = measured();
     for (size_t i = 0; i < sizeof most / sizeof most[0]; i++) {
         balance.lanes = most[i][0];
-        balance.measured = false;
+        balance.measured = balance.sure = false;
         assert_int_equal(count_groups(balance), most[i][1] > 1 ? 1 : most[i][1]); // a try
         balance.measured = true;
+        assert_int_equal(count_groups(balance), most[i][1]);
+        balance.measured = false;
+        balance.sure = true;
         assert_int_equal(count_groups(balance), most[i][1]);
     }
 }
@@ -108,14 +146,14 @@ static void test_who_fails_gets_less_till_it_does_not(void **state)
 {
     (void)state;
     struct conv_balance balance = measured();
-    conv_balance_note_device(&balance, 20, 70 * MS, PHOTO);
-    for (int left = 6; left >= 0; left--) {
+    conv_balance_note_device(&balance, 20, 70 * MS, PHOTO, NOW);
+    for (int left = 12; left >= 0; left--) {
         assert_int_equal(count_groups(balance), left);
         conv_balance_note_failure(&balance);
     }
     assert_int_equal(count_groups(balance), 0);
-    conv_balance_note_device(&balance, 20, 70 * MS, PHOTO);
-    assert_int_equal(count_groups(balance), 6);
+    conv_balance_note_device(&balance, 20, 70 * MS, PHOTO, NOW);
+    assert_int_equal(count_groups(balance), 12);
 }
 
 int main(void)
@@ -126,7 +164,9 @@ int main(void)
         cmocka_unit_test(test_a_long_stream_is_late),
         cmocka_unit_test(test_what_is_left_is_unknown),
         cmocka_unit_test(test_a_slow_device_is_believed_at_once),
-        cmocka_unit_test(test_half_of_the_lanes_have_a_group_waiting),
+        cmocka_unit_test(test_what_was_slow_once_is_tried_again),
+        cmocka_unit_test(test_workers_help_in_time_that_they_have),
+        cmocka_unit_test(test_every_lane_has_a_group_waiting),
         cmocka_unit_test(test_who_fails_gets_less_till_it_does_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

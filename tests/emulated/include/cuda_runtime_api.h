@@ -41,6 +41,7 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 #define CUDART_VERSION 13000
 #define cudaHostAllocDefault 0u
+#define cudaHostAllocMapped 2u
 #define cudaHostRegisterPortable 1u
 #define cudaStreamNonBlocking 1u
 #define cudaEventBlockingSync 1u
