@@ -12,9 +12,6 @@
 // guess: a tenth of the time goes to trying again, at most.
 #define BELIEVED 10
 
-// Idle time pays for so many times itself of decoding.
-#define IDLE_WORTH 2
-
 // Share of a group in the averages that is faster than they are.
 #define NEWEST 0.25
 
@@ -67,7 +64,7 @@ bool conv_balance_may_help(struct conv_balance *balance)
 {
     if (!balance->sure || balance->worker_count == 0)
         return true;
-    uint64_t cost = balance->worker_ns / balance->worker_count / IDLE_WORTH;
+    uint64_t cost = balance->worker_ns / balance->worker_count;
     if (balance->awaited || balance->idle_ns < cost)
         return false;
     balance->idle_ns -= cost;

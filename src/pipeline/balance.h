@@ -54,7 +54,7 @@ bool conv_balance_may_begin(const struct conv_balance *balance);
 // Where it may not: true if a worker is to decode a picture instead of waiting. Decoding takes him
 // tens of times as long as passing a picture on to a device, and the time may be missing at what
 // nobody else can do, reading and writing. So, if every group goes through a device, it is spent at
-// the rate at which workers turn out to be idle: as much again, twice over.
+// the rate at which workers turn out to be idle.
 bool conv_balance_may_help(struct conv_balance *balance);
 void conv_balance_note_idle(struct conv_balance *balance, uint64_t ns);
 

@@ -130,7 +130,7 @@ void conv_devices_close(struct conv_scheduler *s)
 // the memory of those that have come together meanwhile. Called WITHOUT the lock.
 static void pin_ahead(struct conv_scheduler *s, struct conv_backend *backend)
 {
-    struct conv_buffer *buffer;
+    struct conv_pool_buffer *buffer;
     struct conv_slot *slot;
     pthread_mutex_lock(&s->lock);
     for (int left = s->pool.count; left > 0 && (slot = conv_groups_take_ready(s)); left--) {

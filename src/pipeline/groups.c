@@ -251,6 +251,14 @@ struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s)
     return slot;
 }
 
+bool conv_groups_are_over(const struct conv_scheduler *s)
+{
+    for (int form = 0; form < CONV_FORM_COUNT; form++)
+        if (s->open[form])
+            return false;
+    return s->walked && !s->found.first && !s->announced.first && !s->parked.first;
+}
+
 void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job)
 {
     struct conv_slot *slot = job->slot;
@@ -258,5 +266,7 @@ void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job)
     if (--slot->unfinished == 0 && slot->sealed && slot->decoding == 0) {
         conv_pool_release(&s->pool, slot);
         pthread_cond_signal(&s->changed);
+        if (conv_groups_are_over(s))
+            pthread_cond_signal(&s->lane_work);
     }
 }

@@ -282,7 +282,7 @@ static void after_lane(struct conv_scheduler *s, struct conv_slot *slot, enum co
 // Memory for all groups that there may be, while devices wake up. With the lock.
 static void stock_up(struct conv_scheduler *s)
 {
-    struct conv_buffer *buffer;
+    struct conv_pool_buffer *buffer;
     while (!conv_scheduler_is_stopping(s) && (buffer = conv_pool_stock(&s->pool))) {
         pthread_mutex_unlock(&s->lock);
         conv_staging_touch(buffer->data, buffer->bytes);
@@ -297,6 +297,7 @@ void *conv_lane_main(void *argument)
 {
     struct conv_lane_thread *thread = argument;
     struct conv_scheduler *s = thread->scheduler;
+    struct conv_pool_buffer buffer;
     conv_thread_be_brief();
     pthread_mutex_lock(&s->lock);
     if (s->config->much)
@@ -314,6 +315,11 @@ void *conv_lane_main(void *argument)
             after_lane(s, slot, status, &err);
         } else if (s->lanes_end) {
             break;
+        } else if (conv_groups_are_over(s) && conv_pool_take_out(&s->pool, &buffer)) {
+            // While workers write the last pictures: it takes milliseconds.
+            pthread_mutex_unlock(&s->lock);
+            conv_pool_give_up(&s->pool, &buffer);
+            pthread_mutex_lock(&s->lock);
         } else {
             conv_scheduler_wait(s, &s->lane_work, CONV_SCHEDULER_LOOK_NS);
         }

@@ -20,15 +20,28 @@
 
 // --- buffers -------------------------------------------------------------------------------------
 
-static void free_memory(struct conv_pool *pool, struct conv_buffer *buffer)
+void conv_pool_give_up(const struct conv_pool *pool, const struct conv_pool_buffer *buffer)
 {
     if (!buffer->pinned_by || pool->ops->host_unpin(buffer->pinned_by, buffer->data))
         conv_staging_free(buffer->data, buffer->bytes);
-    pool->used -= buffer->bytes;
-    *buffer = (struct conv_buffer){.busy = buffer->busy};
 }
 
-static enum conv_status alloc_memory(struct conv_pool *pool, struct conv_buffer *buffer,
+// The buffer is without memory from now on.
+static struct conv_pool_buffer take_memory(struct conv_pool *pool, struct conv_pool_buffer *buffer)
+{
+    struct conv_pool_buffer taken = *buffer;
+    pool->used -= buffer->bytes;
+    *buffer = (struct conv_pool_buffer){.busy = buffer->busy};
+    return taken;
+}
+
+static void free_memory(struct conv_pool *pool, struct conv_pool_buffer *buffer)
+{
+    struct conv_pool_buffer taken = take_memory(pool, buffer);
+    conv_pool_give_up(pool, &taken);
+}
+
+static enum conv_status alloc_memory(struct conv_pool *pool, struct conv_pool_buffer *buffer,
                                      size_t bytes, struct conv_err *err)
 {
     void *memory = NULL;
@@ -43,11 +56,11 @@ static enum conv_status alloc_memory(struct conv_pool *pool, struct conv_buffer 
 
 // Takes the smallest free buffer that has `need`, else the largest free one. There is always one:
 // two a slot, and those that are being got ready.
-static struct conv_buffer *take_buffer(struct conv_pool *pool, size_t need)
+static struct conv_pool_buffer *take_buffer(struct conv_pool *pool, size_t need)
 {
-    struct conv_buffer *best = NULL;
+    struct conv_pool_buffer *best = NULL;
     for (int i = 0; i < pool->buffer_count; i++) {
-        struct conv_buffer *buffer = &pool->buffers[i];
+        struct conv_pool_buffer *buffer = &pool->buffers[i];
         if (buffer->busy)
             continue;
         size_t have = buffer->bytes, best_have = best ? best->bytes : 0;
@@ -60,7 +73,7 @@ static struct conv_buffer *take_buffer(struct conv_pool *pool, size_t need)
     return best;
 }
 
-static void give_buffer(struct conv_buffer **buffer)
+static void give_buffer(struct conv_pool_buffer **buffer)
 {
     if (*buffer)
         (*buffer)->busy = false;
@@ -161,7 +174,7 @@ bool conv_pool_is_too_much(const struct conv_pool *pool, const struct conv_pool_
 static enum conv_status fill(struct conv_pool *pool, const struct conv_slot *slot, size_t in,
                              size_t out, size_t kept, bool *waits, struct conv_err *err)
 {
-    struct conv_buffer *buffers[2] = {slot->in, slot->out};
+    struct conv_pool_buffer *buffers[2] = {slot->in, slot->out};
     size_t bytes[2] = {in, out}, more = kept;
     for (int i = 0; i < 2; i++) {
         if (!buffers[i] || buffers[i]->bytes >= bytes[i]) {
@@ -312,7 +325,7 @@ enum conv_status conv_pool_lend(struct conv_pool *pool, struct conv_slot *slot, 
 
 // --- getting ready -------------------------------------------------------------------------------
 
-void conv_pool_pin_buffer(const struct conv_pool *pool, struct conv_buffer *buffer,
+void conv_pool_pin_buffer(const struct conv_pool *pool, struct conv_pool_buffer *buffer,
                           struct conv_backend *backend)
 {
     buffer->pin_tried = true;
@@ -324,18 +337,18 @@ void conv_pool_pin_buffer(const struct conv_pool *pool, struct conv_buffer *buff
 void conv_pool_pin(const struct conv_pool *pool, struct conv_slot *slot,
                    struct conv_backend *backend)
 {
-    struct conv_buffer *buffers[2] = {slot->in, slot->out};
+    struct conv_pool_buffer *buffers[2] = {slot->in, slot->out};
     for (int i = 0; i < 2 && pool->ops->host_pin; i++)
         if (buffers[i] && !buffers[i]->pin_tried)
             conv_pool_pin_buffer(pool, buffers[i], backend);
 }
 
-struct conv_buffer *conv_pool_stock(struct conv_pool *pool)
+struct conv_pool_buffer *conv_pool_stock(struct conv_pool *pool)
 {
-    struct conv_buffer *empty = NULL;
+    struct conv_pool_buffer *empty = NULL;
     int stocked = 0;
     for (int i = 0; i < pool->buffer_count; i++) {
-        struct conv_buffer *buffer = &pool->buffers[i];
+        struct conv_pool_buffer *buffer = &pool->buffers[i];
         if (!buffer->busy && !buffer->data)
             empty = buffer;
         stocked += buffer->data != NULL;
@@ -347,10 +360,10 @@ struct conv_buffer *conv_pool_stock(struct conv_pool *pool)
     return empty;
 }
 
-struct conv_buffer *conv_pool_find_unpinned(struct conv_pool *pool)
+struct conv_pool_buffer *conv_pool_find_unpinned(struct conv_pool *pool)
 {
     for (int i = 0; i < pool->buffer_count && pool->ops->host_pin; i++) {
-        struct conv_buffer *buffer = &pool->buffers[i];
+        struct conv_pool_buffer *buffer = &pool->buffers[i];
         if (buffer->busy || !buffer->data || buffer->pin_tried)
             continue;
         buffer->busy = true;
@@ -359,7 +372,18 @@ struct conv_buffer *conv_pool_find_unpinned(struct conv_pool *pool)
     return NULL;
 }
 
-void conv_pool_shelve(struct conv_buffer *buffer)
+void conv_pool_shelve(struct conv_pool_buffer *buffer)
 {
     give_buffer(&buffer);
+}
+
+bool conv_pool_take_out(struct conv_pool *pool, struct conv_pool_buffer *buffer)
+{
+    for (int i = 0; i < pool->buffer_count; i++) {
+        if (pool->buffers[i].busy || !pool->buffers[i].data)
+            continue;
+        *buffer = take_memory(pool, &pool->buffers[i]);
+        return true;
+    }
+    return false;
 }

@@ -12,7 +12,7 @@
 
 struct conv_job;
 
-struct conv_buffer {
+struct conv_pool_buffer {
     uint8_t *data;
     size_t bytes;
     bool busy;
@@ -22,7 +22,7 @@ struct conv_buffer {
 
 struct conv_slot {
     struct conv_group group;
-    struct conv_buffer *in, *out; // the group's h_in and h_out; NULL where it has none
+    struct conv_pool_buffer *in, *out; // the group's h_in and h_out; NULL where it has none
     bool busy;
     bool sealed;         // takes no more pictures
     bool again;          // its pictures are to be read and decoded anew, on the CPU
@@ -42,7 +42,7 @@ struct conv_pool {
     const struct conv_backend_ops *ops; // which pin
     struct conv_slot *slots;
     int count;
-    struct conv_buffer *buffers; // three a slot: for either side, and to be got ready
+    struct conv_pool_buffer *buffers; // three a slot: for either side, and to be got ready
     int buffer_count;
     size_t bytes; // what a buffer takes at first
     size_t limit;
@@ -90,10 +90,15 @@ void conv_pool_pin(const struct conv_pool *pool, struct conv_slot *slot,
 // pins without the lock and then shelves, for others to take. conv_pool_stock: a new one, until
 // there are as many as slots, since a group that is resident has one side at a time.
 // conv_pool_find_unpinned: one that nobody has tried to pin. NULL if there is none.
-struct conv_buffer *conv_pool_stock(struct conv_pool *pool);
-struct conv_buffer *conv_pool_find_unpinned(struct conv_pool *pool);
-void conv_pool_pin_buffer(const struct conv_pool *pool, struct conv_buffer *buffer,
+struct conv_pool_buffer *conv_pool_stock(struct conv_pool *pool);
+struct conv_pool_buffer *conv_pool_find_unpinned(struct conv_pool *pool);
+void conv_pool_pin_buffer(const struct conv_pool *pool, struct conv_pool_buffer *buffer,
                           struct conv_backend *backend);
-void conv_pool_shelve(struct conv_buffer *buffer);
+void conv_pool_shelve(struct conv_pool_buffer *buffer);
+
+// For who sees that no more is wanted: takes the memory of a free buffer out of the pool; false if
+// there is none left. And gives it back to the system, without the lock.
+bool conv_pool_take_out(struct conv_pool *pool, struct conv_pool_buffer *buffer);
+void conv_pool_give_up(const struct conv_pool *pool, const struct conv_pool_buffer *buffer);
 
 #endif

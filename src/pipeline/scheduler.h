@@ -163,6 +163,9 @@ void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot);
 void conv_groups_put_ready(struct conv_scheduler *s, struct conv_slot *slot);
 struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s);
 
+// True once all pictures have gone to the lanes: hardly any group is to come.
+bool conv_groups_are_over(const struct conv_scheduler *s);
+
 // Takes the picture out of its slot, which is free again once it was the last.
 void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job);
 

@@ -101,13 +101,13 @@ static void test_workers_help_in_time_that_they_have(void **state)
     assert_true(conv_balance_may_help(&balance)); // not every group goes through a device
     balance.sure = true;
     assert_false(conv_balance_may_help(&balance));
-    conv_balance_note_idle(&balance, 3 * MS); // is worth 6 ms
+    conv_balance_note_idle(&balance, 6 * MS);
     assert_true(conv_balance_may_help(&balance));
     assert_false(conv_balance_may_help(&balance));
-    conv_balance_note_idle(&balance, 1 * MS);
+    conv_balance_note_idle(&balance, 2 * MS);
     assert_true(conv_balance_may_help(&balance));
     conv_balance_note_idle(&balance, 1000 * MS); // is not kept for longer than 16 x 4 ms
-    for (int i = 0; i < 32; i++)
+    for (int i = 0; i < 16; i++)
         assert_true(conv_balance_may_help(&balance));
     assert_false(conv_balance_may_help(&balance));
     balance.awaited = true;
