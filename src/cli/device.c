@@ -272,8 +272,7 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
     at_once &= fall_back && !*variant && small && conv_backend_cuda_has_driver();
     status = open_cuda(device, &list, &config, !at_once, options->quiet, &reason);
     if (!status) {
-        device->much = work == CONV_AMOUNT_MUCH;
-        choose_coders(device, options, device->much || !spare);
+        choose_coders(device, options, work == CONV_AMOUNT_MUCH || !spare);
         return spare ? open_spare(device, &config, err) : CONV_OK;
     }
     conv_device_close(device);

@@ -20,7 +20,6 @@ struct conv_device {
     struct conv_backend *spare;
     char name[16 * CONV_BACKEND_MOST_DEVICES]; // "cuda:0", "cuda:0,cuda:1"
     enum conv_coder decode_on, encode_on;      // as --decode-on and --encode-on come out
-    bool much; // there is known to be work for all that the device has
 };
 
 enum conv_device_choice { CONV_DEVICE_AUTO, CONV_DEVICE_CPU, CONV_DEVICE_CUDA, CONV_DEVICE_ALL };

@@ -130,7 +130,6 @@ void conv_devices_close(struct conv_scheduler *s)
 // the memory of those that have come together meanwhile. Called WITHOUT the lock.
 static void pin_ahead(struct conv_scheduler *s, struct conv_backend *backend)
 {
-    struct conv_pool_buffer *buffer;
     struct conv_slot *slot;
     pthread_mutex_lock(&s->lock);
     for (int left = s->pool.count; left > 0 && (slot = conv_groups_take_ready(s)); left--) {
@@ -138,12 +137,6 @@ static void pin_ahead(struct conv_scheduler *s, struct conv_backend *backend)
         conv_pool_pin(&s->pool, slot, backend);
         pthread_mutex_lock(&s->lock);
         conv_groups_put_ready(s, slot);
-    }
-    while ((buffer = conv_pool_find_unpinned(&s->pool))) {
-        pthread_mutex_unlock(&s->lock);
-        conv_pool_pin_buffer(&s->pool, buffer, backend);
-        pthread_mutex_lock(&s->lock);
-        conv_pool_shelve(buffer);
     }
     pthread_mutex_unlock(&s->lock);
 }

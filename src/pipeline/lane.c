@@ -279,18 +279,6 @@ static void after_lane(struct conv_scheduler *s, struct conv_slot *slot, enum co
     pthread_cond_signal(&s->changed);
 }
 
-// Memory for all groups that there may be, while devices wake up. With the lock.
-static void stock_up(struct conv_scheduler *s)
-{
-    struct conv_pool_buffer *buffer;
-    while (!conv_scheduler_is_stopping(s) && (buffer = conv_pool_stock(&s->pool))) {
-        pthread_mutex_unlock(&s->lock);
-        conv_staging_touch(buffer->data, buffer->bytes);
-        pthread_mutex_lock(&s->lock);
-        conv_pool_shelve(buffer);
-    }
-}
-
 // --- the thread ----------------------------------------------------------------------------------
 
 void *conv_lane_main(void *argument)
@@ -300,8 +288,6 @@ void *conv_lane_main(void *argument)
     struct conv_pool_buffer buffer;
     conv_thread_be_brief();
     pthread_mutex_lock(&s->lock);
-    if (s->config->much)
-        stock_up(s);
     for (;;) {
         struct conv_slot *slot = conv_groups_take_ready(s);
         if (slot) {

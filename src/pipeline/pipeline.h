@@ -44,7 +44,6 @@ struct conv_pipeline_config {
     struct conv_png_config png;
     enum conv_alpha_mode alpha;
     enum conv_coder decode_on, encode_on; // CONV_CODER_GPU: what the device cannot, the CPU does
-    bool much; // it is known that there is work for all streams: memory is got ready ahead
     bool strip, preserve, fsync;
     bool in_place;                // outputs replace inputs
     struct conv_journal *journal; // of --resume; NULL without

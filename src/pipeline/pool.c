@@ -55,11 +55,11 @@ static enum conv_status alloc_memory(struct conv_pool *pool, struct conv_pool_bu
 }
 
 // Takes the smallest free buffer that has `need`, else the largest free one. There is always one:
-// two a slot, and those that are being got ready.
+// two a slot.
 static struct conv_pool_buffer *take_buffer(struct conv_pool *pool, size_t need)
 {
     struct conv_pool_buffer *best = NULL;
-    for (int i = 0; i < pool->buffer_count; i++) {
+    for (int i = 0; i < 2 * pool->count; i++) {
         struct conv_pool_buffer *buffer = &pool->buffers[i];
         if (buffer->busy)
             continue;
@@ -83,7 +83,7 @@ static void give_buffer(struct conv_pool_buffer **buffer)
 // Free buffers give memory back until there is room for `more`. False if too much is in use.
 static bool make_room(struct conv_pool *pool, size_t more)
 {
-    for (int i = 0; i < pool->buffer_count && pool->used + pool->kept + more > pool->limit; i++)
+    for (int i = 0; i < 2 * pool->count && pool->used + pool->kept + more > pool->limit; i++)
         if (!pool->buffers[i].busy)
             free_memory(pool, &pool->buffers[i]);
     return pool->used + pool->kept + more <= pool->limit;
@@ -105,13 +105,11 @@ enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pipeli
         .ops = config->ops,
         .limit = config->mem_limit,
     };
-    int buffer_count = (2 + 1) * count;
     pool->slots = calloc((size_t)count, sizeof *pool->slots);
-    pool->buffers = calloc((size_t)buffer_count, sizeof *pool->buffers);
+    pool->buffers = calloc(2 * (size_t)count, sizeof *pool->buffers);
     if (!pool->slots || !pool->buffers)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", count);
     pool->count = count;
-    pool->buffer_count = buffer_count;
     bool decodes = config->decode_on != CONV_CODER_CPU,
          encodes = config->encode_on != CONV_CODER_CPU;
     bool codes = decodes || encodes;
@@ -132,7 +130,7 @@ enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pipeli
 
 void conv_pool_close(struct conv_pool *pool)
 {
-    for (int i = 0; i < pool->buffer_count; i++)
+    for (int i = 0; i < 2 * pool->count; i++)
         free_memory(pool, &pool->buffers[i]);
     for (int i = 0; i < pool->count; i++) {
         free(pool->slots[i].group.planes);
@@ -323,63 +321,26 @@ enum conv_status conv_pool_lend(struct conv_pool *pool, struct conv_slot *slot, 
     return status;
 }
 
-// --- getting ready -------------------------------------------------------------------------------
-
-void conv_pool_pin_buffer(const struct conv_pool *pool, struct conv_pool_buffer *buffer,
-                          struct conv_backend *backend)
-{
-    buffer->pin_tried = true;
-    conv_staging_touch(buffer->data, buffer->bytes);
-    if (pool->ops->host_pin(backend, buffer->data, buffer->bytes))
-        buffer->pinned_by = backend;
-}
+// --- pinning -------------------------------------------------------------------------------------
 
 void conv_pool_pin(const struct conv_pool *pool, struct conv_slot *slot,
                    struct conv_backend *backend)
 {
     struct conv_pool_buffer *buffers[2] = {slot->in, slot->out};
-    for (int i = 0; i < 2 && pool->ops->host_pin; i++)
-        if (buffers[i] && !buffers[i]->pin_tried)
-            conv_pool_pin_buffer(pool, buffers[i], backend);
-}
-
-struct conv_pool_buffer *conv_pool_stock(struct conv_pool *pool)
-{
-    struct conv_pool_buffer *empty = NULL;
-    int stocked = 0;
-    for (int i = 0; i < pool->buffer_count; i++) {
-        struct conv_pool_buffer *buffer = &pool->buffers[i];
-        if (!buffer->busy && !buffer->data)
-            empty = buffer;
-        stocked += buffer->data != NULL;
-    }
-    if (!empty || stocked >= pool->count || pool->used + pool->kept + pool->bytes > pool->limit ||
-        alloc_memory(pool, empty, pool->bytes, NULL))
-        return NULL;
-    empty->busy = true;
-    return empty;
-}
-
-struct conv_pool_buffer *conv_pool_find_unpinned(struct conv_pool *pool)
-{
-    for (int i = 0; i < pool->buffer_count && pool->ops->host_pin; i++) {
-        struct conv_pool_buffer *buffer = &pool->buffers[i];
-        if (buffer->busy || !buffer->data || buffer->pin_tried)
+    for (int i = 0; i < 2 && pool->ops->host_pin; i++) {
+        struct conv_pool_buffer *buffer = buffers[i];
+        if (!buffer || buffer->pin_tried)
             continue;
-        buffer->busy = true;
-        return buffer;
+        buffer->pin_tried = true;
+        conv_staging_touch(buffer->data, buffer->bytes);
+        if (pool->ops->host_pin(backend, buffer->data, buffer->bytes))
+            buffer->pinned_by = backend;
     }
-    return NULL;
-}
-
-void conv_pool_shelve(struct conv_pool_buffer *buffer)
-{
-    give_buffer(&buffer);
 }
 
 bool conv_pool_take_out(struct conv_pool *pool, struct conv_pool_buffer *buffer)
 {
-    for (int i = 0; i < pool->buffer_count; i++) {
+    for (int i = 0; i < 2 * pool->count; i++) {
         if (pool->buffers[i].busy || !pool->buffers[i].data)
             continue;
         *buffer = take_memory(pool, &pool->buffers[i]);

@@ -42,9 +42,8 @@ struct conv_pool {
     const struct conv_backend_ops *ops; // which pin
     struct conv_slot *slots;
     int count;
-    struct conv_pool_buffer *buffers; // three a slot: for either side, and to be got ready
-    int buffer_count;
-    size_t bytes; // what a buffer takes at first
+    struct conv_pool_buffer *buffers; // two a slot
+    size_t bytes;                     // what a buffer takes at first
     size_t limit;
     size_t used; // bytes of all buffers
     size_t kept; // and what is promised, and what chunks take, of busy slots
@@ -85,16 +84,6 @@ enum conv_status conv_pool_lend(struct conv_pool *pool, struct conv_slot *slot, 
 // a buffer's life.
 void conv_pool_pin(const struct conv_pool *pool, struct conv_slot *slot,
                    struct conv_backend *backend);
-
-// For who gets memory ready that will be wanted: a free buffer, which he touches (staging.h) or
-// pins without the lock and then shelves, for others to take. conv_pool_stock: a new one, until
-// there are as many as slots, since a group that is resident has one side at a time.
-// conv_pool_find_unpinned: one that nobody has tried to pin. NULL if there is none.
-struct conv_pool_buffer *conv_pool_stock(struct conv_pool *pool);
-struct conv_pool_buffer *conv_pool_find_unpinned(struct conv_pool *pool);
-void conv_pool_pin_buffer(const struct conv_pool *pool, struct conv_pool_buffer *buffer,
-                          struct conv_backend *backend);
-void conv_pool_shelve(struct conv_pool_buffer *buffer);
 
 // For who sees that no more is wanted: takes the memory of a free buffer out of the pool; false if
 // there is none left. And gives it back to the system, without the lock.
