@@ -62,13 +62,19 @@ bool conv_balance_may_begin(const struct conv_balance *balance)
 
 bool conv_balance_may_help(struct conv_balance *balance)
 {
-    if (!balance->sure || balance->worker_count == 0)
+    if (!balance->sure || balance->worker_count == 0 || balance->lanes == 0)
         return true;
     uint64_t cost = balance->worker_ns / balance->worker_count;
     if (balance->awaited || balance->idle_ns < cost)
         return false;
     balance->idle_ns -= cost;
     return true;
+}
+
+uint64_t conv_balance_patience(const struct conv_balance *balance)
+{
+    bool waits = balance->sure && !balance->awaited && balance->lanes > 0;
+    return waits && balance->worker_count ? balance->worker_ns / balance->worker_count : UINT64_MAX;
 }
 
 // Time that was idle long ago is no reason to be busy now: it is kept for a picture a worker.

@@ -57,6 +57,8 @@ bool conv_balance_may_begin(const struct conv_balance *balance);
 // the rate at which workers turn out to be idle.
 bool conv_balance_may_help(struct conv_balance *balance);
 void conv_balance_note_idle(struct conv_balance *balance, uint64_t ns);
+// After waiting for so long, all the time that a picture takes is there.
+uint64_t conv_balance_patience(const struct conv_balance *balance);
 
 // What was measured is not believed for ever, or one group that something held up would keep a
 // device from showing that it is faster: after a while without another, another is tried.

@@ -326,9 +326,10 @@ static bool do_task(struct conv_worker *worker)
             pthread_mutex_unlock(&s->lock);
             conv_jobs_finish(s, job, status);
         } else {
-            uint64_t start = conv_clock_ns();
+            uint64_t start = conv_clock_ns(), wait = conv_balance_patience(&s->balance);
             conv_jobs_put_back(&s->parked, job);
-            conv_scheduler_wait(s, &s->changed, CONV_SCHEDULER_LOOK_NS);
+            conv_scheduler_wait(s, &s->changed,
+                                wait < CONV_SCHEDULER_LOOK_NS ? wait : CONV_SCHEDULER_LOOK_NS);
             conv_balance_note_idle(&s->balance, conv_clock_ns() - start);
         }
     } else if (s->found.count < s->config->jobs && may_walk(s) && !stopping) {

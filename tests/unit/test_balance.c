@@ -99,8 +99,10 @@ static void test_workers_help_in_time_that_they_have(void **state)
     (void)state;
     struct conv_balance balance = measured();     // 4 ms a picture
     assert_true(conv_balance_may_help(&balance)); // not every group goes through a device
+    assert_true(conv_balance_patience(&balance) > 1000000 * MS);
     balance.sure = true;
     assert_false(conv_balance_may_help(&balance));
+    assert_int_equal(conv_balance_patience(&balance), 4 * MS);
     conv_balance_note_idle(&balance, 6 * MS);
     assert_true(conv_balance_may_help(&balance));
     assert_false(conv_balance_may_help(&balance));
@@ -113,8 +115,12 @@ static void test_workers_help_in_time_that_they_have(void **state)
     balance.awaited = true;
     conv_balance_note_idle(&balance, 1000 * MS);
     assert_false(conv_balance_may_help(&balance));
+    assert_true(conv_balance_patience(&balance) > 1000000 * MS);
     balance.awaited = false;
     assert_false(conv_balance_may_help(&balance));
+    balance.lanes = 0; // all devices are lost
+    assert_true(conv_balance_may_help(&balance));
+    assert_true(conv_balance_patience(&balance) > 1000000 * MS);
 }
 
 static int count_groups(struct conv_balance balance)
