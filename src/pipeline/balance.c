@@ -52,20 +52,32 @@ void conv_balance_note_failure(struct conv_balance *balance)
     balance->failures++;
 }
 
-bool conv_balance_may_begin(const struct conv_balance *balance)
+// Groups that devices may have at once.
+static int most_groups(const struct conv_balance *balance)
 {
     int most = balance->lanes ? 2 * balance->lanes + 4 - balance->failures : 0;
     if (!balance->measured && !balance->sure && most > 1)
         most = 1;
-    return balance->in_flight < most;
+    return most;
+}
+
+bool conv_balance_may_begin(const struct conv_balance *balance)
+{
+    return balance->in_flight < most_groups(balance);
+}
+
+// What a worker's decoding of a picture takes from other work; 0 if it takes nothing.
+static uint64_t cost_of_help(const struct conv_balance *balance)
+{
+    bool costs = balance->sure && balance->worker_count > 0 && most_groups(balance) > 0;
+    return costs ? balance->worker_ns / balance->worker_count : 0;
 }
 
 bool conv_balance_may_help(struct conv_balance *balance)
 {
-    if (!balance->sure || balance->worker_count == 0 || balance->lanes == 0)
-        return true;
-    uint64_t cost = balance->worker_ns / balance->worker_count;
-    if (balance->awaited || balance->idle_ns < cost)
+    uint64_t cost = cost_of_help(balance);
+    // What waits for a device to wake up anyway need not be made larger meanwhile.
+    if (cost > 0 && (balance->awaited || balance->idle_ns < cost))
         return false;
     balance->idle_ns -= cost;
     return true;
@@ -73,18 +85,16 @@ bool conv_balance_may_help(struct conv_balance *balance)
 
 uint64_t conv_balance_patience(const struct conv_balance *balance)
 {
-    bool waits = balance->sure && !balance->awaited && balance->lanes > 0;
-    return waits && balance->worker_count ? balance->worker_ns / balance->worker_count : UINT64_MAX;
+    uint64_t cost = balance->awaited ? 0 : cost_of_help(balance);
+    return cost > 0 ? cost : UINT64_MAX;
 }
 
 // Time that was idle long ago is no reason to be busy now: it is kept for a picture a worker.
 void conv_balance_note_idle(struct conv_balance *balance, uint64_t ns)
 {
-    uint64_t most = balance->worker_count
-                        ? balance->worker_ns / balance->worker_count * (uint64_t)balance->workers
-                        : 0;
+    uint64_t most = cost_of_help(balance) * (uint64_t)balance->workers;
     if (balance->awaited)
-        return; // what waits for a device to wake up need not be made larger meanwhile
+        return;
     balance->idle_ns = balance->idle_ns + ns < most ? balance->idle_ns + ns : most;
 }
 

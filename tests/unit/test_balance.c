@@ -118,6 +118,10 @@ static void test_workers_help_in_time_that_they_have(void **state)
     assert_true(conv_balance_patience(&balance) > 1000000 * MS);
     balance.awaited = false;
     assert_false(conv_balance_may_help(&balance));
+    balance.failures = 12; // nothing is to be had from the device
+    assert_true(conv_balance_may_help(&balance));
+    balance.failures = 0;
+    assert_false(conv_balance_may_help(&balance));
     balance.lanes = 0; // all devices are lost
     assert_true(conv_balance_may_help(&balance));
     assert_true(conv_balance_patience(&balance) > 1000000 * MS);
