@@ -31,10 +31,20 @@ void conv_balance_note_worker(struct conv_balance *balance, uint64_t ns)
     balance->worker_count++;
 }
 
+void conv_balance_note_lanes(struct conv_balance *balance, int lanes, bool there, uint64_t now)
+{
+    bool awaited = lanes > 0 && !there;
+    if (balance->awaited && !awaited)
+        balance->there_since = now;
+    balance->awaited = awaited;
+    balance->lanes = lanes;
+}
+
 // A device that turns out slower is believed at once, one that turns out faster by and by.
-void conv_balance_note_device(struct conv_balance *balance, int pictures, uint64_t ns,
+void conv_balance_note_device(struct conv_balance *balance, int pictures, uint64_t since,
                               size_t longest, uint64_t now)
 {
+    uint64_t ns = now - (since > balance->there_since ? since : balance->there_since);
     bool slower = (double)ns > balance->latency_ns;
     double newest = slower || !balance->measured ? 1 : NEWEST;
     balance->measured = true;

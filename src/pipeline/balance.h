@@ -29,6 +29,7 @@ struct conv_balance {
     double longest;        // bytes of the longest stream of such a group
     bool sure;             // every group goes through a device, whoever decodes it
     bool awaited;          // none is there yet
+    uint64_t there_since;  // when that ended
     int lanes, failures;   // of all devices; groups in vain since the last that was not
     int in_flight;         // groups for devices to decode, open ones included
     uint64_t idle_ns;      // that workers have waited for room in one, and not made up for
@@ -39,9 +40,12 @@ void conv_balance_init(struct conv_balance *balance, int workers, uint64_t start
 // A worker has decoded a picture in so many ns.
 void conv_balance_note_worker(struct conv_balance *balance, uint64_t ns);
 
-// A device has decoded `pictures` of a group in so many ns from when it was handed over, or the
-// device was there, if that was later; its longest stream had so many bytes.
-void conv_balance_note_device(struct conv_balance *balance, int pictures, uint64_t ns,
+// The lanes that all devices have or will have, and whether one of them is there yet.
+void conv_balance_note_lanes(struct conv_balance *balance, int lanes, bool there, uint64_t now);
+
+// A device has decoded `pictures` of a group that was handed over at `since`; its longest stream
+// had so many bytes. The time in which devices woke up is not the group's.
+void conv_balance_note_device(struct conv_balance *balance, int pictures, uint64_t since,
                               size_t longest, uint64_t now);
 // It had no room for a group, or was lost with it: all was in vain.
 void conv_balance_note_failure(struct conv_balance *balance);

@@ -47,10 +47,7 @@ static void tell_lanes(struct conv_scheduler *s)
         lanes += state->lanes ? state->lanes : s->config->streams;
         there += state->lanes;
     }
-    if (s->balance.awaited && there > 0)
-        s->device_since = conv_clock_ns();
-    s->balance.lanes = lanes;
-    s->balance.awaited = lanes > 0 && there == 0;
+    conv_balance_note_lanes(&s->balance, lanes, there > 0, conv_clock_ns());
 }
 
 // As many as there is room for; a failure if that is none. Others see them at once.

@@ -98,14 +98,13 @@ void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, enum
     int pictures = 0;
     if (!slot->counted)
         return;
-    uint64_t now = conv_clock_ns();
-    uint64_t since = slot->sealed_at > s->device_since ? slot->sealed_at : s->device_since;
     if (status || slot->again) {
         conv_balance_note_failure(&s->balance);
     } else {
         for (const struct conv_job *job = slot->jobs; job; job = job->next)
             pictures += !slot->group.pictures[job->picture].failed;
-        conv_balance_note_device(&s->balance, pictures, now - since, slot->longest, now);
+        conv_balance_note_device(&s->balance, pictures, slot->sealed_at, slot->longest,
+                                 conv_clock_ns());
     }
     count_ended(s, slot);
 }

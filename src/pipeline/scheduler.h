@@ -62,7 +62,6 @@ struct conv_scheduler {
     int most;       // of them at once
     uint64_t begun; // pictures that somebody has begun, ever
     struct conv_balance balance;
-    uint64_t device_since; // a device that was waited for is there; conv_clock_ns
     bool walking;          // a worker is in conv_walk_next
     bool minding;          // a worker waits with an eye on the open group
     bool walked;           // no more pictures will come

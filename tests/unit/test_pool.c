@@ -135,12 +135,38 @@ static void test_a_buffer_serves_the_next(void **state)
     conv_pool_close(&pool);
 }
 
+static void test_only_free_memory_is_given_up(void **state)
+{
+    (void)state;
+    struct conv_pool pool;
+    struct conv_err err;
+    struct conv_slot *slot, *busy;
+    struct conv_pool_buffer buffer;
+    struct conv_pool_need need = {{1000, 500}, 0, true};
+    open_pool(&pool, 1000);
+    pool.bytes = 1000;
+    assert_false(conv_pool_take_out(&pool, &buffer));
+    assert_int_equal(conv_pool_acquire(&pool, &need, &busy, &err), CONV_OK);
+    assert_int_equal(conv_pool_acquire(&pool, &need, &slot, &err), CONV_OK);
+    const uint8_t *memory = slot->group.h_in;
+    conv_pool_release(&pool, slot);
+    assert_true(conv_pool_take_out(&pool, &buffer));
+    assert_ptr_equal(buffer.data, memory);
+    assert_int_equal(pool.used, 1000);
+    conv_pool_give_up(&pool, &buffer);
+    assert_false(conv_pool_take_out(&pool, &buffer)); // the other one is in use
+    assert_int_equal(conv_pool_acquire(&pool, &need, &slot, &err), CONV_OK);
+    assert_int_equal(pool.used, 2000); // what is wanted after all comes anew
+    conv_pool_close(&pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_limit_holds),
         cmocka_unit_test(test_who_is_alone_is_served),
         cmocka_unit_test(test_a_buffer_serves_the_next),
+        cmocka_unit_test(test_only_free_memory_is_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
