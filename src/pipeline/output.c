@@ -28,7 +28,14 @@ static atomic_int temporary_count;
 static atomic_bool abandoned; // the program is about to end
 // The file system or the kernel has no files without a name, or there is no /proc to name them by.
 static atomic_bool nameless_fail;
+// Before Linux 6.10 a file is named by its descriptor alone only for who may read everything.
+static atomic_bool link_by_path;
 static struct conv_output_config config;
+
+// Outputs in a row that were new, and how many make one expect that of the next.
+static atomic_int new_in_a_row;
+#define EXPECT_NEW 64
+#define OVERWRITES_INPUT "the output would overwrite the input (--in-place does that)"
 
 // Folders that were swept, by a hash of their paths: of two that share a bit only the first is.
 static atomic_uchar swept[8192];
@@ -37,6 +44,8 @@ enum conv_status conv_output_open(const struct conv_output_config *wanted, struc
 {
     config = *wanted;
     atomic_store(&nameless_fail, false);
+    atomic_store(&link_by_path, false);
+    atomic_store(&new_in_a_row, 0);
     for (size_t i = 0; i < sizeof swept; i++)
         atomic_init(&swept[i], 0);
     temporaries = calloc((size_t)config.workers, sizeof *temporaries);
@@ -271,10 +280,18 @@ static enum conv_status write_renamed(struct temporary *temporary, int folder,
 static bool link_file(int fd, int folder, const char *path)
 {
     char link[32];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const char *name = conv_paths_base(path);
     if (atomic_load(&abandoned))
         return false;
-    if (linkat(AT_FDCWD, link, folder, conv_paths_base(path), AT_SYMLINK_FOLLOW) == 0)
+    if (!atomic_load(&link_by_path)) {
+        if (linkat(fd, "", folder, name, AT_EMPTY_PATH) == 0)
+            return true;
+        if (errno == EEXIST)
+            return false;
+        atomic_store(&link_by_path, true);
+    }
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (linkat(AT_FDCWD, link, folder, name, AT_SYMLINK_FOLLOW) == 0)
         return true;
     if (errno != EEXIST)
         atomic_store(&nameless_fail, true);
@@ -307,14 +324,61 @@ static enum conv_status write_nameless(int folder, const struct conv_job *job,
     return status;
 }
 
-static enum conv_status write_file(struct temporary *temporary, int folder, bool exists,
-                                   const struct conv_job *job, const struct conv_png_bytes *bytes,
+bool conv_output_may_exist(void)
+{
+    return atomic_load(&new_in_a_row) < EXPECT_NEW || atomic_load(&nameless_fail);
+}
+
+enum conv_status conv_output_check(const struct conv_job *job, const struct stat *out,
                                    struct conv_err *err)
+{
+    bool same = out->st_dev == job->info.st_dev && out->st_ino == job->info.st_ino;
+    if (same && S_ISREG(out->st_mode) && !config.in_place && strcmp(job->path.input, "-") != 0)
+        return conv_err_set(err, CONV_ERR_USAGE, OVERWRITES_INPUT);
+    return CONV_OK;
+}
+
+// What is there where the output is to be.
+enum place { PLACE_FREE, PLACE_FILE, PLACE_SPECIAL };
+
+static enum conv_status look_at(enum place *place, const struct conv_job *job, struct conv_err *err)
+{
+    struct stat info;
+    *place = PLACE_FREE;
+    if (stat(job->path.output, &info) != 0)
+        return CONV_OK;
+    *place = S_ISREG(info.st_mode) ? PLACE_FILE : PLACE_SPECIAL;
+    if (S_ISDIR(info.st_mode))
+        return conv_err_set(err, CONV_ERR_IO, "the output %s is a folder", job->path.output);
+    return conv_output_check(job, &info, err);
+}
+
+// Where the place is free, or expected to be.
+static enum conv_status write_new(int folder, const struct conv_job *job,
+                                  const struct conv_png_bytes *bytes, bool *linked,
+                                  struct conv_err *err)
+{
+    enum conv_status status = write_nameless(folder, job, bytes, linked, err);
+    if (*linked)
+        atomic_fetch_add(&new_in_a_row, atomic_load(&new_in_a_row) < EXPECT_NEW);
+    return status;
+}
+
+// `looked`: it is known what is there.
+static enum conv_status write_file(struct temporary *temporary, int folder, bool looked,
+                                   enum place place, const struct conv_job *job,
+                                   const struct conv_png_bytes *bytes, struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
     bool linked = false;
-    if (!exists && !atomic_load(&nameless_fail))
-        status = write_nameless(folder, job, bytes, &linked, err);
+    if (place == PLACE_FREE && !atomic_load(&nameless_fail))
+        status = write_new(folder, job, bytes, &linked, err);
+    if (!linked)
+        atomic_store(&new_in_a_row, 0);
+    if (!status && !linked && !looked)
+        status = look_at(&place, job, err);
+    if (!status && place == PLACE_SPECIAL)
+        return write_special(job->path.output, bytes, err);
     if (!status && !linked)
         status = write_renamed(temporary, folder, job, bytes, err);
     return !status && config.fsync ? sync_folder(folder, job->path.output, err) : status;
@@ -324,21 +388,22 @@ enum conv_status conv_output_write(int worker, const struct conv_job *job,
                                    const struct conv_png_bytes *bytes, struct conv_err *err)
 {
     const char *path = job->path.output;
-    struct stat info;
+    enum conv_status status = CONV_OK;
+    enum place place = PLACE_FREE;
+    bool looks = conv_output_may_exist();
     if (strcmp(path, "-") == 0)
         return write_special(path, bytes, err);
-    bool exists = stat(path, &info) == 0;
-    if (exists) {
-        if (S_ISDIR(info.st_mode))
-            return conv_err_set(err, CONV_ERR_IO, "the output %s is a folder", path);
-        if (!S_ISREG(info.st_mode))
-            return write_special(path, bytes, err);
-    }
+    if (looks)
+        status = look_at(&place, job, err);
+    if (status)
+        return status;
+    if (place == PLACE_SPECIAL)
+        return write_special(path, bytes, err);
     sweep_folder(path);
     int folder = open_folder(path, err);
     if (folder < 0)
         return err->status;
-    enum conv_status status = write_file(&temporaries[worker], folder, exists, job, bytes, err);
+    status = write_file(&temporaries[worker], folder, looks, place, job, bytes, err);
     close(folder);
     return status;
 }

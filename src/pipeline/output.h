@@ -21,9 +21,18 @@ struct conv_output_config {
 enum conv_status conv_output_open(const struct conv_output_config *config, struct conv_err *err);
 void conv_output_close(void);
 
+// False once so many outputs in a row were new that the next one is taken to be, too: looking for a
+// file that is not there keeps others from adding theirs to the folder. Should it be there, that is
+// found out when the output is whole.
+bool conv_output_may_exist(void);
+
+// CONV_ERR_USAGE if the output exists, as `out` says, and is the input itself.
+enum conv_status conv_output_check(const struct conv_job *job, const struct stat *out,
+                                   struct conv_err *err);
+
 // Writes all parts to job->path.output ("-": standard output). Missing folders on the way are made;
 // the first time that a folder is written to, what killed runs have left there is removed.
-// CONV_ERR_IO; then nothing is left behind.
+// CONV_ERR_IO, or CONV_ERR_USAGE as conv_output_check; then nothing is left behind.
 enum conv_status conv_output_write(int worker, const struct conv_job *job,
                                    const struct conv_png_bytes *bytes, struct conv_err *err);
 

@@ -16,7 +16,6 @@
 #define READ_CHUNK ((size_t)1 << 16)
 // Of each file that is fetched ahead: together a bounded part of the page cache.
 #define AHEAD_BYTES ((size_t)4 << 20)
-#define OVERWRITES_INPUT "the output would overwrite the input (--in-place does that)"
 #define LINK "is a symbolic link; --in-place replaces files only"
 
 // Adds the time since `start` to the stage.
@@ -38,11 +37,6 @@ static bool is_dash(const char *path)
 static bool is_newer_or_same(const struct timespec *a, const struct timespec *b)
 {
     return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec >= b->tv_nsec;
-}
-
-static bool is_same_file(const struct stat *a, const struct stat *b)
-{
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
 static bool skip(struct conv_job *job, const char *reason)
@@ -97,8 +91,10 @@ enum conv_status conv_steps_plan(const struct conv_pipeline_config *config, stru
     }
     if (!config->dry_run)
         return CONV_OK;
-    if (exists && found && !config->in_place && is_same_file(&in, &out))
-        return conv_err_set(&job->err, CONV_ERR_USAGE, OVERWRITES_INPUT);
+    if (found)
+        job->info = in;
+    if (exists && found && conv_output_check(job, &out, &job->err))
+        return job->err.status;
     job->outcome = CONV_OUTCOME_PLANNED;
     job->reason = plan_reason(config, exists);
     return CONV_OK;
@@ -220,10 +216,9 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
         status = conv_err_set(err, CONV_ERR_FORMAT, "is a folder, not a picture");
     else if (!S_ISREG(job->info.st_mode) && (!job->path.named || config->in_place))
         status = conv_err_set(err, CONV_ERR_FORMAT, "is no regular file");
-    else if (!config->no_save && !config->in_place && S_ISREG(job->info.st_mode) &&
-             !is_dash(job->path.output) && stat(job->path.output, &out) == 0 &&
-             is_same_file(&job->info, &out))
-        status = conv_err_set(err, CONV_ERR_USAGE, OVERWRITES_INPUT);
+    else if (!config->no_save && !is_dash(job->path.output) && conv_output_may_exist() &&
+             stat(job->path.output, &out) == 0)
+        status = conv_output_check(job, &out, err);
     if (!status) {
         size_t expected = S_ISREG(job->info.st_mode) ? (size_t)job->info.st_size : READ_CHUNK - 1;
         if (expected > config->mem_limit)

@@ -132,14 +132,14 @@ def test_a_write_that_fails_leaves_nothing(box, batch, number):
     assert len([line for line in err.splitlines() if os.strerror(number) in line]) == len(batch), err
 
 
-@pytest.mark.parametrize("what", ("open", "link"))
-def test_where_no_file_can_be_without_a_name(box, batch, what):
-    """Other file systems, and a machine without /proc: found out with the first picture."""
+@pytest.mark.parametrize("what, tries", (("open", 1), ("path", 1), ("link", 2)))
+def test_where_no_file_can_be_without_a_name(box, batch, what, tries):
+    """Other file systems, older kernels, and a machine without /proc: found out with the first picture."""
     code, _, err, faults = run_with(f"nameless={what}", "emboss,gaussian5", "-j1", "in", "out")
-    assert code == 0 and faults <= 1, err
+    assert code == 0 and faults <= tries, err
     check_outcome(box, batch, code, err, what)
     code, _, err, faults = run_with(f"nameless={what}", "emboss,gaussian5", "-j4", "--fsync", "--preserve", "in", "out")
-    assert code == 0 and faults <= 4, err
+    assert code == 0 and faults <= 4 * tries, err
     check_outcome(box, batch, code, err, what)
 
 

@@ -7,7 +7,8 @@
 //   eintr          half of the calls that may wait are interrupted before they do anything
 //   write=ERRNO    every write to a regular file fails with this number
 //   fsync=ERRNO    every fsync fails with this number
-//   nameless=open  no file can be made without a name; nameless=link: none is given one
+//   nameless=open  no file can be made without a name; nameless=link: none is given one;
+//                  nameless=path: one is given only to who names the descriptor by a path
 //   touch=PATH     that file gets a byte more at the first write to a regular file
 //   read=ACTION    grow, shrink, vanish: what befalls the file at its first read
 //   delay=US       threads pause at random for up to so long where they take and leave locks, so
@@ -38,7 +39,7 @@
 enum action { NOTHING, GROW, SHRINK, VANISH };
 
 static struct {
-    bool ready, short_io, interrupt, all_threads, no_nameless, no_link;
+    bool ready, short_io, interrupt, all_threads, no_nameless, no_link, link_by_path;
     long alloc, thread, delay, seed;
     int write_errno, fsync_errno;
     enum action action;
@@ -87,6 +88,7 @@ static void read_plan(void)
                                                 : NOTHING;
     plan.no_nameless = strstr(text, "nameless=open");
     plan.no_link = strstr(text, "nameless=link");
+    plan.link_by_path = strstr(text, "nameless=path");
     plan.short_io = strstr(text, "short");
     plan.interrupt = strstr(text, "eintr");
     plan.ready = true;
@@ -398,7 +400,7 @@ int openat64(int folder, const char *path, int flags, ...) __attribute__((alias(
 
 int linkat(int from, const char *old, int to, const char *name, int flags)
 {
-    if (plan.no_link) {
+    if (plan.no_link || (plan.link_by_path && flags & AT_EMPTY_PATH)) {
         tell();
         errno = ENOENT;
         return -1;
