@@ -27,7 +27,7 @@ struct options {
     int rounds;
     const char *variant; // NULL: all
     bool cpu, cuda, bench;
-    bool special; // divisors and a large plane, after the random cases
+    bool special; // divisors, ties and a large plane, after the random cases
 };
 
 struct machine {
@@ -269,6 +269,22 @@ static bool check_divisions(const struct options *options, const struct machine 
     return ok;
 }
 
+// Coefficients that sums must not lose: from 2^-102 on cuda_ring holds them, and leaves smaller
+// ones to others.
+static bool check_ties(const struct options *options, const struct machine *machine,
+                       struct tally *tallies)
+{
+    static const double tiny[] = {0x1p-60, 0x1p-102, 0x1p-103, 0x1p-130};
+    bool ok = true;
+    for (int i = 0; i < (int)(sizeof tiny / sizeof tiny[0]) && ok; i++) {
+        struct check_case c;
+        check_case_init_tie(&c, tiny[i]);
+        ok = check_case_rows(&c, options, machine, tallies);
+        check_case_free(&c);
+    }
+    return ok;
+}
+
 static bool check_large(const struct options *options, const struct machine *machine,
                         struct tally *tallies)
 {
@@ -321,6 +337,10 @@ static bool check_all(const struct options *options, const struct machine *machi
     if (ok && options->special) {
         ok = check_divisions(options, machine, special);
         printf("divisors: %s\n", ok ? "equal" : "FAILED");
+    }
+    if (ok && options->special) {
+        ok = check_ties(options, machine, special);
+        printf("ties: %s\n", ok ? "equal" : "FAILED");
     }
     if (ok && options->special && CHECK_LARGE) {
         ok = check_large(options, machine, special);

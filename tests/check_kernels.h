@@ -43,6 +43,8 @@ void check_case_init(struct check_case *c, uint64_t seed);
 // Sums of two taps, divided by `divisor`: c0 * a + b + offset * divisor, with all pairs of 8-bit
 // samples a and b, or all 16-bit samples a and one b for each.
 void check_case_init_division(struct check_case *c, int depth, int coef, int divisor, int offset);
+// A real filter with which the size of a sample hangs on a product of `tiny`, however small.
+void check_case_init_tie(struct check_case *c, double tiny);
 // An aligned plane of more than 16 MiB, which CPU rows write past the caches.
 void check_case_init_large(struct check_case *c);
 // `planes` equal planes of noise, for timing.

@@ -203,6 +203,24 @@ static void separable(struct check_random *random, struct conv_filter *filter)
         filter->coef[check_random_below(random, taps)] += 1;
 }
 
+// A real filter with one number far from the others, or with all of them large. Sums that are held
+// scaled must still be right, or their row must not take the filter: cuda_ring's limits are 2^-102,
+// 2^10 and, for 8 bits, 2^103.
+static void extreme_numbers(struct check_random *random, struct conv_filter *filter)
+{
+    static const double sizes[] = {1e-300, 1e-40,  0x1.fffffep-103, 0x1p-102,      1e-30, 1e-9,
+                                   1e3,    0x1p10, 0x1.000002p10,   0x1.fffffep11, 1e9,   0x1p31};
+    double size = sizes[check_random_below(random, (int)(sizeof sizes / sizeof *sizes))];
+    double *number = &filter->coef[check_random_below(random, filter->width * filter->height)];
+    int which = check_random_below(random, 3);
+    if (which == 0)
+        filter->scale *= 0x1p-106;
+    else if (which == 1)
+        filter->offset = fmin(size, CONV_FILTER_MAX_OFFSET);
+    else
+        *number = fmin(size * fabs(filter->scale), CONV_FILTER_MAX_COEF) * (*number < 0 ? -1 : 1);
+}
+
 // The kinds aim at the arithmetics: 8- and 16-bit operands, two passes, float32, float64 and more.
 static const char *random_filter(struct check_random *random, struct conv_filter *filter)
 {
@@ -229,6 +247,8 @@ static const char *random_filter(struct check_random *random, struct conv_filter
     if (kind == 5) {
         filter->scale *= 0.37 + random_unit(random);
         filter->offset += 0.25;
+        if (check_random_below(random, 4) == 0)
+            extreme_numbers(random, filter);
     }
     return kinds[kind];
 }
@@ -310,6 +330,24 @@ void check_case_init_division(struct check_case *c, int depth, int coef, int div
                 rows[y][i] = (uint8_t)values[y];
         }
     }
+}
+
+void check_case_init_tie(struct check_case *c, double tiny)
+{
+    *c = (struct check_case){.kind = "tie"};
+    struct check_random random = {1};
+    // -tiny + (3 + 3 * 2^-23) is a float at 3 + 2^-22; without the tiny number it is a tie and goes
+    // to 3 + 2^-21. The last tap brings both to 1.5, one of them to just below it.
+    c->filter = (struct conv_filter){
+        .width = 1, .height = 3, .coef = {-tiny, 1 + 0x1p-23, -1.5 - 0x1p-21}, .scale = 1};
+    conv_stencil_init(&c->stencil, &c->filter, 16, CONV_BORDER_REPLICATE, 0);
+    struct shape shape = {.width = 64, .height = 3};
+    random_pads(&random, &shape);
+    add_plane(c, &random, &shape);
+    for (int y = 0; y < 3; y++)
+        for (int x = 0; x < shape.width; x++)
+            ((uint16_t *)(void *)(c->src[0].data + y * c->planes[0].src_stride))[x] =
+                y == 1 ? 3 : 1;
 }
 
 void check_case_init_large(struct check_case *c)

@@ -20,10 +20,10 @@
 #define FEW_PLANES 8
 
 // What a kernel makes of pieces, known to the compiler: rows of taps, samples, and units, of which
-// a worker makes several at a time: SEGMENT bytes wide, stored STORE bytes at a time.
-template <int ROWS_, typename Sample_, int SEGMENT_, int STORE_> struct form {
+// a worker makes several at a time: SEGMENT bytes wide and HIGH rows, stored STORE bytes at a time.
+template <int ROWS_, typename Sample_, int SEGMENT_, int STORE_, int HIGH_ = BAND> struct form {
     typedef Sample_ Sample;
-    static constexpr int ROWS = ROWS_, SEGMENT = SEGMENT_, STORE = STORE_;
+    static constexpr int ROWS = ROWS_, SEGMENT = SEGMENT_, STORE = STORE_, HIGH = HIGH_;
     static constexpr int SIZE = sizeof(Sample_);
     static constexpr int HALO_SAMPLES = HALO / SIZE;
 };
@@ -172,7 +172,7 @@ __device__ inline uint32_t cut_piece(struct piece *piece, const struct cursor &c
         tiles = min(room, min(end, cursor.end) - tile);
     }
     piece->rows = min((int)tiles * TILE_HEIGHT, plane.height - piece->y);
-    piece->units = ((piece->rows - 1) / BAND + 1) * piece->segments;
+    piece->units = ((piece->rows - 1) / Form::HIGH + 1) * piece->segments;
     piece->reciprocal = 65535 / (uint32_t)piece->segments + 1;
     piece->src = plane.src;
     piece->dst = plane.dst + piece->y * plane.dst_stride + piece->x * Form::SIZE;

@@ -300,20 +300,20 @@ template <int WORKERS> __device__ inline void give_registers(void)
 }
 
 // A worker's way: run(piece, samples, job) for jobs of UNITS units, which go round the workers,
-// from piece to piece.
+// from piece to piece. What is the same for all lanes stays in uniform registers.
 template <int WORKERS, int UNITS, typename Run>
 __device__ inline void work(struct ring *ring, const struct supply &s, Run run)
 {
     const uint8_t *stages = stages_of(ring);
     struct place place = {0, 0};
-    int job = (int)threadIdx.x / WARP;
+    int job = (int)uniform(threadIdx.x / WARP);
     for (;;) {
         barrier_wait(&ring->ready[place.stage], place.parity);
         barrier_wait(&ring->landed[place.stage], place.parity);
         struct piece piece = ring->pieces[place.stage];
-        if (!piece.rows)
+        if (!uniform((uint32_t)piece.rows))
             return;
-        int jobs = (piece.units + UNITS - 1) / UNITS;
+        int jobs = (int)((uniform((uint32_t)piece.units) + UNITS - 1) / UNITS);
         for (; job < jobs; job += WORKERS)
             run(piece, stages + place.stage * s.stage_bytes, job);
         job -= jobs;

@@ -63,6 +63,16 @@ static inline void cvt_rni_s32_f32(int32_t &to, float from)
                                  : (int32_t)rintf(from);
 }
 
+// 16-bit floats to 32 bits, which hold every one of them, those below the normal ones too.
+static inline void cvt_f32_f16(float &to, uint16_t from)
+{
+    int exponent = from >> 10 & 31, mantissa = from & 0x3ff;
+    float size = exponent == 31  ? (mantissa ? NAN : INFINITY)
+                 : exponent == 0 ? ldexpf((float)mantissa, -24)
+                                 : ldexpf((float)(mantissa + 0x400), exponent - 25);
+    to = from & 0x8000 ? -size : size;
+}
+
 static inline uint32_t saturate_u8(int32_t value)
 {
     return (uint32_t)(value < 0 ? 0 : value > 255 ? 255 : value);
@@ -71,6 +81,14 @@ static inline uint32_t saturate_u8(int32_t value)
 static inline void cvt_pack_sat_u8_s32_b32(uint32_t &to, int32_t a, int32_t b, uint32_t c)
 {
     to = c << 16 | saturate_u8(a) << 8 | saturate_u8(b);
+}
+
+static inline void cvt_pack_sat_u16_s32(uint32_t &to, int32_t a, int32_t b)
+{
+    auto saturate = [](int32_t value) {
+        return (uint32_t)(value < 0 ? 0 : value > 65535 ? 65535 : value);
+    };
+    to = saturate(a) << 16 | saturate(b);
 }
 
 // The lane's part of a matrix product, by the layout of fragments: with g = lane / 4 and t = lane %

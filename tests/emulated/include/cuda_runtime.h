@@ -99,6 +99,11 @@ static inline float __fadd_rn(float a, float b)
     return a + b;
 }
 
+static inline float __fmul_rn(float a, float b)
+{
+    return a * b;
+}
+
 static inline uint32_t __umulhi(uint32_t a, uint32_t b)
 {
     return (uint32_t)((uint64_t)a * b >> 32);
