@@ -53,6 +53,9 @@ struct conv_stencil_plane {
     int32_t width, height;          // samples, at least 1
     uint32_t first_tile;            // CUDA: index of this plane's first block in the launch
     uint32_t dst_spare;             // bytes behind each row of dst that may be overwritten
+    // CUDA: of a launch's first plane, in device memory: how blocks share out the work. 0 before
+    // the launch, and after it.
+    uint32_t tickets, finished;
     const uint8_t *alpha; // premultiplied colours of a chain: the filtered alpha, laid out as dst
 };
 

@@ -18,6 +18,7 @@
 #define MAX_COMMON 24 // tiles that a block takes at a time if they are a plane,
 #define MAX_GROUP 6   // and if planes are larger
 #define FEW_PLANES 8
+#define TICKET_ROUNDS 3u // of groups that are not taken in turn
 
 // What a kernel makes of pieces, known to the compiler: rows of taps, samples, and units, of which
 // a worker makes several at a time: SEGMENT bytes wide and HIGH rows, stored STORE bytes at a time.
@@ -36,6 +37,9 @@ struct supply {
     uint32_t group; // tiles that a block takes at a time
     uint32_t merge; // tiles below one another that make a piece, at full width
     int32_t stages;
+    uint32_t rounds;              // of groups that blocks take in turn
+    uint32_t last;                // tiles that whoever is free takes then
+    uint32_t *tickets, *finished; // of the launch's first plane
     uint32_t stage_bytes;
     int32_t border, border_value;
     int32_t radius;                            // columns
@@ -184,6 +188,25 @@ __device__ inline uint32_t cut_piece(struct piece *piece, const struct cursor &c
     return tiles;
 }
 
+// The number of the next few tiles that nobody has yet, the same for all lanes.
+__device__ inline uint32_t take_ticket(const struct supply &s)
+{
+    uint32_t ticket = 0;
+    if (threadIdx.x % WARP == 0)
+        ticket = atomicAdd(s.tickets, 1u);
+    return __shfl_sync(0xffffffffu, ticket, 0);
+}
+
+// The last block to find none left leaves them as they were.
+__device__ inline void put_tickets_back(const struct supply &s)
+{
+    if (threadIdx.x % WARP != 0)
+        return;
+    __threadfence(); // others' tickets were taken before they are counted as finished
+    if (atomicAdd(s.finished, 1u) == gridDim.x - 1)
+        *s.tickets = *s.finished = 0;
+}
+
 // Calls queue(piece) for every piece of this block, and once more with one of no rows.
 template <typename Form, typename Queue>
 __device__ inline void cut_pieces(const struct supply &s, Queue queue)
@@ -193,16 +216,16 @@ __device__ inline void cut_pieces(const struct supply &s, Queue queue)
     cursor.index = 0;
     cursor.alike = false;
     struct piece piece;
-    // Blocks take groups of tiles in turn, and of what does not go round an equal share at last.
-    uint32_t step = gridDim.x * s.group, round_end = s.tiles / step * step;
-    uint32_t share = (s.tiles - round_end + gridDim.x - 1) / gridDim.x;
+    // Blocks take groups of tiles in turn, then whoever is free the next few.
+    uint32_t step = gridDim.x * s.group, round_end = s.rounds * step;
     uint32_t first = blockIdx.x * s.group;
-    for (bool last = false; !last; first += step) {
+    for (;; first += step) {
         uint32_t end = first + s.group;
         if (first >= round_end) {
-            last = true;
-            first = round_end + blockIdx.x * share;
-            end = min(first + share, s.tiles);
+            first = round_end + take_ticket(s) * s.last;
+            if (first >= s.tiles)
+                break;
+            end = min(first + s.last, s.tiles);
         }
         for (uint32_t tile = first; tile < end;) {
             if (tile >= cursor.end)
@@ -211,6 +234,7 @@ __device__ inline void cut_pieces(const struct supply &s, Queue queue)
             queue(piece);
         }
     }
+    put_tickets_back(s);
     piece.rows = 0;
     queue(piece);
 }

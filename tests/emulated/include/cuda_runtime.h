@@ -177,6 +177,11 @@ static inline uint32_t atomicAdd(uint32_t *p, uint32_t value)
     return __atomic_fetch_add(p, value, __ATOMIC_RELAXED);
 }
 
+static inline void __threadfence(void)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
 static inline uint32_t atomicOr(uint32_t *p, uint32_t value)
 {
     return __atomic_fetch_or(p, value, __ATOMIC_RELAXED);
