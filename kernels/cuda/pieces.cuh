@@ -18,7 +18,6 @@
 #define MAX_COMMON 24 // tiles that a block takes at a time if they are a plane,
 #define MAX_GROUP 6   // and if planes are larger
 #define FEW_PLANES 8
-#define TICKET_ROUNDS 3u // of groups that are not taken in turn
 
 // What a kernel makes of pieces, known to the compiler: rows of taps, samples, and units, of which
 // a worker makes several at a time: SEGMENT bytes wide and HIGH rows, stored STORE bytes at a time.
@@ -37,8 +36,8 @@ struct supply {
     uint32_t group; // tiles that a block takes at a time
     uint32_t merge; // tiles below one another that make a piece, at full width
     int32_t stages;
-    uint32_t rounds;              // of groups that blocks take in turn
-    uint32_t last;                // tiles that whoever is free takes then
+    uint32_t groups; // of them, a ticket each; then `last` tiles a ticket
+    uint32_t last;
     uint32_t *tickets, *finished; // of the launch's first plane
     uint32_t stage_bytes;
     int32_t border, border_value;
@@ -188,7 +187,8 @@ __device__ inline uint32_t cut_piece(struct piece *piece, const struct cursor &c
     return tiles;
 }
 
-// The number of the next few tiles that nobody has yet, the same for all lanes.
+// The number of the next tiles that nobody has yet, of those that are not a block's first. The same
+// for all lanes.
 __device__ inline uint32_t take_ticket(const struct supply &s)
 {
     uint32_t ticket = 0;
@@ -216,17 +216,12 @@ __device__ inline void cut_pieces(const struct supply &s, Queue queue)
     cursor.index = 0;
     cursor.alike = false;
     struct piece piece;
-    // Blocks take groups of tiles in turn, then whoever is free the next few.
-    uint32_t step = gridDim.x * s.group, round_end = s.rounds * step;
-    uint32_t first = blockIdx.x * s.group;
-    for (;; first += step) {
-        uint32_t end = first + s.group;
-        if (first >= round_end) {
-            first = round_end + take_ticket(s) * s.last;
-            if (first >= s.tiles)
-                break;
-            end = min(first + s.last, s.tiles);
-        }
+    for (uint32_t ticket = blockIdx.x;; ticket = gridDim.x + take_ticket(s)) {
+        uint32_t groups = min(ticket, s.groups);
+        uint32_t first = groups * s.group + (ticket - groups) * s.last;
+        if (first >= s.tiles)
+            break;
+        uint32_t end = min(first + (ticket < s.groups ? s.group : s.last), s.tiles);
         for (uint32_t tile = first; tile < end;) {
             if (tile >= cursor.end)
                 seek(&cursor, s, tile);
