@@ -10,6 +10,7 @@
 #define QUADS CONV_CPU_QUADS_SLOW
 #define OP(name) _mm256_##name
 #define STREAM _mm256_stream_si256
+#define EVERY_128(v) _mm256_broadcastsi128_si256(v)
 typedef __m256i vec_any;
 
 #include "kernels/cpu/x86.h"

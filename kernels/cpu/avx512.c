@@ -10,6 +10,7 @@
 #define QUADS CONV_CPU_QUADS_SLOW
 #define OP(name) _mm512_##name
 #define STREAM _mm512_stream_si512
+#define EVERY_128(v) _mm512_broadcast_i32x4(v)
 typedef __m512i vec_any;
 
 #include "kernels/cpu/x86.h"

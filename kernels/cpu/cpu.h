@@ -25,8 +25,14 @@ extern const struct conv_variant conv_cpu_neon, conv_cpu_neon_dot;
 #define CONV_CPU_LINE (CONV_CPU_STRIP + CONV_CPU_BLOCK + 64)
 // Planes of at least so many bytes are written past the caches: half of a usual last level. Below,
 // reading them back there is worth more (AVX-512, 2880x1800: streams cost 35 %, at 8192x4096 they
-// save 25 %).
+// save 25 %). direct.h has a limit of its own.
 #define CONV_CPU_STREAM (16 << 20)
+
+// Bytes for what a row has at its left end and at its right end (direct.h): a block, or two, and
+// the halo on both sides.
+#define CONV_CPU_EDGES 256
+#define CONV_CPU_RIGHT_EDGE 96
+#define CONV_CPU_EDGE_LINES 8 // of a pair of output rows and the next one: 5 + 1 + 2
 
 // --- plan.c --------------------------------------------------------------------------------------
 
@@ -53,13 +59,15 @@ struct conv_cpu_plan {
     bool narrow;    // the low 16 bits of a sum say it all
     bool separable; // coefficients are column[j] * row[i], computed in two passes (passes.h)
     bool plain;     // column is all ones
+    bool direct;    // straight from the source rows (direct.h)
     int32_t column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
     uint32_t lift; // what sums along the row, or over all taps, lack where samples are made signed
 };
 
-// The cheapest arithmetic that gives the defined bytes.
+// The cheapest arithmetic that gives the defined bytes; `pairs` says that there is one instruction
+// for those.
 void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
-                        enum conv_cpu_quads quads);
+                        enum conv_cpu_quads quads, bool pairs);
 
 // Floats: true if a multiplication by the rounded reciprocal serves for the division.
 bool conv_cpu_may_multiply(const struct conv_stencil *stencil);
@@ -68,12 +76,18 @@ bool conv_cpu_may_multiply(const struct conv_stencil *stencil);
 size_t conv_cpu_line_bytes(const struct conv_stencil *stencil);
 size_t conv_cpu_sums_bytes(const struct conv_stencil *stencil, const struct conv_cpu_plan *plan);
 
-// Scratch that a strip of any plane takes.
+// Scratch for planes of this width.
 size_t conv_cpu_scratch(const struct conv_stencil *stencil, int width);
 
 // --- rounding.c ----------------------------------------------------------------------------------
 
-enum conv_cpu_division { CONV_CPU_BY_1, CONV_CPU_BY_POWER, CONV_CPU_BY_ODD, CONV_CPU_BY_ANY };
+enum conv_cpu_division {
+    CONV_CPU_BY_1_SIGNED, // 16 bits hold all sums with their sign
+    CONV_CPU_BY_1,
+    CONV_CPU_BY_POWER,
+    CONV_CPU_BY_ODD,
+    CONV_CPU_BY_ANY,
+};
 
 // From a sum to a sample: round.h.
 struct conv_cpu_rounding {
@@ -113,6 +127,10 @@ struct conv_cpu_steps {
 // Cuts the coefficients of the stencil, or those of the plan's row if it is separable.
 void conv_cpu_steps_init(struct conv_cpu_steps *steps, const struct conv_stencil *stencil,
                          const struct conv_cpu_plan *plan);
+
+// The coefficients of two neighbouring samples, packed as they are in a lane of pairs; false if one
+// multiplication cannot take both.
+bool conv_cpu_pack_pair(uint32_t *packed, int first, int second);
 
 // --- line.c --------------------------------------------------------------------------------------
 

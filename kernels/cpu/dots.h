@@ -2,10 +2,10 @@
 // Exact stencils as dot products: each lane of a vector of samples holds 2 or 4 neighbours, and
 // one instruction multiplies them by as many coefficients and adds the products to the lane's sum.
 // Lane i of a load at x serves the output samples at 2i + x and, with the coefficients moved up by
-// one, 2i + 1 + x (of 4 neighbours: 4i + x to 4i + 3 + x), so that neither samples nor sums are
-// ever shuffled: at the end the sums are rounded in their lanes and shifted into their places. Two
-// output rows share the loads. No branch but loops: the border lies in the lines (line.c), and
-// blocks run over the end of a row into a buffer.
+// one, 2i + 1 + x (of 4 neighbours: 4i + x to 4i + 3 + x), so that no samples are shuffled: at the
+// end the sums are rounded in their lanes and joined. Two output rows share the loads. No branch
+// but loops: the border lies in the lines (line.c), and blocks run over the end of a row into a
+// buffer.
 #ifndef CONV_KERNELS_CPU_DOTS_H
 #define CONV_KERNELS_CPU_DOTS_H
 
@@ -67,8 +67,8 @@ ALWAYS_INLINE vec_u8 join_sums(const vec_u32 sum[DOT_MOST_PHASES][DOT_MOST_VECTO
         odd = (odd & 0xffff) | sum[3][v] << 16;
     }
     if (narrow)
-        return (vec_u8)(round_u16((vec_u16)even, r, division) | round_u16((vec_u16)odd, r, division)
-                                                                    << 8);
+        return join_u16(round_u16((vec_u16)even, r, division),
+                        round_u16((vec_u16)odd, r, division));
     even = round_u32(even, r, division);
     odd = round_u32(odd, r, division);
     if (sums == CONV_CPU_WORDS)
@@ -96,6 +96,9 @@ ALWAYS_INLINE void finish_block(uint8_t *const out[2], dot_sums sum, const struc
                                 bool narrow, enum conv_cpu_sums sums)
 {
     switch (job->rounding.division) {
+    case CONV_CPU_BY_1_SIGNED:
+        store_block(out, sum, job, CONV_CPU_BY_1_SIGNED, narrow, sums);
+        break;
     case CONV_CPU_BY_1:
         store_block(out, sum, job, CONV_CPU_BY_1, narrow, sums);
         break;

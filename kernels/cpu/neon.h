@@ -49,6 +49,12 @@ ALWAYS_INLINE vec_u16 divide_u16(vec_u16 a, uint16_t factor, uint16_t shift)
     return (vec_u16)vuzp2q_u16(low, high) >> shift;
 }
 
+ALWAYS_INLINE vec_u8 join_u16(vec_u16 even, vec_u16 odd)
+{
+    uint8x8_t low = vqmovun_s16((int16x8_t)even), high = vqmovun_s16((int16x8_t)odd);
+    return (vec_u8)vcombine_u8(vzip1_u8(low, high), vzip2_u8(low, high));
+}
+
 ALWAYS_INLINE vec_i32 min_i32(vec_i32 a, vec_i32 b)
 {
     return (vec_i32)vminq_s32((int32x4_t)a, (int32x4_t)b);

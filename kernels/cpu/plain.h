@@ -6,6 +6,8 @@
 
 #include "kernels/cpu/vector.h"
 
+#define PAIRS false
+
 ALWAYS_INLINE vec_u16 dot_pairs(vec_u16 sum, vec_u8 a, vec_u32 coefs)
 {
     vec_i16 pair = (vec_i16)coefs;

@@ -88,8 +88,26 @@ static void plan_lift(struct conv_cpu_plan *plan, const struct conv_stencil *ste
         plan->lift = sum << 7;
 }
 
+// 3x3 or 5x5, and one multiplication takes any two neighbouring coefficients.
+static bool fits_direct(const struct conv_stencil *stencil)
+{
+    int side = stencil->width;
+    if (stencil->height != side || (side != 3 && side != 5))
+        return false;
+    bool fits = true;
+    for (int j = 0; j < side; j++) {
+        for (int i = 0; i <= side; i++) {
+            const int32_t *row = &stencil->icoef[j * side];
+            uint32_t packed;
+            fits =
+                fits && conv_cpu_pack_pair(&packed, i > 0 ? row[i - 1] : 0, i < side ? row[i] : 0);
+        }
+    }
+    return fits;
+}
+
 void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
-                        enum conv_cpu_quads quads)
+                        enum conv_cpu_quads quads, bool pairs)
 {
     struct conv_cpu_rounding rounding;
     *plan = (struct conv_cpu_plan){.sums = CONV_CPU_FLOATS, .quads = quads};
@@ -99,6 +117,13 @@ void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *s
     bool fast = quads != CONV_CPU_QUADS_SLOW;
     plan->narrow = conv_cpu_rounding_narrow(&rounding, stencil);
     plan->separable = pays_separable(stencil, quads) && find_factors(plan, stencil);
+    bool one_pass = stencil->width == 3 || !plan->separable;
+    plan->direct = pairs && plan->narrow && one_pass && fits_direct(stencil);
+    if (plan->direct) {
+        plan->separable = false;
+        plan->sums = CONV_CPU_PAIRS;
+        return;
+    }
     bool fits_quads = wide && stencil->depth == 8 && has_steps_within(plan, stencil, 254);
     if (fits_quads && (!plan->narrow || (fast && !plan->separable)))
         plan->sums = CONV_CPU_QUADS;
@@ -122,11 +147,21 @@ size_t conv_cpu_sums_bytes(const struct conv_stencil *stencil, const struct conv
     return conv_cpu_line_bytes(stencil) * (plan->sums == CONV_CPU_QUADS ? 4 : 2);
 }
 
+// Direct: a ring of edges, and two rows.
+static size_t direct_bytes(int width)
+{
+    return (size_t)CONV_CPU_EDGE_LINES * CONV_CPU_EDGES +
+           2 * (((size_t)width + CONV_CPU_BLOCK) / CONV_CPU_BLOCK * CONV_CPU_BLOCK);
+}
+
 // Dots: a ring with one line more than the stencil has, of samples or of sums, and two lines of
 // samples. Floats: a ring of lines of floats and a line of samples.
-static size_t plan_scratch(const struct conv_stencil *stencil, const struct conv_cpu_plan *plan)
+static size_t plan_scratch(const struct conv_stencil *stencil, const struct conv_cpu_plan *plan,
+                           int width)
 {
     size_t rows = (size_t)stencil->height, line = conv_cpu_line_bytes(stencil);
+    if (plan->direct)
+        return direct_bytes(width);
     if (plan->sums >= CONV_CPU_FLOATS)
         return CONV_CPU_LINE * rows * sizeof(float) + line;
     return (rows + 1) * (plan->separable ? conv_cpu_sums_bytes(stencil, plan) : line) + 2 * line;
@@ -134,11 +169,13 @@ static size_t plan_scratch(const struct conv_stencil *stencil, const struct conv
 
 size_t conv_cpu_scratch(const struct conv_stencil *stencil, int width)
 {
-    (void)width;
-    struct conv_cpu_plan plan;
-    conv_cpu_plan_init(&plan, stencil, CONV_CPU_QUADS_SLOW);
-    size_t size = plan_scratch(stencil, &plan);
-    conv_cpu_plan_init(&plan, stencil, CONV_CPU_QUADS_FAST);
-    size_t other = plan_scratch(stencil, &plan);
-    return size > other ? size : other;
+    static const enum conv_cpu_quads quads[] = {CONV_CPU_QUADS_SLOW, CONV_CPU_QUADS_FAST};
+    size_t most = 0;
+    for (int i = 0; i < 4; i++) {
+        struct conv_cpu_plan plan;
+        conv_cpu_plan_init(&plan, stencil, quads[i / 2], i % 2);
+        size_t size = plan_scratch(stencil, &plan, width);
+        most = size > most ? size : most;
+    }
+    return most;
 }

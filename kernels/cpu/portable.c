@@ -33,6 +33,17 @@ ALWAYS_INLINE vec_u16 divide_u16(vec_u16 a, uint16_t factor, uint16_t shift)
     return a;
 }
 
+ALWAYS_INLINE vec_u16 clamp_u8(vec_u16 a)
+{
+    vec_u16 positive = a & ~(vec_u16)((vec_i16)a >> 15);
+    return (positive | (vec_u16)((vec_i16)positive > 255)) & 255;
+}
+
+ALWAYS_INLINE vec_u8 join_u16(vec_u16 even, vec_u16 odd)
+{
+    return (vec_u8)(clamp_u8(even) | clamp_u8(odd) << 8);
+}
+
 ALWAYS_INLINE vec_i32 min_i32(vec_i32 a, vec_i32 b)
 {
     vec_i32 less = a < b;

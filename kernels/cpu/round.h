@@ -6,17 +6,18 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vector.h"
 
-// Of sums modulo 2^16.
+// Of sums modulo 2^16; what join_u16 still has to clamp.
 ALWAYS_INLINE vec_u16 round_u16(vec_u16 sum, const struct conv_cpu_rounding *r,
                                 enum conv_cpu_division division)
 {
     const vec_u16 zero = {0};
-    vec_u16 clamped = min_u16(sub_u16(sum, zero + (uint16_t)r->base), zero + (uint16_t)r->limit);
+    if (division == CONV_CPU_BY_1_SIGNED)
+        return sum;
+    vec_u16 up = sub_u16(sum, zero + (uint16_t)r->base);
     if (division == CONV_CPU_BY_1)
-        return clamped;
-    vec_u16 up = clamped + (uint16_t)r->half;
+        return min_u16(up, zero + (uint16_t)r->limit);
     if (division == CONV_CPU_BY_POWER)
-        return (up - 1 + (clamped >> (uint16_t)r->log & 1)) >> (uint16_t)r->log;
+        return (up + (up >> (uint16_t)r->log & 1)) >> (uint16_t)r->log;
     vec_u16 quotient = divide_u16(up, (uint16_t)r->factor, r->shift);
     if (division == CONV_CPU_BY_ANY) {
         vec_u16 tie = (vec_u16)(quotient * (uint16_t)r->divisor == up);
@@ -41,7 +42,7 @@ ALWAYS_INLINE vec_u32 round_u32(vec_u32 sum, const struct conv_cpu_rounding *r,
 {
     const vec_i32 zero = {0};
     vec_i32 clamped = min_i32(max_i32((vec_i32)sum, zero), zero + r->limit);
-    if (division == CONV_CPU_BY_1)
+    if (division <= CONV_CPU_BY_1)
         return (vec_u32)clamped;
     if (division == CONV_CPU_BY_POWER)
         return (vec_u32)((clamped + (r->half - 1) + (clamped >> r->log & 1)) >> r->log);

@@ -36,20 +36,25 @@ static int ceil_log2(int64_t n)
     return log;
 }
 
-// The kernel keeps N + base modulo 2^16. base = max(0, -lo) makes that non-negative, so it is the
-// number itself if hi + base < 2^16, however the sums on the way wrapped. clamped = max(N, 0), or
-// 255 d where the result is 255 anyhow; half = floor(d / 2).
-//   d = 2^k, k > 0: floor((clamped + half - 1 + b) / d), b the lowest bit of the quotient's floor,
-//   rounds half to even: what is above the half carries with and without b, the half itself only
-//   with b.
-//   Else up = clamped + half, and floor(up / d) is N / d rounded half up; for even d a tie shows by
+// The kernel keeps N + base + more modulo 2^16. base = max(0, -lo) makes that non-negative, so it
+// is the number itself if hi + base + more < 2^16, however the sums on the way wrapped. Less base,
+// and 0 instead of what is negative then, it is up = max(N + more, 0). With half = floor(d / 2):
+//   d = 2^k, k > 0: more = half - 1. With b the lowest bit of floor(up / d), floor((up + b) / d) is
+//   N / d rounded half to even: with N = q * d + f, up is q * d + f + half - 1. Where f < half it
+//   carries neither with nor without b; where f > half it has carried already and cannot again; at
+//   f = half only b makes it carry, and b is the lowest bit of q.
+//   Else more = half, and floor(up / d) is N / d rounded half up; for even d a tie shows by
 //   up = quotient * d and goes back to the even side.
-// All of it stays below 2^16 if hi + base + half does.
+// N < 0 gives up < half, so 0. All of it stays below 2^16 if hi + base + half does. Quotients by 2
+// or more stay below 2^15, and what is above 255 becomes 255 where samples are joined, as what is
+// negative becomes 0. So with d = 1 nothing has to be done to sums that 16 bits hold with their
+// sign (base = 0); else they are clamped to 255 first.
 //
 // The division is a multiplication (Granlund and Montgomery, 1994): with l = ceil(log2 d) and
 // factor = ceil(2^(15+l) / d), which is below 2^16, factor * d = 2^(15+l) + e with 0 <= e < d. up *
 // factor / 2^(15+l) exceeds up / d by up * e / (d * 2^(15+l)), less than the 1 / d that is missing
-// to the next integer if up * e < 2^(15+l). Always so for d <= 128; tested for the rest.
+// to the next integer if up * e < 2^(15+l). Always so for d <= 128; tested for the rest, where N is
+// at most 255 d: from there on no quotient is below 255, and none that is 255 passes for a tie.
 bool conv_cpu_rounding_narrow(struct conv_cpu_rounding *rounding,
                               const struct conv_stencil *stencil)
 {
@@ -57,7 +62,8 @@ bool conv_cpu_rounding_narrow(struct conv_cpu_rounding *rounding,
     if (!stencil->exact || stencil->depth != 8 || d > 65535)
         return false;
     struct range range = sum_range(stencil);
-    int64_t base = range.lo < 0 ? -range.lo : 0;
+    bool is_signed = d == 1 && range.lo >= INT16_MIN && range.hi <= INT16_MAX;
+    int64_t base = range.lo < 0 && !is_signed ? -range.lo : 0;
     if (base + half > 65535 || range.hi + base + half > 65535)
         return false;
     int64_t limit = smaller(255 * d, range.hi > 0 ? range.hi : 0);
@@ -66,9 +72,13 @@ bool conv_cpu_rounding_narrow(struct conv_cpu_rounding *rounding,
     if (!is_power(d) && (limit + half) * (factor * d - unit) >= unit)
         return false;
     // Two lanes of 16 bits.
-    uint32_t start = (uint16_t)(stencil->bias + base);
+    uint32_t start = (uint16_t)(stencil->bias + base +
+                                (d == 1        ? 0
+                                 : is_power(d) ? half - 1
+                                               : half));
     *rounding = (struct conv_cpu_rounding){
-        .division = d == 1        ? CONV_CPU_BY_1
+        .division = is_signed     ? CONV_CPU_BY_1_SIGNED
+                    : d == 1      ? CONV_CPU_BY_1
                     : is_power(d) ? CONV_CPU_BY_POWER
                     : d % 2 != 0  ? CONV_CPU_BY_ODD
                                   : CONV_CPU_BY_ANY,

@@ -5,13 +5,14 @@
 #define CONV_KERNELS_CPU_ROWS_H
 
 #include "base/cpu.h"
+#include "kernels/cpu/direct.h"
 #include "kernels/cpu/floats.h"
 #include "kernels/cpu/strips.h"
 
 static bool fits_vectors(const struct conv_stencil *stencil)
 {
     struct conv_cpu_plan plan;
-    conv_cpu_plan_init(&plan, stencil, QUADS);
+    conv_cpu_plan_init(&plan, stencil, QUADS, PAIRS);
     return (stencil->exact || HAVE_FMA) && plan.sums != CONV_CPU_NONE;
 }
 
@@ -19,9 +20,11 @@ static enum conv_status run_vectors(const struct conv_stencil *stencil,
                                     const struct conv_stencil_batch *batch)
 {
     struct conv_cpu_plan plan;
-    conv_cpu_plan_init(&plan, stencil, QUADS);
+    conv_cpu_plan_init(&plan, stencil, QUADS, PAIRS);
     if (plan.sums == CONV_CPU_FLOATS || plan.sums == CONV_CPU_DOUBLES)
         filter_floats(stencil, batch, plan.sums == CONV_CPU_DOUBLES);
+    else if (plan.direct)
+        filter_direct(stencil, batch);
     else
         filter_dots(stencil, batch, &plan);
     return CONV_OK;

@@ -11,6 +11,7 @@
 #define QUADS CONV_CPU_QUADS_SLOW
 #define OP(name) _mm_##name
 #define STREAM _mm_stream_si128
+#define EVERY_128(v) (v)
 typedef __m128i vec_any;
 
 #include "kernels/cpu/x86.h"

@@ -94,6 +94,13 @@ static void append_steps(struct conv_cpu_steps *steps, const struct matrix *matr
     }
 }
 
+bool conv_cpu_pack_pair(uint32_t *packed, int first, int second)
+{
+    uint32_t pair = take_bytes(&first, &second);
+    *packed = pair | pair << 16;
+    return first == 0 && second == 0;
+}
+
 void conv_cpu_steps_init(struct conv_cpu_steps *steps, const struct conv_stencil *stencil,
                          const struct conv_cpu_plan *plan)
 {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The operations of vector.h on x86, for any of its vector sizes: OP(name) is the intrinsic of that
-// name, vec_any its integer vector.
+// name, vec_any its integer vector, EVERY_128(v) one of copies of v.
 #ifndef CONV_KERNELS_CPU_X86_H
 #define CONV_KERNELS_CPU_X86_H
 
 #include "kernels/cpu/vector.h"
+
+#define PAIRS true
 
 ALWAYS_INLINE vec_u16 dot_pairs(vec_u16 sum, vec_u8 a, vec_u32 coefs)
 {
@@ -44,6 +46,13 @@ ALWAYS_INLINE vec_u16 divide_u16(vec_u16 a, uint16_t factor, uint16_t shift)
 {
     vec_any high = OP(mulhi_epu16)((vec_any)a, OP(set1_epi16)((int16_t)factor));
     return (vec_u16)OP(srl_epi16)(high, _mm_cvtsi32_si128(shift));
+}
+
+ALWAYS_INLINE vec_u8 join_u16(vec_u16 even, vec_u16 odd)
+{
+    const __m128i order = _mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+    return (vec_u8)OP(shuffle_epi8)(OP(packus_epi16)((vec_any)even, (vec_any)odd),
+                                    EVERY_128(order));
 }
 
 ALWAYS_INLINE vec_i32 min_i32(vec_i32 a, vec_i32 b)
