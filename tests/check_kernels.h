@@ -45,8 +45,9 @@ void check_case_init(struct check_case *c, uint64_t seed);
 void check_case_init_division(struct check_case *c, int depth, int coef, int divisor, int offset);
 // A real filter with which the size of a sample hangs on a product of `tiny`, however small.
 void check_case_init_tie(struct check_case *c, double tiny);
-// An aligned plane of more than 16 MiB, which CPU rows write past the caches.
-void check_case_init_large(struct check_case *c);
+// An aligned plane that CPU rows write past the caches: of more than 16 MiB under 3x1 taps (`side`
+// 1), of more than 4 MiB under side x side.
+void check_case_init_large(struct check_case *c, int side);
 // `planes` equal planes of noise, for timing.
 void check_case_init_bench(struct check_case *c, const struct conv_filter *filter, int depth,
                            int width, int height, int planes);

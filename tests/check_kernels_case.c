@@ -221,12 +221,27 @@ static void extreme_numbers(struct check_random *random, struct conv_filter *fil
         *number = fmin(size * fabs(filter->scale), CONV_FILTER_MAX_COEF) * (*number < 0 ? -1 : 1);
 }
 
+// Some taps that nothing divides: light ones, or sums that 16 bits hold only without a sign.
+static void undivided(struct check_random *random, struct conv_filter *filter)
+{
+    int taps = filter->width * filter->height, sum = 0;
+    bool heavy = check_random_below(random, 2);
+    for (int i = 0; i < taps; i++) {
+        bool some = check_random_below(random, taps) < 4;
+        int coef = heavy ? check_random_below(random, 91) - 20 : check_random_below(random, 5) - 2;
+        filter->coef[i] = some ? coef : 0;
+        sum += (int)filter->coef[i];
+    }
+    filter->scale = 1;
+    filter->offset = check_random_below(random, 2) ? 0 : 127 - 127 * sum;
+}
+
 // The kinds aim at the arithmetics: 8- and 16-bit operands, two passes, float32, float64 and more.
 static const char *random_filter(struct check_random *random, struct conv_filter *filter)
 {
-    static const char *const kinds[] = {"small", "sparse", "positive", "8-bit",
-                                        "large", "real",   "heavy",    "separable"};
-    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7);
+    static const char *const kinds[] = {"small", "sparse", "positive",  "8-bit",    "large",
+                                        "real",  "heavy",  "separable", "undivided"};
+    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7, 8);
     random_sides(random, filter);
     for (int i = 0; i < filter->width * filter->height; i++) {
         double values[] = {check_random_below(random, 13) - 6,
@@ -236,6 +251,7 @@ static const char *random_filter(struct check_random *random, struct conv_filter
                            (check_random_below(random, 65536) - 32768) * 65535.0,
                            random_unit(random) - 0.4,
                            0,
+                           0,
                            0};
         filter->coef[i] = values[kind];
     }
@@ -244,6 +260,8 @@ static const char *random_filter(struct check_random *random, struct conv_filter
     if (kind == 7)
         separable(random, filter);
     random_scale(random, filter);
+    if (kind == 8)
+        undivided(random, filter);
     if (kind == 5) {
         filter->scale *= 0.37 + random_unit(random);
         filter->offset += 0.25;
@@ -350,13 +368,17 @@ void check_case_init_tie(struct check_case *c, double tiny)
                 y == 1 ? 3 : 1;
 }
 
-void check_case_init_large(struct check_case *c)
+void check_case_init_large(struct check_case *c, int side)
 {
     *c = (struct check_case){.kind = "large plane"};
     struct check_random random = {1};
     c->filter = (struct conv_filter){.width = 3, .height = 1, .coef = {2, 3, 2}, .scale = 7};
+    if (side > 1)
+        c->filter.width = c->filter.height = side;
+    for (int i = 0; side > 1 && i < side * side; i++)
+        c->filter.coef[i] = i % 4 - 1;
     conv_stencil_init(&c->stencil, &c->filter, 8, CONV_BORDER_REPLICATE, 0);
-    struct shape shape = {.width = 4032, .height = 4097, .dst_pad = 64};
+    struct shape shape = {.width = 4032, .height = side > 1 ? 1057 : 4097, .dst_pad = 64};
     add_plane(c, &random, &shape);
     c->planes[0].dst_spare = 0;
     fill_plane(&random, &c->src[0], 8);
