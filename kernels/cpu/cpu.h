@@ -84,6 +84,7 @@ size_t conv_cpu_scratch(const struct conv_stencil *stencil, int width);
 enum conv_cpu_division {
     CONV_CPU_BY_1_SIGNED, // 16 bits hold all sums with their sign
     CONV_CPU_BY_1,
+    CONV_CPU_BY_POWER_SIGNED, // as above
     CONV_CPU_BY_POWER,
     CONV_CPU_BY_ODD,
     CONV_CPU_BY_ANY,

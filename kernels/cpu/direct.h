@@ -156,11 +156,13 @@ ALWAYS_INLINE void filter_direct_rows(const struct direct_job *job, uint8_t *con
 
 DEFINE_DIRECT(filter_3x3_by_1_signed, 3, CONV_CPU_BY_1_SIGNED)
 DEFINE_DIRECT(filter_3x3_by_1, 3, CONV_CPU_BY_1)
+DEFINE_DIRECT(filter_3x3_by_power_signed, 3, CONV_CPU_BY_POWER_SIGNED)
 DEFINE_DIRECT(filter_3x3_by_power, 3, CONV_CPU_BY_POWER)
 DEFINE_DIRECT(filter_3x3_by_odd, 3, CONV_CPU_BY_ODD)
 DEFINE_DIRECT(filter_3x3_by_any, 3, CONV_CPU_BY_ANY)
 DEFINE_DIRECT(filter_5x5_by_1_signed, 5, CONV_CPU_BY_1_SIGNED)
 DEFINE_DIRECT(filter_5x5_by_1, 5, CONV_CPU_BY_1)
+DEFINE_DIRECT(filter_5x5_by_power_signed, 5, CONV_CPU_BY_POWER_SIGNED)
 DEFINE_DIRECT(filter_5x5_by_power, 5, CONV_CPU_BY_POWER)
 DEFINE_DIRECT(filter_5x5_by_odd, 5, CONV_CPU_BY_ODD)
 DEFINE_DIRECT(filter_5x5_by_any, 5, CONV_CPU_BY_ANY)
@@ -170,10 +172,10 @@ typedef void (*filter_direct_fn)(const struct direct_job *job, uint8_t *const ro
 static filter_direct_fn choose_direct(int side, enum conv_cpu_division division)
 {
     static const filter_direct_fn ways[2][CONV_CPU_BY_ANY + 1] = {
-        {filter_3x3_by_1_signed, filter_3x3_by_1, filter_3x3_by_power, filter_3x3_by_odd,
-         filter_3x3_by_any},
-        {filter_5x5_by_1_signed, filter_5x5_by_1, filter_5x5_by_power, filter_5x5_by_odd,
-         filter_5x5_by_any},
+        {filter_3x3_by_1_signed, filter_3x3_by_1, filter_3x3_by_power_signed, filter_3x3_by_power,
+         filter_3x3_by_odd, filter_3x3_by_any},
+        {filter_5x5_by_1_signed, filter_5x5_by_1, filter_5x5_by_power_signed, filter_5x5_by_power,
+         filter_5x5_by_odd, filter_5x5_by_any},
     };
     return ways[side == 5][division];
 }

@@ -102,6 +102,9 @@ ALWAYS_INLINE void finish_block(uint8_t *const out[2], dot_sums sum, const struc
     case CONV_CPU_BY_1:
         store_block(out, sum, job, CONV_CPU_BY_1, narrow, sums);
         break;
+    case CONV_CPU_BY_POWER_SIGNED:
+        store_block(out, sum, job, CONV_CPU_BY_POWER_SIGNED, narrow, sums);
+        break;
     case CONV_CPU_BY_POWER:
         store_block(out, sum, job, CONV_CPU_BY_POWER, narrow, sums);
         break;

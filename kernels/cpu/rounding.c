@@ -48,7 +48,8 @@ static int ceil_log2(int64_t n)
 // N < 0 gives up < half, so 0. All of it stays below 2^16 if hi + base + half does. Quotients by 2
 // or more stay below 2^15, and what is above 255 becomes 255 where samples are joined, as what is
 // negative becomes 0. So with d = 1 nothing has to be done to sums that 16 bits hold with their
-// sign (base = 0); else they are clamped to 255 first.
+// sign (base = 0); else they are clamped to 255 first. With d = 2^k and such sums, up = N + more as
+// it is and a shift that keeps the sign will do: N < 0 gives up + b < half, so at most 0.
 //
 // The division is a multiplication (Granlund and Montgomery, 1994): with l = ceil(log2 d) and
 // factor = ceil(2^(15+l) / d), which is below 2^16, factor * d = 2^(15+l) + e with 0 <= e < d. up *
@@ -62,7 +63,7 @@ bool conv_cpu_rounding_narrow(struct conv_cpu_rounding *rounding,
     if (!stencil->exact || stencil->depth != 8 || d > 65535)
         return false;
     struct range range = sum_range(stencil);
-    bool is_signed = d == 1 && range.lo >= INT16_MIN && range.hi <= INT16_MAX;
+    bool is_signed = is_power(d) && range.lo >= INT16_MIN && range.hi + half <= INT16_MAX;
     int64_t base = range.lo < 0 && !is_signed ? -range.lo : 0;
     if (base + half > 65535 || range.hi + base + half > 65535)
         return false;
@@ -77,8 +78,8 @@ bool conv_cpu_rounding_narrow(struct conv_cpu_rounding *rounding,
                                  : is_power(d) ? half - 1
                                                : half));
     *rounding = (struct conv_cpu_rounding){
-        .division = is_signed     ? CONV_CPU_BY_1_SIGNED
-                    : d == 1      ? CONV_CPU_BY_1
+        .division = d == 1        ? is_signed ? CONV_CPU_BY_1_SIGNED : CONV_CPU_BY_1
+                    : is_signed   ? CONV_CPU_BY_POWER_SIGNED
                     : is_power(d) ? CONV_CPU_BY_POWER
                     : d % 2 != 0  ? CONV_CPU_BY_ODD
                                   : CONV_CPU_BY_ANY,
