@@ -3,7 +3,8 @@
 // of sums along the row (dots.h) once, and output rows are sums down the columns of these. Modulo
 // 2^16 or 2^32 like all sums here, so the defined bytes come out however the parts wrap. A line of
 // sums is stored as it is computed: for each vector of samples, one vector a phase. Against one
-// pass (AVX2): 1.1 times at 3x3 and 1.4 at 5x5 with 8 bits, 1.5 and 1.6 with 16, 2 at 7x7.
+// pass (AVX2, planes in cache): 1.4 times at 5x5 with 8 bits, 1.5 at 3x3 and 1.6 at 5x5 with 16, 2
+// at 7x7. At 3x3 with 8 bits one pass (direct.h) is ahead.
 #ifndef CONV_KERNELS_CPU_PASSES_H
 #define CONV_KERNELS_CPU_PASSES_H
 

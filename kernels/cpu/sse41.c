@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// SSE4.1: two 8-bit taps by one pmaddubsw, two 16-bit ones by pmaddwd, 16 bytes at a time; 2.2
+// SSE4.1: two 8-bit taps by one pmaddubsw, two 16-bit ones by pmaddwd, 16 bytes at a time; 3.3
 // times the portable row on emboss (one core of an EPYC 9004, planes in cache, as in all files
 // here). It has no fused multiply-add, so real filters are not here.
 #ifdef __x86_64__

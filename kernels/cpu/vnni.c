@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// AVX-512 VNNI: vpdpbusd multiplies and adds four taps at once, in sums of 32 bits. 1.1 times the
-// row before on emboss, 1.5 times where it needed 32-bit sums too (5x5 with divisor 273), 1.9 times
-// on a dense 31x31. Two passes (passes.h) keep to the pairs of the rows before.
+// AVX-512 VNNI: vpdpbusd multiplies and adds four taps at once, in sums of 32 bits. 1.5 times the
+// row before where it needed 32-bit sums too (5x5 with divisor 273), 1.9 times on a dense 31x31.
+// Small stencils (direct.h) and two passes (passes.h) keep to the pairs of the rows before.
 #ifdef __x86_64__
 #include <immintrin.h>
 
