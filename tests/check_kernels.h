@@ -15,6 +15,13 @@ struct check_random {
 uint64_t check_random_next(struct check_random *random);
 // 0 to n - 1.
 int check_random_below(struct check_random *random, int n);
+// One of the values.
+int check_random_pick(struct check_random *random, const int *values, int count);
+#define PICK(random, ...)                                                                          \
+    check_random_pick(random, (const int[]){__VA_ARGS__},                                          \
+                      (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)))
+// Fills in the filter but for its name; returns its kind.
+const char *check_random_filter(struct check_random *random, struct conv_filter *filter);
 
 // Memory with an unmapped page in front and behind.
 struct check_memory {

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+// Random numbers and filters for check_kernels: one kind for each class of arithmetic.
+#include <math.h>
+#include <string.h>
+
+#include "check_kernels.h"
+
+uint64_t check_random_next(struct check_random *random)
+{
+    uint64_t z = random->state += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+int check_random_below(struct check_random *random, int n)
+{
+    return (int)(check_random_next(random) % (uint64_t)n);
+}
+
+int check_random_pick(struct check_random *random, const int *values, int count)
+{
+    return values[check_random_below(random, count)];
+}
+
+static double random_unit(struct check_random *random)
+{
+    return (double)(check_random_next(random) >> 11) * 0x1p-53;
+}
+
+// --- filters -------------------------------------------------------------------------------------
+
+static void random_sides(struct check_random *random, struct conv_filter *filter)
+{
+    int side = PICK(random, 3, 3, 3, 5, 5, 7);
+    filter->width = filter->height = side;
+    if (check_random_below(random, 4) == 0) {
+        filter->width = PICK(random, 1, 3, 5, 7, 9, 11, 15, 21, 31);
+        filter->height = PICK(random, 1, 3, 5, 7, 9, 11, 15, 21, 31);
+    }
+}
+
+// A divisor and an offset for which most results are between 0 and 255; a quarter of the filters
+// get ones that are not made so, and a quarter a divisor of a usual kind.
+static void random_scale(struct check_random *random, struct conv_filter *filter)
+{
+    double positive = 0, negative = 0;
+    for (int i = 0; i < filter->width * filter->height; i++)
+        *(filter->coef[i] < 0 ? &negative : &positive) += fabs(filter->coef[i]);
+    double scale = fmax(1, floor((positive + negative) * (0.6 + random_unit(random))));
+    if (check_random_below(random, 4) == 0) {
+        int usual = PICK(random, 1, 2, 4, 8, 16, 256, 3, 5, 6, 7, 9, 10, 18, 25, 30, 49, 273, 1001);
+        if (usual * 3 > scale && usual < 4 * scale)
+            scale = usual;
+    }
+    if (check_random_below(random, 3) == 0)
+        scale = exp2(rint(log2(scale)));
+    filter->scale = fmin(scale, CONV_FILTER_MAX_COEF);
+    filter->offset = rint(255 * negative / filter->scale);
+    int odd = check_random_below(random, 12);
+    if (odd == 0)
+        filter->offset = check_random_below(random, 600) - 300;
+    else if (odd == 1)
+        filter->scale = 1 + check_random_below(random, 30);
+    else if (odd == 2)
+        filter->scale = 1 + check_random_below(random, 2147483646);
+    filter->offset = fmax(-CONV_FILTER_MAX_OFFSET, fmin(filter->offset, CONV_FILTER_MAX_OFFSET));
+    if (check_random_below(random, 4) == 0) { // the same filter, its signs turned
+        filter->scale = -filter->scale;
+        for (int i = 0; i < filter->width * filter->height; i++)
+            filter->coef[i] = -filter->coef[i];
+    }
+}
+
+// Two neighbours in a column that together fill 16 bits, where each alone does not.
+static void heavy_column(struct check_random *random, struct conv_filter *filter)
+{
+    int taps = filter->width * filter->height;
+    int k = check_random_below(random, taps);
+    for (int i = 0; i < taps; i++)
+        filter->coef[i] = 0;
+    filter->coef[k] = 30 + check_random_below(random, 98);
+    filter->coef[(k + filter->width) % taps] = 30 + check_random_below(random, 98);
+}
+
+// A column times a row; one in four is spoilt in one place. Some columns are all ones.
+static void separable(struct check_random *random, struct conv_filter *filter)
+{
+    bool plain = check_random_below(random, 3) == 0;
+    int range = PICK(random, 3, 5, 40);
+    int column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
+    for (int i = 0; i < CONV_FILTER_MAX_SIDE; i++) {
+        column[i] = plain ? 1 : check_random_below(random, range) - 1;
+        row[i] = check_random_below(random, range) - (check_random_below(random, 3) == 0);
+    }
+    int taps = filter->width * filter->height;
+    for (int i = 0; i < taps; i++)
+        filter->coef[i] = column[i / filter->width] * row[i % filter->width];
+    if (check_random_below(random, 4) == 0)
+        filter->coef[check_random_below(random, taps)] += 1;
+}
+
+// A real filter with one number far from the others, or with all of them large. Sums that are held
+// scaled must still be right, or their row must not take the filter: cuda_ring's limits are 2^-102,
+// 2^10 and, for 8 bits, 2^103.
+static void extreme_numbers(struct check_random *random, struct conv_filter *filter)
+{
+    static const double sizes[] = {1e-300, 1e-40,  0x1.fffffep-103, 0x1p-102,      1e-30, 1e-9,
+                                   1e3,    0x1p10, 0x1.000002p10,   0x1.fffffep11, 1e9,   0x1p31};
+    double size = sizes[check_random_below(random, (int)(sizeof sizes / sizeof *sizes))];
+    double *number = &filter->coef[check_random_below(random, filter->width * filter->height)];
+    int which = check_random_below(random, 3);
+    if (which == 0)
+        filter->scale *= 0x1p-106;
+    else if (which == 1)
+        filter->offset = fmin(size, CONV_FILTER_MAX_OFFSET);
+    else
+        *number = fmin(size * fabs(filter->scale), CONV_FILTER_MAX_COEF) * (*number < 0 ? -1 : 1);
+}
+
+// Some taps that nothing divides: light ones, or sums that 16 bits hold only without a sign.
+static void undivided(struct check_random *random, struct conv_filter *filter)
+{
+    int taps = filter->width * filter->height, sum = 0;
+    bool heavy = check_random_below(random, 2);
+    for (int i = 0; i < taps; i++) {
+        bool some = check_random_below(random, taps) < 4;
+        int coef = heavy ? check_random_below(random, 91) - 20 : check_random_below(random, 5) - 2;
+        filter->coef[i] = some ? coef : 0;
+        sum += (int)filter->coef[i];
+    }
+    filter->scale = 1;
+    filter->offset = check_random_below(random, 2) ? 0 : 127 - 127 * sum;
+}
+
+// The kinds aim at the arithmetics: 8- and 16-bit operands, two passes, float32, float64 and more.
+const char *check_random_filter(struct check_random *random, struct conv_filter *filter)
+{
+    static const char *const kinds[] = {"small", "sparse", "positive",  "8-bit",    "large",
+                                        "real",  "heavy",  "separable", "undivided"};
+    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7, 8);
+    random_sides(random, filter);
+    for (int i = 0; i < filter->width * filter->height; i++) {
+        double values[] = {check_random_below(random, 13) - 6,
+                           check_random_below(random, 5) ? 0 : check_random_below(random, 9) - 4,
+                           check_random_below(random, 5),
+                           check_random_below(random, 257) - 128,
+                           (check_random_below(random, 65536) - 32768) * 65535.0,
+                           random_unit(random) - 0.4,
+                           0,
+                           0,
+                           0};
+        filter->coef[i] = values[kind];
+    }
+    if (kind == 6)
+        heavy_column(random, filter);
+    if (kind == 7)
+        separable(random, filter);
+    random_scale(random, filter);
+    if (kind == 8)
+        undivided(random, filter);
+    if (kind == 5) {
+        filter->scale *= 0.37 + random_unit(random);
+        filter->offset += 0.25;
+        if (check_random_below(random, 4) == 0)
+            extreme_numbers(random, filter);
+    }
+    return kinds[kind];
+}
