@@ -407,8 +407,8 @@ static cudaError_t plan_ring(struct supply *s, const struct conv_stencil *stenci
     s->group = max(s->group, 1u);
     // Whoever is free takes the next group, and at last less than that. In turns blocks are not
     // done at the same time, as some are farther from memory: 8192 x 8192 at 3 x 3 has 0.836 of a
-    // copy then, 0.848 if three rounds are not in turn, and 0.855 if none is. 500 pictures of
-    // unequal sizes have 0.80 and 0.82, but 1000 of 300 x 300 0.87 and 0.86.
+    // copy then, 0.848 if three rounds are not in turn, and 0.86 if none is. 500 pictures of
+    // unequal sizes have 0.80 and 0.85, 1000 of 300 x 300 0.87 and 0.86.
     uint32_t rounds = s->tiles / (*grid * s->group);
     s->groups = rounds > 1 ? (rounds - 1) * *grid : 0;
     s->last = common <= MAX_COMMON ? s->group : s->merge;

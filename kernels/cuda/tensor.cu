@@ -9,9 +9,9 @@
 // What it bought (H200, share of a device copy of the same bytes; dp4a: 0.44 and 0.34 at 8192 x
 // 8192; bench_kernels_cuda):
 //                              3 x 3   5 x 5                          3 x 3   5 x 5
-//   8192 x 8192 x 3             0.83    0.82     1000 x 300 x 300 x 3  0.87    0.75
-//   32 x 2880 x 1800 x 3        0.84    0.83     500 sizes x 3         0.81    0.78
-// and 0.66 and 0.57 for 7 x 7 and 9 x 9. Without the arithmetic, the ring itself reaches 0.86.
+//   8192 x 8192 x 3             0.86    0.85     1000 x 300 x 300 x 3  0.86    0.73
+//   32 x 2880 x 1800 x 3        0.86    0.84     500 sizes x 3         0.85    0.83
+// and 0.75 and 0.65 for 7 x 7 and 9 x 9.
 // What did not help: two blocks a processor (5 x 5: 0.69; a ring each, and fewer warps that work),
 // bands of 16 rows, pieces of 64 rows, cache hints (0.74), rows of a piece carried over to the next
 // one instead of read again (the order of memory that this asks for costs more: 0.81), the last
