@@ -61,8 +61,8 @@ struct conv_stencil_plane {
 
 // All planes of one launch; they have the stencil's depth and any mix of sizes.
 struct conv_stencil_batch {
-    const struct conv_stencil_plane *planes;   // readable by the host
-    const struct conv_stencil_plane *d_planes; // CUDA: the same table in device memory
+    const struct conv_stencil_plane *planes; // readable by the host
+    struct conv_stencil_plane *d_planes;     // CUDA: the same table in device memory
     int count;
     uint32_t tiles; // CUDA: blocks in the launch (conv_stencil_tiles)
     void *scratch;  // CPU: conv_variant.scratch() bytes, 64-byte aligned

@@ -86,7 +86,7 @@ static bool upload(struct device_case *device, const struct check_case *c,
     }
     device->batch = (struct conv_stencil_batch){
         .planes = device->planes,
-        .d_planes = (const struct conv_stencil_plane *)(const void *)(device->d_tables + table),
+        .d_planes = (struct conv_stencil_plane *)(void *)(device->d_tables + table),
         .count = c->count,
         .tiles = conv_stencil_tiles(variant, device->planes, c->count),
     };
@@ -105,6 +105,19 @@ static bool launch(const struct conv_variant *variant, const struct device_case 
     return status == CONV_OK;
 }
 
+// Another launch may follow on the same table.
+static bool leaves_table(const struct conv_variant *variant, const struct device_case *device)
+{
+    struct conv_stencil_plane planes[CHECK_MAX_PLANES];
+    if (failed(cudaMemcpy(planes, device->batch.d_planes, sizeof planes, cudaMemcpyDeviceToHost),
+               "copy of planes back"))
+        return false;
+    bool same = memcmp(planes, device->planes, sizeof planes) == 0;
+    if (!same)
+        printf("FAILED %s: leaves the table of planes changed\n", variant->name);
+    return same;
+}
+
 bool check_cuda_run(const struct conv_variant *variant, struct check_case *c)
 {
     struct device_case device;
@@ -112,7 +125,7 @@ bool check_cuda_run(const struct conv_variant *variant, struct check_case *c)
     emulated_seed(c->seed); // so that the case's seed gives the order of threads as well
 #endif
     bool ok = upload(&device, c, variant) && launch(variant, &device) &&
-              !failed(cudaDeviceSynchronize(), variant->name);
+              !failed(cudaDeviceSynchronize(), variant->name) && leaves_table(variant, &device);
     for (int p = 0; p < c->count && ok; p++)
         ok = !failed(
             cudaMemcpy(c->dst[p].data, device.d_dst[p], c->dst[p].size, cudaMemcpyDeviceToHost),
@@ -173,7 +186,7 @@ bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check
     };
     struct conv_stencil_batch batch = {
         .planes = &plane,
-        .d_planes = (const struct conv_stencil_plane *)(const void *)(d_memory + plane_at),
+        .d_planes = (struct conv_stencil_plane *)(void *)(d_memory + plane_at),
         .count = 1,
         .tiles = conv_stencil_tiles(variant, &plane, 1),
     };

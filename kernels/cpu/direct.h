@@ -154,18 +154,16 @@ ALWAYS_INLINE void filter_direct_rows(const struct direct_job *job, uint8_t *con
         filter_direct_rows(job, rows, side, division);                                             \
     }
 
-DEFINE_DIRECT(filter_3x3_by_1_signed, 3, CONV_CPU_BY_1_SIGNED)
-DEFINE_DIRECT(filter_3x3_by_1, 3, CONV_CPU_BY_1)
-DEFINE_DIRECT(filter_3x3_by_power_signed, 3, CONV_CPU_BY_POWER_SIGNED)
-DEFINE_DIRECT(filter_3x3_by_power, 3, CONV_CPU_BY_POWER)
-DEFINE_DIRECT(filter_3x3_by_odd, 3, CONV_CPU_BY_ODD)
-DEFINE_DIRECT(filter_3x3_by_any, 3, CONV_CPU_BY_ANY)
-DEFINE_DIRECT(filter_5x5_by_1_signed, 5, CONV_CPU_BY_1_SIGNED)
-DEFINE_DIRECT(filter_5x5_by_1, 5, CONV_CPU_BY_1)
-DEFINE_DIRECT(filter_5x5_by_power_signed, 5, CONV_CPU_BY_POWER_SIGNED)
-DEFINE_DIRECT(filter_5x5_by_power, 5, CONV_CPU_BY_POWER)
-DEFINE_DIRECT(filter_5x5_by_odd, 5, CONV_CPU_BY_ODD)
-DEFINE_DIRECT(filter_5x5_by_any, 5, CONV_CPU_BY_ANY)
+#define DEFINE_DIRECTS(size, side)                                                                 \
+    DEFINE_DIRECT(filter_##size##_by_1_signed, side, CONV_CPU_BY_1_SIGNED)                         \
+    DEFINE_DIRECT(filter_##size##_by_1, side, CONV_CPU_BY_1)                                       \
+    DEFINE_DIRECT(filter_##size##_by_power_signed, side, CONV_CPU_BY_POWER_SIGNED)                 \
+    DEFINE_DIRECT(filter_##size##_by_power, side, CONV_CPU_BY_POWER)                               \
+    DEFINE_DIRECT(filter_##size##_by_odd, side, CONV_CPU_BY_ODD)                                   \
+    DEFINE_DIRECT(filter_##size##_by_any, side, CONV_CPU_BY_ANY)
+
+DEFINE_DIRECTS(3x3, 3)
+DEFINE_DIRECTS(5x5, 5)
 
 typedef void (*filter_direct_fn)(const struct direct_job *job, uint8_t *const rows[2]);
 

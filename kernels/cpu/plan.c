@@ -94,16 +94,15 @@ static bool fits_direct(const struct conv_stencil *stencil)
     int side = stencil->width;
     if (stencil->height != side || (side != 3 && side != 5))
         return false;
-    bool fits = true;
     for (int j = 0; j < side; j++) {
         for (int i = 0; i <= side; i++) {
             const int32_t *row = &stencil->icoef[j * side];
             uint32_t packed;
-            fits =
-                fits && conv_cpu_pack_pair(&packed, i > 0 ? row[i - 1] : 0, i < side ? row[i] : 0);
+            if (!conv_cpu_pack_pair(&packed, i > 0 ? row[i - 1] : 0, i < side ? row[i] : 0))
+                return false;
         }
     }
-    return fits;
+    return true;
 }
 
 void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *stencil,

@@ -8,11 +8,12 @@
 //   dot_words(sum, a, coefs)  sum + a.w0 * coefs.w0 + a.w1 * coefs.w1, signed, modulo 2^32 a lane
 //   min_u16(a, b), sub_u16(a, b): the difference, or 0 if that is negative
 //   divide_u16(a, factor, shift): a * factor >> 16 >> shift
-//   join_u16(even, odd): bytes 2i and 2i + 1 are lane i of each, as signed numbers clamped to
-//   0..255 min_i32(a, b), max_i32(a, b) PAIRS: whether dot_pairs is one instruction QUADS: what
-//   dot_quads costs, and whether it takes bytes less by 128 (enum conv_cpu_quads) add_tap(sum, tap,
-//   coef): sum + coef * tap, fused, or HAVE_FMA is 0 and only exact values come stream(p, v): a
-//   store to an aligned address, past the caches where there is such a thing
+//   join_u16(even, odd): a vector whose bytes 2i and 2i + 1 are lane i of each, clamped to 0..255
+//   min_i32(a, b), max_i32(a, b)
+//   PAIRS: whether dot_pairs is one instruction
+//   QUADS: what dot_quads costs, and whether it takes bytes less by 128 (enum conv_cpu_quads)
+//   add_tap(sum, tap, coef): sum + coef * tap, fused, or HAVE_FMA is 0 and only exact values come
+//   stream(p, v): a store to an aligned address, past the caches where there is such a thing
 // Bytes b of a are unsigned but for CONV_CPU_QUADS_SIGNED, those of coefs signed.
 #ifndef CONV_KERNELS_CPU_VECTOR_H
 #define CONV_KERNELS_CPU_VECTOR_H

@@ -15,7 +15,7 @@
 #define HALO 16       // bytes that a stage holds left and right of a row: the grain of bulk copies
 #define MAX_STAGES 4  // pieces in shared memory
 #define QUEUE 4       // pieces that the scout is ahead
-#define MAX_COMMON 24 // tiles that a block takes at a time if they are a plane,
+#define MAX_COMMON 24 // tiles that a ticket is good for if they are a plane,
 #define MAX_GROUP 6   // and if planes are larger
 #define FEW_PLANES 8
 
@@ -33,10 +33,10 @@ struct supply {
     const struct conv_stencil_plane *planes;
     int32_t count;
     uint32_t tiles;
-    uint32_t group; // tiles that a block takes at a time
+    uint32_t group; // tiles that a ticket is good for
     uint32_t merge; // tiles below one another that make a piece, at full width
     int32_t stages;
-    uint32_t groups; // of them, a ticket each; then `last` tiles a ticket
+    uint32_t groups; // tickets of so many; those behind are good for `last` tiles
     uint32_t last;
     uint32_t *tickets, *finished; // of the launch's first plane
     uint32_t stage_bytes;

@@ -412,9 +412,8 @@ static cudaError_t plan_ring(struct supply *s, const struct conv_stencil *stenci
     uint32_t rounds = s->tiles / (*grid * s->group);
     s->groups = rounds > 1 ? (rounds - 1) * *grid : 0;
     s->last = common <= MAX_COMMON ? s->group : s->merge;
-    struct conv_stencil_plane *first = (struct conv_stencil_plane *)batch->d_planes;
-    s->tickets = &first->tickets;
-    s->finished = &first->finished;
+    s->tickets = &batch->d_planes->tickets;
+    s->finished = &batch->d_planes->finished;
     *bytes = RING_BYTES + (size_t)s->stages * s->stage_bytes;
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)*bytes);
 }

@@ -181,7 +181,7 @@ static void build_tables(const struct conv_lane *lane, struct conv_stencil_plane
 
 static enum conv_status launch_chain(const struct conv_lane *lane,
                                      const struct conv_stencil_plane *tables,
-                                     const struct conv_stencil_plane *d_tables, int plane_count,
+                                     struct conv_stencil_plane *d_tables, int plane_count,
                                      struct launch launches[CONV_FILTER_MAX_CHAIN][2],
                                      struct conv_err *err)
 {
