@@ -80,7 +80,7 @@ def test_a_pipe_is_written_to(box):
     made, names = fill_and_list(box, "there.png")
     os.mkfifo(box / "out" / "there.png")
     got = []
-    reader = threading.Thread(target=lambda: got.append((box / "out" / "there.png").read_bytes()))
+    reader = threading.Thread(target=lambda: got.append((box / "out" / "there.png").read_bytes()), daemon=True)
     reader.start()
     run_list(names)
     reader.join(60)
