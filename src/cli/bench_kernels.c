@@ -11,6 +11,7 @@
 #include "base/cpu.h"
 #include "cli/bench_kernels_pictures.h"
 #include "cli/bench_table.h"
+#include "cli/bench_truth.h"
 #include "cli/commands.h"
 #include "cli/contender.h"
 #include "cli/device.h"
@@ -24,7 +25,7 @@
 
 #define LEAST_RUNS 3
 #define MOST_RUNS 21
-#define ENOUGH_NS 1500000000u // stop repeating a slow kernel after so long
+#define ENOUGH_NS 500000000u // stop repeating a slow kernel after so long
 #define MIX_PICTURES 500
 
 struct bench {
@@ -39,7 +40,6 @@ struct bench {
     int plane_count;
     uint8_t *source, *expected, *got; // the planes at their offsets, `bytes` each
     size_t bytes;
-    double step_base[2]; // ms of the rung before, on the CPU and on CUDA; 0: none yet
     struct conv_bench_table table;
     struct conv_page_job page;
 };
@@ -62,56 +62,7 @@ static enum conv_status make_shapes(struct bench *bench, struct conv_err *err)
     return CONV_OK;
 }
 
-// --- one line ------------------------------------------------------------------------------------
-
-static struct conv_bench_line *add_line(struct bench *bench, enum conv_bench_kind kind,
-                                        const char *name, const char *summary, bool on_cuda)
-{
-    struct conv_bench_table *table = &bench->table;
-    if (table->count == CONV_BENCH_MOST_LINES)
-        table->count--; // the table of variants would have to double first
-    struct conv_bench_line *line = &table->lines[table->count++];
-    *line = (struct conv_bench_line){
-        .kind = kind, .name = name, .summary = summary, .on_cuda = on_cuda};
-    return line;
-}
-
-static void show_line(const struct bench *bench, const struct conv_bench_line *line)
-{
-    if (!bench->options->json && !bench->options->csv)
-        conv_bench_table_print_line(&bench->table, line);
-}
-
-static void leave_out(struct bench *bench, enum conv_bench_kind kind, const char *name,
-                      bool on_cuda, const char *reason)
-{
-    struct conv_bench_line *line = add_line(bench, kind, name, "", on_cuda);
-    // Reasons are short: a path is in none of them.
-    snprintf(line->left_out, sizeof line->left_out, "%.*s", (int)sizeof line->left_out - 1, reason);
-    show_line(bench, line);
-}
-
-// The copy comes with the first line that was measured at a place.
-static void add_times(struct bench *bench, enum conv_bench_kind kind, const char *name,
-                      const char *summary, bool on_cuda, uint64_t ns, uint64_t copy_ns)
-{
-    double *base = &bench->step_base[on_cuda], ms = (double)ns / 1e6, copy = (double)copy_ns / 1e6;
-    struct conv_bench_line *line;
-    if (*base == 0) {
-        line = add_line(bench, CONV_BENCH_COPY, on_cuda ? "device copy" : "memcpy",
-                        "the same bytes, copied", on_cuda);
-        line->ms = line->copy_ms = copy;
-        show_line(bench, line);
-    }
-    line = add_line(bench, kind, name, summary, on_cuda);
-    line->ms = ms;
-    line->copy_ms = copy;
-    if (kind == CONV_BENCH_RUNG) {
-        line->step = *base > 0 ? *base / ms : 0;
-        *base = ms;
-    }
-    show_line(bench, line);
-}
+// --- one row -------------------------------------------------------------------------------------
 
 static int compare_ns(const void *a, const void *b)
 {
@@ -181,7 +132,8 @@ static enum conv_status bench_row(struct bench *bench, const struct conv_variant
         status ? NULL : contender.ops->variant(contender.backend, 0, bench->table.depth);
     if (status == CONV_ERR_USAGE || status == CONV_ERR_DEVICE ||
         (chosen && strcmp(chosen, row->name) != 0)) {
-        leave_out(bench, kind, row->name, on_cuda, chosen ? "not at this depth" : reason.text);
+        conv_bench_table_leave_out(&bench->table, kind, row->name, on_cuda,
+                                   chosen ? "not at this depth" : reason.text);
         conv_contender_close(&contender);
         return CONV_OK;
     }
@@ -204,9 +156,29 @@ static enum conv_status bench_row(struct bench *bench, const struct conv_variant
     if (!status)
         status = time_row(&contender, group->ns_kernel, &kernel, &copy, err);
     if (!status)
-        add_times(bench, kind, row->name, row->summary, on_cuda, kernel, copy);
+        conv_bench_table_add(&bench->table, kind, row->name, row->summary, on_cuda, kernel, copy);
     conv_contender_close(&contender);
     return status;
+}
+
+// The pictures, laid out as the reference has them in one group.
+static enum conv_status keep_source(struct bench *bench, const struct conv_group *group,
+                                    struct conv_err *err)
+{
+    bench->bytes = group->front;
+    bench->plane_count = group->plane_count;
+    size_t table = (size_t)group->plane_count * sizeof *bench->planes;
+    bench->planes = malloc(table);
+    bench->source = malloc(bench->bytes);
+    bench->expected = calloc(bench->bytes, 1);
+    bench->got = malloc(bench->bytes);
+    if (!bench->planes || !bench->source || !bench->expected || !bench->got)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu MiB of pictures",
+                            3 * bench->bytes >> 20);
+    memcpy(bench->planes, group->planes, table);
+    conv_bench_pictures_fill(group);
+    memcpy(bench->source, group->h_in, bench->bytes);
+    return CONV_OK;
 }
 
 // The row all others are held against. Keeps the pictures and what has come out.
@@ -220,33 +192,31 @@ static enum conv_status bench_reference(struct bench *bench, const struct conv_v
     if (!status)
         status = conv_contender_place(&contender, bench->shapes, bench->table.pictures, false, NULL,
                                       err);
-    if (!status) {
-        bench->bytes = group->front;
-        bench->plane_count = group->plane_count;
-        size_t table = (size_t)group->plane_count * sizeof *bench->planes;
-        bench->planes = malloc(table);
-        bench->source = malloc(bench->bytes);
-        bench->expected = malloc(bench->bytes);
-        bench->got = malloc(bench->bytes);
-        if (!bench->planes || !bench->source || !bench->expected || !bench->got)
-            status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu MiB of pictures",
-                                  3 * bench->bytes >> 20);
-        else
-            memcpy(bench->planes, group->planes, table);
-    }
-    if (!status) {
-        conv_bench_pictures_fill(group);
-        memcpy(bench->source, group->h_in, bench->bytes);
-        status = contender.ops->lane_run(contender.lane, group, err);
-    }
+    if (!status)
+        status = keep_source(bench, group, err);
+    struct conv_bench_truth truth = {
+        .options = bench->options,
+        .reference = row,
+        .filters = bench->filters,
+        .filter_count = bench->filter_count,
+        .shapes = bench->shapes,
+        .pictures = bench->table.pictures,
+        .planes = bench->planes,
+        .source = bench->source,
+        .result = bench->expected,
+    };
+    if (!status)
+        status = conv_bench_truth(&truth, err);
     uint64_t kernel = 0, copy = 0;
-    if (!status) {
-        memcpy(bench->expected, group->h_result, bench->bytes);
-        if (bench->on_cpu)
-            status = time_row(&contender, group->ns_kernel, &kernel, &copy, err);
-    }
     if (!status && bench->on_cpu)
-        add_times(bench, CONV_BENCH_RUNG, row->name, row->summary, false, kernel, copy);
+        status = contender.ops->lane_run(contender.lane, group, err);
+    if (!status && bench->on_cpu) // the reference in one piece
+        status = compare(bench, &contender, false, err);
+    if (!status && bench->on_cpu)
+        status = time_row(&contender, group->ns_kernel, &kernel, &copy, err);
+    if (!status && bench->on_cpu)
+        conv_bench_table_add(&bench->table, CONV_BENCH_RUNG, row->name, row->summary, false, kernel,
+                             copy);
     conv_contender_close(&contender);
     return status;
 }
@@ -258,22 +228,25 @@ static enum conv_status bench_reference(struct bench *bench, const struct conv_v
 
 static const struct rival {
     const char *name, *summary, *rounded; // if it rounds otherwise than we do
+    unsigned apart;                       // at most, from what we make: more is another filter
     enum conv_status (*run)(const struct conv_filter *filter, enum conv_border border,
                             const struct conv_group_plane *planes, int count, const uint8_t *source,
                             uint8_t *result, size_t bytes, int device, uint64_t *ns, int runs,
                             struct conv_err *err);
 } rivals[] = {
 #if CONV_HAVE_NPP
-    {"NPP FilterBorder", "a call a plane", "a call a plane; truncates, results differ by 1",
+    {"NPP FilterBorder", "a call a plane", "a call a plane; truncates, results differ by 1", 1,
      conv_bench_npp},
+    {"NPP Row and Column", "two calls a plane",
+     "two calls a plane; truncates twice, results differ by up to 2", 2, conv_bench_npp_passes},
 #endif
 #if CONV_HAVE_CUDNN
     {"cuDNN", "float32, without conversion and rounding",
-     "float32, without conversion and rounding; results differ by 1", conv_bench_cudnn},
+     "float32, without conversion and rounding; results differ by 1", 1, conv_bench_cudnn},
 #endif
 };
 
-// Rivals round in their own ways: off by one is their right, more is another filter.
+// Rivals round in their own ways.
 static unsigned largest_difference(const struct bench *bench)
 {
     unsigned most = 0;
@@ -302,23 +275,25 @@ static void bench_rival(struct bench *bench, const struct rival *rival)
         if (bench->table.lines[i].kind == CONV_BENCH_COPY && bench->table.lines[i].on_cuda)
             copy = (uint64_t)(bench->table.lines[i].ms * 1e6);
     if (bench->filter_count > 1) {
-        leave_out(bench, CONV_BENCH_RIVAL, name, true, "one filter at a time");
+        conv_bench_table_leave_out(&bench->table, CONV_BENCH_RIVAL, name, true,
+                                   "one filter at a time");
         return;
     }
     if (rival->run(&bench->filters[0], bench->options->border, bench->planes, bench->plane_count,
                    bench->source, bench->got, bench->bytes, bench->ordinal, ns, RIVAL_RUNS, &err)) {
-        leave_out(bench, CONV_BENCH_RIVAL, name, true, err.text);
+        conv_bench_table_leave_out(&bench->table, CONV_BENCH_RIVAL, name, true, err.text);
         return;
     }
     unsigned apart = largest_difference(bench);
-    if (apart > 1) {
+    if (apart > rival->apart) {
         char reason[64];
         snprintf(reason, sizeof reason, "differs by up to %u", apart);
-        leave_out(bench, CONV_BENCH_RIVAL, name, true, reason);
+        conv_bench_table_leave_out(&bench->table, CONV_BENCH_RIVAL, name, true, reason);
         return;
     }
-    add_times(bench, CONV_BENCH_RIVAL, name, apart ? rival->rounded : rival->summary, true,
-              median(ns, RIVAL_RUNS), copy);
+    conv_bench_table_add(&bench->table, CONV_BENCH_RIVAL, name,
+                         apart ? rival->rounded : rival->summary, true, median(ns, RIVAL_RUNS),
+                         copy);
 }
 #endif
 
@@ -457,7 +432,8 @@ enum conv_status conv_bench_kernels(const struct conv_options *options, struct c
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
     bench->options = options;
     enum conv_status status = prepare(bench, err);
-    if (!status && !options->json && !options->csv)
+    bench->table.live = !options->json && !options->csv;
+    if (!status && bench->table.live)
         conv_bench_table_print_head(&bench->table);
     if (!status)
         status = bench_rows(bench, err);

@@ -30,26 +30,75 @@ void conv_bench_table_print_head(const struct conv_bench_table *table)
         printf("CPU:  %s\n", table->cpu);
     if (*table->cuda)
         printf("CUDA: %s\n", table->cuda);
-    printf("%-20s %10s %10s %9s %10s %8s  %s\n", "kernel", "ms", "Mpix/s", "GB/s", "of a copy",
+    printf("%-22s %10s %10s %9s %10s %8s  %s\n", "kernel", "ms", "Mpix/s", "GB/s", "of a copy",
            "step", "what it is");
 }
 
-void conv_bench_table_print_line(const struct conv_bench_table *table,
-                                 const struct conv_bench_line *line)
+static void print_line(const struct conv_bench_table *table, const struct conv_bench_line *line)
 {
     char name[40], step[16] = "";
     snprintf(name, sizeof name, "%s%s", line->kind == CONV_BENCH_SHAPE ? "  " : "", line->name);
     if (*line->left_out) {
-        printf("%-20s left out: %s\n", name, line->left_out);
+        printf("%-22s left out: %s\n", name, line->left_out);
         return;
     }
     if (line->step > 0)
         snprintf(step, sizeof step, "%.2fx", line->step);
-    printf("%-20s %10.3f %10.0f %9.2f %8.1f %% %8s  %s%s\n", name, line->ms,
+    printf("%-22s %10.3f %10.0f %9.2f %8.1f %% %8s  %s%s\n", name, line->ms,
            pixel_rate(table, line->ms), conv_bench_table_rate(table, line->ms),
            100 * line->copy_ms / line->ms, step, line->kind == CONV_BENCH_RIVAL ? "RIVAL: " : "",
            line->summary);
     fflush(stdout);
+}
+
+// --- lines ---------------------------------------------------------------------------------------
+
+static struct conv_bench_line *add_line(struct conv_bench_table *table, enum conv_bench_kind kind,
+                                        const char *name, const char *summary, bool on_cuda)
+{
+    if (table->count == CONV_BENCH_MOST_LINES)
+        table->count--; // the table of variants would have to double first
+    struct conv_bench_line *line = &table->lines[table->count++];
+    *line = (struct conv_bench_line){
+        .kind = kind, .name = name, .summary = summary, .on_cuda = on_cuda};
+    return line;
+}
+
+static void show_line(const struct conv_bench_table *table, const struct conv_bench_line *line)
+{
+    if (table->live)
+        print_line(table, line);
+}
+
+void conv_bench_table_leave_out(struct conv_bench_table *table, enum conv_bench_kind kind,
+                                const char *name, bool on_cuda, const char *reason)
+{
+    struct conv_bench_line *line = add_line(table, kind, name, "", on_cuda);
+    // Reasons are short: a path is in none of them.
+    snprintf(line->left_out, sizeof line->left_out, "%.*s", (int)sizeof line->left_out - 1, reason);
+    show_line(table, line);
+}
+
+void conv_bench_table_add(struct conv_bench_table *table, enum conv_bench_kind kind,
+                          const char *name, const char *summary, bool on_cuda, uint64_t ns,
+                          uint64_t copy_ns)
+{
+    double *base = &table->step_base[on_cuda], ms = (double)ns / 1e6, copy = (double)copy_ns / 1e6;
+    struct conv_bench_line *line;
+    if (*base == 0) {
+        line = add_line(table, CONV_BENCH_COPY, on_cuda ? "device copy" : "memcpy",
+                        "the same bytes, copied", on_cuda);
+        line->ms = line->copy_ms = copy;
+        show_line(table, line);
+    }
+    line = add_line(table, kind, name, summary, on_cuda);
+    line->ms = ms;
+    line->copy_ms = copy;
+    if (kind == CONV_BENCH_RUNG) {
+        line->step = *base > 0 ? *base / ms : 0;
+        *base = ms;
+    }
+    show_line(table, line);
 }
 
 // --- for programs --------------------------------------------------------------------------------

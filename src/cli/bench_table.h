@@ -33,15 +33,24 @@ struct conv_bench_table {
     double pixels; // of all pictures; three samples each
     struct conv_bench_line lines[CONV_BENCH_MOST_LINES];
     int count;
+    double step_base[2]; // ms of the rung before, on the CPU and on CUDA; 0: none yet
+    bool live;           // lines are printed as soon as they are there
 };
+
+// A line more: medians of the kernel and of copies taken in turn with it. The copy gets a line of
+// its own with the first that was measured at a place.
+void conv_bench_table_add(struct conv_bench_table *table, enum conv_bench_kind kind,
+                          const char *name, const char *summary, bool on_cuda, uint64_t ns,
+                          uint64_t copy_ns);
+// One for what could not be measured.
+void conv_bench_table_leave_out(struct conv_bench_table *table, enum conv_bench_kind kind,
+                                const char *name, bool on_cuda, const char *reason);
 
 // Gigabytes a second, every sample read once and written once.
 double conv_bench_table_rate(const struct conv_bench_table *table, double ms);
 
-// Plain text: the heading, then each line as soon as it is there.
+// Plain text: the heading, before the lines of a live table.
 void conv_bench_table_print_head(const struct conv_bench_table *table);
-void conv_bench_table_print_line(const struct conv_bench_table *table,
-                                 const struct conv_bench_line *line);
 // One JSON object, or comma-separated values under a line of names.
 void conv_bench_table_print_json(const struct conv_bench_table *table, FILE *stream);
 void conv_bench_table_print_csv(const struct conv_bench_table *table);
