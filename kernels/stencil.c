@@ -13,17 +13,33 @@
 
 static const struct conv_variant *const variants[] = {
 #if CONV_HAVE_CUDA
-    &conv_cuda_tensor,  &conv_cuda_mma,      &conv_cuda_ring,   &conv_cuda_separable,
-    &conv_cuda_dp4a,    &conv_cuda_blocked,  &conv_cuda_planes, &conv_cuda_unrolled,
-    &conv_cuda_shared,  &conv_cuda_constant, &conv_cuda_naive,
+    &conv_cuda_tensor_separable,
+    &conv_cuda_tensor,
+    &conv_cuda_tensor_large,
+    &conv_cuda_mma,
+    &conv_cuda_ring,
+    &conv_cuda_separable,
+    &conv_cuda_ring_large,
+    &conv_cuda_dp4a,
+    &conv_cuda_blocked,
+    &conv_cuda_planes,
+    &conv_cuda_unrolled,
+    &conv_cuda_shared,
+    &conv_cuda_constant,
+    &conv_cuda_naive,
 #endif
 #ifdef __x86_64__
-    &conv_cpu_vnni,     &conv_cpu_avx512,    &conv_cpu_avx2,    &conv_cpu_sse41,
+    &conv_cpu_vnni,
+    &conv_cpu_avx512,
+    &conv_cpu_avx2,
+    &conv_cpu_sse41,
 #endif
 #ifdef __aarch64__
-    &conv_cpu_neon_dot, &conv_cpu_neon,
+    &conv_cpu_neon_dot,
+    &conv_cpu_neon,
 #endif
-    &conv_cpu_portable, &conv_cpu_reference,
+    &conv_cpu_portable,
+    &conv_cpu_reference,
 };
 
 const struct conv_variant *const *conv_stencil_variants(int *count)

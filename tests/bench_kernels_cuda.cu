@@ -177,6 +177,23 @@ static const struct conv_variant *find_row(const char *name)
     exit(2);
 }
 
+// A column times a row, or coefficients of which none follows from others.
+static struct conv_filter make_large(int side, const char *kind)
+{
+    struct conv_filter f = {};
+    snprintf(f.name, sizeof f.name, "%dx%d %s", side, side, kind);
+    f.width = f.height = side;
+    uint32_t state = (uint32_t)side;
+    for (int i = 0; i < side * side; i++) {
+        int x = i % side, y = i / side;
+        int tent = (std::min(x, side - 1 - x) + 1) * (std::min(y, side - 1 - y) + 1);
+        f.coef[i] = strstr(kind, "tent") ? tent : (int)(next_random(&state) % 10) - 3;
+        f.scale += f.coef[i];
+    }
+    f.scale = std::max(f.scale, 1.0) + (strstr(kind, "real") ? 0.3 : 0);
+    return f;
+}
+
 // 3x3 and 5x5 of each class of rounding; coefficients below 0 where the divisor is 18.
 static std::vector<struct conv_filter> make_filters(void)
 {
@@ -216,6 +233,9 @@ static std::vector<struct conv_filter> make_filters(void)
         f.coef[form.side * form.side / 2] = form.centre;
         filters.push_back(f);
     }
+    for (int side : {7, 9, 11, 15, 21, 31})
+        for (const char *kind : {"tent", "dense", "dense real", "tent 16-bit", "dense 16-bit"})
+            filters.push_back(make_large(side, kind));
     return filters;
 }
 
@@ -224,6 +244,9 @@ int main(int argc, char **argv)
     if (argc < 4) {
         fprintf(stderr, "usage: bench_kernels_cuda FILTERS WORKS ROW...\n"
                         "  FILTERS, WORKS: e.g. 0,3,5 or all\n");
+        auto filters = make_filters();
+        for (size_t f = 0; f < filters.size(); f++)
+            fprintf(stderr, "  %2zu %s\n", f, filters[f].name);
         return 2;
     }
     auto wanted = [](const char *list, size_t index) {
@@ -284,7 +307,7 @@ int main(int argc, char **argv)
             for (int a = 3; a < argc; a++) {
                 const struct conv_variant *row = find_row(argv[a]);
                 if (row->fits && !row->fits(&stencil)) {
-                    printf("  %-18s %-16s does not fit\n", filters[f].name, row->name);
+                    printf("  %-18s %-21s does not fit\n", filters[f].name, row->name);
                     continue;
                 }
                 check(cudaMemset(device.d_dst, GUARD, work->bytes), "memset");
@@ -298,7 +321,7 @@ int main(int argc, char **argv)
                 check(cudaMemcpy(&count, device.d_count, sizeof count, cudaMemcpyDeviceToHost),
                       row->name);
                 double ms = median_ms(&device, RUNS, [&] { row->run(&stencil, &batch); });
-                printf("  %-18s %-16s %8.4f ms %7.0f GB/s %6.3f of the copy%s\n", filters[f].name,
+                printf("  %-18s %-21s %8.4f ms %7.0f GB/s %6.3f of the copy%s\n", filters[f].name,
                        row->name, ms, 2e-6 * (double)work->samples / ms, copy_ms / ms,
                        count ? " WRONG" : "");
                 fflush(stdout);

@@ -298,6 +298,21 @@ static bool check_large(const struct options *options, const struct machine *mac
     return ok;
 }
 
+static bool check_layouts(const struct options *options, const struct machine *machine,
+                          struct tally *tallies)
+{
+    static const int sides[] = {9, 15, 31};
+    bool ok = true;
+    for (int i = 0; i < 2 * (int)(sizeof sides / sizeof sides[0]) && ok; i++) {
+        struct check_case c;
+        check_case_init_layout(&c, sides[i / 2], i % 2,
+                               i % 3 ? CONV_BORDER_REPLICATE : CONV_BORDER_REFLECT);
+        ok = check_case_rows(&c, options, machine, tallies);
+        check_case_free(&c);
+    }
+    return ok;
+}
+
 static bool report(const struct options *options, const struct machine *machine,
                    const struct tally *tallies)
 {
@@ -310,12 +325,12 @@ static bool report(const struct options *options, const struct machine *machine,
             continue;
         found = true;
         if (!can_run(row, machine)) {
-            printf("%-18s skipped: %s\n", row->name,
+            printf("%-22s skipped: %s\n", row->name,
                    row->where == CONV_ON_CUDA ? machine->reason : "this CPU cannot run it");
             continue;
         }
         bool vacuous = options->rounds >= 100 && tallies[r].good * 2 < tallies[r].cases;
-        printf("%-18s %d cases equal, %d of them with at most %d%% saturated%s\n", row->name,
+        printf("%-22s %d cases equal, %d of them with at most %d%% saturated%s\n", row->name,
                tallies[r].cases, tallies[r].good, (int)(100 * MAX_SATURATED),
                vacuous ? ": FAILED, too few" : "");
         ok = ok && !vacuous;
@@ -344,6 +359,10 @@ static bool check_all(const struct options *options, const struct machine *machi
     if (ok && options->special) {
         ok = check_ties(options, machine, special);
         printf("ties: %s\n", ok ? "equal" : "FAILED");
+    }
+    if (ok && options->special) {
+        ok = check_layouts(options, machine, special);
+        printf("layouts: %s\n", ok ? "equal" : "FAILED");
     }
     if (ok && options->special && CHECK_LARGE) {
         ok = check_large(options, machine, special);

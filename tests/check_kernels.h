@@ -55,6 +55,9 @@ void check_case_init_tie(struct check_case *c, double tiny);
 // An aligned plane that CPU rows write past the caches: of more than 16 MiB under 3x1 taps (`side`
 // 1), of more than 4 MiB under side x side.
 void check_case_init_large(struct check_case *c, int side);
+// A filter of side x side on planes laid out as the program does.
+void check_case_init_layout(struct check_case *c, int side, bool separable,
+                            enum conv_border border);
 // `planes` equal planes of noise, for timing.
 void check_case_init_bench(struct check_case *c, const struct conv_filter *filter, int depth,
                            int width, int height, int planes);

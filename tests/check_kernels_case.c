@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "check_kernels.h"
+#include "image/image.h"
 
 #ifndef CHECK_TAPS
 #define CHECK_TAPS 2000000 // of a random case, in all
@@ -219,6 +220,27 @@ void check_case_init_large(struct check_case *c, int side)
     add_plane(c, &random, &shape);
     c->planes[0].dst_spare = 0;
     fill_plane(&random, &c->src[0], 8);
+}
+
+void check_case_init_layout(struct check_case *c, int side, bool separable, enum conv_border border)
+{
+    *c = (struct check_case){.kind = "layout", .border = border};
+    struct check_random random = {1};
+    c->filter = (struct conv_filter){.width = side, .height = side, .scale = side * side * 3};
+    for (int i = 0; i < side * side; i++)
+        c->filter.coef[i] = separable ? (i / side % 3 + 1) * (i % side % 4) : i * i % 11 - 1;
+    conv_stencil_init(&c->stencil, &c->filter, 8, border, 0);
+    static const struct {
+        int width, height;
+    } sizes[] = {{298, 66}, {36, 40}, {531, 18}, {1030, 9}};
+    for (int p = 0; p < (int)(sizeof sizes / sizeof sizes[0]); p++) {
+        struct shape shape = {.width = sizes[p].width, .height = sizes[p].height};
+        shape.src_pad = shape.dst_pad =
+            (int)conv_image_stride(shape.width, 8) - shape.width; // samples of a byte
+        add_plane(c, &random, &shape);
+        c->planes[p].dst_spare = (uint32_t)shape.dst_pad;
+        fill_plane(&random, &c->src[p], 8);
+    }
 }
 
 void check_case_init_bench(struct check_case *c, const struct conv_filter *filter, int depth,

@@ -83,9 +83,14 @@ static void heavy_column(struct check_random *random, struct conv_filter *filter
     filter->coef[(k + filter->width) % taps] = 30 + check_random_below(random, 98);
 }
 
-// A column times a row; one in four is spoilt in one place. Some columns are all ones.
+// A column times a row, often a large one; one in four is spoilt in one place. Some columns are all
+// ones.
 static void separable(struct check_random *random, struct conv_filter *filter)
 {
+    if (check_random_below(random, 2)) {
+        filter->width = PICK(random, 3, 9, 15, 17, 19, 31);
+        filter->height = PICK(random, 9, 11, 15, 17, 19, 31);
+    }
     bool plain = check_random_below(random, 3) == 0;
     int range = PICK(random, 3, 5, 40);
     int column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];

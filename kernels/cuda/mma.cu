@@ -41,7 +41,8 @@ __device__ inline void filter_bands(const uint8_t *from, const uint2 (&taps)[TAP
                                     const struct filter &f)
 {
     bool aligned = quads_aligned<uint8_t>(plane.dst, plane.dst_stride);
-    const int32_t start[4] = {f.taps.start, f.taps.start, f.taps.start, f.taps.start};
+    const int32_t start[4] = {f.taps.rounding.start, f.taps.rounding.start, f.taps.rounding.start,
+                              f.taps.rounding.start};
     int32_t even[TAPS][4], odd[TAPS][4]; // of the rows that the next row of the tile adds to
 #pragma unroll
     for (int i = 0; i < BAND + TAPS - 1; i++) {
@@ -60,9 +61,10 @@ __device__ inline void filter_bands(const uint8_t *from, const uint2 (&taps)[TAP
         if (row < 0)
             continue;
         const int32_t *e = even[row % TAPS], *o = odd[row % TAPS];
-        store_word(plane, x, y + row, aligned, round_sums<TIES>(e[0], e[1], o[0], o[1], f.taps));
+        store_word(plane, x, y + row, aligned,
+                   round_sums<TIES>(e[0], e[1], o[0], o[1], f.taps.rounding));
         store_word(plane, x, y + BAND + row, aligned,
-                   round_sums<TIES>(e[2], e[3], o[2], o[3], f.taps));
+                   round_sums<TIES>(e[2], e[3], o[2], o[3], f.taps.rounding));
     }
 }
 

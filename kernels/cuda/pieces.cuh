@@ -7,12 +7,16 @@
 #include "kernels/cuda/bulk.cuh"
 #include "kernels/cuda/device.cuh"
 
+#ifndef TILE_WIDTH
 #define TILE_WIDTH 1024 // samples of a row, at most
+#endif
 #define TILE_HEIGHT 16
 #ifndef BAND
 #define BAND 8 // rows that a worker makes at a time
 #endif
-#define HALO 16       // bytes that a stage holds left and right of a row: the grain of bulk copies
+#ifndef HALO
+#define HALO 16 // bytes that a stage holds left and right of a row: of bulk copies' grain
+#endif
 #define MAX_STAGES 4  // pieces in shared memory
 #define QUEUE 4       // pieces that the scout is ahead
 #define MAX_COMMON 24 // tiles that a ticket is good for if they are a plane,
@@ -21,9 +25,14 @@
 
 // What a kernel makes of pieces, known to the compiler: rows of taps, samples, and units, of which
 // a worker makes several at a time: SEGMENT bytes wide and HIGH rows, stored STORE bytes at a time.
-template <int ROWS_, typename Sample_, int SEGMENT_, int STORE_, int HIGH_ = BAND> struct form {
+// ODD: rows of a stage are an odd number of 16 bytes apart, so that 8 of them lie in different
+// banks.
+template <int ROWS_, typename Sample_, int SEGMENT_, int STORE_, int HIGH_ = BAND,
+          bool ODD_ = false>
+struct form {
     typedef Sample_ Sample;
     static constexpr int ROWS = ROWS_, SEGMENT = SEGMENT_, STORE = STORE_, HIGH = HIGH_;
+    static constexpr bool ODD = ODD_;
     static constexpr int SIZE = sizeof(Sample_);
     static constexpr int HALO_SAMPLES = HALO / SIZE;
 };
@@ -61,6 +70,13 @@ struct piece {
     bool whole;              // and so close that one copy takes them all
     bool aligned;            // rows of dst are, to STORE
 };
+
+// Bytes between rows of `bytes` in a stage.
+template <typename Form> __host__ __device__ inline int32_t pitch_of(int32_t bytes)
+{
+    int32_t pitch = (bytes + 15) / 16 * 16 + 2 * HALO;
+    return Form::ODD ? pitch | 16 : pitch;
+}
 
 // The band that a unit is in. Exact, as units times segments stay below 65536.
 __device__ inline int band_of(const struct piece &piece, int unit)
@@ -160,12 +176,14 @@ __device__ inline uint32_t cut_piece(struct piece *piece, const struct cursor &c
     piece->stored = bytes;
     if (piece->x + piece->columns == plane.width)
         piece->stored += min((int32_t)plane.dst_spare, piece->segments * Form::SEGMENT - bytes);
-    piece->pitch = (piece->segments * Form::SEGMENT + 15) / 16 * 16 + 2 * HALO;
+    piece->pitch = pitch_of<Form>(piece->segments * Form::SEGMENT);
     piece->bulk = is_aligned(plane.src, plane.src_stride, 16);
-    // Between the rows there must be room for the columns left and right of the picture.
+    // Between the rows there must be room for the columns left and right of the picture, or for
+    // what patch_wide writes.
+    int between = Form::ROWS > 5 ? s.radius * Form::SIZE + 3 + HALO : 2 * s.radius * Form::SIZE;
     piece->whole = piece->bulk && across == 1 && s.border != CONV_BORDER_CONSTANT &&
-                   plane.src_stride >= (plane.width + 2 * s.radius) * Form::SIZE &&
-                   plane.src_stride <= piece->pitch;
+                   plane.src_stride >= plane.width * Form::SIZE + between &&
+                   plane.src_stride <= piece->pitch && !Form::ODD;
     if (piece->whole)
         piece->pitch = (int32_t)plane.src_stride;
     uint32_t tiles = min(high - rest % high, end - tile);
@@ -211,10 +229,7 @@ __device__ inline void put_tickets_back(const struct supply &s)
 template <typename Form, typename Queue>
 __device__ inline void cut_pieces(const struct supply &s, Queue queue)
 {
-    struct cursor cursor;
-    cursor.end = 0;
-    cursor.index = 0;
-    cursor.alike = false;
+    struct cursor cursor = {};
     struct piece piece;
     for (uint32_t ticket = blockIdx.x;; ticket = gridDim.x + take_ticket(s)) {
         uint32_t groups = min(ticket, s.groups);

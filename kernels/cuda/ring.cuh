@@ -251,6 +251,87 @@ __device__ inline void patch_columns(uint8_t *samples, const struct piece &piece
     }
 }
 
+// The same for a wide border, words at a time, of which each byte comes from where it should.
+template <typename Form>
+__device__ inline void patch_words(uint8_t *samples, const struct piece &piece,
+                                   const struct supply &s, int first, int end)
+{
+    int lane = (int)threadIdx.x % WARP;
+    int rows = piece.rows + Form::ROWS - 1;
+    int from = first_column<Form>(piece), stop = end_column<Form>(piece);
+    uint8_t *line = samples + HALO - piece.x;
+    for (int x = first; x < end; x += 4) {
+        int at[4];
+        bool here = true;
+        for (int k = 0; k < 4; k++) {
+            at[k] = conv_stencil_border((enum conv_border)s.border, x + k, piece.plane_width);
+            here = here && at[k] >= from && at[k] < stop;
+        }
+        for (int row = lane; row < rows; row += WARP) {
+            uint8_t *to = line + row * piece.pitch;
+            int y = here ? 0 : source_row<Form>(piece, s, row);
+            uint32_t word = 0;
+            for (int k = 0; k < 4; k++) {
+                uint32_t sample = (uint32_t)s.border_value;
+                if (here)
+                    sample = to[at[k]];
+                else if (at[k] >= 0 && y >= 0)
+                    sample = piece.src[y * piece.src_stride + at[k]];
+                word |= sample << 8 * k;
+            }
+            *(uint32_t *)(to + x) = word;
+        }
+    }
+}
+
+// And where it repeats the last samples: 16 bytes to the left, words to the right.
+template <typename Form>
+__device__ inline void patch_replicated(uint8_t *samples, const struct piece &piece,
+                                        const struct supply &s, bool left, bool right)
+{
+    typedef typename Form::Sample Sample;
+    int lane = (int)threadIdx.x % WARP;
+    int rows = piece.rows + Form::ROWS - 1, border = s.radius * Form::SIZE;
+    int end = piece.plane_width * Form::SIZE, inside = end % 4; // bytes of the word at the edge
+    uint32_t edge = (1u << 8 * inside) - 1, times = Form::SIZE == 1 ? 0x01010101u : 0x00010001u;
+    uint8_t *line = samples + HALO - piece.x * Form::SIZE;
+#pragma unroll 4
+    for (int row = lane; row < rows; row += WARP) {
+        uint8_t *to = line + row * piece.pitch;
+        if (left) {
+            uint32_t word = *(const Sample *)to * times;
+            for (int x = -16; x >= -HALO; x -= 16)
+                *(uint4 *)(to + x) = make_uint4(word, word, word, word);
+        }
+        if (right) {
+            uint32_t word = *(const Sample *)(to + end - Form::SIZE) * times;
+            uint32_t *words = (uint32_t *)(to + end - inside);
+            if (inside)
+                words[0] = (words[0] & edge) | (word & ~edge);
+            for (int i = inside != 0; i < (inside + border + 3) / 4; i++)
+                words[i] = word;
+        }
+    }
+}
+
+template <typename Form>
+__device__ inline void patch_wide(uint8_t *samples, const struct piece &piece,
+                                  const struct supply &s)
+{
+    int last = piece.x + piece.columns + s.radius;
+    bool left = piece.x<s.radius, right = last> piece.plane_width;
+    if (s.border == CONV_BORDER_REPLICATE) {
+        patch_replicated<Form>(samples, piece, s, left, right);
+    } else if (Form::SIZE == 2) {
+        patch_columns<Form>(samples, piece, s);
+    } else {
+        if (left)
+            patch_words<Form>(samples, piece, s, -(s.radius + 3) / 4 * 4, 0);
+        if (right)
+            patch_words<Form>(samples, piece, s, piece.plane_width / 4 * 4, last);
+    }
+}
+
 template <typename Form>
 __device__ inline void patch(struct ring *ring, uint8_t *stages, const struct supply &s)
 {
@@ -265,7 +346,10 @@ __device__ inline void patch(struct ring *ring, uint8_t *stages, const struct su
             if (s.border == CONV_BORDER_CONSTANT)
                 fill_rows<Form>(samples, piece, s);
             __syncwarp(); // columns repeat what other lanes have loaded
-            patch_columns<Form>(samples, piece, s);
+            if constexpr (Form::ROWS > 5)
+                patch_wide<Form>(samples, piece, s);
+            else
+                patch_columns<Form>(samples, piece, s);
         }
         barrier_arrive(&ring->ready[place.stage]);
         if (!piece.rows)
@@ -365,11 +449,12 @@ struct stage_counts {
 };
 
 // Fills *s for a launch of a kernel, readies the kernel for it and sets the grid and the block's
-// shared memory.
+// shared memory, of which `extra` bytes lie behind the stages.
 template <typename Form>
 static cudaError_t plan_ring(struct supply *s, const struct conv_stencil *stencil,
                              const struct conv_stencil_batch *batch, const void *kernel,
-                             struct stage_counts stages, uint32_t *grid, size_t *bytes)
+                             struct stage_counts stages, uint32_t *grid, size_t *bytes,
+                             size_t extra = 0)
 {
     struct room room;
     cudaError_t error = ask_room(&room);
@@ -391,12 +476,12 @@ static cudaError_t plan_ring(struct supply *s, const struct conv_stencil *stenci
     // 0.843 (2880 x 1800; at 8192 x 8192 0.836 and 0.833). Pieces of 16 rows are better for
     // pictures of unequal sizes (0.82 for 0.81) and worse for all others (0.76 for 0.87 at 300 x
     // 300).
-    s->merge = 2 / Form::SIZE;
-    s->stage_bytes =
-        (TILE_WIDTH * Form::SIZE + 2 * HALO) * (uint32_t)(s->merge * TILE_HEIGHT + Form::ROWS - 1) +
-        2 * HALO;
+    s->merge = max(2 / Form::SIZE, Form::HIGH / TILE_HEIGHT);
+    s->stage_bytes = (uint32_t)pitch_of<Form>(TILE_WIDTH * Form::SIZE) *
+                         (uint32_t)(s->merge * TILE_HEIGHT + Form::ROWS - 1) +
+                     2 * HALO;
     // A block a processor. 1 KB of its shared memory is the system's.
-    int most = min(room.block_bytes, room.bytes - 1024) - (int)RING_BYTES;
+    int most = min(room.block_bytes, room.bytes - 1024) - (int)(RING_BYTES + extra);
     *grid = min((uint32_t)room.processors, s->tiles);
     // As many tiles as have a common plane, or a few, but many rounds for all blocks.
     uint32_t common = s->tiles / (uint32_t)s->count;
@@ -414,7 +499,7 @@ static cudaError_t plan_ring(struct supply *s, const struct conv_stencil *stenci
     s->last = common <= MAX_COMMON ? s->group : s->merge;
     s->tickets = &batch->d_planes->tickets;
     s->finished = &batch->d_planes->finished;
-    *bytes = RING_BYTES + (size_t)s->stages * s->stage_bytes;
+    *bytes = RING_BYTES + (size_t)s->stages * s->stage_bytes + extra;
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)*bytes);
 }
 

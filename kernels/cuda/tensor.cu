@@ -20,10 +20,7 @@
 // table of planes takes a microsecond when memory is busy), whole sectors at the ends of rows
 // (dst_spare: 0.56 to 0.83 at 300 x 300), and not one register spilled (5 x 5: 0.66 to 0.82; hence
 // setmaxnreg).
-#include "kernels/cuda/mma.cuh"
-#include "kernels/cuda/ring.cuh"
-
-#define UNITS 16 // segments of a band that a worker takes at a time
+#include "kernels/cuda/units.cuh"
 
 // Workers, as many as registers allow: a lane has the taps and the sums of all rows in them.
 template <int ROWS> constexpr int workers = ROWS <= 5 ? 16 : 12;
@@ -37,55 +34,13 @@ static_assert(sizeof(((struct byte_taps *)0)->coef) == RING_SCRATCH, "they wait 
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Where a lane's four columns of a unit are.
-struct lane_unit {
-    const uint8_t *from; // the lane's first bytes of the window, in the unit's first row
-    uint64_t to;         // in global memory
-    int size;            // rows to store << 8 | columns, or WORD if all four may go at once
-};
-#define WORD 0x80
-
-__device__ inline struct lane_unit find_unit(const struct piece &piece, const uint8_t *samples,
-                                             int unit)
-{
-    int quarter = (int)threadIdx.x % 4;
-    bool exists = unit < piece.units;
-    unit = exists ? unit : 0;
-    int band = band_of(piece, unit);
-    int x = (unit - band * piece.segments) * MMA_SEGMENT, y = band * BAND;
-    struct lane_unit result;
-    result.from = samples + y * piece.pitch + x + HALO - 8 + 4 * quarter;
-    x += 4 * quarter;
-    result.to = __cvta_generic_to_global(piece.dst) + (int64_t)y * piece.dst_stride + x;
-    int columns = min(max(piece.stored - x, 0), 4);
-    int rows = exists && columns ? min(piece.rows - y, BAND) : 0;
-    result.size = rows << 8 | (columns == 4 && piece.aligned ? WORD : columns);
-    return result;
-}
-
-template <bool RAGGED>
-__device__ inline void store(struct lane_unit *unit, int row, uint32_t samples,
-                             const struct piece &piece)
-{
-    if (!RAGGED || row < unit->size >> 8) {
-        int columns = unit->size & 0xff;
-        if (!RAGGED || columns == WORD)
-            asm volatile("st.global.u32 [%0], %1;" ::"l"(unit->to), "r"(samples) : "memory");
-        else
-#pragma unroll 1
-            for (int k = 0; k < columns; k++)
-                asm volatile("st.global.u8 [%0], %1;" ::"l"(unit->to + k), "r"(samples >> 8 * k)
-                             : "memory");
-    }
-    unit->to += (uint64_t)(int64_t)piece.dst_stride;
-}
-
 template <int ROWS, bool TIES, bool RAGGED>
 __device__ inline void filter_units(struct lane_unit u0, struct lane_unit u1,
                                     const uint2 (&taps)[ROWS][2], const struct piece &piece,
                                     const struct filter &f)
 {
-    const int32_t start[4] = {f.taps.start, f.taps.start, f.taps.start, f.taps.start};
+    const int32_t start[4] = {f.taps.rounding.start, f.taps.rounding.start, f.taps.rounding.start,
+                              f.taps.rounding.start};
     int32_t even[ROWS][4], odd[ROWS][4]; // of the rows that the next row of the stage adds to
 #pragma unroll
     for (int i = 0; i < BAND + ROWS - 1; i++) {
@@ -105,8 +60,8 @@ __device__ inline void filter_units(struct lane_unit u0, struct lane_unit u1,
         if (row < 0)
             continue;
         const int32_t *e = even[row % ROWS], *o = odd[row % ROWS];
-        store<RAGGED>(&u0, row, round_sums<TIES>(e[0], e[1], o[0], o[1], f.taps), piece);
-        store<RAGGED>(&u1, row, round_sums<TIES>(e[2], e[3], o[2], o[3], f.taps), piece);
+        store<RAGGED>(&u0, row, round_sums<TIES>(e[0], e[1], o[0], o[1], f.taps.rounding), piece);
+        store<RAGGED>(&u1, row, round_sums<TIES>(e[2], e[3], o[2], o[3], f.taps.rounding), piece);
     }
 }
 
@@ -132,8 +87,8 @@ static __global__ void __launch_bounds__(ring_threads<workers<ROWS>>, 1)
         work<workers<ROWS>, UNITS>(
             ring, f.supply, [&](const struct piece &piece, const uint8_t *samples, int job) {
                 int lane = (int)threadIdx.x % WARP, unit = job * UNITS + lane / 4;
-                struct lane_unit u0 = find_unit(piece, samples, unit);
-                struct lane_unit u1 = find_unit(piece, samples, unit + UNITS / 2);
+                struct lane_unit u0 = find_unit(piece, samples, unit, 8);
+                struct lane_unit u1 = find_unit(piece, samples, unit + UNITS / 2, 8);
                 bool whole = (u0.size & u1.size) == (BAND << 8 | WORD);
                 if (__all_sync(0xffffffffu, whole))
                     filter_units<ROWS, TIES, false>(u0, u1, taps, piece, f);

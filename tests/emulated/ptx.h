@@ -91,6 +91,16 @@ static inline void cvt_pack_sat_u16_s32(uint32_t &to, int32_t a, int32_t b)
     to = saturate(a) << 16 | saturate(b);
 }
 
+static inline int32_t dot4(int32_t sum, uint32_t a, bool a_signed, uint32_t b, bool b_signed)
+{
+    auto number = [](uint32_t byte, bool is_signed) {
+        return is_signed ? (int32_t)(int8_t)byte : (int32_t)(uint8_t)byte;
+    };
+    for (int i = 0; i < 32; i += 8)
+        sum += number(a >> i & 0xff, a_signed) * number(b >> i & 0xff, b_signed);
+    return sum;
+}
+
 // The lane's part of a matrix product, by the layout of fragments: with g = lane / 4 and t = lane %
 // 4, A's registers hold rows g, g + 8, g, g + 8 at columns 4t (the last two: 16 + 4t), B's column g
 // at rows 4t and 16 + 4t, C and D row g (then g + 8) at columns 2t and 2t + 1.
@@ -98,16 +108,24 @@ struct fragments {
     uint32_t a[4], b[2];
 };
 
-static inline int32_t dot(const emulated::lanes<fragments> &all, int row, int column)
+static inline int32_t dot(const emulated::lanes<fragments> &all, bool a_signed, int row, int column)
 {
     int32_t sum = 0;
     for (int t = 0; t < 4; t++)
-        for (int half = 0; half < 2; half++) {
-            uint32_t a = all[row % 8 * 4 + t].a[row / 8 + 2 * half];
-            uint32_t b = all[column * 4 + t].b[half];
-            dp4a_u32_s32(sum, a, b, sum);
-        }
+        for (int half = 0; half < 2; half++)
+            sum = dot4(sum, all[row % 8 * 4 + t].a[row / 8 + 2 * half], a_signed,
+                       all[column * 4 + t].b[half], !a_signed);
     return sum;
+}
+
+// One of A and B has signs.
+static inline void multiply(int32_t *const (&d)[4], const fragments &own, bool a_signed,
+                            const int32_t (&c)[4], emulated::site place)
+{
+    auto all = emulated::exchange<fragments>(place, 0xffffffffu, own);
+    int lane = emulated::lane(), g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 4; i++)
+        *d[i] = c[i] + dot(all, a_signed, g + i / 2 * 8, 2 * t + i % 2);
 }
 
 static inline void mma_sync_aligned_m16n8k32_row_col_s32_u8_s8_s32(
@@ -115,13 +133,34 @@ static inline void mma_sync_aligned_m16n8k32_row_col_s32_u8_s8_s32(
     uint32_t a3, uint32_t b0, uint32_t b1, int32_t c0, int32_t c1, int32_t c2, int32_t c3,
     const char *file = __builtin_FILE(), int line = __builtin_LINE())
 {
-    auto all =
-        emulated::exchange<fragments>({file, line}, 0xffffffffu, {{a0, a1, a2, a3}, {b0, b1}});
-    int lane = emulated::lane(), g = lane / 4, t = lane % 4;
-    d0 = c0 + dot(all, g, 2 * t);
-    d1 = c1 + dot(all, g, 2 * t + 1);
-    d2 = c2 + dot(all, g + 8, 2 * t);
-    d3 = c3 + dot(all, g + 8, 2 * t + 1);
+    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, a2, a3}, {b0, b1}}, false, {c0, c1, c2, c3},
+             {file, line});
+}
+
+static inline void mma_sync_aligned_m16n8k32_row_col_s32_s8_u8_s32(
+    int32_t &d0, int32_t &d1, int32_t &d2, int32_t &d3, uint32_t a0, uint32_t a1, uint32_t a2,
+    uint32_t a3, uint32_t b0, uint32_t b1, int32_t c0, int32_t c1, int32_t c2, int32_t c3,
+    const char *file = __builtin_FILE(), int line = __builtin_LINE())
+{
+    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, a2, a3}, {b0, b1}}, true, {c0, c1, c2, c3},
+             {file, line});
+}
+
+static inline void mma_sync_aligned_m16n8k16_row_col_s32_s8_u8_s32(
+    int32_t &d0, int32_t &d1, int32_t &d2, int32_t &d3, uint32_t a0, uint32_t a1, uint32_t b0,
+    int32_t c0, int32_t c1, int32_t c2, int32_t c3, const char *file = __builtin_FILE(),
+    int line = __builtin_LINE())
+{
+    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, 0, 0}, {b0, 0}}, true, {c0, c1, c2, c3}, {file, line});
+}
+
+static inline void mma_sync_aligned_m16n8k16_row_col_s32_u8_s8_s32(
+    int32_t &d0, int32_t &d1, int32_t &d2, int32_t &d3, uint32_t a0, uint32_t a1, uint32_t b0,
+    int32_t c0, int32_t c1, int32_t c2, int32_t c3, const char *file = __builtin_FILE(),
+    int line = __builtin_LINE())
+{
+    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, 0, 0}, {b0, 0}}, false, {c0, c1, c2, c3},
+             {file, line});
 }
 
 static inline void elect_sync(none, bool &elected, uint32_t mask,
@@ -140,6 +179,11 @@ template <typename Word> static inline void store_global(uint64_t to, Word value
 static inline void st_global_u32(uint64_t to, uint32_t value)
 {
     store_global<uint32_t>(to, value);
+}
+
+static inline void st_global_v2_u32(uint64_t to, uint32_t x, uint32_t y)
+{
+    store_global<uint64_t>(to, (uint64_t)y << 32 | x);
 }
 
 static inline void st_global_u8(uint64_t to, uint32_t value)
