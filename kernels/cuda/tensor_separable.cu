@@ -243,7 +243,7 @@ __device__ inline void sum_columns(const struct sums *sums, const struct target 
         multiply<EVEN>(highs, f.column, high, zero);
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            made[i][k] = lows[k] + (highs[k] << 8);
+            made[i][k] = lows[k] + 256 * highs[k];
     }
 #pragma unroll
     for (int r = 0; r < 2; r++) {
