@@ -33,6 +33,7 @@ struct form {
     typedef Sample_ Sample;
     static constexpr int ROWS = ROWS_, SEGMENT = SEGMENT_, STORE = STORE_, HIGH = HIGH_;
     static constexpr bool ODD = ODD_;
+    static constexpr bool WIDE = ROWS_ > 5; // borders are written by words
     static constexpr int SIZE = sizeof(Sample_);
     static constexpr int HALO_SAMPLES = HALO / SIZE;
 };
@@ -180,7 +181,7 @@ __device__ inline uint32_t cut_piece(struct piece *piece, const struct cursor &c
     piece->bulk = is_aligned(plane.src, plane.src_stride, 16);
     // Between the rows there must be room for the columns left and right of the picture, or for
     // what patch_wide writes.
-    int between = Form::ROWS > 5 ? s.radius * Form::SIZE + 3 + HALO : 2 * s.radius * Form::SIZE;
+    int between = Form::WIDE ? s.radius * Form::SIZE + 3 + HALO : 2 * s.radius * Form::SIZE;
     piece->whole = piece->bulk && across == 1 && s.border != CONV_BORDER_CONSTANT &&
                    plane.src_stride >= plane.width * Form::SIZE + between &&
                    plane.src_stride <= piece->pitch && !Form::ODD;

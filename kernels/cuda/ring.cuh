@@ -319,7 +319,8 @@ __device__ inline void patch_wide(uint8_t *samples, const struct piece &piece,
                                   const struct supply &s)
 {
     int last = piece.x + piece.columns + s.radius;
-    bool left = piece.x<s.radius, right = last> piece.plane_width;
+    bool left = piece.x < s.radius;
+    bool right = last > piece.plane_width;
     if (s.border == CONV_BORDER_REPLICATE) {
         patch_replicated<Form>(samples, piece, s, left, right);
     } else if (Form::SIZE == 2) {
@@ -346,7 +347,7 @@ __device__ inline void patch(struct ring *ring, uint8_t *stages, const struct su
             if (s.border == CONV_BORDER_CONSTANT)
                 fill_rows<Form>(samples, piece, s);
             __syncwarp(); // columns repeat what other lanes have loaded
-            if constexpr (Form::ROWS > 5)
+            if constexpr (Form::WIDE)
                 patch_wide<Form>(samples, piece, s);
             else
                 patch_columns<Form>(samples, piece, s);
