@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: MIT
 // The command table, nothing else.
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "backend/opening.h"
+#include "base/standard.h"
 #include "cli/commands.h"
 
-static const struct {
-    const char *name;
-    int (*run)(const struct conv_options *options);
-} commands[] = {
-    {"list", conv_list_main},     {"show", conv_show_main},   {"devices", conv_devices_main},
-    {"verify", conv_verify_main}, {"bench", conv_bench_main},
+static int (*const commands[])(const struct conv_options *options) = {
+    [CONV_COMMAND_RUN] = conv_run_main,
+    [CONV_COMMAND_LIST] = conv_list_main,
+    [CONV_COMMAND_SHOW] = conv_show_main,
+    [CONV_COMMAND_VERIFY] = conv_verify_main,
+    [CONV_COMMAND_BENCH] = conv_bench_main,
+    [CONV_COMMAND_BENCH_KERNELS] = conv_bench_main,
+    [CONV_COMMAND_BENCH_STREAMS] = conv_bench_main,
+    [CONV_COMMAND_BENCH_CODEC] = conv_bench_main,
+    [CONV_COMMAND_DEVICES] = conv_devices_main,
+    [CONV_COMMAND_HELP] = conv_help_main,
+    [CONV_COMMAND_VERSION] = conv_version_main,
 };
 
 static int run(int argc, char **argv)
@@ -21,30 +27,30 @@ static int run(int argc, char **argv)
     struct conv_err err = {0};
     if (conv_options_parse(&options, argc, argv, &err))
         return conv_commands_fail(&err);
-    if (options.help || options.version) {
-        if (options.help)
-            conv_options_print_help(stdout);
-        else
-            puts("conv " CONV_VERSION);
-        return conv_commands_flush();
+    if (options.help)
+        return conv_help_print(&options);
+    if (options.version) {
+        options.operand_count = 0;
+        return conv_version_main(&options);
     }
     if (options.operand_count == 0) {
         conv_err_set(&err, CONV_ERR_USAGE,
                      "no filter given: conv FILTER INPUT... OUTPUT (see conv --help)");
         return conv_commands_fail(&err);
     }
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        if (strcmp(options.operands[0], commands[i].name) == 0) {
-            options.operands++;
-            options.operand_count--;
-            return commands[i].run(&options);
-        }
+    if (options.note[0] && !options.quiet)
+        fprintf(stderr, "conv: %s\n", options.note);
+    if (options.command != CONV_COMMAND_RUN) { // its name is an operand no more
+        options.operands++;
+        options.operand_count--;
     }
-    return conv_run_main(&options);
+    return commands[options.command](&options);
 }
 
 int main(int argc, char **argv)
 {
+    if (!conv_standard_open())
+        return CONV_EXIT_SOME_FAILED; // and there is nowhere to say why
     int code = run(argc, argv);
     if (conv_opening_any_left()) {
         fflush(NULL);

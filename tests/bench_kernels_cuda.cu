@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Times CUDA rows of the variant table on the four works that the kernels are judged by, each in
-// one launch, beside a device-to-device copy of the same bytes in the same run. Every work is
-// larger than any L2 cache. Each result is held against cuda_naive's, byte by byte, on the device.
+// Times CUDA rows of the variant table on several works, each in one launch, and a device-to-device
+// copy of the same bytes, by the rules of `conv bench kernels`: the copy takes turns with all rows
+// of a work, the median of its times is the yardstick of all of them, and the level 2 cache is
+// filled with something else before each run. The last work is that of `--image-size mix`.
+// Each result is held against cuda_naive's, byte by byte, on the device.
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +12,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "cli/bench_mix.h"
 #include "image/image.h"
 #include "kernels/cuda/cuda.h"
 
@@ -58,7 +61,7 @@ static uint32_t next_random(uint32_t *state)
 
 static std::vector<struct work> make_works(void)
 {
-    std::vector<struct work> works(4);
+    std::vector<struct work> works(5);
     works[0].name = "8192x8192x3";
     add_picture(&works[0], 8192, 8192);
     works[1].name = "32 x 2880x1800x3";
@@ -67,7 +70,7 @@ static std::vector<struct work> make_works(void)
     works[2].name = "1000 x 300x300x3";
     for (int i = 0; i < 1000; i++)
         add_picture(&works[2], 300, 300);
-    works[3].name = "500 sizes x3";
+    works[3].name = "500 uniform sizes x3";
     uint32_t state = 1;
     add_picture(&works[3], 1, 1);
     add_picture(&works[3], 4000, 3000);
@@ -75,6 +78,11 @@ static std::vector<struct work> make_works(void)
         int width = 1 + (int)(next_random(&state) % 4000);
         add_picture(&works[3], width, 1 + (int)(next_random(&state) % 3000));
     }
+    works[4].name = "--image-size mix x3";
+    struct conv_bench_size mix[CONV_BENCH_MIX_IMAGES];
+    conv_bench_mix(mix, CONV_BENCH_MIX_IMAGES);
+    for (const auto &size : mix)
+        add_picture(&works[4], size.width, size.height);
     return works;
 }
 
@@ -101,19 +109,13 @@ static __global__ void count_differences(const struct conv_stencil_plane *planes
                 atomicAdd(count, 1ull);
 }
 
-// Keeps the device busy while the host queues what is timed, so that events see the device alone.
-static __global__ void spin(int64_t cycles)
-{
-    int64_t start = clock64();
-    while (clock64() - start < cycles)
-        ;
-}
-
 struct device {
     uint8_t *d_src, *d_dst, *d_expected;
     struct conv_stencil_plane *d_planes;
     void *d_stencil;
     unsigned long long *d_count;
+    void *d_flush; // twice the level 2 cache
+    size_t flush_bytes;
     cudaEvent_t start, stop;
 };
 
@@ -148,22 +150,54 @@ static bool launch(const struct conv_variant *row, const struct conv_stencil *st
     return row->run(stencil, batch) == CONV_OK;
 }
 
-template <typename Run> static double median_ms(const struct device *device, int runs, Run run)
+// Milliseconds. Filling the cache also keeps the device busy while the host queues the rest, so
+// that the events see the device alone.
+template <typename Run> static float time_once(const struct device *device, Run run)
 {
-    std::vector<float> times;
-    for (int r = -2; r < runs; r++) {
-        float ms;
-        spin<<<1, 1>>>(60000);
-        check(cudaEventRecord(device->start), "event");
-        run();
-        check(cudaEventRecord(device->stop), "event");
-        check(cudaEventSynchronize(device->stop), "kernel");
-        check(cudaEventElapsedTime(&ms, device->start, device->stop), "event");
-        if (r >= 0)
-            times.push_back(ms);
+    float ms;
+    check(cudaMemsetAsync(device->d_flush, 0, device->flush_bytes), "flush");
+    check(cudaEventRecord(device->start), "event");
+    run();
+    check(cudaEventRecord(device->stop), "event");
+    check(cudaEventSynchronize(device->stop), "kernel");
+    check(cudaEventElapsedTime(&ms, device->start, device->stop), "event");
+    return ms;
+}
+
+struct line {
+    const char *filter, *row;
+    std::vector<float> ms; // empty: does not fit
+    bool wrong;
+};
+
+// Sorts the times.
+static float median(std::vector<float> *ms)
+{
+    std::sort(ms->begin(), ms->end());
+    return (*ms)[ms->size() / 2];
+}
+
+static void print_work(const struct work *work, std::vector<struct line> *lines,
+                       std::vector<float> *copies)
+{
+    if (copies->empty()) {
+        printf("%s: nothing fits\n", work->name);
+        return;
     }
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
+    double copy = median(copies);
+    printf("%s: copy %.4f ms (%.4f to %.4f, %zu runs), %.0f GB/s\n", work->name, copy,
+           copies->front(), copies->back(), copies->size(), 2e-6 * (double)work->samples / copy);
+    for (auto &line : *lines) {
+        if (line.ms.empty()) {
+            printf("  %-18s %-21s does not fit\n", line.filter, line.row);
+            continue;
+        }
+        double ms = median(&line.ms);
+        printf("  %-18s %-21s %8.4f ms (%.4f to %.4f) %7.0f GB/s %6.3f of the copy%s\n",
+               line.filter, line.row, ms, line.ms.front(), line.ms.back(),
+               2e-6 * (double)work->samples / ms, copy / ms, line.wrong ? " WRONG" : "");
+    }
+    fflush(stdout);
 }
 
 static const struct conv_variant *find_row(const char *name)
@@ -246,7 +280,10 @@ int main(int argc, char **argv)
                         "  FILTERS, WORKS: e.g. 0,3,5 or all\n");
         auto filters = make_filters();
         for (size_t f = 0; f < filters.size(); f++)
-            fprintf(stderr, "  %2zu %s\n", f, filters[f].name);
+            fprintf(stderr, "  filter %2zu %s\n", f, filters[f].name);
+        auto works = make_works();
+        for (size_t w = 0; w < works.size(); w++)
+            fprintf(stderr, "  work %zu %s\n", w, works[w].name);
         return 2;
     }
     auto wanted = [](const char *list, size_t index) {
@@ -275,6 +312,10 @@ int main(int argc, char **argv)
     check(cudaMalloc(&device.d_count, sizeof *device.d_count), "memory");
     check(cudaEventCreate(&device.start), "event");
     check(cudaEventCreate(&device.stop), "event");
+    int cache = 0;
+    check(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, 0), "cache");
+    device.flush_bytes = 2 * (size_t)std::max(cache, 1);
+    check(cudaMalloc(&device.d_flush, device.flush_bytes), "memory");
     fill<<<1024, 256>>>((uint32_t *)device.d_src, bytes / 4);
 
     const struct conv_variant *naive = find_row("cuda_naive");
@@ -285,13 +326,8 @@ int main(int argc, char **argv)
         if (!wanted(argv[2], w))
             continue;
         const struct work *work = &works[w];
-        double copy_ms = median_ms(&device, RUNS, [&] {
-            check(
-                cudaMemcpyAsync(device.d_dst, device.d_src, work->bytes, cudaMemcpyDeviceToDevice),
-                "copy");
-        });
-        printf("%s: copy %.4f ms, %.0f GB/s\n", work->name, copy_ms,
-               2e-6 * (double)work->bytes / copy_ms);
+        std::vector<struct line> lines;
+        std::vector<float> copies;
         for (size_t f = 0; f < filters.size(); f++) {
             if (!wanted(argv[1], f))
                 continue;
@@ -307,7 +343,7 @@ int main(int argc, char **argv)
             for (int a = 3; a < argc; a++) {
                 const struct conv_variant *row = find_row(argv[a]);
                 if (row->fits && !row->fits(&stencil)) {
-                    printf("  %-18s %-21s does not fit\n", filters[f].name, row->name);
+                    lines.push_back({filters[f].name, row->name, {}, false});
                     continue;
                 }
                 check(cudaMemset(device.d_dst, GUARD, work->bytes), "memset");
@@ -320,14 +356,23 @@ int main(int argc, char **argv)
                     device.d_count);
                 check(cudaMemcpy(&count, device.d_count, sizeof count, cudaMemcpyDeviceToHost),
                       row->name);
-                double ms = median_ms(&device, RUNS, [&] { row->run(&stencil, &batch); });
-                printf("  %-18s %-21s %8.4f ms %7.0f GB/s %6.3f of the copy%s\n", filters[f].name,
-                       row->name, ms, 2e-6 * (double)work->samples / ms, copy_ms / ms,
-                       count ? " WRONG" : "");
-                fflush(stdout);
+                lines.push_back({filters[f].name, row->name, {}, count != 0});
+                for (int r = -2; r < RUNS; r++) { // two to warm up
+                    float copy = time_once(&device, [&] {
+                        check(cudaMemcpyAsync(device.d_dst, device.d_src, work->bytes,
+                                              cudaMemcpyDeviceToDevice),
+                              "copy");
+                    });
+                    float ms = time_once(&device, [&] { row->run(&stencil, &batch); });
+                    if (r < 0)
+                        continue;
+                    copies.push_back(copy);
+                    lines.back().ms.push_back(ms);
+                }
                 wrong += count != 0;
             }
         }
+        print_work(work, &lines, &copies);
     }
     return wrong != 0;
 }

@@ -8,6 +8,7 @@
 
 #include "check_codec.h"
 #include "check_decode.h"
+#include "kernels/cuda/png/decode.h"
 
 #ifndef CHECK_CUT
 #define CHECK_CUT 600 // samples of the picture whose stream is cut before every byte
@@ -20,6 +21,8 @@ struct batch {
     struct check_stream streams[CHECK_DECODE_MOST];
     struct conv_image planes[CHECK_DECODE_MOST];
     bool right[CHECK_DECODE_MOST];
+    bool limited; // in what the heads of blocks may cost, as in the program
+    bool stopped;
     int count;
 };
 
@@ -41,9 +44,14 @@ static void judge(struct batch *batch, struct check_stream stream)
 static bool check(struct batch *batch)
 {
     static const int threads[] = {0, 128, 256, 512};
+    struct check_decode_run how = {
+        .threads = threads[check_decode_random(4)],
+        .at_any_cost = !batch->limited,
+        .stopped = batch->stopped,
+        .seed = check_decode_random(1u << 31),
+    };
     bool ok = batch->count == 0 ||
-              check_decode_batch(batch->streams, batch->planes, batch->right, batch->count,
-                                 threads[check_decode_random(4)], check_decode_random(1u << 31));
+              check_decode_batch(batch->streams, batch->planes, batch->right, batch->count, &how);
     for (int i = 0; i < batch->count; i++) {
         free(batch->streams[i].bytes);
         check_free_planes(&batch->planes[i]);
@@ -119,6 +127,67 @@ static bool check_special(void)
     return ok && check(&batch);
 }
 
+// What is left to the CPU because of its shape or its stream's size.
+static bool check_taken(void)
+{
+    static const struct {
+        int width, height, channels, depth;
+        uint32_t stream_bytes;
+        bool taken;
+    } cases[] = {
+        {768, 512, 3, 8, 650000, true},
+        {8, 8, 3, 8, 200 * 5 / 4 + (64 << 10), true}, // 200 bytes of rows
+        {8, 8, 3, 8, 200 * 5 / 4 + (64 << 10) + 1, false},
+        {8, 8, 3, 8, 1000000, false},
+        {1, 8192, 1, 8, 100, true},
+        {1, 8193, 1, 8, 100, false}, // many rows of a pixel each
+        {256, 1000000, 1, 8, 1000000, true},
+        {255, 1000000, 1, 8, 1000000, false},
+        {1 << 13, 1 << 13, 4, 8, 1 << 20, false}, // 256 MiB of rows
+        {1 << 13, (1 << 13) - 1, 4, 8, 1 << 20, true},
+    };
+    bool ok = true;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct conv_decode_picture picture = {
+            .stream_bytes = cases[i].stream_bytes,
+            .width = cases[i].width,
+            .height = cases[i].height,
+            .channels = cases[i].channels,
+            .depth = cases[i].depth,
+        };
+        if (conv_cuda_decode_takes(&picture) == cases[i].taken)
+            continue;
+        printf("FAILED: %dx%d with a stream of %u bytes is %staken\n", cases[i].width,
+               cases[i].height, cases[i].stream_bytes, cases[i].taken ? "not " : "");
+        ok = false;
+    }
+    return ok;
+}
+
+// What a stream may cost: those that would hold up a batch are left to the CPU, which decodes them.
+static bool check_costly(void)
+{
+    static struct batch batch = {.limited = true};
+    struct check_stream stream;
+    for (int number = 0; check_costly_stream(&stream, number); number++) {
+        judge(&batch, stream);
+        if (!batch.right[batch.count - 1]) {
+            printf("FAILED: the CPU refuses %s\n", stream.kind);
+            return false;
+        }
+    }
+    return check(&batch);
+}
+
+// A run that is interrupted does not wait for streams that are not decoded yet.
+static bool check_stopped(void)
+{
+    static struct batch batch = {.stopped = true};
+    for (int i = 0; i < 4; i++)
+        judge(&batch, check_long_stream());
+    return check(&batch);
+}
+
 static bool check_files(const char *folder)
 {
     static struct batch batch;
@@ -151,7 +220,8 @@ bool check_codec_decode(const struct check_options *options)
     int rounds = options->rounds;
     const char *corpus = options->corpus;
     check_decode_seed(seed);
-    bool ok = check_special() && (!corpus || check_files(corpus));
+    bool ok = check_taken() && check_special() && check_costly() && check_stopped() &&
+              (!corpus || check_files(corpus));
     for (int round = 0; round < rounds && ok; round++) {
         check_decode_seed(seed + (uint64_t)round);
         ok = check_good(1 + (int)check_decode_random(12), round % 8 ? 5000 : CHECK_SAMPLES) &&

@@ -38,6 +38,11 @@ struct check_stream check_cut_stream(const struct check_stream *stream, size_t s
 // Streams written bit by bit that break one rule each, and their neighbours that do not. False
 // behind the last one.
 bool check_special_stream(struct check_stream *stream, int number);
+// Right streams whose `result` depends on what the heads of their blocks cost. False after the
+// last.
+bool check_costly_stream(struct check_stream *stream, int number);
+// A right stream long enough to be stopped: its `result` is CONV_DECODE_STOPPED.
+struct check_stream check_long_stream(void);
 // The picture data of a PNG file. False if it has none that the device takes.
 bool check_read_stream(struct check_stream *stream, const char *path);
 
@@ -51,10 +56,18 @@ void check_free_planes(struct conv_image *planes);
 
 // --- check_decode_device.c -----------------------------------------------------------------------
 
-// Decodes a batch by `threads` threads a picture (0: as many as the decoder chooses) and compares
-// each with the judge, which has said right[i] and, if so, made planes[i]. False, with a message,
-// if anything differs or memory around the planes has changed.
+// How a batch is decoded.
+struct check_decode_run {
+    int threads;      // that decode an image together; 0: as many as the decoder chooses
+    bool at_any_cost; // otherwise a right stream may be refused as CONV_DECODE_COSTLY
+    bool stopped;     // by the host, before the start
+    uint64_t seed;    // of the order of emulated threads
+};
+
+// Decodes a batch and compares each image with the judge, which has said right[i] and, if so, made
+// planes[i]; right streams whose `result` is CONV_DECODE_COSTLY or CONV_DECODE_STOPPED must end so.
+// False, with a message, if anything differs or memory around the planes has changed.
 bool check_decode_batch(const struct check_stream *streams, const struct conv_image *planes,
-                        const bool *right, int count, int threads, uint64_t seed);
+                        const bool *right, int count, const struct check_decode_run *how);
 
 #endif

@@ -26,6 +26,7 @@ struct device_batch {
     uint8_t *d_scratch;
     size_t scratch_bytes;
     uint32_t *d_status, status[CHECK_DECODE_MOST];
+    uint32_t *h_stop; // mapped
     int marks;
 };
 
@@ -133,13 +134,19 @@ static void count_mark(void *context, const char *kernel)
     batch->marks += kernel[0] != '\0';
 }
 
-static bool run(struct device_batch *batch, int count, int threads)
+static bool run(struct device_batch *batch, int count, const struct check_decode_run *how)
 {
+    if (failed(cudaHostAlloc((void **)&batch->h_stop, sizeof *batch->h_stop, cudaHostAllocMapped),
+               "cudaHostAlloc"))
+        return false;
+    *batch->h_stop = how->stopped;
     struct conv_decode_batch work = {
         .pictures = batch->pictures,
         .d_pictures = batch->d_pictures,
         .count = count,
-        .threads = threads,
+        .threads = how->threads,
+        .at_any_cost = how->at_any_cost,
+        .d_stop = batch->h_stop,
         .d_status = batch->d_status,
         .mark = count_mark,
         .context = batch,
@@ -201,6 +208,7 @@ static const char *compare(const struct device_batch *batch, int i,
     const char *what = NULL;
     if (batch->status[i] >= CONV_DECODE_RESULTS)
         return "no such result";
+    right = right && stream->result != CONV_DECODE_COSTLY && stream->result != CONV_DECODE_STOPPED;
     if ((batch->status[i] == CONV_DECODE_DECODED) != right)
         return right ? "refused" : "not refused";
     if (stream->result != CHECK_ANY_RESULT && (int)batch->status[i] != stream->result)
@@ -232,21 +240,20 @@ static void free_batch(struct device_batch *batch)
     cudaFree(batch->d_pictures);
     cudaFree(batch->d_scratch);
     cudaFree(batch->d_status);
+    cudaFreeHost(batch->h_stop);
 }
 
 bool check_decode_batch(const struct check_stream *streams, const struct conv_image *planes,
-                        const bool *right, int count, int threads, uint64_t seed)
+                        const bool *right, int count, const struct check_decode_run *how)
 {
     struct device_batch batch = {0};
     bool ok = true;
 #ifdef CONV_EMULATED
-    emulated_seed(seed);
-#else
-    (void)seed;
+    emulated_seed(how->seed);
 #endif
     for (int i = 0; i < count && ok; i++)
         ok = upload_picture(&batch.own[i], &batch.pictures[i], &streams[i]);
-    ok = ok && plan(&batch, count) && run(&batch, count, threads);
+    ok = ok && plan(&batch, count) && run(&batch, count, how);
     if (ok && !guards_hold(batch.d_scratch, batch.scratch_bytes)) {
         printf("FAILED: writes beside the scratch\n");
         ok = false;
@@ -258,7 +265,7 @@ bool check_decode_batch(const struct check_stream *streams, const struct conv_im
         printf("FAILED picture %d, %s: %s (result %u; %dx%d, %d channels, %d bits, %zu bytes, "
                "%d threads)\n",
                i, streams[i].kind, what, batch.status[i], streams[i].width, streams[i].height,
-               streams[i].channels, streams[i].depth, streams[i].size, threads);
+               streams[i].channels, streams[i].depth, streams[i].size, how->threads);
         ok = false;
     }
     free_batch(&batch);

@@ -7,7 +7,7 @@
 #include "check_decode.h"
 #include "kernels/cuda/png/decode.h"
 
-#define ROOM 4096
+#define ROOM 327680
 
 struct writer {
     uint8_t bytes[ROOM];
@@ -98,8 +98,10 @@ static void put_repeat(struct writer *writer)
 
 // --- the cases -----------------------------------------------------------------------------------
 
-// All are of one gray picture of 8 rows: zeros, unless something is wrong.
+// All are of one gray picture of 8 rows: zeros, unless something is wrong. Those that many stored
+// blocks make are higher.
 enum { WIDTH = 39, HEIGHT = 8, BYTES = (WIDTH + 1) * HEIGHT };
+enum { COSTLY_HEIGHT = 5000, COSTLY_BYTES = (WIDTH + 1) * COSTLY_HEIGHT };
 
 // Puts matches of 258 by the fixed code until `bytes` have been written, of which `first` are
 // there.
@@ -275,27 +277,130 @@ static const char *write_case(struct writer *writer, int number, int *result)
     }
 }
 
-// The Adler-32 of what the picture is when nothing is wrong with it.
-static unsigned long sum_rows(int number)
+// The head of a dynamic block without bytes: 256 lengths of 0 by two repetitions, the end, and one
+// distance, all of one bit; then the end.
+static void put_empty_dynamic(struct writer *writer)
 {
-    uint8_t rows[BYTES] = {number == 28 ? 5 : 0};
-    return adler32(1, rows, BYTES);
+    put(writer, 2 << 1, 3);
+    put(writer, 257 - 257, 5);
+    put(writer, 1 - 1, 5);
+    put(writer, 18 - 4, 4);
+    static const uint8_t lengths[18] = {[2] = 1, [17] = 1}; // of 18 and 1
+    for (int i = 0; i < 18; i++)
+        put(writer, lengths[i], 3);
+    put(writer, 1, 1);
+    put(writer, 138 - 11, 7);
+    put(writer, 1, 1);
+    put(writer, 118 - 11, 7);
+    put(writer, 0, 3); // 1, 1, and the end
+}
+
+// Stored blocks of `each` zeros, until `bytes` are written.
+static void put_stored(struct writer *writer, unsigned each, unsigned bytes)
+{
+    for (; bytes > 0; bytes -= each) {
+        if (each > bytes)
+            each = bytes;
+        stored(writer, each, each ^ 0xffff, each == bytes);
+        writer->bits += (size_t)8 * each;
+    }
+}
+
+static const char *write_costly(struct writer *writer, int number, int *result)
+{
+    *result = CONV_DECODE_COSTLY;
+    switch (number) {
+    case 0:
+        for (int i = 0; i < 240; i++) {
+            put(writer, 1 << 1, 3);
+            put_fixed(writer, 256);
+        }
+        fixed_match(writer, 5, 257, 0, 0, 0);
+        return "more empty fixed blocks than are free";
+    case 1:
+        for (int i = 0; i < 120; i++)
+            put_empty_dynamic(writer);
+        fixed_match(writer, 5, 257, 0, 0, 0);
+        return "more empty dynamic blocks than are free";
+    case 2:
+        for (int i = 0; i < 2200; i++)
+            stored(writer, 0, 0xffff, false);
+        fixed_match(writer, 5, 257, 0, 0, 0);
+        return "more empty stored blocks than are free";
+    case 3:
+        put_stored(writer, 10, COSTLY_BYTES);
+        return "stored blocks of 10 bytes";
+    case 4:
+        *result = CONV_DECODE_DECODED;
+        put_stored(writer, 41, COSTLY_BYTES); // they pay for themselves
+        return "stored blocks of 41 bytes";
+    case 5:
+        *result = CONV_DECODE_DECODED;
+        for (int i = 0; i < 200; i++) {
+            put(writer, 1 << 1, 3);
+            put_fixed(writer, 256);
+        }
+        fixed_match(writer, 5, 257, 0, 0, 0);
+        return "as many empty fixed blocks as are free";
+    default:
+        return NULL;
+    }
+}
+
+// Ends the stream with the Adler-32 of what the image is when nothing is wrong with it: zeros, of
+// which the first is `filter`.
+static void finish_stream(struct check_stream *stream, const struct writer *writer, int height,
+                          uint8_t filter)
+{
+    size_t size = (writer->bits + 7) / 8;
+    uint8_t rows[COSTLY_BYTES] = {filter};
+    unsigned long sum = adler32(1, rows, (unsigned)((WIDTH + 1) * height));
+    stream->width = WIDTH;
+    stream->height = height;
+    stream->channels = 1;
+    stream->depth = 8;
+    stream->bytes = malloc(size + 4);
+    stream->size = size + 4;
+    if (!stream->bytes)
+        abort();
+    memcpy(stream->bytes, writer->bytes, size);
+    for (int i = 0; i < 4; i++)
+        stream->bytes[size + (size_t)i] = (uint8_t)(sum >> (24 - 8 * i));
 }
 
 bool check_special_stream(struct check_stream *stream, int number)
 {
     struct writer writer = {{0x78, 0x01}, 16};
-    int result;
-    const char *kind = write_case(&writer, number, &result);
-    if (!kind)
-        return false;
-    size_t size = (writer.bits + 7) / 8;
-    unsigned long sum = sum_rows(number);
-    *stream = (struct check_stream){WIDTH, HEIGHT, 1, 8, malloc(size + 4), size + 4, kind, result};
-    if (!stream->bytes)
+    stream->kind = write_case(&writer, number, &stream->result);
+    if (stream->kind)
+        finish_stream(stream, &writer, HEIGHT, number == 28 ? 5 : 0);
+    return stream->kind != NULL;
+}
+
+bool check_costly_stream(struct check_stream *stream, int number)
+{
+    struct writer writer = {{0x78, 0x01}, 16};
+    stream->kind = write_costly(&writer, number, &stream->result);
+    if (stream->kind)
+        finish_stream(stream, &writer, number == 3 || number == 4 ? COSTLY_HEIGHT : HEIGHT, 0);
+    return stream->kind != NULL;
+}
+
+// Zeros by a literal each: 200,000 bytes.
+struct check_stream check_long_stream(void)
+{
+    struct check_stream stream = {WIDTH,     COSTLY_HEIGHT,      1, 8, malloc(COSTLY_BYTES), 0,
+                                  "stopped", CONV_DECODE_STOPPED};
+    uint8_t *rows = calloc(COSTLY_BYTES, 1);
+    z_stream z = {.next_in = rows,
+                  .avail_in = COSTLY_BYTES,
+                  .next_out = stream.bytes,
+                  .avail_out = COSTLY_BYTES};
+    if (!rows || !stream.bytes || deflateInit2(&z, 6, Z_DEFLATED, 15, 9, Z_HUFFMAN_ONLY) != Z_OK ||
+        deflate(&z, Z_FINISH) != Z_STREAM_END)
         abort();
-    memcpy(stream->bytes, writer.bytes, size);
-    for (int i = 0; i < 4; i++)
-        stream->bytes[size + (size_t)i] = (uint8_t)(sum >> (24 - 8 * i));
-    return true;
+    stream.size = z.total_out;
+    deflateEnd(&z);
+    free(rows);
+    return stream;
 }

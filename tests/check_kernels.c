@@ -314,6 +314,22 @@ static bool check_layouts(const struct options *options, const struct machine *m
     return ok;
 }
 
+// Planes of one tile, of 30 tiles, and of one again, for which rows may take different amounts of
+// shared memory. In the program, streams launch both at the same time.
+static bool check_heights(const struct options *options, const struct machine *machine,
+                          struct tally *tallies)
+{
+    static const int heights[] = {16, 480, 16};
+    bool ok = true;
+    for (int i = 0; i < (int)(sizeof heights / sizeof heights[0]) && ok; i++) {
+        struct check_case c;
+        check_case_init_height(&c, heights[i]);
+        ok = check_case_rows(&c, options, machine, tallies);
+        check_case_free(&c);
+    }
+    return ok;
+}
+
 static bool report(const struct options *options, const struct machine *machine,
                    const struct tally *tallies)
 {
@@ -366,6 +382,10 @@ static bool check_all(const struct options *options, const struct machine *machi
     if (ok && options->special) {
         ok = check_layouts(options, machine, special);
         printf("layouts: %s\n", ok ? "equal" : "FAILED");
+    }
+    if (ok && options->special) {
+        ok = check_heights(options, machine, special);
+        printf("heights: %s\n", ok ? "equal" : "FAILED");
     }
     if (ok && options->special && CHECK_LARGE) {
         ok = check_large(options, machine, special);

@@ -55,6 +55,8 @@ void check_case_init_tie(struct check_case *c, double tiny);
 // An aligned plane that CPU rows write past the caches: of more than 16 MiB under 3x1 taps (`side`
 // 1), of more than 4 MiB under side x side.
 void check_case_init_large(struct check_case *c, int side);
+// A narrow plane. In the emulation the device has much shared memory (its seed says so).
+void check_case_init_height(struct check_case *c, int height);
 // A filter of side x side on planes laid out as the program does.
 void check_case_init_layout(struct check_case *c, int side, bool separable,
                             enum conv_border border);

@@ -222,6 +222,18 @@ void check_case_init_large(struct check_case *c, int side)
     fill_plane(&random, &c->src[0], 8);
 }
 
+void check_case_init_height(struct check_case *c, int height)
+{
+    *c = (struct check_case){.kind = "height", .seed = 3};
+    struct check_random random = {1};
+    c->filter = (struct conv_filter){
+        .width = 3, .height = 3, .scale = 9, .coef = {1, 2, 1, 0, 3, 1, 2, -2, 1}};
+    conv_stencil_init(&c->stencil, &c->filter, 8, CONV_BORDER_REPLICATE, 0);
+    struct shape shape = {.width = 16, .height = height};
+    add_plane(c, &random, &shape);
+    fill_plane(&random, &c->src[0], 8);
+}
+
 void check_case_init_layout(struct check_case *c, int side, bool separable, enum conv_border border)
 {
     *c = (struct check_case){.kind = "layout", .border = border};

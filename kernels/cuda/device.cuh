@@ -168,6 +168,21 @@ template <typename Launch> static void with_types(int depth, enum sum_kind kind,
     }
 }
 
+// Allows each launch of a kernel as much dynamic shared memory as a block can have. The limit
+// belongs to the kernel, not to the launch, and several threads launch at the same time, each on
+// its own stream: a limit set to the need of one launch would be too low for another one in
+// between, which then fails as "invalid argument". The kernel has no static shared memory.
+static inline cudaError_t allow_shared_memory(const void *kernel)
+{
+    int device, bytes;
+    cudaError_t error = cudaGetDevice(&device);
+    if (!error)
+        error = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (!error)
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    return error;
+}
+
 // What a launch left behind. Peeks, so that the caller can still ask cudaGetLastError for the
 // cause.
 static inline enum conv_status launch_status(void)

@@ -501,7 +501,7 @@ static cudaError_t plan_ring(struct supply *s, const struct conv_stencil *stenci
     s->tickets = &batch->d_planes->tickets;
     s->finished = &batch->d_planes->finished;
     *bytes = RING_BYTES + (size_t)s->stages * s->stage_bytes + extra;
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)*bytes);
+    return allow_shared_memory(kernel);
 }
 
 #endif

@@ -149,9 +149,7 @@ static enum conv_status launch(Kernel kernel, const struct filter *f, size_t sam
     size_t rows = (size_t)(TILE_HEIGHT + 2 * f->radius);
     size_t bytes = rows * (TILE_WIDTH * sizeof(int32_t) + (size_t)f->pitch * sample_size);
     // A kernel has 48 KB without asking.
-    if (bytes > 48 * 1024 &&
-        cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             (int)bytes))
+    if (bytes > 48 * 1024 && allow_shared_memory((const void *)kernel))
         return CONV_ERR_DEVICE;
     kernel<<<batch->tiles, THREADS, bytes, (cudaStream_t)batch->stream>>>(*f);
     return launch_status();

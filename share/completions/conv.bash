@@ -11,11 +11,11 @@ _conv_filters()
 
 _conv()
 {
-    local with_value='--filter --depth --stage --svg --include --exclude --files-from --kernel -k --size --divisor --bias --border
-        --alpha --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit --max-pixels
-        --variant --progress --report --trace --html --resume'
-    local options="--batch --recursive --null --skip-existing --update --dry-run --flip --strip
-        --preserve --in-place --fsync --no-save --fail-fast --quiet --verbose --json --csv --help --version
+    local with_value='--include --exclude --files-from --resume --kernel -k --size --divisor --bias --border --alpha
+        --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit --max-pixels
+        --variant --progress --report --trace --html --filter --image-size --images --depth --stage --svg'
+    local options="--batch --recursive --null --skip-existing --update --dry-run --flip --strip --reproducible
+        --first-frame --preserve --in-place --fsync --no-save --fail-fast --quiet --verbose --json --csv --help --version
         ${with_value// -[kzj]/}"
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
@@ -37,8 +37,14 @@ _conv()
     --encoder) values='fast libpng stb' ;;
     --device) values='auto cpu cuda all' ;;
     --stage) values='all device' ;;
+    --depth) values='8 16' ;;
+    --image-size) values=mix ;;
     --progress) values='auto always never' ;;
     -z | --compress) values='0 1 2 3 4 5 6 7 8 9 10 11 12' ;;
+    --filter)
+        _conv_filters "$1" "$word" ''
+        return
+        ;;
     -k | --kernel)
         [[ $word == @* ]] && mapfile -t COMPREPLY < <(compgen -P @ -f -- "${word#@}")
         return
@@ -65,10 +71,11 @@ _conv()
     local commands=
     case ${#operands[@]}:${operands[0]-} in
     0:)
-        [[ $word != *,* ]] && commands='list show verify bench devices'
+        [[ $word != *,* ]] && commands='list show verify bench devices help version'
         _conv_filters "$1" "$word" "$commands"
         ;;
     1:show | 1:verify) _conv_filters "$1" "$word" '' ;;
+    1:help) mapfile -t COMPREPLY < <(compgen -W 'list show verify bench devices version' -- "$word") ;;
     1:bench) mapfile -t COMPREPLY < <(compgen -W 'kernels streams codec' -- "$word") ;;
     esac
 }

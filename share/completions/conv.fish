@@ -3,9 +3,9 @@
 
 # What has been typed that is no option: filter or command first.
 function __conv_operands
-    set -l with_value --include --exclude --files-from --kernel -k --size --divisor --bias --border \
+    set -l with_value --include --exclude --files-from --resume --kernel -k --size --divisor --bias --border \
         --alpha --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit \
-        --max-pixels --variant --progress --report --trace --html --resume
+        --max-pixels --variant --progress --report --trace --html --filter --image-size --images --depth --stage --svg
     set -l skip 0
     for word in (commandline -opc)[2..-1]
         if test $skip = 1
@@ -32,6 +32,11 @@ function __conv_at_first
     test (count (__conv_operands)) = 0
 end
 
+function __conv_of
+    set -l operands (__conv_operands)
+    test (count $operands) -ge 1; and contains -- $operands[1] $argv
+end
+
 function __conv_after
     set -l operands (__conv_operands)
     test (count $operands) = 1; and contains -- $operands[1] $argv
@@ -39,59 +44,66 @@ end
 
 complete -c conv -n __conv_at_first -a '(__conv_filters)'
 complete -c conv -n '__conv_after show verify' -f -a '(__conv_filters)'
-complete -c conv -n __conv_at_first -a list -d 'the built-in filters'
-complete -c conv -n __conv_at_first -a show -d 'what a filter is and how it would run here'
-complete -c conv -n __conv_at_first -a verify -d 'filter on every device, compare byte for byte'
-complete -c conv -n __conv_at_first -a bench -d 'speed of the kernels, gain by streams'
-complete -c conv -n __conv_at_first -a devices -d 'what can filter here'
+complete -c conv -n __conv_at_first -a list -d 'List the filters'
+complete -c conv -n __conv_at_first -a show -d 'Explain a filter and how it would run on this machine'
+complete -c conv -n __conv_at_first -a verify -d 'Filter with every kernel of every device and compare the results'
+complete -c conv -n __conv_at_first -a bench -d 'Measure kernels, streams or PNG coders'
+complete -c conv -n __conv_at_first -a devices -d 'List the GPUs and the CPU'
+complete -c conv -n __conv_at_first -a help -d 'Print all options, or those of one command'
+complete -c conv -n __conv_at_first -a version -d 'Print the version'
 complete -c conv -n '__conv_after bench' -f -a 'kernels streams codec'
-complete -c conv -n '__conv_after list devices' -f
+complete -c conv -n '__conv_after help' -f -a 'list show verify bench devices version'
+complete -c conv -n '__conv_after list devices version' -f
 
 complete -c conv -s b -l batch -d 'Input and output are folders'
-complete -c conv -s r -l recursive -d 'The tree below the input, its shape kept'
-complete -c conv -l include -x -d 'Only names that match'
-complete -c conv -l exclude -x -d 'Not names that match'
-complete -c conv -l files-from -r -d 'Names from a list'
+complete -c conv -s r -l recursive -d 'Also filter the folders below the input'
+complete -c conv -l include -x -d 'Take only names that match'
+complete -c conv -l exclude -x -d 'Skip names that match'
+complete -c conv -l files-from -r -d 'Read the names of the inputs from a file'
 complete -c conv -s 0 -l null -d 'Names in the list end in NUL'
-complete -c conv -l skip-existing -d 'Leave out what has an output'
-complete -c conv -s u -l update -d 'Leave out what has an output not older than the input'
-complete -c conv -l resume -r -d 'Leave out what this journal says is done'
-complete -c conv -l dry-run -d 'Say what would be done and why'
+complete -c conv -l skip-existing -d 'Skip images whose output exists'
+complete -c conv -s u -l update -d 'Skip images whose output is not older than the input'
+complete -c conv -l resume -r -d 'Skip what this journal lists as done'
+complete -c conv -l dry-run -d 'Print what would be done and why'
 complete -c conv -s k -l kernel -r -d 'The kernel of the filter custom'
-complete -c conv -l size -x -a '3 5' -d 'The filter of this size'
+complete -c conv -l size -x -a '3 5' -d 'Use the filter of this size'
 complete -c conv -l divisor -x -a sum -d 'Divide by a number, or by the sum of the coefficients'
-complete -c conv -l bias -x -d 'Add a number, in 8-bit units'
-complete -c conv -l flip -d 'Turn the kernel by 180 degrees'
-complete -c conv -l border -x -a 'replicate reflect reflect101 wrap constant' -d 'What lies outside the picture'
+complete -c conv -l bias -x -d 'Add a number, on the scale of 8-bit samples'
+complete -c conv -l flip -d 'Rotate the kernel by 180 degrees'
+complete -c conv -l border -x -a 'replicate reflect reflect101 wrap constant' -d 'Pixels outside the image'
 complete -c conv -l alpha -x -a 'keep filter premultiply' -d 'What happens to alpha'
 complete -c conv -l strip -d 'Drop metadata'
+complete -c conv -l reproducible -d 'Write the same file bytes on every machine'
+complete -c conv -l first-frame -d 'Take the first image of an animated PNG'
 complete -c conv -s p -l preserve -d 'Keep mode and times of the input'
-complete -c conv -l in-place -d 'Each output replaces its input'
-complete -c conv -l fsync -d 'Have each output on the disk before it gets its name'
-complete -c conv -l encoder -x -a 'fast libpng stb' -d 'What writes the PNG'
-complete -c conv -s z -l compress -x -a '(seq 0 12)' -d '0 is fast, 12 is small'
+complete -c conv -l in-place -d 'Replace each input by its output'
+complete -c conv -l fsync -d 'Flush each output to the disk before it gets its name'
+complete -c conv -l encoder -x -a 'fast libpng stb' -d 'PNG encoder'
+complete -c conv -s z -l compress -x -a '(seq 0 12)' -d '0 is fastest, 12 smallest'
 complete -c conv -l device -x -a 'auto cpu cuda all' -d 'Where to filter'
-complete -c conv -l decode-on -x -a 'auto cpu gpu' -d 'Who reads picture data'
-complete -c conv -l encode-on -x -a 'auto cpu gpu' -d 'Who writes picture data'
-complete -c conv -l streams -x -d 'CUDA streams'
-complete -c conv -l group -x -d 'Bytes that travel to the device together'
+complete -c conv -l decode-on -x -a 'auto cpu gpu' -d 'Where to decode PNG'
+complete -c conv -l encode-on -x -a 'auto cpu gpu' -d 'Where to encode PNG'
+complete -c conv -l streams -x -d 'CUDA streams per GPU'
+complete -c conv -l group -x -d 'Bytes of images copied to the GPU together'
 complete -c conv -s j -l jobs -x -d 'Worker threads'
 complete -c conv -l mem-limit -x -d 'Staging memory'
-complete -c conv -l max-pixels -x -d 'Refuse larger pictures'
-complete -c conv -l variant -x -d 'Force a kernel variant'
-complete -c conv -l no-save -d 'Do everything but the write'
+complete -c conv -l max-pixels -x -d 'Refuse larger images'
+complete -c conv -l variant -x -d 'Use this kernel variant'
+complete -c conv -l no-save -d 'Do everything except writing the outputs'
 complete -c conv -l fail-fast -d 'Stop at the first failure'
 complete -c conv -l progress -x -a 'auto always never' -d 'Show progress'
-complete -c conv -s q -l quiet -d 'Failures only'
-complete -c conv -s v -l verbose -d 'Every picture, and which kernel runs'
-complete -c conv -l json -d 'JSON Lines on standard output'
-complete -c conv -l report -r -d 'JSON Lines into a file'
-complete -c conv -l trace -r -d 'What each thread and stream did when'
-complete -c conv -l html -r -d 'A page about the run or benchmark'
-complete -c conv -n '__conv_after bench' -l filter -x -a '(__conv_filters)' -d 'What is measured with'
-complete -c conv -n '__conv_after bench' -l depth -x -a '8 16' -d 'Bits a sample'
-complete -c conv -n '__conv_after bench' -l stage -x -a 'all device' -d 'What bench streams runs'
-complete -c conv -n '__conv_after bench' -l csv -d 'Comma-separated values'
-complete -c conv -n '__conv_after bench' -l svg -r -d 'A bar chart'
-complete -c conv -s h -l help -d 'Summary of all options'
-complete -c conv -s V -l version -d 'The version'
+complete -c conv -s q -l quiet -d 'Print failures only'
+complete -c conv -s v -l verbose -d 'Print each image and the kernel variant'
+complete -c conv -l json -d 'Print JSON on standard output'
+complete -c conv -l report -r -d 'Write JSON lines into a file'
+complete -c conv -l trace -r -d 'Write a timeline of every thread and stream'
+complete -c conv -l html -r -d 'Write a page about the run or the benchmark'
+complete -c conv -n '__conv_of bench' -l filter -x -a '(__conv_filters)' -d 'The filter to measure with'
+complete -c conv -n '__conv_of bench' -l image-size -x -a mix -d 'Size of the images of bench kernels'
+complete -c conv -n '__conv_of bench' -l images -x -d 'Number of images'
+complete -c conv -n '__conv_of bench' -l depth -x -a '8 16' -d 'Bits per sample of bench kernels'
+complete -c conv -n '__conv_of bench' -l stage -x -a 'all device' -d 'What bench streams runs'
+complete -c conv -n '__conv_of bench' -l csv -d 'Print comma-separated values'
+complete -c conv -n '__conv_of bench' -l svg -r -d 'Write a bar chart of bench kernels'
+complete -c conv -s h -l help -d 'Print all options'
+complete -c conv -s V -l version -d 'Print the version'

@@ -3,6 +3,7 @@
 #ifndef CONV_BACKEND_BACKEND_H
 #define CONV_BACKEND_BACKEND_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -23,6 +24,9 @@ struct conv_backend_config {
     // For benchmarks, instead of `variant`: a row that need not be in the table.
     const struct conv_variant *row;
     int device; // CUDA ordinal
+    // Becomes non-zero when the run is to end soon: decoding on a device then ends early, as if it
+    // could not be done there. Must outlive the backend. May be NULL.
+    atomic_int *stop;
 };
 
 // Copies between staging and device memory, as a benchmark wants them.
@@ -98,10 +102,10 @@ struct conv_backend_ops {
     // chain of so many filters, and what the tables of pictures to code take.
     size_t (*table_bytes)(int filter_count, bool codes);
 
-    // NULL on a backend that codes nothing. Whether it decodes a picture of that shape from a
-    // stream of so many bytes; most bytes that its chunks take in h_out, with what the backend
-    // adds, or 0 if it cannot encode it.
-    bool (*takes_stream)(const struct conv_image *shape, size_t stream_bytes);
+    // NULL on a backend that codes nothing. Whether it decodes an image of that shape from a zlib
+    // stream of at most `most_bytes` (the size of the file, where only that is known); most bytes
+    // that its chunks take in h_out, with what the backend adds, or 0 if it cannot encode it.
+    bool (*takes_stream)(const struct conv_image *shape, size_t most_bytes);
     size_t (*chunks_bytes)(const struct conv_image *shape);
 
     // Pins staging memory (staging.h) for all devices of the tenant, so that copies run at the
@@ -125,8 +129,8 @@ struct conv_backend_ops {
                                  struct conv_err *err);
     // For benchmarks: the chain's kernels once more, without copies, on what the last lane_run of
     // this group left in the memory that they work in; and, as a yardstick, a copy of the group's
-    // planes within that memory (device to device; h_in to h_out on the CPU). On a device, caches
-    // are cold. *ns is the time. Leaves h_result undefined.
+    // planes within that memory (device to device; h_in to h_out on the CPU). The planes are in no
+    // cache when either begins. *ns is the time. Leaves h_result undefined.
     enum conv_status (*lane_again)(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
                                    struct conv_err *err);
     enum conv_status (*lane_copy)(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,

@@ -53,11 +53,31 @@ static enum conv_status prepare_chain(struct conv_backend *backend,
     return status;
 }
 
+// Lets the device read the word that a signal handler writes. Where that is not possible, groups
+// that are on the device are waited for.
+static void map_stop(struct conv_backend *backend, atomic_int *stop)
+{
+    _Static_assert(sizeof *stop == sizeof *backend->d_stop, "kernels read 32 bits");
+    if (!stop)
+        return;
+    cudaError_t code =
+        cudaHostRegister(stop, sizeof *stop, cudaHostRegisterPortable | cudaHostRegisterMapped);
+    if (!code)
+        backend->stop = stop; // else the backend of another device may have mapped it
+    void *d_stop = NULL;
+    if ((!code || code == cudaErrorHostMemoryAlreadyRegistered) &&
+        cudaHostGetDevicePointer(&d_stop, stop, 0) == cudaSuccess)
+        backend->d_stop = d_stop;
+    (void)cudaGetLastError();
+}
+
 static void cuda_close(struct conv_backend *backend)
 {
     if (!backend)
         return;
     // Nothing can be done about a failure to free, here and below.
+    if (backend->stop && cudaSetDevice(backend->device) == cudaSuccess)
+        (void)cudaHostUnregister(backend->stop);
     if (backend->d_stencils && cudaSetDevice(backend->device) == cudaSuccess)
         (void)cudaFree(backend->d_stencils);
     free(backend);
@@ -82,6 +102,8 @@ static enum conv_status cuda_open(struct conv_backend **out,
     backend->step_count = config->filter_count;
     backend->premultiplied = config->premultiplied;
     status = prepare_chain(backend, config, err);
+    if (!status)
+        map_stop(backend, config->stop);
     if (status)
         cuda_close(backend);
     else

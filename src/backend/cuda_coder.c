@@ -15,16 +15,16 @@ size_t conv_cuda_coder_table_bytes(void)
     return sizeof(struct conv_decode_picture) + sizeof(struct conv_encode_picture);
 }
 
-bool conv_cuda_coder_takes_stream(const struct conv_image *shape, size_t stream_bytes)
+bool conv_cuda_coder_takes_stream(const struct conv_image *shape, size_t most_bytes)
 {
     struct conv_decode_picture picture = {
-        .stream_bytes = (uint32_t)stream_bytes,
+        .stream_bytes = (uint32_t)most_bytes,
         .width = shape->width,
         .height = shape->height,
         .channels = shape->channels,
         .depth = shape->depth,
     };
-    return stream_bytes <= UINT32_MAX && conv_cuda_decode_takes(&picture);
+    return most_bytes <= UINT32_MAX && conv_cuda_decode_takes(&picture);
 }
 
 size_t conv_cuda_coder_chunks_bytes(const struct conv_image *shape)
@@ -210,6 +210,7 @@ enum conv_status conv_cuda_coder_decode(struct conv_lane *lane, struct conv_grou
         .pictures = (const void *)(group->h_in + coder->decodes),
         .d_pictures = (const void *)(d_in + coder->decodes),
         .count = group->picture_count,
+        .d_stop = lane->backend->d_stop,
         .d_status = (void *)(coder->h_answers + results_bytes(group)),
         .stream = lane->stream,
     };
@@ -265,6 +266,6 @@ enum conv_status conv_cuda_coder_copy_chunks(struct conv_lane *lane, struct conv
     }
     cudaError_t code = cudaMemcpyAsync(group->h_out, coder->d_part[CONV_CUDA_CODER_CHUNKS], bytes,
                                        cudaMemcpyDeviceToHost, lane->stream);
-    return code ? conv_cuda_device_report(err, code, "copy encoded pictures from the device")
+    return code ? conv_cuda_device_report(err, code, "copy encoded images from the device")
                 : CONV_OK;
 }

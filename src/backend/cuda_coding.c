@@ -360,7 +360,7 @@ enum conv_status conv_cuda_coding_time(struct conv_backend *backend, struct conv
     for (int i = 0; i <= CONV_CODING_MOST_KERNELS && !coding.code; i++)
         note(&coding, cudaEventCreate(&coding.events[i]));
     if (!places || !coding.h_table || !coding.ms)
-        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d pictures", test->in_flight);
+        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d images", test->in_flight);
     else if (!coding.code)
         run_test(&coding, places, places + count);
     if (!status && coding.code)

@@ -261,7 +261,7 @@ static enum conv_status copy_in(const struct conv_lane *lane, const struct conv_
         code = cudaMemcpyAsync(conv_cuda_coder_d_kept(&lane->coder),
                                group->h_in + group->capacity - group->back, group->back,
                                cudaMemcpyHostToDevice, lane->stream);
-    return code ? conv_cuda_device_report(err, code, "copy pictures to the device") : CONV_OK;
+    return code ? conv_cuda_device_report(err, code, "copy images to the device") : CONV_OK;
 }
 
 static enum conv_status copy_planes_out(struct conv_lane *lane, struct conv_group *group,
@@ -273,7 +273,7 @@ static enum conv_status copy_planes_out(struct conv_lane *lane, struct conv_grou
         code = cudaMemcpyAsync(group->h_in + group->capacity - group->back,
                                conv_cuda_coder_d_kept(&lane->coder), group->back,
                                cudaMemcpyDeviceToHost, lane->stream);
-    return code ? conv_cuda_device_report(err, code, "copy pictures from the device") : CONV_OK;
+    return code ? conv_cuda_device_report(err, code, "copy images from the device") : CONV_OK;
 }
 
 static enum conv_status queue_copy_out(struct conv_lane *lane, struct conv_group *group,
@@ -346,7 +346,7 @@ static enum conv_status wait_for_group(struct conv_lane *lane, struct conv_group
     }
     if (!code)
         code = cudaEventSynchronize(lane->marks[MARK_COPIED_OUT]);
-    return code ? conv_cuda_device_report(err, code, "filter a group of pictures") : CONV_OK;
+    return code ? conv_cuda_device_report(err, code, "filter a group of images") : CONV_OK;
 }
 
 static enum conv_status read_time(const struct conv_lane *lane, enum conv_cuda_mark from,
@@ -413,7 +413,7 @@ static enum conv_status finish_timing(struct conv_lane *lane, uint64_t *ns, stru
 {
     cudaError_t code = cudaEventSynchronize(lane->marks[MARK_FILTERED]);
     if (code)
-        return conv_cuda_device_report(err, code, "time a group of pictures");
+        return conv_cuda_device_report(err, code, "time a group of images");
     return read_time(lane, MARK_COPIED_IN, ns, err);
 }
 
@@ -427,7 +427,7 @@ static enum conv_status queue_copy(struct conv_lane *lane, const struct conv_gro
     cudaError_t code = cudaMemcpyAsync(lane->d_buffer[1], lane->d_buffer[0], group->front,
                                        cudaMemcpyDeviceToDevice, lane->stream);
     if (code)
-        return conv_cuda_device_report(err, code, "copy pictures within the device");
+        return conv_cuda_device_report(err, code, "copy images within the device");
     return set_mark(lane, MARK_FILTERED, err);
 }
 

@@ -19,7 +19,9 @@ struct conv_cuda_step {
 
 struct conv_backend {
     int device;
-    uint8_t *d_stencils; // what the steps' stencils have uploaded
+    uint8_t *d_stencils;    // what the steps' stencils have uploaded
+    atomic_int *stop;       // as in the configuration, if this backend has mapped it, else NULL
+    const uint32_t *d_stop; // where the device sees it; NULL if it does not
     int step_count;
     bool premultiplied;
     struct conv_cuda_step steps[];
@@ -92,7 +94,7 @@ enum conv_status conv_cuda_lane_copy(struct conv_lane *lane, struct conv_group *
 // --- cuda_coder.c --------------------------------------------------------------------------------
 
 size_t conv_cuda_coder_table_bytes(void); // a picture
-bool conv_cuda_coder_takes_stream(const struct conv_image *shape, size_t stream_bytes);
+bool conv_cuda_coder_takes_stream(const struct conv_image *shape, size_t most_bytes);
 size_t conv_cuda_coder_chunks_bytes(const struct conv_image *shape);
 
 void conv_cuda_coder_free(struct conv_cuda_coder *coder);

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "base/cpu.h"
 
-#include <sched.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #ifdef __aarch64__
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
+
+#include "base/limits.h"
 
 static unsigned detect(void)
 {
@@ -72,27 +71,7 @@ unsigned conv_cpu_features(void)
 
 int conv_cpu_count(void)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-        return CPU_COUNT(&set);
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? (int)online : 1;
-}
-
-size_t conv_cpu_memory(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES);
-    long page = sysconf(_SC_PAGESIZE);
-    size_t bytes = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : (size_t)1 << 30;
-    // cgroup v2; a missing file or "max" leaves the physical size.
-    FILE *file = fopen("/sys/fs/cgroup/memory.max", "re");
-    if (file) {
-        unsigned long long limit;
-        if (fscanf(file, "%llu", &limit) == 1 && limit > 0 && limit < bytes)
-            bytes = (size_t)limit;
-        fclose(file);
-    }
-    return bytes;
+    return conv_limits_at_start()->cores;
 }
 
 void conv_cpu_model(char *text, size_t size)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the processor and the machine offer: instruction sets, cores, memory.
+// What the processor offers: instruction sets, cores.
 #ifndef CONV_BASE_CPU_H
 #define CONV_BASE_CPU_H
 
@@ -22,10 +22,7 @@ unsigned conv_cpu_features(void);
 // The processor's name as the system tells it, or "unknown processor".
 void conv_cpu_model(char *text, size_t size);
 
-// Cores this process may use (affinity respected), at least 1.
+// Cores that this process may use (affinity mask and CPU quota respected), at least 1.
 int conv_cpu_count(void);
-
-// Bytes of memory this process may hope for: the smaller of physical memory and the cgroup's limit.
-size_t conv_cpu_memory(void);
 
 #endif

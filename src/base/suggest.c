@@ -63,23 +63,34 @@ static int mistakes(const char *word, size_t word_size, const char *name, size_t
     return count <= limit && (size_t)count < longer ? count : -1;
 }
 
-const char *conv_suggest_nearest(const char *word, const void *first, size_t step, size_t count)
+size_t conv_suggest_all(const char **names, size_t room, const char *word, const void *first,
+                        size_t step, size_t count)
 {
-    const char *nearest = NULL;
+    size_t found = 0, word_size = strlen(word);
     int fewest = MAX_WORD;
-    size_t word_size = strlen(word);
     if (word_size == 0 || word_size > MAX_WORD)
-        return NULL;
+        return 0;
     for (size_t i = 0; i < count; i++) {
         const char *name = *(const char *const *)((const char *)first + i * step);
         size_t name_size = strlen(name);
         if (name_size > MAX_WORD)
             continue;
         int n = mistakes(word, word_size, name, name_size);
-        if (n >= 0 && n < fewest) {
-            fewest = n;
-            nearest = name;
-        }
+        if (n < 0 || n > fewest)
+            continue;
+        found = n < fewest ? 0 : found; // those before were further away
+        fewest = n;
+        size_t k = 0;
+        while (k < found && !is_start(names[k], strlen(names[k]), name))
+            k++;
+        if (k == found && found < room) // "emboss" stands for "emboss5" too
+            names[found++] = name;
     }
-    return nearest;
+    return found;
+}
+
+const char *conv_suggest_nearest(const char *word, const void *first, size_t step, size_t count)
+{
+    const char *nearest;
+    return conv_suggest_all(&nearest, 1, word, first, step, count) ? nearest : NULL;
 }

@@ -12,6 +12,7 @@
 #include "cli/bench_pictures.h"
 #include "cli/bench_rivals.h"
 #include "cli/commands.h"
+#include "cli/device.h"
 #include "png/interleave.h"
 #include "png/libpng.h"
 #include "report/json.h"
@@ -108,7 +109,7 @@ static enum conv_status read_back(struct bench *bench, const struct conv_png_byt
         return status;
     if (header.width != bench->got.width || header.height != bench->got.height ||
         header.shape.channels != bench->got.channels || header.shape.depth != bench->got.depth)
-        return conv_err_set(err, CONV_ERR_FORMAT, "another size or kind of picture");
+        return conv_err_set(err, CONV_ERR_FORMAT, "another size or kind of image");
     return conv_libpng_decode(&bench->scratch, bench->file.data, bench->file.size, &header,
                               &bench->got, err);
 }
@@ -209,7 +210,9 @@ static void print_row(const struct bench *bench, const struct row *row)
     else
         snprintf(name, sizeof name, "%s", row->name);
     if (row->left_out.status) {
-        printf("%-12s left out: %s\n", name, row->left_out.text);
+        printf("%-12s left out: ", name);
+        conv_report_print_path(stdout, row->left_out.text);
+        putchar('\n');
         return;
     }
     double ns = median(row);
@@ -230,7 +233,7 @@ static void print_table(const struct bench *bench)
     bool encode = false;
     printf("%d %s, %.1f Mpix, %.1f MB of samples; one core, medians of %d rounds\n"
            "%-12s %8s %8s\n",
-           bench->all.count, bench->all.count == 1 ? "picture" : "pictures",
+           bench->all.count, bench->all.count == 1 ? "image" : "images",
            (double)bench->all.pixels / 1e6, (double)bench->all.samples / 1e6, ROUNDS, "decode",
            "MB/s", "libpng");
     for (int i = 0; i < bench->row_count; i++) {
@@ -248,7 +251,7 @@ static void print_json(const struct bench *bench)
     for (int i = 0; i < bench->row_count; i++) {
         const struct row *row = &bench->rows[i];
         bool encode = row->kind == ENCODE;
-        printf("{\"type\":\"codec\",\"direction\":\"%s\",\"name\":\"%s\"",
+        printf("{\"type\":\"bench-codec\",\"direction\":\"%s\",\"name\":\"%s\"",
                encode ? "encode" : "decode", row->name);
         if (encode)
             printf(",\"level\":%d", row->level);
@@ -296,6 +299,23 @@ static bool on_device(const struct conv_options *options)
     return options->device_text && strncmp(options->device_text, "cuda", 4) == 0;
 }
 
+// On a GPU only its own coders are measured, so many images at once.
+static enum conv_status check_device(const struct conv_options *options, struct conv_err *err)
+{
+    static const char *const ignored[] = {"jobs", "compress"};
+    enum conv_device_choice choice = CONV_DEVICE_AUTO;
+    int ordinal;
+    enum conv_status status = conv_device_parse_one(options, &choice, &ordinal, err);
+    bool cuda = choice == CONV_DEVICE_CUDA;
+    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0] && !status; i++)
+        if (cuda && conv_options_given(options, ignored[i]))
+            status = conv_err_set(err, CONV_ERR_USAGE, "--%s and --device %s cannot be combined",
+                                  ignored[i], options->device_text);
+    if (!status && !cuda && options->bench_pictures)
+        status = conv_err_set(err, CONV_ERR_USAGE, "--images needs --device cuda");
+    return status;
+}
+
 // Many pictures at once, on threads or on a device.
 static enum conv_status bench_many(const struct conv_options *options, struct conv_err *err)
 {
@@ -319,6 +339,9 @@ enum conv_status conv_bench_codec(const struct conv_options *options, struct con
     enum conv_status status = CONV_OK;
     if (options->operand_count != 2)
         return conv_err_set(err, CONV_ERR_USAGE, "conv bench codec takes one folder of PNGs");
+    status = check_device(options, err);
+    if (status)
+        return status;
     if (options->jobs_given || on_device(options))
         return bench_many(options, err);
     status = conv_bench_pictures_load(&bench.all, options, options->operands[1], err);

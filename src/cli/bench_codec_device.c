@@ -101,7 +101,7 @@ static void print_row(const struct bench *bench, const struct conv_coding_test *
 {
     const char *direction = test->decode ? "decode" : "encode";
     if (bench->options->json) {
-        printf("{\"type\":\"codec_device\",\"direction\":\"%s\",\"kernel\":\"%s\",\"in_flight\":%d,"
+        printf("{\"type\":\"bench-codec-device\",\"direction\":\"%s\",\"kernel\":\"%s\",\"in_flight\":%d,"
                "\"ms\":%.4f,\"gb_s\":%.3f",
                direction, name, test->in_flight, ms, raw / ms / 1e6);
         if (ratio > 0)
@@ -154,7 +154,7 @@ static enum conv_status run_tests(struct bench *bench, int count, struct conv_er
 static enum conv_status run_all(struct bench *bench, struct conv_err *err)
 {
     if (!bench->options->json)
-        printf("%d pictures of the plain kind, copied until so many are in flight; %s, medians of "
+        printf("%d plain images, copied until that many are in flight; %s, medians of "
                "%d runs\n%-7s %9s  %-20s %10s %10s %8s %9s\n",
                bench->count, bench->device.name, REPEATS, "", "in flight", "kernel", "ms",
                "GB/s raw", "ratio", "libpng 1");
@@ -164,7 +164,7 @@ static enum conv_status run_all(struct bench *bench, struct conv_err *err)
     for (size_t i = 0; i < sizeof in_flight / sizeof in_flight[0] && !status; i++) {
         status = run_tests(bench, in_flight[i], err);
         if (status == CONV_ERR_MEMORY && i > 0) {
-            fprintf(stderr, "conv: %s; no more are tried\n", err->text);
+            conv_report_say("%s; no more are tried", err->text);
             return CONV_OK;
         }
     }
@@ -179,9 +179,9 @@ static enum conv_status open_bench(struct bench *bench, const struct conv_bench_
     struct conv_png_config png = {.level = -1};
     struct conv_filter identity = {.width = 1, .height = 1, .scale = 1, .coef = {1}};
     enum conv_status status = conv_device_open(&bench->device, bench->options, &identity, 1, false,
-                                               CONV_AMOUNT_MUCH, err);
+                                               CONV_AMOUNT_MUCH, NULL, err);
     if (!status && !bench->device.ops->time_coding)
-        status = conv_err_set(err, CONV_ERR_USAGE, "%s codes no pictures", bench->device.name);
+        status = conv_err_set(err, CONV_ERR_USAGE, "%s codes no images", bench->device.name);
     if (!status)
         status = conv_png_codec_open(&bench->codec, &png, err);
     bench->pictures = calloc((size_t)pictures->count, sizeof *bench->pictures);
@@ -191,7 +191,7 @@ static enum conv_status open_bench(struct bench *bench, const struct conv_bench_
     for (int i = 0; i < pictures->count && !status; i++)
         status = add_picture(bench, &pictures->pictures[i], err);
     if (!status && bench->count == 0)
-        status = conv_err_set(err, CONV_ERR_USAGE, "no picture that a device decodes");
+        status = conv_err_set(err, CONV_ERR_USAGE, "no image that a device decodes");
     return status;
 }
 

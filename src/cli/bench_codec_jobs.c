@@ -134,13 +134,13 @@ static void print(const struct conv_options *options, const struct bench *bench,
     if (!options->json)
         printf("%d %s, %.1f Mpix, %.1f MB of samples; %d %s, encoded after %s, medians of %d "
                "rounds\n%-16s %9s %9s %11s %10s\n",
-               pictures->count, pictures->count == 1 ? "picture" : "pictures",
+               pictures->count, pictures->count == 1 ? "image" : "images",
                (double)pictures->pixels / 1e6, (double)pictures->samples / 1e6, options->jobs,
                options->jobs == 1 ? "thread" : "threads", options->bench_filter, ROUNDS, "", "MB/s",
-               "Mpix/s", "pictures/s", "one thread");
+               "Mpix/s", "images/s", "one thread");
     for (int w = 0; w < WORKS; w++) {
         if (options->json)
-            printf("{\"type\":\"codec_jobs\",\"work\":\"%s\",\"jobs\":%d,\"mb_s\":%.2f,"
+            printf("{\"type\":\"bench-codec-jobs\",\"work\":\"%s\",\"jobs\":%d,\"mb_s\":%.2f,"
                    "\"mpix_s\":%.3f,\"pictures_s\":%.2f,\"speed_up\":%.3f}\n",
                    work_names[w], options->jobs, rates[w].mb, rates[w].mpix, rates[w].pictures,
                    rates[w].mb / one[w].mb);

@@ -97,19 +97,27 @@ static enum conv_status fill(struct conv_bench_device *bench, const char *folder
 {
     const struct conv_options *options = bench->options;
     struct conv_walk_config walk_config = {
-        .inputs = &folder, .input_count = 1, .recursive = options->recursive};
+        .inputs = &folder,
+        .input_count = 1,
+        .recursive = options->recursive,
+        .include = options->include.items,
+        .include_count = options->include.count,
+        .exclude = options->exclude.items,
+        .exclude_count = options->exclude.count,
+    };
     struct conv_pipeline_config config = {
-        .mem_limit = options->mem_limit,
+        .mem_limit = conv_options_mem_limit(options, true),
         .max_pixels = options->max_pixels,
         .alpha = (enum conv_alpha_mode)options->alpha,
         .strip = true,
+        .first_frame = true,
         .no_save = true,
     };
     struct conv_file file = {0};
     struct conv_job *job = calloc(1, sizeof *job);
     struct conv_png_codec *codec = NULL;
     enum conv_status status = job ? conv_png_codec_open(&codec, &options->png, err)
-                                  : conv_err_set(err, CONV_ERR_MEMORY, "no memory for a picture");
+                                  : conv_err_set(err, CONV_ERR_MEMORY, "no memory for an image");
     bool room = true, any = true;
     while (!status && room && any && bench->group_count < most) {
         struct conv_walk *walk = NULL;
@@ -152,7 +160,7 @@ enum conv_status conv_bench_device_open(struct conv_bench_device **out,
     struct conv_pipeline_config config = {
         .ops = device->ops,
         .group_bytes = device->ops->async ? conv_options_group_bytes(options, false) : 1,
-        .mem_limit = options->mem_limit,
+        .mem_limit = conv_options_mem_limit(options, true),
     };
     enum conv_status status = conv_pool_open(&bench->pool, &config, most, err);
     return status ? status : fill(bench, folder, most, err);

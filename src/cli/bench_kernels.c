@@ -6,16 +6,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "cli/bench_kernels_pictures.h"
+#include "cli/bench_mix.h"
 #include "cli/bench_table.h"
 #include "cli/bench_truth.h"
 #include "cli/commands.h"
 #include "cli/contender.h"
 #include "cli/device.h"
 #include "cli/kernels_page.h"
+#include "cli/own_files.h"
+#include "report/report.h"
 #if CONV_HAVE_CUDNN
 #include "cli/bench_cudnn.h"
 #endif
@@ -24,9 +28,9 @@
 #endif
 
 #define LEAST_RUNS 3
-#define MOST_RUNS 21
-#define ENOUGH_NS 500000000u // stop repeating a slow kernel after so long
-#define MIX_PICTURES 500
+#define ENOUGH_NS 500000000u // for all runs of a row; a kernel that takes longer is not repeated
+// A first run, page faults included, that takes longer than this is the only one.
+#define TOO_LONG_NS 2000000000u
 
 struct bench {
     const struct conv_options *options;
@@ -51,9 +55,12 @@ static enum conv_status make_shapes(struct bench *bench, struct conv_err *err)
     bench->shapes = calloc(count, sizeof *bench->shapes);
     bench->wide = calloc(count, sizeof *bench->wide);
     if (!bench->shapes || !bench->wide)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu pictures", count);
-    table->pixels = conv_bench_pictures_shape(bench->shapes, table->pictures, table->width,
-                                              table->height, table->depth);
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu images", count);
+    enum conv_status status =
+        conv_bench_pictures_shape(bench->shapes, table->pictures, table->width, table->height,
+                                  table->depth, &table->pixels, err);
+    if (status)
+        return status;
     for (size_t i = 0; i < count; i++) {
         bench->wide[i] = bench->shapes[i];
         bench->wide[i].width *= CONV_BENCH_CHANNELS;
@@ -64,39 +71,50 @@ static enum conv_status make_shapes(struct bench *bench, struct conv_err *err)
 
 // --- one row -------------------------------------------------------------------------------------
 
-static int compare_ns(const void *a, const void *b)
+// What the user sees until the table is there: its shares need the last row's copies too.
+static void show_progress(const struct bench *bench, const char *name)
 {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
+    const struct conv_options *options = bench->options;
+    bool shown = options->progress == (int)CONV_ALWAYS ||
+                 (options->progress == (int)CONV_AUTO && isatty(STDERR_FILENO));
+    if (!shown || options->quiet)
+        return;
+    fputs("\r\033[K", stderr);
+    if (name)
+        fprintf(stderr, "measuring %s", name);
+    fflush(stderr);
 }
 
-static uint64_t median(uint64_t *ns, int count)
-{
-    qsort(ns, (size_t)count, sizeof *ns, compare_ns);
-    return ns[count / 2];
-}
+struct times {
+    uint64_t ns[CONV_BENCH_MOST_RUNS];
+    int count;
+};
 
-// Medians of the kernel and of the copy of the same bytes, taken turn by turn, after a first run
-// that took first_ns. What takes too long for a repetition to teach anything is not repeated.
-static enum conv_status time_row(struct conv_contender *contender, uint64_t first_ns,
-                                 uint64_t *kernel, uint64_t *copy, struct conv_err *err)
+// Times the kernel, and in turn with it copies of the same bytes, which go into the table, after a
+// first run that took first_ns.
+static enum conv_status time_row(struct bench *bench, struct conv_contender *contender,
+                                 uint64_t first_ns, bool copies, struct times *times,
+                                 struct conv_err *err)
 {
     const struct conv_backend_ops *ops = contender->ops;
-    uint64_t kernels[MOST_RUNS], copies[MOST_RUNS], start = conv_clock_ns();
-    bool repeat = first_ns <= ENOUGH_NS;
-    int runs = 0;
-    while (runs < MOST_RUNS && (runs < LEAST_RUNS || conv_clock_ns() - start < ENOUGH_NS)) {
+    bool on_cuda = contender->variant->where == CONV_ON_CUDA;
+    uint64_t start = conv_clock_ns(), last = first_ns, copy = 0;
+    for (int run = 0;
+         run < CONV_BENCH_MOST_RUNS && (run < LEAST_RUNS || conv_clock_ns() - start < ENOUGH_NS);
+         run++) {
         enum conv_status status =
-            ops->lane_copy(contender->lane, &contender->group, &copies[runs], err);
-        kernels[runs] = first_ns;
-        if (!status && repeat)
-            status = ops->lane_again(contender->lane, &contender->group, &kernels[runs], err);
+            copies ? ops->lane_copy(contender->lane, &contender->group, &copy, err) : CONV_OK;
+        if (!status && last <= (times->count ? ENOUGH_NS : TOO_LONG_NS)) {
+            status = ops->lane_again(contender->lane, &contender->group, &last, err);
+            times->ns[times->count++] = last;
+        }
         if (status)
             return status;
-        runs++;
+        if (copies)
+            conv_bench_table_add_copy(&bench->table, on_cuda, copy);
     }
-    *kernel = median(kernels, runs);
-    *copy = median(copies, runs);
+    if (times->count == 0)
+        times->ns[times->count++] = first_ns;
     return CONV_OK;
 }
 
@@ -119,6 +137,15 @@ static enum conv_status compare(const struct bench *bench, const struct conv_con
                         first.expected);
 }
 
+// An interleaved image has other gaps at the ends of its rows, so a copy of it is not one of the
+// same bytes: it counts only where nothing else runs on that device.
+static bool is_yardstick(const struct bench *bench, const struct conv_variant *row,
+                         bool interleaved)
+{
+    const char *only = bench->options->variant;
+    return !interleaved || (only && strcmp(only, row->name) == 0);
+}
+
 // Opens a row's contender, holds it against the reference, times it and closes it.
 static enum conv_status bench_row(struct bench *bench, const struct conv_variant *row,
                                   enum conv_bench_kind kind, bool interleaved, struct conv_err *err)
@@ -126,12 +153,18 @@ static enum conv_status bench_row(struct bench *bench, const struct conv_variant
     struct conv_contender contender = {0};
     struct conv_err reason = {0};
     bool on_cuda = row->where == CONV_ON_CUDA;
+    show_progress(bench, row->name);
     enum conv_status status = conv_contender_open(&contender, row, bench->options, bench->filters,
                                                   bench->filter_count, &reason);
     const char *chosen =
         status ? NULL : contender.ops->variant(contender.backend, 0, bench->table.depth);
-    if (status == CONV_ERR_USAGE || status == CONV_ERR_DEVICE ||
-        (chosen && strcmp(chosen, row->name) != 0)) {
+    bool unfit = chosen && strcmp(chosen, row->name) != 0; // for images of this depth
+    if (bench->options->variant && (status || unfit)) {    // nothing else is to be measured
+        conv_contender_close(&contender);
+        return conv_err_set(err, status ? reason.status : CONV_ERR_USAGE, "--variant %s: %s",
+                            row->name, status ? reason.text : "not at this depth");
+    }
+    if (status == CONV_ERR_USAGE || status == CONV_ERR_DEVICE || unfit) {
         conv_bench_table_leave_out(&bench->table, kind, row->name, on_cuda,
                                    chosen ? "not at this depth" : reason.text);
         conv_contender_close(&contender);
@@ -148,15 +181,17 @@ static enum conv_status bench_row(struct bench *bench, const struct conv_variant
                                        group->h_in, false);
     else if (!status)
         memcpy(group->h_in, bench->source, bench->bytes);
-    uint64_t kernel = 0, copy = 0;
+    struct times times = {.count = 0};
     if (!status) // also warms up
         status = contender.ops->lane_run(contender.lane, group, err);
     if (!status)
         status = compare(bench, &contender, interleaved, err);
     if (!status)
-        status = time_row(&contender, group->ns_kernel, &kernel, &copy, err);
+        status = time_row(bench, &contender, group->ns_kernel,
+                          is_yardstick(bench, row, interleaved), &times, err);
     if (!status)
-        conv_bench_table_add(&bench->table, kind, row->name, row->summary, on_cuda, kernel, copy);
+        conv_bench_table_add(&bench->table, kind, row->name, row->summary, on_cuda, times.ns,
+                             times.count);
     conv_contender_close(&contender);
     return status;
 }
@@ -173,7 +208,7 @@ static enum conv_status keep_source(struct bench *bench, const struct conv_group
     bench->expected = calloc(bench->bytes, 1);
     bench->got = malloc(bench->bytes);
     if (!bench->planes || !bench->source || !bench->expected || !bench->got)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu MiB of pictures",
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu MiB of images",
                             3 * bench->bytes >> 20);
     memcpy(bench->planes, group->planes, table);
     conv_bench_pictures_fill(group);
@@ -187,6 +222,7 @@ static enum conv_status bench_reference(struct bench *bench, const struct conv_v
 {
     struct conv_contender contender = {0};
     struct conv_group *group = &contender.group;
+    show_progress(bench, row->name);
     enum conv_status status = conv_contender_open(&contender, row, bench->options, bench->filters,
                                                   bench->filter_count, err);
     if (!status)
@@ -207,16 +243,16 @@ static enum conv_status bench_reference(struct bench *bench, const struct conv_v
     };
     if (!status)
         status = conv_bench_truth(&truth, err);
-    uint64_t kernel = 0, copy = 0;
+    struct times times = {.count = 0};
     if (!status && bench->on_cpu)
         status = contender.ops->lane_run(contender.lane, group, err);
     if (!status && bench->on_cpu) // the reference in one piece
         status = compare(bench, &contender, false, err);
     if (!status && bench->on_cpu)
-        status = time_row(&contender, group->ns_kernel, &kernel, &copy, err);
+        status = time_row(bench, &contender, group->ns_kernel, true, &times, err);
     if (!status && bench->on_cpu)
-        conv_bench_table_add(&bench->table, CONV_BENCH_RUNG, row->name, row->summary, false, kernel,
-                             copy);
+        conv_bench_table_add(&bench->table, CONV_BENCH_RUNG, row->name, row->summary, false,
+                             times.ns, times.count);
     conv_contender_close(&contender);
     return status;
 }
@@ -265,15 +301,13 @@ static unsigned largest_difference(const struct bench *bench)
     return most;
 }
 
-// Its share is of the copy that the ladder has measured.
+// Its share is of the copy that the ladder measures.
 static void bench_rival(struct bench *bench, const struct rival *rival)
 {
-    uint64_t ns[RIVAL_RUNS], copy = 0;
+    uint64_t ns[RIVAL_RUNS];
     struct conv_err err = {0};
     const char *name = rival->name;
-    for (int i = 0; i < bench->table.count; i++)
-        if (bench->table.lines[i].kind == CONV_BENCH_COPY && bench->table.lines[i].on_cuda)
-            copy = (uint64_t)(bench->table.lines[i].ms * 1e6);
+    show_progress(bench, name);
     if (bench->filter_count > 1) {
         conv_bench_table_leave_out(&bench->table, CONV_BENCH_RIVAL, name, true,
                                    "one filter at a time");
@@ -292,8 +326,7 @@ static void bench_rival(struct bench *bench, const struct rival *rival)
         return;
     }
     conv_bench_table_add(&bench->table, CONV_BENCH_RIVAL, name,
-                         apart ? rival->rounded : rival->summary, true, median(ns, RIVAL_RUNS),
-                         copy);
+                         apart ? rival->rounded : rival->summary, true, ns, RIVAL_RUNS);
 }
 #endif
 
@@ -344,18 +377,31 @@ static enum conv_status bench_rows(struct bench *bench, struct conv_err *err)
     return status;
 }
 
-static bool is_known(const char *name)
+// NULL if there is no such row.
+static const struct conv_variant *find_variant(const char *name)
 {
     int rows, extras;
     const struct conv_variant *const *variants = conv_stencil_variants(&rows);
     const struct conv_stencil_extra *extra = conv_stencil_extras(&extras);
     for (int i = 0; i < rows; i++)
         if (strcmp(variants[i]->name, name) == 0)
-            return true;
+            return variants[i];
     for (int i = 0; i < extras; i++)
         if (strcmp(extra[i].variant->name, name) == 0)
-            return true;
-    return false;
+            return extra[i].variant;
+    return NULL;
+}
+
+// A variant that --device excludes, or that needs a GPU where there is none, must not turn into a
+// measurement of something else.
+static enum conv_status check_variant(const struct bench *bench, const struct conv_variant *row,
+                                      enum conv_device_choice choice, struct conv_err *err)
+{
+    bool on_cuda = row->where == CONV_ON_CUDA;
+    if (choice == (on_cuda ? CONV_DEVICE_CPU : CONV_DEVICE_CUDA))
+        return conv_err_set(err, CONV_ERR_USAGE, "--variant %s cannot be combined with --device %s",
+                            row->name, bench->options->device_text);
+    return CONV_OK;
 }
 
 static void describe_cpu(char *text, size_t size)
@@ -370,8 +416,14 @@ static enum conv_status choose_devices(struct bench *bench, struct conv_err *err
 {
     enum conv_device_choice choice;
     enum conv_status status = conv_device_parse_one(bench->options, &choice, &bench->ordinal, err);
+    const struct conv_variant *row =
+        bench->options->variant ? find_variant(bench->options->variant) : NULL;
+    if (!status && row)
+        status = check_variant(bench, row, choice, err);
     if (status)
         return status;
+    if (row)
+        choice = row->where == CONV_ON_CUDA ? choice : CONV_DEVICE_CPU;
     struct conv_device_info info[64];
     struct conv_err reason = {0};
     int count = 0;
@@ -388,10 +440,10 @@ static enum conv_status choose_devices(struct bench *bench, struct conv_err *err
         snprintf(bench->table.cuda, sizeof bench->table.cuda, "%s", info[bench->ordinal].name);
         return CONV_OK;
     }
-    if (choice == CONV_DEVICE_CUDA)
+    if (choice == CONV_DEVICE_CUDA || row)
         return conv_err_set(err, status, "%s", reason.text);
     if (!bench->options->quiet)
-        fprintf(stderr, "conv: %s; measuring the CPU alone\n", reason.text);
+        conv_report_say("%s; measuring the CPU alone", reason.text);
     return CONV_OK;
 }
 
@@ -399,17 +451,21 @@ static enum conv_status prepare(struct bench *bench, struct conv_err *err)
 {
     const struct conv_options *options = bench->options;
     if (options->operand_count != 1)
-        return conv_err_set(err, CONV_ERR_USAGE, "conv bench kernels takes options only");
-    if (options->json && options->csv)
-        return conv_err_set(err, CONV_ERR_USAGE, "--json and --csv exclude each other");
-    if (options->variant && !is_known(options->variant))
         return conv_err_set(err, CONV_ERR_USAGE,
-                            "unknown kernel '%s' (conv bench kernels lists them)",
+                            "conv bench kernels takes no operands, but '%s' was given",
+                            options->operands[1]);
+    if (options->variant && !conv_backend_cuda() && strncmp(options->variant, "cuda_", 5) == 0)
+        return conv_err_set(err, CONV_ERR_DEVICE, "--variant %s: this conv was built without CUDA",
                             options->variant);
+    if (options->variant && !find_variant(options->variant))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--variant: unknown kernel '%s' (conv bench kernels lists them)",
+                            options->variant);
+    struct conv_own_files_use use = {.filters = options->bench_filter};
     enum conv_status status = conv_commands_parse_chain(options, options->bench_filter,
                                                         bench->filters, &bench->filter_count, err);
     if (!status)
-        status = conv_page_check(options, err);
+        status = conv_own_files_check(options, &use, err);
     if (!status)
         status = choose_devices(bench, err);
     if (!status)
@@ -421,7 +477,7 @@ static enum conv_status prepare(struct bench *bench, struct conv_err *err)
     bench->table.depth = options->bench_depth ? 16 : 8;
     bench->table.pictures = options->bench_pictures ? options->bench_pictures
                             : bench->table.width    ? 1
-                                                    : MIX_PICTURES;
+                                                    : CONV_BENCH_MIX_IMAGES;
     return status ? status : make_shapes(bench, err);
 }
 
@@ -432,11 +488,13 @@ enum conv_status conv_bench_kernels(const struct conv_options *options, struct c
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
     bench->options = options;
     enum conv_status status = prepare(bench, err);
-    bench->table.live = !options->json && !options->csv;
-    if (!status && bench->table.live)
-        conv_bench_table_print_head(&bench->table);
-    if (!status)
+    if (!status) {
         status = bench_rows(bench, err);
+        show_progress(bench, NULL);
+        conv_bench_table_finish(&bench->table);
+    }
+    if (!options->json && !options->csv && bench->table.count > 0)
+        conv_bench_table_print(&bench->table); // what there is, even if a row was wrong
     if (!status && options->json)
         conv_bench_table_print_json(&bench->table, stdout);
     if (!status && options->csv)

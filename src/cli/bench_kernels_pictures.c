@@ -2,10 +2,10 @@
 #include "cli/bench_kernels_pictures.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define MIX_WIDTH 4000
-#define MIX_HEIGHT 3000
+#include "cli/bench_mix.h"
 
 static uint32_t next_random(uint32_t *state)
 {
@@ -15,34 +15,25 @@ static uint32_t next_random(uint32_t *state)
     return *state;
 }
 
-// 1 to `most`, each octave as likely as the others.
-static int random_side(uint32_t *state, int most)
+enum conv_status conv_bench_pictures_shape(struct conv_image *shapes, int count, int width,
+                                           int height, int depth, double *pixels,
+                                           struct conv_err *err)
 {
-    double octaves = 0, fraction = next_random(state) / 4294967296.0;
-    while ((int)(1u << ((int)octaves + 1)) <= most)
-        octaves++;
-    double at = fraction * (octaves + 1);
-    int low = 1 << (int)at;
-    int side = low + (int)((at - (int)at) * low);
-    return side < most ? side : most;
-}
-
-double conv_bench_pictures_shape(struct conv_image *shapes, int count, int width, int height,
-                                 int depth)
-{
-    uint32_t state = 0x9E3779B9u;
-    double pixels = 0;
+    struct conv_bench_size *mix = width ? NULL : calloc((size_t)count, sizeof *mix);
+    if (!width && !mix)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d images", count);
+    if (mix)
+        conv_bench_mix(mix, count);
+    *pixels = 0;
     for (int i = 0; i < count; i++) {
-        struct conv_image shape = {
-            .width = width, .height = height, .channels = CONV_BENCH_CHANNELS, .depth = depth};
-        if (width == 0) {
-            shape.width = i == 0 ? MIX_WIDTH : random_side(&state, MIX_WIDTH);
-            shape.height = i == 0 ? MIX_HEIGHT : random_side(&state, MIX_HEIGHT);
-        }
-        pixels += (double)shape.width * shape.height;
-        shapes[i] = shape;
+        shapes[i] = (struct conv_image){.width = mix ? mix[i].width : width,
+                                        .height = mix ? mix[i].height : height,
+                                        .channels = CONV_BENCH_CHANNELS,
+                                        .depth = depth};
+        *pixels += (double)shapes[i].width * shapes[i].height;
     }
-    return pixels;
+    free(mix);
+    return CONV_OK;
 }
 
 // Noise around a gradient: rounding and clamping both happen, and nothing compresses.

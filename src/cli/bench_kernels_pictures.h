@@ -8,11 +8,11 @@
 
 #define CONV_BENCH_CHANNELS 3
 
-// Shapes of `count` RGB pictures, of one size or, if width is 0, of a mix of sizes from 1 x 1 to
-// 4000 x 3000, each octave of a side as likely as the others and the largest size the first.
-// Returns how many pixels they have together.
-double conv_bench_pictures_shape(struct conv_image *shapes, int count, int width, int height,
-                                 int depth);
+// Shapes of `count` RGB images, of one size or, if width is 0, of conv_bench_mix's sizes. *pixels
+// is how many pixels they have together.
+enum conv_status conv_bench_pictures_shape(struct conv_image *shapes, int count, int width,
+                                           int height, int depth, double *pixels,
+                                           struct conv_err *err);
 
 // Fills h_in of a group that holds them.
 void conv_bench_pictures_fill(const struct conv_group *group);

@@ -64,8 +64,9 @@ enum conv_status conv_bench_pictures_load(struct conv_bench_pictures *pictures,
         .exclude_count = options->exclude.count,
     };
     struct conv_pipeline_config config = {.max_pixels = options->max_pixels,
-                                          .mem_limit = options->mem_limit,
+                                          .mem_limit = conv_options_mem_limit(options, true),
                                           .strip = true,
+                                          .first_frame = true,
                                           .no_save = true};
     struct conv_walk *walk = NULL;
     struct conv_job *job = calloc(1, sizeof *job);

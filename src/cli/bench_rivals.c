@@ -45,7 +45,7 @@ static enum conv_status decode_spng(struct conv_buffer *pixels, const uint8_t *d
     static const int formats[] = {0, SPNG_FMT_G8, SPNG_FMT_GA8, SPNG_FMT_RGB8, SPNG_FMT_RGBA8};
     const struct conv_image *shape = &header->shape;
     if (shape->depth != 8 || (shape->channels <= 2 && header->color_type != 0))
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "not measured for this kind of picture");
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "not measured for this kind of image");
     pixels->size = conv_interleave_bytes(shape) * (size_t)header->height;
     if (!conv_buffer_reserve(pixels, pixels->size))
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");

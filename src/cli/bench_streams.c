@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/stall.h"
 #include "cli/bench_device.h"
 #include "cli/commands.h"
+#include "cli/own_files.h"
 #include "cli/page.h"
 #include "cli/run.h"
 #include "cli/signals.h"
@@ -36,6 +38,10 @@ static enum conv_status run_pipeline(struct bench *bench, atomic_int *stop,
         .inputs = &bench->folder,
         .input_count = 1,
         .recursive = bench->options.recursive,
+        .include = bench->options.include.items,
+        .include_count = bench->options.include.count,
+        .exclude = bench->options.exclude.items,
+        .exclude_count = bench->options.exclude.count,
     };
     struct conv_walk *walk = NULL;
     struct conv_report *report = NULL;
@@ -68,9 +74,11 @@ static enum conv_status run_once(struct bench *bench, int lanes, atomic_int *sto
         bench->options.jobs = lanes;
     bench->config.streams = bench->options.streams;
     bench->config.jobs = bench->staged ? lanes : bench->options.jobs;
+    conv_stall_end(true);
     enum conv_status status =
         bench->staged ? conv_bench_device_run(bench->staged, lanes, stop, totals, &bytes, err)
                       : run_pipeline(bench, stop, totals, err);
+    conv_stall_begin(true);
     if (status || !line)
         return status;
     line->count = lanes;
@@ -82,11 +90,24 @@ static enum conv_status run_once(struct bench *bench, int lanes, atomic_int *sto
 
 // --- all of it -----------------------------------------------------------------------------------
 
+// --stage device reads the images before the first line and writes none.
+static enum conv_status check_stage(const struct conv_options *options, struct conv_err *err)
+{
+    static const char *const ignored[] = {"decode-on", "encode-on", "encoder", "compress", "strip"};
+    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0] && options->bench_stage == 1; i++)
+        if (conv_options_given(options, ignored[i]))
+            return conv_err_set(err, CONV_ERR_USAGE,
+                                "--stage device and --%s cannot be combined: it codes no PNG",
+                                ignored[i]);
+    return CONV_OK;
+}
+
 static enum conv_status prepare(struct bench *bench, const struct conv_options *options,
-                                struct conv_err *err)
+                                atomic_int *stop, struct conv_err *err)
 {
     bench->options = *options;
     bench->options.no_save = true;
+    bench->options.first_frame = true;
     // What is compared is streams: who codes stays the same, whatever pays.
     if (bench->options.decode_on == CONV_CODER_AUTO)
         bench->options.decode_on = CONV_CODER_CPU;
@@ -94,16 +115,18 @@ static enum conv_status prepare(struct bench *bench, const struct conv_options *
         bench->options.encode_on = CONV_CODER_CPU;
     if (options->operand_count != 2)
         return conv_err_set(err, CONV_ERR_USAGE, "conv bench streams takes one folder of PNGs");
-    if (options->json && options->csv)
-        return conv_err_set(err, CONV_ERR_USAGE, "--json and --csv exclude each other");
+    enum conv_status status = check_stage(options, err);
+    if (status)
+        return status;
     bench->folder = options->operands[1];
-    enum conv_status status = conv_page_check(options, err);
+    struct conv_own_files_use use = {options->bench_filter, &bench->folder, 1, NULL};
+    status = conv_own_files_check(options, &use, err);
     if (!status)
         status = conv_commands_parse_chain(options, options->bench_filter, bench->filters,
                                            &bench->filter_count, err);
     if (!status)
         status = conv_device_open(&bench->device, &bench->options, bench->filters,
-                                  bench->filter_count, false, CONV_AMOUNT_MUCH, err);
+                                  bench->filter_count, false, CONV_AMOUNT_MUCH, stop, err);
     if (!status)
         status = conv_page_open(&bench->page, options, err);
     if (status)
@@ -190,10 +213,11 @@ static enum conv_status write_page(struct bench *bench, struct conv_err *err)
 enum conv_status conv_bench_streams(const struct conv_options *options, struct conv_err *err)
 {
     atomic_int *stop = conv_signals_install();
+    conv_stall_begin(true); // but in run_once: for the readers of the table and of a page
     struct bench *bench = calloc(1, sizeof *bench);
     if (!bench)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
-    enum conv_status status = prepare(bench, options, err);
+    enum conv_status status = prepare(bench, options, stop, err);
     if (!status)
         status = measure(bench, bench->table.async ? MOST_STREAMS : options->jobs, stop, err);
     if (!status && options->json)

@@ -1,10 +1,48 @@
 // SPDX-License-Identifier: MIT
 #include "cli/commands.h"
 
-#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "base/standard.h"
+#include "cli/option_table.h"
+#include "image/format.h"
 #include "report/report.h"
+
+// True if there is a file or folder of this name that is rather meant to be filtered. *kind says
+// what.
+static bool is_input(const char *path, const char **kind)
+{
+    struct stat info;
+    uint8_t head[32];
+    size_t got = 0;
+    bool exists = stat(path, &info) == 0;
+    *kind = exists && S_ISDIR(info.st_mode) ? "a folder" : "an image";
+    if (exists && S_ISDIR(info.st_mode))
+        return true;
+    FILE *file = exists && S_ISREG(info.st_mode) ? fopen(path, "re") : NULL;
+    if (file) {
+        got = fread(head, 1, sizeof head, file);
+        fclose(file);
+    }
+    return conv_format_of_bytes(head, got) || conv_format_of_name(path);
+}
+
+// Everybody's first mistake: conv photo.png out.png.
+static enum conv_status refuse_input(const struct conv_options *options, const char *text,
+                                     const char *kind, struct conv_err *err)
+{
+    bool runs = options->command == CONV_COMMAND_RUN;
+    if (!runs && options->command != CONV_COMMAND_VERIFY)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "'%s' is %s, not a filter (conv list prints the filters)", text, kind);
+    return conv_err_set(err, CONV_ERR_USAGE,
+                        "'%s' is %s: the filter comes first, e.g. conv %semboss %s%s%s", text, kind,
+                        runs ? "" : "verify ", text, runs ? " " : "",
+                        !runs                         ? ""
+                        : options->operand_count == 2 ? options->operands[1]
+                                                      : "OUTPUT");
+}
 
 enum conv_status conv_commands_parse_chain(const struct conv_options *options, const char *text,
                                            struct conv_filter *filters, int *count,
@@ -12,15 +50,26 @@ enum conv_status conv_commands_parse_chain(const struct conv_options *options, c
 {
     if (!conv_filter_parse_chain(filters, count, text, &options->filter, err))
         return CONV_OK;
-    err->status = CONV_ERR_USAGE;
-    return CONV_ERR_USAGE;
+    const char *kind;
+    if (is_input(text, &kind))
+        return refuse_input(options, text, kind, err);
+    return err->status = CONV_ERR_USAGE;
+}
+
+enum conv_status conv_commands_check_operands(const struct conv_options *options,
+                                              struct conv_err *err)
+{
+    char name[32];
+    if (options->operand_count == 0)
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_USAGE, "%s takes no operands, but '%s' was given",
+                        conv_command_name(name, sizeof name, options->command),
+                        options->operands[0]);
 }
 
 int conv_commands_fail(const struct conv_err *err)
 {
-    fputs("conv: ", stderr);
-    conv_report_print_path(stderr, err->text);
-    fputc('\n', stderr);
+    conv_report_say("%s", err->text);
     if (err->status == CONV_ERR_USAGE)
         return CONV_EXIT_USAGE;
     return err->status == CONV_ERR_DEVICE ? CONV_EXIT_DEVICE : CONV_EXIT_SOME_FAILED;
@@ -28,11 +77,6 @@ int conv_commands_fail(const struct conv_err *err)
 
 int conv_commands_flush(void)
 {
-    bool bad = ferror(stdout) != 0;
-    errno = 0;
-    if (fflush(stdout) != 0 || bad) {
-        fprintf(stderr, "conv: cannot write standard output: %s\n", strerror(errno));
-        return CONV_EXIT_SOME_FAILED;
-    }
-    return CONV_EXIT_OK;
+    struct conv_err err = {0};
+    return conv_standard_flush(&err) ? conv_commands_fail(&err) : CONV_EXIT_OK;
 }

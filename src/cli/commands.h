@@ -21,9 +21,18 @@ int conv_show_main(const struct conv_options *options);    // list.c
 int conv_devices_main(const struct conv_options *options); // list.c
 int conv_verify_main(const struct conv_options *options);  // verify.c
 int conv_bench_main(const struct conv_options *options);   // bench.c
+int conv_help_main(const struct conv_options *options);    // help.c
+int conv_version_main(const struct conv_options *options); // help.c
 
-// conv_filter_parse_chain with the options' settings; a filter file that cannot be read or parsed
-// is a usage error too.
+// --help: of the command before it, or of all of them if there is none.
+int conv_help_print(const struct conv_options *options);
+
+// For commands without operands: CONV_ERR_USAGE if there are any.
+enum conv_status conv_commands_check_operands(const struct conv_options *options,
+                                              struct conv_err *err);
+
+// conv_filter_parse_chain with the options' settings. A filter file that cannot be read or parsed
+// is a usage error too; a folder or an image in place of the filter gets a message that says so.
 enum conv_status conv_commands_parse_chain(const struct conv_options *options, const char *text,
                                            struct conv_filter *filters, int *count,
                                            struct conv_err *err);

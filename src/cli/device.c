@@ -144,7 +144,7 @@ static enum conv_status await(struct conv_device *device, bool all, bool quiet,
         }
         conv_opening_close(device->openings[i]);
         if (all && reason.status != CONV_ERR_USAGE && !quiet)
-            fprintf(stderr, "conv: %s: %s; left out\n", device->names[i], reason.text);
+            conv_report_say("%s: %s; left out", device->names[i], reason.text);
         if (!status)
             status = conv_err_set(err, reason.status, "%s", reason.text);
     }
@@ -238,7 +238,8 @@ static bool is_small(const struct conv_filter *filters, int count)
 
 enum conv_status conv_device_open(struct conv_device *device, const struct conv_options *options,
                                   const struct conv_filter *filters, int filter_count, bool at_once,
-                                  enum conv_amount_kind work, struct conv_err *err)
+                                  enum conv_amount_kind work, atomic_int *stop,
+                                  struct conv_err *err)
 {
     *device = (struct conv_device){.filter_count = filter_count};
     struct conv_backend_config config = {
@@ -248,6 +249,7 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         .border_value = options->border_value,
         .premultiplied = options->alpha == CONV_ALPHA_PREMULTIPLY,
         .variant = options->variant,
+        .stop = stop,
     };
     struct conv_device_list list;
     enum conv_status status = conv_device_parse(options, &list, err);
@@ -255,7 +257,7 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         return status;
     bool codes = options->decode_on == CONV_CODER_GPU || options->encode_on == CONV_CODER_GPU;
     if (codes && list.choice == CONV_DEVICE_CPU)
-        return conv_err_set(err, CONV_ERR_USAGE, "--%s gpu and --device cpu exclude each other",
+        return conv_err_set(err, CONV_ERR_USAGE, "--%s gpu and --device cpu cannot be combined",
                             options->encode_on == CONV_CODER_GPU ? "encode-on" : "decode-on");
     const char *variant = options->variant ? options->variant : "";
     bool small = is_small(filters, filter_count);
@@ -281,8 +283,10 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         status = CONV_ERR_DEVICE; // another process has the device's memory
     if (!fall_back || status != CONV_ERR_DEVICE)
         return conv_err_set(err, status, "%s", reason.text);
-    if (!options->quiet)
-        fprintf(stderr, "conv: %s; filtering on the CPU\n", reason.text);
+    // `auto` is the CPU where there is no GPU; one that cannot be used is worth a line.
+    bool expected = list.choice == CONV_DEVICE_AUTO && !conv_backend_cuda_has_driver();
+    if (!options->quiet && (!expected || options->verbose))
+        conv_report_say("%s; filtering on the CPU", reason.text);
     return open_cpu(device, &config, err);
 }
 
@@ -295,6 +299,8 @@ void conv_device_look(struct conv_device *device)
 
 void conv_device_close(struct conv_device *device)
 {
+    if (conv_pipeline_left_threads())
+        return;
     for (int i = 0; i < device->count; i++) {
         if (device->openings[i])
             conv_opening_close(device->openings[i]);

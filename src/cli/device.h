@@ -39,15 +39,18 @@ enum conv_status conv_device_parse_one(const struct conv_options *options,
                                        enum conv_device_choice *choice, int *ordinal,
                                        struct conv_err *err);
 
-// `auto` takes the first GPU, unless there is little work, which the CPU has done before a GPU is
-// awake; `all` takes every GPU that can be used; both otherwise say in one line on stderr why it is
-// the CPU. CONV_ERR_DEVICE if a device asked for by name cannot be used. With
-// `at_once` devices of `auto` and `all` may still be on their way, where the CPU does their work
-// meanwhile as well as any core can (chains of small filters). Much work is worth waiting for a
-// GPU, so that `auto` may leave coding to it; devices asked for by name are waited for anyway.
+// `auto` takes the first GPU, unless there is little work, which the CPU has done before a GPU
+// is awake; `all` takes every GPU that can be used. If no GPU can be used, both take the CPU and
+// say why in one line on stderr; `auto` does not say that the machine has no driver.
+// CONV_ERR_DEVICE if a device asked for by name cannot be used. With `at_once` devices of `auto`
+// and `all` may still be on their way, where the CPU does their work meanwhile as well as any
+// core can (chains of small filters). Much work is worth waiting for a GPU, so that `auto` may
+// leave coding to it; devices asked for by name are waited for anyway. A non-zero *stop (which
+// may be NULL, and must outlive the device) ends decoding on a device early.
 enum conv_status conv_device_open(struct conv_device *device, const struct conv_options *options,
                                   const struct conv_filter *filters, int filter_count, bool at_once,
-                                  enum conv_amount_kind work, struct conv_err *err);
+                                  enum conv_amount_kind work, atomic_int *stop,
+                                  struct conv_err *err);
 
 // True if it is of use to know how much work there is; and how many bytes of files are much.
 bool conv_device_wants_amount(const struct conv_options *options);

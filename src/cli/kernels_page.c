@@ -18,7 +18,10 @@ static struct conv_page_kernel make_line(const struct conv_bench_table *table,
     if (!*line->left_out) {
         kernel.ms = line->ms;
         kernel.gb_per_s = conv_bench_table_rate(table, line->ms);
-        kernel.share_of_copy = line->copy_ms / line->ms;
+        kernel.ms_min = line->ms_min;
+        kernel.ms_max = line->ms_max;
+        kernel.runs = line->runs;
+        kernel.share_of_copy = line->share;
         kernel.step = line->step;
     }
     return kernel;
@@ -50,10 +53,9 @@ enum conv_status conv_kernels_page_write(struct conv_page_job *job,
     page->cpu = table->cpu;
     page->cuda = table->cuda;
     if (table->width)
-        conv_page_fact(job, "pictures", "%d of %d×%d", table->pictures, table->width,
-                       table->height);
+        conv_page_fact(job, "images", "%d of %d×%d", table->pictures, table->width, table->height);
     else
-        conv_page_fact(job, "pictures", "%d from 1×1 to 4000×3000", table->pictures);
+        conv_page_fact(job, "images", "%d from 1×1 to 4000×3000", table->pictures);
     conv_page_fact(job, "samples", "3 planes of %d bits", table->depth);
     conv_page_describe(job, NULL, filters, filter_count);
     enum conv_status status = conv_page_finish(job, record, err);

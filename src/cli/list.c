@@ -1,20 +1,52 @@
 // SPDX-License-Identifier: MIT
-// conv list | show FILTER | devices: what there is.
+// conv list | show FILTER | devices: the filters, one filter, the machine. With --json: one object
+// per filter; one for the machine.
 #include "cli/commands.h"
 
 #include "backend/backend.h"
 #include "base/cpu.h"
+#include "base/limits.h"
 #include "kernels/stencil.h"
+#include "report/json.h"
+#include "report/report.h"
+
+static void print_string(const char *lead, const char *text)
+{
+    fputs(lead, stdout);
+    conv_json_string(stdout, text);
+}
+
+static void print_numbers(const char *lead, const double *numbers, int count)
+{
+    fputs(lead, stdout);
+    for (int i = 0; i < count; i++)
+        printf("%s%.17g", i ? "," : "[", numbers[i]);
+    putchar(']');
+}
+
+// --- list ----------------------------------------------------------------------------------------
 
 int conv_list_main(const struct conv_options *options)
 {
-    (void)options;
+    struct conv_err err = {0};
+    if (conv_commands_check_operands(options, &err))
+        return conv_commands_fail(&err);
     int count;
     const struct conv_filter_builtin *builtins = conv_filter_builtins(&count);
-    for (int i = 0; i < count; i++)
-        printf("%-12s %s\n", builtins[i].name, builtins[i].summary);
+    for (int i = 0; i < count; i++) {
+        if (!options->json) {
+            printf("%-12s %s\n", builtins[i].name, builtins[i].summary);
+            continue;
+        }
+        print_string("{\"type\":\"filter\",\"name\":", builtins[i].name);
+        print_string(",\"family\":", builtins[i].family);
+        print_string(",\"summary\":", builtins[i].summary);
+        puts("}");
+    }
     return conv_commands_flush();
 }
+
+// --- show ----------------------------------------------------------------------------------------
 
 static void print_matrix(const struct conv_filter *filter)
 {
@@ -44,7 +76,8 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
 {
     double column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
     bool exact = conv_filter_is_exact(filter);
-    printf("%s\n", filter->name);
+    conv_report_print_path(stdout, filter->name); // a file's
+    putchar('\n');
     printf("  size         %d x %d\n", filter->width, filter->height);
     print_matrix(filter);
     printf("  divisor      %g\n", filter->scale);
@@ -78,6 +111,55 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
         print_variant(filter, options, CONV_ON_CUDA, (unsigned)info[0].capability, "on CUDA     ");
 }
 
+static void print_variant_json(const struct conv_filter *filter, const struct conv_options *options,
+                               enum conv_where where, unsigned have)
+{
+    struct conv_stencil stencil;
+    for (int depth = 8; depth <= 16; depth += 8) {
+        conv_stencil_init(&stencil, filter, depth, options->border, options->border_value);
+        const struct conv_variant *variant =
+            conv_stencil_pick(&stencil, where, have, options->variant);
+        printf("%s\"%d\":", depth == 8 ? "{" : ",", depth);
+        if (variant)
+            print_string("", variant->name);
+        else
+            fputs("null", stdout);
+    }
+    putchar('}');
+}
+
+static void print_filter_json(const struct conv_filter *filter, const struct conv_options *options)
+{
+    double column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
+    print_string("{\"type\":\"filter\",\"name\":", filter->name);
+    printf(",\"width\":%d,\"height\":%d", filter->width, filter->height);
+    for (int j = 0; j < filter->height; j++)
+        print_numbers(j ? "," : ",\"kernel\":[", filter->coef + j * filter->width, filter->width);
+    printf("],\"divisor\":%.17g,\"bias\":%.17g,\"flip\":%s", filter->scale, filter->offset,
+           options->filter.flip ? "true" : "false");
+    print_string(",\"border\":", conv_filter_border_name(options->border));
+    if (options->border == CONV_BORDER_CONSTANT)
+        printf(",\"border_value\":%d", options->border_value);
+    printf(",\"exact\":%s", conv_filter_is_exact(filter) ? "true" : "false");
+    if (conv_filter_is_separable(filter, column, row)) {
+        print_numbers(",\"separable\":{\"column\":", column, filter->height);
+        print_numbers(",\"row\":", row, filter->width);
+        putchar('}');
+    } else {
+        fputs(",\"separable\":null", stdout);
+    }
+    fputs(",\"variants\":{\"cpu\":", stdout);
+    print_variant_json(filter, options, CONV_ON_CPU, conv_cpu_features());
+    struct conv_device_info info[1];
+    int count = 0;
+    fputs(",\"cuda\":", stdout);
+    if (conv_backend_cuda_devices(info, 1, &count, NULL))
+        fputs("null", stdout);
+    else
+        print_variant_json(filter, options, CONV_ON_CUDA, (unsigned)info[0].capability);
+    puts("}}");
+}
+
 int conv_show_main(const struct conv_options *options)
 {
     struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
@@ -90,11 +172,15 @@ int conv_show_main(const struct conv_options *options)
     if (conv_commands_parse_chain(options, options->operands[0], filters, &count, &err))
         return conv_commands_fail(&err);
     for (int i = 0; i < count; i++)
-        print_filter(&filters[i], options);
+        options->json ? print_filter_json(&filters[i], options)
+                      : print_filter(&filters[i], options);
     return conv_commands_flush();
 }
 
-static void print_features(void)
+// --- devices -------------------------------------------------------------------------------------
+
+// Words, or with `quoted` the elements of a JSON array.
+static void print_features(bool quoted)
 {
     static const struct {
         unsigned bit;
@@ -105,25 +191,109 @@ static void print_features(void)
                  {CONV_CPU_VNNI, "VNNI"},
                  {CONV_CPU_NEON, "NEON"}};
     unsigned have = conv_cpu_features();
+    const char *lead = quoted ? "\"" : " ";
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (have & names[i].bit)
-            printf(" %s", names[i].name);
+        if (have & names[i].bit) {
+            printf("%s%s%s", lead, names[i].name, quoted ? "\"" : "");
+            lead = quoted ? ",\"" : " ";
+        }
+}
+
+// What limits the cores; the affinity mask, if nothing tighter does.
+static const char *cores_source(const struct conv_limits *limits)
+{
+    return limits->cores_source[0]                         ? limits->cores_source
+           : limits->allowed_cores < limits->machine_cores ? "affinity mask"
+                                                           : "no limit";
+}
+
+static const char *memory_source(const struct conv_limits *limits)
+{
+    return limits->memory_source[0] ? limits->memory_source : "no limit";
+}
+
+static void print_limits_json(const struct conv_limits *limits)
+{
+    printf("\"limits\":{\"machine_cores\":%d,\"machine_memory\":%zu,\"memory_used\":%zu",
+           limits->machine_cores, limits->physical, limits->memory_used);
+    print_string(",\"cores_source\":", cores_source(limits));
+    print_string(",\"memory_source\":", memory_source(limits));
+    fputs(",\"open_files\":", stdout);
+    if (limits->descriptors < SIZE_MAX)
+        printf("%zu}", limits->descriptors);
+    else
+        fputs("null}", stdout);
+}
+
+static void print_devices_json(const struct conv_device_info *info, int count,
+                               const struct conv_err *err)
+{
+    const struct conv_limits *limits = conv_limits_at_start();
+    printf("{\"type\":\"devices\",\"cpu\":{\"cores\":%d,\"features\":[", limits->cores);
+    print_features(true);
+    printf("],\"memory\":%zu},", limits->memory);
+    print_limits_json(limits);
+    fputs(",\"cuda\":[", stdout);
+    for (int i = 0; i < count; i++) {
+        printf("%s{\"name\":\"cuda:%d\"", i ? "," : "", i);
+        print_string(",\"model\":", info[i].name);
+        printf(",\"compute_capability\":\"%d.%d\",\"multiprocessors\":%d,\"memory\":%zu,"
+               "\"free\":%zu}",
+               info[i].capability / 10, info[i].capability % 10, info[i].multiprocessors,
+               info[i].memory, info[i].free);
+    }
+    fputs("],\"cuda_error\":", stdout);
+    if (err->status)
+        print_string("", err->text);
+    else
+        fputs("null", stdout);
+    puts("}");
+}
+
+// Names of groups are somebody else's: control characters do not reach the terminal.
+static void print_source(const char *source)
+{
+    fputs(" (", stdout);
+    conv_report_print_path(stdout, source);
+    fputs(")\n", stdout);
+}
+
+// What keeps the program from using the whole machine, and which setting of which group that is.
+static void print_limits(const struct conv_limits *limits)
+{
+    printf("limits  cores: %d of %d", limits->cores, limits->machine_cores);
+    print_source(cores_source(limits));
+    printf("        memory: %zu MiB of %zu MiB", limits->memory >> 20, limits->physical >> 20);
+    if (conv_limits_memory_is_limited(limits))
+        printf(", %zu MiB in use", limits->memory_used >> 20);
+    print_source(memory_source(limits));
+    if (limits->descriptors < SIZE_MAX)
+        printf("        open files: %zu (RLIMIT_NOFILE)\n", limits->descriptors);
 }
 
 int conv_devices_main(const struct conv_options *options)
 {
-    (void)options;
     struct conv_device_info info[64];
     struct conv_err err = {0};
     int count = 0;
-    if (conv_backend_cuda_devices(info, 64, &count, &err))
+    if (conv_commands_check_operands(options, &err))
+        return conv_commands_fail(&err);
+    (void)conv_backend_cuda_devices(info, 64, &count, &err);
+    count = count < 64 ? count : 64;
+    if (options->json) {
+        print_devices_json(info, count, &err);
+        return conv_commands_flush();
+    }
+    if (err.status)
         printf("cuda    none: %s\n", err.text);
-    for (int i = 0; i < count && i < 64; i++)
+    for (int i = 0; i < count; i++)
         printf("cuda:%-2d %s, compute capability %d.%d, %d multiprocessors, %zu of %zu MiB free\n",
                i, info[i].name, info[i].capability / 10, info[i].capability % 10,
                info[i].multiprocessors, info[i].free >> 20, info[i].memory >> 20);
-    printf("cpu     %d cores,", conv_cpu_count());
-    print_features();
-    printf(", %zu MiB of memory\n", conv_cpu_memory() >> 20);
+    const struct conv_limits *limits = conv_limits_at_start();
+    printf("cpu     %d core%s,", limits->cores, limits->cores == 1 ? "" : "s");
+    print_features(false);
+    printf(", %zu MiB of memory\n", limits->memory >> 20);
+    print_limits(limits);
     return conv_commands_flush();
 }

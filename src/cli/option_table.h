@@ -1,10 +1,28 @@
 // SPDX-License-Identifier: MIT
-// The table of options (private to src/cli/options*.c and option_*.c): what the parser and --help
-// know.
+// The tables of commands and options (private to src/cli/option*.c and help.c): what the parser
+// accepts, what it refuses and what --help prints.
 #ifndef CONV_CLI_OPTION_TABLE_H
 #define CONV_CLI_OPTION_TABLE_H
 
 #include "cli/options.h"
+
+// --- commands ------------------------------------------------------------------------------------
+
+struct conv_command_row {
+    enum conv_command command;
+    const char *words;    // "bench streams"; of the main job "FILTER"
+    const char *operands; // "FILTER INPUT...", "" if there are none
+    const char *summary;
+};
+
+// In the order of --help. The first row is the main job.
+extern const struct conv_command_row conv_command_table[];
+extern const size_t conv_command_count;
+
+// "conv bench streams"
+const char *conv_command_name(char *text, size_t size, enum conv_command command);
+
+// --- options -------------------------------------------------------------------------------------
 
 enum conv_option_kind {
     KIND_FLAG,   // bool
@@ -24,20 +42,45 @@ struct conv_option {
     size_t offset; // of the field in struct conv_options
     long min, max; // KIND_INT
     const char *const *choices;
-    const char *help;    // newlines start further lines
+    const char *help;    // one line, which --help wraps
     const char *section; // printed before this row; NULL continues the section
-    const char *command; // known after this command only, where it takes precedence; NULL: always
+    unsigned commands;   // 1u << enum conv_command for each command that takes it
 };
 
-#define CONV_OPTION_MOST 80 // rows of the table
-
-// In the order of --help.
+// In the order of --help. At most CONV_OPTIONS_MOST rows, each name and letter once.
 extern const struct conv_option conv_option_table[];
 extern const size_t conv_option_count;
 
-// Writes the value that `text` stands for into the option's field. CONV_ERR_USAGE, naming the
-// option. option_values.c
+// Writes the value that `text` stands for into the option's field. CONV_ERR_USAGE, with a text that
+// contains the option's name. option_values.c
 enum conv_status conv_option_store(struct conv_options *options, const struct conv_option *row,
                                    const char *text, struct conv_err *err);
+
+// --- which options depend on each other ----------------------------------------------------------
+
+enum conv_option_relation { OPTION_EXCLUDES, OPTION_NEEDS };
+
+struct conv_option_rule {
+    const char *name;
+    enum conv_option_relation relation;
+    const char *other;
+    const char *reason; // or NULL
+    unsigned commands;  // where the rule holds
+};
+
+extern const struct conv_option_rule conv_option_rules[];
+extern const size_t conv_option_rule_count;
+
+// --- what other programs call it -----------------------------------------------------------------
+
+// Options that users of similar programs try, and what to use here.
+struct conv_option_synonym {
+    const char *name; // or NULL
+    char letter;      // or 0
+    const char *advice;
+};
+
+extern const struct conv_option_synonym conv_option_synonyms[];
+extern const size_t conv_option_synonym_count;
 
 #endif

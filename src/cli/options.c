@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// The command line: getopt_long by the table of options, and what does not go together.
+// The command line: getopt_long with the options that the command takes, and the rules between
+// them.
 #include "cli/options.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/cpu.h"
+#include "base/limits.h"
 #include "base/suggest.h"
 #include "cli/option_table.h"
 
@@ -21,35 +21,33 @@
 #define DEFAULT_CODED_STREAMS 6
 #define DEFAULT_MAX_PIXELS ((uint64_t)1 << 28) // 16384 x 16384
 
-// What may be typed with a command.
+// Workers beyond this number do not pay, whatever they wait for: memory is shared among them.
+#define JOBS_PER_CORE 4
+#define LEAST_JOBS_LIMIT 64
+
+// The options that a command takes.
 struct syntax {
-    const struct conv_option *rows[CONV_OPTION_MOST];
+    enum conv_command command;
+    const struct conv_option *rows[CONV_OPTIONS_MOST];
     size_t count;
-    struct option longs[CONV_OPTION_MOST + 1]; // for getopt_long: a row's value is its index + 256
-    char shorts[2 * CONV_OPTION_MOST + 3];
+    struct option longs[CONV_OPTIONS_MOST + 1]; // for getopt_long: a row's value is its index + 256
+    char shorts[2 * CONV_OPTIONS_MOST + 3];
 };
 
-static bool is_hidden(const struct conv_option *row, const char *command)
-{
-    if (row->command)
-        return !command || strcmp(row->command, command) != 0;
-    for (size_t i = 0; i < conv_option_count && command; i++)
-        if (conv_option_table[i].command && strcmp(conv_option_table[i].command, command) == 0 &&
-            strcmp(conv_option_table[i].name, row->name) == 0)
-            return true;
-    return false;
-}
+#define ALL_COMMANDS (~0u)
+#define BENCH_COMMANDS                                                                             \
+    (1u << CONV_COMMAND_BENCH_KERNELS | 1u << CONV_COMMAND_BENCH_STREAMS |                         \
+     1u << CONV_COMMAND_BENCH_CODEC)
 
-static void build_syntax(struct syntax *syntax, const char *command)
+// `start`: "+" stops at the first word that is no option, "" takes options anywhere.
+static void build_syntax(struct syntax *syntax, unsigned commands, const char *start)
 {
-    char *shorts = syntax->shorts;
+    char *shorts = stpcpy(syntax->shorts, start);
     syntax->count = 0;
-    if (!command)
-        *shorts++ = '+'; // stop at the first word that is no option
-    *shorts++ = ':';     // tell a missing argument from an unknown option
+    *shorts++ = ':'; // tell a missing argument from an unknown option
     for (size_t i = 0; i < conv_option_count; i++) {
         const struct conv_option *row = &conv_option_table[i];
-        if (is_hidden(row, command))
+        if (!(row->commands & commands))
             continue;
         syntax->longs[syntax->count] = (struct option){
             row->name, row->arg ? required_argument : no_argument, NULL, (int)syntax->count + 256};
@@ -64,16 +62,42 @@ static void build_syntax(struct syntax *syntax, const char *command)
     *shorts = '\0';
 }
 
-// The first word that is no option: a command, or the filter. "" if there is none.
-static const char *find_command(int argc, char **argv)
+enum conv_command conv_options_find_command(const char *const *words, int count, int *used)
+{
+    *used = 1;
+    for (size_t i = 1; i < conv_command_count && count > 0; i++) {
+        const struct conv_command_row *row = &conv_command_table[i];
+        size_t first = strcspn(row->words, " ");
+        if (strncmp(words[0], row->words, first) != 0 || words[0][first])
+            continue;
+        if (!row->words[first])
+            return row->command;
+        *used = 2;
+        if (count > 1 && strcmp(words[1], row->words + first + 1) == 0)
+            return row->command;
+    }
+    *used = 1;
+    return count > 0 && strcmp(words[0], "bench") == 0 ? CONV_COMMAND_BENCH : CONV_COMMAND_RUN;
+}
+
+// The command is the first word that is no option, or the first two. *any: there is such a word.
+static enum conv_command find_command(int argc, char **argv, bool *any)
 {
     struct syntax syntax;
-    build_syntax(&syntax, NULL);
+    const char *words[2];
+    int count = 0, used;
+    build_syntax(&syntax, ALL_COMMANDS, "+");
     opterr = 0;
     optind = 0; // start anew, and with another way to order the words
-    while (getopt_long(argc, argv, syntax.shorts, syntax.longs, NULL) != -1)
-        ;
-    return optind < argc ? argv[optind] : "";
+    for (; count < 2; optind++) {
+        while (getopt_long(argc, argv, syntax.shorts, syntax.longs, NULL) != -1)
+            ;
+        if (optind >= argc)
+            break;
+        words[count++] = argv[optind];
+    }
+    *any = count > 0;
+    return conv_options_find_command(words, count, &used);
 }
 
 static const struct conv_option *find_letter(const struct syntax *syntax, int letter)
@@ -84,22 +108,71 @@ static const struct conv_option *find_letter(const struct syntax *syntax, int le
     return NULL;
 }
 
-// An option that belongs to another command, or the nearest one that belongs to this.
-static enum conv_status explain_unknown(const struct syntax *syntax, const char *name,
+static size_t find_row(const char *name)
+{
+    size_t i = 0;
+    while (i < conv_option_count && strcmp(conv_option_table[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+bool conv_options_given(const struct conv_options *options, const char *name)
+{
+    size_t i = find_row(name);
+    return i < conv_option_count && options->given[i];
+}
+
+// An option of other commands.
+static enum conv_status refuse_foreign(const struct syntax *syntax, const struct conv_option *row,
+                                       struct conv_err *err)
+{
+    char here[32], others[128] = "", name[32];
+    conv_command_name(here, sizeof here, syntax->command);
+    if (strcmp(row->name, "batch") == 0 && syntax->command > CONV_COMMAND_BENCH)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--batch is not an option of %s; --images N sets how many images",
+                            here);
+    for (size_t i = 0; i < conv_command_count; i++) {
+        enum conv_command command = conv_command_table[i].command;
+        size_t used = strlen(others);
+        if (row->commands & 1u << command)
+            snprintf(others + used, sizeof others - used, "%s%s", used ? ", " : "",
+                     conv_command_name(name, sizeof name, command));
+    }
+    return conv_err_set(err, CONV_ERR_USAGE, "--%s is not an option of %s, but of %s", row->name,
+                        here, others);
+}
+
+// `name`: of a long option, or NULL; then `letter`.
+static enum conv_status explain_unknown(const struct syntax *syntax, const char *name, int letter,
                                         struct conv_err *err)
 {
-    const char *names[CONV_OPTION_MOST];
-    for (size_t i = 0; i < conv_option_count; i++)
-        if (conv_option_table[i].command && strcmp(conv_option_table[i].name, name) == 0)
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s goes with conv %s", name,
-                                conv_option_table[i].command);
+    const char *names[CONV_OPTIONS_MOST];
+    char written[80];
+    if (name)
+        snprintf(written, sizeof written, "--%s", name);
+    else
+        snprintf(written, sizeof written, "-%c", letter);
+    for (size_t i = 0; i < conv_option_count; i++) {
+        const struct conv_option *row = &conv_option_table[i];
+        if (name ? strcmp(row->name, name) == 0 : row->letter == letter)
+            return refuse_foreign(syntax, row, err);
+    }
+    for (size_t i = 0; i < conv_option_synonym_count; i++) {
+        const struct conv_option_synonym *row = &conv_option_synonyms[i];
+        if (name ? row->name && strcmp(row->name, name) == 0 : row->letter && row->letter == letter)
+            return conv_err_set(err, CONV_ERR_USAGE, "unknown option '%s'; %s", written,
+                                row->advice);
+    }
     for (size_t i = 0; i < syntax->count; i++)
         names[i] = syntax->rows[i]->name;
-    const char *near = conv_suggest_nearest(name, names, sizeof names[0], syntax->count);
+    const char *near =
+        name ? conv_suggest_nearest(name, names, sizeof names[0], syntax->count) : NULL;
     if (near)
-        return conv_err_set(err, CONV_ERR_USAGE, "unknown option '--%s'; did you mean '--%s'?",
-                            name, near);
-    return conv_err_set(err, CONV_ERR_USAGE, "unknown option '--%s' (conv --help lists all)", name);
+        return conv_err_set(err, CONV_ERR_USAGE, "unknown option '%s'; did you mean '--%s'?",
+                            written, near);
+    return conv_err_set(err, CONV_ERR_USAGE, "unknown option '%s' (conv --help lists all)",
+                        written);
 }
 
 // What getopt_long answered with '?' or ':': says what was wrong with `word`.
@@ -110,8 +183,7 @@ static enum conv_status explain(const struct syntax *syntax, const char *word, b
         const struct conv_option *row = missing ? find_letter(syntax, optopt) : NULL;
         if (row)
             return conv_err_set(err, CONV_ERR_USAGE, "-%c takes an argument: %s", optopt, row->arg);
-        return conv_err_set(err, CONV_ERR_USAGE, "unknown option '-%c' (conv --help lists all)",
-                            optopt);
+        return explain_unknown(syntax, NULL, optopt, err);
     }
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
@@ -129,7 +201,7 @@ static enum conv_status explain(const struct syntax *syntax, const char *word, b
     if (prefixed > 1)
         return conv_err_set(err, CONV_ERR_USAGE, "'--%s' is ambiguous (conv --help lists all)",
                             name);
-    return explain_unknown(syntax, name, err);
+    return explain_unknown(syntax, name, 0, err);
 }
 
 int conv_options_streams(const struct conv_options *options, bool decodes)
@@ -144,6 +216,19 @@ size_t conv_options_group_bytes(const struct conv_options *options, bool decodes
     return options->group_bytes ? options->group_bytes : usual;
 }
 
+// An image on the CPU takes its staging memory and half as much again for the coders, so that two
+// thirds of what is left are the most that staging can use. On a device up to 2.6 times the limit
+// are taken (README): three eighths of what is left.
+size_t conv_options_mem_limit(const struct conv_options *options, bool async)
+{
+    const struct conv_limits *limits = conv_limits_at_start();
+    size_t half = limits->physical / 2, left = conv_limits_memory_left(limits);
+    size_t part = async ? left / 8 * 3 : left / 3 * 2;
+    if (options->mem_limit)
+        return options->mem_limit;
+    return conv_limits_memory_is_limited(limits) && part < half ? part : half;
+}
+
 static void set_defaults(struct conv_options *options)
 {
     *options = (struct conv_options){
@@ -154,31 +239,42 @@ static void set_defaults(struct conv_options *options)
         .decode_on = CONV_CODER_AUTO,
         .encode_on = CONV_CODER_AUTO,
         .max_pixels = DEFAULT_MAX_PIXELS,
-        .mem_limit = conv_cpu_memory() / 2,
     };
 }
 
-// --size: a filter's side, or for `conv bench` pictures' sides.
-static enum conv_status parse_size(struct conv_options *options, struct conv_err *err)
+static bool parse_sides(struct conv_options *options, const char *text)
 {
-    const char *text = options->size_text;
     int width, height, used = 0;
-    if (strcmp(text, "3") == 0 || strcmp(text, "5") == 0) {
-        options->filter.size = text[0] - '0';
-        return CONV_OK;
-    }
     if (sscanf(text, "%5dx%5d%n", &width, &height, &used) == 2 && text[used] == '\0' && width > 0 &&
         height > 0) {
         options->bench_width = width;
         options->bench_height = height;
-        return CONV_OK;
+        return true;
     }
-    if (strcmp(text, "mix") == 0) {
-        options->bench_width = options->bench_height = 0;
+    if (strcmp(text, "mix") != 0)
+        return false;
+    options->bench_width = options->bench_height = 0;
+    return true;
+}
+
+static enum conv_status parse_size(struct conv_options *options, struct conv_err *err)
+{
+    const char *text = options->size_text;
+    bool of_images = options->command == CONV_COMMAND_BENCH_KERNELS;
+    if (strcmp(text, "3") == 0 || strcmp(text, "5") == 0)
+        options->filter.size = text[0] - '0';
+    else
+        return conv_err_set(err, CONV_ERR_USAGE, "--size takes 3 or 5%s, not '%s'",
+                            of_images ? " (--image-size: WIDTHxHEIGHT or mix)" : "", text);
+    return CONV_OK;
+}
+
+static enum conv_status parse_image_size(struct conv_options *options, struct conv_err *err)
+{
+    if (parse_sides(options, options->image_size_text))
         return CONV_OK;
-    }
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "--size takes 3 or 5 (for conv bench: WxH or mix), not '%s'", text);
+    return conv_err_set(err, CONV_ERR_USAGE, "--image-size takes WIDTHxHEIGHT or mix, not '%s'",
+                        options->image_size_text);
 }
 
 // What was typed, so that a shell would take it again.
@@ -186,7 +282,7 @@ static void join_command(struct conv_options *options, int argc, char **argv)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
                                 "@%+=:,./_-~";
-    char *at = options->command, *end = at + sizeof options->command - 8;
+    char *at = options->command_line, *end = at + sizeof options->command_line - 8;
     for (int i = 0; i < argc && at < end; i++) {
         const char *word = i == 0 ? "conv" : argv[i];
         bool quoted = !*word || word[strspn(word, plain)];
@@ -205,17 +301,38 @@ static void join_command(struct conv_options *options, int argc, char **argv)
     strcpy(at, at < end ? "" : "…");
 }
 
-// --trace and --html are about work that takes time.
-static enum conv_status check_shown(const struct conv_options *options, struct conv_err *err)
+static enum conv_status check_rules(const struct conv_options *options, struct conv_err *err)
 {
-    static const char *const commands[] = {"list", "show", "devices", "verify"};
-    if (options->operand_count == 0 || (!options->trace_path && !options->html_path))
-        return CONV_OK;
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        if (strcmp(options->operands[0], commands[i]) == 0)
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s does not go with conv %s",
-                                options->trace_path ? "trace" : "html", commands[i]);
+    for (size_t i = 0; i < conv_option_rule_count; i++) {
+        const struct conv_option_rule *rule = &conv_option_rules[i];
+        bool needs = rule->relation == OPTION_NEEDS;
+        if (!(rule->commands & 1u << options->command) ||
+            !conv_options_given(options, rule->name) ||
+            conv_options_given(options, rule->other) == needs)
+            continue;
+        if (needs)
+            return conv_err_set(err, CONV_ERR_USAGE, "--%s needs --%s", rule->name, rule->other);
+        return conv_err_set(err, CONV_ERR_USAGE, "--%s and --%s cannot be combined%s%s", rule->name,
+                            rule->other, rule->reason ? ": " : "",
+                            rule->reason ? rule->reason : "");
+    }
     return CONV_OK;
+}
+
+// More workers than pay are not started, and the user is told.
+static void limit_jobs(struct conv_options *options)
+{
+    int cores = conv_cpu_count();
+    int limit = JOBS_PER_CORE * cores > LEAST_JOBS_LIMIT ? JOBS_PER_CORE * cores : LEAST_JOBS_LIMIT;
+    options->jobs_given = options->jobs != 0;
+    if (!options->jobs_given)
+        options->jobs = cores;
+    if (options->jobs <= limit)
+        return;
+    snprintf(options->note, sizeof options->note,
+             "--jobs %d: using %d worker threads, as many as pay with %d core%s", options->jobs,
+             limit, cores, cores == 1 ? "" : "s");
+    options->jobs = limit;
 }
 
 bool conv_options_may_encode_on_gpu(const struct conv_options *options)
@@ -230,21 +347,24 @@ static enum conv_status check_coders(const struct conv_options *options, struct 
     if (!encodes && options->decode_on != CONV_CODER_GPU)
         return CONV_OK;
     if (options->alpha == CONV_ALPHA_PREMULTIPLY)
-        return conv_err_set(err, CONV_ERR_USAGE, "--%s gpu excludes --alpha premultiply",
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--%s gpu cannot be combined with --alpha premultiply",
                             encodes ? "encode-on" : "decode-on");
     if (encodes && !conv_options_may_encode_on_gpu(options))
         return conv_err_set(err, CONV_ERR_USAGE,
-                            "--encode-on gpu has an encoder of its own: it excludes --encoder and "
-                            "--compress");
+                            "--encode-on gpu has its own encoder and cannot be combined with "
+                            "--encoder or --compress");
     return CONV_OK;
 }
 
 // Values that are more than a number or a word.
 static enum conv_status finish(struct conv_options *options, struct conv_err *err)
 {
-    enum conv_status status = check_shown(options, err);
+    enum conv_status status = check_rules(options, err);
     if (!status && options->size_text)
         status = parse_size(options, err);
+    if (!status && options->image_size_text)
+        status = parse_image_size(options, err);
     if (!status && options->border_text)
         status = conv_filter_parse_border(&options->border, &options->border_value,
                                           options->border_text, err);
@@ -252,20 +372,11 @@ static enum conv_status finish(struct conv_options *options, struct conv_err *er
         status = conv_png_parse_encoder(&options->png.encoder, options->encoder_text, err);
     if (!status)
         status = conv_png_check_level(&options->png, err);
+    if (options->reproducible)
+        options->encode_on = CONV_CODER_CPU;
     if (!status)
         status = check_coders(options, err);
-    options->jobs_given = options->jobs != 0;
-    if (!options->jobs_given)
-        options->jobs = conv_cpu_count();
-    if (!status && options->skip_existing + options->update + (options->resume_path != NULL) > 1)
-        status = conv_err_set(err, CONV_ERR_USAGE,
-                              "--skip-existing, --update and --resume exclude each other");
-    if (!status && options->in_place && (options->skip_existing || options->update))
-        status =
-            conv_err_set(err, CONV_ERR_USAGE,
-                         "--in-place excludes --skip-existing and --update: every output exists");
-    if (!status && options->nul && !options->files_from)
-        status = conv_err_set(err, CONV_ERR_USAGE, "--null goes with --files-from");
+    limit_jobs(options);
     return status;
 }
 
@@ -273,8 +384,14 @@ enum conv_status conv_options_parse(struct conv_options *options, int argc, char
                                     struct conv_err *err)
 {
     struct syntax syntax;
-    build_syntax(&syntax, find_command(argc, argv));
+    bool any;
     set_defaults(options);
+    options->command = syntax.command = find_command(argc, argv, &any);
+    build_syntax(&syntax,
+                 !any                                     ? ALL_COMMANDS
+                 : options->command == CONV_COMMAND_BENCH ? BENCH_COMMANDS
+                                                          : 1u << options->command,
+                 "");
     join_command(options, argc, argv);
     opterr = 0;
     optind = 0;
@@ -298,6 +415,7 @@ enum conv_status conv_options_parse(struct conv_options *options, int argc, char
         enum conv_status status = conv_option_store(options, row, optarg, err);
         if (status)
             return status;
+        options->given[row - conv_option_table] = true;
     }
     options->operands = (const char **)(void *)(argv + optind);
     options->operand_count = argc - optind;

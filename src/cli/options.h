@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Everything that the user can type. options.c alone sees argv; one table there gives both the
-// parser and --help.
+// Everything that the user can type. Only options.c sees argv; one table (option_table.c) gives the
+// parser, --help and what each command refuses.
 #ifndef CONV_CLI_OPTIONS_H
 #define CONV_CLI_OPTIONS_H
 
@@ -14,6 +14,21 @@
 #include "pipeline/pipeline.h"
 
 #define CONV_OPTIONS_MAX_GLOBS 64
+#define CONV_OPTIONS_MOST 80 // options that the table can hold
+
+enum conv_command {
+    CONV_COMMAND_RUN, // conv FILTER INPUT... OUTPUT
+    CONV_COMMAND_LIST,
+    CONV_COMMAND_SHOW,
+    CONV_COMMAND_VERIFY,
+    CONV_COMMAND_BENCH, // without the word that says what to measure
+    CONV_COMMAND_BENCH_KERNELS,
+    CONV_COMMAND_BENCH_STREAMS,
+    CONV_COMMAND_BENCH_CODEC,
+    CONV_COMMAND_DEVICES,
+    CONV_COMMAND_HELP,
+    CONV_COMMAND_VERSION,
+};
 
 struct conv_string_list {
     const char *items[CONV_OPTIONS_MAX_GLOBS];
@@ -21,6 +36,9 @@ struct conv_string_list {
 };
 
 struct conv_options {
+    enum conv_command command;
+    bool given[CONV_OPTIONS_MOST]; // by row of the table of options
+    char note[120]; // what the user should know about a value that was changed; "" if none was
     bool help, version;
 
     bool batch, recursive, nul;
@@ -36,16 +54,18 @@ struct conv_options {
     int border_value;
 
     int alpha; // enum conv_alpha_mode
-    bool strip, preserve, fsync, in_place;
+    bool strip, preserve, fsync, in_place, first_frame;
+    bool reproducible; // makes encode_on CONV_CODER_CPU
     const char *encoder_text;
     struct conv_png_config png;
     int decode_on, encode_on; // enum conv_coder
 
     const char *device_text;
     int streams; // 0: not given, as with group_bytes
-    int jobs;    // 0 = as the machine says
+    int jobs;    // at least 1 after parsing
     bool jobs_given;
-    size_t group_bytes, mem_limit;
+    size_t group_bytes;
+    size_t mem_limit; // 0: not given; see conv_options_mem_limit
     const char *variant;
     bool no_save, fail_fast;
     uint64_t max_pixels;
@@ -53,28 +73,34 @@ struct conv_options {
     int progress; // enum conv_when
     bool quiet, verbose, json;
     const char *report_path, *trace_path, *html_path;
-    char command[1000]; // what was typed, for the page
+    char command_line[1000]; // as typed, for the page
 
     // conv bench
-    const char *bench_filter;      // --filter
-    int bench_width, bench_height; // --size WxH; 0: a mix of sizes
-    int bench_pictures;            // --batch N, 0 = not given
+    const char *bench_filter; // --filter
+    const char *image_size_text;
+    int bench_width, bench_height; // --image-size WxH; 0: a mix of sizes
+    int bench_pictures;            // --images N, 0 = not given
     int bench_depth;               // --depth: 0 = 8 bits, 1 = 16
     int bench_stage;               // --stage: 0 = all, 1 = device
     bool csv;
     const char *svg_path;
 
-    const char **operands; // what is no option, in order; points into argv
+    const char **operands; // what is no option, in order, commands included; points into argv
     int operand_count;
 };
 
-// Parses argv[1..]. argv is reordered (options first). CONV_ERR_USAGE with a text that names the
-// option and, for an unknown one, the nearest right one.
+// Parses argv[1..]. argv is reordered (options first). CONV_ERR_USAGE with a text that contains the
+// option and, for an unknown one, the nearest known one. An option that the command would ignore is
+// refused.
 enum conv_status conv_options_parse(struct conv_options *options, int argc, char **argv,
                                     struct conv_err *err);
 
-// The full --help.
-void conv_options_print_help(FILE *stream);
+// True if the option was on the command line.
+bool conv_options_given(const struct conv_options *options, const char *name);
+
+// The command that words[0..count) begin with; *used: how many words that takes, at least 1.
+// CONV_COMMAND_RUN if they begin with no command.
+enum conv_command conv_options_find_command(const char *const *words, int count, int *used);
 
 // A GPU has one encoder, with one effort, and knows alpha as a channel only.
 bool conv_options_may_encode_on_gpu(const struct conv_options *options);
@@ -82,5 +108,9 @@ bool conv_options_may_encode_on_gpu(const struct conv_options *options);
 // --streams and --group, or what is best: `decodes` where a device may decode.
 int conv_options_streams(const struct conv_options *options, bool decodes);
 size_t conv_options_group_bytes(const struct conv_options *options, bool decodes);
+
+// --mem-limit, or what fits into the memory that the process may take; less where a device does the
+// work, since the staging memory of groups and the coders' memory then grow apart.
+size_t conv_options_mem_limit(const struct conv_options *options, bool async);
 
 #endif

@@ -9,36 +9,9 @@
 #include <time.h>
 
 #include "base/cpu.h"
+#include "base/limits.h"
 
 // --- the files -----------------------------------------------------------------------------------
-
-enum conv_status conv_page_check(const struct conv_options *options, struct conv_err *err)
-{
-    const struct {
-        const char *option, *path;
-    } files[] = {{"resume", options->resume_path},
-                 {"report", options->report_path},
-                 {"trace", options->trace_path},
-                 {"html", options->html_path}};
-    for (int i = 0; i < 4; i++) {
-        if (!files[i].path)
-            continue;
-        for (int j = 0; j < options->operand_count; j++)
-            if (strcmp(options->operands[j], files[i].path) == 0)
-                return conv_err_set(err, CONV_ERR_USAGE, "--%s would overwrite %s", files[i].option,
-                                    files[i].path);
-        for (int j = 0; j < i; j++)
-            if (files[j].path && strcmp(files[j].path, files[i].path) == 0)
-                return conv_err_set(err, CONV_ERR_USAGE, "--%s and --%s are the same file",
-                                    files[j].option, files[i].option);
-        // A journal is looked at when it is opened.
-        enum conv_status status =
-            i > 0 ? conv_report_check_path(files[i].option, files[i].path, err) : CONV_OK;
-        if (status)
-            return status;
-    }
-    return CONV_OK;
-}
 
 enum conv_status conv_page_open(struct conv_page_job *job, const struct conv_options *options,
                                 struct conv_err *err)
@@ -142,7 +115,7 @@ void conv_page_describe(struct conv_page_job *job, const struct conv_device *dev
     conv_cpu_model(model, sizeof model);
     conv_page_fact(job, "processor", "%s, %d %s for this run", model, conv_cpu_count(),
                    conv_cpu_count() == 1 ? "core" : "cores");
-    conv_page_fact(job, "memory", "%.0f GiB", (double)conv_cpu_memory() / (1 << 30));
+    conv_page_fact(job, "memory", "%.0f GiB", (double)conv_limits_at_start()->memory / (1 << 30));
     if (uname(&system) == 0)
         conv_page_fact(job, "system", "%s %s", system.sysname, system.release);
 }
@@ -157,7 +130,7 @@ enum conv_status conv_page_finish(struct conv_page_job *job, const char *record,
     struct tm local;
     if (localtime_r(&now, &local))
         strftime(page->when, sizeof page->when, "%Y-%m-%d %H:%M", &local);
-    page->command = job->options->command;
+    page->command = job->options->command_line;
     page->record = record;
     FILE *file = job->file;
     job->file = NULL;

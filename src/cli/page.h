@@ -19,9 +19,6 @@ struct conv_page_job {
     struct conv_page_pair pairs[CONV_KEPT_MOST_PAIRS];
 };
 
-// Checks what --resume, --report, --trace and --html name: no picture, no operand, no file twice.
-enum conv_status conv_page_check(const struct conv_options *options, struct conv_err *err);
-
 // Opens the file of --html, if that is given.
 enum conv_status conv_page_open(struct conv_page_job *job, const struct conv_options *options,
                                 struct conv_err *err);

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 // The pictures on a page: the middle of an input and of its output, pixel for pixel, since scaled
 // down a filter of 3 x 3 would hardly be seen.
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/page.h"
+#include "pipeline/paths.h"
 #include "png/png.h"
 
 #define PIECE_WIDTH 384
@@ -18,22 +22,39 @@ struct picture {
     uint8_t *planes;
 };
 
+// False at an early end, too.
+static bool read_all(int fd, uint8_t *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t got = read(fd, data, size);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        data += got;
+        size -= (size_t)got;
+    }
+    return true;
+}
+
+// NULL unless it is a regular file: what came through a pipe is gone, and to open one would wait.
 static uint8_t *read_file(const char *path, size_t *size)
 {
-    FILE *file = fopen(path, "re");
-    if (!file)
+    struct stat info;
+    int fd = conv_paths_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
         return NULL;
     uint8_t *data = NULL;
-    long end = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
-    if (end > 0 && (size_t)end <= MOST_BYTES && fseek(file, 0, SEEK_SET) == 0) {
-        *size = (size_t)end;
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 &&
+        (uint64_t)info.st_size <= MOST_BYTES) {
+        *size = (size_t)info.st_size;
         data = malloc(*size);
-        if (data && fread(data, 1, *size, file) != *size) {
+        if (data && !read_all(fd, data, *size)) {
             free(data);
             data = NULL;
         }
     }
-    fclose(file);
+    close(fd);
     return data;
 }
 

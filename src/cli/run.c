@@ -3,16 +3,24 @@
 #include "cli/run.h"
 #include "cli/commands.h"
 #include "cli/device.h"
+#include "cli/own_files.h"
 #include "cli/page.h"
 #include "cli/signals.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
+#include "base/limits.h"
+#include "base/stall.h"
+#include "base/standard.h"
 #include "pipeline/amount.h"
+#include "pipeline/paths.h"
 #include "report/json.h"
 
 // What is freed is to be the system's again. Left alone, glibc takes the size of a large block that
@@ -23,6 +31,28 @@ static void give_memory_back(void)
 #ifdef __GLIBC__
     (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
 #endif
+}
+
+// Where the process is limited: by what is left now that devices are open.
+static void limit_memory(struct conv_pipeline_config *config, bool refuse_beyond)
+{
+    struct conv_limits limits;
+    conv_limits_read(&limits);
+    if (!conv_limits_memory_is_limited(&limits))
+        return;
+    config->memory = conv_limits_memory_left(&limits);
+    if (limits.counts_address_space) {
+        // Buffers are mapped larger than they are used, and so are stacks. An arena per thread
+        // would map 64 MiB each.
+        config->memory -= config->memory / 4;
+#ifdef __GLIBC__
+        (void)mallopt(M_ARENA_MAX, 1);
+#endif
+    }
+    config->refuse_beyond = refuse_beyond;
+    size_t keep = conv_pipeline_keep(config->memory, config->jobs);
+    if (config->png.keep > keep)
+        config->png.keep = keep;
 }
 
 enum conv_status conv_run_pictures(const struct conv_options *options,
@@ -44,7 +74,7 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
         .jobs = options->jobs,
         .streams = conv_options_streams(options, decodes),
         .group_bytes = conv_options_group_bytes(options, decodes),
-        .mem_limit = options->mem_limit,
+        .mem_limit = conv_options_mem_limit(options, device->ops->async),
         .max_pixels = options->max_pixels,
         .png = options->png,
         .alpha = (enum conv_alpha_mode)options->alpha,
@@ -52,6 +82,7 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
         .encode_on = device->encode_on,
         .strip = options->strip,
         .preserve = options->preserve,
+        .first_frame = options->first_frame,
         .in_place = options->in_place,
         .fsync = options->fsync,
         .journal = journal,
@@ -65,9 +96,31 @@ enum conv_status conv_run_pictures(const struct conv_options *options,
     };
     // What coders and file buffers keep, all workers together, is at most about half of the limit:
     // each has one buffer for the file, the filtered rows of either way, and the result.
-    config.png.keep = options->mem_limit / 8 / (size_t)options->jobs + 1;
+    config.png.keep = config.mem_limit / 8 / (size_t)options->jobs + 1;
+    limit_memory(&config, !options->mem_limit);
+    config.own_file_count = conv_own_files_find(config.own_files, options);
+    config.png.stop = stop;
     give_memory_back();
     return conv_pipeline_run(&config, walk, report, err);
+}
+
+// An image is neither shown on a terminal nor typed into one.
+static enum conv_status check_terminals(const struct conv_options *options,
+                                        const char *const *inputs, int count, const char *output,
+                                        struct conv_err *err)
+{
+    if (options->dry_run)
+        return CONV_OK;
+    if (output && strcmp(output, "-") == 0 && !options->no_save && isatty(STDOUT_FILENO))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "an image is not written to a terminal; redirect standard output, or "
+                            "name an output file");
+    for (int i = 0; i < count; i++)
+        if (strcmp(inputs[i], "-") == 0 && isatty(STDIN_FILENO))
+            return conv_err_set(err, CONV_ERR_USAGE,
+                                "an image is not read from a terminal; redirect standard input, or "
+                                "name an input file");
+    return CONV_OK;
 }
 
 // Splits the operands into inputs and output and starts the walk. *work: how much there is to do,
@@ -89,13 +142,24 @@ static enum conv_status open_walk(const struct conv_options *options, atomic_int
                             count == 0 ? "input and output are" : "the output is",
                             options->operands[0], options->files_from ? "[INPUT] " : "INPUT... ");
     const char *output = options->in_place ? NULL : operands[count - 1];
-    enum conv_status status = conv_page_check(options, err);
+    if (output && conv_paths_descriptor(output) == STDOUT_FILENO)
+        output = "-"; // /dev/stdout, say: another way to write it
+    struct conv_own_files_use use = {options->operands[0], operands, count - outputs, output};
+    enum conv_status status = conv_own_files_check(options, &use, err);
     if (status)
         return status;
     if (output && strcmp(output, "-") == 0 && options->json)
-        return conv_err_set(
-            err, CONV_ERR_USAGE,
-            "--json and the picture cannot both go to standard output; use --report");
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--json and the image cannot both go to standard output; use --report");
+    status = check_terminals(options, operands, count - outputs, output, err);
+    if (status)
+        return status;
+    bool writes = !options->dry_run && !options->no_save;
+    if (output && strcmp(output, "-") == 0 && writes && !options->quiet &&
+        conv_standard_is_shared())
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "standard output and standard error are the same file: messages would "
+                            "get into the image; separate them, or use --quiet");
     struct conv_walk_config config = {
         .inputs = operands,
         .input_count = count - outputs,
@@ -153,21 +217,24 @@ static struct conv_digest digest_settings(const struct conv_options *options,
 }
 
 static enum conv_status open_journal(const struct conv_options *options,
-                                     const struct conv_filter *filters, int count,
+                                     const struct conv_filter *filters, int count, atomic_int *stop,
                                      struct conv_journal **journal, struct conv_err *err)
 {
     struct conv_journal_config config = {
         .path = options->resume_path,
         .settings = digest_settings(options, filters, count),
+        .in_place = options->in_place,
+        .preserve = options->preserve,
         .read_only = options->dry_run || options->no_save,
         .fsync = options->fsync,
+        .stop = stop,
     };
     enum conv_status status = conv_journal_open(journal, &config, err);
     if (status)
         return status;
     size_t damaged = conv_journal_damaged(*journal);
     if (damaged && !options->quiet)
-        fprintf(stderr, "conv: the journal has %zu damaged line%s; those pictures are done again\n",
+        fprintf(stderr, "conv: the journal has %zu damaged line%s; those images are processed again\n",
                 damaged, damaged == 1 ? "" : "s");
     return CONV_OK;
 }
@@ -179,26 +246,66 @@ static void print_variants(const struct conv_device *device, const struct conv_f
     bool several = device->count > 1;
     for (int d = 0; d < device->count; d++)
         for (int i = 0; i < count; i++)
-            fprintf(stderr, "conv: %s%s%s: %s at 8 bits, %s at 16 bits\n",
-                    several ? device->names[d] : "", several ? ": " : "", filters[i].name,
-                    device->ops->variant(device->backends[d], i, 8),
-                    device->ops->variant(device->backends[d], i, 16));
+            conv_report_say("%s%s%s: %s at 8 bits, %s at 16 bits", several ? device->names[d] : "",
+                            several ? ": " : "", filters[i].name,
+                            device->ops->variant(device->backends[d], i, 8),
+                            device->ops->variant(device->backends[d], i, 16));
 }
 
-static void print_nothing_found(const struct conv_options *options)
+static void print_nothing_found(const struct conv_options *options,
+                                const struct conv_walk_count *count)
 {
-    fputs("conv: no PNG found", stderr);
-    const char *lead = " in ";
     if (options->files_from) {
-        fputs(lead, stderr);
-        conv_report_print_path(stderr, options->files_from);
+        bool standard = strcmp(options->files_from, "-") == 0;
+        fputs("conv: the list ", stderr);
+        conv_report_print_path(stderr, standard ? "on standard input" : options->files_from);
+        fputs(" is empty\n", stderr);
+        return;
     }
-    for (int i = 1; i < options->operand_count - !options->in_place && !options->files_from;
-         i++, lead = ", ") {
+    fputs("conv: no PNG", stderr);
+    const char *lead = " in ";
+    for (int i = 1; i < options->operand_count - !options->in_place; i++, lead = ", ") {
         fputs(lead, stderr);
         conv_report_print_path(stderr, options->operands[i]);
     }
-    fputs(options->include.count ? " that --include lets in\n" : "\n", stderr);
+    if (options->include.count)
+        fprintf(stderr, " matches --include%s", options->exclude.count ? " but not --exclude" : "");
+    else if (options->exclude.count)
+        fputs(" passes --exclude", stderr);
+    if (count->others) {
+        fprintf(stderr, " (%" PRIu64 " other %s, e.g. ", count->others,
+                count->others == 1 ? "file" : "files");
+        conv_report_print_path(stderr, count->other);
+        fputc(')', stderr);
+    }
+    fputc('\n', stderr);
+}
+
+// How long to count what is left after a signal: a name takes about a microsecond.
+#define COUNT_NS 100000000u
+
+// Counts the images that a signal has left undone, as far as their names are there to be read.
+static void count_rest(const struct conv_options *options, struct conv_walk *walk,
+                       const struct conv_totals *totals, struct conv_report_rest *rest)
+{
+    struct conv_walk_entry entry;
+    struct conv_err err;
+    uint64_t over = totals->done + totals->failed + totals->skipped + totals->planned;
+    uint64_t end = conv_clock_ns() + COUNT_NS;
+    enum conv_walk_step step = CONV_WALK_ENTRY;
+    while (step != CONV_WALK_END && !options->files_from && conv_clock_ns() < end)
+        step = conv_walk_next(walk, &entry, &err);
+    uint64_t found = conv_walk_counted(walk)->entries;
+    bool over_all = step == CONV_WALK_END && found <= over;
+    bool resumes = options->skip_existing || options->update || options->resume_path;
+    *rest = (struct conv_report_rest){
+        .known = step == CONV_WALK_END,
+        .images = found > over ? found - over : 0,
+        .advice = over_all                                ? NULL
+                  : resumes                               ? "the same command does the rest"
+                  : options->in_place || options->no_save ? NULL
+                                                          : "--skip-existing does the rest",
+    };
 }
 
 static int exit_code(const struct conv_totals *totals, int stop)
@@ -231,24 +338,23 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
                                 atomic_int *stop, struct conv_err *err)
 {
     enum conv_amount_kind work = CONV_AMOUNT_UNKNOWN;
+    conv_descriptors_raise();
     run->options = *options;
     if (options->dry_run) {
         run->options.device_text = "cpu"; // nothing is filtered: no device is woken up
         run->options.variant = NULL;
         run->options.decode_on = run->options.encode_on = CONV_CODER_CPU;
     }
-    enum conv_status status = conv_commands_parse_chain(options, options->operands[0], run->filters,
-                                                        &run->filter_count, err);
-    if (!status)
-        status = open_walk(&run->options, stop, &run->walk, &work, err);
+    enum conv_status status = open_walk(&run->options, stop, &run->walk, &work, err);
     if (!status)
         status = conv_device_open(&run->device, &run->options, run->filters, run->filter_count,
                                   !options->verbose, // which tells of the device's kernels first
-                                  work, err);
+                                  work, stop, err);
     if (!status && options->verbose && !options->dry_run)
         print_variants(&run->device, run->filters, run->filter_count);
-    if (!status && options->resume_path)
-        status = open_journal(options, run->filters, run->filter_count, &run->journal, err);
+    // In place a run without --resume has one in memory.
+    if (!status && (options->resume_path || options->in_place))
+        status = open_journal(options, run->filters, run->filter_count, stop, &run->journal, err);
     if (!status)
         status = conv_page_open(&run->page, options, err);
     if (!status && (options->trace_path || options->html_path))
@@ -259,6 +365,8 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         .quiet = options->quiet,
         .verbose = options->verbose,
         .dry_run = options->dry_run,
+        .single = !conv_walk_has_folder(run->walk) &&
+                  options->operand_count == (options->in_place ? 2 : 3),
         .json = options->json,
         .json_path = options->report_path,
         .progress = (enum conv_when)options->progress,
@@ -312,7 +420,7 @@ static void describe_run(struct run *run, const struct conv_totals *totals)
 }
 
 static enum conv_status write_page(struct run *run, const struct conv_totals *totals, int stop,
-                                   struct conv_err *err)
+                                   int code, struct conv_err *err)
 {
     struct conv_page *page = &run->page.page;
     char *record = NULL;
@@ -320,7 +428,7 @@ static enum conv_status write_page(struct run *run, const struct conv_totals *to
     FILE *memory = open_memstream(&record, &size);
     if (!memory)
         return conv_err_errno(err, errno, "cannot write the page");
-    conv_json_summary(memory, &run->config, totals);
+    conv_json_summary(memory, &run->config, totals, code);
     if (fclose(memory) != 0) {
         free(record);
         return conv_err_errno(err, errno, "cannot write the page");
@@ -345,18 +453,28 @@ static enum conv_status write_page(struct run *run, const struct conv_totals *to
 
 // The report, the trace and the page, each whatever became of the others. Returns the first
 // failure.
-static enum conv_status finish(struct run *run, int stop, int *code, struct conv_err *err)
+static enum conv_status finish(struct run *run, int stop, bool failed, int *code,
+                               struct conv_err *err)
 {
     struct conv_totals totals;
     struct conv_err later;
+    struct conv_report_rest rest;
     conv_report_totals(run->report, &totals);
     *code = exit_code(&totals, stop);
+    if (stop > 0) {
+        count_rest(&run->options, run->walk, &totals, &rest);
+        conv_report_interrupted(run->report, &rest);
+    } else if (*code == CONV_EXIT_NOTHING && !failed) {
+        conv_stall_begin(true);
+        print_nothing_found(&run->options, conv_walk_counted(run->walk));
+        conv_stall_end(true);
+    }
     enum conv_status status = conv_report_close(run->report, *code, &totals, err);
     enum conv_status traced = conv_trace_finish(run->trace, status ? &later : err);
     status = status ? status : traced;
     enum conv_status paged = CONV_OK;
     if (run->page.file)
-        paged = write_page(run, &totals, stop, status ? &later : err);
+        paged = write_page(run, &totals, stop, *code, status ? &later : err);
     return status ? status : paged;
 }
 
@@ -365,21 +483,27 @@ int conv_run_main(const struct conv_options *options)
     struct conv_err err = {0}, later = {0};
     int code = CONV_EXIT_OK;
     uint64_t start_ns = conv_clock_ns();
-    atomic_int *stop = conv_signals_install();
     struct run *run = calloc(1, sizeof *run);
     if (!run) {
         conv_err_set(&err, CONV_ERR_MEMORY, "no memory for the run");
         return conv_commands_fail(&err);
     }
     run->start_ns = start_ns;
-    enum conv_status status = prepare(run, options, stop, &err);
+    // Before the handlers are there: a filter may be read from a pipe that nobody writes to.
+    enum conv_status status = conv_commands_parse_chain(options, options->operands[0], run->filters,
+                                                        &run->filter_count, &err);
+    atomic_int *stop = conv_signals_install();
+    conv_stall_begin(true); // for the reader of a report that is a pipe, say; nothing is done yet
+    if (!status)
+        status = prepare(run, options, stop, &err);
+    conv_stall_end(true);
     if (!status)
         status = conv_run_pictures(&run->options, &run->device, run->walk, run->report, run->trace,
                                    run->journal, stop, &err);
     if (run->report) {
-        enum conv_status closed = finish(run, atomic_load(stop), &code, status ? &later : &err);
-        if (code == CONV_EXIT_NOTHING && !status && !closed)
-            print_nothing_found(options);
+        enum conv_status closed =
+            finish(run, atomic_load(stop), status != CONV_OK, &code, status ? &later : &err);
+        conv_stall_begin(true); // everything is written
         status = status ? status : closed;
     }
     conv_page_close(&run->page);

@@ -5,22 +5,44 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#include "base/stall.h"
 #include "pipeline/output.h"
 
 static atomic_int stop; // a handler has no other way to speak to the program
 
-static void on_signal(int number)
+static void end_at_once(int number)
 {
-    int expected = 0;
-    if (atomic_compare_exchange_strong(&stop, &expected, number))
-        return;
     conv_output_abandon();
     _exit(128 + number);
 }
 
+#define STALL_NS 1000000000
+#define LOOK_SECONDS 1
+
+// After the first signal: a run that can only wait for a reader who does not read ends here.
+static void on_alarm(int number)
+{
+    (void)number;
+    if (conv_stall_lasts(STALL_NS))
+        end_at_once(atomic_load(&stop));
+    alarm(LOOK_SECONDS);
+}
+
+static void on_signal(int number)
+{
+    int expected = 0;
+    if (!atomic_compare_exchange_strong(&stop, &expected, number))
+        end_at_once(number);
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGALRM, &action, NULL);
+    alarm(LOOK_SECONDS);
+}
+
 atomic_int *conv_signals_install(void)
 {
-    struct sigaction action = {.sa_handler = on_signal};
+    // What waits for an input looks at the flag; what is being written is to be written whole.
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     static const int endings[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "report/json.h"
+#include "report/report.h"
 
 static bool is_shown(const struct conv_streams_table *table, int stage)
 {
@@ -14,7 +15,7 @@ static bool is_shown(const struct conv_streams_table *table, int stage)
 }
 
 // With the device alone there are no workers who could be.
-static bool has_idle(const struct conv_streams_table *table)
+static bool has_waiting(const struct conv_streams_table *table)
 {
     return !(table->device_only && table->async);
 }
@@ -26,7 +27,7 @@ static void print_copies(const struct conv_page_copies *copies)
     printf("copies of pinned memory: %.1f GB/s in, %.1f GB/s out, %.1f GB/s both ways at once\n",
            copies->in, copies->out, copies->both);
     if (copies->small_count > 0)
-        printf("%d pictures in and out: one by one %.2f ms, over %d streams %.2f ms, "
+        printf("%d images in and out: one by one %.2f ms, over %d streams %.2f ms, "
                "as groups %.2f ms\n",
                copies->small_count, copies->small_one, copies->small_streams, copies->small_many,
                copies->small_group);
@@ -34,13 +35,14 @@ static void print_copies(const struct conv_page_copies *copies)
 
 void conv_streams_table_print_head(const struct conv_streams_table *table)
 {
-    printf("%s on %s, %s\n", table->filter, table->device,
-           table->device_only ? "pictures in memory, results dropped" : "nothing written");
+    conv_report_print_path(stdout, table->filter);
+    printf(" on %s, %s\n", table->device,
+           table->device_only ? "images in memory, results dropped" : "nothing written");
     if (table->async)
         puts("copy_in, kernel, copy_out: % of the run with a stream at it; the rest: % of the "
              "workers' time");
     else
-        puts("stages and idle: % of the workers' time");
+        puts("stages and waiting: % of the workers' time");
     if (table->copied)
         print_copies(&table->copies);
     printf("%7s %9s %10s %9s ", table->async ? "streams" : "workers", "img/s", "Mpix/s",
@@ -52,7 +54,7 @@ void conv_streams_table_print_head(const struct conv_streams_table *table)
     for (int s = 0; s < CONV_STAGE_COUNT; s++)
         if (is_shown(table, s))
             printf(" %8s", conv_report_stage_name((enum conv_stage)s));
-    printf(" %8s\n", has_idle(table) ? "idle" : "");
+    printf(" %8s\n", has_waiting(table) ? "waiting" : "");
 }
 
 void conv_streams_table_print_line(const struct conv_streams_table *table, int line)
@@ -68,8 +70,8 @@ void conv_streams_table_print_line(const struct conv_streams_table *table, int l
     for (int s = 0; s < CONV_STAGE_COUNT; s++)
         if (is_shown(table, s))
             printf(" %8.1f", 100 * figures->busy[s]);
-    if (has_idle(table))
-        printf(" %8.1f", 100 * figures->idle);
+    if (has_waiting(table))
+        printf(" %8.1f", 100 * figures->waiting);
     putchar('\n');
     fflush(stdout);
 }
@@ -135,7 +137,7 @@ void conv_streams_table_print_csv(const struct conv_streams_table *table)
           stdout);
     for (int s = 0; s < CONV_STAGE_COUNT; s++)
         printf(",%s", conv_report_stage_name((enum conv_stage)s));
-    puts(",idle,cores_idle");
+    puts(",waiting,cpu_utilisation");
     for (int i = 0; i < table->count; i++) {
         const struct conv_page_lane *lane = &table->lines[i];
         const struct conv_figures *figures = &lane->figures;
@@ -153,6 +155,6 @@ void conv_streams_table_print_csv(const struct conv_streams_table *table)
             fputs(",,", stdout);
         for (int s = 0; s < CONV_STAGE_COUNT; s++)
             printf(",%.6f", figures->busy[s]);
-        printf(",%.6f,%.6f\n", figures->idle, figures->cores_idle);
+        printf(",%.6f,%.6f\n", figures->waiting, figures->cpu_utilisation);
     }
 }

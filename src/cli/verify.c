@@ -1,40 +1,91 @@
 // SPDX-License-Identifier: MIT
-// conv verify FILTER INPUT...: every kernel of every device against the plain definition.
+// conv verify FILTER INPUT...: every kernel of every device against the plain definition. With
+// --json: one object per image, and one for the whole.
 #include "cli/commands.h"
 #include "cli/contender.h"
+#include "cli/device.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/steps.h"
+#include "report/json.h"
 
 struct verify {
     const struct conv_options *options;
-    struct conv_pipeline_config config; // what reading a picture needs
+    struct conv_pipeline_config config; // what reading an image needs
     struct conv_png_codec *codec;
     struct conv_contender *contenders; // the reference first
     int count;
-    int pictures, failed;
+    struct skipped *skipped; // the other variants
+    int skipped_count;
+    struct conv_err no_cuda; // why CUDA variants do not take part
+    int images, failed;
+    bool differs;
 };
+
+struct skipped {
+    const char *name;
+    char reason[160];
+};
+
+static void skip(struct verify *verify, const struct conv_variant *row, const char *reason)
+{
+    struct skipped *skipped = &verify->skipped[verify->skipped_count++];
+    skipped->name = row->name;
+    snprintf(skipped->reason, sizeof skipped->reason, "%.*s", (int)sizeof skipped->reason - 1,
+             reason);
+}
+
+// Whether CUDA variants take part, as --device says. If there is no usable GPU, that is said once,
+// and is an error only if a GPU was asked for.
+static enum conv_status choose_devices(struct verify *verify, bool *on_cuda, struct conv_err *err)
+{
+    enum conv_device_choice choice;
+    struct conv_err *reason = &verify->no_cuda;
+    int ordinal, count;
+    enum conv_status status = conv_device_parse_one(verify->options, &choice, &ordinal, err);
+    *on_cuda = !status && choice != CONV_DEVICE_CPU;
+    if (!*on_cuda)
+        conv_err_set(reason, CONV_ERR_DEVICE, "excluded by --device cpu");
+    if (!*on_cuda || !conv_backend_cuda_devices(NULL, 0, &count, reason))
+        return status;
+    *on_cuda = false;
+    if (choice == CONV_DEVICE_CUDA)
+        return conv_err_set(err, reason->status, "%s", reason->text);
+    if (!verify->options->quiet && conv_backend_cuda()) // else there are no such kernels
+        conv_report_say("CUDA kernels skipped: %s", reason->text);
+    return CONV_OK;
+}
 
 static enum conv_status open_contenders(struct verify *verify, const struct conv_filter *filters,
                                         int filter_count, struct conv_err *err)
 {
     int rows;
+    bool on_cuda;
     const struct conv_variant *const *variants = conv_stencil_variants(&rows);
+    enum conv_status status = choose_devices(verify, &on_cuda, err);
+    if (status)
+        return status;
     verify->contenders = calloc((size_t)rows, sizeof *verify->contenders);
-    if (!verify->contenders)
+    verify->skipped = calloc((size_t)rows, sizeof *verify->skipped);
+    if (!verify->contenders || !verify->skipped)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d kernels", rows);
     for (int i = 0; i < rows; i++) {
         const struct conv_variant *row = variants[rows - 1 - i]; // the reference is the last row
         struct conv_contender *contender = &verify->contenders[verify->count];
         struct conv_err reason = {0};
+        if (row->where == CONV_ON_CUDA && !on_cuda) {
+            skip(verify, row, verify->no_cuda.text);
+            continue;
+        }
         if (conv_contender_open(contender, row, verify->options, filters, filter_count, &reason)) {
             conv_contender_close(contender);
             if (i == 0)
                 return conv_err_set(err, reason.status, "%s", reason.text);
+            skip(verify, row, reason.text);
             if (!verify->options->quiet)
-                fprintf(stderr, "conv: %s left out: %s\n", row->name, reason.text);
+                conv_report_say("%s skipped: %s", row->name, reason.text);
             continue;
         }
         verify->count++;
@@ -42,8 +93,75 @@ static enum conv_status open_contenders(struct verify *verify, const struct conv
     return CONV_OK;
 }
 
-// True if all kernels agree about the picture; *job holds its header.
-static bool verify_picture(struct verify *verify, struct conv_job *job, enum conv_status *status)
+// --- what is printed -----------------------------------------------------------------------------
+
+// The beginning of an image's JSON object.
+static void print_file_json(const char *input, const char *status)
+{
+    fputs("{\"type\":\"file\",\"input\":", stdout);
+    conv_json_string(stdout, input);
+    printf(",\"status\":\"%s\"", status);
+}
+
+static void print_difference(const struct verify *verify, const char *input,
+                             const struct conv_contender *contender,
+                             const struct conv_difference *first)
+{
+    if (verify->options->json) {
+        print_file_json(input, "differs");
+        printf(",\"variant\":\"%s\",\"channel\":%d,\"x\":%d,\"y\":%d,\"value\":%u,"
+               "\"expected\":%u}\n",
+               contender->variant->name, first->plane, first->x, first->y, first->got,
+               first->expected);
+        return;
+    }
+    conv_report_print_path(stdout, input);
+    printf(": %s differs from %s: channel %d, x %d, y %d: %u, not %u\n", contender->variant->name,
+           verify->contenders[0].variant->name, first->plane, first->x, first->y, first->got,
+           first->expected);
+}
+
+static void print_failure(const struct verify *verify, const char *input, const char *reason)
+{
+    conv_report_say("%s: %s", input, reason);
+    if (!verify->options->json)
+        return;
+    print_file_json(input, "failed");
+    fputs(",\"error\":", stdout);
+    conv_json_string(stdout, reason);
+    puts("}");
+}
+
+static void print_summary(const struct verify *verify)
+{
+    if (!verify->options->json) {
+        if (verify->images == 0 || verify->differs)
+            return;
+        printf("%d %s, identical pixels from", verify->images,
+               verify->images == 1 ? "image" : "images");
+        for (int i = 0; i < verify->count; i++)
+            printf(" %s", verify->contenders[i].variant->name);
+        putchar('\n');
+        return;
+    }
+    printf("{\"type\":\"verify\",\"images\":%d,\"failed\":%d,\"identical\":%s,\"variants\":[",
+           verify->images, verify->failed,
+           verify->differs || verify->images == 0 ? "false" : "true");
+    for (int i = 0; i < verify->count; i++)
+        printf("%s\"%s\"", i ? "," : "", verify->contenders[i].variant->name);
+    fputs("],\"skipped\":[", stdout);
+    for (int i = 0; i < verify->skipped_count; i++) {
+        printf("%s{\"name\":\"%s\",\"reason\":", i ? "," : "", verify->skipped[i].name);
+        conv_json_string(stdout, verify->skipped[i].reason);
+        putchar('}');
+    }
+    puts("]}");
+}
+
+// --- comparing -----------------------------------------------------------------------------------
+
+// False if a kernel differs; *job holds the image's header.
+static bool verify_image(struct verify *verify, struct conv_job *job, enum conv_status *status)
 {
     struct conv_contender *reference = &verify->contenders[0];
     struct conv_err *err = &job->err;
@@ -63,11 +181,12 @@ static bool verify_picture(struct verify *verify, struct conv_job *job, enum con
         *status = contender->ops->lane_run(contender->lane, &contender->group, err);
         if (*status || i == 0 || !conv_contender_differs(reference, contender, &first))
             continue;
-        conv_report_print_path(stdout, job->path.input);
-        printf(": %s differs from %s: channel %d, x %d, y %d: %u, not %u\n",
-               contender->variant->name, reference->variant->name, first.plane, first.x, first.y,
-               first.got, first.expected);
+        print_difference(verify, job->path.input, contender, &first);
         return false;
+    }
+    if (!*status && verify->options->json) {
+        print_file_json(job->path.input, "same");
+        puts("}");
     }
     return true;
 }
@@ -79,30 +198,23 @@ static int verify_all(struct verify *verify, struct conv_walk *walk, struct conv
         if (step == CONV_WALK_END)
             break;
         enum conv_status status = job->err.status;
-        if (step == CONV_WALK_ENTRY && !verify_picture(verify, job, &status))
+        if (step == CONV_WALK_ENTRY && !verify_image(verify, job, &status)) {
+            verify->differs = true;
             return CONV_EXIT_SOME_FAILED;
+        }
         if (step == CONV_WALK_BAD || status) {
-            fputs("conv: ", stderr);
-            conv_report_print_path(stderr, job->path.input);
-            fprintf(stderr, ": %s\n", job->err.text);
+            print_failure(verify, job->path.input, job->err.text);
             verify->failed++;
             if (status == CONV_ERR_DEVICE)
                 return CONV_EXIT_DEVICE;
             continue;
         }
-        verify->pictures++;
+        verify->images++;
     }
-    if (verify->pictures + verify->failed == 0) {
+    if (verify->images + verify->failed == 0) {
         fputs("conv: no PNG found\n", stderr);
         return CONV_EXIT_NOTHING;
     }
-    if (verify->pictures == 0)
-        return CONV_EXIT_SOME_FAILED;
-    printf("%d %s, the same bytes from", verify->pictures,
-           verify->pictures == 1 ? "picture" : "pictures");
-    for (int i = 0; i < verify->count; i++)
-        printf(" %s", verify->contenders[i].variant->name);
-    putchar('\n');
     return verify->failed ? CONV_EXIT_SOME_FAILED : CONV_EXIT_OK;
 }
 
@@ -117,17 +229,18 @@ int conv_verify_main(const struct conv_options *options)
     struct verify verify = {
         .options = options,
         .config = {.max_pixels = options->max_pixels,
-                   .mem_limit = options->mem_limit,
+                   .mem_limit = conv_options_mem_limit(options, true),
                    .alpha = (enum conv_alpha_mode)options->alpha,
                    .strip = true,
+                   .first_frame = true,
                    .no_save = true},
     };
     enum conv_status status = CONV_OK;
     if (!job)
-        status = conv_err_set(&err, CONV_ERR_MEMORY, "no memory for a picture");
+        status = conv_err_set(&err, CONV_ERR_MEMORY, "no memory for an image");
     else if (options->operand_count < 2)
-        status = conv_err_set(&err, CONV_ERR_USAGE,
-                              "conv verify takes a filter and pictures or folders");
+        status =
+            conv_err_set(&err, CONV_ERR_USAGE, "conv verify takes a filter and images or folders");
     if (!status)
         status =
             conv_commands_parse_chain(options, options->operands[0], filters, &filter_count, &err);
@@ -149,12 +262,14 @@ int conv_verify_main(const struct conv_options *options)
     if (!status) {
         job->file = &file;
         code = verify_all(&verify, walk, job);
+        print_summary(&verify);
         int flushed = conv_commands_flush();
         code = code ? code : flushed;
     }
     for (int i = 0; i < verify.count; i++)
         conv_contender_close(&verify.contenders[i]);
     free(verify.contenders);
+    free(verify.skipped);
     conv_png_codec_close(verify.codec);
     conv_walk_close(walk);
     free(file.data);

@@ -24,7 +24,7 @@ enum filter_file {
 #undef FILTER_TEXT
 
 static const struct conv_filter_builtin builtins[] = {
-    {"identity", "identity", "leaves the picture as it is", text_identity},
+    {"identity", "identity", "leaves the image as it is", text_identity},
     {"blur", "blur", "mean of 3x3 pixels", text_blur},
     {"blur5", "blur", "mean of 5x5 pixels", text_blur5},
     {"gaussian", "gaussian", "soft blur, binomial 3x3", text_gaussian},

@@ -10,19 +10,27 @@
 #include "filter/number.h"
 
 #define MAX_ELEMENT 4096 // a path, as long as Linux takes one
+#define MOST_OFFERED 3   // names in "did you mean"
 
 static enum conv_status refuse_name(const char *name, struct conv_err *err)
 {
     static const char *const custom = "custom";
     int count;
     const struct conv_filter_builtin *rows = conv_filter_builtins(&count);
-    const char *nearest = conv_suggest_nearest(name, &rows->name, sizeof *rows, (size_t)count);
-    if (!nearest)
-        nearest = conv_suggest_nearest(name, &custom, sizeof custom, 1);
-    if (nearest)
+    const char *near[MOST_OFFERED];
+    char offered[128] = "";
+    size_t found =
+        conv_suggest_all(near, MOST_OFFERED, name, &rows->name, sizeof *rows, (size_t)count);
+    if (found == 0)
+        found = conv_suggest_all(near, 1, name, &custom, sizeof custom, 1);
+    for (size_t i = 0; i < found; i++) {
+        size_t used = strlen(offered);
+        snprintf(offered + used, sizeof offered - used, "%s'%s'", i ? " or " : "", near[i]);
+    }
+    if (found)
         return conv_err_set(err, CONV_ERR_USAGE,
-                            "unknown filter '%.64s'; did you mean '%s'? (conv list shows all)",
-                            name, nearest);
+                            "unknown filter '%.64s'; did you mean %s? (conv list shows all)", name,
+                            offered);
     return conv_err_set(err, CONV_ERR_USAGE,
                         "unknown filter '%.64s' (conv list shows all; a file is given as "
                         "./%.64s)",

@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_TOKEN 63  // the longest number; a double needs 24 characters
-#define MAX_QUOTED 24 // of the user's text in a message
+#define MAX_TOKEN 63              // the longest number; a double needs 24 characters
+#define MAX_QUOTED 24             // of the user's text in a message
+#define NUL_SYMBOL "\xe2\x90\x80" // U+2400, for a byte that would end the message
 
 static size_t skip_digits(const char *text, size_t size, size_t at)
 {
@@ -46,14 +47,14 @@ static bool is_number(const char *text, size_t size)
     return at == size;
 }
 
-// The text as it may be shown on a terminal.
+// The text's beginning as a string. Whoever prints the message escapes it.
 static void quote(char *quoted, size_t room, const char *text, size_t size)
 {
     size_t used = 0;
     for (size_t i = 0; i < size && i < MAX_QUOTED; i++) {
-        unsigned char c = (unsigned char)text[i];
-        bool printable = c >= 0x20 && c < 0x7f;
-        used += (size_t)snprintf(quoted + used, room - used, printable ? "%c" : "\\x%02x", c);
+        const char character[] = {text[i], '\0'};
+        used +=
+            (size_t)snprintf(quoted + used, room - used, "%s", text[i] ? character : NUL_SYMBOL);
     }
     snprintf(quoted + used, room - used, "%s", size > MAX_QUOTED ? "..." : "");
 }
@@ -61,7 +62,7 @@ static void quote(char *quoted, size_t room, const char *text, size_t size)
 enum conv_status conv_number_parse(double *value, double limit, const char *text, size_t size,
                                    struct conv_err *err)
 {
-    char quoted[4 * MAX_QUOTED + 4];
+    char quoted[sizeof NUL_SYMBOL * MAX_QUOTED + 4];
     quote(quoted, sizeof quoted, text, size);
     if (!is_number(text, size))
         return conv_err_set(err, CONV_ERR_FORMAT, "expected a number, found '%s'", quoted);

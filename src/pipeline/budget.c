@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "pipeline/budget.h"
 
-int conv_budget_init(struct conv_budget *budget, size_t limit)
+#include <stdint.h>
+
+int conv_budget_init(struct conv_budget *budget, size_t limit, size_t total)
 {
     budget->limit = limit;
-    budget->used = 0;
+    budget->total = total;
+    budget->used = budget->reserved = 0;
     budget->beyond = NULL;
     int errnum = pthread_mutex_init(&budget->lock, NULL);
     return errnum ? errnum : pthread_cond_init(&budget->freed, NULL);
@@ -17,14 +20,27 @@ void conv_budget_destroy(struct conv_budget *budget)
 }
 
 // With the lock.
+static bool has_room(const struct conv_budget *budget, size_t more)
+{
+    size_t taken;
+    return !__builtin_add_overflow(budget->used, budget->reserved, &taken) &&
+           taken <= budget->total && more <= budget->total - taken;
+}
+
+// With the lock.
 static bool take(struct conv_budget *budget, struct conv_share *share, size_t bytes)
 {
     if (bytes <= share->bytes)
         return true;
     size_t more = bytes - share->bytes;
-    bool fits = budget->used <= budget->limit && more <= budget->limit - budget->used;
+    bool room = has_room(budget, more);
+    bool fits = room && budget->used <= budget->limit && more <= budget->limit - budget->used;
     if (!fits && budget->beyond && budget->beyond != share)
         return false;
+    if (!room && budget->reserved > 0)
+        return false; // images in work end without help, and then there is room
+    if (!fits && budget->total != SIZE_MAX && share->bytes == 0 && budget->used > 0)
+        return false; // nor does a file in memory help those that are in work
     if (!fits)
         budget->beyond = share;
     budget->used += more;
@@ -61,6 +77,24 @@ void conv_budget_release(struct conv_budget *budget, struct conv_share *share)
     share->bytes = 0;
     if (budget->beyond == share)
         budget->beyond = NULL;
+    pthread_cond_broadcast(&budget->freed);
+    pthread_mutex_unlock(&budget->lock);
+}
+
+bool conv_budget_reserve(struct conv_budget *budget, size_t bytes)
+{
+    pthread_mutex_lock(&budget->lock);
+    bool granted = budget->reserved == 0 || has_room(budget, bytes);
+    if (granted)
+        budget->reserved += bytes;
+    pthread_mutex_unlock(&budget->lock);
+    return granted;
+}
+
+void conv_budget_unreserve(struct conv_budget *budget, size_t bytes)
+{
+    pthread_mutex_lock(&budget->lock);
+    budget->reserved -= bytes;
     pthread_cond_broadcast(&budget->freed);
     pthread_mutex_unlock(&budget->lock);
 }

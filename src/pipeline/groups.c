@@ -223,7 +223,8 @@ void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot)
         return; // the last decoder will come here again
     if (!slot->jobs) {
         count_ended(s, slot);
-        conv_pool_release(&s->pool, slot);
+        if (!slot->left)
+            conv_pool_release(&s->pool, slot);
         pthread_cond_signal(&s->changed);
         return;
     }

@@ -3,6 +3,7 @@
 #ifndef CONV_PIPELINE_JOB_H
 #define CONV_PIPELINE_JOB_H
 
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "backend/group.h"
@@ -20,13 +21,18 @@ struct conv_file {
     struct conv_file *next;
 };
 
+// See descriptors.h. Standard input is not counted.
+enum conv_input { CONV_INPUT_UNCOUNTED, CONV_INPUT_TAKEN, CONV_INPUT_AHEAD, CONV_INPUT_KEPT };
+
 struct conv_job {
     struct conv_walk_entry path;
     struct conv_err err; // why it failed
     enum conv_outcome outcome;
     const char *reason;         // why skipped or planned
+    bool notable;               // as in struct conv_record
     bool is_open;               // the input, ahead of its reader
     int fd;                     // then
+    enum conv_input counted;    // how the descriptor of its reader is counted
     struct stat info;           // of the input
     struct conv_budget *budget; // that `share` is from; may be NULL
     struct conv_share share;    // for the file's buffer
@@ -43,6 +49,7 @@ struct conv_job {
     size_t bytes_in, bytes_out;
     uint64_t ns[CONV_STAGE_COUNT];
     struct conv_trace_row *row; // of the worker that has it; may be NULL
+    atomic_int *phase;          // of the same worker: phase.h
     struct conv_job *next;      // in the one list it is in
 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "pipeline/scheduler.h"
 
 void conv_jobs_init(struct conv_job_list *list)
@@ -54,6 +55,7 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     job->err.text[0] = '\0';
     job->outcome = CONV_OUTCOME_DONE;
     job->reason = NULL;
+    job->notable = false;
     job->header = (struct conv_png_header){0};
     job->meta = meta;
     job->slot = NULL;
@@ -111,6 +113,8 @@ void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
     conv_budget_release(job->budget, &job->share);
     if (had_some && s->announced.first)
         pthread_cond_signal(&s->changed); // it may wait for that
+    if (had_some)
+        pthread_cond_broadcast(&s->room); // so may images that are to be worked on
 }
 
 void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job)
@@ -119,11 +123,19 @@ void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job)
     s->spare_jobs = job;
 }
 
+// Closes an input that was opened ahead of its reader.
+static void close_input(struct conv_job *job)
+{
+    if (!job->is_open)
+        return;
+    close(job->fd);
+    conv_descriptors_end_ahead();
+}
+
 void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
 {
     conv_jobs_drop_file(s, job);
-    if (job->is_open)
-        close(job->fd);
+    close_input(job);
     if (conv_jobs_carries(job) > 0)
         conv_png_meta_free(&job->meta);
     conv_jobs_put_away(s, job);
@@ -135,6 +147,11 @@ void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
 
 void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_status status)
 {
+    if (status == CONV_ERR_CANCELLED) { // as if it had never begun
+        pthread_mutex_lock(&s->lock);
+        conv_jobs_drop(s, job);
+        return;
+    }
     if (status) {
         job->outcome = CONV_OUTCOME_FAILED;
         job->reason = job->err.text;
@@ -146,6 +163,7 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
         .output = job->path.output[0] ? job->path.output : NULL,
         .outcome = job->outcome,
         .reason = job->reason,
+        .notable = job->notable,
         .width = job->header.width,
         .height = job->header.height,
         .channels = job->header.shape.channels,

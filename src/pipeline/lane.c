@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/staging.h"
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/thread.h"
 #include "pipeline/scheduler.h"
@@ -295,7 +296,9 @@ void *conv_lane_main(void *argument)
             struct conv_err err = {0};
             thread->slot = slot;
             conv_ranges_push("group");
-            enum conv_status status = run_group(thread, &slot->group, &err);
+            enum conv_status status = conv_cancel_is_asked(s->config->stop)
+                                          ? conv_err_set(&err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT)
+                                          : run_group(thread, &slot->group, &err);
             conv_ranges_pop();
             pthread_mutex_lock(&s->lock);
             after_lane(s, slot, status, &err);

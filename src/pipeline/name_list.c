@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/standard.h"
 #include "pipeline/paths.h"
 
 enum conv_status conv_name_list_open(struct conv_name_list *list, const char *path, bool nul,
@@ -21,7 +22,9 @@ enum conv_status conv_name_list_open(struct conv_name_list *list, const char *pa
     list->ended = false;
     list->begin = list->end = 0;
     list->fd = standard ? STDIN_FILENO : conv_paths_open(path, O_RDONLY | O_NONBLOCK);
-    if (list->fd < 0) {
+    if (standard && conv_standard_is_closed(STDIN_FILENO)) {
+        conv_err_set(err, CONV_ERR_USAGE, "--files-from -: standard input is closed");
+    } else if (list->fd < 0) {
         conv_err_errno(err, errno, "--files-from %s", path);
     } else if (fstat(list->fd, &info) == 0 && S_ISDIR(info.st_mode)) {
         conv_name_list_close(list);
@@ -76,12 +79,26 @@ static bool read_more(struct conv_name_list *list, struct conv_err *err)
     }
 }
 
+// The rest of the list is not read: its names cannot be told apart.
+static const char *give_up(struct conv_name_list *list)
+{
+    list->ended = true;
+    list->begin = list->end;
+    return NULL;
+}
+
 const char *conv_name_list_next(struct conv_name_list *list, struct conv_err *err)
 {
     for (;;) {
         char *name = list->buffer + list->begin;
         size_t size = list->end - list->begin;
         char *last = memchr(name, list->nul ? '\0' : '\n', size);
+        // No name has a NUL in it: taken as its end, it would hide all names up to the next line.
+        if (!list->nul && memchr(name, '\0', last ? (size_t)(last - name) : size)) {
+            conv_err_set(err, CONV_ERR_USAGE,
+                         "the list has NUL bytes: add -0 if its names end in NUL");
+            return give_up(list);
+        }
         if (!last && !list->ended && size < PATH_MAX) {
             read_more(list, err);
             if (err->status)
@@ -89,11 +106,10 @@ const char *conv_name_list_next(struct conv_name_list *list, struct conv_err *er
             continue;
         }
         if (!last && size >= PATH_MAX) {
-            list->ended = true; // what follows cannot be told from the rest of this name
-            list->begin = list->end;
-            conv_err_set(err, CONV_ERR_LIMIT, "the list holds a name of more than %d bytes",
-                         PATH_MAX);
-            return NULL;
+            bool lines = list->nul && memchr(name, '\n', size);
+            conv_err_set(err, CONV_ERR_LIMIT, "the list holds a name of more than %d bytes%s",
+                         PATH_MAX, lines ? ": omit -0 if its names end in newline" : "");
+            return give_up(list);
         }
         if (!last && size == 0)
             return NULL;

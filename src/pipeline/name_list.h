@@ -27,8 +27,8 @@ void conv_name_list_close(struct conv_name_list *list);
 bool conv_name_list_may_wait(const struct conv_name_list *list);
 
 // The next name that is not empty; it lives until the next call. NULL at the end, when stopped, or
-// with err->status set if the list cannot be read on (that is said once) or a name is longer than
-// any path.
+// with err->status set if the list cannot be read on (that is said once), has NUL bytes where names
+// end in newline, or a name is longer than any path.
 const char *conv_name_list_next(struct conv_name_list *list, struct conv_err *err);
 
 #endif

@@ -12,15 +12,18 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "pipeline/paths.h"
+#include "pipeline/special.h"
 #include "pipeline/temporary.h"
 
 // The temporary file that a worker has open, by its folder's descriptor: were the folder moved, its
-// path would lead nowhere. Global because a signal handler must find it.
+// path would lead nowhere. By its path, with AT_FDCWD, only where descriptors are few. Global
+// because a signal handler must find it.
 struct temporary {
     atomic_bool exists;
     int folder;
-    char name[CONV_TEMPORARY_NAME_SIZE];
+    char name[PATH_MAX];
 };
 
 static struct temporary *temporaries;
@@ -121,22 +124,6 @@ static int write_parts(int fd, const struct conv_png_bytes *bytes)
     return 0;
 }
 
-// What is there already and is no regular file (a terminal, /dev/null, a pipe) is written as it is.
-static enum conv_status write_special(const char *path, const struct conv_png_bytes *bytes,
-                                      struct conv_err *err)
-{
-    bool standard = strcmp(path, "-") == 0;
-    int fd = standard ? STDOUT_FILENO : conv_paths_open(path, O_WRONLY);
-    if (fd < 0)
-        return conv_err_errno(err, errno, "cannot open %s", path);
-    enum conv_status status = CONV_OK;
-    if (write_parts(fd, bytes) != 0)
-        status = conv_err_errno(err, errno, "cannot write %s", standard ? "standard output" : path);
-    if (!standard && close_written(fd) != 0 && !status)
-        status = conv_err_errno(err, errno, "cannot write %s", path);
-    return status;
-}
-
 // What killed runs have left in the folder of `path`, once a folder and run.
 static void sweep_folder(const char *path)
 {
@@ -154,12 +141,24 @@ static void sweep_folder(const char *path)
     conv_temporary_sweep(folder);
 }
 
+// The folder of `path`, "." if it has none.
+static const char *name_folder(char folder[PATH_MAX], const char *path)
+{
+    snprintf(folder, PATH_MAX, "%.*s", (int)(conv_paths_base(path) - path), path);
+    return folder[0] ? folder : ".";
+}
+
+// What stands for `path` in its folder.
+static const char *name_in(int folder, const char *path)
+{
+    return folder == AT_FDCWD ? path : conv_paths_base(path);
+}
+
 // Opens the folder of `path`, which is made if it is missing. -1 with *err.
 static int open_folder(const char *path, struct conv_err *err)
 {
     char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%.*s", (int)(conv_paths_base(path) - path), path);
-    const char *name = folder[0] ? folder : ".";
+    const char *name = name_folder(folder, path);
     // Only what is to be flushed need be readable.
     int flags = O_DIRECTORY | (config.fsync ? O_RDONLY : O_PATH);
     int fd = conv_paths_open(name, flags);
@@ -173,19 +172,26 @@ static int open_folder(const char *path, struct conv_err *err)
     return fd;
 }
 
-static int open_temporary(struct temporary *temporary, int folder)
+static int open_temporary(struct temporary *temporary, int folder, const char *path)
 {
     static atomic_uint number;
+    size_t length = folder == AT_FDCWD ? (size_t)(conv_paths_base(path) - path) : 0;
+    if (length + CONV_TEMPORARY_NAME_SIZE > sizeof temporary->name) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(temporary->name, path, length);
     temporary->folder = folder;
-    for (int attempt = 0;; attempt++) {
+    for (int attempt = 0, tries = 0;; attempt++) {
         int fd = -1;
-        conv_temporary_name(temporary->name, atomic_fetch_add(&number, 1));
+        conv_temporary_name(temporary->name + length, atomic_fetch_add(&number, 1));
         atomic_store(&temporary->exists, true);
         do
             fd = atomic_load(&abandoned) ? -1
                                          : openat(folder, temporary->name,
                                                   O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        while (fd < 0 && errno == EINTR && !atomic_load(&abandoned));
+        while (fd < 0 && (errno == EINTR || conv_descriptors_wait(errno, &tries)) &&
+               !atomic_load(&abandoned));
         if (fd >= 0)
             return fd;
         atomic_store(&temporary->exists, false);
@@ -203,21 +209,10 @@ static int take_over(int fd, const struct stat *input)
     return fchmod(fd, mode);
 }
 
-// A change between our reading and now is somebody else's work.
-static enum conv_status check_input(const struct conv_job *job, struct conv_err *err)
-{
-    struct stat now;
-    if (lstat(job->path.output, &now) != 0)
-        return conv_err_errno(err, errno, "cannot replace the input");
-    if (!conv_paths_is_unchanged(&job->info, &now))
-        return conv_err_set(err, CONV_ERR_IO, "changed while it was filtered; left as it is");
-    return CONV_OK;
-}
-
 static enum conv_status note_output(int fd, const struct conv_job *job, struct conv_err *err)
 {
     struct stat out;
-    struct conv_journal_fact fact = {job->path.input, job->path.output, &job->info, &out};
+    struct conv_journal_fact fact = {job->path.input, job->path.output, &job->info, &out, {0}};
     if (fstat(fd, &out) != 0)
         return conv_err_errno(err, errno, "cannot stat the output %s", job->path.output);
     return conv_journal_add(config.journal, &fact, err);
@@ -234,15 +229,22 @@ static enum conv_status finish_file(int fd, const struct conv_job *job, struct c
         return conv_err_errno(err, errno, "cannot set mode and time of %s", path);
     if (config.fsync && sync_file(fd) != 0)
         return conv_err_errno(err, errno, "cannot write %s", path);
-    return config.journal && S_ISREG(job->info.st_mode) ? note_output(fd, job, err) : CONV_OK;
+    bool notes = config.journal && !config.in_place && S_ISREG(job->info.st_mode);
+    return notes ? note_output(fd, job, err) : CONV_OK;
 }
 
 // Makes a name last. File systems that cannot do this to a folder have nothing to flush.
 static enum conv_status sync_folder(int folder, const char *path, struct conv_err *err)
 {
-    if (sync_file(folder) != 0 && errno != EINVAL && errno != ENOTSUP)
-        return conv_err_errno(err, errno, "cannot flush the folder of %s", path);
-    return CONV_OK;
+    enum conv_status status = CONV_OK;
+    int fd = folder == AT_FDCWD ? open_folder(path, err) : folder;
+    if (fd < 0)
+        return err->status;
+    if (sync_file(fd) != 0 && errno != EINVAL && errno != ENOTSUP)
+        status = conv_err_errno(err, errno, "cannot flush the folder of %s", path);
+    if (fd != folder)
+        close(fd);
+    return status;
 }
 
 // Writes the file and what goes with it.
@@ -254,23 +256,85 @@ static enum conv_status fill_file(int fd, const struct conv_job *job,
     return finish_file(fd, job, err);
 }
 
-static enum conv_status write_renamed(struct temporary *temporary, int folder,
-                                      const struct conv_job *job,
+static enum conv_status rename_file(const struct temporary *temporary, int folder,
+                                    const struct conv_job *job, struct conv_err *err)
+{
+    const char *path = job->path.output;
+    if (renameat(folder, temporary->name, folder, name_in(folder, path)) != 0)
+        return conv_err_errno(err, errno, "cannot write %s", path);
+    return CONV_OK;
+}
+
+// Sets job->outcome to SKIPPED if the file in the output's place is the result of this very run
+// (the image was reached twice) or of another with the same journal. Any other change since the
+// image was read is somebody else's work, which stays.
+static enum conv_status check_input(int folder, struct conv_job *job, struct conv_err *err)
+{
+    struct stat now;
+    const char *name = name_in(folder, job->path.output);
+    if (fstatat(folder, name, &now, AT_SYMLINK_NOFOLLOW) != 0)
+        return conv_err_errno(err, errno, "cannot replace the input");
+    struct conv_journal_fact fact = {
+        .out = &now,
+        .birth = conv_journal_birth(config.journal, folder, name),
+    };
+    if (conv_journal_knows(config.journal, &fact)) {
+        job->outcome = CONV_OUTCOME_SKIPPED;
+        job->reason = CONV_OUTPUT_REPLACED;
+        return CONV_OK;
+    }
+    if (!conv_paths_is_unchanged(&job->info, &now))
+        return conv_err_set(err, CONV_ERR_IO, "changed while it was filtered; left as it is");
+    return CONV_OK;
+}
+
+static enum conv_status note_replacement(const struct temporary *temporary, int folder,
+                                         const struct conv_job *job, struct conv_err *err)
+{
+    struct stat out;
+    if (fstatat(folder, temporary->name, &out, AT_SYMLINK_NOFOLLOW) != 0)
+        return conv_err_errno(err, errno, "cannot stat the output %s", job->path.output);
+    struct conv_journal_fact fact = {
+        .input = job->path.input,
+        .out = &out,
+        .birth = conv_journal_birth(config.journal, folder, temporary->name),
+    };
+    return conv_journal_add(config.journal, &fact, err);
+}
+
+// The last look at the input, the journal's line and the new name are one step for every thread and
+// run that shares the journal: see journal.h.
+static enum conv_status replace_input(const struct temporary *temporary, int folder,
+                                      struct conv_job *job, struct conv_err *err)
+{
+    enum conv_status status = conv_journal_lock(config.journal, err);
+    if (status)
+        return status;
+    status = check_input(folder, job, err);
+    bool replaces = !status && job->outcome == CONV_OUTCOME_DONE;
+    if (replaces)
+        status = note_replacement(temporary, folder, job, err);
+    if (replaces && !status)
+        status = rename_file(temporary, folder, job, err);
+    conv_journal_unlock(config.journal);
+    return status;
+}
+
+static enum conv_status write_renamed(struct temporary *temporary, int folder, struct conv_job *job,
                                       const struct conv_png_bytes *bytes, struct conv_err *err)
 {
     const char *path = job->path.output;
-    int fd = open_temporary(temporary, folder);
+    int fd = open_temporary(temporary, folder, path);
     if (fd < 0)
         return conv_err_errno(err, errno, "cannot create %s", path);
 
     enum conv_status status = fill_file(fd, job, bytes, err);
     if (close_written(fd) != 0 && !status)
         status = conv_err_errno(err, errno, "cannot write %s", path);
-    if (!status && config.in_place)
-        status = check_input(job, err);
-    if (!status && renameat(folder, temporary->name, folder, conv_paths_base(path)) != 0)
-        status = conv_err_errno(err, errno, "cannot write %s", path);
-    if (status)
+    if (!status)
+        status = config.in_place ? replace_input(temporary, folder, job, err)
+                                 : rename_file(temporary, folder, job, err);
+    if (status || job->outcome != CONV_OUTCOME_DONE)
         unlinkat(folder, temporary->name, 0);
     atomic_store(&temporary->exists, false);
     return status;
@@ -280,7 +344,7 @@ static enum conv_status write_renamed(struct temporary *temporary, int folder,
 static bool link_file(int fd, int folder, const char *path)
 {
     char link[32];
-    const char *name = conv_paths_base(path);
+    const char *name = name_in(folder, path);
     if (atomic_load(&abandoned))
         return false;
     if (!atomic_load(&link_by_path)) {
@@ -306,11 +370,15 @@ static enum conv_status write_nameless(int folder, const struct conv_job *job,
                                        struct conv_err *err)
 {
     const char *path = job->path.output;
-    int fd;
+    char name[PATH_MAX];
+    const char *where = folder == AT_FDCWD ? name_folder(name, path) : ".";
+    int fd, tries = 0;
     *linked = false;
     do
-        fd = openat(folder, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
-    while (fd < 0 && errno == EINTR);
+        fd = openat(folder, where, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    while (fd < 0 && (errno == EINTR || conv_descriptors_wait(errno, &tries)));
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+        return conv_err_errno(err, errno, "cannot create %s", path);
     if (fd < 0) {
         atomic_store(&nameless_fail, true);
         return CONV_OK;
@@ -319,7 +387,7 @@ static enum conv_status write_nameless(int folder, const struct conv_job *job,
     *linked = !status && link_file(fd, folder, path);
     if (close_written(fd) != 0 && *linked) {
         status = conv_err_errno(err, errno, "cannot write %s", path);
-        unlinkat(folder, conv_paths_base(path), 0);
+        unlinkat(folder, name_in(folder, path), 0);
     }
     return status;
 }
@@ -329,12 +397,36 @@ bool conv_output_may_exist(void)
     return atomic_load(&new_in_a_row) < EXPECT_NEW || atomic_load(&nameless_fail);
 }
 
+bool conv_output_is_special(const struct conv_job *job, const struct stat *out)
+{
+    return job->path.output_named && !S_ISDIR(out->st_mode) &&
+           (!S_ISREG(out->st_mode) || conv_paths_descriptor(job->path.output) >= 0);
+}
+
+static bool is_link(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+}
+
 enum conv_status conv_output_check(const struct conv_job *job, const struct stat *out,
                                    struct conv_err *err)
 {
+    const char *path = job->path.output;
     bool same = out->st_dev == job->info.st_dev && out->st_ino == job->info.st_ino;
     if (same && S_ISREG(out->st_mode) && !config.in_place && strcmp(job->path.input, "-") != 0)
         return conv_err_set(err, CONV_ERR_USAGE, OVERWRITES_INPUT);
+    for (int i = 0; i < config.own_file_count; i++)
+        if (out->st_dev == config.own_files[i].device && out->st_ino == config.own_files[i].inode)
+            return conv_err_set(err, CONV_ERR_USAGE,
+                                "the output would overwrite the run's own journal or report");
+    if (S_ISDIR(out->st_mode))
+        return conv_err_set(err, CONV_ERR_IO, "the output %s is a folder", path);
+    if (!S_ISREG(out->st_mode) && !conv_output_is_special(job, out) && !is_link(path))
+        return conv_err_set(err, CONV_ERR_IO,
+                            "the output %s is a pipe, socket or device; only one that is named on "
+                            "the command line is written to",
+                            path);
     return CONV_OK;
 }
 
@@ -347,9 +439,7 @@ static enum conv_status look_at(enum place *place, const struct conv_job *job, s
     *place = PLACE_FREE;
     if (stat(job->path.output, &info) != 0)
         return CONV_OK;
-    *place = S_ISREG(info.st_mode) ? PLACE_FILE : PLACE_SPECIAL;
-    if (S_ISDIR(info.st_mode))
-        return conv_err_set(err, CONV_ERR_IO, "the output %s is a folder", job->path.output);
+    *place = conv_output_is_special(job, &info) ? PLACE_SPECIAL : PLACE_FILE;
     return conv_output_check(job, &info, err);
 }
 
@@ -366,44 +456,56 @@ static enum conv_status write_new(int folder, const struct conv_job *job,
 
 // `looked`: it is known what is there.
 static enum conv_status write_file(struct temporary *temporary, int folder, bool looked,
-                                   enum place place, const struct conv_job *job,
+                                   enum place place, struct conv_job *job,
                                    const struct conv_png_bytes *bytes, struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
     bool linked = false;
-    if (place == PLACE_FREE && !atomic_load(&nameless_fail))
+    if (place == PLACE_FREE && !config.in_place && !atomic_load(&nameless_fail))
         status = write_new(folder, job, bytes, &linked, err);
     if (!linked)
         atomic_store(&new_in_a_row, 0);
     if (!status && !linked && !looked)
         status = look_at(&place, job, err);
     if (!status && place == PLACE_SPECIAL)
-        return write_special(job->path.output, bytes, err);
+        return conv_special_write(job->path.output, bytes, config.stop, err);
     if (!status && !linked)
         status = write_renamed(temporary, folder, job, bytes, err);
     return !status && config.fsync ? sync_folder(folder, job->path.output, err) : status;
 }
 
-enum conv_status conv_output_write(int worker, const struct conv_job *job,
+// The folder, and the file in it. Where they are few one does, but for looking at what killed runs
+// have left.
+#define DESCRIPTORS 2
+
+enum conv_status conv_output_write(int worker, struct conv_job *job,
                                    const struct conv_png_bytes *bytes, struct conv_err *err)
 {
     const char *path = job->path.output;
     enum conv_status status = CONV_OK;
     enum place place = PLACE_FREE;
-    bool looks = conv_output_may_exist();
+    bool looks = conv_output_may_exist(), few = conv_descriptors_are_few();
     if (strcmp(path, "-") == 0)
-        return write_special(path, bytes, err);
+        return conv_special_write(path, bytes, config.stop, err);
     if (looks)
         status = look_at(&place, job, err);
     if (status)
         return status;
     if (place == PLACE_SPECIAL)
-        return write_special(path, bytes, err);
+        return conv_special_write(path, bytes, config.stop, err);
+    conv_descriptors_take(DESCRIPTORS);
     sweep_folder(path);
     int folder = open_folder(path, err);
     if (folder < 0)
-        return err->status;
-    status = write_file(&temporaries[worker], folder, looks, place, job, bytes, err);
-    close(folder);
+        status = err->status;
+    if (folder >= 0 && few) {
+        close(folder);
+        folder = AT_FDCWD;
+    }
+    if (!status)
+        status = write_file(&temporaries[worker], folder, looks, place, job, bytes, err);
+    if (folder >= 0)
+        close(folder);
+    conv_descriptors_give(DESCRIPTORS);
     return status;
 }

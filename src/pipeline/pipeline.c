@@ -7,13 +7,25 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/cancel.h"
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "pipeline/output.h"
+#include "pipeline/phase.h"
 #include "pipeline/scheduler.h"
 
 // Input files get this part of --mem-limit: a picture takes twice its samples in staging, its file
 // seldom more than them, so that it is not the files that hold up what staging has room for.
 #define FILES_SHARE 2
+
+// After a signal: how long images in flight may take to be finished, how often the main thread
+// looks for the signal before, and for workers to leave behind after that. Together with the report
+// an answer takes less than 200 ms.
+#define GRACE_NS 60000000
+#define LOOK_NS 30000000
+#define AGAIN_NS 5000000
+
+static atomic_bool left_threads;
 
 _Static_assert(CONV_REPORT_MOST_DEVICES == CONV_BACKEND_MOST_DEVICES,
                "the report has room for every device");
@@ -33,6 +45,20 @@ static int init_lock(pthread_mutex_t *lock)
     return errnum;
 }
 
+// Where the memory of the whole run is limited, an eighth is for files that are read while other
+// images are in work. Another eighth is nobody's: for stacks, the coders' tables, and the buffers
+// that workers and pool keep (see conv_pipeline_keep).
+static int init_budget(struct conv_scheduler *s)
+{
+    const struct conv_pipeline_config *config = s->config;
+    size_t files = config->mem_limit / FILES_SHARE, total = SIZE_MAX;
+    if (config->memory > 0 && !config->ops->async) {
+        total = config->memory - config->memory / 8;
+        files = files < config->memory / 8 ? files : config->memory / 8;
+    }
+    return conv_budget_init(&s->files, files, total);
+}
+
 static enum conv_status init_locks(struct conv_scheduler *s, struct conv_err *err)
 {
     pthread_condattr_t attributes;
@@ -46,13 +72,21 @@ static enum conv_status init_locks(struct conv_scheduler *s, struct conv_err *er
     if (!errnum)
         errnum = pthread_cond_init(&s->lane_work, &attributes);
     if (!errnum)
+        errnum = pthread_cond_init(&s->ended, &attributes);
+    if (!errnum)
         errnum = init_lock(&s->lock);
     if (!errnum)
         errnum = init_lock(&s->report_lock);
     if (!errnum)
-        errnum = conv_budget_init(&s->files, s->config->mem_limit / FILES_SHARE);
+        errnum = init_budget(s);
     pthread_condattr_destroy(&attributes);
     return errnum ? conv_err_errno(err, errnum, "cannot make locks") : CONV_OK;
+}
+
+// A worker keeps up to six buffers, two of them in the pool: together a tenth.
+size_t conv_pipeline_keep(size_t memory, int jobs)
+{
+    return memory / 64 / (size_t)jobs + 1;
 }
 
 bool conv_scheduler_wait(struct conv_scheduler *s, pthread_cond_t *condition, uint64_t ns)
@@ -78,7 +112,10 @@ static int slot_count(const struct conv_pipeline_config *config)
 // of the limit for that, and at least what keeps workers and readahead busy.
 static int most_live(const struct conv_pipeline_config *config)
 {
-    size_t most = config->mem_limit / 8 / sizeof(struct conv_job);
+    size_t bytes = config->mem_limit / 8;
+    if (config->memory > 0 && config->memory / 32 < bytes)
+        bytes = config->memory / 32;
+    size_t most = bytes / sizeof(struct conv_job);
     size_t least = 2 * (size_t)config->jobs + 64;
     return (int)(most < least ? least : most < INT_MAX ? most : INT_MAX);
 }
@@ -114,6 +151,16 @@ static enum conv_status start_lanes(struct conv_scheduler *s, struct conv_err *e
     return started || !count ? CONV_OK : conv_err_errno(err, errnum, "cannot start a thread");
 }
 
+bool conv_pipeline_left_threads(void)
+{
+    return atomic_load(&left_threads);
+}
+
+static bool is_left(const struct conv_worker *worker)
+{
+    return atomic_load(&worker->phase) == CONV_PHASE_LEFT;
+}
+
 static enum conv_status start_threads(struct conv_scheduler *s, struct conv_worker *workers,
                                       struct conv_err *err)
 {
@@ -134,20 +181,42 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
         status = start_lanes(s, err);
     // As with lanes; without the first, the others are not worth a try.
     for (int i = 0; i < config->jobs && !status; i++) {
+        pthread_mutex_lock(&s->lock);
         int errnum = pthread_create(&workers[i].thread, NULL, conv_worker_main, &workers[i]);
         workers[i].started = errnum == 0;
+        s->working += workers[i].started;
+        pthread_mutex_unlock(&s->lock);
         if (errnum && i == 0)
             status = conv_err_errno(err, errnum, "cannot start a thread");
     }
     return status;
 }
 
+// Waits for the workers. Those that compute on for too long after a signal are left behind.
+static void await_workers(struct conv_scheduler *s, struct conv_worker *workers)
+{
+    uint64_t asked = 0;
+    pthread_mutex_lock(&s->lock);
+    while (s->working > 0) {
+        uint64_t now = conv_clock_ns();
+        if (!asked && conv_cancel_is_asked(s->config->stop))
+            asked = now;
+        for (int i = 0; asked && now - asked >= GRACE_NS && i < s->config->jobs; i++)
+            if (workers[i].started && conv_worker_leave(&workers[i]))
+                atomic_store(&left_threads, true);
+        if (s->working > 0)
+            conv_scheduler_wait(s, &s->ended, asked ? AGAIN_NS : LOOK_NS);
+    }
+    pthread_mutex_unlock(&s->lock);
+    for (int i = 0; i < s->config->jobs; i++)
+        if (workers[i].started && !is_left(&workers[i]))
+            pthread_join(workers[i].thread, NULL);
+}
+
 static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers)
 {
     const struct conv_backend_ops *ops = s->config->ops;
-    for (int i = 0; i < s->config->jobs; i++)
-        if (workers[i].started)
-            pthread_join(workers[i].thread, NULL);
+    await_workers(s, workers);
     pthread_mutex_lock(&s->lock);
     s->lanes_end = true;
     pthread_cond_broadcast(&s->lane_work);
@@ -157,6 +226,8 @@ static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers)
             pthread_join(s->lanes[i].thread, NULL);
     conv_devices_close(s);
     for (int i = 0; i < s->config->jobs; i++) {
+        if (is_left(&workers[i]))
+            continue;
         ops->lane_close(workers[i].lane);
         conv_png_codec_close(workers[i].codec);
     }
@@ -193,6 +264,9 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
         .in_place = config->in_place,
         .journal = config->journal,
         .fsync = config->fsync,
+        .own_files = config->own_files,
+        .own_file_count = config->own_file_count,
+        .stop = config->stop,
     };
     struct conv_worker *workers = calloc((size_t)config->jobs, sizeof *workers);
     s.lanes = calloc((size_t)lane_count(config) + 1, sizeof *s.lanes);
@@ -204,15 +278,20 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     if (!status)
         status = conv_pool_open(&s.pool, config, slot_count(config), err);
     if (!status) {
+        conv_descriptors_begin(config->jobs, config->stop);
         status = start_threads(&s, workers, err);
         stop_threads(&s, workers);
+        conv_descriptors_end();
         if (!status && s.failure.status)
             status = conv_err_set(err, s.failure.status, "%s", s.failure.text);
     }
-    conv_pool_close(&s.pool);
+    bool left = conv_pipeline_left_threads(); // which use their slots and their workers' memory
+    if (!left)
+        conv_pool_close(&s.pool);
     conv_output_close();
     conv_jobs_free_spares(&s);
-    free(workers);
+    if (!left)
+        free(workers);
     free(s.lanes);
     free(s.devices);
     conv_budget_destroy(&s.files);
@@ -221,5 +300,6 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     pthread_cond_destroy(&s.lane_work);
     pthread_cond_destroy(&s.room);
     pthread_cond_destroy(&s.changed);
+    pthread_cond_destroy(&s.ended);
     return status;
 }

@@ -11,6 +11,7 @@
 
 #include "backend/opening.h"
 #include "pipeline/journal.h"
+#include "pipeline/paths.h"
 #include "pipeline/walk.h"
 #include "png/png.h"
 #include "report/report.h"
@@ -21,6 +22,9 @@
 enum conv_coder { CONV_CODER_CPU, CONV_CODER_AUTO, CONV_CODER_GPU };
 
 enum conv_alpha_mode { CONV_ALPHA_KEEP, CONV_ALPHA_FILTER, CONV_ALPHA_PREMULTIPLY };
+
+// Files besides outputs that a run writes, at most: --resume, --report, --trace, --html, --svg.
+#define CONV_PIPELINE_OWN_FILES 5
 
 struct conv_pipeline_config {
     const struct conv_backend_ops *ops;
@@ -40,17 +44,30 @@ struct conv_pipeline_config {
     int streams;        // lanes of each device of an async backend, at least 1
     size_t group_bytes; // staging bytes that make a group full
     size_t mem_limit;   // bytes of staging memory in all
+    // Bytes that the whole run may take, where a container, a job or a shell limits that; 0: not
+    // known. On a backend that is not async, images wait for each other to stay within it.
+    size_t memory;
+    bool refuse_beyond; // images that alone take more fail; without it they are tried
     uint64_t max_pixels;
     struct conv_png_config png;
     enum conv_alpha_mode alpha;
     enum conv_coder decode_on, encode_on; // CONV_CODER_GPU: what the device cannot, the CPU does
     bool strip, preserve, fsync;
+    bool first_frame;             // an animated PNG is its first image; else it is refused
     bool in_place;                // outputs replace inputs
     struct conv_journal *journal; // of --resume; NULL without
+    struct conv_paths_id own_files[CONV_PIPELINE_OWN_FILES]; // that no output may replace
+    int own_file_count;
     bool skip_existing, update, dry_run, no_save, fail_fast;
     struct conv_trace *trace; // gets a row a worker and three a lane; may be NULL
-    atomic_int *stop;         // becomes non-zero when no new picture shall be taken
+    // Becomes non-zero when no new image is to be begun. If positive, those in flight are given up,
+    // too, unless they are finished within a moment.
+    atomic_int *stop;
 };
+
+// What a buffer may keep from image to image where the memory of the whole run is limited to
+// `memory` bytes; for png.keep, too.
+size_t conv_pipeline_keep(size_t memory, int jobs);
 
 // Runs every picture of the walk and hands a record of each to the report. Pictures that fail are
 // reported and do not end the run; the return value speaks of the run itself (no memory, no thread,
@@ -58,5 +75,9 @@ struct conv_pipeline_config {
 enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
                                    struct conv_walk *walk, struct conv_report *report,
                                    struct conv_err *err);
+
+// True once a run was ended by a signal while a thread was inside a long computation: that thread
+// is still at work, and the backends must stay open until the process ends, which is to be soon.
+bool conv_pipeline_left_threads(void);
 
 #endif

@@ -2,6 +2,7 @@
 #include "pipeline/pool.h"
 
 #include <assert.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "backend/staging.h"
@@ -116,6 +117,11 @@ enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pipeli
     size_t share = config->mem_limit / 2 / (size_t)count / GROW_STEP * GROW_STEP;
     size_t usual = decodes && encodes ? ROUGHENED(config->group_bytes) : config->group_bytes;
     pool->bytes = usual < share ? usual : share;
+    pool->keep = SIZE_MAX;
+    if (config->memory > 0 && !config->ops->async) {
+        pool->keep = conv_pipeline_keep(config->memory, config->jobs);
+        pool->bytes = pool->bytes < pool->keep ? pool->bytes : pool->keep;
+    }
     for (int i = 0; i < count; i++) {
         struct conv_group *group = &pool->slots[i].group;
         group->plane_capacity = MAX_PLANES;
@@ -233,14 +239,24 @@ static enum conv_status furnish(struct conv_pool *pool, struct conv_slot *slot,
     return status;
 }
 
+// Says what --mem-limit would have to be, rounded up to a unit of which there are many.
+static enum conv_status refuse(const struct conv_pool *pool, size_t bytes, struct conv_err *err)
+{
+    int shift = bytes < (size_t)10 << 20 ? 10 : 20;
+    char unit = shift == 10 ? 'K' : 'M';
+    size_t needed = (bytes >> shift) + 1;
+    return conv_err_set(err, CONV_ERR_LIMIT,
+                        "the image needs %zu%c of staging memory, and --mem-limit is %zu%c: use "
+                        "--mem-limit %zu%c",
+                        needed, unit, pool->limit >> shift, unit, needed, unit);
+}
+
 enum conv_status conv_pool_acquire(struct conv_pool *pool, const struct conv_pool_need *need,
                                    struct conv_slot **out, struct conv_err *err)
 {
     *out = NULL;
     if (conv_pool_is_too_much(pool, need))
-        return conv_err_set(err, CONV_ERR_LIMIT,
-                            "the picture needs %zu KiB of staging memory, --mem-limit is %zu KiB",
-                            (least(need) >> 10) + 1, pool->limit >> 10);
+        return refuse(pool, least(need), err);
     bool busy, waits;
     struct conv_slot *slot = find_free(pool, &busy);
     if (!slot)
@@ -298,6 +314,16 @@ void conv_pool_release(struct conv_pool *pool, struct conv_slot *slot)
     give_buffer(&slot->in);
     give_buffer(&slot->out);
     slot->busy = false;
+}
+
+int conv_pool_shed(struct conv_pool *pool, struct conv_slot *slot, struct conv_pool_buffer shed[2])
+{
+    struct conv_pool_buffer *buffers[2] = {slot->in, slot->out};
+    int count = 0;
+    for (int i = 0; i < 2; i++)
+        if (buffers[i] && buffers[i]->bytes > pool->keep)
+            shed[count++] = take_memory(pool, buffers[i]);
+    return count;
 }
 
 void conv_pool_take_back(struct conv_pool *pool, struct conv_slot *slot)

@@ -25,6 +25,7 @@ struct conv_slot {
     struct conv_pool_buffer *in, *out; // the group's h_in and h_out; NULL where it has none
     bool busy;
     bool sealed;         // takes no more pictures
+    bool left;           // a worker that was left behind still writes into it
     bool again;          // its pictures are to be read and decoded anew, on the CPU
     bool counted;        // as a group for a device to decode
     uint64_t touched_at; // a picture placed or decoded; conv_clock_ns, as what follows
@@ -44,6 +45,7 @@ struct conv_pool {
     int count;
     struct conv_pool_buffer *buffers; // two a slot
     size_t bytes;                     // what a buffer takes at first
+    size_t keep;                      // what a buffer may keep from slot to slot
     size_t limit;
     size_t used; // bytes of all buffers
     size_t kept; // and what is promised, and what chunks take, of busy slots
@@ -73,6 +75,10 @@ enum conv_status conv_pool_acquire(struct conv_pool *pool, const struct conv_poo
 bool conv_pool_may_carry(struct conv_pool *pool, size_t carried);
 void conv_pool_carry(struct conv_pool *pool, struct conv_slot *slot, size_t carried);
 void conv_pool_release(struct conv_pool *pool, struct conv_slot *slot);
+
+// Takes memory out of those buffers of a slot, which is about to be released, that are too large to
+// keep, for the caller to give up without the lock. Returns how many of the two.
+int conv_pool_shed(struct conv_pool *pool, struct conv_slot *slot, struct conv_pool_buffer shed[2]);
 
 // Of a resident group: h_in is free for others; h_out, which was promised, with `bytes`.
 void conv_pool_take_back(struct conv_pool *pool, struct conv_slot *slot);

@@ -39,7 +39,7 @@ struct conv_scheduler {
     size_t table_bytes;
     bool filter_alpha;
     struct conv_lane_thread *lanes; // of all devices: device * streams + stream
-    struct conv_budget files;       // what buffers of input files take
+    struct conv_budget files;       // what buffers of input files take, and images in work
 
     pthread_mutex_t report_lock; // taken before `lock`, where both are
     pthread_mutex_t lock;        // guards all below
@@ -49,6 +49,8 @@ struct conv_scheduler {
     pthread_cond_t changed;
     pthread_cond_t room;      // workers of a backend that is not async wait on it for memory
     pthread_cond_t lane_work; // lanes wait on it
+    pthread_cond_t ended;     // the main thread waits on it for the workers
+    int working;              // workers that have not ended
     struct conv_pool pool;
     struct conv_slot *open[CONV_FORM_COUNT]; // take pictures, by how their groups are coded
     struct conv_slot *ready, **ready_end;    // sealed groups for the lanes
@@ -62,9 +64,9 @@ struct conv_scheduler {
     int most;       // of them at once
     uint64_t begun; // pictures that somebody has begun, ever
     struct conv_balance balance;
-    bool walking;          // a worker is in conv_walk_next
-    bool minding;          // a worker waits with an eye on the open group
-    bool walked;           // no more pictures will come
+    bool walking; // a worker is in conv_walk_next
+    bool minding; // a worker waits with an eye on the open group
+    bool walked;  // no more pictures will come
     bool lanes_end;
     struct conv_device_state *devices; // one a device
     struct conv_err failure;           // what ended the run itself, if anything did
@@ -78,6 +80,10 @@ struct conv_worker {
     struct conv_trace_row *row;
     pthread_t thread;
     bool started;
+    atomic_int phase;     // phase.h
+    struct conv_job *job; // on which it computes, while it does
+    bool decodes;         // for a group with other images
+    size_t reserved;      // of s->files, for the job
 };
 
 // A thread that takes groups, and the lane that it hands them to. Once its device is lost, it takes
@@ -170,7 +176,9 @@ void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job);
 
 // --- threads -------------------------------------------------------------------------------------
 
-void *conv_worker_main(void *worker);    // struct conv_worker; worker.c
+void *conv_worker_main(void *worker); // struct conv_worker; worker.c
+// True if the worker was computing and is left behind, with its job. The others go on without it.
+bool conv_worker_leave(struct conv_worker *worker);
 void *conv_lane_main(void *lane_thread); // struct conv_lane_thread; lane.c
 
 // --- devices.c -----------------------------------------------------------------------------------

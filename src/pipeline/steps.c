@@ -4,18 +4,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+#include "base/descriptors.h"
+#include "base/standard.h"
 #include "kernels/alpha.h"
 #include "pipeline/output.h"
 #include "pipeline/paths.h"
+#include "pipeline/phase.h"
 #include "pipeline/pool.h"
 
 #define READ_CHUNK ((size_t)1 << 16)
+#define READ_MOST ((size_t)16 << 20) // at once: between two reads a signal is noticed
 // Of each file that is fetched ahead: together a bounded part of the page cache.
 #define AHEAD_BYTES ((size_t)4 << 20)
+#define RETRY_MS 20
 #define LINK "is a symbolic link; --in-place replaces files only"
 
 // Adds the time since `start` to the stage.
@@ -50,7 +57,7 @@ static bool skip(struct conv_job *job, const char *reason)
 static bool is_done(const struct conv_pipeline_config *config, struct conv_job *job,
                     const struct stat *in, const struct stat *out)
 {
-    struct conv_journal_fact fact = {job->path.input, job->path.output, in, out};
+    struct conv_journal_fact fact = {job->path.input, job->path.output, in, out, {0}};
     if (config->skip_existing)
         return skip(job, "the output exists");
     if (in && config->update && is_newer_or_same(&out->st_mtim, &in->st_mtim))
@@ -60,10 +67,10 @@ static bool is_done(const struct conv_pipeline_config *config, struct conv_job *
     return false;
 }
 
-static const char *plan_reason(const struct conv_pipeline_config *config, bool exists)
+static const char *plan_reason(const struct conv_pipeline_config *config, bool special, bool exists)
 {
-    if (config->in_place)
-        return "replaces the input";
+    if (special)
+        return "writes to a pipe, a device or a descriptor";
     if (!exists)
         return "new";
     return config->update    ? "the input is newer"
@@ -71,24 +78,46 @@ static const char *plan_reason(const struct conv_pipeline_config *config, bool e
                              : "replaces the output";
 }
 
-enum conv_status conv_steps_plan(const struct conv_pipeline_config *config, struct conv_job *job)
+static enum conv_status plan_in_place(const struct conv_pipeline_config *config,
+                                      struct conv_job *job)
 {
-    if (!config->dry_run && !config->skip_existing && !config->update && !config->journal &&
-        !config->in_place)
-        return CONV_OK;
-    struct stat in, out;
-    bool standard = is_dash(job->path.input);
-    bool exists = !is_dash(job->path.output) && stat(job->path.output, &out) == 0;
-    bool found = !standard && stat(job->path.input, &in) == 0;
-    if (exists && is_done(config, job, found ? &in : NULL, &out))
-        return CONV_OK;
-    if (!standard && !found)
+    struct stat in;
+    if (lstat(job->path.input, &in) != 0)
         return conv_err_errno(&job->err, errno, "cannot open");
-    if (config->in_place && lstat(job->path.input, &in) == 0 && S_ISLNK(in.st_mode)) {
+    if (S_ISLNK(in.st_mode)) {
         // Replacing a link would part it from its file, replacing the file reach out of the folder.
         skip(job, "a symbolic link");
         return job->path.named ? conv_err_set(&job->err, CONV_ERR_USAGE, LINK) : CONV_OK;
     }
+    struct conv_journal_fact fact = {.out = &in};
+    if (config->journal)
+        fact.birth = conv_journal_birth(config->journal, AT_FDCWD, job->path.input);
+    if (config->journal && conv_journal_knows(config->journal, &fact)) {
+        skip(job, CONV_OUTPUT_REPLACED);
+    } else if (config->dry_run) {
+        job->outcome = CONV_OUTCOME_PLANNED;
+        job->reason = "replaces the input";
+    }
+    return CONV_OK;
+}
+
+enum conv_status conv_steps_plan(const struct conv_pipeline_config *config, struct conv_job *job)
+{
+    if (config->in_place)
+        return plan_in_place(config, job);
+    if (!config->dry_run && !config->skip_existing && !config->update && !config->journal)
+        return CONV_OK;
+    struct stat in, out;
+    bool standard = is_dash(job->path.input);
+    bool exists = !is_dash(job->path.output) && stat(job->path.output, &out) == 0;
+    bool special = exists && conv_output_is_special(job, &out);
+    bool found = !standard && stat(job->path.input, &in) == 0;
+    // Only a regular file can be an output of an earlier run.
+    if (exists && !special && S_ISREG(out.st_mode) &&
+        is_done(config, job, found ? &in : NULL, &out))
+        return CONV_OK;
+    if (!standard && !found)
+        return conv_err_errno(&job->err, errno, "cannot open");
     if (!config->dry_run)
         return CONV_OK;
     if (found)
@@ -96,8 +125,18 @@ enum conv_status conv_steps_plan(const struct conv_pipeline_config *config, stru
     if (exists && found && conv_output_check(job, &out, &job->err))
         return job->err.status;
     job->outcome = CONV_OUTCOME_PLANNED;
-    job->reason = plan_reason(config, exists);
+    job->reason = plan_reason(config, special, exists);
     return CONV_OK;
+}
+
+// The input stays open for longer: others do not wait for its descriptor.
+static void keep_input(struct conv_job *job)
+{
+    if (job->counted != CONV_INPUT_TAKEN)
+        return;
+    conv_descriptors_give(1);
+    conv_descriptors_keep(1);
+    job->counted = CONV_INPUT_KEPT;
 }
 
 static enum conv_status reserve_file(struct conv_job *job, size_t size)
@@ -106,7 +145,10 @@ static enum conv_status reserve_file(struct conv_job *job, size_t size)
     if (size <= file->capacity)
         return CONV_OK;
     size_t capacity = conv_image_align(size, READ_CHUNK);
-    conv_budget_grow(job->budget, &job->share, capacity);
+    if (!conv_budget_try(job->budget, &job->share, capacity)) {
+        keep_input(job); // those who are waited for may need a descriptor
+        conv_budget_grow(job->budget, &job->share, capacity);
+    }
     uint8_t *data = realloc(file->data, capacity);
     if (!data)
         return conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory for a file of %zu bytes", size);
@@ -149,13 +191,25 @@ static enum conv_status read_all(const struct conv_pipeline_config *config, stru
     while (!status) {
         if (!regular && !wait_readable(config, job, fd, start))
             return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for input");
+        if (conv_cancel_is_asked(config->stop))
+            return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
         // The first bytes come alone: what is no PNG is not worth its memory.
         bool first = file->size < CONV_PNG_SIGNATURE_SIZE;
         size_t room = file->capacity - file->size;
-        ssize_t got =
-            read(fd, file->data + file->size, first && room > READ_CHUNK ? READ_CHUNK : room);
-        if (got < 0 && (errno == EINTR || errno == EAGAIN))
+        size_t most = first ? READ_CHUNK : READ_MOST;
+        ssize_t got = read(fd, file->data + file->size, room < most ? room : most);
+        if (got < 0 && errno == EINTR)
             continue;
+        // Files of /proc and /sys pass for regular ones, and reading some of them waits:
+        // /proc/kmsg.
+        if (got < 0 && errno == EAGAIN && regular)
+            return conv_err_set(err, CONV_ERR_IO,
+                                "has no data yet; only a pipe named on the command line is waited "
+                                "for");
+        if (got < 0 && errno == EAGAIN) {
+            poll(NULL, 0, RETRY_MS); // another reader was faster, or the device cannot be polled
+            continue;
+        }
         if (got < 0)
             return conv_err_errno(err, errno, "cannot read");
         if (got == 0)
@@ -183,44 +237,80 @@ static int open_input(const struct conv_pipeline_config *config, const char *pat
 void conv_steps_announce(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     struct stat info;
-    if (is_dash(job->path.input))
+    const char *path = job->path.input;
+    if (is_dash(path))
         return;
-    job->fd = open_input(config, job->path.input); // whoever reads it says why it cannot be
-    job->is_open = job->fd >= 0;
-    if (!job->is_open)
-        return;
-    (void)posix_fadvise(job->fd, 0, AHEAD_BYTES, POSIX_FADV_WILLNEED);
+    bool ahead = conv_descriptors_try_ahead();
+    if (ahead) {
+        job->fd = open_input(config, path); // whoever reads it says why it cannot be
+        job->is_open = job->fd >= 0;
+        if (!job->is_open)
+            conv_descriptors_end_ahead();
+        if (!job->is_open)
+            return;
+        (void)posix_fadvise(job->fd, 0, AHEAD_BYTES, POSIX_FADV_WILLNEED);
+    }
     // What is larger than allowed will not be read.
-    if (fstat(job->fd, &info) == 0 && S_ISREG(info.st_mode) &&
+    if ((ahead ? fstat(job->fd, &info) : stat(path, &info)) == 0 && S_ISREG(info.st_mode) &&
         (uint64_t)info.st_size <= config->mem_limit)
         job->want = conv_image_align((size_t)info.st_size + 1, READ_CHUNK);
+}
+
+// Takes over what was opened ahead, or opens the file.
+static int begin_input(const struct conv_pipeline_config *config, struct conv_job *job)
+{
+    job->counted = CONV_INPUT_UNCOUNTED;
+    if (is_dash(job->path.input))
+        return STDIN_FILENO;
+    if (job->is_open) {
+        job->is_open = false;
+        job->counted = CONV_INPUT_AHEAD;
+        return job->fd;
+    }
+    conv_descriptors_take(1);
+    job->counted = CONV_INPUT_TAKEN;
+    return open_input(config, job->path.input);
+}
+
+static void end_input(struct conv_job *job, int fd)
+{
+    if (fd >= 0 && job->counted != CONV_INPUT_UNCOUNTED)
+        close(fd);
+    if (job->counted == CONV_INPUT_AHEAD)
+        conv_descriptors_end_ahead();
+    else if (job->counted == CONV_INPUT_TAKEN)
+        conv_descriptors_give(1);
+    else if (job->counted == CONV_INPUT_KEPT)
+        conv_descriptors_keep(-1);
 }
 
 static enum conv_status read_file(const struct conv_pipeline_config *config, struct conv_job *job,
                                   uint64_t *start)
 {
-    const char *path = job->path.input;
     struct conv_err *err = &job->err;
-    bool standard = is_dash(path);
-    int fd = standard ? STDIN_FILENO : job->is_open ? job->fd : open_input(config, path);
-    job->is_open = false;
-    if (fd < 0 && errno == ELOOP && config->in_place)
-        return conv_err_set(err, CONV_ERR_USAGE, LINK);
-    if (fd < 0)
-        return conv_err_errno(err, errno, "cannot open");
+    if (is_dash(job->path.input) && conv_standard_is_closed(STDIN_FILENO))
+        return conv_err_set(err, CONV_ERR_IO, "cannot read: it is closed");
     enum conv_status status = CONV_OK;
     struct stat out;
-    if (fstat(fd, &job->info) != 0)
+    int fd = begin_input(config, job);
+    if (fd < 0 && errno == ELOOP && config->in_place)
+        status = conv_err_set(err, CONV_ERR_USAGE, LINK);
+    else if (fd < 0)
+        status = conv_err_errno(err, errno, "cannot open");
+    else if (fstat(fd, &job->info) != 0)
         status = conv_err_errno(err, errno, "cannot stat");
     else if (S_ISDIR(job->info.st_mode))
-        status = conv_err_set(err, CONV_ERR_FORMAT, "is a folder, not a picture");
+        status = conv_err_set(err, CONV_ERR_FORMAT, "is a folder, not an image");
     else if (!S_ISREG(job->info.st_mode) && (!job->path.named || config->in_place))
         status = conv_err_set(err, CONV_ERR_FORMAT, "is no regular file");
     else if (!config->no_save && !is_dash(job->path.output) && conv_output_may_exist() &&
              stat(job->path.output, &out) == 0)
         status = conv_output_check(job, &out, err);
     if (!status) {
-        size_t expected = S_ISREG(job->info.st_mode) ? (size_t)job->info.st_size : READ_CHUNK - 1;
+        bool regular = S_ISREG(job->info.st_mode);
+        size_t expected = regular ? (size_t)job->info.st_size : READ_CHUNK - 1;
+        if (!regular)
+            keep_input(job); // whoever writes into a pipe may take long
         if (expected > config->mem_limit)
             status =
                 conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than --mem-limit allows");
@@ -230,8 +320,7 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
             status = read_all(config, job, fd, expected, start);
         }
     }
-    if (!standard)
-        close(fd);
+    end_input(job, fd);
     return status;
 }
 
@@ -249,19 +338,27 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
     status = conv_png_check_promise(file->data, file->size, &job->header, &job->err);
     if (status)
         return status;
-    job->meta.size = 0;
+    if (!config->first_frame && conv_png_is_animated(file->data, file->size))
+        return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
+                            "animated PNG: all frames but one would be lost; --first-frame takes "
+                            "the first%s",
+                            config->in_place ? ", but not with --in-place" : "");
+    job->meta.size = job->meta.front = 0;
     if (!config->strip)
-        status = conv_png_meta_collect(file->data, file->size, &job->meta, &job->err);
+        status = conv_png_meta_collect(file->data, file->size, &job->header, &job->meta, &job->err);
     return status;
 }
 
 enum conv_status conv_steps_read(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_READ);
+    job->info.st_mode = 0;
     enum conv_status status = read_file(config, job, &start);
     if (!status)
         status = read_header(config, job);
-    job->bytes_in = job->file->size;
+    // A file that fails is rarely read to its end. Of a pipe nothing else is known.
+    bool regular = S_ISREG(job->info.st_mode);
+    job->bytes_in = regular ? (size_t)job->info.st_size : job->file->size;
     end_stage(job, CONV_STAGE_READ, start);
     return status;
 }
@@ -270,10 +367,13 @@ enum conv_status conv_steps_decode(const struct conv_pipeline_config *config,
                                    struct conv_png_codec *codec, struct conv_job *job)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
+    bool premultiply = config->alpha == CONV_ALPHA_PREMULTIPLY;
+    conv_phase_begin(job->phase);
     enum conv_status status =
         conv_png_decode(codec, job->file->data, job->file->size, &job->header, &job->in, &job->err);
-    if (!status && config->alpha == CONV_ALPHA_PREMULTIPLY)
+    if (!status && premultiply)
         conv_alpha_multiply(&job->in);
+    conv_phase_end(job->phase);
     conv_png_codec_trim(codec);
     end_stage(job, CONV_STAGE_DECODE, start);
     return status;
@@ -293,8 +393,12 @@ bool conv_steps_pass_on(struct conv_job *job)
 enum conv_status conv_steps_filter(const struct conv_pipeline_config *config,
                                    struct conv_lane *lane, struct conv_job *job)
 {
+    if (conv_cancel_is_asked(config->stop))
+        return conv_err_set(&job->err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
     uint64_t start = conv_trace_begin(CONV_STAGE_KERNEL);
+    conv_phase_begin(job->phase);
     enum conv_status status = config->ops->lane_run(lane, &job->slot->group, &job->err);
+    conv_phase_end(job->phase);
     end_stage(job, CONV_STAGE_KERNEL, start);
     return status;
 }
@@ -313,9 +417,13 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
     }
     struct conv_image out;
     conv_group_result(group, &job->in, job->out_offset, &out);
-    if (config->alpha == CONV_ALPHA_PREMULTIPLY)
+    bool premultiplied = config->alpha == CONV_ALPHA_PREMULTIPLY;
+    conv_phase_begin(job->phase);
+    if (premultiplied)
         conv_alpha_divide(&out);
-    return conv_png_encode(codec, &out, &job->meta, bytes, &job->err);
+    enum conv_status status = conv_png_encode(codec, &out, &job->meta, bytes, &job->err);
+    conv_phase_end(job->phase);
+    return status;
 }
 
 enum conv_status conv_steps_encode(const struct conv_pipeline_config *config,

@@ -9,6 +9,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/descriptors.h"
+#include "base/digest_set.h"
+#include "image/format.h"
+#include "pipeline/in_place.h"
 #include "pipeline/name_list.h"
 #include "pipeline/paths.h"
 #include "pipeline/temporary.h"
@@ -25,13 +29,23 @@ struct level {
 struct conv_walk {
     struct conv_walk_config config;
     int next_input;
+    bool any_folder; // among the inputs, or a list
     bool output_is_folder;
     bool many; // several inputs: a folder gets a folder of its own name below the output
     struct level levels[MAX_LEVELS];
     int depth;
     struct conv_walk_entry here; // the folder being read: input and output path
     struct conv_name_list list;  // of --files-from
+    struct conv_digest_set seen; // what it has named
     uint64_t expected;           // pictures
+    struct conv_walk_count count;
+    struct peeked *peeked; // the first step, if it was taken before it was asked for
+};
+
+struct peeked {
+    enum conv_walk_step step;
+    struct conv_walk_entry entry;
+    struct conv_err err;
 };
 
 // --- what the user typed -------------------------------------------------------------------------
@@ -107,25 +121,6 @@ static enum conv_status check_names(const struct conv_walk_config *config, struc
     return status;
 }
 
-// With --in-place a picture that is reached twice would be filtered twice.
-static enum conv_status check_overlap(const struct conv_walk_config *config, int index,
-                                      struct conv_err *err)
-{
-    const char *input = config->inputs[index];
-    if (is_dash(input))
-        return conv_err_set(err, CONV_ERR_USAGE, "--in-place takes files and folders, not -");
-    for (int i = 0; i < index; i++) {
-        enum conv_paths_relation relation = conv_paths_relation(config->inputs[i], input);
-        if (relation == CONV_PATHS_SAME ||
-            (relation == CONV_PATHS_NESTED &&
-             (config->recursive || !is_folder(input) || !is_folder(config->inputs[i]))))
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "--in-place would filter pictures twice: %s and %s overlap",
-                                config->inputs[i], input);
-    }
-    return CONV_OK;
-}
-
 static enum conv_status check_operands(struct conv_walk *walk, bool *any_folder,
                                        struct conv_err *err)
 {
@@ -144,10 +139,10 @@ static enum conv_status check_operands(struct conv_walk *walk, bool *any_folder,
             return conv_err_set(err, CONV_ERR_USAGE,
                                 "--files-from takes the folder its names are in; %s is no folder",
                                 config->inputs[i]);
+        if (config->in_place && is_dash(config->inputs[i]))
+            return conv_err_set(err, CONV_ERR_USAGE, "--in-place takes files and folders, not -");
         enum conv_status status = CONV_OK;
-        if (config->in_place)
-            status = check_overlap(config, i, err);
-        else if (folder && config->output)
+        if (!config->in_place && folder && config->output)
             status = check_pair(config->inputs[i], config->output, config->recursive, err);
         if (status)
             return status;
@@ -155,7 +150,9 @@ static enum conv_status check_operands(struct conv_walk *walk, bool *any_folder,
     if (config->files_from && config->input_count > 1)
         return conv_err_set(err, CONV_ERR_USAGE, "--files-from takes one input folder, %d given",
                             config->input_count);
-    return CONV_OK;
+    return config->in_place
+               ? conv_in_place_check(config->inputs, config->input_count, config->recursive, err)
+               : CONV_OK;
 }
 
 static enum conv_status check_output(struct conv_walk *walk, bool any_folder, struct conv_err *err)
@@ -163,6 +160,7 @@ static enum conv_status check_output(struct conv_walk *walk, bool any_folder, st
     const struct conv_walk_config *config = &walk->config;
     const char *output = config->output;
     walk->many = config->input_count > 1;
+    walk->any_folder = any_folder;
     if (!output) {
         walk->config.output = "";
         return CONV_OK;
@@ -171,27 +169,56 @@ static enum conv_status check_output(struct conv_walk *walk, bool any_folder, st
         return conv_err_set(err, CONV_ERR_USAGE, "the name of the output is empty");
     if (is_dash(output)) {
         if (any_folder || walk->many)
-            return conv_err_set(err, CONV_ERR_USAGE, "standard output takes one picture only");
+            return conv_err_set(err, CONV_ERR_USAGE, "standard output takes only one image");
         return CONV_OK;
     }
+    // A closed descriptor's number may become that of a file which the run itself opens.
+    if (conv_paths_descriptor(output) >= 0 && !conv_paths_exists(output))
+        return conv_err_set(err, CONV_ERR_USAGE, "the output %s: the descriptor is not open",
+                            output);
     bool slash = output[0] && output[strlen(output) - 1] == '/';
     walk->output_is_folder = any_folder || walk->many || slash || is_folder(output);
+    const char *format = conv_format_of_name(output);
+    if (!walk->output_is_folder && format && strcmp(format, "PNG") != 0)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "conv writes PNG only, and %s says %s: use %.*s.png", output, format,
+                            (int)(strrchr(output, '.') - output), output);
     if (!walk->output_is_folder)
         return CONV_OK;
+    if (format && !slash && !conv_paths_exists(output))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "the output %s is not a folder (%s/ would make one)", output, output);
     if (walk->many) {
         enum conv_status status = check_names(config, err);
         if (status)
             return status;
     }
     if (conv_paths_exists(output) && !is_folder(output))
-        return conv_err_set(err, CONV_ERR_USAGE, "the output %s must be a folder, but is a file",
-                            output);
+        return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a file, not a folder", output);
     return CONV_OK;
 }
 
-enum conv_status conv_walk_make_output(const struct conv_walk *walk, struct conv_err *err)
+enum conv_status conv_walk_make_output(struct conv_walk *walk, struct conv_err *err)
 {
-    return walk->output_is_folder ? conv_paths_make_folder(walk->config.output, err) : CONV_OK;
+    if (!walk->output_is_folder || is_folder(walk->config.output))
+        return CONV_OK;
+    struct peeked *peeked = calloc(1, sizeof *peeked);
+    if (!peeked)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the walk");
+    peeked->step = conv_walk_next(walk, &peeked->entry, &peeked->err);
+    walk->peeked = peeked;
+    return peeked->step == CONV_WALK_ENTRY ? conv_paths_make_folder(walk->config.output, err)
+                                           : CONV_OK;
+}
+
+bool conv_walk_has_folder(const struct conv_walk *walk)
+{
+    return walk->any_folder;
+}
+
+const struct conv_walk_count *conv_walk_counted(const struct conv_walk *walk)
+{
+    return &walk->count;
 }
 
 enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_config *config,
@@ -217,13 +244,21 @@ enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_c
     return CONV_OK;
 }
 
+static void close_folder(struct conv_walk *walk)
+{
+    closedir(walk->levels[--walk->depth].dir);
+    conv_descriptors_keep(-1);
+}
+
 void conv_walk_close(struct conv_walk *walk)
 {
     if (!walk)
         return;
     while (walk->depth > 0)
-        closedir(walk->levels[--walk->depth].dir);
+        close_folder(walk);
     conv_name_list_close(&walk->list);
+    conv_digest_set_free(&walk->seen);
+    free(walk->peeked);
     free(walk);
 }
 
@@ -250,6 +285,33 @@ static bool is_included(const struct conv_walk *walk, const char *relative)
     return fnmatch("*.png", conv_paths_base(relative), FNM_CASEFOLD) == 0;
 }
 
+// NULL with errno set.
+static DIR *open_folder(const char *path)
+{
+    DIR *dir;
+    int tries = 0;
+    if (!conv_descriptors_try_folder()) {
+        errno = EMFILE;
+        return NULL;
+    }
+    do
+        dir = opendir(path);
+    while (!dir && conv_descriptors_wait(errno, &tries));
+    if (!dir) {
+        int errnum = errno;
+        conv_descriptors_keep(-1);
+        errno = errnum;
+    }
+    return dir;
+}
+
+static void count_other(struct conv_walk *walk, const char *name)
+{
+    struct conv_walk_count *count = &walk->count;
+    if (count->others++ == 0)
+        snprintf(count->other, sizeof count->other, "%s", name);
+}
+
 // Opens the folder at walk->here. NULL with *err if that cannot be.
 static bool push_folder(struct conv_walk *walk, struct conv_err *err)
 {
@@ -257,7 +319,7 @@ static bool push_folder(struct conv_walk *walk, struct conv_err *err)
         conv_err_set(err, CONV_ERR_LIMIT, "more than %d folders deep", MAX_LEVELS);
         return false;
     }
-    DIR *dir = opendir(walk->here.input);
+    DIR *dir = open_folder(walk->here.input);
     if (!dir) {
         conv_err_errno(err, errno, "cannot open the folder");
         return false;
@@ -272,7 +334,7 @@ static bool push_folder(struct conv_walk *walk, struct conv_err *err)
 
 static void pop_folder(struct conv_walk *walk)
 {
-    closedir(walk->levels[--walk->depth].dir);
+    close_folder(walk);
     if (walk->depth > 0) {
         walk->here.input[walk->levels[walk->depth - 1].input_length] = '\0';
         walk->here.output[walk->levels[walk->depth - 1].output_length] = '\0';
@@ -281,6 +343,7 @@ static void pop_folder(struct conv_walk *walk)
 
 // KIND_SPECIAL is a pipe, a socket or a device: merely to open one can wait or have effects.
 enum kind { KIND_FILE, KIND_FOLDER, KIND_FOLDER_LINK, KIND_SPECIAL };
+#define NO_PICTURE "is a %s, not an image"
 
 static enum kind mode_kind(mode_t mode, bool link)
 {
@@ -339,12 +402,15 @@ static enum conv_walk_step next_in_folders(struct conv_walk *walk, struct conv_w
             walk->here.output[level->output_length] = '\0';
             return CONV_WALK_BAD;
         }
+        bool included = is_included(walk, relative);
+        if (!included && kind == KIND_FILE && !conv_temporary_is(item->d_name))
+            count_other(walk, item->d_name);
         // A link to a folder could lead in circles; with -r it is passed over, as by find and
         // rsync.
-        if (!is_included(walk, relative) || (kind == KIND_FOLDER_LINK && walk->config.recursive))
+        if (!included || (kind == KIND_FOLDER_LINK && walk->config.recursive))
             continue;
         if (kind != KIND_FILE) {
-            conv_err_set(err, CONV_ERR_FORMAT, "is a %s, not a picture",
+            conv_err_set(err, CONV_ERR_FORMAT, NO_PICTURE,
                          kind == KIND_SPECIAL ? "pipe, socket or device" : "folder");
             return CONV_WALK_BAD;
         }
@@ -354,6 +420,56 @@ static enum conv_walk_step next_in_folders(struct conv_walk *walk, struct conv_w
 }
 
 // --- lists of names ------------------------------------------------------------------------------
+
+// The same for all spellings of a path without "..": "a//b", "./a/b".
+static struct conv_digest digest_path(const char *path)
+{
+    struct conv_digest digest = {0};
+    for (size_t length; *path; path += length) {
+        path += strspn(path, "/");
+        length = strcspn(path, "/");
+        if (length > 0 && !(length == 1 && path[0] == '.'))
+            conv_hash_add(&digest, path, length);
+    }
+    return digest;
+}
+
+// A name in a folder, whichever way leads to the folder: links, or another place where it is
+// mounted.
+static struct conv_digest digest_file(const char *path)
+{
+    struct stat info;
+    char folder[PATH_MAX];
+    const char *base = conv_paths_base(path);
+    snprintf(folder, sizeof folder, "%.*s", (int)(base - path), path);
+    if (stat(folder[0] ? folder : ".", &info) != 0)
+        return digest_path(path); // nothing to be found there
+    struct conv_digest digest = {0};
+    const uint64_t numbers[] = {(uint64_t)info.st_dev, (uint64_t)info.st_ino};
+    conv_hash_add(&digest, numbers, sizeof numbers);
+    conv_hash_add(&digest, base, strcspn(base, "/"));
+    return digest;
+}
+
+// In place two names are one image if they are one file; else if they have one output. Of those of
+// one output, "a.png" in the list's folder and "/a.png" are two images.
+static enum conv_walk_step check_seen(struct conv_walk *walk, const char *name,
+                                      const struct conv_walk_entry *entry, struct conv_err *err)
+{
+    bool in_place = walk->config.in_place, added;
+    struct conv_digest digest = in_place ? digest_file(entry->input) : digest_path(name);
+    struct conv_digest other = digest;
+    uint64_t absolute = !in_place && name[0] == '/';
+    digest.word[1] = (digest.word[1] & ~(uint64_t)1) | absolute;
+    other.word[1] = digest.word[1] ^ 1;
+    if (!in_place && conv_digest_set_has(&walk->seen, &other)) {
+        conv_err_set(err, CONV_ERR_USAGE, "another name in the list has the same output");
+        return CONV_WALK_BAD;
+    }
+    if (conv_digest_set_add(&walk->seen, &digest, &added, err))
+        return CONV_WALK_BAD;
+    return added ? CONV_WALK_ENTRY : CONV_WALK_REPEATED;
+}
 
 static enum conv_walk_step next_in_list(struct conv_walk *walk, struct conv_walk_entry *entry,
                                         struct conv_err *err)
@@ -385,7 +501,12 @@ static enum conv_walk_step next_in_list(struct conv_walk *walk, struct conv_walk
         conv_err_set(err, CONV_ERR_USAGE, "a name in --files-from may not contain '..'");
         return CONV_WALK_BAD;
     }
-    return CONV_WALK_ENTRY;
+    struct stat info;
+    if (stat(entry->input, &info) == 0 && mode_kind(info.st_mode, false) == KIND_SPECIAL) {
+        conv_err_set(err, CONV_ERR_FORMAT, NO_PICTURE, "pipe, socket or device");
+        return CONV_WALK_BAD;
+    }
+    return check_seen(walk, name, entry, err);
 }
 
 // --- one after the other -------------------------------------------------------------------------
@@ -412,6 +533,7 @@ static enum conv_walk_step next_input(struct conv_walk *walk, struct conv_walk_e
         return CONV_WALK_BAD;
     }
     entry->named = !folder;
+    entry->output_named = !config->in_place && !walk->output_is_folder;
     if (!folder)
         return CONV_WALK_ENTRY;
     memcpy(&walk->here, entry, sizeof *entry);
@@ -430,14 +552,14 @@ uint64_t conv_walk_expected(const struct conv_walk *walk)
 
 bool conv_walk_may_wait(const struct conv_walk *walk)
 {
-    return walk->list.fd >= 0 && conv_name_list_may_wait(&walk->list);
+    return !walk->peeked && walk->list.fd >= 0 && conv_name_list_may_wait(&walk->list);
 }
 
-enum conv_walk_step conv_walk_next(struct conv_walk *walk, struct conv_walk_entry *entry,
-                                   struct conv_err *err)
+static enum conv_walk_step next_step(struct conv_walk *walk, struct conv_walk_entry *entry,
+                                     struct conv_err *err)
 {
     entry->output[0] = '\0';
-    entry->named = false;
+    entry->named = entry->output_named = false;
     if (walk->list.fd >= 0)
         return next_in_list(walk, entry, err);
     for (;;) {
@@ -448,4 +570,22 @@ enum conv_walk_step conv_walk_next(struct conv_walk *walk, struct conv_walk_entr
         if (step != CONV_WALK_END)
             return step;
     }
+}
+
+enum conv_walk_step conv_walk_next(struct conv_walk *walk, struct conv_walk_entry *entry,
+                                   struct conv_err *err)
+{
+    struct peeked *peeked = walk->peeked;
+    if (peeked) {
+        enum conv_walk_step first = peeked->step;
+        memcpy(entry, &peeked->entry, sizeof *entry);
+        if (first == CONV_WALK_BAD)
+            conv_err_set(err, peeked->err.status, "%s", peeked->err.text);
+        free(peeked);
+        walk->peeked = NULL;
+        return first;
+    }
+    enum conv_walk_step step = next_step(walk, entry, err);
+    walk->count.entries += step != CONV_WALK_END;
+    return step;
 }

@@ -4,7 +4,10 @@
 // Order of a worker's preferences on an async backend: encode (it sets staging memory free), place
 // and decode a picture that waits for memory, read a new one, after a walk when few are found. So
 // the pipeline cannot fill up: what is nearer to its end goes first.
+#include "base/cancel.h"
 #include "base/clock.h"
+#include "pipeline/need.h"
+#include "pipeline/phase.h"
 #include "pipeline/scheduler.h"
 #include "pipeline/steps.h"
 
@@ -28,7 +31,7 @@ static void walk_on(struct conv_scheduler *s)
     while (made < WALK_BATCH && (jobs[made] = conv_jobs_new(s)))
         made++;
     if (made == 0) {
-        conv_err_set(&s->failure, CONV_ERR_MEMORY, "no memory for another picture");
+        conv_err_set(&s->failure, CONV_ERR_MEMORY, "no memory for another image");
         conv_scheduler_stop(s);
         return;
     }
@@ -53,10 +56,16 @@ static void walk_on(struct conv_scheduler *s)
     }
     pthread_cond_signal(&s->changed);
     for (int i = 0; i < count; i++) {
-        if (steps[i] == CONV_WALK_BAD) {
-            pthread_mutex_unlock(&s->lock);
-            conv_jobs_finish(s, jobs[i], jobs[i]->err.status);
+        if (steps[i] == CONV_WALK_ENTRY)
+            continue;
+        bool repeated = steps[i] == CONV_WALK_REPEATED;
+        if (repeated) {
+            jobs[i]->outcome = CONV_OUTCOME_SKIPPED;
+            jobs[i]->reason = "listed again; only the first counts";
+            jobs[i]->notable = true;
         }
+        pthread_mutex_unlock(&s->lock);
+        conv_jobs_finish(s, jobs[i], repeated ? CONV_OK : jobs[i]->err.status);
     }
 }
 
@@ -93,12 +102,45 @@ static void after_decode(struct conv_scheduler *s, struct conv_job *job, enum co
     }
 }
 
+// From now on the worker computes on this job.
+static void take_job(struct conv_worker *worker, struct conv_job *job, bool decodes)
+{
+    worker->job = job;
+    worker->decodes = decodes;
+    worker->reserved = 0;
+    job->row = worker->row;
+    job->phase = &worker->phase;
+}
+
+bool conv_worker_leave(struct conv_worker *worker)
+{
+    struct conv_scheduler *s = worker->scheduler;
+    if (!conv_phase_leave(&worker->phase))
+        return false;
+    // Its memory stays as it is, the slot among it; what others may wait for is set free.
+    conv_budget_release(worker->job->budget, &worker->job->share);
+    if (worker->reserved > 0)
+        conv_budget_unreserve(&s->files, worker->reserved);
+    struct conv_slot *slot = worker->job->slot;
+    if (worker->decodes) {
+        slot->left = true;
+        slot->decoding--;
+        if (slot->sealed)
+            conv_groups_seal(s, slot);
+    }
+    s->live--;
+    s->working--;
+    pthread_cond_broadcast(&s->changed);
+    pthread_cond_broadcast(&s->room);
+    return true;
+}
+
 // Called and returns with the lock; the job has its place in a slot.
 static void decode_job(struct conv_worker *worker, struct conv_job *job)
 {
     struct conv_scheduler *s = worker->scheduler;
+    take_job(worker, job, true);
     pthread_mutex_unlock(&s->lock);
-    job->row = worker->row;
     enum conv_status status = CONV_OK;
     bool on_cpu = false;
     if (job->slot->group.decoded)
@@ -113,8 +155,8 @@ static void decode_job(struct conv_worker *worker, struct conv_job *job)
 static void encode_job(struct conv_worker *worker, struct conv_job *job)
 {
     struct conv_scheduler *s = worker->scheduler;
+    take_job(worker, job, false);
     pthread_mutex_unlock(&s->lock);
-    job->row = worker->row;
     enum conv_status status = conv_steps_encode(s->config, worker->codec, worker->index, job);
     pthread_mutex_lock(&s->lock);
     conv_groups_leave(s, job);
@@ -193,19 +235,76 @@ static void give_file_back(struct conv_scheduler *s, struct conv_job *job)
     pthread_mutex_unlock(&s->lock);
 }
 
+#define TOO_LARGE                                                                                  \
+    "the image may need %zu MiB of memory, but only %zu MiB are left (conv devices shows the "     \
+    "limit; --mem-limit SIZE tries it nevertheless)"
+
+// A slot for an image, and *reserved bytes of the run's memory where that is limited. Called and
+// returns with the lock.
+static enum conv_status take_slot(struct conv_scheduler *s, struct conv_job *job,
+                                  struct conv_slot **slot, size_t *reserved)
+{
+    const struct conv_pipeline_config *config = s->config;
+    size_t bytes = conv_group_need(&job->header.shape, s->filter_alpha, s->table_bytes);
+    struct conv_pool_need need = {{bytes, bytes}, conv_jobs_carries(job), false};
+    struct conv_need memory;
+    conv_need_estimate(&memory, config, job, bytes);
+    *slot = NULL;
+    *reserved = 0;
+    bool too_much = conv_pool_is_too_much(&s->pool, &need); // to be said by the pool
+    size_t most = config->memory - config->memory / 16;     // the rest is what other workers keep
+    if (config->refuse_beyond && memory.peak > most)
+        return conv_err_set(&job->err, CONV_ERR_LIMIT, TOO_LARGE, (memory.peak >> 20) + 1,
+                            most >> 20);
+    for (;;) {
+        bool reserve = s->files.total != SIZE_MAX && !too_much;
+        bool granted = !reserve || conv_budget_reserve(&s->files, memory.work);
+        enum conv_status status = CONV_OK;
+        if (granted)
+            status = conv_pool_acquire(&s->pool, &need, slot, &job->err);
+        if (*slot)
+            *reserved = reserve ? memory.work : 0;
+        else if (granted && reserve)
+            conv_budget_unreserve(&s->files, memory.work);
+        if (status || *slot)
+            return status;
+        conv_scheduler_wait(s, &s->room, CONV_SCHEDULER_LOOK_NS);
+        if (conv_cancel_is_asked(config->stop))
+            return conv_err_set(&job->err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+    }
+}
+
+// Called and returns without the lock.
+static void release_slot(struct conv_scheduler *s, struct conv_slot *slot, size_t reserved)
+{
+    struct conv_pool_buffer shed[2];
+    pthread_mutex_lock(&s->lock);
+    int count = conv_pool_shed(&s->pool, slot, shed);
+    if (count > 0) {
+        pthread_mutex_unlock(&s->lock);
+        for (int i = 0; i < count; i++)
+            conv_pool_give_up(&s->pool, &shed[i]);
+        pthread_mutex_lock(&s->lock);
+    }
+    conv_pool_release(&s->pool, slot);
+    if (reserved > 0)
+        conv_budget_unreserve(&s->files, reserved);
+    pthread_cond_broadcast(&s->room); // what is free now may do for several
+    if (reserved > 0 && s->announced.first)
+        pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
 // Other backends: one worker, one picture, all the way. With the lock.
 static void run_job(struct conv_worker *worker, struct conv_job *job)
 {
     struct conv_scheduler *s = worker->scheduler;
     const struct conv_image *shape = &job->header.shape;
-    size_t bytes = conv_group_need(shape, s->filter_alpha, s->table_bytes);
-    struct conv_pool_need need = {{bytes, bytes}, conv_jobs_carries(job), false};
-    struct conv_slot *slot = NULL;
-    enum conv_status status = conv_pool_acquire(&s->pool, &need, &slot, &job->err);
-    while (!status && !slot) {
-        conv_scheduler_wait(s, &s->room, CONV_SCHEDULER_LOOK_NS);
-        status = conv_pool_acquire(&s->pool, &need, &slot, &job->err);
-    }
+    struct conv_slot *slot;
+    size_t reserved;
+    enum conv_status status = take_slot(s, job, &slot, &reserved);
+    take_job(worker, job, false);
+    worker->reserved = reserved;
     pthread_mutex_unlock(&s->lock);
     if (!status) {
         job->slot = slot;
@@ -218,12 +317,8 @@ static void run_job(struct conv_worker *worker, struct conv_job *job)
         status = conv_steps_filter(s->config, worker->lane, job);
     if (!status)
         status = conv_steps_encode(s->config, worker->codec, worker->index, job);
-    if (slot) {
-        pthread_mutex_lock(&s->lock);
-        conv_pool_release(&s->pool, slot);
-        pthread_cond_broadcast(&s->room); // what is free now may do for several
-        pthread_mutex_unlock(&s->lock);
-    }
+    if (slot)
+        release_slot(s, slot, reserved);
     conv_jobs_finish(s, job, status);
 }
 
@@ -364,6 +459,8 @@ void *conv_worker_main(void *argument)
     while (do_task(worker))
         ;
     pthread_cond_broadcast(&s->changed);
+    s->working--;
+    pthread_cond_signal(&s->ended);
     pthread_mutex_unlock(&s->lock);
     return NULL;
 }

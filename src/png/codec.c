@@ -10,6 +10,7 @@
 #include "png/buffer.h"
 #include "png/decode.h"
 #include "png/encode.h"
+#include "png/interleave.h"
 #include "png/libpng.h"
 #include "png/png.h"
 #include "png/stb.h"
@@ -18,6 +19,7 @@ struct conv_png_codec {
     enum conv_png_encoder encoder;
     int level;
     size_t keep;               // bytes a buffer, see conv_png_codec_trim
+    const atomic_int *stop;    // may be NULL
     struct conv_encoder *fast; // for CONV_PNG_FAST
     struct conv_decoder decoder;
     struct conv_buffer pixels;      // interleaved rows
@@ -61,11 +63,14 @@ enum conv_status conv_png_codec_open(struct conv_png_codec **codec,
     made->encoder = config->encoder;
     made->level = level;
     made->keep = config->keep > 0 ? config->keep : SIZE_MAX;
+    made->stop = made->decoder.stop = config->stop;
     if (made->encoder == CONV_PNG_STB)
         conv_stb_set_level(level);
     if (made->encoder == CONV_PNG_FAST)
         status =
             conv_encode_open(&made->fast, level, conv_cpu_features(), CONV_ENCODE_MAX_CHUNK, err);
+    if (made->fast)
+        conv_encode_set_stop(made->fast, config->stop);
     if (status) {
         conv_png_codec_close(made);
         return status;
@@ -94,6 +99,25 @@ void conv_png_codec_trim(struct conv_png_codec *codec)
     conv_buffer_trim(&codec->file, codec->keep);
 }
 
+size_t conv_png_decode_bytes(const struct conv_png_header *header, size_t size)
+{
+    return conv_decode_bytes(header, size);
+}
+
+size_t conv_png_encode_bytes(const struct conv_png_config *config, const struct conv_image *shape)
+{
+    int level = config->level == -1 ? levels[config->encoder].standard : config->level;
+    size_t copies = 1, bytes; // the file at its worst, when nothing can be compressed
+    if (config->encoder == CONV_PNG_FAST && level > 1)
+        copies = 2; // and the filtered rows
+    if (config->encoder == CONV_PNG_STB)
+        copies = 4; // and samples, filtered rows and a file that grows by doubling
+    if (__builtin_mul_overflow(conv_interleave_bytes(shape) + 1, (size_t)shape->height, &bytes) ||
+        __builtin_mul_overflow(bytes, copies, &bytes))
+        return SIZE_MAX;
+    return bytes;
+}
+
 enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *data, size_t size,
                                  const struct conv_png_header *header, const struct conv_image *dst,
                                  struct conv_err *err)
@@ -103,17 +127,19 @@ enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *da
     if (conv_decode_fast(&codec->decoder, data, size, header, dst))
         return CONV_OK;
     conv_decoder_trim(&codec->decoder, codec->keep); // libpng takes its own
-    return conv_libpng_decode(&codec->pixels, data, size, header, dst, err);
+    return conv_libpng_decode_until(&codec->pixels, data, size, header, dst, codec->stop, err);
 }
 
-// Carried chunks go behind IHDR, before anything else.
+// Carried chunks stay on their side of the image data.
 static void put_parts(struct conv_png_bytes *bytes, const uint8_t *head,
                       const struct conv_png_meta *meta, const uint8_t *idat, size_t idat_size)
 {
+    size_t late = meta ? meta->size - meta->front : 0;
     *bytes = (struct conv_png_bytes){
         .part = {{head, CONV_ENCODE_HEAD},
-                 {meta ? meta->data : NULL, meta ? meta->size : 0},
+                 {meta ? meta->data : NULL, meta ? meta->front : 0},
                  {idat, idat_size},
+                 {late > 0 ? meta->data + meta->front : NULL, late},
                  {conv_encode_tail, CONV_ENCODE_TAIL}},
     };
     for (int i = 0; i < CONV_PNG_PARTS; i++)
@@ -130,7 +156,8 @@ enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv
     else if (codec->encoder == CONV_PNG_STB)
         status = conv_stb_encode(&codec->pixels, &codec->file, src, err);
     else
-        status = conv_libpng_encode(&codec->pixels, &codec->file, src, codec->level, err);
+        status = conv_libpng_encode_until(&codec->pixels, &codec->file, src, codec->level,
+                                          codec->stop, err);
     if (status)
         return status;
     const struct conv_buffer *file = &codec->file;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // The chunk walk: what a PNG says about itself before a pixel is decoded, and which of its chunks
 // travel on. Nothing is decompressed here and nothing is believed that lies beyond the data.
+#include <libdeflate.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
+#include "image/format.h"
 #include "png/buffer.h"
 #include "png/png.h"
 
@@ -27,6 +28,7 @@
 #define TRNS TYPE('t', 'R', 'N', 'S')
 #define IDAT TYPE('I', 'D', 'A', 'T')
 #define IEND TYPE('I', 'E', 'N', 'D')
+#define BKGD TYPE('b', 'K', 'G', 'D')
 
 enum { GRAY = 0, RGB = 2, PALETTE = 3, GRAY_ALPHA = 4, RGB_ALPHA = 6 };
 
@@ -42,6 +44,12 @@ struct chunk {
 static uint32_t read_u32(const uint8_t *p)
 {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static void write_u32(uint8_t *p, uint32_t value)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t)(value >> (24 - 8 * i));
 }
 
 // Steps over the chunk at *at; false if it does not lie wholly within the file.
@@ -62,8 +70,18 @@ static bool next_chunk(struct chunk *chunk, const uint8_t *file, size_t size, si
 static bool crc_is_right(const struct chunk *chunk)
 {
     // The CRC covers type and data.
-    unsigned long crc = crc32_z(0, chunk->data - 4, (size_t)chunk->length + 4);
+    uint32_t crc = libdeflate_crc32(0, chunk->data - 4, (size_t)chunk->length + 4);
     return crc == read_u32(chunk->data + chunk->length);
+}
+
+static enum conv_status refuse_signature(const uint8_t *data, size_t size, struct conv_err *err)
+{
+    const char *format = conv_format_of_bytes(data, size);
+    if (!format || strcmp(format, "PNG") == 0)
+        return conv_err_set(err, CONV_ERR_FORMAT, "not a PNG (bad signature)");
+    return conv_err_set(err, CONV_ERR_FORMAT,
+                        "%s %s; conv reads PNG only (vips copy INPUT OUTPUT.png converts it)",
+                        conv_format_article(format), format);
 }
 
 enum conv_status conv_png_check_signature(const uint8_t *data, size_t size, struct conv_err *err)
@@ -72,7 +90,7 @@ enum conv_status conv_png_check_signature(const uint8_t *data, size_t size, stru
         return conv_err_set(err, CONV_ERR_FORMAT, "empty file");
     if (memcmp(data, signature, size < CONV_PNG_SIGNATURE_SIZE ? size : CONV_PNG_SIGNATURE_SIZE) !=
         0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "not a PNG (bad signature)");
+        return refuse_signature(data, size, err);
     if (size < CONV_PNG_SIGNATURE_SIZE)
         return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the signature");
     return CONV_OK;
@@ -83,7 +101,7 @@ static enum conv_status refuse_chunk(const uint8_t *data, size_t size, size_t at
                                      struct conv_err *err)
 {
     if (at == size)
-        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends before the picture data");
+        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends before the image data");
     if (size - at >= 4 && read_u32(data + at) > MAX_FIELD)
         return conv_err_set(err, CONV_ERR_FORMAT, "damaged: impossible chunk length at byte %zu",
                             at);
@@ -178,13 +196,14 @@ enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_pn
         return status;
 
     uint32_t palette_size = 0; // entries that the bit depth can reach
+    bool trns_seen = false;
     for (;;) {
         if (!next_chunk(&chunk, data, size, &at))
             return refuse_chunk(data, size, at, err);
         if (chunk.type == IDAT)
             break;
         if (chunk.type == IEND)
-            return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no picture data");
+            return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no image data");
         if (chunk.type == PLTE && header->color_type == PALETTE) {
             uint32_t most = 1u << header->bit_depth;
             if (chunk.length == 0 || chunk.length % 3 != 0 || chunk.length > 3 * MAX_PALETTE)
@@ -192,8 +211,11 @@ enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_pn
                                     (unsigned)chunk.length);
             palette_size = chunk.length / 3 < most ? chunk.length / 3 : most;
         }
-        if (chunk.type == TRNS && makes_alpha(&chunk, header, palette_size))
-            header->transparency = true;
+        if (chunk.type == PLTE && header->color_type == RGB && chunk.length % 3 == 0 &&
+            chunk.length <= 3 * MAX_PALETTE)
+            header->transparency = false; // libpng cancels a tRNS chunk that comes before PLTE ...
+        if (chunk.type == TRNS && !trns_seen && makes_alpha(&chunk, header, palette_size))
+            header->transparency = trns_seen = true; // ... and takes the one after it for a second
     }
     if (header->color_type == PALETTE && palette_size == 0)
         return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no palette");
@@ -256,15 +278,15 @@ enum conv_status conv_png_check_promise(const uint8_t *data, size_t size,
     bool much = have > MOST_DATA_ANYWAY && (have - MOST_DATA_ANYWAY) / MOST_DATA_A_BYTE > filtered;
     if (!little && !much)
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_FORMAT, "%s: too %s picture data (%zu B) for %d x %d pixels",
+    return conv_err_set(err, CONV_ERR_FORMAT, "%s: too %s image data (%zu B) for %d x %d pixels",
                         little && !whole ? "truncated" : "damaged", little ? "little" : "much",
                         have, header->width, header->height);
 }
 
 // --- carried chunks ------------------------------------------------------------------------------
 
-// A PNG has one of each `single` kind. Those with a `late` place may follow the picture data; the
-// rest is without meaning there and must not come into force by being carried to the front.
+// A PNG has one of each `single` kind. Those with a `late` place may follow the image data; the
+// rest is without meaning there.
 static const struct {
     uint32_t type;
     bool single, late;
@@ -272,9 +294,11 @@ static const struct {
     {TYPE('i', 'C', 'C', 'P'), true, false}, {TYPE('s', 'R', 'G', 'B'), true, false},
     {TYPE('g', 'A', 'M', 'A'), true, false}, {TYPE('c', 'H', 'R', 'M'), true, false},
     {TYPE('c', 'I', 'C', 'P'), true, false}, {TYPE('m', 'D', 'C', 'V'), true, false},
-    {TYPE('c', 'L', 'L', 'I'), true, false}, {TYPE('p', 'H', 'Y', 's'), true, false},
-    {TYPE('e', 'X', 'I', 'f'), true, true},  {TYPE('t', 'E', 'X', 't'), false, true},
-    {TYPE('z', 'T', 'X', 't'), false, true}, {TYPE('i', 'T', 'X', 't'), false, true},
+    {TYPE('p', 'H', 'Y', 's'), true, false}, {TYPE('o', 'F', 'F', 's'), true, false},
+    {TYPE('s', 'C', 'A', 'L'), true, false}, {TYPE('s', 'T', 'E', 'R'), true, false},
+    {TYPE('b', 'K', 'G', 'D'), true, false}, {TYPE('e', 'X', 'I', 'f'), true, true},
+    {TYPE('t', 'E', 'X', 't'), false, true}, {TYPE('z', 'T', 'X', 't'), false, true},
+    {TYPE('i', 'T', 'X', 't'), false, true},
 };
 enum { CARRIED_COUNT = sizeof carried / sizeof carried[0] };
 
@@ -287,32 +311,124 @@ static int carried_index(uint32_t type)
     return -1;
 }
 
-static bool collect(struct conv_buffer *buffer, const uint8_t *data, size_t size)
+// PNG, 14.2: an editor that changes image data copies ancillary chunks that it does not know if
+// their name says so, by a small fourth letter. (The third one has to be a capital.)
+static bool is_safe_to_copy(uint32_t type)
 {
-    struct chunk chunk;
-    bool seen[CARRIED_COUNT] = {false};
-    bool late = false;
-    size_t at = CONV_PNG_SIGNATURE_SIZE;
-    while (next_chunk(&chunk, data, size, &at) && chunk.type != IEND) {
-        late |= chunk.type == IDAT;
-        int i = carried_index(chunk.type);
-        if (i < 0 || (late && !carried[i].late) || (seen[i] && carried[i].single) ||
-            !crc_is_right(&chunk))
-            continue;
-        seen[i] = true;
-        if (!conv_buffer_append(buffer, chunk.data - 8, FRAME_SIZE + (size_t)chunk.length))
+    for (int shift = 0; shift < 32; shift += 8) {
+        uint32_t letter = (type >> shift & 0xff) | 0x20;
+        if (letter < 'a' || letter > 'z')
             return false;
     }
-    return true;
+    bool ancillary = type & 0x20000000, reserved = type & 0x2000, safe = type & 0x20;
+    return ancillary && !reserved && safe;
 }
 
-enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size, struct conv_png_meta *meta,
-                                       struct conv_err *err)
+// What is known while a file's chunks are collected.
+struct collection {
+    const struct conv_png_header *header;
+    struct conv_buffer *buffer;
+    const uint8_t *palette;
+    uint32_t palette_size; // entries
+    bool seen[CARRIED_COUNT];
+    bool late; // after the first IDAT
+};
+
+// Background samples in the colour type and depth of the output; their number, 0 if there is none.
+static int convert_background(uint16_t samples[3], const struct chunk *chunk,
+                              const struct collection *collection)
+{
+    const struct conv_png_header *header = collection->header;
+    const uint8_t *p = chunk->data;
+    if (header->color_type == PALETTE) {
+        if (chunk->length != 1 || p[0] >= collection->palette_size)
+            return 0;
+        for (size_t c = 0; c < 3; c++)
+            samples[c] = collection->palette[3 * (size_t)p[0] + c];
+        return 3;
+    }
+    int count = header->color_type & 2 ? 3 : 1;
+    unsigned most = (1u << header->bit_depth) - 1;
+    if (chunk->length != 2 * (uint32_t)count)
+        return 0;
+    for (int c = 0; c < count; c++) {
+        unsigned sample = (unsigned)(p[2 * c] << 8 | p[2 * c + 1]);
+        if (sample > most)
+            return 0;
+        samples[c] = (uint16_t)(most < 255 ? sample * (255 / most) : sample);
+    }
+    return count;
+}
+
+static bool append_background(const struct chunk *chunk, struct collection *collection)
+{
+    uint16_t samples[3];
+    uint8_t bytes[FRAME_SIZE + 2 * 3];
+    int count = convert_background(samples, chunk, collection);
+    size_t size = 2 * (size_t)count;
+    if (count == 0)
+        return true;
+    write_u32(bytes, (uint32_t)size);
+    write_u32(bytes + 4, chunk->type);
+    for (int c = 0; c < count; c++) {
+        bytes[8 + 2 * c] = (uint8_t)(samples[c] >> 8);
+        bytes[9 + 2 * c] = (uint8_t)samples[c];
+    }
+    write_u32(bytes + 8 + size, libdeflate_crc32(0, bytes + 4, 4 + size));
+    return conv_buffer_append(collection->buffer, bytes, FRAME_SIZE + size);
+}
+
+// False if there is no memory.
+static bool collect_chunk(const struct chunk *chunk, struct collection *collection)
+{
+    int i = carried_index(chunk->type);
+    if (chunk->type == PLTE && crc_is_right(chunk)) {
+        collection->palette = chunk->data;
+        collection->palette_size = chunk->length / 3;
+    }
+    if (i < 0
+            ? !is_safe_to_copy(chunk->type)
+            : (collection->late && !carried[i].late) || (collection->seen[i] && carried[i].single))
+        return true;
+    if (!crc_is_right(chunk))
+        return true;
+    if (i >= 0)
+        collection->seen[i] = true;
+    if (chunk->type == BKGD)
+        return append_background(chunk, collection);
+    return conv_buffer_append(collection->buffer, chunk->data - 8,
+                              FRAME_SIZE + (size_t)chunk->length);
+}
+
+enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
+                                       const struct conv_png_header *header,
+                                       struct conv_png_meta *meta, struct conv_err *err)
 {
     struct conv_buffer buffer = {.data = meta->data, .capacity = meta->capacity};
-    bool ok = size < CONV_PNG_SIGNATURE_SIZE || collect(&buffer, data, size);
-    *meta = (struct conv_png_meta){buffer.data, buffer.size, buffer.capacity};
+    struct collection collection = {.header = header, .buffer = &buffer};
+    size_t at = CONV_PNG_SIGNATURE_SIZE, front = 0;
+    struct chunk chunk;
+    bool ok = true;
+    while (ok && size > at && next_chunk(&chunk, data, size, &at) && chunk.type != IEND) {
+        collection.late |= chunk.type == IDAT;
+        ok = collect_chunk(&chunk, &collection);
+        if (!collection.late)
+            front = buffer.size;
+    }
+    *meta = (struct conv_png_meta){buffer.data, buffer.size, buffer.capacity, front};
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+}
+
+bool conv_png_is_animated(const uint8_t *data, size_t size)
+{
+    size_t at = CONV_PNG_SIGNATURE_SIZE;
+    struct chunk chunk;
+    while (size > at && next_chunk(&chunk, data, size, &at) && chunk.type != IEND) {
+        if (chunk.type == TYPE('a', 'c', 'T', 'L') || chunk.type == TYPE('f', 'c', 'T', 'L') ||
+            chunk.type == TYPE('f', 'd', 'A', 'T'))
+            return true;
+    }
+    return false;
 }
 
 void conv_png_meta_free(struct conv_png_meta *meta)

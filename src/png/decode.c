@@ -6,6 +6,7 @@
 #include <libdeflate.h>
 #include <string.h>
 
+#include "base/cancel.h"
 #include "base/cpu.h"
 #include "png/expand.h"
 #include "png/interleave.h"
@@ -34,7 +35,9 @@ struct content {
     struct span plte, trns, idat;
     struct conv_buffer *joined; // for IDAT chunks, where there are several
     bool joins_one;             // and where there is one
-    bool idat_over;             // another chunk came after the picture data
+    bool idat_seen;             // one IDAT at least; a pointer cannot say so: an empty one has none
+    bool idat_joined;           // `idat` is the content of `joined`
+    bool idat_over;             // another chunk came after the image data
 };
 
 static uint32_t read_u32(const uint8_t *p)
@@ -58,14 +61,17 @@ static bool add_idat(struct content *content, struct span chunk)
 {
     struct span *idat = &content->idat;
     struct conv_buffer *joined = content->joined;
+    bool first = !content->idat_seen;
     if (content->idat_over)
         return false;
-    if (!idat->data && !content->joins_one) {
+    content->idat_seen = true;
+    if (first && !content->joins_one) {
         *idat = chunk;
         return true;
     }
-    if (!idat->data || idat->data != joined->data) {
-        joined->size = 0;
+    if (!content->idat_joined) {
+        content->idat_joined = true;
+        joined->size = 0; // what the last image left
         if (!conv_buffer_append(joined, idat->data, idat->size))
             return false;
     }
@@ -80,7 +86,7 @@ static bool add_idat(struct content *content, struct span chunk)
 static bool add_chunk(struct content *content, const struct conv_png_header *header, uint32_t type,
                       struct span chunk)
 {
-    bool first = !content->plte.data && !content->trns.data && !content->idat.data;
+    bool first = !content->plte.data && !content->trns.data && !content->idat_seen;
     size_t entries;
     switch (type) {
     case IHDR:
@@ -94,7 +100,7 @@ static bool add_chunk(struct content *content, const struct conv_png_header *hea
         content->plte = chunk;
         return true;
     case TRNS:
-        if (content->trns.data || content->idat.data || !header->transparency)
+        if (content->trns.data || content->idat_seen || !header->transparency)
             return false;
         if (header->color_type == PALETTE ? chunk.size < 1 || chunk.size > content->plte.size / 3
                                           : chunk.size != (header->color_type == GRAY ? 2 : 6))
@@ -123,12 +129,12 @@ static bool walk_chunks(struct content *content, const struct conv_png_header *h
                        read_u32(chunk.data + chunk.size))
             return false;
         if (type == IEND)
-            return length == 0 && content->idat.data;
+            return length == 0 && content->idat_seen;
         if (type == IHDR && ihdr)
             return false;
         ihdr = true;
         if (type != IDAT)
-            content->idat_over = content->idat.data != NULL;
+            content->idat_over = content->idat_seen;
         if (own ? !add_chunk(content, header, type, chunk) : !is_skippable(type, length))
             return false;
     }
@@ -160,6 +166,36 @@ static bool reserve(struct conv_decoder *decoder, const struct layout *layout, s
            conv_buffer_reserve(&decoder->rows, 3 * (layout->row + CONV_UNFILTER_SLACK + 16));
 }
 
+// The rows that have been inflated so far: what is wrong with them is found out before the rest is.
+struct progress {
+    const struct conv_decoder *decoder;
+    size_t pitch; // bytes of a row with its filter
+    size_t checked;
+};
+
+static bool check_rows(void *context, size_t done)
+{
+    struct progress *progress = context;
+    const uint8_t *raw = progress->decoder->raw.data;
+    for (; progress->checked < done; progress->checked += progress->pitch) {
+        if (raw[progress->checked] >= CONV_UNFILTER_COUNT)
+            return false;
+    }
+    return !conv_cancel_is_asked(progress->decoder->stop);
+}
+
+static bool inflate_rows(struct conv_decoder *decoder, const struct layout *layout,
+                         struct span stream)
+{
+    struct progress progress = {.decoder = decoder, .pitch = layout->row + 1};
+    decoder->inflate.go_on = check_rows;
+    decoder->inflate.context = &progress;
+    bool good = conv_inflate_zlib(&decoder->inflate, decoder->raw.data, layout->raw, stream.data,
+                                  stream.size);
+    decoder->inflate.context = NULL;
+    return good;
+}
+
 // A row is split while it is in the first cache, by the one after which it has been unfiltered.
 static bool make_rows(struct conv_decoder *decoder, const struct layout *layout,
                       const struct conv_expand *expand, const struct conv_png_header *header,
@@ -173,7 +209,7 @@ static bool make_rows(struct conv_decoder *decoder, const struct layout *layout,
     const uint8_t *raw = decoder->raw.data;
     for (int y = 0; y < header->height; y++) {
         uint8_t *plain = row[y & 1];
-        if (raw[0] >= CONV_UNFILTER_COUNT)
+        if (raw[0] >= CONV_UNFILTER_COUNT || conv_cancel_is_asked(decoder->stop))
             return false;
         reverse[raw[0]](plain, raw + 1, above, layout->row);
         if (expand)
@@ -199,14 +235,24 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
         (header->color_type == PALETTE && !content.plte.data) ||
         header->transparency != (content.trns.data != NULL) ||
         !reserve(decoder, &layout, content.idat.size) ||
-        !conv_inflate_zlib(&decoder->inflate, decoder->raw.data, layout.raw, content.idat.data,
-                           content.idat.size))
+        !inflate_rows(decoder, &layout, content.idat))
         return false;
     bool expands = conv_expand_needed(header);
     if (expands)
         conv_expand_prepare(&expand, header, content.plte.data, content.plte.size,
                             content.trns.data, content.trns.size);
     return make_rows(decoder, &layout, expands ? &expand : NULL, header, dst);
+}
+
+size_t conv_decode_bytes(const struct conv_png_header *header, size_t size)
+{
+    struct layout layout;
+    size_t bytes = conv_interleave_bytes(&header->shape);
+    if (header->interlaced) // libpng needs all rows at once
+        return __builtin_mul_overflow(bytes, (size_t)header->height, &bytes) ? SIZE_MAX : bytes;
+    if (!lay_out(&layout, header) || __builtin_add_overflow(layout.raw, size, &bytes))
+        return SIZE_MAX;
+    return bytes;
 }
 
 bool conv_decode_copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *data, size_t size,

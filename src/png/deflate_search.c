@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/cancel.h"
 #include "png/deflate_parts.h"
 #include "png/match_length.h"
 
@@ -175,12 +176,12 @@ static void find_all(struct conv_search *search, const struct place *place)
 }
 
 void conv_search_deflate(struct conv_search *search, struct conv_bits *out, const uint8_t *data,
-                         size_t size)
+                         size_t size, const atomic_int *stop)
 {
     // Positions before the first are beyond the window for as long as it matters.
     memset(search->head, 0x80, sizeof search->head);
     size_t blocks = (size - 1) / CONV_SEARCH_BLOCK + 1;
-    for (size_t i = 0, from = 0; i < blocks; i++) {
+    for (size_t i = 0, from = 0; i < blocks && !conv_cancel_is_asked(stop); i++) {
         size_t to = from + (size - from) / (blocks - i);
         const struct place place = {data, from, to};
         const struct conv_bits start = *out;

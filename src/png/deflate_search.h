@@ -4,6 +4,7 @@
 #ifndef CONV_PNG_DEFLATE_SEARCH_H
 #define CONV_PNG_DEFLATE_SEARCH_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,7 +23,8 @@ void conv_search_close(struct conv_search *search); // NULL is fine
 
 // Appends a whole deflate stream for data[0 .. size); conv_deflate_bound(size, CONV_SEARCH_BLOCK)
 // bytes are free at out->at.
+// Ends early, with a part of the stream, after conv_cancel_is_asked(stop).
 void conv_search_deflate(struct conv_search *search, struct conv_bits *out, const uint8_t *data,
-                         size_t size);
+                         size_t size, const atomic_int *stop);
 
 #endif

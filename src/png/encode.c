@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cancel.h"
 #include "png/deflate_fast.h"
 #include "png/deflate_search.h"
 #include "png/filter_rows.h"
@@ -23,6 +24,7 @@
 struct conv_encoder {
     int level;
     size_t max_chunk;
+    const atomic_int *stop; // may be NULL
     const struct conv_filter_rows *rows;
     struct conv_deflate *deflate;             // up to level 1
     struct conv_search *search;               // levels 2 to 9
@@ -259,6 +261,8 @@ static uint8_t *put_stripes(const struct conv_encoder *encoder, struct stripe st
     conv_bits_flush(&out);
     uint32_t adler = 1;
     for (int y = 0; y < src->height; y += stripe.rows) {
+        if (conv_cancel_is_asked(encoder->stop))
+            break;
         int rows = stripe.rows < src->height - y ? stripe.rows : src->height - y;
         size_t size = fill_stripe(encoder, &filtering, y, rows);
         adler = libdeflate_adler32(adler, encoder->filtered.data, size);
@@ -275,6 +279,11 @@ static uint8_t *put_stripes(const struct conv_encoder *encoder, struct stripe st
 static enum conv_status out_of_memory(struct conv_err *err)
 {
     return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+}
+
+static enum conv_status cancelled(struct conv_err *err)
+{
+    return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
 }
 
 // Everything but the stripes' own bytes: an IDAT ends at most once a stripe.
@@ -307,7 +316,7 @@ static void filter_all(const struct conv_encoder *encoder, const struct conv_ima
     struct filtering filtering;
     start_filtering(&filtering, encoder->rows, src, encoder->scratch.data);
     uint8_t *dst = encoder->filtered.data;
-    for (int y = 0; y < src->height; y++) {
+    for (int y = 0; y < src->height && !conv_cancel_is_asked(encoder->stop); y++) {
         next_row(&filtering, y);
         dst = put_row(&filtering, dst, choose_filter(&filtering));
     }
@@ -339,7 +348,7 @@ static size_t compress_all(const struct conv_encoder *encoder, uint8_t *at, size
     struct conv_bits out = {.at = at};
     conv_bits_put(&out, 0x9c78, 16); // deflate, a window of 32 KiB, default effort
     conv_bits_flush(&out);
-    conv_search_deflate(encoder->search, &out, data, all_bytes);
+    conv_search_deflate(encoder->search, &out, data, all_bytes, encoder->stop);
     conv_bits_align(&out);
     put32(out.at, libdeflate_adler32(1, data, all_bytes));
     return (size_t)(out.at + 4 - at);
@@ -357,6 +366,8 @@ static enum conv_status encode_whole(struct conv_encoder *encoder, struct conv_b
     if (!conv_buffer_reserve(file, frames(bound / encoder->max_chunk) + bound))
         return out_of_memory(err);
     filter_all(encoder, src);
+    if (conv_cancel_is_asked(encoder->stop)) // or the rest of the rows would be compressed unset
+        return cancelled(err);
     uint8_t *at = conv_encode_put_head(file->data, src);
     size_t size = compress_all(encoder, at + 8, all_bytes, bound);
     at = put_tail(split_chunks(at, size, encoder->max_chunk));
@@ -391,6 +402,11 @@ enum conv_status conv_encode_open(struct conv_encoder **encoder, int level, unsi
     return CONV_OK;
 }
 
+void conv_encode_set_stop(struct conv_encoder *encoder, const atomic_int *stop)
+{
+    encoder->stop = stop;
+}
+
 void conv_encode_close(struct conv_encoder *encoder)
 {
     if (!encoder)
@@ -419,6 +435,9 @@ enum conv_status conv_encode_picture(struct conv_encoder *encoder, struct conv_b
         !conv_buffer_reserve(&encoder->scratch,
                              scratch_bytes((size_t)src->width, planes, src->depth)))
         return out_of_memory(err);
-    return encoder->level <= 1 ? encode_stripes(encoder, file, src, row_bytes, all_bytes, err)
-                               : encode_whole(encoder, file, src, all_bytes, err);
+    enum conv_status status = encoder->level <= 1
+                                  ? encode_stripes(encoder, file, src, row_bytes, all_bytes, err)
+                                  : encode_whole(encoder, file, src, all_bytes, err);
+    // What was broken off on the way is no PNG.
+    return !status && conv_cancel_is_asked(encoder->stop) ? cancelled(err) : status;
 }

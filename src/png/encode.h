@@ -5,6 +5,8 @@
 #ifndef CONV_PNG_ENCODE_H
 #define CONV_PNG_ENCODE_H
 
+#include <stdatomic.h>
+
 #include "png/buffer.h"
 #include "png/png.h"
 
@@ -29,10 +31,14 @@ struct conv_encoder;
 // conv_cpu_features() that may be used; `max_chunk` is CONV_ENCODE_MAX_CHUNK but in tests.
 enum conv_status conv_encode_open(struct conv_encoder **encoder, int level, unsigned features,
                                   size_t max_chunk, struct conv_err *err);
+// conv_encode_picture gives up with CONV_ERR_CANCELLED soon after conv_cancel_is_asked(stop), but
+// not while libdeflate compresses (levels 10 to 12).
+void conv_encode_set_stop(struct conv_encoder *encoder, const atomic_int *stop);
 void conv_encode_close(struct conv_encoder *encoder);             // NULL is fine
 void conv_encode_trim(struct conv_encoder *encoder, size_t keep); // as conv_buffer_trim, each
 
-// Replaces the content of *file by a PNG of IHDR, IDATs and IEND. CONV_ERR_MEMORY only.
+// Replaces the content of *file by a PNG of IHDR, IDATs and IEND. CONV_ERR_MEMORY, or
+// CONV_ERR_CANCELLED as above.
 enum conv_status conv_encode_picture(struct conv_encoder *encoder, struct conv_buffer *file,
                                      const struct conv_image *src, struct conv_err *err);
 

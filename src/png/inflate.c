@@ -23,11 +23,16 @@ enum {
     LITLEN_BITS = CONV_INFLATE_LITLEN_BITS,
     DISTANCE_BITS = CONV_INFLATE_DISTANCE_BITS,
     PRECODE_BITS = CONV_INFLATE_PRECODE_BITS,
-    FIRST_LENGTH = 257,
     // Bytes of input for a turn of decode_symbols: a match, three literals and a match use up 13,
     // the bits hold 8, and 8 are read at once.
     INSIDE = 32,
-    MIXED_SHARE = (1 << 15) / 16, // of matches among symbols, where it pays not to guess
+    // What a block must have been worth to libpng, as worth() counts, for joined tables to cost
+    // less: joining takes up to 17 us, and libpng at least 1 ns for each.
+    JOINED_AFTER = 16 << 10,
+    MOST_CREDIT = 4 * JOINED_AFTER,
+    FEW = 4, // literals: 3 + 4 x 9 + 7 bits are there after a refill
+    LEAST_STRETCH = 4 << 10,
+    BLOCKS_BETWEEN = 256, // calls of go_on(): some 500 us of blocks with nothing in them
 };
 
 // --- reading bits --------------------------------------------------------------------------------
@@ -104,7 +109,7 @@ static bool read_lengths(struct conv_inflate *inflate, struct reader *reader, un
         uint8_t least, extra;
     } repeats[] = {{3, 2}, {3, 3}, {11, 7}}; // of the former length, of zeros, of zeros
     uint8_t precode_lengths[PRECODE_COUNT] = {0};
-    uint32_t *table = inflate->distance; // not needed yet
+    uint32_t *table = inflate->precode;
     for (unsigned i = 0; i < precodes; i++) {
         refill(reader);
         precode_lengths[order[i]] = (uint8_t)take(reader, 3);
@@ -113,18 +118,19 @@ static bool read_lengths(struct conv_inflate *inflate, struct reader *reader, un
         return false;
     unsigned total = litlens + distances, done = 0;
     while (done < total) {
-        refill(reader);
+        if (reader->count < PRECODE_BITS + 7)
+            refill(reader);
         uint32_t entry = table[reader->bits & ((1 << PRECODE_BITS) - 1)];
-        unsigned symbol = entry >> 16, value = 0, repeat = 1;
+        unsigned symbol = entry >> 16;
         drop(reader, DROP(entry));
         if (symbol < 16) {
-            value = symbol;
-        } else {
-            if (symbol == 16 && done == 0)
-                return false;
-            value = symbol == 16 ? inflate->lengths[done - 1] : 0;
-            repeat = repeats[symbol - 16].least + take(reader, repeats[symbol - 16].extra);
+            inflate->lengths[done++] = (uint8_t)symbol;
+            continue;
         }
+        if (symbol == 16 && done == 0)
+            return false;
+        unsigned value = symbol == 16 ? inflate->lengths[done - 1] : 0;
+        unsigned repeat = repeats[symbol - 16].least + take(reader, repeats[symbol - 16].extra);
         if (repeat > total - done)
             return false;
         memset(inflate->lengths + done, (int)value, repeat);
@@ -133,45 +139,14 @@ static bool read_lengths(struct conv_inflate *inflate, struct reader *reader, un
     return true;
 }
 
-// A codeword of n bits is there for one symbol in 2^n: so the lengths tell how many are matches.
-static bool expect_matches(const uint8_t *lengths, unsigned litlens)
-{
-    unsigned share = 0;
-    for (unsigned s = FIRST_LENGTH; s < litlens; s++)
-        share += lengths[s] ? 1u << (15 - lengths[s]) : 0;
-    return share > MIXED_SHARE;
-}
-
-static bool build_tables(struct conv_inflate *inflate, unsigned litlens, unsigned distances)
-{
-    const uint8_t *lengths = inflate->lengths;
-    if (!conv_inflate_code_litlen(&inflate->litlen_code, inflate->litlen, lengths, litlens) ||
-        !conv_inflate_code_distance(&inflate->distance_code, inflate->distance, lengths + litlens,
-                                    distances))
-        return false;
-    conv_inflate_code_join(inflate->litlen, inflate->distance, &inflate->litlen_code);
-    inflate->mixed = expect_matches(lengths, litlens);
-    return true;
-}
-
 static bool read_dynamic(struct conv_inflate *inflate, struct reader *reader)
 {
-    refill(reader);
     unsigned litlens = 257 + take(reader, 5), distances = 1 + take(reader, 5);
     unsigned precodes = 4 + take(reader, 4);
     return litlens <= LITLEN_COUNT && distances <= DISTANCE_COUNT &&
            read_lengths(inflate, reader, litlens, distances, precodes) &&
-           build_tables(inflate, litlens, distances);
-}
-
-static bool use_fixed(struct conv_inflate *inflate)
-{
-    memset(inflate->lengths, 8, 144);
-    memset(inflate->lengths + 144, 9, 256 - 144);
-    memset(inflate->lengths + 256, 7, 280 - 256);
-    memset(inflate->lengths + 280, 8, 288 - 280);
-    memset(inflate->lengths + 288, 5, 32);
-    return build_tables(inflate, 288, 32);
+           conv_inflate_code_tables(&inflate->tables, inflate->lengths, litlens,
+                                    inflate->lengths + litlens, distances);
 }
 
 static inline void copy8(uint8_t *dst, const uint8_t *src)
@@ -201,16 +176,30 @@ ALWAYS_INLINE void copy_match(uint8_t *out, size_t distance, size_t length)
         } while (out < end);
         return;
     }
-    // What is repeated may as well be taken as its double.
-    while (distance < 8) {
-        copy8(out, from);
-        out += distance;
-        distance *= 2;
+    if (distance >= 8) {
+        do {
+            copy8(out, from);
+            out += 8;
+            from += 8;
+        } while (out < end);
+        return;
     }
+    // The bytes that are repeated, as often as they fit into eight. They are not loaded as eight:
+    // that would wait until the bytes just written have left for the cache.
+    uint64_t value = *from;
+    for (unsigned i = 1; i < distance; i++)
+        value |= (uint64_t)from[i] << 8 * i;
+    unsigned width = (unsigned)distance;
+    for (; width < 8; width *= 2)
+        value |= value << 8 * width;
+    static const uint8_t steps[8] = {0, 8, 8, 6, 8, 5, 6, 7}; // the largest multiple
+    unsigned step = steps[distance];
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    value = __builtin_bswap64(value);
+#endif
     do {
-        copy8(out, from);
-        out += 8;
-        from += 8;
+        memcpy(out, &value, sizeof value);
+        out += step;
     } while (out < end);
 }
 
@@ -227,8 +216,14 @@ ALWAYS_INLINE unsigned read_distance(uint64_t bits, uint32_t entry)
     return (entry >> 16) + (unsigned)(both >> (entry >> 8 & 63));
 }
 
+struct decoders;
+
 struct output {
+    const struct decoders *decoders;
+    const struct conv_inflate_tables *fixed;
     uint8_t *begin, *at, *end;
+    uint8_t *stop; // where decode_symbols returns, at the latest
+    uint8_t *look; // where go_on() is to be called
 };
 
 ALWAYS_INLINE void put_literals(uint8_t *out, uint64_t entry)
@@ -266,12 +261,12 @@ enum { WORKING, DONE, FAILED };
 // entries: each step writes literals, copies 16 bytes behind them, and goes on by what was meant.
 // Left alone: the steps of two pictures in turn, 1.15 times as fast again in a prototype; an index
 // of 12, 0.8 times on photographs; two literals before a match in one entry, 7 % fewer entries.
-ALWAYS_INLINE int decode_symbols(const struct conv_inflate *inflate, struct reader *reader_io,
+ALWAYS_INLINE int decode_symbols(const struct conv_inflate_tables *tables, struct reader *reader_io,
                                  struct output *output, bool inside, bool mixed)
 {
     struct reader reader = *reader_io;
-    uint8_t *out = output->at, *const begin = output->begin, *const end = output->end;
-    const uint64_t *litlen = inflate->litlen;
+    uint8_t *out = output->at, *const begin = output->begin, *const stop = output->stop;
+    const uint64_t *litlen = tables->litlen;
     const uint64_t litlen_mask = (1 << LITLEN_BITS) - 1;
     const uint64_t distance_mask = (1 << DISTANCE_BITS) - 1;
 #define REFILL() (inside ? refill_inside(&reader) : refill(&reader))
@@ -293,7 +288,8 @@ ALWAYS_INLINE int decode_symbols(const struct conv_inflate *inflate, struct read
     }
     REFILL();
     uint64_t entry = litlen[reader.bits & litlen_mask];
-    while (out <= end && (!inside || reader.end - reader.at >= INSIDE)) {
+    while (out <= stop &&
+           (inside ? reader.end - reader.at >= INSIDE : reader.beyond * 8 <= reader.count)) {
         REFILL();
         if (mixed) {
             STEP()
@@ -321,7 +317,7 @@ ALWAYS_INLINE int decode_symbols(const struct conv_inflate *inflate, struct read
         }
         if (UNLIKELY(KIND(entry) > CONV_INFLATE_LENGTH)) {
             if (KIND(entry) == CONV_INFLATE_LONG)
-                entry = conv_inflate_code_find_litlen(&inflate->litlen_code, reader.bits);
+                entry = conv_inflate_code_find_litlen(litlen, entry, reader.bits);
             if (LITERALS(entry)) {
                 put_literals(out, entry);
                 out += LITERALS(entry);
@@ -339,11 +335,11 @@ ALWAYS_INLINE int decode_symbols(const struct conv_inflate *inflate, struct read
         if (UNLIKELY(length == CONV_INFLATE_LENGTH)) {
             length = distance; // that was its own base
             drop(&reader, DROP(entry));
-            uint32_t far = inflate->distance[reader.bits & distance_mask];
+            uint32_t far = tables->distance[reader.bits & distance_mask];
             if (UNLIKELY((far >> 8 & 255) > CONV_INFLATE_NEAR)) {
                 REFILL();
                 if ((far >> 8 & 255) == CONV_INFLATE_LONG)
-                    far = conv_inflate_code_find_distance(&inflate->distance_code, reader.bits);
+                    far = conv_inflate_code_find_distance(tables->distance, far, reader.bits);
                 if ((far >> 8 & 255) > CONV_INFLATE_NEAR)
                     return FAILED;
             }
@@ -363,17 +359,17 @@ ALWAYS_INLINE int decode_symbols(const struct conv_inflate *inflate, struct read
 #undef REFILL
     *reader_io = reader;
     output->at = out;
-    return out <= end ? WORKING : FAILED;
+    return WORKING;
 }
 
-typedef int (*decode_fn)(const struct conv_inflate *inflate, struct reader *reader,
+typedef int (*decode_fn)(const struct conv_inflate_tables *tables, struct reader *reader,
                          struct output *output);
 
 #define DECODER(name, inside, mixed)                                                               \
-    static int name(const struct conv_inflate *inflate, struct reader *reader,                     \
+    static int name(const struct conv_inflate_tables *tables, struct reader *reader,               \
                     struct output *output)                                                         \
     {                                                                                              \
-        return decode_symbols(inflate, reader, output, inside, mixed);                             \
+        return decode_symbols(tables, reader, output, inside, mixed);                              \
     }
 
 DECODER(decode_literals, true, false)
@@ -385,20 +381,76 @@ __attribute__((target("bmi2"))) DECODER(decode_literals_bmi2, true, false)
     __attribute__((target("bmi2"))) DECODER(decode_mixed_bmi2, true, true)
 #endif
 
-        static bool decode(const struct conv_inflate *inflate, struct reader *reader,
-                           struct output *output)
+        struct decoders {
+    decode_fn literals, mixed;
+};
+
+static const struct decoders *choose_decoders(void)
 {
-    decode_fn literals = decode_literals, mixed = decode_mixed;
+    static const struct decoders plain = {decode_literals, decode_mixed};
 #ifdef __x86_64__
+    static const struct decoders bmi2 = {decode_literals_bmi2, decode_mixed_bmi2};
     if (__builtin_cpu_supports("bmi2"))
-        literals = decode_literals_bmi2, mixed = decode_mixed_bmi2;
+        return &bmi2;
 #endif
+    return &plain;
+}
+
+// Up to output->stop, or to where the input ends.
+static int decode_stretch(const struct conv_inflate_tables *tables, struct reader *reader,
+                          struct output *output)
+{
+    const struct decoders *decoders = output->decoders;
     int state = WORKING;
     if (reader->end - reader->at >= INSIDE)
-        state = (inflate->mixed ? mixed : literals)(inflate, reader, output);
-    if (state == WORKING)
-        state = decode_tail(inflate, reader, output);
-    return state == DONE;
+        state = (tables->mixed ? decoders->mixed : decoders->literals)(tables, reader, output);
+    if (state == WORKING && output->at <= output->stop)
+        state = decode_tail(tables, reader, output);
+    return state;
+}
+
+// Calls go_on(). Its next call is farther away the more has been decoded, so that little is done in
+// vain where it is the first rows that are wrong.
+static bool look(const struct conv_inflate *inflate, struct output *output)
+{
+    size_t done = (size_t)(output->at - output->begin), stretch = LEAST_STRETCH + done / 4;
+    size_t left = (size_t)(output->end - output->at);
+    stretch = stretch < CONV_INFLATE_STRETCH ? stretch : CONV_INFLATE_STRETCH;
+    output->look = stretch < left ? output->at + stretch : output->end;
+    return !inflate->go_on || inflate->go_on(inflate->context, done);
+}
+
+// Bytes of output, but no more than 8 for a byte of input: long matches are copied in no time.
+static size_t worth(const struct output *output, const uint8_t *out_start,
+                    const struct reader *reader, const uint8_t *in_start)
+{
+    size_t out = (size_t)(output->at - out_start), in = (size_t)(reader->at - in_start);
+    return out < 8 * in ? out : 8 * in;
+}
+
+// Decodes the symbols of a block to its end. A table is joined at once if the blocks before were
+// worth it, or else as soon as this one is.
+static bool decode_block(struct conv_inflate *inflate, const struct conv_inflate_tables *tables,
+                         struct reader *reader, struct output *output)
+{
+    const uint8_t *out_start = output->at, *in_start = reader->at;
+    for (;;) {
+        output->stop = output->look;
+        if (!tables->joined && output->stop - output->at > JOINED_AFTER)
+            output->stop = output->at + JOINED_AFTER;
+        int state = decode_stretch(tables, reader, output);
+        if (state != WORKING) {
+            inflate->credit += worth(output, out_start, reader, in_start);
+            if (inflate->credit > MOST_CREDIT)
+                inflate->credit = MOST_CREDIT;
+            return state == DONE;
+        }
+        if (output->at <= output->stop || output->at > output->end ||
+            (output->at > output->look && !look(inflate, output)))
+            return false;
+        if (!tables->joined && worth(output, out_start, reader, in_start) >= JOINED_AFTER)
+            conv_inflate_code_join(&inflate->tables);
+    }
 }
 
 // Gives back the bytes that were read ahead, up to the next byte's start. False if zeros from
@@ -425,10 +477,42 @@ static bool copy_stored(struct reader *reader, struct output *output)
     if (size != (check ^ 0xffff) || size > (size_t)(reader->end - reader->at) ||
         output->at > output->end || size > (size_t)(output->end - output->at))
         return false;
-    memcpy(output->at, reader->at, size);
+    if (size > 0)
+        memcpy(output->at, reader->at, size);
     reader->at += size;
     output->at += size;
     return true;
+}
+
+static bool decode_fixed(struct conv_inflate *inflate, struct reader *reader, struct output *output)
+{
+    // A block of few literals is over before the decoder for many has begun.
+    const uint64_t *litlen = output->fixed->litlen, mask = (1 << LITLEN_BITS) - 1;
+    for (int i = 0; i < FEW && output->at <= output->end; i++) {
+        uint64_t entry = litlen[reader->bits & mask];
+        if (KIND(entry) == CONV_INFLATE_END) {
+            drop(reader, DROP(entry));
+            return true;
+        }
+        if (!LITERALS(entry))
+            break;
+        put_literals(output->at, entry);
+        output->at += LITERALS(entry);
+        drop(reader, DROP(entry));
+    }
+    return decode_block(inflate, output->fixed, reader, output);
+}
+
+static bool decode_dynamic(struct conv_inflate *inflate, struct reader *reader,
+                           struct output *output)
+{
+    if (!read_dynamic(inflate, reader))
+        return false;
+    if (inflate->credit >= JOINED_AFTER) {
+        inflate->credit -= JOINED_AFTER;
+        conv_inflate_code_join(&inflate->tables);
+    }
+    return decode_block(inflate, &inflate->tables, reader, output);
 }
 
 static bool read_block(struct conv_inflate *inflate, struct reader *reader, struct output *output,
@@ -440,9 +524,9 @@ static bool read_block(struct conv_inflate *inflate, struct reader *reader, stru
     case 0:
         return copy_stored(reader, output);
     case 1:
-        return use_fixed(inflate) && decode(inflate, reader, output);
+        return decode_fixed(inflate, reader, output);
     case 2:
-        return read_dynamic(inflate, reader) && decode(inflate, reader, output);
+        return decode_dynamic(inflate, reader, output);
     default:
         return false;
     }
@@ -460,10 +544,21 @@ bool conv_inflate_zlib(struct conv_inflate *inflate, uint8_t *out, size_t out_si
         (method >> 4 < 7 && out_size > (size_t)256 << (method >> 4)))
         return false;
     struct reader reader = {.at = data + 2, .end = data + size - 4};
-    struct output output = {out, out, out + out_size};
+    struct output output = {
+        .decoders = choose_decoders(),
+        .fixed = conv_inflate_code_fixed(),
+        .begin = out,
+        .at = out,
+        .end = out + out_size,
+        .look = out,
+    };
+    inflate->credit = out_size / 4 < MOST_CREDIT ? out_size / 4 : MOST_CREDIT;
     bool last = false;
-    while (!last) {
+    for (unsigned blocks = 1; !last; blocks++) {
         if (!read_block(inflate, &reader, &output, &last))
+            return false;
+        if ((output.at > output.look || blocks % BLOCKS_BETWEEN == 0) &&
+            (output.at > output.end || !look(inflate, &output)))
             return false;
     }
     const uint8_t *sum = data + size - 4;

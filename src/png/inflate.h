@@ -16,14 +16,19 @@
 // Bytes behind the output that may be overwritten.
 #define CONV_INFLATE_SLACK 512
 
-// The tables of the present block: one a worker, about 20 KB, no need to initialise it.
+// One per worker. Starts as {0}; the tables need no initialisation.
 struct conv_inflate {
-    uint64_t litlen[1 << CONV_INFLATE_LITLEN_BITS];
-    uint32_t distance[1 << CONV_INFLATE_DISTANCE_BITS];
-    struct conv_inflate_code litlen_code, distance_code;
+    struct conv_inflate_tables tables; // of the current dynamic block
+    uint32_t precode[1 << CONV_INFLATE_PRECODE_BITS];
     uint8_t lengths[288 + 32];
-    bool mixed; // matches are so frequent that telling them from literals is a guess
+    size_t credit; // what the blocks so far were worth, less the tables joined for it
+    // Called now and then, at least once per CONV_INFLATE_STRETCH bytes of output, with the number
+    // of bytes that are final; false ends the attempt. May be NULL.
+    bool (*go_on)(void *context, size_t done);
+    void *context;
 };
+
+#define CONV_INFLATE_STRETCH ((size_t)256 << 10)
 
 // True if the stream holds exactly out_size bytes, ends with the input, is right in its Adler-32
 // and is one that zlib accepts too. A window size below what out_size could need makes it false

@@ -38,28 +38,60 @@
 //   bits 8-15  bits of the codeword alone; above CONV_INFLATE_NEAR, what else it is
 //   bits 16-31 base
 
-// Codewords that are longer than the index are found by their canonical order.
+// A codeword that is longer than the index leads to a table of its own, behind the first one, which
+// is indexed by the bits after those. Where the entry says CONV_INFLATE_LONG, it also says where:
+//   litlen:   bits 32-47 a mask for the index, 48-63 the first entry
+//   distance: bits 16-27 the first entry, 28-31 the bits of the index
+// As lengths rise with the codewords, few of these tables hold codewords of several lengths: 294
+// and 82 entries are the most for 288 and 32 symbols (zlib's "enough 288 11 15", "enough 32 9 15").
+#define CONV_INFLATE_LITLEN_LONG 320
+#define CONV_INFLATE_DISTANCE_LONG 128
+
+// A code as lists: what tables are made from.
 struct conv_inflate_code {
     uint16_t count[16];   // codewords of each length
     uint16_t sorted[288]; // symbols in the order of their codewords
-    uint16_t long_first;  // the first codeword that is longer than the index, if there is one,
-    uint16_t long_index;  // and its place in sorted[]
 };
 
-// Each fills *code and a table of 1 << bits entries from the lengths of the symbols' codewords.
-// False if zlib refuses such a code. An entry of the precode is its symbol << 16 | bits to drop.
+// The tables of one block: about 22 KB, which need not be initialised.
+struct conv_inflate_tables {
+    uint64_t litlen[(1 << CONV_INFLATE_LITLEN_BITS) + CONV_INFLATE_LITLEN_LONG];
+    uint32_t distance[(1 << CONV_INFLATE_DISTANCE_BITS) + CONV_INFLATE_DISTANCE_LONG];
+    struct conv_inflate_code litlen_code;
+    bool mixed; // matches are so frequent that telling them from literals is a guess
+    bool joined;
+};
+
+// Fills a table of 1 << CONV_INFLATE_PRECODE_BITS entries from the lengths of the symbols'
+// codewords. False if zlib refuses such a code. An entry is its symbol << 16 | bits to drop.
 bool conv_inflate_code_precode(uint32_t *table, const uint8_t lengths[19]);
-bool conv_inflate_code_litlen(struct conv_inflate_code *code, uint64_t *table,
-                              const uint8_t *lengths, unsigned symbols);
-bool conv_inflate_code_distance(struct conv_inflate_code *code, uint32_t *table,
-                                const uint8_t *lengths, unsigned symbols);
 
-// Makes one entry of two literals, or of a length and its distance, where an index holds both.
-void conv_inflate_code_join(uint64_t *litlen, const uint32_t *distance,
-                            const struct conv_inflate_code *litlen_code);
+// The same for the tables of a block. Until they are joined an entry holds one literal, or a length
+// alone.
+bool conv_inflate_code_tables(struct conv_inflate_tables *tables, const uint8_t *litlen_lengths,
+                              unsigned litlens, const uint8_t *distance_lengths,
+                              unsigned distances);
 
-// The entry for the codeword at the front of `bits` where the table says CONV_INFLATE_LONG.
-uint64_t conv_inflate_code_find_litlen(const struct conv_inflate_code *code, uint64_t bits);
-uint32_t conv_inflate_code_find_distance(const struct conv_inflate_code *code, uint64_t bits);
+// Makes one entry of two literals, or of a length and its distance, where an index holds both. That
+// takes several times as long as all the rest, and pays after some thousand bytes.
+void conv_inflate_code_join(struct conv_inflate_tables *tables);
+
+// The joined tables of the fixed code, which are made once. Any thread.
+const struct conv_inflate_tables *conv_inflate_code_fixed(void);
+
+// The entry for the codeword at the front of `bits` where `entry`, the table's, says
+// CONV_INFLATE_LONG.
+static inline uint64_t conv_inflate_code_find_litlen(const uint64_t *litlen, uint64_t entry,
+                                                     uint64_t bits)
+{
+    return litlen[(entry >> 48) + (bits >> CONV_INFLATE_LITLEN_BITS & (entry >> 32 & 0xffff))];
+}
+
+static inline uint32_t conv_inflate_code_find_distance(const uint32_t *distance, uint32_t entry,
+                                                       uint64_t bits)
+{
+    uint64_t mask = ((uint64_t)1 << (entry >> 28)) - 1;
+    return distance[(entry >> 16 & 0xfff) + (bits >> CONV_INFLATE_DISTANCE_BITS & mask)];
+}
 
 #endif

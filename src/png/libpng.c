@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cancel.h"
 #include "png/interleave.h"
 
 // Compressed bytes handed to zlib, or taken from it as one IDAT, at a time.
@@ -25,6 +26,7 @@
 struct fault {
     bool no_memory;
     bool truncated;
+    bool cancelled;
     char text[160]; // libpng's words; those about a chunk start with its name
 };
 
@@ -47,8 +49,9 @@ static void on_write_warning(png_structp png, png_const_charp message)
 static void on_read_warning(png_structp png, png_const_charp message)
 {
     static const char *const harmless[] = {
-        "IDAT: Extra compressed data", "IDAT: Too much image data", "IDAT: .Too many IDATs found",
-        "IDAT: Too many IDATs found", "IDAT: chunk data is too large"};
+        "IDAT: Extra compressed data", "IDAT: Too much image data",
+        "IDAT: .Too many IDATs found", "IDAT: ..Too many IDATs found",
+        "IDAT: Too many IDATs found",  "IDAT: chunk data is too large"};
     if (strncmp(message, "IDAT: ", 6) != 0)
         return;
     for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++) {
@@ -78,6 +81,16 @@ static enum conv_status out_of_memory(struct conv_err *err)
     return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }
 
+// Called per row and per read; leaves by a long jump.
+static void check_stop(png_structp png, const atomic_int *stop)
+{
+    if (conv_cancel_is_asked(stop)) {
+        struct fault *fault = png_get_error_ptr(png);
+        fault->cancelled = true;
+        png_error(png, CONV_CANCEL_TEXT);
+    }
+}
+
 // --- decoding ------------------------------------------------------------------------------------
 
 struct reader {
@@ -89,6 +102,7 @@ struct reader {
     uint8_t *rows;
     size_t row_size;
     size_t excess; // bytes of picture data asked for after the last row
+    const atomic_int *stop;
 };
 
 // libpng looks for the end of the picture data while it still reads the last row.
@@ -102,6 +116,7 @@ static bool is_behind_rows(png_structp png, const struct conv_png_header *header
 static void read_bytes(png_structp png, png_bytep bytes, size_t size)
 {
     struct reader *reader = png_get_io_ptr(png);
+    check_stop(png, reader->stop);
     if (size > (size_t)(reader->end - reader->at)) {
         struct fault *fault = png_get_error_ptr(png);
         fault->truncated = true;
@@ -158,13 +173,18 @@ static void read_rows(struct reader *reader)
     int height = reader->header->height;
     if (reader->header->interlaced) {
         for (int pass = 0; pass < PNG_INTERLACE_ADAM7_PASSES; pass++) {
-            for (int y = 0; y < height; y++)
+            for (int y = 0; y < height; y++) {
+                check_stop(reader->png, reader->stop);
                 png_read_row(reader->png, reader->rows + (size_t)y * reader->row_size, NULL);
+            }
         }
-        for (int y = 0; y < height; y++)
+        for (int y = 0; y < height; y++) {
+            check_stop(reader->png, reader->stop);
             conv_interleave_split(reader->dst, y, reader->rows + (size_t)y * reader->row_size);
+        }
     } else {
         for (int y = 0; y < height; y++) {
+            check_stop(reader->png, reader->stop);
             png_read_row(reader->png, reader->rows, NULL);
             conv_interleave_split(reader->dst, y, reader->rows);
         }
@@ -194,15 +214,25 @@ static enum conv_status read_failure(const struct fault *fault, size_t size, str
 {
     if (fault->no_memory)
         return out_of_memory(err);
+    if (fault->cancelled)
+        return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
     if (fault->truncated)
         return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends too early, after %zu bytes",
                             size);
-    return conv_err_set(err, CONV_ERR_FORMAT, "damaged picture: %s", fault->text);
+    return conv_err_set(err, CONV_ERR_FORMAT, "damaged image: %s", fault->text);
 }
 
 enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *data, size_t size,
                                     const struct conv_png_header *header,
                                     const struct conv_image *dst, struct conv_err *err)
+{
+    return conv_libpng_decode_until(rows, data, size, header, dst, NULL, err);
+}
+
+enum conv_status conv_libpng_decode_until(struct conv_buffer *rows, const uint8_t *data,
+                                          size_t size, const struct conv_png_header *header,
+                                          const struct conv_image *dst, const atomic_int *stop,
+                                          struct conv_err *err)
 {
     size_t row_size = conv_interleave_bytes(&header->shape);
     if (!reserve_rows(rows, row_size, header))
@@ -215,6 +245,7 @@ enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *dat
         .dst = dst,
         .rows = rows->data,
         .row_size = row_size,
+        .stop = stop,
     };
     reader.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &fault, on_error, on_read_warning,
                                           &fault, allocate, release);
@@ -237,6 +268,7 @@ struct writer {
     int level;
     uint8_t *row;
     struct conv_buffer *file;
+    const atomic_int *stop;
 };
 
 static void write_bytes(png_structp png, png_bytep bytes, size_t size)
@@ -276,6 +308,7 @@ static void start_writing(struct writer *writer)
 static void write_rows(struct writer *writer)
 {
     for (int y = 0; y < writer->src->height; y++) {
+        check_stop(writer->png, writer->stop);
         conv_interleave_join(writer->row, writer->src, y);
         png_write_row(writer->png, writer->row);
     }
@@ -295,17 +328,27 @@ static enum conv_status write_failure(const struct fault *fault, struct conv_err
 {
     if (fault->no_memory)
         return out_of_memory(err);
+    if (fault->cancelled)
+        return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
     return conv_err_set(err, CONV_ERR_UNSUPPORTED, "cannot be encoded: %s", fault->text);
 }
 
 enum conv_status conv_libpng_encode(struct conv_buffer *row, struct conv_buffer *file,
                                     const struct conv_image *src, int level, struct conv_err *err)
 {
+    return conv_libpng_encode_until(row, file, src, level, NULL, err);
+}
+
+enum conv_status conv_libpng_encode_until(struct conv_buffer *row, struct conv_buffer *file,
+                                          const struct conv_image *src, int level,
+                                          const atomic_int *stop, struct conv_err *err)
+{
     file->size = 0;
     if (!conv_buffer_reserve(row, conv_interleave_bytes(src)))
         return out_of_memory(err);
     struct fault fault = {0};
-    struct writer writer = {.src = src, .level = level, .row = row->data, .file = file};
+    struct writer writer = {
+        .src = src, .level = level, .row = row->data, .file = file, .stop = stop};
     writer.png = png_create_write_struct_2(PNG_LIBPNG_VER_STRING, &fault, on_error,
                                            on_write_warning, &fault, allocate, release);
     writer.info = writer.png ? png_create_info_struct(writer.png) : NULL;

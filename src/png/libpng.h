@@ -3,6 +3,8 @@
 #ifndef CONV_PNG_LIBPNG_H
 #define CONV_PNG_LIBPNG_H
 
+#include <stdatomic.h>
+
 #include "png/buffer.h"
 #include "png/png.h"
 
@@ -14,8 +16,17 @@ enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *dat
                                     const struct conv_png_header *header,
                                     const struct conv_image *dst, struct conv_err *err);
 
+// The same, with CONV_ERR_CANCELLED soon after conv_cancel_is_asked(stop).
+enum conv_status conv_libpng_decode_until(struct conv_buffer *rows, const uint8_t *data,
+                                          size_t size, const struct conv_png_header *header,
+                                          const struct conv_image *dst, const atomic_int *stop,
+                                          struct conv_err *err);
+
 // Replaces the content of *file by a PNG of IHDR, IDATs and IEND. `row` is scratch.
 enum conv_status conv_libpng_encode(struct conv_buffer *row, struct conv_buffer *file,
                                     const struct conv_image *src, int level, struct conv_err *err);
+enum conv_status conv_libpng_encode_until(struct conv_buffer *row, struct conv_buffer *file,
+                                          const struct conv_image *src, int level,
+                                          const atomic_int *stop, struct conv_err *err);
 
 #endif

@@ -2,13 +2,15 @@
 // PNG bytes to planes and planes to PNG bytes. The pipeline knows this header only, so that another
 // coder can take the place of libpng without anybody noticing.
 //
-// What is refused: everything libpng refuses, and streams whose Adler-32 is wrong (libpng only
-// warns). A wrong CRC in a critical chunk, missing rows, a missing IEND: refused, not repaired.
+// What is refused: everything libpng refuses, zlib streams whose Adler-32 is wrong or that are
+// damaged in another way after the last row (libpng only warns), and files whose first chunk is not
+// IHDR. A wrong CRC in a critical chunk, missing rows, a missing IEND: refused, not repaired.
 // Ignored: bytes after IEND, up to 64 KiB of picture data after the last row, ancillary chunks with
 // a wrong CRC (they are dropped). A palette index out of range is opaque black.
 #ifndef CONV_PNG_PNG_H
 #define CONV_PNG_PNG_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -44,18 +46,28 @@ enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_pn
 enum conv_status conv_png_check_promise(const uint8_t *data, size_t size,
                                         const struct conv_png_header *header, struct conv_err *err);
 
-// Chunks that are carried from input to output, complete with length, type and CRC, in file order:
-// colour and print (iCCP sRGB gAMA cHRM cICP mDCV cLLI pHYs eXIf, the first of each) and texts
-// (tEXt zTXt iTXt). Those with a wrong CRC or beyond `data` are left out.
+// Chunks that are carried from input to output, complete with length, type and CRC, in file order
+// and on the side of the image data where they were: what stays true after filtering. That is, the
+// first of each, colour and print (iCCP sRGB gAMA cHRM cICP mDCV pHYs eXIf), place and scale (oFFs
+// sCAL sTER) and the background (bKGD, converted to the output's colour type); texts (tEXt zTXt
+// iTXt); and unknown chunks whose name says that they are safe to copy. Not carried: what
+// describes the old samples or file (sBIT tIME hIST sPLT pCAL cLLI dSIG), animation (acTL fcTL
+// fdAT), unknown chunks that are unsafe to copy, and chunks with a wrong CRC or beyond `data`.
 struct conv_png_meta {
-    uint8_t *data; // malloc'ed, grows, reused from picture to picture
+    uint8_t *data; // malloc'ed, grows, reused from image to image
     size_t size, capacity;
+    size_t front; // bytes of `size` that come before the image data
 };
 
-// Replaces the content of *meta. CONV_ERR_MEMORY only.
-enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size, struct conv_png_meta *meta,
-                                       struct conv_err *err);
+// Replaces the content of *meta. `header` is conv_png_probe's. CONV_ERR_MEMORY only.
+enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
+                                       const struct conv_png_header *header,
+                                       struct conv_png_meta *meta, struct conv_err *err);
 void conv_png_meta_free(struct conv_png_meta *meta);
+
+// True if the file is an animation (APNG), of which decoding gives one image: a chunk of one (acTL,
+// fcTL, fdAT) lies anywhere before IEND, right or wrong, since with damage repaired it may be one.
+bool conv_png_is_animated(const uint8_t *data, size_t size);
 
 // --- codec.c: one coder a worker -----------------------------------------------------------------
 
@@ -66,6 +78,7 @@ struct conv_png_config {
     int level;   // 0 to 12 for fast, 0 to 9 for libpng; for stb its own search effort, see README;
                  // -1 = the default
     size_t keep; // bytes that conv_png_codec_trim leaves a buffer; 0: any number
+    const atomic_int *stop; // conv_cancel_is_asked: the work is given up; may be NULL
 };
 
 // CONV_ERR_USAGE if the encoder has no such level.
@@ -78,28 +91,37 @@ enum conv_status conv_png_codec_open(struct conv_png_codec **codec,
                                      const struct conv_png_config *config, struct conv_err *err);
 void conv_png_codec_close(struct conv_png_codec *codec); // NULL is fine
 
+// Upper bounds, but for some KiB, of the scratch memory that decoding a file of `size` bytes and
+// encoding an image of that shape take, the encoded file included. SIZE_MAX where the number has no
+// room. For encoding the level counts: from level 2 on the filtered rows are held as a whole.
+size_t conv_png_decode_bytes(const struct conv_png_header *header, size_t size);
+size_t conv_png_encode_bytes(const struct conv_png_config *config, const struct conv_image *shape);
+
 // Gives back buffers that a large picture has left beyond config.keep, the bytes of the last
 // conv_png_encode among them: what every worker has used once must not add up.
 void conv_png_codec_trim(struct conv_png_codec *codec);
 
 // Decodes a whole file into dst->plane[], whose sizes must be header->shape's. On failure the
-// planes hold anything.
+// planes hold anything. Takes at most about twice as long as libpng, whatever the file contains.
+// CONV_ERR_CANCELLED soon after config->stop is set.
 enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *data, size_t size,
                                  const struct conv_png_header *header, const struct conv_image *dst,
                                  struct conv_err *err);
 
 // A PNG as pieces to be written one after the other. They belong to the codec (and to the meta)
 // and live until its next call.
-#define CONV_PNG_PARTS 4
+#define CONV_PNG_PARTS 5
 struct conv_png_bytes {
     struct {
         const uint8_t *data;
         size_t size;
-    } part[CONV_PNG_PARTS]; // signature and IHDR, carried chunks, picture data, IEND
+    } part[CONV_PNG_PARTS]; // signature and IHDR, carried chunks, image data, carried chunks, IEND
     size_t size;            // of all parts
 };
 
-// Encodes a picture; meta may be NULL. CONV_ERR_UNSUPPORTED if the encoder cannot (stb: 16 bits).
+// Encodes an image; meta may be NULL. CONV_ERR_UNSUPPORTED if the encoder cannot (stb: 16 bits).
+// CONV_ERR_CANCELLED soon after config->stop is set, but by stb and at levels above 9 only at the
+// end.
 enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv_image *src,
                                  const struct conv_png_meta *meta, struct conv_png_bytes *bytes,
                                  struct conv_err *err);

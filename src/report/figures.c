@@ -83,13 +83,13 @@ void conv_report_figures(const struct conv_report_config *config, const struct c
             worked += figures->busy[s];
         }
     }
-    figures->idle = worked < 1 ? 1 - worked : 0;
+    figures->waiting = worked < 1 ? 1 - worked : 0;
     if (config->device_async) {
         figures->overlap_two = (double)overlap.two / devices;
         figures->overlap_three = (double)overlap.three / devices;
     }
     double used = totals->cpu_seconds * 1e9 / (run * figures->cores);
-    figures->cores_idle = used < 1 ? 1 - used : 0;
+    figures->cpu_utilisation = used < 1 ? used : 1; // clocks differ by a tick
     if (totals->done) {
         int limits[2];
         find_limits(totals, config, limits);

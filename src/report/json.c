@@ -37,8 +37,8 @@ void conv_json_figures(FILE *stream, const struct conv_figures *figures)
     for (int s = 0; s < CONV_STAGE_COUNT; s++)
         fprintf(stream, "%s\"%s\":%.6f", s ? "," : "", conv_report_stage_name((enum conv_stage)s),
                 figures->busy[s]);
-    fprintf(stream, "},\"idle\":%.6f,\"cores\":%d,\"cores_idle\":%.6f,\"overlap\":", figures->idle,
-            figures->cores, figures->cores_idle);
+    fprintf(stream, "},\"waiting\":%.6f,\"cores\":%d,\"cpu_utilisation\":%.6f,\"overlap\":",
+            figures->waiting, figures->cores, figures->cpu_utilisation);
     if (figures->overlap_two < 0)
         fputs("null", stream);
     else
@@ -51,8 +51,12 @@ void conv_json_begin(FILE *stream, const struct conv_report_config *config)
     fputs("{\"type\":\"begin\",\"version\":\"" CONV_VERSION "\"", stream);
     print_member(stream, "filter", config->filters);
     print_member(stream, "device", config->device);
-    fprintf(stream, ",\"jobs\":%d,\"streams\":%d,\"dry_run\":%s}\n", config->jobs, config->streams,
-            config->dry_run ? "true" : "false");
+    fprintf(stream, ",\"jobs\":%d,\"streams\":", config->jobs);
+    if (config->device_async)
+        fprintf(stream, "%d", config->streams);
+    else
+        fputs("null", stream);
+    fprintf(stream, ",\"dry_run\":%s}\n", config->dry_run ? "true" : "false");
 }
 
 void conv_json_file(FILE *stream, const struct conv_record *record)
@@ -60,9 +64,9 @@ void conv_json_file(FILE *stream, const struct conv_record *record)
     static const char *const names[] = {"done", "failed", "skipped", "planned"};
     fputs("{\"type\":\"file\"", stream);
     print_member(stream, "input", record->input);
-    print_member(stream, "output", record->output);
-    print_member(stream, "status", names[record->outcome]);
     bool failed = record->outcome == CONV_OUTCOME_FAILED;
+    print_member(stream, "output", failed ? NULL : record->output); // which there is none of
+    print_member(stream, "status", names[record->outcome]);
     print_member(stream, "error", failed ? record->reason : NULL);
     if (!failed && record->reason)
         print_member(stream, "reason", record->reason);
@@ -72,11 +76,6 @@ void conv_json_file(FILE *stream, const struct conv_record *record)
     fprintf(stream, ",\"bytes_in\":%zu,\"bytes_out\":%zu", record->bytes_in, record->bytes_out);
     print_stages(stream, record->ns);
     fputs("}\n", stream);
-}
-
-void conv_json_end(FILE *stream, int exit_code)
-{
-    fprintf(stream, "{\"type\":\"end\",\"exit_code\":%d}\n", exit_code);
 }
 
 // Which device did how much; null where workers filter.
@@ -103,16 +102,16 @@ static void print_devices(FILE *stream, const struct conv_report_config *config,
 }
 
 void conv_json_summary(FILE *stream, const struct conv_report_config *config,
-                       const struct conv_totals *totals)
+                       const struct conv_totals *totals, int exit_code)
 {
     fprintf(stream,
-            "{\"type\":\"summary\",\"done\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"skipped\":%" PRIu64
-            ",\"planned\":%" PRIu64 ",\"seconds\":%.6f,\"pixels\":%" PRIu64 ",\"bytes_in\":%" PRIu64
-            ",\"bytes_out\":%" PRIu64 ",\"decoded_on_device\":%" PRIu64
+            "{\"type\":\"summary\",\"exit_code\":%d,\"done\":%" PRIu64 ",\"failed\":%" PRIu64
+            ",\"skipped\":%" PRIu64 ",\"planned\":%" PRIu64 ",\"seconds\":%.6f,\"pixels\":%" PRIu64
+            ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64 ",\"decoded_on_device\":%" PRIu64
             ",\"encoded_on_device\":%" PRIu64,
-            totals->done, totals->failed, totals->skipped, totals->planned, totals->seconds,
-            totals->pixels, totals->bytes_in, totals->bytes_out, totals->decoded_on_device,
-            totals->encoded_on_device);
+            exit_code, totals->done, totals->failed, totals->skipped, totals->planned,
+            totals->seconds, totals->pixels, totals->bytes_in, totals->bytes_out,
+            totals->decoded_on_device, totals->encoded_on_device);
     print_stages(stream, totals->ns);
     struct conv_figures figures;
     conv_report_figures(config, totals, &figures);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// JSON Lines: begin, one file record a picture, end, summary.
+// JSON Lines: begin, one file record per image in the order in which they are finished, summary.
+// The summary is the last line: a report without it is of a run that was killed.
 #ifndef CONV_REPORT_JSON_H
 #define CONV_REPORT_JSON_H
 
@@ -7,9 +8,8 @@
 
 void conv_json_begin(FILE *stream, const struct conv_report_config *config);
 void conv_json_file(FILE *stream, const struct conv_record *record);
-void conv_json_end(FILE *stream, int exit_code);
 void conv_json_summary(FILE *stream, const struct conv_report_config *config,
-                       const struct conv_totals *totals);
+                       const struct conv_totals *totals, int exit_code);
 
 // The figures as members of an object that is already open: ,"images_per_s":..., ...
 void conv_json_figures(FILE *stream, const struct conv_figures *figures);

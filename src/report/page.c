@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/stall.h"
 #include "page_texts.h"
 #include "report/page_parts.h"
 
@@ -35,6 +36,9 @@ static void bind_run(struct conv_template *filled, const struct conv_page *page)
     snprintf(state->streams, sizeof state->streams, "%d %s%s", config->streams,
              config->streams == 1 ? "stream" : "streams", config->device_count > 1 ? " each" : "");
     conv_template_text(filled, "streams", state->streams);
+    snprintf(state->cores, sizeof state->cores, "%d %s", state->figures.cores,
+             state->figures.cores == 1 ? "core" : "cores");
+    conv_template_text(filled, "core_count", state->cores);
     conv_template_text(filled, "device", config->device);
     conv_template_number(filled, "more_count",
                          (double)totals->failed - (page->kept ? page->kept->failure_count : 0), 0);
@@ -83,7 +87,7 @@ static bool is_true(const struct conv_page_state *state, const char *name, bool 
         {"timeline", state->timeline},
         {"streams_table", page->lane_count > 0},
         {"has_limit", page->lanes_have_limit},
-        {"has_idle", !(page->device_only && page->lanes_are_streams)},
+        {"has_waiting", !(page->device_only && page->lanes_are_streams)},
         {"has_overlap", page->lanes_are_streams},
         {"copy_limit", copies && copies->both > 0},
         {"small_copies", copies && copies->small_count > 0},
@@ -175,14 +179,16 @@ enum conv_status conv_page_write(const struct conv_page *page, FILE *file, const
 {
     struct conv_page_state *state = calloc(1, sizeof *state);
     struct conv_template *filled = calloc(1, sizeof *filled);
-    bool bad = !state || !filled;
+    bool bad = !state || !filled, may_wait = conv_stall_may(file);
     if (!bad) {
         char name[64];
         state->page = page;
         filled->next = next;
         filled->context = state;
         bind_page(filled, page);
+        conv_stall_begin(may_wait);
         bool whole = conv_template_write(filled, file, page_html, name);
+        conv_stall_end(may_wait);
         assert(whole);
         (void)whole;
     }
@@ -194,6 +200,8 @@ enum conv_status conv_page_write(const struct conv_page *page, FILE *file, const
     }
     errno = 0;
     bad = ferror(file) != 0;
+    conv_stall_begin(may_wait);
     bad |= fclose(file) != 0;
+    conv_stall_end(may_wait);
     return bad ? conv_err_errno(err, errno, "cannot write the page to %s", path) : CONV_OK;
 }

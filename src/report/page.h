@@ -49,7 +49,9 @@ struct conv_page_kernel {
     const char *name, *summary;
     const char *kind; // "copy", "rung", "shape", "rival"
     bool on_cuda;
-    double ms; // 0: left out, `summary` says why
+    double ms; // median; 0: left out, `summary` says why
+    double ms_min, ms_max;
+    int runs;
     double gb_per_s, share_of_copy, step;
 };
 

@@ -17,8 +17,8 @@ void conv_page_bind_figures(struct conv_template *filled, const struct conv_figu
                          figures->images_per_s < 100 ? 1 : 0);
     conv_template_number(filled, "mpix_per_s", figures->mpix_per_s,
                          figures->mpix_per_s < 100 ? 1 : 0);
-    conv_template_number(filled, "idle", 100 * figures->idle, 1);
-    conv_template_number(filled, "cores_idle", 100 * figures->cores_idle, 0);
+    conv_template_number(filled, "waiting", 100 * figures->waiting, 1);
+    conv_template_number(filled, "cpu_utilisation", 100 * figures->cpu_utilisation, 0);
     conv_template_number(filled, "overlap_two", 100 * figures->overlap_two, 1);
     conv_template_number(filled, "overlap_three", 100 * figures->overlap_three, 1);
 }
@@ -133,9 +133,9 @@ static bool next_panel(struct conv_template *filled, int index)
     snprintf(state->panel, sizeof state->panel, "%s", state->cuda_panel ? page->cuda : page->cpu);
     conv_template_text(filled, "panel_title", state->panel);
     conv_template_text(filled, "panel_lede",
-                       "Bytes read and written a second, from the foot of the ladder to its top; "
-                       "the share is of a copy of the same bytes, the step (×) is over the rung "
-                       "before.");
+                       "Bytes read and written per second, from the foot of the ladder to its top. "
+                       "The share is of the speed of the copy in this table, the dashed line at "
+                       "100 %; the step (×) is over the rung before. Medians, with cold caches.");
     return true;
 }
 
@@ -143,13 +143,14 @@ static bool next_kernel(struct conv_template *filled, int index, bool measured_o
 {
     const struct conv_page_state *state = filled->context;
     const struct conv_page *page = state->page;
-    double top = 0;
+    double top = 0, copy = 0;
     int found = -1;
     for (int i = 0; i < page->kernel_count; i++) {
         const struct conv_page_kernel *kernel = &page->kernels[i];
         if (kernel->on_cuda != state->cuda_panel || (measured_only && kernel->ms <= 0))
             continue;
         top = kernel->gb_per_s > top ? kernel->gb_per_s : top;
+        copy = strcmp(kernel->kind, "copy") == 0 ? kernel->gb_per_s : copy;
         if (index-- == 0)
             found = i;
     }
@@ -164,7 +165,11 @@ static bool next_kernel(struct conv_template *filled, int index, bool measured_o
     conv_template_number(filled, "kernel_rate", kernel->gb_per_s, kernel->gb_per_s < 100 ? 2 : 0);
     conv_template_number(filled, "kernel_of_copy", 100 * kernel->share_of_copy, 0);
     conv_template_number(filled, "kernel_step_value", kernel->step, 2);
+    conv_template_number(filled, "kernel_limit", top > 0 ? 100 * copy / top : 0, 2);
     conv_template_number(filled, "kernel_ms", kernel->ms, 3);
+    conv_template_number(filled, "kernel_ms_min", kernel->ms_min, 3);
+    conv_template_number(filled, "kernel_ms_max", kernel->ms_max, 3);
+    conv_template_number(filled, "kernel_runs", kernel->runs, 0);
     return true;
 }
 

@@ -11,7 +11,7 @@
 struct conv_page_state {
     const struct conv_page *page;
     struct conv_figures figures; // of the run
-    char workers[32], streams[32];
+    char workers[32], streams[32], cores[32];
 
     const struct conv_page_filter *filter;
     int row; // of its matrix

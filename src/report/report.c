@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,6 +11,8 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/stall.h"
+#include "base/standard.h"
 #include "report/json.h"
 #include "report/progress.h"
 
@@ -20,7 +23,10 @@ struct conv_report {
     struct conv_overlap *overlaps[CONV_REPORT_MOST_DEVICES]; // of each device's engines
     uint64_t start_ns;
     double start_cpu;
-    FILE *streams[2]; // where JSON Lines go: stdout, the file of --report
+    const struct conv_report_rest *rest; // after a signal
+    FILE *streams[2];                    // where JSON Lines go: stdout, the file of --report
+    bool may_wait[2];                    // for the readers of these
+    bool may_print_wait;                 // for those of stdout and stderr
 };
 
 const char *conv_report_stage_name(enum conv_stage stage)
@@ -74,6 +80,18 @@ void conv_report_print_path(FILE *stream, const char *path)
     }
 }
 
+void conv_report_say(const char *format, ...)
+{
+    char text[2 * sizeof((struct conv_err *)NULL)->text]; // a path and a reason
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fputs("conv: ", stderr);
+    conv_report_print_path(stderr, text);
+    fputc('\n', stderr);
+}
+
 enum conv_status conv_report_check_path(const char *option, const char *path, struct conv_err *err)
 {
     char head[4] = "";
@@ -84,7 +102,7 @@ enum conv_status conv_report_check_path(const char *option, const char *path, st
         size_t got = fread(head, 1, sizeof head, old);
         fclose(old);
         if (got == sizeof head && memcmp(head, "\x89PNG", sizeof head) == 0)
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s would overwrite the picture %s", option,
+            return conv_err_set(err, CONV_ERR_USAGE, "--%s would overwrite the image %s", option,
                                 path);
     }
     if (strcmp(path, "-") == 0)
@@ -131,9 +149,12 @@ enum conv_status conv_report_open(struct conv_report **out, const struct conv_re
         free_report(report);
         return status;
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
+        report->may_wait[i] = report->streams[i] && conv_stall_may(report->streams[i]);
         if (report->streams[i])
             conv_json_begin(report->streams[i], config);
+    }
+    report->may_print_wait = conv_stall_may(stdout) || conv_stall_may(stderr);
     conv_progress_init(&report->progress, config->progress, config->quiet);
     report->start_ns = config->start_ns ? config->start_ns : conv_clock_ns();
     report->start_cpu = config->start_ns ? 0 : cpu_seconds();
@@ -173,22 +194,24 @@ static void print_event(FILE *stream, const char *lead, const struct conv_record
     conv_report_print_path(stream, record->input);
     fputs(" -> ", stream);
     conv_report_print_path(stream, record->output ? record->output : "?");
-    if (record->reason)
-        fprintf(stream, " (%s)", record->reason);
+    if (record->reason) {
+        fputs(" (", stream);
+        conv_report_print_path(stream, record->reason);
+        fputc(')', stream);
+    }
     fputc('\n', stream);
 }
 
-void conv_report_file(struct conv_report *report, const struct conv_record *record)
+// The messages of an image, if there are any.
+static void print_file(struct conv_report *report, const struct conv_record *record)
 {
     const struct conv_report_config *config = &report->config;
-    count(&report->totals, record);
-    if (config->kept)
-        conv_kept_add(config->kept, record);
-    for (int i = 0; i < 2; i++)
-        if (report->streams[i])
-            conv_json_file(report->streams[i], record);
-
-    if (record->outcome == CONV_OUTCOME_FAILED) {
+    bool plain = config->dry_run || config->verbose || config->quiet; // says it in full, or not
+    bool reported = record->outcome == CONV_OUTCOME_FAILED || (record->notable && !plain);
+    if (!reported && !config->dry_run && !config->verbose && !report->progress.active)
+        return;
+    conv_stall_begin(report->may_print_wait);
+    if (reported) {
         conv_progress_clear(&report->progress);
         fputs("conv: ", stderr);
         conv_report_print_path(stderr,
@@ -206,16 +229,32 @@ void conv_report_file(struct conv_report *report, const struct conv_record *reco
                     record);
     }
     conv_progress_update(&report->progress, &report->totals);
+    conv_stall_end(report->may_print_wait);
+}
+
+void conv_report_file(struct conv_report *report, const struct conv_record *record)
+{
+    const struct conv_report_config *config = &report->config;
+    count(&report->totals, record);
+    if (config->kept)
+        conv_kept_add(config->kept, record);
+    for (int i = 0; i < 2; i++)
+        if (report->streams[i]) {
+            conv_stall_begin(report->may_wait[i]);
+            conv_json_file(report->streams[i], record);
+            conv_stall_end(report->may_wait[i]);
+        }
+    print_file(report, record);
 }
 
 void conv_report_warn(struct conv_report *report, const char *text)
 {
     if (report->config.kept)
         conv_kept_warn(report->config.kept, text);
+    conv_stall_begin(report->may_print_wait);
     conv_progress_clear(&report->progress);
-    fputs("conv: ", stderr);
-    conv_report_print_path(stderr, text);
-    fputc('\n', stderr);
+    conv_report_say("%s", text);
+    conv_stall_end(report->may_print_wait);
 }
 
 void conv_report_group(struct conv_report *report, const struct conv_report_work *work)
@@ -256,10 +295,38 @@ static void print_devices(const struct conv_report_config *config, const struct 
                                  : (config->jobs == 1 ? "worker" : "workers"));
 }
 
+void conv_report_interrupted(struct conv_report *report, const struct conv_report_rest *rest)
+{
+    report->rest = rest;
+}
+
+static void print_interrupted(const struct conv_totals *totals, const struct conv_report_rest *rest)
+{
+    uint64_t over = totals->done + totals->failed + totals->skipped + totals->planned;
+    fprintf(stderr, "interrupted: %" PRIu64, totals->done);
+    if (rest->known)
+        fprintf(stderr, " of %" PRIu64, over + rest->images);
+    fputs(" done", stderr);
+    if (totals->failed)
+        fprintf(stderr, ", %" PRIu64 " failed", totals->failed);
+    if (totals->skipped)
+        fprintf(stderr, ", %" PRIu64 " skipped", totals->skipped);
+    if (rest->known || rest->images)
+        fprintf(stderr, ", %s%" PRIu64 " left", rest->known ? "" : "at least ", rest->images);
+    fprintf(stderr, "%s%s\n", rest->advice ? "; " : "", rest->advice ? rest->advice : "");
+}
+
 static void print_summary(const struct conv_report *report)
 {
     const struct conv_report_config *config = &report->config;
     const struct conv_totals *totals = &report->totals;
+    uint64_t over = totals->done + totals->failed + totals->skipped + totals->planned;
+    if (report->rest) {
+        print_interrupted(totals, report->rest);
+        return;
+    }
+    if (over == 0 || (config->single && !config->verbose && !config->dry_run && !totals->skipped))
+        return;
     if (config->dry_run) {
         fprintf(stderr, "%" PRIu64 " to do, %" PRIu64 " failed, %" PRIu64 " skipped\n",
                 totals->planned, totals->failed, totals->skipped);
@@ -278,8 +345,8 @@ static void print_summary(const struct conv_report *report)
     if (totals->encoded_on_device)
         fprintf(stderr, ", %" PRIu64 " encoded there", totals->encoded_on_device);
     if (figures.limit)
-        fprintf(stderr, ", limit: %s, then %s, cores %.0f %% idle", figures.limit,
-                figures.next_limit, 100 * figures.cores_idle);
+        fprintf(stderr, ", limit: %s, then %s, CPU utilisation %.0f %%", figures.limit,
+                figures.next_limit, 100 * figures.cpu_utilisation);
     fputc('\n', stderr);
 }
 
@@ -288,21 +355,36 @@ enum conv_status conv_report_close(struct conv_report *report, int exit_code,
 {
     enum conv_status status = CONV_OK;
     conv_report_totals(report, &report->totals);
+    bool may = report->may_print_wait;
+    conv_stall_begin(may);
     conv_progress_clear(&report->progress);
+    conv_stall_end(may);
     for (int i = 0; i < 2; i++) {
         FILE *stream = report->streams[i];
         if (!stream)
             continue;
-        conv_json_end(stream, exit_code);
-        conv_json_summary(stream, &report->config, &report->totals);
-        const char *name = stream == stdout ? "standard output" : report->config.json_path;
+        conv_stall_begin(report->may_wait[i]);
+        conv_json_summary(stream, &report->config, &report->totals, exit_code);
         bool bad = ferror(stream) != 0;
-        bad |= (stream == stdout ? fflush(stream) : fclose(stream)) != 0;
-        if (bad)
-            status = conv_err_errno(err, errno, "cannot write the report to %s", name);
+        errno = 0;
+        bad |= stream != stdout && fclose(stream) != 0;
+        conv_stall_end(report->may_wait[i]);
+        if (stream == stdout)
+            continue;
+        if (bad && errno)
+            status = conv_err_errno(err, errno, "cannot write the report to %s",
+                                    report->config.json_path);
+        else if (bad) // an earlier write failed
+            status = conv_err_set(err, CONV_ERR_IO, "cannot write the report to %s",
+                                  report->config.json_path);
     }
+    // A dry run lists what it would do there, too.
+    conv_stall_begin(may);
+    enum conv_status flushed = conv_standard_flush(status ? NULL : err);
     if (!report->config.quiet)
         print_summary(report);
+    conv_stall_end(may);
+    status = status ? status : flushed;
     if (totals)
         *totals = report->totals;
     free_report(report);

@@ -38,9 +38,10 @@ enum conv_outcome {
 
 // One picture. Strings belong to the caller and live until the call returns.
 struct conv_record {
-    const char *input, *output;
+    const char *input, *output; // output NULL: not known
     enum conv_outcome outcome;
     const char *reason;                 // why failed, skipped or planned; NULL when done
+    bool notable;                       // skipped, and the user hears of it without --verbose
     int width, height, channels, depth; // 0 where unknown
     size_t bytes_in, bytes_out;
     bool decoded_on_device, encoded_on_device;
@@ -70,6 +71,7 @@ enum conv_when { CONV_AUTO, CONV_ALWAYS, CONV_NEVER };
 
 struct conv_report_config {
     bool quiet, verbose, dry_run;
+    bool single;           // one image only: if all is well, nothing is said about it
     bool json;             // JSON Lines on stdout
     const char *json_path; // JSON Lines into this file, or NULL
     enum conv_when progress;
@@ -90,11 +92,13 @@ struct conv_figures {
     // Shares of 0 to 1. Of a worker's stage: of the time that the workers had. Of a device's: of
     // the run, with at least one stream at it; of several devices the mean.
     double busy[CONV_STAGE_COUNT];
-    double idle; // of the workers' time
+    double waiting; // of the workers' time: in no stage
     // Of the run: engines of a device busy at once (of several devices the mean); -1: none.
     double overlap_two, overlap_three;
-    int cores;
-    double cores_idle;      // of what the machine's cores had to give, as the system counts it
+    int cores; // that this process may use
+    // CPU time of this process, user and system, over seconds * cores; what other processes use
+    // counts as unused. 0 to 1.
+    double cpu_utilisation;
     const char *limit;      // the stage that holds everything up; NULL: nothing was done
     const char *next_limit; // the one that would, were that one faster
 };
@@ -135,8 +139,18 @@ void conv_report_warn(struct conv_report *report, const char *text);
 // What has been counted so far, seconds included.
 void conv_report_totals(const struct conv_report *report, struct conv_totals *totals);
 
-// Writes the last JSON records and the closing line, fills *totals (may be NULL), frees the report.
-// `exit_code` goes into the end record. CONV_ERR_IO if the JSON could not be written whole.
+// What a signal left undone: the closing line says so instead of figures.
+struct conv_report_rest {
+    bool known;         // `images` is all of it
+    uint64_t images;    // neither done, failed nor skipped
+    const char *advice; // how to go on, or NULL
+};
+
+// To be called before conv_report_close; `rest` lives until then.
+void conv_report_interrupted(struct conv_report *report, const struct conv_report_rest *rest);
+
+// Writes the JSON summary and the closing line, fills *totals (may be NULL), frees the report.
+// `exit_code` goes into the summary. CONV_ERR_IO if the JSON could not be written whole.
 enum conv_status conv_report_close(struct conv_report *report, int exit_code,
                                    struct conv_totals *totals, struct conv_err *err);
 
@@ -147,5 +161,9 @@ enum conv_status conv_report_check_path(const char *option, const char *path, st
 // Prints a path with control characters and backslashes escaped, so that a file name can neither
 // break a line nor reach the terminal.
 void conv_report_print_path(FILE *stream, const char *path);
+
+// A message on stderr in one line, "conv: " before it; escaped as above, whatever the arguments
+// are.
+void conv_report_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

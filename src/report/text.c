@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "report/text.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 // Length of the well-formed UTF-8 sequence at s (RFC 3629), 0 if there is none.
@@ -20,6 +21,19 @@ static int utf8_length(const unsigned char *s)
     return length;
 }
 
+// The character at s if it is valid but not for a terminal: a control character of those beyond
+// ASCII (C1), or a mark that turns the direction of the text around. 0 if not.
+static unsigned hidden_code(const unsigned char *s, int length)
+{
+    if (length == 2 && s[0] == 0xC2 && s[1] < 0xA0)
+        return s[1];
+    if (length != 3 || s[0] != 0xE2)
+        return 0;
+    unsigned code = 0x2000u | (s[1] & 0x3Fu) << 6 | (s[2] & 0x3Fu);
+    bool turns = (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+    return turns ? code : 0;
+}
+
 static size_t put(char *dst, const char *text)
 {
     size_t size = strlen(text);
@@ -35,27 +49,42 @@ static size_t copy_plain(char *dst, const char **text)
         *s == '\'')
         return 0;
     int length = utf8_length(s);
+    if (hidden_code(s, length))
+        return 0;
     memcpy(dst, *text, (size_t)length);
     *text += length;
     return (size_t)length;
 }
 
+// Steps over what copy_plain left: an ASCII character, a hidden one, or a byte that is no UTF-8,
+// which counts as U+FFFD. Returns its code.
+static unsigned take_rest(const char **text)
+{
+    const unsigned char *s = (const unsigned char *)*text;
+    int length = utf8_length(s);
+    *text += length > 0 ? length : 1;
+    return length == 0 ? 0xFFFD : length == 1 ? *s : hidden_code(s, length);
+}
+
 size_t conv_text_json_unit(char *dst, const char **text)
 {
+    static const char digits[] = "0123456789abcdef";
     size_t size = copy_plain(dst, text);
     if (size > 0)
         return size;
-    unsigned char byte = (unsigned char)*(*text)++;
-    if (byte >= 0x80)
-        return put(dst, "\\ufffd");
-    if (byte < 0x20 || byte == 0x7F ||
-        byte == '<') { // `<`: JSON inside HTML must not end its script
-        static const char digits[] = "0123456789abcdef";
-        char code[] = {'\\', 'u', '0', '0', digits[byte >> 4], digits[byte & 15], 0};
-        return put(dst, code);
+    unsigned code = take_rest(text);
+    if (code < 0x20 || code >= 0x7F || code == '<') { // JSON inside HTML must not end its script
+        char escape[] = {'\\',
+                         'u',
+                         digits[code >> 12 & 15],
+                         digits[code >> 8 & 15],
+                         digits[code >> 4 & 15],
+                         digits[code & 15],
+                         0};
+        return put(dst, escape);
     }
-    size = byte == '"' || byte == '\\' ? put(dst, "\\") : 0;
-    dst[size] = (char)byte;
+    size = code == '"' || code == '\\' ? put(dst, "\\") : 0;
+    dst[size] = (char)code;
     return size + 1;
 }
 
@@ -64,8 +93,7 @@ size_t conv_text_html_unit(char *dst, const char **text)
     size_t size = copy_plain(dst, text);
     if (size > 0)
         return size;
-    unsigned char byte = (unsigned char)*(*text)++;
-    switch (byte) {
+    switch (take_rest(text)) {
     case '<':
         return put(dst, "&lt;");
     case '>':

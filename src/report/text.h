@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // File names are bytes: how they get into JSON and HTML, which take characters only. A byte that is
-// no UTF-8 becomes U+FFFD.
+// no UTF-8 becomes U+FFFD. Control characters and marks that turn the direction of text around are
+// escaped in JSON, which may go to a terminal, and U+FFFD in HTML.
 #ifndef CONV_REPORT_TEXT_H
 #define CONV_REPORT_TEXT_H
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/stall.h"
 #include "report/ranges.h"
 #include "report/text.h"
 
@@ -55,8 +56,10 @@ struct conv_trace {
 static bool write_at(struct conv_trace *trace, const char *data, size_t size, off_t at)
 {
     while (size > 0) {
+        conv_stall_begin(!trace->seekable);
         ssize_t wrote =
             trace->seekable ? pwrite(trace->fd, data, size, at) : write(trace->fd, data, size);
+        conv_stall_end(!trace->seekable);
         if (wrote < 0 && errno == EINTR)
             continue;
         if (wrote <= 0)

@@ -17,6 +17,7 @@ ROWS = b"".join(b"\0" + PLANES.transpose(1, 2, 0)[y].tobytes() for y in range(SI
 STREAM = zlib.compress(ROWS)
 IEND = png.chunk(b"IEND")
 PALETTE = png.chunk(b"PLTE", bytes(range(12)))
+TEXT = png.chunk(b"tEXt", b"a\0b")
 INDICES = zlib.compress((b"\0" + bytes((0, 1, 2, 3))) * SIDE)
 
 
@@ -90,11 +91,11 @@ REFUSED = {
     "beyond_the_moon": (head(2**32 - 1, 1) + idat() + IEND, "bad header"),
     "no_width": (head(0, 5) + idat() + IEND, "bad header"),
     "zeros_20000": (head(20000, 20000) + idat(zeros(20000 * 60001)) + IEND, "more than --max-pixels"),
-    "promise": (head(1 << 14, 1 << 14, 16, png.RGBA) + idat() + IEND, "too little picture data"),
-    "promise_wide": (head(1 << 28, 1, 16, png.RGBA) + idat() + IEND, "too little picture data"),
-    "promise_high": (head(1, 1 << 28, 1, png.GRAY) + idat(bytes(1 << 18)) + IEND, "too little picture data"),
-    "promise_interlaced": (head(1 << 14, 1 << 14, 8, png.RGB, 1) + idat() + IEND, "too little picture data"),
-    "no_data": (head() + idat(b"") + IEND, "too little picture data"),
+    "promise": (head(1 << 14, 1 << 14, 16, png.RGBA) + idat() + IEND, "too little image data"),
+    "promise_wide": (head(1 << 28, 1, 16, png.RGBA) + idat() + IEND, "too little image data"),
+    "promise_high": (head(1, 1 << 28, 1, png.GRAY) + idat(bytes(1 << 18)) + IEND, "too little image data"),
+    "promise_interlaced": (head(1 << 14, 1 << 14, 8, png.RGB, 1) + idat() + IEND, "too little image data"),
+    "no_data": (head() + idat(b"") + IEND, "too little image data"),
     # chunks
     "crc_ihdr": (broken(head()) + idat() + IEND, "wrong CRC"),
     "crc_plte": (head(color_type=png.PALETTE) + broken(PALETTE) + idat(INDICES) + IEND, "CRC"),
@@ -106,9 +107,12 @@ REFUSED = {
     "plte_of_4_bytes": (head(color_type=png.PALETTE) + png.chunk(b"PLTE", b"1234") + idat(INDICES) + IEND,
                         "palette of 4"),
     "no_iend": (head() + idat(), "truncated"),
-    "no_idat": (head() + IEND, "no picture data"),
+    "no_idat": (head() + IEND, "no image data"),
     "two_ihdr": (head() + head()[8:] + idat() + IEND, "damaged"),
     "idat_first": (png.SIGNATURE + idat() + IEND, "not IHDR"),
+    "text_after_empty_idats": (head() + idat(b"") * 2 + TEXT + idat() + IEND, "damaged"),
+    "animation": (head() + png.chunk(b"acTL", bytes((0, 0, 0, 1, 0, 0, 0, 0))) + idat() + IEND, "animated PNG"),
+    "animation_late": (head() + idat() + broken(png.chunk(b"fdAT", bytes(4) + STREAM)) + IEND, "animated PNG"),
     "unknown_critical": (head() + png.chunk(b"ABCD") + idat() + IEND, "ABCD"),
     "length_ffffffff": (head() + claims(b"tEXt", 2**32 - 1) + idat() + IEND, "impossible chunk length"),
     "length_ffffffff_idat": (head() + claims(b"IDAT", 2**32 - 1, STREAM) + IEND, "impossible chunk length"),
@@ -119,9 +123,9 @@ REFUSED = {
     # the zlib stream
     "endless": (head() + idat(rows_and_zeros(900)) + IEND, "far too much image data"),
     "endless_interlaced": (head(interlaced=1) + idat(rows_and_zeros(900, b"")) + IEND, "far too much"),
-    "endless_20_gb": (head() + idat(rows_and_zeros(20000)) + IEND, "too much picture data"),
+    "endless_20_gb": (head() + idat(rows_and_zeros(20000)) + IEND, "too much image data"),
     "endless_blocks": (head() + idat(b"\x78\x01" + bytes((0, 0, 0, 255, 255)) * 500_000) + IEND,
-                       "too much picture data"),
+                       "too much image data"),
     "not_zlib": (head() + idat(b"certainly no zlib stream") + IEND, "damaged"),
     "dictionary": (head() + idat(b"\x78\xbb\0\0\0\1" + STREAM[2:]) + IEND, "damaged"),
     "reserved_block": (head() + idat(bits((1, 1), (3, 2))) + IEND, "damaged"),
@@ -133,7 +137,7 @@ REFUSED = {
     # no PNG at all
     "empty": (b"", "empty file"),
     "text": (b"this is a text, not a picture\n", "not a PNG"),
-    "jpeg": (b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(64), "not a PNG"),
+    "jpeg": (b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(64), "a JPEG; conv reads PNG only"),
     "text_mode": (head().replace(b"\r\n", b"\n") + idat() + IEND, "not a PNG"),
     "signature": (png.SIGNATURE, "truncated"),
 }
@@ -149,6 +153,8 @@ ACCEPTED = {
     "empty_idats": (head() + spread(STREAM, 200) + idat(b"") * 5000 + IEND, PLANES),
     "too_long": (head() + idat(zlib.compress(ROWS + bytes(1000))) + IEND, PLANES),
     "far_too_long": (head() + idat(zlib.compress(ROWS + bytes(1 << 25))) + IEND, PLANES),
+    "idats_after_text": (head() + idat() + TEXT + idat(b"left over") + TEXT + idat(b"") + IEND, PLANES),
+    "trns_before_plte": (head() + png.chunk(b"tRNS", bytes(6)) + PALETTE + idat() + IEND, PLANES),
     "behind_the_stream": (head() + idat(STREAM + b"left over") + IEND, PLANES),
     "behind_iend": (head() + idat() + IEND + b"left over", PLANES),
     "crc_of_a_text": (head() + broken(png.chunk(b"tEXt", b"a\0b")) + idat() + IEND, PLANES),

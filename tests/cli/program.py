@@ -35,7 +35,7 @@ with open(sys.argv[1], "w") as file:
 sys.exit(os.waitstatus_to_exitcode(status) % 256)
 """
 
-PLAIN_COMMANDS = ("bench", "verify", "list", "show", "devices")
+PLAIN_COMMANDS = ("bench", "verify", "list", "show", "devices", "help", "version")
 
 
 class Result:
@@ -93,7 +93,21 @@ def is_sanitized():
 
 
 @functools.lru_cache(maxsize=None)
+def is_thread_sanitized():
+    """True for a build whose _exit() flushes all streams and whose signals may wait for the end of a system call."""
+    with open(BINARY, "rb") as file:
+        return b"__tsan_init" in file.read()
+
+
+@functools.lru_cache(maxsize=None)
 def has_cuda():
     """True if the program itself finds a device that it can use."""
     result = subprocess.run([BINARY, "devices"], capture_output=True, timeout=TIMEOUT)
     return b"cuda:0" in result.stdout
+
+
+@functools.lru_cache(maxsize=None)
+def knows_cuda():
+    """True if the program was built with CUDA, with or without a device to use."""
+    result = subprocess.run([BINARY, "devices"], capture_output=True, timeout=TIMEOUT)
+    return b"built without CUDA" not in result.stdout

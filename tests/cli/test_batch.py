@@ -69,7 +69,7 @@ def test_main_job(box, device, flag):
 def test_last_line_has_the_figures(box):
     fill(box / "in", "a.png", "b.png")
     last = run("emboss", "in", "out").err.splitlines()[-1]
-    for figure in (r"2 done", r"\d s\b", r"img/s", r"pix/s", r"cpu", r"limit: \w+, then \w+", r"cores \d+ % idle"):
+    for figure in (r"2 done", r"\d s\b", r"img/s", r"pix/s", r"cpu", r"limit: \w+, then \w+", r"CPU utilisation \d+ %"):
         assert re.search(figure, last), f"{figure} is not in {last}"
 
 
@@ -166,6 +166,28 @@ def test_files_from(box):
     assert tree("out2") == ["b.png", "c.png"] and is_embossed("out2/b.png", made["b.png"])
 
 
+def test_a_name_twice_in_a_list_is_done_once(box):
+    fill(box / "in", "a.png", "b.png")
+    os.symlink("in", box / "link")
+    said = run("emboss", "--files-from=-", "out", "--json", stdin=b"in/a.png\n./in//a.png\nin/b.png\nlink/a.png\nin/a.png\n")
+    again = [record for record in said.records() if record.get("status") == "skipped"]
+    assert [(r["input"], r["reason"]) for r in again] == [(name, "listed again; only the first counts") for name in ("./in//a.png", "in/a.png")]
+    assert said.records()[-1]["done"] == 3 and said.err.count("listed again") == 2
+    assert tree("out") == ["in/a.png", "in/b.png", "link/a.png"], "a link to a folder is another place in the output"
+    said = run("emboss", "--dry-run", "--files-from=-", "new", stdin=b"in/a.png\nin/./a.png\n")
+    assert "would skip in/./a.png" in said.out and "1 to do, 0 failed, 1 skipped" in said.err
+
+
+def test_two_images_of_a_list_with_one_output(box):
+    """Below the output /PATH and PATH are one file, so one of the two images was lost."""
+    below = os.fspath(box)[1:]
+    fill(box, f"in/{below}/a.png")
+    made = fill(box, "a.png")
+    said = run("emboss", "--files-from=-", "in", "out", stdin=f"{box}/a.png\n{below}/a.png\n".encode(), code=1)
+    assert f"in/{below}/a.png: another name in the list has the same output" in said.err and "1 done, 1 failed" in said.err
+    assert is_embossed(box / "out" / below / "a.png", made["a.png"])
+
+
 def test_file_name_with_a_newline_needs_the_zero_byte(box):
     fill(box, "two\nlines.png")
     run("emboss", "--files-from=-", "-0", "out", stdin=b"two\nlines.png\0")
@@ -235,13 +257,26 @@ def test_the_same_folder_is_refused(box, inside, outside):
     assert (box / "in" / "a.png").read_bytes() == made["a.png"].data
 
 
-@pytest.mark.parametrize("inside,outside", (("in", "in/out"), ("in/sub", "in"), ("in", "link/new/out")))
+@pytest.mark.parametrize("inside,outside", (("in", "in/out"), ("in/sub", "in"), ("in", "link/new/out"), ("in", "nope/../in/sub"),
+                                            ("in", "in/nope/nope/../.."), ("in", "link/nope/../sub"),
+                                            ("in/sub", "nope/./../in"), ("in", "nope/../../{here}/in/sub")))
 def test_one_folder_in_the_other_is_refused_with_recursive(box, inside, outside):
     fill(box / "in", "a.png", "sub/b.png")
     os.symlink("in", box / "link")
     before = tree(box)
-    run("emboss", "-r", inside, outside, code=2)
-    assert tree(box) == before
+    run("emboss", "-r", inside, outside.format(here=box.name), code=2)
+    assert tree(box) == before and not (box / "nope").exists() and not (box / "in" / "nope").exists()
+
+
+def test_a_current_folder_that_was_removed(box):
+    """Looking for where the output lies once called itself without end."""
+    fill(box / "in", "a.png")
+    (box / "gone").mkdir()
+    os.chdir(box / "gone")
+    os.rmdir(box / "gone")
+    run("emboss", "-r", box / "in", "out", code=1)
+    run("emboss", "-r", box / "in", box / "out")
+    assert tree(box / "out") == ["a.png"]
 
 
 def test_output_folder_below_the_input_is_fine_without_recursive(box):
@@ -406,46 +441,98 @@ def metadata():
     """Chunks in front of the pixels and behind them."""
     early = [png.chunk(b"gAMA", (45455).to_bytes(4, "big")), png.chunk(b"cHRM", bytes(range(32))),
              png.chunk(b"sRGB", b"\0"), png.chunk(b"pHYs", (2835).to_bytes(4, "big") * 2 + b"\1"),
-             png.chunk(b"tEXt", b"Title\0A picture"),
-             png.chunk(b"zzZz", b"private")]
+             png.chunk(b"oFFs", (7).to_bytes(4, "big") * 2 + b"\0"), png.chunk(b"sCAL", b"\1" b"2\0" b"3"),
+             png.chunk(b"bKGD", b"\0\1\0\2\0\3"), png.chunk(b"tEXt", b"Title\0A picture"),
+             png.chunk(b"zzZz", b"private, safe to copy")]
     late = [png.chunk(b"iTXt", b"Author\0\0\0en\0\0" + "Zoë".encode()), png.chunk(b"eXIf", b"MM\0*" + bytes(8)),
-            png.chunk(b"tIME", bytes((7, 232, 1, 2, 3, 4, 5)))]
-    return early, late
+            png.chunk(b"llLl", b"private, safe to copy")]
+    untrue = [png.chunk(b"tIME", bytes((7, 232, 1, 2, 3, 4, 5))), png.chunk(b"sBIT", b"\5\6\5"),
+              png.chunk(b"cLLI", bytes(8)), png.chunk(b"dSIG", b"signed"), png.chunk(b"zzZZ", b"private, unsafe to copy")]
+    return early, late, untrue
 
 
-def test_colour_print_and_texts_are_carried_over(box):
-    early, late = metadata()
-    source = picture(chunks=early, late_chunks=late)
+def test_what_stays_true_is_carried_over(box):
+    """bKGD, oFFs, sCAL and chunks that are safe to copy were dropped, texts after the image data were moved."""
+    early, late, untrue = metadata()
+    source = picture(chunks=untrue + early, late_chunks=late)
     (box / "a.png").write_bytes(source.data)
     run("emboss", "a.png", "b.png")
-    before = dict(pictures.chunks(source.data))
-    after = dict(pictures.chunks((box / "b.png").read_bytes()))
-    for kind in (b"gAMA", b"cHRM", b"sRGB", b"pHYs", b"tEXt", b"iTXt", b"eXIf"):
-        assert after.get(kind) == before[kind], kind
+    after = (box / "b.png").read_bytes()
+    assert after[33:].startswith(b"".join(early) + after[33 + sum(map(len, early)):][:4] + b"IDAT")
+    assert after.endswith(b"".join(late) + png.chunk(b"IEND"))
+    kept = [kind for kind, _ in pictures.chunks(source.data)][1 + len(untrue):]
+    assert [kind for kind, _ in pictures.chunks(after)] == [b"IHDR", *kept]
     assert is_embossed("b.png", source)
 
 
 def test_strip_leaves_pixels_only(box):
-    early, late = metadata()
-    source = picture(chunks=early, late_chunks=late)
+    early, late, untrue = metadata()
+    source = picture(chunks=untrue + early, late_chunks=late)
     (box / "a.png").write_bytes(source.data)
     run("emboss", "--strip", "a.png", "b.png")
     assert {kind for kind, _ in pictures.chunks((box / "b.png").read_bytes())} == {b"IHDR", b"IDAT", b"IEND"}
     assert is_embossed("b.png", source)
 
 
+# --- animations ----------------------------------------------------------------------------------
+
+ACTL = png.chunk(b"acTL", (2).to_bytes(4, "big") + bytes(4))
+
+
+def frame_control(number):
+    sides = (20).to_bytes(4, "big") + (14).to_bytes(4, "big")
+    return png.chunk(b"fcTL", number.to_bytes(4, "big") + sides + bytes(8) + b"\0\1\0\2\0\0")
+
+
+def animation(first_is_a_frame=True):
+    """Two frames; the first is the image itself, or that is only for programs without animation."""
+    source = picture(chunks=[ACTL] + [frame_control(0)] * first_is_a_frame + [png.chunk(b"tEXt", b"a\0b")])
+    image = b"".join(data for kind, data in pictures.chunks(source.data) if kind == b"IDAT")
+    frames = frame_control(1) + png.chunk(b"fdAT", (2).to_bytes(4, "big") + image)
+    return source, source.data[:-12] + frames + source.data[-12:]
+
+
+@pytest.mark.parametrize("first_is_a_frame", (True, False))
+def test_an_animation_is_refused_or_its_first_frame_taken(box, device, first_is_a_frame):
+    """Its frames were dropped without a word, with --in-place for ever."""
+    source, data = animation(first_is_a_frame)
+    good = fill(box / "in", "a.png", "z.png")
+    (box / "in" / "move.png").write_bytes(data)
+    result = run("emboss", "--device", device, "in", "out", code=1)
+    assert result.err.splitlines()[0] == ("conv: in/move.png: animated PNG: all frames but one would be lost; "
+                                          "--first-frame takes the first")
+    assert tree("out") == ["a.png", "z.png"]
+    run("emboss", "--device", device, "--first-frame", "in", "out")
+    assert is_embossed("out/move.png", source) and is_embossed("out/a.png", good["a.png"])
+    run("verify", "emboss", "in/move.png")  # writes nothing
+    assert {kind for kind, _ in pictures.chunks((box / "out" / "move.png").read_bytes())} == {b"IHDR", b"tEXt", b"IDAT", b"IEND"}
+
+
+def test_an_animation_is_never_filtered_in_place(box):
+    _, data = animation()
+    good = fill(box / "in", "a.png")
+    (box / "in" / "move.png").write_bytes(data)
+    result = run("emboss", "--in-place", "in", code=1)
+    assert "move.png: animated PNG" in result.err and "not with --in-place" in result.err
+    assert (box / "in" / "move.png").read_bytes() == data and is_embossed("in/a.png", good["a.png"])
+    before = (box / "in" / "a.png").read_bytes()
+    assert "frames would be lost" in run("emboss", "--in-place", "--first-frame", "in", code=2).err
+    assert (box / "in" / "move.png").read_bytes() == data and (box / "in" / "a.png").read_bytes() == before
+
+
 # --- what is said --------------------------------------------------------------------------------
 
 def check_records(records, expected):
-    """begin, a file record a picture, end, summary; `expected` is input -> status."""
-    assert [r["type"] for r in records] == ["begin"] + ["file"] * len(expected) + ["end", "summary"]
-    assert {r["input"]: r["status"] for r in records[1:-2]} == expected
-    for record in records[1:-2]:
+    """begin, a file record per image, summary; `expected` is input -> status."""
+    assert [r["type"] for r in records] == ["begin"] + ["file"] * len(expected) + ["summary"]
+    assert {r["input"]: r["status"] for r in records[1:-1]} == expected
+    for record in records[1:-1]:
         assert {"input", "output", "status", "error", "bytes_in", "bytes_out", "ms"} <= set(record)
         assert (record["error"] is None) == (record["status"] != "failed")
+        assert (record["output"] is None) == (record["status"] == "failed")
+        assert record["status"] == "skipped" or record["bytes_in"] == os.path.getsize(record["input"])
         if record["status"] == "done":
             assert record["bytes_out"] == os.path.getsize(record["output"])
-            assert record["bytes_in"] == os.path.getsize(record["input"])
             assert {"read", "decode", "kernel", "encode", "write"} <= set(record["ms"])
     counts = [list(expected.values()).count(status) for status in ("done", "failed", "skipped")]
     assert [records[-1][status] for status in ("done", "failed", "skipped")] == counts
@@ -453,13 +540,15 @@ def check_records(records, expected):
 
 def test_json_lines(box, device):
     fill(box / "in", "a.png", "b\n\".png", "é.png", "skip.png")
-    (box / "in" / "bad.png").write_bytes(b"bad")
+    (box / "in" / "bad.png").write_bytes(b"bad" * 50000)  # more than is read to see that it is not a PNG
     (box / "out").mkdir()
     (box / "out" / "skip.png").write_bytes(b"there")
     result = run("emboss", "--json", "--skip-existing", "--device", device, "in", "out", code=1)
     check_records(result.records(), {"in/a.png": "done", "in/b\n\".png": "done", "in/é.png": "done",
                                      "in/skip.png": "skipped", "in/bad.png": "failed"})
-    assert result.records()[-2]["exit_code"] == 1
+    begin, summary = result.records()[0], result.records()[-1]
+    assert summary["exit_code"] == 1
+    assert (begin["streams"] is None) if device == "cpu" else (begin["streams"] >= 1)
 
 
 def test_report_into_a_file(box):
@@ -525,10 +614,13 @@ def test_signal_leaves_whole_files_only(box, number, code):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.005)
     process.send_signal(number)
-    process.communicate(timeout=60)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == code
     names = os.listdir("out")
     assert len(names) < 3000, "the signal came too late to prove anything"
+    left = 3000 - len(names)
+    assert re.fullmatch(rf"interrupted: ({len(names)} of 3000 done, {left} left|{len(names)} done, at least \d+ left); "
+                        r"--skip-existing does the rest\n", err.decode()), err
     assert all(re.fullmatch(r"\d{4}\.png", name) for name in names), [n for n in names if not n[0].isdigit()]
     contents = {(box / "out" / name).read_bytes() for name in names}
     assert len(contents) == 1

@@ -12,7 +12,7 @@ import pytest
 import pictures
 from program import run
 
-SMALL = ("bench", "kernels", "--device", "cpu", "--size", "37x21")
+SMALL = ("bench", "kernels", "--device", "cpu", "--image-size", "37x21")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -23,13 +23,13 @@ def measured(*args):
 def test_kernels_prints_every_row_of_this_machine(box):
     out = run(*SMALL).out
     for name in ("memcpy", "cpu_reference", "cpu_portable"):
-        assert re.search(rf"(?m)^{name} +[\d.]+ +\d+ +[\d.]+ +[\d.]+ %", out), out
+        assert re.search(rf"(?m)^{name}( +[\d.]+){{3}} +\d+ +\d+ +[\d.]+ +[\d.]+ %", out), out
     assert re.search(r"(?m)^cpu_portable .* [\d.]+x", out), "no step over the rung before"
     assert "37x21" in out and "emboss" in out
 
 
 def test_kernels_json(box):
-    table = measured("--batch", "3", "--filter", "gaussian5", "--border", "wrap")
+    table = measured("--images", "3", "--filter", "gaussian5", "--border", "wrap")
     assert (table["type"], table["filter"], table["border"]) == ("bench-kernels", "gaussian5", "wrap")
     assert (table["width"], table["height"], table["pictures"], table["planes"]) == (37, 21, 3, 3)
     assert table["pixels"] == 37 * 21 * 3
@@ -42,7 +42,50 @@ def test_kernels_json(box):
             continue
         assert row["ms"] > 0
         assert row["gb_per_s"] == pytest.approx(table["pixels"] * 6 / row["ms"] / 1e6, rel=0.05)
-        assert row["share_of_copy"] == pytest.approx(row["copy_ms"] / row["ms"], rel=0.05, abs=1e-3)
+        assert row["share_of_copy"] == pytest.approx(rows["memcpy"]["ms"] / row["ms"], rel=0.05, abs=1e-3)
+
+
+def test_kernels_have_one_yardstick(box):
+    """Each row used to be divided by a copy of its own: 13.3 GB/s was "50.9 %" of a memcpy of 11.2."""
+    out = run("bench", "kernels", "--device", "cpu", "--image-size", "512x512", "--json", "--svg", "chart.svg",
+              "--html", "p.html").out
+    rows = json.loads(out)["rows"]
+    shown = [row for row in rows if "left_out" not in row]
+    copy = shown[0]
+    assert copy["name"] == "memcpy" and [row["kind"] for row in rows].count("copy") == 1
+    for row in shown:
+        share = row["gb_per_s"] / copy["gb_per_s"]
+        assert row["share_of_copy"] == pytest.approx(share, rel=1e-3, abs=1e-4), row["name"]
+    chart = ElementTree.parse("chart.svg").getroot()
+    bars = [element for element in chart.iter(SVG + "rect") if element.get("class") != "page"]
+    limit = next(element for element in chart.iter(SVG + "line") if element.get("class") == "limit")
+    assert float(limit.get("x1")) == pytest.approx(float(bars[0].get("x")) + float(bars[0].get("width")), abs=0.2)
+    labels = [text for text in (element.text or "" for element in chart.iter(SVG + "text")) if " GB/s, " in text]
+    for row, label in zip(shown[1:], labels[1:], strict=True):
+        assert f"{100 * row['share_of_copy']:.0f} % of a copy" in label
+    # The page: every bar and the line at 100 % are drawn to the same scale.
+    with open("p.html", encoding="utf-8") as file:
+        page = file.read()
+    widths = [float(width) for width in re.findall(r'<i class="(?:copy|rung)" style="width:([\d.]+)%">', page)]
+    limits = {float(at) for at in re.findall(r'<i class="limit" style="left:([\d.]+)%">', page)}
+    assert limits == {widths[0]} and len(widths) == len(shown)
+    for row, width in zip(shown, widths):
+        assert width == pytest.approx(row["share_of_copy"] * widths[0], abs=0.02), row["name"]
+
+
+def test_kernels_print_their_spread(box):
+    rows = [row for row in measured()["rows"] if "left_out" not in row]
+    lines = {row["name"]: row for row in csv.DictReader(io.StringIO(run(*SMALL, "--csv").out))}
+    text = run(*SMALL).out
+    for row in rows:
+        assert 0 < row["ms_min"] <= row["ms_p25"] <= row["ms"] <= row["ms_p75"] <= row["ms_max"], row
+        assert row["runs"] >= 1
+        line = lines[row["name"]]
+        assert float(line["ms_min"]) <= float(line["ms"]) <= float(line["ms_max"]) and int(line["runs"]) >= 1
+        low, high, runs = re.search(rf"(?m)^{row['name']} +[\d.]+ +([\d.]+) +([\d.]+) +(\d+) ", text).groups()
+        assert float(low) <= float(high) and int(runs) >= 1
+    # The copy takes turns with all kernels.
+    assert rows[0]["runs"] == sum(row["runs"] for row in rows[1:])
 
 
 def test_kernels_steps_are_over_the_rung_before(box):
@@ -78,11 +121,11 @@ def test_kernels_svg_that_cannot_be_written(box):
     assert "missing" in run(*SMALL, "--svg", "missing/chart.svg", code=1).err
 
 
-@pytest.mark.parametrize("options", (("--size", "1x1"), ("--size", "mix", "--batch", "3"), ("--depth", "16"),
-                                     ("--size", "5x300", "-b", "2"), ("--filter", "emboss,gaussian"),
+@pytest.mark.parametrize("options", (("--image-size", "1x1"), ("--image-size", "mix", "--images", "3"), ("--depth", "16"),
+                                     ("--image-size", "5x300", "--images", "2"), ("--size", "5", "--filter", "blur"), ("--filter", "emboss,gaussian"),
                                      ("--filter", "custom", "-k", "0.5 1 0.5 1 2 1 0.5 1 0.5")))
 def test_kernels_checks_whatever_is_measured(box, options):
-    rows = json.loads(run("bench", "kernels", "--device", "cpu", "--size", "64x8", "--json", *options).out)["rows"]
+    rows = json.loads(run("bench", "kernels", "--device", "cpu", "--image-size", "64x8", "--json", *options).out)["rows"]
     assert [row["name"] for row in rows if row["kind"] == "rung"].count("cpu_reference") == 1
 
 
@@ -93,7 +136,7 @@ def test_kernels_one_variant(box):
 
 @pytest.mark.cuda
 def test_kernels_ladder_on_the_device(box):
-    rows = json.loads(run("bench", "kernels", "--device", "cuda", "--size", "300x200", "--batch", "5",
+    rows = json.loads(run("bench", "kernels", "--device", "cuda", "--image-size", "300x200", "--images", "5",
                           "--json").out)["rows"]
     names = [row["name"] for row in rows if row["kind"] == "rung" and "left_out" not in row]
     ladder = ["cuda_interleaved", "cuda_naive", "cuda_constant", "cuda_shared", "cuda_unrolled", "cuda_planes",
@@ -104,8 +147,9 @@ def test_kernels_ladder_on_the_device(box):
 
 @pytest.mark.parametrize("typed,named", (
     (("bench",), "kernels"), (("bench", "kernel"), "kernels"), (("bench", "kernels", "folder"), "kernels"),
-    (("bench", "kernels", "--batch"), "--batch"), (("bench", "kernels", "--batch=0"), "--batch"),
-    (("bench", "kernels", "--size", "axb"), "axb"), (("bench", "kernels", "--json", "--csv"), "--csv"),
+    (("bench", "kernels", "--images"), "--images"), (("bench", "kernels", "--images=0"), "--images"),
+    (("bench", "kernels", "-b", "3"), "--images"), (("bench", "codec", "x", "--images=3"), "--device cuda"),
+    (("bench", "kernels", "--image-size", "axb"), "axb"), (("bench", "kernels", "--size", "axb"), "axb"), (("bench", "kernels", "--json", "--csv"), "--csv"),
     (("bench", "kernels", "--variant", "cpu_nothing"), "cpu_nothing"), (("bench", "kernels", "--depth=9"), "depth"),
     (("bench", "streams"), "folder"), (("bench", "streams", "x", "--stage", "cpu"), "stage"),
     (("bench", "streams", "x", "--json", "--csv"), "--csv"), (("bench", "streams", "x", "--trace", "y"), "--trace"), (("bench", "codec"), "folder"), (("emboss", "--csv", "a", "b"), "conv bench"),
@@ -156,7 +200,7 @@ def test_streams_json(folder, stage):
         assert row["images_per_s"] == pytest.approx(row["done"] / row["seconds"], rel=1e-3)
         assert row["mpix_per_s"] == pytest.approx(row["pixels"] / row["seconds"] / 1e6, rel=1e-3)
         assert row["speed_up"] == pytest.approx(row["images_per_s"] / first["images_per_s"], rel=1e-3)
-        assert sum(row["busy"].values()) + row["idle"] == pytest.approx(1, abs=1e-3)
+        assert sum(row["busy"].values()) + row["waiting"] == pytest.approx(1, abs=1e-3)
         assert row["pixels"] == row["done"] * 40 * 30 and row["streams"] is None and row["overlap"] is None
     assert (first["done"] == 4) == (stage == "all") and (first["busy"]["decode"] > 0) == (stage == "all")
 
@@ -212,8 +256,15 @@ def test_codec(folder):
     assert "libpng" in out and re.search(r"\d", out)
 
 
+def test_codec_json(folder):
+    lines = [json.loads(line) for line in run("bench", "codec", "--json", folder).out.splitlines()]
+    assert {line["type"] for line in lines} == {"bench-codec"}
+    assert {line["direction"] for line in lines} == {"decode", "encode"}
+
+
 def test_codec_on_threads(folder):
     lines = [json.loads(line) for line in run("bench", "codec", "-j2", "--json", folder).out.splitlines()]
+    assert {line["type"] for line in lines} == {"bench-codec-jobs"}
     assert [line["work"] for line in lines] == ["decode", "encode", "decode + encode"]
     decode, encode, both = (line["mb_s"] for line in lines)
     # Both are as long as one after the other, whatever the machine does meanwhile.

@@ -109,6 +109,17 @@ def test_metadata_is_carried(binary, tmp_path):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_odd_files_are_taken_as_on_the_cpu(binary, tmp_path, mode):
+    (tmp_path / "in").mkdir()
+    for name, (data, _) in hostile.ACCEPTED.items():
+        if len(data) < 10000:
+            (tmp_path / "in" / f"{name}.png").write_bytes(data)
+    program.run("emboss", "-b", "in", "want", cwd=tmp_path)
+    run(binary, tmp_path, "emboss", "-b", "--device=cuda", *mode, "in", "out")
+    same_pixels(tmp_path, "out", "want")
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_damage_is_named_as_on_the_cpu(binary, folder, tmp_path, mode):
     rng = np.random.default_rng(8)
     (tmp_path / "in").mkdir()
@@ -291,11 +302,11 @@ def test_summary_counts(binary, folder, tmp_path):
 
 
 @pytest.mark.parametrize("options,reason", (
-    (("--encode-on=gpu", "--alpha=premultiply"), "excludes --alpha premultiply"),
-    (("--decode-on=gpu", "--alpha=premultiply"), "excludes --alpha premultiply"),
-    (("--encode-on=gpu", "--encoder=libpng"), "excludes --encoder and --compress"),
-    (("--encode-on=gpu", "-z3"), "excludes --encoder and --compress"),
-    (("--encode-on=gpu", "--device=cpu"), "exclude each other"),
+    (("--encode-on=gpu", "--alpha=premultiply"), "cannot be combined with --alpha premultiply"),
+    (("--decode-on=gpu", "--alpha=premultiply"), "cannot be combined with --alpha premultiply"),
+    (("--encode-on=gpu", "--encoder=libpng"), "cannot be combined with --encoder or --compress"),
+    (("--encode-on=gpu", "-z3"), "cannot be combined with --encoder or --compress"),
+    (("--encode-on=gpu", "--device=cpu"), "cannot be combined"),
     (("--decode-on=tpu",), "decode-on"),
 ))
 def test_what_does_not_go_together(folder, tmp_path, options, reason):
@@ -306,3 +317,26 @@ def test_what_does_not_go_together(folder, tmp_path, options, reason):
 @pytest.mark.skipif(program.has_cuda(), reason="there is a device")
 def test_without_a_device(folder, tmp_path):
     program.run("emboss", "-b", "--device=auto", "--encode-on=gpu", "in", tmp_path / "out", code=4, cwd=folder)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_reproducible_files_are_those_of_the_cpu(folder, tmp_path, binary):
+    """Whatever decodes and filters; without the option the device writes other bytes, so that this compares something."""
+    program.run("emboss", "-b", folder / "in", tmp_path / "cpu")
+    run(binary, folder, "emboss", "-b", "--device=cuda", "--decode-on=gpu", "--reproducible", "in", tmp_path / "reproducible")
+    run(binary, folder, "emboss", "-b", "--device=cuda", "--decode-on=gpu", "in", tmp_path / "default")
+    assert contents(tmp_path / "cpu") == contents(tmp_path / "reproducible") != contents(tmp_path / "default")
+
+
+@pytest.mark.parametrize("level", (1, 4))
+def test_reproducible_files_are_those_of_older_processors(folder, tmp_path, level):
+    """With the instruction sets hidden one after the other, and any number of workers."""
+    trees = []
+    for jobs, hidden in enumerate(("", "vbmi", "vbmi,vnni,avx512", "vbmi,vnni,avx512,avx2", "vbmi,vnni,avx512,avx2,sse41,neon"), 1):
+        program.run("emboss", "--reproducible", f"-z{level}", f"-j{jobs}", "-b", folder / "in", tmp_path / str(jobs),
+                    env={**os.environ, "CONV_DISABLE": hidden})
+        trees.append(contents(tmp_path / str(jobs)))
+    assert all(each == trees[0] for each in trees)

@@ -125,6 +125,13 @@ def test_reads_and_writes_are_short_and_interrupted(box, batch, faults):
     assert code == 0, err
 
 
+def test_a_full_table_of_files_is_waited_for(box, batch):
+    """ENFILE: others on the machine have all the open files that there can be. Images failed that only had to wait."""
+    code, _, err, faults = run_with("enfile", "emboss,gaussian5", "-j4", "in", "out")
+    assert code == 0 and faults >= len(batch), err
+    check_outcome(box, batch, code, err, "enfile")
+
+
 @pytest.mark.parametrize("number", (errno.EDQUOT, errno.ENOSPC, errno.EIO))
 def test_a_write_that_fails_leaves_nothing(box, batch, number):
     code, _, err, faults = run_with(f"write={number}", "emboss", "in", "out")
@@ -169,6 +176,29 @@ def test_in_place_leaves_a_file_alone_that_somebody_changes_meanwhile(box):
     code, _, err, faults = run_with("touch=in/a.png", "emboss", "--in-place", "in")
     assert code == 1 and faults == 1 and "in/a.png: changed while it was filtered" in err
     assert (box / "in" / "a.png").read_bytes() == made["a.png"].data + b"x" and tree("in") == ["a.png"]
+
+
+def test_in_place_a_file_that_is_removed_meanwhile_stays_away(box):
+    fill(box / "in", "a.png")
+    code, _, err, faults = run_with("read=vanish", "emboss", "--in-place", "in")
+    assert code == 1 and faults == 1 and "in/a.png: cannot replace the input" in err
+    assert tree("in") == []
+
+
+def test_in_place_a_lock_may_be_interrupted(box):
+    fill(box / "in", "a.png", "b.png")
+    code, _, err, faults = run_with("eintr", "emboss", "--in-place", "--resume", "journal", "in")
+    assert code == 0 and faults > 0 and "2 done" in err
+    assert "2 skipped" in run_with("eintr", "emboss", "--in-place", "--resume", "journal", "in")[2]
+
+
+def test_in_place_a_journal_without_locks_is_refused(box):
+    made = fill(box / "in", "a.png")
+    for number in (errno.ENOLCK, errno.EOPNOTSUPP):
+        code, _, err, faults = run_with(f"flock={number}", "emboss", "--in-place", "--resume", "journal", "in")
+        assert code == 2 and faults == 1 and "can be locked" in err and os.strerror(number) in err
+        assert (box / "in" / "a.png").read_bytes() == made["a.png"].data
+        assert run_with(f"flock={number}", "emboss", "--resume", "journal", "in", "out")[0] == 0, "only in place"
 
 
 def test_the_library_is_no_blank(box):

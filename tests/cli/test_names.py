@@ -45,14 +45,14 @@ def make_socket(path):
 
 
 THINGS = {
-    "fifo": (os.mkfifo, "is a pipe, socket or device, not a picture"),
-    "socket": (make_socket, "is a pipe, socket or device, not a picture"),
-    "folder": (os.mkdir, "is a folder, not a picture"),
-    "device": (lambda path: os.symlink("/dev/zero", path), "is a pipe, socket or device, not a picture"),
-    "terminal": (lambda path: os.symlink("/dev/tty", path), "is a pipe, socket or device, not a picture"),
+    "fifo": (os.mkfifo, "is a pipe, socket or device, not an image"),
+    "socket": (make_socket, "is a pipe, socket or device, not an image"),
+    "folder": (os.mkdir, "is a folder, not an image"),
+    "device": (lambda path: os.symlink("/dev/zero", path), "is a pipe, socket or device, not an image"),
+    "terminal": (lambda path: os.symlink("/dev/tty", path), "is a pipe, socket or device, not an image"),
     "dangling": (lambda path: os.symlink("nowhere.png", path), "cannot open: No such file or directory"),
     "circular": (lambda path: os.symlink("circular.png", path), "cannot open: Too many levels of symbolic links"),
-    "folder_link": (lambda path: os.symlink("..", path), "is a folder, not a picture"),
+    "folder_link": (lambda path: os.symlink("..", path), "is a folder, not an image"),
 }
 
 
@@ -162,6 +162,49 @@ def test_names_of_every_kind_are_told_in_one_line(box):
         assert lines.count(f"conv: in/{told}: not a PNG (bad signature)") == 1, told
 
 
+EVIL = "e\x1b[31mvil\x07\x9b\u202e"
+HARMFUL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffd]")
+SAYS_NAMES = {  # command -> exit code
+    "show": (["show", f"./{EVIL}.mat"], 0),
+    "show_damaged": (["show", f"./{EVIL}.bad.mat"], 2),
+    "show_unknown": (["show", EVIL], 2),
+    "verbose": (["-v", f"./{EVIL}.mat", EVIL, "out"], 0),
+    "verify": (["verify", f"./{EVIL}.mat", EVIL], 0),
+    "verify_missing": (["verify", "emboss", f"{EVIL}/nope.png"], 1),
+    "kernels": (["bench", "kernels", "--device=cpu", "--filter", f"./{EVIL}.mat", "--image-size=8x8"], 0),
+    "kernels_variant": (["bench", "kernels", "--device=cpu", "--variant", EVIL, "--image-size=8x8"], 2),
+    "streams": (["bench", "streams", "--device=cpu", "-j1", "--filter", f"./{EVIL}.mat", EVIL], 0),
+    "codec": (["bench", "codec", f"{EVIL}/nope"], 1),
+    "kernel_file": (["custom", "--kernel", f"@{EVIL}.bad.mat", EVIL, "out"], 2),
+    "kernel": (["custom", "--kernel", EVIL, EVIL, "out"], 2),
+    "json": (["emboss", "--json", EVIL, f"{EVIL}.out"], 0),
+    "dry_run": (["emboss", "--dry-run", EVIL, f"{EVIL}.out"], 0),
+    "in_place": (["emboss", "--in-place", f"{EVIL}/nope.png"], 1),
+    "nothing": (["emboss", "--include", EVIL, EVIL, "out"], 3),
+    "command": (["bench", EVIL], 2),
+    **{option: (["emboss", f"--{option}", EVIL, EVIL, "out"], 2)
+       for option in ("device", "variant", "border", "encoder", "alpha", "divisor", "bias", "jobs", "size", "group", EVIL)},
+    **{option: (["emboss", f"--{option}", f"{EVIL}/a.png", EVIL, "out"], 2) for option in ("report", "html", "resume")},
+    "files-from": (["emboss", "--files-from", f"{EVIL}/nope", "out"], 2),
+}
+
+
+@pytest.mark.parametrize("case", SAYS_NAMES, ids=lambda case: case if case.isprintable() else "option")
+def test_names_of_files_filters_and_values_do_no_harm_on_a_terminal(box, case):
+    """`conv show` of a file named with an escape sequence turned the terminal red; so did -v and two benchmarks."""
+    fill(box / EVIL, "a.png")
+    (box / f"{EVIL}.mat").write_text("1 1\n1\n")
+    (box / f"{EVIL}.bad.mat").write_text(f"1 1\n{EVIL}\n")
+    args, code = SAYS_NAMES[case]
+    result = run(*args, code=code)
+    harm = HARMFUL.search(result.out + result.err)
+    assert not harm, f"{harm[0]!r} in\n{result.out}{result.err}"
+    if case == "json":
+        assert result.records()[1]["input"] == f"{EVIL}/a.png"
+    elif case not in ("verify", "command"):  # these say no names
+        assert r"e\x1b[31mvil\x07\xc2\x9b\xe2\x80\xae" in result.out + result.err
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if "\n" not in name])
 def test_names_on_the_command_line(box, name):
     fill(box, name)
@@ -175,6 +218,34 @@ def test_a_path_longer_than_the_system_takes(box):
     result = run("identity", "--files-from=-", "in", "out", stdin=f"{name}\na.png\n".encode(), code=1)
     assert "conv: xxx" in result.err and "path too long" in result.err
     assert len(result.err.splitlines()) == 2 and tree("out") == ["a.png"]
+
+
+NUL = "conv: {}: the list has NUL bytes: add -0 if its names end in NUL"
+
+
+@pytest.mark.parametrize("names", ("a.png\0b.png\0", "a.png\0b.png", "\0a.png\nb.png\n", "a.png\0b.png\nc.png\n",
+                                   "a.png\0" * 100000), ids=range(5))
+def test_a_list_with_nul_needs_the_option(box, names):
+    """The first NUL ended the line: one image was done and all others were lost, with exit code 0."""
+    fill(box / "in", "a.png", "b.png", "c.png")
+    (box / "list").write_bytes(names.encode())
+    piped = run("identity", "--files-from=-", "in", "out", stdin=names.encode(), code=1)
+    assert piped.err.splitlines()[0] == NUL.format("standard input")
+    assert run("identity", "--files-from=list", "in", "out", code=1).err.splitlines()[0] == NUL.format("list")
+    run("identity", "--files-from=list", "--in-place", "in", code=1)
+    assert tree("out") == [] and all((box / "in" / name).read_bytes() == GOOD for name in tree("in"))
+
+
+def test_names_before_a_line_with_nul_are_done(box):
+    fill(box / "in", "a.png", "b.png")
+    result = run("identity", "--files-from=-", "in", "out", stdin=b"a.png\nb.png\0\n", code=1)
+    assert NUL.format("standard input") in result.err and tree("out") == ["a.png"]
+
+
+def test_a_list_of_lines_needs_no_option(box):
+    fill(box / "in", "a.png", "b.png")
+    result = run("identity", "--files-from=-", "-0", "in", "out", stdin=b"a.png\nb.png\n" * 1000, code=1)
+    assert "a name of more than 4096 bytes: omit -0 if its names end in newline" in result.err
 
 
 def test_the_cause_is_told_behind_a_path_of_any_length(box):

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""What may be typed, and what the program says to what may not."""
+"""The command line: what is accepted, and the messages about everything else."""
 import glob
 import os
+import pty
 import re
+import select
+import subprocess
 
 import numpy as np
 import pytest
@@ -44,6 +47,7 @@ USAGE_ERRORS = [  # what is typed, what the message must name
     (("emboss", "--device=gpu", "a.png", "b.png"), "gpu"),
     (("emboss", "--variant=cpu_nothing", "a.png", "b.png"), "cpu_nothing"),
     (("emboss", "--size=4", "a.png", "b.png"), "4"),
+    (("emboss", "--reproducible", "--encode-on=gpu", "a.png", "b.png"), "--reproducible and --encode-on cannot be combined"),
     (("identity", "--size=5", "a.png", "b.png"), "5"),
     (("emboss", "--divisor=0", "a.png", "b.png"), "divisor"),
     (("emboss", "--divisor=six", "a.png", "b.png"), "six"),
@@ -126,21 +130,133 @@ def test_two_dashes_end_the_options(photo, box):
     assert (box / "-q.png").exists()
 
 
-@pytest.mark.parametrize("option", ("--help", "-h"))
+COMMANDS = ("FILTER", "list", "show", "verify", "bench kernels", "bench streams", "bench codec", "devices", "help", "version")
+
+
+def options_in(text):
+    """Of a text of --help: long option -> takes an argument."""
+    return {name: bool(argument) for name, argument in
+            re.findall(r"(?m)^  (?:-.,|   ) --([a-z-]+)( [A-Z0-9|a-z]+)?(?: |$)", text)}
+
+
+@pytest.mark.parametrize("option", ("--help", "-h", "help"))
 def test_help_on_stdout(box, option):
     result = run(option)
     assert result.err == ""
-    for word in ("--batch", "--recursive", "--include", "--exclude", "--files-from", "--skip-existing", "--update",
-                 "--resume", "--dry-run", "--kernel", "--size", "--divisor", "--bias", "--flip", "--border", "--alpha", "--strip",
-                 "--preserve", "--in-place", "--fsync", "--encoder", "--compress", "--device", "--streams", "--group", "--jobs", "--mem-limit",
-                 "--variant", "--no-save", "--max-pixels", "--fail-fast", "--progress", "--quiet", "--verbose",
-                 "--json", "--report", "--trace", "--html", "--stage", "bench", "verify", "list", "show", "devices"):
-        assert word in result.out, f"{word} is not in --help"
-    assert max(map(len, result.out.splitlines())) <= 100
+    assert len(options_in(result.out)) >= 50 and max(map(len, result.out.splitlines())) <= 80
+    for command in COMMANDS[1:]:
+        assert f"conv {command}" in result.out, f"{command} is not in --help"
+
+
+@pytest.mark.parametrize("typed,usage", (
+    (("help", "bench", "streams"), "conv bench streams FOLDER"), (("bench", "streams", "--help"), "conv bench streams FOLDER"),
+    (("help", "emboss"), "conv FILTER INPUT... OUTPUT"), (("help", "FILTER"), "conv FILTER INPUT... OUTPUT"),
+    (("help", "bench"), "conv bench codec FOLDER"), (("list", "-h"), "conv list")))
+def test_help_of_one_command(box, typed, usage):
+    assert usage in run(*typed).out
+
+
+def test_help_of_something_unknown(box):
+    assert "did you mean 'verify'" in run("help", "verfiy", code=2).err
+    assert "did you mean 'emboss'" in run("help", "embos", code=2).err
+
+
+def test_every_option_that_a_command_ignores_is_refused(box):
+    """By each command, for each option that it does not take: exit code 2 and a message with both names."""
+    every = options_in(run("--help").out)
+    taken = {command: set(options_in(run("help", *command.split()).out)) for command in COMMANDS}
+    assert taken["list"] == taken["devices"] == {"json", "help", "version"}
+    assert taken["help"] == taken["version"] == {"help", "version"}
+    assert {"svg", "html", "image-size"} <= taken["bench kernels"] and "svg" not in taken["bench streams"]
+    assert set(every) == set().union(*taken.values())
+    for command in COMMANDS:
+        words = ("emboss", "a.png", "b.png") if command == "FILTER" else command.split()
+        for option in every.keys() - taken[command]:
+            err = run(*words, f"--{option}=1" if every[option] else f"--{option}", code=2).err
+            assert f"--{option} " in err and f"conv {command}" in err, (command, option, err)
+    assert os.listdir(box) == []
+
+
+@pytest.mark.parametrize("typed,words", (
+    (("emboss", "--include=*.png", "--files-from=l", "out"), ("--include", "--files-from")),
+    (("emboss", "--exclude=*.png", "--files-from=l", "out"), ("--exclude", "--files-from")),
+    (("emboss", "-r", "--files-from=l", "out"), ("--recursive", "--files-from")),
+    (("emboss", "-0", "in", "out"), ("--null", "--files-from")),
+    (("emboss", "-u", "--skip-existing", "in", "out"), ("--update", "--skip-existing")),
+    (("emboss", "--in-place", "-u", "in"), ("--in-place", "--update")),
+    (("emboss", "-q", "-v", "in", "out"), ("--quiet", "--verbose")),
+    (("emboss", "--dry-run", "--no-save", "in", "out"), ("--dry-run", "--no-save")),
+    (("bench", "streams", "in", "--stage=device", "--encoder=stb"), ("--stage", "--encoder")),
+    (("bench", "codec", "in", "--filter=blur"), ("--filter", "--jobs")),
+    (("bench", "codec", "in", "--device=cuda", "-j2"), ("--device", "--jobs")),
+    (("bench", "codec", "in", "--device=cuda", "-z2"), ("--device", "--compress")),
+    (("bench", "kernels", "--device=cpu", "--variant=cuda_ring"), ("--variant",)),
+    (("bench", "kernels", "--in-place"), ("--in-place", "conv bench kernels")),
+    (("bench", "streams", "in", "--svg=x.svg"), ("--svg", "conv bench streams")),
+    (("devices", "--in-place", "extra"), ("--in-place", "conv devices")),
+    (("devices", "extra"), ("conv devices", "extra")), (("list", "extra"), ("conv list", "extra")),
+    (("version", "extra"), ("conv version", "extra")), (("emboss", "--size=64x64", "in", "out"), ("--size", "64x64"))))
+def test_options_that_do_nothing_together_are_refused(box, typed, words):
+    (box / "in").mkdir()
+    code = 4 if "--variant=cuda_ring" in typed and not program.knows_cuda() else 2
+    result = run(*typed, code=code)
+    assert result.out == "" and all(word in result.err for word in words), result.err
+    assert os.listdir(box) == ["in"]
+
+
+@pytest.mark.skipif(program.has_cuda(), reason="this machine has a GPU")
+def test_a_kernel_that_needs_a_gpu_is_not_replaced_by_another(box):
+    result = run("bench", "kernels", "--variant=cuda_ring", "--image-size=8x8", code=4)
+    assert result.out == "" and "CUDA" in result.err
+
+
+@pytest.mark.parametrize("typed,advice", (
+    (("-o", "b.png"), "last operand"), (("--output", "b.png"), "last operand"), (("-t", "4"), "--jobs"),
+    (("--threads=4",), "--jobs"), (("-n",), "--dry-run"), (("-f",), "--skip-existing"), (("--quality=90",), "--compress")))
+def test_options_of_other_programs_are_understood(box, typed, advice):
+    assert advice in run("emboss", "a.png", *typed, code=2).err
+
+
+def test_documents_name_the_options_of_the_program(box):
+    every = set(options_in(run("--help").out))
+
+    def text(name):
+        with open(os.path.join(program.ROOT, "share", name), encoding="utf-8") as file:
+            return file.read()
+
+    manual, bash, zsh, fish = text("conv.1"), text("completions/conv.bash"), text("completions/_conv"), text("completions/conv.fish")
+    assert set(re.findall(r"(?m)^\.It Fl (?:\w , )?-([a-z][a-z-]+)", manual)) == every
+    assert set(re.findall(r"--([a-z][a-z-]+)", re.search(r"(?s)with_value=.*?\blocal word", bash).group())) == every
+    assert set(re.findall(r"--([a-z][a-z-]+)(?==?\[|[=,}])", re.search(r"(?s)_arguments.*", zsh).group())) == every
+    assert set(re.findall(r"(?m)^complete .* -l ([a-z-]+)", fish)) == every
+    with_value = {name for name, takes in options_in(run("--help").out).items() if takes}
+    assert set(re.findall(r"--([a-z][a-z-]+)", re.search(r"(?s)with_value='.*?'", bash).group())) == with_value
+    assert set(re.findall(r"--([a-z][a-z-]+)", re.search(r"(?s)with_value (.*?)\n    set", fish).group())) == with_value
+
+
+def first_default(text):
+    """The first word of a default: "(default: 4; ...)", "Default: 4", "keep (default), ..." or "auto (default: ...)"."""
+    found = re.search(r"(auto) \(default|(\S+) \(default\)|[dD]efault: ([^\s,;)]+)", text)
+    return found and (found[1] or found[2] or found[3]).rstrip(".,")
+
+
+def test_manual_states_the_defaults_and_exit_codes_of_the_program(box):
+    out = run("--help").out
+    with open(os.path.join(program.ROOT, "share", "conv.1"), encoding="utf-8") as file:
+        manual = file.read()
+    entries = {name: re.sub(r"(?m)^\.(Cm|Pa|Li|Ar|Fl) ?|\n", " ", text) for name, text in
+               re.findall(r"(?ms)^\.It Fl (?:\w , )?-([a-z-]+)(.*?)(?=^\.It |^\.El)", manual)}
+    defaults = {name: first_default(" ".join(text.split())) for name, text in
+                re.findall(r"(?ms)^  (?:-.,|   ) --([a-z-]+)(.*?)(?=^  (?:-.,|   ) --|^$)", out)}
+    stated = {name: first_default(" ".join(entries[name].split())) for name, default in defaults.items() if default}
+    assert stated == {name: default for name, default in defaults.items() if default} and len(stated) > 20
+    codes = re.findall(r"(?m)^\.It (\d+)", re.search(r"(?s)\.Sh EXIT STATUS.*?\.Sh", manual).group())
+    assert codes == re.findall(r"(?<=[ \n])([0-4]|128)(?= )", re.search(r"(?s)Exit codes.*", out).group()) + ["128"]
 
 
 def test_version(box):
     assert re.fullmatch(r"conv \d+\.\d+\.\d+.*\n", run("--version").out)
+    assert run("version").out == run("--version").out
 
 
 def test_list_names_every_filter(box):
@@ -168,6 +284,26 @@ def test_show_takes_options(box):
     assert "0.5" in out and "12" in out
 
 
+def test_list_and_show_as_json(box):
+    assert {row["name"] for row in run("list", "--json").records()} == set(BUILTINS)
+    row, = run("show", "gaussian", "--json", "--border=constant:7", "--bias=2").records()
+    assert row["kernel"] == [[1, 2, 1], [2, 4, 2], [1, 2, 1]] and (row["divisor"], row["bias"]) == (16, 2)
+    assert (row["border"], row["border_value"], row["exact"], row["flip"]) == ("constant", 7, True, False)
+    assert row["separable"] == {"column": [1, 2, 1], "row": [1, 2, 1]}
+    assert row["variants"]["cpu"]["8"].startswith("cpu_") and set(row["variants"]["cpu"]) == {"8", "16"}
+    first, second = run("show", "emboss,blur", "--json").records()
+    assert (first["name"], second["name"], first["separable"]) == ("emboss", "blur", None)
+
+
+def test_devices_as_json(box):
+    machine, = run("devices", "--json").records()
+    text = run("devices").out
+    assert f"{machine['cpu']['cores']} cores" in text and f"{machine['cpu']['memory'] >> 20} MiB" in text
+    assert all(name in text for name in machine["cpu"]["features"])
+    assert (machine["cuda"] == []) == (machine["cuda_error"] is not None)
+    assert all(gpu["name"] in text and gpu["model"] in text for gpu in machine["cuda"])
+
+
 def test_devices_always_knows_the_cpu(box):
     assert re.search(r"(?m)^cpu", run("devices").out)
 
@@ -180,7 +316,8 @@ def test_cuda_that_is_not_there_is_exit_code_4(photo, box):
 
 @pytest.mark.skipif(program.has_cuda(), reason="this machine has a GPU")
 def test_without_a_gpu_it_is_the_cpu_which_is_said_once_if_one_was_wanted(photo, box):
-    for options, said in ((("emboss", "--device=all"), 1), ((*LARGE, "--device=auto"), 1), (("emboss", "--device=auto"), 0)):
+    for options, said in ((("emboss", "--device=all"), 1), ((*LARGE, "--device=auto"), 0), ((*LARGE, "--device=auto", "-v"), 1),
+                          (("emboss", "--device=auto"), 0)):
         result = run(*options, "a.png", "b.png")
         assert len([line for line in result.err.splitlines() if "GPU" in line or "CUDA" in line]) == said, options
         os.unlink("b.png")
@@ -193,8 +330,8 @@ def test_cuda_that_has_no_such_ordinal_is_exit_code_4(photo):
 
 @pytest.mark.cuda
 def test_auto_takes_the_gpu_for_large_filters(photo):
-    assert "cuda:0" in run(*LARGE, "--device=auto", "a.png", "b.png").err
-    assert "cuda:0" not in run("emboss", "--device=auto", "a.png", "b.png").err
+    assert "cuda:0" in run(*LARGE, "-v", "--device=auto", "a.png", "b.png").err
+    assert "cuda:0" not in run("emboss", "-v", "--device=auto", "a.png", "b.png").err
 
 
 def test_every_variant_gives_the_same_bytes(photo, box):
@@ -229,3 +366,119 @@ def test_verify_compares_devices(photo, box):
     result = run("verify", "emboss", "a.png")
     assert "same" in (result.out + result.err).lower() or "identical" in (result.out + result.err).lower()
     assert sorted(os.listdir(box)) == ["a.png"]
+
+
+def test_verify_as_json(photo, box):
+    (box / "bad.png").write_bytes(b"bad")
+    *files, last = run("verify", "emboss", "--json", "a.png", "bad.png", code=1).records()
+    assert [(row["input"], row["status"]) for row in files] == [("a.png", "same"), ("bad.png", "failed")]
+    assert files[1]["error"] and (last["type"], last["images"], last["failed"], last["identical"]) == ("verify", 1, 1, True)
+    assert "cpu_reference" in last["variants"] and all(row["reason"] for row in last["skipped"])
+
+
+@pytest.mark.skipif(program.has_cuda(), reason="this machine has a GPU")
+def test_verify_says_once_that_there_is_no_gpu(photo, box):
+    assert len([line for line in run("verify", "emboss", "a.png").err.splitlines() if "CUDA" in line]) <= 1
+    assert "CUDA" not in run("verify", "emboss", "--device=cpu", "a.png").err
+    run("verify", "emboss", "--device=cuda", "a.png", code=4)
+
+
+# --- outputs and inputs that are probably a mistake -----------------------------------------------
+
+@pytest.mark.parametrize("typed,words", (
+    (("a.png", "o.jpg"), ("o.jpg", "JPEG", "o.png")), (("a.png", "x/o.WEBP"), ("WebP", "x/o.png")),
+    (("a.png", "b.png", "c.png"), ("c.png is not a folder", "c.png/")), (("in", "c.png"), ("c.png is not a folder",)),
+    (("a.png", "b.png", "in/there.png"), ("in/there.png is a file",))))
+def test_outputs_under_a_wrong_name_are_refused(photo, box, typed, words):
+    (box / "b.png").write_bytes(photo.data)
+    (box / "in").mkdir()
+    (box / "in" / "there.png").write_bytes(photo.data)
+    result = run("emboss", *typed, code=2)
+    assert all(word in result.err for word in words), result.err
+    assert sorted(os.listdir(box)) == ["a.png", "b.png", "in"] and os.listdir("in") == ["there.png"]
+
+
+@pytest.mark.parametrize("output", ("o.PNG", "o", "o.png.new", "c.png/", "o.v2"))
+def test_other_names_of_outputs_are_not(photo, box, output):
+    run("emboss", "a.png", output)
+    assert os.path.exists(box / output)
+
+
+@pytest.mark.parametrize("jobs,code", ((0, 2), (-1, 2), (100000, 2), (1024, 0)))
+def test_numbers_of_workers_that_make_no_sense(photo, box, jobs, code):
+    err = run("emboss", f"--jobs={jobs}", "a.png", "b.png", code=code).err
+    assert f"--jobs {jobs}: using" in err if code == 0 else "--jobs takes" in err
+    assert code == 2 or "--jobs" not in run("emboss", "-q", f"--jobs={jobs}", "a.png", "b.png").err
+
+
+def test_images_neither_go_to_a_terminal_nor_come_from_one(photo, box):
+    controller, terminal = pty.openpty()
+    try:
+        for typed, streams in (("a.png", "-"), {"stdout": terminal}), (("-", "b.png"), {"stdin": terminal}):
+            options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, **streams}
+            done = subprocess.run([*program.RUNNER, program.BINARY, "emboss", *typed], stderr=subprocess.PIPE, timeout=program.TIMEOUT,
+                                  **options)
+            assert done.returncode == 2 and b"terminal" in done.stderr, done.stderr
+        assert select.select([controller], [], [], 0)[0] == [], "something was written to the terminal"
+    finally:
+        os.close(controller)
+        os.close(terminal)
+    assert sorted(os.listdir(box)) == ["a.png"]
+
+
+# --- messages about likely mistakes ---------------------------------------------------------------
+
+@pytest.mark.parametrize("typed,words", (
+    (("a.png", "b.png"), ("'a.png' is an image", "the filter comes first", "conv emboss a.png b.png")),
+    (("./a.png", "b.png"), ("'./a.png' is an image", "conv emboss ./a.png b.png")),
+    (("in", "out"), ("'in' is a folder", "conv emboss in out")), (("./in", "out"), ("'./in' is a folder",)),
+    (("gone.jpg", "b.png"), ("'gone.jpg' is an image",)), (("a.png",), ("conv emboss a.png OUTPUT",)),
+    (("x.mat", "b.png"), ("'x.mat' is an image",)),
+    (("verify", "a.png", "b.png"), ("'a.png' is an image", "conv verify emboss a.png")),
+    (("show", "in"), ("'in' is a folder, not a filter",)),
+    (("sobel", "a.png", "b.png"), ("'sobel-x' or 'sobel-y'",)), (("gauss", "a.png", "b.png"), ("did you mean 'gaussian'?",))))
+def test_an_image_in_place_of_the_filter(photo, box, typed, words):
+    (box / "in").mkdir()
+    (box / "x.mat").write_bytes(photo.data)
+    result = run(*typed, code=2)
+    assert all(word in result.err for word in words), result.err
+    assert sorted(os.listdir(box)) == ["a.png", "in", "x.mat"]
+
+
+@pytest.mark.parametrize("head,name", ((b"\xff\xd8\xff\xe0\0\x10JFIF", "a JPEG"), (b"RIFF\0\0\0\0WEBPVP8 ", "a WebP"),
+                                       (b"II*\0\x08\0\0\0", "a TIFF"), (b"GIF89a", "a GIF")))
+def test_other_formats_are_recognised(box, head, name):
+    (box / "a.jpg").write_bytes(head + bytes(100))
+    assert f"conv: a.jpg: {name}; conv reads PNG only" in run("emboss", "a.jpg", "b.png", code=1).err
+
+
+def test_a_folder_without_png(box):
+    """What is there is said, and nothing else; no empty output folder is made."""
+    (box / "in").mkdir()
+    for name in ("a.jpg", "b.jpg", "c.txt"):
+        (box / "in" / name).write_bytes(b"")
+    assert re.fullmatch(r"conv: no PNG in in \(3 other files, e\.g\. [abc]\.(jpg|txt)\)\n", run("emboss", "in", "out", code=3).err)
+    assert "matches --include (3 other files" in run("emboss", "--include=*.tif", "in", "out", code=3).err
+    os.makedirs("empty/below")
+    assert run("emboss", "-r", "empty", "out", code=3).err == "conv: no PNG in empty\n"
+    assert sorted(os.listdir(box)) == ["empty", "in"]
+
+
+def test_an_empty_list(box):
+    assert run("emboss", "--files-from=-", "out", code=3).err == "conv: the list on standard input is empty\n"
+    (box / "list").write_text("\n")
+    assert run("emboss", "--files-from=list", "out", code=3).err == "conv: the list list is empty\n"
+    assert os.listdir(box) == ["list"]
+
+
+def test_one_image_needs_no_figures(photo, box):
+    assert run("emboss", "a.png", "b.png").err == ""
+    assert "1 done" in run("emboss", "-v", "a.png", "b.png").err
+    assert "1 skipped" in run("emboss", "--skip-existing", "a.png", "b.png").err
+    assert "1 done" in run("emboss", "--include=a.png", ".", "out").err
+
+
+def test_a_limit_that_is_too_small_says_which_one_is_not(box):
+    (box / "a.png").write_bytes(pictures.make("rgb8", np.random.default_rng(1), 1500, 1000).data)
+    needed, = re.findall(r"needs (\d+[KM]) of .*: use --mem-limit \1\n", run("emboss", "--mem-limit=5M", "a.png", "b.png", code=1).err)
+    run("emboss", f"--mem-limit={needed}", "a.png", "b.png")

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: MIT
 """--resume: the journal knows what is done under which settings from which input, and never says so wrongly."""
+import fcntl
+import json
 import os
 import random
+import resource
 import shutil
+import signal
 import time
 
 import pytest
@@ -10,7 +14,10 @@ import pytest
 import program
 from program import run, start
 from test_batch import fill, is_embossed, picture, tree
-from test_kill import check_whole, fill_with_one, kill_soon
+from test_kill import check_whole, fill_with_one, is_temporary, kill_soon
+
+
+FAULTS = None if program.RUNNER else os.environ.get("CONV_FAULTS_LIBRARY")
 
 
 def resume(*args, filters="emboss", journal="journal", code=0):
@@ -24,7 +31,7 @@ def test_a_second_run_has_nothing_to_do(box, device):
     assert resume("-r", "in", "out", "--device", device) == (3, 0)
     assert resume("-r", "in", "out", "--device", device) == (0, 3)
     lines = (box / "journal").read_text().splitlines()
-    assert lines[0] == "conv-journal 1" and sorted(line[33:] for line in lines[1:]) == ["in/a.png", "in/b\\x0a.png", "in/sub/c.png"]
+    assert lines[0] == "conv-journal 2" and sorted(line[33:] for line in lines[1:]) == ["in/a.png", "in/b\\x0a.png", "in/sub/c.png"]
     assert all(is_embossed(box / "out" / name, source) for name, source in made.items())
 
 
@@ -98,6 +105,121 @@ def test_in_place_nothing_is_ever_filtered_twice(box):
     assert resume("--in-place", "in") == (0, 200)
 
 
+def wait_for(condition, process):
+    """Until the condition holds or the process has ended."""
+    while not condition() and process.poll() is None:
+        time.sleep(0.0005)
+
+
+def size_of(path):
+    return os.path.getsize(path) if os.path.exists(path) else 0
+
+
+def test_in_place_a_journal_is_read_again_before_an_image_is_replaced(box):
+    """The first run reads the journal; the second filters everything; only then the first one gets its names."""
+    fill_with_one(box / "in", 20)
+    run("emboss", "in/0000.png", "want.png")
+    want = (box / "want.png").read_bytes()
+    first = start("emboss", "--json", "--in-place", "--resume", "journal", "--files-from", "-", stdin=-1)
+    wait_for(lambda: size_of("journal") >= len("conv-journal 2\n"), first)
+    assert resume("--in-place", "in") == (20, 0)
+    out, err = first.communicate("".join(f"in/{i:04}.png\n" for i in range(20)).encode(), timeout=program.TIMEOUT)
+    assert first.returncode == 0 and '"done":0,"failed":0,"skipped":20' in out.decode(), err
+    assert {(box / "in" / name).read_bytes() for name in os.listdir("in")} == {want}
+
+
+def test_in_place_a_name_may_be_spelled_in_any_way(box):
+    fill_with_one(box / "in", 3)
+    run("emboss", "in/0000.png", "want.png")
+    os.symlink("in", box / "link")
+    assert resume("--in-place", "in") == (3, 0)
+    for other in ("./in", "in//", box / "in", "link"):
+        assert resume("--in-place", other) == (0, 3), other
+    assert resume("--in-place", "--files-from=-", code=3) == (0, 0)
+    os.chdir(box / "in")
+    assert resume("--in-place", ".", journal="../journal") == (0, 3)
+    assert {(box / "in" / name).read_bytes() for name in os.listdir()} == {(box / "want.png").read_bytes()}
+
+
+def test_in_place_with_preserve_an_image_is_more_than_its_time(box):
+    """Files of one size and one time in reused inodes, as archives make them, were taken for those that had been there."""
+    fill_with_one(box / "fresh", 40)
+    run("identity", "-z0", "--in-place", "fresh")
+    run("emboss", "-z0", "fresh/0000.png", "want.png")
+    for round in range(3):
+        shutil.copytree("fresh", "in")
+        for name in os.listdir("in"):
+            os.utime(box / "in" / name, ns=(10**18, 10**18))
+        assert resume("-p", "-z0", "--in-place", "in") == (40, 0), round
+        assert resume("-p", "-z0", "--in-place", "./in") == (0, 40)
+        assert {(box / "in" / name).read_bytes() for name in os.listdir("in")} == {(box / "want.png").read_bytes()}
+        shutil.rmtree("in")
+
+
+def test_in_place_no_line_is_lost_after_half_a_line(box):
+    """A run that was killed while it wrote may have left half a line, to which the next one was attached."""
+    fill(box / "in", "a.png")
+    process = start("emboss", "--in-place", "--resume", "journal", "--files-from", "-", stdin=-1)
+    wait_for(lambda: size_of("journal") >= len("conv-journal 2\n"), process)
+    with open("journal", "ab") as file:
+        file.write(b"0123456789abcdef")
+    _, err = process.communicate(b"in/a.png\n", timeout=program.TIMEOUT)
+    assert process.returncode == 0, err
+    assert resume("--in-place", "in") == (0, 1)
+
+
+def test_in_place_a_suspended_run_holds_up_no_signal(box):
+    """Who waits for a lock that is not given back is not deaf to Ctrl-C, and leaves the image as it is."""
+    made = fill(box / "in", "a.png")
+    (box / "journal").touch()
+    with open("journal", "rb") as journal:
+        fcntl.flock(journal, fcntl.LOCK_EX)
+        process = start("emboss", "--in-place", "--resume", "journal", "in")
+        wait_for(lambda: any(map(is_temporary, os.listdir("in"))), process)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=program.TIMEOUT)
+    assert process.returncode == 130 and b"held the lock" in err
+    assert tree("in") == ["a.png"] and (box / "in" / "a.png").read_bytes() == made["a.png"].data
+    assert resume("--in-place", "in") == (1, 0)
+
+
+def test_in_place_a_hundred_races(box):
+    """Two runs at once with one journal, which pause where they might get into each other's way; half of the times one is
+    killed at a random line of the journal. Then a third does the rest, and every image has been filtered once."""
+    draw = random.Random(8)
+    fill_with_one(box / "fresh", 8)
+    run("emboss", "fresh/0000.png", "want.png")
+    want = (box / "want.png").read_bytes()
+    killed = contended = skipped = twice = 0
+    said = []
+    races = 25 if os.environ.get("CONV_SANITIZED") else 100
+    for race in range(races):
+        shutil.copytree("fresh", f"{race}")
+        journal, spellings, runs = f"{race}.journal", (f"{race}", f"./{race}", box / f"{race}"), []
+        for _ in range(2):
+            environ = dict(os.environ)
+            if FAULTS:
+                environ.update(LD_PRELOAD=FAULTS, CONV_FAULTS=f"delay={draw.choice((200, 1000, 4000))} seed={draw.randrange(10**6)}")
+            runs.append(start("emboss", "--json", "--in-place", "--resume", journal, f"-j{draw.randint(1, 3)}", draw.choice(spellings),
+                              env=environ))
+        if draw.randrange(2):
+            size = 15 + 40 * draw.randrange(9)
+            wait_for(lambda: size_of(journal) > size, runs[0])  # noqa: B023
+            runs[0].kill()
+        ends = [process.communicate(timeout=program.TIMEOUT) for process in runs]
+        said += [err.decode() for process, (_, err) in zip(runs, ends) if process.returncode not in (0, -signal.SIGKILL)]
+        totals = [json.loads(out.splitlines()[-1]) for process, (out, _) in zip(runs, ends) if process.returncode == 0]
+        resume("--in-place", f"{race}", journal=journal)
+        resume("--in-place", f"./{race}", journal=journal)
+        twice += sum((box / f"{race}" / name).read_bytes() != want for name in tree(f"{race}") if not is_temporary(name))
+        killed += len(totals) < 2
+        contended += len(totals) == 2 and all(total["done"] > 0 for total in totals)
+        skipped += sum(total["skipped"] for total in totals)
+    assert twice == 0 and not said, f"{twice} of {8 * races} images were filtered twice; {said[:3]}"
+    assert killed > races / 5 and skipped > races, f"{killed} killed, {skipped} skipped: the moments prove nothing"
+    assert contended > races / 50 or not FAULTS, f"{contended} races in which both runs did something prove nothing"
+
+
 def test_damaged_lines_only_cost_work(box):
     fill(box / "in", *[f"{i}.png" for i in range(8)])
     resume("in", "out", "-j1")
@@ -112,14 +234,14 @@ def test_damaged_lines_only_cost_work(box):
     assert resume("in", "out") == (0, 8), "what is appended to half a line is not lost"
 
 
-@pytest.mark.parametrize("content", (b"", b"conv-jou", b"conv-journal 1\n"))
+@pytest.mark.parametrize("content", (b"", b"conv-jou", b"conv-journal 2\n"))
 def test_a_journal_that_was_begun_and_no_more(box, content):
     fill(box / "in", "a.png")
     (box / "journal").write_bytes(content)
     assert resume("in", "out") == (1, 0) and resume("in", "out") == (0, 1)
 
 
-@pytest.mark.parametrize("content", (b"dear diary\n", b"\x89PNG\r\n\x1a\n", b"conv-journal 2\n", bytes(5000), b"c\n"))
+@pytest.mark.parametrize("content", (b"dear diary\n", b"\x89PNG\r\n\x1a\n", b"conv-journal 1\n", bytes(5000), b"c\n"))
 def test_a_file_that_is_no_journal_is_left_alone(box, content):
     fill(box / "in", "a.png")
     (box / "journal").write_bytes(content)
@@ -158,5 +280,23 @@ def test_two_runs_with_one_journal(box):
 
 def test_ten_thousand_entries(box):
     fill(box / "in", "a.png")
-    (box / "journal").write_text("conv-journal 1\n" + "".join(f"{i:032x} x\n" for i in range(1, 10001)))
+    (box / "journal").write_text("conv-journal 2\n" + "".join(f"{i:032x} x\n" for i in range(1, 10001)))
     assert resume("in", "out") == (1, 0) and resume("in", "out") == (0, 1)
+
+
+def test_a_forged_journal_costs_what_an_honest_one_costs(box):
+    """120,000 digests with one low word once shared one slot of the table, which took 11 s to read."""
+    fill(box, "a.png")
+    draw = random.Random(5)
+    run("emboss", "--resume", "journal", "a.png", "out.png")
+    header = (box / "journal").read_text().splitlines(keepends=True)[0]
+    (box / "honest").write_text(header + "".join(f"{draw.getrandbits(128):032x} x\n" for _ in range(120000)))
+    (box / "forged").write_text(header + "".join(f"{5:016x}{i:016x} x\n" for i in range(1, 120001)))
+
+    def processor_seconds(journal):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run("emboss", "--dry-run", "--resume", journal, "a.png", "out.png")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert processor_seconds("forged") < 4 * processor_seconds("honest") + 0.5

@@ -148,7 +148,7 @@ def test_lists_that_make_no_sense(box, asked, code, word):
     assert word in done.stderr and not (box / "out").exists()
 
 
-@pytest.mark.parametrize("command", (("verify", "emboss", "in"), ("bench", "kernels", "--size=8x8")))
+@pytest.mark.parametrize("command", (("verify", "emboss", "in"), ("bench", "kernels", "--image-size=8x8")))
 def test_some_commands_take_one_device(box, monkeypatch, command):
     fill(box / "in", "a.png")
     monkeypatch.setattr(program, "BINARY", BINARY)

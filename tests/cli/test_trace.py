@@ -2,6 +2,7 @@
 """--trace: what it says is what happened, and whatever ends the run leaves a file that opens."""
 import json
 import os
+import re
 import resource
 import signal
 import time
@@ -68,12 +69,31 @@ def test_the_summary_adds_up(box):
     fill_with_noise(box / "in", 12)
     summary = run("emboss", "--json", "-j", "2", "in", "out").records()[-1]
     shares = summary["busy"]
-    assert sum(shares.values()) + summary["idle"] == pytest.approx(1, abs=1e-4)
+    assert sum(shares.values()) + summary["waiting"] == pytest.approx(1, abs=1e-4)
     for stage, ms in summary["ms"].items():
         assert shares[stage] == pytest.approx(ms / 1000 / summary["seconds"] / 2, rel=0.01, abs=1e-5)
     assert summary["images_per_s"] == pytest.approx(12 / summary["seconds"], rel=1e-3)
     assert summary["mpix_per_s"] == pytest.approx(12 * 65536 / 1e6 / summary["seconds"], rel=1e-3)
-    assert 0 <= summary["cores_idle"] < 1 and summary["cores"] >= 1 and summary["overlap"] is None
+    assert 0 < summary["cpu_utilisation"] <= 1 and summary["cores"] >= 1 and summary["overlap"] is None
+
+
+def test_cpu_utilisation_is_what_the_system_counts(box):
+    """The closing line once called "cores idle" what other processes had taken, and the page something else."""
+    fill_with_noise(box / "in", 30)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = run("emboss", "-z", "9", "--json", "--html", "p.html", "in", "out")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    summary = result.records()[-1]
+    counted = summary["cpu_utilisation"] * summary["cores"] * summary["seconds"]
+    assert counted == pytest.approx(used, rel=0.3, abs=0.05)  # the page is written after the last record
+    percent = f"{100 * summary['cpu_utilisation']:.0f}"
+    assert re.search(rf"CPU utilisation {percent} %$", result.err.splitlines()[-1]), result.err
+    with open("p.html", encoding="utf-8") as file:
+        page = file.read()
+    headline = re.search(r'data-key="cpu_utilisation" data-scale="100">(\d+)</span> %</b><span>CPU utilisation, \d+ core', page)
+    assert headline and headline.group(1) == percent
+    assert "idle" not in re.sub(r"<style>.*?</style>|<script.*?</script>", "", page, flags=re.DOTALL)
 
 
 @pytest.mark.cuda

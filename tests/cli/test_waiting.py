@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: MIT
 """Inputs that are slow, endless or in the way: each line of this file was once a hang or a lost file."""
+import fcntl
+import json
 import os
+import select
 import signal
+import struct
 import subprocess
+import termios
 import time
 
 import pytest
 
 import pictures
+import program
 from program import run, start
-from test_batch import fill
+from test_batch import fill, fill_with_noise, is_embossed, tree
 
 
 def ends_on(process, number, code):
@@ -24,6 +30,44 @@ def ends_on(process, number, code):
     assert process.returncode == code
 
 
+def ends_once(ready, process, number, code):
+    """Sends the signal as soon as `ready()` says that the run waits, or is about to."""
+    deadline = time.monotonic() + 60
+    while not ready():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(number)
+    try:
+        process.wait(timeout=20)  # communicate() would read its output, which ends any wait
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == code
+
+
+def catches(process, number):
+    """The process has a handler for the signal."""
+    with open(f"/proc/{process.pid}/status") as file:
+        mask = next(line for line in file if line.startswith("SigCgt:")).split()[1]
+    return bool(int(mask, 16) & 1 << (number - 1))
+
+
+def waiting_bytes(pipe):
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+
+
+def holds_data(pipe):
+    return bool(select.select([pipe], [], [], 0)[0])
+
+
+def reported_errors():
+    """Those of a run with --report=report, which is removed for the next."""
+    with open("report", "rb") as file:
+        records = [json.loads(line) for line in file]
+    os.remove("report")
+    return [record["error"] for record in records if record["type"] == "file"]
+
+
 @pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 def test_one_signal_ends_the_wait_for_standard_input(box, number):
     ends_on(start("emboss", "-", "x.png", stdin=subprocess.PIPE), number, 128 + number)
@@ -34,6 +78,122 @@ def test_one_signal_ends_the_wait_for_a_pipe_and_for_a_list(box):
     os.mkfifo("pipe")
     ends_on(start("emboss", "pipe", "x.png"), signal.SIGTERM, 143)
     ends_on(start("emboss", "--files-from", "-", "out", stdin=subprocess.PIPE), signal.SIGINT, 130)
+
+
+def test_one_signal_ends_the_wait_for_a_reader(box):
+    """Nobody opens the pipe, or somebody does and reads nothing."""
+    fill_with_noise(box / "in", 1)
+    os.mkfifo("pipe")
+    command = ("identity", "-z0", "--report=report", "in/0000.png")
+    process = start(*command, "pipe")
+    ends_once(lambda: os.path.exists("report"), process, signal.SIGTERM, 143)
+    assert reported_errors() == []  # an image that a signal ends counts as not begun
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    ends_once(lambda: holds_data(reader), start(*command, "pipe"), signal.SIGINT, 130)
+    assert reported_errors() == []
+    os.close(reader)
+    process = start(*command, "-")
+    ends_once(lambda: holds_data(process.stdout), process, signal.SIGTERM, 143)
+    assert reported_errors() == []
+
+
+not_with_tsan = pytest.mark.skipif(program.is_thread_sanitized(), reason="the thread sanitizer delays signals")
+
+
+@not_with_tsan
+@pytest.mark.parametrize("option", ("--report", "--trace", "--html"))
+def test_one_signal_ends_the_wait_for_the_reader_of_a_report(box, option):
+    fill(box / "in", "a.png")
+    os.mkfifo("pipe")
+    process = start("emboss", f"{option}=pipe", "in", "out")
+    ends_once(lambda: catches(process, signal.SIGTERM), process, signal.SIGTERM, 143)
+
+
+STALLS = (("stdout", "--json"), ("stdout", "--dry-run"), ("stderr", "-v"), ("pipe", "--report=pipe"),
+          ("pipe", "--trace=pipe"), ("pipe", "--html=pipe"))
+
+
+@not_with_tsan
+@pytest.mark.parametrize("where,option", STALLS)
+def test_one_signal_ends_a_run_whose_words_nobody_reads(box, where, option):
+    """As `conv -v in out 2>&1 | less` does."""
+    fill(box / "in", *(f"{index:03}.png" for index in range(200)))
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open("pipe", os.O_WRONLY)
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+    outputs = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, where: writer}
+    process = subprocess.Popen([*program.RUNNER, program.BINARY, "emboss", "--device=cpu", option, "in", "out"],
+                               stdout=outputs["stdout"], stderr=outputs["stderr"])
+    os.close(writer)
+    # A trace is written in parts larger than the pipe; they come when most images are done.
+    most = 100 if option == "--trace=pipe" else 4050
+    done = 80 if option == "--trace=pipe" else 0
+    ends_once(lambda: waiting_bytes(reader) > most and len(tree("out")) >= done, process, signal.SIGTERM, 143)
+    os.close(reader)
+    if "dry" not in option:
+        assert tree("out") and all(pictures.read(box / "out" / name).any() for name in tree("out"))
+
+
+def test_one_signal_ends_the_wait_for_a_filter(box):
+    fill(box, "a.png")
+    os.mkfifo("filter")
+    writers = []
+
+    def is_read():
+        try:
+            writers.append(os.open("filter", os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:
+            return False
+        return True
+
+    ends_once(is_read, start("./filter", "a.png", "b.png"), signal.SIGINT, -signal.SIGINT)
+    os.close(writers[0])
+
+
+KMSG = "has no data yet; only a pipe named on the command line is waited for"
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/proc/kmsg"), reason="only root may read /proc/kmsg")
+@pytest.mark.parametrize("page", ((), ("--html=page",)))
+def test_files_of_the_system_without_an_end(box, page):
+    """A link to /proc/kmsg was read in a loop for ever, and no signal ended it."""
+    made = fill(box / "in", "a.png")
+    os.symlink("/proc/kmsg", box / "in" / "log.png")
+    log = os.open("/proc/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+    while select.select([log], [], [], 0)[0]:
+        os.read(log, 65536)
+    os.close(log)
+    process = start("emboss", *page, "in", "out")
+    try:
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    error = err.decode().splitlines()[0]
+    # Should the kernel log something meanwhile, that is no PNG.
+    assert error in (f"conv: in/log.png: {KMSG}", "conv: in/log.png: not a PNG (bad signature)")
+    assert is_embossed("out/a.png", made["a.png"]) and os.listdir("out") == ["a.png"]
+
+
+def test_a_page_about_pipes(box):
+    """The page's images were read from the pipes once more, and nobody wrote to those."""
+    made = fill(box, "a.png")
+    os.mkfifo("from")
+    os.mkfifo("to")
+    process = start("emboss", "--html=page", "from", "to")
+    with open("from", "wb") as pipe:
+        pipe.write(made["a.png"].data)
+    with open("to", "rb") as pipe:
+        (box / "got.png").write_bytes(pipe.read())
+    try:
+        process.wait(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 0 and is_embossed("got.png", made["a.png"])
+    page = (box / "page").read_bytes()
+    assert page.endswith(b"</html>\n") and b"<img" not in page
 
 
 @pytest.mark.parametrize("more", (0, 2))

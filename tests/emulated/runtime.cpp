@@ -42,8 +42,9 @@ static thread_local int current; // device
 static std::mutex lock;          // guards what follows
 static std::map<const uint8_t *, allocation> allocations;
 static std::map<const uint8_t *, size_t> registered; // memory of the host
-static std::map<const void *, size_t> shared_limits; // of kernels, where they have asked
-static size_t taken;                                 // bytes of all allocations
+// Of kernels that have asked, on a device with so much shared memory.
+static std::map<std::pair<const void *, int>, size_t> shared_limits;
+static size_t taken; // bytes of all allocations
 static cudaError_t last_error;
 static bool lost; // for good: a kernel has failed
 static char message[1024];
@@ -80,6 +81,8 @@ const char *cudaGetErrorString(cudaError_t error)
         return "invalid argument";
     case cudaErrorMemoryAllocation:
         return "out of memory";
+    case cudaErrorHostMemoryAlreadyRegistered:
+        return "part or all of the requested memory range is already mapped";
     case cudaErrorInvalidConfiguration:
         return "invalid configuration argument";
     case cudaErrorInsufficientDriver:
@@ -262,8 +265,15 @@ cudaError_t cudaFreeHost(void *memory)
 cudaError_t cudaHostRegister(void *memory, size_t size, unsigned)
 {
     std::lock_guard<std::mutex> held(lock);
-    registered[(const uint8_t *)memory] = size;
-    return cudaSuccess;
+    bool added = registered.emplace((const uint8_t *)memory, size).second;
+    return added ? cudaSuccess : cudaErrorHostMemoryAlreadyRegistered;
+}
+
+cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned)
+{
+    std::lock_guard<std::mutex> held(lock);
+    *device = host;
+    return registered.count((const uint8_t *)host) ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 cudaError_t cudaHostUnregister(void *memory)
@@ -358,15 +368,22 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
         value > most_shared)
         return report(cudaErrorInvalidValue);
-    std::lock_guard<std::mutex> held(lock);
-    shared_limits[function] = (size_t)value;
+    std::unique_lock<std::mutex> held(lock);
+    size_t &limit = shared_limits[{function, most_shared}];
+    if ((size_t)value < limit) {
+        fprintf(stderr, "emulated: a kernel's limit of shared memory is lowered: another thread's "
+                        "launch may need the higher one\n");
+        held.unlock();
+        return report(cudaErrorInvalidValue);
+    }
+    limit = (size_t)value;
     return cudaSuccess;
 }
 
 static size_t shared_limit(const void *kernel)
 {
     std::lock_guard<std::mutex> held(lock);
-    auto limit = shared_limits.find(kernel);
+    auto limit = shared_limits.find({kernel, most_shared});
     return limit == shared_limits.end() ? PLAIN_SHARED : limit->second;
 }
 

@@ -55,10 +55,12 @@ static void check_options(const struct conv_options *options, char *const *words
     demand(is_within(options->jobs, 1, 1024), "--jobs");
     demand(is_within(options->include.count, 0, CONV_OPTIONS_MAX_GLOBS), "--include");
     demand(is_within(options->exclude.count, 0, CONV_OPTIONS_MAX_GLOBS), "--exclude");
-    demand(is_within(options->bench_pictures, 0, 100000), "--batch");
+    demand(is_within(options->bench_pictures, 0, 100000), "--images");
     demand(conv_options_group_bytes(options, true) && conv_options_group_bytes(options, false) &&
-               options->mem_limit && options->max_pixels,
+               conv_options_mem_limit(options, true) && conv_options_mem_limit(options, false) &&
+               options->max_pixels,
            "a size of 0");
+    demand(!options->in_place || !options->first_frame, "--first-frame where frames get lost");
     demand(is_within(options->operand_count, 0, count - 1), "operands");
     for (int i = 0; i < options->operand_count; i++) {
         bool found = false;

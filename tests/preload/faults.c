@@ -5,16 +5,18 @@
 //   thread=N       the Nth pthread_create finds no resources; thread=N+ all from there on
 //   short          every read and write moves a few bytes only
 //   eintr          half of the calls that may wait are interrupted before they do anything
+//   enfile         every other file that is opened finds the system's table of files full
 //   write=ERRNO    every write to a regular file fails with this number
 //   fsync=ERRNO    every fsync fails with this number
+//   flock=ERRNO    every flock fails with this number
 //   nameless=open  no file can be made without a name; nameless=link: none is given one;
 //                  nameless=path: one is given only to who names the descriptor by a path
 //   touch=PATH     that file gets a byte more at the first write to a regular file
 //   read=ACTION    grow, shrink, vanish: what befalls the file at its first read
-//   delay=US       threads pause at random for up to so long where they take and leave locks, so
-//   that
-//                  they meet in other orders; and waits of more than half a second never end by
-//                  themselves, so that what heals a lost wake-up does not hide one
+//   delay=US       threads pause at random for up to so long where they take and leave locks and
+//                  before they rename, so that they meet in other orders; and waits of more than
+//                  half a second never end by themselves, so that what heals a lost wake-up does
+//                  not hide one
 //   seed=N         of when they pause
 // CONV_FAULTS_SEEN names a file that gets a byte when the library was loaded and one a fault.
 #include <dlfcn.h>
@@ -29,6 +31,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -39,9 +42,9 @@
 enum action { NOTHING, GROW, SHRINK, VANISH };
 
 static struct {
-    bool ready, short_io, interrupt, all_threads, no_nameless, no_link, link_by_path;
+    bool ready, short_io, interrupt, no_file, all_threads, no_nameless, no_link, link_by_path;
     long alloc, thread, delay, seed;
-    int write_errno, fsync_errno;
+    int write_errno, fsync_errno, flock_errno;
     enum action action;
     const char *touch;
     int seen; // file descriptor
@@ -76,6 +79,8 @@ static void read_plan(void)
         plan.write_errno = (int)strtol(word + 6, NULL, 10);
     if ((word = strstr(text, "fsync=")))
         plan.fsync_errno = (int)strtol(word + 6, NULL, 10);
+    if ((word = strstr(text, "flock=")))
+        plan.flock_errno = (int)strtol(word + 6, NULL, 10);
     if ((word = strstr(text, "delay=")))
         plan.delay = strtol(word + 6, NULL, 10);
     if ((word = strstr(text, "seed=")))
@@ -91,6 +96,7 @@ static void read_plan(void)
     plan.link_by_path = strstr(text, "nameless=path");
     plan.short_io = strstr(text, "short");
     plan.interrupt = strstr(text, "eintr");
+    plan.no_file = strstr(text, "enfile");
     plan.ready = true;
 }
 
@@ -370,13 +376,25 @@ ssize_t writev(int fd, const struct iovec *parts, int count)
     return syscall(SYS_write, fd, parts[0].iov_base, shorten(parts[0].iov_len));
 }
 
+static bool deny_file(void)
+{
+    static atomic_uint calls;
+    if (!plan.no_file || atomic_fetch_add(&calls, 1) % 2 == 1)
+        return false;
+    tell();
+    errno = ENFILE;
+    return true;
+}
+
 int open(const char *path, int flags, ...)
 {
     va_list arguments;
     va_start(arguments, flags);
     mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
     va_end(arguments);
-    return interrupt() ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+    if (interrupt() || deny_file())
+        return -1;
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
 int open64(const char *path, int flags, ...) __attribute__((alias("open")));
@@ -393,7 +411,9 @@ int openat(int folder, const char *path, int flags, ...)
         errno = EOPNOTSUPP;
         return -1;
     }
-    return interrupt() ? -1 : (int)syscall(SYS_openat, folder, path, flags, mode);
+    if (interrupt() || deny_file())
+        return -1;
+    return (int)syscall(SYS_openat, folder, path, flags, mode);
 }
 
 int openat64(int folder, const char *path, int flags, ...) __attribute__((alias("openat")));
@@ -406,6 +426,28 @@ int linkat(int from, const char *old, int to, const char *name, int flags)
         return -1;
     }
     return (int)syscall(SYS_linkat, from, old, to, name, flags);
+}
+
+// Of files, which several processes take.
+int flock(int fd, int operation)
+{
+    if (interrupt())
+        return -1;
+    if (plan.flock_errno) {
+        tell();
+        errno = plan.flock_errno;
+        return -1;
+    }
+    pause_at_random();
+    int result = (int)syscall(SYS_flock, fd, operation);
+    pause_at_random();
+    return result;
+}
+
+int renameat(int from, const char *old, int to, const char *name)
+{
+    pause_at_random();
+    return (int)syscall(SYS_renameat2, from, old, to, name, 0);
 }
 
 int close(int fd)

@@ -18,7 +18,7 @@ static void test_shares_fit_or_one_goes_beyond(void **state)
     (void)state;
     struct conv_budget budget;
     struct conv_share a = {0}, b = {0}, c = {0};
-    assert_int_equal(conv_budget_init(&budget, LIMIT), 0);
+    assert_int_equal(conv_budget_init(&budget, LIMIT, SIZE_MAX), 0);
     assert_true(conv_budget_try(&budget, &a, 60));
     assert_true(conv_budget_try(&budget, &b, 40));
     assert_int_equal(budget.used, LIMIT);
@@ -42,6 +42,41 @@ static void test_shares_fit_or_one_goes_beyond(void **state)
     assert_true(conv_budget_try(NULL, &a, SIZE_MAX));
     conv_budget_grow(NULL, &a, SIZE_MAX);
     conv_budget_release(NULL, &a);
+}
+
+// Images in work and files together stay within the total, but for a single image.
+static void test_images_and_files_share_the_total(void **state)
+{
+    (void)state;
+    struct conv_budget budget;
+    struct conv_share a = {0}, b = {0}, c = {0};
+    assert_int_equal(conv_budget_init(&budget, 40, LIMIT), 0);
+    assert_true(conv_budget_try(&budget, &a, 30));
+    assert_true(conv_budget_reserve(&budget, 60));
+    assert_false(conv_budget_reserve(&budget, 11));
+    assert_true(conv_budget_reserve(&budget, 5));
+    assert_true(conv_budget_try(&budget, &b, 5));
+    assert_false(conv_budget_try(&budget, &c, 1)); // full, and images will end
+    assert_false(conv_budget_try(&budget, &b, 6)); // whoever holds something waits as well
+    assert_null(budget.beyond);
+    conv_budget_unreserve(&budget, 60);
+    assert_true(conv_budget_try(&budget, &b, 20)); // beyond 40, which the total has room for
+    assert_ptr_equal(budget.beyond, &b);
+    assert_false(conv_budget_try(&budget, &c, 1));
+    conv_budget_unreserve(&budget, 5);
+    assert_true(conv_budget_reserve(&budget, 500)); // alone, larger than everything
+    assert_false(conv_budget_reserve(&budget, 1));
+    assert_false(conv_budget_try(&budget, &b, 21));
+    conv_budget_release(&budget, &a);
+    conv_budget_release(&budget, &b);
+    assert_false(conv_budget_try(&budget, &c, 1));
+    conv_budget_unreserve(&budget, 500);
+    assert_true(conv_budget_try(&budget, &c, 500)); // a file that is alone as well
+    assert_false(conv_budget_try(&budget, &a, 1));
+    conv_budget_release(&budget, &c);
+    assert_int_equal(budget.used, 0);
+    assert_int_equal(budget.reserved, 0);
+    conv_budget_destroy(&budget);
 }
 
 struct eater {
@@ -85,7 +120,7 @@ static void test_everybody_gets_on(void **state)
     (void)state;
     struct conv_budget budget;
     struct eater eaters[THREADS] = {0};
-    assert_int_equal(conv_budget_init(&budget, LIMIT), 0);
+    assert_int_equal(conv_budget_init(&budget, LIMIT, SIZE_MAX), 0);
     for (int i = 0; i < THREADS; i++) {
         eaters[i].budget = &budget;
         eaters[i].seed = (uint32_t)i + 1;
@@ -104,6 +139,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shares_fit_or_one_goes_beyond),
+        cmocka_unit_test(test_images_and_files_share_the_total),
         cmocka_unit_test(test_everybody_gets_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

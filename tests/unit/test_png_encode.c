@@ -183,6 +183,45 @@ static void stb_says_what_it_cannot(void **state)
     conv_png_codec_close(codec);
 }
 
+// A signal has come, or --fail-fast has ended the run.
+static void a_signal_ends_the_work_on_an_image(void **state)
+{
+    (void)state;
+    static const struct conv_png_config configs[] = {
+        {.encoder = CONV_PNG_FAST, .level = 0},   {.encoder = CONV_PNG_FAST, .level = 1},
+        {.encoder = CONV_PNG_FAST, .level = 6},   {.encoder = CONV_PNG_FAST, .level = 12},
+        {.encoder = CONV_PNG_LIBPNG, .level = 1},
+    };
+    static uint16_t samples[300 * 300];
+    for (size_t i = 0; i < 2 * sizeof configs / sizeof configs[0]; i++) {
+        atomic_int stop = 2;
+        struct conv_png_config config = configs[i / 2];
+        struct png_file file;
+        struct png_spec spec = {
+            .width = 300, .height = 300, .depth = 8, .interlaced = i % 2, .samples = samples};
+        struct conv_png_header header;
+        struct conv_png_bytes bytes;
+        struct conv_png_codec *codec;
+        struct conv_err err = {0};
+        png_make_picture(&file, &spec);
+        assert_int_equal(conv_png_probe(file.data, file.size, &header, NULL), CONV_OK);
+        struct conv_image picture = header.shape;
+        picture_alloc(&picture, 0);
+        config.stop = &stop;
+        assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
+        for (int turn = 0; turn < 2; turn++) {
+            enum conv_status expected = turn ? CONV_OK : CONV_ERR_CANCELLED;
+            assert_int_equal(conv_png_decode(codec, file.data, file.size, &header, &picture, &err),
+                             expected);
+            assert_int_equal(conv_png_encode(codec, &picture, NULL, &bytes, &err), expected);
+            atomic_store(&stop, -1);
+        }
+        conv_png_codec_close(codec);
+        picture_free(&picture);
+        png_make_free(&file);
+    }
+}
+
 static void levels_out_of_range(void **state)
 {
     (void)state;
@@ -222,6 +261,7 @@ int main(void)
         cmocka_unit_test(more_columns_than_libpng_takes_by_itself),
         cmocka_unit_test(effort_has_an_effect),
         cmocka_unit_test(stb_says_what_it_cannot),
+        cmocka_unit_test(a_signal_ends_the_work_on_an_image),
         cmocka_unit_test(levels_out_of_range),
         cmocka_unit_test(names_of_encoders),
     };

@@ -344,7 +344,7 @@ static void searched_streams_inflate_again(void **state)
                 struct guarded dst = guarded_alloc(conv_deflate_bound(size, CONV_SEARCH_BLOCK / 2));
                 fill_content(data.data, size, content);
                 struct conv_bits out = {.at = dst.data};
-                conv_search_deflate(search, &out, data.data, size);
+                conv_search_deflate(search, &out, data.data, size, NULL);
                 conv_bits_align(&out);
                 check_inflates(dst.data, (size_t)(out.at - dst.data), data.data, size);
                 guarded_free(&data);

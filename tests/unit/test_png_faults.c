@@ -163,8 +163,14 @@ static void no_png_at_all(void **state)
 {
     (void)state;
     png_make_bytes(&file, "GIF89a, and so on and so forth", 30);
-    refuse("not a PNG (bad signature)");
+    refuse("a GIF; conv reads PNG only");
     refuse_part(3, "not a PNG (bad signature)");
+    png_make_free(&file);
+    png_make_bytes(&file, "\xFF\xD8\xFF\xE0 and so on and so forth", 27);
+    refuse("a JPEG; conv reads PNG only");
+    png_make_free(&file);
+    png_make_bytes(&file, "neither of both, nor anything else", 30);
+    refuse("not a PNG (bad signature)");
 }
 
 static void bad_headers(void **state)
@@ -209,7 +215,7 @@ static void chunks_out_of_order(void **state)
     png_make_free(&file);
     png_make_head(&file, 4, 3, 8, 0);
     png_make_chunk(&file, "IEND", "", 0);
-    refuse("no picture data");
+    refuse("no image data");
     png_make_free(&file);
     png_make_head(&file, 4, 3, 8, 3);
     png_make_chunk(&file, "PLTE", "1234", 4);
@@ -219,7 +225,7 @@ static void chunks_out_of_order(void **state)
     png_make_chunk(&file, "ABCD", "", 0);
     png_make_chunk(&file, "IDAT", "x", 1);
     png_make_chunk(&file, "IEND", "", 0);
-    refuse("damaged picture: ABCD: unhandled critical chunk");
+    refuse("damaged image: ABCD: unhandled critical chunk");
 }
 
 static void impossible_chunk_lengths(void **state)
@@ -252,10 +258,10 @@ static void adler32_is_checked(void **state)
     for (size_t i = 1; i <= 4; i++) {
         stream.data[stream.size - i] ^= 1;
         make_gray_file(stream.data, stream.size);
-        refuse("damaged picture: IDAT: incorrect data check");
+        refuse("damaged image: IDAT: incorrect data check");
         stream.data[stream.size - i] ^= 1;
         make_gray_file(stream.data, stream.size - i); // cut off
-        refuse("damaged picture: Not enough image data");
+        refuse("damaged image: Not enough image data");
     }
     png_make_free(&stream);
 }
@@ -290,7 +296,7 @@ static void rows_missing_or_too_many(void **state)
         struct png_file stream = png_make_zlib(more, sizes[i]);
         make_gray_file(stream.data, stream.size);
         if (sizes[i] < sizeof gray_rows)
-            refuse("damaged picture: ");
+            refuse("damaged image: ");
         else
             accept_gray();
         png_make_free(&stream);
@@ -315,7 +321,7 @@ static void unknown_row_filter(void **state)
     rows[5] = 5;
     struct png_file stream = png_make_zlib(rows, sizeof rows);
     make_gray_file(stream.data, stream.size);
-    refuse("damaged picture: ");
+    refuse("damaged image: ");
     png_make_free(&stream);
 }
 
@@ -461,7 +467,7 @@ static void too_much_picture_data(void **state)
         make_gray_file(nothing, size);
         assert_int_equal(check_promise(&err), size == MOST ? CONV_OK : CONV_ERR_FORMAT);
     }
-    assert_non_null(strstr(err.text, "damaged: too much picture data (1048832 B)"));
+    assert_non_null(strstr(err.text, "damaged: too much image data (1048832 B)"));
     free(nothing);
 }
 
@@ -477,7 +483,7 @@ static void promise_of_a_truncated_file(void **state)
     assert_int_equal(check_promise(&err), CONV_OK);
     file.size -= 1;
     assert_int_equal(check_promise(&err), CONV_ERR_FORMAT);
-    assert_non_null(strstr(err.text, "truncated: too little picture data (1 B)"));
+    assert_non_null(strstr(err.text, "truncated: too little image data (1 B)"));
 }
 
 // The other side of the bound: what zlib makes of nothing but zeros must pass it.

@@ -116,7 +116,7 @@ static void frame_makes_a_file(void **state)
     png_make_chunk(&idat, "IDAT", stream.data, stream.size);
     png_make_chunk(&text, "tEXt", "a\0b", 3);
     struct conv_image shape = {.width = 1, .height = 3, .channels = 3, .depth = 8}, back;
-    struct conv_png_meta meta = {.data = text.data, .size = text.size};
+    struct conv_png_meta meta = {.data = text.data, .size = text.size, .front = text.size};
     struct conv_png_bytes bytes;
     struct conv_err err = {0};
     conv_png_frame(codec, &shape, &meta, idat.data, idat.size, &bytes);

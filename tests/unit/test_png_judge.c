@@ -14,6 +14,7 @@
 
 #include "support/judge.h"
 #include "support/png_make.h"
+#include "support/png_mutate.h"
 
 #define NO_LIMIT ((size_t)1 << 24)
 
@@ -179,11 +180,136 @@ static void every_byte_damaged(void **state)
     assert_true(counts[JUDGE_REFUSED] > 1000 && counts[JUDGE_FAST] > 1000);
 }
 
+// --- odd orders of chunks ------------------------------------------------------------------------
+
+// A gray or RGB image of one pixel from a list of chunks: D the zlib stream, 0 an IDAT of no bytes,
+// 1 one of a single byte, x a text, t tRNS, u a tRNS of a wrong length, p PLTE, q a PLTE of a wrong
+// length, a acTL.
+static struct png_file make_order(int color_type, const char *order)
+{
+    static const uint8_t rows[] = {0, 1, 2, 3};
+    struct png_file file = {0}, stream = png_make_zlib(rows, color_type == 0 ? 2 : sizeof rows);
+    png_make_head(&file, 1, 1, 8, color_type);
+    for (; *order; order++) {
+        switch (*order) {
+        case 'D':
+            png_make_chunk(&file, "IDAT", stream.data, stream.size);
+            break;
+        case '0':
+            png_make_chunk(&file, "IDAT", "", 0);
+            break;
+        case '1':
+            png_make_chunk(&file, "IDAT", "x", 1);
+            break;
+        case 'x':
+            png_make_chunk(&file, "tEXt", "a\0b", 3);
+            break;
+        case 't':
+            png_make_chunk(&file, "tRNS", "\0\1\0\2\0\3", color_type == 0 ? 2 : 6);
+            break;
+        case 'u':
+            png_make_chunk(&file, "tRNS", "\0\1\0", 3);
+            break;
+        case 'p':
+            png_make_chunk(&file, "PLTE", "123456", 6);
+            break;
+        case 'q':
+            png_make_chunk(&file, "PLTE", "12345", 5);
+            break;
+        default:
+            png_make_chunk(&file, "acTL", "\0\0\0\1\0\0\0\0", 8);
+        }
+    }
+    png_make_chunk(&file, "IEND", "", 0);
+    png_make_free(&stream);
+    return file;
+}
+
+static void odd_orders_of_chunks(void **state)
+{
+    (void)state;
+    static const struct {
+        int color_type;
+        const char *chunks;
+        enum judgement judgement;
+        int channels; // where it is good
+    } orders[] = {
+        {0, "D", JUDGE_FAST, 1},
+        {0, "00D00", JUDGE_FAST, 1},
+        // Taken or refused, depending on whether the decoder had joined chunks before.
+        {0, "00xD", JUDGE_REFUSED, 0},
+        {0, "0xD", JUDGE_REFUSED, 0},
+        {0, "000x", JUDGE_REFUSED, 0},
+        {0, "00", JUDGE_REFUSED, 0},
+        // "..Too many IDATs found": libpng warns only.
+        {0, "Dx0", JUDGE_LEFT, 1},
+        {0, "D0x01x0", JUDGE_LEFT, 1},
+        {0, "DaD", JUDGE_LEFT, 1},
+        {0, "D1", JUDGE_LEFT, 1},
+        {2, "tD", JUDGE_FAST, 4},
+        {2, "ptD", JUDGE_FAST, 4},
+        {2, "pttD", JUDGE_LEFT, 4},
+        // PLTE cancels a tRNS before it, and the one after it is a second one.
+        {2, "tpD", JUDGE_LEFT, 3},
+        {2, "tptD", JUDGE_LEFT, 3},
+        {2, "uptD", JUDGE_LEFT, 4},
+        {2, "tqD", JUDGE_LEFT, 4},
+        {2, "tppD", JUDGE_REFUSED, 0},
+        {0, "tpD", JUDGE_LEFT, 2},
+        {0, "xatD", JUDGE_FAST, 2},
+    };
+    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        struct png_file file = make_order(orders[i].color_type, orders[i].chunks);
+        struct conv_png_header header = {0};
+        assert_int_equal(conv_png_probe(file.data, file.size, &header, NULL), CONV_OK);
+        enum judgement judgement = judge_file(file.data, file.size, NO_LIMIT);
+        if (judgement != orders[i].judgement)
+            fail_msg("%s: judgement %d", orders[i].chunks, judgement);
+        if (judgement != JUDGE_REFUSED && header.shape.channels != orders[i].channels)
+            fail_msg("%s: %d channels", orders[i].chunks, header.shape.channels);
+        png_make_free(&file);
+    }
+}
+
+// --- attacks -------------------------------------------------------------------------------------
+
+// Images changed as an attacker would, again and again as long as they are good ones, among them
+// every kind of block and code. The same files in every run.
+static void mutated_files(void **state)
+{
+    (void)state;
+    enum { FILES = 12000, CHAIN = 60, ROOM = 1 << 13 };
+    static uint8_t data[ROOM], good[ROOM];
+    int counts[3] = {0};
+    size_t size = 0, good_size = 0;
+    for (uint32_t i = 0; i < FILES; i++) {
+        good_size = i % CHAIN == 0 ? 0 : good_size; // 0: start with a small image
+        memcpy(data, good, good_size);
+        size = png_mutate(data, good_size, sizeof data, i + 1, NULL);
+        uint8_t *copy = malloc(size); // a sanitizer sees a read beyond it
+        assert_non_null(copy);
+        memcpy(copy, data, size);
+        enum judgement judgement = judge_file(copy, size, 1 << 14);
+        free(copy);
+        counts[judgement]++;
+        if (judgement != JUDGE_REFUSED) {
+            memcpy(good, data, size);
+            good_size = size;
+        }
+    }
+    print_message("%d refused, %d left to libpng, %d fast\n", counts[JUDGE_REFUSED],
+                  counts[JUDGE_LEFT], counts[JUDGE_FAST]);
+    for (int i = 0; i < 3; i++)
+        assert_true(counts[i] > FILES / 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_files_of_every_kind),
         cmocka_unit_test(every_kind_of_block_and_filter),
+        cmocka_unit_test(odd_orders_of_chunks),
+        cmocka_unit_test(mutated_files),
         cmocka_unit_test(every_byte_damaged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

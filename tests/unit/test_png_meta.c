@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What describes colours and print, and the texts, arrive in the output byte for byte.
+// Which chunks arrive in the output, and where: byte for byte what stays true of a filtered image,
+// the background in the output's colour type, and nothing else. Which files are animations.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +16,8 @@
 
 static const uint8_t rows[2] = {0, 77}; // one gray pixel
 static struct png_file file, wanted;
+static size_t wanted_front; // bytes of `wanted` that come before the image data
+static struct conv_png_header header;
 static struct conv_png_meta meta;
 
 static int forget(void **state)
@@ -26,11 +29,19 @@ static int forget(void **state)
     return 0;
 }
 
-static void start_file(void)
+static void start_file_of(int color_type, int depth)
 {
     png_make_free(&file);
     png_make_free(&wanted);
-    png_make_head(&file, 1, 1, 8, 0);
+    png_make_head(&file, 1, 1, depth, color_type);
+    header = (struct conv_png_header){
+        .width = 1, .height = 1, .color_type = color_type, .bit_depth = depth};
+    wanted_front = 0;
+}
+
+static void start_file(void)
+{
+    start_file_of(0, 8);
 }
 
 // Adds a chunk that must be carried over, and one that must not.
@@ -50,12 +61,14 @@ static void add_picture(void)
     struct png_file stream = png_make_zlib(rows, sizeof rows);
     png_make_chunk(&file, "IDAT", stream.data, stream.size);
     png_make_free(&stream);
+    wanted_front = wanted.size;
 }
 
 static void collect(void)
 {
-    assert_int_equal(conv_png_meta_collect(file.data, file.size, &meta, NULL), CONV_OK);
+    assert_int_equal(conv_png_meta_collect(file.data, file.size, &header, &meta, NULL), CONV_OK);
     assert_int_equal(meta.size, wanted.size);
+    assert_int_equal(meta.front, wanted_front);
     if (wanted.size > 0)
         assert_memory_equal(meta.data, wanted.data, wanted.size);
 }
@@ -71,19 +84,47 @@ static void carried_kinds(void **state)
     add_carried("sRGB", "\0", 1);
     add_carried("cICP", "\x09\x10\0\1", 4);
     add_carried("mDCV", "012345678901234567890123", 24);
-    add_carried("cLLI", "01234567", 8);
-    add_dropped("bKGD", "\0\0", 2);
+    add_dropped("cLLI", "01234567", 8); // the brightest pixel may be another one now
+    add_carried("bKGD", "\0\7", 2);
     add_carried("pHYs", "\0\0\x0b\x13\0\0\x0b\x13\1", 9);
+    add_carried("oFFs", "\0\0\0\1\0\0\0\2\1", 9);
+    add_dropped("oFFs", "\0\0\0\3\0\0\0\4\1", 9);
+    add_carried("sCAL",
+                "\1"
+                "1\0"
+                "2",
+                4);
+    add_carried("sTER", "\1", 1);
     add_dropped("tIME", "1234567", 7);
+    add_dropped("hIST", "\0\1", 2);
+    add_dropped("sPLT", "name\0\10123412", 12);
+    add_dropped("pCAL",
+                "name\0\0\0\0\0\0\0\0\1\0\2m\0"
+                "0\0"
+                "1",
+                21);
+    add_dropped("dSIG", "signed", 6);
+    add_dropped("acTL", "\0\0\0\1\0\0\0\0", 8);
+    add_dropped("fcTL", "01234567890123456789012345", 26);
     add_carried("tEXt", "Title\0one", 9);
     add_carried("tEXt", "Title\0two", 9);
-    add_dropped("prVt", "unknown", 7);
+    add_dropped("prVT", "unknown, unsafe to copy", 23);
+    add_carried("prVt", "unknown, safe to copy", 21);
+    add_carried("prVt", "unknown, safe to copy", 21);
+    add_carried("vpAg", "\0\0\0\5\0\0\0\5\0", 9);
+    add_carried("caNv", "\0\0\0\5\0\0\0\5\0\0\0\1\0\0\0\1", 16);
+    add_dropped("prvt", "of a later version of PNG", 25);
+    add_dropped("pr1t", "no name", 7);
     add_carried("tEXt", "", 0);
     add_picture();
     add_carried("zTXt", "Comment\0\0xyz", 12);
     add_carried("iTXt", "Title\0\0\0de\0\0abc", 15);
     add_carried("eXIf", "MM\0*\0\0\0\10", 8);
     add_dropped("eXIf", "II*\0\10\0\0\0", 8);
+    add_dropped("fdAT", "\0\0\0\2data", 8);
+    add_dropped("tIME", "1234567", 7);
+    add_dropped("prVT", "unknown, unsafe to copy", 23);
+    add_carried("prVt", "unknown, safe to copy", 21);
     png_make_chunk(&file, "IEND", "", 0);
     png_make_chunk(&file, "tEXt", "Title\0after the end", 19);
     collect();
@@ -100,9 +141,10 @@ static void first_of_each_single_kind(void **state)
     png_make_chunk(&file, "tEXt", "a\0b", 3);
     file.data[file.size - 1] ^= 1;
     add_picture();
-    // Without meaning after the picture data: must not come into force by being moved.
+    // Without meaning after the image data.
     add_dropped("sRGB", "\0", 1);
     add_dropped("pHYs", "\0\0\x0b\x13\0\0\x0b\x13\1", 9);
+    add_dropped("bKGD", "\0\0", 2);
     png_make_chunk(&file, "IEND", "", 0);
     collect();
 }
@@ -123,8 +165,78 @@ static void reused_for_the_next_picture(void **state)
     start_file();
     add_picture();
     collect();
-    assert_int_equal(conv_png_meta_collect(NULL, 0, &meta, NULL), CONV_OK);
+    assert_int_equal(conv_png_meta_collect(NULL, 0, &header, &meta, NULL), CONV_OK);
     assert_int_equal(meta.size, 0);
+    assert_int_equal(meta.front, 0);
+}
+
+// The output has 8 or 16 bits and no palette: a background is what its reader makes of it.
+static void background_is_converted(void **state)
+{
+    (void)state;
+    static const struct {
+        int color_type, depth;
+        size_t size, wanted_size; // 0: dropped
+        const char *data, *wanted;
+    } cases[] = {
+        {0, 1, 2, 2, "\0\1", "\0\xff"},
+        {0, 2, 2, 2, "\0\2", "\0\xaa"},
+        {0, 4, 2, 2, "\0\3", "\0\x33"},
+        {0, 4, 2, 0, "\0\x10", NULL}, // more than 4 bits
+        {0, 8, 2, 2, "\0\x80", "\0\x80"},
+        {0, 8, 2, 0, "\1\0", NULL},
+        {0, 8, 6, 0, "\0\1\0\2\0\3", NULL},
+        {0, 16, 2, 2, "\x12\x34", "\x12\x34"},
+        {4, 16, 2, 2, "\xff\xff", "\xff\xff"},
+        {2, 8, 6, 6, "\0\1\0\2\0\xff", "\0\1\0\2\0\xff"},
+        {2, 8, 6, 0, "\0\1\0\2\1\xff", NULL},
+        {2, 8, 2, 0, "\0\1", NULL},
+        {6, 16, 6, 6, "\1\1\2\2\3\3", "\1\1\2\2\3\3"},
+        {3, 2, 1, 6, "\2", "\0g\0h\0i"},
+        {3, 8, 1, 6, "\0", "\0a\0b\0c"},
+        {3, 8, 1, 0, "\3", NULL}, // the palette has three entries
+        {3, 8, 2, 0, "\0\1", NULL},
+        {3, 8, 0, 0, "", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        start_file_of(cases[i].color_type, cases[i].depth);
+        if (cases[i].color_type == 3)
+            png_make_chunk(&file, "PLTE", "abcdefghi", 9);
+        png_make_chunk(&file, "bKGD", cases[i].data, cases[i].size);
+        if (cases[i].wanted)
+            png_make_chunk(&wanted, "bKGD", cases[i].wanted, cases[i].wanted_size);
+        add_picture();
+        collect();
+    }
+    start_file_of(3, 8);
+    png_make_chunk(&file, "bKGD", "\0", 1); // before the palette that it is an index of
+    png_make_chunk(&file, "PLTE", "abcdefghi", 9);
+    add_picture();
+    collect();
+}
+
+static void animations_are_known(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"acTL", "fcTL", "fdAT"};
+    start_file();
+    add_dropped("prVt", "acTL", 4);
+    add_picture();
+    png_make_chunk(&file, "IEND", "", 0);
+    png_make_chunk(&file, "acTL", "\0\0\0\1\0\0\0\0", 8);
+    assert_false(conv_png_is_animated(file.data, file.size));
+    assert_false(conv_png_is_animated(NULL, 0));
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        for (int late = 0; late < 2; late++) {
+            start_file();
+            if (late)
+                add_picture();
+            png_make_chunk(&file, kinds[k], "12345678", 8);
+            file.data[file.size - 1] ^= 1; // a wrong CRC may be all that is wrong
+            assert_true(conv_png_is_animated(file.data, file.size));
+            assert_false(conv_png_is_animated(file.data, file.size - 1));
+        }
+    }
 }
 
 // Every truncation, and a length that reaches beyond the data.
@@ -137,7 +249,8 @@ static void stays_within_the_data(void **state)
     for (size_t size = 0; size <= file.size; size++) {
         struct png_file part = {0};
         png_make_bytes(&part, file.data, size);
-        assert_int_equal(conv_png_meta_collect(part.data, part.size, &meta, NULL), CONV_OK);
+        assert_int_equal(conv_png_meta_collect(part.data, part.size, &header, &meta, NULL),
+                         CONV_OK);
         size_t whole = size == file.size ? wanted.size : size >= file.size - 13 ? 15 : 0;
         assert_int_equal(meta.size, whole);
         png_make_free(&part);
@@ -171,11 +284,15 @@ static void carried_through_both_encoders(void **state)
         assert_int_equal(output.size, bytes.size);
         conv_png_codec_close(codec);
 
-        // Right behind IHDR, before anything else.
-        size_t at = png_make_find(&output, "pHYs", 0);
-        assert_int_equal(at, 33);
-        assert_memory_equal(output.data + at, wanted.data, wanted.size);
-        assert_int_equal(png_make_find(&output, "IDAT", 0), 33 + wanted.size);
+        // Each on its side of the image data.
+        size_t late = wanted.size - wanted_front;
+        assert_int_equal(png_make_find(&output, "pHYs", 0), 33);
+        assert_memory_equal(output.data + 33, wanted.data, wanted_front);
+        assert_int_equal(png_make_find(&output, "IDAT", 0), 33 + wanted_front);
+        size_t end = png_make_find(&output, "IEND", 0);
+        assert_int_equal(end, output.size - 12);
+        assert_int_equal(png_make_find(&output, "tEXt", 0), end - late);
+        assert_memory_equal(output.data + end - late, wanted.data + wanted_front, late);
         assert_int_equal(picture_decode(&back, output.data, output.size, &err), CONV_OK);
         assert_int_equal(picture_sample(&back, 0, 0, 0), 77);
         picture_free(&back);
@@ -190,6 +307,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(carried_kinds),
         TEST(first_of_each_single_kind),
+        TEST(background_is_converted),
+        TEST(animations_are_known),
         TEST(reused_for_the_next_picture),
         TEST(stays_within_the_data),
         TEST(carried_through_both_encoders),

@@ -14,6 +14,7 @@
 #include "kernels/cuda/png/adler.cuh"
 #include "kernels/cuda/png/lengths.cuh"
 #include "kernels/cuda/png/symbols.cuh"
+#include "kernels/cuda/png/thread_bits.cuh"
 #include "kernels/cuda/png/unfilter.cuh"
 
 #define MOST 60000 // bytes of data
@@ -432,13 +433,37 @@ static void test_filters(void **test)
             }
 }
 
+// --- how much input a thread takes ---------------------------------------------------------------
+
+// Where a window gave more than 7 bytes per bit, as flat images do, the next one took the most bits
+// instead of the fewest, made more bytes than there is room for, and had to be repeated.
+static void test_thread_bits(void **state)
+{
+    (void)state;
+    assert_int_equal(choose_thread_bits(1000, 7001), LEAST_THREAD_BITS);
+    assert_int_equal(choose_thread_bits(64, 8192), LEAST_THREAD_BITS);
+    assert_int_equal(choose_thread_bits(1, 129), LEAST_THREAD_BITS);
+    assert_int_equal(choose_thread_bits(512 * 288, 1), MOST_THREAD_BITS);
+    assert_int_equal(choose_thread_bits(1000, 500), 112); // 56 bytes of output
+    for (uint32_t bits = 1; bits <= 512 * 288; bits += 1 + bits / 50) {
+        uint32_t former = MOST_THREAD_BITS;
+        for (uint32_t bytes = 1; bytes <= 512 * THREAD_ROOM; bytes += 1 + bytes / 50) {
+            uint32_t chosen = choose_thread_bits(bits, bytes);
+            assert_in_range(chosen, LEAST_THREAD_BITS, former); // more bytes: never more bits
+            assert_int_equal(chosen % 8, 0);
+            assert_int_not_equal(chosen % 128, 0);
+            former = chosen;
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_streams),        cmocka_unit_test(test_limits),
         cmocka_unit_test(test_codes),          cmocka_unit_test(test_meanings),
         cmocka_unit_test(test_largest_tables), cmocka_unit_test(test_adler),
-        cmocka_unit_test(test_filters),
+        cmocka_unit_test(test_filters),        cmocka_unit_test(test_thread_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,6 +37,25 @@ static void mistakes_are_understood(void **state)
     assert_string_equal(nearest("emboss5x"), "emboss5"); // the longer one is nearer
 }
 
+static void equals_are_all_offered(void **state)
+{
+    (void)state;
+    const char *names[3];
+    size_t count = sizeof table / sizeof table[0];
+    assert_int_equal(conv_suggest_all(names, 3, "sobel", &table[0].name, sizeof table[0], count),
+                     2);
+    assert_string_equal(names[0], "sobel-x");
+    assert_string_equal(names[1], "sobel-y");
+    assert_int_equal(conv_suggest_all(names, 1, "sobel", &table[0].name, sizeof table[0], count),
+                     1);
+    assert_string_equal(names[0], "sobel-x");
+    assert_int_equal(conv_suggest_all(names, 3, "embos", &table[0].name, sizeof table[0], count),
+                     1);
+    assert_string_equal(names[0], "emboss"); // emboss5 begins with it
+    assert_int_equal(conv_suggest_all(names, 3, "median", &table[0].name, sizeof table[0], count),
+                     0);
+}
+
 static void strangers_are_not(void **state)
 {
     (void)state;
@@ -56,6 +75,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes_are_understood),
+        cmocka_unit_test(equals_are_all_offered),
         cmocka_unit_test(strangers_are_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,6 +46,8 @@ enum conv_decode_result {
     CONV_DECODE_SIZE,      // more or fewer bytes than the picture has, or than the stream has
     CONV_DECODE_ADLER,     // a wrong Adler-32
     CONV_DECODE_FILTER,    // a row with a filter that does not exist
+    CONV_DECODE_COSTLY,    // may be right, but its blocks give too few bytes for what they cost
+    CONV_DECODE_STOPPED,   // not finished, because of the batch's d_stop
     CONV_DECODE_RESULTS
 };
 
@@ -53,15 +55,22 @@ struct conv_decode_batch {
     const struct conv_decode_picture *pictures;   // readable by the host, planned
     const struct conv_decode_picture *d_pictures; // the same table in device memory
     int count;                                    // at least 1
-    int threads;        // that inflate a picture together: 128, 256, 512; 0: chosen by `count`
+    int threads;      // that inflate a picture together: 128, 256, 512; 0: chosen by `count`
+    bool at_any_cost; // for tests: nothing is refused as CONV_DECODE_COSTLY
+    // A word, usually of the host's memory, mapped. While the kernels run, any thread may make it
+    // non-zero; within some milliseconds streams that are not finished end as CONV_DECODE_STOPPED.
+    // May be NULL.
+    const uint32_t *d_stop;
     uint32_t *d_status; // `count` words: device memory, or pinned host memory that is mapped
     void *stream;       // the cudaStream_t, one of the calling thread's current device
     void (*mark)(void *context, const char *kernel); // called after each launch; may be NULL
     void *context;
 };
 
-// True if the caller's part of an entry is a picture that the kernels take: d_stream, d_plane and
-// stride are not looked at. Streams and pictures of 512 MB and more are not.
+// True if the caller's part of an entry is an image that the kernels take: d_stream, d_plane and
+// stride are not read. stream_bytes may be an upper bound, such as the size of the file. Not taken
+// are streams and images of about 512 MB and more, streams that are a quarter larger than the image
+// (and 64 KiB), and more than 8192 rows of less than 256 bytes each.
 bool conv_cuda_decode_takes(const struct conv_decode_picture *picture);
 
 // Device memory for the filtered rows of a picture (a multiple of 128) that is taken.

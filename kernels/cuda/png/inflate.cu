@@ -15,12 +15,23 @@
 #include "kernels/cuda/png/tables.cuh"
 #include "kernels/cuda/png/window.cuh"
 
-#define SYSTEM_SHARED 1024   // bytes of each block's shared memory that are the system's
-#define LEAST_THREAD_BITS 32 // at most 16 matches begin there: always room for the first thread's
-#define FIRST_THREAD_BITS 224
-#define EXPECTED_ROOM 56 // bytes of a thread's THREAD_ROOM: seldom more than there is room for
+#define SYSTEM_SHARED 1024 // bytes of each block's shared memory that are the system's
 #define FILTERS 5
 #define SM_SHARED (228 << 10) // of compute capability 9.0 and 10.0
+
+// The cost of a DEFLATE block's head, in microseconds of 128 threads on an H200. Measured: 0.5 to
+// 0.7 for a stored block, 8.8 for a fixed one, 15.6 for a dynamic one with a head of 90 bits, 117
+// with 2270. One megabyte of empty blocks takes a GPU up to 7 s and holds up its whole batch; one
+// core of a CPU reads it in milliseconds. So each stream has a budget: FREE_COST, and 1 for every
+// BYTES_PER_COST bytes of output so far. A stream that exceeds it is left to the CPU. Ordinary
+// encoders stay far below it: zlib's default is 16 K symbols per block (a budget of 410 or more for
+// each), libdeflate's least block is 5,000 bytes (125).
+#define STORED_COST 1
+#define FIXED_COST 9
+#define DYNAMIC_COST 16
+#define HEAD_BITS_PER_COST 24
+#define FREE_COST 2048
+#define BYTES_PER_COST 40
 static_assert(8 * (sizeof(struct block_memory<128>) + SYSTEM_SHARED) <= SM_SHARED,
               "eight blocks of 128 threads fit");
 
@@ -29,24 +40,28 @@ struct progress {
     uint32_t at;          // bit of the stream
     uint32_t out;         // bytes made
     uint32_t thread_bits; // of input for each thread in the next window
+    uint32_t cost;        // of the heads of blocks so far
+    uint32_t windows;     // so far, of blocks that have codes
 };
 
-// --- windows -------------------------------------------------------------------------------------
-
-// Input for the next window, by what this one gave.
-__device__ __forceinline__ uint32_t choose_thread_bits(uint32_t bits, uint32_t bytes)
+// Whether the host wants the kernel to end: thread 0 looks, once in POLL_EACH windows. A read of
+// the host's memory takes 1 to 2 us, as many windows 1 ms or more. Images of fewer than FIRST_POLL
+// windows do without.
+#define POLL_EACH 64
+#define FIRST_POLL 3
+__device__ __forceinline__ bool is_stopped(const struct progress &progress,
+                                           const volatile uint32_t *stop)
 {
-    uint32_t wanted = bits * EXPECTED_ROOM / bytes / 8 * 8; // bits: at most 512 * 288
-    // With a multiple of 128, the threads of a warp would begin in few banks of shared memory.
-    wanted -= wanted % 128 ? 0 : 8;
-    return min(max(wanted, (uint32_t)LEAST_THREAD_BITS), (uint32_t)MOST_THREAD_BITS);
+    return threadIdx.x == 0 && stop && progress.windows % POLL_EACH == FIRST_POLL && *stop;
 }
+
+// --- windows -------------------------------------------------------------------------------------
 
 // Finds out which threads' bytes make the window: those up to the first one that does not begin
 // where the thread before it ends, or for which there is no room, or before which the block ends.
 template <int THREADS>
 __device__ inline void agree(struct block_memory<THREADS> &shared, const struct part &part,
-                             bool right, uint32_t skip, uint32_t *before)
+                             bool right, bool stopped, uint32_t skip, uint32_t *before)
 {
     uint32_t bytes = 0, total, lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
     for (int p = 0; p < PIECES; p++)
@@ -67,7 +82,7 @@ __device__ inline void agree(struct block_memory<THREADS> &shared, const struct 
         shared.agreed.stop = place & ~PLACE_BIT;
     }
     if (threadIdx.x == 0)
-        shared.agreed.threads = threads;
+        shared.agreed.threads = stopped ? THREADS_STOPPED : threads;
     __syncthreads();
 }
 
@@ -86,9 +101,10 @@ __device__ inline bool finish_window(struct block_memory<THREADS> &shared,
 
 // One window of a block that has codes. *ended is set at the block's end.
 template <int THREADS>
-__device__ inline uint32_t
-inflate_window(struct block_memory<THREADS> &shared, const struct stream &stream, uint8_t *rows,
-               uint32_t rows_bytes, struct progress *progress, struct adler *adler, bool *ended)
+__device__ inline uint32_t inflate_window(struct block_memory<THREADS> &shared,
+                                          const struct stream &stream, uint8_t *rows,
+                                          uint32_t rows_bytes, struct progress *progress,
+                                          struct adler *adler, const uint32_t *stop, bool *ended)
 {
     if (progress->at >= stream.end)
         return CONV_DECODE_TRUNCATED;
@@ -96,14 +112,16 @@ inflate_window(struct block_memory<THREADS> &shared, const struct stream &stream
     uint32_t bits = progress->thread_bits, end = stream.end - origin;
     fill_stage(shared, stream, origin, (at + THREADS * bits) / 32 + STAGE_SLACK);
     __syncthreads();
+    bool stopped = is_stopped(*progress, stop);
+    progress->windows++;
     struct part part;
     bool right = count_parts(shared, &part, at, bits, end);
     uint32_t skip = progress->out % 4, before;
-    agree(shared, part, right, skip, &before);
+    agree(shared, part, right, stopped, skip, &before);
     struct agreement agreed = shared.agreed;
-    if (agreed.threads == 0) { // too much for the window: less input
-        progress->thread_bits = LEAST_THREAD_BITS;
-        return CONV_DECODE_DECODED;
+    if (agreed.threads - 1 >= THREADS) {
+        progress->thread_bits = LEAST_THREAD_BITS; // none: too much for the window
+        return agreed.threads == 0 ? CONV_DECODE_DECODED : CONV_DECODE_STOPPED;
     }
     if (agreed.bytes > rows_bytes - progress->out)
         return CONV_DECODE_SIZE;
@@ -159,9 +177,10 @@ copy_stored(struct block_memory<THREADS> &shared, const struct stream &stream, u
 }
 
 template <int THREADS>
-__device__ inline uint32_t
-inflate_block(struct block_memory<THREADS> &shared, const struct stream &stream, uint8_t *rows,
-              uint32_t rows_bytes, struct progress *progress, struct adler *adler, bool *final)
+__device__ inline uint32_t inflate_block(struct block_memory<THREADS> &shared,
+                                         const struct stream &stream, uint8_t *rows,
+                                         uint32_t rows_bytes, struct progress *progress,
+                                         struct adler *adler, const uint32_t *stop, bool *final)
 {
     if (progress->at + 3 > stream.end)
         return CONV_DECODE_TRUNCATED;
@@ -174,17 +193,19 @@ inflate_block(struct block_memory<THREADS> &shared, const struct stream &stream,
     *final = take_bits(&head, 1);
     uint32_t type = take_bits(&head, 2);
     progress->at += 3;
+    progress->cost += type == 0 ? STORED_COST : type == 1 ? FIXED_COST : DYNAMIC_COST;
     if (type == 0)
         return copy_stored(shared, stream, rows, rows_bytes, progress, adler);
     if (type == 3)
         return CONV_DECODE_BLOCK;
     at += 3;
     uint32_t result = make_tables(shared, type == 1, &at);
+    progress->cost += (origin + at - progress->at) / HEAD_BITS_PER_COST;
     progress->at = origin + at;
     bool ended = false;
     // Behind the tables, and behind each window's last look at it, is a barrier: the stage is free.
     while (result == CONV_DECODE_DECODED && !ended)
-        result = inflate_window(shared, stream, rows, rows_bytes, progress, adler, &ended);
+        result = inflate_window(shared, stream, rows, rows_bytes, progress, adler, stop, &ended);
     return result;
 }
 
@@ -220,7 +241,8 @@ __device__ inline bool check_adler(struct block_memory<THREADS> &shared,
 
 template <int THREADS>
 __device__ inline uint32_t inflate_stream(struct block_memory<THREADS> &shared,
-                                          const struct conv_decode_picture &picture)
+                                          const struct conv_decode_picture &picture,
+                                          uint32_t free_cost, const uint32_t *stop)
 {
     struct stream stream;
     stream.lead = (uint32_t)((uintptr_t)picture.d_stream % 4);
@@ -232,11 +254,13 @@ __device__ inline uint32_t inflate_stream(struct block_memory<THREADS> &shared,
         return result;
     for (uint32_t i = threadIdx.x; i < THREADS * THREAD_ROOM / 4; i += THREADS)
         shared.window[i] = make_uint2(INSIDE_TWICE, INSIDE_TWICE);
-    struct progress progress = {8 * (stream.lead + 2), 0, FIRST_THREAD_BITS};
+    struct progress progress = {8 * (stream.lead + 2), 0, FIRST_THREAD_BITS, 0, 0};
     struct adler adler = {0, 0};
     for (bool final = false; !final;) {
+        if (progress.cost > free_cost && progress.cost - free_cost > progress.out / BYTES_PER_COST)
+            return CONV_DECODE_COSTLY;
         result = inflate_block(shared, stream, picture.d_rows, picture.rows_bytes, &progress,
-                               &adler, &final);
+                               &adler, stop, &final);
         if (result)
             return result;
     }
@@ -259,13 +283,14 @@ __device__ inline bool filters_exist(const struct conv_decode_picture &picture)
 // A block a picture, the longest streams first.
 template <int THREADS>
 __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
-    inflate(const struct conv_decode_picture *pictures, uint32_t *status)
+    inflate(const struct conv_decode_picture *pictures, uint32_t *status, uint32_t free_cost,
+            const uint32_t *stop)
 {
     extern __shared__ uint4 memory[];
     struct block_memory<THREADS> &shared = *(struct block_memory<THREADS> *)memory;
     uint32_t turn = pictures[blockIdx.x].turn;
     struct conv_decode_picture picture = pictures[turn];
-    uint32_t result = inflate_stream(shared, picture);
+    uint32_t result = inflate_stream(shared, picture, free_cost, stop);
     if (result == CONV_DECODE_DECODED) {
         __syncthreads();
         if (!filters_exist<THREADS>(picture))
@@ -290,7 +315,8 @@ template <int THREADS> static enum conv_status launch(const struct conv_decode_b
         return CONV_ERR_DEVICE;
     inflate<THREADS>
         <<<(unsigned)batch->count, THREADS, (size_t)bytes, (cudaStream_t)batch->stream>>>(
-            batch->d_pictures, batch->d_status);
+            batch->d_pictures, batch->d_status, batch->at_any_cost ? UINT32_MAX : FREE_COST,
+            batch->d_stop);
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }
 

@@ -7,13 +7,11 @@
 #include "kernels/cuda/png/decode.h"
 #include "kernels/cuda/png/lengths.cuh"
 #include "kernels/cuda/png/symbols.cuh"
+#include "kernels/cuda/png/thread_bits.cuh"
 
 #define LANES 32
 #define ALL_LANES 0xffffffffu
 
-// Shared memory for each thread: a part of the output, and as much input as one may take.
-#define THREAD_ROOM 64       // bytes of output
-#define MOST_THREAD_BITS 288 // whole words, an odd number of them: threads begin in 32 banks
 // Behind the last thread's bits: its last match may begin there, and two words are read ahead.
 #define STAGE_SLACK 4
 
@@ -27,6 +25,7 @@
 #define INSIDE_TWICE 0xffffffffu
 
 // What one thread has found and all are to know, written before a barrier and read behind it.
+#define THREADS_STOPPED UINT32_MAX // instead of a number of threads: the host wants an end
 struct agreement {
     uint32_t at, bytes, stop, threads, result;
 };

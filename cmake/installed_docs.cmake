@@ -1,0 +1,36 @@
+# The documents that are installed, with links among them. A link to a file that is not installed
+# (sources, mostly) becomes plain text, so that no installed document has a dead link.
+function(conv_install_docs)
+    file(GLOB docs RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
+        README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md LICENSE kernels/README.md
+        docs/*.md docs/*.png docs/*.svg samples/*.png)
+    foreach(doc IN LISTS docs)
+        get_filename_component(folder ${doc} DIRECTORY)
+        set(source ${PROJECT_SOURCE_DIR}/${doc})
+        if(doc MATCHES "\\.md$")
+            set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+            conv_drop_links(${doc} "${docs}")
+            set(source ${PROJECT_BINARY_DIR}/installed_docs/${doc})
+        endif()
+        install(FILES ${source} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
+    endforeach()
+endfunction()
+
+# Writes installed_docs/DOC in the build folder.
+function(conv_drop_links doc docs)
+    get_filename_component(folder ${PROJECT_SOURCE_DIR}/${doc} DIRECTORY)
+    file(READ ${PROJECT_SOURCE_DIR}/${doc} text)
+    # Targets only: brackets would disturb CMake's lists.
+    string(REGEX MATCHALL "\\([A-Za-z0-9_./-]+(#[a-z0-9-]+)?\\)" targets "${text}")
+    list(REMOVE_DUPLICATES targets)
+    foreach(target IN LISTS targets)
+        string(REGEX REPLACE "^\\(|(#.*)?\\)$" "" path "${target}")
+        get_filename_component(path ${folder}/${path} ABSOLUTE)
+        file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${path})
+        if(NOT path IN_LIST docs)
+            string(REGEX REPLACE "([][.()+*^$|?\\])" "\\\\\\1" pattern "${target}")
+            string(REGEX REPLACE "\\[([^]]*)\\]${pattern}" "\\1" text "${text}")
+        endif()
+    endforeach()
+    file(WRITE ${PROJECT_BINARY_DIR}/installed_docs/${doc} "${text}")
+endfunction()

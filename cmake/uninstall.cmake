@@ -1,0 +1,28 @@
+# Removes what `cmake --install` has noted in its manifest, and the folders of conv alone that are
+# empty then: cmake -DMANIFEST=build/install_manifest.txt -P cmake/uninstall.cmake
+if(NOT EXISTS "${MANIFEST}")
+    message(FATAL_ERROR "nothing to uninstall: there is no ${MANIFEST} (cmake --install writes it)")
+endif()
+file(STRINGS "${MANIFEST}" files)
+set(folders "")
+foreach(file IN LISTS files)
+    set(file "$ENV{DESTDIR}${file}")
+    if(EXISTS "${file}" OR IS_SYMLINK "${file}")
+        message(STATUS "Removing ${file}")
+        file(REMOVE "${file}")
+    endif()
+    # Of conv's own folders (.../share/conv/filters, .../doc/conv/docs) and no others.
+    get_filename_component(folder "${file}" DIRECTORY)
+    while(folder MATCHES "/share/(doc/)?conv(/|$)")
+        list(APPEND folders "${folder}")
+        get_filename_component(folder "${folder}" DIRECTORY)
+    endwhile()
+endforeach()
+list(REMOVE_DUPLICATES folders)
+list(SORT folders ORDER DESCENDING) # the inner ones first
+foreach(folder IN LISTS folders)
+    file(GLOB rest "${folder}/*")
+    if(IS_DIRECTORY "${folder}" AND NOT rest)
+        file(REMOVE_RECURSE "${folder}")
+    endif()
+endforeach()

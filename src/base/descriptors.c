@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+#include "base/descriptors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define ENOUGH 65536
+#define MOST_COUNTED 1024 // with more, those that are open already hardly matter
+#define EACH_WORKER 2     // the folder of an output, and the output
+#define FOLDERS 16        // levels of folders that the walk has open
+#define LEAST_AHEAD 16    // fewer files opened ahead are of no use
+#define TRY_NS 50000000
+#define MOST_TRIES 200
+
+static atomic_bool counting; // set before the workers start and after they have ended
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards all below
+static pthread_cond_t given = PTHREAD_COND_INITIALIZER;
+static int room = INT_MAX; // that the functions here may hand out
+static int reserve;        // of them for workers and the walk
+static int taken, kept;
+static const atomic_int *stopping;
+
+static _Thread_local int own; // taken by this thread
+
+static int soft_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > INT_MAX)
+        return INT_MAX;
+    return (int)limit.rlim_cur;
+}
+
+void conv_descriptors_raise(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    rlim_t wanted = limit.rlim_max < ENOUGH ? limit.rlim_max : ENOUGH;
+    if (limit.rlim_cur >= wanted)
+        return;
+    limit.rlim_cur = wanted;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void conv_descriptors_begin(int workers, const atomic_int *stop)
+{
+    int limit = soft_limit(), open = 0, most = MOST_COUNTED + EACH_WORKER * workers;
+    for (int fd = 0; fd < limit && limit <= most; fd++)
+        open += fcntl(fd, F_GETFD) >= 0;
+    pthread_mutex_lock(&lock);
+    stopping = stop;
+    if (limit <= most) {
+        room = limit - open + kept;
+        reserve = EACH_WORKER * workers + FOLDERS;
+        atomic_store(&counting, true);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void conv_descriptors_end(void)
+{
+    pthread_mutex_lock(&lock);
+    room = INT_MAX;
+    reserve = 0;
+    stopping = NULL;
+    atomic_store(&counting, false);
+    pthread_cond_broadcast(&given);
+    pthread_mutex_unlock(&lock);
+}
+
+bool conv_descriptors_are_few(void)
+{
+    if (!atomic_load(&counting))
+        return false;
+    pthread_mutex_lock(&lock);
+    bool few = room < reserve + LEAST_AHEAD;
+    pthread_mutex_unlock(&lock);
+    return few;
+}
+
+void conv_descriptors_take(int count)
+{
+    if (!atomic_load(&counting))
+        return;
+    pthread_mutex_lock(&lock);
+    while (taken > own && taken + kept + count > room)
+        pthread_cond_wait(&given, &lock);
+    taken += count;
+    pthread_mutex_unlock(&lock);
+    own += count;
+}
+
+void conv_descriptors_give(int count)
+{
+    if (!atomic_load(&counting))
+        return;
+    own -= count;
+    pthread_mutex_lock(&lock);
+    taken -= count;
+    pthread_cond_broadcast(&given);
+    pthread_mutex_unlock(&lock);
+}
+
+bool conv_descriptors_try_folder(void)
+{
+    pthread_mutex_lock(&lock);
+    bool fits = kept < room - 1;
+    kept += fits;
+    pthread_mutex_unlock(&lock);
+    return fits;
+}
+
+void conv_descriptors_keep(int count)
+{
+    pthread_mutex_lock(&lock);
+    kept += count;
+    if (count < 0)
+        pthread_cond_broadcast(&given);
+    pthread_mutex_unlock(&lock);
+}
+
+bool conv_descriptors_try_ahead(void)
+{
+    if (!atomic_load(&counting))
+        return true;
+    pthread_mutex_lock(&lock);
+    bool fits = room >= reserve + LEAST_AHEAD && kept < room - reserve;
+    kept += fits;
+    pthread_mutex_unlock(&lock);
+    return fits;
+}
+
+void conv_descriptors_end_ahead(void)
+{
+    if (atomic_load(&counting))
+        conv_descriptors_keep(-1);
+}
+
+// With the lock. The process has fewer descriptors than was thought, not enough for what this
+// thread has taken or is about to keep: its turn comes once others have given theirs back. False if
+// there are no others.
+static bool step_back(void)
+{
+    if (taken == own)
+        return false;
+    int less = taken + kept - (own > 0 ? own : 1);
+    room = less < room ? less : room;
+    taken -= own;
+    while (taken > 0 && taken + kept + own > room)
+        pthread_cond_wait(&given, &lock);
+    taken += own;
+    return true;
+}
+
+// With the lock. Somebody unknown may close one.
+static void wait_a_moment(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += TRY_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    (void)pthread_cond_timedwait(&given, &lock, &until);
+}
+
+bool conv_descriptors_wait(int errnum, int *tries)
+{
+    if ((errnum != EMFILE && errnum != ENFILE) || ++*tries > MOST_TRIES)
+        return false;
+    pthread_mutex_lock(&lock);
+    bool again = !(stopping && atomic_load(stopping));
+    if (errnum == EMFILE && atomic_load(&counting))
+        again = step_back();
+    else if (again)
+        wait_a_moment();
+    pthread_mutex_unlock(&lock);
+    errno = errnum;
+    return again;
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// What a container, a job or a shell allows this process: memory, cores and descriptors. Read from
+// control groups (cgroup v1, v2 and both mounted side by side, with all groups above the process's
+// own), resource limits and the affinity mask.
+#ifndef CONV_BASE_LIMITS_H
+#define CONV_BASE_LIMITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define CONV_LIMITS_SOURCE_SIZE 320
+
+struct conv_limits {
+    size_t physical; // bytes of the machine's memory
+    // The limit that leaves the least room: bytes, and bytes in use when it was read, page cache
+    // that the kernel gives back on demand not counted. Without a limit: physical and 0.
+    size_t memory, memory_used;
+    char memory_source[CONV_LIMITS_SOURCE_SIZE]; // setting and file; "" without a limit
+    bool counts_address_space; // memory counts when it is mapped, whether it is touched or not
+    size_t descriptors; // that may be open, once the soft limit is raised; SIZE_MAX: any number
+    int machine_cores;  // that are online
+    int allowed_cores;  // of them, by the affinity mask
+    int cores;          // the same, or the CPU quota rounded up if less
+    char cores_source[CONV_LIMITS_SOURCE_SIZE]; // of the quota; "" if `cores` == `allowed_cores`
+};
+
+// Reads the control groups of the process as ROOT/proc/self/cgroup, ROOT/proc/self/mountinfo and
+// the files below the mount points describe them; ROOT is "" except in tests. `limits` holds what
+// is known so far (physical, memory, allowed_cores, cores, ...); a tighter limit replaces it. What
+// is missing, unreadable or malformed is no limit.
+void conv_limits_read_groups(struct conv_limits *limits, const char *root);
+
+// Reads everything anew.
+void conv_limits_read(struct conv_limits *limits);
+
+// As read the first time that this is called. Thread-safe.
+const struct conv_limits *conv_limits_at_start(void);
+
+// Bytes that this process may still take: the limit less what was in use, and at least an eighth of
+// the limit, since others may have given theirs back by the time it is needed.
+size_t conv_limits_memory_left(const struct conv_limits *limits);
+
+// True if something other than the machine itself limits memory: going beyond it is punished, often
+// by SIGKILL, while the rest of the machine's memory is free.
+bool conv_limits_memory_is_limited(const struct conv_limits *limits);
+
+#endif

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+#include "base/standard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool closed[STDERR_FILENO + 1];
+
+bool conv_standard_open(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) != -1)
+            continue;
+        // An epoll descriptor needs no file and no permission, and the system refuses to open it by
+        // a name such as /dev/stdout. /dev/null would swallow what is written under that name; a
+        // folder would be taken for a folder of images.
+        int got = epoll_create1(0);
+        if (got != fd) { // the lowest that is free, so this is a failure
+            if (got >= 0)
+                close(got);
+            return false;
+        }
+        closed[fd] = true;
+    }
+    return true;
+}
+
+bool conv_standard_is_closed(int fd)
+{
+    return closed[fd];
+}
+
+bool conv_standard_is_shared(void)
+{
+    struct stat out, err;
+    return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
+           out.st_dev == err.st_dev && out.st_ino == err.st_ino &&
+           (S_ISREG(out.st_mode) || S_ISFIFO(out.st_mode) || S_ISSOCK(out.st_mode));
+}
+
+enum conv_status conv_standard_flush(struct conv_err *err)
+{
+    bool bad = ferror(stdout) != 0; // of an earlier write, whose errno may be gone
+    errno = 0;
+    bad |= fflush(stdout) != 0;
+    if (!bad)
+        return CONV_OK;
+    if (closed[STDOUT_FILENO])
+        return conv_err_set(err, CONV_ERR_IO, "cannot write to standard output: it is closed");
+    if (errno == 0)
+        return conv_err_set(err, CONV_ERR_IO, "cannot write to standard output");
+    return conv_err_errno(err, errno, "cannot write to standard output");
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+// --help, conv help and conv version, printed from the tables of commands and options.
+#include "cli/commands.h"
+
+#include <string.h>
+
+#include "base/suggest.h"
+#include "cli/option_table.h"
+
+#define COLUMN 26 // where the second column of both tables begins
+#define WIDTH 80  // of the terminal that the text is wrapped for
+
+// Prints words from column COLUMN on; what stands left of it has taken `used` columns.
+static void print_wrapped(const char *text, int used)
+{
+    int column = COLUMN;
+    if (used + 1 < COLUMN)
+        printf("%*s", COLUMN - used, "");
+    else // too wide for its place
+        printf("\n%*s", COLUMN, "");
+    for (bool first = true; *text; first = false) {
+        int length = (int)strcspn(text, " ");
+        if (!first && column + 1 + length > WIDTH) {
+            printf("\n%*s", COLUMN, "");
+            column = COLUMN;
+        } else if (!first) {
+            putchar(' ');
+            column++;
+        }
+        printf("%.*s", length, text);
+        column += length;
+        text += length;
+        text += strspn(text, " ");
+    }
+    putchar('\n');
+}
+
+static void print_option(const struct conv_option *row)
+{
+    char left[64];
+    int used = snprintf(left, sizeof left, "  %c%c%s--%s%s%s", row->letter ? '-' : ' ',
+                        row->letter ? row->letter : ' ', row->letter ? ", " : "  ", row->name,
+                        row->arg ? " " : "", row->arg ? row->arg : "");
+    fputs(left, stdout);
+    print_wrapped(row->help, used);
+}
+
+// The options that at least one of the commands takes.
+static void print_options(unsigned commands)
+{
+    const char *section = NULL;
+    for (size_t i = 0; i < conv_option_count; i++) {
+        const struct conv_option *row = &conv_option_table[i];
+        section = row->section ? row->section : section;
+        if (!(row->commands & commands))
+            continue;
+        if (section)
+            printf("\n%s:\n", section);
+        section = NULL;
+        print_option(row);
+    }
+}
+
+static void print_command(const struct conv_command_row *row)
+{
+    char left[64];
+    int used = snprintf(left, sizeof left, "  conv %s%s%s", row->words, *row->operands ? " " : "",
+                        row->operands);
+    fputs(left, stdout);
+    print_wrapped(row->summary, used);
+}
+
+static void print_everything(void)
+{
+    fputs("conv " CONV_VERSION ": filters PNG images by convolution, on NVIDIA GPUs or CPU cores\n"
+          "\n"
+          "Usage:\n"
+          "  conv FILTER[,FILTER...] [OPTIONS] INPUT... OUTPUT\n"
+          "  conv FILTER[,FILTER...] --in-place [OPTIONS] INPUT...\n"
+          "\n"
+          "  conv emboss photos embossed          every PNG of a folder, into a folder\n"
+          "  conv blur,sharpen photo.png out.png  one image, two filters in turn\n"
+          "  conv emboss - - <a.png >b.png        standard input to standard output\n"
+          "\n"
+          "FILTER is a name that `conv list` prints, `custom` with --kernel, or a matrix\n"
+          "file (its path contains a slash or ends in .mat).\n"
+          "\n"
+          "Other commands:\n",
+          stdout);
+    for (size_t i = 1; i < conv_command_count; i++)
+        print_command(&conv_command_table[i]);
+    print_options(~0u);
+    fputs("\nEach command refuses options that it would ignore; `conv help COMMAND` prints\n"
+          "those that it takes (`conv help FILTER`: those of the main job).\n"
+          "\n"
+          "Exit codes: 0 everything done or skipped, 1 some images failed, 2 usage error,\n"
+          "3 no PNG found, 4 the device cannot be used, 130/143 ended by a signal.\n",
+          stdout);
+}
+
+static unsigned commands_of(enum conv_command command)
+{
+    if (command == CONV_COMMAND_BENCH)
+        return 1u << CONV_COMMAND_BENCH_KERNELS | 1u << CONV_COMMAND_BENCH_STREAMS |
+               1u << CONV_COMMAND_BENCH_CODEC;
+    return 1u << command;
+}
+
+static void print_usage(enum conv_command command)
+{
+    unsigned commands = commands_of(command);
+    fputs("Usage:\n", stdout);
+    for (size_t i = 0; i < conv_command_count; i++)
+        if (commands & 1u << conv_command_table[i].command)
+            print_command(&conv_command_table[i]);
+    print_options(commands);
+}
+
+int conv_help_print(const struct conv_options *options)
+{
+    if (options->operand_count > 0)
+        print_usage(options->command);
+    else
+        print_everything();
+    return conv_commands_flush();
+}
+
+int conv_version_main(const struct conv_options *options)
+{
+    struct conv_err err = {0};
+    if (conv_commands_check_operands(options, &err))
+        return conv_commands_fail(&err);
+    puts("conv " CONV_VERSION);
+    return conv_commands_flush();
+}
+
+// A word that is neither a command nor a filter: `reason` says why it is no filter.
+static int refuse_word(const char *word, struct conv_err *reason)
+{
+    const char *near = conv_suggest_nearest(word, &conv_command_table[1].words,
+                                            sizeof conv_command_table[0], conv_command_count - 1);
+    if (near)
+        conv_err_set(reason, CONV_ERR_USAGE,
+                     "'%.64s' is neither a command nor a filter; did you mean '%s'?", word, near);
+    return conv_commands_fail(reason);
+}
+
+int conv_help_main(const struct conv_options *options)
+{
+    struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
+    struct conv_options of_word = *options;
+    struct conv_err err = {0};
+    int used, count;
+    if (options->operand_count == 0)
+        return conv_help_print(options);
+    const char *word = options->operands[0];
+    of_word.command = conv_options_find_command(options->operands, options->operand_count, &used);
+    if (of_word.command == CONV_COMMAND_RUN && strcmp(word, "FILTER") != 0 &&
+        strcmp(word, "custom") != 0 &&
+        conv_filter_parse_chain(filters, &count, word, &options->filter, &err))
+        return refuse_word(word, &err);
+    return conv_help_print(&of_word);
+}

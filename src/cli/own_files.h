@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// The files that a run writes besides its outputs: --resume, --report, --trace, --html, --svg. They
+// may not be what the run reads, nor each other, however they are spelled.
+#ifndef CONV_CLI_OWN_FILES_H
+#define CONV_CLI_OWN_FILES_H
+
+#include "cli/options.h"
+
+// What else the command line names.
+struct conv_own_files_use {
+    const char *filters; // as typed; names among them are ignored
+    const char *const *inputs;
+    int input_count;
+    const char *output; // NULL: none
+};
+
+// CONV_ERR_USAGE if one of them is an image, the list of --files-from, a file of a filter, an
+// input, an output or another one of them; or would be an input or an output by its name and
+// folder. To be called before any of them is opened.
+enum conv_status conv_own_files_check(const struct conv_options *options,
+                                      const struct conv_own_files_use *use, struct conv_err *err);
+
+// After they are opened: which files they are, so that no output replaces one. Returns their
+// number.
+int conv_own_files_find(struct conv_paths_id ids[CONV_PIPELINE_OWN_FILES],
+                        const struct conv_options *options);
+
+#endif

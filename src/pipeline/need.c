@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#include "pipeline/need.h"
+
+static size_t add(size_t a, size_t b)
+{
+    size_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? SIZE_MAX : sum;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+void conv_need_estimate(struct conv_need *need, const struct conv_pipeline_config *config,
+                        const struct conv_job *job, size_t staging)
+{
+    size_t file = job->file->capacity;
+    // The side for the result takes no memory before the filter writes to it.
+    size_t decoding = add(staging, conv_png_decode_bytes(&job->header, job->file->size));
+    size_t encoding =
+        add(add(staging, staging), conv_png_encode_bytes(&config->png, &job->header.shape));
+    size_t carried = job->meta.capacity;
+    need->work = add(larger(decoding, encoding), carried);
+    need->peak = add(larger(add(decoding, file), encoding), carried);
+}

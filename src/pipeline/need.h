@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// How much memory an image takes on a worker that does all of its work, for runs whose memory a
+// container, a job or a shell limits.
+#ifndef CONV_PIPELINE_NEED_H
+#define CONV_PIPELINE_NEED_H
+
+#include "pipeline/job.h"
+#include "pipeline/pipeline.h"
+
+struct conv_need {
+    size_t work; // bytes from decoding to encoding, without the buffer of the input file
+    size_t peak; // bytes at the worst moment, with that buffer as long as it exists
+};
+
+// `staging` is the image's part of either staging buffer. Upper bounds, but for some KiB; an image
+// that compresses well takes less while it is encoded. SIZE_MAX where a number has no room.
+void conv_need_estimate(struct conv_need *need, const struct conv_pipeline_config *config,
+                        const struct conv_job *job, size_t staging);
+
+#endif

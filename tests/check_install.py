@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""Installs a build into a temporary folder: the documents' links lead somewhere, and uninstalling removes every file.
+
+Usage: check_install.py CMAKE SOURCE_FOLDER BUILD_FOLDER
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+
+def find_files(folder):
+    return sorted(os.path.join(root, name) for root, _, names in os.walk(folder) for name in names)
+
+
+def check_links(path):
+    with open(path, encoding="utf-8") as file:
+        text = re.sub(r"(?ms)^```.*?^```|`[^`\n]+`", "", file.read())
+    links = re.findall(r"\]\(([^)#\s]+)", text) + re.findall(r'(?:src|srcset)="([^"]+)"', text)
+    missing = [link for link in links if not link.startswith("http") and
+               not os.path.exists(os.path.join(os.path.dirname(path), link))]
+    assert not missing, f"{path} links to {missing}, which are not installed"
+    return len(links)
+
+
+def main():
+    cmake, source, build = sys.argv[1:]
+    manifest = os.path.join(build, "install_manifest.txt")
+    with tempfile.TemporaryDirectory() as scratch:
+        kept = os.path.join(scratch, "kept")
+        if os.path.exists(manifest):  # of whoever has installed this build
+            shutil.copy(manifest, kept)
+        prefix = os.path.join(scratch, "prefix")
+        try:
+            subprocess.run([cmake, "--install", build, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
+            own = shutil.copy(manifest, os.path.join(scratch, "own"))
+        finally:
+            os.remove(manifest)
+            if os.path.exists(kept):
+                shutil.copy(kept, manifest)
+        installed = find_files(prefix)
+        names = {os.path.relpath(path, prefix) for path in installed}
+        assert {"bin/conv", "share/man/man1/conv.1", "share/doc/conv/README.md", "share/conv/filters/emboss.mat"} <= names, names
+        links = sum(check_links(path) for path in installed if path.endswith(".md"))
+        assert links > 8
+        stranger = os.path.join(prefix, "share/doc/conv/notes")
+        with open(stranger, "w", encoding="utf-8"):
+            pass
+        uninstall = [cmake, f"-DMANIFEST={own}", "-P", os.path.join(source, "cmake", "uninstall.cmake")]
+        subprocess.run(uninstall, check=True, stdout=subprocess.DEVNULL)
+        assert find_files(prefix) == [stranger], "uninstalling left files, or took one that is not conv's"
+        os.remove(stranger)
+        subprocess.run(uninstall, check=True, stdout=subprocess.DEVNULL)
+        assert not os.path.exists(os.path.join(prefix, "share/doc/conv")) and not os.path.exists(os.path.join(prefix, "share/conv"))
+    print(f"{len(installed)} files installed and removed, {links} links lead somewhere")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: MIT
+"""The first signal is answered at once, however long the image takes that is in flight, and nothing is left behind."""
+import os
+import signal
+import struct
+import time
+import zlib
+
+import numpy as np
+import pytest
+
+import pictures
+import png_writer as png
+from program import RUNNER, run, start
+
+TICKS = os.sysconf("SC_CLK_TCK")
+BEFORE = 5 if RUNNER else 0.4  # seconds of CPU time until the signal: the work is under way, and takes several more
+AFTER = 5 if RUNNER or os.environ.get("CONV_SANITIZED") else 1  # the most that may follow it: 0.2 s, and some for a slow machine
+
+
+def rows_size(width, height, interlaced):
+    passes = (0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)
+    total = 0
+    for x, y, dx, dy in passes if interlaced else ((0, 0, 1, 1),):
+        total += -(-(height - y) // dy) * (1 + -(-(width - x) // dx))
+    return total
+
+
+def empty_blocks(count):
+    """The smallest dynamic blocks, `count` times 8 so that they are whole bytes: one codeword, for the end of the block."""
+    lengths = {18: 1, 1: 2, 0: 2}  # of the code length code: runs of zeros, and the lengths 1 and 0
+    order = 16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1
+    fields = [(0, 1), (2, 2), (0, 5), (0, 5), (len(order) - 4, 4)] + [(lengths.get(symbol, 0), 3) for symbol in order]
+    fields += [(0, 1), (127, 7), (0, 1), (107, 7)]  # 138 and 118 symbols without a codeword
+    fields += [(0b11, 2), (0b01, 2), (0, 1)]  # length 1, as codewords count up: 0 is 10, 1 is 11; length 0; the end
+    value = at = 0
+    for field, width in fields * 8:
+        value |= field << at
+        at += width
+    return value.to_bytes(at // 8, "little") * count
+
+
+def slow_to_decode(interlaced):
+    """36 MB of blocks without a symbol before the first pixel: about 3 million."""
+    width = height = 1536
+    rows = bytes(rows_size(width, height, interlaced))
+    squeeze = zlib.compressobj(9, zlib.DEFLATED, -15)
+    stream = b"\x78\x01" + empty_blocks(400000) + squeeze.compress(rows) + squeeze.flush()
+    stream += struct.pack(">I", zlib.adler32(rows))
+    head = png.chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, png.GRAY, 0, 0, interlaced))
+    return png.SIGNATURE + head + png.chunk(b"IDAT", stream) + png.chunk(b"IEND")
+
+
+def noise(side):
+    samples = np.random.default_rng(5).integers(0, 5, (side, side), dtype=np.uint8)
+    rows = np.concatenate([np.zeros((side, 1), np.uint8), samples], axis=1).tobytes()
+    head = png.chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, png.GRAY, 0, 0, 0))
+    return png.SIGNATURE + head + png.chunk(b"IDAT", zlib.compress(rows, 1)) + png.chunk(b"IEND")
+
+
+def cpu_seconds(process):
+    with open(f"/proc/{process.pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def interrupt(process, number=signal.SIGINT):
+    """Sends the signal once the work is under way; returns what is said and the CPU time that followed."""
+    while (before := cpu_seconds(process)) < BEFORE:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    process.send_signal(number)
+    said = process.stderr.read()
+    process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return said.decode(), usage.ru_utime + usage.ru_stime - before
+
+
+@pytest.mark.parametrize("interlaced", (0, 1), ids=("plain", "interlaced"))
+def test_a_signal_ends_the_decoding_of_one_image(box, interlaced):
+    (box / "a.png").write_bytes(slow_to_decode(interlaced))
+    process = start("emboss", "-j1", "--in-place", "a.png")
+    size = os.path.getsize("a.png")
+    said, after = interrupt(process)
+    assert process.returncode == 130 and after < AFTER, (after, said)
+    assert "0 of 1 done" in said
+    assert os.listdir(box) == ["a.png"] and os.path.getsize("a.png") == size
+
+
+@pytest.mark.parametrize("options", (("-z12",), ("-z9",), ("--encoder=stb", "-z9"), ("--encoder=libpng", "-z9")),
+                         ids=lambda options: "".join(options).replace("--encoder=", ""))
+def test_a_signal_ends_the_encoding_of_one_image(box, options):
+    (box / "a.png").write_bytes(noise(5000 if options == ("-z12",) else 6000))
+    process = start("identity", "-j1", *options, "--report", "r.json", "a.png", "out.png")
+    said, after = interrupt(process, signal.SIGTERM)
+    assert process.returncode == 143 and after < AFTER, (after, said)
+    assert sorted(os.listdir(box)) == ["a.png", "r.json"]
+    assert '"exit_code":143' in (box / "r.json").read_text().replace(" ", "")
+
+
+def test_a_signal_ends_the_filtering_of_one_image(box):
+    (box / "a.png").write_bytes(noise(4000))
+    rng = np.random.default_rng(1)
+    (box / "k.mat").write_text("31 31\n" + "\n".join(" ".join(f"{x:.4f}" for x in row) for row in rng.random((31, 31))) + "\n")
+    process = start(",".join(["k.mat"] * 8), "-j1", "a.png", "out.png")
+    said, after = interrupt(process)
+    assert process.returncode == 130 and after < AFTER, (after, said)
+    assert sorted(os.listdir(box)) == ["a.png", "k.mat"]
+
+
+def test_the_other_workers_go_home_too(box):
+    """One worker is left behind while it compresses, the others have small images before and after that."""
+    (box / "in").mkdir()
+    (box / "in" / "a.png").write_bytes(noise(5000))
+    small = noise(20)
+    for i in range(2000):
+        (box / "in" / f"b{i}.png").write_bytes(small)
+    process = start("emboss", "-j3", "-z12", "--trace", "t.json", "in", "out")
+    said, after = interrupt(process)
+    assert process.returncode == 130 and after < AFTER, (after, said)
+    run("emboss", "in/b0.png", "want.png", "-z12")
+    done = os.listdir("out")
+    assert "a.png" not in done and all((box / "out" / name).read_bytes() == (box / "want.png").read_bytes() for name in done)
+    assert pictures.read("want.png").shape[1:] == (20, 20)
+
+
+def photograph_like(side):
+    """An RGB image of that side, in rows that repeat: 64 megapixels in a second."""
+    row = b"\0" + bytes(np.random.default_rng(1).integers(0, 24, 3 * side, dtype=np.uint8))
+    squeeze = zlib.compressobj(1)
+    stream = squeeze.compress(row * 4) + squeeze.flush(zlib.Z_FULL_FLUSH)  # nothing reaches back beyond this point
+    stream += (squeeze.compress(row * 4) + squeeze.flush(zlib.Z_FULL_FLUSH)) * (side // 4 - 1)
+    adler = 1
+    for _ in range(side):
+        adler = zlib.adler32(row, adler)
+    stream += squeeze.flush()[:-4] + struct.pack(">I", adler)
+    head = png.chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, png.RGB, 0, 0, 0))
+    return png.SIGNATURE + head + png.chunk(b"IDAT", stream) + png.chunk(b"IEND")
+
+
+@pytest.mark.cuda
+def test_a_signal_ends_the_decoding_of_large_images_on_a_device_cuda(box):
+    """Eight images of 192 MB take it 2 s; a signal at any moment is answered in 0.1 to 0.3 s, CUDA's own end included."""
+    (box / "in").mkdir()
+    (box / "in" / "0.png").write_bytes(photograph_like(8000))
+    for number in range(1, 8):
+        os.link("in/0.png", f"in/{number}.png")
+    command = ("emboss", "--device=cuda", "--decode-on=gpu", "--encode-on=gpu", "-b", "in", "out")
+    run(*command)  # the machine's memory is there from now on
+    waits = []
+    for delay in (0.5, 0.7, 0.9, 1.1, 1.3):
+        process = start(*command)
+        time.sleep(delay)
+        sent = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        said = process.communicate()[1].decode()
+        waits.append(time.monotonic() - sent)
+        assert process.returncode == 130 and "interrupted: " in said, said
+    print("seconds from the signal to the end:", *(f"{wait:.3f}" for wait in waits))
+    assert sorted(waits)[2] < 0.3, waits

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// The sizes of `conv bench kernels --image-size mix`: figures of one version can be compared with those
+// of another only as long as they stay. bench_kernels_cuda once had a mix of its own, of images
+// twelve times as large, and 0.85 of a copy where conv said 0.67.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "cli/bench_mix.h"
+
+static void test_the_mix_stays(void **state)
+{
+    (void)state;
+    struct conv_bench_size sizes[CONV_BENCH_MIX_IMAGES];
+    int64_t pixels = 0;
+    int small = 0, octaves[12] = {0};
+    conv_bench_mix(sizes, CONV_BENCH_MIX_IMAGES);
+    for (int i = 0; i < CONV_BENCH_MIX_IMAGES; i++) {
+        assert_in_range(sizes[i].width, 1, 4000);
+        assert_in_range(sizes[i].height, 1, 3000);
+        int64_t area = (int64_t)sizes[i].width * sizes[i].height;
+        pixels += area;
+        small += area < 6000;
+        for (int octave = 0; octave < 12; octave++)
+            octaves[octave] += sizes[i].width >> octave == 1;
+    }
+    assert_int_equal(sizes[0].width, 4000);
+    assert_int_equal(sizes[0].height, 3000);
+    assert_int_equal(pixels, 139882026);
+    assert_in_range(small, 240, 260);
+    for (int octave = 0; octave < 12; octave++) // a twelfth of 500 is 42
+        assert_in_range(octaves[octave], 20, 65);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_mix_stays)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,708 @@
+// SPDX-License-Identifier: MIT
+// What it costs to decode a file, whatever it contains: at most twice what libpng takes for it.
+// Each family is a kind of file that is written to be expensive. CONV_ROUNDS=1000 searches random
+// ones besides; the seed is printed.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+#include <png.h>
+
+#include "png/interleave.h"
+#include "png/png.h"
+#include "support/block_make.h"
+#include "support/picture.h"
+#include "support/png_make.h"
+
+#define MOST_RATIO 2.0
+#define LEAST_NS 600000.0 // libpng's time for a measurement: a file is decoded that often
+#define RUNS 3            // of which the shortest counts
+#define TRIES 8           // until a ratio above the bound is believed
+// What a file may cost besides: a microsecond, and where libpng stops at the first error, the rows
+// that are inflated at once and a look at each byte of the file.
+#define ANYWAY_NS 1000.0
+#define REFUSED_NS 25000.0
+#define REFUSED_NS_PER_BYTE 0.5
+
+// With a sanitizer, or not optimised, the time says nothing about the program.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TIMED 0
+#endif
+#endif
+#if !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TIMED 0
+#endif
+#ifndef TIMED
+#define TIMED 1
+#endif
+
+static uint32_t seed;
+
+static unsigned random_below(unsigned n)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (unsigned)((uint64_t)seed * n >> 32);
+}
+
+// --- families of files ---------------------------------------------------------------------------
+
+enum codes { STORED, FIXED, USED, FLAT, LONG, SPREAD, CODES };
+static const char *const code_names[] = {"stored", "fixed", "used", "flat", "long", "spread"};
+
+enum mix { ONE, LITERALS, NEAR, FAR, LONGEST, SHORT, ANY, ALTERNATING, MIXES };
+static const char *const mix_names[] = {
+    "one literal", "literals",      "3 at 1",      "3 from afar",
+    "258 at 1",    "short matches", "any matches", "literals and matches"};
+
+enum flaw { WHOLE, WRONG_SUM, NO_END, EXCESS, BAD_FILTER, BAD_CRC, TRUNCATED, FLAWS };
+static const char *const flaw_names[] = {"",           "wrong sum", "no last block", "excess",
+                                         "bad filter", "bad CRC",   "truncated"};
+
+struct family {
+    int color_type, depth, width, height;
+    bool interlaced, transparency;
+    enum codes codes;
+    enum codes other; // of every other block, if it is not the same
+    enum mix mix;
+    int symbols;  // of a block; 0: all in one
+    int empties;  // blocks without a symbol before each
+    int byte;     // every literal; -1: 0 to 4 at random. Filters are literals too
+    bool plainly; // headers without repeats
+    int idat;     // bytes of an IDAT chunk; 0: one chunk
+    int empty_idats;
+    int texts; // tEXt chunks before the picture data
+    int text_size;
+    enum flaw flaw;
+};
+
+static size_t raw_size(const struct family *f)
+{
+    static const int passes[][4] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4},
+                                    {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}};
+    static const int whole[4] = {0, 0, 1, 1};
+    int bits = png_make_channels(f->color_type) * f->depth;
+    size_t total = 0;
+    for (int i = 0; i < (f->interlaced ? 7 : 1); i++) {
+        const int *p = f->interlaced ? passes[i] : whole;
+        int width = (f->width - p[0] + p[2] - 1) / p[2],
+            height = (f->height - p[1] + p[3] - 1) / p[3];
+        if (width > 0 && height > 0)
+            total += (size_t)height * (1 + (size_t)(width * bits + 7) / 8);
+    }
+    return total;
+}
+
+// Which symbols a mix needs: literals 0 to 4, all lengths, distances from these two ranges.
+enum { LITERAL_COUNT = 5, FIRST_NEAR = 0, LAST_NEAR = 4, FIRST_FAR = 20 };
+
+static void count_symbols(enum codes kind, uint32_t *litlens, uint32_t *distances)
+{
+    for (int s = 0; s < BLOCK_LITLENS; s++) {
+        bool used = s < LITERAL_COUNT || s >= BLOCK_END;
+        litlens[s] = kind == USED                         ? used
+                     : kind == SPREAD                     ? 1u << random_below(16)
+                     : kind == LONG && s > 240 && s < 248 ? 1u << (s - 241 + 14)
+                                                          : 1;
+    }
+    for (int s = 0; s < BLOCK_DISTANCES; s++) {
+        bool used = s <= LAST_NEAR || s >= FIRST_FAR;
+        distances[s] = kind == USED     ? used
+                       : kind == SPREAD ? 1u << random_below(16)
+                       : kind == LONG && s > LAST_NEAR && s < LAST_NEAR + 10
+                           ? 1u << (s - LAST_NEAR + 8)
+                           : 1;
+    }
+}
+
+static void put_symbol(struct block_maker *maker, const struct family *f, size_t left)
+{
+    static const uint16_t far_bases[] = {1025, 2049, 4097, 8193, 16385, 24577};
+    size_t length = 0, distance = 1;
+    enum mix mix = f->mix == ALTERNATING ? random_below(2) ? ANY : LITERALS : f->mix;
+    switch (mix) {
+    case NEAR:
+        length = 3;
+        break;
+    case FAR:
+        length = 3;
+        distance = 24577 + random_below(8192);
+        break;
+    case LONGEST:
+        length = 258;
+        break;
+    case SHORT:
+        length = 3 + random_below(8);
+        distance = 1 + random_below(6);
+        break;
+    case ANY:
+        length = 3 + random_below(random_below(4) ? 20 : 256);
+        distance =
+            random_below(3) ? far_bases[random_below(6)] + random_below(1024) : 1 + random_below(6);
+        break;
+    default:
+        break;
+    }
+    if (f->flaw == BAD_FILTER && maker->plain_size == 0) {
+        block_make_literal(maker, 9);
+        return;
+    }
+    if (distance > maker->plain_size)
+        distance = 1;
+    if (length == 0 || length > left || maker->plain_size == 0)
+        block_make_literal(maker, (uint8_t)(f->byte >= 0 ? f->byte : (int)random_below(5)));
+    else
+        block_make_match(maker, length, distance);
+}
+
+static void start_block(struct block_maker *maker, const struct family *f, enum codes kind,
+                        bool last)
+{
+    // Of each kind a few codes, so that no table can be recognised by its block's place.
+    static struct block_codes fixed, made[CODES][4];
+    static bool ready;
+    if (!ready) {
+        block_make_fixed(&fixed);
+        for (int k = USED; k < CODES; k++) {
+            for (int i = 0; i < 4; i++) {
+                uint32_t litlens[BLOCK_LITLENS], distances[BLOCK_DISTANCES];
+                count_symbols((enum codes)k, litlens, distances);
+                block_make_codes(&made[k][i], litlens, distances);
+            }
+        }
+        ready = true;
+    }
+    if (kind == FIXED)
+        block_make_fixed_block(maker, &fixed, last);
+    else
+        block_make_dynamic_block(maker, &made[kind][random_below(4)], f->plainly, last);
+}
+
+static void put_stored(struct block_maker *maker, const struct family *f, size_t size, bool last)
+{
+    static uint8_t bytes[65535];
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (uint8_t)(f->byte >= 0 ? f->byte : (int)random_below(5));
+    block_make_stored(maker, bytes, size, last);
+}
+
+static void put_block(struct block_maker *maker, const struct family *f, enum codes kind,
+                      size_t raw)
+{
+    for (int i = 0; i < f->empties; i++) {
+        if (kind == STORED) {
+            put_stored(maker, f, 0, false);
+        } else {
+            start_block(maker, f, kind, false);
+            block_make_end(maker);
+        }
+    }
+    size_t most = f->symbols > 0 ? (size_t)f->symbols : raw, left = raw - maker->plain_size;
+    if (kind == STORED) {
+        size_t size = most < left ? most : left;
+        size = size < 65535 ? size : 65535;
+        put_stored(maker, f, size, false);
+        return;
+    }
+    start_block(maker, f, kind, false);
+    for (size_t i = 0; i < most && maker->plain_size < raw; i++)
+        put_symbol(maker, f, raw - maker->plain_size);
+    block_make_end(maker);
+}
+
+static void put_stream(struct block_maker *maker, const struct family *f)
+{
+    size_t raw = raw_size(f) + (f->flaw == EXCESS ? 400 : 0);
+    block_make_start(maker);
+    for (int i = 0; maker->plain_size < raw; i++)
+        put_block(maker, f, i % 2 ? f->other : f->codes, raw);
+    if (f->flaw != NO_END && f->codes == STORED) {
+        block_make_stored(maker, NULL, 0, true);
+    } else if (f->flaw != NO_END) {
+        start_block(maker, f, f->codes, true);
+        block_make_end(maker);
+    }
+    block_make_finish(maker, f->flaw == WRONG_SUM);
+}
+
+static void put_idats(struct png_file *file, const struct family *f, const uint8_t *stream,
+                      size_t size)
+{
+    // By hand: png_make_chunk copies the whole file for each.
+    size_t each = f->idat > 0 ? (size_t)f->idat : size, count = (size + each - 1) / each;
+    size_t room = size + 12 * count * (size_t)(1 + f->empty_idats) + 12, used = 0;
+    struct png_file chunks = {malloc(room), 0}, empty = {0}, one = {0};
+    assert_non_null(chunks.data);
+    png_make_chunk(&empty, "IDAT", NULL, 0);
+    for (size_t at = 0; at < size; at += each) {
+        one.size = 0;
+        png_make_chunk(&one, "IDAT", stream + at, each < size - at ? each : size - at);
+        memcpy(chunks.data + used, one.data, one.size);
+        used += one.size;
+        for (int i = 0; i < f->empty_idats; i++, used += 12)
+            memcpy(chunks.data + used, empty.data, 12);
+    }
+    chunks.size = used;
+    if (f->flaw == BAD_CRC)
+        chunks.data[used - 1] ^= 1;
+    png_make_insert(file, file->size, &chunks);
+    png_make_free(&chunks);
+    png_make_free(&empty);
+    png_make_free(&one);
+}
+
+static void put_palette(struct png_file *file, const struct family *f)
+{
+    uint8_t palette[768], alpha[256];
+    int entries = f->depth >= 8 ? 256 : 1 << f->depth;
+    for (int i = 0; i < 3 * entries; i++)
+        palette[i] = (uint8_t)(i * 7);
+    for (int i = 0; i < 256; i++)
+        alpha[i] = (uint8_t)(i * 3);
+    if (f->color_type == PNG_COLOR_TYPE_PALETTE)
+        png_make_chunk(file, "PLTE", palette, 3 * (size_t)entries);
+    if (f->transparency)
+        png_make_chunk(file, "tRNS", f->color_type == PNG_COLOR_TYPE_PALETTE ? alpha : palette,
+                       f->color_type == PNG_COLOR_TYPE_PALETTE ? (size_t)entries
+                       : f->color_type == PNG_COLOR_TYPE_RGB   ? 6
+                                                               : 2);
+}
+
+static void make_file(struct png_file *file, const struct family *f)
+{
+    struct block_maker maker = {0};
+    *file = (struct png_file){0};
+    png_make_head(file, f->width, f->height, f->depth, f->color_type);
+    file->data[28] = f->interlaced;
+    png_make_crc(file, 8);
+    put_palette(file, f);
+    uint8_t *text = calloc(1, (size_t)f->text_size + 1);
+    struct png_file texts = {0}, chunk = {0};
+    png_make_chunk(&chunk, "tEXt", text, (size_t)f->text_size);
+    texts.data = malloc((size_t)f->texts * chunk.size + 1);
+    for (int i = 0; i < f->texts; i++, texts.size += chunk.size)
+        memcpy(texts.data + texts.size, chunk.data, chunk.size);
+    png_make_insert(file, file->size, &texts);
+    png_make_free(&texts);
+    png_make_free(&chunk);
+    free(text);
+    put_stream(&maker, f);
+    put_idats(file, f, maker.stream, maker.stream_size);
+    block_make_free(&maker);
+    if (f->flaw != TRUNCATED)
+        png_make_chunk(file, "IEND", NULL, 0);
+}
+
+// --- time ----------------------------------------------------------------------------------------
+
+static double now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
+}
+
+// One decoding as a worker does it, into planes that are there.
+struct subject {
+    struct conv_png_codec *codec;
+    struct conv_png_meta meta;
+    struct conv_image planes;
+};
+
+static bool decode_ours(struct subject *subject, const struct png_file *file)
+{
+    struct conv_png_header header;
+    return !conv_png_probe(file->data, file->size, &header, NULL) &&
+           !conv_png_check_promise(file->data, file->size, &header, NULL) &&
+           !conv_png_meta_collect(file->data, file->size, &header, &subject->meta, NULL) &&
+           !conv_png_decode(subject->codec, file->data, file->size, &header, &subject->planes,
+                            NULL);
+}
+
+// libpng into interleaved rows. Chunks that make no pixels are skipped, which is cheapest.
+struct source {
+    const uint8_t *at, *end;
+};
+
+static void take_bytes(png_structp png, png_bytep bytes, size_t size)
+{
+    struct source *source = png_get_io_ptr(png);
+    if (size > (size_t)(source->end - source->at))
+        png_error(png, "truncated");
+    memcpy(bytes, source->at, size);
+    source->at += size;
+}
+
+static void leave(png_structp png, png_const_charp message)
+{
+    (void)message;
+    png_longjmp(png, 1);
+}
+
+static void ignore(png_structp png, png_const_charp message)
+{
+    (void)png;
+    (void)message;
+}
+
+static void read_by_libpng(png_structp png, png_infop info, struct source *source,
+                           const struct family *f, png_bytepp rows)
+{
+    png_set_read_fn(png, source, take_bytes);
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+    png_set_user_limits(png, 0x7fffffff, 0x7fffffff);
+    png_read_info(png, info);
+    if (f->color_type == PNG_COLOR_TYPE_PALETTE)
+        png_set_palette_to_rgb(png);
+    else if (f->depth < 8)
+        png_set_expand_gray_1_2_4_to_8(png);
+    if (f->transparency)
+        png_set_tRNS_to_alpha(png);
+    png_read_image(png, rows);
+    png_read_end(png, info);
+}
+
+static bool read_guarded(png_structp png, png_infop info, struct source *source,
+                         const struct family *f, png_bytepp rows)
+{
+    if (setjmp(png_jmpbuf(png)))
+        return false;
+    read_by_libpng(png, info, source, f, rows);
+    return true;
+}
+
+static bool decode_by_libpng(const struct png_file *file, const struct family *f, png_bytepp rows)
+{
+    struct source source = {file->data, file->data + file->size};
+    png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, NULL, leave, ignore);
+    png_infop info = png_create_info_struct(png);
+    assert_non_null(info);
+    bool good = read_guarded(png, info, &source, f, rows);
+    png_destroy_read_struct(&png, &info, NULL);
+    return good;
+}
+
+// --- the comparison ------------------------------------------------------------------------------
+
+static bool is_timed(void)
+{
+    const char *preloaded = getenv("LD_PRELOAD");
+    return TIMED && !(preloaded && strstr(preloaded, "vgpreload")); // valgrind
+}
+
+static void describe(char *text, size_t size, const struct family *f)
+{
+    snprintf(text, size,
+             "%dx%d type %d depth %d%s%s, %s/%s, %s, %d symbols, %d empty blocks, byte %d%s, idat "
+             "%d+%d, %d texts of %d B, %s",
+             f->width, f->height, f->color_type, f->depth, f->interlaced ? " interlaced" : "",
+             f->transparency ? " tRNS" : "", code_names[f->codes], code_names[f->other],
+             mix_names[f->mix], f->symbols, f->empties, f->byte, f->plainly ? " plainly" : "",
+             f->idat, f->empty_idats, f->texts, f->text_size, flaw_names[f->flaw]);
+}
+
+// The shortest time of a decoding, over a few runs of enough of them to be measured.
+struct cost {
+    double ours, libpng;
+};
+
+static void measure(struct cost *cost, struct subject *subject, const struct png_file *file,
+                    const struct family *f, png_bytepp rows)
+{
+    int turns = 1 + (int)(LEAST_NS / cost->libpng), our_turns = 1 + (int)(LEAST_NS / cost->ours);
+    for (int run = 0; run < RUNS; run++) {
+        double start = now_ns();
+        for (int i = 0; i < turns; i++)
+            decode_by_libpng(file, f, rows);
+        double middle = now_ns();
+        for (int i = 0; i < our_turns; i++)
+            decode_ours(subject, file);
+        double end = now_ns();
+        double libpng = (middle - start) / turns, ours = (end - middle) / our_turns;
+        cost->libpng = libpng < cost->libpng ? libpng : cost->libpng;
+        cost->ours = ours < cost->ours ? ours : cost->ours;
+    }
+}
+
+static void compare_pixels(const struct subject *subject, png_bytepp rows, const char *what)
+{
+    struct conv_image want = subject->planes;
+    picture_alloc(&want, 0);
+    for (int y = 0; y < want.height; y++)
+        conv_interleave_split(&want, y, rows[y]);
+    for (int c = 0; c < want.channels; c++)
+        for (int y = 0; y < want.height; y++)
+            if (memcmp(want.plane[c].data + y * want.plane[c].stride,
+                       subject->planes.plane[c].data + y * subject->planes.plane[c].stride,
+                       (size_t)want.width * (size_t)(want.depth / 8)) != 0)
+                fail_msg("%s: other pixels than libpng's", what);
+    picture_free(&want);
+}
+
+// The ratio, or 0 where it is not measured.
+static double check_family(struct conv_png_codec *codec, const struct family *f)
+{
+    char text[300];
+    struct png_file file;
+    struct conv_png_header header;
+    struct subject subject = {.codec = codec};
+    describe(text, sizeof text, f);
+    make_file(&file, f);
+    assert_int_equal(conv_png_probe(file.data, file.size, &header, NULL), CONV_OK);
+    subject.planes = header.shape;
+    picture_alloc(&subject.planes, 0);
+    size_t row_size = conv_interleave_bytes(&header.shape);
+    uint8_t *pixels = malloc(row_size * (size_t)f->height);
+    png_bytepp rows = malloc((size_t)f->height * sizeof *rows);
+    assert_true(pixels && rows);
+    for (int y = 0; y < f->height; y++)
+        rows[y] = pixels + (size_t)y * row_size;
+
+    double start = now_ns(), ratio = 0;
+    bool good = decode_by_libpng(&file, f, rows);
+    double middle = now_ns();
+    bool taken = decode_ours(&subject, &file);
+    struct cost cost = {now_ns() - middle, middle - start};
+    // libpng takes what it only warns of.
+    if (taken && !good)
+        fail_msg("%s: taken, though libpng refuses it", text);
+    if (!taken && good && f->flaw == WHOLE)
+        fail_msg("%s: refused, though libpng takes it", text);
+    if (taken)
+        compare_pixels(&subject, rows, text);
+    if (is_timed()) {
+        double anyway =
+            ANYWAY_NS + (good ? 0 : REFUSED_NS + REFUSED_NS_PER_BYTE * (double)file.size);
+        for (int i = 0; i < TRIES && (i == 0 || ratio > MOST_RATIO); i++) {
+            measure(&cost, &subject, &file, f, rows);
+            ratio = (cost.ours - anyway) / cost.libpng;
+        }
+        if (getenv("CONV_VERBOSE"))
+            printf("%5.2f  %9.1f us, libpng %9.1f us, %7zu B: %s\n", ratio, cost.ours / 1e3,
+                   cost.libpng / 1e3, file.size, text);
+        if (ratio > MOST_RATIO && !getenv("CONV_VERBOSE"))
+            fail_msg("%.2f times libpng's %.1f us: %s", ratio, cost.libpng / 1e3, text);
+    }
+    picture_free(&subject.planes);
+    conv_png_meta_free(&subject.meta);
+    free(pixels);
+    free(rows);
+    png_make_free(&file);
+    return ratio;
+}
+
+// --- the families --------------------------------------------------------------------------------
+
+static struct conv_png_codec *open_codec(void)
+{
+    struct conv_png_config config = {.encoder = CONV_PNG_FAST, .level = -1};
+    struct conv_png_codec *codec;
+    assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
+    return codec;
+}
+
+#define GRAY_IMAGE .depth = 8, .width = 320, .height = 200, .byte = -1
+
+static void every_kind_of_block(void **state)
+{
+    (void)state;
+    static const int symbols[] = {0, 1, 6, 40, 64, 300, 2500};
+    struct conv_png_codec *codec = open_codec();
+    for (int codes = FIXED; codes < CODES; codes++) {
+        for (int mix = 0; mix < MIXES; mix++) {
+            for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
+                struct family f = {GRAY_IMAGE, .codes = (enum codes)codes,
+                                   .other = (enum codes)codes, .mix = (enum mix)mix,
+                                   .symbols = symbols[i]};
+                if (symbols[i] >= 1 && symbols[i] <= 64)
+                    f.height = symbols[i]; // some hundred blocks
+                if (mix == LONGEST)
+                    f.height *= 5;
+                check_family(codec, &f);
+            }
+        }
+    }
+    conv_png_codec_close(codec);
+}
+
+static void blocks_without_symbols(void **state)
+{
+    (void)state;
+    struct conv_png_codec *codec = open_codec();
+    struct family f = {.depth = 8, .width = 8, .height = 8, .byte = 0};
+    for (int codes = 0; codes < CODES; codes++) {
+        for (int plainly = 0; plainly <= (codes >= USED); plainly++) {
+            f.codes = f.other = (enum codes)codes;
+            f.plainly = plainly;
+            f.empties = codes >= USED ? 300 : 20000;
+            f.flaw = WHOLE;
+            check_family(codec, &f);
+            f.flaw = WRONG_SUM;
+            check_family(codec, &f);
+        }
+    }
+    f.symbols = 10;
+    f.empties = 10;
+    for (int codes = 0; codes < CODES; codes++) {
+        for (int other = 0; other < codes; other++) {
+            f.codes = (enum codes)codes;
+            f.other = (enum codes)other;
+            for (int flaw = WHOLE; flaw <= WRONG_SUM; flaw++) {
+                f.flaw = (enum flaw)flaw;
+                check_family(codec, &f);
+            }
+        }
+    }
+    conv_png_codec_close(codec);
+}
+
+// What a stream holds is found out to be wrong as late as can be.
+static void flaws_at_the_end(void **state)
+{
+    (void)state;
+    struct conv_png_codec *codec = open_codec();
+    static const int symbols[] = {0, 1, 40, 2500};
+    for (int flaw = WRONG_SUM; flaw < FLAWS; flaw++) {
+        for (int codes = 0; codes < CODES; codes++) {
+            for (int mix = LITERALS; mix <= SHORT; mix += 2) {
+                for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
+                    struct family f = {GRAY_IMAGE,
+                                       .codes = (enum codes)codes,
+                                       .other = (enum codes)codes,
+                                       .mix = (enum mix)mix,
+                                       .symbols = symbols[i],
+                                       .flaw = (enum flaw)flaw};
+                    if (flaw == BAD_FILTER && codes <= USED && codes != FIXED)
+                        continue; // writes no such byte
+                    if (symbols[i] == 1 || symbols[i] == 40)
+                        f.height = symbols[i];
+                    if (flaw == BAD_FILTER)
+                        f.height = 300;
+                    check_family(codec, &f);
+                }
+            }
+        }
+    }
+    conv_png_codec_close(codec);
+}
+
+static void every_shape_of_image(void **state)
+{
+    (void)state;
+    static const int kinds[][3] = {{0, 1, 0}, {0, 2, 1},  {0, 8, 0}, {0, 8, 1}, {0, 16, 1},
+                                   {2, 8, 0}, {2, 16, 1}, {3, 1, 1}, {3, 4, 0}, {3, 8, 0},
+                                   {3, 8, 1}, {4, 16, 0}, {6, 8, 0}, {6, 16, 0}};
+    static const int sizes[][2] = {{1, 1}, {1, 3000}, {2, 1500}, {3000, 1}, {9, 300}, {60, 50}};
+    struct conv_png_codec *codec = open_codec();
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+            for (int interlaced = 0; interlaced < 2; interlaced++) {
+                for (int byte = -1; byte <= 4; byte += byte < 0 ? 2 : 3) { // any, Sub, Paeth
+                    struct family f = {.color_type = kinds[k][0],
+                                       .depth = kinds[k][1],
+                                       .transparency = kinds[k][2],
+                                       .width = sizes[s][0],
+                                       .height = sizes[s][1],
+                                       .interlaced = interlaced,
+                                       .codes = FIXED,
+                                       .other = FIXED,
+                                       .mix = byte < 0 ? LITERALS : ONE,
+                                       .byte = byte};
+                    check_family(codec, &f);
+                }
+            }
+        }
+    }
+    conv_png_codec_close(codec);
+}
+
+static void many_chunks(void **state)
+{
+    (void)state;
+    struct conv_png_codec *codec = open_codec();
+    struct family f = {GRAY_IMAGE, .codes = FIXED, .other = FIXED, .mix = LITERALS};
+    for (int interlaced = 0; interlaced < 2; interlaced++) {
+        f.interlaced = interlaced;
+        for (int idat = 1; idat <= 4096; idat *= 8) {
+            f.idat = idat;
+            check_family(codec, &f);
+        }
+        f.idat = 1000;
+        f.empty_idats = 300;
+        check_family(codec, &f);
+        f.idat = 0;
+        f.empty_idats = 0;
+        f.height = 1;
+        for (f.text_size = 0; f.text_size < 1000000; f.text_size = 10 * f.text_size + 1) {
+            f.texts = f.text_size < 1000 ? 10000 : 1000000 / f.text_size + 1;
+            check_family(codec, &f);
+            f.flaw = WRONG_SUM;
+            check_family(codec, &f);
+            f.flaw = WHOLE;
+        }
+        f.texts = 0;
+        f.height = 200;
+    }
+    conv_png_codec_close(codec);
+}
+
+static void random_files(void **state)
+{
+    (void)state;
+    const char *given = getenv("CONV_ROUNDS");
+    long rounds = given ? strtol(given, NULL, 0) : 20;
+    struct conv_png_codec *codec = open_codec();
+    double worst = 0;
+    for (long i = 0; i < rounds; i++) {
+        static const int types[] = {0, 2, 3, 4, 6};
+        struct family f = {.color_type = types[random_below(5)],
+                           .width = 1 + (int)random_below(1u << random_below(10)),
+                           .interlaced = random_below(4) == 0,
+                           .codes = (enum codes)random_below(CODES),
+                           .other = (enum codes)random_below(CODES),
+                           .mix = (enum mix)random_below(MIXES),
+                           .symbols = (int)random_below(1u << random_below(14)),
+                           .empties = (int)(random_below(2) * random_below(20)),
+                           .byte = (int)random_below(6) - 1,
+                           .plainly = random_below(2),
+                           .idat = (int)(random_below(2) * random_below(1u << random_below(14))),
+                           .empty_idats = (int)(random_below(2) * random_below(3)),
+                           .texts = (int)(random_below(2) * random_below(50)),
+                           .text_size = (int)random_below(300),
+                           .flaw = (enum flaw)random_below(FLAWS)};
+        f.depth = f.color_type == 3 ? 1 << random_below(4) : 8 << random_below(2);
+        f.transparency = f.color_type < 4 && random_below(2);
+        int most = f.symbols > 0 ? 300 * f.symbols / f.width : 60000 / f.width;
+        f.height =
+            1 + (int)random_below((unsigned)(most < 60000 / f.width ? most : 60000 / f.width) + 1);
+        if (f.flaw == BAD_FILTER)
+            f.flaw = WHOLE;
+        double ratio = check_family(codec, &f);
+        worst = ratio > worst ? ratio : worst;
+    }
+    printf("the worst of %ld random files: %.2f times libpng's time\n", rounds, worst);
+    conv_png_codec_close(codec);
+}
+
+int main(void)
+{
+    const char *given = getenv("CONV_SEED");
+    setlinebuf(stdout);
+    seed = given ? (uint32_t)strtoul(given, NULL, 0) : 1;
+    printf("CONV_SEED=%u\n", seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_without_symbols),
+        cmocka_unit_test(every_kind_of_block),
+        cmocka_unit_test(flaws_at_the_end),
+        cmocka_unit_test(every_shape_of_image),
+        cmocka_unit_test(many_chunks),
+        cmocka_unit_test(random_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
