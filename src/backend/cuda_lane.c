@@ -71,20 +71,38 @@ void conv_cuda_lane_close(struct conv_lane *lane)
                 (void)cudaEventDestroy(lane->marks[i]);
         if (lane->origin)
             (void)cudaEventDestroy(lane->origin);
+        if (lane->probe)
+            (void)cudaEventDestroy(lane->probe);
         if (lane->stream)
             (void)cudaStreamDestroy(lane->stream);
     }
     free(lane);
 }
 
-// Lets an event happen and looks at the clock: good to the some 10 us that the waiting takes.
+// Ties the device's clock to the host's: the event happens between two readings of the host's clock. Where
+// the thread was interrupted in between, another attempt is closer. The earlier reading is taken, so
+// that no time of the device is placed later than it was.
 static enum conv_status set_origin(struct conv_lane *lane, struct conv_err *err)
 {
-    cudaError_t code = cudaEventRecord(lane->origin, lane->stream);
-    if (!code)
-        code = cudaEventSynchronize(lane->origin);
-    lane->origin_ns = conv_clock_ns();
-    return code ? conv_cuda_device_report(err, code, "bring the clocks together") : CONV_OK;
+    const uint64_t close_enough = 100000; // ns; record and wait take about 10,000 on an idle machine
+    uint64_t best = UINT64_MAX;
+    for (int attempt = 0; attempt < 10 && best > close_enough; attempt++) {
+        uint64_t before = conv_clock_ns();
+        cudaError_t code = cudaEventRecord(lane->probe, lane->stream);
+        if (!code)
+            code = cudaEventSynchronize(lane->probe);
+        if (code)
+            return conv_cuda_device_report(err, code, "bring the clocks together");
+        uint64_t took = conv_clock_ns() - before;
+        if (took < best) {
+            best = took;
+            lane->origin_ns = before;
+            cudaEvent_t event = lane->origin;
+            lane->origin = lane->probe;
+            lane->probe = event;
+        }
+    }
+    return CONV_OK;
 }
 
 static enum conv_status fill_lane(struct conv_lane *lane, size_t bytes, struct conv_err *err)
@@ -102,6 +120,8 @@ static enum conv_status fill_lane(struct conv_lane *lane, size_t bytes, struct c
             return conv_cuda_device_report(err, code, "make an event");
     }
     code = cudaEventCreate(&lane->origin);
+    if (!code)
+        code = cudaEventCreate(&lane->probe);
     if (code)
         return conv_cuda_device_report(err, code, "make an event");
     status = set_origin(lane, err);

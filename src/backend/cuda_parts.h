@@ -54,7 +54,8 @@ struct conv_lane {
     const struct conv_backend *backend;
     cudaStream_t stream;
     cudaEvent_t marks[MARK_COUNT];
-    cudaEvent_t origin; // happened at origin_ns of the host's clock
+    cudaEvent_t origin; // happened at origin_ns of the host's clock, or up to 0.1 ms later
+    cudaEvent_t probe;  // for the next attempt to set the origin
     uint64_t origin_ns;
     uint8_t *d_buffer[2]; // `bytes` each; the first also takes the group's tables
     size_t bytes;
