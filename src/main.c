@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "backend/opening.h"
+#include "backend/async_open.h"
 #include "base/standard.h"
 #include "cli/commands.h"
 

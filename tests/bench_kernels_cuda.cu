@@ -12,9 +12,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "cli/bench_mix.h"
+#include "bench/bench_mix.h"
 #include "image/image.h"
-#include "kernels/cuda/cuda.h"
+#include "kernels/stencil/cuda/cuda_variants.h"
 
 #define RUNS 21
 #define GUARD 0xa5

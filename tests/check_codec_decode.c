@@ -8,7 +8,7 @@
 
 #include "check_codec.h"
 #include "check_decode.h"
-#include "kernels/cuda/png/decode.h"
+#include "png/cuda/cuda_decode.h"
 
 #ifndef CHECK_CUT
 #define CHECK_CUT 600 // samples of the picture whose stream is cut before every byte

@@ -8,7 +8,7 @@
 
 #include "check_codec.h"
 #include "check_decode.h"
-#include "kernels/cuda/png/decode.h"
+#include "png/cuda/cuda_decode.h"
 
 #define MOST_RUNS 99
 #define MOST_KERNELS 8

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The encoder of kernels/cuda/png/ against zlib and libpng: random batches, of which every chunk
+// The encoder of src/png/cuda/ against zlib and libpng: random batches, of which every chunk
 // must have the right CRC, inflate to all scanlines with the right Adler-32, and come back from
 // libpng as the picture. The same pictures in another batch must give the same bytes.
 #include "check_codec_encode.h"

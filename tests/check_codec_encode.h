@@ -6,7 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include "check_codec.h"
-#include "kernels/cuda/png/encode.h"
+#include "png/cuda/cuda_encode.h"
 
 // Prints what failed.
 bool check_cuda_failed(cudaError_t error, const char *what);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "check_codec_encode.h"
-#include "support/picture.h"
+#include "support/test_image.h"
 
 #define MOST_MARKS 16
 #define PNG_FRAME 45 // signature, IHDR and IEND

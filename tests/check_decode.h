@@ -46,9 +46,9 @@ struct check_stream check_long_stream(void);
 // The picture data of a PNG file. False if it has none that the device takes.
 bool check_read_stream(struct check_stream *stream, const char *path);
 
-// --- check_decode_judge.c ------------------------------------------------------------------------
+// --- check_decode_oracle.c ------------------------------------------------------------------------
 
-// What src/png/decode.c makes of the stream in a PNG file: true and planes, whose memory is
+// What src/png/cpu/decode.c makes of the stream in a PNG file: true and planes, whose memory is
 // planes->plane[0].data alone, or false.
 bool check_judge(struct conv_image *planes, const struct check_stream *stream);
 void check_alloc_planes(struct conv_image *planes, const struct check_stream *stream);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "check_decode.h"
-#include "kernels/cuda/png/decode.h"
+#include "png/cuda/cuda_decode.h"
 
 #define GUARD 128
 #define FILL 0xa5

@@ -5,7 +5,7 @@
 #include <zlib.h>
 
 #include "check_decode.h"
-#include "kernels/cuda/png/decode.h"
+#include "png/cuda/cuda_decode.h"
 
 #define ROOM 327680
 

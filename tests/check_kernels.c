@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/cpu.h"
+#include "base/features.h"
 #include "check_kernels.h"
 
 #define EXIT_SKIPPED 77 // what ctest's SKIP_RETURN_CODE says

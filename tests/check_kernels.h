@@ -3,7 +3,7 @@
 #ifndef CONV_TESTS_CHECK_KERNELS_H
 #define CONV_TESTS_CHECK_KERNELS_H
 
-#include "kernels/stencil.h"
+#include "kernels/stencil/stencil.h"
 
 #define CHECK_MAX_PLANES 6
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Holds the device's way between two filters of a chain with premultiplied colours
-// (kernels/cuda/alpha.cu) against the CPU's, byte for byte.
+// (kernels/stencil/cuda/alpha.cu) against the CPU's, byte for byte.
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "check_kernels.h"
-#include "kernels/alpha.h"
+#include "kernels/stencil/alpha.h"
 
 #define ROUNDS 20
 #define SPARE 3 // samples behind each row, which must stay

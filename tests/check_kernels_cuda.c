@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "check_kernels.h"
-#include "kernels/cuda/cuda.h"
+#include "kernels/stencil/cuda/cuda_variants.h"
 
 #define ALIGN 256
 
@@ -54,7 +54,7 @@ static void free_device(const struct device_case *device)
     }
 }
 
-// What may be read behind a source's last row (kernels/stencil.h), and no byte more.
+// What may be read behind a source's last row (kernels/stencil/stencil.h), and no byte more.
 static size_t spare(const struct check_memory *memory, const struct conv_stencil_plane *plane)
 {
     size_t offset = (size_t)(plane->src - memory->data);

@@ -10,7 +10,7 @@
 #include "backend/group.h"
 #include "base/err.h"
 #include "filter/filter.h"
-#include "kernels/stencil.h"
+#include "kernels/stencil/stencil.h"
 
 #define CONV_BACKEND_MOST_DEVICES 64 // that a run uses
 

@@ -8,9 +8,9 @@
 
 #include "base/cache.h"
 #include "base/clock.h"
-#include "base/cpu.h"
-#include "kernels/alpha.h"
-#include "kernels/stencil.h"
+#include "base/features.h"
+#include "kernels/stencil/alpha.h"
+#include "kernels/stencil/stencil.h"
 
 #define SCRATCH_ALIGN 64
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The CUDA tenant: prepares the chain's filters on a device and pins staging memory.
-#include "backend/cuda_parts.h"
+#include "backend/cuda_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/stencil/cuda/cuda_variants.h"
 
 #define OLDEST_CAPABILITY 75 // what the build has code for, and toolkits since CUDA 13 at all
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Picture data decoded and encoded on the device: the tables of a group's pictures, the device
 // memory that the coders work in, and the way of the encoded chunks back to the host.
-#include "backend/cuda_parts.h"
+#include "backend/cuda_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/cuda/png/decode.h"
+#include "png/cuda/cuda_decode.h"
 
 // --- what the pipeline asks before it places a picture -------------------------------------------
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The device's PNG coders alone, with everything that they read in device memory: a time a kernel.
-#include "backend/cuda_parts.h"
+#include "backend/cuda_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/png/decode.h"
+#include "png/cuda/cuda_decode.h"
 
 #define ALIGN CONV_IMAGE_PLANE_ALIGN
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The CUDA tenant's devices, and its errors in the user's words.
-#include "backend/cuda_parts.h"
+#include "backend/cuda_internal.h"
 
 #include <stdio.h>
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/features.h"
 #include "base/suggest.h"
 
 // --- --device ------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@
 #define CONV_CLI_DEVICE_H
 
 #include "backend/backend.h"
-#include "backend/opening.h"
+#include "backend/async_open.h"
 #include "cli/options.h"
-#include "pipeline/amount.h"
+#include "pipeline/workload.h"
 #include "pipeline/pipeline.h"
 
 struct conv_device {

@@ -4,9 +4,9 @@
 #include "cli/commands.h"
 
 #include "backend/backend.h"
-#include "base/cpu.h"
+#include "base/features.h"
 #include "base/limits.h"
-#include "kernels/stencil.h"
+#include "kernels/stencil/stencil.h"
 #include "report/json.h"
 #include "report/report.h"
 

@@ -7,7 +7,7 @@
 #include <getopt.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/features.h"
 #include "base/limits.h"
 #include "base/suggest.h"
 #include "cli/option_table.h"

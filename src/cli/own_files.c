@@ -6,7 +6,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "pipeline/paths.h"
+#include "io/paths.h"
 #include "report/report.h"
 
 #define MOST CONV_PIPELINE_OWN_FILES

@@ -4,7 +4,7 @@
 #include "cli/commands.h"
 #include "cli/device.h"
 #include "cli/own_files.h"
-#include "cli/page.h"
+#include "cli/run_page.h"
 #include "cli/signals.h"
 
 #include <errno.h>
@@ -19,8 +19,8 @@
 #include "base/limits.h"
 #include "base/stall.h"
 #include "base/standard.h"
-#include "pipeline/amount.h"
-#include "pipeline/paths.h"
+#include "pipeline/workload.h"
+#include "io/paths.h"
 #include "report/json.h"
 
 // What is freed is to be the system's again. Left alone, glibc takes the size of a large block that

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/stall.h"
-#include "pipeline/output.h"
+#include "io/output.h"
 
 static atomic_int stop; // a handler has no other way to speak to the program
 

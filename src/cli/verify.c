@@ -2,13 +2,13 @@
 // conv verify FILTER INPUT...: every kernel of every device against the plain definition. With
 // --json: one object per image, and one for the whole.
 #include "cli/commands.h"
-#include "cli/contender.h"
+#include "bench/kernel_run.h"
 #include "cli/device.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/steps.h"
+#include "pipeline/stages.h"
 #include "report/json.h"
 
 struct verify {

@@ -8,7 +8,7 @@
 
 #include "backend/group.h"
 #include "pipeline/budget.h"
-#include "pipeline/walk.h"
+#include "io/walk.h"
 #include "png/png.h"
 #include "report/report.h"
 #include "report/trace.h"

@@ -10,7 +10,7 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/descriptors.h"
-#include "pipeline/output.h"
+#include "io/output.h"
 #include "pipeline/phase.h"
 #include "pipeline/scheduler.h"
 

@@ -9,10 +9,10 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "backend/opening.h"
-#include "pipeline/journal.h"
-#include "pipeline/paths.h"
-#include "pipeline/walk.h"
+#include "backend/async_open.h"
+#include "io/journal.h"
+#include "io/paths.h"
+#include "io/walk.h"
 #include "png/png.h"
 #include "report/report.h"
 #include "report/trace.h"

@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#include "pipeline/balance.h"
+#include "pipeline/decode_policy.h"
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/pool.h"

@@ -9,7 +9,7 @@
 #include "pipeline/need.h"
 #include "pipeline/phase.h"
 #include "pipeline/scheduler.h"
-#include "pipeline/steps.h"
+#include "pipeline/stages.h"
 
 // A group that is not full is sent off when no picture has come for so long.
 #define IDLE_NS 5000000

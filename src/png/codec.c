@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/features.h"
 #include "base/suggest.h"
 #include "png/buffer.h"
-#include "png/decode.h"
-#include "png/encode.h"
-#include "png/interleave.h"
+#include "png/cpu/decode.h"
+#include "png/cpu/encode.h"
+#include "png/cpu/interleave.h"
 #include "png/libpng.h"
 #include "png/png.h"
 #include "png/stb.h"

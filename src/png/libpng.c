@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/cancel.h"
-#include "png/interleave.h"
+#include "png/cpu/interleave.h"
 
 // Compressed bytes handed to zlib, or taken from it as one IDAT, at a time.
 #define IDAT_SIZE 65536

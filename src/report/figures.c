@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/features.h"
 #include "report/report.h"
 
 // The stage that holds everything up: of the side (workers or lanes of devices) that was busier,

@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/cpu.h"
+#include "base/features.h"
 #include "base/stall.h"
 #include "base/standard.h"
 #include "report/json.h"

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "report/kept.h"
+#include "report/page_samples.h"
 #include "report/overlap.h"
 
 // The stages of a picture's way, in order. copy and kernel times of a group are shared out to its

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/judge.h"
+#include "support/oracle.h"
 #include "support/png_mutate.h"
 
 #define MOST_PIXELS 4096

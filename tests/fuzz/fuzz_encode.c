@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
-#include "png/encode.h"
+#include "base/features.h"
+#include "png/cpu/encode.h"
 #include "png/libpng.h"
 
 #define HEAD 4 // bytes of the input: shape and level, width (two), repeats

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
-#include "kernels/stencil.h"
+#include "base/features.h"
+#include "kernels/stencil/stencil.h"
 
 #define WIDTH 7
 #define HEIGHT 3

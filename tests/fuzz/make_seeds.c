@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "png/encode.h"
+#include "png/cpu/encode.h"
 #include "support/deflate_make.h"
 #include "support/png_make.h"
 

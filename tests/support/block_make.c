@@ -5,7 +5,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "png/huffman.h"
+#include "png/cpu/huffman.h"
 
 static const uint16_t length_base[] = {3,  4,  5,  6,   7,   8,   9,   10,  11, 13,
                                        15, 17, 19, 23,  27,  31,  35,  43,  51, 59,

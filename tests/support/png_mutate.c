@@ -7,7 +7,7 @@
 #include <zlib.h>
 
 #include "support/deflate_make.h"
-#include "support/judge.h"
+#include "support/oracle.h"
 
 #define MOST_CHUNKS 400
 #define ROOM ((size_t)1 << 17) // bytes of a file while it is changed

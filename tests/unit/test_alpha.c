@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/alpha.h"
+#include "kernels/stencil/alpha.h"
 
 #define SIDE 256
 

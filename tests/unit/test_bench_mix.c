@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "cli/bench_mix.h"
+#include "bench/bench_mix.h"
 
 static void test_the_mix_stays(void **state)
 {

@@ -14,10 +14,10 @@
 #include <cmocka.h>
 #include <png.h>
 
-#include "png/interleave.h"
+#include "png/cpu/interleave.h"
 #include "png/png.h"
 #include "support/block_make.h"
-#include "support/picture.h"
+#include "support/test_image.h"
 #include "support/png_make.h"
 
 #define MOST_RATIO 2.0

@@ -12,9 +12,9 @@
 #include <cmocka.h>
 #include <zlib.h>
 
-#include "kernels/cuda/png/bytes.cuh"
-#include "kernels/cuda/png/crc.cuh"
-#include "kernels/cuda/png/deflate.cuh"
+#include "png/cuda/bytes.cuh"
+#include "png/cuda/crc.cuh"
+#include "png/cuda/deflate.cuh"
 
 static uint32_t draw(uint32_t *state)
 {

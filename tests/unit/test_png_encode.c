@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "support/picture.h"
+#include "support/test_image.h"
 #include "support/png_make.h"
 
 enum content { NOISE, FLAT, RAMP, CONTENT_COUNT };

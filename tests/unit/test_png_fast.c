@@ -15,12 +15,12 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "base/cpu.h"
-#include "png/deflate_fast.h"
-#include "png/deflate_search.h"
-#include "png/encode.h"
-#include "png/filter_rows.h"
-#include "png/huffman.h"
+#include "base/features.h"
+#include "png/cpu/deflate_fast.h"
+#include "png/cpu/deflate_search.h"
+#include "png/cpu/encode.h"
+#include "png/cpu/filter_rows.h"
+#include "png/cpu/huffman.h"
 #include "png/libpng.h"
 
 static uint32_t seed;

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "support/picture.h"
+#include "support/test_image.h"
 #include "support/png_make.h"
 
 static struct png_file file;

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "png/inflate.h"
+#include "png/cpu/inflate.h"
 
 #define MOST 100000 // bytes of data: three times what a distance can reach
 #define FLIPS 60

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "support/picture.h"
+#include "support/test_image.h"
 #include "support/png_make.h"
 
 static const uint8_t rows[2] = {0, 77}; // one gray pixel

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "support/picture.h"
+#include "support/test_image.h"
 #include "support/png_make.h"
 
 #define EXIT_SKIPPED 77 // what ctest shows as a skip

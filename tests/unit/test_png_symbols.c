@@ -11,11 +11,11 @@
 #include <cmocka.h>
 #include <zlib.h>
 
-#include "kernels/cuda/png/adler.cuh"
-#include "kernels/cuda/png/lengths.cuh"
-#include "kernels/cuda/png/symbols.cuh"
-#include "kernels/cuda/png/thread_bits.cuh"
-#include "kernels/cuda/png/unfilter.cuh"
+#include "png/cuda/adler.cuh"
+#include "png/cuda/lengths.cuh"
+#include "png/cuda/symbols.cuh"
+#include "png/cuda/thread_bits.cuh"
+#include "png/cuda/unfilter.cuh"
 
 #define MOST 60000 // bytes of data
 

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "base/cpu.h"
-#include "png/unfilter.h"
+#include "base/features.h"
+#include "png/cpu/unfilter.h"
 
 #define MOST 4096 // bytes of a row
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/stencil.h"
+#include "kernels/stencil/stencil.h"
 
 static const struct conv_filter emboss = {
     .width = 3, .height = 3, .coef = {-2, -1, 0, -1, 1, 1, 0, 1, 2}, .scale = 1};

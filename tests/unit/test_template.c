@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "report/template.h"
+#include "page/template.h"
 #include "report/text.h"
 
 static bool next(struct conv_template *filled, const char *list, int index)

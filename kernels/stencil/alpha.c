@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#include "kernels/stencil/alpha.h"
+
+typedef uint32_t (*scale_fn)(uint32_t colour, uint32_t alpha, uint32_t max);
+
+static uint32_t renew(uint32_t colour, uint32_t alpha, uint32_t max)
+{
+    return conv_alpha_multiply_sample(conv_alpha_divide_sample(colour, alpha, max), alpha, max);
+}
+
+static inline void scale_row8(uint8_t *colour, const uint8_t *alpha, int width, scale_fn scale)
+{
+    for (int x = 0; x < width; x++)
+        colour[x] = (uint8_t)scale(colour[x], alpha[x], 255);
+}
+
+static inline void scale_row16(uint16_t *colour, const uint16_t *alpha, int width, scale_fn scale)
+{
+    for (int x = 0; x < width; x++)
+        colour[x] = (uint16_t)scale(colour[x], alpha[x], 65535);
+}
+
+// Inlined into its callers, where `scale` is a constant.
+static inline void scale_plane(const struct conv_plane *colour, const struct conv_plane *alpha,
+                               int width, int height, int depth, scale_fn scale)
+{
+    for (int y = 0; y < height; y++) {
+        uint8_t *colour_row = colour->data + y * colour->stride;
+        const uint8_t *alpha_row = alpha->data + y * alpha->stride;
+        if (depth == 16)
+            scale_row16((uint16_t *)(void *)colour_row, (const uint16_t *)(const void *)alpha_row,
+                        width, scale);
+        else
+            scale_row8(colour_row, alpha_row, width, scale);
+    }
+}
+
+static inline void scale_colours(const struct conv_image *image, scale_fn scale)
+{
+    for (int c = 0; image->alpha && c < image->channels - 1; c++)
+        scale_plane(&image->plane[c], &image->plane[image->channels - 1], image->width,
+                    image->height, image->depth, scale);
+}
+
+void conv_alpha_multiply(const struct conv_image *image)
+{
+    scale_colours(image, conv_alpha_multiply_sample);
+}
+
+void conv_alpha_divide(const struct conv_image *image)
+{
+    scale_colours(image, conv_alpha_divide_sample);
+}
+
+void conv_alpha_renew(const struct conv_stencil_plane *plane, int depth)
+{
+    if (!plane->alpha)
+        return;
+    struct conv_plane colour = {plane->dst, (ptrdiff_t)plane->dst_stride};
+    struct conv_plane alpha = {(uint8_t *)(uintptr_t)plane->alpha, colour.stride}; // only read
+    scale_plane(&colour, &alpha, plane->width, plane->height, depth, renew);
+}

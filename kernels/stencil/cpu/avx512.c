@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// AVX-512: 64 bytes an instruction and twice the registers. Zen 4 computes them in two halves: 5 to
+// 20 % over the row before.
+#ifdef __x86_64__
+#include <immintrin.h>
+
+#define VECTOR 64
+#define QUAD_VECTORS 2
+#define HAVE_FMA 1
+#define QUADS CONV_CPU_QUADS_SLOW
+#define OP(name) _mm512_##name
+#define STREAM _mm512_stream_si512
+#define EVERY_128(v) _mm512_broadcast_i32x4(v)
+typedef __m512i vec_any;
+
+#include "kernels/stencil/cpu/x86.h"
+
+#include "kernels/stencil/cpu/vector_variant.h"
+
+const struct conv_variant conv_cpu_avx512 = {
+    .name = "cpu_avx512",
+    .summary = "64 bytes an instruction",
+    .where = CONV_ON_CPU,
+    .needs = CONV_CPU_AVX512,
+    .fits = fits_vectors,
+    .scratch = conv_cpu_scratch,
+    .run = run_vectors,
+};
+
+#endif

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+// The CPU rows of the variant table and what they share: which arithmetic is exact for a stencil,
+// and lines of samples with the border made.
+#ifndef CONV_KERNELS_STENCIL_CPU_CPU_INTERNAL_H
+#define CONV_KERNELS_STENCIL_CPU_CPU_INTERNAL_H
+
+#include "kernels/stencil/stencil.h"
+
+extern const struct conv_variant conv_cpu_reference, conv_cpu_portable;
+#ifdef __x86_64__
+extern const struct conv_variant conv_cpu_sse41, conv_cpu_avx2, conv_cpu_avx512, conv_cpu_vnni;
+#endif
+#ifdef __aarch64__
+extern const struct conv_variant conv_cpu_neon, conv_cpu_neon_dot;
+#endif
+
+// Planes are filtered in strips of this many columns, top to bottom, so that the rows in work stay
+// in the nearest caches and scratch does not grow with the picture. Shorter strips cost more at the
+// ends of their rows than they save: 5 % at 512 columns, even for 31 rows.
+#define CONV_CPU_STRIP 2048
+// Strips are computed in blocks; no row of the table has longer ones.
+#define CONV_CPU_BLOCK 128
+// Samples in a line of a strip: its columns up to the end of the last block, the halo, and room
+// that makes every type's lines start on a cache line.
+#define CONV_CPU_LINE (CONV_CPU_STRIP + CONV_CPU_BLOCK + 64)
+// Planes of at least so many bytes are written past the caches: half of a usual last level. Below,
+// reading them back there is worth more (AVX-512, 2880x1800: streams cost 35 %, at 8192x4096 they
+// save 25 %). direct.h has a limit of its own.
+#define CONV_CPU_STREAM (16 << 20)
+
+// Bytes for what a row has at its left end and at its right end (direct.h): a block, or two, and
+// the halo on both sides.
+#define CONV_CPU_EDGES 256
+#define CONV_CPU_RIGHT_EDGE 96
+#define CONV_CPU_EDGE_LINES 8 // of a pair of output rows and the next one: 5 + 1 + 2
+
+// --- plan.c --------------------------------------------------------------------------------------
+
+// What sums are held in.
+enum conv_cpu_sums {
+    CONV_CPU_PAIRS,   // 8-bit samples, 16-bit sums, two taps at a time (dots.h)
+    CONV_CPU_QUADS,   // 8-bit samples, 32-bit sums, four taps at a time (dots.h)
+    CONV_CPU_WORDS,   // 16-bit samples, 32-bit sums, two taps at a time (dots.h)
+    CONV_CPU_FLOATS,  // real filters, and exact ones whose sums float32 holds exactly (floats.h)
+    CONV_CPU_DOUBLES, // exact ones whose sums float64 holds exactly (floats.h)
+    CONV_CPU_NONE,    // the reference's business
+};
+
+// What an instruction set has for quads.
+enum conv_cpu_quads {
+    CONV_CPU_QUADS_SLOW,   // several instructions: worth it where 16 bits do not hold the sums
+    CONV_CPU_QUADS_FAST,   // one instruction
+    CONV_CPU_QUADS_SIGNED, // one instruction, which takes samples less by 128, as signed bytes
+};
+
+struct conv_cpu_plan {
+    enum conv_cpu_sums sums;
+    enum conv_cpu_quads quads;
+    bool narrow;    // the low 16 bits of a sum say it all
+    bool separable; // coefficients are column[j] * row[i], computed in two passes (passes.h)
+    bool plain;     // column is all ones
+    bool direct;    // straight from the source rows (direct.h)
+    int32_t column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
+    uint32_t lift; // what sums along the row, or over all taps, lack where samples are made signed
+};
+
+// The cheapest arithmetic that gives the defined bytes; `pairs` says that there is one instruction
+// for those.
+void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
+                        enum conv_cpu_quads quads, bool pairs);
+
+// Floats: true if a multiplication by the rounded reciprocal serves for the division.
+bool conv_cpu_may_multiply(const struct conv_stencil *stencil);
+
+// Bytes of a line of samples, and of one of sums.
+size_t conv_cpu_line_bytes(const struct conv_stencil *stencil);
+size_t conv_cpu_sums_bytes(const struct conv_stencil *stencil, const struct conv_cpu_plan *plan);
+
+// Scratch for planes of this width.
+size_t conv_cpu_scratch(const struct conv_stencil *stencil, int width);
+
+// --- rounding.c ----------------------------------------------------------------------------------
+
+enum conv_cpu_division {
+    CONV_CPU_BY_1_SIGNED, // 16 bits hold all sums with their sign
+    CONV_CPU_BY_1,
+    CONV_CPU_BY_POWER_SIGNED, // as above
+    CONV_CPU_BY_POWER,
+    CONV_CPU_BY_ODD,
+    CONV_CPU_BY_ANY,
+};
+
+// From a sum to a sample: round.h.
+struct conv_cpu_rounding {
+    enum conv_cpu_division division;
+    uint32_t start; // what a lane of 32 bits starts with
+    int32_t base, limit, half, log, divisor;
+    uint16_t factor, shift;
+    float reciprocal;
+};
+
+// For sums modulo 2^16, of 8-bit samples; false if those do not hold this stencil.
+bool conv_cpu_rounding_narrow(struct conv_cpu_rounding *rounding,
+                              const struct conv_stencil *stencil);
+
+// For sums modulo 2^32; false if those do not hold this stencil.
+bool conv_cpu_rounding_wide(struct conv_cpu_rounding *rounding, const struct conv_stencil *stencil);
+
+// --- steps.c -------------------------------------------------------------------------------------
+
+// One load and what it is multiplied by: for each of two output rows y and y + 1, the coefficients
+// of the lane's first output sample and of its second, packed as the lane's samples are.
+struct conv_cpu_step {
+    int16_t column, row; // first sample of the load and its source row, from the tap (0, 0) of y
+    uint32_t coefs[2][2];
+};
+
+// Pairs: each step uses up one or more of the magnitudes of the coefficients, whose sum is at most
+// 65535 / 255, for one of two rows and two outputs. Quads: 32 rows by 8 columns by at most 4 steps
+// for coefficients within +-254. Words: 32 rows by 16 columns.
+#define CONV_CPU_MAX_STEPS 1028
+
+struct conv_cpu_steps {
+    int upper_end, both_end, count; // first steps for y alone, then for both, then for y + 1 alone
+    struct conv_cpu_step steps[CONV_CPU_MAX_STEPS];
+};
+
+// Cuts the coefficients of the stencil, or those of the plan's row if it is separable.
+void conv_cpu_steps_init(struct conv_cpu_steps *steps, const struct conv_stencil *stencil,
+                         const struct conv_cpu_plan *plan);
+
+// The coefficients of two neighbouring samples, packed as they are in a lane of pairs; false if one
+// multiplication cannot take both.
+bool conv_cpu_pack_pair(uint32_t *packed, int first, int second);
+
+// --- line.c --------------------------------------------------------------------------------------
+
+// Writes the samples of row y at columns x to x + count - 1 to `line`, in the stencil's depth. Row
+// and columns may lie anywhere outside the plane: the border is made here, and nowhere else.
+void conv_cpu_line(void *line, const struct conv_stencil *stencil,
+                   const struct conv_stencil_plane *plane, int x, int y, int count);
+
+#endif

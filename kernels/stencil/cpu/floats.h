@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+// Stencils with sums of float32, or float64 where those are too short (proof in plan.c), at 8 and
+// 16 bits. Source rows become rows of floats once; each output row is a sum over them in the stated
+// order, a block of registers at a time.
+#ifndef CONV_KERNELS_STENCIL_CPU_FLOATS_H
+#define CONV_KERNELS_STENCIL_CPU_FLOATS_H
+
+#include "kernels/stencil/cpu/cpu_internal.h"
+#include "kernels/stencil/cpu/round.h"
+#include "kernels/stencil/cpu/vector.h"
+
+#define FLOAT_VECTORS 8 // enough to hide the latency of an addition
+#define FLOAT_LANES (VECTOR / (int)sizeof(float))
+#define FLOAT_BLOCK (FLOAT_VECTORS * FLOAT_LANES)
+#define DOUBLE_LANES (VECTOR / (int)sizeof(double))
+#define DOUBLE_BLOCK (FLOAT_VECTORS * DOUBLE_LANES)
+_Static_assert(FLOAT_BLOCK <= CONV_CPU_BLOCK, "blocks fit behind a strip");
+
+// As INTEGER_FLOATS (round.h), for doubles.
+#define INTEGER_DOUBLES 6755399441055744.0
+
+struct float_tap {
+    int column, row;
+    float coef;
+};
+
+struct float_job {
+    const struct conv_stencil *stencil;
+    const struct conv_stencil_plane *plane;
+    bool doubles;
+    bool multiply;         // by 1 / divisor
+    double start, divisor; // divisor 1 for real filters: the coefficients hold the scale
+    int tap_count;
+    struct float_tap taps[CONV_FILTER_MAX_TAPS]; // those that are not 0, row by row
+    double coefs[CONV_FILTER_MAX_TAPS];
+    const float *at[CONV_FILTER_MAX_TAPS]; // where each tap lies for the row in work
+    float *ring;                           // height rows of CONV_CPU_LINE floats
+    void *line;
+};
+
+ALWAYS_INLINE void sum_floats(float sums[FLOAT_BLOCK], const struct float_job *job, int x)
+{
+    vec_f32 sum[FLOAT_VECTORS];
+    for (int v = 0; v < FLOAT_VECTORS; v++)
+        sum[v] = (vec_f32){0} + (float)job->start;
+    for (int k = 0; k < job->tap_count; k++) {
+        const float *at = job->at[k] + x;
+        vec_f32 coef = (vec_f32){0} + job->taps[k].coef;
+        for (int v = 0; v < FLOAT_VECTORS; v++)
+            sum[v] = add_tap(sum[v], load_f32(at + v * FLOAT_LANES), coef);
+    }
+    memcpy(sums, sum, sizeof sum);
+}
+
+// Every product and sum is an integer that float64 holds: fusing them would change nothing.
+ALWAYS_INLINE void sum_doubles(double sums[DOUBLE_BLOCK], const struct float_job *job, int x)
+{
+    vec_f64 sum[FLOAT_VECTORS];
+    for (int v = 0; v < FLOAT_VECTORS; v++)
+        sum[v] = (vec_f64){0} + job->start;
+    for (int k = 0; k < job->tap_count; k++) {
+        const float *at = job->at[k] + x;
+        vec_f64 coef = (vec_f64){0} + job->coefs[k];
+        for (int v = 0; v < FLOAT_VECTORS; v++)
+            sum[v] += load_f32_as_f64(at + v * DOUBLE_LANES) * coef;
+    }
+    memcpy(sums, sum, sizeof sum);
+}
+
+ALWAYS_INLINE void round_floats(uint16_t *restrict out, const float *restrict sums,
+                                const struct float_job *job, bool multiply)
+{
+    float divisor = (float)job->divisor, factor = 1 / divisor, max = (float)job->stencil->max;
+    for (int x = 0; x < FLOAT_BLOCK; x++) {
+        float v = multiply ? sums[x] * factor : sums[x] / divisor;
+        v = v > 0 ? v : 0; // NaN becomes 0
+        v = v < max ? v : max;
+        out[x] = (uint16_t)(int32_t)(v + INTEGER_FLOATS - INTEGER_FLOATS);
+    }
+}
+
+ALWAYS_INLINE void round_doubles(uint16_t *restrict out, const double *restrict sums,
+                                 const struct float_job *job)
+{
+    double divisor = job->divisor, max = job->stencil->max;
+    for (int x = 0; x < DOUBLE_BLOCK; x++) {
+        double v = sums[x] / divisor;
+        v = v > 0 ? v : 0;
+        v = v < max ? v : max;
+        out[x] = (uint16_t)(int32_t)(v + INTEGER_DOUBLES - INTEGER_DOUBLES);
+    }
+}
+
+static void filter_block_float(uint16_t *out, const struct float_job *job, int x)
+{
+    float sums[FLOAT_BLOCK];
+    sum_floats(sums, job, x);
+    if (job->multiply)
+        round_floats(out, sums, job, true);
+    else
+        round_floats(out, sums, job, false);
+}
+
+static void filter_block_double(uint16_t *out, const struct float_job *job, int x)
+{
+    double sums[DOUBLE_BLOCK];
+    sum_doubles(sums, job, x);
+    round_doubles(out, sums, job);
+}
+
+static void filter_float_row(const struct float_job *job, uint8_t *row, int count)
+{
+    int block = job->doubles ? DOUBLE_BLOCK : FLOAT_BLOCK;
+    for (int x = 0; x < count; x += block) {
+        uint16_t out[FLOAT_BLOCK];
+        if (job->doubles)
+            filter_block_double(out, job, x);
+        else
+            filter_block_float(out, job, x);
+        int valid = count - x < block ? count - x : block;
+        if (job->stencil->depth == 16) {
+            memcpy(row + 2 * (size_t)x, out, 2 * (size_t)valid);
+        } else if (valid == FLOAT_BLOCK) { // a constant count, for the compiler
+            for (int i = 0; i < FLOAT_BLOCK; i++)
+                row[x + i] = (uint8_t)out[i];
+        } else {
+            for (int i = 0; i < valid; i++)
+                row[x + i] = (uint8_t)out[i];
+        }
+    }
+}
+
+static void fill_float_row(const struct float_job *job, float *restrict row, int x, int y,
+                           int count)
+{
+    int line = count + job->stencil->width - 1;
+    conv_cpu_line(job->line, job->stencil, job->plane, x - job->stencil->width / 2, y, line);
+    if (job->stencil->depth == 16) {
+        const uint16_t *restrict samples = job->line;
+        for (int i = 0; i < line; i++)
+            row[i] = (float)samples[i];
+    } else {
+        const uint8_t *restrict samples = job->line;
+        for (int i = 0; i < line; i++)
+            row[i] = (float)samples[i];
+    }
+}
+
+static void filter_float_strip(struct float_job *job, int x, int count)
+{
+    const struct conv_stencil_plane *plane = job->plane;
+    int ring_rows = job->stencil->height;
+    int filled = 0; // ring rows so far: number k holds source row k - height / 2
+    for (int y = 0; y < plane->height; y++) {
+        for (; filled < y + ring_rows; filled++)
+            fill_float_row(job, job->ring + filled % ring_rows * CONV_CPU_LINE, x,
+                           filled - job->stencil->height / 2, count);
+        for (int k = 0; k < job->tap_count; k++) {
+            int slot = (y + job->taps[k].row) % ring_rows;
+            job->at[k] = job->ring + slot * CONV_CPU_LINE + job->taps[k].column;
+        }
+        uint8_t *row = plane->dst + y * plane->dst_stride;
+        filter_float_row(job, row + (size_t)x * (size_t)(job->stencil->depth / 8), count);
+    }
+}
+
+static void list_float_taps(struct float_job *job)
+{
+    const struct conv_stencil *stencil = job->stencil;
+    job->tap_count = 0;
+    for (int i = 0; i < stencil->width * stencil->height; i++) {
+        double coef = stencil->exact ? stencil->icoef[i] : (double)stencil->fcoef[i];
+        if (coef != 0) {
+            job->coefs[job->tap_count] = coef;
+            job->taps[job->tap_count++] =
+                (struct float_tap){i % stencil->width, i / stencil->width, (float)coef};
+        }
+    }
+}
+
+static void filter_floats(const struct conv_stencil *stencil,
+                          const struct conv_stencil_batch *batch, bool doubles)
+{
+    struct float_job job;
+    job.stencil = stencil;
+    job.doubles = doubles;
+    job.multiply = conv_cpu_may_multiply(stencil);
+    job.start = stencil->exact ? (double)stencil->bias : (double)stencil->fbias;
+    job.divisor = stencil->exact ? (double)stencil->divisor : 1;
+    list_float_taps(&job);
+    job.ring = batch->scratch;
+    job.line = job.ring + (size_t)stencil->height * CONV_CPU_LINE;
+    for (int p = 0; p < batch->count; p++) {
+        job.plane = &batch->planes[p];
+        for (int x = 0; x < job.plane->width; x += CONV_CPU_STRIP) {
+            int left = job.plane->width - x;
+            filter_float_strip(&job, x, left < CONV_CPU_STRIP ? left : CONV_CPU_STRIP);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// Makes the border once for each line, so that no inner loop has to ask for it.
+#include <string.h>
+
+#include "kernels/stencil/cpu/cpu_internal.h"
+
+static void fill_value(void *line, int depth, int value, int from, int to)
+{
+    if (depth == 16) {
+        for (int i = from; i < to; i++)
+            ((uint16_t *)line)[i] = (uint16_t)value;
+    } else if (from < to) {
+        memset((uint8_t *)line + from, value, (size_t)(to - from));
+    }
+}
+
+// Line entries `from` to `to` - 1, which are columns x + from, ... outside the plane.
+static void fill_border(void *line, const struct conv_stencil *stencil, const uint8_t *row,
+                        int width, int x, int from, int to)
+{
+    for (int i = from; i < to; i++) {
+        int column = conv_stencil_border(stencil->border, x + i, width);
+        if (column < 0)
+            fill_value(line, stencil->depth, stencil->border_value, i, i + 1);
+        else if (stencil->depth == 16)
+            ((uint16_t *)line)[i] = ((const uint16_t *)(const void *)row)[column];
+        else
+            ((uint8_t *)line)[i] = row[column];
+    }
+}
+
+void conv_cpu_line(void *line, const struct conv_stencil *stencil,
+                   const struct conv_stencil_plane *plane, int x, int y, int count)
+{
+    int sy = conv_stencil_border(stencil->border, y, plane->height);
+    if (sy < 0) {
+        fill_value(line, stencil->depth, stencil->border_value, 0, count);
+        return;
+    }
+    const uint8_t *row = plane->src + sy * plane->src_stride;
+    size_t size = (size_t)stencil->depth / 8;
+    int inside = x < 0 ? -x : 0; // entries [inside, outside) lie in the plane
+    int outside = plane->width - x < count ? plane->width - x : count;
+    fill_border(line, stencil, row, plane->width, x, 0, inside);
+    memcpy((uint8_t *)line + (size_t)inside * size, row + (size_t)(x + inside) * size,
+           (size_t)(outside - inside) * size);
+    fill_border(line, stencil, row, plane->width, x, outside, count);
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+// Chooses the arithmetic for a stencil, with the proofs that it gives the defined bytes.
+#include <stdlib.h>
+
+#include "kernels/stencil/cpu/cpu_internal.h"
+
+// No sum, nor a part of one, has a larger magnitude on any picture.
+static int64_t sum_bound(const struct conv_stencil *stencil)
+{
+    int64_t magnitude = 0;
+    for (int i = 0; i < stencil->width * stencil->height; i++)
+        magnitude += llabs(stencil->icoef[i]);
+    return magnitude * stencil->max + llabs(stencil->bias);
+}
+
+// floats.h computes fl(N / d), one correctly rounded division (by a power of two: a multiplication
+// without error), and rounds that half to even. With B bits a sample, N and d integers of at most P
+// significant bits (24 or 53):
+//   a tie N / d = k + 1/2 with k < 2^B has B + 1 bits, so the division is exact;
+//   what is no tie is at least 1 / (2d) from one and moves by at most half a unit in the last
+//   place, 2^(B-1-P) where N / d < 2^B; it stays on its side if d < 2^(P-B).
+// Quotients beyond 2^B stay beyond max - 1/2, as division rounds monotonically, and are clamped.
+static bool division_is_exact(const struct conv_stencil *stencil, int precision)
+{
+    int64_t divisor = stencil->divisor;
+    bool power_of_two = (divisor & (divisor - 1)) == 0;
+    return sum_bound(stencil) <= (int64_t)1 << precision &&
+           (power_of_two || divisor < (int64_t)1 << (precision - stencil->depth));
+}
+
+// Then floats.h may compute fl(N * fl(1 / d)) as well. For d a power of two that is N / d. For an
+// odd d there are no ties, and the error of two roundings, less than 2^(B-23), cannot bridge the
+// distance of 1 / (2d) if d <= 2^(22-B).
+bool conv_cpu_may_multiply(const struct conv_stencil *stencil)
+{
+    int64_t divisor = stencil->divisor;
+    if (!stencil->exact || (divisor & (divisor - 1)) == 0)
+        return true; // real filters have no divisor
+    return divisor % 2 != 0 && divisor <= (int64_t)1 << (22 - stencil->depth);
+}
+
+// Integer factors, if there are any.
+static bool find_factors(struct conv_cpu_plan *plan, const struct conv_stencil *stencil)
+{
+    if (!conv_stencil_factors(stencil, plan->column, plan->row))
+        return false;
+    plan->plain = true;
+    for (int j = 0; j < stencil->height; j++)
+        plan->plain = plan->plain && plan->column[j] == 1;
+    return true;
+}
+
+// Steps hold coefficients of so many bits (steps.c), and then only the whole sum has to fit:
+// everything on the way is modulo 2^32.
+static bool has_steps_within(const struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
+                             int most)
+{
+    const int32_t *coefs = plan->separable ? plan->row : stencil->icoef;
+    int count = stencil->width * (plan->separable ? 1 : stencil->height);
+    for (int i = 0; i < count; i++)
+        if (abs(coefs[i]) > most)
+            return false;
+    return true;
+}
+
+static bool pays_separable(const struct conv_stencil *stencil, enum conv_cpu_quads quads)
+{
+    int least = quads != CONV_CPU_QUADS_SLOW && stencil->depth == 8 ? 15 : 9;
+    return stencil->width > 1 && stencil->height > 1 && stencil->width * stencil->height >= least;
+}
+
+static uint32_t sum_coefs(const int32_t *coefs, int count)
+{
+    uint32_t sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += (uint32_t)coefs[i];
+    return sum;
+}
+
+// Samples that are made signed are less by half their range.
+static void plan_lift(struct conv_cpu_plan *plan, const struct conv_stencil *stencil)
+{
+    uint32_t sum = plan->separable ? sum_coefs(plan->row, stencil->width)
+                                   : sum_coefs(stencil->icoef, stencil->width * stencil->height);
+    if (plan->sums == CONV_CPU_WORDS)
+        plan->lift = sum << 15;
+    else if (plan->sums == CONV_CPU_QUADS && plan->quads == CONV_CPU_QUADS_SIGNED)
+        plan->lift = sum << 7;
+}
+
+// 3x3 or 5x5, and one multiplication takes any two neighbouring coefficients.
+static bool fits_direct(const struct conv_stencil *stencil)
+{
+    int side = stencil->width;
+    if (stencil->height != side || (side != 3 && side != 5))
+        return false;
+    for (int j = 0; j < side; j++) {
+        for (int i = 0; i <= side; i++) {
+            const int32_t *row = &stencil->icoef[j * side];
+            uint32_t packed;
+            if (!conv_cpu_pack_pair(&packed, i > 0 ? row[i - 1] : 0, i < side ? row[i] : 0))
+                return false;
+        }
+    }
+    return true;
+}
+
+void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
+                        enum conv_cpu_quads quads, bool pairs)
+{
+    struct conv_cpu_rounding rounding;
+    *plan = (struct conv_cpu_plan){.sums = CONV_CPU_FLOATS, .quads = quads};
+    if (!stencil->exact)
+        return;
+    bool wide = conv_cpu_rounding_wide(&rounding, stencil);
+    bool fast = quads != CONV_CPU_QUADS_SLOW;
+    plan->narrow = conv_cpu_rounding_narrow(&rounding, stencil);
+    plan->separable = pays_separable(stencil, quads) && find_factors(plan, stencil);
+    bool one_pass = stencil->width == 3 || !plan->separable;
+    plan->direct = pairs && plan->narrow && one_pass && fits_direct(stencil);
+    if (plan->direct) {
+        plan->separable = false;
+        plan->sums = CONV_CPU_PAIRS;
+        return;
+    }
+    bool fits_quads = wide && stencil->depth == 8 && has_steps_within(plan, stencil, 254);
+    if (fits_quads && (!plan->narrow || (fast && !plan->separable)))
+        plan->sums = CONV_CPU_QUADS;
+    else if (plan->narrow)
+        plan->sums = CONV_CPU_PAIRS;
+    else if (wide && stencil->depth == 16 && has_steps_within(plan, stencil, 32767))
+        plan->sums = CONV_CPU_WORDS;
+    else if (!division_is_exact(stencil, 24))
+        plan->sums = division_is_exact(stencil, 53) ? CONV_CPU_DOUBLES : CONV_CPU_NONE;
+    plan_lift(plan, stencil);
+}
+
+size_t conv_cpu_line_bytes(const struct conv_stencil *stencil)
+{
+    return CONV_CPU_LINE * (size_t)(stencil->depth / 8);
+}
+
+// Two sums of 16 bits for two samples of 8, four of 32 for four of 8, two of 32 for two of 16.
+size_t conv_cpu_sums_bytes(const struct conv_stencil *stencil, const struct conv_cpu_plan *plan)
+{
+    return conv_cpu_line_bytes(stencil) * (plan->sums == CONV_CPU_QUADS ? 4 : 2);
+}
+
+// Direct: a ring of edges, and two rows.
+static size_t direct_bytes(int width)
+{
+    return (size_t)CONV_CPU_EDGE_LINES * CONV_CPU_EDGES +
+           2 * (((size_t)width + CONV_CPU_BLOCK) / CONV_CPU_BLOCK * CONV_CPU_BLOCK);
+}
+
+// Dots: a ring with one line more than the stencil has, of samples or of sums, and two lines of
+// samples. Floats: a ring of lines of floats and a line of samples.
+static size_t plan_scratch(const struct conv_stencil *stencil, const struct conv_cpu_plan *plan,
+                           int width)
+{
+    size_t rows = (size_t)stencil->height, line = conv_cpu_line_bytes(stencil);
+    if (plan->direct)
+        return direct_bytes(width);
+    if (plan->sums >= CONV_CPU_FLOATS)
+        return CONV_CPU_LINE * rows * sizeof(float) + line;
+    return (rows + 1) * (plan->separable ? conv_cpu_sums_bytes(stencil, plan) : line) + 2 * line;
+}
+
+size_t conv_cpu_scratch(const struct conv_stencil *stencil, int width)
+{
+    static const enum conv_cpu_quads quads[] = {CONV_CPU_QUADS_SLOW, CONV_CPU_QUADS_FAST};
+    size_t most = 0;
+    for (int i = 0; i < 4; i++) {
+        struct conv_cpu_plan plan;
+        conv_cpu_plan_init(&plan, stencil, quads[i / 2], i % 2);
+        size_t size = plan_scratch(stencil, &plan, width);
+        most = size > most ? size : most;
+    }
+    return most;
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// What every machine can run: vectors of 16 bytes as the compiler's base architecture has them
+// (SSE2, NEON). Real filters need a fused multiply-add there, else they are the reference's.
+#define VECTOR 16
+#define QUAD_VECTORS 1
+#define QUADS CONV_CPU_QUADS_SLOW
+#define PLAIN_WORDS 1
+#define PLAIN_QUADS 1
+
+#ifdef __FP_FAST_FMAF
+#define HAVE_FMA 1
+#else
+#define HAVE_FMA 0
+#endif
+
+#include "kernels/stencil/cpu/plain.h"
+
+ALWAYS_INLINE vec_u16 min_u16(vec_u16 a, vec_u16 b)
+{
+    vec_u16 less = (vec_u16)(a < b);
+    return (a & less) | (b & ~less);
+}
+
+ALWAYS_INLINE vec_u16 sub_u16(vec_u16 a, vec_u16 b)
+{
+    return (a - b) & (vec_u16)(a > b);
+}
+
+ALWAYS_INLINE vec_u16 divide_u16(vec_u16 a, uint16_t factor, uint16_t shift)
+{
+    for (int i = 0; i < VECTOR / 2; i++)
+        a[i] = (uint16_t)(((uint32_t)a[i] * factor) >> 16 >> shift);
+    return a;
+}
+
+ALWAYS_INLINE vec_u16 clamp_u8(vec_u16 a)
+{
+    vec_u16 positive = a & ~(vec_u16)((vec_i16)a >> 15);
+    return (positive | (vec_u16)((vec_i16)positive > 255)) & 255;
+}
+
+ALWAYS_INLINE vec_u8 join_u16(vec_u16 even, vec_u16 odd)
+{
+    return (vec_u8)(clamp_u8(even) | clamp_u8(odd) << 8);
+}
+
+ALWAYS_INLINE vec_i32 min_i32(vec_i32 a, vec_i32 b)
+{
+    vec_i32 less = a < b;
+    return (a & less) | (b & ~less);
+}
+
+ALWAYS_INLINE vec_i32 max_i32(vec_i32 a, vec_i32 b)
+{
+    return min_i32(a, b) ^ a ^ b;
+}
+
+ALWAYS_INLINE vec_f32 add_tap(vec_f32 sum, vec_f32 tap, vec_f32 coef)
+{
+#if HAVE_FMA
+    for (int i = 0; i < VECTOR / 4; i++)
+        sum[i] = __builtin_fmaf(coef[i], tap[i], sum[i]);
+    return sum;
+#else
+    return sum + coef * tap;
+#endif
+}
+
+#include "kernels/stencil/cpu/vector_variant.h"
+
+const struct conv_variant conv_cpu_portable = {
+    .name = "cpu_portable",
+    .summary = "vectors that every machine has, two taps a load",
+    .where = CONV_ON_CPU,
+    .needs = 0,
+    .fits = fits_vectors,
+    .scratch = conv_cpu_scratch,
+    .run = run_vectors,
+};

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// Vectors of VECTOR bytes in the compiler's own notation (GCC, Clang), which makes SSE, AVX,
+// AVX-512 or NEON of them as the file that includes this is compiled. The kernels of dots.h,
+// passes.h and floats.h are written once in it; the few operations that it cannot say are given by
+// the including file:
+//   dot_pairs(sum, a, coefs)  sum + a.b0 * coefs.b0 + a.b1 * coefs.b1, modulo 2^16 a lane
+//   dot_quads(sum, a, coefs)  the same with four products a lane of 32 bits
+//   dot_words(sum, a, coefs)  sum + a.w0 * coefs.w0 + a.w1 * coefs.w1, signed, modulo 2^32 a lane
+//   min_u16(a, b), sub_u16(a, b): the difference, or 0 if that is negative
+//   divide_u16(a, factor, shift): a * factor >> 16 >> shift
+//   join_u16(even, odd): a vector whose bytes 2i and 2i + 1 are lane i of each, clamped to 0..255
+//   min_i32(a, b), max_i32(a, b)
+//   PAIRS: whether dot_pairs is one instruction
+//   QUADS: what dot_quads costs, and whether it takes bytes less by 128 (enum conv_cpu_quads)
+//   add_tap(sum, tap, coef): sum + coef * tap, fused, or HAVE_FMA is 0 and only exact values come
+//   stream(p, v): a store to an aligned address, past the caches where there is such a thing
+// Bytes b of a are unsigned but for CONV_CPU_QUADS_SIGNED, those of coefs signed.
+#ifndef CONV_KERNELS_STENCIL_CPU_VECTOR_H
+#define CONV_KERNELS_STENCIL_CPU_VECTOR_H
+
+#include <stdint.h>
+#include <string.h>
+
+typedef uint8_t vec_u8 __attribute__((vector_size(VECTOR)));
+typedef uint16_t vec_u16 __attribute__((vector_size(VECTOR)));
+typedef int16_t vec_i16 __attribute__((vector_size(VECTOR)));
+typedef uint32_t vec_u32 __attribute__((vector_size(VECTOR)));
+typedef int32_t vec_i32 __attribute__((vector_size(VECTOR)));
+typedef float vec_f32 __attribute__((vector_size(VECTOR)));
+typedef float vec_f32_half __attribute__((vector_size(VECTOR / 2)));
+typedef double vec_f64 __attribute__((vector_size(VECTOR)));
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+// Keeps the compiler from computing `v` later or in another order than is written: left to itself,
+// GCC 12 holds more products of long sums than there are registers, and spills them.
+#if defined __x86_64__
+#define SETTLE(v) __asm__("" : "+v"(v))
+#elif defined __aarch64__
+#define SETTLE(v) __asm__("" : "+w"(v))
+#else
+#define SETTLE(v) ((void)(v))
+#endif
+
+ALWAYS_INLINE vec_u8 load_u8(const uint8_t *p)
+{
+    vec_u8 v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+ALWAYS_INLINE vec_f32 load_f32(const float *p)
+{
+    vec_f32 v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+ALWAYS_INLINE vec_f64 load_f32_as_f64(const float *p)
+{
+    vec_f32_half v;
+    memcpy(&v, p, sizeof v);
+    return __builtin_convertvector(v, vec_f64);
+}
+
+#endif

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// Premultiplied colours between two filters of a chain. No rung of the ladder: one read of colour
+// and alpha, one write, wherever the planes are.
+#include "kernels/stencil/alpha.h"
+#include "kernels/stencil/cuda/stencil_device.cuh"
+
+#define BLOCK_WIDTH 32
+#define BLOCK_HEIGHT 8
+#define BLOCKS_A_PLANE 64
+
+// A column of the grid for each plane; its blocks of 32 x 8 threads take tiles in turn. Planes
+// without alpha are left as they are.
+template <typename Sample>
+static __global__ void renew(const struct conv_stencil_plane *planes, uint32_t max)
+{
+    struct conv_stencil_plane plane = planes[blockIdx.y];
+    if (!plane.alpha)
+        return;
+    int across = (plane.width + BLOCK_WIDTH - 1) / BLOCK_WIDTH;
+    int down = (plane.height + BLOCK_HEIGHT - 1) / BLOCK_HEIGHT;
+    int64_t tiles = (int64_t)across * down;
+    for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
+        int x = (int)(t % across) * BLOCK_WIDTH + (int)threadIdx.x;
+        int y = (int)(t / across) * BLOCK_HEIGHT + (int)threadIdx.y;
+        if (x >= plane.width || y >= plane.height)
+            continue;
+        Sample *colour = (Sample *)(plane.dst + y * plane.dst_stride) + x;
+        uint32_t alpha = ((const Sample *)(plane.alpha + y * plane.dst_stride))[x];
+        uint32_t divided = conv_alpha_divide_sample(*colour, alpha, max);
+        *colour = (Sample)conv_alpha_multiply_sample(divided, alpha, max);
+    }
+}
+
+enum conv_status conv_cuda_alpha_renew(const struct conv_stencil_plane *d_planes, int count,
+                                       int depth, void *stream)
+{
+    dim3 grid(BLOCKS_A_PLANE, (unsigned)count), block(BLOCK_WIDTH, BLOCK_HEIGHT);
+    if (depth == 16)
+        renew<uint16_t><<<grid, block, 0, (cudaStream_t)stream>>>(d_planes, 65535);
+    else
+        renew<uint8_t><<<grid, block, 0, (cudaStream_t)stream>>>(d_planes, 255);
+    return launch_status();
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+// The sixth rung: a block copies its tile and the halo around it into shared memory by words,
+// asynchronously where the device can, and every thread makes 4 x 8 samples of it. A sample is then
+// unpacked once for all the output rows it serves, and global memory sees words of whole warps
+// only.
+#include "kernels/stencil/cuda/blocked.cuh"
+
+// A padded row of taps is at most 32 long: see pack_any.
+#define MAX_COEFS (CONV_FILTER_MAX_SIDE * (CONV_FILTER_MAX_SIDE + 1))
+
+// SIDE 3 and 5: filters up to that size, padded with zeros, loops unrolled. 0: any other.
+template <int SIDE> struct filter {
+    const struct conv_stencil_plane *planes;
+    int32_t count;
+    int32_t border, border_value;
+    int32_t radius;    // rows of halo above and below
+    int32_t halo;      // columns of halo left and right, a multiple of 4
+    int32_t pitch;     // samples from a row of the tile in shared memory to the next
+    int32_t row_coefs; // coefficients in a row, a multiple of 4 if SIDE is 0
+    struct rounding rounding;
+    int32_t coef[SIDE ? SIDE * SIDE : MAX_COEFS];
+};
+static_assert(sizeof(struct filter<0>) <= 4096, "kernel parameters end at 4 KB");
+
+// --- the arithmetic ------------------------------------------------------------------------------
+
+// `from` is the thread's quad of the tile's top row of halo, left neighbour first. A row of input
+// is unpacked once and added to all the output rows that it is a tap of. For every sum the taps
+// come in row-major order, as real filters demand.
+template <int SIDE, typename Sample, typename Sum>
+__device__ inline void filter_unrolled(const Sample *from, const struct conv_stencil_plane &plane,
+                                       int x, int y, const struct filter<SIDE> &f)
+{
+    constexpr int PITCH = TILE_WIDTH + 2 * COLUMNS;
+    bool aligned = quads_aligned<Sample>(plane.dst, plane.dst_stride);
+    Sum sums[ROWS][COLUMNS];
+#pragma unroll
+    for (int j = 0; j < ROWS + SIDE - 1; j++) {
+        operand<Sum> line[3 * COLUMNS];
+#pragma unroll
+        for (int k = 0; k < 3; k++)
+            unpack(line + k * COLUMNS, ((const quad<Sample> *)(from + j * PITCH))[k]);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            int tap_row = j - r; // constant once unrolled
+            if (tap_row < 0 || tap_row >= SIDE)
+                continue;
+#pragma unroll
+            for (int k = 0; k < COLUMNS; k++) {
+                if (tap_row == 0)
+                    start_sum(sums[r][k], f.rounding);
+#pragma unroll
+                for (int i = 0; i < SIDE; i++)
+                    add_tap(sums[r][k], f.coef[tap_row * SIDE + i],
+                            line[COLUMNS - SIDE / 2 + k + i]);
+            }
+            if (tap_row == SIDE - 1)
+                store_quad<Sample>(plane, x, y + r, aligned, sums[r], f.rounding);
+        }
+    }
+}
+
+// Any size: a strip of output rows at a time, taps in steps of four, with a window of eight samples
+// that slides along each row. Rows of coefficients begin with zeros so that the first window is
+// aligned.
+template <typename Sample, typename Sum>
+__device__ inline void filter_any(const Sample *from, const struct conv_stencil_plane &plane, int x,
+                                  int y, const struct filter<0> &f)
+{
+    constexpr int STRIP = sizeof(Sum) == 8 ? 2 : 4; // 64-bit sums take two registers
+    bool aligned = quads_aligned<Sample>(plane.dst, plane.dst_stride);
+#pragma unroll 1
+    for (int top = 0; top < ROWS && y + top < plane.height; top += STRIP) {
+        Sum sums[STRIP][COLUMNS];
+        for (int r = 0; r < STRIP; r++)
+            for (int k = 0; k < COLUMNS; k++)
+                start_sum(sums[r][k], f.rounding);
+#pragma unroll 1
+        for (int j = 0; j <= 2 * f.radius; j++) {
+            const Sample *line = from + (top + j) * f.pitch;
+            const int32_t *coef = f.coef + j * f.row_coefs;
+            operand<Sum> window[STRIP][2 * COLUMNS];
+#pragma unroll
+            for (int r = 0; r < STRIP; r++)
+                unpack(window[r], *(const quad<Sample> *)(line + r * f.pitch));
+#pragma unroll 1
+            for (int i = 0; i < f.row_coefs; i += COLUMNS) {
+#pragma unroll
+                for (int r = 0; r < STRIP; r++) {
+                    unpack(window[r] + COLUMNS,
+                           *(const quad<Sample> *)(line + r * f.pitch + i + COLUMNS));
+#pragma unroll
+                    for (int k = 0; k < COLUMNS; k++) {
+#pragma unroll
+                        for (int t = 0; t < COLUMNS; t++)
+                            add_tap(sums[r][k], coef[i + t], window[r][k + t]);
+                    }
+#pragma unroll
+                    for (int k = 0; k < COLUMNS; k++)
+                        window[r][k] = window[r][COLUMNS + k];
+                }
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < STRIP; r++)
+            store_quad<Sample>(plane, x, y + top + r, aligned, sums[r], f.rounding);
+    }
+}
+
+// Blocks of 4 warps make 128 x 32 samples. Shared memory: the tile with its halo, 34 rows of 136
+// samples for 3 x 3, at most 62 of 160 (19,840 bytes at 16 bits). The bound of 4 blocks is no wish:
+// given it, ptxas spends the registers it needs instead of spilling for more blocks.
+template <int SIDE, typename Sample, typename Sum>
+static __global__ void __launch_bounds__(THREADS, 4)
+    blocked(const __grid_constant__ struct filter<SIDE> f)
+{
+    extern __shared__ uint4 memory[];
+    Sample *samples = (Sample *)memory;
+    struct tile tile = find_tile(f.planes, f.count, TILE_WIDTH, TILE_HEIGHT);
+    int pitch = SIDE ? TILE_WIDTH + 2 * COLUMNS : f.pitch;
+    load_tile(samples, pitch, tile, SIDE ? COLUMNS : f.halo, SIDE ? SIDE / 2 : f.radius,
+              (enum conv_border)f.border, f.border_value);
+
+    int column = (int)threadIdx.x % WARP * COLUMNS, row = (int)threadIdx.x / WARP * ROWS;
+    int x = tile.x + column, y = tile.y + row;
+    if (x >= tile.plane.width || y >= tile.plane.height)
+        return;
+    const Sample *from = samples + row * pitch + column;
+    if constexpr (SIDE != 0)
+        filter_unrolled<SIDE, Sample, Sum>(from, tile.plane, x, y, f);
+    else
+        filter_any<Sample, Sum>(from, tile.plane, x, y, f);
+}
+
+// --- host ----------------------------------------------------------------------------------------
+
+// The coefficients in the middle of a square of SIDE.
+template <int SIDE>
+static void pack_unrolled(struct filter<SIDE> *f, const struct conv_stencil *stencil,
+                          enum sum_kind kind)
+{
+    f->radius = SIDE / 2;
+    f->halo = COLUMNS;
+    f->pitch = TILE_WIDTH + 2 * COLUMNS;
+    f->row_coefs = SIDE;
+    int left = SIDE / 2 - stencil->width / 2, top = SIDE / 2 - stencil->height / 2;
+    for (int j = 0; j < stencil->height; j++)
+        for (int i = 0; i < stencil->width; i++)
+            f->coef[(top + j) * SIDE + left + i] = conv_cuda_coef(stencil, kind, i, j);
+}
+
+// The halo's left edge is a multiple of 4 samples; zeros before the coefficients of a row make up
+// for the difference to the filter's radius and zeros after them fill its last step of four. The
+// longest rows are 29 + 2 and 31 + 1, that is 32. Where the last step ends beyond the halo, the
+// tile's rows get room for it: what is read there meets zeros only.
+static void pack_any(struct filter<0> *f, const struct conv_stencil *stencil, enum sum_kind kind)
+{
+    int radius = stencil->width / 2;
+    f->radius = stencil->height / 2;
+    f->halo = (radius + COLUMNS - 1) / COLUMNS * COLUMNS;
+    int lead = f->halo - radius;
+    f->row_coefs = (lead + stencil->width + COLUMNS - 1) / COLUMNS * COLUMNS;
+    f->pitch = TILE_WIDTH + max(2 * f->halo, f->row_coefs);
+    for (int j = 0; j < stencil->height; j++)
+        for (int i = 0; i < stencil->width; i++)
+            f->coef[j * f->row_coefs + lead + i] = conv_cuda_coef(stencil, kind, i, j);
+}
+
+template <int SIDE>
+static enum conv_status launch(const struct conv_stencil *stencil,
+                               const struct conv_stencil_batch *batch)
+{
+    struct filter<SIDE> f = {
+    };
+    enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
+    f.planes = batch->d_planes;
+    f.count = batch->count;
+    f.border = stencil->border;
+    f.border_value = stencil->border_value;
+    if constexpr (SIDE != 0)
+        pack_unrolled(&f, stencil, kind);
+    else
+        pack_any(&f, stencil, kind);
+
+    size_t bytes = (size_t)f.pitch * (TILE_HEIGHT + 2 * f.radius) * (stencil->depth / 8);
+    cudaStream_t stream = (cudaStream_t)batch->stream;
+    with_types(stencil->depth, kind, [&](auto sample, auto sum) {
+        blocked<SIDE, decltype(sample), decltype(sum)><<<batch->tiles, THREADS, bytes, stream>>>(f);
+    });
+    return launch_status();
+}
+
+static enum conv_status run_blocked(const struct conv_stencil *stencil,
+                                    const struct conv_stencil_batch *batch)
+{
+    int side = max(stencil->width, stencil->height);
+    if (side <= 3)
+        return launch<3>(stencil, batch);
+    if (side <= 5)
+        return launch<5>(stencil, batch);
+    return launch<0>(stencil, batch);
+}
+
+const struct conv_variant conv_cuda_blocked = {
+    /* name */ "cuda_blocked",
+    /* summary */ "tile with halo in shared memory, 4 x 8 samples a thread",
+    /* where */ CONV_ON_CUDA,
+    /* needs */ 75,
+    /* fits */ NULL,
+    /* scratch */ NULL,
+    /* tile */ TILE_WIDTH,
+    TILE_HEIGHT,
+    run_blocked,
+};

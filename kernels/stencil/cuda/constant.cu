@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// The second rung: the filter moves to constant memory. All lanes of a warp use the same
+// coefficient at the same time, which the constant cache hands to all of them at once, often as an
+// operand of the arithmetic instruction itself; the load units are left to the picture. Kernel
+// parameters lie in constant memory, and a filter of 31 x 31 fits into them: no variable, no
+// upload, nothing shared between streams.
+#include "kernels/stencil/cuda/stencil_device.cuh"
+
+#define BLOCK_WIDTH 32
+#define BLOCK_HEIGHT 8
+
+// As naive.cu, but for `filter`. __grid_constant__ keeps an indexed parameter from being copied to
+// each thread's local memory.
+template <typename Sample, typename Sum>
+static __global__ void constant(const struct conv_stencil_plane *planes, int count,
+                                const __grid_constant__ struct taps filter)
+{
+    struct tile tile = find_tile(planes, count, BLOCK_WIDTH, BLOCK_HEIGHT);
+    const struct conv_stencil_plane &plane = tile.plane;
+    int x = tile.x + (int)threadIdx.x, y = tile.y + (int)threadIdx.y;
+    if (x >= plane.width || y >= plane.height)
+        return;
+
+    enum conv_border border = (enum conv_border)filter.border;
+    int left = x - filter.width / 2, top = y - filter.height / 2;
+    Sum sum;
+    start_sum(sum, filter.rounding);
+    for (int j = 0; j < filter.height; j++) {
+        int sy = conv_stencil_border(border, top + j, plane.height);
+        const Sample *row = (const Sample *)(plane.src + sy * plane.src_stride);
+        for (int i = 0; i < filter.width; i++) {
+            int sx = conv_stencil_border(border, left + i, plane.width);
+            int sample = sx < 0 || sy < 0 ? filter.border_value : row[sx];
+            add_tap(sum, filter.coef[j * filter.width + i], (operand<Sum>)sample);
+        }
+    }
+    Sample *row = (Sample *)(plane.dst + y * plane.dst_stride);
+    row[x] = (Sample)round_sum(sum, filter.rounding);
+}
+
+static enum conv_status run_constant(const struct conv_stencil *stencil,
+                                     const struct conv_stencil_batch *batch)
+{
+    struct taps filter;
+    enum sum_kind kind = conv_cuda_taps(&filter, stencil);
+    cudaStream_t stream = (cudaStream_t)batch->stream;
+    dim3 block(BLOCK_WIDTH, BLOCK_HEIGHT);
+    with_types(stencil->depth, kind, [&](auto sample, auto sum) {
+        constant<decltype(sample), decltype(sum)>
+            <<<batch->tiles, block, 0, stream>>>(batch->d_planes, batch->count, filter);
+    });
+    return launch_status();
+}
+
+const struct conv_variant conv_cuda_constant = {
+    /* name */ "cuda_constant",
+    /* summary */ "as naive, the filter in constant memory",
+    /* where */ CONV_ON_CUDA,
+    /* needs */ 75,
+    /* fits */ NULL,
+    /* scratch */ NULL,
+    /* tile */ BLOCK_WIDTH,
+    BLOCK_HEIGHT,
+    run_constant,
+};

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// The CUDA rows of the variant table and what they need before their first launch. Plain C, so that
+// the table, the backend and the tests see no CUDA type.
+#ifndef CONV_KERNELS_STENCIL_CUDA_CUDA_VARIANTS_H
+#define CONV_KERNELS_STENCIL_CUDA_CUDA_VARIANTS_H
+
+#include <stddef.h>
+
+#include "kernels/stencil/stencil.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// In the order of preference; blocked, tile, constant and naive take every stencil. A launch needs
+// an uploaded stencil (below) and of the batch d_planes, count, tiles (at least 1) and stream,
+// which is one of the calling thread's current device. CONV_ERR_DEVICE leaves the cause to be asked
+// for with cudaGetLastError.
+extern const struct conv_variant conv_cuda_tensor, conv_cuda_tensor_separable,
+    conv_cuda_tensor_large, conv_cuda_mma, conv_cuda_ring, conv_cuda_ring_large,
+    conv_cuda_separable, conv_cuda_dp4a, conv_cuda_blocked, conv_cuda_planes, conv_cuda_unrolled,
+    conv_cuda_shared, conv_cuda_constant, conv_cuda_naive;
+// For benchmarks and tests: RGBRGB... instead of planes, and other block shapes.
+extern const struct conv_variant conv_cuda_interleaved;
+extern const struct conv_variant conv_cuda_shared_shapes[5], conv_cuda_unrolled_shapes[3];
+
+// Bytes of device memory that one uploaded stencil takes (a multiple of 256).
+size_t conv_cuda_upload_bytes(void);
+
+// Copies what kernels read from device memory to d_memory (conv_cuda_upload_bytes() bytes, 256-byte
+// aligned, as cudaMalloc gives) and sets stencil->d_stencil. The caller owns d_memory and keeps it
+// as long as kernels of this stencil may run. Done on return. CONV_ERR_DEVICE if the copy failed.
+enum conv_status conv_cuda_upload(struct conv_stencil *stencil, void *d_memory);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT
+// The seventh rung: as blocked.cu, but samples stay bytes. dp4a multiplies four unsigned samples
+// with four signed coefficients and adds them to a sum, in one instruction, for exact filters of
+// 8-bit pictures whose coefficients fit in a byte. A tap costs a quarter of a multiply-add, and no
+// sample is converted; what remains is to shift four neighbours into one word.
+#include "kernels/stencil/cuda/blocked.cuh"
+
+#define WORD COLUMNS // samples in a word, taps of a dp4a
+// Words in the longest row of taps: 30 + 1 or 28 + 3 samples, see pack_any.
+#define MAX_ROW_WORDS ((CONV_FILTER_MAX_SIDE + 1) / WORD)
+
+// SIDE 3, 5 and 7: filters up to that size, padded with zeros, loops unrolled. 0: any other.
+template <int SIDE> struct byte_filter {
+    const struct conv_stencil_plane *planes;
+    int32_t count;
+    int32_t border, border_value;
+    int32_t radius;    // rows of halo above and below
+    int32_t halo;      // columns of halo left and right, a multiple of 4
+    int32_t pitch;     // samples from a row of the tile in shared memory to the next
+    int32_t row_words; // words of coefficients in a row
+    struct rounding rounding;
+    uint32_t coef[SIDE ? SIDE * ((SIDE + WORD - 1) / WORD) : CONV_FILTER_MAX_SIDE * MAX_ROW_WORDS];
+};
+static_assert(sizeof(struct byte_filter<0>) <= 4096, "kernel parameters end at 4 KB");
+
+// sum + samples[0] * coefs[0] + ... + samples[3] * coefs[3], samples unsigned, coefficients signed.
+static __device__ int32_t add_four_taps(int32_t sum, uint32_t samples, uint32_t coefs)
+{
+    int32_t result;
+    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(result) : "r"(samples), "r"(coefs), "r"(sum));
+    return result;
+}
+
+// Sums are integers; what they are rounded as depends on the divisor. As floats they start at the
+// bits of INTEGER_FLOATS, so that the finished integer is the bits of INTEGER_FLOATS + sum.
+static __device__ int32_t first_sum(float, const struct rounding &r)
+{
+    return __float_as_int(INTEGER_FLOATS) + (int32_t)r.bias;
+}
+
+static __device__ int32_t first_sum(int32_t, const struct rounding &r)
+{
+    return (int32_t)r.bias;
+}
+
+static __device__ void finish_sum(float &to, int32_t sum)
+{
+    to = __fadd_rn(__int_as_float(sum), -INTEGER_FLOATS);
+}
+
+static __device__ void finish_sum(int32_t &to, int32_t sum)
+{
+    to = sum;
+}
+
+template <typename Sum, int SIDE>
+static __device__ void store_sums(const struct conv_stencil_plane &plane, int x, int y,
+                                  bool aligned, const int32_t *sums,
+                                  const struct byte_filter<SIDE> &f)
+{
+    Sum finished[COLUMNS];
+    for (int k = 0; k < COLUMNS; k++)
+        finish_sum(finished[k], sums[k]);
+    store_quad<uint8_t>(plane, x, y, aligned, finished, f.rounding);
+}
+
+// `from` is the thread's quad of the tile's top row of halo, left neighbour first: 12 samples that
+// hold every tap of its four columns up to 9 x 9. Byte b of them and the three behind it meet the
+// first taps of column k where b = 4 - SIDE / 2 + k.
+template <int SIDE, typename Sum>
+static __device__ void filter_unrolled(const uint8_t *from, const struct conv_stencil_plane &plane,
+                                       int x, int y, const struct byte_filter<SIDE> &f)
+{
+    constexpr int PITCH = TILE_WIDTH + 2 * COLUMNS, WORDS = (SIDE + WORD - 1) / WORD;
+    bool aligned = quads_aligned<uint8_t>(plane.dst, plane.dst_stride);
+    int32_t sums[ROWS][COLUMNS];
+#pragma unroll
+    for (int j = 0; j < ROWS + SIDE - 1; j++) {
+        uint32_t line[4] = {0, 0, 0, 0}; // only taps that are zero reach into the last word
+#pragma unroll
+        for (int k = 0; k < 3; k++)
+            line[k] = ((const uint32_t *)(from + j * PITCH))[k];
+        uint32_t window[COLUMNS][WORDS];
+#pragma unroll
+        for (int k = 0; k < COLUMNS; k++)
+#pragma unroll
+            for (int g = 0; g < WORDS; g++) {
+                int b = WORD - SIDE / 2 + k + g * WORD;
+                window[k][g] =
+                    __funnelshift_r(line[b / WORD], line[b / WORD + 1], (unsigned)(b % WORD * 8));
+            }
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            int tap_row = j - r; // constant once unrolled
+            if (tap_row < 0 || tap_row >= SIDE)
+                continue;
+#pragma unroll
+            for (int k = 0; k < COLUMNS; k++) {
+                if (tap_row == 0)
+                    sums[r][k] = first_sum(Sum(), f.rounding);
+#pragma unroll
+                for (int g = 0; g < WORDS; g++)
+                    sums[r][k] =
+                        add_four_taps(sums[r][k], window[k][g], f.coef[tap_row * WORDS + g]);
+            }
+            if (tap_row == SIDE - 1)
+                store_sums<Sum>(plane, x, y + r, aligned, sums[r], f);
+        }
+    }
+}
+
+// Any size: a strip of output rows at a time, taps by words, with a window of two words that slides
+// along each row. Rows of coefficients begin with zeros so that the first window is aligned.
+template <typename Sum>
+static __device__ void filter_any(const uint8_t *from, const struct conv_stencil_plane &plane,
+                                  int x, int y, const struct byte_filter<0> &f)
+{
+    constexpr int STRIP = 4;
+    bool aligned = quads_aligned<uint8_t>(plane.dst, plane.dst_stride);
+#pragma unroll 1
+    for (int top = 0; top < ROWS && y + top < plane.height; top += STRIP) {
+        int32_t sums[STRIP][COLUMNS];
+        for (int r = 0; r < STRIP; r++)
+            for (int k = 0; k < COLUMNS; k++)
+                sums[r][k] = first_sum(Sum(), f.rounding);
+#pragma unroll 1
+        for (int j = 0; j <= 2 * f.radius; j++) {
+            const uint8_t *line = from + (top + j) * f.pitch;
+            const uint32_t *coef = f.coef + j * f.row_words;
+            uint32_t window[STRIP];
+#pragma unroll
+            for (int r = 0; r < STRIP; r++)
+                window[r] = *(const uint32_t *)(line + r * f.pitch);
+#pragma unroll 1
+            for (int i = 0; i < f.row_words; i++) {
+#pragma unroll
+                for (int r = 0; r < STRIP; r++) {
+                    uint32_t next = *(const uint32_t *)(line + r * f.pitch + (i + 1) * WORD);
+#pragma unroll
+                    for (int k = 0; k < COLUMNS; k++)
+                        sums[r][k] = add_four_taps(
+                            sums[r][k], __funnelshift_r(window[r], next, (unsigned)(k * 8)),
+                            coef[i]);
+                    window[r] = next;
+                }
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < STRIP; r++)
+            store_sums<Sum>(plane, x, y + top + r, aligned, sums[r], f);
+    }
+}
+
+// Blocks of 4 warps make 128 x 32 samples, as in blocked.cu. Shared memory: the tile with its halo,
+// 34 rows of 136 samples for 3 x 3, at most 62 of 160.
+template <int SIDE, typename Sum>
+static __global__ void __launch_bounds__(THREADS)
+    dp4a(const __grid_constant__ struct byte_filter<SIDE> f)
+{
+    extern __shared__ uint4 memory[];
+    uint8_t *samples = (uint8_t *)memory;
+    struct tile tile = find_tile(f.planes, f.count, TILE_WIDTH, TILE_HEIGHT);
+    int pitch = SIDE ? TILE_WIDTH + 2 * COLUMNS : f.pitch;
+    load_tile(samples, pitch, tile, SIDE ? COLUMNS : f.halo, SIDE ? SIDE / 2 : f.radius,
+              (enum conv_border)f.border, f.border_value);
+
+    int column = (int)threadIdx.x % WARP * COLUMNS, row = (int)threadIdx.x / WARP * ROWS;
+    int x = tile.x + column, y = tile.y + row;
+    if (x >= tile.plane.width || y >= tile.plane.height)
+        return;
+    const uint8_t *from = samples + row * pitch + column;
+    if constexpr (SIDE != 0)
+        filter_unrolled<SIDE, Sum>(from, tile.plane, x, y, f);
+    else
+        filter_any<Sum>(from, tile.plane, x, y, f);
+}
+
+// --- host ----------------------------------------------------------------------------------------
+
+// Puts coefficient (i, j) of the filter to tap `left + i` of row `top + j` of its words.
+template <int SIDE>
+static void pack_coefs(struct byte_filter<SIDE> *f, const struct conv_stencil *stencil, int left,
+                       int top)
+{
+    for (int j = 0; j < stencil->height; j++)
+        for (int i = 0; i < stencil->width; i++) {
+            int tap = left + i;
+            uint32_t byte = (uint8_t)stencil->icoef[j * stencil->width + i];
+            f->coef[(top + j) * f->row_words + tap / WORD] |= byte << tap % WORD * 8;
+        }
+}
+
+template <int SIDE>
+static void pack_unrolled(struct byte_filter<SIDE> *f, const struct conv_stencil *stencil)
+{
+    f->radius = SIDE / 2;
+    f->halo = COLUMNS;
+    f->pitch = TILE_WIDTH + 2 * COLUMNS;
+    f->row_words = (SIDE + WORD - 1) / WORD;
+    pack_coefs(f, stencil, SIDE / 2 - stencil->width / 2, SIDE / 2 - stencil->height / 2);
+}
+
+// As in blocked.cu: the halo's left edge is a multiple of 4 samples, zeros before the coefficients
+// of a row make up for the difference to the filter's radius and zeros after them fill its last
+// word. What the last word's neighbour is read from beyond the halo meets zeros only; the tile's
+// rows have room for it.
+static void pack_any(struct byte_filter<0> *f, const struct conv_stencil *stencil)
+{
+    int radius = stencil->width / 2;
+    f->radius = stencil->height / 2;
+    f->halo = (radius + COLUMNS - 1) / COLUMNS * COLUMNS;
+    int lead = f->halo - radius;
+    f->row_words = (lead + stencil->width + WORD - 1) / WORD;
+    f->pitch = TILE_WIDTH + max(2 * f->halo, f->row_words * WORD);
+    pack_coefs(f, stencil, lead, 0);
+}
+
+template <int SIDE>
+static enum conv_status launch(const struct conv_stencil *stencil,
+                               const struct conv_stencil_batch *batch)
+{
+    struct byte_filter<SIDE> f = {
+    };
+    enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
+    f.planes = batch->d_planes;
+    f.count = batch->count;
+    f.border = stencil->border;
+    f.border_value = stencil->border_value;
+    if constexpr (SIDE != 0)
+        pack_unrolled(&f, stencil);
+    else
+        pack_any(&f, stencil);
+
+    size_t bytes = (size_t)f.pitch * (TILE_HEIGHT + 2 * f.radius);
+    cudaStream_t stream = (cudaStream_t)batch->stream;
+    if (kind == SUM_FLOAT)
+        dp4a<SIDE, float><<<batch->tiles, THREADS, bytes, stream>>>(f);
+    else
+        dp4a<SIDE, int32_t><<<batch->tiles, THREADS, bytes, stream>>>(f);
+    return launch_status();
+}
+
+static enum conv_status run_dp4a(const struct conv_stencil *stencil,
+                                 const struct conv_stencil_batch *batch)
+{
+    int side = max(stencil->width, stencil->height);
+    if (side <= 3)
+        return launch<3>(stencil, batch);
+    if (side <= 5)
+        return launch<5>(stencil, batch);
+    if (side <= 7)
+        return launch<7>(stencil, batch);
+    return launch<0>(stencil, batch);
+}
+
+// Every partial sum must stay within the 2^22 on either side that INTEGER_FLOATS leaves room for.
+static bool fits_dp4a(const struct conv_stencil *stencil)
+{
+    if (!stencil->exact || stencil->depth != 8)
+        return false;
+    int64_t bound = stencil->bias < 0 ? -stencil->bias : stencil->bias;
+    for (int i = 0; i < stencil->width * stencil->height; i++) {
+        if (stencil->icoef[i] < -128 || stencil->icoef[i] > 127)
+            return false;
+        bound += (int64_t)stencil->max * abs(stencil->icoef[i]);
+    }
+    return bound < 1 << 22;
+}
+
+const struct conv_variant conv_cuda_dp4a = {
+    /* name */ "cuda_dp4a",
+    /* summary */ "as blocked, four taps an instruction on bytes",
+    /* where */ CONV_ON_CUDA,
+    /* needs */ 75,
+    /* fits */ fits_dp4a,
+    /* scratch */ NULL,
+    /* tile */ TILE_WIDTH,
+    TILE_HEIGHT,
+    run_dp4a,
+};

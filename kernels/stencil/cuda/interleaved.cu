@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+// The ground below the first rung, where everybody starts: the picture as a PNG or a camera gives
+// it, RGBRGB..., and one thread a pixel that makes its three samples. Lanes side by side read bytes
+// three apart, so a warp asks for three times the memory that one load of it uses. No row of the
+// table, since pictures travel as planes; the next rung, naive.cu, differs in nothing but that.
+#include "kernels/stencil/cuda/stencil_device.cuh"
+
+#define CHANNELS 3
+#define BLOCK_WIDTH 32
+#define BLOCK_HEIGHT 8
+
+// Blocks of 32 x 8 threads. What the table calls a plane is a picture here: `width` counts samples,
+// three a pixel, and borders are those of pixels.
+template <typename Sample, typename Sum>
+static __global__ void interleaved(const struct conv_stencil_plane *pictures, int count,
+                                   const struct taps *filter)
+{
+    struct tile tile = find_tile(pictures, count, CHANNELS * BLOCK_WIDTH, BLOCK_HEIGHT);
+    const struct conv_stencil_plane &picture = tile.plane;
+    int width = picture.width / CHANNELS;
+    int x = tile.x / CHANNELS + (int)threadIdx.x, y = tile.y + (int)threadIdx.y;
+    if (x >= width || y >= picture.height)
+        return;
+
+    enum conv_border border = (enum conv_border)filter->border;
+    int left = x - filter->width / 2, top = y - filter->height / 2;
+    for (int c = 0; c < CHANNELS; c++) {
+        Sum sum;
+        start_sum(sum, filter->rounding);
+        for (int j = 0; j < filter->height; j++) {
+            int sy = conv_stencil_border(border, top + j, picture.height);
+            const Sample *row = (const Sample *)(picture.src + sy * picture.src_stride);
+            for (int i = 0; i < filter->width; i++) {
+                int sx = conv_stencil_border(border, left + i, width);
+                int sample = sx < 0 || sy < 0 ? filter->border_value : row[CHANNELS * sx + c];
+                add_tap(sum, filter->coef[j * filter->width + i], (operand<Sum>)sample);
+            }
+        }
+        Sample *row = (Sample *)(picture.dst + y * picture.dst_stride);
+        row[CHANNELS * x + c] = (Sample)round_sum(sum, filter->rounding);
+    }
+}
+
+static enum conv_status run_interleaved(const struct conv_stencil *stencil,
+                                        const struct conv_stencil_batch *batch)
+{
+    struct rounding rounding;
+    enum sum_kind kind = conv_cuda_rounding(&rounding, stencil);
+    const struct taps *filter = (const struct taps *)stencil->d_stencil;
+    cudaStream_t stream = (cudaStream_t)batch->stream;
+    dim3 block(BLOCK_WIDTH, BLOCK_HEIGHT);
+    with_types(stencil->depth, kind, [&](auto sample, auto sum) {
+        interleaved<decltype(sample), decltype(sum)>
+            <<<batch->tiles, block, 0, stream>>>(batch->d_planes, batch->count, filter);
+    });
+    return launch_status();
+}
+
+const struct conv_variant conv_cuda_interleaved = {
+    /* name */ "cuda_interleaved",
+    /* summary */ "one thread a pixel of RGBRGB..., all in global memory",
+    /* where */ CONV_ON_CUDA,
+    /* needs */ 75,
+    /* fits */ NULL,
+    /* scratch */ NULL,
+    /* tile */ CHANNELS *BLOCK_WIDTH,
+    BLOCK_HEIGHT,
+    run_interleaved,
+};

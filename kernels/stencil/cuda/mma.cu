@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+// The rung above dp4a: a block loads its tile as the register-blocked kernels do, and its warps let
+// tensor cores do the taps (mma.cuh). From compute capability 7.5 on, for what cuda_tensor takes on
+// newer devices.
+#define ROWS 16 // a warp makes 128 x 16 samples: 8 segments of two bands
+#include "kernels/stencil/cuda/blocked.cuh"
+#include "kernels/stencil/cuda/mma.cuh"
+
+#define SIDE_HALO                                                                                  \
+    MMA_SEGMENT // columns that a tile holds left and right: what A reaches, and aligned
+#define PITCH (TILE_WIDTH + 2 * SIDE_HALO)
+
+struct filter {
+    const struct conv_stencil_plane *planes;
+    int32_t count;
+    int32_t border, border_value;
+    struct byte_taps taps;
+};
+
+// Stores four samples, those of them that lie in the picture.
+__device__ inline void store_word(const struct conv_stencil_plane &plane, int x, int y,
+                                  bool aligned, uint32_t samples)
+{
+    if (y >= plane.height)
+        return;
+    uint8_t *to = plane.dst + y * plane.dst_stride + x;
+    if (aligned && x + 4 <= plane.width) {
+        *(uint32_t *)to = samples;
+        return;
+    }
+    for (int k = 0; k < 4; k++)
+        if (x + k < plane.width)
+            to[k] = (uint8_t)(samples >> 8 * k);
+}
+
+// Two bands below one another, all lanes of a warp together. `from` is the lane's first bytes of
+// the window, in the upper band's first row.
+template <int TAPS, bool TIES>
+__device__ inline void filter_bands(const uint8_t *from, const uint2 (&taps)[TAPS][2],
+                                    const struct conv_stencil_plane &plane, int x, int y,
+                                    const struct filter &f)
+{
+    bool aligned = quads_aligned<uint8_t>(plane.dst, plane.dst_stride);
+    const int32_t start[4] = {f.taps.rounding.start, f.taps.rounding.start, f.taps.rounding.start,
+                              f.taps.rounding.start};
+    int32_t even[TAPS][4], odd[TAPS][4]; // of the rows that the next row of the tile adds to
+#pragma unroll
+    for (int i = 0; i < BAND + TAPS - 1; i++) {
+        const uint8_t *upper = from + i * PITCH, *lower = upper + BAND * PITCH;
+        uint32_t window[4] = {*(const uint32_t *)upper, *(const uint32_t *)lower,
+                              *(const uint32_t *)(upper + 16), *(const uint32_t *)(lower + 16)};
+#pragma unroll
+        for (int j = TAPS - 1; j >= 0; j--) { // the row that this one completes comes first
+            int row = i - j;
+            if (row < 0 || row >= BAND)
+                continue;
+            multiply(even[row % TAPS], window, taps[j][0], j ? even[row % TAPS] : start);
+            multiply(odd[row % TAPS], window, taps[j][1], j ? odd[row % TAPS] : start);
+        }
+        int row = i - (TAPS - 1);
+        if (row < 0)
+            continue;
+        const int32_t *e = even[row % TAPS], *o = odd[row % TAPS];
+        store_word(plane, x, y + row, aligned,
+                   round_sums<TIES>(e[0], e[1], o[0], o[1], f.taps.rounding));
+        store_word(plane, x, y + BAND + row, aligned,
+                   round_sums<TIES>(e[2], e[3], o[2], o[3], f.taps.rounding));
+    }
+}
+
+// Blocks of 4 warps make 128 x 64 samples. Shared memory: the tile with its halo, 66 rows of 160
+// bytes for 3 x 3, at most 72 (11,520 bytes), and the coefficients.
+template <int TAPS, bool TIES>
+static __global__ void __launch_bounds__(THREADS) mma(const __grid_constant__ struct filter f)
+{
+    extern __shared__ uint4 memory[];
+    __shared__ uint32_t coef[sizeof f.taps.coef / 4];
+    uint8_t *samples = (uint8_t *)memory;
+    struct tile tile = find_tile(f.planes, f.count, TILE_WIDTH, TILE_HEIGHT);
+    for (uint32_t i = threadIdx.x; i < sizeof coef / 4; i += THREADS)
+        coef[i] = ((const uint32_t *)f.taps.coef)[i];
+    // Ends with the barrier that coef waits for as well.
+    load_tile(samples, PITCH, tile, SIDE_HALO, TAPS / 2, (enum conv_border)f.border,
+              f.border_value);
+
+    int lane = (int)threadIdx.x % WARP, row = (int)threadIdx.x / WARP * ROWS;
+    if (tile.y + row >= tile.plane.height)
+        return; // the whole warp
+    uint2 taps[TAPS][2];
+    load_taps<TAPS>(taps, (const int8_t(*)[64])coef);
+    int column = lane / 4 * MMA_SEGMENT + lane % 4 * 4;
+    filter_bands<TAPS, TIES>(samples + row * PITCH + SIDE_HALO - 8 + column, taps, tile.plane,
+                             tile.x + column, tile.y + row, f);
+}
+
+// --- host ----------------------------------------------------------------------------------------
+
+template <int TAPS>
+static enum conv_status launch(const struct conv_stencil *stencil,
+                               const struct conv_stencil_batch *batch)
+{
+    struct filter f = {};
+    bool ties;
+    pack_bytes(&f.taps, &ties, stencil, TAPS);
+    f.planes = batch->d_planes;
+    f.count = batch->count;
+    f.border = stencil->border;
+    f.border_value = stencil->border_value;
+    auto kernel = ties ? mma<TAPS, true> : mma<TAPS, false>;
+    size_t bytes = (size_t)PITCH * (TILE_HEIGHT + TAPS - 1);
+    kernel<<<batch->tiles, THREADS, bytes, (cudaStream_t)batch->stream>>>(f);
+    return launch_status();
+}
+
+static enum conv_status run_mma(const struct conv_stencil *stencil,
+                                const struct conv_stencil_batch *batch)
+{
+    if (stencil->height <= 3)
+        return launch<3>(stencil, batch);
+    if (stencil->height <= 5)
+        return launch<5>(stencil, batch);
+    if (stencil->height <= 7)
+        return launch<7>(stencil, batch);
+    return launch<9>(stencil, batch);
+}
+
+const struct conv_variant conv_cuda_mma = {
+    /* name */ "cuda_mma",
+    /* summary */ "tile in shared memory, taps on int8 tensor cores",
+    /* where */ CONV_ON_CUDA,
+    /* needs */ 75,
+    /* fits */ fits_bytes,
+    /* scratch */ NULL,
+    /* tile */ TILE_WIDTH,
+    TILE_HEIGHT,
+    run_mma,
+};

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// A filter's row of taps as a product of matrices of bytes, for the rows that let tensor cores do
+// it (mma.cu, tensor.cu): exact filters of 8-bit pictures up to 17 x 9 whose coefficients fit in 8
+// bits.
+//
+// Taps: one mma m16n8k32 multiplies 16 segments of a row (A: 32 bytes each, of which the middle 16
+// are samples to make) by one row of taps, laid out for 8 of the 16 (B: as a Toeplitz matrix). B's
+// columns are in such an order that a lane ends up with four neighbours: a word to store, without
+// a shuffle.
+#ifndef CONV_KERNELS_STENCIL_CUDA_MMA_CUH
+#define CONV_KERNELS_STENCIL_CUDA_MMA_CUH
+
+#include "kernels/stencil/cuda/round_u8.cuh"
+
+#define MMA_SEGMENT 16 // samples of a row that one row of the matrix A makes
+#define BAND 8         // rows that a lane makes of each of its two segments
+#define MAX_WIDTH 17
+#define MAX_HEIGHT 9
+
+struct byte_taps {
+    struct quick_rounding rounding;
+    int8_t coef[MAX_HEIGHT][64]; // tap 0 of a row lies at 24 - radius: zeros around
+};
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 750
+
+// One row of taps for one half of the samples: to = A * B + sum.
+__device__ inline void multiply(int32_t (&to)[4], const uint32_t (&a)[4], uint2 b,
+                                const int32_t *sum)
+{
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%10,%11,%12,%13};"
+        : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y), "r"(sum[0]), "r"(sum[1]),
+          "r"(sum[2]), "r"(sum[3]));
+#else
+    // Turing multiplies a quarter of that at a time; the registers hold the same parts.
+    int32_t half[4];
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        asm("mma.sync.aligned.m8n8k16.row.col.s32.u8.s8.s32 {%0,%1}, {%2}, {%3}, {%4,%5};"
+            : "=r"(half[2 * k]), "=r"(half[2 * k + 1])
+            : "r"(a[k]), "r"(b.x), "r"(sum[2 * k]), "r"(sum[2 * k + 1]));
+        asm("mma.sync.aligned.m8n8k16.row.col.s32.u8.s8.s32 {%0,%1}, {%2}, {%3}, {%4,%5};"
+            : "=r"(to[2 * k]), "=r"(to[2 * k + 1])
+            : "r"(a[k + 2]), "r"(b.y), "r"(half[2 * k]), "r"(half[2 * k + 1]));
+    }
+#endif
+}
+
+// The lane's part of B for each row of taps: bytes 4t ... 4t + 3 and 16 behind them meet the
+// outputs 4(g/2) + g%2 and, in the second matrix, those + 2.
+template <int TAPS> __device__ inline void load_taps(uint2 (&to)[TAPS][2], const int8_t (*coef)[64])
+{
+    int lane = (int)threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int j = 0; j < TAPS; j++) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int8_t *from = coef[j] + 24 + 4 * t - 8 - (g / 2 * 4 + g % 2 + 2 * half);
+            uint32_t word[2];
+            for (int w = 0; w < 2; w++) {
+                word[w] = 0;
+                for (int k = 0; k < 4; k++)
+                    word[w] |= (uint32_t)(uint8_t)from[16 * w + k] << 8 * k;
+            }
+            to[j][half] = make_uint2(word[0], word[1]);
+        }
+    }
+}
+
+#endif
+
+// --- host ----------------------------------------------------------------------------------------
+
+static inline bool fits_bytes(const struct conv_stencil *stencil)
+{
+    if (!stencil->exact || stencil->depth != 8 || stencil->width > MAX_WIDTH ||
+        stencil->height > MAX_HEIGHT)
+        return false;
+    for (int i = 0; i < stencil->width * stencil->height; i++)
+        if (stencil->icoef[i] < -128 || stencil->icoef[i] > 127)
+            return false;
+    return fits_quick(stencil);
+}
+
+// For a kernel of `rows` rows of taps. *ties: see pack_rounding.
+static inline void pack_bytes(struct byte_taps *taps, bool *ties,
+                              const struct conv_stencil *stencil, int rows)
+{
+    pack_rounding(&taps->rounding, ties, stencil);
+    int top = rows / 2 - stencil->height / 2;
+    for (int j = 0; j < stencil->height; j++)
+        for (int i = 0; i < stencil->width; i++)
+            taps->coef[top + j][24 - stencil->width / 2 + i] =
+                (int8_t)stencil->icoef[j * stencil->width + i];
+}
+
+#endif

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+// The first rung: one thread makes one sample, reads every tap of its neighbourhood from global
+// memory, and asks at each tap where the border leads. So does it read the filter. Simple, correct
+// for everything, and the caches do all the work that later rungs do by hand.
+#include "kernels/stencil/cuda/stencil_device.cuh"
+
+#define BLOCK_WIDTH 32
+#define BLOCK_HEIGHT 8
+
+// Blocks of 32 x 8 threads: a warp is a row, so that its loads and stores are of adjacent samples.
+template <typename Sample, typename Sum>
+static __global__ void naive(const struct conv_stencil_plane *planes, int count,
+                             const struct taps *filter)
+{
+    struct tile tile = find_tile(planes, count, BLOCK_WIDTH, BLOCK_HEIGHT);
+    const struct conv_stencil_plane &plane = tile.plane;
+    int x = tile.x + (int)threadIdx.x, y = tile.y + (int)threadIdx.y;
+    if (x >= plane.width || y >= plane.height)
+        return;
+
+    enum conv_border border = (enum conv_border)filter->border;
+    int left = x - filter->width / 2, top = y - filter->height / 2;
+    Sum sum;
+    start_sum(sum, filter->rounding);
+    for (int j = 0; j < filter->height; j++) {
+        int sy = conv_stencil_border(border, top + j, plane.height);
+        const Sample *row = (const Sample *)(plane.src + sy * plane.src_stride);
+        for (int i = 0; i < filter->width; i++) {
+            int sx = conv_stencil_border(border, left + i, plane.width);
+            int sample = sx < 0 || sy < 0 ? filter->border_value : row[sx];
+            add_tap(sum, filter->coef[j * filter->width + i], (operand<Sum>)sample);
+        }
+    }
+    Sample *row = (Sample *)(plane.dst + y * plane.dst_stride);
+    row[x] = (Sample)round_sum(sum, filter->rounding);
+}
+
+static enum conv_status run_naive(const struct conv_stencil *stencil,
+                                  const struct conv_stencil_batch *batch)
+{
+    struct rounding rounding;
+    enum sum_kind kind = conv_cuda_rounding(&rounding, stencil);
+    const struct taps *filter = (const struct taps *)stencil->d_stencil;
+    cudaStream_t stream = (cudaStream_t)batch->stream;
+    dim3 block(BLOCK_WIDTH, BLOCK_HEIGHT);
+    with_types(stencil->depth, kind, [&](auto sample, auto sum) {
+        naive<decltype(sample), decltype(sum)>
+            <<<batch->tiles, block, 0, stream>>>(batch->d_planes, batch->count, filter);
+    });
+    return launch_status();
+}
+
+const struct conv_variant conv_cuda_naive = {
+    /* name */ "cuda_naive",
+    /* summary */ "one thread a sample, filter and picture in global memory",
+    /* where */ CONV_ON_CUDA,
+    /* needs */ 75,
+    /* fits */ NULL,
+    /* scratch */ NULL,
+    /* tile */ BLOCK_WIDTH,
+    BLOCK_HEIGHT,
+    run_naive,
+};

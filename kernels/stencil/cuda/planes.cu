@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+// The fifth rung: one thread makes the same sample of all three planes of a picture instead of
+// three threads one each. Where a tap lies and where the border leads is worked out once for three
+// samples, and three independent loads and sums hide each other's latency.
+#include "kernels/stencil/cuda/tile.cuh"
+
+#define PLANES 3
+#define BLOCK_WIDTH 32
+#define BLOCK_HEIGHT 8
+#define TILE_WIDTH BLOCK_WIDTH
+#define TILE_HEIGHT (PLANES * BLOCK_HEIGHT)
+
+// May planes at index / 3 * 3 and behind it go together? Any three in a row of one shape will do:
+// the filter is the same for all planes of a launch, so they need not even be of one picture.
+static __device__ bool is_picture(const struct conv_stencil_plane *planes, int count, int first)
+{
+    if (first + PLANES > count)
+        return false;
+    const struct conv_stencil_plane &a = planes[first];
+    bool equal = true;
+    for (int k = 1; k < PLANES; k++) {
+        const struct conv_stencil_plane &b = planes[first + k];
+        equal = equal && a.width == b.width && a.height == b.height &&
+                a.src_stride == b.src_stride && a.dst_stride == b.dst_stride;
+    }
+    return equal;
+}
+
+// As load_tile_samples, for the same place in three planes; each tile lies `next` samples behind
+// the one before.
+template <typename Sample>
+static __device__ void load_three(Sample *to, int pitch, int next,
+                                  const struct conv_stencil_plane *planes,
+                                  const struct conv_stencil_plane &shape, int left, int top,
+                                  int columns, int rows, enum conv_border border, int border_value)
+{
+    const uint8_t *src[PLANES];
+#pragma unroll
+    for (int k = 0; k < PLANES; k++)
+        src[k] = planes[k].src;
+    for (int y = (int)threadIdx.y; y < rows; y += BLOCK_HEIGHT) {
+        int sy = conv_stencil_border(border, top + y, shape.height);
+        for (int x = (int)threadIdx.x; x < columns; x += BLOCK_WIDTH) {
+            int sx = conv_stencil_border(border, left + x, shape.width);
+            int64_t at = sy * shape.src_stride + sx * (int64_t)sizeof(Sample);
+#pragma unroll
+            for (int k = 0; k < PLANES; k++)
+                to[k * next + y * pitch + x] =
+                    sx < 0 || sy < 0 ? (Sample)border_value : *(const Sample *)(src[k] + at);
+        }
+    }
+}
+
+// Blocks of 32 x 8 threads make 32 x 24 samples, so that the blocks of three planes are as many as
+// their samples need either way: of planes that go together, the block of the first makes the upper
+// third of the tile in all three, the block of the second the middle, the block of the third the
+// lower one. A plane that has no companions is filtered alone, three rows of samples a thread.
+// Shared memory: three tiles of 8 rows with halos, or one of 24.
+template <int SIDE, typename Sample, typename Sum>
+static __global__ void planes_kernel(const struct conv_stencil_plane *planes, int count,
+                                     const __grid_constant__ struct square<SIDE> filter)
+{
+    constexpr int PITCH = TILE_WIDTH + SIDE - 1, ROWS = BLOCK_HEIGHT + SIDE - 1;
+    __shared__ Sample samples[PLANES * PITCH * ROWS];
+    struct tile tile = find_tile(planes, count, TILE_WIDTH, TILE_HEIGHT);
+    const struct conv_stencil_plane &plane = tile.plane;
+    int first = tile.index / PLANES * PLANES;
+    bool together = is_picture(planes, count, first);
+    enum conv_border border = (enum conv_border)filter.border;
+    int left = tile.x - SIDE / 2, top = tile.y - SIDE / 2;
+    int x = tile.x + (int)threadIdx.x, y = tile.y + (int)threadIdx.y;
+    if (together) {
+        int third = (tile.index - first) * BLOCK_HEIGHT;
+        y += third;
+        load_three(samples, PITCH, PITCH * ROWS, planes + first, plane, left, top + third, PITCH,
+                   ROWS, border, filter.border_value);
+    } else {
+        load_tile_samples(samples, PITCH, plane, left, top, PITCH, TILE_HEIGHT + SIDE - 1, border,
+                          filter.border_value);
+    }
+    __syncthreads(); // most of what a thread reads now, others have loaded
+
+    if (x >= plane.width || y >= plane.height)
+        return;
+    const Sample *from = samples + (int)threadIdx.y * PITCH + (int)threadIdx.x;
+    int next = together ? PITCH * ROWS : PITCH * BLOCK_HEIGHT; // to the thread's next sample
+#pragma unroll
+    for (int k = 0; k < PLANES; k++) {
+        int sy = together ? y : y + k * BLOCK_HEIGHT;
+        if (sy >= plane.height)
+            break;
+        uint8_t *dst = together ? planes[first + k].dst : plane.dst;
+        Sum sum = sum_square<SIDE, Sum>(from + k * next, PITCH, filter);
+        ((Sample *)(dst + sy * plane.dst_stride))[x] = (Sample)round_sum(sum, filter.rounding);
+    }
+}
+
+template <int SIDE>
+static enum conv_status launch(const struct conv_stencil *stencil,
+                               const struct conv_stencil_batch *batch)
+{
+    struct square<SIDE> filter;
+    enum sum_kind kind = make_square(&filter, stencil);
+    cudaStream_t stream = (cudaStream_t)batch->stream;
+    dim3 block(BLOCK_WIDTH, BLOCK_HEIGHT);
+    with_types(stencil->depth, kind, [&](auto sample, auto sum) {
+        planes_kernel<SIDE, decltype(sample), decltype(sum)>
+            <<<batch->tiles, block, 0, stream>>>(batch->d_planes, batch->count, filter);
+    });
+    return launch_status();
+}
+
+static enum conv_status run_planes(const struct conv_stencil *stencil,
+                                   const struct conv_stencil_batch *batch)
+{
+    int side = max(stencil->width, stencil->height);
+    if (side <= 3)
+        return launch<3>(stencil, batch);
+    if (side <= 5)
+        return launch<5>(stencil, batch);
+    return launch<7>(stencil, batch);
+}
+
+static bool fits_planes(const struct conv_stencil *stencil)
+{
+    return max(stencil->width, stencil->height) <= 7;
+}
+
+const struct conv_variant conv_cuda_planes = {
+    /* name */ "cuda_planes",
+    /* summary */ "as unrolled, one thread for three planes",
+    /* where */ CONV_ON_CUDA,
+    /* needs */ 75,
+    /* fits */ fits_planes,
+    /* scratch */ NULL,
+    /* tile */ TILE_WIDTH,
+    TILE_HEIGHT,
+    run_planes,
+};

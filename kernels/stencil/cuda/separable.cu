@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+// Two passes in one kernel, for exact filters that are a column times a row: the rows of a tile
+// first, into shared memory, then the columns of these sums. A sample then costs as many
+// multiply-adds as a row and a column have taps, not their product: 62 for 961 at 31 x 31. For what
+// tensor_separable.cu does not take: 16-bit pictures, large factors, devices before Hopper.
+//
+// Exact because every sum on the way is an integer that its type holds: a partial sum of either
+// pass is at most the sum of all |coef| times the largest sample, which is what conv_cuda_rounding
+// bounds.
+#include "kernels/stencil/cuda/blocked.cuh"
+
+#define WIDE 8 // sums of a row that a thread makes at a time
+#define MAX_ROW (CONV_FILTER_MAX_SIDE + 1)
+
+struct filter {
+    const struct conv_stencil_plane *planes;
+    int32_t count;
+    int32_t border, border_value;
+    int32_t radius; // rows of halo above and below
+    int32_t halo;   // columns of halo left and right, a multiple of 4
+    int32_t pitch;  // samples from a row of the tile to the next
+    int32_t steps;  // taps of a row, a multiple of 4
+    struct rounding rounding;
+    int32_t row[MAX_ROW]; // begins with zeros, so that the first step is aligned: see pack
+    int32_t column[CONV_FILTER_MAX_SIDE + 2 * (ROWS - 1)]; // ROWS - 1 zeros, taps, as many zeros
+};
+
+// The first pass: WIDE sums of a row. `from` is the first sample under the first sum's taps.
+template <typename Sample, typename Sum>
+__device__ inline void sum_row(Sum *to, const Sample *from, const struct filter &f)
+{
+    operand<Sum> window[WIDE + COLUMNS];
+    Sum sums[WIDE];
+#pragma unroll
+    for (int k = 0; k < WIDE; k++)
+        sums[k] = 0;
+    unpack(window, *(const quad<Sample> *)from);
+    unpack(window + COLUMNS, *(const quad<Sample> *)(from + COLUMNS));
+#pragma unroll 1
+    for (int i = 0; i < f.steps; i += COLUMNS) {
+        unpack(window + WIDE, *(const quad<Sample> *)(from + WIDE + i));
+#pragma unroll
+        for (int k = 0; k < WIDE; k++) {
+#pragma unroll
+            for (int t = 0; t < COLUMNS; t++)
+                add_tap(sums[k], f.row[i + t], window[k + t]);
+        }
+#pragma unroll
+        for (int k = 0; k < WIDE; k++)
+            window[k] = window[k + COLUMNS];
+    }
+#pragma unroll
+    for (int k = 0; k < WIDE; k++)
+        to[k] = sums[k];
+}
+
+// The second pass: 4 x 8 samples from the `rows` sums below one another that there are. Sum i is
+// tap i - r of row r; for those that are none, column has zeros. (Sums that there are not may be
+// anything, and 0 times that no number.)
+template <typename Sample, typename Sum>
+__device__ inline void sum_columns(const Sum *from, int rows,
+                                   const struct conv_stencil_plane &plane, int x, int y,
+                                   const struct filter &f)
+{
+    Sum sums[ROWS][COLUMNS];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        for (int k = 0; k < COLUMNS; k++)
+            start_sum(sums[r][k], f.rounding);
+#pragma unroll 2
+    for (int i = 0; i < min(ROWS + 2 * f.radius, rows); i++) {
+        Sum line[COLUMNS];
+#pragma unroll
+        for (int k = 0; k < COLUMNS; k++)
+            line[k] = from[i * TILE_WIDTH + k];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            for (int k = 0; k < COLUMNS; k++)
+                add_tap(sums[r][k], f.column[ROWS - 1 + i - r], line[k]);
+    }
+    bool aligned = quads_aligned<Sample>(plane.dst, plane.dst_stride);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        store_quad<Sample>(plane, x, y + r, aligned, sums[r], f.rounding);
+}
+
+// Blocks of 4 warps make 128 x 32 samples. Shared memory: the sums of the tile's rows and of those
+// of the halo, 128 a row, then the tile with its halo: at most 62 rows, 31,744 bytes and 19,840 at
+// 16 bits.
+template <typename Sample, typename Sum>
+static __global__ void __launch_bounds__(THREADS) separable(const __grid_constant__ struct filter f)
+{
+    extern __shared__ uint4 memory[];
+    Sum *sums = (Sum *)memory;
+    Sample *samples = (Sample *)(sums + TILE_WIDTH * (TILE_HEIGHT + 2 * f.radius));
+    struct tile tile = find_tile(f.planes, f.count, TILE_WIDTH, TILE_HEIGHT);
+    load_tile(samples, f.pitch, tile, f.halo, f.radius, (enum conv_border)f.border, f.border_value);
+
+    // A row's sums are made by 16 threads.
+    constexpr int THREADS_A_ROW = TILE_WIDTH / WIDE;
+    int first = (int)threadIdx.x % THREADS_A_ROW * WIDE;
+    int rows = min(TILE_HEIGHT, tile.plane.height - tile.y) + 2 * f.radius;
+    for (int row = (int)threadIdx.x / THREADS_A_ROW; row < rows; row += THREADS / THREADS_A_ROW)
+        sum_row<Sample, Sum>(sums + row * TILE_WIDTH + first, samples + row * f.pitch + first, f);
+    __syncthreads(); // a column is made of rows that other threads have summed
+
+    int column = (int)threadIdx.x % WARP * COLUMNS, row = (int)threadIdx.x / WARP * ROWS;
+    int x = tile.x + column, y = tile.y + row;
+    if (x < tile.plane.width && y < tile.plane.height)
+        sum_columns<Sample, Sum>(sums + row * TILE_WIDTH + column, rows - row, tile.plane, x, y, f);
+}
+
+// --- host ----------------------------------------------------------------------------------------
+
+// A coefficient as add_tap takes it.
+static int32_t coef_bits(int32_t coef, enum sum_kind kind)
+{
+    union {
+        float value;
+        int32_t bits;
+    } as;
+    as.value = (float)coef;
+    return kind == SUM_FLOAT ? as.bits : coef;
+}
+
+// The halo's left edge is a multiple of 4 samples; zeros before a row's taps make up for the
+// difference to its radius, zeros after them fill the last step of 4. What a step reads beyond the
+// halo meets zeros only; the tile's rows have room for it.
+static void pack(struct filter *f, const struct conv_stencil *stencil, enum sum_kind kind)
+{
+    int32_t row[CONV_FILTER_MAX_SIDE], column[CONV_FILTER_MAX_SIDE];
+    conv_stencil_factors(stencil, column, row);
+    int radius = stencil->width / 2;
+    f->radius = stencil->height / 2;
+    f->halo = (radius + COLUMNS - 1) / COLUMNS * COLUMNS;
+    int lead = f->halo - radius;
+    f->steps = (lead + stencil->width + COLUMNS - 1) / COLUMNS * COLUMNS;
+    f->pitch = TILE_WIDTH + max(2 * f->halo, f->steps) + COLUMNS;
+    for (int i = 0; i < stencil->width; i++)
+        f->row[lead + i] = coef_bits(row[i], kind);
+    for (int j = 0; j < stencil->height; j++)
+        f->column[ROWS - 1 + j] = coef_bits(column[j], kind);
+}
+
+template <typename Kernel>
+static enum conv_status launch(Kernel kernel, const struct filter *f, size_t sample_size,
+                               const struct conv_stencil_batch *batch)
+{
+    size_t rows = (size_t)(TILE_HEIGHT + 2 * f->radius);
+    size_t bytes = rows * (TILE_WIDTH * sizeof(int32_t) + (size_t)f->pitch * sample_size);
+    // A kernel has 48 KB without asking.
+    if (bytes > 48 * 1024 && allow_shared_memory((const void *)kernel))
+        return CONV_ERR_DEVICE;
+    kernel<<<batch->tiles, THREADS, bytes, (cudaStream_t)batch->stream>>>(*f);
+    return launch_status();
+}
+
+static enum conv_status run_separable(const struct conv_stencil *stencil,
+                                      const struct conv_stencil_batch *batch)
+{
+    struct filter f = {};
+    enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
+    f.planes = batch->d_planes;
+    f.count = batch->count;
+    f.border = stencil->border;
+    f.border_value = stencil->border_value;
+    pack(&f, stencil, kind);
+    if (stencil->depth == 8 && kind == SUM_FLOAT)
+        return launch(separable<uint8_t, float>, &f, 1, batch);
+    if (stencil->depth == 8)
+        return launch(separable<uint8_t, int32_t>, &f, 1, batch);
+    if (kind == SUM_FLOAT)
+        return launch(separable<uint16_t, float>, &f, 2, batch);
+    return launch(separable<uint16_t, int32_t>, &f, 2, batch);
+}
+
+// Smaller filters are faster in one pass: the sums of the halo's rows cost more than they save.
+#define LEAST_SIDE 9
+
+static bool fits_separable(const struct conv_stencil *stencil)
+{
+    struct rounding rounding;
+    int32_t row[CONV_FILTER_MAX_SIDE], column[CONV_FILTER_MAX_SIDE];
+    return stencil->exact && min(stencil->width, stencil->height) >= LEAST_SIDE &&
+           conv_cuda_rounding(&rounding, stencil) != SUM_INT64 &&
+           conv_stencil_factors(stencil, column, row);
+}
+
+const struct conv_variant conv_cuda_separable = {
+    /* name */ "cuda_separable",
+    /* summary */ "two passes in one kernel, for a column times a row",
+    /* where */ CONV_ON_CUDA,
+    /* needs */ 75,
+    /* fits */ fits_separable,
+    /* scratch */ NULL,
+    /* tile */ TILE_WIDTH,
+    TILE_HEIGHT,
+    run_separable,
+};

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// The third rung, the one in every textbook: the block copies its samples and the halo around them
+// to shared memory, waits, and filters from there. Each sample leaves global memory once a block
+// instead of once a tap, and the border is resolved once a sample instead of once a tap. The cache
+// that naive.cu reads through keeps the same samples just as near, though, and this kernel still
+// spends its time on instructions: an addition to the address, a load of one byte and a conversion
+// for each tap.
+#include "kernels/stencil/cuda/tile.cuh"
+
+// One thread a sample; the block's shape is the launch's, a multiple of 32 threads. Shared memory:
+// (blockDim.x + width - 1) x (blockDim.y + height - 1) samples, 7,688 bytes at most (32 x 32
+// threads at 31 x 31 taps of 16 bits).
+template <typename Sample, typename Sum>
+static __global__ void tile_kernel(const struct conv_stencil_plane *planes, int count,
+                                   const __grid_constant__ struct taps filter)
+{
+    extern __shared__ uint4 memory[];
+    Sample *samples = (Sample *)memory;
+    struct tile tile = find_tile(planes, count, (int)blockDim.x, (int)blockDim.y);
+    const struct conv_stencil_plane &plane = tile.plane;
+    int pitch = (int)blockDim.x + filter.width - 1;
+    load_tile_samples(samples, pitch, plane, tile.x - filter.width / 2, tile.y - filter.height / 2,
+                      pitch, (int)blockDim.y + filter.height - 1, (enum conv_border)filter.border,
+                      filter.border_value);
+    __syncthreads(); // most of what a thread reads now, others have loaded
+
+    int x = tile.x + (int)threadIdx.x, y = tile.y + (int)threadIdx.y;
+    if (x >= plane.width || y >= plane.height)
+        return; // not earlier: a thread without a sample of its own still loads and waits
+    const Sample *from = samples + (int)threadIdx.y * pitch + (int)threadIdx.x;
+    Sum sum;
+    start_sum(sum, filter.rounding);
+#pragma unroll 1
+    for (int j = 0; j < filter.height; j++)
+#pragma unroll 1
+        for (int i = 0; i < filter.width; i++)
+            add_tap(sum, filter.coef[j * filter.width + i], (operand<Sum>)from[j * pitch + i]);
+    Sample *row = (Sample *)(plane.dst + y * plane.dst_stride);
+    row[x] = (Sample)round_sum(sum, filter.rounding);
+}
+
+template <int WIDTH, int HEIGHT>
+static enum conv_status run_tile(const struct conv_stencil *stencil,
+                                 const struct conv_stencil_batch *batch)
+{
+    struct taps filter;
+    enum sum_kind kind = conv_cuda_taps(&filter, stencil);
+    size_t bytes = (size_t)(WIDTH + stencil->width - 1) * (HEIGHT + stencil->height - 1) *
+                   (stencil->depth / 8);
+    cudaStream_t stream = (cudaStream_t)batch->stream;
+    dim3 block(WIDTH, HEIGHT);
+    with_types(stencil->depth, kind, [&](auto sample, auto sum) {
+        tile_kernel<decltype(sample), decltype(sum)>
+            <<<batch->tiles, block, bytes, stream>>>(batch->d_planes, batch->count, filter);
+    });
+    return launch_status();
+}
+
+#define ROW(name, summary, width, height)                                                          \
+    {                                                                                              \
+        name, summary, CONV_ON_CUDA, 75, NULL, NULL, width, height, run_tile<width, height>        \
+    }
+
+const struct conv_variant conv_cuda_shared =
+    ROW("cuda_shared", "tile with halo in shared memory, one thread a sample", 32, 8);
+
+const struct conv_variant conv_cuda_shared_shapes[5] = {
+    ROW("cuda_shared_8x8", "as shared, blocks of 8 x 8", 8, 8),
+    ROW("cuda_shared_16x16", "as shared, blocks of 16 x 16", 16, 16),
+    ROW("cuda_shared_32x4", "as shared, blocks of 32 x 4", 32, 4),
+    ROW("cuda_shared_32x16", "as shared, blocks of 32 x 16", 32, 16),
+    ROW("cuda_shared_32x32", "as shared, blocks of 32 x 32", 32, 32),
+};

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+// What the CUDA kernels share: how a launch of many planes is cut into blocks, how a sum of taps
+// becomes a sample, and the choice of the arithmetic that makes it exact.
+#ifndef CONV_KERNELS_STENCIL_CUDA_STENCIL_DEVICE_CUH
+#define CONV_KERNELS_STENCIL_CUDA_STENCIL_DEVICE_CUH
+
+#include <stdint.h>
+#include <type_traits>
+
+#include "kernels/stencil/cuda/cuda_variants.h"
+
+#define WARP 32
+
+// --- arithmetic ----------------------------------------------------------------------------------
+
+// The type that sums are held in. FLOAT serves real filters, by definition, and those exact ones
+// whose every partial sum is an integer of at most 24 bits, which float32 holds exactly.
+enum sum_kind { SUM_FLOAT, SUM_INT32, SUM_INT64 };
+
+// From a sum to a sample; conv_cuda_rounding (prepare.cu) fills it and proves it.
+struct rounding {
+    int64_t bias, divisor;      // integer sums
+    float fbias;                // FLOAT: sample = (sum * scale + grid) + restore, rounded half-even
+    float scale, grid, restore; //        by the addition itself
+    uint32_t half, factor, shift; // INT32: quotient = (sum + half) * factor >> (31 + shift)
+    uint32_t even;                //        1 if the divisor is even: ties exist
+    int32_t max;
+};
+
+// 1.5 * 2^23: floats around it are the integers, so that an addition rounds to the nearest one,
+// half to even, and leaves it in the low bits of the mantissa.
+#define INTEGER_FLOATS 12582912.0f
+
+// A filter as naive.cu finds it in global memory and constant.cu in its parameters.
+struct taps {
+    struct rounding rounding;
+    int32_t width, height;
+    int32_t border, border_value;
+    int32_t coef[CONV_FILTER_MAX_TAPS]; // row by row: integers, or the bits of floats for SUM_FLOAT
+};
+
+extern "C" {
+// Chooses the arithmetic of a stencil and fills *rounding.
+enum sum_kind conv_cuda_rounding(struct rounding *rounding, const struct conv_stencil *stencil);
+// The same, with everything else of the filter. The unused end of coef stays unset.
+enum sum_kind conv_cuda_taps(struct taps *taps, const struct conv_stencil *stencil);
+// Tap (i, j) as struct taps holds it.
+int32_t conv_cuda_coef(const struct conv_stencil *stencil, enum sum_kind kind, int i, int j);
+}
+
+__device__ inline void start_sum(float &sum, const struct rounding &r)
+{
+    sum = r.fbias;
+}
+
+__device__ inline void start_sum(int32_t &sum, const struct rounding &r)
+{
+    sum = (int32_t)r.bias;
+}
+
+__device__ inline void start_sum(int64_t &sum, const struct rounding &r)
+{
+    sum = r.bias;
+}
+
+// Samples are floats or ints before they meet a coefficient.
+template <typename Sum>
+using operand = typename std::conditional<std::is_same<Sum, float>::value, float, int32_t>::type;
+
+__device__ inline void add_tap(float &sum, int32_t coef, float sample)
+{
+    sum = __fmaf_rn(__int_as_float(coef), sample, sum);
+}
+
+__device__ inline void add_tap(int32_t &sum, int32_t coef, int32_t sample)
+{
+    sum += coef * sample;
+}
+
+__device__ inline void add_tap(int64_t &sum, int32_t coef, int32_t sample)
+{
+    sum += (int64_t)coef * sample;
+}
+
+// The sample is the low 8 or 16 bits of what round_sum returns; the bits above it mean nothing.
+__device__ inline uint32_t round_sum(float sum, const struct rounding &r)
+{
+    float v = __fadd_rn(__fmaf_rn(sum, r.scale, r.grid), r.restore);
+    // fmaxf drops a NaN, which only coefficients beyond float32's range can make.
+    v = fminf(fmaxf(v, INTEGER_FLOATS), INTEGER_FLOATS + (float)r.max);
+    return __float_as_uint(v);
+}
+
+__device__ inline uint32_t round_sum(int32_t sum, const struct rounding &r)
+{
+    uint32_t up = (uint32_t)max(sum + (int32_t)r.half, 0);
+    uint32_t quotient = __umulhi(up << 1, r.factor) >> r.shift;
+    // No remainder: sum / divisor was a tie, which has gone up; it belongs to the even side.
+    if (quotient * (uint32_t)r.divisor == up)
+        quotient -= quotient & r.even;
+    return min(quotient, (uint32_t)r.max);
+}
+
+__device__ inline uint32_t round_sum(int64_t sum, const struct rounding &r)
+{
+    if (sum <= 0)
+        return 0;
+    if (sum >= r.max * r.divisor)
+        return (uint32_t)r.max;
+    int64_t quotient = sum / r.divisor;
+    int64_t rest = sum - quotient * r.divisor, missing = r.divisor - rest;
+    return (uint32_t)(quotient + (rest > missing || (rest == missing && (quotient & 1))));
+}
+
+// --- where a block works -------------------------------------------------------------------------
+
+struct tile {
+    struct conv_stencil_plane plane;
+    int index; // of the plane in the table
+    int x, y;  // its first sample
+};
+
+// The plane that block blockIdx.x belongs to and its tile there. first_tile ascends strictly, so
+// each warp searches by ballot, 32 planes a step: two or three dependent loads for thousands of
+// planes where a binary search needs a dozen. All 32 lanes of a warp must call.
+__device__ inline struct tile find_tile(const struct conv_stencil_plane *planes, int count,
+                                        int tile_width, int tile_height)
+{
+    int lane = (int)(threadIdx.y * blockDim.x + threadIdx.x) % WARP;
+    int first = 0; // the plane is one of first ... first + count - 1
+    while (count > 1) {
+        int step = (count + WARP - 1) / WARP;
+        int probe = lane * step;
+        bool reached = probe < count && planes[first + probe].first_tile <= blockIdx.x;
+        int last = __popc(__ballot_sync(0xffffffffu, reached)) - 1;
+        first += last * step;
+        count = min(step, count - last * step);
+    }
+    struct tile tile;
+    tile.plane = planes[first];
+    tile.index = first;
+    uint32_t index = blockIdx.x - tile.plane.first_tile;
+    uint32_t across = ((uint32_t)tile.plane.width + tile_width - 1) / tile_width;
+    tile.x = (int)(index % across) * tile_width;
+    tile.y = (int)(index / across) * tile_height;
+    return tile;
+}
+
+// --- launches ------------------------------------------------------------------------------------
+
+// Calls launch(sample, sum) with values of the types that this depth and arithmetic need.
+template <typename Launch> static void with_types(int depth, enum sum_kind kind, Launch launch)
+{
+    if (depth == 8) {
+        if (kind == SUM_FLOAT)
+            launch(uint8_t(), float());
+        else if (kind == SUM_INT32)
+            launch(uint8_t(), int32_t());
+        else
+            launch(uint8_t(), int64_t());
+    } else {
+        if (kind == SUM_FLOAT)
+            launch(uint16_t(), float());
+        else if (kind == SUM_INT32)
+            launch(uint16_t(), int32_t());
+        else
+            launch(uint16_t(), int64_t());
+    }
+}
+
+// Allows each launch of a kernel as much dynamic shared memory as a block can have. The limit
+// belongs to the kernel, not to the launch, and several threads launch at the same time, each on
+// its own stream: a limit set to the need of one launch would be too low for another one in
+// between, which then fails as "invalid argument". The kernel has no static shared memory.
+static inline cudaError_t allow_shared_memory(const void *kernel)
+{
+    int device, bytes;
+    cudaError_t error = cudaGetDevice(&device);
+    if (!error)
+        error = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (!error)
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    return error;
+}
+
+// What a launch left behind. Peeks, so that the caller can still ask cudaGetLastError for the
+// cause.
+static inline enum conv_status launch_status(void)
+{
+    return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
+}
+
+#endif

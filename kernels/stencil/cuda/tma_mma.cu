@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+// The top rung: tensor cores do the taps, the bulk copy engine brings the samples, and what is left
+// for a thread is to round and to store. For exact filters of 8-bit pictures up to 17 x 9 whose
+// coefficients fit in 8 bits (mma.cuh has the arithmetic), from compute capability 9.0 on.
+//
+// Samples: through the ring of ring.cuh, so that the warps that work never see a border, nor wait
+// for memory.
+//
+// What it bought (H200, share of a device copy of the same bytes; dp4a: 0.44 and 0.34 at 8192 x
+// 8192; bench_kernels_cuda):
+//                              3 x 3   5 x 5                          3 x 3   5 x 5
+//   8192 x 8192 x 3             0.86    0.85     1000 x 300 x 300 x 3  0.86    0.73
+//   32 x 2880 x 1800 x 3        0.86    0.84     500 sizes x 3         0.85    0.83
+// and 0.75 and 0.65 for 7 x 7 and 9 x 9.
+// What did not help: two blocks a processor (5 x 5: 0.69; a ring each, and fewer warps that work),
+// bands of 16 rows, pieces of 64 rows, cache hints (0.74), rows of a piece carried over to the next
+// one instead of read again (the order of memory that this asks for costs more: 0.81), the last
+// rows of samples in registers instead of the sums (5 x 5: 0.76), rows of a length that is no power
+// of two. What mattered most: one instruction a bulk copy (see uniform), a scout (a look into the
+// table of planes takes a microsecond when memory is busy), whole sectors at the ends of rows
+// (dst_spare: 0.56 to 0.83 at 300 x 300), and not one register spilled (5 x 5: 0.66 to 0.82; hence
+// setmaxnreg).
+#include "kernels/stencil/cuda/microtile.cuh"
+
+// Workers, as many as registers allow: a lane has the taps and the sums of all rows in them.
+template <int ROWS> constexpr int workers = ROWS <= 5 ? 16 : 12;
+template <int ROWS> using bytes_form = form<ROWS, uint8_t, MMA_SEGMENT, 4>;
+
+struct filter {
+    struct supply supply;
+    struct byte_taps taps;
+};
+static_assert(sizeof(((struct byte_taps *)0)->coef) == RING_SCRATCH, "they wait there for workers");
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+template <int ROWS, bool TIES, bool RAGGED>
+__device__ inline void filter_units(struct lane_unit u0, struct lane_unit u1,
+                                    const uint2 (&taps)[ROWS][2], const struct piece &piece,
+                                    const struct filter &f)
+{
+    const int32_t start[4] = {f.taps.rounding.start, f.taps.rounding.start, f.taps.rounding.start,
+                              f.taps.rounding.start};
+    int32_t even[ROWS][4], odd[ROWS][4]; // of the rows that the next row of the stage adds to
+#pragma unroll
+    for (int i = 0; i < BAND + ROWS - 1; i++) {
+        uint32_t window[4] = {*(const uint32_t *)u0.from, *(const uint32_t *)u1.from,
+                              *(const uint32_t *)(u0.from + 16), *(const uint32_t *)(u1.from + 16)};
+        u0.from += piece.pitch;
+        u1.from += piece.pitch;
+#pragma unroll
+        for (int j = ROWS - 1; j >= 0; j--) { // the row that this one completes comes first
+            int row = i - j;
+            if (row < 0 || row >= BAND)
+                continue;
+            multiply(even[row % ROWS], window, taps[j][0], j ? even[row % ROWS] : start);
+            multiply(odd[row % ROWS], window, taps[j][1], j ? odd[row % ROWS] : start);
+        }
+        int row = i - (ROWS - 1);
+        if (row < 0)
+            continue;
+        const int32_t *e = even[row % ROWS], *o = odd[row % ROWS];
+        store<RAGGED>(&u0, row, round_sums<TIES>(e[0], e[1], o[0], o[1], f.taps.rounding), piece);
+        store<RAGGED>(&u1, row, round_sums<TIES>(e[2], e[3], o[2], o[3], f.taps.rounding), piece);
+    }
+}
+
+#endif
+
+template <int ROWS, bool TIES>
+static __global__ void __launch_bounds__(ring_threads<workers<ROWS>>, 1)
+    tensor(const __grid_constant__ struct filter f)
+{
+#if __CUDA_ARCH__ >= 900
+    extern __shared__ __align__(128) uint8_t memory[];
+    struct ring *ring = open_ring<workers<ROWS>>(memory, f.supply);
+    if (threadIdx.x < sizeof ring->scratch / 4)
+        ((uint32_t *)ring->scratch)[threadIdx.x] = ((const uint32_t *)f.taps.coef)[threadIdx.x];
+    __syncthreads(); // barriers and coefficients are there
+    int warp = (int)uniform(threadIdx.x / WARP);
+    if (warp >= workers<ROWS>) {
+        help<bytes_form<ROWS>, workers<ROWS>>(warp - workers<ROWS>, ring, f.supply);
+    } else {
+        take_registers<workers<ROWS>>();
+        uint2 taps[ROWS][2];
+        load_taps<ROWS>(taps, (const int8_t(*)[64])ring->scratch);
+        work<workers<ROWS>, UNITS>(
+            ring, f.supply, [&](const struct piece &piece, const uint8_t *samples, int job) {
+                int lane = (int)threadIdx.x % WARP, unit = job * UNITS + lane / 4;
+                struct lane_unit u0 = find_unit(piece, samples, unit, 8);
+                struct lane_unit u1 = find_unit(piece, samples, unit + UNITS / 2, 8);
+                bool whole = (u0.size & u1.size) == (BAND << 8 | WORD);
+                if (__all_sync(0xffffffffu, whole))
+                    filter_units<ROWS, TIES, false>(u0, u1, taps, piece, f);
+                else
+                    filter_units<ROWS, TIES, true>(u0, u1, taps, piece, f);
+            });
+    }
+#endif
+}
+
+// --- host ----------------------------------------------------------------------------------------
+
+template <int ROWS, bool TIES>
+static enum conv_status launch(struct filter *f, const struct conv_stencil *stencil,
+                               const struct conv_stencil_batch *batch)
+{
+    uint32_t grid;
+    size_t bytes;
+    if (plan_ring<bytes_form<ROWS>>(&f->supply, stencil, batch, (const void *)tensor<ROWS, TIES>,
+                                    {ROWS <= 3 ? 3 : MAX_STAGES, MAX_STAGES}, &grid, &bytes))
+        return CONV_ERR_DEVICE;
+    tensor<ROWS, TIES>
+        <<<grid, ring_threads<workers<ROWS>>, bytes, (cudaStream_t)batch->stream>>>(*f);
+    return launch_status();
+}
+
+template <int ROWS>
+static enum conv_status pack(const struct conv_stencil *stencil,
+                             const struct conv_stencil_batch *batch)
+{
+    struct filter f = {};
+    bool ties;
+    pack_bytes(&f.taps, &ties, stencil, ROWS);
+    return ties ? launch<ROWS, true>(&f, stencil, batch) : launch<ROWS, false>(&f, stencil, batch);
+}
+
+static enum conv_status run_tensor(const struct conv_stencil *stencil,
+                                   const struct conv_stencil_batch *batch)
+{
+    if (stencil->height <= 3)
+        return pack<3>(stencil, batch);
+    if (stencil->height <= 5)
+        return pack<5>(stencil, batch);
+    if (stencil->height <= 7)
+        return pack<7>(stencil, batch);
+    return pack<9>(stencil, batch);
+}
+
+const struct conv_variant conv_cuda_tensor = {
+    /* name */ "cuda_tensor",
+    /* summary */ "taps on int8 tensor cores, samples through the bulk copy engine",
+    /* where */ CONV_ON_CUDA,
+    /* needs */ 90,
+    /* fits */ fits_bytes,
+    /* scratch */ NULL,
+    /* tile */ TILE_WIDTH,
+    TILE_HEIGHT,
+    run_tensor,
+};

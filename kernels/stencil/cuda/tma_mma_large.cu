@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT
+// Large filters on tensor cores: as tensor.cu, but up to 31 x 31, for exact filters of 8-bit
+// pictures whose coefficients fit in 8 bits and that are no column times a row. From compute
+// capability 9.0 on.
+//
+// tensor.cu has the taps in registers, and sums of as many rows as the filter has. Here there are
+// sums of 8 rows of samples, and taps come row by row from a table in shared memory, laid out as
+// the lanes take them. Each row of taps meets 8 rows of samples, of which one is new: a lane keeps
+// the others in registers.
+//
+// What it bought (H200, 8192 x 8192 x 3, share of a device copy of the same bytes; dp4a: 0.08, 0.06
+// and 0.007): 0.42 at 11 x 11, 0.36 at 15 x 15, 0.14 at 31 x 31, where tensor cores are busy for
+// 76 % of the time.
+#include "kernels/stencil/cuda/microtile.cuh"
+
+#define WORKERS 12
+#define SHORT 17 // taps of a row for which a segment's window has 32 bytes; for more it has 48
+#define LEAD 32  // zeros before a row's taps
+#define ROW 96   // bytes of a row, with those behind
+
+struct filter {
+    struct supply supply;
+    struct rounding rounding;
+    int32_t width, height;
+    int8_t coef[CONV_FILTER_MAX_TAPS];
+};
+
+template <int ROWS> using large_form = form<ROWS, uint8_t, MMA_SEGMENT, 4>;
+
+// A lane's part of a row of taps, for both halves of a segment.
+struct tap_row {
+    uint4 pairs;  // 32 bytes of the window: of the first half, of the second
+    uint2 thirds; // the 16 others
+};
+
+// BLOCKS of 16 bytes that a window has.
+template <int BLOCKS> constexpr size_t tap_row_bytes = WARP *(BLOCKS == 3 ? 24 : 16);
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// The 16 bytes of a window behind the first 32: to += A * B.
+__device__ inline void multiply_third(int32_t (&to)[4], const uint32_t *a, uint32_t b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%7,%8,%9,%10};"
+        : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b), "r"(to[0]), "r"(to[1]), "r"(to[2]), "r"(to[3]));
+}
+
+// Four bytes at any place.
+__device__ inline uint32_t load_any(const uint8_t *from)
+{
+    uint32_t skip = shared_address(from) % 4;
+    const uint32_t *words = (const uint32_t *)(from - skip);
+    return __funnelshift_r(words[0], words[1], 8 * skip);
+}
+
+// Writes the table: taps for the lanes' columns 4(g / 2) + g % 2 and those + 2, as load_taps has
+// them. `padded` has room for a row of taps with zeros around, and all rows.
+template <int BLOCKS>
+__device__ inline void lay_out_taps(uint8_t *table, uint8_t *padded, const struct filter &f)
+{
+    int threads = ring_threads<WORKERS>;
+    for (int i = (int)threadIdx.x; i < f.height * ROW / 4; i += threads)
+        ((uint32_t *)padded)[i] = 0;
+    __syncthreads();
+    int first = LEAD + (BLOCKS == 3 ? 16 : 8) - f.width / 2;
+    for (int i = (int)threadIdx.x; i < f.width * f.height; i += threads)
+        padded[i / f.width * ROW + first + i % f.width] = (uint8_t)f.coef[i];
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < f.height * WARP; i += threads) {
+        int g = i % WARP / 4, t = i % 4;
+        const uint8_t *from = padded + i / WARP * ROW + LEAD + 4 * t - (g / 2 * 4 + g % 2);
+        ((uint4 *)table)[i] = make_uint4(load_any(from), load_any(from + 16), load_any(from - 2),
+                                         load_any(from + 14));
+        if (BLOCKS == 3)
+            ((uint2 *)(table + f.height * WARP * sizeof(uint4)))[i] =
+                make_uint2(load_any(from + 32), load_any(from + 30));
+    }
+}
+
+template <int BLOCKS>
+__device__ inline struct tap_row load_row(const uint8_t *table, int row, int height)
+{
+    struct tap_row taps = {};
+    int i = row * WARP + (int)threadIdx.x % WARP;
+    taps.pairs = ((const uint4 *)table)[i];
+    if (BLOCKS == 3)
+        taps.thirds = ((const uint2 *)(table + height * WARP * sizeof(uint4)))[i];
+    return taps;
+}
+
+// The windows of a row, of both units.
+template <int BLOCKS>
+__device__ inline void load_windows(uint32_t (&to)[2 * BLOCKS], struct lane_unit *u0,
+                                    struct lane_unit *u1, int pitch)
+{
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) {
+        to[2 * i] = *(const uint32_t *)(u0->from + 16 * i);
+        to[2 * i + 1] = *(const uint32_t *)(u1->from + 16 * i);
+    }
+    u0->from += pitch;
+    u1->from += pitch;
+}
+
+template <int BLOCKS>
+__device__ inline void add_taps(int32_t (&even)[4], int32_t (&odd)[4],
+                                const uint32_t (&windows)[2 * BLOCKS], const struct tap_row &taps)
+{
+    const uint32_t pair[4] = {windows[0], windows[1], windows[2], windows[3]};
+    multiply(even, pair, make_uint2(taps.pairs.x, taps.pairs.y), even);
+    multiply(odd, pair, make_uint2(taps.pairs.z, taps.pairs.w), odd);
+    if (BLOCKS == 3) {
+        multiply_third(even, windows + 2 * BLOCKS - 2, taps.thirds.x);
+        multiply_third(odd, windows + 2 * BLOCKS - 2, taps.thirds.y);
+    }
+}
+
+__device__ inline uint32_t round_four(float, int32_t s0, int32_t s1, int32_t s2, int32_t s3,
+                                      const struct rounding &r)
+{
+    int32_t sums[4] = {s0, s1, s2, s3};
+    float v[4];
+#pragma unroll
+    for (int k = 0; k < 4; k++) // see round_sum
+        v[k] = __fadd_rn(__fmaf_rn((float)sums[k], r.scale, r.grid), -r.grid);
+    return round_to_bytes(v[0], v[1], v[2], v[3]);
+}
+
+__device__ inline uint32_t round_four(int32_t, int32_t s0, int32_t s1, int32_t s2, int32_t s3,
+                                      const struct rounding &r)
+{
+    uint32_t samples[4] = {round_sum(s0, r), round_sum(s1, r), round_sum(s2, r), round_sum(s3, r)};
+    uint32_t four;
+    pack(four, samples);
+    return four;
+}
+
+template <int BLOCKS, typename Sum>
+__device__ inline void filter_units(struct lane_unit u0, struct lane_unit u1, const uint8_t *table,
+                                    const struct piece &piece, const struct filter &f)
+{
+    int32_t even[BAND][4], odd[BAND][4];
+#pragma unroll
+    for (int r = 0; r < BAND; r++)
+        for (int k = 0; k < 4; k++)
+            even[r][k] = odd[r][k] = (int32_t)f.rounding.bias;
+    uint32_t windows[BAND][2 * BLOCKS];
+#pragma unroll
+    for (int r = 0; r < BAND - 1; r++)
+        load_windows<BLOCKS>(windows[r], &u0, &u1, piece.pitch);
+    struct tap_row next = load_row<BLOCKS>(table, 0, f.height);
+#pragma unroll 1
+    for (int first = 0; first < f.height; first += BAND) {
+#pragma unroll
+        for (int s = 0; s < BAND; s++) {
+            int row = first + s;
+            if (row == f.height)
+                break;
+            struct tap_row taps = next;
+            load_windows<BLOCKS>(windows[(s + BAND - 1) % BAND], &u0, &u1, piece.pitch);
+            next = load_row<BLOCKS>(table, min(row + 1, f.height - 1), f.height);
+#pragma unroll
+            for (int r = 0; r < BAND; r++)
+                add_taps<BLOCKS>(even[r], odd[r], windows[(s + r) % BAND], taps);
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < BAND; r++) {
+        const int32_t *e = even[r], *o = odd[r];
+        store<true>(&u0, r, round_four(Sum(), e[0], e[1], o[0], o[1], f.rounding), piece);
+        store<true>(&u1, r, round_four(Sum(), e[2], e[3], o[2], o[3], f.rounding), piece);
+    }
+}
+
+#endif
+
+template <int BLOCKS, int ROWS, typename Sum>
+static __global__ void __launch_bounds__(ring_threads<WORKERS>, 1)
+    tensor_large(const __grid_constant__ struct filter f)
+{
+#if __CUDA_ARCH__ >= 900
+    extern __shared__ __align__(128) uint8_t memory[];
+    struct ring *ring = open_ring<WORKERS>(memory, f.supply);
+    uint8_t *stages = stages_of(ring), *table = stages + f.supply.stages * f.supply.stage_bytes;
+    lay_out_taps<BLOCKS>(table, stages, f);
+    fence_for_bulk(); // into the stages, which had the taps
+    __syncthreads();  // barriers and taps are there
+    int warp = (int)uniform(threadIdx.x / WARP);
+    if (warp >= WORKERS) {
+        help<large_form<ROWS>, WORKERS>(warp - WORKERS, ring, f.supply);
+    } else {
+        take_registers<WORKERS>();
+        work<WORKERS, UNITS>(
+            ring, f.supply, [&](const struct piece &piece, const uint8_t *samples, int job) {
+                int unit = job * UNITS + (int)threadIdx.x % WARP / 4, left = BLOCKS == 3 ? 16 : 8;
+                samples += (ROWS / 2 - f.height / 2) * piece.pitch;
+                filter_units<BLOCKS, Sum>(find_unit(piece, samples, unit, left),
+                                          find_unit(piece, samples, unit + UNITS / 2, left), table,
+                                          piece, f);
+            });
+    }
+#endif
+}
+
+// --- host ----------------------------------------------------------------------------------------
+
+template <int BLOCKS, int ROWS, typename Sum>
+static enum conv_status launch(struct filter *f, const struct conv_stencil *stencil,
+                               const struct conv_stencil_batch *batch)
+{
+    uint32_t grid;
+    size_t bytes, table = stencil->height * tap_row_bytes<BLOCKS>;
+    auto kernel = tensor_large<BLOCKS, ROWS, Sum>;
+    if (plan_ring<large_form<ROWS>>(&f->supply, stencil, batch, (const void *)kernel,
+                                    {MAX_STAGES, MAX_STAGES}, &grid, &bytes, table))
+        return CONV_ERR_DEVICE;
+    kernel<<<grid, ring_threads<WORKERS>, bytes, (cudaStream_t)batch->stream>>>(*f);
+    return launch_status();
+}
+
+template <int BLOCKS, int ROWS>
+static enum conv_status launch_sized(const struct conv_stencil *stencil,
+                                     const struct conv_stencil_batch *batch)
+{
+    struct filter f = {};
+    enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
+    f.width = stencil->width;
+    f.height = stencil->height;
+    for (int i = 0; i < f.width * f.height; i++)
+        f.coef[i] = (int8_t)stencil->icoef[i];
+    return kind == SUM_FLOAT ? launch<BLOCKS, ROWS, float>(&f, stencil, batch)
+                             : launch<BLOCKS, ROWS, int32_t>(&f, stencil, batch);
+}
+
+static enum conv_status run_tensor_large(const struct conv_stencil *stencil,
+                                         const struct conv_stencil_batch *batch)
+{
+    if (stencil->width <= SHORT)
+        return stencil->height <= SHORT ? launch_sized<2, 17>(stencil, batch)
+                                        : launch_sized<2, 31>(stencil, batch);
+    return stencil->height <= SHORT ? launch_sized<3, 17>(stencil, batch)
+                                    : launch_sized<3, 31>(stencil, batch);
+}
+
+// Smaller ones are cuda_tensor's.
+static bool fits_tensor_large(const struct conv_stencil *stencil)
+{
+    struct rounding rounding;
+    bool large = stencil->width > MAX_WIDTH || stencil->height > MAX_HEIGHT;
+    if (!large || !stencil->exact || stencil->depth != 8 ||
+        conv_cuda_rounding(&rounding, stencil) == SUM_INT64)
+        return false;
+    for (int i = 0; i < stencil->width * stencil->height; i++)
+        if (stencil->icoef[i] < -128 || stencil->icoef[i] > 127)
+            return false;
+    return true;
+}
+
+const struct conv_variant conv_cuda_tensor_large = {
+    /* name */ "cuda_tensor_large",
+    /* summary */ "large filters on int8 tensor cores, taps from shared memory",
+    /* where */ CONV_ON_CUDA,
+    /* needs */ 90,
+    /* fits */ fits_tensor_large,
+    /* scratch */ NULL,
+    /* tile */ TILE_WIDTH,
+    TILE_HEIGHT,
+    run_tensor_large,
+};

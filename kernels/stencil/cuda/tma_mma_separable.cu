@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: MIT
+// Two passes in one kernel on tensor cores: for exact filters of 8-bit pictures that are a column
+// times a row, up to 31 x 31, from compute capability 9.0 on. Samples come through the ring of
+// ring.cuh.
+//
+// First pass: A has the row as a Toeplitz matrix, B the samples of 8 rows; what comes out are sums
+// of 8 rows and 16 columns. Second pass: A has the column, and B those sums. A product's results
+// lie in lanes as the next one's factors must, but for the order of rows, and in which order a
+// product goes through rows is ours to choose: no lane needs anything of another one.
+//
+// The sums of the first pass have 16 bits. Two products with their low and high bytes, put together
+// afterwards, are the product with the sums: everything is exact. A sample takes 192 multiply-adds
+// of bytes at 31 x 31, for 961.
+//
+// What it bought (H200, share of a device copy of the same bytes; separable: 0.16, 0.13, 0.07 at
+// 8192 x 8192; bench_kernels_cuda):
+//                           9 x 9   15 x 15   31 x 31
+//   8192 x 8192 x 3          0.76     0.75      0.60
+//   32 x 2880 x 1800 x 3     0.72     0.72      0.56
+//   1000 x 300 x 300 x 3     0.60     0.60      0.50
+// What mattered most: units of 64 rows for 32 (a column's halo is summed up less often), stores of
+// whole sectors, no copies of registers before a product (see hold), the next rows' products before
+// the second pass (0.53 to 0.58 at 31 x 31, with 12 workers that have room for both; 16: 0.54),
+// the rounding of quick_rounding.cuh (0.70 to 0.75 at 15 x 15), and borders written 16 bytes at a
+// time (0.37 to 0.60 at 300 x 300). Units of 128 rows leave room for two stages only: 0.46.
+#define TILE_WIDTH 512
+#include "kernels/stencil/cuda/round_u8.cuh"
+#include "kernels/stencil/cuda/tma_pipeline.cuh"
+
+#define WORKERS 12
+#define COLUMNS 32 // samples side by side that a worker makes: two products of 16
+#define HIGH 64    // rows
+#define GROUP 16   // rows that a product of the second pass makes
+#define SHORT 17   // taps of a factor: a product of 16 samples needs 32,
+#define LONG 33    // or 48
+#define LEAD 32    // zeros before a factor's taps
+
+struct factors {
+    int32_t row_start;          // of the sums of a row, which makes them 0 to 65535
+    int32_t start;              // of the sums of these
+    float scale, offset;        // QUICK: see struct quick_rounding; else offset is the grid
+    int8_t row[96], column[96]; // taps from LEAD on: zeros around
+};
+
+struct filter {
+    struct supply supply;
+    struct factors factors;
+};
+static_assert(2 * sizeof(((struct factors *)0)->row) <= RING_SCRATCH, "they wait there");
+
+// Blocks of 16 columns that the matrix of a factor of LENGTH taps has, as a row and as a column.
+template <int LENGTH> constexpr int across = LENGTH <= SHORT ? 3 : 4;
+template <int LENGTH> constexpr int down = LENGTH <= SHORT ? 2 : 3;
+template <int ROWS> using separable_form = form<ROWS, uint8_t, COLUMNS, 8, HIGH, true>;
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// A lane's part of a factor as a Toeplitz matrix of 16 rows (A), and of BLOCKS times 16 columns.
+template <int BLOCKS> struct matrix {
+    uint32_t words[BLOCKS][2]; // of the rows g and g + 8
+};
+
+// to = A * B + start, one of BLOCKS at a time or, where B's words can lie side by side, two.
+__device__ inline void multiply_block(int32_t (&to)[4], const uint32_t (&a)[2], uint32_t b,
+                                      const int32_t (&start)[4])
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.u8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%7,%8,%9,%10};"
+        : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b), "r"(start[0]), "r"(start[1]), "r"(start[2]), "r"(start[3]));
+}
+
+__device__ inline void multiply_pair(int32_t (&to)[4], const uint32_t (&a0)[2],
+                                     const uint32_t (&a1)[2], uint32_t b0, uint32_t b1,
+                                     const int32_t (&start)[4])
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%10,%11,%12,%13};"
+        : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+        : "r"(a0[0]), "r"(a0[1]), "r"(a1[0]), "r"(a1[1]), "r"(b0), "r"(b1), "r"(start[0]),
+          "r"(start[1]), "r"(start[2]), "r"(start[3]));
+}
+
+// EVEN: B's words 0 and 1 lie side by side, 2 and 3 too; else 1 and 2.
+template <bool EVEN, int BLOCKS>
+__device__ inline void multiply(int32_t (&to)[4], const struct matrix<BLOCKS> &a,
+                                const uint32_t (&b)[BLOCKS], const int32_t (&start)[4])
+{
+    if (EVEN) {
+        multiply_pair(to, a.words[0], a.words[1], b[0], b[1], start);
+        if (BLOCKS == 3)
+            multiply_block(to, a.words[BLOCKS - 1], b[BLOCKS - 1], to);
+        if (BLOCKS == 4)
+            multiply_pair(to, a.words[BLOCKS - 2], a.words[BLOCKS - 1], b[BLOCKS - 2],
+                          b[BLOCKS - 1], to);
+    } else {
+        multiply_block(to, a.words[0], b[0], start);
+#pragma unroll
+        for (int i = 1; i < BLOCKS; i++)
+            multiply_block(to, a.words[i], b[i], to);
+    }
+}
+
+// The matrix whose rows g and g + 8 have tap 0 at the columns `upper` and `lower`, its columns in
+// the order that order(0 ... 3) says for the lane's four of a block.
+template <int BLOCKS, typename Order>
+__device__ inline void load_matrix(struct matrix<BLOCKS> *to, const int8_t *factor, int upper,
+                                   int lower, Order order)
+{
+#pragma unroll
+    for (int block = 0; block < BLOCKS; block++) {
+        const int8_t *from = factor + LEAD + 16 * block;
+        to->words[block][0] = to->words[block][1] = 0;
+        for (int k = 0; k < 4; k++) {
+            to->words[block][0] |= (uint32_t)(uint8_t)from[order(k) - upper] << 8 * k;
+            to->words[block][1] |= (uint32_t)(uint8_t)from[order(k) - lower] << 8 * k;
+        }
+    }
+}
+
+// What a worker has in registers.
+template <int WIDTH, int HEIGHT> struct held {
+    struct matrix<across<WIDTH>> row[2]; // for each half of the columns
+    struct matrix<down<HEIGHT>> column;
+    int32_t row_start[4], start[4];
+    float scale, offset;
+};
+
+// Of the order of columns: a lane ends up with the sums of the columns 2t and 2t + 1 of B, and so
+// with 8 neighbours, if these are 8(g / 2) + g % 2 and those + 2, + 4, + 6.
+// Of rows: the first sums that a lane has are of the rows 2t, 2t + 1, and those 8 below.
+template <int WIDTH, int HEIGHT>
+__device__ inline void hold(struct held<WIDTH, HEIGHT> *to, const int8_t *row, const int8_t *column,
+                            const struct factors &f)
+{
+    int lane = (int)threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    int x = g / 2 * 8 + g % 2;
+    for (int half = 0; half < 2; half++)
+        load_matrix(&to->row[half], row, x + 4 * half, x + 4 * half + 2,
+                    [&](int k) { return 4 * t + k; });
+    load_matrix(&to->column, column, g, g + 8, [&](int k) { return 2 * t + k % 2 + k / 2 * 8; });
+    // Four that are known to be alike, or the same for all lanes, would be moved into place for
+    // every product. That there are zeros before a row is not known.
+    for (int k = 0; k < 4; k++) {
+        to->row_start[k] = f.row_start ^ row[t + k];
+        to->start[k] = f.start ^ row[t + k];
+    }
+    to->scale = f.scale;
+    to->offset = f.offset;
+}
+
+// The sums of a group of 16 rows, as B of the second pass takes them: for each 8 columns a word of
+// low and one of high bytes.
+struct sums {
+    uint32_t low[4], high[4];
+};
+
+// The first pass. `from` is the lane's first word of the window.
+template <int WIDTH, int HEIGHT>
+__device__ inline void sum_rows(struct sums *to, const uint8_t *from, int pitch,
+                                const struct held<WIDTH, HEIGHT> &f)
+{
+    constexpr int BLOCKS = across<WIDTH>;
+    int32_t made[2][2][4];
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        uint32_t window[BLOCKS];
+#pragma unroll
+        for (int i = 0; i < BLOCKS; i++)
+            window[i] = *(const uint32_t *)(from + r * 8 * pitch + 16 * i);
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            multiply<true>(made[half][r], f.row[half], window, f.row_start);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int half = i / 2, k = i % 2 * 2;
+        uint32_t upper = __byte_perm(made[half][0][k], made[half][0][k + 1], 0x5410);
+        uint32_t lower = __byte_perm(made[half][1][k], made[half][1][k + 1], 0x5410);
+        to->low[i] = __byte_perm(upper, lower, 0x6420);
+        to->high[i] = __byte_perm(upper, lower, 0x7531);
+    }
+}
+
+// QUICK: see quick_rounding.cuh. Others are integers of 24 bits: see round_sum.
+template <bool QUICK, int WIDTH, int HEIGHT>
+__device__ inline float divide(int32_t sum, const struct held<WIDTH, HEIGHT> &f)
+{
+    if (QUICK)
+        return __fmaf_rn(__int_as_float(sum), f.scale, f.offset);
+    return __fadd_rn(__fmaf_rn((float)sum, f.scale, f.offset), -f.offset);
+}
+
+// Where the lane's samples of a unit go.
+struct target {
+    uint64_t to; // eight of a row, in global memory
+    int64_t stride;
+    int rows, columns; // from there to the end of what is to be stored
+    bool whole;        // all eight may be stored at once
+};
+
+// The compiler may load the next samples before this: they are in other memory.
+__device__ inline void store_eight(uint64_t to, uint2 samples)
+{
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(samples.x), "r"(samples.y));
+}
+
+template <bool RAGGED>
+__device__ inline void store(const struct target &target, int row, uint2 samples)
+{
+    uint64_t to = target.to + (uint64_t)(row * target.stride);
+    if (!RAGGED || (target.whole && row < target.rows)) {
+        store_eight(to, samples);
+    } else if (row < target.rows) {
+#pragma unroll 1
+        for (int k = 0; k < target.columns; k++) {
+            asm volatile("st.global.u8 [%0], %1;" ::"l"(to + k), "r"(samples.x));
+            samples.x = __funnelshift_r(samples.x, samples.y, 8);
+            samples.y >>= 8;
+        }
+    }
+}
+
+// The second pass: 16 rows, of which the lane makes the rows g and g + 8. sums[0] is the first of
+// the groups that they need.
+template <bool EVEN, bool RAGGED, bool QUICK, int WIDTH, int HEIGHT>
+__device__ inline void sum_columns(const struct sums *sums, const struct target &target, int row,
+                                   const struct held<WIDTH, HEIGHT> &f)
+{
+    constexpr int BLOCKS = down<HEIGHT>;
+    int32_t made[4][4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        uint32_t low[BLOCKS], high[BLOCKS];
+#pragma unroll
+        for (int k = 0; k < BLOCKS; k++) {
+            low[k] = sums[k].low[i];
+            high[k] = sums[k].high[i];
+        }
+        const int32_t zero[4] = {};
+        int32_t lows[4], highs[4];
+        multiply<EVEN>(lows, f.column, low, f.start);
+        multiply<EVEN>(highs, f.column, high, zero);
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            made[i][k] = lows[k] + 256 * highs[k];
+    }
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        uint32_t words[2];
+#pragma unroll
+        for (int w = 0; w < 2; w++)
+            words[w] = round_to_bytes(divide<QUICK>(made[2 * w][2 * r], f),
+                                      divide<QUICK>(made[2 * w][2 * r + 1], f),
+                                      divide<QUICK>(made[2 * w + 1][2 * r], f),
+                                      divide<QUICK>(made[2 * w + 1][2 * r + 1], f));
+        store<RAGGED>(target, row + 8 * r, make_uint2(words[0], words[1]));
+    }
+}
+
+// Each group of rows is summed before the second pass of the group above, for the one to go on
+// while the other waits for its products. Only RAGGED units have fewer than HIGH rows.
+template <bool RAGGED, bool QUICK, int WIDTH, int HEIGHT>
+__device__ inline void filter_rows(const uint8_t *from, int pitch, const struct target &target,
+                                   int rows, const struct held<WIDTH, HEIGHT> &f)
+{
+    constexpr int BLOCKS = down<HEIGHT>, GROUPS = HIGH / GROUP + BLOCKS - 1;
+    struct sums sums[GROUPS];
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++)
+        sum_rows(&sums[i], from + i * GROUP * pitch, pitch, f);
+    from += BLOCKS * GROUP * pitch;
+#pragma unroll
+    for (int group = 0; group < HIGH / GROUP; group++) {
+        if (RAGGED && group * GROUP >= rows)
+            break;
+        if (!RAGGED && group + BLOCKS < GROUPS) {
+            sum_rows(&sums[group + BLOCKS], from, pitch, f);
+            from += GROUP * pitch;
+        }
+        if (group % 2 == 0)
+            sum_columns<true, RAGGED, QUICK>(&sums[group], target, group * GROUP, f);
+        else
+            sum_columns<false, RAGGED, QUICK>(&sums[group], target, group * GROUP, f);
+        if (RAGGED && group + BLOCKS < GROUPS && (group + 1) * GROUP < rows) {
+            sum_rows(&sums[group + BLOCKS], from, pitch, f);
+            from += GROUP * pitch;
+        }
+    }
+}
+
+template <bool QUICK, int WIDTH, int HEIGHT>
+__device__ inline void filter_unit(const struct piece &piece, const uint8_t *samples, int unit,
+                                   const struct held<WIDTH, HEIGHT> &f)
+{
+    int lane = (int)threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    int band = band_of(piece, unit);
+    int x = (unit - band * piece.segments) * COLUMNS, y = band * HIGH;
+    int rows = min(piece.rows - y, HIGH);
+    const uint8_t *from =
+        samples + (y + g) * piece.pitch + HALO + x - WIDTH / 2 + 4 * t; // WIDTH / 2 is 8 or 16
+    struct target target;
+    target.stride = piece.dst_stride;
+    target.to =
+        __cvta_generic_to_global(piece.dst) + (uint64_t)((y + g) * target.stride + x + 8 * t);
+    target.columns = min(piece.stored - x - 8 * t, 8);
+    target.rows = target.columns > 0 ? rows - g : 0;
+    target.whole = target.columns == 8 && piece.aligned;
+    if (rows == HIGH && __all_sync(0xffffffffu, target.whole))
+        filter_rows<false, QUICK>(from, piece.pitch, target, rows, f);
+    else
+        filter_rows<true, QUICK>(from, piece.pitch, target, rows, f);
+}
+
+#endif
+
+template <int WIDTH, int HEIGHT, bool QUICK>
+static __global__ void __launch_bounds__(ring_threads<WORKERS>, 1)
+    tensor_separable(const __grid_constant__ struct filter f)
+{
+#if __CUDA_ARCH__ >= 900
+    extern __shared__ __align__(128) uint8_t memory[];
+    struct ring *ring = open_ring<WORKERS>(memory, f.supply);
+    int8_t *row = (int8_t *)ring->scratch, *column = row + sizeof f.factors.row;
+    for (uint32_t i = threadIdx.x; i < sizeof f.factors.row; i += ring_threads<WORKERS>) {
+        row[i] = f.factors.row[i];
+        column[i] = f.factors.column[i];
+    }
+    __syncthreads(); // barriers and factors are there
+    int warp = (int)uniform(threadIdx.x / WARP);
+    if (warp >= WORKERS) {
+        help<separable_form<HEIGHT>, WORKERS>(warp - WORKERS, ring, f.supply);
+    } else {
+        take_registers<WORKERS>();
+        struct held<WIDTH, HEIGHT> held;
+        hold(&held, row, column, f.factors);
+        work<WORKERS, 1>(ring, f.supply,
+                         [&](const struct piece &piece, const uint8_t *samples, int job) {
+                             filter_unit<QUICK>(piece, samples, job, held);
+                         });
+    }
+#endif
+}
+
+// --- host ----------------------------------------------------------------------------------------
+
+// The stencil as factors, if bytes hold them and 16 bits the sums of a row: they are then off by
+// `least` from 0 to 65535. What both passes make is an integer that float32 holds, which
+// conv_cuda_rounding has found.
+static bool find_factors(struct factors *f, bool *quick, const struct conv_stencil *stencil,
+                         int width, int height)
+{
+    struct rounding rounding;
+    int32_t row[CONV_FILTER_MAX_SIDE], column[CONV_FILTER_MAX_SIDE];
+    if (!stencil->exact || stencil->depth != 8 ||
+        conv_cuda_rounding(&rounding, stencil) != SUM_FLOAT ||
+        !conv_stencil_factors(stencil, column, row))
+        return false;
+    int32_t least = 0, most = 0, sum = 0;
+    for (int i = 0; i < stencil->width; i++) {
+        if (row[i] < -128 || row[i] > 127)
+            return false;
+        f->row[LEAD + width / 2 - stencil->width / 2 + i] = (int8_t)row[i];
+        *(row[i] < 0 ? &least : &most) += 255 * row[i];
+    }
+    for (int j = 0; j < stencil->height; j++) {
+        if (column[j] < -128 || column[j] > 127)
+            return false;
+        f->column[LEAD + height / 2 - stencil->height / 2 + j] = (int8_t)column[j];
+        sum += column[j];
+    }
+    f->row_start = -least;
+    f->start = least * sum + (int32_t)stencil->bias;
+    f->scale = rounding.scale;
+    f->offset = rounding.grid;
+    *quick = false;
+    struct quick_rounding r;
+    bool ties = true;
+    if (fits_quick(stencil))
+        pack_rounding(&r, &ties, stencil);
+    if (!ties) {
+        *quick = true;
+        f->start += SUM_START;
+        f->scale = r.scale;
+        f->offset = r.offset;
+    }
+    return most - least <= 65535;
+}
+
+template <int WIDTH, int HEIGHT, bool QUICK>
+static enum conv_status start(struct filter *f, const struct conv_stencil *stencil,
+                              const struct conv_stencil_batch *batch)
+{
+    uint32_t grid;
+    size_t bytes;
+    auto kernel = tensor_separable<WIDTH, HEIGHT, QUICK>;
+    if (plan_ring<separable_form<HEIGHT>>(&f->supply, stencil, batch, (const void *)kernel,
+                                          {MAX_STAGES, MAX_STAGES}, &grid, &bytes))
+        return CONV_ERR_DEVICE;
+    kernel<<<grid, ring_threads<WORKERS>, bytes, (cudaStream_t)batch->stream>>>(*f);
+    return launch_status();
+}
+
+template <int WIDTH, int HEIGHT>
+static enum conv_status launch(const struct conv_stencil *stencil,
+                               const struct conv_stencil_batch *batch)
+{
+    struct filter f = {};
+    bool quick = false;
+    find_factors(&f.factors, &quick, stencil, WIDTH, HEIGHT);
+    return quick ? start<WIDTH, HEIGHT, true>(&f, stencil, batch)
+                 : start<WIDTH, HEIGHT, false>(&f, stencil, batch);
+}
+
+static enum conv_status run_tensor_separable(const struct conv_stencil *stencil,
+                                             const struct conv_stencil_batch *batch)
+{
+    if (stencil->width <= SHORT)
+        return stencil->height <= SHORT ? launch<SHORT, SHORT>(stencil, batch)
+                                        : launch<SHORT, LONG>(stencil, batch);
+    return stencil->height <= SHORT ? launch<LONG, SHORT>(stencil, batch)
+                                    : launch<LONG, LONG>(stencil, batch);
+}
+
+// Smaller filters are faster in one pass.
+#define LEAST_HEIGHT 9
+#define MOST_WIDTH 17 // that cuda_tensor takes
+
+static bool fits_tensor_separable(const struct conv_stencil *stencil)
+{
+    if (stencil->height < LEAST_HEIGHT && stencil->width <= MOST_WIDTH)
+        return false;
+    struct factors factors = {};
+    bool quick = false;
+    return find_factors(&factors, &quick, stencil, LONG, LONG);
+}
+
+const struct conv_variant conv_cuda_tensor_separable = {
+    /* name */ "cuda_tensor_separable",
+    /* summary */ "two passes on int8 tensor cores, for a column times a row",
+    /* where */ CONV_ON_CUDA,
+    /* needs */ 90,
+    /* fits */ fits_tensor_separable,
+    /* scratch */ NULL,
+    /* tile */ TILE_WIDTH,
+    TILE_HEIGHT,
+    run_tensor_separable,
+};

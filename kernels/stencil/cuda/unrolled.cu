@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// The fourth rung: the size of the filter is known to the compiler. The loops over taps vanish,
+// every address in the tile is the thread's own plus a number inside the load instruction, every
+// coefficient an operand from constant memory, and the loads of all taps can be in flight together.
+#include "kernels/stencil/cuda/tile.cuh"
+
+#define BLOCK_WIDTH 32
+
+// One thread a sample, blocks of 32 x blockDim.y. Shared memory: a pitch of 31 + SIDE samples,
+// blockDim.y + SIDE - 1 rows.
+template <int SIDE, typename Sample, typename Sum>
+static __global__ void unrolled(const struct conv_stencil_plane *planes, int count,
+                                const __grid_constant__ struct square<SIDE> filter)
+{
+    extern __shared__ uint4 memory[];
+    constexpr int PITCH = BLOCK_WIDTH + SIDE - 1;
+    Sample *samples = (Sample *)memory;
+    struct tile tile = find_tile(planes, count, BLOCK_WIDTH, (int)blockDim.y);
+    const struct conv_stencil_plane &plane = tile.plane;
+    load_tile_samples(samples, PITCH, plane, tile.x - SIDE / 2, tile.y - SIDE / 2, PITCH,
+                      (int)blockDim.y + SIDE - 1, (enum conv_border)filter.border,
+                      filter.border_value);
+    __syncthreads(); // most of what a thread reads now, others have loaded
+
+    int x = tile.x + (int)threadIdx.x, y = tile.y + (int)threadIdx.y;
+    if (x >= plane.width || y >= plane.height)
+        return;
+    const Sample *from = samples + (int)threadIdx.y * PITCH + (int)threadIdx.x;
+    Sample *row = (Sample *)(plane.dst + y * plane.dst_stride);
+    row[x] = (Sample)round_sum(sum_square<SIDE, Sum>(from, PITCH, filter), filter.rounding);
+}
+
+template <int SIDE>
+static void launch(const struct conv_stencil *stencil, const struct conv_stencil_batch *batch,
+                   int height)
+{
+    struct square<SIDE> filter;
+    enum sum_kind kind = make_square(&filter, stencil);
+    size_t bytes = (size_t)(BLOCK_WIDTH + SIDE - 1) * (height + SIDE - 1) * (stencil->depth / 8);
+    cudaStream_t stream = (cudaStream_t)batch->stream;
+    dim3 block(BLOCK_WIDTH, height);
+    with_types(stencil->depth, kind, [&](auto sample, auto sum) {
+        unrolled<SIDE, decltype(sample), decltype(sum)>
+            <<<batch->tiles, block, bytes, stream>>>(batch->d_planes, batch->count, filter);
+    });
+}
+
+template <int HEIGHT>
+static enum conv_status run_unrolled(const struct conv_stencil *stencil,
+                                     const struct conv_stencil_batch *batch)
+{
+    int side = max(stencil->width, stencil->height);
+    if (side <= 3)
+        launch<3>(stencil, batch, HEIGHT);
+    else if (side <= 5)
+        launch<5>(stencil, batch, HEIGHT);
+    else
+        launch<7>(stencil, batch, HEIGHT);
+    return launch_status();
+}
+
+static bool fits_unrolled(const struct conv_stencil *stencil)
+{
+    return max(stencil->width, stencil->height) <= 7;
+}
+
+#define ROW(name, summary, height)                                                                 \
+    {                                                                                              \
+        name, summary, CONV_ON_CUDA, 75, fits_unrolled, NULL, BLOCK_WIDTH, height,                 \
+            run_unrolled<height>                                                                   \
+    }
+
+const struct conv_variant conv_cuda_unrolled =
+    ROW("cuda_unrolled", "as shared, compiled for 3 x 3, 5 x 5 and 7 x 7 taps", 8);
+
+const struct conv_variant conv_cuda_unrolled_shapes[3] = {
+    ROW("cuda_unrolled_32x4", "as unrolled, blocks of 32 x 4", 4),
+    ROW("cuda_unrolled_32x16", "as unrolled, blocks of 32 x 16", 16),
+    ROW("cuda_unrolled_32x32", "as unrolled, blocks of 32 x 32", 32),
+};

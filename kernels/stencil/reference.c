@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// The definition of a stencil, one sample after the other, with nothing done for speed. Every other
+// row of the table is held against this one, byte for byte.
+#include <math.h>
+
+#include "kernels/stencil/cpu/cpu_internal.h"
+
+static int read_sample(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
+                       int x, int y)
+{
+    int sx = conv_stencil_border(stencil->border, x, plane->width);
+    int sy = conv_stencil_border(stencil->border, y, plane->height);
+    if (sx < 0 || sy < 0)
+        return stencil->border_value;
+    const uint8_t *row = plane->src + sy * plane->src_stride;
+    return stencil->depth == 16 ? ((const uint16_t *)(const void *)row)[sx] : row[sx];
+}
+
+static void write_sample(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
+                         int x, int y, int value)
+{
+    uint8_t *row = plane->dst + y * plane->dst_stride;
+    if (stencil->depth == 16)
+        ((uint16_t *)(void *)row)[x] = (uint16_t)value;
+    else
+        row[x] = (uint8_t)value;
+}
+
+static int64_t round_half_even(int64_t numerator, int64_t divisor)
+{
+    int64_t quotient = numerator / divisor;
+    int64_t rest = numerator % divisor;
+    if (rest < 0) { // C rounds towards zero: make it the floor
+        quotient--;
+        rest += divisor;
+    }
+    bool above = 2 * rest > divisor;
+    bool tie = 2 * rest == divisor;
+    return above || (tie && quotient % 2 != 0) ? quotient + 1 : quotient;
+}
+
+static int filter_exact(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
+                        int x, int y)
+{
+    int left = x - stencil->width / 2, top = y - stencil->height / 2;
+    int64_t sum = stencil->bias;
+    for (int j = 0; j < stencil->height; j++)
+        for (int i = 0; i < stencil->width; i++)
+            sum += (int64_t)stencil->icoef[j * stencil->width + i] *
+                   read_sample(stencil, plane, left + i, top + j);
+    int64_t value = round_half_even(sum, stencil->divisor);
+    if (value < 0)
+        return 0;
+    return value > stencil->max ? stencil->max : (int)value;
+}
+
+static int filter_real(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
+                       int x, int y)
+{
+    int left = x - stencil->width / 2, top = y - stencil->height / 2;
+    float sum = stencil->fbias;
+    for (int j = 0; j < stencil->height; j++) {
+        for (int i = 0; i < stencil->width; i++) {
+            float coef = stencil->fcoef[j * stencil->width + i];
+            if (coef != 0)
+                sum = fmaf(coef, (float)read_sample(stencil, plane, left + i, top + j), sum);
+        }
+    }
+    float value = rintf(sum);
+    if (!(value > 0)) // NaN, which coefficients beyond float32's range can make, becomes 0
+        return 0;
+    return value > (float)stencil->max ? stencil->max : (int)value;
+}
+
+static enum conv_status run_reference(const struct conv_stencil *stencil,
+                                      const struct conv_stencil_batch *batch)
+{
+    for (int p = 0; p < batch->count; p++) {
+        const struct conv_stencil_plane *plane = &batch->planes[p];
+        for (int y = 0; y < plane->height; y++) {
+            for (int x = 0; x < plane->width; x++) {
+                int value = stencil->exact ? filter_exact(stencil, plane, x, y)
+                                           : filter_real(stencil, plane, x, y);
+                write_sample(stencil, plane, x, y, value);
+            }
+        }
+    }
+    return CONV_OK;
+}
+
+const struct conv_variant conv_cpu_reference = {
+    .name = "cpu_reference",
+    .summary = "the definition, one sample after the other",
+    .where = CONV_ON_CPU,
+    .run = run_reference,
+};

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+// The table of variants, the choice of a row, and a filter's way to what kernels compute with.
+#include "kernels/stencil/stencil.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/stencil/cpu/cpu_internal.h"
+#if CONV_HAVE_CUDA
+#include "kernels/stencil/cuda/cuda_variants.h"
+#endif
+
+static const struct conv_variant *const variants[] = {
+#if CONV_HAVE_CUDA
+    &conv_cuda_tensor_separable,
+    &conv_cuda_tensor,
+    &conv_cuda_tensor_large,
+    &conv_cuda_mma,
+    &conv_cuda_ring,
+    &conv_cuda_separable,
+    &conv_cuda_ring_large,
+    &conv_cuda_dp4a,
+    &conv_cuda_blocked,
+    &conv_cuda_planes,
+    &conv_cuda_unrolled,
+    &conv_cuda_shared,
+    &conv_cuda_constant,
+    &conv_cuda_naive,
+#endif
+#ifdef __x86_64__
+    &conv_cpu_vnni,
+    &conv_cpu_avx512,
+    &conv_cpu_avx2,
+    &conv_cpu_sse41,
+#endif
+#ifdef __aarch64__
+    &conv_cpu_neon_dot,
+    &conv_cpu_neon,
+#endif
+    &conv_cpu_portable,
+    &conv_cpu_reference,
+};
+
+const struct conv_variant *const *conv_stencil_variants(int *count)
+{
+    *count = (int)(sizeof variants / sizeof variants[0]);
+    return variants;
+}
+
+const struct conv_stencil_extra *conv_stencil_extras(int *count)
+{
+#if CONV_HAVE_CUDA
+    static const struct conv_stencil_extra extras[] = {
+        {&conv_cuda_interleaved, NULL, true},
+        {&conv_cuda_shared_shapes[0], &conv_cuda_shared, false},
+        {&conv_cuda_shared_shapes[1], &conv_cuda_shared, false},
+        {&conv_cuda_shared_shapes[2], &conv_cuda_shared, false},
+        {&conv_cuda_shared_shapes[3], &conv_cuda_shared, false},
+        {&conv_cuda_shared_shapes[4], &conv_cuda_shared, false},
+        {&conv_cuda_unrolled_shapes[0], &conv_cuda_unrolled, false},
+        {&conv_cuda_unrolled_shapes[1], &conv_cuda_unrolled, false},
+        {&conv_cuda_unrolled_shapes[2], &conv_cuda_unrolled, false},
+    };
+    *count = (int)(sizeof extras / sizeof extras[0]);
+    return extras;
+#else
+    *count = 0;
+    return NULL;
+#endif
+}
+
+bool conv_stencil_can(const struct conv_variant *variant, const struct conv_stencil *stencil,
+                      unsigned have)
+{
+    bool covered =
+        variant->where == CONV_ON_CUDA ? variant->needs <= have : (variant->needs & ~have) == 0;
+    return covered && (!variant->fits || variant->fits(stencil));
+}
+
+const struct conv_variant *conv_stencil_pick(const struct conv_stencil *stencil,
+                                             enum conv_where where, unsigned have, const char *name)
+{
+    int count;
+    const struct conv_variant *const *rows = conv_stencil_variants(&count);
+    for (int i = 0; i < count; i++) {
+        if (rows[i]->where != where || (name && strcmp(rows[i]->name, name) != 0))
+            continue;
+        if (conv_stencil_can(rows[i], stencil, have))
+            return rows[i];
+    }
+    return NULL;
+}
+
+static bool is_exact(const struct conv_filter *filter)
+{
+    if (filter->scale != rint(filter->scale) || filter->offset != rint(filter->offset))
+        return false;
+    for (int i = 0; i < filter->width * filter->height; i++)
+        if (filter->coef[i] != rint(filter->coef[i]))
+            return false;
+    return true;
+}
+
+// Every magnitude is below 2^31 (CONV_FILTER_MAX_COEF), so the bias is below 2^16 * 257 * 2^31 <
+// 2^56 and 961 taps of 16-bit samples below 2^57: nothing here or in the reference leaves 64 bits.
+static void init_exact(struct conv_stencil *stencil, const struct conv_filter *filter, int unit)
+{
+    int sign = filter->scale < 0 ? -1 : 1;
+    int64_t magnitude = 0;
+    for (int i = 0; i < filter->width * filter->height; i++) {
+        stencil->icoef[i] = (int32_t)filter->coef[i] * sign;
+        magnitude += llabs(stencil->icoef[i]);
+    }
+    stencil->divisor = llabs((int64_t)filter->scale);
+    stencil->bias = (int64_t)filter->offset * unit * stencil->divisor;
+    // Half the divisor is what rounding adds; the whole of it leaves room for any way to round.
+    int64_t bound = magnitude * stencil->max + llabs(stencil->bias) + stencil->divisor;
+    stencil->fits_int32 = bound <= INT32_MAX;
+}
+
+static void init_real(struct conv_stencil *stencil, const struct conv_filter *filter, int unit)
+{
+    for (int i = 0; i < filter->width * filter->height; i++)
+        stencil->fcoef[i] = (float)(filter->coef[i] / filter->scale);
+    stencil->fbias = (float)(filter->offset * unit);
+}
+
+void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *filter, int depth,
+                       enum conv_border border, int border_value)
+{
+    // 257 * 255 = 65535: an 8-bit unit at 16 bits.
+    int unit = depth == 16 ? 257 : 1;
+    *stencil = (struct conv_stencil){
+        .width = filter->width,
+        .height = filter->height,
+        .depth = depth,
+        .max = 255 * unit,
+        .border = border,
+        .border_value = border_value * unit,
+        .exact = is_exact(filter),
+    };
+    if (stencil->exact)
+        init_exact(stencil, filter, unit);
+    else
+        init_real(stencil, filter, unit);
+}
+
+static void divide_by_common(int32_t *factors, int count)
+{
+    int32_t common = 0;
+    for (int i = 0; i < count; i++)
+        for (int32_t rest = factors[i]; rest;) {
+            int32_t next = common % rest;
+            common = rest;
+            rest = next;
+        }
+    for (int i = 0; i < count && common; i++)
+        factors[i] /= common;
+}
+
+// The row is the first that is not all 0, without the common divisor of its coefficients: then
+// every other row is an integer multiple of it, or there are no integer factors.
+bool conv_stencil_factors(const struct conv_stencil *stencil, int32_t *column, int32_t *row)
+{
+    int width = stencil->width, taps = width * stencil->height, first = 0;
+    while (first < taps && stencil->icoef[first] == 0)
+        first++;
+    if (!stencil->exact || first == taps)
+        return false;
+    memcpy(row, &stencil->icoef[first / width * width], (size_t)width * sizeof *row);
+    divide_by_common(row, width);
+    for (int j = 0; j < stencil->height; j++) {
+        column[j] = stencil->icoef[j * width + first % width] / row[first % width];
+        for (int i = 0; i < width; i++)
+            if ((int64_t)column[j] * row[i] != stencil->icoef[j * width + i])
+                return false;
+    }
+    return true;
+}
+
+uint32_t conv_stencil_tiles(const struct conv_variant *variant, struct conv_stencil_plane *planes,
+                            int count)
+{
+    uint32_t tiles = 0;
+    for (int i = 0; i < count; i++) {
+        int32_t across = (planes[i].width - 1) / variant->tile_width + 1;
+        int32_t down = (planes[i].height - 1) / variant->tile_height + 1;
+        planes[i].first_tile = tiles;
+        tiles += (uint32_t)across * (uint32_t)down;
+    }
+    return tiles;
+}

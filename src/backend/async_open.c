@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+#include "backend/async_open.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct conv_opening {
+    const struct conv_backend_ops *ops;
+    struct conv_backend_config config;
+    struct conv_backend *backend;
+    struct conv_err err;
+    atomic_bool over; // set behind the two above
+    pthread_mutex_t lock;
+    bool joined; // guarded by the lock
+    bool has_thread;
+    pthread_t thread;
+    struct conv_filter filters[];
+};
+
+static atomic_int left; // openings that were closed before they were over
+
+static void *open_main(void *argument)
+{
+    struct conv_opening *opening = argument;
+    opening->err.status = opening->ops->open(&opening->backend, &opening->config, &opening->err);
+    atomic_store(&opening->over, true);
+    return NULL;
+}
+
+enum conv_status conv_opening_start(struct conv_opening **out, const struct conv_backend_ops *ops,
+                                    const struct conv_backend_config *config, struct conv_err *err)
+{
+    size_t filters_size = (size_t)config->filter_count * sizeof config->filters[0];
+    struct conv_opening *opening = calloc(1, sizeof *opening + filters_size);
+    if (!opening)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to open a device");
+    opening->ops = ops;
+    opening->config = *config;
+    opening->config.filters = opening->filters;
+    memcpy(opening->filters, config->filters, filters_size);
+    pthread_mutex_init(&opening->lock, NULL); // never fails on Linux
+    opening->has_thread = pthread_create(&opening->thread, NULL, open_main, opening) == 0;
+    if (!opening->has_thread)
+        open_main(opening);
+    *out = opening;
+    return CONV_OK;
+}
+
+bool conv_opening_is_over(const struct conv_opening *opening)
+{
+    return atomic_load(&opening->over);
+}
+
+enum conv_status conv_opening_result(struct conv_opening *opening, struct conv_backend **backend,
+                                     struct conv_err *err)
+{
+    pthread_mutex_lock(&opening->lock);
+    if (opening->has_thread && !opening->joined)
+        pthread_join(opening->thread, NULL);
+    opening->joined = true;
+    pthread_mutex_unlock(&opening->lock);
+    *backend = opening->backend;
+    return opening->err.status ? conv_err_set(err, opening->err.status, "%s", opening->err.text)
+                               : CONV_OK;
+}
+
+void conv_opening_close(struct conv_opening *opening)
+{
+    struct conv_backend *backend = NULL;
+    if (!opening)
+        return;
+    if (!conv_opening_is_over(opening)) {
+        pthread_detach(opening->thread);
+        atomic_fetch_add(&left, 1);
+        return;
+    }
+    if (conv_opening_result(opening, &backend, NULL) == CONV_OK)
+        opening->ops->close(backend);
+    pthread_mutex_destroy(&opening->lock);
+    free(opening);
+}
+
+bool conv_opening_any_left(void)
+{
+    return atomic_load(&left) > 0;
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+// What the files of the CUDA tenant share: cuda.c (open, close, staging), cuda_lane.c (a group's
+// way through a stream), cuda_coder.c (its pictures decoded and encoded there), cuda_copies.c
+// and cuda_coding.c (copies alone and coders alone, timed), cuda_device.c (devices and errors).
+#ifndef CONV_BACKEND_CUDA_INTERNAL_H
+#define CONV_BACKEND_CUDA_INTERNAL_H
+
+#include <cuda_runtime_api.h>
+
+#include "backend/backend.h"
+#include "png/cuda/cuda_encode.h"
+#include "kernels/stencil/stencil.h"
+
+// One filter of the chain, ready for both depths.
+struct conv_cuda_step {
+    struct conv_stencil stencil[2]; // 8 bits, 16 bits
+    const struct conv_variant *variant[2];
+};
+
+struct conv_backend {
+    int device;
+    uint8_t *d_stencils;    // what the steps' stencils have uploaded
+    atomic_int *stop;       // as in the configuration, if this backend has mapped it, else NULL
+    const uint32_t *d_stop; // where the device sees it; NULL if it does not
+    int step_count;
+    bool premultiplied;
+    struct conv_cuda_step steps[];
+};
+
+// Device memory that one lane's coders work in. Each part grows with what it is needed for.
+enum conv_cuda_coder_part {
+    CONV_CUDA_CODER_STREAMS, // as they were copied in, and the tables
+    CONV_CUDA_CODER_ROWS,    // filtered, of pictures that are decoded
+    CONV_CUDA_CODER_KEPT,    // planes that are not filtered
+    CONV_CUDA_CODER_SCRATCH, // the encoder's
+    CONV_CUDA_CODER_CHUNKS,  // what it has made
+    CONV_CUDA_CODER_PARTS
+};
+
+struct conv_cuda_coder {
+    uint8_t *d_part[CONV_CUDA_CODER_PARTS];
+    size_t bytes[CONV_CUDA_CODER_PARTS];
+    uint8_t *h_answers; // pinned and mapped: kernels write into it where each picture's chunks are,
+                        // and whether each was decoded
+    size_t answers_bytes;
+    size_t decodes, encodes;      // offsets of the group's tables in what is copied in
+    struct conv_encode_plan plan; // of the group
+};
+
+// What the events of a run tell apart.
+enum conv_cuda_mark { MARK_START, MARK_COPIED_IN, MARK_FILTERED, MARK_COPIED_OUT, MARK_COUNT };
+
+struct conv_lane {
+    const struct conv_backend *backend;
+    cudaStream_t stream;
+    cudaEvent_t marks[MARK_COUNT];
+    cudaEvent_t origin; // happened at origin_ns of the host's clock, or up to 0.1 ms later
+    cudaEvent_t probe;  // for the next attempt to set the origin
+    uint64_t origin_ns;
+    uint8_t *d_buffer[2]; // `bytes` each; the first also takes the group's tables
+    size_t bytes;
+    struct conv_cuda_coder coder;
+    uint8_t *d_flush; // for benchmarks: as large as caches are, made when first needed
+    size_t flush_bytes;
+};
+
+// --- cuda_device.c -------------------------------------------------------------------------------
+
+// "CUDA failed to DOING: reason". CONV_ERR_MEMORY or CONV_ERR_DEVICE. Also takes the error off the
+// thread's record, where the check after a later launch would find it.
+enum conv_status conv_cuda_device_report(struct conv_err *err, cudaError_t code, const char *doing);
+
+// At least 1, or CONV_ERR_DEVICE with what the machine lacks.
+enum conv_status conv_cuda_device_count(int *count, struct conv_err *err);
+
+// 90 = 9.0.
+enum conv_status conv_cuda_device_capability(int device, int *capability, struct conv_err *err);
+
+// The current device is a thread's own, and lanes and staging are used by many threads.
+enum conv_status conv_cuda_device_use(const struct conv_backend *backend, struct conv_err *err);
+
+// --- cuda_lane.c: see struct conv_backend_ops ----------------------------------------------------
+
+size_t conv_cuda_lane_table_bytes(int step_count, bool codes);
+enum conv_status conv_cuda_lane_open(struct conv_backend *backend, struct conv_lane **lane,
+                                     size_t bytes, struct conv_err *err);
+void conv_cuda_lane_close(struct conv_lane *lane);
+enum conv_status conv_cuda_lane_run(struct conv_lane *lane, struct conv_group *group,
+                                    struct conv_err *err);
+enum conv_status conv_cuda_lane_again(struct conv_lane *lane, struct conv_group *group,
+                                      uint64_t *ns, struct conv_err *err);
+enum conv_status conv_cuda_lane_copy(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
+                                     struct conv_err *err);
+
+// --- cuda_coder.c --------------------------------------------------------------------------------
+
+size_t conv_cuda_coder_table_bytes(void); // a picture
+bool conv_cuda_coder_takes_stream(const struct conv_image *shape, size_t most_bytes);
+size_t conv_cuda_coder_chunks_bytes(const struct conv_image *shape);
+
+void conv_cuda_coder_free(struct conv_cuda_coder *coder);
+
+// Before anything of the group is queued: takes memory and writes the tables of its pictures to
+// `table_offset` of h_in, of which in_bytes will be copied in.
+enum conv_status conv_cuda_coder_prepare(struct conv_lane *lane, const struct conv_group *group,
+                                         size_t in_bytes, size_t table_offset,
+                                         struct conv_err *err);
+uint8_t *conv_cuda_coder_d_in(const struct conv_cuda_coder *coder); // of a decoded group
+uint8_t *conv_cuda_coder_d_kept(const struct conv_cuda_coder *coder);
+
+// Queue work behind the copy in, which went to d_in; behind the filters.
+enum conv_status conv_cuda_coder_decode(struct conv_lane *lane, struct conv_group *group,
+                                        const uint8_t *d_in, struct conv_err *err);
+enum conv_status conv_cuda_coder_encode(struct conv_lane *lane, const uint8_t *d_in,
+                                        struct conv_err *err);
+
+// Once all that is queued is done: note which pictures the device could not decode; queue the copy
+// of all chunks.
+void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group);
+enum conv_status conv_cuda_coder_copy_chunks(struct conv_lane *lane, struct conv_group *group,
+                                             struct conv_err *err);
+
+// --- cuda_coding.c -------------------------------------------------------------------------------
+
+enum conv_status conv_cuda_coding_time(struct conv_backend *backend, struct conv_coding_test *test,
+                                       struct conv_err *err);
+
+// --- cuda_copies.c -------------------------------------------------------------------------------
+
+enum conv_status conv_cuda_copies_time(struct conv_backend *backend,
+                                       const struct conv_copy_test *test, uint64_t *ns,
+                                       struct conv_err *err);
+
+#endif

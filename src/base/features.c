@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#include "base/features.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef __aarch64__
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+#include "base/limits.h"
+
+static unsigned detect(void)
+{
+    unsigned have = 0;
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("sse4.1"))
+        have |= CONV_CPU_SSE41;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        have |= CONV_CPU_AVX2;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+        have |= CONV_CPU_AVX512;
+        if (__builtin_cpu_supports("avx512vnni"))
+            have |= CONV_CPU_VNNI;
+        if (__builtin_cpu_supports("avx512vbmi"))
+            have |= CONV_CPU_VBMI;
+    }
+#elif defined(__aarch64__)
+    have |= CONV_CPU_NEON; // part of the base architecture
+    if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP)
+        have |= CONV_CPU_DOTPROD;
+#endif
+    return have;
+}
+
+#if CONV_TESTS
+// CONV_DISABLE="avx2,avx512" hides what the machine has, so that tests meet every row of every
+// table on one machine.
+static unsigned disabled(void)
+{
+    static const struct {
+        const char *name;
+        unsigned bit;
+    } names[] = {{"sse41", CONV_CPU_SSE41},    {"avx2", CONV_CPU_AVX2}, {"avx512", CONV_CPU_AVX512},
+                 {"vnni", CONV_CPU_VNNI},      {"vbmi", CONV_CPU_VBMI}, {"neon", CONV_CPU_NEON},
+                 {"dotprod", CONV_CPU_DOTPROD}};
+    unsigned bits = 0;
+    const char *text = getenv("CONV_DISABLE");
+    while (text && *text) {
+        size_t length = strcspn(text, ",");
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+            if (strlen(names[i].name) == length && memcmp(text, names[i].name, length) == 0)
+                bits |= names[i].bit;
+        text += length + (text[length] == ',');
+    }
+    return bits;
+}
+#endif
+
+unsigned conv_cpu_features(void)
+{
+#if CONV_TESTS
+    return detect() & ~disabled();
+#else
+    return detect();
+#endif
+}
+
+int conv_cpu_count(void)
+{
+    return conv_limits_at_start()->cores;
+}
+
+void conv_cpu_model(char *text, size_t size)
+{
+    char line[256], model[64] = "unknown processor";
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    while (file && fgets(line, sizeof line, file) &&
+           sscanf(line, "model name : %63[^\n]", model) != 1)
+        ;
+    if (file)
+        fclose(file);
+    snprintf(text, size, "%s", model);
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// What the processor offers: instruction sets, cores.
+#ifndef CONV_BASE_FEATURES_H
+#define CONV_BASE_FEATURES_H
+
+#include <stddef.h>
+
+enum conv_cpu_feature {
+    CONV_CPU_SSE41 = 1 << 0,
+    CONV_CPU_AVX2 = 1 << 1,   // AVX2 together with FMA3, and the system saves the registers
+    CONV_CPU_AVX512 = 1 << 2, // AVX-512 F, BW, DQ, VL
+    CONV_CPU_VNNI = 1 << 3,   // AVX-512 VNNI
+    CONV_CPU_NEON = 1 << 4,
+    CONV_CPU_VBMI = 1 << 5,    // AVX-512 VBMI
+    CONV_CPU_DOTPROD = 1 << 6, // sdot of ARMv8.2
+};
+
+// Feature bits of this machine, in a build with tests without those that the environment variable
+// CONV_DISABLE names ("avx2,avx512"). Any thread, any time.
+unsigned conv_cpu_features(void);
+
+// The processor's name as the system tells it, or "unknown processor".
+void conv_cpu_model(char *text, size_t size);
+
+// Cores that this process may use (affinity mask and CPU quota respected), at least 1.
+int conv_cpu_count(void);
+
+#endif

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: MIT
+// Every coder takes its turn on each picture before the next picture comes, round after round, so
+// that a change of clock or of neighbours meets all of them alike.
+#include "bench/bench_codec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "bench/bench_codec_device.h"
+#include "bench/bench_codec_jobs.h"
+#include "bench/bench_images.h"
+#include "bench/bench_competitors.h"
+#include "cli/commands.h"
+#include "cli/device.h"
+#include "png/cpu/interleave.h"
+#include "png/libpng.h"
+#include "report/json.h"
+
+#define ROUNDS 5
+#define MAX_ROWS 32
+
+// "conv" is conv_png_decode, "libpng" the path below it that is the judge of all the others.
+enum kind { DECODE_CONV, DECODE_LIBPNG, DECODE_RIVAL, ENCODE };
+
+struct row {
+    enum kind kind;
+    const char *name;
+    int level; // ENCODE
+    conv_bench_rival_fn rival;
+    struct conv_png_codec *codec;
+    struct conv_buffer pixels; // DECODE_LIBPNG, DECODE_RIVAL
+    uint64_t ns[ROUNDS];       // for all pictures
+    uint64_t bytes;            // ENCODE: of all files of a round
+    struct conv_err left_out;  // status CONV_OK: takes part
+};
+
+struct bench {
+    const struct conv_options *options;
+    struct conv_bench_pictures all;
+    struct row rows[MAX_ROWS];
+    int row_count;
+    struct conv_image truth, got; // planes of the present picture, as libpng has them and as a row
+    struct conv_buffer planes[2], file, scratch;
+};
+
+// With --compress only the level asked for, beside libpng's level 1, which all are held against.
+static const struct {
+    const char *name;
+    int level;
+} encoders[] = {{"fast", 0},   {"fast", 1},  {"fast", 2},  {"fast", 3},   {"fast", 4},
+                {"fast", 5},   {"fast", 6},  {"fast", 7},  {"fast", 8},   {"fast", 9},
+                {"fast", 10},  {"fast", 11}, {"fast", 12}, {"libpng", 1}, {"libpng", 6},
+                {"libpng", 9}, {"stb", 8}};
+
+// --- what is measured ----------------------------------------------------------------------------
+
+static struct row *add_row(struct bench *bench, enum kind kind, const char *name)
+{
+    struct row *row = &bench->rows[bench->row_count++];
+    *row = (struct row){.kind = kind, .name = name};
+    return row;
+}
+
+static enum conv_status add_rows(struct bench *bench, struct conv_err *err)
+{
+    int rivals;
+    const struct conv_bench_rival *rival = conv_bench_rivals(&rivals);
+    struct row *row = add_row(bench, DECODE_CONV, "conv");
+    struct conv_png_config config = {.level = -1};
+    enum conv_status status = conv_png_codec_open(&row->codec, &config, err);
+    add_row(bench, DECODE_LIBPNG, "libpng");
+    for (int i = 0; i < rivals; i++)
+        add_row(bench, DECODE_RIVAL, rival[i].name)->rival = rival[i].decode;
+    for (size_t i = 0; i < sizeof encoders / sizeof encoders[0] && !status; i++) {
+        config.level = encoders[i].level;
+        bool base = config.level == 1 && strcmp(encoders[i].name, "libpng") == 0;
+        if (!base && bench->options->png.level >= 0 && bench->options->png.level != config.level)
+            continue;
+        if (conv_png_parse_encoder(&config.encoder, encoders[i].name, NULL))
+            continue;
+        row = add_row(bench, ENCODE, encoders[i].name);
+        row->level = config.level;
+        status = conv_png_codec_open(&row->codec, &config, err);
+    }
+    return status;
+}
+
+// --- one picture, one coder ----------------------------------------------------------------------
+
+static void split_rival(const struct bench *bench, const struct row *row)
+{
+    size_t bytes = conv_interleave_bytes(&bench->got);
+    for (int y = 0; y < bench->got.height; y++)
+        conv_interleave_split(&bench->got, y, row->pixels.data + (size_t)y * bytes);
+}
+
+// Decodes what a row has encoded with libpng, from a copy in one piece.
+static enum conv_status read_back(struct bench *bench, const struct conv_png_bytes *bytes,
+                                  struct conv_err *err)
+{
+    struct conv_png_header header;
+    bench->file.size = 0;
+    for (int i = 0; i < CONV_PNG_PARTS; i++)
+        if (!conv_buffer_append(&bench->file, bytes->part[i].data, bytes->part[i].size))
+            return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    enum conv_status status = conv_png_probe(bench->file.data, bench->file.size, &header, err);
+    if (status)
+        return status;
+    if (header.width != bench->got.width || header.height != bench->got.height ||
+        header.shape.channels != bench->got.channels || header.shape.depth != bench->got.depth)
+        return conv_err_set(err, CONV_ERR_FORMAT, "another size or kind of image");
+    return conv_libpng_decode(&bench->scratch, bench->file.data, bench->file.size, &header,
+                              &bench->got, err);
+}
+
+static enum conv_status run_row(struct bench *bench, struct row *row, int round,
+                                const struct conv_bench_picture *picture, struct conv_err *err)
+{
+    struct conv_png_bytes bytes = {0};
+    const struct conv_file *file = &picture->file;
+    const struct conv_png_header *header = &picture->header;
+    enum conv_status status = CONV_OK;
+    uint64_t start = conv_clock_ns();
+    switch (row->kind) {
+    case DECODE_CONV:
+        status = conv_png_decode(row->codec, file->data, file->size, header, &bench->got, err);
+        break;
+    case DECODE_LIBPNG:
+        status = conv_libpng_decode(&row->pixels, file->data, file->size, header, &bench->got, err);
+        break;
+    case DECODE_RIVAL:
+        status = row->rival(&row->pixels, file->data, file->size, header, err);
+        break;
+    case ENCODE:
+        status = conv_png_encode(row->codec, &bench->truth, NULL, &bytes, err);
+        break;
+    }
+    row->ns[round] += conv_clock_ns() - start;
+    if (status)
+        return status;
+    row->bytes += round == 0 ? bytes.size : 0;
+    if (row->kind == DECODE_RIVAL)
+        split_rival(bench, row);
+    // A coder's bytes are the same in every round; its read-back costs more than some coders.
+    if (row->kind == ENCODE && round == 0)
+        status = read_back(bench, &bytes, err);
+    if (!status && (row->kind != ENCODE || round == 0) &&
+        !conv_bench_pictures_equal(&bench->truth, &bench->got))
+        status = conv_err_set(err, CONV_ERR_FORMAT, "WRONG pixels");
+    return status;
+}
+
+static enum conv_status run_round(struct bench *bench, int round, struct conv_err *err)
+{
+    for (int i = 0; i < bench->all.count; i++) {
+        const struct conv_bench_picture *picture = &bench->all.pictures[i];
+        conv_bench_pictures_place(&bench->truth, &picture->header.shape, bench->planes[0].data);
+        conv_bench_pictures_place(&bench->got, &picture->header.shape, bench->planes[1].data);
+        enum conv_status status =
+            conv_libpng_decode(&bench->scratch, picture->file.data, picture->file.size,
+                               &picture->header, &bench->truth, err);
+        if (status)
+            return status;
+        for (int r = 0; r < bench->row_count; r++) {
+            struct row *row = &bench->rows[r];
+            memset(bench->planes[1].data, 0xA5, bench->all.most_bytes);
+            if (!row->left_out.status)
+                run_row(bench, row, round, picture, &row->left_out);
+        }
+    }
+    return CONV_OK;
+}
+
+// --- the table -----------------------------------------------------------------------------------
+
+static int compare_ns(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const struct row *row)
+{
+    uint64_t ns[ROUNDS];
+    memcpy(ns, row->ns, sizeof ns);
+    qsort(ns, ROUNDS, sizeof ns[0], compare_ns);
+    return (double)ns[ROUNDS / 2];
+}
+
+// What a row's speed and size are held against: libpng decoding, libpng's level 1.
+static const struct row *find_base(const struct bench *bench, bool encode)
+{
+    for (int i = 0; i < bench->row_count; i++) {
+        const struct row *row = &bench->rows[i];
+        if (encode ? row->kind == ENCODE && row->level == 1 && strcmp(row->name, "libpng") == 0
+                   : row->kind == DECODE_LIBPNG)
+            return row->left_out.status ? NULL : row;
+    }
+    return NULL;
+}
+
+static void print_row(const struct bench *bench, const struct row *row)
+{
+    bool encode = row->kind == ENCODE;
+    const struct row *base = find_base(bench, encode);
+    char name[32];
+    if (encode)
+        snprintf(name, sizeof name, "%s -z %d", row->name, row->level);
+    else
+        snprintf(name, sizeof name, "%s", row->name);
+    if (row->left_out.status) {
+        printf("%-12s left out: ", name);
+        conv_report_print_path(stdout, row->left_out.text);
+        putchar('\n');
+        return;
+    }
+    double ns = median(row);
+    printf("%-12s %8.1f", name, (double)bench->all.samples / ns * 1e3);
+    if (base)
+        printf(" %7.2fx", median(base) / ns);
+    if (encode) {
+        printf(" %12llu %8.4f", (unsigned long long)row->bytes,
+               (double)row->bytes / (double)bench->all.samples);
+        if (base)
+            printf(" %8.4f", (double)row->bytes / (double)base->bytes);
+    }
+    putchar('\n');
+}
+
+static void print_table(const struct bench *bench)
+{
+    bool encode = false;
+    printf("%d %s, %.1f Mpix, %.1f MB of samples; one core, medians of %d rounds\n"
+           "%-12s %8s %8s\n",
+           bench->all.count, bench->all.count == 1 ? "image" : "images",
+           (double)bench->all.pixels / 1e6, (double)bench->all.samples / 1e6, ROUNDS, "decode",
+           "MB/s", "libpng");
+    for (int i = 0; i < bench->row_count; i++) {
+        if (bench->rows[i].kind == ENCODE && !encode) {
+            encode = true;
+            printf("%-12s %8s %8s %12s %8s %8s\n", "encode", "MB/s", "libpng 1", "bytes", "ratio",
+                   "libpng 1");
+        }
+        print_row(bench, &bench->rows[i]);
+    }
+}
+
+static void print_json(const struct bench *bench)
+{
+    for (int i = 0; i < bench->row_count; i++) {
+        const struct row *row = &bench->rows[i];
+        bool encode = row->kind == ENCODE;
+        printf("{\"type\":\"bench-codec\",\"direction\":\"%s\",\"name\":\"%s\"",
+               encode ? "encode" : "decode", row->name);
+        if (encode)
+            printf(",\"level\":%d", row->level);
+        if (row->left_out.status) {
+            fputs(",\"error\":", stdout);
+            conv_json_string(stdout, row->left_out.text);
+        } else {
+            printf(",\"mb_s\":%.2f", (double)bench->all.samples / median(row) * 1e3);
+            if (encode)
+                printf(",\"bytes\":%llu,\"ratio\":%.6f", (unsigned long long)row->bytes,
+                       (double)row->bytes / (double)bench->all.samples);
+        }
+        printf(",\"pictures\":%d,\"sample_bytes\":%llu,\"rounds\":%d}\n", bench->all.count,
+               (unsigned long long)bench->all.samples, ROUNDS);
+    }
+}
+
+// Wrong pixels are no matter of taste: the command fails, after the table.
+static enum conv_status find_wrong(const struct bench *bench, struct conv_err *err)
+{
+    for (int i = 0; i < bench->row_count; i++) {
+        const struct row *row = &bench->rows[i];
+        if (row->left_out.status && row->left_out.status != CONV_ERR_UNSUPPORTED)
+            return conv_err_set(err, row->left_out.status, "%s failed: %s", row->name,
+                                row->left_out.text);
+    }
+    return CONV_OK;
+}
+
+static void close_bench(struct bench *bench)
+{
+    for (int i = 0; i < bench->row_count; i++) {
+        conv_png_codec_close(bench->rows[i].codec);
+        conv_buffer_free(&bench->rows[i].pixels);
+    }
+    conv_bench_pictures_free(&bench->all);
+    conv_buffer_free(&bench->planes[0]);
+    conv_buffer_free(&bench->planes[1]);
+    conv_buffer_free(&bench->file);
+    conv_buffer_free(&bench->scratch);
+}
+
+static bool on_device(const struct conv_options *options)
+{
+    return options->device_text && strncmp(options->device_text, "cuda", 4) == 0;
+}
+
+// On a GPU only its own coders are measured, so many images at once.
+static enum conv_status check_device(const struct conv_options *options, struct conv_err *err)
+{
+    static const char *const ignored[] = {"jobs", "compress"};
+    enum conv_device_choice choice = CONV_DEVICE_AUTO;
+    int ordinal;
+    enum conv_status status = conv_device_parse_one(options, &choice, &ordinal, err);
+    bool cuda = choice == CONV_DEVICE_CUDA;
+    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0] && !status; i++)
+        if (cuda && conv_options_given(options, ignored[i]))
+            status = conv_err_set(err, CONV_ERR_USAGE, "--%s and --device %s cannot be combined",
+                                  ignored[i], options->device_text);
+    if (!status && !cuda && options->bench_pictures)
+        status = conv_err_set(err, CONV_ERR_USAGE, "--images needs --device cuda");
+    return status;
+}
+
+// Many pictures at once, on threads or on a device.
+static enum conv_status bench_many(const struct conv_options *options, struct conv_err *err)
+{
+    struct conv_bench_pictures pictures = {0};
+    enum conv_status status =
+        conv_bench_pictures_load(&pictures, options, options->operands[1], err);
+    if (!status && on_device(options)) {
+        status = conv_bench_codec_device(options, &pictures, err);
+    } else if (!status) {
+        status = conv_bench_pictures_filter(&pictures, options, err);
+        if (!status)
+            status = conv_bench_codec_jobs(options, &pictures, err);
+    }
+    conv_bench_pictures_free(&pictures);
+    return status;
+}
+
+enum conv_status conv_bench_codec(const struct conv_options *options, struct conv_err *err)
+{
+    struct bench bench = {.options = options};
+    enum conv_status status = CONV_OK;
+    if (options->operand_count != 2)
+        return conv_err_set(err, CONV_ERR_USAGE, "conv bench codec takes one folder of PNGs");
+    status = check_device(options, err);
+    if (status)
+        return status;
+    if (options->jobs_given || on_device(options))
+        return bench_many(options, err);
+    status = conv_bench_pictures_load(&bench.all, options, options->operands[1], err);
+    if (!status)
+        status = add_rows(&bench, err);
+    if (!status && !(conv_buffer_reserve(&bench.planes[0], bench.all.most_bytes) &&
+                     conv_buffer_reserve(&bench.planes[1], bench.all.most_bytes)))
+        status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    for (int round = 0; round < ROUNDS && !status; round++)
+        status = run_round(&bench, round, err);
+    if (!status) {
+        if (options->json)
+            print_json(&bench);
+        else
+            print_table(&bench);
+        status = find_wrong(&bench, err);
+    }
+    close_bench(&bench);
+    return status;
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+#include "bench/bench_codec_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/device.h"
+#include "png/cpu/interleave.h"
+#include "png/libpng.h"
+
+#define REPEATS 5
+
+static const int in_flight[] = {1, 132, 1000, 4000};
+
+struct bench {
+    const struct conv_options *options;
+    struct conv_device device;
+    struct conv_png_codec *codec;         // finds streams, makes files
+    struct conv_coding_picture *pictures; // those that the device takes
+    uint8_t **memory;                     // of their streams and planes: two each
+    int count;
+    size_t libpng_bytes; // of the files that libpng's level 1 makes of all
+    int wrong;
+    struct conv_buffer file, scratch, planes;
+};
+
+static size_t raw_bytes(const struct conv_image *image)
+{
+    return conv_interleave_bytes(image) * (size_t)image->height;
+}
+
+// --- pictures ------------------------------------------------------------------------------------
+
+static enum conv_status measure_libpng(struct bench *bench, const struct conv_image *image,
+                                       struct conv_err *err)
+{
+    enum conv_status status = conv_libpng_encode(&bench->scratch, &bench->file, image, 1, err);
+    bench->libpng_bytes += bench->file.size;
+    return status;
+}
+
+// Those that are not of the plain kind are left out.
+static enum conv_status add_picture(struct bench *bench, const struct conv_bench_picture *from,
+                                    struct conv_err *err)
+{
+    struct conv_coding_picture *picture = &bench->pictures[bench->count];
+    uint8_t **memory = &bench->memory[2 * (size_t)bench->count];
+    memory[0] = malloc(from->file.size);
+    if (!memory[0])
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    if (!conv_png_copy_stream(memory[0], &picture->stream_bytes, from->file.data, from->file.size,
+                              &from->header)) {
+        free(memory[0]);
+        memory[0] = NULL;
+        return CONV_OK;
+    }
+    bench->count++;
+    picture->stream = memory[0];
+    size_t bytes = conv_bench_pictures_place(&picture->image, &from->header.shape, NULL);
+    memory[1] = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, bytes);
+    if (!memory[1])
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    conv_bench_pictures_place(&picture->image, &from->header.shape, memory[1]);
+    enum conv_status status = conv_libpng_decode(&bench->scratch, from->file.data, from->file.size,
+                                                 &from->header, &picture->image, err);
+    return status ? status : measure_libpng(bench, &picture->image, err);
+}
+
+// --- results -------------------------------------------------------------------------------------
+
+// What the device has encoded, as a file, is read by libpng.
+static void check_chunks(void *context, int number, const uint8_t *data, size_t size)
+{
+    struct bench *bench = context;
+    const struct conv_image *image = &bench->pictures[number].image;
+    struct conv_png_bytes bytes;
+    struct conv_png_header header;
+    struct conv_image got;
+    conv_png_frame(bench->codec, image, NULL, data, size, &bytes);
+    bench->file.size = 0;
+    bool right = true;
+    for (int i = 0; i < CONV_PNG_PARTS && right; i++)
+        right = conv_buffer_append(&bench->file, bytes.part[i].data, bytes.part[i].size);
+    right = right && !conv_png_probe(bench->file.data, bench->file.size, &header, NULL) &&
+            header.shape.width == image->width && header.shape.height == image->height &&
+            header.shape.channels == image->channels && header.shape.depth == image->depth &&
+            conv_buffer_reserve(&bench->planes, conv_bench_pictures_place(&got, image, NULL));
+    if (right) {
+        conv_bench_pictures_place(&got, image, bench->planes.data);
+        right = !conv_libpng_decode(&bench->scratch, bench->file.data, bench->file.size, &header,
+                                    &got, NULL) &&
+                conv_bench_pictures_equal(image, &got);
+    }
+    bench->wrong += !right;
+}
+
+// --- the table -----------------------------------------------------------------------------------
+
+static void print_row(const struct bench *bench, const struct conv_coding_test *test,
+                      const char *name, double ms, double raw, double ratio, double libpng)
+{
+    const char *direction = test->decode ? "decode" : "encode";
+    if (bench->options->json) {
+        printf("{\"type\":\"bench-codec-device\",\"direction\":\"%s\",\"kernel\":\"%s\",\"in_flight\":%d,"
+               "\"ms\":%.4f,\"gb_s\":%.3f",
+               direction, name, test->in_flight, ms, raw / ms / 1e6);
+        if (ratio > 0)
+            printf(",\"ratio\":%.6f,\"libpng_1\":%.6f", ratio, libpng);
+        puts("}");
+        return;
+    }
+    printf("%-7s %9d  %-20s %10.3f %10.2f", direction, test->in_flight, name, ms, raw / ms / 1e6);
+    if (ratio > 0)
+        printf(" %8.4f %9.4f", ratio, libpng);
+    putchar('\n');
+}
+
+static void print_test(const struct bench *bench, const struct conv_coding_test *test)
+{
+    double raw = 0, once = 0;
+    for (int i = 0; i < test->in_flight; i++)
+        raw += (double)raw_bytes(&bench->pictures[i % bench->count].image);
+    for (int i = 0; i < bench->count; i++)
+        once += (double)raw_bytes(&bench->pictures[i].image);
+    for (int k = 0; k < test->kernel_count; k++)
+        print_row(bench, test, test->kernels[k].name, test->kernels[k].ms, raw, 0, 0);
+    // The ratio is that of chunks to pixels; whole rounds of pictures compare with libpng's files.
+    double ratio = test->decode ? 0 : (double)test->chunk_bytes / raw;
+    print_row(bench, test, "all", test->ms, raw, ratio, (double)bench->libpng_bytes / once);
+    fflush(stdout);
+}
+
+static enum conv_status run_tests(struct bench *bench, int count, struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    for (int direction = 0; direction < 2 && !status; direction++) {
+        struct conv_coding_test test = {
+            .pictures = bench->pictures,
+            .picture_count = bench->count,
+            .decode = direction == 0,
+            .in_flight = count,
+            .repeats = REPEATS,
+            .take_chunks = check_chunks,
+            .context = bench,
+        };
+        status = bench->device.ops->time_coding(bench->device.backends[0], &test, err);
+        bench->wrong += test.wrong;
+        if (!status)
+            print_test(bench, &test);
+    }
+    return status;
+}
+
+static enum conv_status run_all(struct bench *bench, struct conv_err *err)
+{
+    if (!bench->options->json)
+        printf("%d plain images, copied until that many are in flight; %s, medians of "
+               "%d runs\n%-7s %9s  %-20s %10s %10s %8s %9s\n",
+               bench->count, bench->device.name, REPEATS, "", "in flight", "kernel", "ms",
+               "GB/s raw", "ratio", "libpng 1");
+    if (bench->options->bench_pictures)
+        return run_tests(bench, bench->options->bench_pictures, err);
+    enum conv_status status = CONV_OK;
+    for (size_t i = 0; i < sizeof in_flight / sizeof in_flight[0] && !status; i++) {
+        status = run_tests(bench, in_flight[i], err);
+        if (status == CONV_ERR_MEMORY && i > 0) {
+            conv_report_say("%s; no more are tried", err->text);
+            return CONV_OK;
+        }
+    }
+    return status;
+}
+
+// --- all of it -----------------------------------------------------------------------------------
+
+static enum conv_status open_bench(struct bench *bench, const struct conv_bench_pictures *pictures,
+                                   struct conv_err *err)
+{
+    struct conv_png_config png = {.level = -1};
+    struct conv_filter identity = {.width = 1, .height = 1, .scale = 1, .coef = {1}};
+    enum conv_status status = conv_device_open(&bench->device, bench->options, &identity, 1, false,
+                                               CONV_AMOUNT_MUCH, NULL, err);
+    if (!status && !bench->device.ops->time_coding)
+        status = conv_err_set(err, CONV_ERR_USAGE, "%s codes no images", bench->device.name);
+    if (!status)
+        status = conv_png_codec_open(&bench->codec, &png, err);
+    bench->pictures = calloc((size_t)pictures->count, sizeof *bench->pictures);
+    bench->memory = calloc(2 * (size_t)pictures->count, sizeof *bench->memory);
+    if (!status && (!bench->pictures || !bench->memory))
+        status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    for (int i = 0; i < pictures->count && !status; i++)
+        status = add_picture(bench, &pictures->pictures[i], err);
+    if (!status && bench->count == 0)
+        status = conv_err_set(err, CONV_ERR_USAGE, "no image that a device decodes");
+    return status;
+}
+
+static void close_bench(struct bench *bench)
+{
+    for (int i = 0; i < 2 * bench->count; i++)
+        free(bench->memory[i]);
+    free(bench->memory);
+    free(bench->pictures);
+    conv_png_codec_close(bench->codec);
+    conv_buffer_free(&bench->file);
+    conv_buffer_free(&bench->scratch);
+    conv_buffer_free(&bench->planes);
+    conv_device_close(&bench->device);
+}
+
+enum conv_status conv_bench_codec_device(const struct conv_options *options,
+                                         const struct conv_bench_pictures *pictures,
+                                         struct conv_err *err)
+{
+    struct bench bench = {.options = options};
+    enum conv_status status = open_bench(&bench, pictures, err);
+    if (!status)
+        status = run_all(&bench, err);
+    if (!status && bench.wrong)
+        status = conv_err_set(err, CONV_ERR_FORMAT, "WRONG pixels: %d times", bench.wrong);
+    close_bench(&bench);
+    return status;
+}

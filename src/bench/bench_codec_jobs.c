@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+#include "bench/bench_codec_jobs.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "png/cpu/interleave.h"
+
+#define ROUNDS 5
+#define ROUND_NS 200000000u
+
+enum work { DECODE, ENCODE, BOTH, WORKS };
+static const char *const work_names[] = {"decode", "encode", "decode + encode"};
+
+struct bench {
+    const struct conv_bench_pictures *pictures;
+    enum work work;
+    atomic_uint next; // picture
+};
+
+struct worker {
+    struct bench *bench;
+    struct conv_png_codec *codec;
+    uint8_t *planes; // room for those of any picture
+    pthread_t thread;
+    double samples_per_ns, pixels_per_ns, pictures_per_ns;
+    struct conv_err err;
+};
+
+// --- one thread ----------------------------------------------------------------------------------
+
+static enum conv_status code(const struct worker *worker, const struct conv_bench_picture *picture,
+                             struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    if (worker->bench->work != ENCODE) {
+        struct conv_image image;
+        conv_bench_pictures_place(&image, &picture->header.shape, worker->planes);
+        status = conv_png_decode(worker->codec, picture->file.data, picture->file.size,
+                                 &picture->header, &image, err);
+    }
+    struct conv_png_bytes bytes;
+    if (!status && worker->bench->work != DECODE)
+        status = conv_png_encode(worker->codec, &picture->filtered, NULL, &bytes, err);
+    return status;
+}
+
+// Pictures are taken in turn until the time is over; the last one counts, and so does its time.
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+    struct bench *bench = worker->bench;
+    uint64_t start = conv_clock_ns(), ns = 0;
+    double samples = 0, pixels = 0, pictures = 0;
+    while (ns < ROUND_NS) {
+        unsigned number = atomic_fetch_add(&bench->next, 1);
+        const struct conv_bench_picture *picture =
+            &bench->pictures->pictures[number % (unsigned)bench->pictures->count];
+        const struct conv_image *shape = &picture->header.shape;
+        if (code(worker, picture, &worker->err))
+            return NULL;
+        samples += (double)(conv_interleave_bytes(shape) * (size_t)shape->height);
+        pixels += (double)shape->width * shape->height;
+        pictures++;
+        ns = conv_clock_ns() - start;
+    }
+    worker->samples_per_ns = samples / (double)ns;
+    worker->pixels_per_ns = pixels / (double)ns;
+    worker->pictures_per_ns = pictures / (double)ns;
+    return NULL;
+}
+
+// --- all of them ---------------------------------------------------------------------------------
+
+struct rates {
+    double mb, mpix, pictures; // a second
+};
+
+static enum conv_status run_round(struct worker *workers, int count, struct rates *rates,
+                                  struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    int started = 0;
+    *rates = (struct rates){0};
+    while (started < count && !status) {
+        if (pthread_create(&workers[started].thread, NULL, work, &workers[started]) != 0)
+            status = conv_err_set(err, CONV_ERR_MEMORY, "cannot start %d threads", count);
+        else
+            started++;
+    }
+    for (int i = 0; i < started; i++) {
+        const struct worker *worker = &workers[i];
+        pthread_join(worker->thread, NULL);
+        if (!status && worker->err.status)
+            status = conv_err_set(err, worker->err.status, "%s", worker->err.text);
+        rates->mb += worker->samples_per_ns * 1e3;
+        rates->mpix += worker->pixels_per_ns * 1e3;
+        rates->pictures += worker->pictures_per_ns * 1e9;
+    }
+    return status;
+}
+
+static int compare_rates(const void *a, const void *b)
+{
+    double x = ((const struct rates *)a)->mb, y = ((const struct rates *)b)->mb;
+    return (x > y) - (x < y);
+}
+
+// The median round of each kind of work, with `count` threads.
+static enum conv_status measure(struct bench *bench, struct worker *workers, int count,
+                                struct rates rates[WORKS], struct conv_err *err)
+{
+    struct rates rounds[WORKS][ROUNDS];
+    enum conv_status status = CONV_OK;
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int w = 0; w < WORKS && !status; w++) {
+            bench->work = (enum work)w;
+            status = run_round(workers, count, &rounds[w][round], err);
+        }
+    }
+    for (int w = 0; w < WORKS && !status; w++) {
+        qsort(rounds[w], ROUNDS, sizeof rounds[w][0], compare_rates);
+        rates[w] = rounds[w][ROUNDS / 2];
+    }
+    return status;
+}
+
+static void print(const struct conv_options *options, const struct bench *bench,
+                  const struct rates rates[WORKS], const struct rates one[WORKS])
+{
+    const struct conv_bench_pictures *pictures = bench->pictures;
+    if (!options->json)
+        printf("%d %s, %.1f Mpix, %.1f MB of samples; %d %s, encoded after %s, medians of %d "
+               "rounds\n%-16s %9s %9s %11s %10s\n",
+               pictures->count, pictures->count == 1 ? "image" : "images",
+               (double)pictures->pixels / 1e6, (double)pictures->samples / 1e6, options->jobs,
+               options->jobs == 1 ? "thread" : "threads", options->bench_filter, ROUNDS, "", "MB/s",
+               "Mpix/s", "images/s", "one thread");
+    for (int w = 0; w < WORKS; w++) {
+        if (options->json)
+            printf("{\"type\":\"bench-codec-jobs\",\"work\":\"%s\",\"jobs\":%d,\"mb_s\":%.2f,"
+                   "\"mpix_s\":%.3f,\"pictures_s\":%.2f,\"speed_up\":%.3f}\n",
+                   work_names[w], options->jobs, rates[w].mb, rates[w].mpix, rates[w].pictures,
+                   rates[w].mb / one[w].mb);
+        else
+            printf("%-16s %9.0f %9.1f %11.0f %9.2fx\n", work_names[w], rates[w].mb, rates[w].mpix,
+                   rates[w].pictures, rates[w].mb / one[w].mb);
+    }
+}
+
+enum conv_status conv_bench_codec_jobs(const struct conv_options *options,
+                                       const struct conv_bench_pictures *pictures,
+                                       struct conv_err *err)
+{
+    struct bench bench = {.pictures = pictures};
+    struct rates rates[WORKS], one[WORKS];
+    struct worker *workers = calloc((size_t)options->jobs, sizeof *workers);
+    enum conv_status status =
+        workers ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    for (int i = 0; i < options->jobs && !status; i++) {
+        workers[i].bench = &bench;
+        workers[i].planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, pictures->most_bytes);
+        status = workers[i].planes ? conv_png_codec_open(&workers[i].codec, &options->png, err)
+                                   : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    }
+    if (!status)
+        status = measure(&bench, workers, 1, one, err);
+    if (!status)
+        status = measure(&bench, workers, options->jobs, rates, err);
+    if (!status)
+        print(options, &bench, rates, one);
+    for (int i = 0; workers && i < options->jobs; i++) {
+        conv_png_codec_close(workers[i].codec);
+        free(workers[i].planes);
+    }
+    free(workers);
+    return status;
+}

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: MIT
+#include "bench/bench_device.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "bench/bench_copies.h"
+#include "pipeline/pool.h"
+#include "pipeline/stages.h"
+
+#define RUN_NS 1000000000u
+#define GROUPS_A_LANE 2
+#define MOST_GROUPS 128
+
+struct conv_bench_device {
+    const struct conv_options *options;
+    const struct conv_device *device;
+    struct conv_pool pool;
+    struct conv_slot *groups[MOST_GROUPS];
+    uint64_t pictures[MOST_GROUPS], pixels[MOST_GROUPS];
+    int group_count;
+    size_t picture_bytes; // of the first picture's planes
+
+    pthread_mutex_t lock;         // guards all below
+    int free_groups[MOST_GROUPS]; // groups that no lane has
+    int free_count;
+    uint64_t end;  // when lanes stop
+    uint64_t last; // when the last group was done
+    struct conv_totals totals;
+    struct conv_overlap *overlaps[CONV_BACKEND_MOST_DEVICES]; // of an async device
+    double bytes;
+    struct conv_err failure;
+};
+
+struct lane {
+    struct conv_bench_device *bench;
+    int device;
+    struct conv_lane *lane;
+    atomic_int *stop;
+    pthread_t thread;
+    bool started;
+};
+
+// --- pictures ------------------------------------------------------------------------------------
+
+// Gives the picture a place in the last group or in a new one. False: there is no more room.
+static bool place(struct conv_bench_device *bench, const struct conv_image *shape,
+                  struct conv_image *in, int most, struct conv_err *err)
+{
+    const struct conv_device *device = bench->device;
+    size_t table = device->ops->table_bytes(device->filter_count, false),
+           offsets[CONV_IMAGE_MAX_CHANNELS];
+    bool filter_alpha = bench->options->alpha != CONV_ALPHA_KEEP;
+    size_t bytes = conv_group_need(shape, filter_alpha, table);
+    struct conv_pool_need need = {.room = {bytes, bytes}};
+    struct conv_slot *slot = bench->group_count ? bench->groups[bench->group_count - 1] : NULL;
+    size_t used = slot ? slot->group.front + slot->group.back : 0;
+    // As in the pipeline: a device gets groups, a core one picture at a time.
+    bool full = !slot || !device->ops->async ||
+                (used > 0 && used + bytes > conv_options_group_bytes(bench->options, false));
+    if (full || !conv_group_place(&slot->group, shape, filter_alpha, table, in, offsets)) {
+        if (bench->group_count == most ||
+            conv_pool_acquire(&bench->pool, &need, &slot, err) != CONV_OK || !slot)
+            return false;
+        bench->groups[bench->group_count++] = slot;
+        conv_group_place(&slot->group, shape, filter_alpha, table, in, offsets);
+    }
+    bench->pictures[bench->group_count - 1]++;
+    bench->pixels[bench->group_count - 1] += (uint64_t)shape->width * (uint64_t)shape->height;
+    return true;
+}
+
+// True if the picture has its place and is decoded into it.
+static bool stage(struct conv_bench_device *bench, struct conv_job *job,
+                  const struct conv_pipeline_config *config, struct conv_png_codec *codec, int most)
+{
+    struct conv_err err;
+    job->file->size = 0;
+    if (conv_steps_read(config, job) || !place(bench, &job->header.shape, &job->in, most, &err))
+        return false;
+    if (bench->picture_bytes == 0)
+        bench->picture_bytes =
+            conv_image_plane_bytes(job->in.width, job->in.height, job->in.depth) *
+            (size_t)job->in.channels;
+    // A picture that is damaged leaves a place with anything in it, which takes as long.
+    (void)conv_steps_decode(config, codec, job);
+    return true;
+}
+
+// Goes through the folder, and again, until the groups are full; a folder of few pictures has
+// as many groups nevertheless.
+static enum conv_status fill(struct conv_bench_device *bench, const char *folder, int most,
+                             struct conv_err *err)
+{
+    const struct conv_options *options = bench->options;
+    struct conv_walk_config walk_config = {
+        .inputs = &folder,
+        .input_count = 1,
+        .recursive = options->recursive,
+        .include = options->include.items,
+        .include_count = options->include.count,
+        .exclude = options->exclude.items,
+        .exclude_count = options->exclude.count,
+    };
+    struct conv_pipeline_config config = {
+        .mem_limit = conv_options_mem_limit(options, true),
+        .max_pixels = options->max_pixels,
+        .alpha = (enum conv_alpha_mode)options->alpha,
+        .strip = true,
+        .first_frame = true,
+        .no_save = true,
+    };
+    struct conv_file file = {0};
+    struct conv_job *job = calloc(1, sizeof *job);
+    struct conv_png_codec *codec = NULL;
+    enum conv_status status = job ? conv_png_codec_open(&codec, &options->png, err)
+                                  : conv_err_set(err, CONV_ERR_MEMORY, "no memory for an image");
+    bool room = true, any = true;
+    while (!status && room && any && bench->group_count < most) {
+        struct conv_walk *walk = NULL;
+        enum conv_walk_step step;
+        any = false;
+        status = conv_walk_open(&walk, &walk_config, err);
+        while (!status && room &&
+               (step = conv_walk_next(walk, &job->path, &job->err)) != CONV_WALK_END) {
+            job->file = &file;
+            if (step == CONV_WALK_ENTRY && stage(bench, job, &config, codec, most))
+                any = true;
+            else
+                room = bench->group_count < most;
+        }
+        conv_walk_close(walk);
+    }
+    if (!status && bench->group_count == 0)
+        status = conv_err_set(err, CONV_ERR_USAGE, "no PNG could be filtered in %s", folder);
+    conv_png_codec_close(codec);
+    free(file.data);
+    free(job);
+    return status;
+}
+
+enum conv_status conv_bench_device_open(struct conv_bench_device **out,
+                                        const struct conv_options *options,
+                                        const struct conv_device *device, const char *folder,
+                                        int lanes, struct conv_err *err)
+{
+    struct conv_bench_device *bench = calloc(1, sizeof *bench);
+    if (!bench)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
+    *out = bench;
+    bench->options = options;
+    bench->device = device;
+    pthread_mutex_init(&bench->lock, NULL); // never fails on Linux
+    int most = lanes * device->count * GROUPS_A_LANE;
+    most = most < MOST_GROUPS ? most : MOST_GROUPS;
+    // Without a spare: what is measured is the device.
+    struct conv_pipeline_config config = {
+        .ops = device->ops,
+        .group_bytes = device->ops->async ? conv_options_group_bytes(options, false) : 1,
+        .mem_limit = conv_options_mem_limit(options, true),
+    };
+    enum conv_status status = conv_pool_open(&bench->pool, &config, most, err);
+    return status ? status : fill(bench, folder, most, err);
+}
+
+void conv_bench_device_close(struct conv_bench_device *bench)
+{
+    if (!bench)
+        return;
+    conv_pool_close(&bench->pool);
+    pthread_mutex_destroy(&bench->lock);
+    free(bench);
+}
+
+// --- lanes ---------------------------------------------------------------------------------------
+
+// With the lock.
+static void count(struct conv_bench_device *bench, int device, int i)
+{
+    struct conv_overlap *overlap = bench->overlaps[device];
+    struct conv_device_totals *did = &bench->totals.devices[device];
+    const struct conv_group *group = &bench->groups[i]->group;
+    struct conv_totals *totals = &bench->totals;
+    totals->done += bench->pictures[i];
+    totals->pixels += bench->pixels[i];
+    totals->ns[CONV_STAGE_COPY_IN] += group->ns_copy_in;
+    totals->ns[CONV_STAGE_KERNEL] += group->ns_kernel;
+    totals->ns[CONV_STAGE_COPY_OUT] += group->ns_copy_out;
+    did->pictures += bench->pictures[i];
+    did->bytes += group->front;
+    bench->bytes += 2 * (double)group->front;
+    bench->last = conv_clock_ns();
+    if (!overlap || group->ns_start == 0)
+        return;
+    uint64_t copied = group->ns_start + group->ns_copy_in, filtered = copied + group->ns_kernel;
+    conv_overlap_add(overlap, CONV_ENGINE_COPY_IN, group->ns_start, copied);
+    conv_overlap_add(overlap, CONV_ENGINE_KERNEL, copied, filtered);
+    conv_overlap_add(overlap, CONV_ENGINE_COPY_OUT, filtered, filtered + group->ns_copy_out);
+}
+
+static void *lane_main(void *argument)
+{
+    struct lane *lane = argument;
+    struct conv_bench_device *bench = lane->bench;
+    pthread_mutex_lock(&bench->lock);
+    // There are at least as many groups as lanes, so one is always free.
+    while (conv_clock_ns() < bench->end && !bench->failure.status && !atomic_load(lane->stop)) {
+        int i = bench->free_groups[0];
+        bench->free_count--;
+        memmove(bench->free_groups, bench->free_groups + 1,
+                (size_t)bench->free_count * sizeof bench->free_groups[0]);
+        pthread_mutex_unlock(&bench->lock);
+        struct conv_err err;
+        enum conv_status status =
+            bench->device->ops->lane_run(lane->lane, &bench->groups[i]->group, &err);
+        pthread_mutex_lock(&bench->lock);
+        bench->free_groups[bench->free_count++] = i;
+        if (status)
+            bench->failure = err;
+        else
+            count(bench, lane->device, i);
+    }
+    pthread_mutex_unlock(&bench->lock);
+    return NULL;
+}
+
+// Each lane once before the clock starts: it takes its memory then.
+static enum conv_status open_lanes(struct conv_bench_device *bench, struct lane *lanes, int count,
+                                   struct conv_err *err)
+{
+    const struct conv_device *device = bench->device;
+    enum conv_status status = CONV_OK;
+    for (int i = 0; i < count && !status; i++) {
+        lanes[i].bench = bench;
+        lanes[i].device = i % device->count;
+        status = device->ops->lane_open(device->backends[lanes[i].device], &lanes[i].lane,
+                                        conv_options_group_bytes(bench->options, false), err);
+        for (int g = i; g < bench->group_count && !status; g += count) {
+            conv_pool_pin(&bench->pool, bench->groups[g], device->backends[lanes[i].device]);
+            status = device->ops->lane_run(lanes[i].lane, &bench->groups[g]->group, err);
+        }
+    }
+    return status;
+}
+
+static enum conv_status run_lanes(struct conv_bench_device *bench, struct lane *lanes, int count,
+                                  atomic_int *stop, struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    for (int i = 0; i < count && !status; i++) {
+        lanes[i].stop = stop;
+        int errnum = pthread_create(&lanes[i].thread, NULL, lane_main, &lanes[i]);
+        lanes[i].started = errnum == 0;
+        if (errnum)
+            status = conv_err_errno(err, errnum, "cannot start a thread");
+    }
+    for (int i = 0; i < count; i++)
+        if (lanes[i].started)
+            pthread_join(lanes[i].thread, NULL);
+    if (!status && bench->failure.status)
+        status = conv_err_set(err, bench->failure.status, "%s", bench->failure.text);
+    return status;
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec used = {0};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+}
+
+static enum conv_status open_overlaps(struct conv_bench_device *bench, struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    for (int d = 0; d < bench->device->count && bench->device->ops->async && !status; d++)
+        status = conv_overlap_open(&bench->overlaps[d], err);
+    return status;
+}
+
+static void close_overlaps(struct conv_bench_device *bench)
+{
+    for (int d = 0; d < bench->device->count; d++) {
+        if (bench->overlaps[d])
+            conv_overlap_read(bench->overlaps[d], &bench->totals.devices[d].overlap);
+        conv_overlap_close(bench->overlaps[d]);
+        bench->overlaps[d] = NULL;
+    }
+}
+
+enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int streams,
+                                       atomic_int *stop, struct conv_totals *totals, double *bytes,
+                                       struct conv_err *err)
+{
+    int lane_count = streams * bench->device->count;
+    struct lane *lanes = calloc((size_t)lane_count, sizeof *lanes);
+    if (!lanes)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d lanes", lane_count);
+    if (lane_count > bench->group_count)
+        lane_count = bench->group_count; // --mem-limit lets in no more
+    bench->totals = (struct conv_totals){0};
+    bench->bytes = 0;
+    bench->failure = (struct conv_err){0};
+    bench->free_count = bench->group_count;
+    for (int i = 0; i < bench->group_count; i++)
+        bench->free_groups[i] = i;
+    enum conv_status status = open_overlaps(bench, err);
+    if (!status)
+        status = open_lanes(bench, lanes, lane_count, err);
+    double cpu = cpu_seconds();
+    uint64_t start = bench->last = conv_clock_ns();
+    bench->end = start + RUN_NS;
+    if (!status)
+        status = run_lanes(bench, lanes, lane_count, stop, err);
+    bench->totals.seconds = (double)(bench->last - start) / 1e9;
+    bench->totals.cpu_seconds = cpu_seconds() - cpu;
+    close_overlaps(bench);
+    for (int i = 0; i < lane_count; i++)
+        bench->device->ops->lane_close(lanes[i].lane);
+    free(lanes);
+    *totals = bench->totals;
+    *bytes = bench->bytes;
+    return status;
+}
+
+enum conv_status conv_bench_device_copies(struct conv_bench_device *bench, bool *measured,
+                                          struct conv_page_copies *copies, struct conv_err *err)
+{
+    *measured = bench->device->ops->time_copies != NULL;
+    return *measured ? conv_bench_copies_time(copies, bench->device, bench->picture_bytes,
+                                              conv_options_group_bytes(bench->options, false), err)
+                     : CONV_OK;
+}

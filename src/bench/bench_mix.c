@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+#include "bench/bench_mix.h"
+
+#include <stdint.h>
+
+#define MOST_WIDTH 4000
+#define MOST_HEIGHT 3000
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    *state ^= *state << 5;
+    return *state;
+}
+
+// 1 to `most`, each octave as likely as the others.
+static int random_side(uint32_t *state, int most)
+{
+    double octaves = 0, fraction = next_random(state) / 4294967296.0;
+    while ((int)(1u << ((int)octaves + 1)) <= most)
+        octaves++;
+    double at = fraction * (octaves + 1);
+    int low = 1 << (int)at;
+    int side = low + (int)((at - (int)at) * low);
+    return side < most ? side : most;
+}
+
+void conv_bench_mix(struct conv_bench_size *sizes, int count)
+{
+    uint32_t state = 0x9E3779B9u;
+    for (int i = 0; i < count; i++) {
+        sizes[i].width = i == 0 ? MOST_WIDTH : random_side(&state, MOST_WIDTH);
+        sizes[i].height = i == 0 ? MOST_HEIGHT : random_side(&state, MOST_HEIGHT);
+    }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// One kernel on one device with staging of its own: what `verify` compares and `bench` times.
+#ifndef CONV_BENCH_KERNEL_RUN_H
+#define CONV_BENCH_KERNEL_RUN_H
+
+#include "backend/backend.h"
+#include "cli/options.h"
+#include "kernels/stencil/stencil.h"
+
+struct conv_contender {
+    const struct conv_backend_ops *ops;
+    struct conv_backend *backend;
+    struct conv_lane *lane;
+    struct conv_group group;
+    struct conv_group_plane *planes;
+    const struct conv_variant *variant;
+    int filter_count;
+};
+
+// `row` need not be in the table. CONV_ERR_DEVICE or CONV_ERR_USAGE if this kernel cannot run here
+// or not with these filters.
+enum conv_status conv_contender_open(struct conv_contender *contender,
+                                     const struct conv_variant *row,
+                                     const struct conv_options *options,
+                                     const struct conv_filter *filters, int filter_count,
+                                     struct conv_err *err);
+void conv_contender_close(struct conv_contender *contender); // half-built is fine
+
+// Makes room for `count` pictures, one group, and says where their planes are to be written:
+// `in` has room for as many, or is NULL.
+enum conv_status conv_contender_place(struct conv_contender *contender,
+                                      const struct conv_image *shapes, int count, bool filter_alpha,
+                                      struct conv_image *in, struct conv_err *err);
+
+// Places the same picture as `other` has, pixels included.
+enum conv_status conv_contender_copy(struct conv_contender *contender,
+                                     const struct conv_contender *other,
+                                     const struct conv_image *shape, bool filter_alpha,
+                                     struct conv_err *err);
+
+struct conv_difference {
+    int plane, x, y;
+    unsigned expected, got;
+};
+
+// True if the results differ; *first is the first sample that does.
+bool conv_contender_differs(const struct conv_contender *reference,
+                            const struct conv_contender *contender, struct conv_difference *first);
+
+#endif

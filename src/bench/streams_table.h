@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// What `conv bench streams` has measured, and the ways to print it.
+#ifndef CONV_BENCH_STREAMS_TABLE_H
+#define CONV_BENCH_STREAMS_TABLE_H
+
+#include <stdio.h>
+
+#include "page/page.h"
+
+#define CONV_STREAMS_MOST_LINES 16
+
+struct conv_streams_table {
+    const char *filter, *folder, *device;
+    bool async;       // lanes are streams, else workers
+    bool device_only; // --stage device
+    struct conv_page_lane lines[CONV_STREAMS_MOST_LINES];
+    int jobs[CONV_STREAMS_MOST_LINES];
+    struct conv_totals totals[CONV_STREAMS_MOST_LINES];
+    int count;
+    bool copied; // `copies` is measured
+    struct conv_page_copies copies;
+};
+
+// Plain text: the heading, then each line as soon as it is there.
+void conv_streams_table_print_head(const struct conv_streams_table *table);
+void conv_streams_table_print_line(const struct conv_streams_table *table, int line);
+// One JSON object, or comma-separated values under a line of names.
+void conv_streams_table_print_json(const struct conv_streams_table *table, FILE *stream);
+void conv_streams_table_print_csv(const struct conv_streams_table *table);
+
+#endif

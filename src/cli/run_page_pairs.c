@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+// The pictures on a page: the middle of an input and of its output, pixel for pixel, since scaled
+// down a filter of 3 x 3 would hardly be seen.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/run_page.h"
+#include "io/paths.h"
+#include "png/png.h"
+
+#define PIECE_WIDTH 384
+#define PIECE_HEIGHT 256
+#define MOST_PIXELS (1 << 25) // a larger picture is not decoded again for this
+#define MOST_BYTES ((size_t)1 << 28)
+#define LEVEL 6 // the pieces are small, and the page is kept
+
+struct picture {
+    struct conv_image image;
+    uint8_t *planes;
+};
+
+// False at an early end, too.
+static bool read_all(int fd, uint8_t *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t got = read(fd, data, size);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        data += got;
+        size -= (size_t)got;
+    }
+    return true;
+}
+
+// NULL unless it is a regular file: what came through a pipe is gone, and to open one would wait.
+static uint8_t *read_file(const char *path, size_t *size)
+{
+    struct stat info;
+    int fd = conv_paths_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return NULL;
+    uint8_t *data = NULL;
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 &&
+        (uint64_t)info.st_size <= MOST_BYTES) {
+        *size = (size_t)info.st_size;
+        data = malloc(*size);
+        if (data && !read_all(fd, data, *size)) {
+            free(data);
+            data = NULL;
+        }
+    }
+    close(fd);
+    return data;
+}
+
+static bool decode(struct conv_png_codec *codec, const char *path, struct picture *picture)
+{
+    struct conv_png_header header;
+    size_t size = 0;
+    uint8_t *data = read_file(path, &size);
+    bool good = data && conv_png_probe(data, size, &header, NULL) == CONV_OK &&
+                (int64_t)header.width * header.height <= MOST_PIXELS;
+    if (good) {
+        struct conv_image *image = &picture->image;
+        *image = header.shape;
+        size_t plane = conv_image_plane_bytes(image->width, image->height, image->depth);
+        picture->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, plane * (size_t)image->channels);
+        good = picture->planes;
+        for (int c = 0; c < image->channels && good; c++) {
+            image->plane[c].data = picture->planes + (size_t)c * plane;
+            image->plane[c].stride = (ptrdiff_t)conv_image_stride(image->width, image->depth);
+        }
+        good = good && conv_png_decode(codec, data, size, &header, image, NULL) == CONV_OK;
+    }
+    free(data);
+    return good;
+}
+
+// Makes *picture a view of its middle, at 8 bits.
+static void crop(struct picture *picture, int width, int height)
+{
+    struct conv_image *image = &picture->image;
+    int left = (image->width - width) / 2, top = (image->height - height) / 2;
+    for (int c = 0; c < image->channels; c++) {
+        struct conv_plane *plane = &image->plane[c];
+        for (int y = 0; y < height; y++) {
+            uint8_t *row = plane->data + (top + y) * plane->stride;
+            uint8_t *dst = plane->data + y * plane->stride;
+            if (image->depth == 8)
+                memmove(dst, row + left, (size_t)width);
+            else // dst is never ahead of what is still to be read
+                for (int x = 0; x < width; x++)
+                    dst[x] =
+                        (uint8_t)((((uint16_t *)(void *)row)[left + x] * 255u + 32767) / 65535);
+        }
+    }
+    image->width = width;
+    image->height = height;
+    image->depth = 8;
+}
+
+static bool encode(struct conv_png_codec *codec, const struct picture *picture, uint8_t **data,
+                   size_t *size)
+{
+    struct conv_png_bytes bytes;
+    if (conv_png_encode(codec, &picture->image, NULL, &bytes, NULL))
+        return false;
+    *size = 0;
+    *data = malloc(bytes.size);
+    for (int i = 0; *data && i < CONV_PNG_PARTS; i++) {
+        if (bytes.part[i].size == 0)
+            continue;
+        memcpy(*data + *size, bytes.part[i].data, bytes.part[i].size);
+        *size += bytes.part[i].size;
+    }
+    return *data;
+}
+
+static bool take_pair(struct conv_png_codec *codec, const struct conv_kept_pair *kept,
+                      struct conv_page_pair *pair)
+{
+    struct picture before = {0}, after = {0};
+    bool good = decode(codec, kept->input, &before) && decode(codec, kept->output, &after) &&
+                before.image.width == after.image.width &&
+                before.image.height == after.image.height;
+    if (good) {
+        int width = before.image.width, height = before.image.height;
+        *pair = (struct conv_page_pair){
+            .name = kept->input,
+            .width = width,
+            .height = height,
+            .crop_width = width < PIECE_WIDTH ? width : PIECE_WIDTH,
+            .crop_height = height < PIECE_HEIGHT ? height : PIECE_HEIGHT,
+        };
+        crop(&before, pair->crop_width, pair->crop_height);
+        crop(&after, pair->crop_width, pair->crop_height);
+        good = encode(codec, &before, &pair->before, &pair->before_size) &&
+               encode(codec, &after, &pair->after, &pair->after_size);
+        if (!good) {
+            free(pair->before);
+            free(pair->after);
+        }
+    }
+    free(before.planes);
+    free(after.planes);
+    return good;
+}
+
+void conv_page_take_pairs(struct conv_page_job *job, const struct conv_kept *kept)
+{
+    struct conv_png_config config = {.encoder = CONV_PNG_FAST, .level = LEVEL};
+    struct conv_png_codec *codec = NULL;
+    if (conv_png_codec_open(&codec, &config, NULL))
+        return;
+    for (int i = 0; i < kept->pair_count; i++)
+        job->page.pair_count +=
+            take_pair(codec, &kept->pairs[i], &job->pairs[job->page.pair_count]);
+    job->page.pairs = job->pairs;
+    conv_png_codec_close(codec);
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+// What `conv FILTER --in-place INPUT...` may be given.
+#ifndef CONV_IO_IN_PLACE_H
+#define CONV_IO_IN_PLACE_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+// CONV_ERR_USAGE if two of the inputs are the same file or folder, links resolved, or if one is
+// inside the other so that its images would be filtered twice. Takes O(n log n) for n inputs.
+enum conv_status conv_in_place_check(const char *const *inputs, int count, bool recursive,
+                                     struct conv_err *err);
+
+#endif

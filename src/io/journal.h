@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// The journal of --resume: which images are done, with which settings, from which input.
+//
+// A text file that only ever grows: the line `conv-journal 2`, then a line per image:
+//   DIGEST INPUT
+// DIGEST (32 hexadecimal digits) stands for everything that the output depends on and for the
+// output: the settings (filters by their numbers, border, alpha, encoder, ...), names, size and
+// modification time of input and output. INPUT is there for human readers, control characters
+// escaped. So an entry needs no care when something changes: its digest then matches nothing any
+// more and the image is done again. The same holds for lines that are damaged or cut short.
+//
+// The line is written before the output gets its name, so that there is no moment at which an image
+// is done and not in the journal; a line whose output did not come to be is stale. Several runs may
+// use one journal: lines are appended whole.
+//
+// In place the digest stands for the settings and for the output file itself, by inode number, size
+// and modification time: the input is gone, and its name may be spelled in many ways. With
+// --preserve, where the modification time is that of the input, the time of birth is added if the
+// file system has it. A run replaces an image only under an exclusive lock of the journal (flock),
+// after it has read what other runs have appended:
+//   lock; read new lines; is the image still what was read, and in no line? append; rename; unlock
+// A run that has read what another one made finds that one's line there, because the line precedes
+// the name, the name precedes the end of the lock, and the system ends the lock of a run that is
+// killed. So no image is filtered twice, at whichever moments runs begin, meet and end. That needs
+// locks that work, and inode numbers and times that stay as they are: between the hosts of a
+// network file system it holds as far as that file system provides them.
+//
+// Without a file the same protects an image against the run itself, which may reach it twice: by
+// two names, or because the folder changes while it is read.
+//
+// In memory an entry takes 21 to 43 bytes.
+#ifndef CONV_IO_JOURNAL_H
+#define CONV_IO_JOURNAL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "base/hash.h"
+
+struct conv_journal;
+
+struct conv_journal_config {
+    const char *path;            // NULL, only in place: no file, entries of this run alone
+    struct conv_digest settings; // of what changes outputs
+    bool in_place;
+    bool preserve;    // outputs get the modification time of their input
+    bool read_only;   // a missing journal is an empty one, nothing is written
+    bool fsync;       // a line is on the disk when conv_journal_add returns
+    atomic_int *stop; // ends the wait for another run's lock when it becomes non-zero; may be NULL
+};
+
+// One image. In place `in` is not used, and `input` only for human readers.
+struct conv_journal_fact {
+    const char *input, *output;
+    const struct stat *in, *out;
+    struct timespec birth; // of the output, in place: conv_journal_birth
+};
+
+// CONV_ERR_USAGE if the file is something else, which is left alone, or cannot be opened or, in
+// place, locked.
+enum conv_status conv_journal_open(struct conv_journal **journal,
+                                   const struct conv_journal_config *config, struct conv_err *err);
+void conv_journal_close(struct conv_journal *journal); // NULL is fine
+
+// Lines that say nothing.
+size_t conv_journal_damaged(const struct conv_journal *journal);
+
+// When the file, which is no link, was made, if entries hold that and the file system says so; {0}
+// if not.
+struct timespec conv_journal_birth(const struct conv_journal *journal, int folder,
+                                   const char *name);
+
+// True if the journal had the fact when it was opened or, in place, when it was last locked or
+// added to. Any thread.
+bool conv_journal_knows(struct conv_journal *journal, const struct conv_journal_fact *fact);
+
+// Any thread, in place between conv_journal_lock and conv_journal_unlock. CONV_ERR_IO if the line
+// could not be written whole.
+enum conv_status conv_journal_add(struct conv_journal *journal,
+                                  const struct conv_journal_fact *fact, struct conv_err *err);
+
+// In place, any thread: keeps other threads and other runs with the same journal from replacing
+// images, and reads what they have added. Waits for them, each for the moment that it takes. On
+// failure nothing is locked.
+enum conv_status conv_journal_lock(struct conv_journal *journal, struct conv_err *err);
+void conv_journal_unlock(struct conv_journal *journal);
+
+#endif

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+#include "io/special.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/standard.h"
+#include "io/paths.h"
+
+#define POLL_MS 50
+#define LAST_POLLS 10 // after a stop a reader that takes nothing for half a second is given up
+
+// False once the run is to stop and nothing can be written.
+static bool wait_writable(int fd, atomic_int *stop)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLOUT};
+    for (int polls = 0;;) {
+        int ready = poll(&wait, 1, POLL_MS);
+        if (ready > 0 || (ready < 0 && errno != EINTR))
+            return true; // write() says what is wrong
+        polls += ready == 0;
+        if (polls >= LAST_POLLS && atomic_load(stop))
+            return false;
+    }
+}
+
+// Opening a pipe for writing would wait for its reader, out of reach of a signal. -1 with errno:
+// EINTR if the run is to stop.
+static int open_special(const char *path, atomic_int *stop)
+{
+    for (;;) {
+        struct stat info;
+        int fd = conv_paths_open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY);
+        if (fd >= 0 || errno != ENXIO)
+            return fd;
+        if (stat(path, &info) != 0 || !S_ISFIFO(info.st_mode)) {
+            errno = ENXIO; // a socket, or a device without a driver
+            return -1;
+        }
+        if (atomic_load(stop)) {
+            errno = EINTR;
+            return -1;
+        }
+        poll(NULL, 0, POLL_MS);
+    }
+}
+
+// A pipe that is writable takes PIPE_BUF bytes without making a write wait; more could wait for a
+// reader, with or without O_NONBLOCK, which other processes share. Files and disks take it all.
+static size_t most_at_once(int fd)
+{
+    struct stat info;
+    bool may_wait = fstat(fd, &info) != 0 || S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode) ||
+                    S_ISCHR(info.st_mode);
+    return may_wait ? PIPE_BUF : SSIZE_MAX;
+}
+
+static enum conv_status write_all(int fd, const uint8_t *data, size_t size, size_t most,
+                                  atomic_int *stop, const char *name, struct conv_err *err)
+{
+    while (size > 0) {
+        if (!wait_writable(fd, stop))
+            return conv_err_set(err, CONV_ERR_CANCELLED,
+                                "stopped while waiting for the reader of %s", name);
+        ssize_t written = write(fd, data, size < most ? size : most);
+        if (written < 0 && (errno == EINTR || errno == EAGAIN))
+            continue;
+        if (written < 0)
+            return conv_err_errno(err, errno, "cannot write to %s", name);
+        data += written;
+        size -= (size_t)written;
+    }
+    return CONV_OK;
+}
+
+enum conv_status conv_special_write(const char *path, const struct conv_png_bytes *bytes,
+                                    atomic_int *stop, struct conv_err *err)
+{
+    bool standard = strcmp(path, "-") == 0;
+    const char *name = standard ? "standard output" : path;
+    if (standard && conv_standard_is_closed(STDOUT_FILENO))
+        return conv_err_set(err, CONV_ERR_IO, "cannot write to standard output: it is closed");
+    int own = standard ? STDOUT_FILENO : conv_paths_descriptor(path);
+    int fd = own >= 0 ? own : open_special(path, stop);
+    if (fd < 0 && errno == EINTR)
+        return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for a reader of %s",
+                            name);
+    if (fd < 0)
+        return conv_err_errno(err, errno, "cannot open %s", name);
+    size_t most = most_at_once(fd);
+    enum conv_status status = CONV_OK;
+    for (int i = 0; i < CONV_PNG_PARTS && !status; i++)
+        status = write_all(fd, bytes->part[i].data, bytes->part[i].size, most, stop, name, err);
+    if (own < 0 && close(fd) != 0 && errno != EINTR && !status)
+        status = conv_err_errno(err, errno, "cannot write to %s", name);
+    return status;
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+// Outputs that are not regular files: standard output, open descriptors (/dev/fd/3), and the pipes
+// and devices that the user names on the command line. Their readers may never come or never read.
+#ifndef CONV_IO_SPECIAL_H
+#define CONV_IO_SPECIAL_H
+
+#include <stdatomic.h>
+
+#include "base/err.h"
+#include "png/png.h"
+
+// Writes all parts to `path` ("-": standard output), which exists. Waits for the reader of a pipe,
+// but once *stop is non-zero no longer for one that does not come or takes nothing: then
+// CONV_ERR_CANCELLED. Otherwise CONV_ERR_IO with the reason.
+enum conv_status conv_special_write(const char *path, const struct conv_png_bytes *bytes,
+                                    atomic_int *stop, struct conv_err *err);
+
+#endif

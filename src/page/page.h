@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// --html: one page, complete in itself, about a run or a benchmark. Its figures are those of the
+// JSON record, which it also carries. The HTML, CSS and JavaScript are files under
+// src/page/web/.
+#ifndef CONV_PAGE_PAGE_H
+#define CONV_PAGE_PAGE_H
+
+#include "report/page_samples.h"
+#include "report/report.h"
+#include "report/trace.h"
+
+struct conv_page_fact {
+    char label[32], value[512];
+};
+
+struct conv_page_filter {
+    const char *name;
+    int width, height;
+    const double *coef; // row by row
+    double scale, offset;
+};
+
+// A piece of a picture as it was and as it became, as PNG files.
+struct conv_page_pair {
+    const char *name;
+    int width, height;           // of the picture
+    int crop_width, crop_height; // of the piece
+    uint8_t *before, *after;
+    size_t before_size, after_size;
+};
+
+// A line of `conv bench streams`.
+struct conv_page_lane {
+    int count; // streams or workers
+    struct conv_figures figures;
+    double speed_up;      // over the first line
+    double share_of_copy; // of what copies both ways reach; -1: there is none
+};
+
+// What copies of a device's staging reach, for --stage device.
+struct conv_page_copies {
+    double in, out, both; // GB/s; 0: not measured
+    int small_count, small_streams;
+    double small_one, small_many, small_group; // ms
+};
+
+// A line of `conv bench kernels`.
+struct conv_page_kernel {
+    const char *name, *summary;
+    const char *kind; // "copy", "rung", "shape", "rival"
+    bool on_cuda;
+    double ms; // median; 0: left out, `summary` says why
+    double ms_min, ms_max;
+    int runs;
+    double gb_per_s, share_of_copy, step;
+};
+
+struct conv_page {
+    const char *kind;    // "run", "bench streams", ...
+    const char *title;   // "emboss"
+    const char *command; // as typed
+    const char *note;    // "ended by a signal", a warning, or NULL
+    char when[32];       // "2026-11-21 14:03"
+    const struct conv_page_fact *facts;
+    int fact_count;
+    const struct conv_page_filter *filters;
+    int filter_count;
+
+    // Of a run; config NULL: it is none.
+    const struct conv_report_config *config;
+    const struct conv_totals *totals;
+    const struct conv_trace *trace; // NULL: no timeline
+    const struct conv_kept *kept;
+    const struct conv_page_pair *pairs;
+    int pair_count;
+
+    const struct conv_page_lane *lanes;
+    int lane_count;
+    bool lanes_are_streams, lanes_have_limit;
+    bool device_only;                      // nothing was read or coded
+    const struct conv_page_copies *copies; // or NULL
+
+    const struct conv_page_kernel *kernels;
+    int kernel_count;
+    const char *cpu, *cuda; // where the kernels ran
+
+    const char *record; // JSON
+};
+
+// Fills what `file` is for and closes it. CONV_ERR_IO.
+enum conv_status conv_page_write(const struct conv_page *page, FILE *file, const char *path,
+                                 struct conv_err *err);
+
+#endif

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+// The page's shares of stages, its throughput over streams and its ladder of kernels.
+#include <string.h>
+
+#include "page/page_internal.h"
+
+const char *conv_page_stage_label(enum conv_stage stage)
+{
+    static const char *const labels[CONV_STAGE_COUNT] = {"read",     "decode", "copy in", "kernel",
+                                                         "copy out", "encode", "write"};
+    return labels[stage];
+}
+
+void conv_page_bind_figures(struct conv_template *filled, const struct conv_figures *figures)
+{
+    conv_template_number(filled, "images_per_s", figures->images_per_s,
+                         figures->images_per_s < 100 ? 1 : 0);
+    conv_template_number(filled, "mpix_per_s", figures->mpix_per_s,
+                         figures->mpix_per_s < 100 ? 1 : 0);
+    conv_template_number(filled, "waiting", 100 * figures->waiting, 1);
+    conv_template_number(filled, "cpu_utilisation", 100 * figures->cpu_utilisation, 0);
+    conv_template_number(filled, "overlap_two", 100 * figures->overlap_two, 1);
+    conv_template_number(filled, "overlap_three", 100 * figures->overlap_three, 1);
+}
+
+void conv_page_bind_copies(struct conv_template *filled, const struct conv_page_copies *copies)
+{
+    conv_template_number(filled, "copy_in", copies->in, 1);
+    conv_template_number(filled, "copy_out", copies->out, 1);
+    conv_template_number(filled, "copy_both", copies->both, 1);
+    conv_template_number(filled, "small_count", copies->small_count, 0);
+    conv_template_number(filled, "small_streams", copies->small_streams, 0);
+    conv_template_number(filled, "small_one", copies->small_one, 2);
+    conv_template_number(filled, "small_many", copies->small_many, 2);
+    conv_template_number(filled, "small_group", copies->small_group, 2);
+}
+
+// --- stages --------------------------------------------------------------------------------------
+
+static bool is_on_device(const struct conv_page *page, int stage)
+{
+    bool async = page->config ? page->config->device_async : page->lanes_are_streams;
+    return async && stage >= CONV_STAGE_COPY_IN && stage <= CONV_STAGE_COPY_OUT;
+}
+
+// Where filtering needs no copies, they are not listed; nor is what a benchmark leaves out.
+static bool is_listed(const struct conv_page *page, int stage)
+{
+    bool copy = stage == CONV_STAGE_COPY_IN || stage == CONV_STAGE_COPY_OUT;
+    bool measured = !page->device_only || copy || stage == CONV_STAGE_KERNEL;
+    bool written = !page->lanes || stage != CONV_STAGE_WRITE;
+    return measured && written && (!copy || is_on_device(page, stage));
+}
+
+// The i-th stage that is listed, CONV_STAGE_COUNT behind the last.
+static int find_stage(const struct conv_page *page, int i, bool workers_only)
+{
+    int stage = 0;
+    for (; stage < CONV_STAGE_COUNT; stage++)
+        if (is_listed(page, stage) && !(workers_only && is_on_device(page, stage)) && i-- == 0)
+            break;
+    return stage;
+}
+
+static bool next_stage(struct conv_template *filled, int index, bool workers_only)
+{
+    const struct conv_page_state *state = filled->context;
+    const struct conv_page *page = state->page;
+    int stage = find_stage(page, index, workers_only);
+    if (stage == CONV_STAGE_COUNT)
+        return false;
+    conv_template_text(filled, "stage", conv_report_stage_name((enum conv_stage)stage));
+    conv_template_text(filled, "stage_label", conv_page_stage_label((enum conv_stage)stage));
+    const struct conv_figures *figures = state->shown ? state->shown : &state->figures;
+    conv_template_number(filled, "stage_busy", 100 * figures->busy[stage], 1);
+    conv_template_number(filled, "stage_width", 100 * figures->busy[stage], 3);
+    if (page->totals) {
+        double ns = (double)page->totals->ns[stage];
+        conv_template_number(filled, "stage_seconds", ns / 1e9, 2);
+        conv_template_number(filled, "stage_each",
+                             page->totals->done ? ns / 1e6 / (double)page->totals->done : 0, 3);
+    }
+    return true;
+}
+
+// --- streams -------------------------------------------------------------------------------------
+
+static bool next_lane(struct conv_template *filled, int index)
+{
+    struct conv_page_state *state = filled->context;
+    const struct conv_page *page = state->page;
+    if (index >= page->lane_count)
+        return false;
+    const struct conv_page_lane *lane = &page->lanes[index];
+    double top = 0;
+    for (int i = 0; i < page->lane_count; i++)
+        top = page->lanes[i].figures.mpix_per_s > top ? page->lanes[i].figures.mpix_per_s : top;
+    state->shown = &lane->figures;
+    conv_page_bind_figures(filled, &lane->figures);
+    conv_template_number(filled, "lane_index", index, 0);
+    conv_template_number(filled, "lane_count", lane->count, 0);
+    snprintf(state->lane, sizeof state->lane, "%d %s%s", lane->count,
+             page->lanes_are_streams ? "stream" : "worker", lane->count == 1 ? "" : "s");
+    conv_template_text(filled, "lane_name", state->lane);
+    conv_template_number(filled, "speed_up", lane->speed_up, 2);
+    conv_template_number(filled, "share_of_copy", 100 * lane->share_of_copy, 1);
+    conv_template_number(filled, "lane_width", top > 0 ? 100 * lane->figures.mpix_per_s / top : 0,
+                         2);
+    conv_template_number(filled, "lane_rate", lane->figures.mpix_per_s,
+                         lane->figures.mpix_per_s < 100 ? 1 : 0);
+    conv_template_text(filled, "lane_unit", "Mpix/s");
+    return true;
+}
+
+// --- kernels -------------------------------------------------------------------------------------
+
+static int count_kernels(const struct conv_page *page, bool on_cuda)
+{
+    int count = 0;
+    for (int i = 0; i < page->kernel_count; i++)
+        count += page->kernels[i].on_cuda == on_cuda && page->kernels[i].ms > 0;
+    return count;
+}
+
+static bool next_panel(struct conv_template *filled, int index)
+{
+    struct conv_page_state *state = filled->context;
+    const struct conv_page *page = state->page;
+    bool places[2] = {count_kernels(page, false) > 0, count_kernels(page, true) > 0};
+    if (index >= places[0] + places[1])
+        return false;
+    state->cuda_panel = index == 1 || !places[0];
+    snprintf(state->panel, sizeof state->panel, "%s", state->cuda_panel ? page->cuda : page->cpu);
+    conv_template_text(filled, "panel_title", state->panel);
+    conv_template_text(filled, "panel_lede",
+                       "Bytes read and written per second, from the foot of the ladder to its top. "
+                       "The share is of the speed of the copy in this table, the dashed line at "
+                       "100 %; the step (×) is over the rung before. Medians, with cold caches.");
+    return true;
+}
+
+static bool next_kernel(struct conv_template *filled, int index, bool measured_only)
+{
+    const struct conv_page_state *state = filled->context;
+    const struct conv_page *page = state->page;
+    double top = 0, copy = 0;
+    int found = -1;
+    for (int i = 0; i < page->kernel_count; i++) {
+        const struct conv_page_kernel *kernel = &page->kernels[i];
+        if (kernel->on_cuda != state->cuda_panel || (measured_only && kernel->ms <= 0))
+            continue;
+        top = kernel->gb_per_s > top ? kernel->gb_per_s : top;
+        copy = strcmp(kernel->kind, "copy") == 0 ? kernel->gb_per_s : copy;
+        if (index-- == 0)
+            found = i;
+    }
+    if (found < 0)
+        return false;
+    const struct conv_page_kernel *kernel = &page->kernels[found];
+    conv_template_text(filled, "kernel_name", kernel->name);
+    conv_template_text(filled, "kernel_kind", kernel->kind);
+    conv_template_text(filled, "kernel_summary", kernel->summary);
+    conv_template_number(filled, "kernel_index", found, 0);
+    conv_template_number(filled, "kernel_width", top > 0 ? 100 * kernel->gb_per_s / top : 0, 2);
+    conv_template_number(filled, "kernel_rate", kernel->gb_per_s, kernel->gb_per_s < 100 ? 2 : 0);
+    conv_template_number(filled, "kernel_of_copy", 100 * kernel->share_of_copy, 0);
+    conv_template_number(filled, "kernel_step_value", kernel->step, 2);
+    conv_template_number(filled, "kernel_limit", top > 0 ? 100 * copy / top : 0, 2);
+    conv_template_number(filled, "kernel_ms", kernel->ms, 3);
+    conv_template_number(filled, "kernel_ms_min", kernel->ms_min, 3);
+    conv_template_number(filled, "kernel_ms_max", kernel->ms_max, 3);
+    conv_template_number(filled, "kernel_runs", kernel->runs, 0);
+    return true;
+}
+
+// Conditions on the kernel whose values are bound.
+static bool kernel_has(const struct conv_template *filled, const char *what)
+{
+    const struct conv_page_state *state = filled->context;
+    for (int i = 0; i < filled->count; i++) {
+        if (strcmp(filled->values[i].name, "kernel_index") != 0)
+            continue;
+        const struct conv_page_kernel *kernel =
+            &state->page->kernels[(int)filled->values[i].number];
+        if (strcmp(what, "kernel_share") == 0)
+            return strcmp(kernel->kind, "copy") != 0;
+        return strcmp(what, "kernel_step") == 0 ? kernel->step > 0 : kernel->ms > 0;
+    }
+    return false;
+}
+
+bool conv_page_next_chart(struct conv_template *filled, const char *list, int index)
+{
+    if (strcmp(list, "stages") == 0)
+        return next_stage(filled, index, true);
+    if (strcmp(list, "all_stages") == 0 || strcmp(list, "legend") == 0 ||
+        strcmp(list, "stage_heads") == 0 || strcmp(list, "stage_cells") == 0)
+        return next_stage(filled, index, false);
+    if (strcmp(list, "lane_bars") == 0 || strcmp(list, "lane_rows") == 0)
+        return next_lane(filled, index);
+    if (strcmp(list, "kernel_panels") == 0)
+        return next_panel(filled, index);
+    if (strcmp(list, "kernels") == 0 || strcmp(list, "kernel_lines") == 0)
+        return next_kernel(filled, index, strcmp(list, "kernels") == 0);
+    if (strcmp(list, "kernel_share") == 0 || strcmp(list, "kernel_step") == 0 ||
+        strcmp(list, "kernel_measured") == 0)
+        return index == 0 && kernel_has(filled, list);
+    return false;
+}

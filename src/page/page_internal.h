@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// What the files of the page share: page.c (what was done, failures), page_charts.c (stages,
+// streams, kernels), page_timeline.c, page_pairs.c (pictures).
+#ifndef CONV_PAGE_PAGE_INTERNAL_H
+#define CONV_PAGE_PAGE_INTERNAL_H
+
+#include "page/page.h"
+#include "page/template.h"
+
+// Where the lists of the template stand, and the texts that their values point to.
+struct conv_page_state {
+    const struct conv_page *page;
+    struct conv_figures figures; // of the run
+    char workers[32], streams[32], cores[32];
+
+    const struct conv_page_filter *filter;
+    int row; // of its matrix
+    char terms[96], number[32];
+
+    const struct conv_figures *shown; // whose stages are listed
+    char lane[32];
+    bool cuda_panel;
+    char panel[256];
+
+    bool timeline;
+    uint64_t bin_width; // ns
+    uint64_t span;      // ns that the timeline shows
+    int merge;          // bins drawn as one
+    int bins;           // drawn
+    int hidden_rows;
+    const struct conv_timeline *bin; // of the row
+    uint64_t tick;                   // ns from one to the next
+    char tick_text[32], span_text[64];
+
+    const struct conv_page_pair *pair;
+};
+
+void conv_page_bind_figures(struct conv_template *filled, const struct conv_figures *figures);
+void conv_page_bind_copies(struct conv_template *filled, const struct conv_page_copies *copies);
+bool conv_page_prepare_timeline(struct conv_template *filled, struct conv_page_state *state);
+
+// Each: false if the list is not theirs or has no such item.
+bool conv_page_next_chart(struct conv_template *filled, const char *list, int index);
+bool conv_page_next_timeline(struct conv_template *filled, const char *list, int index);
+bool conv_page_next_pair(struct conv_template *filled, const char *list, int index);
+
+// "copy_in": "copy in"
+const char *conv_page_stage_label(enum conv_stage stage);
+
+#endif

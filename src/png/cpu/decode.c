@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT
+// Chunks, inflate, filters, planes. Whatever is not as almost every PNG has it ends the attempt, so
+// that there is one judge of odd files and it is libpng.
+#include "png/cpu/decode.h"
+
+#include <libdeflate.h>
+#include <string.h>
+
+#include "base/cancel.h"
+#include "base/features.h"
+#include "png/cpu/expand.h"
+#include "png/cpu/interleave.h"
+
+#define SIGNATURE_SIZE 8
+#define FRAME_SIZE 12       // length, type and CRC around a chunk's data
+#define MAX_OTHER 8000000   // libpng has a limit for chunks that are not picture data
+#define MAX_EXPANSION 1032u // DEFLATE's best: 258 bytes for 2 bits
+
+#define TYPE(a, b, c, d) ((uint32_t)(a) << 24 | (uint32_t)(b) << 16 | (uint32_t)(c) << 8 | (d))
+#define IHDR TYPE('I', 'H', 'D', 'R')
+#define PLTE TYPE('P', 'L', 'T', 'E')
+#define TRNS TYPE('t', 'R', 'N', 'S')
+#define IDAT TYPE('I', 'D', 'A', 'T')
+#define IEND TYPE('I', 'E', 'N', 'D')
+
+enum { GRAY = 0, RGB = 2, PALETTE = 3, GRAY_ALPHA = 4, RGB_ALPHA = 6 };
+
+struct span {
+    const uint8_t *data;
+    size_t size;
+};
+
+// What the chunks hold, each in the place where it must be.
+struct content {
+    struct span plte, trns, idat;
+    struct conv_buffer *joined; // for IDAT chunks, where there are several
+    bool joins_one;             // and where there is one
+    bool idat_seen;             // one IDAT at least; a pointer cannot say so: an empty one has none
+    bool idat_joined;           // `idat` is the content of `joined`
+    bool idat_over;             // another chunk came after the image data
+};
+
+static uint32_t read_u32(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+// Ancillary chunks are skipped by libpng too, right or wrong, but not if their name is none.
+static bool is_skippable(uint32_t type, uint32_t length)
+{
+    for (int shift = 0; shift < 32; shift += 8) {
+        uint32_t letter = (type >> shift & 0xff) | 0x20;
+        if (letter < 'a' || letter > 'z')
+            return false;
+    }
+    bool ancillary = type >> 24 & 0x20, reserved = type >> 8 & 0x20;
+    return ancillary && !reserved && length <= MAX_OTHER;
+}
+
+static bool add_idat(struct content *content, struct span chunk)
+{
+    struct span *idat = &content->idat;
+    struct conv_buffer *joined = content->joined;
+    bool first = !content->idat_seen;
+    if (content->idat_over)
+        return false;
+    content->idat_seen = true;
+    if (first && !content->joins_one) {
+        *idat = chunk;
+        return true;
+    }
+    if (!content->idat_joined) {
+        content->idat_joined = true;
+        joined->size = 0; // what the last image left
+        if (!conv_buffer_append(joined, idat->data, idat->size))
+            return false;
+    }
+    if (!conv_buffer_append(joined, chunk.data, chunk.size))
+        return false;
+    *idat = (struct span){joined->data, joined->size};
+    return true;
+}
+
+// A chunk that makes pixels. conv_png_probe has seen those before the picture data, and what it
+// made of them must be what is made of them here.
+static bool add_chunk(struct content *content, const struct conv_png_header *header, uint32_t type,
+                      struct span chunk)
+{
+    bool first = !content->plte.data && !content->trns.data && !content->idat_seen;
+    size_t entries;
+    switch (type) {
+    case IHDR:
+        return first && !content->idat_over;
+    case PLTE:
+        // In a picture with R, G and B it is a suggestion that nobody takes.
+        entries = chunk.size / 3;
+        if (!first || !(header->color_type & 2) || chunk.size % 3 != 0 || entries < 1 ||
+            entries > 256)
+            return false;
+        content->plte = chunk;
+        return true;
+    case TRNS:
+        if (content->trns.data || content->idat_seen || !header->transparency)
+            return false;
+        if (header->color_type == PALETTE ? chunk.size < 1 || chunk.size > content->plte.size / 3
+                                          : chunk.size != (header->color_type == GRAY ? 2 : 6))
+            return false;
+        content->trns = chunk;
+        return true;
+    default:
+        return add_idat(content, chunk);
+    }
+}
+
+static bool walk_chunks(struct content *content, const struct conv_png_header *header,
+                        const uint8_t *data, size_t size)
+{
+    const uint8_t *at = data + SIGNATURE_SIZE, *end = data + size;
+    for (bool ihdr = false;;) {
+        if (end - at < FRAME_SIZE)
+            return false;
+        uint32_t length = read_u32(at), type = read_u32(at + 4);
+        if (length > (size_t)(end - at) - FRAME_SIZE)
+            return false;
+        struct span chunk = {at + 8, length};
+        at += FRAME_SIZE + (size_t)length;
+        bool own = type == IHDR || type == PLTE || type == TRNS || type == IDAT || type == IEND;
+        if (own && libdeflate_crc32(0, chunk.data - 4, chunk.size + 4) !=
+                       read_u32(chunk.data + chunk.size))
+            return false;
+        if (type == IEND)
+            return length == 0 && content->idat_seen;
+        if (type == IHDR && ihdr)
+            return false;
+        ihdr = true;
+        if (type != IDAT)
+            content->idat_over = content->idat_seen;
+        if (own ? !add_chunk(content, header, type, chunk) : !is_skippable(type, length))
+            return false;
+    }
+}
+
+// --- rows ----------------------------------------------------------------------------------------
+
+struct layout {
+    size_t row; // bytes of a plain row
+    size_t raw; // bytes of all rows, each with its filter before it
+    int pixel;  // bytes that the filters take for a pixel
+};
+
+static bool lay_out(struct layout *layout, const struct conv_png_header *header)
+{
+    static const int channels[] = {
+        [GRAY] = 1, [RGB] = 3, [PALETTE] = 1, [GRAY_ALPHA] = 2, [RGB_ALPHA] = 4};
+    size_t bits = (size_t)channels[header->color_type] * (size_t)header->bit_depth;
+    layout->row = ((size_t)header->width * bits + 7) / 8;
+    layout->pixel = bits < 8 ? 1 : (int)(bits / 8);
+    return !__builtin_mul_overflow(layout->row + 1, (size_t)header->height, &layout->raw);
+}
+
+static bool reserve(struct conv_decoder *decoder, const struct layout *layout, size_t compressed)
+{
+    return layout->raw / MAX_EXPANSION <= compressed &&
+           layout->raw <= SIZE_MAX - CONV_INFLATE_SLACK &&
+           conv_buffer_reserve(&decoder->raw, layout->raw + CONV_INFLATE_SLACK) &&
+           conv_buffer_reserve(&decoder->rows, 3 * (layout->row + CONV_UNFILTER_SLACK + 16));
+}
+
+// The rows that have been inflated so far: what is wrong with them is found out before the rest is.
+struct progress {
+    const struct conv_decoder *decoder;
+    size_t pitch; // bytes of a row with its filter
+    size_t checked;
+};
+
+static bool check_rows(void *context, size_t done)
+{
+    struct progress *progress = context;
+    const uint8_t *raw = progress->decoder->raw.data;
+    for (; progress->checked < done; progress->checked += progress->pitch) {
+        if (raw[progress->checked] >= CONV_UNFILTER_COUNT)
+            return false;
+    }
+    return !conv_cancel_is_asked(progress->decoder->stop);
+}
+
+static bool inflate_rows(struct conv_decoder *decoder, const struct layout *layout,
+                         struct span stream)
+{
+    struct progress progress = {.decoder = decoder, .pitch = layout->row + 1};
+    decoder->inflate.go_on = check_rows;
+    decoder->inflate.context = &progress;
+    bool good = conv_inflate_zlib(&decoder->inflate, decoder->raw.data, layout->raw, stream.data,
+                                  stream.size);
+    decoder->inflate.context = NULL;
+    return good;
+}
+
+// A row is split while it is in the first cache, by the one after which it has been unfiltered.
+static bool make_rows(struct conv_decoder *decoder, const struct layout *layout,
+                      const struct conv_expand *expand, const struct conv_png_header *header,
+                      const struct conv_image *dst)
+{
+    const struct conv_unfilter *unfilter = decoder->unfilter;
+    const conv_unfilter_fn *reverse = unfilter->reverse[conv_unfilter_index(layout->pixel)];
+    size_t pitch = conv_image_align(layout->row + CONV_UNFILTER_SLACK, 16);
+    uint8_t *row[2] = {decoder->rows.data, decoder->rows.data + pitch};
+    const uint8_t *above = memset(decoder->rows.data + 2 * pitch, 0, pitch);
+    const uint8_t *raw = decoder->raw.data;
+    for (int y = 0; y < header->height; y++) {
+        uint8_t *plain = row[y & 1];
+        if (raw[0] >= CONV_UNFILTER_COUNT || conv_cancel_is_asked(decoder->stop))
+            return false;
+        reverse[raw[0]](plain, raw + 1, above, layout->row);
+        if (expand)
+            conv_expand_row(expand, header, dst, y, plain, unfilter->split);
+        else
+            unfilter->split(dst, y, plain);
+        above = plain;
+        raw += layout->row + 1;
+    }
+    return true;
+}
+
+bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t size,
+                      const struct conv_png_header *header, const struct conv_image *dst)
+{
+    struct content content = {.joined = &decoder->idat};
+    struct layout layout;
+    struct conv_expand expand;
+    if (!decoder->unfilter)
+        decoder->unfilter = conv_unfilter_choose(conv_cpu_features());
+    if (header->interlaced || !lay_out(&layout, header) ||
+        !walk_chunks(&content, header, data, size) ||
+        (header->color_type == PALETTE && !content.plte.data) ||
+        header->transparency != (content.trns.data != NULL) ||
+        !reserve(decoder, &layout, content.idat.size) ||
+        !inflate_rows(decoder, &layout, content.idat))
+        return false;
+    bool expands = conv_expand_needed(header);
+    if (expands)
+        conv_expand_prepare(&expand, header, content.plte.data, content.plte.size,
+                            content.trns.data, content.trns.size);
+    return make_rows(decoder, &layout, expands ? &expand : NULL, header, dst);
+}
+
+size_t conv_decode_bytes(const struct conv_png_header *header, size_t size)
+{
+    struct layout layout;
+    size_t bytes = conv_interleave_bytes(&header->shape);
+    if (header->interlaced) // libpng needs all rows at once
+        return __builtin_mul_overflow(bytes, (size_t)header->height, &bytes) ? SIZE_MAX : bytes;
+    if (!lay_out(&layout, header) || __builtin_add_overflow(layout.raw, size, &bytes))
+        return SIZE_MAX;
+    return bytes;
+}
+
+bool conv_decode_copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *data, size_t size,
+                             const struct conv_png_header *header)
+{
+    struct conv_buffer room = {.data = stream, .capacity = size}; // never grows
+    struct content content = {.joined = &room, .joins_one = true};
+    struct layout layout;
+    if (!lay_out(&layout, header) || !walk_chunks(&content, header, data, size) ||
+        content.trns.data || layout.raw / MAX_EXPANSION > content.idat.size)
+        return false;
+    *stream_size = content.idat.size;
+    return true;
+}
+
+void conv_decoder_trim(struct conv_decoder *decoder, size_t keep)
+{
+    conv_buffer_trim(&decoder->idat, keep);
+    conv_buffer_trim(&decoder->raw, keep);
+    conv_buffer_trim(&decoder->rows, keep);
+}
+
+void conv_decoder_free(struct conv_decoder *decoder)
+{
+    conv_buffer_free(&decoder->idat);
+    conv_buffer_free(&decoder->raw);
+    conv_buffer_free(&decoder->rows);
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// A block with matches at the fast level: for drawings, text, skies. One candidate a position, the
+// run of one byte or the last place with the same hash, taken as found; where nothing matches the
+// steps grow.
+#include "png/cpu/deflate_internal.h"
+#include "png/cpu/match_length.h"
+
+// Positions that are skipped grow by one for each 2^SKIP_SHIFT bytes without a match.
+#define SKIP_SHIFT 5
+#define SKIP_MOST 15 // so that a repeated pattern is met sooner or later
+// A match in a far place costs some 20 bits, more than a few cheap literals.
+#define NEAR 64
+#define FAR_LEAST 6
+
+static inline uint32_t *head_of(uint32_t *head, uint32_t word)
+{
+    return &head[word * 0x9e3779b1u >> (32 - CONV_DEFLATE_HASH_BITS)];
+}
+
+// The match at `at`, which has four bytes to compare and one before it; its length, or 0.
+static inline size_t find(const struct deflate_tokens *tokens, uint32_t *heads, size_t at,
+                          size_t *distance)
+{
+    const uint8_t *here = tokens->data + at, *end = tokens->data + tokens->size;
+    uint32_t word = conv_match_load32(here), *head = head_of(heads, word);
+    size_t before = *head;
+    *head = (uint32_t)at;
+    if (conv_match_load32(here - 1) == word) {
+        *distance = 1;
+        return 4 + conv_match_length(here + 3, here + 4, end);
+    }
+    *distance = at - before;
+    if (*distance > CONV_DEFLATE_WINDOW || conv_match_load32(tokens->data + before) != word)
+        return 0;
+    // Of a flat part only the number of a row's filter is taken from far; the run that follows
+    // costs a sixth of the bits.
+    if (end - here > CONV_DEFLATE_MATCH_MOST)
+        end = here + CONV_DEFLATE_MATCH_MOST;
+    size_t length = 4 + conv_match_length(tokens->data + before + 4, here + 4, end);
+    return length >= FAR_LEAST || *distance <= NEAR ? length : 0;
+}
+
+static void find_all(struct deflate_tokens *tokens, uint32_t *heads)
+{
+    const uint8_t *data = tokens->data;
+    size_t at = 1;
+    while (at + 4 <= tokens->size) {
+        size_t distance, length = find(tokens, heads, at, &distance);
+        if (length == 0) {
+            size_t skip = (at - tokens->done) >> SKIP_SHIFT;
+            at += 1 + (skip < SKIP_MOST ? skip : SKIP_MOST);
+            continue;
+        }
+        // A step may have gone past the beginning.
+        while (at > tokens->done && at > distance && data[at - 1] == data[at - 1 - distance]) {
+            at--;
+            length++;
+        }
+        conv_deflate_add_match(tokens, at, length, distance);
+        at += length;
+        if (at + 2 <= tokens->size) // the last place inside is as good a candidate
+            *head_of(heads, conv_match_load32(data + at - 2)) = (uint32_t)(at - 2);
+    }
+}
+
+bool conv_deflate_put_matches(struct conv_deflate *deflate, struct conv_bits *out,
+                              const uint8_t *data, size_t size, bool last)
+{
+    conv_deflate_start_tokens(&deflate->tokens, data, size);
+    // A place that was never written reads as position 0: a real one, compared like any other.
+    memset(deflate->head, 0, sizeof deflate->head);
+    find_all(&deflate->tokens, deflate->head);
+    return conv_deflate_put_tokens(out, &deflate->codes, &deflate->tokens, last);
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+// Hash chains, one step of lazy matching, and a price for everything. Literals are priced by their
+// frequency in the block, lengths and distances by the code of the block before.
+#include "png/cpu/deflate_search.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/cancel.h"
+#include "png/cpu/deflate_internal.h"
+#include "png/cpu/match_length.h"
+
+#define HASH_BITS 16
+// Prices are in eighths of a bit.
+#define UNIT 8
+// A match this long is taken without looking further.
+#define ENOUGH 128
+// Prices before there is a block to learn from, and what a symbol without a code is taken to cost.
+#define FIRST_LENGTH_BITS 7
+#define FIRST_DISTANCE_BITS 6
+#define UNUSED_BITS 11
+
+struct conv_search {
+    int candidates;
+    int skip_shift;                // steps grow by one for each 2^skip_shift bytes without a match
+    uint32_t head[1 << HASH_BITS]; // the last position with a hash
+    uint32_t before[CONV_DEFLATE_WINDOW];     // by position modulo the window: the one before it
+    uint32_t price_to[CONV_SEARCH_BLOCK + 1]; // of the block's first n literals
+    uint32_t length_price[CONV_DEFLATE_MATCH_MOST + 1];
+    uint32_t distance_price[CONV_DEFLATE_DISTANCES];
+    struct deflate_codes codes;
+    struct deflate_tokens tokens;
+};
+
+// Positions count modulo 2^32: with one that is too old the distance is beyond the window, or its
+// place is compared in vain.
+struct place {
+    const uint8_t *data; // of the stream
+    size_t from, to;     // the block
+};
+
+struct found {
+    int32_t gain; // 0: nothing
+    uint32_t length, distance;
+};
+
+struct conv_search *conv_search_open(int candidates, int skip_shift)
+{
+    struct conv_search *search = calloc(1, sizeof *search);
+    if (search) {
+        search->candidates = candidates;
+        search->skip_shift = skip_shift;
+    }
+    return search;
+}
+
+void conv_search_close(struct conv_search *search)
+{
+    free(search);
+}
+
+// --- prices -------------------------------------------------------------------------------------
+
+static void price_symbols(struct conv_search *search, bool first)
+{
+    unsigned extra;
+    for (unsigned length = CONV_DEFLATE_MATCH_LEAST; length <= CONV_DEFLATE_MATCH_MOST; length++) {
+        unsigned bits = search->codes.litlen_bits[conv_deflate_length_symbol(length, &extra)];
+        bits = first ? FIRST_LENGTH_BITS : bits ? bits : UNUSED_BITS;
+        search->length_price[length] = UNIT * (bits + extra);
+    }
+    for (unsigned s = 0; s < CONV_DEFLATE_DISTANCES; s++) {
+        unsigned bits = search->codes.distance_bits[s];
+        bits = first ? FIRST_DISTANCE_BITS : bits ? bits : UNUSED_BITS;
+        search->distance_price[s] = UNIT * (bits + (s < 4 ? 0 : s / 2 - 1));
+    }
+}
+
+static void price_literals(struct conv_search *search, const uint8_t *data, size_t size)
+{
+    uint32_t count[256] = {0}, price[256];
+    for (size_t i = 0; i < size; i++)
+        count[data[i]]++;
+    for (int s = 0; s < 256; s++) {
+        float bits = count[s] ? log2f((float)size / (float)count[s]) : 0;
+        price[s] = (uint32_t)(UNIT * (bits < 1 ? 1 : bits) + 0.5f);
+    }
+    search->price_to[0] = 0;
+    for (size_t i = 0; i < size; i++)
+        search->price_to[i + 1] = search->price_to[i] + price[data[i]];
+}
+
+// --- the search ---------------------------------------------------------------------------------
+
+// Enters a position, which has four bytes to hash; returns the last one with its hash.
+static inline uint32_t enter(struct conv_search *search, const uint8_t *data, size_t at)
+{
+    uint32_t *head = &search->head[conv_match_load32(data + at) * 0x9e3779b1u >> (32 - HASH_BITS)];
+    uint32_t last = *head;
+    search->before[at % CONV_DEFLATE_WINDOW] = last;
+    *head = (uint32_t)at;
+    return last;
+}
+
+static inline int32_t gain_of(const struct conv_search *search, size_t offset, uint32_t length,
+                              uint32_t distance)
+{
+    unsigned extra;
+    uint32_t literals = search->price_to[offset + length] - search->price_to[offset];
+    return (int32_t)(literals - search->length_price[length] -
+                     search->distance_price[conv_deflate_distance_symbol(distance, &extra)]);
+}
+
+// The match at `at` that saves most; the position is entered.
+static inline __attribute__((always_inline)) struct found find(struct conv_search *search,
+                                                               const struct place *place, size_t at)
+{
+    const uint8_t *here = place->data + at;
+    struct found best = {0, CONV_DEFLATE_MATCH_LEAST - 1, 0};
+    size_t most =
+        place->to - at < CONV_DEFLATE_MATCH_MOST ? place->to - at : CONV_DEFLATE_MATCH_MOST;
+    if (most < CONV_DEFLATE_MATCH_LEAST)
+        return best;
+    uint32_t candidate = enter(search, place->data, at);
+    uint32_t farthest = at < CONV_DEFLATE_WINDOW ? (uint32_t)at : CONV_DEFLATE_WINDOW;
+    for (int i = 0; i < search->candidates; i++) {
+        uint32_t distance = (uint32_t)at - candidate;
+        if (distance - 1 >= farthest)
+            break;
+        const uint8_t *there = here - distance;
+        // Only a longer match can be better than a nearer one; its last four bytes come first.
+        if (conv_match_load32(there + best.length - 3) ==
+            conv_match_load32(here + best.length - 3)) {
+            uint32_t length = (uint32_t)conv_match_length(there, here, here + most);
+            if (length > best.length) {
+                int32_t gain = gain_of(search, at - place->from, length, distance);
+                if (gain > best.gain)
+                    best = (struct found){gain, length, distance};
+                if (length >= ENOUGH || length == most)
+                    break;
+            }
+        }
+        candidate = search->before[candidate % CONV_DEFLATE_WINDOW];
+    }
+    return best;
+}
+
+static void find_all(struct conv_search *search, const struct place *place)
+{
+    size_t at = place->from, entered = at; // positions before `entered` are in the chains
+    size_t hashable =
+        place->to < CONV_DEFLATE_MATCH_LEAST ? 0 : place->to - CONV_DEFLATE_MATCH_LEAST + 1;
+    while (at < place->to) {
+        struct found found = find(search, place, at);
+        entered = ++at;
+        if (found.gain == 0) {
+            at += (at - place->from - search->tokens.done) >> search->skip_shift;
+            entered = at;
+            continue;
+        }
+        // The match begins at at - 1, unless one that begins at `at` saves more.
+        while (found.length < ENOUGH && at < place->to) {
+            struct found next = find(search, place, at);
+            entered = at + 1;
+            if (next.gain <= found.gain)
+                break;
+            found = next;
+            at++;
+        }
+        size_t start = at - 1;
+        conv_deflate_add_match(&search->tokens, start - place->from, found.length, found.distance);
+        at = start + found.length;
+        for (; entered < at && entered < hashable; entered++)
+            enter(search, place->data, entered);
+    }
+}
+
+void conv_search_deflate(struct conv_search *search, struct conv_bits *out, const uint8_t *data,
+                         size_t size, const atomic_int *stop)
+{
+    // Positions before the first are beyond the window for as long as it matters.
+    memset(search->head, 0x80, sizeof search->head);
+    size_t blocks = (size - 1) / CONV_SEARCH_BLOCK + 1;
+    for (size_t i = 0, from = 0; i < blocks && !conv_cancel_is_asked(stop); i++) {
+        size_t to = from + (size - from) / (blocks - i);
+        const struct place place = {data, from, to};
+        const struct conv_bits start = *out;
+        price_symbols(search, i == 0);
+        price_literals(search, data + from, to - from);
+        conv_deflate_start_tokens(&search->tokens, data + from, to - from);
+        find_all(search, &place);
+        if (!conv_deflate_put_tokens(out, &search->codes, &search->tokens, to == size) ||
+            !conv_deflate_is_short(out, &start, to - from)) {
+            *out = start;
+            conv_deflate_store(out, data + from, to - from, to == size);
+        }
+        from = to;
+    }
+}

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: MIT
+// Planes to a PNG file: rows are filtered and joined into a stripe, the stripe becomes deflate
+// blocks, and its Adler-32 and CRC-32 are taken before it leaves the cache.
+#include "png/cpu/encode.h"
+
+#include <libdeflate.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cancel.h"
+#include "png/cpu/deflate_fast.h"
+#include "png/cpu/deflate_search.h"
+#include "png/cpu/filter_rows.h"
+
+// Filtered bytes of a stripe: enough that a code of its own pays, within the second-level cache.
+#define STRIPE ((size_t)128 << 10)
+// Rows for which one row is looked at to choose the filter, at level 1.
+#define ROWS_A_CHOICE 4
+
+#define HEAD_SIZE 33
+#define CHUNK_FRAME 12 // length, type, CRC
+#define ZLIB_FRAME 6   // two bytes before, Adler-32 behind
+
+struct conv_encoder {
+    int level;
+    size_t max_chunk;
+    const atomic_int *stop; // may be NULL
+    const struct conv_filter_rows *rows;
+    struct conv_deflate *deflate;             // up to level 1
+    struct conv_search *search;               // levels 2 to 9
+    struct libdeflate_compressor *compressor; // levels 10 to 12
+    struct conv_buffer scratch;               // rows of bytes, see struct filtering
+    struct conv_buffer filtered;              // a stripe, or all rows from level 2 on
+};
+
+// What the search takes upon itself: candidates a position, bytes without a match until it skips.
+#define LAST_SEARCH_LEVEL 9
+static const struct {
+    int candidates, skip_shift;
+} search_effort[LAST_SEARCH_LEVEL + 1] = {
+    [2] = {1, 5}, [3] = {2, 6}, [4] = {1, 7},   [5] = {2, 7},
+    [6] = {4, 8}, [7] = {8, 9}, [8] = {16, 10}, [9] = {64, 12},
+};
+
+// --- rows ---------------------------------------------------------------------------------------
+
+// The planes of bytes of a picture: its own where samples are bytes, high and low halves otherwise.
+struct filtering {
+    const struct conv_filter_rows *rows;
+    const struct conv_image *src;
+    int planes;
+    size_t width;
+    const uint8_t *row[CONV_ROW_MAX_PLANES];   // the present row
+    const uint8_t *above[CONV_ROW_MAX_PLANES]; // and the one before
+    uint8_t *halves[2];                        // of the rows y with y % 2 == i
+    uint8_t *residual;                         // `planes` filtered rows
+    const uint8_t *zero;                       // a row of zeros: above the first
+};
+
+static size_t scratch_bytes(size_t width, int planes, int depth)
+{
+    size_t rows = 1 + (size_t)planes * (depth == 16 ? 3 : 1);
+    size_t bytes;
+    return __builtin_mul_overflow(rows, width, &bytes) ? SIZE_MAX : bytes;
+}
+
+static void start_filtering(struct filtering *filtering, const struct conv_filter_rows *rows,
+                            const struct conv_image *src, uint8_t *scratch)
+{
+    *filtering = (struct filtering){
+        .rows = rows,
+        .src = src,
+        .planes = src->channels * (src->depth / 8),
+        .width = (size_t)src->width,
+    };
+    size_t of_planes = (size_t)filtering->planes * filtering->width;
+    filtering->residual = scratch;
+    filtering->zero = memset(scratch + of_planes, 0, filtering->width);
+    for (int i = 0; i < 2 && src->depth == 16; i++)
+        filtering->halves[i] = scratch + of_planes + filtering->width + (size_t)i * of_planes;
+}
+
+// Goes to row y, which follows the one before.
+static void next_row(struct filtering *filtering, int y)
+{
+    const struct conv_image *src = filtering->src;
+    for (int p = 0; p < filtering->planes; p++)
+        filtering->above[p] = y > 0 ? filtering->row[p] : filtering->zero;
+    for (int c = 0; c < src->channels; c++) {
+        const uint8_t *samples = src->plane[c].data + y * src->plane[c].stride;
+        if (src->depth == 8) {
+            filtering->row[c] = samples;
+            continue;
+        }
+        uint8_t *high = filtering->halves[y % 2] + (size_t)(2 * c) * filtering->width;
+        uint8_t *low = high + filtering->width;
+        filtering->rows->halve(high, low, (const uint16_t *)(const void *)samples,
+                               filtering->width);
+        filtering->row[2 * c] = high;
+        filtering->row[2 * c + 1] = low;
+    }
+}
+
+// The filter whose residuals are smallest as signed numbers: the standard's advice (12.8).
+static enum conv_row_filter choose_filter(const struct filtering *filtering)
+{
+    uint64_t cost[CONV_ROW_FILTERS] = {0};
+    for (int p = 0; p < filtering->planes; p++)
+        filtering->rows->add_costs(cost, filtering->row[p], filtering->above[p], filtering->width);
+    int best = CONV_ROW_PAETH;
+    for (int f = CONV_ROW_PAETH - 1; f >= 0; f--) {
+        if (cost[f] < cost[best])
+            best = f;
+    }
+    return (enum conv_row_filter)best;
+}
+
+static uint8_t *put_row(const struct filtering *filtering, uint8_t *dst,
+                        enum conv_row_filter filter)
+{
+    size_t n = filtering->width;
+    int planes = filtering->planes;
+    *dst++ = (uint8_t)filter;
+    if (planes == 1) {
+        filtering->rows->filter(dst, filter, filtering->row[0], filtering->above[0], n);
+        return dst + n;
+    }
+    const uint8_t *residual[CONV_ROW_MAX_PLANES];
+    for (int p = 0; p < planes; p++) {
+        residual[p] = filtering->row[p];
+        if (filter == CONV_ROW_NONE)
+            continue;
+        uint8_t *row = filtering->residual + (size_t)p * n;
+        filtering->rows->filter(row, filter, filtering->row[p], filtering->above[p], n);
+        residual[p] = row;
+    }
+    filtering->rows->join(dst, residual, planes, n);
+    return dst + n * (size_t)planes;
+}
+
+// --- chunks -------------------------------------------------------------------------------------
+
+static void put32(uint8_t *p, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t)(v >> (24 - 8 * i));
+}
+
+// Completes the chunk whose type is at `type` and whose data end at `end`; returns the next place.
+static uint8_t *close_chunk(uint8_t *type, uint8_t *end)
+{
+    put32(type - 4, (uint32_t)(end - type - 4));
+    put32(end, libdeflate_crc32(0, type, (size_t)(end - type)));
+    return end + 4;
+}
+
+uint8_t *conv_encode_put_head(uint8_t *at, const struct conv_image *shape)
+{
+    static const uint8_t start[] = {137, 'P', 'N', 'G', 13,  10,  26,  10,
+                                    0,   0,   0,   13,  'I', 'H', 'D', 'R'};
+    static const uint8_t color_type[CONV_IMAGE_MAX_CHANNELS + 1] = {0, 0, 4, 2, 6};
+    memcpy(at, start, sizeof start);
+    put32(at + 16, (uint32_t)shape->width);
+    put32(at + 20, (uint32_t)shape->height);
+    at[24] = (uint8_t)shape->depth;
+    at[25] = color_type[shape->channels];
+    memset(at + 26, 0, 3);
+    return close_chunk(at + 12, at + 29);
+}
+
+const uint8_t conv_encode_tail[CONV_ENCODE_TAIL] = {0,   0,   0,    0,    'I',  'E',
+                                                    'N', 'D', 0xae, 0x42, 0x60, 0x82};
+
+static uint8_t *put_tail(uint8_t *at)
+{
+    return (uint8_t *)memcpy(at, conv_encode_tail, CONV_ENCODE_TAIL) + CONV_ENCODE_TAIL;
+}
+
+// An IDAT that grows: its CRC follows the writer.
+struct idat {
+    uint8_t *type;    // where "IDAT" stands
+    uint8_t *checked; // up to here the CRC is known
+    uint32_t crc;
+};
+
+static uint8_t *open_idat(struct idat *idat, uint8_t *at)
+{
+    memcpy(at + 4, "IDAT", 4);
+    *idat = (struct idat){.type = at + 4, .checked = at + 4};
+    return at + 8;
+}
+
+static void check_idat(struct idat *idat, uint8_t *end)
+{
+    idat->crc = libdeflate_crc32(idat->crc, idat->checked, (size_t)(end - idat->checked));
+    idat->checked = end;
+}
+
+static uint8_t *close_idat(struct idat *idat, uint8_t *end)
+{
+    check_idat(idat, end);
+    put32(idat->type - 4, (uint32_t)(end - idat->type - 4));
+    put32(end, idat->crc);
+    return end + 4;
+}
+
+// --- levels 0 and 1: stripe by stripe -----------------------------------------------------------
+
+struct stripe {
+    size_t row_bytes; // with the filter's number
+    int rows;         // but for the last stripe
+};
+
+// Stripes of about one size, of a row at least.
+static struct stripe plan_stripes(size_t row_bytes, int height)
+{
+    size_t stripes = row_bytes >= STRIPE ? (size_t)height : row_bytes * (size_t)height / STRIPE + 1;
+    int rows = (int)(((size_t)height + stripes - 1) / stripes);
+    return (struct stripe){row_bytes, rows};
+}
+
+static size_t fill_stripe(const struct conv_encoder *encoder, struct filtering *filtering, int y,
+                          int rows)
+{
+    uint8_t *dst = encoder->filtered.data;
+    enum conv_row_filter filter = CONV_ROW_NONE;
+    for (int i = 0; i < rows; i++) {
+        next_row(filtering, y + i);
+        if (encoder->level > 0 && i % ROWS_A_CHOICE == 0)
+            filter = choose_filter(filtering);
+        dst = put_row(filtering, dst, filter);
+    }
+    return (size_t)(dst - encoder->filtered.data);
+}
+
+static void put_stripe(const struct conv_encoder *encoder, struct conv_bits *out, size_t size,
+                       bool last)
+{
+    const uint8_t *data = encoder->filtered.data;
+    if (encoder->level == 0) {
+        conv_deflate_store(out, data, size, last);
+        return;
+    }
+    // A row longer than a block is cut: into equal parts, so that none is tiny.
+    size_t blocks = (size + CONV_DEFLATE_BLOCK - 1) / CONV_DEFLATE_BLOCK;
+    for (size_t i = 0, at = 0; i < blocks; i++) {
+        size_t end = at + (size - at) / (blocks - i);
+        conv_deflate_block(encoder->deflate, out, data + at, end - at, last && end == size);
+        at = end;
+    }
+}
+
+static uint8_t *put_stripes(const struct conv_encoder *encoder, struct stripe stripe,
+                            const struct conv_image *src, uint8_t *at)
+{
+    struct filtering filtering;
+    start_filtering(&filtering, encoder->rows, src, encoder->scratch.data);
+    struct idat idat;
+    struct conv_bits out = {.at = open_idat(&idat, at)};
+    conv_bits_put(&out, 0x0178, 16); // deflate, a window of 32 KiB, fastest
+    conv_bits_flush(&out);
+    uint32_t adler = 1;
+    for (int y = 0; y < src->height; y += stripe.rows) {
+        if (conv_cancel_is_asked(encoder->stop))
+            break;
+        int rows = stripe.rows < src->height - y ? stripe.rows : src->height - y;
+        size_t size = fill_stripe(encoder, &filtering, y, rows);
+        adler = libdeflate_adler32(adler, encoder->filtered.data, size);
+        put_stripe(encoder, &out, size, y + rows == src->height);
+        check_idat(&idat, out.at);
+        if ((size_t)(out.at - idat.type) >= encoder->max_chunk)
+            out.at = open_idat(&idat, close_idat(&idat, out.at));
+    }
+    conv_bits_align(&out);
+    put32(out.at, adler);
+    return close_idat(&idat, out.at + 4);
+}
+
+static enum conv_status out_of_memory(struct conv_err *err)
+{
+    return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+}
+
+static enum conv_status cancelled(struct conv_err *err)
+{
+    return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+}
+
+// Everything but the stripes' own bytes: an IDAT ends at most once a stripe.
+static size_t frames(size_t stripes)
+{
+    return HEAD_SIZE + ZLIB_FRAME + CHUNK_FRAME * (stripes + 2) + CONV_BITS_SLACK;
+}
+
+static enum conv_status encode_stripes(struct conv_encoder *encoder, struct conv_buffer *file,
+                                       const struct conv_image *src, size_t row_bytes,
+                                       size_t all_bytes, struct conv_err *err)
+{
+    struct stripe stripe = plan_stripes(row_bytes, src->height);
+    size_t stripe_bytes = (size_t)stripe.rows * row_bytes;
+    size_t stripes = (size_t)src->height / (size_t)stripe.rows + 1;
+    size_t block = stripe_bytes < CONV_DEFLATE_BLOCK / 2 ? stripe_bytes : CONV_DEFLATE_BLOCK / 2;
+    if (all_bytes > SIZE_MAX / 4 || !conv_buffer_reserve(&encoder->filtered, stripe_bytes) ||
+        !conv_buffer_reserve(file, frames(stripes) + conv_deflate_bound(all_bytes, block)))
+        return out_of_memory(err);
+    uint8_t *at = conv_encode_put_head(file->data, src);
+    at = put_tail(put_stripes(encoder, stripe, src, at));
+    file->size = (size_t)(at - file->data);
+    return CONV_OK;
+}
+
+// --- levels 2 to 12: all rows at once -----------------------------------------------------------
+
+static void filter_all(const struct conv_encoder *encoder, const struct conv_image *src)
+{
+    struct filtering filtering;
+    start_filtering(&filtering, encoder->rows, src, encoder->scratch.data);
+    uint8_t *dst = encoder->filtered.data;
+    for (int y = 0; y < src->height && !conv_cancel_is_asked(encoder->stop); y++) {
+        next_row(&filtering, y);
+        dst = put_row(&filtering, dst, choose_filter(&filtering));
+    }
+}
+
+// Makes IDATs of the `size` bytes that stand behind room for one's head, from the last to the
+// first: each moves up by the frames of those before it.
+static uint8_t *split_chunks(uint8_t *at, size_t size, size_t max_chunk)
+{
+    size_t chunks = size / max_chunk + (size % max_chunk > 0);
+    uint8_t *data = at + 8;
+    for (size_t i = chunks; i-- > 0;) {
+        size_t count = i + 1 < chunks ? max_chunk : size - i * max_chunk;
+        uint8_t *type = data + i * (max_chunk + CHUNK_FRAME) - 4;
+        memmove(type + 4, data + i * max_chunk, count);
+        memcpy(type, "IDAT", 4);
+        close_chunk(type, type + 4 + count);
+    }
+    return at + size + chunks * CHUNK_FRAME;
+}
+
+// The zlib stream of the filtered rows; its size.
+static size_t compress_all(const struct conv_encoder *encoder, uint8_t *at, size_t all_bytes,
+                           size_t bound)
+{
+    const uint8_t *data = encoder->filtered.data;
+    if (encoder->compressor)
+        return libdeflate_zlib_compress(encoder->compressor, data, all_bytes, at, bound);
+    struct conv_bits out = {.at = at};
+    conv_bits_put(&out, 0x9c78, 16); // deflate, a window of 32 KiB, default effort
+    conv_bits_flush(&out);
+    conv_search_deflate(encoder->search, &out, data, all_bytes, encoder->stop);
+    conv_bits_align(&out);
+    put32(out.at, libdeflate_adler32(1, data, all_bytes));
+    return (size_t)(out.at + 4 - at);
+}
+
+static enum conv_status encode_whole(struct conv_encoder *encoder, struct conv_buffer *file,
+                                     const struct conv_image *src, size_t all_bytes,
+                                     struct conv_err *err)
+{
+    if (all_bytes > SIZE_MAX / 4 || !conv_buffer_reserve(&encoder->filtered, all_bytes))
+        return out_of_memory(err);
+    size_t bound = encoder->compressor
+                       ? libdeflate_zlib_compress_bound(encoder->compressor, all_bytes)
+                       : ZLIB_FRAME + conv_deflate_bound(all_bytes, CONV_SEARCH_BLOCK / 2);
+    if (!conv_buffer_reserve(file, frames(bound / encoder->max_chunk) + bound))
+        return out_of_memory(err);
+    filter_all(encoder, src);
+    if (conv_cancel_is_asked(encoder->stop)) // or the rest of the rows would be compressed unset
+        return cancelled(err);
+    uint8_t *at = conv_encode_put_head(file->data, src);
+    size_t size = compress_all(encoder, at + 8, all_bytes, bound);
+    at = put_tail(split_chunks(at, size, encoder->max_chunk));
+    file->size = (size_t)(at - file->data);
+    return CONV_OK;
+}
+
+// --- the encoder --------------------------------------------------------------------------------
+
+enum conv_status conv_encode_open(struct conv_encoder **encoder, int level, unsigned features,
+                                  size_t max_chunk, struct conv_err *err)
+{
+    struct conv_encoder *made = calloc(1, sizeof *made);
+    *encoder = NULL;
+    if (!made)
+        return out_of_memory(err);
+    made->level = level;
+    made->max_chunk = max_chunk;
+    made->rows = conv_filter_rows_choose(features);
+    if (level <= 1)
+        made->deflate = conv_deflate_open(features);
+    else if (level <= LAST_SEARCH_LEVEL)
+        made->search =
+            conv_search_open(search_effort[level].candidates, search_effort[level].skip_shift);
+    else
+        made->compressor = libdeflate_alloc_compressor(level);
+    if (!made->deflate && !made->search && !made->compressor) {
+        conv_encode_close(made);
+        return out_of_memory(err);
+    }
+    *encoder = made;
+    return CONV_OK;
+}
+
+void conv_encode_set_stop(struct conv_encoder *encoder, const atomic_int *stop)
+{
+    encoder->stop = stop;
+}
+
+void conv_encode_close(struct conv_encoder *encoder)
+{
+    if (!encoder)
+        return;
+    conv_deflate_close(encoder->deflate);
+    conv_search_close(encoder->search);
+    libdeflate_free_compressor(encoder->compressor);
+    conv_buffer_free(&encoder->scratch);
+    conv_buffer_free(&encoder->filtered);
+    free(encoder);
+}
+
+void conv_encode_trim(struct conv_encoder *encoder, size_t keep)
+{
+    conv_buffer_trim(&encoder->scratch, keep);
+    conv_buffer_trim(&encoder->filtered, keep);
+}
+
+enum conv_status conv_encode_picture(struct conv_encoder *encoder, struct conv_buffer *file,
+                                     const struct conv_image *src, struct conv_err *err)
+{
+    int planes = src->channels * (src->depth / 8);
+    size_t row_bytes = (size_t)src->width * (size_t)planes + 1, all_bytes;
+    file->size = 0;
+    if (__builtin_mul_overflow(row_bytes, (size_t)src->height, &all_bytes) ||
+        !conv_buffer_reserve(&encoder->scratch,
+                             scratch_bytes((size_t)src->width, planes, src->depth)))
+        return out_of_memory(err);
+    enum conv_status status = encoder->level <= 1
+                                  ? encode_stripes(encoder, file, src, row_bytes, all_bytes, err)
+                                  : encode_whole(encoder, file, src, all_bytes, err);
+    // What was broken off on the way is no PNG.
+    return !status && conv_cancel_is_asked(encoder->stop) ? cancelled(err) : status;
+}

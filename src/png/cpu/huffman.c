@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// A code is built for each block of a picture, some ten microseconds of pixels apart: the symbols
+// are sorted by radix, and with sorted leaves Huffman's tree takes two queues and linear time.
+#include "png/cpu/huffman.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define SYMBOL_BITS 9 // CONV_HUFFMAN_MAX_SYMBOLS <= 512
+#define SYMBOL_MASK ((1u << SYMBOL_BITS) - 1)
+#define RADIX_BITS 6
+#define PASSES 4 // for counts of 24 bits; even, so that the sorted leaves end where they began
+#define RADIX (1 << RADIX_BITS)
+
+// A leaf before the tree is built: the count above, the symbol below.
+typedef uint64_t leaf;
+
+static void sort_pass(leaf *dst, const leaf *src, size_t n, int shift)
+{
+    size_t start[RADIX] = {0};
+    for (size_t i = 0; i < n; i++)
+        start[src[i] >> shift & (RADIX - 1)]++;
+    for (size_t i = 0, sum = 0; i < RADIX; i++) {
+        size_t count = start[i];
+        start[i] = sum;
+        sum += count;
+    }
+    for (size_t i = 0; i < n; i++)
+        dst[start[src[i] >> shift & (RADIX - 1)]++] = src[i];
+}
+
+// The symbols in use by rising count, equal counts by rising symbol.
+static size_t sorted_leaves(leaf *leaves, const uint32_t *counts, size_t symbols)
+{
+    leaf other[CONV_HUFFMAN_MAX_SYMBOLS];
+    size_t n = 0;
+    for (size_t s = 0; s < symbols; s++) {
+        assert(counts[s] < 1u << 24);
+        leaves[n] = (leaf)counts[s] << SYMBOL_BITS | s;
+        n += counts[s] > 0;
+    }
+    for (int pass = 0; pass < PASSES; pass += 2) {
+        sort_pass(other, leaves, n, SYMBOL_BITS + pass * RADIX_BITS);
+        sort_pass(leaves, other, n, SYMBOL_BITS + (pass + 1) * RADIX_BITS);
+    }
+    return n;
+}
+
+// How many of n >= 2 leaves Huffman's tree has at each depth; those deeper than `limit` count
+// there.
+static void count_depths(int *at_depth, const leaf *leaves, size_t n, int limit)
+{
+    uint32_t weight[2 * CONV_HUFFMAN_MAX_SYMBOLS];
+    uint16_t parent[2 * CONV_HUFFMAN_MAX_SYMBOLS];
+    uint16_t depth[2 * CONV_HUFFMAN_MAX_SYMBOLS];
+    for (size_t i = 0; i < n; i++)
+        weight[i] = (uint32_t)(leaves[i] >> SYMBOL_BITS);
+    // Leaves are taken in order; so are the joined nodes, whose weights rise as they are made.
+    size_t leaf_at = 0, node_at = n, root = 2 * n - 2;
+    for (size_t made = n; made <= root; made++) {
+        weight[made] = 0;
+        for (int k = 0; k < 2; k++) {
+            bool is_leaf = node_at == made || (leaf_at < n && weight[leaf_at] <= weight[node_at]);
+            size_t take = is_leaf ? leaf_at++ : node_at++;
+            weight[made] += weight[take];
+            parent[take] = (uint16_t)made;
+        }
+    }
+    depth[root] = 0;
+    for (size_t i = root; i-- > 0;)
+        depth[i] = (uint16_t)(depth[parent[i]] + 1);
+    for (size_t i = 0; i < n; i++)
+        at_depth[depth[i] < limit ? depth[i] : limit]++;
+}
+
+// Cutting deep leaves off at the limit made the code too dense to be one. Each step takes a leaf
+// from the limit and puts it beside the deepest one above, which moves down a level: the sum of
+// 2^-length falls by one unit of the limit.
+static void repair(int *at_depth, int limit)
+{
+    int units = 0; // of 2^-limit
+    for (int d = 1; d <= limit; d++)
+        units += at_depth[d] << (limit - d);
+    for (; units > 1 << limit; units--) {
+        int d = limit - 1;
+        while (at_depth[d] == 0)
+            d--;
+        at_depth[limit]--;
+        at_depth[d]--;
+        at_depth[d + 1] += 2;
+    }
+}
+
+void conv_huffman_lengths(uint8_t *lengths, const uint32_t *counts, size_t symbols, int limit)
+{
+    assert(symbols >= 2 && symbols <= CONV_HUFFMAN_MAX_SYMBOLS);
+    assert(limit <= CONV_HUFFMAN_MAX_BITS && symbols <= (size_t)1 << limit);
+    leaf leaves[CONV_HUFFMAN_MAX_SYMBOLS] = {0};
+    size_t n = sorted_leaves(leaves, counts, symbols);
+    memset(lengths, 0, symbols);
+    if (n < 2) {
+        size_t used = n == 1 ? (size_t)(leaves[0] & SYMBOL_MASK) : 0;
+        lengths[used] = 1;
+        lengths[used == 0] = 1;
+        return;
+    }
+    int at_depth[CONV_HUFFMAN_MAX_BITS + 1] = {0};
+    count_depths(at_depth, leaves, n, limit);
+    repair(at_depth, limit);
+    const leaf *next = leaves;
+    for (int d = limit; d > 0; d--) {
+        for (int k = 0; k < at_depth[d]; k++)
+            lengths[*next++ & SYMBOL_MASK] = (uint8_t)d;
+    }
+}
+
+static unsigned reverse(unsigned code, unsigned bits)
+{
+    unsigned reversed = 0;
+    for (; bits > 0; bits--, code >>= 1)
+        reversed = reversed << 1 | (code & 1);
+    return reversed;
+}
+
+void conv_huffman_codes(uint16_t *codes, const uint8_t *lengths, size_t symbols)
+{
+    unsigned next[CONV_HUFFMAN_MAX_BITS + 2] = {0};
+    for (size_t s = 0; s < symbols; s++)
+        next[lengths[s] + 1]++;
+    next[1] = 0; // symbols without a code
+    for (int bits = 1; bits <= CONV_HUFFMAN_MAX_BITS; bits++)
+        next[bits + 1] = (next[bits] + next[bits + 1]) << 1;
+    for (size_t s = 0; s < symbols; s++)
+        codes[s] = lengths[s] ? (uint16_t)reverse(next[lengths[s]]++, lengths[s]) : 0;
+}

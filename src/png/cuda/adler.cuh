@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// Adler-32 (RFC 1950) of bytes that come in any order: the sum of the bytes, and the sum of the
+// bytes times their index, of which each thread has a part.
+#ifndef CONV_PNG_CUDA_ADLER_CUH
+#define CONV_PNG_CUDA_ADLER_CUH
+
+#include "png/cuda/symbols.cuh"
+
+#define ADLER_MODULUS 65521u
+
+// Both below the modulus.
+struct adler {
+    uint32_t bytes, weighted;
+};
+
+// Adds bytes whose sum is `bytes` and whose sum times their index behind `start` is `weighted`.
+// Of less than 16,400 and 2^31, no sum leaves 32 bits.
+ANYWHERE void add_adler(struct adler *adler, uint32_t start, uint32_t bytes, uint32_t weighted)
+{
+    uint32_t both = start % ADLER_MODULUS * bytes + weighted; // below 2^30.01 + 2^31
+    adler->bytes = (adler->bytes + bytes) % ADLER_MODULUS;
+    adler->weighted = (adler->weighted + both) % ADLER_MODULUS;
+}
+
+// The Adler-32 of `size` bytes: 1 + d0 + d1 + ..., and the sum of its values after each byte, which
+// has d0 in it `size` times, d1 one time less.
+ANYWHERE uint32_t finish_adler(const struct adler *adler, uint32_t size)
+{
+    uint64_t n = size % ADLER_MODULUS;
+    uint64_t high = n + n * adler->bytes + ADLER_MODULUS - adler->weighted;
+    return (uint32_t)(high % ADLER_MODULUS) << 16 | (adler->bytes + 1) % ADLER_MODULUS;
+}
+
+#endif

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// What RFC 1951 says of lengths and codes, as far as the encoder uses it. C as well as CUDA.
+#ifndef CONV_PNG_CUDA_DEFLATE_CUH
+#define CONV_PNG_CUDA_DEFLATE_CUH
+
+#include <stdint.h>
+
+#include "kernels/stencil/stencil.h" // CONV_HOST_DEVICE
+
+#define DEFLATE_LITLENS 286
+#define DEFLATE_END 256
+#define DEFLATE_LIMIT 15
+#define DEFLATE_LENGTH_LIMIT 7 // of the code for code lengths
+#define DEFLATE_LENGTH_SYMBOLS 19
+#define ADLER_MODULUS 65521u
+
+// The symbol of a match length from 3 to 257, and how many extra bits, of which value, follow it.
+CONV_HOST_DEVICE static inline uint32_t deflate_length_symbol(uint32_t length, uint32_t *extra_bits,
+                                                              uint32_t *extra)
+{
+    uint32_t v = length - 3, bits = 0;
+    while (v >> bits >= 8)
+        bits++;
+    *extra_bits = bits;
+    *extra = v & ((1u << bits) - 1);
+    // Four symbols a power of two, and the first eight without extra bits.
+    return 257 + 4 * bits + (v >> bits);
+}
+
+// The length of a literal's or a length's code in a block with fixed codes (3.2.6).
+CONV_HOST_DEVICE static inline uint32_t deflate_fixed_bits(uint32_t symbol)
+{
+    return symbol < 144 ? 8 : symbol < 256 ? 9 : symbol < 280 ? 7 : 8;
+}
+
+CONV_HOST_DEVICE static inline uint32_t deflate_reverse(uint32_t code, uint32_t bits)
+{
+#ifdef __CUDA_ARCH__
+    return bits ? __brev(code) >> (32 - bits) : 0;
+#else
+    uint32_t reversed = 0;
+    for (; bits > 0; bits--, code >>= 1)
+        reversed = reversed << 1 | (code & 1);
+    return reversed;
+#endif
+}
+
+// --- code lengths, as a block's header tells them (3.2.7) ----------------------------------------
+
+#define DEFLATE_ITEM_NONE 31u // no symbol
+
+// What is sent for the length at place `j` of a run of `run` equal ones: a symbol, how many extra
+// bits follow and their value. DEFLATE_ITEM_NONE where an item before it tells this length too. So
+// all places can ask at once.
+CONV_HOST_DEVICE static inline uint32_t deflate_length_item(uint32_t length, uint32_t j,
+                                                            uint32_t run, uint32_t *extra_bits,
+                                                            uint32_t *extra)
+{
+    *extra_bits = *extra = 0;
+    if (length > 0) { // itself, then up to six repetitions an item
+        if (j == 0)
+            return length;
+        j--;
+        run--;
+    }
+    uint32_t most = length ? 6 : 138, first = j - j % most;
+    uint32_t rest = run - first < most ? run - first : most;
+    if (rest < 3)
+        return length;
+    if (j != first)
+        return DEFLATE_ITEM_NONE;
+    if (length) {
+        *extra_bits = 2;
+        *extra = rest - 3;
+        return 16;
+    }
+    *extra_bits = rest < 11 ? 3 : 7;
+    *extra = rest - (rest < 11 ? 3 : 11);
+    return rest < 11 ? 17 : 18;
+}
+
+// Cutting deep leaves off at the limit made a code too dense to be one. Each step takes a leaf from
+// the limit and puts it beside the deepest one above, which moves down a level: the sum of
+// 2^-length falls by one unit of the limit.
+CONV_HOST_DEVICE static inline void deflate_repair(uint32_t *at_depth, uint32_t limit)
+{
+    uint32_t sum = 0;
+    for (uint32_t d = 1; d <= limit; d++)
+        sum += at_depth[d] << (limit - d);
+    for (; sum > 1u << limit; sum--) {
+        uint32_t d = limit - 1;
+        while (at_depth[d] == 0)
+            d--;
+        at_depth[d]--;
+        at_depth[d + 1] += 2;
+        at_depth[limit]--;
+    }
+}
+
+#endif

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+// The host's half of the PNG encoder: cuts a batch into work, divides scratch memory and queues the
+// kernels. Nothing here depends on what the pictures hold.
+#include "png/cuda/bytes.cuh"
+#include "png/cuda/encode_internal.cuh"
+
+#define SCRATCH_ALIGN 256
+#define CHUNK_MOST 0x7fffffffu // a PNG chunk's data
+#define ROWS_MOST 0x7fffffffu
+
+static uint64_t round_up(uint64_t value, uint64_t to)
+{
+    return (value + to - 1) / to * to;
+}
+
+// Blocks of about one size, so that none is tiny.
+static void cut_stream(uint64_t bytes, uint32_t *block_bytes, uint32_t *blocks)
+{
+    uint64_t least = (bytes + BLOCK_MOST - 1) / BLOCK_MOST;
+    *block_bytes = (uint32_t)round_up((bytes + least - 1) / least, WINDOW);
+    *blocks = (uint32_t)((bytes + *block_bytes - 1) / *block_bytes);
+}
+
+// A block is not much longer than its bytes, since a Huffman code costs no more than any other for
+// the same tokens: 254 literals of 8 bits, two of 9, and 13 for each of the other 30 symbols, of
+// which a run takes one, 5 extra bits and a distance for at least 4 bytes. That is 1/1024 at most,
+// to which a code cut off at 15 bits adds less than it has saved by being so uneven. Four times
+// that are allowed for, and the header.
+static uint64_t bound_bytes(uint64_t bytes, uint64_t blocks)
+{
+    return FRAME_BYTES + bytes + bytes / 256 + blocks * (HEADER_MOST / 8 + 4) + 1;
+}
+
+static uint64_t scanline_bytes(int width, int height, int channels, int depth)
+{
+    uint64_t row = (uint64_t)width * (uint64_t)(channels * (depth / 8)) + 1;
+    return row > CHUNK_MOST ? UINT64_MAX : row * (uint64_t)height;
+}
+
+size_t conv_cuda_encode_bound(int width, int height, int channels, int depth)
+{
+    uint64_t bytes = scanline_bytes(width, height, channels, depth);
+    if (bytes > CHUNK_MOST)
+        return 0;
+    uint32_t block_bytes, blocks;
+    cut_stream(bytes, &block_bytes, &blocks);
+    uint64_t bound = bound_bytes(bytes, blocks);
+    return bound > CHUNK_MOST ? 0 : (size_t)round_up(bound, CONV_ENCODE_ALIGN);
+}
+
+// --- plan ----------------------------------------------------------------------------------------
+
+static bool plan_picture(struct conv_encode_plan *plan, struct conv_encode_picture *picture)
+{
+    size_t bound =
+        conv_cuda_encode_bound(picture->width, picture->height, picture->channels, picture->depth);
+    if (bound == 0)
+        return false;
+    uint64_t bytes = stream_bytes(*picture);
+    cut_stream(bytes, &picture->block_bytes, &picture->blocks);
+    uint64_t plane_row = (uint64_t)picture->width * (uint64_t)(picture->depth / 8);
+    picture->spans = (uint32_t)((plane_row + SPAN_BYTES - 1) / SPAN_BYTES);
+    picture->first_block = plan->blocks;
+    picture->first_span = plan->spans;
+    picture->first_row = plan->rows;
+    picture->stream_at = plan->stream_bytes;
+    picture->bits_at = plan->bits_bytes;
+    uint64_t spans = plan->spans + (uint64_t)picture->spans * (uint64_t)picture->height;
+    uint64_t blocks = (uint64_t)plan->blocks + picture->blocks;
+    if (spans > ROWS_MOST || blocks > ROWS_MOST)
+        return false;
+    plan->blocks = (uint32_t)blocks;
+    plan->spans = (uint32_t)spans;
+    plan->rows += (uint32_t)picture->height; // not more than spans
+    plan->stream_bytes += round_up(bytes, WINDOW);
+    plan->bits_bytes += (uint64_t)picture->blocks * CHUNKS * chunk_room(picture->block_bytes);
+    plan->output_bytes += bound;
+    return true;
+}
+
+// Takes `bytes` from the scratch memory; its offset there.
+static size_t take(size_t *used, size_t bytes)
+{
+    size_t at = *used;
+    *used += (size_t)round_up(bytes, SCRATCH_ALIGN);
+    return at;
+}
+
+struct division {
+    size_t costs, blocks, sizes, streams, bits, all;
+};
+
+static size_t cost_bytes(const struct conv_encode_plan *plan)
+{
+    return (size_t)plan->rows * PNG_FILTERS * sizeof(uint32_t);
+}
+
+static struct division divide(const struct conv_encode_plan *plan)
+{
+    struct division d = {};
+    d.costs = take(&d.all, cost_bytes(plan));
+    d.blocks = take(&d.all, (size_t)plan->blocks * sizeof(struct encode_block));
+    d.sizes = take(&d.all, (size_t)plan->count * sizeof(struct encode_size));
+    d.streams = take(&d.all, plan->stream_bytes);
+    d.bits = take(&d.all, plan->bits_bytes);
+    return d;
+}
+
+enum conv_status conv_cuda_encode_plan(struct conv_encode_plan *plan,
+                                       struct conv_encode_picture *pictures, int count)
+{
+    *plan = {};
+    plan->count = count;
+    for (int i = 0; i < count; i++)
+        if (!plan_picture(plan, &pictures[i]))
+            return CONV_ERR_UNSUPPORTED;
+    plan->scratch_bytes = divide(plan).all;
+    return CONV_OK;
+}
+
+// --- run -----------------------------------------------------------------------------------------
+
+static struct encode_scratch find_scratch(const struct conv_encode_batch *batch)
+{
+    struct division d = divide(&batch->plan);
+    uint8_t *memory = (uint8_t *)batch->d_scratch;
+    struct encode_scratch scratch = {};
+    scratch.pictures = batch->d_pictures;
+    scratch.count = batch->plan.count;
+    scratch.costs = (uint32_t *)(memory + d.costs);
+    scratch.blocks = (struct encode_block *)(memory + d.blocks);
+    scratch.sizes = (struct encode_size *)(memory + d.sizes);
+    scratch.streams = memory + d.streams;
+    scratch.bits = (uint32_t *)(memory + d.bits);
+    return scratch;
+}
+
+static void note(const struct conv_encode_batch *batch, const char *kernel)
+{
+    if (batch->mark)
+        batch->mark(batch->mark_context, kernel);
+}
+
+enum conv_status conv_cuda_encode(const struct conv_encode_batch *batch)
+{
+    const struct conv_encode_plan *plan = &batch->plan;
+    struct encode_scratch scratch = find_scratch(batch);
+    cudaStream_t stream = (cudaStream_t)batch->stream;
+    if (cudaMemsetAsync(scratch.costs, 0, cost_bytes(plan), stream) != cudaSuccess)
+        return CONV_ERR_DEVICE;
+    conv_encode_judge(scratch, plan->spans, stream);
+    note(batch, "judge");
+    conv_encode_filter(scratch, plan->blocks, stream);
+    note(batch, "filter");
+    conv_encode_codes(scratch, plan->blocks, stream);
+    note(batch, "codes");
+    conv_encode_pack(scratch, plan->blocks, stream);
+    note(batch, "pack");
+    conv_encode_layout(scratch, stream);
+    note(batch, "layout");
+    conv_encode_place(scratch, batch->results, stream);
+    note(batch, "place");
+    conv_encode_assemble(scratch, plan->blocks, batch->output, stream);
+    note(batch, "assemble");
+    return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
+}

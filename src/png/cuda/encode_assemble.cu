@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+// Chunks of bits to finished IDAT chunks, packed into the output: each 16 bytes of it are written
+// once, by one lane, and never read, so that the output may as well be host memory behind PCIe.
+#include "png/cuda/encode_internal.cuh"
+
+#define PART 128 // bits that a lane writes
+
+// A picture's chunk as it will be, and a place in it: one of the pieces of bits that its blocks are
+// made of.
+struct picture_bits {
+    const struct encode_block *blocks;
+    const uint32_t *bits; // of the picture's first piece
+    uint32_t count;       // of blocks
+    uint32_t room;        // words from a piece to the next
+    struct encode_size size;
+};
+
+struct piece {
+    uint32_t block, chunk;
+    const uint32_t *words;
+    uint64_t begin, end; // in the picture's chunk
+};
+
+__device__ inline void open_piece(struct piece *piece, const struct picture_bits &picture,
+                                  uint64_t begin)
+{
+    piece->begin = begin;
+    piece->end = begin + picture.blocks[piece->block].chunk_bits[piece->chunk];
+    piece->words = picture.bits + ((uint64_t)piece->block * CHUNKS + piece->chunk) * picture.room;
+}
+
+// Goes to the piece that has the bit `at`, which is not before this one and before data_end.
+__device__ inline void seek_piece(struct piece *piece, const struct picture_bits &picture,
+                                  uint64_t at)
+{
+    while (at >= piece->end) {
+        if (++piece->chunk == CHUNKS) {
+            piece->chunk = 0;
+            piece->block++;
+        }
+        open_piece(piece, picture, piece->end);
+    }
+}
+
+__device__ inline uint32_t swap_bytes(uint32_t value)
+{
+    return __byte_perm(value, 0, 0x0123);
+}
+
+// From bit `at` on of what comes before the blocks.
+__device__ inline uint32_t preamble_bits(const struct encode_size &size, uint32_t at)
+{
+    uint32_t words[4] = {swap_bytes((uint32_t)size.size - 12), 0x54414449u, 0x0178u, 0}; // "IDAT"
+    uint32_t low = at < 32 ? words[0] : at < 64 ? words[1] : words[2];
+    uint32_t high = at < 32 ? words[1] : at < 64 ? words[2] : words[3];
+    return __funnelshift_r(low, high, at % 32);
+}
+
+// And behind them: what is missing of a byte, Adler-32, CRC-32, zeros.
+__device__ inline uint32_t trailer_bits(const struct encode_size &size, uint64_t at)
+{
+    uint64_t sums = (uint64_t)swap_bytes(size.crc) << 32 | swap_bytes(size.adler);
+    int64_t into = (int64_t)(at - (size.data_end + 7) / 8 * 8);
+    return (uint32_t)(into < 0 ? sums << -into : into < 64 ? sums >> into : 0);
+}
+
+// From bit `at` on; what is behind the piece's end is of no use.
+__device__ inline uint32_t piece_bits(const struct piece &piece, uint64_t at)
+{
+    uint32_t offset = (uint32_t)(at - piece.begin), shift = offset % 32;
+    bool two = piece.end - at > 32 - shift; // or there may be no other
+    const uint32_t *words = piece.words + offset / 32;
+    return __funnelshift_r(words[0], two ? words[1] : 0, shift);
+}
+
+// 32 bits of the picture's chunk from `at` on, wherever they come from. `piece` is one that begins
+// no later, and follows.
+__device__ inline uint32_t find_word(const struct picture_bits &picture, struct piece *piece,
+                                     uint64_t at)
+{
+    uint32_t word = 0;
+    for (uint32_t have = 0; have < 32;) {
+        uint64_t from = at + have, until = at + 32;
+        uint32_t bits;
+        if (from < PREAMBLE_BITS) {
+            bits = preamble_bits(picture.size, (uint32_t)from);
+            until = min(until, (uint64_t)PREAMBLE_BITS);
+        } else if (from < picture.size.data_end) {
+            seek_piece(piece, picture, from);
+            bits = piece_bits(*piece, from);
+            until = min(until, piece->end);
+        } else {
+            bits = trailer_bits(picture.size, from);
+        }
+        uint32_t count = (uint32_t)(until - from);
+        word |= (bits & ~0u >> (32 - count)) << have;
+        have += count;
+    }
+    return word;
+}
+
+// A part whose bits are not all of one piece: the first of a picture, and the last of each piece.
+__device__ inline uint4 find_part(const struct picture_bits &picture, struct piece piece,
+                                  uint64_t at)
+{
+    uint4 part;
+    part.x = find_word(picture, &piece, at);
+    part.y = find_word(picture, &piece, at + 32);
+    part.z = find_word(picture, &piece, at + 64);
+    part.w = find_word(picture, &piece, at + 96);
+    return part;
+}
+
+// A part within a piece: five words, shifted.
+__device__ inline uint4 copy_part(const struct piece &piece, uint64_t at)
+{
+    uint32_t offset = (uint32_t)(at - piece.begin), shift = offset % 32;
+    const uint32_t *words = piece.words + offset / 32;
+    uint32_t w[5];
+#pragma unroll
+    for (int i = 0; i < 5; i++)
+        w[i] = i < 4 || shift ? words[i] : 0; // there may be no fifth
+    return make_uint4(__funnelshift_r(w[0], w[1], shift), __funnelshift_r(w[1], w[2], shift),
+                      __funnelshift_r(w[2], w[3], shift), __funnelshift_r(w[3], w[4], shift));
+}
+
+// A block of 8 warps for a deflate block, one of its pieces each. A warp writes the parts whose
+// first bit is its piece's; the picture's first piece has the preamble's too, its last the
+// trailer's.
+static __global__ void __launch_bounds__(CHUNKS *WARP)
+    assemble(const struct encode_scratch scratch, uint8_t *output)
+{
+    struct work work = find_work(scratch);
+    struct picture_bits picture;
+    picture.blocks = scratch.blocks + work.picture.first_block;
+    picture.bits = scratch.bits + work.picture.bits_at / 4;
+    picture.count = work.picture.blocks;
+    picture.room = chunk_room(work.picture.block_bytes) / 4;
+    picture.size = scratch.sizes[work.picture_index];
+
+    struct piece piece;
+    piece.block = work.index - work.picture.first_block;
+    piece.chunk = threadIdx.x / WARP;
+    const struct encode_block &block = picture.blocks[piece.block];
+    uint64_t begin = block.start;
+    for (uint32_t i = 0; i < piece.chunk; i++)
+        begin += block.chunk_bits[i];
+    open_piece(&piece, picture, begin);
+
+    bool first = piece.block == 0 && piece.chunk == 0;
+    bool last = piece.block == picture.count - 1 && piece.chunk == CHUNKS - 1;
+    uint64_t at = first ? 0 : (piece.begin + PART - 1) / PART * PART;
+    uint64_t end = last ? picture.size.size * 8 : piece.end;
+    uint4 *parts = (uint4 *)(output + picture.size.offset);
+    for (at += threadIdx.x % WARP * PART; at < end; at += WARP * PART) {
+        bool within = at >= piece.begin && at + PART <= piece.end;
+        parts[at / PART] = within ? copy_part(piece, at) : find_part(picture, piece, at);
+    }
+}
+
+void conv_encode_assemble(const struct encode_scratch &scratch, uint32_t blocks, uint8_t *output,
+                          cudaStream_t stream)
+{
+    assemble<<<blocks, CHUNKS * WARP, 0, stream>>>(scratch, output);
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT
+// The codes of a deflate block, from how often it sends what, and its header, ready to be sent. A
+// warp a block.
+#include "png/cuda/encode_internal.cuh"
+#include "png/cuda/huffman.cuh"
+
+#define WARPS 4
+#define DISTANCES 2 // codes of one bit: 1, which is used, and 2, without which the code had a hole
+#define LENGTHS MOST_SYMBOLS // of literals and lengths, with distances behind those
+#define LENGTH_WORDS ((LENGTHS + WARP - 1) / WARP)
+#define FIXED_DISTANCE_BITS 5
+
+struct space {
+    struct huffman_space huffman;
+    uint32_t count[MOST_SYMBOLS];
+    uint32_t length[LENGTHS];
+    uint32_t code[MOST_SYMBOLS];
+    uint32_t starts[LENGTH_WORDS]; // a bit where a length differs from the one before it
+    uint32_t item_count[DEFLATE_LENGTH_SYMBOLS];
+    uint32_t item_length[DEFLATE_LENGTH_SYMBOLS];
+    uint32_t item_code[DEFLATE_LENGTH_SYMBOLS];
+    uint32_t header[HEADER_WORDS];
+};
+
+__device__ inline uint32_t run_symbol(uint32_t run, uint32_t *extra_bits, uint32_t *extra)
+{
+    return deflate_length_symbol(4 * (run + 1), extra_bits, extra);
+}
+
+// From uses of tokens to those of symbols.
+__device__ inline void count_symbols(struct space *space, const struct encode_block *block)
+{
+    uint32_t lane = threadIdx.x % WARP;
+    for (uint32_t s = lane; s < MOST_SYMBOLS; s += WARP)
+        space->count[s] = s < 256 ? block->count[s] : s == DEFLATE_END;
+    __syncwarp();
+    for (uint32_t run = lane; run < RUNS; run += WARP) {
+        uint32_t extra_bits, extra, symbol = run_symbol(run, &extra_bits, &extra);
+        if (block->count[TOKEN_RUN + run])
+            atomicAdd(&space->count[symbol], block->count[TOKEN_RUN + run]);
+    }
+    __syncwarp();
+}
+
+__device__ inline uint32_t sum_lanes(uint32_t value)
+{
+    for (int step = WARP / 2; step > 0; step /= 2)
+        value += __shfl_xor_sync(ALL_LANES, value, step);
+    return value;
+}
+
+// --- the header ----------------------------------------------------------------------------------
+
+// Puts bits of which none is set yet.
+__device__ inline void put_bits(uint32_t *words, uint32_t at, uint32_t value, uint32_t bits)
+{
+    if (bits == 0)
+        return;
+    atomicOr(&words[at / 32], value << at % 32);
+    if (at % 32 + bits > 32)
+        atomicOr(&words[at / 32 + 1], value >> (32 - at % 32));
+}
+
+// Where the run of equal lengths that place i is in begins, and where it ends.
+__device__ inline void find_run(const struct space *space, uint32_t i, uint32_t count,
+                                uint32_t *begin, uint32_t *end)
+{
+    uint32_t word = i / WARP, bits = space->starts[word] & ~0u >> (WARP - 1 - i % WARP);
+    while (bits == 0)
+        bits = space->starts[--word];
+    *begin = word * WARP + WARP - 1 - (uint32_t)__clz((int)bits);
+    word = i / WARP;
+    bits = space->starts[word] & (i % WARP == WARP - 1 ? 0 : ~0u << (i % WARP + 1));
+    while (bits == 0 && ++word < LENGTH_WORDS)
+        bits = space->starts[word];
+    *end = bits ? min(word * WARP + (uint32_t)__ffs((int)bits) - 1, count) : count;
+}
+
+__device__ inline void mark_starts(struct space *space, uint32_t count)
+{
+    uint32_t lane = threadIdx.x % WARP;
+    for (uint32_t word = 0; word < LENGTH_WORDS; word++) {
+        uint32_t i = word * WARP + lane;
+        bool starts = i < count && (i == 0 || space->length[i] != space->length[i - 1]);
+        uint32_t bits = __ballot_sync(ALL_LANES, starts);
+        if (lane == 0)
+            space->starts[word] = bits;
+    }
+    __syncwarp();
+}
+
+__device__ inline uint32_t item_at(const struct space *space, uint32_t i, uint32_t count,
+                                   uint32_t *extra_bits, uint32_t *extra)
+{
+    *extra_bits = *extra = 0;
+    if (i >= count)
+        return DEFLATE_ITEM_NONE;
+    uint32_t begin, end;
+    find_run(space, i, count, &begin, &end);
+    return deflate_length_item(space->length[i], i - begin, end - begin, extra_bits, extra);
+}
+
+// The order in which the lengths of the items' code are sent.
+__device__ inline uint32_t item_order(uint32_t i)
+{
+    // 16 17 18 0 8 7 9 6 10 5 11 4 12 3 13 2 14 1 15
+    return i < 3 ? 16 + i : i == 3 ? 0 : i % 2 ? 8 - (i - 3) / 2 : 8 + (i - 4) / 2;
+}
+
+// Writes the header of a block with codes of its own to space->header; its bits.
+__device__ inline uint32_t make_header(struct space *space, bool last)
+{
+    uint32_t lane = threadIdx.x % WARP;
+    // How many literals and lengths there are to tell of: up to the last one in use, 256 at least.
+    uint32_t used = DEFLATE_END + 1;
+    for (uint32_t s = used + lane; s < DEFLATE_LITLENS; s += WARP)
+        if (space->length[s])
+            used = s + 1;
+    for (int step = WARP / 2; step > 0; step /= 2)
+        used = max(used, __shfl_xor_sync(ALL_LANES, used, step));
+    uint32_t count = used + DISTANCES;
+    __syncwarp(); // all have read
+    if (lane < DISTANCES)
+        space->length[used + lane] = 1; // of symbols that are not in use, or behind them all
+    if (lane < DEFLATE_LENGTH_SYMBOLS)
+        space->item_count[lane] = 0;
+    for (uint32_t i = lane; i < HEADER_WORDS; i += WARP)
+        space->header[i] = 0;
+    __syncwarp();
+
+    mark_starts(space, count);
+    uint32_t extra_bits, extra;
+    for (uint32_t i = lane; i < count; i += WARP) {
+        uint32_t item = item_at(space, i, count, &extra_bits, &extra);
+        if (item != DEFLATE_ITEM_NONE)
+            atomicAdd(&space->item_count[item], 1u);
+    }
+    __syncwarp();
+    make_lengths<1>(&space->huffman, space->item_length, space->item_count, DEFLATE_LENGTH_SYMBOLS,
+                    DEFLATE_LENGTH_LIMIT);
+    make_codes(&space->huffman, space->item_code, space->item_length, DEFLATE_LENGTH_SYMBOLS);
+
+    uint32_t order = lane < DEFLATE_LENGTH_SYMBOLS ? item_order(lane) : 0;
+    uint32_t told = lane < DEFLATE_LENGTH_SYMBOLS ? space->item_length[order] : 0;
+    uint32_t items = max(WARP - (uint32_t)__clz((int)__ballot_sync(ALL_LANES, told > 0)), 4u);
+    if (lane == 0)
+        put_bits(space->header, 0,
+                 (last ? 1u : 0u) | 2u << 1 | (used - 257) << 3 | (DISTANCES - 1) << 8 |
+                     (items - 4) << 13,
+                 17);
+    if (lane < items)
+        put_bits(space->header, 17 + 3 * lane, told, 3);
+    uint32_t at = 17 + 3 * items;
+    for (uint32_t first = 0; first < count; first += WARP) {
+        uint32_t item = item_at(space, first + lane, count, &extra_bits, &extra);
+        uint32_t code_bits = item != DEFLATE_ITEM_NONE ? space->item_length[item] : 0;
+        uint32_t bits = code_bits + extra_bits, until = bits;
+        for (int step = 1; step < WARP; step *= 2) {
+            uint32_t below = __shfl_up_sync(ALL_LANES, until, step);
+            until += lane >= (uint32_t)step ? below : 0;
+        }
+        if (bits)
+            put_bits(space->header, at + until - bits, space->item_code[item] | extra << code_bits,
+                     bits);
+        at += __shfl_sync(ALL_LANES, until, WARP - 1);
+    }
+    __syncwarp(); // all have read
+    if (lane < DISTANCES)
+        space->length[used + lane] = 0;
+    __syncwarp();
+    return at;
+}
+
+// --- the choice ----------------------------------------------------------------------------------
+
+// Bits of all symbols but those of the header, by its own codes and by the fixed ones.
+__device__ inline void measure(const struct space *space, uint32_t *own, uint32_t *fixed)
+{
+    uint32_t of_own = 0, of_fixed = 0;
+    for (uint32_t s = threadIdx.x % WARP; s < DEFLATE_LITLENS; s += WARP) {
+        uint32_t distance = s > DEFLATE_END ? 1 : 0;
+        of_own += space->count[s] * (space->length[s] + distance);
+        of_fixed += space->count[s] * (deflate_fixed_bits(s) + distance * FIXED_DISTANCE_BITS);
+    }
+    *own = sum_lanes(of_own);
+    *fixed = sum_lanes(of_fixed);
+}
+
+// The table that the block is sent by.
+__device__ inline void store_entries(const struct space *space, struct encode_block *block,
+                                     uint32_t distance_bits)
+{
+    for (uint32_t token = threadIdx.x % WARP; token < TOKENS; token += WARP) {
+        uint32_t symbol = token == TOKEN_END ? DEFLATE_END : token, extra_bits = 0, extra = 0;
+        bool is_run = token >= TOKEN_RUN && token < TOKEN_END;
+        if (is_run)
+            symbol = run_symbol(token - TOKEN_RUN, &extra_bits, &extra);
+        uint32_t bits = space->length[symbol];
+        uint32_t value = space->code[symbol] | extra << bits; // the distance's bits are all 0
+        bits += is_run ? extra_bits + distance_bits : 0;
+        block->entry[token] = value | bits << ENTRY_SHIFT;
+    }
+}
+
+// 4 warps a block of threads, a deflate block each.
+static __global__ void __launch_bounds__(WARPS *WARP, 6)
+    codes(const struct encode_scratch scratch, uint32_t blocks)
+{
+    __shared__ struct space spaces[WARPS];
+    struct space *space = &spaces[threadIdx.x / WARP];
+    uint32_t lane = threadIdx.x % WARP, index = blockIdx.x * WARPS + threadIdx.x / WARP;
+    if (index >= blocks)
+        return;
+    const struct conv_encode_picture *pictures = scratch.pictures;
+    int at = find_last(scratch.count, index, [&](int i) { return pictures[i].first_block; });
+    bool last = index + 1 - pictures[at].first_block == pictures[at].blocks;
+    struct encode_block *block = &scratch.blocks[index];
+
+    count_symbols(space, block);
+    make_lengths<16>(&space->huffman, space->length, space->count, MOST_SYMBOLS, DEFLATE_LIMIT);
+    uint32_t header_bits = make_header(space, last), own, fixed;
+    measure(space, &own, &fixed);
+    uint32_t distance_bits = 1;
+    if (fixed + 3 < own + header_bits) {
+        __syncwarp(); // all have measured
+        for (uint32_t s = lane; s < MOST_SYMBOLS; s += WARP) // the two that are never sent as well
+            space->length[s] = deflate_fixed_bits(s);
+        if (lane == 0)
+            space->header[0] = (last ? 1u : 0u) | 1u << 1;
+        header_bits = 3;
+        distance_bits = FIXED_DISTANCE_BITS;
+        __syncwarp();
+    }
+    make_codes(&space->huffman, space->code, space->length, MOST_SYMBOLS);
+    __syncwarp();
+    store_entries(space, block, distance_bits);
+    for (uint32_t i = lane; i < (header_bits + 31) / 32; i += WARP)
+        block->header[i] = space->header[i];
+    if (lane == 0)
+        block->header_bits = header_bits;
+}
+
+void conv_encode_codes(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream)
+{
+    codes<<<(blocks + WARPS - 1) / WARPS, WARPS * WARP, 0, stream>>>(scratch, blocks);
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT
+// Planes to scanlines: each row by the filter that suits it best, channels joined, rows one behind
+// another as deflate sees them. On the way, what can be known of a deflate block before its codes:
+// how often it sends which token, and its Adler-32.
+#include "png/cuda/bytes.cuh"
+#include "png/cuda/encode_internal.cuh"
+#include "png/cuda/tokens.cuh"
+
+#define WARPS 8
+#define STAGE 16384 // bytes of scanlines in shared memory at a time; a block takes up to three
+
+// Blocks that a processor is to hold at once, as many as registers allow without spilling: one
+// fills its stage while others count.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 900
+#define FILTER_BLOCKS 6
+#elif __CUDA_ARCH__ > 900
+#define FILTER_BLOCKS 5
+#else
+#define FILTER_BLOCKS 4
+#endif
+
+// A part of the scanlines that is being made.
+struct stage {
+    uint32_t *words; // shared, all zero at first
+    uint32_t begin, end;
+};
+
+// Puts the bytes of `value` that are in begin ... end - 1 to `at`, a multiple of 4 from the stage's
+// begin on, positions being those in the picture's scanlines. Words of which others write a part as
+// well are joined.
+__device__ inline void put_word(const struct stage &stage, int32_t at, uint32_t value,
+                                int32_t begin, int32_t end)
+{
+    if (at >= begin && at + 4 <= end) {
+        stage.words[(uint32_t)at / 4] = value;
+    } else if (at + 4 > begin && at < end) {
+        uint32_t mask = ~0u;
+        if (at < begin)
+            mask <<= 8 * (begin - at);
+        if (at + 4 > end)
+            mask &= ~0u >> 8 * (at + 4 - end);
+        atomicOr(&stage.words[(uint32_t)at / 4], value & mask);
+    }
+}
+
+// The residuals of a word of each plane. `offset` is in bytes of a plane's row; `left` is 8 bits
+// for each byte of a sample.
+template <int CHANNELS>
+__device__ inline void filter_words(uint32_t residual[4], const struct conv_encode_picture &picture,
+                                    int filter, uint32_t y, uint32_t offset, uint32_t left)
+{
+    int64_t at = (int64_t)y * picture.stride + offset;
+    bool needs_left = offset > 0 && filter != PNG_NONE && filter != PNG_UP;
+    bool needs_above = y > 0 && filter >= PNG_UP;
+#pragma unroll
+    for (int c = 0; c < CHANNELS; c++) {
+        const uint8_t *p = picture.plane[c] + at, *above = p - picture.stride;
+        uint32_t x = *(const uint32_t *)p, x_before = 0, b = 0, b_before = 0;
+        if (needs_left)
+            x_before = *(const uint32_t *)(p - 4);
+        if (needs_above)
+            b = *(const uint32_t *)above;
+        if (needs_above && needs_left && filter == PNG_PAETH)
+            b_before = *(const uint32_t *)(above - 4);
+        residual[c] =
+            filter_bytes(filter, x, shift_in(x_before, x, left), b, shift_in(b_before, b, left));
+    }
+}
+
+// Round `round` of row y: a warp takes a word of each plane a lane and joins them. The bytes come
+// to stand at any multiple of one, so each lane writes its words shifted, begun by the last bytes
+// of the lane before it.
+template <int CHANNELS, int SAMPLE_BYTES>
+__device__ inline void fill_round(const struct stage &stage,
+                                  const struct conv_encode_picture &picture, int filter, uint32_t y,
+                                  uint32_t round)
+{
+    uint32_t lane = threadIdx.x % WARP;
+    uint32_t offset = (round * WARP + lane) * 4; // in each plane's row
+    uint32_t plane_bytes = (uint32_t)picture.width * SAMPLE_BYTES;
+    uint32_t row = plane_bytes * CHANNELS, round_bytes = 4 * WARP * CHANNELS;
+    uint32_t words[4] = {0, 0, 0, 0};
+    if (offset < plane_bytes) {
+        uint32_t residual[4];
+        filter_words<CHANNELS>(residual, picture, filter, y, offset, 8 * SAMPLE_BYTES);
+        join_bytes(words, residual, CHANNELS, SAMPLE_BYTES);
+    }
+    uint32_t carried = __shfl_up_sync(ALL_LANES, words[CHANNELS - 1], 1);
+
+    // From here on relative to the stage: where this round's bytes begin and end.
+    int32_t data = (int32_t)(y * (row + 1) + 1 - stage.begin); // of the row
+    int32_t begin = data + (int32_t)(round * round_bytes);
+    int32_t end = data + (int32_t)min(row, (round + 1) * round_bytes);
+    int32_t size = (int32_t)(stage.end - stage.begin);
+    int32_t at = begin + (int32_t)(lane * 4 * CHANNELS);
+    uint32_t shift = (uint32_t)at % 4;
+    if (round == 0 && lane == 0)
+        put_word(stage, (data - 1) & ~3, (uint32_t)filter << 8 * ((uint32_t)(data - 1) % 4),
+                 max(data - 1, 0), min(data, size));
+    begin = max(begin, 0);
+    end = min(end, size);
+    at -= (int32_t)shift;
+#pragma unroll
+    for (int k = 0; k < CHANNELS; k++) {
+        put_word(stage, at + 4 * k, shift_in(k > 0 ? words[k - 1] : carried, words[k], 8 * shift),
+                 begin, end);
+    }
+    if (shift > 0 && (lane == WARP - 1 || offset + 4 >= plane_bytes) && offset < plane_bytes)
+        put_word(stage, at + 4 * CHANNELS, shift_in(words[CHANNELS - 1], 0, 8 * shift), begin, end);
+}
+
+// The round of a row in which its byte `at` is made, the filter's number being byte 0.
+__device__ inline uint32_t round_of(uint32_t at, uint32_t round_bytes)
+{
+    return at > 0 ? (at - 1) / round_bytes : 0;
+}
+
+template <int CHANNELS, int SAMPLE_BYTES>
+__device__ inline void fill_stage(const struct stage &stage, const uint32_t *costs,
+                                  const struct conv_encode_picture &picture)
+{
+    uint32_t row = (uint32_t)picture.width * (CHANNELS * SAMPLE_BYTES);
+    uint32_t round_bytes = 4 * WARP * CHANNELS;
+    uint32_t rounds = (row + round_bytes - 1) / round_bytes; // of a row
+    uint32_t first_y = stage.begin / (row + 1), last_y = (stage.end - 1) / (row + 1);
+    uint32_t first = round_of(stage.begin - first_y * (row + 1), round_bytes);
+    uint32_t last = round_of(stage.end - 1 - last_y * (row + 1), round_bytes);
+    uint32_t count = (last_y - first_y) * rounds + last + 1;
+    for (uint32_t i = first + threadIdx.x / WARP; i < count; i += WARPS) {
+        uint32_t y = first_y + i / rounds;
+        int filter = cheapest_filter(costs + (uint64_t)(picture.first_row + y) * PNG_FILTERS);
+        fill_round<CHANNELS, SAMPLE_BYTES>(stage, picture, filter, y, i % rounds);
+    }
+}
+
+// The cases are told apart here, once a stage, so that the loops within know them.
+__device__ inline void fill_stage_of(const struct stage &stage, const uint32_t *costs,
+                                     const struct conv_encode_picture &picture)
+{
+    switch (picture.channels * 2 + picture.depth / 8 - 1) {
+    case 2:
+        return fill_stage<1, 1>(stage, costs, picture);
+    case 3:
+        return fill_stage<1, 2>(stage, costs, picture);
+    case 4:
+        return fill_stage<2, 1>(stage, costs, picture);
+    case 5:
+        return fill_stage<2, 2>(stage, costs, picture);
+    case 6:
+        return fill_stage<3, 1>(stage, costs, picture);
+    case 7:
+        return fill_stage<3, 2>(stage, costs, picture);
+    case 8:
+        return fill_stage<4, 1>(stage, costs, picture);
+    default:
+        return fill_stage<4, 2>(stage, costs, picture);
+    }
+}
+
+// --- counting ------------------------------------------------------------------------------------
+
+// Adler-32 of a block of n bytes d_i, but for its constant: the sums of d_i and of (n - i) d_i. A
+// thread adds up at most 24 windows' 8 bytes: 24 * 8 * 255 * 49152 stays below 2^32.
+static_assert((uint64_t)BLOCK_MOST / (WARPS * WINDOW) * LANE_BYTES * 255 * BLOCK_MOST < 1ull << 32,
+              "sums of a thread fit");
+
+__device__ inline void add_adler(uint32_t adler[2], const uint2 &words, uint32_t bytes_on)
+{
+    uint32_t sum = __dp4a(words.x, 0x01010101u, __dp4a(words.y, 0x01010101u, 0u));
+    uint32_t weighted = __dp4a(words.x, 0x03020100u, __dp4a(words.y, 0x07060504u, 0u));
+    adler[0] += sum;
+    adler[1] += bytes_on * sum - weighted;
+}
+
+template <bool ALL>
+__device__ inline void count_word(uint32_t *count, uint32_t word, uint32_t sends, uint32_t valid)
+{
+    if (sends == SENDS_LITERALS) {
+#pragma unroll
+        for (uint32_t k = 0; k < 4; k++)
+            if (ALL || k < valid)
+                atomicAdd(&count[word >> 8 * k & 0xff], 1u);
+    } else if (sends != SENDS_NOTHING) {
+        atomicAdd(&count[TOKEN_RUN + sends - 1], 1u);
+    }
+}
+
+// Each warp a window at a time: adds up what is in the stage and hands it on.
+__device__ inline void count_stage(const struct stage &stage, const struct work &work,
+                                   uint8_t *stream, uint32_t *count, uint32_t adler[2],
+                                   uint32_t last_byte)
+{
+    uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    for (uint32_t at = warp * WINDOW; at < stage.end - stage.begin; at += WARPS * WINDOW) {
+        uint32_t position = stage.begin + at + lane * LANE_BYTES;
+        uint32_t rest = position < work.end ? work.end - position : 0, valid = min(rest, 8u);
+        uint2 words = *(const uint2 *)(stage.words + at / 4 + lane * 2);
+        *(uint2 *)(stream + position) = words; // zeros behind the last byte, to the window's end
+        add_adler(adler, words, rest);
+        uint32_t before = at > 0 ? stage.words[at / 4 - 1] >> 24 : last_byte;
+        struct lane_tokens tokens =
+            find_tokens(words, valid, before, stage.begin + at > work.begin);
+        if (stage.begin + at + WINDOW <= work.end) {
+            count_word<true>(count, words.x, tokens.sends[0], 4);
+            count_word<true>(count, words.y, tokens.sends[1], 4);
+        } else {
+            count_word<false>(count, words.x, tokens.sends[0], valid);
+            count_word<false>(count, words.y, tokens.sends[1], valid > 4 ? valid - 4 : 0);
+        }
+    }
+}
+
+// Adds each thread's sums to the block's.
+__device__ inline void join_adler(uint32_t *sums, const uint32_t adler[2])
+{
+    for (int i = 0; i < 2; i++) {
+        uint32_t sum = adler[i] % ADLER_MODULUS;
+        for (int step = WARP / 2; step > 0; step /= 2)
+            sum += __shfl_xor_sync(ALL_LANES, sum, step);
+        if (threadIdx.x % WARP == 0)
+            atomicAdd(&sums[i], sum); // of 8 warps' 32 numbers below 2^16
+    }
+}
+
+// A block of 8 warps makes a deflate block's scanlines, a stage at a time: shared memory is
+// cleared, all warps fill it with rounds of rows, then all count and store windows of it. A barrier
+// stands wherever one becomes the other. Shared: a stage, 320 counts, 2 sums, the last byte of a
+// stage.
+static __global__ void __launch_bounds__(WARPS *WARP, FILTER_BLOCKS)
+    filter(const struct encode_scratch scratch)
+{
+    __shared__ uint4 stage_memory[STAGE / sizeof(uint4)];
+    __shared__ uint32_t count[TOKENS];
+    __shared__ uint32_t sums[2];
+    struct work work = find_work(scratch);
+    uint8_t *stream = scratch.streams + work.picture.stream_at;
+    for (uint32_t i = threadIdx.x; i < TOKENS; i += WARPS * WARP)
+        count[i] = 0;
+    if (threadIdx.x < 2)
+        sums[threadIdx.x] = 0;
+    uint32_t adler[2] = {0, 0}, last_byte = 0;
+    for (uint32_t begin = work.begin; begin < work.end; begin += STAGE) {
+        struct stage stage = {(uint32_t *)stage_memory, begin, min(begin + STAGE, work.end)};
+        for (uint32_t i = threadIdx.x; i < STAGE / sizeof(uint4); i += WARPS * WARP)
+            stage_memory[i] = make_uint4(0, 0, 0, 0);
+        __syncthreads(); // the stage and the counts are clear
+        fill_stage_of(stage, scratch.costs, work.picture);
+        __syncthreads(); // the stage is full
+        count_stage(stage, work, stream, count, adler, last_byte);
+        last_byte = stage.words[STAGE / 4 - 1] >> 24;
+        __syncthreads(); // nobody reads the stage any more
+    }
+    join_adler(sums, adler);
+    __syncthreads();
+    struct encode_block *block = &scratch.blocks[work.index];
+    for (uint32_t i = threadIdx.x; i < TOKEN_END; i += WARPS * WARP)
+        block->count[i] = count[i];
+    if (threadIdx.x < 2)
+        block->adler[threadIdx.x] = sums[threadIdx.x] % ADLER_MODULUS;
+}
+
+void conv_encode_filter(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream)
+{
+    filter<<<blocks, WARPS * WARP, 0, stream>>>(scratch);
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// What the kernels of the PNG encoder know of each other: how a batch is cut into work, and what
+// they hand on in scratch memory.
+#ifndef CONV_PNG_CUDA_ENCODE_INTERNAL_CUH
+#define CONV_PNG_CUDA_ENCODE_INTERNAL_CUH
+
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+#include "png/cuda/deflate.cuh"
+#include "png/cuda/cuda_encode.h"
+
+#define WARP 32
+#define ALL_LANES 0xffffffffu
+
+// Scanlines are cut into deflate blocks of at most this many bytes, each with codes of its own and
+// a thread block of its own. Photographs: 0.5823 of raw with 16 KiB, 0.5808 with 48, 0.5812 with
+// 128. Also what 32-bit sums (Adler-32, encode_filter.cu) have room for.
+#define BLOCK_MOST 49152
+// Bytes of each plane's row that a warp judges; of a longer row the rest is another's.
+#define SPAN_BYTES 32768
+// A warp takes a window at a time, eight bytes a lane. Runs end with it.
+#define WINDOW 256
+#define LANE_BYTES (WINDOW / WARP)
+// Of a deflate block, each written by a warp of its own.
+#define CHUNKS 8
+
+// --- tokens --------------------------------------------------------------------------------------
+
+// What is counted and has an entry in the table of codes: 256 literals, runs of 4, 8, ... 256 bytes
+// that repeat the byte before them (matches at distance 1), and the end of the block.
+#define RUNS (WINDOW / 4)
+#define TOKEN_RUN 256
+#define TOKEN_END (TOKEN_RUN + RUNS)
+#define TOKENS (TOKEN_END + 1)
+
+// An entry: the bits to send, at most 15 + 5 + 5 of them, and above these how many.
+#define ENTRY_SHIFT 27
+#define ENTRY_MASK ((1u << ENTRY_SHIFT) - 1)
+
+// Bits of a block's header at most: 17, the lengths of 19 codes, 288 lengths of 7 bits each. An
+// item that stands for several takes less than those would.
+#define HEADER_MOST (17 + 3 * 19 + 7 * 288)
+#define HEADER_WORDS ((HEADER_MOST + 31) / 32)
+
+// --- scratch memory ------------------------------------------------------------------------------
+
+struct encode_block {
+    uint32_t count[TOKENS];        // filter: uses; [TOKEN_END] stays unset
+    uint32_t entry[TOKENS];        // codes
+    uint32_t header[HEADER_WORDS]; // codes
+    uint32_t header_bits;
+    uint32_t adler[2];           // filter: of the block alone, beginning with 0
+    uint32_t chunk_bits[CHUNKS]; // pack
+    uint32_t crc;                // pack: the remainder of the block's bits times x^1024
+    uint32_t bits;               // pack: of all chunks
+    uint64_t start;              // layout: first bit within the picture's chunk
+};
+
+struct encode_size {
+    uint64_t data_end; // first bit behind the picture's last block
+    uint64_t size;     // of its chunk, bytes
+    uint64_t offset;   // in the output
+    uint32_t adler, crc;
+};
+
+// All of it, in device memory.
+struct encode_scratch {
+    const struct conv_encode_picture *pictures;
+    int count;
+    uint32_t *costs; // PNG_FILTERS a row
+    struct encode_block *blocks;
+    struct encode_size *sizes; // a picture
+    uint8_t *streams;          // scanlines of all pictures, each picture's at a multiple of WINDOW
+    uint32_t *bits;            // chunks of all blocks
+};
+
+// The bits that come before the first block: length, "IDAT", the head of a zlib stream.
+#define PREAMBLE_BITS 80
+// What stands around a stream: these and behind it Adler-32 and CRC-32.
+#define FRAME_BYTES (PREAMBLE_BITS / 8 + 8)
+
+// Bytes that the chunks of a block have room for, each: 15 bits a byte, the first one's header, the
+// last one's end, in whole lines of 32 words.
+CONV_HOST_DEVICE static inline uint32_t chunk_bytes(uint32_t block_bytes)
+{
+    return (block_bytes + CHUNKS * WINDOW - 1) / (CHUNKS * WINDOW) * WINDOW;
+}
+
+CONV_HOST_DEVICE static inline uint32_t chunk_room(uint32_t block_bytes)
+{
+    uint32_t bits = DEFLATE_LIMIT * chunk_bytes(block_bytes) + HEADER_MOST + DEFLATE_LIMIT;
+    return (bits + 1023) / 1024 * 128;
+}
+
+CONV_HOST_DEVICE static inline uint32_t row_bytes(const struct conv_encode_picture &picture)
+{
+    return (uint32_t)picture.width * (uint32_t)(picture.channels * (picture.depth / 8));
+}
+
+// Bytes of the picture's scanlines, with the filters' numbers.
+CONV_HOST_DEVICE static inline uint32_t stream_bytes(const struct conv_encode_picture &picture)
+{
+    return (row_bytes(picture) + 1) * (uint32_t)picture.height;
+}
+
+// --- where a block works -------------------------------------------------------------------------
+
+// A deflate block: its place among those of the batch and in its picture's scanlines.
+struct work {
+    struct conv_encode_picture picture;
+    int picture_index;
+    uint32_t index; // in the batch
+    uint32_t begin, end;
+};
+
+// The last of `count` ascending numbers first(i) that is not above `wanted`; first(0) is 0. Each
+// warp searches by ballot, all lanes must call.
+template <typename First> __device__ inline int find_last(int count, uint32_t wanted, First first)
+{
+    int lane = (int)threadIdx.x % WARP, base = 0;
+    while (count > 1) {
+        int step = (count + WARP - 1) / WARP, probe = lane * step;
+        bool reached = probe < count && first(base + probe) <= wanted;
+        int last = __popc(__ballot_sync(ALL_LANES, reached)) - 1;
+        base += last * step;
+        count = min(step, count - last * step);
+    }
+    return base;
+}
+
+__device__ inline struct work find_work(const struct encode_scratch &scratch)
+{
+    const struct conv_encode_picture *pictures = scratch.pictures;
+    struct work work;
+    work.index = blockIdx.x;
+    work.picture_index =
+        find_last(scratch.count, blockIdx.x, [&](int i) { return pictures[i].first_block; });
+    work.picture = pictures[work.picture_index];
+    uint32_t all = stream_bytes(work.picture);
+    work.begin = (blockIdx.x - work.picture.first_block) * work.picture.block_bytes;
+    work.end = min(all, work.begin + work.picture.block_bytes);
+    return work;
+}
+
+// --- launchers, in the order in which they run ---------------------------------------------------
+
+// Each queues one kernel; what it does is told in the file of its name.
+extern "C" {
+void conv_encode_judge(const struct encode_scratch &scratch, uint32_t spans, cudaStream_t stream);
+void conv_encode_filter(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream);
+void conv_encode_codes(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream);
+void conv_encode_pack(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream);
+void conv_encode_layout(const struct encode_scratch &scratch, cudaStream_t stream);
+void conv_encode_place(const struct encode_scratch &scratch, struct conv_encode_result *results,
+                       cudaStream_t stream);
+void conv_encode_assemble(const struct encode_scratch &scratch, uint32_t blocks, uint8_t *output,
+                          cudaStream_t stream);
+}
+
+#endif

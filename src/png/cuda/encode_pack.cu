@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+// Scanlines to deflate's bits. A warp sends a chunk of a deflate block, a window at a time: each
+// lane puts the codes of its eight bytes one behind another in registers, a sum over the lanes says
+// where they go, and they are joined in shared memory, from where whole lines of 32 words go out. A
+// chunk begins at bit 0 of its place; encode_assemble.cu brings it where it belongs. Its CRC is
+// taken as a polynomial, to which that makes no difference (crc.cuh).
+#include "png/cuda/crc_tables.cuh"
+#include "png/cuda/encode_internal.cuh"
+#include "png/cuda/tokens.cuh"
+
+// Bits of a chunk that wait for their line to be full, in a ring: less than a line is left when a
+// window or the header comes, 256 bytes of 15 bits each at most, or HEADER_MOST, and a word more.
+#define RING 256
+#define LINE 32 // words
+static_assert(LINE + WINDOW * DEFLATE_LIMIT / 32 + 2 <= RING, "a window fits");
+static_assert(LINE + HEADER_WORDS + 1 <= RING, "a header fits");
+
+struct writer {
+    uint32_t *ring; // shared, RING words, zero where nothing has been put yet
+    uint32_t *out;
+    uint32_t bits;  // put so far
+    uint32_t lines; // written so far
+    uint32_t crc;   // of this lane's words of those
+};
+
+__device__ inline uint32_t times_line(const uint32_t *tables, uint32_t value)
+{
+    return tables[value & 0xff] ^ tables[256 + (value >> 8 & 0xff)] ^
+           tables[512 + (value >> 16 & 0xff)] ^ tables[768 + (value >> 24)];
+}
+
+// Writes the oldest line and clears its place.
+__device__ inline void write_line(struct writer *writer, const uint32_t *crc_tables)
+{
+    uint32_t at = writer->lines * LINE + threadIdx.x % WARP;
+    uint32_t *place = &writer->ring[at % RING], word = *place;
+    *place = 0;
+    writer->out[at] = word;
+    writer->crc = times_line(crc_tables, writer->crc) ^ word;
+    writer->lines++;
+}
+
+// Writes the lines that are full.
+__device__ inline void write_lines(struct writer *writer, const uint32_t *crc_tables)
+{
+    __syncwarp(); // what all lanes have put is there
+    while (writer->bits / (32 * LINE) > writer->lines)
+        write_line(writer, crc_tables);
+    __syncwarp(); // places are clear
+}
+
+// Joins `count` bits of low and, above it, high to the ring, 120 at most. Two words have room for
+// most of what eight bytes of a photograph become, so the third and the others are asked for apart.
+__device__ inline void put_bits(uint32_t *ring, uint32_t at, uint64_t low, uint64_t high,
+                                uint32_t count)
+{
+    uint32_t w0 = (uint32_t)low, w1 = (uint32_t)(low >> 32), shift = at % 32, i = at / 32;
+    uint32_t until = shift + count;
+    if (until > shift)
+        atomicOr(&ring[i % RING], w0 << shift);
+    if (until > 32)
+        atomicOr(&ring[(i + 1) % RING], __funnelshift_l(w0, w1, shift));
+    if (until > 64) {
+        uint32_t w2 = (uint32_t)high, w3 = (uint32_t)(high >> 32);
+        atomicOr(&ring[(i + 2) % RING], __funnelshift_l(w1, w2, shift));
+        if (until > 96) {
+            atomicOr(&ring[(i + 3) % RING], __funnelshift_l(w2, w3, shift));
+            atomicOr(&ring[(i + 4) % RING], __funnelshift_l(w3, 0, shift));
+        }
+    }
+}
+
+// The codes of the first `valid` bytes of a word, and how many bits they are; ALL: of all four.
+template <bool ALL>
+__device__ inline uint32_t find_codes(uint64_t *value, const uint32_t *entries, uint32_t word,
+                                      uint32_t valid)
+{
+    uint32_t entry[4];
+#pragma unroll
+    for (uint32_t k = 0; k < 4; k++)
+        entry[k] = ALL || k < valid ? entries[word >> 8 * k & 0xff] : 0;
+    uint32_t bits0 = entry[0] >> ENTRY_SHIFT, bits2 = entry[2] >> ENTRY_SHIFT;
+    uint32_t low = (entry[0] & ENTRY_MASK) | (entry[1] & ENTRY_MASK) << bits0;
+    uint32_t high = (entry[2] & ENTRY_MASK) | (entry[3] & ENTRY_MASK) << bits2;
+    bits0 += entry[1] >> ENTRY_SHIFT;
+    *value = low | (uint64_t)high << bits0;
+    return bits0 + bits2 + (entry[3] >> ENTRY_SHIFT);
+}
+
+template <bool ALL>
+__device__ inline uint32_t find_bits(uint64_t *value, const uint32_t *entries, uint32_t word,
+                                     uint32_t valid, uint32_t sends)
+{
+    uint32_t bits = find_codes<ALL>(value, entries, word, valid);
+    if (sends != SENDS_LITERALS) {
+        uint32_t entry = sends == SENDS_NOTHING ? 0 : entries[TOKEN_RUN + sends - 1];
+        *value = entry & ENTRY_MASK;
+        bits = entry >> ENTRY_SHIFT;
+    }
+    return bits;
+}
+
+// A window; ALL: all of its 256 bytes are the block's.
+template <bool ALL>
+__device__ inline void put_window(struct writer *writer, const uint32_t *entries,
+                                  const uint2 &words, uint32_t valid, uint32_t before,
+                                  bool has_before)
+{
+    uint32_t lane = threadIdx.x % WARP;
+    struct lane_tokens tokens = find_tokens(words, ALL ? 8 : valid, before, has_before);
+    uint64_t value0, value1;
+    uint32_t bits0 = find_bits<ALL>(&value0, entries, words.x, valid, tokens.sends[0]);
+    uint32_t bits1 =
+        find_bits<ALL>(&value1, entries, words.y, valid > 4 ? valid - 4 : 0, tokens.sends[1]);
+    uint32_t until = bits0 + bits1;
+#pragma unroll
+    for (int step = 1; step < WARP; step *= 2) {
+        uint32_t below = __shfl_up_sync(ALL_LANES, until, step);
+        until += lane >= (uint32_t)step ? below : 0;
+    }
+    // One behind the other; the second shift is by 64 if the first is by 0.
+    uint64_t low = value0 | value1 << bits0, high = value1 >> 1 >> (63 - bits0);
+    put_bits(writer->ring, writer->bits + until - bits0 - bits1, low, high, bits0 + bits1);
+    writer->bits += __shfl_sync(ALL_LANES, until, WARP - 1);
+}
+
+__device__ inline void put_header(struct writer *writer, const struct encode_block *block)
+{
+    writer->bits = block->header_bits;
+    for (uint32_t i = threadIdx.x % WARP; i < (writer->bits + 31) / 32; i += WARP)
+        writer->ring[i] = block->header[i];
+}
+
+// The remainder of a block's bits, times x^1024: each chunk's is that of its whole lines, so what
+// is behind its bits there is divided off, and multiplied by what follows it in the block. All of
+// one warp; the factor x^1024 keeps exponents from being negative, and they stay below 2^20.
+static_assert((uint64_t)BLOCK_MOST * DEFLATE_LIMIT + HEADER_MOST + 2048 < 1 << 20,
+              "five digits of 4 bits");
+
+__device__ inline void join_chunks(struct encode_block *block, const uint32_t *chunk_bits,
+                                   const uint32_t *chunk_crc)
+{
+    uint32_t lane = threadIdx.x % WARP, behind = 0, all = 0, crc = 0;
+    for (uint32_t i = 0; i < CHUNKS; i++) {
+        all += chunk_bits[i];
+        behind += i > lane ? chunk_bits[i] : 0;
+    }
+    if (lane < CHUNKS) {
+        uint32_t spare = (0u - chunk_bits[lane]) % (32 * LINE);
+        crc = crc_multiply(chunk_crc[lane], crc_power_by_table(behind + 1024 - spare, 5));
+        block->chunk_bits[lane] = chunk_bits[lane];
+    }
+    for (int step = CHUNKS / 2; step > 0; step /= 2)
+        crc ^= __shfl_xor_sync(ALL_LANES, crc, step);
+    if (lane == 0) {
+        block->crc = crc;
+        block->bits = all;
+    }
+}
+
+// A block of 8 warps for a deflate block, a chunk each. Shared: a ring a warp, the block's codes,
+// and what multiplies CRCs by x^1024.
+static __global__ void __launch_bounds__(CHUNKS *WARP) pack(const struct encode_scratch scratch)
+{
+    __shared__ uint32_t rings[CHUNKS * RING];
+    __shared__ uint32_t entries[TOKENS];
+    __shared__ uint32_t crc_tables[4 * 256];
+    __shared__ uint32_t chunk_bits[CHUNKS];
+    __shared__ uint32_t chunk_crc[CHUNKS];
+    struct work work = find_work(scratch);
+    struct encode_block *block = &scratch.blocks[work.index];
+    for (uint32_t i = threadIdx.x; i < TOKENS; i += CHUNKS * WARP)
+        entries[i] = block->entry[i];
+    for (uint32_t i = threadIdx.x; i < 4 * 256; i += CHUNKS * WARP)
+        crc_tables[i] = crc_line_table.entry[i / 256][i % 256];
+    for (uint32_t i = threadIdx.x; i < CHUNKS * RING; i += CHUNKS * WARP)
+        rings[i] = 0;
+    __syncthreads();
+
+    uint32_t lane = threadIdx.x % WARP, chunk = threadIdx.x / WARP;
+    uint32_t size = chunk_bytes(work.end - work.begin);
+    uint32_t begin = work.begin + chunk * size, end = min(begin + size, work.end);
+    uint32_t room = chunk_room(work.picture.block_bytes);
+    uint64_t place = work.picture.bits_at +
+                     ((uint64_t)(work.index - work.picture.first_block) * CHUNKS + chunk) * room;
+    struct writer writer = {rings + chunk * RING, scratch.bits + place / 4, 0, 0, 0};
+    const uint8_t *stream = scratch.streams + work.picture.stream_at;
+    if (chunk == 0) {
+        put_header(&writer, block);
+        write_lines(&writer, crc_tables);
+    }
+    uint32_t before = chunk > 0 && begin < end ? stream[begin - 1] : 0;
+    for (uint32_t at = begin; at < end; at += WINDOW) {
+        uint2 words = *(const uint2 *)(stream + at + lane * LANE_BYTES);
+        bool has_before = at > work.begin;
+        if (end - at >= WINDOW) {
+            put_window<true>(&writer, entries, words, 8, before, has_before);
+        } else {
+            uint32_t from = at + lane * LANE_BYTES, valid = from < end ? min(end - from, 8u) : 0;
+            put_window<false>(&writer, entries, words, valid, before, has_before);
+        }
+        before = __shfl_sync(ALL_LANES, words.y >> 24, WARP - 1);
+        write_lines(&writer, crc_tables);
+    }
+    if (end == work.end && begin < end) { // the chunk that has the block's last byte
+        uint32_t entry = entries[TOKEN_END], bits = entry >> ENTRY_SHIFT;
+        if (lane == 0)
+            put_bits(writer.ring, writer.bits, entry & ENTRY_MASK, 0, bits);
+        writer.bits += bits;
+        write_lines(&writer, crc_tables);
+    }
+    if (writer.bits > writer.lines * 32 * LINE)
+        write_line(&writer, crc_tables);
+    uint32_t crc = crc_multiply(writer.crc, crc_lane_table.entry[lane]);
+    for (int step = WARP / 2; step > 0; step /= 2)
+        crc ^= __shfl_xor_sync(ALL_LANES, crc, step);
+    if (lane == 0) {
+        chunk_bits[chunk] = writer.bits;
+        chunk_crc[chunk] = crc;
+    }
+    __syncthreads();
+    if (chunk == 0)
+        join_chunks(block, chunk_bits, chunk_crc);
+}
+
+void conv_encode_pack(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream)
+{
+    pack<<<blocks, CHUNKS * WARP, 0, stream>>>(scratch);
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// What the threads of a block that inflate one picture have in common: shared memory, the stream,
+// and how far they are.
+#ifndef CONV_PNG_CUDA_INFLATE_CUH
+#define CONV_PNG_CUDA_INFLATE_CUH
+
+#include "png/cuda/cuda_decode.h"
+#include "png/cuda/lengths.cuh"
+#include "png/cuda/symbols.cuh"
+#include "png/cuda/thread_bits.cuh"
+
+#define LANES 32
+#define ALL_LANES 0xffffffffu
+
+// Behind the last thread's bits: its last match may begin there, and two words are read ahead.
+#define STAGE_SLACK 4
+
+// What a byte of the output is while it is being made.
+//   0 to 0x7fff     in tokens: a match begins here, from this distance less 1; later: the byte is
+//                   the same as the one at this place of the window
+//   0x8000 + byte   the byte
+//   INSIDE          nothing yet: within a match, or not in the window
+#define LITERAL 0x8000u
+#define INSIDE 0xffffu
+#define INSIDE_TWICE 0xffffffffu
+
+// What one thread has found and all are to know, written before a barrier and read behind it.
+#define THREADS_STOPPED UINT32_MAX // instead of a number of threads: the host wants an end
+struct agreement {
+    uint32_t at, bytes, stop, threads, result;
+};
+
+// Of codewords of each length: how many there are, and the place of the first in the sorted table.
+struct sorting {
+    uint32_t count[MOST_LENGTH + 1], first[MOST_LENGTH + 1];
+};
+
+// What is needed while tables are made, and no longer.
+struct making {
+    struct code litlen, distance;
+    uint16_t litlens[LITLENS], distances[DISTANCES]; // sorted by codeword
+    struct sorting sorting[2];
+    uint8_t lengths[LITLENS + DISTANCES];
+};
+
+// The longest head of a block: 17 bits, 19 lengths of 3 bits, 316 lengths of 14 bits, and 31 bits
+// before it in its word; two words are read ahead.
+#define HEAD_WORDS 146
+
+template <int THREADS> struct block_memory {
+    uint2 window[THREADS * THREAD_ROOM / 4]; // four bytes of output each
+    union {
+        uint32_t stage[THREADS * MOST_THREAD_BITS / 32 + STAGE_SLACK]; // input
+        struct {
+            uint32_t head[HEAD_WORDS]; // input as well
+            struct making making;
+        };
+    };
+    uint32_t entries[ENTRIES]; // literals and lengths, then distances
+    uint32_t ends[THREADS / LANES], sums[2][THREADS / LANES]; // of warps
+    struct agreement agreed;
+};
+
+// The compressed bytes, as words that are aligned: the first byte is at bit 8 * lead.
+struct stream {
+    const uint32_t *words;
+    uint32_t lead, bytes; // bytes of the first word that are not the stream's; of all that are
+    uint32_t end;         // the bit behind the last one of DEFLATE's
+};
+
+__device__ __forceinline__ uint32_t stream_byte(const struct stream &stream, uint32_t i)
+{
+    return ((const uint8_t *)stream.words)[stream.lead + i];
+}
+
+// Zeros outside of the stream, of which no byte is touched that is not its own.
+__device__ __forceinline__ uint32_t stream_word(const struct stream &stream, uint32_t i)
+{
+    int32_t first = (int32_t)(4 * i) - (int32_t)stream.lead;
+    if (first >= 0 && (uint32_t)first + 4 <= stream.bytes)
+        return stream.words[i];
+    uint32_t word = 0;
+    for (int b = 0; b < 4; b++)
+        if (first + b >= 0 && (uint32_t)(first + b) < stream.bytes)
+            word |= stream_byte(stream, (uint32_t)(first + b)) << 8 * b;
+    return word;
+}
+
+// Brings `count` words from that of bit `at` on to the stage. Behind the next barrier they are
+// there; before it nobody may still read the former ones.
+template <int THREADS>
+__device__ inline void fill_stage(struct block_memory<THREADS> &shared, const struct stream &stream,
+                                  uint32_t at, uint32_t count)
+{
+    for (uint32_t i = threadIdx.x; i < count; i += THREADS)
+        shared.stage[i] = stream_word(stream, at / 32 + i);
+}
+
+// The sum of `value` over the threads before this one; *total over all. With a barrier in it;
+// sums[turn] is free again behind the next one.
+template <int THREADS>
+__device__ inline uint32_t sum_before(struct block_memory<THREADS> &shared, uint32_t value,
+                                      int turn, uint32_t *total)
+{
+    uint32_t lane = threadIdx.x % LANES, warp = threadIdx.x / LANES, sum = value;
+    for (uint32_t step = 1; step < LANES; step *= 2) {
+        uint32_t before = __shfl_sync(ALL_LANES, sum, (int)(lane - step) & (LANES - 1));
+        if (lane >= step)
+            sum += before;
+    }
+    if (lane == LANES - 1)
+        shared.sums[turn][warp] = sum;
+    __syncthreads();
+    uint32_t all = 0, earlier = 0;
+    for (uint32_t w = 0; w < THREADS / LANES; w++) {
+        earlier += w < warp ? shared.sums[turn][w] : 0;
+        all += shared.sums[turn][w];
+    }
+    *total = all;
+    return earlier + sum - value;
+}
+
+#endif

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+// From the head of a DEFLATE block to its tables, by all threads of a block.
+#ifndef CONV_PNG_CUDA_TABLES_CUH
+#define CONV_PNG_CUDA_TABLES_CUH
+
+#include "png/cuda/inflate.cuh"
+
+// Sorts symbols by codeword; for one warp, which has `sorting` to itself. A lane takes a symbol,
+// and of the lanes whose codewords have the same length the first one keeps the books. False, for
+// all lanes, if zlib refuses such a code. Behind it stands a __syncwarp.
+__device__ inline bool sort_code(struct code *code, uint16_t *sorted, struct sorting *sorting,
+                                 const uint8_t *lengths, uint32_t symbols, bool sparse)
+{
+    uint32_t lane = threadIdx.x % LANES, below = (1u << lane) - 1;
+    if (lane <= MOST_LENGTH)
+        sorting->count[lane] = 0;
+    __syncwarp();
+    for (uint32_t s = lane; s < symbols;
+         s += LANES) { // full warps: all numbers are multiples of 32
+        uint32_t length = lengths[s], same = __match_any_sync(ALL_LANES, length);
+        if (!(same & below))
+            sorting->count[length] += (uint32_t)__popc(same);
+        __syncwarp();
+    }
+    bool right = lane != 0 || fill_code(code, sorting->first, sorting->count, sparse);
+    __syncwarp(); // the other lanes see what lane 0 has written
+    if (!__all_sync(ALL_LANES, right))
+        return false;
+    for (uint32_t s = lane; s < symbols; s += LANES) {
+        uint32_t length = lengths[s], same = __match_any_sync(ALL_LANES, length);
+        uint32_t place = sorting->first[length] + (uint32_t)__popc(same & below);
+        __syncwarp();
+        if (length)
+            sorted[place] = (uint16_t)s;
+        if (length && !(same & below))
+            sorting->first[length] += (uint32_t)__popc(same);
+        __syncwarp();
+    }
+    return true;
+}
+
+// Makes the tables of long codewords, for one warp: a lane takes their first bits.
+__device__ inline void make_prefixes(uint32_t *entries, const struct table &table)
+{
+    uint32_t lane = threadIdx.x % LANES, free = table.begin + (1u << table.bits);
+    for (uint32_t first = first_prefix(&table); first < 1u << table.bits; first += LANES) {
+        uint32_t prefix = first + lane;
+        uint32_t more = prefix < 1u << table.bits ? prefix_bits(&table, prefix) : 0;
+        uint32_t size = more ? 1u << more : 0, end = size;
+        for (uint32_t step = 1; step < LANES; step *= 2) {
+            uint32_t before = __shfl_sync(ALL_LANES, end, (int)(lane - step) & (LANES - 1));
+            if (lane >= step)
+                end += before;
+        }
+        if (size && free + end <= table.end) // always: see the number of entries
+            make_prefix(entries, &table, prefix, more, free + end - size);
+        free += __shfl_sync(ALL_LANES, end, LANES - 1);
+    }
+}
+
+// Reads the lengths of the precode's codewords, a lane each, and makes its table, which lies where
+// the block's entries will: they are made when nobody needs it any more. For the first warp.
+template <int THREADS>
+__device__ inline bool read_precode(struct block_memory<THREADS> &shared, struct bits *bits,
+                                    uint32_t precodes)
+{
+    uint32_t lane = threadIdx.x, from = bits->at + 3 * lane;
+    shared.making.lengths[lane] = 0;
+    __syncwarp();
+    if (lane < precodes)
+        shared.making.lengths[precode_symbol(lane)] =
+            (uint8_t)((shared.head[from / 32] >> from % 32 | (uint64_t)shared.head[from / 32 + 1]
+                                                                 << (32 - from % 32)) &
+                      7);
+    __syncwarp();
+    *bits = read_bits(shared.head, bits->at + 3 * precodes);
+    struct code *code = &shared.making.litlen;
+    uint16_t *sorted = shared.making.litlens;
+    if (!sort_code(code, sorted, &shared.making.sorting[0], shared.making.lengths, LANES, false))
+        return false;
+    for (uint32_t i = lane; i < 1 << PRECODE_BITS; i += LANES)
+        shared.entries[i] = find_symbol(code, sorted, i, 1, PRECODE_BITS);
+    shared.making.lengths[lane] = 0;
+    __syncwarp();
+    return true;
+}
+
+// Reads the lengths of all codewords to shared.making.lengths, which is all zeros; for the first
+// warp. *at is the bit of the stage behind the block's type. False where zlib refuses.
+template <int THREADS>
+__device__ inline bool read_dynamic(struct block_memory<THREADS> &shared, uint32_t *at)
+{
+    struct bits bits = read_bits(shared.head, *at);
+    struct length_counts counts;
+    bool right = read_length_counts(&bits, &counts) && read_precode(shared, &bits, counts.precodes);
+    if (right && threadIdx.x == 0)
+        right = read_lengths(&bits, shared.making.lengths, shared.entries, &counts);
+    *at = bits.at; // lane 0's is the one that counts
+    return __all_sync(ALL_LANES, right);
+}
+
+// Makes the tables of a block of type 1 or 2 whose head, from the bit of the stage at which its
+// type ends, is on the stage. Returns CONV_DECODE_DECODED or CODE to all threads, with the place of
+// the first symbol in *at.
+template <int THREADS>
+__device__ inline uint32_t make_tables(struct block_memory<THREADS> &shared, bool fixed,
+                                       uint32_t *at)
+{
+    for (uint32_t i = threadIdx.x; i < LITLENS + DISTANCES; i += THREADS)
+        shared.making.lengths[i] = fixed ? (uint8_t)fixed_length(i) : 0;
+    if (threadIdx.x == 0)
+        shared.agreed.result = CONV_DECODE_DECODED;
+    __syncthreads();
+    if (threadIdx.x < LANES && !fixed) {
+        uint32_t behind = *at;
+        bool right = read_dynamic(shared, &behind);
+        if (threadIdx.x == 0) {
+            shared.agreed.at = behind;
+            if (!right)
+                shared.agreed.result = CONV_DECODE_CODE;
+        }
+    }
+    __syncthreads();
+    if (!fixed)
+        *at = shared.agreed.at;
+    if (shared.agreed.result != CONV_DECODE_DECODED)
+        return CONV_DECODE_CODE;
+    bool right = true;
+    struct making *making = &shared.making;
+    if (threadIdx.x < LANES)
+        right = sort_code(&making->litlen, making->litlens, &making->sorting[0], making->lengths,
+                          LITLENS, true);
+    else if (threadIdx.x < 2 * LANES)
+        right = sort_code(&making->distance, making->distances, &making->sorting[1],
+                          making->lengths + LITLENS, DISTANCES, true);
+    if (__syncthreads_or(!right))
+        return CONV_DECODE_CODE;
+    const struct table litlen = litlen_table(&making->litlen, making->litlens);
+    const struct table distance = distance_table(&making->distance, making->distances);
+    for (uint32_t i = threadIdx.x; i < 1 << LITLEN_BITS; i += THREADS)
+        shared.entries[i] = make_entry(&litlen, i, 0, LITLEN_BITS);
+    for (uint32_t i = threadIdx.x; i < 1 << DISTANCE_BITS; i += THREADS)
+        shared.entries[LITLEN_ENTRIES + i] = make_entry(&distance, i, 0, DISTANCE_BITS);
+    __syncthreads();
+    // All are joined before one is changed: they look at each other.
+    uint32_t joined[(1 << LITLEN_BITS) / THREADS];
+#pragma unroll
+    for (uint32_t i = 0; i < (1 << LITLEN_BITS) / THREADS; i++) {
+        uint32_t index = i * THREADS + threadIdx.x, first = shared.entries[index];
+        joined[i] = join_literals(first, shared.entries[index >> (first & 31)]);
+    }
+    __syncthreads();
+#pragma unroll
+    for (uint32_t i = 0; i < (1 << LITLEN_BITS) / THREADS; i++)
+        shared.entries[i * THREADS + threadIdx.x] = joined[i];
+    __syncthreads();
+    if (threadIdx.x < LANES)
+        make_prefixes(shared.entries, litlen);
+    else if (threadIdx.x < 2 * LANES)
+        make_prefixes(shared.entries, distance);
+    __syncthreads();
+    return CONV_DECODE_DECODED;
+}
+
+#endif

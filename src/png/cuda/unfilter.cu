@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+// Undoes the filters of rows, straight into planes. A block takes a picture and a thread a row: it
+// is one step behind the thread with the row above, and hears from it what that step has made; when
+// it has done its row, it goes on with the next one that nobody has, without waiting for the end of
+// the wave. A step is 16 bytes of each plane.
+#include <cuda_runtime_api.h>
+
+#include "png/cuda/launches.cuh"
+#include "png/cuda/unfilter.cuh"
+
+#define WARP 32
+#define STEP_BYTES 16 // of each plane: what one store writes
+#define MOST_CHANNELS 4
+// More warps on an SM push each other's rows out of its first cache before they are read to the
+// end.
+#define MOST_WARPS 16
+#define SYSTEM_SHARED 1024 // bytes of each block's shared memory that are the system's
+
+// What a step makes of each plane.
+template <int CHANNELS> struct strip {
+    uint32_t words[CHANNELS][STEP_BYTES / 4];
+};
+
+// Where a thread is.
+struct place {
+    uint32_t y, step;
+    const uint32_t *words;  // of the filtered row, from its first whole word on
+    uint32_t shift, former; // bits of a word before the row's byte; the word read last
+    struct row_filter filter;
+};
+
+__device__ __forceinline__ void enter_row(struct place *place,
+                                          const struct conv_decode_picture &picture, uint32_t y)
+{
+    place->y = y;
+    place->step = 0;
+    if (y >= (uint32_t)picture.height)
+        return;
+    const uint8_t *row = picture.d_rows + (size_t)y * (picture.row_bytes + 1);
+    uint32_t odd = (uint32_t)((uintptr_t)(row + 1) % 4);
+    place->filter = choose_filter(row[0]);
+    place->words = (const uint32_t *)(row + 1 - odd);
+    place->shift = 8 * odd;
+    place->former = place->words[0];
+}
+
+template <int CHANNELS>
+__device__ __forceinline__ void read_above(struct strip<CHANNELS> *above,
+                                           const struct conv_decode_picture &picture,
+                                           const struct place &place)
+{
+#pragma unroll
+    for (int c = 0; c < CHANNELS; c++) {
+        uint4 words = make_uint4(0, 0, 0, 0);
+        if (place.y > 0)
+            words = *(const uint4 *)(picture.d_plane[c] + (place.y - 1) * picture.stride +
+                                     place.step * STEP_BYTES);
+        above->words[c][0] = words.x;
+        above->words[c][1] = words.y;
+        above->words[c][2] = words.z;
+        above->words[c][3] = words.w;
+    }
+}
+
+// The next bytes of the row. Those behind its end are the next row's, or the slack's.
+template <int CHANNELS>
+__device__ __forceinline__ void read_row(uint32_t *bytes, struct place *place)
+{
+    const uint32_t *words = place->words + place->step * (CHANNELS * STEP_BYTES / 4);
+#pragma unroll
+    for (int i = 0; i < CHANNELS * STEP_BYTES / 4; i++) {
+        uint32_t word = words[i + 1];
+        bytes[i] = __funnelshift_r(place->former, word, place->shift);
+        place->former = word;
+    }
+}
+
+__device__ __forceinline__ uint32_t byte_of(const uint32_t *words, int i)
+{
+    return words[i / 4] >> 8 * (i % 4) & 255;
+}
+
+// One step of a row. left[] and above_left[] are of the pixel before it, and of its last pixel
+// afterwards.
+template <int CHANNELS, int SAMPLE>
+__device__ __forceinline__ void
+unfilter_step(struct strip<CHANNELS> *out, const struct strip<CHANNELS> &above,
+              const uint32_t *bytes, const struct row_filter &filter, uint32_t *left,
+              uint32_t *above_left)
+{
+#pragma unroll
+    for (int i = 0; i < CHANNELS * STEP_BYTES / 4; i++)
+        out->words[i / 4][i % 4] = 0;
+#pragma unroll
+    for (int x = 0; x < STEP_BYTES / SAMPLE; x++) {
+#pragma unroll
+        for (int k = 0; k < CHANNELS * SAMPLE; k++) {
+            // Samples of 16 bits have their high byte first in the row, last in the plane.
+            int c = k / SAMPLE, at = x * SAMPLE + SAMPLE - 1 - k % SAMPLE;
+            uint32_t up = byte_of(above.words[c], at);
+            uint32_t byte = byte_of(bytes, x * CHANNELS * SAMPLE + k);
+            left[k] = unfilter_byte(&filter, byte, left[k], up, above_left[k]) & 255;
+            above_left[k] = up;
+            out->words[c][at / 4] |= left[k] << 8 * (at % 4);
+        }
+    }
+}
+
+template <int CHANNELS>
+__device__ __forceinline__ uint4 plane_words(const struct strip<CHANNELS> &strip, int c)
+{
+    return make_uint4(strip.words[c][0], strip.words[c][1], strip.words[c][2], strip.words[c][3]);
+}
+
+// Shared memory holds what each thread has made in this step and in the one before:
+// [step % 2][channel][thread].
+template <int CHANNELS, int SAMPLE>
+__device__ inline void unfilter_picture(const struct conv_decode_picture &picture, uint4 *made)
+{
+    const uint32_t threads = blockDim.x, me = threadIdx.x, height = (uint32_t)picture.height;
+    const uint32_t steps = ((uint32_t)picture.width * SAMPLE + STEP_BYTES - 1) / STEP_BYTES;
+    // A row narrower than the wave is long makes its threads wait for the wave's end.
+    const uint32_t period = max(steps, threads);
+    const uint32_t total = (height + threads - 1) / threads * period + threads - 1;
+    uint32_t left[CHANNELS * SAMPLE], above_left[CHANNELS * SAMPLE];
+    struct place place = {};
+    enter_row(&place, picture, me);
+    for (uint32_t now = 0; now < total; now++) {
+        if (now >= me) {
+            if (place.step < steps && place.y < height) {
+                struct strip<CHANNELS> above, out;
+                uint32_t bytes[CHANNELS * STEP_BYTES / 4];
+                if (place.step == 0)
+                    for (int k = 0; k < CHANNELS * SAMPLE; k++)
+                        left[k] = above_left[k] = 0;
+                read_row<CHANNELS>(bytes, &place);
+                if (me == 0) {
+                    read_above(&above, picture, place); // written a round ago
+                } else {
+#pragma unroll
+                    for (int c = 0; c < CHANNELS; c++) {
+                        uint4 words = made[((now - 1) % 2 * MOST_CHANNELS + c) * threads + me - 1];
+                        above.words[c][0] = words.x;
+                        above.words[c][1] = words.y;
+                        above.words[c][2] = words.z;
+                        above.words[c][3] = words.w;
+                    }
+                }
+                unfilter_step<CHANNELS, SAMPLE>(&out, above, bytes, place.filter, left, above_left);
+#pragma unroll
+                for (int c = 0; c < CHANNELS; c++) {
+                    uint4 words = plane_words(out, c);
+                    made[(now % 2 * MOST_CHANNELS + c) * threads + me] = words;
+                    *(uint4 *)(picture.d_plane[c] + place.y * picture.stride +
+                               place.step * STEP_BYTES) = words;
+                }
+            }
+            if (++place.step == period)
+                enter_row(&place, picture, place.y + threads);
+        }
+        if (threads == WARP)
+            __syncwarp();
+        else
+            __syncthreads();
+    }
+}
+
+__global__ void __launch_bounds__(256) unfilter(const struct conv_decode_picture *pictures)
+{
+    extern __shared__ uint4 made[];
+    struct conv_decode_picture picture = pictures[pictures[blockIdx.x].turn];
+    if (*(const uint32_t *)(picture.d_rows + conv_decode_result_at(picture.rows_bytes)) !=
+        CONV_DECODE_DECODED)
+        return;
+    switch (2 * picture.channels + picture.depth / 16) {
+    case 2:
+        unfilter_picture<1, 1>(picture, made);
+        break;
+    case 3:
+        unfilter_picture<1, 2>(picture, made);
+        break;
+    case 4:
+        unfilter_picture<2, 1>(picture, made);
+        break;
+    case 5:
+        unfilter_picture<2, 2>(picture, made);
+        break;
+    case 6:
+        unfilter_picture<3, 1>(picture, made);
+        break;
+    case 7:
+        unfilter_picture<3, 2>(picture, made);
+        break;
+    case 8:
+        unfilter_picture<4, 1>(picture, made);
+        break;
+    case 9:
+        unfilter_picture<4, 2>(picture, made);
+        break;
+    }
+}
+
+// As many warps a picture as keep every SM busy: alone, a warp takes all it can use.
+enum conv_status conv_cuda_unfilter(const struct conv_decode_batch *batch, const char **name)
+{
+    int device, processors, processor;
+    if (cudaGetDevice(&device) ||
+        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) ||
+        cudaDeviceGetAttribute(&processor, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device))
+        return CONV_ERR_DEVICE;
+    int warps = 1;
+    while (warps < 8 && 2 * warps * batch->count <= MOST_WARPS / 2 * processors)
+        warps *= 2;
+    size_t bytes = (size_t)(2 * MOST_CHANNELS * WARP * warps) * sizeof(uint4);
+    size_t share = (size_t)(processor / MOST_WARPS - SYSTEM_SHARED);
+    if (warps == 1 && bytes < share)
+        bytes = share; // so that there is no room for more warps
+    *name = "unfilter";
+    unfilter<<<(unsigned)batch->count, (unsigned)(WARP * warps), bytes,
+               (cudaStream_t)batch->stream>>>(batch->d_pictures);
+    return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
+}

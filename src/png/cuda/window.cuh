@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+// From symbols to bytes, a window of the output at a time, in shared memory. A match says only
+// where it begins and how far back its bytes are: no thread waits for another one's bytes, and none
+// copies a long match alone. When all symbols are there, all threads find for every byte the one
+// that it is the same as, follow these references until they come to bytes, and write those as
+// words.
+#ifndef CONV_PNG_CUDA_WINDOW_CUH
+#define CONV_PNG_CUDA_WINDOW_CUH
+
+#include "png/cuda/adler.cuh"
+#include "png/cuda/inflate.cuh"
+
+// A warp goes through so many places; a match that begins before them begins at their first one
+// anew. The longest match is shorter, so that it does so once at most.
+#define STRETCH 512
+#define MOST_HOPS 4 // along references before all threads look whether any are left
+#define PAIRS_AT_ONCE 8
+
+// The window: its first place is that of the aligned word that the output goes on in, `skip` bytes
+// before them.
+struct window {
+    uint8_t *rows;      // all of the output
+    uint32_t start;     // bytes of the output before the window
+    uint32_t skip, end; // places: the window's bytes are from skip to end - 1
+};
+
+__device__ __forceinline__ struct window open_window(uint8_t *rows, uint32_t start, uint32_t bytes)
+{
+    uint32_t skip = start % 4; // rows are aligned
+    struct window window = {rows, start, skip, skip + bytes};
+    return window;
+}
+
+// Puts down the symbols from bit `start` of the stage to bit `limit`; the first one's bytes are at
+// `place`. They have been counted: nothing here is unknown.
+template <int THREADS>
+__device__ __forceinline__ void put_symbols(struct block_memory<THREADS> &shared, uint32_t start,
+                                            uint32_t limit, uint32_t place)
+{
+    uint16_t *places = (uint16_t *)shared.window;
+    struct bits bits = read_bits(shared.stage, start);
+    struct step step = first_step();
+    uint32_t length = 0;
+    while (!between_symbols(&step) || bits.at < limit) {
+        uint32_t next = peek_bits(&bits), entry = look_up(shared.entries, &step, next);
+        uint32_t kind = entry & ENTRY_KIND, value = entry_value(entry, next);
+        if (entry & ENTRY_STOP)
+            break;
+        if (kind == ENTRY_LITERAL)
+            places[place] = (uint16_t)(LITERAL | (value & 255));
+        if ((entry & ENTRY_BYTES) == 2 * ENTRY_BYTE)
+            places[place + 1] = (uint16_t)(LITERAL | value >> 8);
+        place += (entry & ENTRY_BYTES) / ENTRY_BYTE;
+        if (kind == ENTRY_DISTANCE) {
+            uint32_t stretch = (place + STRETCH - 1) / STRETCH * STRETCH;
+            places[place] = (uint16_t)value;
+            if (stretch < place + length)
+                places[stretch] = (uint16_t)value;
+            place += length;
+        }
+        if (kind == ENTRY_LENGTH)
+            length = value;
+        next_step(&step, entry);
+        drop_bits(&bits, entry & 31);
+    }
+}
+
+// Whether `source` is a byte from before the window; *wrong is set if there is no such byte.
+__device__ __forceinline__ bool is_earlier(const struct window &window, bool matched,
+                                           int32_t source, bool *wrong)
+{
+    bool earlier = matched && source < (int32_t)window.skip;
+    bool none = earlier && source + (int32_t)(window.start - window.skip) < 0;
+    *wrong |= none;
+    return earlier && !none;
+}
+
+// Makes a reference of every place within a match, by warps: to the place a distance before it,
+// though that may be within the same match. (A remainder would lead to before the match at once; it
+// takes more instructions than following does.) Two places a lane; the match that one is in begins
+// at the last place before it where anything does. Behind a barrier. True if a match is from before
+// the first byte.
+template <int THREADS>
+__device__ inline bool refer(struct block_memory<THREADS> &shared, const struct window &window)
+{
+    uint32_t *pairs = (uint32_t *)shared.window;
+    const uint8_t *earlier = window.rows + (window.start - window.skip);
+    uint32_t lane = threadIdx.x % LANES, below = (1u << lane) - 1;
+    bool wrong = false;
+    for (uint32_t first = threadIdx.x / LANES * STRETCH; first < window.end;
+         first += THREADS / LANES * STRETCH) {
+        uint32_t end = min(first + STRETCH, window.end), former = 0;
+        for (uint32_t at = first; at < end; at += 2 * LANES) {
+            uint32_t place = at + 2 * lane, pair = pairs[place / 2];
+            uint32_t low = pair & 0xffff, high = pair >> 16;
+            uint32_t last = high != INSIDE ? high : low;
+            uint32_t begins = __ballot_sync(ALL_LANES, pair != INSIDE_TWICE);
+            // Of the nearest lane before this one where anything begins, and of the last of all.
+            uint32_t before =
+                __shfl_sync(ALL_LANES, last, LANES - 1 - __clz((int)(begins & below)));
+            uint32_t latest = __shfl_sync(ALL_LANES, last, LANES - 1 - __clz((int)begins));
+            before = low != INSIDE ? low : begins & below ? before : former;
+            former = begins ? latest : former;
+            uint32_t match = high != INSIDE ? high : before;
+            bool low_matched = place >= window.skip && place < window.end && !(before & LITERAL);
+            bool high_matched =
+                place + 1 >= window.skip && place + 1 < window.end && !(match & LITERAL);
+            int32_t low_source = (int32_t)(place - before - 1);
+            int32_t high_source = (int32_t)(place - match);
+            if (low_matched)
+                low = (uint32_t)low_source;
+            if (high_matched)
+                high = (uint32_t)high_source;
+            // Both are on their way before one is waited for.
+            uint32_t low_byte = 0, high_byte = 0;
+            bool low_earlier = is_earlier(window, low_matched, low_source, &wrong);
+            bool high_earlier = is_earlier(window, high_matched, high_source, &wrong);
+            if (low_earlier)
+                low_byte = earlier[low_source];
+            if (high_earlier)
+                high_byte = earlier[high_source];
+            low = low_earlier ? LITERAL | low_byte : low & 0xffff;
+            high = high_earlier ? LITERAL | high_byte : high & 0xffff;
+            pairs[place / 2] = high << 16 | low;
+        }
+    }
+    return wrong;
+}
+
+// Where a reference leads, so many hops on: to a byte, or to the place that has one further on.
+__device__ __forceinline__ uint32_t follow(const uint16_t *places, uint32_t place)
+{
+    for (int hops = 0; hops < MOST_HOPS && !(place & LITERAL); hops++)
+        place = places[place];
+    return place;
+}
+
+// Follows the references of one in so many pairs of places, PAIRS_AT_ONCE of them from `first` on.
+// True if they do not all end at bytes yet. With two barriers in it: nobody reads what is written.
+template <int THREADS>
+__device__ __forceinline__ bool follow_pairs(uint32_t *pairs, uint32_t first, uint32_t count)
+{
+    const uint16_t *places = (const uint16_t *)pairs;
+    uint32_t both[PAIRS_AT_ONCE], followed = 0; // a bit for each of them
+    bool left = false;
+#pragma unroll
+    for (uint32_t i = 0; i < PAIRS_AT_ONCE; i++) {
+        uint32_t at = first + i * THREADS;
+        both[i] = at < count ? pairs[at] : INSIDE_TWICE;
+        uint32_t low = both[i] & 0xffff, high = both[i] >> 16;
+        if (low & high & LITERAL)
+            continue;
+        low = follow(places, low);
+        high = follow(places, high);
+        both[i] = high << 16 | low;
+        followed |= 1u << i;
+        left |= !(low & high & LITERAL);
+    }
+    __syncthreads();
+#pragma unroll
+    for (uint32_t i = 0; i < PAIRS_AT_ONCE; i++)
+        if (followed >> i & 1)
+            pairs[first + i * THREADS] = both[i];
+    __syncthreads();
+    return left;
+}
+
+// Follows references until all places are bytes. Each round takes what the former ones have
+// shortened, so that they are no more than the logarithm of the longest chain. Between barriers.
+template <int THREADS>
+__device__ inline void follow_references(struct block_memory<THREADS> &shared,
+                                         const struct window &window)
+{
+    uint32_t *pairs = (uint32_t *)shared.window, count = (window.end + 1) / 2;
+    bool left;
+    do {
+        left = false;
+        for (uint32_t first = 0; first < count; first += PAIRS_AT_ONCE * THREADS)
+            left |= follow_pairs<THREADS>(pairs, first + threadIdx.x, count);
+    } while (__syncthreads_or(left));
+}
+
+// Writes the bytes, and leaves the window empty for the next one.
+template <int THREADS>
+__device__ inline void write_window(struct block_memory<THREADS> &shared,
+                                    const struct window &window, struct adler *adler)
+{
+    uint8_t *out = window.rows + (window.start - window.skip);
+    uint32_t bytes = 0, weighted = 0;
+    for (uint32_t i = threadIdx.x; 4 * i < window.end; i += THREADS) {
+        uint2 places = shared.window[i];
+        shared.window[i] = make_uint2(INSIDE_TWICE, INSIDE_TWICE);
+        uint32_t word = __byte_perm(places.x, places.y, 0x6420);
+        if (4 * i >= window.skip && 4 * i + 4 <= window.end) {
+            ((uint32_t *)out)[i] = word;
+        } else {
+            uint32_t kept = 0;
+            for (uint32_t b = 0; b < 4; b++) {
+                uint32_t place = 4 * i + b, byte = word >> 8 * b & 255;
+                if (place < window.skip || place >= window.end)
+                    continue;
+                out[place] = (uint8_t)byte;
+                kept |= byte << 8 * b;
+            }
+            word = kept;
+        }
+        uint32_t sum = __dp4a(word, 0x01010101u, 0u);
+        bytes += sum;
+        weighted += 4 * i * sum + __dp4a(word, 0x03020100u, 0u);
+    }
+    add_adler(adler, window.start - window.skip, bytes, weighted);
+}
+
+#endif

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT
+// The fast decoder and libpng agree about every file: good ones of every kind, and each way to
+// damage one byte of them or to cut them off.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <zlib.h>
+
+#include "support/oracle.h"
+#include "support/png_make.h"
+#include "support/png_mutate.h"
+
+#define NO_LIMIT ((size_t)1 << 24)
+
+static uint32_t seed;
+
+static unsigned random_below(unsigned n)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (unsigned)((uint64_t)seed * n >> 32);
+}
+
+// --- good files ----------------------------------------------------------------------------------
+
+static void check_good(const struct png_spec *spec)
+{
+    struct png_file file;
+    png_make_picture(&file, spec);
+    enum judgement judgement = judge_file(file.data, file.size, NO_LIMIT);
+    if (judgement != (spec->interlaced ? JUDGE_LEFT : JUDGE_FAST))
+        fail_msg("type %d depth %d tRNS %d interlaced %d %dx%d: judgement %d", spec->color_type,
+                 spec->depth, spec->transparency, spec->interlaced, spec->width, spec->height,
+                 judgement);
+    png_make_free(&file);
+}
+
+static void good_files_of_every_kind(void **state)
+{
+    (void)state;
+    static const int kinds[][2] = {{0, 1}, {0, 2}, {0, 4}, {0, 8}, {0, 16}, {2, 8}, {2, 16}, {3, 1},
+                                   {3, 2}, {3, 4}, {3, 8}, {4, 8}, {4, 16}, {6, 8}, {6, 16}};
+    static uint16_t samples[300 * 40 * 4];
+    seed = 4;
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        for (int i = 0; i < 140; i++) {
+            struct png_spec spec = {
+                .width = i < 40 ? i + 1 : 1 + (int)random_below(300),
+                .height = 1 + (int)random_below(i < 40 ? 7 : 40),
+                .color_type = kinds[k][0],
+                .depth = kinds[k][1],
+                .interlaced = i % 10 == 9,
+                .transparency = i & 1 && !(kinds[k][0] & 4),
+                .samples = samples,
+            };
+            if (spec.color_type == 3)
+                spec.palette_size = 1 + (int)random_below(1u << spec.depth);
+            // From noise to pictures of few colours, which are matches for the most part.
+            unsigned colors = 1 + random_below(i % 3 ? 1u << spec.depth : 3);
+            size_t n = (size_t)(spec.width * spec.height * png_make_channels(spec.color_type));
+            for (size_t s = 0; s < n; s++)
+                samples[s] = (uint16_t)(random_below(colors) & ((1u << spec.depth) - 1));
+            check_good(&spec);
+        }
+    }
+}
+
+// A gray picture whose rows and compression are given.
+static struct png_file make_gray(int width, int height, const uint8_t *rows, int level,
+                                 int strategy, int pieces)
+{
+    uint8_t stream[1 << 16];
+    z_stream z = {.next_in = (Bytef *)(uintptr_t)rows, .avail_in = (uInt)((width + 1) * height)};
+    assert_int_equal(deflateInit2(&z, level, Z_DEFLATED, 15, 8, strategy), Z_OK);
+    z.next_out = stream;
+    z.avail_out = sizeof stream;
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    size_t size = sizeof stream - z.avail_out;
+    deflateEnd(&z);
+    struct png_file file = {0};
+    png_make_head(&file, width, height, 8, 0);
+    for (int i = 0; i < pieces; i++) {
+        size_t from = size * (size_t)i / (size_t)pieces;
+        size_t to = size * (size_t)(i + 1) / (size_t)pieces;
+        png_make_chunk(&file, "IDAT", stream + from, to - from);
+    }
+    png_make_chunk(&file, "IEND", "", 0);
+    return file;
+}
+
+static void every_kind_of_block_and_filter(void **state)
+{
+    (void)state;
+    static const int strategies[] = {Z_DEFAULT_STRATEGY, Z_FIXED, Z_HUFFMAN_ONLY, Z_RLE};
+    enum { WIDTH = 90, HEIGHT = 60 };
+    static uint8_t rows[(WIDTH + 1) * HEIGHT];
+    seed = 11;
+    for (int round = 0; round < 200; round++) {
+        unsigned colors = 1 + random_below(round % 4 ? 256 : 4);
+        int width = 1 + (int)random_below(WIDTH), height = 1 + (int)random_below(HEIGHT);
+        for (int i = 0; i < (width + 1) * height; i++)
+            rows[i] = (uint8_t)random_below(i % (width + 1) == 0 ? 5 : colors);
+        struct png_file file =
+            make_gray(width, height, rows, round % 10, strategies[round % 4], 1 + round % 3 * 2);
+        assert_int_equal(judge_file(file.data, file.size, NO_LIMIT), JUDGE_FAST);
+        png_make_free(&file);
+    }
+}
+
+// --- damage --------------------------------------------------------------------------------------
+
+static uint8_t inflated[1 << 16];
+
+static enum judgement judge_copy(const uint8_t *data, size_t size, bool repair)
+{
+    uint8_t *copy = malloc(size + (size == 0)); // a sanitizer sees a read beyond it
+    assert_non_null(copy);
+    memcpy(copy, data, size);
+    if (repair)
+        judge_repair(copy, size, inflated, sizeof inflated);
+    enum judgement judgement = judge_file(copy, size, 1 << 14);
+    free(copy);
+    return judgement;
+}
+
+static void damage(struct png_file *file, int counts[3])
+{
+    for (size_t i = 0; i < file->size; i++) {
+        uint8_t kept = file->data[i];
+        for (int bit = 0; bit < 9; bit++) {
+            file->data[i] = (uint8_t)(kept ^ (bit < 8 ? 1 << bit : 0xff));
+            counts[judge_copy(file->data, file->size, false)]++;
+            counts[judge_copy(file->data, file->size, true)]++;
+        }
+        file->data[i] = kept;
+        counts[judge_copy(file->data, i, false)]++;
+    }
+}
+
+static void every_byte_damaged(void **state)
+{
+    (void)state;
+    int counts[3] = {0};
+    uint16_t samples[8 * 5 * 4];
+    static const int kinds[][2] = {{0, 2}, {0, 16}, {2, 8}, {3, 4}, {4, 8}, {6, 16}};
+    seed = 5;
+    for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++)
+        samples[i] = (uint16_t)(i % 3 ? random_below(4) : i);
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        uint16_t masked[8 * 5 * 4];
+        for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++)
+            masked[i] = samples[i] & (uint16_t)((1u << kinds[k][1]) - 1);
+        struct png_spec spec = {.width = 8,
+                                .height = 5,
+                                .color_type = kinds[k][0],
+                                .depth = kinds[k][1],
+                                .transparency = !(kinds[k][0] & 4),
+                                .palette_size = kinds[k][0] == 3 ? 9 : 0,
+                                .samples = masked};
+        struct png_file file;
+        png_make_picture(&file, &spec);
+        damage(&file, counts);
+        png_make_free(&file);
+    }
+    // Dynamic codes, damaged bit by bit: their headers are where decoders differ most.
+    uint8_t rows[31 * 30];
+    for (size_t i = 0; i < sizeof rows; i++)
+        rows[i] = (uint8_t)(i % 31 == 0 ? random_below(5) : random_below(2) * random_below(40));
+    struct png_file file = make_gray(30, 30, rows, 9, Z_DEFAULT_STRATEGY, 1);
+    damage(&file, counts);
+    png_make_free(&file);
+    print_message("%d refused, %d left to libpng, %d fast\n", counts[JUDGE_REFUSED],
+                  counts[JUDGE_LEFT], counts[JUDGE_FAST]);
+    // Many a flip with its sums repaired is just another picture: both ways are well trodden.
+    assert_true(counts[JUDGE_REFUSED] > 1000 && counts[JUDGE_FAST] > 1000);
+}
+
+// --- odd orders of chunks ------------------------------------------------------------------------
+
+// A gray or RGB image of one pixel from a list of chunks: D the zlib stream, 0 an IDAT of no bytes,
+// 1 one of a single byte, x a text, t tRNS, u a tRNS of a wrong length, p PLTE, q a PLTE of a wrong
+// length, a acTL.
+static struct png_file make_order(int color_type, const char *order)
+{
+    static const uint8_t rows[] = {0, 1, 2, 3};
+    struct png_file file = {0}, stream = png_make_zlib(rows, color_type == 0 ? 2 : sizeof rows);
+    png_make_head(&file, 1, 1, 8, color_type);
+    for (; *order; order++) {
+        switch (*order) {
+        case 'D':
+            png_make_chunk(&file, "IDAT", stream.data, stream.size);
+            break;
+        case '0':
+            png_make_chunk(&file, "IDAT", "", 0);
+            break;
+        case '1':
+            png_make_chunk(&file, "IDAT", "x", 1);
+            break;
+        case 'x':
+            png_make_chunk(&file, "tEXt", "a\0b", 3);
+            break;
+        case 't':
+            png_make_chunk(&file, "tRNS", "\0\1\0\2\0\3", color_type == 0 ? 2 : 6);
+            break;
+        case 'u':
+            png_make_chunk(&file, "tRNS", "\0\1\0", 3);
+            break;
+        case 'p':
+            png_make_chunk(&file, "PLTE", "123456", 6);
+            break;
+        case 'q':
+            png_make_chunk(&file, "PLTE", "12345", 5);
+            break;
+        default:
+            png_make_chunk(&file, "acTL", "\0\0\0\1\0\0\0\0", 8);
+        }
+    }
+    png_make_chunk(&file, "IEND", "", 0);
+    png_make_free(&stream);
+    return file;
+}
+
+static void odd_orders_of_chunks(void **state)
+{
+    (void)state;
+    static const struct {
+        int color_type;
+        const char *chunks;
+        enum judgement judgement;
+        int channels; // where it is good
+    } orders[] = {
+        {0, "D", JUDGE_FAST, 1},
+        {0, "00D00", JUDGE_FAST, 1},
+        // Taken or refused, depending on whether the decoder had joined chunks before.
+        {0, "00xD", JUDGE_REFUSED, 0},
+        {0, "0xD", JUDGE_REFUSED, 0},
+        {0, "000x", JUDGE_REFUSED, 0},
+        {0, "00", JUDGE_REFUSED, 0},
+        // "..Too many IDATs found": libpng warns only.
+        {0, "Dx0", JUDGE_LEFT, 1},
+        {0, "D0x01x0", JUDGE_LEFT, 1},
+        {0, "DaD", JUDGE_LEFT, 1},
+        {0, "D1", JUDGE_LEFT, 1},
+        {2, "tD", JUDGE_FAST, 4},
+        {2, "ptD", JUDGE_FAST, 4},
+        {2, "pttD", JUDGE_LEFT, 4},
+        // PLTE cancels a tRNS before it, and the one after it is a second one.
+        {2, "tpD", JUDGE_LEFT, 3},
+        {2, "tptD", JUDGE_LEFT, 3},
+        {2, "uptD", JUDGE_LEFT, 4},
+        {2, "tqD", JUDGE_LEFT, 4},
+        {2, "tppD", JUDGE_REFUSED, 0},
+        {0, "tpD", JUDGE_LEFT, 2},
+        {0, "xatD", JUDGE_FAST, 2},
+    };
+    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        struct png_file file = make_order(orders[i].color_type, orders[i].chunks);
+        struct conv_png_header header = {0};
+        assert_int_equal(conv_png_probe(file.data, file.size, &header, NULL), CONV_OK);
+        enum judgement judgement = judge_file(file.data, file.size, NO_LIMIT);
+        if (judgement != orders[i].judgement)
+            fail_msg("%s: judgement %d", orders[i].chunks, judgement);
+        if (judgement != JUDGE_REFUSED && header.shape.channels != orders[i].channels)
+            fail_msg("%s: %d channels", orders[i].chunks, header.shape.channels);
+        png_make_free(&file);
+    }
+}
+
+// --- attacks -------------------------------------------------------------------------------------
+
+// Images changed as an attacker would, again and again as long as they are good ones, among them
+// every kind of block and code. The same files in every run.
+static void mutated_files(void **state)
+{
+    (void)state;
+    enum { FILES = 12000, CHAIN = 60, ROOM = 1 << 13 };
+    static uint8_t data[ROOM], good[ROOM];
+    int counts[3] = {0};
+    size_t size = 0, good_size = 0;
+    for (uint32_t i = 0; i < FILES; i++) {
+        good_size = i % CHAIN == 0 ? 0 : good_size; // 0: start with a small image
+        memcpy(data, good, good_size);
+        size = png_mutate(data, good_size, sizeof data, i + 1, NULL);
+        uint8_t *copy = malloc(size); // a sanitizer sees a read beyond it
+        assert_non_null(copy);
+        memcpy(copy, data, size);
+        enum judgement judgement = judge_file(copy, size, 1 << 14);
+        free(copy);
+        counts[judgement]++;
+        if (judgement != JUDGE_REFUSED) {
+            memcpy(good, data, size);
+            good_size = size;
+        }
+    }
+    print_message("%d refused, %d left to libpng, %d fast\n", counts[JUDGE_REFUSED],
+                  counts[JUDGE_LEFT], counts[JUDGE_FAST]);
+    for (int i = 0; i < 3; i++)
+        assert_true(counts[i] > FILES / 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_files_of_every_kind),
+        cmocka_unit_test(every_kind_of_block_and_filter),
+        cmocka_unit_test(odd_orders_of_chunks),
+        cmocka_unit_test(mutated_files),
+        cmocka_unit_test(every_byte_damaged),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
