@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     if (!conv_standard_open())
         return CONV_EXIT_SOME_FAILED; // and there is nowhere to say why
     int code = run(argc, argv);
-    if (conv_opening_any_left()) {
+    if (conv_async_open_any_left()) {
         fflush(NULL);
         _exit(code);
     }

@@ -37,7 +37,7 @@ static void check(cudaError_t error, const char *what)
         fail(what, error);
 }
 
-static void add_picture(struct work *work, int width, int height)
+static void add_image(struct work *work, int width, int height)
 {
     for (int p = 0; p < 3; p++) {
         struct conv_stencil_plane plane = {};
@@ -63,26 +63,26 @@ static std::vector<struct work> make_works(void)
 {
     std::vector<struct work> works(5);
     works[0].name = "8192x8192x3";
-    add_picture(&works[0], 8192, 8192);
+    add_image(&works[0], 8192, 8192);
     works[1].name = "32 x 2880x1800x3";
     for (int i = 0; i < 32; i++)
-        add_picture(&works[1], 2880, 1800);
+        add_image(&works[1], 2880, 1800);
     works[2].name = "1000 x 300x300x3";
     for (int i = 0; i < 1000; i++)
-        add_picture(&works[2], 300, 300);
+        add_image(&works[2], 300, 300);
     works[3].name = "500 uniform sizes x3";
     uint32_t state = 1;
-    add_picture(&works[3], 1, 1);
-    add_picture(&works[3], 4000, 3000);
+    add_image(&works[3], 1, 1);
+    add_image(&works[3], 4000, 3000);
     for (int i = 2; i < 500; i++) {
         int width = 1 + (int)(next_random(&state) % 4000);
-        add_picture(&works[3], width, 1 + (int)(next_random(&state) % 3000));
+        add_image(&works[3], width, 1 + (int)(next_random(&state) % 3000));
     }
     works[4].name = "--image-size mix x3";
     struct conv_bench_size mix[CONV_BENCH_MIX_IMAGES];
     conv_bench_mix(mix, CONV_BENCH_MIX_IMAGES);
     for (const auto &size : mix)
-        add_picture(&works[4], size.width, size.height);
+        add_image(&works[4], size.width, size.height);
     return works;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Holds the device's PNG coders against zlib and libpng on random pictures, and times them with
+// Holds the device's PNG coders against zlib and libpng on random images, and times them with
 // --bench. Each coder is a row of the table `parts`.
 #include "check_codec.h"
 

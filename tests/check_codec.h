@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Inside of check_codec: what its parts are called by, and the pictures that they have in common.
+// Inside of check_codec: what its parts are called by, and the images that they have in common.
 #ifndef CONV_CHECK_CODEC_H
 #define CONV_CHECK_CODEC_H
 
@@ -16,7 +16,7 @@ uint64_t check_draw(uint64_t *state);
 // From `low` to `high`.
 int check_draw_int(uint64_t *state, int low, int high);
 
-// --- pictures ------------------------------------------------------------------------------------
+// --- images ------------------------------------------------------------------------------------
 
 enum check_kind {
     CHECK_NOISE,    // cannot be compressed
@@ -29,11 +29,11 @@ enum check_kind {
     CHECK_KINDS,
 };
 
-// Fills a picture's shape: any, mostly small; 1 x 1, one row and one column among them.
+// Fills an image's shape: any, mostly small; 1 x 1, one row and one column among them.
 void check_draw_shape(struct conv_image *image, uint64_t *state);
 // Takes memory for the planes, strides of 16 bytes, and draws samples. Bytes behind rows are noise.
-void check_draw_picture(struct conv_image *image, enum check_kind kind, uint64_t *state);
-void check_free_picture(struct conv_image *image);
+void check_draw_image(struct conv_image *image, enum check_kind kind, uint64_t *state);
+void check_free_image(struct conv_image *image);
 const char *check_kind_name(enum check_kind kind);
 
 // --- the parts -----------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ struct check_options {
     int file_count;
     int copies;  // of each at once; 0: as the part likes
     int runs;    // of which the median is taken
-    int threads; // a picture, of the decoder; 0: as it chooses
+    int threads; // an image, of the decoder; 0: as it chooses
 };
 
 // Prints what was wrong and returns false; a seed with one round gives a case again.

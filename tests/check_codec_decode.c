@@ -11,10 +11,10 @@
 #include "png/cuda/cuda_decode.h"
 
 #ifndef CHECK_CUT
-#define CHECK_CUT 600 // samples of the picture whose stream is cut before every byte
+#define CHECK_CUT 600 // samples of the image whose stream is cut before every byte
 #endif
 #ifndef CHECK_SAMPLES
-#define CHECK_SAMPLES 200000 // of a large random picture
+#define CHECK_SAMPLES 200000 // of a large random image
 #endif
 
 struct batch {
@@ -35,7 +35,7 @@ static void judge(struct batch *batch, struct check_stream stream)
 {
     int i = batch->count++;
     batch->streams[i] = stream;
-    batch->right[i] = check_judge(&batch->planes[i], &stream);
+    batch->right[i] = check_oracle(&batch->planes[i], &stream);
     judged.right += batch->right[i];
     judged.wrong += !batch->right[i];
 }
@@ -71,8 +71,8 @@ static bool same_planes(const struct conv_image *a, const struct conv_image *b)
     return true;
 }
 
-// Good pictures. Where even the judge does not see what was drawn, the test is wrong; it does not
-// take streams whose window is smaller than the picture.
+// Good images. Where even the judge does not see what was drawn, the test is wrong; it does not
+// take streams whose window is smaller than the image.
 static bool check_good(int count, unsigned samples)
 {
     static struct batch batch;
@@ -82,7 +82,7 @@ static bool check_good(int count, unsigned samples)
         bool same = !batch.right[i] || same_planes(&drawn, &batch.planes[i]);
         check_free_planes(&drawn);
         if (!same) {
-            printf("FAILED: the judge sees another picture than was drawn\n");
+            printf("FAILED: the judge sees another image than was drawn\n");
             return false;
         }
     }
@@ -148,14 +148,14 @@ static bool check_taken(void)
     };
     bool ok = true;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct conv_decode_picture picture = {
+        struct conv_decode_image image = {
             .stream_bytes = cases[i].stream_bytes,
             .width = cases[i].width,
             .height = cases[i].height,
             .channels = cases[i].channels,
             .depth = cases[i].depth,
         };
-        if (conv_cuda_decode_takes(&picture) == cases[i].taken)
+        if (conv_cuda_decode_takes(&image) == cases[i].taken)
             continue;
         printf("FAILED: %dx%d with a stream of %u bytes is %staken\n", cases[i].width,
                cases[i].height, cases[i].stream_bytes, cases[i].taken ? "not " : "");

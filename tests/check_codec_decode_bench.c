@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Times the decoder's kernels: many pictures at once, each with memory of its own, so that no cache
+// Times the decoder's kernels: many images at once, each with memory of its own, so that no cache
 // knows the next one.
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -15,11 +15,11 @@
 
 struct bench {
     struct check_stream *files;
-    int count; // of the pictures
-    struct conv_decode_picture *pictures, *d_pictures;
+    int count; // of the images
+    struct conv_decode_image *images, *d_images;
     uint8_t *d_memory;
     uint32_t *d_status;
-    double raw_bytes; // of all pictures' samples
+    double raw_bytes; // of all images' samples
     cudaEvent_t events[MOST_KERNELS + 1];
     const char *kernels[MOST_KERNELS];
     int kernel_count;
@@ -45,7 +45,7 @@ static size_t lay_out(struct bench *bench, int files, size_t *scratch)
     *scratch = 0;
     for (int i = 0; i < bench->count; i++) {
         const struct check_stream *file = &bench->files[i % files];
-        bench->pictures[i] = (struct conv_decode_picture){
+        bench->images[i] = (struct conv_decode_image){
             .stride = (int64_t)conv_image_stride(file->width, file->depth),
             .stream_bytes = (uint32_t)file->size,
             .width = file->width,
@@ -55,7 +55,7 @@ static size_t lay_out(struct bench *bench, int files, size_t *scratch)
         };
         size_t plane = conv_image_plane_bytes(file->width, file->height, file->depth);
         bytes += align(file->size) + (size_t)file->channels * plane;
-        *scratch += conv_cuda_decode_scratch(&bench->pictures[i]);
+        *scratch += conv_cuda_decode_scratch(&bench->images[i]);
         bench->raw_bytes += (double)file->width * file->height * file->channels * file->depth / 8;
     }
     return bytes;
@@ -66,41 +66,41 @@ static bool place(struct bench *bench, int files, uint8_t *at)
 {
     for (int i = 0; i < bench->count; i++) {
         const struct check_stream *file = &bench->files[i % files];
-        struct conv_decode_picture *picture = &bench->pictures[i];
+        struct conv_decode_image *image = &bench->images[i];
         size_t plane = conv_image_plane_bytes(file->width, file->height, file->depth);
-        const uint8_t *from = i < files ? file->bytes : bench->pictures[i % files].d_stream;
+        const uint8_t *from = i < files ? file->bytes : bench->images[i % files].d_stream;
         if (failed(cudaMemcpyAsync(at, from, file->size,
                                    i < files ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice,
                                    NULL),
                    "copy of a stream"))
             return false;
-        picture->d_stream = at;
+        image->d_stream = at;
         at += align(file->size);
         for (int c = 0; c < file->channels; c++, at += plane)
-            picture->d_plane[c] = at;
+            image->d_plane[c] = at;
     }
-    return !failed(cudaMemcpy(bench->d_pictures, bench->pictures,
-                              (size_t)bench->count * sizeof *bench->pictures,
+    return !failed(cudaMemcpy(bench->d_images, bench->images,
+                              (size_t)bench->count * sizeof *bench->images,
                               cudaMemcpyHostToDevice),
                    "copy of the table");
 }
 
 static bool open_bench(struct bench *bench, int files)
 {
-    size_t scratch, table = (size_t)bench->count * sizeof *bench->pictures;
-    bench->pictures = calloc((size_t)bench->count, sizeof *bench->pictures);
-    if (!bench->pictures)
+    size_t scratch, table = (size_t)bench->count * sizeof *bench->images;
+    bench->images = calloc((size_t)bench->count, sizeof *bench->images);
+    if (!bench->images)
         abort();
     size_t bytes = lay_out(bench, files, &scratch);
     if (failed(cudaMalloc((void **)&bench->d_memory, align(bytes) + scratch), "cudaMalloc") ||
-        failed(cudaMalloc((void **)&bench->d_pictures, table), "cudaMalloc") ||
+        failed(cudaMalloc((void **)&bench->d_images, table), "cudaMalloc") ||
         failed(cudaMalloc((void **)&bench->d_status, (size_t)bench->count * sizeof(uint32_t)),
                "cudaMalloc"))
         return false;
     for (int i = 0; i <= MOST_KERNELS; i++)
         if (failed(cudaEventCreate(&bench->events[i]), "cudaEventCreate"))
             return false;
-    conv_cuda_decode_plan(bench->pictures, bench->count, bench->d_memory + align(bytes));
+    conv_cuda_decode_plan(bench->images, bench->count, bench->d_memory + align(bytes));
     return place(bench, files, bench->d_memory);
 }
 
@@ -110,9 +110,9 @@ static void close_bench(struct bench *bench)
         if (bench->events[i])
             cudaEventDestroy(bench->events[i]);
     cudaFree(bench->d_memory);
-    cudaFree(bench->d_pictures);
+    cudaFree(bench->d_images);
     cudaFree(bench->d_status);
-    free(bench->pictures);
+    free(bench->images);
 }
 
 static void mark(void *context, const char *kernel)
@@ -125,8 +125,8 @@ static void mark(void *context, const char *kernel)
 static bool run_once(struct bench *bench, int threads, int run)
 {
     struct conv_decode_batch batch = {
-        .pictures = bench->pictures,
-        .d_pictures = bench->d_pictures,
+        .images = bench->images,
+        .d_images = bench->d_images,
         .count = bench->count,
         .threads = threads,
         .d_status = bench->d_status,
@@ -160,7 +160,7 @@ static bool all_decoded(const struct bench *bench)
         wrong += status[i] != CONV_DECODE_DECODED;
     free(status);
     if (wrong > 0)
-        printf("FAILED: %u of %d pictures are not decoded\n", wrong, bench->count);
+        printf("FAILED: %u of %d images are not decoded\n", wrong, bench->count);
     return ok && wrong == 0;
 }
 
@@ -172,7 +172,7 @@ static int compare_times(const void *a, const void *b)
 
 static void print_line(const struct bench *bench, const char *name, double ms)
 {
-    printf("%7d pictures  %-14s %9.3f ms  %8.1f GB/s raw\n", bench->count, name, ms,
+    printf("%7d images  %-14s %9.3f ms  %8.1f GB/s raw\n", bench->count, name, ms,
            bench->raw_bytes / (ms * 1e6));
 }
 
@@ -188,11 +188,11 @@ static void print_times(struct bench *bench, int runs)
     fflush(stdout);
 }
 
-// Decodes `pictures` at once, the files in turn, and prints what each kernel took.
-static bool time_pictures(const struct check_options *options, int pictures)
+// Decodes `images` at once, the files in turn, and prints what each kernel took.
+static bool time_images(const struct check_options *options, int images)
 {
     int count = options->file_count, runs = options->runs < MOST_RUNS ? options->runs : MOST_RUNS;
-    struct bench bench = {.count = pictures};
+    struct bench bench = {.count = images};
     bench.files = calloc((size_t)count, sizeof *bench.files);
     bool ok = bench.files != NULL;
     for (int i = 0; i < count && ok; i++)
@@ -214,11 +214,11 @@ static bool time_pictures(const struct check_options *options, int pictures)
 
 bool check_codec_decode_bench(const struct check_options *options)
 {
-    static const int pictures[] = {1, 132, 1000, 4000};
+    static const int images[] = {1, 132, 1000, 4000};
     if (options->copies)
-        return time_pictures(options, options->copies * options->file_count);
-    for (size_t i = 0; i < sizeof pictures / sizeof pictures[0]; i++)
-        if (!time_pictures(options, pictures[i]))
+        return time_images(options, options->copies * options->file_count);
+    for (size_t i = 0; i < sizeof images / sizeof images[0]; i++)
+        if (!time_images(options, images[i]))
             return false;
     return true;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The encoder of src/png/cuda/ against zlib and libpng: random batches, of which every chunk
 // must have the right CRC, inflate to all scanlines with the right Adler-32, and come back from
-// libpng as the picture. The same pictures in another batch must give the same bytes.
+// libpng as the image. The same images in another batch must give the same bytes.
 #include "check_codec_encode.h"
 
 #include <cuda_runtime_api.h>
@@ -13,7 +13,7 @@
 
 #include "support/png_make.h"
 
-#define MOST_PICTURES 12
+#define MOST_IMAGES 12
 #define GUARD 256 // bytes around what the kernels write
 #define PATTERN 0xa5
 #define CHUNK_FRAME 12
@@ -34,11 +34,11 @@ void check_encode_free(struct check_encode *run)
         for (int c = 0; c < CONV_IMAGE_MAX_CHANNELS; c++)
             if (run->memory[i][c])
                 (void)cudaFree(run->memory[i][c]);
-    void *all[] = {run->d_pictures, run->d_scratch, run->d_output, run->d_results};
+    void *all[] = {run->d_images, run->d_scratch, run->d_output, run->d_results};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i])
             (void)cudaFree(all[i]);
-    free(run->pictures);
+    free(run->images);
     free(run->memory);
     *run = (struct check_encode){0};
 }
@@ -59,8 +59,8 @@ static bool take_guarded(uint8_t **d_memory, size_t size, const char *what)
 
 static bool upload_planes(struct check_encode *run, int i, const struct conv_image *image)
 {
-    struct conv_encode_picture *picture = &run->pictures[i];
-    *picture = (struct conv_encode_picture){
+    struct conv_encode_image *entry = &run->images[i];
+    *entry = (struct conv_encode_image){
         .stride = image->plane[0].stride,
         .width = image->width,
         .height = image->height,
@@ -71,7 +71,7 @@ static bool upload_planes(struct check_encode *run, int i, const struct conv_ima
         size_t size = (size_t)image->plane[c].stride * (size_t)image->height;
         if (!upload(&run->memory[i][c], image->plane[c].data, size, "planes"))
             return false;
-        picture->plane[c] = run->memory[i][c];
+        entry->plane[c] = run->memory[i][c];
     }
     return true;
 }
@@ -79,25 +79,25 @@ static bool upload_planes(struct check_encode *run, int i, const struct conv_ima
 bool check_encode_open(struct check_encode *run, const struct conv_image *images, int count)
 {
     *run = (struct check_encode){.count = count};
-    run->pictures = calloc((size_t)count, sizeof *run->pictures);
+    run->images = calloc((size_t)count, sizeof *run->images);
     run->memory = calloc((size_t)count, sizeof *run->memory);
-    if (!run->pictures || !run->memory)
+    if (!run->images || !run->memory)
         return false;
     for (int i = 0; i < count; i++)
         if (!upload_planes(run, i, &images[i]))
             return false;
     struct conv_encode_plan *plan = &run->batch.plan;
-    if (conv_cuda_encode_plan(plan, run->pictures, count)) {
-        printf("FAILED: no plan for %d pictures\n", count);
+    if (conv_cuda_encode_plan(plan, run->images, count)) {
+        printf("FAILED: no plan for %d images\n", count);
         return false;
     }
     size_t results = (size_t)count * sizeof(struct conv_encode_result);
     if (check_cuda_failed(cudaMalloc(&run->d_scratch, plan->scratch_bytes), "scratch memory") ||
-        !upload(&run->d_pictures, run->pictures, (size_t)count * sizeof *run->pictures, "table") ||
+        !upload(&run->d_images, run->images, (size_t)count * sizeof *run->images, "table") ||
         !take_guarded(&run->d_output, plan->output_bytes, "output") ||
         !take_guarded(&run->d_results, results, "results"))
         return false;
-    run->batch.d_pictures = run->d_pictures;
+    run->batch.d_images = run->d_images;
     run->batch.d_scratch = run->d_scratch;
     run->batch.output = run->d_output + GUARD;
     run->batch.results = (struct conv_encode_result *)(void *)(run->d_results + GUARD);
@@ -165,7 +165,7 @@ static bool encode(const struct conv_image *images, int count, uint64_t seed,
         ok = false;
     }
     if (ok && launches != LAUNCHES) {
-        printf("FAILED: %d launches for %d pictures\n", launches, count);
+        printf("FAILED: %d launches for %d images\n", launches, count);
         ok = false;
     }
     ok = ok && !check_cuda_failed(cudaDeviceSynchronize(), "encode") &&
@@ -204,7 +204,7 @@ static const char *inflate_all(const struct conv_image *image, const uint8_t *da
     else if (stream.avail_in != 0)
         wrong = "bytes behind the zlib stream";
     else if (stream.total_out != all)
-        wrong = "not as many scanlines as the picture has";
+        wrong = "not as many scanlines as the image has";
     inflateEnd(&stream);
     free(scanlines);
     return wrong;
@@ -244,7 +244,7 @@ static void note_message(png_structp png, png_const_charp message)
     png_longjmp(png, 1);
 }
 
-// True if `row` of pixels as in the file is row y of the picture.
+// True if `row` of pixels as in the file is row y of the image.
 static bool same_row(const struct conv_image *image, int y, const uint8_t *row)
 {
     for (int x = 0; x < image->width; x++)
@@ -293,7 +293,7 @@ static bool same_pixels(const struct conv_image *image, const struct png_file *f
     return ok;
 }
 
-static bool check_picture(const struct conv_image *image, const uint8_t *chunk, size_t size,
+static bool check_image(const struct conv_image *image, const uint8_t *chunk, size_t size,
                           char *message)
 {
     static const int color_types[] = {0, PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA,
@@ -334,26 +334,26 @@ static const char *check_packing(const struct check_encoded *encoded, int count,
 
 struct check_case {
     int count;
-    struct conv_image images[MOST_PICTURES];
-    enum check_kind kinds[MOST_PICTURES];
+    struct conv_image images[MOST_IMAGES];
+    enum check_kind kinds[MOST_IMAGES];
 };
 
 static void draw_case(struct check_case *c, uint64_t seed)
 {
     uint64_t state = seed;
     c->count = check_draw_int(&state, 0, 3) ? check_draw_int(&state, 1, 3)
-                                            : check_draw_int(&state, 1, MOST_PICTURES);
+                                            : check_draw_int(&state, 1, MOST_IMAGES);
     for (int i = 0; i < c->count; i++) {
         check_draw_shape(&c->images[i], &state);
         c->kinds[i] = (enum check_kind)check_draw_int(&state, 0, CHECK_KINDS - 1);
-        check_draw_picture(&c->images[i], c->kinds[i], &state);
+        check_draw_image(&c->images[i], c->kinds[i], &state);
     }
 }
 
 static bool complain(const struct check_case *c, int i, const char *message)
 {
     const struct conv_image *image = &c->images[i];
-    printf("FAILED: picture %d of %d, %s, %dx%d, %d channels, %d bits: %s\n", i, c->count,
+    printf("FAILED: image %d of %d, %s, %dx%d, %d channels, %d bits: %s\n", i, c->count,
            check_kind_name(c->kinds[i]), image->width, image->height, image->channels, image->depth,
            message);
     return false;
@@ -376,7 +376,7 @@ static bool check_encoded(const struct check_case *c, const struct check_encoded
     for (int i = 0; i < c->count; i++) {
         char message[80] = "";
         const struct conv_encode_result *result = &encoded->results[i];
-        if (!check_picture(&c->images[i], encoded->output + result->offset, result->size, message))
+        if (!check_image(&c->images[i], encoded->output + result->offset, result->size, message))
             return complain(c, i, message);
         if (!is_small(c, i, result->size))
             return complain(c, i, "one colour takes too many bytes");
@@ -405,10 +405,10 @@ static void change_padding(struct conv_image *image, uint64_t *state)
         }
 }
 
-// The pictures the other way round, without the first one: the same bytes again.
+// The images the other way round, without the first one: the same bytes again.
 static bool check_again(struct check_case *c, const struct check_encoded *encoded, uint64_t seed)
 {
-    struct conv_image images[MOST_PICTURES];
+    struct conv_image images[MOST_IMAGES];
     int count = c->count > 1 ? c->count - 1 : 1;
     uint64_t state = ~seed;
     for (int i = 0; i < count; i++) {
@@ -435,7 +435,7 @@ static bool check_round(struct check_case *c, uint64_t seed)
               check_encoded(c, &encoded, room_of(c)) && check_again(c, &encoded, seed);
     check_encoded_free(&encoded);
     for (int i = 0; i < c->count; i++)
-        check_free_picture(&c->images[i]);
+        check_free_image(&c->images[i]);
     if (!ok)
         printf("  again: --part encode --seed %llu --rounds 1\n", (unsigned long long)seed);
     return ok;
@@ -456,7 +456,7 @@ static bool check_large(uint64_t seed)
                                           .channels = shapes[i].channels,
                                           .depth = shapes[i].depth};
         c.kinds[0] = (enum check_kind)check_draw_int(&state, 0, CHECK_KINDS - 1);
-        check_draw_picture(&c.images[0], c.kinds[0], &state);
+        check_draw_image(&c.images[0], c.kinds[0], &state);
         ok = check_round(&c, seed);
     }
     return ok;
@@ -465,17 +465,17 @@ static bool check_large(uint64_t seed)
 static bool check_refusals(void)
 {
     struct conv_encode_plan plan;
-    struct conv_encode_picture picture = {
+    struct conv_encode_image image = {
         .stride = 1 << 20, .width = 1 << 20, .height = 2049, .channels = 1, .depth = 8};
-    bool ok = conv_cuda_encode_plan(&plan, &picture, 1) == CONV_ERR_UNSUPPORTED &&
+    bool ok = conv_cuda_encode_plan(&plan, &image, 1) == CONV_ERR_UNSUPPORTED &&
               conv_cuda_encode_bound(1 << 20, 2049, 1, 8) == 0 &&
               conv_cuda_encode_bound(0x7fffffff, 0x7fffffff, 4, 16) == 0;
-    picture.height = 2000;
-    ok = ok && conv_cuda_encode_plan(&plan, &picture, 1) == CONV_OK &&
+    image.height = 2000;
+    ok = ok && conv_cuda_encode_plan(&plan, &image, 1) == CONV_OK &&
          plan.output_bytes == conv_cuda_encode_bound(1 << 20, 2000, 1, 8) &&
          plan.output_bytes < (size_t)2040 << 20;
     if (!ok)
-        printf("FAILED: pictures too large for a chunk are not told from others\n");
+        printf("FAILED: images too large for a chunk are not told from others\n");
     return ok;
 }
 
@@ -492,6 +492,6 @@ bool check_codec_encode(const struct check_options *options)
     if (rounds > 1)
         ok = ok && check_large(seed);
     if (ok)
-        printf("encode: %d batches of pictures came back\n", rounds);
+        printf("encode: %d batches of images came back\n", rounds);
     return ok;
 }

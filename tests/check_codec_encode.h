@@ -14,10 +14,10 @@ bool check_cuda_failed(cudaError_t error, const char *what);
 // Planes, table and memories of a batch, ready to run.
 struct check_encode {
     int count;
-    struct conv_encode_picture *pictures;
+    struct conv_encode_image *images;
     void *(*memory)[CONV_IMAGE_MAX_CHANNELS]; // each plane's own, so that who looks for accesses
                                               // beside it (compute-sanitizer, emulated/) finds them
-    void *d_pictures, *d_scratch;
+    void *d_images, *d_scratch;
     uint8_t *d_output, *d_results; // with guards around them
     struct conv_encode_batch batch;
 };

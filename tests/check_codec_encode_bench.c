@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Times the encoder's kernels on given pictures, and weighs what they make against libpng at level
+// Times the encoder's kernels on given images, and weighs what they make against libpng at level
 // 1 with all filters. Under emulation there is no time, but the sizes are those of the device.
 #include <png.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #define MOST_MARKS 16
 #define PNG_FRAME 45 // signature, IHDR and IEND
 
-// --- pictures ------------------------------------------------------------------------------------
+// --- images ------------------------------------------------------------------------------------
 
 static bool read_file(const char *name, uint8_t **data, size_t *size)
 {
@@ -30,14 +30,14 @@ static bool read_file(const char *name, uint8_t **data, size_t *size)
 }
 
 // Decodes into planes of one stride.
-static bool read_picture(struct conv_image *image, const char *name)
+static bool read_image(struct conv_image *image, const char *name)
 {
     struct conv_image decoded = {0};
     struct conv_err err = {0};
     uint8_t *data = NULL;
     size_t size;
     bool ok = read_file(name, &data, &size);
-    if (ok && picture_decode(&decoded, data, size, &err)) {
+    if (ok && image_decode(&decoded, data, size, &err)) {
         fprintf(stderr, "check_codec: %s: %s\n", name, err.text);
         ok = false;
     }
@@ -53,7 +53,7 @@ static bool read_picture(struct conv_image *image, const char *name)
                    decoded.plane[c].data + y * decoded.plane[c].stride,
                    (size_t)decoded.width * (size_t)(decoded.depth / 8));
     }
-    picture_free(&decoded);
+    image_free(&decoded);
     free(data);
     return ok;
 }
@@ -210,7 +210,7 @@ static bool print_sizes(const struct check_encode *run, const struct conv_image 
     for (int i = 0; i < files && ok; i++)
         theirs += libpng_bytes(&images[i]) * (size_t)copies;
     if (ok)
-        printf("%d pictures in flight, %.1f MB of samples, size %.4f of them, %.4f of libpng level "
+        printf("%d images in flight, %.1f MB of samples, size %.4f of them, %.4f of libpng level "
                "1\n",
                run->count, (double)raw / 1e6, (double)ours / (double)raw,
                (double)ours / (double)theirs);
@@ -227,7 +227,7 @@ bool check_codec_encode_bench(const struct check_options *options)
     bool ok = images;
     for (int i = 0; i < count && ok; i++) {
         if (i < files)
-            ok = read_picture(&images[i], options->files[i]);
+            ok = read_image(&images[i], options->files[i]);
         else
             images[i] = images[i % files]; // the same planes, copied to the device once more
         raw += raw_bytes(&images[i]);
@@ -237,7 +237,7 @@ bool check_codec_encode_bench(const struct check_options *options)
          print_sizes(&run, images, files, copies, raw);
     check_encode_free(&run);
     for (int i = 0; images && i < files; i++)
-        check_free_picture(&images[i]);
+        check_free_image(&images[i]);
     free(images);
     return ok;
 }

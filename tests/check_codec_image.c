@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Pictures for check_codec: all shapes and depths, and samples that compress in all ways.
+// Images for check_codec: all shapes and depths, and samples that compress in all ways.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,7 +136,7 @@ static void draw_plane(const struct conv_image *image, int c, const struct paint
     }
 }
 
-void check_draw_picture(struct conv_image *image, enum check_kind kind, uint64_t *state)
+void check_draw_image(struct conv_image *image, enum check_kind kind, uint64_t *state)
 {
     struct painter painter = {
         .kind = kind,
@@ -165,7 +165,7 @@ void check_draw_picture(struct conv_image *image, enum check_kind kind, uint64_t
     }
 }
 
-void check_free_picture(struct conv_image *image)
+void check_free_image(struct conv_image *image)
 {
     for (int c = 0; c < CONV_IMAGE_MAX_CHANNELS; c++) {
         free(image->plane[c].data);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The parts of check_codec that hold the decoder on the device against the one on the CPU: made
-// pictures and streams, the judge, the device.
+// images and streams, the judge, the device.
 #ifndef CONV_TESTS_CHECK_DECODE_H
 #define CONV_TESTS_CHECK_DECODE_H
 
@@ -10,9 +10,9 @@
 
 #include "image/image.h"
 
-#define CHECK_DECODE_MOST 64 // pictures in a batch
+#define CHECK_DECODE_MOST 64 // images in a batch
 
-// A picture as a zlib stream of filtered rows, right or wrong.
+// An image as a zlib stream of filtered rows, right or wrong.
 struct check_stream {
     int width, height, channels, depth;
     uint8_t *bytes;
@@ -28,8 +28,8 @@ struct check_stream {
 void check_decode_seed(uint64_t seed);
 unsigned check_decode_random(unsigned below);
 
-// A random picture of about `most` samples, compressed by zlib with random parameters. The bytes
-// are the caller's to free. *planes, if not NULL, becomes what must come out, as check_judge does.
+// A random image of about `most` samples, compressed by zlib with random parameters. The bytes
+// are the caller's to free. *planes, if not NULL, becomes what must come out, as check_oracle does.
 struct check_stream check_make_stream(unsigned most, struct conv_image *planes);
 // A copy, damaged at random; some of the damaged ones get a right Adler-32 again.
 struct check_stream check_damage_stream(const struct check_stream *stream);
@@ -43,14 +43,14 @@ bool check_special_stream(struct check_stream *stream, int number);
 bool check_costly_stream(struct check_stream *stream, int number);
 // A right stream long enough to be stopped: its `result` is CONV_DECODE_STOPPED.
 struct check_stream check_long_stream(void);
-// The picture data of a PNG file. False if it has none that the device takes.
+// The image data of a PNG file. False if it has none that the device takes.
 bool check_read_stream(struct check_stream *stream, const char *path);
 
 // --- check_decode_oracle.c ------------------------------------------------------------------------
 
 // What src/png/cpu/decode.c makes of the stream in a PNG file: true and planes, whose memory is
 // planes->plane[0].data alone, or false.
-bool check_judge(struct conv_image *planes, const struct check_stream *stream);
+bool check_oracle(struct conv_image *planes, const struct check_stream *stream);
 void check_alloc_planes(struct conv_image *planes, const struct check_stream *stream);
 void check_free_planes(struct conv_image *planes);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The device's side of checking the decoder: each picture's stream, rows and planes in memory of
+// The device's side of checking the decoder: each image's stream, rows and planes in memory of
 // their own, so that who looks for accesses beside it (compute-sanitizer, emulated/) finds them;
 // planes keep guards around them and behind their rows.
 #include <cuda_runtime_api.h>
@@ -14,15 +14,15 @@
 #define FILL 0xa5
 #define UNTOUCHED 0xdeadbeefu
 
-struct device_picture {
+struct device_image {
     uint8_t *d_stream, *d_rows, *d_plane[CONV_IMAGE_MAX_CHANNELS];
     size_t plane_bytes, rows_bytes; // without guards
 };
 
 struct device_batch {
-    struct device_picture own[CHECK_DECODE_MOST];
-    struct conv_decode_picture pictures[CHECK_DECODE_MOST];
-    struct conv_decode_picture *d_pictures;
+    struct device_image own[CHECK_DECODE_MOST];
+    struct conv_decode_image images[CHECK_DECODE_MOST];
+    struct conv_decode_image *d_images;
     uint8_t *d_scratch;
     size_t scratch_bytes;
     uint32_t *d_status, status[CHECK_DECODE_MOST];
@@ -50,12 +50,12 @@ static bool make_memory(uint8_t **d_memory, size_t size)
     return ok;
 }
 
-static bool upload_picture(struct device_picture *own, struct conv_decode_picture *picture,
+static bool upload_image(struct device_image *own, struct conv_decode_image *image,
                            const struct check_stream *stream)
 {
     size_t before = check_decode_random(17); // the stream ends where its memory ends
     size_t row = conv_image_stride(stream->width, stream->depth);
-    *picture = (struct conv_decode_picture){
+    *image = (struct conv_decode_image){
         .stride = (int64_t)(row + CONV_IMAGE_ROW_ALIGN * check_decode_random(3)),
         .stream_bytes = (uint32_t)stream->size,
         .width = stream->width,
@@ -68,61 +68,61 @@ static bool upload_picture(struct device_picture *own, struct conv_decode_pictur
             cudaMemcpy(own->d_stream + before, stream->bytes, stream->size, cudaMemcpyHostToDevice),
             "copy of a stream"))
         return false;
-    picture->d_stream = own->d_stream + before;
-    own->plane_bytes = (size_t)picture->stride * (size_t)(stream->height - 1) + row;
+    image->d_stream = own->d_stream + before;
+    own->plane_bytes = (size_t)image->stride * (size_t)(stream->height - 1) + row;
     for (int c = 0; c < stream->channels; c++) {
         if (!make_memory(&own->d_plane[c], own->plane_bytes + 2 * GUARD))
             return false;
-        picture->d_plane[c] = own->d_plane[c] + GUARD;
+        image->d_plane[c] = own->d_plane[c] + GUARD;
     }
     return true;
 }
 
-// Each picture comes once, the longest stream first.
-static bool turns_are_right(const struct conv_decode_picture *pictures, int count)
+// Each image comes once, the longest stream first.
+static bool turns_are_right(const struct conv_decode_image *images, int count)
 {
     bool seen[CHECK_DECODE_MOST] = {false}, right = true;
     for (int i = 0; i < count && right; i++) {
-        uint32_t turn = pictures[i].turn;
+        uint32_t turn = images[i].turn;
         right =
             turn < (uint32_t)count && !seen[turn] &&
-            (i == 0 || pictures[turn].stream_bytes <= pictures[pictures[i - 1].turn].stream_bytes);
+            (i == 0 || images[turn].stream_bytes <= images[images[i - 1].turn].stream_bytes);
         if (right)
             seen[turn] = true;
     }
     if (!right)
-        printf("FAILED: the planner's order of pictures\n");
+        printf("FAILED: the planner's order of images\n");
     return right;
 }
 
-// The planner's memory is one piece. Every other time each picture gets rows of its own instead, to
+// The planner's memory is one piece. Every other time each image gets rows of its own instead, to
 // the byte.
 static bool plan(struct device_batch *batch, int count)
 {
     size_t scratch = 0;
     for (int i = 0; i < count; i++)
-        scratch += conv_cuda_decode_scratch(&batch->pictures[i]);
+        scratch += conv_cuda_decode_scratch(&batch->images[i]);
     batch->scratch_bytes = scratch;
     if (!make_memory(&batch->d_scratch, scratch + 2 * GUARD))
         return false;
-    conv_cuda_decode_plan(batch->pictures, count, batch->d_scratch + GUARD);
-    if (!turns_are_right(batch->pictures, count))
+    conv_cuda_decode_plan(batch->images, count, batch->d_scratch + GUARD);
+    if (!turns_are_right(batch->images, count))
         return false;
     bool apart = check_decode_random(2);
     for (int i = 0; i < count && apart; i++) {
-        struct device_picture *own = &batch->own[i];
-        own->rows_bytes = conv_cuda_decode_scratch(&batch->pictures[i]);
+        struct device_image *own = &batch->own[i];
+        own->rows_bytes = conv_cuda_decode_scratch(&batch->images[i]);
         if (!make_memory(&own->d_rows, own->rows_bytes + 2 * GUARD))
             return false;
-        batch->pictures[i].d_rows = own->d_rows + GUARD;
+        batch->images[i].d_rows = own->d_rows + GUARD;
     }
-    size_t table = (size_t)count * sizeof *batch->pictures;
+    size_t table = (size_t)count * sizeof *batch->images;
     uint32_t *untouched = batch->status;
     for (int i = 0; i < count; i++)
         untouched[i] = UNTOUCHED;
     size_t words = (size_t)count * sizeof *untouched;
-    return !failed(cudaMalloc((void **)&batch->d_pictures, table), "cudaMalloc") &&
-           !failed(cudaMemcpy(batch->d_pictures, batch->pictures, table, cudaMemcpyHostToDevice),
+    return !failed(cudaMalloc((void **)&batch->d_images, table), "cudaMalloc") &&
+           !failed(cudaMemcpy(batch->d_images, batch->images, table, cudaMemcpyHostToDevice),
                    "copy of the table") &&
            !failed(cudaMalloc((void **)&batch->d_status, words), "cudaMalloc") &&
            !failed(cudaMemcpy(batch->d_status, untouched, words, cudaMemcpyHostToDevice), "copy");
@@ -141,8 +141,8 @@ static bool run(struct device_batch *batch, int count, const struct check_decode
         return false;
     *batch->h_stop = how->stopped;
     struct conv_decode_batch work = {
-        .pictures = batch->pictures,
-        .d_pictures = batch->d_pictures,
+        .images = batch->images,
+        .d_images = batch->d_images,
         .count = count,
         .threads = how->threads,
         .at_any_cost = how->at_any_cost,
@@ -180,19 +180,19 @@ static bool guards_hold(const uint8_t *d_memory, size_t size)
 }
 
 // Rows up to the next multiple of 16 bytes may hold anything behind their samples.
-static const char *compare_plane(const uint8_t *memory, const struct device_picture *own,
-                                 const struct conv_decode_picture *picture,
+static const char *compare_plane(const uint8_t *memory, const struct device_image *own,
+                                 const struct conv_decode_image *image,
                                  const struct conv_plane *truth)
 {
-    size_t samples = (size_t)picture->width * (size_t)picture->depth / 8;
-    size_t row = conv_image_stride(picture->width, picture->depth);
+    size_t samples = (size_t)image->width * (size_t)image->depth / 8;
+    size_t row = conv_image_stride(image->width, image->depth);
     for (size_t i = 0; i < own->plane_bytes + 2 * GUARD; i++) {
-        size_t at = i - GUARD, x = at % (size_t)picture->stride;
+        size_t at = i - GUARD, x = at % (size_t)image->stride;
         bool inside = i >= GUARD && at < own->plane_bytes && x < row;
         if (!inside && memory[i] != FILL)
             return "writes beside the plane";
         if (inside && x < samples && truth) {
-            size_t y = at / (size_t)picture->stride;
+            size_t y = at / (size_t)image->stride;
             if (memory[i] != truth->data[(ptrdiff_t)y * truth->stride + (ptrdiff_t)x])
                 return "other samples";
         }
@@ -204,7 +204,7 @@ static const char *compare(const struct device_batch *batch, int i,
                            const struct check_stream *stream, const struct conv_image *planes,
                            bool right)
 {
-    const struct device_picture *own = &batch->own[i];
+    const struct device_image *own = &batch->own[i];
     const char *what = NULL;
     if (batch->status[i] >= CONV_DECODE_RESULTS)
         return "no such result";
@@ -223,7 +223,7 @@ static const char *compare(const struct device_batch *batch, int i,
         what =
             failed(cudaMemcpy(memory, own->d_plane[c], size, cudaMemcpyDeviceToHost), "copy")
                 ? "no copy"
-                : compare_plane(memory, own, &batch->pictures[i], right ? &planes->plane[c] : NULL);
+                : compare_plane(memory, own, &batch->images[i], right ? &planes->plane[c] : NULL);
         free(memory);
     }
     return what;
@@ -237,7 +237,7 @@ static void free_batch(struct device_batch *batch)
         for (int c = 0; c < CONV_IMAGE_MAX_CHANNELS; c++)
             cudaFree(batch->own[i].d_plane[c]);
     }
-    cudaFree(batch->d_pictures);
+    cudaFree(batch->d_images);
     cudaFree(batch->d_scratch);
     cudaFree(batch->d_status);
     cudaFreeHost(batch->h_stop);
@@ -252,7 +252,7 @@ bool check_decode_batch(const struct check_stream *streams, const struct conv_im
     emulated_seed(how->seed);
 #endif
     for (int i = 0; i < count && ok; i++)
-        ok = upload_picture(&batch.own[i], &batch.pictures[i], &streams[i]);
+        ok = upload_image(&batch.own[i], &batch.images[i], &streams[i]);
     ok = ok && plan(&batch, count) && run(&batch, count, how);
     if (ok && !guards_hold(batch.d_scratch, batch.scratch_bytes)) {
         printf("FAILED: writes beside the scratch\n");
@@ -262,7 +262,7 @@ bool check_decode_batch(const struct check_stream *streams, const struct conv_im
         const char *what = compare(&batch, i, &streams[i], &planes[i], right[i]);
         if (!what)
             continue;
-        printf("FAILED picture %d, %s: %s (result %u; %dx%d, %d channels, %d bits, %zu bytes, "
+        printf("FAILED image %d, %s: %s (result %u; %dx%d, %d channels, %d bits, %zu bytes, "
                "%d threads)\n",
                i, streams[i].kind, what, batch.status[i], streams[i].width, streams[i].height,
                streams[i].channels, streams[i].depth, streams[i].size, how->threads);

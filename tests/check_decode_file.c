@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The picture data of PNG files, good or bad, for checking and for timing the decoder.
+// The image data of PNG files, good or bad, for checking and for timing the decoder.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -31,7 +31,7 @@ void check_free_planes(struct conv_image *planes)
     planes->plane[0].data = NULL;
 }
 
-bool check_judge(struct conv_image *planes, const struct check_stream *stream)
+bool check_oracle(struct conv_image *planes, const struct check_stream *stream)
 {
     static const int color_types[] = {0, 0, 4, 2, 6};
     static struct conv_decoder decoder;

@@ -98,7 +98,7 @@ static void put_repeat(struct writer *writer)
 
 // --- the cases -----------------------------------------------------------------------------------
 
-// All are of one gray picture of 8 rows: zeros, unless something is wrong. Those that many stored
+// All are of one gray image of 8 rows: zeros, unless something is wrong. Those that many stored
 // blocks make are higher.
 enum { WIDTH = 39, HEIGHT = 8, BYTES = (WIDTH + 1) * HEIGHT };
 enum { COSTLY_HEIGHT = 5000, COSTLY_BYTES = (WIDTH + 1) * COSTLY_HEIGHT };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Streams for checking the decoder: pictures of all kinds, filtered and compressed in all ways, and
+// Streams for checking the decoder: images of all kinds, filtered and compressed in all ways, and
 // the same with damages.
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static uint8_t *allocate(size_t size)
     return memory;
 }
 
-// --- pictures ------------------------------------------------------------------------------------
+// --- images ------------------------------------------------------------------------------------
 
 static size_t pixel_bytes(const struct check_stream *stream)
 {

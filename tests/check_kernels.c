@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Holds every row of the variant table that this machine can run against the reference, and the
-// reference against a definition of its own, on random filters and pictures; times them with
+// reference against a definition of its own, on random filters and images; times them with
 // --bench. Starts by proving that it catches wrong rows.
 #include <inttypes.h>
 #include <math.h>
@@ -94,7 +94,7 @@ static enum conv_status run_wrong_border(const struct conv_stencil *stencil,
 static const struct conv_variant wrong_rows[] = {
     {.name = "rounds half up", .run = run_half_up},
     {.name = "wrong last column", .run = run_wrong_last_column},
-    {.name = "writes behind the picture", .run = run_write_behind},
+    {.name = "writes behind the image", .run = run_write_behind},
     {.name = "reflect for reflect101", .run = run_wrong_border},
 };
 
@@ -180,7 +180,7 @@ static bool check_row(const struct entry *entry, struct check_case *c, struct ta
     const struct conv_variant *row = entry->row;
     if (row->fits && !row->fits(&c->stencil))
         return true;
-    if (entry->interleaved && !check_case_is_picture(c))
+    if (entry->interleaved && !check_case_is_image(c))
         return true;
     tally->cases++;
     tally->good += c->saturated <= MAX_SATURATED;
@@ -270,7 +270,7 @@ static bool check_divisions(const struct options *options, const struct machine 
     return ok;
 }
 
-// Coefficients that sums must not lose: from 2^-102 on cuda_ring holds them, and leaves smaller
+// Coefficients that sums must not lose: from 2^-102 on cuda_tma holds them, and leaves smaller
 // ones to others.
 static bool check_ties(const struct options *options, const struct machine *machine,
                        struct tally *tallies)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Inside of check_kernels: a case (a filter, its pictures, what must come out) and who runs it.
+// Inside of check_kernels: a case (a filter, its images, what must come out) and who runs it.
 #ifndef CONV_TESTS_CHECK_KERNELS_H
 #define CONV_TESTS_CHECK_KERNELS_H
 
@@ -67,8 +67,8 @@ void check_case_free(struct check_case *c);
 // Fills expected with what the reference makes, and holds that against a second definition. Prints
 // and returns false on a difference.
 bool check_case_expect(struct check_case *c);
-// True if the planes are the three of one picture.
-bool check_case_is_picture(const struct check_case *c);
+// True if the planes are the three of one image.
+bool check_case_is_image(const struct check_case *c);
 // Its filter, and how to run it again.
 void check_case_print(const struct check_case *c);
 // Forgets what is in dst: every byte of it becomes the guard pattern.
@@ -86,7 +86,7 @@ int check_cuda_open(const char **reason);
 // Runs a row on copies of the case's memories, and copies dst back. Prints and returns false if
 // CUDA fails.
 bool check_cuda_run(const struct conv_variant *variant, struct check_case *c);
-// The same for a row that takes RGBRGB..., made of a case that is a picture.
+// The same for a row that takes RGBRGB..., made of a case that is an image.
 bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check_case *c);
 // What a chain does between filters with premultiplied colours. Prints the outcome.
 bool check_cuda_alpha(uint64_t seed);

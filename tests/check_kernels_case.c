@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Random cases for check_kernels: filters of every class of arithmetic on pictures of awkward sizes
+// Random cases for check_kernels: filters of every class of arithmetic on images of awkward sizes
 // between unmapped pages, and a definition of the result that shares no code with kernels/.
 #include <inttypes.h>
 #include <math.h>
@@ -138,24 +138,24 @@ void check_case_init(struct check_case *c, uint64_t seed)
     c->border = (enum conv_border)check_random_below(&random, CONV_BORDER_CONSTANT + 1);
     c->border_value = check_random_below(&random, 256);
     conv_stencil_init(&c->stencil, &c->filter, PICK(&random, 8, 8, 16), c->border, c->border_value);
-    // Every third case is a picture; the others are a jumble, where some planes are of one shape
+    // Every third case is an image; the others are a jumble, where some planes are of one shape
     // too.
-    bool picture = check_random_below(&random, 3) == 0;
-    int planes = picture ? 3 : 1 + check_random_below(&random, CHECK_MAX_PLANES);
+    bool image = check_random_below(&random, 3) == 0;
+    int planes = image ? 3 : 1 + check_random_below(&random, CHECK_MAX_PLANES);
     // The reference's time for a case stays bounded.
     int budget = CHECK_TAPS / (c->filter.width * c->filter.height) / planes;
     struct shape shape = {0};
     for (int p = 0; p < planes; p++) {
-        if (p == 0 || (!picture && check_random_below(&random, 2)))
+        if (p == 0 || (!image && check_random_below(&random, 2)))
             random_shape(&random, &shape, budget);
-        else if (!picture && check_random_below(&random, 2))
+        else if (!image && check_random_below(&random, 2))
             random_pads(&random, &shape);
         add_plane(c, &random, &shape);
         fill_plane(&random, &c->src[p], c->stencil.depth);
     }
 }
 
-bool check_case_is_picture(const struct check_case *c)
+bool check_case_is_image(const struct check_case *c)
 {
     bool equal = c->count == 3;
     for (int p = 1; p < c->count && equal; p++)

@@ -208,7 +208,7 @@ bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check
                      "copy back");
     }
     if (ok && !guards_hold(memory + src, row, stride, height)) {
-        printf("FAILED %s: writes outside the picture\n", variant->name);
+        printf("FAILED %s: writes outside the image\n", variant->name);
         ok = false;
     }
     if (ok)

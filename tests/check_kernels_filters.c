@@ -106,7 +106,7 @@ static void separable(struct check_random *random, struct conv_filter *filter)
 }
 
 // A real filter with one number far from the others, or with all of them large. Sums that are held
-// scaled must still be right, or their row must not take the filter: cuda_ring's limits are 2^-102,
+// scaled must still be right, or their row must not take the filter: cuda_tma's limits are 2^-102,
 // 2^10 and, for 8 bits, 2^103.
 static void extreme_numbers(struct check_random *random, struct conv_filter *filter)
 {

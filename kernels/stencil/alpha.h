@@ -29,7 +29,7 @@ CONV_HOST_DEVICE static inline uint32_t conv_alpha_divide_sample(uint32_t colour
     return value < max ? value : max;
 }
 
-// Each colour of the picture, in place. Do nothing without alpha.
+// Each colour of the image, in place. Do nothing without alpha.
 void conv_alpha_multiply(const struct conv_image *image);
 void conv_alpha_divide(const struct conv_image *image);
 

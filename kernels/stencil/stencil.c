@@ -13,13 +13,13 @@
 
 static const struct conv_variant *const variants[] = {
 #if CONV_HAVE_CUDA
-    &conv_cuda_tensor_separable,
-    &conv_cuda_tensor,
-    &conv_cuda_tensor_large,
+    &conv_cuda_tma_mma_separable,
+    &conv_cuda_tma_mma,
+    &conv_cuda_tma_mma_large,
     &conv_cuda_mma,
-    &conv_cuda_ring,
+    &conv_cuda_tma,
     &conv_cuda_separable,
-    &conv_cuda_ring_large,
+    &conv_cuda_tma_large,
     &conv_cuda_dp4a,
     &conv_cuda_blocked,
     &conv_cuda_planes,

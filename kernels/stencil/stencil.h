@@ -10,15 +10,10 @@
 #include <stdint.h>
 
 #include "filter/filter.h"
+#include "kernels/common/host_device.h"
 
 #ifdef __cplusplus
 extern "C" {
-#endif
-
-#ifdef __CUDACC__
-#define CONV_HOST_DEVICE __host__ __device__
-#else
-#define CONV_HOST_DEVICE
 #endif
 
 // A filter made ready for arithmetic at one depth.
@@ -32,7 +27,7 @@ struct conv_stencil {
     enum conv_border border;
     int border_value; // a sample at this depth, for CONV_BORDER_CONSTANT
     bool exact;       // coefficients, scale and offset are integers
-    bool fits_int32;  // exact, and no sum (with bias and rounding) leaves 32 bits on any picture
+    bool fits_int32;  // exact, and no sum (with bias and rounding) leaves 32 bits on any image
     int64_t divisor;  // exact: > 0 (a negative scale has turned the signs of the rest)
     int64_t bias;     // exact: offset in samples times divisor
     float fbias;      // real: offset in samples
@@ -106,14 +101,14 @@ struct conv_stencil_extra {
     // The row of the table that this is with another block shape; NULL: a rung of its own, below
     // all CUDA rows of the table.
     const struct conv_variant *of;
-    // True: what batches call a plane is a picture stored as RGBRGB..., `width` its samples, three
+    // True: what batches call a plane is an image stored as RGBRGB..., `width` its samples, three
     // a pixel.
     bool interleaved;
 };
 
 const struct conv_stencil_extra *conv_stencil_extras(int *count);
 
-// Analyses a checked filter for pictures of `depth` bits; border_value is in 8-bit units.
+// Analyses a checked filter for images of `depth` bits; border_value is in 8-bit units.
 void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *filter, int depth,
                        enum conv_border border, int border_value);
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct conv_opening {
+struct conv_async_open {
     const struct conv_backend_ops *ops;
     struct conv_backend_config config;
     struct conv_backend *backend;
@@ -23,17 +23,17 @@ static atomic_int left; // openings that were closed before they were over
 
 static void *open_main(void *argument)
 {
-    struct conv_opening *opening = argument;
+    struct conv_async_open *opening = argument;
     opening->err.status = opening->ops->open(&opening->backend, &opening->config, &opening->err);
     atomic_store(&opening->over, true);
     return NULL;
 }
 
-enum conv_status conv_opening_start(struct conv_opening **out, const struct conv_backend_ops *ops,
+enum conv_status conv_async_open_start(struct conv_async_open **out, const struct conv_backend_ops *ops,
                                     const struct conv_backend_config *config, struct conv_err *err)
 {
     size_t filters_size = (size_t)config->filter_count * sizeof config->filters[0];
-    struct conv_opening *opening = calloc(1, sizeof *opening + filters_size);
+    struct conv_async_open *opening = calloc(1, sizeof *opening + filters_size);
     if (!opening)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory to open a device");
     opening->ops = ops;
@@ -48,12 +48,12 @@ enum conv_status conv_opening_start(struct conv_opening **out, const struct conv
     return CONV_OK;
 }
 
-bool conv_opening_is_over(const struct conv_opening *opening)
+bool conv_async_open_is_over(const struct conv_async_open *opening)
 {
     return atomic_load(&opening->over);
 }
 
-enum conv_status conv_opening_result(struct conv_opening *opening, struct conv_backend **backend,
+enum conv_status conv_async_open_result(struct conv_async_open *opening, struct conv_backend **backend,
                                      struct conv_err *err)
 {
     pthread_mutex_lock(&opening->lock);
@@ -66,23 +66,23 @@ enum conv_status conv_opening_result(struct conv_opening *opening, struct conv_b
                                : CONV_OK;
 }
 
-void conv_opening_close(struct conv_opening *opening)
+void conv_async_open_close(struct conv_async_open *opening)
 {
     struct conv_backend *backend = NULL;
     if (!opening)
         return;
-    if (!conv_opening_is_over(opening)) {
+    if (!conv_async_open_is_over(opening)) {
         pthread_detach(opening->thread);
         atomic_fetch_add(&left, 1);
         return;
     }
-    if (conv_opening_result(opening, &backend, NULL) == CONV_OK)
+    if (conv_async_open_result(opening, &backend, NULL) == CONV_OK)
         opening->ops->close(backend);
     pthread_mutex_destroy(&opening->lock);
     free(opening);
 }
 
-bool conv_opening_any_left(void)
+bool conv_async_open_any_left(void)
 {
     return atomic_load(&left) > 0;
 }

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: MIT
 // Opens a backend on a thread of its own: a GPU takes 0.3 s to wake up, in which a machine filters
-// a thousand pictures.
+// a thousand images.
 #ifndef CONV_BACKEND_ASYNC_OPEN_H
 #define CONV_BACKEND_ASYNC_OPEN_H
 
 #include "backend/backend.h"
 
-struct conv_opening;
+struct conv_async_open;
 
 // Copies what it needs of *config. Where no thread can be had it opens here and now.
 // CONV_ERR_MEMORY if it cannot even begin.
-enum conv_status conv_opening_start(struct conv_opening **opening,
+enum conv_status conv_async_open_start(struct conv_async_open **opening,
                                     const struct conv_backend_ops *ops,
                                     const struct conv_backend_config *config, struct conv_err *err);
 
 // Any thread; never waits.
-bool conv_opening_is_over(const struct conv_opening *opening);
+bool conv_async_open_is_over(const struct conv_async_open *opening);
 
 // Waits until it is over. *backend belongs to the opening; on failure it is NULL. Any thread.
-enum conv_status conv_opening_result(struct conv_opening *opening, struct conv_backend **backend,
+enum conv_status conv_async_open_result(struct conv_async_open *opening, struct conv_backend **backend,
                                      struct conv_err *err);
 
 // Closes the backend. An opening that is not over is left to its thread, to end with the process:
-// see conv_opening_any_left. NULL is fine.
-void conv_opening_close(struct conv_opening *opening);
+// see conv_async_open_any_left. NULL is fine.
+void conv_async_open_close(struct conv_async_open *opening);
 
 // True if a closed opening's thread still runs. Then the process must end by _exit(): the exit
 // handlers of a driver that is being opened beside them are none to rely on.
-bool conv_opening_any_left(void);
+bool conv_async_open_any_left(void);
 
 #endif

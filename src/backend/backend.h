@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where pictures are filtered: one table of functions, two tenants (cpu.c, cuda.c).
+// Where images are filtered: one table of functions, two tenants (cpu.c, cuda.c).
 #ifndef CONV_BACKEND_BACKEND_H
 #define CONV_BACKEND_BACKEND_H
 
@@ -48,22 +48,22 @@ struct conv_copy_test {
 
 #define CONV_CODING_MOST_KERNELS 16
 
-// A picture for a test of the device's coders.
-struct conv_coding_picture {
+// An image for a test of the device's coders.
+struct conv_coding_image {
     const uint8_t *stream; // zlib, of stream_bytes
     size_t stream_bytes;
     struct conv_image image; // what the stream holds, and what is encoded
 };
 
-// Picture data decoded or encoded by the device alone, kernel by kernel.
+// Image data decoded or encoded by the device alone, kernel by kernel.
 struct conv_coding_test {
-    const struct conv_coding_picture *pictures;
-    int picture_count;
+    const struct conv_coding_image *images;
+    int image_count;
     bool decode;   // else encode
-    int in_flight; // pictures at once, dealt round, each with memory of its own
+    int in_flight; // images at once, dealt round, each with memory of its own
     int repeats;   // of the whole; medians count
-    // Called once a picture of an encoding test; may be NULL.
-    void (*take_chunks)(void *context, int picture, const uint8_t *data, size_t size);
+    // Called once an image of an encoding test; may be NULL.
+    void (*take_chunks)(void *context, int image, const uint8_t *data, size_t size);
     void *context;
 
     // The result.
@@ -73,7 +73,7 @@ struct conv_coding_test {
     } kernels[CONV_CODING_MOST_KERNELS]; // in the order of their launches
     int kernel_count;
     double ms;            // all of them
-    int wrong;            // decoding: pictures, of picture_count, that are not what they should be
+    int wrong;            // decoding: images, of image_count, that are not what they should be
     uint64_t chunk_bytes; // encoding: of all in flight
 };
 
@@ -84,8 +84,8 @@ struct conv_backend_ops {
     const char *name; // "cpu", "cuda"
 
     // True if run() leaves the CPU free while it waits for a device: then the pipeline gives each
-    // lane a thread of its own and packs pictures into groups. False: a worker calls run() itself
-    // with one picture at a time.
+    // lane a thread of its own and packs images into groups. False: a worker calls run() itself
+    // with one image at a time.
     bool async;
 
     // CONV_ERR_DEVICE with the reason if there is no usable device; CONV_ERR_USAGE if the forced
@@ -99,7 +99,7 @@ struct conv_backend_ops {
     // Name of the kernel that runs filter `step` at `depth`.
     const char *(*variant)(const struct conv_backend *backend, int step, int depth);
     // Bytes of the group's table that each filtered plane takes (for conv_group_place), with a
-    // chain of so many filters, and what the tables of pictures to code take.
+    // chain of so many filters, and what the tables of images to code take.
     size_t (*table_bytes)(int filter_count, bool codes);
 
     // NULL on a backend that codes nothing. Whether it decodes an image of that shape from a zlib

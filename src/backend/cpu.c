@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The CPU tenant: a worker filters its own picture, straight after decoding it, on its own core.
+// The CPU tenant: a worker filters its own image, straight after decoding it, on its own core.
 #include "backend/backend.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Picture data decoded and encoded on the device: the tables of a group's pictures, the device
+// Image data decoded and encoded on the device: the tables of a group's images, the device
 // memory that the coders work in, and the way of the encoded chunks back to the host.
 #include "backend/cuda_internal.h"
 
@@ -8,23 +8,23 @@
 
 #include "png/cuda/cuda_decode.h"
 
-// --- what the pipeline asks before it places a picture -------------------------------------------
+// --- what the pipeline asks before it places an image -------------------------------------------
 
 size_t conv_cuda_coder_table_bytes(void)
 {
-    return sizeof(struct conv_decode_picture) + sizeof(struct conv_encode_picture);
+    return sizeof(struct conv_decode_image) + sizeof(struct conv_encode_image);
 }
 
 bool conv_cuda_coder_takes_stream(const struct conv_image *shape, size_t most_bytes)
 {
-    struct conv_decode_picture picture = {
+    struct conv_decode_image image = {
         .stream_bytes = (uint32_t)most_bytes,
         .width = shape->width,
         .height = shape->height,
         .channels = shape->channels,
         .depth = shape->depth,
     };
-    return most_bytes <= UINT32_MAX && conv_cuda_decode_takes(&picture);
+    return most_bytes <= UINT32_MAX && conv_cuda_decode_takes(&image);
 }
 
 size_t conv_cuda_coder_chunks_bytes(const struct conv_image *shape)
@@ -93,57 +93,57 @@ void conv_cuda_coder_free(struct conv_cuda_coder *coder)
 
 // --- tables --------------------------------------------------------------------------------------
 
-// A picture's planes when they are at `d_planes`, or, kept ones, where those are.
+// An image's planes when they are at `d_planes`, or, kept ones, where those are.
 static void find_planes(const struct conv_cuda_coder *coder, const struct conv_group *group,
-                        const struct conv_group_picture *picture, uint8_t *d_planes,
+                        const struct conv_group_image *image, uint8_t *d_planes,
                         uint8_t *planes[CONV_IMAGE_MAX_CHANNELS])
 {
-    int filtered = picture->shape.channels - (picture->kept != SIZE_MAX);
+    int filtered = image->shape.channels - (image->kept != SIZE_MAX);
     for (int c = 0; c < filtered; c++)
-        planes[c] = d_planes + group->planes[picture->plane + c].offset;
-    if (picture->kept != SIZE_MAX)
+        planes[c] = d_planes + group->planes[image->plane + c].offset;
+    if (image->kept != SIZE_MAX)
         planes[filtered] =
-            coder->d_part[CONV_CUDA_CODER_KEPT] + picture->kept - (group->capacity - group->back);
+            coder->d_part[CONV_CUDA_CODER_KEPT] + image->kept - (group->capacity - group->back);
 }
 
 static enum conv_status make_decode_table(struct conv_cuda_coder *coder,
                                           const struct conv_group *group,
-                                          struct conv_decode_picture *table, uint8_t *d_planes,
+                                          struct conv_decode_image *table, uint8_t *d_planes,
                                           struct conv_err *err)
 {
     size_t rows = 0;
-    for (int i = 0; i < group->picture_count; i++) {
-        const struct conv_group_picture *picture = &group->pictures[i];
-        const struct conv_image *shape = &picture->shape;
-        table[i] = (struct conv_decode_picture){
-            .d_stream = coder->d_part[CONV_CUDA_CODER_STREAMS] + picture->stream,
+    for (int i = 0; i < group->image_count; i++) {
+        const struct conv_group_image *image = &group->images[i];
+        const struct conv_image *shape = &image->shape;
+        table[i] = (struct conv_decode_image){
+            .d_stream = coder->d_part[CONV_CUDA_CODER_STREAMS] + image->stream,
             .stride = (int64_t)conv_image_stride(shape->width, shape->depth),
-            .stream_bytes = (uint32_t)picture->stream_bytes,
+            .stream_bytes = (uint32_t)image->stream_bytes,
             .width = shape->width,
             .height = shape->height,
             .channels = shape->channels,
             .depth = shape->depth,
         };
-        find_planes(coder, group, picture, d_planes, table[i].d_plane);
+        find_planes(coder, group, image, d_planes, table[i].d_plane);
         rows += conv_cuda_decode_scratch(&table[i]);
     }
     enum conv_status status = reserve(coder, CONV_CUDA_CODER_ROWS, rows, err);
     if (!status)
-        conv_cuda_decode_plan(table, group->picture_count, coder->d_part[CONV_CUDA_CODER_ROWS]);
+        conv_cuda_decode_plan(table, group->image_count, coder->d_part[CONV_CUDA_CODER_ROWS]);
     return status;
 }
 
 static enum conv_status make_encode_table(struct conv_cuda_coder *coder,
                                           const struct conv_group *group,
-                                          struct conv_encode_picture *table, uint8_t *d_planes,
+                                          struct conv_encode_image *table, uint8_t *d_planes,
                                           struct conv_err *err)
 {
-    for (int i = 0; i < group->picture_count; i++) {
-        const struct conv_group_picture *picture = &group->pictures[i];
-        const struct conv_image *shape = &picture->shape;
+    for (int i = 0; i < group->image_count; i++) {
+        const struct conv_group_image *image = &group->images[i];
+        const struct conv_image *shape = &image->shape;
         uint8_t *planes[CONV_IMAGE_MAX_CHANNELS] = {0};
-        find_planes(coder, group, picture, d_planes, planes);
-        table[i] = (struct conv_encode_picture){
+        find_planes(coder, group, image, d_planes, planes);
+        table[i] = (struct conv_encode_image){
             .stride = (int64_t)conv_image_stride(shape->width, shape->depth),
             .width = shape->width,
             .height = shape->height,
@@ -153,7 +153,7 @@ static enum conv_status make_encode_table(struct conv_cuda_coder *coder,
         for (int c = 0; c < shape->channels; c++)
             table[i].plane[c] = planes[c];
     }
-    if (conv_cuda_encode_plan(&coder->plan, table, group->picture_count))
+    if (conv_cuda_encode_plan(&coder->plan, table, group->image_count))
         return conv_err_set(err, CONV_ERR_DEVICE, "the group is too large to be encoded on CUDA");
     enum conv_status status =
         reserve(coder, CONV_CUDA_CODER_SCRATCH, coder->plan.scratch_bytes, err);
@@ -175,16 +175,16 @@ enum conv_status conv_cuda_coder_prepare(struct conv_lane *lane, const struct co
                                          size_t in_bytes, size_t table_offset, struct conv_err *err)
 {
     struct conv_cuda_coder *coder = &lane->coder;
-    size_t pictures = (size_t)group->picture_count;
+    size_t images = (size_t)group->image_count;
     enum conv_status status = reserve(coder, CONV_CUDA_CODER_KEPT, group->back, err);
     if (!status)
         status = reserve_answers(
-            coder, pictures * (sizeof(struct conv_encode_result) + sizeof(uint32_t)), err);
+            coder, images * (sizeof(struct conv_encode_result) + sizeof(uint32_t)), err);
     if (!status && group->decoded)
         status = reserve(coder, CONV_CUDA_CODER_STREAMS, in_bytes, err);
     coder->decodes = table_offset;
     coder->encodes =
-        table_offset + (group->decoded ? pictures * sizeof(struct conv_decode_picture) : 0);
+        table_offset + (group->decoded ? images * sizeof(struct conv_decode_image) : 0);
     if (!status && group->decoded)
         status = make_decode_table(coder, group, (void *)(group->h_in + coder->decodes),
                                    lane->d_buffer[0], err);
@@ -196,10 +196,10 @@ enum conv_status conv_cuda_coder_prepare(struct conv_lane *lane, const struct co
 
 // --- work ----------------------------------------------------------------------------------------
 
-// What the coders tell: of each picture where its chunks are, then of each whether it was decoded.
+// What the coders tell: of each image where its chunks are, then of each whether it was decoded.
 static size_t results_bytes(const struct conv_group *group)
 {
-    return (size_t)group->picture_count * sizeof(struct conv_encode_result);
+    return (size_t)group->image_count * sizeof(struct conv_encode_result);
 }
 
 enum conv_status conv_cuda_coder_decode(struct conv_lane *lane, struct conv_group *group,
@@ -207,9 +207,9 @@ enum conv_status conv_cuda_coder_decode(struct conv_lane *lane, struct conv_grou
 {
     const struct conv_cuda_coder *coder = &lane->coder;
     struct conv_decode_batch batch = {
-        .pictures = (const void *)(group->h_in + coder->decodes),
-        .d_pictures = (const void *)(d_in + coder->decodes),
-        .count = group->picture_count,
+        .images = (const void *)(group->h_in + coder->decodes),
+        .d_images = (const void *)(d_in + coder->decodes),
+        .count = group->image_count,
         .d_stop = lane->backend->d_stop,
         .d_status = (void *)(coder->h_answers + results_bytes(group)),
         .stream = lane->stream,
@@ -225,7 +225,7 @@ enum conv_status conv_cuda_coder_encode(struct conv_lane *lane, const uint8_t *d
     const struct conv_cuda_coder *coder = &lane->coder;
     struct conv_encode_batch batch = {
         .plan = coder->plan,
-        .d_pictures = (const void *)(d_in + coder->encodes),
+        .d_images = (const void *)(d_in + coder->encodes),
         .d_scratch = coder->d_part[CONV_CUDA_CODER_SCRATCH],
         .output = coder->d_part[CONV_CUDA_CODER_CHUNKS],
         .results = (void *)coder->h_answers,
@@ -239,8 +239,8 @@ enum conv_status conv_cuda_coder_encode(struct conv_lane *lane, const uint8_t *d
 void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group)
 {
     const uint32_t *states = (const void *)(coder->h_answers + results_bytes(group));
-    for (int i = 0; i < group->picture_count; i++)
-        group->pictures[i].failed = states[i] != CONV_DECODE_DECODED;
+    for (int i = 0; i < group->image_count; i++)
+        group->images[i].failed = states[i] != CONV_DECODE_DECODED;
 }
 
 enum conv_status conv_cuda_coder_copy_chunks(struct conv_lane *lane, struct conv_group *group,
@@ -249,10 +249,10 @@ enum conv_status conv_cuda_coder_copy_chunks(struct conv_lane *lane, struct conv
     const struct conv_cuda_coder *coder = &lane->coder;
     const struct conv_encode_result *results = (const void *)coder->h_answers;
     size_t bytes = 0;
-    for (int i = 0; i < group->picture_count; i++) {
-        struct conv_group_picture *picture = &group->pictures[i];
-        picture->chunks = results[i].offset;
-        picture->chunks_bytes = results[i].size;
+    for (int i = 0; i < group->image_count; i++) {
+        struct conv_group_image *image = &group->images[i];
+        image->chunks = results[i].offset;
+        image->chunks_bytes = results[i].size;
         if (bytes < results[i].offset + results[i].size)
             bytes = results[i].offset + results[i].size;
     }

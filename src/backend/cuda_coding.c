@@ -19,14 +19,14 @@ struct coding {
     uint8_t *d_scratch, *d_out; // d_out: chunks, or states
     void *d_table;
     struct conv_encode_result *d_results;
-    void *h_table;    // as many entries as pictures in flight
+    void *h_table;    // as many entries as images in flight
     float *ms;        // [repeats][kernels]
     cudaError_t code; // of the first call that failed
 };
 
-static const struct conv_coding_picture *picture_of(const struct coding *coding, int i)
+static const struct conv_coding_image *image_of(const struct coding *coding, int i)
 {
-    return &coding->test->pictures[i % coding->test->picture_count];
+    return &coding->test->images[i % coding->test->image_count];
 }
 
 static size_t plane_bytes(const struct conv_image *image)
@@ -57,11 +57,11 @@ static void copy(struct coding *coding, void *to, const void *from, size_t bytes
 
 // --- what is in device memory --------------------------------------------------------------------
 
-// The first of each picture comes from the host, the others from there.
+// The first of each image comes from the host, the others from there.
 static void fill(struct coding *coding, uint8_t *d_all, size_t at[], int i, const uint8_t *h_from,
                  size_t bytes)
 {
-    int n = coding->test->picture_count;
+    int n = coding->test->image_count;
     if (i < n)
         copy(coding, d_all + at[i], h_from, bytes, cudaMemcpyHostToDevice);
     else
@@ -73,12 +73,12 @@ static bool make_streams(struct coding *coding, size_t at[])
     size_t bytes = 0;
     for (int i = 0; i < coding->test->in_flight; i++) {
         at[i] = bytes;
-        bytes += conv_image_align(picture_of(coding, i)->stream_bytes, ALIGN);
+        bytes += conv_image_align(image_of(coding, i)->stream_bytes, ALIGN);
     }
     coding->d_streams = take(coding, bytes);
     for (int i = 0; i < coding->test->in_flight; i++)
-        fill(coding, coding->d_streams, at, i, picture_of(coding, i)->stream,
-             picture_of(coding, i)->stream_bytes);
+        fill(coding, coding->d_streams, at, i, image_of(coding, i)->stream,
+             image_of(coding, i)->stream_bytes);
     return !coding->code;
 }
 
@@ -87,13 +87,13 @@ static bool make_planes(struct coding *coding, size_t at[])
 {
     size_t bytes = 0;
     for (int i = 0; i < coding->test->in_flight; i++) {
-        const struct conv_image *image = &picture_of(coding, i)->image;
+        const struct conv_image *image = &image_of(coding, i)->image;
         at[i] = bytes;
         bytes += plane_bytes(image) * (size_t)image->channels;
     }
     coding->d_planes = take(coding, bytes);
     for (int i = 0; i < coding->test->in_flight && !coding->test->decode; i++) {
-        const struct conv_image *image = &picture_of(coding, i)->image;
+        const struct conv_image *image = &image_of(coding, i)->image;
         for (int c = 0; c < image->channels; c++) {
             size_t plane = (size_t)c * plane_bytes(image);
             size_t rows = (size_t)image->plane[c].stride * (size_t)image->height;
@@ -105,16 +105,16 @@ static bool make_planes(struct coding *coding, size_t at[])
 
 static bool prepare_decode(struct coding *coding, const size_t streams[], const size_t planes[])
 {
-    struct conv_decode_picture *table = coding->h_table;
+    struct conv_decode_image *table = coding->h_table;
     int count = coding->test->in_flight;
     size_t scratch = 0;
     for (int i = 0; i < count; i++) {
-        const struct conv_coding_picture *picture = picture_of(coding, i);
-        const struct conv_image *image = &picture->image;
-        table[i] = (struct conv_decode_picture){
+        const struct conv_coding_image *source = image_of(coding, i);
+        const struct conv_image *image = &source->image;
+        table[i] = (struct conv_decode_image){
             .d_stream = coding->d_streams + streams[i],
             .stride = (int64_t)conv_image_stride(image->width, image->depth),
-            .stream_bytes = (uint32_t)picture->stream_bytes,
+            .stream_bytes = (uint32_t)source->stream_bytes,
             .width = image->width,
             .height = image->height,
             .channels = image->channels,
@@ -135,11 +135,11 @@ static bool prepare_decode(struct coding *coding, const size_t streams[], const 
 static bool prepare_encode(struct coding *coding, struct conv_encode_plan *plan,
                            const size_t planes[])
 {
-    struct conv_encode_picture *table = coding->h_table;
+    struct conv_encode_image *table = coding->h_table;
     int count = coding->test->in_flight;
     for (int i = 0; i < count; i++) {
-        const struct conv_image *image = &picture_of(coding, i)->image;
-        table[i] = (struct conv_encode_picture){
+        const struct conv_image *image = &image_of(coding, i)->image;
+        table[i] = (struct conv_encode_image){
             .stride = (int64_t)conv_image_stride(image->width, image->depth),
             .width = image->width,
             .height = image->height,
@@ -176,8 +176,8 @@ static bool run_once(struct coding *coding, const struct conv_encode_plan *plan,
 {
     const struct conv_coding_test *test = coding->test;
     struct conv_decode_batch decode = {
-        .pictures = coding->h_table,
-        .d_pictures = coding->d_table,
+        .images = coding->h_table,
+        .d_images = coding->d_table,
         .count = test->in_flight,
         .d_status = (uint32_t *)(void *)coding->d_out,
         .stream = coding->stream,
@@ -186,7 +186,7 @@ static bool run_once(struct coding *coding, const struct conv_encode_plan *plan,
     };
     struct conv_encode_batch encode = {
         .plan = *plan,
-        .d_pictures = coding->d_table,
+        .d_images = coding->d_table,
         .d_scratch = coding->d_scratch,
         .output = coding->d_out,
         .results = coding->d_results,
@@ -248,13 +248,13 @@ static bool is_same(const struct conv_image *image, const uint8_t *planes)
     return true;
 }
 
-// The last copy of each picture: it shared the device with all the others.
+// The last copy of each image: it shared the device with all the others.
 static void check_decoded(struct coding *coding, const size_t planes[])
 {
     struct conv_coding_test *test = coding->test;
-    int first = test->in_flight - test->picture_count;
+    int first = test->in_flight - test->image_count;
     for (int i = first < 0 ? 0 : first; i < test->in_flight && !coding->code; i++) {
-        const struct conv_image *image = &picture_of(coding, i)->image;
+        const struct conv_image *image = &image_of(coding, i)->image;
         size_t bytes = plane_bytes(image) * (size_t)image->channels;
         uint8_t *got = malloc(bytes);
         uint32_t state = CONV_DECODE_RESULTS;
@@ -283,7 +283,7 @@ static void take_encoded(struct coding *coding)
     test->chunk_bytes = 0;
     for (size_t i = 0; i < count; i++)
         test->chunk_bytes += results[i].size;
-    int first = test->in_flight - test->picture_count;
+    int first = test->in_flight - test->image_count;
     for (int i = first < 0 ? 0 : first; i < test->in_flight && !coding->code; i++) {
         uint8_t *chunks = malloc(results[i].size);
         if (!chunks) {
@@ -295,7 +295,7 @@ static void take_encoded(struct coding *coding)
         if (!coding->code)
             note(coding, cudaStreamSynchronize(coding->stream));
         if (!coding->code && test->take_chunks)
-            test->take_chunks(test->context, i % test->picture_count, chunks, results[i].size);
+            test->take_chunks(test->context, i % test->image_count, chunks, results[i].size);
         free(chunks);
     }
     free(results);
@@ -346,9 +346,9 @@ enum conv_status conv_cuda_coding_time(struct conv_backend *backend, struct conv
 {
     struct coding coding = {.test = test};
     size_t count = (size_t)test->in_flight, repeats = (size_t)test->repeats;
-    size_t entry = sizeof(struct conv_decode_picture) > sizeof(struct conv_encode_picture)
-                       ? sizeof(struct conv_decode_picture)
-                       : sizeof(struct conv_encode_picture);
+    size_t entry = sizeof(struct conv_decode_image) > sizeof(struct conv_encode_image)
+                       ? sizeof(struct conv_decode_image)
+                       : sizeof(struct conv_encode_image);
     enum conv_status status = conv_cuda_device_use(backend, err);
     if (status)
         return status;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the files of the CUDA tenant share: cuda.c (open, close, staging), cuda_lane.c (a group's
-// way through a stream), cuda_coder.c (its pictures decoded and encoded there), cuda_copies.c
+// way through a stream), cuda_coder.c (its images decoded and encoded there), cuda_copies.c
 // and cuda_coding.c (copies alone and coders alone, timed), cuda_device.c (devices and errors).
 #ifndef CONV_BACKEND_CUDA_INTERNAL_H
 #define CONV_BACKEND_CUDA_INTERNAL_H
@@ -30,7 +30,7 @@ struct conv_backend {
 // Device memory that one lane's coders work in. Each part grows with what it is needed for.
 enum conv_cuda_coder_part {
     CONV_CUDA_CODER_STREAMS, // as they were copied in, and the tables
-    CONV_CUDA_CODER_ROWS,    // filtered, of pictures that are decoded
+    CONV_CUDA_CODER_ROWS,    // filtered, of images that are decoded
     CONV_CUDA_CODER_KEPT,    // planes that are not filtered
     CONV_CUDA_CODER_SCRATCH, // the encoder's
     CONV_CUDA_CODER_CHUNKS,  // what it has made
@@ -40,7 +40,7 @@ enum conv_cuda_coder_part {
 struct conv_cuda_coder {
     uint8_t *d_part[CONV_CUDA_CODER_PARTS];
     size_t bytes[CONV_CUDA_CODER_PARTS];
-    uint8_t *h_answers; // pinned and mapped: kernels write into it where each picture's chunks are,
+    uint8_t *h_answers; // pinned and mapped: kernels write into it where each image's chunks are,
                         // and whether each was decoded
     size_t answers_bytes;
     size_t decodes, encodes;      // offsets of the group's tables in what is copied in
@@ -94,13 +94,13 @@ enum conv_status conv_cuda_lane_copy(struct conv_lane *lane, struct conv_group *
 
 // --- cuda_coder.c --------------------------------------------------------------------------------
 
-size_t conv_cuda_coder_table_bytes(void); // a picture
+size_t conv_cuda_coder_table_bytes(void); // an image
 bool conv_cuda_coder_takes_stream(const struct conv_image *shape, size_t most_bytes);
 size_t conv_cuda_coder_chunks_bytes(const struct conv_image *shape);
 
 void conv_cuda_coder_free(struct conv_cuda_coder *coder);
 
-// Before anything of the group is queued: takes memory and writes the tables of its pictures to
+// Before anything of the group is queued: takes memory and writes the tables of its images to
 // `table_offset` of h_in, of which in_bytes will be copied in.
 enum conv_status conv_cuda_coder_prepare(struct conv_lane *lane, const struct conv_group *group,
                                          size_t in_bytes, size_t table_offset,
@@ -114,7 +114,7 @@ enum conv_status conv_cuda_coder_decode(struct conv_lane *lane, struct conv_grou
 enum conv_status conv_cuda_coder_encode(struct conv_lane *lane, const uint8_t *d_in,
                                         struct conv_err *err);
 
-// Once all that is queued is done: note which pictures the device could not decode; queue the copy
+// Once all that is queued is done: note which images the device could not decode; queue the copy
 // of all chunks.
 void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group);
 enum conv_status conv_cuda_coder_copy_chunks(struct conv_lane *lane, struct conv_group *group,

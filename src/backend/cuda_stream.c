@@ -267,7 +267,7 @@ static struct cargo pack(const struct conv_lane *lane, const struct conv_group *
     size_t stencils = (size_t)lane->backend->step_count * (size_t)group->plane_count *
                       sizeof(struct conv_stencil_plane);
     cargo.codes = conv_image_align(cargo.stencils + stencils, CONV_IMAGE_ROW_ALIGN);
-    cargo.bytes = cargo.codes + (size_t)group->picture_count * conv_cuda_coder_table_bytes();
+    cargo.bytes = cargo.codes + (size_t)group->image_count * conv_cuda_coder_table_bytes();
     assert(cargo.bytes + (conv_group_is_resident(group) ? 0 : group->back) <= group->in_capacity);
     return cargo;
 }
@@ -309,7 +309,7 @@ static enum conv_status queue_copy_out(struct conv_lane *lane, struct conv_group
 // queued when they can begin; only then is it known how much an encoder has made.
 static bool copies_later(const struct conv_group *group)
 {
-    return group->picture_count > 0;
+    return group->image_count > 0;
 }
 
 // Waits for nothing.
@@ -318,14 +318,14 @@ static enum conv_status queue_group(struct conv_lane *lane, struct conv_group *g
 {
     struct launch launches[CONV_FILTER_MAX_CHAIN][2] = {0};
     struct cargo cargo = pack(lane, group);
-    // Lanes are opened for the common group; one huge picture may need more, which then stays.
+    // Lanes are opened for the common group; one huge image may need more, which then stays.
     // Those of streams vary in the planes that they make, and freeing memory holds up all lanes.
     size_t bytes = group->decoded ? group->front : cargo.bytes;
     bool spare = conv_group_is_resident(group) && bytes > lane->bytes;
     enum conv_status status = reserve_buffers(lane, spare ? bytes + bytes / 4 : bytes, err);
     if (status == CONV_ERR_MEMORY && spare)
         status = reserve_buffers(lane, bytes, err);
-    if (!status && group->picture_count)
+    if (!status && group->image_count)
         status = conv_cuda_coder_prepare(lane, group, cargo.bytes, cargo.codes, err);
     if (status)
         return status;

@@ -94,10 +94,10 @@ bool conv_group_place_coded(struct conv_group *group, const struct conv_image *s
                             size_t out_offset[CONV_IMAGE_MAX_CHANNELS], int *index)
 {
     size_t streams = group->streams, chunks = group->chunks;
-    if (group->picture_count == group->picture_capacity)
+    if (group->image_count == group->image_capacity)
         return false;
     if (group->decoded) {
-        // Beside the tables and the kept planes of all, this picture's included.
+        // Beside the tables and the kept planes of all, this image's included.
         size_t others =
             stream_need(coding->stream_bytes, group->plane_count + shape->channels, table_bytes);
         if (!group->encoded)
@@ -115,18 +115,18 @@ bool conv_group_place_coded(struct conv_group *group, const struct conv_image *s
     int plane = group->plane_count;
     if (!conv_group_place(group, shape, filter_alpha, table_bytes, in, out_offset))
         return false;
-    struct conv_group_picture *picture = &group->pictures[group->picture_count];
-    *picture = (struct conv_group_picture){
+    struct conv_group_image *image = &group->images[group->image_count];
+    *image = (struct conv_group_image){
         .shape = *shape,
         .plane = plane,
         .kept = SIZE_MAX,
         .stream = group->streams,
     };
     if (out_offset[shape->channels - 1] == SIZE_MAX) // the last one placed
-        picture->kept = group->capacity - group->back;
+        image->kept = group->capacity - group->back;
     group->streams = streams;
     group->chunks = chunks;
-    *index = group->picture_count++;
+    *index = group->image_count++;
     return true;
 }
 
@@ -191,7 +191,7 @@ void conv_group_reset(struct conv_group *group)
     group->plane_count = 0;
     group->decoded = group->encoded = false;
     group->streams = group->chunks = 0;
-    group->picture_count = 0;
+    group->image_count = 0;
     group->h_result = group->h_out;
     group->ns_start = group->ns_copy_in = group->ns_kernel = group->ns_copy_out = 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A group: several pictures packed into one staging buffer, so that they go to the device as one
+// A group: several images packed into one staging buffer, so that they go to the device as one
 // copy, one launch a filter and one copy back however many they are.
 #ifndef CONV_BACKEND_GROUP_H
 #define CONV_BACKEND_GROUP_H
@@ -14,11 +14,11 @@
 struct conv_group_plane {
     size_t offset; // of the first sample, the same in h_in, h_out and device memory
     int width, height, depth;
-    int alpha; // index of the picture's alpha plane, where that is filtered too; else -1
+    int alpha; // index of the image's alpha plane, where that is filtered too; else -1
 };
 
-// A picture of a group that is coded: whose picture data the device decodes, encodes or both.
-struct conv_group_picture {
+// An image of a group that is coded: whose image data the device decodes, encodes or both.
+struct conv_group_image {
     struct conv_image shape;     // its planes mean nothing
     int plane;                   // its first one among the group's
     size_t kept;                 // offset of the alpha plane that is kept as it is; SIZE_MAX: none
@@ -54,8 +54,8 @@ struct conv_group {
     bool decoded, encoded;               // by the device
     size_t streams;                      // decoded: bytes of h_in that they take
     size_t chunks;                       // encoded: most bytes that they take in h_out
-    struct conv_group_picture *pictures; // if decoded or encoded
-    int picture_count, picture_capacity;
+    struct conv_group_image *images; // if decoded or encoded
+    int image_count, image_capacity;
     struct conv_group_plane *planes; // the planes to filter
     int plane_count, plane_capacity;
     uint8_t *h_result; // set by the backend: h_out, or h_in if the last step ended there
@@ -63,7 +63,7 @@ struct conv_group {
     uint64_t ns_copy_in, ns_kernel, ns_copy_out; // set by the backend
 };
 
-// Bytes of staging that a picture needs: planes, tables (table_bytes a filtered plane), alignment.
+// Bytes of staging that an image needs: planes, tables (table_bytes a filtered plane), alignment.
 size_t conv_group_need(const struct conv_image *shape, bool filter_alpha, size_t table_bytes);
 
 static inline bool conv_group_is_resident(const struct conv_group *group)
@@ -71,20 +71,20 @@ static inline bool conv_group_is_resident(const struct conv_group *group)
     return group->decoded && group->encoded;
 }
 
-// Reserves room for a picture. `shape` gives sizes; on success in->plane[] point into h_in (to be
+// Reserves room for an image. `shape` gives sizes; on success in->plane[] point into h_in (to be
 // filled) and `out_offset[c]` says where in h_result the filtered channel will be, SIZE_MAX for a
 // kept one (which stays at in->plane[c]). false if the group has no room.
 bool conv_group_place(struct conv_group *group, const struct conv_image *shape, bool filter_alpha,
                       size_t table_bytes, struct conv_image *in,
                       size_t out_offset[CONV_IMAGE_MAX_CHANNELS]);
 
-// What a picture adds to a group that is coded.
+// What an image adds to a group that is coded.
 struct conv_group_coding {
     size_t stream_bytes; // decoded: most bytes of its zlib stream
     size_t chunks_bytes; // encoded: most bytes of its IDAT chunks, with what the backend adds
 };
 
-// What memory a picture needs when its group is coded; `coding` has 0 for what the CPU does.
+// What memory an image needs when its group is coded; `coding` has 0 for what the CPU does.
 struct conv_group_room {
     size_t planes; // of `capacity`
     size_t in;     // of in_capacity
@@ -93,21 +93,21 @@ struct conv_group_room conv_group_need_coded(const struct conv_image *shape, boo
                                              size_t table_bytes,
                                              const struct conv_group_coding *coding);
 
-// As conv_group_place, for a group of which `decoded` or `encoded` is set. *index: the picture's
-// among the group's pictures, whose stream the caller writes; the planes of *in are those of h_in
+// As conv_group_place, for a group of which `decoded` or `encoded` is set. *index: the image's
+// among the group's images, whose stream the caller writes; the planes of *in are those of h_in
 // only if they are to be filled, or kept.
 bool conv_group_place_coded(struct conv_group *group, const struct conv_image *shape,
                             bool filter_alpha, size_t table_bytes,
                             const struct conv_group_coding *coding, struct conv_image *in,
                             size_t out_offset[CONV_IMAGE_MAX_CHANNELS], int *index);
 
-// The filtered picture: views into h_result and, for kept planes, h_in.
+// The filtered image: views into h_result and, for kept planes, h_in.
 void conv_group_result(const struct conv_group *group, const struct conv_image *in,
                        const size_t out_offset[CONV_IMAGE_MAX_CHANNELS], struct conv_image *out);
 
 // Cuts a group in two of about the same size, for a device that cannot take it whole: `head` and
 // `tail` are groups on parts of its memory. False if it cannot be cut: it is one plane, or one
-// picture whose alpha its colours need. The tail must be run before the head, since a backend's
+// image whose alpha its colours need. The tail must be run before the head, since a backend's
 // table lies behind a group's planes, which is where the tail is. The group's table of planes is
 // changed: it is good for nothing but head and tail from then on.
 bool conv_group_split(const struct conv_group *group, struct conv_group *head,

@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 
-// Pages of their own, which come from the system untouched: staging costs what pictures fill.
+// Pages of their own, which come from the system untouched: staging costs what images fill.
 enum conv_status conv_staging_alloc(void **memory, size_t size, struct conv_err *err);
 // Has all of them there, as pinning would have, but several threads may do so at once: a driver
 // pins for one at a time.

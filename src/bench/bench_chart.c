@@ -164,7 +164,7 @@ static void draw(FILE *file, const struct conv_bench_table *table)
     fputs("<text class=\"title\" x=\"20\" y=\"28\">conv bench kernels: ", file);
     conv_text_html(file, table->filter);
     fputs("</text>\n<text class=\"small\" x=\"20\" y=\"48\">", file);
-    fprintf(file, "%d %s", table->pictures, table->pictures == 1 ? "image" : "images");
+    fprintf(file, "%d %s", table->images, table->images == 1 ? "image" : "images");
     if (table->width)
         fprintf(file, " of %d×%d", table->width, table->height);
     else

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every coder takes its turn on each picture before the next picture comes, round after round, so
+// Every coder takes its turn on each image before the next image comes, round after round, so
 // that a change of clock or of neighbours meets all of them alike.
 #include "bench/bench_codec.h"
 
@@ -30,17 +30,17 @@ struct row {
     conv_bench_rival_fn rival;
     struct conv_png_codec *codec;
     struct conv_buffer pixels; // DECODE_LIBPNG, DECODE_RIVAL
-    uint64_t ns[ROUNDS];       // for all pictures
+    uint64_t ns[ROUNDS];       // for all images
     uint64_t bytes;            // ENCODE: of all files of a round
     struct conv_err left_out;  // status CONV_OK: takes part
 };
 
 struct bench {
     const struct conv_options *options;
-    struct conv_bench_pictures all;
+    struct conv_bench_images all;
     struct row rows[MAX_ROWS];
     int row_count;
-    struct conv_image truth, got; // planes of the present picture, as libpng has them and as a row
+    struct conv_image truth, got; // planes of the present image, as libpng has them and as a row
     struct conv_buffer planes[2], file, scratch;
 };
 
@@ -65,7 +65,7 @@ static struct row *add_row(struct bench *bench, enum kind kind, const char *name
 static enum conv_status add_rows(struct bench *bench, struct conv_err *err)
 {
     int rivals;
-    const struct conv_bench_rival *rival = conv_bench_rivals(&rivals);
+    const struct conv_bench_rival *rival = conv_bench_competitors(&rivals);
     struct row *row = add_row(bench, DECODE_CONV, "conv");
     struct conv_png_config config = {.level = -1};
     enum conv_status status = conv_png_codec_open(&row->codec, &config, err);
@@ -86,7 +86,7 @@ static enum conv_status add_rows(struct bench *bench, struct conv_err *err)
     return status;
 }
 
-// --- one picture, one coder ----------------------------------------------------------------------
+// --- one image, one coder ----------------------------------------------------------------------
 
 static void split_rival(const struct bench *bench, const struct row *row)
 {
@@ -115,11 +115,11 @@ static enum conv_status read_back(struct bench *bench, const struct conv_png_byt
 }
 
 static enum conv_status run_row(struct bench *bench, struct row *row, int round,
-                                const struct conv_bench_picture *picture, struct conv_err *err)
+                                const struct conv_bench_image *image, struct conv_err *err)
 {
     struct conv_png_bytes bytes = {0};
-    const struct conv_file *file = &picture->file;
-    const struct conv_png_header *header = &picture->header;
+    const struct conv_file *file = &image->file;
+    const struct conv_png_header *header = &image->header;
     enum conv_status status = CONV_OK;
     uint64_t start = conv_clock_ns();
     switch (row->kind) {
@@ -146,7 +146,7 @@ static enum conv_status run_row(struct bench *bench, struct row *row, int round,
     if (row->kind == ENCODE && round == 0)
         status = read_back(bench, &bytes, err);
     if (!status && (row->kind != ENCODE || round == 0) &&
-        !conv_bench_pictures_equal(&bench->truth, &bench->got))
+        !conv_bench_images_equal(&bench->truth, &bench->got))
         status = conv_err_set(err, CONV_ERR_FORMAT, "WRONG pixels");
     return status;
 }
@@ -154,19 +154,19 @@ static enum conv_status run_row(struct bench *bench, struct row *row, int round,
 static enum conv_status run_round(struct bench *bench, int round, struct conv_err *err)
 {
     for (int i = 0; i < bench->all.count; i++) {
-        const struct conv_bench_picture *picture = &bench->all.pictures[i];
-        conv_bench_pictures_place(&bench->truth, &picture->header.shape, bench->planes[0].data);
-        conv_bench_pictures_place(&bench->got, &picture->header.shape, bench->planes[1].data);
+        const struct conv_bench_image *image = &bench->all.images[i];
+        conv_bench_images_place(&bench->truth, &image->header.shape, bench->planes[0].data);
+        conv_bench_images_place(&bench->got, &image->header.shape, bench->planes[1].data);
         enum conv_status status =
-            conv_libpng_decode(&bench->scratch, picture->file.data, picture->file.size,
-                               &picture->header, &bench->truth, err);
+            conv_libpng_decode(&bench->scratch, image->file.data, image->file.size,
+                               &image->header, &bench->truth, err);
         if (status)
             return status;
         for (int r = 0; r < bench->row_count; r++) {
             struct row *row = &bench->rows[r];
             memset(bench->planes[1].data, 0xA5, bench->all.most_bytes);
             if (!row->left_out.status)
-                run_row(bench, row, round, picture, &row->left_out);
+                run_row(bench, row, round, image, &row->left_out);
         }
     }
     return CONV_OK;
@@ -264,7 +264,7 @@ static void print_json(const struct bench *bench)
                 printf(",\"bytes\":%llu,\"ratio\":%.6f", (unsigned long long)row->bytes,
                        (double)row->bytes / (double)bench->all.samples);
         }
-        printf(",\"pictures\":%d,\"sample_bytes\":%llu,\"rounds\":%d}\n", bench->all.count,
+        printf(",\"images\":%d,\"sample_bytes\":%llu,\"rounds\":%d}\n", bench->all.count,
                (unsigned long long)bench->all.samples, ROUNDS);
     }
 }
@@ -287,7 +287,7 @@ static void close_bench(struct bench *bench)
         conv_png_codec_close(bench->rows[i].codec);
         conv_buffer_free(&bench->rows[i].pixels);
     }
-    conv_bench_pictures_free(&bench->all);
+    conv_bench_images_free(&bench->all);
     conv_buffer_free(&bench->planes[0]);
     conv_buffer_free(&bench->planes[1]);
     conv_buffer_free(&bench->file);
@@ -311,25 +311,25 @@ static enum conv_status check_device(const struct conv_options *options, struct 
         if (cuda && conv_options_given(options, ignored[i]))
             status = conv_err_set(err, CONV_ERR_USAGE, "--%s and --device %s cannot be combined",
                                   ignored[i], options->device_text);
-    if (!status && !cuda && options->bench_pictures)
+    if (!status && !cuda && options->bench_images)
         status = conv_err_set(err, CONV_ERR_USAGE, "--images needs --device cuda");
     return status;
 }
 
-// Many pictures at once, on threads or on a device.
+// Many images at once, on threads or on a device.
 static enum conv_status bench_many(const struct conv_options *options, struct conv_err *err)
 {
-    struct conv_bench_pictures pictures = {0};
+    struct conv_bench_images images = {0};
     enum conv_status status =
-        conv_bench_pictures_load(&pictures, options, options->operands[1], err);
+        conv_bench_images_load(&images, options, options->operands[1], err);
     if (!status && on_device(options)) {
-        status = conv_bench_codec_device(options, &pictures, err);
+        status = conv_bench_codec_device(options, &images, err);
     } else if (!status) {
-        status = conv_bench_pictures_filter(&pictures, options, err);
+        status = conv_bench_images_filter(&images, options, err);
         if (!status)
-            status = conv_bench_codec_jobs(options, &pictures, err);
+            status = conv_bench_codec_jobs(options, &images, err);
     }
-    conv_bench_pictures_free(&pictures);
+    conv_bench_images_free(&images);
     return status;
 }
 
@@ -344,7 +344,7 @@ enum conv_status conv_bench_codec(const struct conv_options *options, struct con
         return status;
     if (options->jobs_given || on_device(options))
         return bench_many(options, err);
-    status = conv_bench_pictures_load(&bench.all, options, options->operands[1], err);
+    status = conv_bench_images_load(&bench.all, options, options->operands[1], err);
     if (!status)
         status = add_rows(&bench, err);
     if (!status && !(conv_buffer_reserve(&bench.planes[0], bench.all.most_bytes) &&

@@ -4,7 +4,7 @@
 
 #include "cli/options.h"
 
-// conv bench codec FOLDER: speed and size of every PNG coder on the user's own pictures, on one
+// conv bench codec FOLDER: speed and size of every PNG coder on the user's own images, on one
 // core, each result checked. operands[1] is the folder.
 enum conv_status conv_bench_codec(const struct conv_options *options, struct conv_err *err);
 

@@ -16,7 +16,7 @@ struct bench {
     const struct conv_options *options;
     struct conv_device device;
     struct conv_png_codec *codec;         // finds streams, makes files
-    struct conv_coding_picture *pictures; // those that the device takes
+    struct conv_coding_image *images; // those that the device takes
     uint8_t **memory;                     // of their streams and planes: two each
     int count;
     size_t libpng_bytes; // of the files that libpng's level 1 makes of all
@@ -29,7 +29,7 @@ static size_t raw_bytes(const struct conv_image *image)
     return conv_interleave_bytes(image) * (size_t)image->height;
 }
 
-// --- pictures ------------------------------------------------------------------------------------
+// --- images ------------------------------------------------------------------------------------
 
 static enum conv_status measure_libpng(struct bench *bench, const struct conv_image *image,
                                        struct conv_err *err)
@@ -40,30 +40,30 @@ static enum conv_status measure_libpng(struct bench *bench, const struct conv_im
 }
 
 // Those that are not of the plain kind are left out.
-static enum conv_status add_picture(struct bench *bench, const struct conv_bench_picture *from,
+static enum conv_status add_image(struct bench *bench, const struct conv_bench_image *from,
                                     struct conv_err *err)
 {
-    struct conv_coding_picture *picture = &bench->pictures[bench->count];
+    struct conv_coding_image *image = &bench->images[bench->count];
     uint8_t **memory = &bench->memory[2 * (size_t)bench->count];
     memory[0] = malloc(from->file.size);
     if (!memory[0])
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    if (!conv_png_copy_stream(memory[0], &picture->stream_bytes, from->file.data, from->file.size,
+    if (!conv_png_copy_stream(memory[0], &image->stream_bytes, from->file.data, from->file.size,
                               &from->header)) {
         free(memory[0]);
         memory[0] = NULL;
         return CONV_OK;
     }
     bench->count++;
-    picture->stream = memory[0];
-    size_t bytes = conv_bench_pictures_place(&picture->image, &from->header.shape, NULL);
+    image->stream = memory[0];
+    size_t bytes = conv_bench_images_place(&image->image, &from->header.shape, NULL);
     memory[1] = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, bytes);
     if (!memory[1])
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    conv_bench_pictures_place(&picture->image, &from->header.shape, memory[1]);
+    conv_bench_images_place(&image->image, &from->header.shape, memory[1]);
     enum conv_status status = conv_libpng_decode(&bench->scratch, from->file.data, from->file.size,
-                                                 &from->header, &picture->image, err);
-    return status ? status : measure_libpng(bench, &picture->image, err);
+                                                 &from->header, &image->image, err);
+    return status ? status : measure_libpng(bench, &image->image, err);
 }
 
 // --- results -------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ static enum conv_status add_picture(struct bench *bench, const struct conv_bench
 static void check_chunks(void *context, int number, const uint8_t *data, size_t size)
 {
     struct bench *bench = context;
-    const struct conv_image *image = &bench->pictures[number].image;
+    const struct conv_image *image = &bench->images[number].image;
     struct conv_png_bytes bytes;
     struct conv_png_header header;
     struct conv_image got;
@@ -84,12 +84,12 @@ static void check_chunks(void *context, int number, const uint8_t *data, size_t 
     right = right && !conv_png_probe(bench->file.data, bench->file.size, &header, NULL) &&
             header.shape.width == image->width && header.shape.height == image->height &&
             header.shape.channels == image->channels && header.shape.depth == image->depth &&
-            conv_buffer_reserve(&bench->planes, conv_bench_pictures_place(&got, image, NULL));
+            conv_buffer_reserve(&bench->planes, conv_bench_images_place(&got, image, NULL));
     if (right) {
-        conv_bench_pictures_place(&got, image, bench->planes.data);
+        conv_bench_images_place(&got, image, bench->planes.data);
         right = !conv_libpng_decode(&bench->scratch, bench->file.data, bench->file.size, &header,
                                     &got, NULL) &&
-                conv_bench_pictures_equal(image, &got);
+                conv_bench_images_equal(image, &got);
     }
     bench->wrong += !right;
 }
@@ -119,12 +119,12 @@ static void print_test(const struct bench *bench, const struct conv_coding_test 
 {
     double raw = 0, once = 0;
     for (int i = 0; i < test->in_flight; i++)
-        raw += (double)raw_bytes(&bench->pictures[i % bench->count].image);
+        raw += (double)raw_bytes(&bench->images[i % bench->count].image);
     for (int i = 0; i < bench->count; i++)
-        once += (double)raw_bytes(&bench->pictures[i].image);
+        once += (double)raw_bytes(&bench->images[i].image);
     for (int k = 0; k < test->kernel_count; k++)
         print_row(bench, test, test->kernels[k].name, test->kernels[k].ms, raw, 0, 0);
-    // The ratio is that of chunks to pixels; whole rounds of pictures compare with libpng's files.
+    // The ratio is that of chunks to pixels; whole rounds of images compare with libpng's files.
     double ratio = test->decode ? 0 : (double)test->chunk_bytes / raw;
     print_row(bench, test, "all", test->ms, raw, ratio, (double)bench->libpng_bytes / once);
     fflush(stdout);
@@ -135,8 +135,8 @@ static enum conv_status run_tests(struct bench *bench, int count, struct conv_er
     enum conv_status status = CONV_OK;
     for (int direction = 0; direction < 2 && !status; direction++) {
         struct conv_coding_test test = {
-            .pictures = bench->pictures,
-            .picture_count = bench->count,
+            .images = bench->images,
+            .image_count = bench->count,
             .decode = direction == 0,
             .in_flight = count,
             .repeats = REPEATS,
@@ -158,8 +158,8 @@ static enum conv_status run_all(struct bench *bench, struct conv_err *err)
                "%d runs\n%-7s %9s  %-20s %10s %10s %8s %9s\n",
                bench->count, bench->device.name, REPEATS, "", "in flight", "kernel", "ms",
                "GB/s raw", "ratio", "libpng 1");
-    if (bench->options->bench_pictures)
-        return run_tests(bench, bench->options->bench_pictures, err);
+    if (bench->options->bench_images)
+        return run_tests(bench, bench->options->bench_images, err);
     enum conv_status status = CONV_OK;
     for (size_t i = 0; i < sizeof in_flight / sizeof in_flight[0] && !status; i++) {
         status = run_tests(bench, in_flight[i], err);
@@ -173,7 +173,7 @@ static enum conv_status run_all(struct bench *bench, struct conv_err *err)
 
 // --- all of it -----------------------------------------------------------------------------------
 
-static enum conv_status open_bench(struct bench *bench, const struct conv_bench_pictures *pictures,
+static enum conv_status open_bench(struct bench *bench, const struct conv_bench_images *images,
                                    struct conv_err *err)
 {
     struct conv_png_config png = {.level = -1};
@@ -184,12 +184,12 @@ static enum conv_status open_bench(struct bench *bench, const struct conv_bench_
         status = conv_err_set(err, CONV_ERR_USAGE, "%s codes no images", bench->device.name);
     if (!status)
         status = conv_png_codec_open(&bench->codec, &png, err);
-    bench->pictures = calloc((size_t)pictures->count, sizeof *bench->pictures);
-    bench->memory = calloc(2 * (size_t)pictures->count, sizeof *bench->memory);
-    if (!status && (!bench->pictures || !bench->memory))
+    bench->images = calloc((size_t)images->count, sizeof *bench->images);
+    bench->memory = calloc(2 * (size_t)images->count, sizeof *bench->memory);
+    if (!status && (!bench->images || !bench->memory))
         status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    for (int i = 0; i < pictures->count && !status; i++)
-        status = add_picture(bench, &pictures->pictures[i], err);
+    for (int i = 0; i < images->count && !status; i++)
+        status = add_image(bench, &images->images[i], err);
     if (!status && bench->count == 0)
         status = conv_err_set(err, CONV_ERR_USAGE, "no image that a device decodes");
     return status;
@@ -200,7 +200,7 @@ static void close_bench(struct bench *bench)
     for (int i = 0; i < 2 * bench->count; i++)
         free(bench->memory[i]);
     free(bench->memory);
-    free(bench->pictures);
+    free(bench->images);
     conv_png_codec_close(bench->codec);
     conv_buffer_free(&bench->file);
     conv_buffer_free(&bench->scratch);
@@ -209,11 +209,11 @@ static void close_bench(struct bench *bench)
 }
 
 enum conv_status conv_bench_codec_device(const struct conv_options *options,
-                                         const struct conv_bench_pictures *pictures,
+                                         const struct conv_bench_images *images,
                                          struct conv_err *err)
 {
     struct bench bench = {.options = options};
-    enum conv_status status = open_bench(&bench, pictures, err);
+    enum conv_status status = open_bench(&bench, images, err);
     if (!status)
         status = run_all(&bench, err);
     if (!status && bench.wrong)

@@ -15,67 +15,67 @@ enum work { DECODE, ENCODE, BOTH, WORKS };
 static const char *const work_names[] = {"decode", "encode", "decode + encode"};
 
 struct bench {
-    const struct conv_bench_pictures *pictures;
+    const struct conv_bench_images *images;
     enum work work;
-    atomic_uint next; // picture
+    atomic_uint next; // image
 };
 
 struct worker {
     struct bench *bench;
     struct conv_png_codec *codec;
-    uint8_t *planes; // room for those of any picture
+    uint8_t *planes; // room for those of any image
     pthread_t thread;
-    double samples_per_ns, pixels_per_ns, pictures_per_ns;
+    double samples_per_ns, pixels_per_ns, images_per_ns;
     struct conv_err err;
 };
 
 // --- one thread ----------------------------------------------------------------------------------
 
-static enum conv_status code(const struct worker *worker, const struct conv_bench_picture *picture,
+static enum conv_status code(const struct worker *worker, const struct conv_bench_image *image,
                              struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
     if (worker->bench->work != ENCODE) {
-        struct conv_image image;
-        conv_bench_pictures_place(&image, &picture->header.shape, worker->planes);
-        status = conv_png_decode(worker->codec, picture->file.data, picture->file.size,
-                                 &picture->header, &image, err);
+        struct conv_image decoded;
+        conv_bench_images_place(&decoded, &image->header.shape, worker->planes);
+        status = conv_png_decode(worker->codec, image->file.data, image->file.size,
+                                 &image->header, &decoded, err);
     }
     struct conv_png_bytes bytes;
     if (!status && worker->bench->work != DECODE)
-        status = conv_png_encode(worker->codec, &picture->filtered, NULL, &bytes, err);
+        status = conv_png_encode(worker->codec, &image->filtered, NULL, &bytes, err);
     return status;
 }
 
-// Pictures are taken in turn until the time is over; the last one counts, and so does its time.
+// Images are taken in turn until the time is over; the last one counts, and so does its time.
 static void *work(void *argument)
 {
     struct worker *worker = argument;
     struct bench *bench = worker->bench;
     uint64_t start = conv_clock_ns(), ns = 0;
-    double samples = 0, pixels = 0, pictures = 0;
+    double samples = 0, pixels = 0, images = 0;
     while (ns < ROUND_NS) {
         unsigned number = atomic_fetch_add(&bench->next, 1);
-        const struct conv_bench_picture *picture =
-            &bench->pictures->pictures[number % (unsigned)bench->pictures->count];
-        const struct conv_image *shape = &picture->header.shape;
-        if (code(worker, picture, &worker->err))
+        const struct conv_bench_image *image =
+            &bench->images->images[number % (unsigned)bench->images->count];
+        const struct conv_image *shape = &image->header.shape;
+        if (code(worker, image, &worker->err))
             return NULL;
         samples += (double)(conv_interleave_bytes(shape) * (size_t)shape->height);
         pixels += (double)shape->width * shape->height;
-        pictures++;
+        images++;
         ns = conv_clock_ns() - start;
     }
     worker->samples_per_ns = samples / (double)ns;
     worker->pixels_per_ns = pixels / (double)ns;
-    worker->pictures_per_ns = pictures / (double)ns;
+    worker->images_per_ns = images / (double)ns;
     return NULL;
 }
 
 // --- all of them ---------------------------------------------------------------------------------
 
 struct rates {
-    double mb, mpix, pictures; // a second
+    double mb, mpix, images; // a second
 };
 
 static enum conv_status run_round(struct worker *workers, int count, struct rates *rates,
@@ -97,7 +97,7 @@ static enum conv_status run_round(struct worker *workers, int count, struct rate
             status = conv_err_set(err, worker->err.status, "%s", worker->err.text);
         rates->mb += worker->samples_per_ns * 1e3;
         rates->mpix += worker->pixels_per_ns * 1e3;
-        rates->pictures += worker->pictures_per_ns * 1e9;
+        rates->images += worker->images_per_ns * 1e9;
     }
     return status;
 }
@@ -130,38 +130,38 @@ static enum conv_status measure(struct bench *bench, struct worker *workers, int
 static void print(const struct conv_options *options, const struct bench *bench,
                   const struct rates rates[WORKS], const struct rates one[WORKS])
 {
-    const struct conv_bench_pictures *pictures = bench->pictures;
+    const struct conv_bench_images *images = bench->images;
     if (!options->json)
         printf("%d %s, %.1f Mpix, %.1f MB of samples; %d %s, encoded after %s, medians of %d "
                "rounds\n%-16s %9s %9s %11s %10s\n",
-               pictures->count, pictures->count == 1 ? "image" : "images",
-               (double)pictures->pixels / 1e6, (double)pictures->samples / 1e6, options->jobs,
+               images->count, images->count == 1 ? "image" : "images",
+               (double)images->pixels / 1e6, (double)images->samples / 1e6, options->jobs,
                options->jobs == 1 ? "thread" : "threads", options->bench_filter, ROUNDS, "", "MB/s",
                "Mpix/s", "images/s", "one thread");
     for (int w = 0; w < WORKS; w++) {
         if (options->json)
             printf("{\"type\":\"bench-codec-jobs\",\"work\":\"%s\",\"jobs\":%d,\"mb_s\":%.2f,"
-                   "\"mpix_s\":%.3f,\"pictures_s\":%.2f,\"speed_up\":%.3f}\n",
-                   work_names[w], options->jobs, rates[w].mb, rates[w].mpix, rates[w].pictures,
+                   "\"mpix_s\":%.3f,\"images_s\":%.2f,\"speed_up\":%.3f}\n",
+                   work_names[w], options->jobs, rates[w].mb, rates[w].mpix, rates[w].images,
                    rates[w].mb / one[w].mb);
         else
             printf("%-16s %9.0f %9.1f %11.0f %9.2fx\n", work_names[w], rates[w].mb, rates[w].mpix,
-                   rates[w].pictures, rates[w].mb / one[w].mb);
+                   rates[w].images, rates[w].mb / one[w].mb);
     }
 }
 
 enum conv_status conv_bench_codec_jobs(const struct conv_options *options,
-                                       const struct conv_bench_pictures *pictures,
+                                       const struct conv_bench_images *images,
                                        struct conv_err *err)
 {
-    struct bench bench = {.pictures = pictures};
+    struct bench bench = {.images = images};
     struct rates rates[WORKS], one[WORKS];
     struct worker *workers = calloc((size_t)options->jobs, sizeof *workers);
     enum conv_status status =
         workers ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     for (int i = 0; i < options->jobs && !status; i++) {
         workers[i].bench = &bench;
-        workers[i].planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, pictures->most_bytes);
+        workers[i].planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, images->most_bytes);
         status = workers[i].planes ? conv_png_codec_open(&workers[i].codec, &options->png, err)
                                    : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     }

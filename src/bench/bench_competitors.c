@@ -61,7 +61,7 @@ static enum conv_status decode_spng(struct conv_buffer *pixels, const uint8_t *d
 }
 #endif
 
-const struct conv_bench_rival *conv_bench_rivals(int *count)
+const struct conv_bench_rival *conv_bench_competitors(int *count)
 {
     static const struct conv_bench_rival rivals[] = {
         {"stb", decode_stb},

@@ -6,7 +6,7 @@
 #include "png/buffer.h"
 #include "png/png.h"
 
-// Decodes a picture of 8 bits a sample into rows of conv_interleave_bytes(&header->shape) bytes:
+// Decodes an image of 8 bits a sample into rows of conv_interleave_bytes(&header->shape) bytes:
 // what these libraries give, without a split into planes. CONV_ERR_UNSUPPORTED for what a library
 // or this measurement leaves out.
 typedef enum conv_status (*conv_bench_rival_fn)(struct conv_buffer *pixels, const uint8_t *data,
@@ -19,6 +19,6 @@ struct conv_bench_rival {
 };
 
 // Those this program was built with.
-const struct conv_bench_rival *conv_bench_rivals(int *count);
+const struct conv_bench_rival *conv_bench_competitors(int *count);
 
 #endif

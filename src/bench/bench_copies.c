@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define MOST_SMALL 1000          // pictures in the measurement of small copies
+#define MOST_SMALL 1000          // images in the measurement of small copies
 #define SMALL_STREAMS 4          // as many as conv takes by itself
 #define LARGE ((size_t)64 << 20) // a copy that shows the wire's rate: H200, from 1 MiB on 85 %
 #define LARGE_COUNT 8
@@ -74,7 +74,7 @@ static enum conv_status time_small_copies(const struct conv_device *device,
                              : CONV_OK;
 }
 
-// The same bytes as single pictures and as groups, on the first device.
+// The same bytes as single images and as groups, on the first device.
 static enum conv_status time_small(struct conv_page_copies *copies,
                                    const struct conv_device *device, size_t bytes, size_t group,
                                    struct conv_err *err)
@@ -100,7 +100,7 @@ static enum conv_status time_small(struct conv_page_copies *copies,
 }
 
 enum conv_status conv_bench_copies_time(struct conv_page_copies *copies,
-                                        const struct conv_device *device, size_t picture_bytes,
+                                        const struct conv_device *device, size_t image_bytes,
                                         size_t group_bytes, struct conv_err *err)
 {
     enum conv_status status = time_large(device, CONV_COPY_IN, &copies->in, err);
@@ -108,5 +108,5 @@ enum conv_status conv_bench_copies_time(struct conv_page_copies *copies,
         status = time_large(device, CONV_COPY_OUT, &copies->out, err);
     if (!status)
         status = time_large(device, CONV_COPY_BOTH, &copies->both, err);
-    return status ? status : time_small(copies, device, picture_bytes, group_bytes, err);
+    return status ? status : time_small(copies, device, image_bytes, group_bytes, err);
 }

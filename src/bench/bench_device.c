@@ -20,9 +20,9 @@ struct conv_bench_device {
     const struct conv_device *device;
     struct conv_pool pool;
     struct conv_slot *groups[MOST_GROUPS];
-    uint64_t pictures[MOST_GROUPS], pixels[MOST_GROUPS];
+    uint64_t images[MOST_GROUPS], pixels[MOST_GROUPS];
     int group_count;
-    size_t picture_bytes; // of the first picture's planes
+    size_t image_bytes; // of the first image's planes
 
     pthread_mutex_t lock;         // guards all below
     int free_groups[MOST_GROUPS]; // groups that no lane has
@@ -44,9 +44,9 @@ struct lane {
     bool started;
 };
 
-// --- pictures ------------------------------------------------------------------------------------
+// --- images ------------------------------------------------------------------------------------
 
-// Gives the picture a place in the last group or in a new one. False: there is no more room.
+// Gives the image a place in the last group or in a new one. False: there is no more room.
 static bool place(struct conv_bench_device *bench, const struct conv_image *shape,
                   struct conv_image *in, int most, struct conv_err *err)
 {
@@ -58,7 +58,7 @@ static bool place(struct conv_bench_device *bench, const struct conv_image *shap
     struct conv_pool_need need = {.room = {bytes, bytes}};
     struct conv_slot *slot = bench->group_count ? bench->groups[bench->group_count - 1] : NULL;
     size_t used = slot ? slot->group.front + slot->group.back : 0;
-    // As in the pipeline: a device gets groups, a core one picture at a time.
+    // As in the pipeline: a device gets groups, a core one image at a time.
     bool full = !slot || !device->ops->async ||
                 (used > 0 && used + bytes > conv_options_group_bytes(bench->options, false));
     if (full || !conv_group_place(&slot->group, shape, filter_alpha, table, in, offsets)) {
@@ -68,29 +68,29 @@ static bool place(struct conv_bench_device *bench, const struct conv_image *shap
         bench->groups[bench->group_count++] = slot;
         conv_group_place(&slot->group, shape, filter_alpha, table, in, offsets);
     }
-    bench->pictures[bench->group_count - 1]++;
+    bench->images[bench->group_count - 1]++;
     bench->pixels[bench->group_count - 1] += (uint64_t)shape->width * (uint64_t)shape->height;
     return true;
 }
 
-// True if the picture has its place and is decoded into it.
+// True if the image has its place and is decoded into it.
 static bool stage(struct conv_bench_device *bench, struct conv_job *job,
                   const struct conv_pipeline_config *config, struct conv_png_codec *codec, int most)
 {
     struct conv_err err;
     job->file->size = 0;
-    if (conv_steps_read(config, job) || !place(bench, &job->header.shape, &job->in, most, &err))
+    if (conv_stages_read(config, job) || !place(bench, &job->header.shape, &job->in, most, &err))
         return false;
-    if (bench->picture_bytes == 0)
-        bench->picture_bytes =
+    if (bench->image_bytes == 0)
+        bench->image_bytes =
             conv_image_plane_bytes(job->in.width, job->in.height, job->in.depth) *
             (size_t)job->in.channels;
-    // A picture that is damaged leaves a place with anything in it, which takes as long.
-    (void)conv_steps_decode(config, codec, job);
+    // An image that is damaged leaves a place with anything in it, which takes as long.
+    (void)conv_stages_decode(config, codec, job);
     return true;
 }
 
-// Goes through the folder, and again, until the groups are full; a folder of few pictures has
+// Goes through the folder, and again, until the groups are full; a folder of few images has
 // as many groups nevertheless.
 static enum conv_status fill(struct conv_bench_device *bench, const char *folder, int most,
                              struct conv_err *err)
@@ -184,12 +184,12 @@ static void count(struct conv_bench_device *bench, int device, int i)
     struct conv_device_totals *did = &bench->totals.devices[device];
     const struct conv_group *group = &bench->groups[i]->group;
     struct conv_totals *totals = &bench->totals;
-    totals->done += bench->pictures[i];
+    totals->done += bench->images[i];
     totals->pixels += bench->pixels[i];
     totals->ns[CONV_STAGE_COPY_IN] += group->ns_copy_in;
     totals->ns[CONV_STAGE_KERNEL] += group->ns_kernel;
     totals->ns[CONV_STAGE_COPY_OUT] += group->ns_copy_out;
-    did->pictures += bench->pictures[i];
+    did->images += bench->images[i];
     did->bytes += group->front;
     bench->bytes += 2 * (double)group->front;
     bench->last = conv_clock_ns();
@@ -329,7 +329,7 @@ enum conv_status conv_bench_device_copies(struct conv_bench_device *bench, bool 
                                           struct conv_page_copies *copies, struct conv_err *err)
 {
     *measured = bench->device->ops->time_copies != NULL;
-    return *measured ? conv_bench_copies_time(copies, bench->device, bench->picture_bytes,
+    return *measured ? conv_bench_copies_time(copies, bench->device, bench->image_bytes,
                                               conv_options_group_bytes(bench->options, false), err)
                      : CONV_OK;
 }

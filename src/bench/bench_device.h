@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// `conv bench streams --stage device`: the pictures are decoded once and wait in staging memory as
+// `conv bench streams --stage device`: the images are decoded once and wait in staging memory as
 // groups; lanes take them in turn, again and again, and the results are dropped. What the wires and
 // the kernels give when no PNG is in the way.
 #ifndef CONV_BENCH_BENCH_DEVICE_H

@@ -12,45 +12,45 @@
 
 // --- files ---------------------------------------------------------------------------------------
 
-static struct conv_bench_picture *new_picture(struct conv_bench_pictures *all)
+static struct conv_bench_image *new_image(struct conv_bench_images *all)
 {
     if (all->count == all->capacity) {
         int capacity = all->capacity ? 2 * all->capacity : 64;
-        struct conv_bench_picture *pictures =
-            realloc(all->pictures, (size_t)capacity * sizeof *all->pictures);
-        if (!pictures)
+        struct conv_bench_image *images =
+            realloc(all->images, (size_t)capacity * sizeof *all->images);
+        if (!images)
             return NULL;
-        all->pictures = pictures;
+        all->images = images;
         all->capacity = capacity;
     }
-    all->pictures[all->count] = (struct conv_bench_picture){0};
-    return &all->pictures[all->count++];
+    all->images[all->count] = (struct conv_bench_image){0};
+    return &all->images[all->count++];
 }
 
-static enum conv_status load_picture(struct conv_bench_pictures *pictures, struct conv_job *job,
+static enum conv_status load_image(struct conv_bench_images *images, struct conv_job *job,
                                      const struct conv_pipeline_config *config)
 {
-    struct conv_bench_picture *picture = new_picture(pictures);
-    if (!picture)
+    struct conv_bench_image *image = new_image(images);
+    if (!image)
         return conv_err_set(&job->err, CONV_ERR_MEMORY, "out of memory");
-    // The list of pictures may move: the job fills a file of its own.
+    // The list of images may move: the job fills a file of its own.
     struct conv_file file = {0};
     job->file = &file;
-    enum conv_status status = conv_steps_read(config, job);
-    picture->file = file;
-    picture->header = job->header;
+    enum conv_status status = conv_stages_read(config, job);
+    image->file = file;
+    image->header = job->header;
     if (status)
         return status;
-    const struct conv_image *shape = &picture->header.shape;
+    const struct conv_image *shape = &image->header.shape;
     size_t planes =
         conv_image_plane_bytes(shape->width, shape->height, shape->depth) * (size_t)shape->channels;
-    pictures->most_bytes = planes > pictures->most_bytes ? planes : pictures->most_bytes;
-    pictures->samples += conv_interleave_bytes(shape) * (size_t)shape->height;
-    pictures->pixels += (uint64_t)shape->width * (uint64_t)shape->height;
+    images->most_bytes = planes > images->most_bytes ? planes : images->most_bytes;
+    images->samples += conv_interleave_bytes(shape) * (size_t)shape->height;
+    images->pixels += (uint64_t)shape->width * (uint64_t)shape->height;
     return CONV_OK;
 }
 
-enum conv_status conv_bench_pictures_load(struct conv_bench_pictures *pictures,
+enum conv_status conv_bench_images_load(struct conv_bench_images *images,
                                           const struct conv_options *options, const char *folder,
                                           struct conv_err *err)
 {
@@ -79,30 +79,30 @@ enum conv_status conv_bench_pictures_load(struct conv_bench_pictures *pictures,
         enum conv_walk_step step = conv_walk_next(walk, &job->path, &job->err);
         if (step == CONV_WALK_END)
             break;
-        if (step == CONV_WALK_BAD || load_picture(pictures, job, &config))
+        if (step == CONV_WALK_BAD || load_image(images, job, &config))
             status =
                 conv_err_set(err, job->err.status, "%.200s: %s", job->path.input, job->err.text);
     }
-    if (!status && pictures->count == 0)
+    if (!status && images->count == 0)
         status = conv_err_set(err, CONV_ERR_USAGE, "no PNG in %s", folder);
     conv_walk_close(walk);
     free(job);
     return status;
 }
 
-void conv_bench_pictures_free(struct conv_bench_pictures *pictures)
+void conv_bench_images_free(struct conv_bench_images *images)
 {
-    for (int i = 0; i < pictures->count; i++) {
-        free(pictures->pictures[i].file.data);
-        free(pictures->pictures[i].planes);
+    for (int i = 0; i < images->count; i++) {
+        free(images->images[i].file.data);
+        free(images->images[i].planes);
     }
-    free(pictures->pictures);
-    *pictures = (struct conv_bench_pictures){0};
+    free(images->images);
+    *images = (struct conv_bench_images){0};
 }
 
 // --- planes --------------------------------------------------------------------------------------
 
-size_t conv_bench_pictures_place(struct conv_image *image, const struct conv_image *shape,
+size_t conv_bench_images_place(struct conv_image *image, const struct conv_image *shape,
                                  uint8_t *planes)
 {
     *image = *shape;
@@ -114,7 +114,7 @@ size_t conv_bench_pictures_place(struct conv_image *image, const struct conv_ima
     return bytes * (size_t)shape->channels;
 }
 
-bool conv_bench_pictures_equal(const struct conv_image *a, const struct conv_image *b)
+bool conv_bench_images_equal(const struct conv_image *a, const struct conv_image *b)
 {
     size_t row = (size_t)a->width * (size_t)(a->depth / 8);
     for (int c = 0; c < a->channels; c++)
@@ -171,43 +171,43 @@ static void close_darkroom(struct darkroom *room)
     conv_staging_free(room->group.h_out, room->group.capacity);
 }
 
-static enum conv_status develop(struct darkroom *room, struct conv_bench_picture *picture,
+static enum conv_status develop(struct darkroom *room, struct conv_bench_image *image,
                                 struct conv_err *err)
 {
     struct conv_image in, out;
     size_t offsets[CONV_IMAGE_MAX_CHANNELS];
     conv_group_reset(&room->group);
-    conv_group_place(&room->group, &picture->header.shape, true, 0, &in, offsets);
-    enum conv_status status = conv_png_decode(room->codec, picture->file.data, picture->file.size,
-                                              &picture->header, &in, err);
+    conv_group_place(&room->group, &image->header.shape, true, 0, &in, offsets);
+    enum conv_status status = conv_png_decode(room->codec, image->file.data, image->file.size,
+                                              &image->header, &in, err);
     if (!status)
         status = conv_backend_cpu.lane_run(room->lane, &room->group, err);
     if (status)
         return status;
     conv_group_result(&room->group, &in, offsets, &out);
-    size_t bytes = conv_bench_pictures_place(&picture->filtered, &out, NULL);
-    picture->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, bytes);
-    if (!picture->planes)
+    size_t bytes = conv_bench_images_place(&image->filtered, &out, NULL);
+    image->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, bytes);
+    if (!image->planes)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    conv_bench_pictures_place(&picture->filtered, &out, picture->planes);
+    conv_bench_images_place(&image->filtered, &out, image->planes);
     for (int c = 0; c < out.channels; c++)
-        memcpy(picture->filtered.plane[c].data, out.plane[c].data, bytes / (size_t)out.channels);
+        memcpy(image->filtered.plane[c].data, out.plane[c].data, bytes / (size_t)out.channels);
     return CONV_OK;
 }
 
-enum conv_status conv_bench_pictures_filter(struct conv_bench_pictures *pictures,
+enum conv_status conv_bench_images_filter(struct conv_bench_images *images,
                                             const struct conv_options *options,
                                             struct conv_err *err)
 {
     struct darkroom room = {0};
     size_t bytes = 0;
-    for (int i = 0; i < pictures->count; i++) {
-        size_t need = conv_group_need(&pictures->pictures[i].header.shape, true, 0);
+    for (int i = 0; i < images->count; i++) {
+        size_t need = conv_group_need(&images->images[i].header.shape, true, 0);
         bytes = need > bytes ? need : bytes;
     }
     enum conv_status status = open_darkroom(&room, options, bytes, err);
-    for (int i = 0; i < pictures->count && !status; i++)
-        status = develop(&room, &pictures->pictures[i], err);
+    for (int i = 0; i < images->count && !status; i++)
+        status = develop(&room, &images->images[i], err);
     close_darkroom(&room);
     return status;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The ladder from its foot to its top: each row of the variant table, and those rows that only
-// serve to show something, filters the same pictures. A row that is wrong ends the benchmark.
+// serve to show something, filters the same images. A row that is wrong ends the benchmark.
 #include "bench/bench_kernels.h"
 
 #include <stdio.h>
@@ -38,7 +38,7 @@ struct bench {
     int filter_count;
     bool on_cpu, on_cuda; // what --device lets in
     int ordinal;
-    struct conv_image *shapes; // of the pictures
+    struct conv_image *shapes; // of the images
     struct conv_image *wide;   // the same, stored as RGBRGB...: one plane of three times the width
     struct conv_group_plane *planes;
     int plane_count;
@@ -51,13 +51,13 @@ struct bench {
 static enum conv_status make_shapes(struct bench *bench, struct conv_err *err)
 {
     struct conv_bench_table *table = &bench->table;
-    size_t count = (size_t)table->pictures;
+    size_t count = (size_t)table->images;
     bench->shapes = calloc(count, sizeof *bench->shapes);
     bench->wide = calloc(count, sizeof *bench->wide);
     if (!bench->shapes || !bench->wide)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu images", count);
     enum conv_status status =
-        conv_bench_pictures_shape(bench->shapes, table->pictures, table->width, table->height,
+        conv_bench_images_shape(bench->shapes, table->images, table->width, table->height,
                                   table->depth, &table->pixels, err);
     if (status)
         return status;
@@ -92,7 +92,7 @@ struct times {
 
 // Times the kernel, and in turn with it copies of the same bytes, which go into the table, after a
 // first run that took first_ns.
-static enum conv_status time_row(struct bench *bench, struct conv_contender *contender,
+static enum conv_status time_row(struct bench *bench, struct conv_kernel_run *contender,
                                  uint64_t first_ns, bool copies, struct times *times,
                                  struct conv_err *err)
 {
@@ -118,19 +118,19 @@ static enum conv_status time_row(struct bench *bench, struct conv_contender *con
     return CONV_OK;
 }
 
-static enum conv_status compare(const struct bench *bench, const struct conv_contender *contender,
+static enum conv_status compare(const struct bench *bench, const struct conv_kernel_run *contender,
                                 bool interleaved, struct conv_err *err)
 {
-    struct conv_contender truth = {.planes = bench->planes}, got = *contender;
+    struct conv_kernel_run truth = {.planes = bench->planes}, got = *contender;
     struct conv_difference first;
     truth.group.plane_count = bench->plane_count;
     truth.group.h_result = bench->expected;
     if (interleaved) {
-        conv_bench_pictures_interleave(bench->planes, bench->plane_count, bench->got,
+        conv_bench_images_interleave(bench->planes, bench->plane_count, bench->got,
                                        &contender->group, contender->group.h_result, true);
         got.group.h_result = bench->got;
     }
-    if (!conv_contender_differs(&truth, &got, &first))
+    if (!conv_kernel_run_differs(&truth, &got, &first))
         return CONV_OK;
     return conv_err_set(err, CONV_ERR_DEVICE, "%s is wrong: plane %d, x %d, y %d: %u, not %u",
                         contender->variant->name, first.plane, first.x, first.y, first.got,
@@ -150,34 +150,34 @@ static bool is_yardstick(const struct bench *bench, const struct conv_variant *r
 static enum conv_status bench_row(struct bench *bench, const struct conv_variant *row,
                                   enum conv_bench_kind kind, bool interleaved, struct conv_err *err)
 {
-    struct conv_contender contender = {0};
+    struct conv_kernel_run contender = {0};
     struct conv_err reason = {0};
     bool on_cuda = row->where == CONV_ON_CUDA;
     show_progress(bench, row->name);
-    enum conv_status status = conv_contender_open(&contender, row, bench->options, bench->filters,
+    enum conv_status status = conv_kernel_run_open(&contender, row, bench->options, bench->filters,
                                                   bench->filter_count, &reason);
     const char *chosen =
         status ? NULL : contender.ops->variant(contender.backend, 0, bench->table.depth);
     bool unfit = chosen && strcmp(chosen, row->name) != 0; // for images of this depth
     if (bench->options->variant && (status || unfit)) {    // nothing else is to be measured
-        conv_contender_close(&contender);
+        conv_kernel_run_close(&contender);
         return conv_err_set(err, status ? reason.status : CONV_ERR_USAGE, "--variant %s: %s",
                             row->name, status ? reason.text : "not at this depth");
     }
     if (status == CONV_ERR_USAGE || status == CONV_ERR_DEVICE || unfit) {
         conv_bench_table_leave_out(&bench->table, kind, row->name, on_cuda,
                                    chosen ? "not at this depth" : reason.text);
-        conv_contender_close(&contender);
+        conv_kernel_run_close(&contender);
         return CONV_OK;
     }
     if (status)
         *err = reason;
     else
-        status = conv_contender_place(&contender, interleaved ? bench->wide : bench->shapes,
-                                      bench->table.pictures, false, NULL, err);
+        status = conv_kernel_run_place(&contender, interleaved ? bench->wide : bench->shapes,
+                                      bench->table.images, false, NULL, err);
     struct conv_group *group = &contender.group;
     if (!status && interleaved)
-        conv_bench_pictures_interleave(bench->planes, bench->plane_count, bench->source, group,
+        conv_bench_images_interleave(bench->planes, bench->plane_count, bench->source, group,
                                        group->h_in, false);
     else if (!status)
         memcpy(group->h_in, bench->source, bench->bytes);
@@ -192,11 +192,11 @@ static enum conv_status bench_row(struct bench *bench, const struct conv_variant
     if (!status)
         conv_bench_table_add(&bench->table, kind, row->name, row->summary, on_cuda, times.ns,
                              times.count);
-    conv_contender_close(&contender);
+    conv_kernel_run_close(&contender);
     return status;
 }
 
-// The pictures, laid out as the reference has them in one group.
+// The images, laid out as the reference has them in one group.
 static enum conv_status keep_source(struct bench *bench, const struct conv_group *group,
                                     struct conv_err *err)
 {
@@ -211,38 +211,38 @@ static enum conv_status keep_source(struct bench *bench, const struct conv_group
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu MiB of images",
                             3 * bench->bytes >> 20);
     memcpy(bench->planes, group->planes, table);
-    conv_bench_pictures_fill(group);
+    conv_bench_images_fill(group);
     memcpy(bench->source, group->h_in, bench->bytes);
     return CONV_OK;
 }
 
-// The row all others are held against. Keeps the pictures and what has come out.
+// The row all others are held against. Keeps the images and what has come out.
 static enum conv_status bench_reference(struct bench *bench, const struct conv_variant *row,
                                         struct conv_err *err)
 {
-    struct conv_contender contender = {0};
+    struct conv_kernel_run contender = {0};
     struct conv_group *group = &contender.group;
     show_progress(bench, row->name);
-    enum conv_status status = conv_contender_open(&contender, row, bench->options, bench->filters,
+    enum conv_status status = conv_kernel_run_open(&contender, row, bench->options, bench->filters,
                                                   bench->filter_count, err);
     if (!status)
-        status = conv_contender_place(&contender, bench->shapes, bench->table.pictures, false, NULL,
+        status = conv_kernel_run_place(&contender, bench->shapes, bench->table.images, false, NULL,
                                       err);
     if (!status)
         status = keep_source(bench, group, err);
-    struct conv_bench_truth truth = {
+    struct conv_bench_reference truth = {
         .options = bench->options,
         .reference = row,
         .filters = bench->filters,
         .filter_count = bench->filter_count,
         .shapes = bench->shapes,
-        .pictures = bench->table.pictures,
+        .images = bench->table.images,
         .planes = bench->planes,
         .source = bench->source,
         .result = bench->expected,
     };
     if (!status)
-        status = conv_bench_truth(&truth, err);
+        status = conv_bench_reference(&truth, err);
     struct times times = {.count = 0};
     if (!status && bench->on_cpu)
         status = contender.ops->lane_run(contender.lane, group, err);
@@ -253,7 +253,7 @@ static enum conv_status bench_reference(struct bench *bench, const struct conv_v
     if (!status && bench->on_cpu)
         conv_bench_table_add(&bench->table, CONV_BENCH_RUNG, row->name, row->summary, false,
                              times.ns, times.count);
-    conv_contender_close(&contender);
+    conv_kernel_run_close(&contender);
     return status;
 }
 
@@ -475,7 +475,7 @@ static enum conv_status prepare(struct bench *bench, struct conv_err *err)
     bench->table.width = options->bench_width;
     bench->table.height = options->bench_height;
     bench->table.depth = options->bench_depth ? 16 : 8;
-    bench->table.pictures = options->bench_pictures ? options->bench_pictures
+    bench->table.images = options->bench_images ? options->bench_images
                             : bench->table.width    ? 1
                                                     : CONV_BENCH_MIX_IMAGES;
     return status ? status : make_shapes(bench, err);

@@ -15,7 +15,7 @@ static uint32_t next_random(uint32_t *state)
     return *state;
 }
 
-enum conv_status conv_bench_pictures_shape(struct conv_image *shapes, int count, int width,
+enum conv_status conv_bench_images_shape(struct conv_image *shapes, int count, int width,
                                            int height, int depth, double *pixels,
                                            struct conv_err *err)
 {
@@ -37,7 +37,7 @@ enum conv_status conv_bench_pictures_shape(struct conv_image *shapes, int count,
 }
 
 // Noise around a gradient: rounding and clamping both happen, and nothing compresses.
-void conv_bench_pictures_fill(const struct conv_group *group)
+void conv_bench_images_fill(const struct conv_group *group)
 {
     uint32_t state = 0x2545F491u;
     for (int p = 0; p < group->plane_count; p++) {
@@ -57,19 +57,19 @@ void conv_bench_pictures_fill(const struct conv_group *group)
     }
 }
 
-void conv_bench_pictures_interleave(const struct conv_group_plane *planes, int count,
+void conv_bench_images_interleave(const struct conv_group_plane *planes, int count,
                                     uint8_t *bytes, const struct conv_group *wide_group,
                                     uint8_t *wide, bool split)
 {
     for (int p = 0; p < count; p++) {
         const struct conv_group_plane *plane = &planes[p];
-        const struct conv_group_plane *picture = &wide_group->planes[p / CONV_BENCH_CHANNELS];
+        const struct conv_group_plane *image = &wide_group->planes[p / CONV_BENCH_CHANNELS];
         size_t size = (size_t)plane->depth / 8, channel = (size_t)(p % CONV_BENCH_CHANNELS);
         size_t stride = conv_image_stride(plane->width, plane->depth);
-        size_t wide_stride = conv_image_stride(picture->width, picture->depth);
+        size_t wide_stride = conv_image_stride(image->width, image->depth);
         for (int y = 0; y < plane->height; y++) {
             uint8_t *row = bytes + plane->offset + (size_t)y * stride;
-            uint8_t *pixels = wide + picture->offset + (size_t)y * wide_stride + channel * size;
+            uint8_t *pixels = wide + image->offset + (size_t)y * wide_stride + channel * size;
             for (int x = 0; x < plane->width; x++) {
                 uint8_t *sample = row + (size_t)x * size;
                 uint8_t *pixel = pixels + (size_t)x * CONV_BENCH_CHANNELS * size;

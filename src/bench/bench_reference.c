@@ -11,11 +11,11 @@
 
 #define BANDS_A_CORE 4
 
-// A band of a picture: rows first ... end - 1, made from those and `reach` more on either side,
-// which are a picture of their own. What its borders spoil is within reach of them, and is not
-// taken; where its border is the picture's, it is right.
+// A band of an image: rows first ... end - 1, made from those and `reach` more on either side,
+// which are an image of their own. What its borders spoil is within reach of them, and is not
+// taken; where its border is the image's, it is right.
 struct work {
-    const struct conv_bench_truth *truth;
+    const struct conv_bench_reference *truth;
     int reach; // rows
     int band;  // rows
     atomic_int next, failed;
@@ -28,11 +28,11 @@ struct worker {
     struct conv_err err;
 };
 
-// The planes of a picture follow those of the picture before.
-static const struct conv_group_plane *planes_of(const struct conv_bench_truth *truth, int picture)
+// The planes of an image follow those of the image before.
+static const struct conv_group_plane *planes_of(const struct conv_bench_reference *truth, int image)
 {
     const struct conv_group_plane *planes = truth->planes;
-    for (int i = 0; i < picture; i++)
+    for (int i = 0; i < image; i++)
         planes += truth->shapes[i].channels;
     return planes;
 }
@@ -42,17 +42,17 @@ static void copy_rows(uint8_t *to, const uint8_t *from, size_t stride, int rows)
     memcpy(to, from, stride * (size_t)rows);
 }
 
-static enum conv_status make_band(struct conv_contender *contender, const struct work *work,
-                                  int picture, int first, struct conv_err *err)
+static enum conv_status make_band(struct conv_kernel_run *contender, const struct work *work,
+                                  int image, int first, struct conv_err *err)
 {
-    const struct conv_bench_truth *truth = work->truth;
-    const struct conv_group_plane *planes = planes_of(truth, picture);
-    struct conv_image shape = truth->shapes[picture];
+    const struct conv_bench_reference *truth = work->truth;
+    const struct conv_group_plane *planes = planes_of(truth, image);
+    struct conv_image shape = truth->shapes[image];
     int height = shape.height, end = first + work->band < height ? first + work->band : height;
     int top = first > work->reach ? first - work->reach : 0;
     int bottom = end + work->reach < height ? end + work->reach : height;
     shape.height = bottom - top;
-    enum conv_status status = conv_contender_place(contender, &shape, 1, false, NULL, err);
+    enum conv_status status = conv_kernel_run_place(contender, &shape, 1, false, NULL, err);
     if (status)
         return status;
     struct conv_group *group = &contender->group;
@@ -68,13 +68,13 @@ static enum conv_status make_band(struct conv_contender *contender, const struct
     return status;
 }
 
-// Bands are numbered through all pictures.
-static bool find_band(const struct work *work, int number, int *picture, int *first)
+// Bands are numbered through all images.
+static bool find_band(const struct work *work, int number, int *image, int *first)
 {
-    for (int i = 0; i < work->truth->pictures; i++) {
+    for (int i = 0; i < work->truth->images; i++) {
         int bands = (work->truth->shapes[i].height - 1) / work->band + 1;
         if (number < bands) {
-            *picture = i;
+            *image = i;
             *first = number * work->band;
             return true;
         }
@@ -87,28 +87,28 @@ static void *work_main(void *data)
 {
     struct worker *worker = data;
     struct work *work = worker->work;
-    const struct conv_bench_truth *truth = work->truth;
-    struct conv_contender contender = {0};
-    int picture, first;
-    worker->status = conv_contender_open(&contender, truth->reference, truth->options,
+    const struct conv_bench_reference *truth = work->truth;
+    struct conv_kernel_run contender = {0};
+    int image, first;
+    worker->status = conv_kernel_run_open(&contender, truth->reference, truth->options,
                                          truth->filters, truth->filter_count, &worker->err);
     while (!worker->status && !work->failed &&
-           find_band(work, atomic_fetch_add(&work->next, 1), &picture, &first))
-        worker->status = make_band(&contender, work, picture, first, &worker->err);
+           find_band(work, atomic_fetch_add(&work->next, 1), &image, &first))
+        worker->status = make_band(&contender, work, image, first, &worker->err);
     if (worker->status)
         work->failed = 1;
-    conv_contender_close(&contender);
+    conv_kernel_run_close(&contender);
     return NULL;
 }
 
-// A border that wraps around takes rows from the picture's other end: no bands then.
+// A border that wraps around takes rows from the image's other end: no bands then.
 static void plan(struct work *work, int cores)
 {
-    const struct conv_bench_truth *truth = work->truth;
+    const struct conv_bench_reference *truth = work->truth;
     int64_t rows = 0, tallest = 1;
     for (int i = 0; i < truth->filter_count; i++)
         work->reach += truth->filters[i].height / 2;
-    for (int i = 0; i < truth->pictures; i++) {
+    for (int i = 0; i < truth->images; i++) {
         rows += truth->shapes[i].height;
         tallest = truth->shapes[i].height > tallest ? truth->shapes[i].height : tallest;
     }
@@ -117,7 +117,7 @@ static void plan(struct work *work, int cores)
         (int)(truth->options->border == CONV_BORDER_WRAP || band > tallest ? tallest : band);
 }
 
-enum conv_status conv_bench_truth(const struct conv_bench_truth *truth, struct conv_err *err)
+enum conv_status conv_bench_reference(const struct conv_bench_reference *truth, struct conv_err *err)
 {
     int cores = conv_cpu_count(), started = 0;
     struct work work = {.truth = truth};

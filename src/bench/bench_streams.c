@@ -50,7 +50,7 @@ static enum conv_status run_pipeline(struct bench *bench, atomic_int *stop,
         status = conv_report_open(&report, &bench->config, err);
     if (!status)
         status =
-            conv_run_pictures(&bench->options, &bench->device, walk, report, NULL, NULL, stop, err);
+            conv_run_images(&bench->options, &bench->device, walk, report, NULL, NULL, stop, err);
     if (report) {
         enum conv_status closed = conv_report_close(report, 0, totals, status ? NULL : err);
         if (!status)
@@ -201,7 +201,7 @@ static enum conv_status write_page(struct bench *bench, struct conv_err *err)
     page->device_only = table->device_only;
     page->lanes_have_limit = table->copied;
     page->copies = table->copied ? &table->copies : NULL;
-    conv_page_fact(&bench->page, "pictures", "%s", bench->folder);
+    conv_page_fact(&bench->page, "images", "%s", bench->folder);
     conv_page_fact(&bench->page, "outputs", "%s",
                    table->device_only ? "dropped on the device's side" : "encoded, not written");
     conv_page_describe(&bench->page, &bench->device, bench->filters, bench->filter_count);

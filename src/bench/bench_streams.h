@@ -4,7 +4,7 @@
 
 #include "cli/options.h"
 
-// conv bench streams FOLDER: the same pictures through one stream (on the CPU: worker) and through
+// conv bench streams FOLDER: the same images through one stream (on the CPU: worker) and through
 // several. operands[1] is the folder.
 enum conv_status conv_bench_streams(const struct conv_options *options, struct conv_err *err);
 

@@ -115,8 +115,8 @@ void conv_bench_table_finish(struct conv_bench_table *table)
 static void print_head(const struct conv_bench_table *table)
 {
     conv_report_print_path(stdout, table->filter);
-    printf(", %s border, %d %s", table->border, table->pictures,
-           table->pictures == 1 ? "image" : "images");
+    printf(", %s border, %d %s", table->border, table->images,
+           table->images == 1 ? "image" : "images");
     if (table->width)
         printf(" of %dx%d", table->width, table->height);
     else
@@ -199,9 +199,9 @@ void conv_bench_table_print_json(const struct conv_bench_table *table, FILE *str
     print_member(stream, "cpu", table->cpu);
     print_member(stream, "cuda", table->cuda);
     fprintf(stream,
-            ",\"width\":%d,\"height\":%d,\"pictures\":%d,\"planes\":3,\"depth\":%d,\"pixels\":%.0f,"
+            ",\"width\":%d,\"height\":%d,\"images\":%d,\"planes\":3,\"depth\":%d,\"pixels\":%.0f,"
             "\"rows\":[\n",
-            table->width, table->height, table->pictures, table->depth, table->pixels);
+            table->width, table->height, table->images, table->depth, table->pixels);
     for (int i = 0; i < table->count; i++) {
         print_json_line(stream, table, &table->lines[i]);
         fputs(i + 1 < table->count ? ",\n" : "\n", stream);

@@ -41,7 +41,7 @@ struct conv_bench_table {
     const char *filter, *border;
     char cpu[96], cuda[160]; // where they ran; empty: nothing did
     int width, height;       // of each image; 0: a mix
-    int pictures, depth;
+    int images, depth;
     double pixels; // of all images; three samples each
     struct conv_bench_line lines[CONV_BENCH_MOST_LINES];
     int count;

@@ -7,13 +7,13 @@
 
 #include "backend/staging.h"
 
-enum conv_status conv_contender_open(struct conv_contender *contender,
+enum conv_status conv_kernel_run_open(struct conv_kernel_run *contender,
                                      const struct conv_variant *row,
                                      const struct conv_options *options,
                                      const struct conv_filter *filters, int filter_count,
                                      struct conv_err *err)
 {
-    *contender = (struct conv_contender){.variant = row, .filter_count = filter_count};
+    *contender = (struct conv_kernel_run){.variant = row, .filter_count = filter_count};
     struct conv_backend_config config = {
         .filters = filters,
         .filter_count = filter_count,
@@ -37,7 +37,7 @@ enum conv_status conv_contender_open(struct conv_contender *contender,
     return ops->lane_open(contender->backend, &contender->lane, 1 << 20, err);
 }
 
-static void free_staging(struct conv_contender *contender)
+static void free_staging(struct conv_kernel_run *contender)
 {
     struct conv_group *group = &contender->group;
     conv_staging_free(group->h_in, group->capacity);
@@ -46,7 +46,7 @@ static void free_staging(struct conv_contender *contender)
     group->capacity = 0;
 }
 
-void conv_contender_close(struct conv_contender *contender)
+void conv_kernel_run_close(struct conv_kernel_run *contender)
 {
     if (!contender->ops)
         return;
@@ -58,7 +58,7 @@ void conv_contender_close(struct conv_contender *contender)
     contender->ops = NULL;
 }
 
-static enum conv_status reserve(struct conv_contender *contender, size_t bytes, int planes,
+static enum conv_status reserve(struct conv_kernel_run *contender, size_t bytes, int planes,
                                 struct conv_err *err)
 {
     struct conv_group *group = &contender->group;
@@ -83,7 +83,7 @@ static enum conv_status reserve(struct conv_contender *contender, size_t bytes, 
     return status;
 }
 
-enum conv_status conv_contender_place(struct conv_contender *contender,
+enum conv_status conv_kernel_run_place(struct conv_kernel_run *contender,
                                       const struct conv_image *shapes, int count, bool filter_alpha,
                                       struct conv_image *in, struct conv_err *err)
 {
@@ -106,19 +106,19 @@ enum conv_status conv_contender_place(struct conv_contender *contender,
     return CONV_OK;
 }
 
-enum conv_status conv_contender_copy(struct conv_contender *contender,
-                                     const struct conv_contender *other,
+enum conv_status conv_kernel_run_copy(struct conv_kernel_run *contender,
+                                     const struct conv_kernel_run *other,
                                      const struct conv_image *shape, bool filter_alpha,
                                      struct conv_err *err)
 {
-    enum conv_status status = conv_contender_place(contender, shape, 1, filter_alpha, NULL, err);
+    enum conv_status status = conv_kernel_run_place(contender, shape, 1, filter_alpha, NULL, err);
     if (!status) // planes lie at the same offsets in every group
         memcpy(contender->group.h_in, other->group.h_in, other->group.front);
     return status;
 }
 
-bool conv_contender_differs(const struct conv_contender *reference,
-                            const struct conv_contender *contender, struct conv_difference *first)
+bool conv_kernel_run_differs(const struct conv_kernel_run *reference,
+                            const struct conv_kernel_run *contender, struct conv_difference *first)
 {
     for (int p = 0; p < reference->group.plane_count; p++) {
         const struct conv_group_plane *plane = &reference->planes[p];

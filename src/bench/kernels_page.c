@@ -53,9 +53,9 @@ enum conv_status conv_kernels_page_write(struct conv_page_job *job,
     page->cpu = table->cpu;
     page->cuda = table->cuda;
     if (table->width)
-        conv_page_fact(job, "images", "%d of %d×%d", table->pictures, table->width, table->height);
+        conv_page_fact(job, "images", "%d of %d×%d", table->images, table->width, table->height);
     else
-        conv_page_fact(job, "images", "%d from 1×1 to 4000×3000", table->pictures);
+        conv_page_fact(job, "images", "%d from 1×1 to 4000×3000", table->images);
     conv_page_fact(job, "samples", "3 planes of %d bits", table->depth);
     conv_page_describe(job, NULL, filters, filter_count);
     enum conv_status status = conv_page_finish(job, record, err);

@@ -103,7 +103,7 @@ static void print_json_copies(const struct conv_page_copies *copies, FILE *strea
     fprintf(stream, ",\"copy\":{\"in_gb_per_s\":%.4f,\"out_gb_per_s\":%.4f,\"both_gb_per_s\":%.4f}",
             copies->in, copies->out, copies->both);
     fprintf(stream,
-            ",\"small\":{\"pictures\":%d,\"streams\":%d,\"one_by_one_ms\":%.4f,"
+            ",\"small\":{\"images\":%d,\"streams\":%d,\"one_by_one_ms\":%.4f,"
             "\"streams_ms\":%.4f,\"group_ms\":%.4f}",
             copies->small_count, copies->small_streams, copies->small_one, copies->small_many,
             copies->small_group);

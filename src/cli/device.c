@@ -95,7 +95,7 @@ enum conv_status conv_device_parse_one(const struct conv_options *options,
 // are 200 million pixels a second, PNG 110 million.
 #define AT_ONCE_TAPS 50
 
-static void add_device(struct conv_device *device, const char *name, struct conv_opening *opening,
+static void add_device(struct conv_device *device, const char *name, struct conv_async_open *opening,
                        struct conv_backend *backend)
 {
     int i = device->count++;
@@ -138,11 +138,11 @@ static enum conv_status await(struct conv_device *device, bool all, bool quiet,
     for (int i = 0; i < device->count; i++) {
         struct conv_backend *backend;
         struct conv_err reason = {0};
-        if (conv_opening_result(device->openings[i], &backend, &reason) == CONV_OK) {
+        if (conv_async_open_result(device->openings[i], &backend, &reason) == CONV_OK) {
             add_device(&found, device->names[i], device->openings[i], backend);
             continue;
         }
-        conv_opening_close(device->openings[i]);
+        conv_async_open_close(device->openings[i]);
         if (all && reason.status != CONV_ERR_USAGE && !quiet)
             conv_report_say("%s: %s; left out", device->names[i], reason.text);
         if (!status)
@@ -166,10 +166,10 @@ static enum conv_status open_cuda(struct conv_device *device, const struct conv_
     device->ops = ops;
     for (int i = 0; i < count && i < CONV_BACKEND_MOST_DEVICES && !status; i++) {
         char name[16];
-        struct conv_opening *opening;
+        struct conv_async_open *opening;
         struct conv_backend_config own = *config;
         own.device = all ? i : list->ordinals[i];
-        status = conv_opening_start(&opening, ops, &own, err);
+        status = conv_async_open_start(&opening, ops, &own, err);
         if (status)
             break;
         snprintf(name, sizeof name, "%s:%d", ops->name, own.device);
@@ -189,7 +189,7 @@ static bool encodes_by_choice(const struct conv_options *options)
 }
 
 // Who encodes must not be a matter of luck, since files differ by it: it is the same for the whole
-// run. Who decodes may change from picture to picture.
+// run. Who decodes may change from image to image.
 static void choose_coders(struct conv_device *device, const struct conv_options *options, bool much)
 {
     bool able = device->ops->takes_stream != NULL;
@@ -217,10 +217,10 @@ bool conv_device_wants_amount(const struct conv_options *options)
 // where it only encodes, after 2.6 s, or 290 MiB. Where it does neither, the copies cost more than
 // the CPU's cores take for small filters. Of the machine, not of --jobs: files must not differ by
 // that.
-struct conv_amount_enough conv_device_enough(const struct conv_options *options)
+struct conv_workload_thresholds conv_device_enough(const struct conv_options *options)
 {
     uint64_t cores = (uint64_t)conv_cpu_count();
-    struct conv_amount_enough enough = {UINT64_MAX, UINT64_MAX};
+    struct conv_workload_thresholds enough = {UINT64_MAX, UINT64_MAX};
     if (encodes_by_choice(options)) {
         enough.others = cores * ((uint64_t)320 << 20);
         enough.plain = decodes_by_choice(options) ? cores * ((uint64_t)64 << 20) : enough.others;
@@ -238,7 +238,7 @@ static bool is_small(const struct conv_filter *filters, int count)
 
 enum conv_status conv_device_open(struct conv_device *device, const struct conv_options *options,
                                   const struct conv_filter *filters, int filter_count, bool at_once,
-                                  enum conv_amount_kind work, atomic_int *stop,
+                                  enum conv_workload_kind work, atomic_int *stop,
                                   struct conv_err *err)
 {
     *device = (struct conv_device){.filter_count = filter_count};
@@ -293,8 +293,8 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
 void conv_device_look(struct conv_device *device)
 {
     for (int i = 0; i < device->count; i++)
-        if (!device->backends[i] && conv_opening_is_over(device->openings[i]))
-            (void)conv_opening_result(device->openings[i], &device->backends[i], NULL);
+        if (!device->backends[i] && conv_async_open_is_over(device->openings[i]))
+            (void)conv_async_open_result(device->openings[i], &device->backends[i], NULL);
 }
 
 void conv_device_close(struct conv_device *device)
@@ -303,7 +303,7 @@ void conv_device_close(struct conv_device *device)
         return;
     for (int i = 0; i < device->count; i++) {
         if (device->openings[i])
-            conv_opening_close(device->openings[i]);
+            conv_async_open_close(device->openings[i]);
         else
             device->ops->close(device->backends[i]);
     }

@@ -15,7 +15,7 @@ struct conv_device {
     int filter_count; // of the chain that they are opened for
     char names[CONV_BACKEND_MOST_DEVICES][16];
     struct conv_backend *backends[CONV_BACKEND_MOST_DEVICES]; // NULL: still being opened
-    struct conv_opening *openings[CONV_BACKEND_MOST_DEVICES]; // NULL where `backends` is all
+    struct conv_async_open *openings[CONV_BACKEND_MOST_DEVICES]; // NULL where `backends` is all
     const struct conv_backend_ops *spare_ops; // of `auto` and `all`: the CPU, should GPUs fail
     struct conv_backend *spare;
     char name[16 * CONV_BACKEND_MOST_DEVICES]; // "cuda:0", "cuda:0,cuda:1"
@@ -49,12 +49,12 @@ enum conv_status conv_device_parse_one(const struct conv_options *options,
 // may be NULL, and must outlive the device) ends decoding on a device early.
 enum conv_status conv_device_open(struct conv_device *device, const struct conv_options *options,
                                   const struct conv_filter *filters, int filter_count, bool at_once,
-                                  enum conv_amount_kind work, atomic_int *stop,
+                                  enum conv_workload_kind work, atomic_int *stop,
                                   struct conv_err *err);
 
 // True if it is of use to know how much work there is; and how many bytes of files are much.
 bool conv_device_wants_amount(const struct conv_options *options);
-struct conv_amount_enough conv_device_enough(const struct conv_options *options);
+struct conv_workload_thresholds conv_device_enough(const struct conv_options *options);
 void conv_device_close(struct conv_device *device); // never opened is fine
 
 // Takes over what has been opened meanwhile, without waiting for it.

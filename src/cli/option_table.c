@@ -174,7 +174,7 @@ const struct conv_option conv_option_table[] = {
     {"image-size", 0, "SIZE", KIND_STRING, FIELD(image_size_text), 0, 0, NULL,
      "bench kernels: WIDTHxHEIGHT, or mix for 1x1 to 4000x3000 (default: 4096x4096)", NULL,
      KERNELS},
-    {"images", 0, "N", KIND_INT, FIELD(bench_pictures), 1, 100000, NULL,
+    {"images", 0, "N", KIND_INT, FIELD(bench_images), 1, 100000, NULL,
      "bench kernels: images per launch (default: 1; mix: 500); bench codec --device cuda: images "
      "in "
      "flight",

@@ -55,7 +55,7 @@ static void limit_memory(struct conv_pipeline_config *config, bool refuse_beyond
         config->png.keep = keep;
 }
 
-enum conv_status conv_run_pictures(const struct conv_options *options,
+enum conv_status conv_run_images(const struct conv_options *options,
                                    const struct conv_device *device, struct conv_walk *walk,
                                    struct conv_report *report, struct conv_trace *trace,
                                    struct conv_journal *journal, atomic_int *stop,
@@ -126,7 +126,7 @@ static enum conv_status check_terminals(const struct conv_options *options,
 // Splits the operands into inputs and output and starts the walk. *work: how much there is to do,
 // as far as that matters.
 static enum conv_status open_walk(const struct conv_options *options, atomic_int *stop,
-                                  struct conv_walk **walk, enum conv_amount_kind *work,
+                                  struct conv_walk **walk, enum conv_workload_kind *work,
                                   struct conv_err *err)
 {
     int count = options->operand_count - 1; // without the filter
@@ -178,12 +178,12 @@ static enum conv_status open_walk(const struct conv_options *options, atomic_int
     *work = CONV_AMOUNT_UNKNOWN;
     status = conv_walk_open(walk, &config, err);
     if (!status && conv_device_wants_amount(options)) {
-        struct conv_amount_enough enough = conv_device_enough(options);
-        struct conv_amount amount;
-        conv_amount_measure(&amount, &config, &enough);
+        struct conv_workload_thresholds enough = conv_device_enough(options);
+        struct conv_workload amount;
+        conv_workload_measure(&amount, &config, &enough);
         *work = amount.kind;
         if (!options->skip_existing && !options->update && !options->resume_path)
-            conv_walk_expect(*walk, amount.pictures); // all of them
+            conv_walk_expect(*walk, amount.images); // all of them
     }
     return status;
 }
@@ -330,14 +330,14 @@ struct run {
     struct conv_report *report;
     struct conv_trace *trace;
     struct conv_page_job page;
-    struct conv_kept kept;
+    struct conv_page_samples kept;
 };
 
-// Everything that can fail before the first picture, the files that the run itself writes included.
+// Everything that can fail before the first image, the files that the run itself writes included.
 static enum conv_status prepare(struct run *run, const struct conv_options *options,
                                 atomic_int *stop, struct conv_err *err)
 {
-    enum conv_amount_kind work = CONV_AMOUNT_UNKNOWN;
+    enum conv_workload_kind work = CONV_AMOUNT_UNKNOWN;
     conv_descriptors_raise();
     run->options = *options;
     if (options->dry_run) {
@@ -378,7 +378,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         .jobs = options->jobs,
         .streams = conv_options_streams(options, run->device.decode_on != CONV_CODER_CPU),
         .kept = run->page.file ? &run->kept : NULL,
-        .start_ns = run->start_ns, // what a user waits for is more than pictures
+        .start_ns = run->start_ns, // what a user waits for is more than images
     };
     status = conv_report_open(&run->report, &run->config, err);
     if (!status && !options->dry_run && !options->no_save)
@@ -404,7 +404,7 @@ static void describe_run(struct run *run, const struct conv_totals *totals)
 {
     const struct conv_options *options = &run->options;
     struct conv_page_job *page = &run->page;
-    conv_page_fact(page, "pictures", "%g Mpix, %.4g MB read, %.4g MB written",
+    conv_page_fact(page, "images", "%g Mpix, %.4g MB read, %.4g MB written",
                    (double)(totals->pixels / 10000) / 100, (double)totals->bytes_in / 1e6,
                    options->no_save ? 0 : (double)totals->bytes_out / 1e6);
     conv_device_look(&run->device);
@@ -498,7 +498,7 @@ int conv_run_main(const struct conv_options *options)
         status = prepare(run, options, stop, &err);
     conv_stall_end(true);
     if (!status)
-        status = conv_run_pictures(&run->options, &run->device, run->walk, run->report, run->trace,
+        status = conv_run_images(&run->options, &run->device, run->walk, run->report, run->trace,
                                    run->journal, stop, &err);
     if (run->report) {
         enum conv_status closed =
@@ -508,7 +508,7 @@ int conv_run_main(const struct conv_options *options)
     }
     conv_page_close(&run->page);
     conv_trace_free(run->trace);
-    conv_kept_free(&run->kept);
+    conv_page_samples_free(&run->kept);
     conv_journal_close(run->journal);
     conv_device_close(&run->device);
     conv_walk_close(run->walk);

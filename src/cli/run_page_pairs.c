@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The pictures on a page: the middle of an input and of its output, pixel for pixel, since scaled
+// The images on a page: the middle of an input and of its output, pixel for pixel, since scaled
 // down a filter of 3 x 3 would hardly be seen.
 #include <errno.h>
 #include <fcntl.h>
@@ -13,11 +13,11 @@
 
 #define PIECE_WIDTH 384
 #define PIECE_HEIGHT 256
-#define MOST_PIXELS (1 << 25) // a larger picture is not decoded again for this
+#define MOST_PIXELS (1 << 25) // a larger image is not decoded again for this
 #define MOST_BYTES ((size_t)1 << 28)
 #define LEVEL 6 // the pieces are small, and the page is kept
 
-struct picture {
+struct decoded {
     struct conv_image image;
     uint8_t *planes;
 };
@@ -58,7 +58,7 @@ static uint8_t *read_file(const char *path, size_t *size)
     return data;
 }
 
-static bool decode(struct conv_png_codec *codec, const char *path, struct picture *picture)
+static bool decode(struct conv_png_codec *codec, const char *path, struct decoded *decoded)
 {
     struct conv_png_header header;
     size_t size = 0;
@@ -66,13 +66,13 @@ static bool decode(struct conv_png_codec *codec, const char *path, struct pictur
     bool good = data && conv_png_probe(data, size, &header, NULL) == CONV_OK &&
                 (int64_t)header.width * header.height <= MOST_PIXELS;
     if (good) {
-        struct conv_image *image = &picture->image;
+        struct conv_image *image = &decoded->image;
         *image = header.shape;
         size_t plane = conv_image_plane_bytes(image->width, image->height, image->depth);
-        picture->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, plane * (size_t)image->channels);
-        good = picture->planes;
+        decoded->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, plane * (size_t)image->channels);
+        good = decoded->planes;
         for (int c = 0; c < image->channels && good; c++) {
-            image->plane[c].data = picture->planes + (size_t)c * plane;
+            image->plane[c].data = decoded->planes + (size_t)c * plane;
             image->plane[c].stride = (ptrdiff_t)conv_image_stride(image->width, image->depth);
         }
         good = good && conv_png_decode(codec, data, size, &header, image, NULL) == CONV_OK;
@@ -81,10 +81,10 @@ static bool decode(struct conv_png_codec *codec, const char *path, struct pictur
     return good;
 }
 
-// Makes *picture a view of its middle, at 8 bits.
-static void crop(struct picture *picture, int width, int height)
+// Makes *decoded a view of its middle, at 8 bits.
+static void crop(struct decoded *decoded, int width, int height)
 {
-    struct conv_image *image = &picture->image;
+    struct conv_image *image = &decoded->image;
     int left = (image->width - width) / 2, top = (image->height - height) / 2;
     for (int c = 0; c < image->channels; c++) {
         struct conv_plane *plane = &image->plane[c];
@@ -104,11 +104,11 @@ static void crop(struct picture *picture, int width, int height)
     image->depth = 8;
 }
 
-static bool encode(struct conv_png_codec *codec, const struct picture *picture, uint8_t **data,
+static bool encode(struct conv_png_codec *codec, const struct decoded *decoded, uint8_t **data,
                    size_t *size)
 {
     struct conv_png_bytes bytes;
-    if (conv_png_encode(codec, &picture->image, NULL, &bytes, NULL))
+    if (conv_png_encode(codec, &decoded->image, NULL, &bytes, NULL))
         return false;
     *size = 0;
     *data = malloc(bytes.size);
@@ -121,10 +121,10 @@ static bool encode(struct conv_png_codec *codec, const struct picture *picture, 
     return *data;
 }
 
-static bool take_pair(struct conv_png_codec *codec, const struct conv_kept_pair *kept,
+static bool take_pair(struct conv_png_codec *codec, const struct conv_sample_pair *kept,
                       struct conv_page_pair *pair)
 {
-    struct picture before = {0}, after = {0};
+    struct decoded before = {0}, after = {0};
     bool good = decode(codec, kept->input, &before) && decode(codec, kept->output, &after) &&
                 before.image.width == after.image.width &&
                 before.image.height == after.image.height;
@@ -151,7 +151,7 @@ static bool take_pair(struct conv_png_codec *codec, const struct conv_kept_pair 
     return good;
 }
 
-void conv_page_take_pairs(struct conv_page_job *job, const struct conv_kept *kept)
+void conv_page_take_pairs(struct conv_page_job *job, const struct conv_page_samples *kept)
 {
     struct conv_png_config config = {.encoder = CONV_PNG_FAST, .level = LEVEL};
     struct conv_png_codec *codec = NULL;

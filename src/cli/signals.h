@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Ctrl-C, SIGTERM, SIGHUP or SIGQUIT once: no new picture is begun, what is in flight becomes
+// Ctrl-C, SIGTERM, SIGHUP or SIGQUIT once: no new image is begun, what is in flight becomes
 // whole. Twice, or where nobody reads the messages, the report, the trace or the page any more: out
 // at once, without leaving a temporary file.
 #ifndef CONV_CLI_SIGNALS_H

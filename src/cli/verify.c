@@ -15,7 +15,7 @@ struct verify {
     const struct conv_options *options;
     struct conv_pipeline_config config; // what reading an image needs
     struct conv_png_codec *codec;
-    struct conv_contender *contenders; // the reference first
+    struct conv_kernel_run *contenders; // the reference first
     int count;
     struct skipped *skipped; // the other variants
     int skipped_count;
@@ -73,14 +73,14 @@ static enum conv_status open_contenders(struct verify *verify, const struct conv
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d kernels", rows);
     for (int i = 0; i < rows; i++) {
         const struct conv_variant *row = variants[rows - 1 - i]; // the reference is the last row
-        struct conv_contender *contender = &verify->contenders[verify->count];
+        struct conv_kernel_run *contender = &verify->contenders[verify->count];
         struct conv_err reason = {0};
         if (row->where == CONV_ON_CUDA && !on_cuda) {
             skip(verify, row, verify->no_cuda.text);
             continue;
         }
-        if (conv_contender_open(contender, row, verify->options, filters, filter_count, &reason)) {
-            conv_contender_close(contender);
+        if (conv_kernel_run_open(contender, row, verify->options, filters, filter_count, &reason)) {
+            conv_kernel_run_close(contender);
             if (i == 0)
                 return conv_err_set(err, reason.status, "%s", reason.text);
             skip(verify, row, reason.text);
@@ -104,7 +104,7 @@ static void print_file_json(const char *input, const char *status)
 }
 
 static void print_difference(const struct verify *verify, const char *input,
-                             const struct conv_contender *contender,
+                             const struct conv_kernel_run *contender,
                              const struct conv_difference *first)
 {
     if (verify->options->json) {
@@ -163,23 +163,23 @@ static void print_summary(const struct verify *verify)
 // False if a kernel differs; *job holds the image's header.
 static bool verify_image(struct verify *verify, struct conv_job *job, enum conv_status *status)
 {
-    struct conv_contender *reference = &verify->contenders[0];
+    struct conv_kernel_run *reference = &verify->contenders[0];
     struct conv_err *err = &job->err;
     bool filter_alpha = verify->options->alpha != CONV_ALPHA_KEEP;
-    *status = conv_steps_read(&verify->config, job);
+    *status = conv_stages_read(&verify->config, job);
     if (!*status)
         *status =
-            conv_contender_place(reference, &job->header.shape, 1, filter_alpha, &job->in, err);
+            conv_kernel_run_place(reference, &job->header.shape, 1, filter_alpha, &job->in, err);
     if (!*status)
-        *status = conv_steps_decode(&verify->config, verify->codec, job);
+        *status = conv_stages_decode(&verify->config, verify->codec, job);
     for (int i = 1; i < verify->count && !*status; i++)
-        *status = conv_contender_copy(&verify->contenders[i], reference, &job->header.shape,
+        *status = conv_kernel_run_copy(&verify->contenders[i], reference, &job->header.shape,
                                       filter_alpha, err);
     for (int i = 0; i < verify->count && !*status; i++) {
-        struct conv_contender *contender = &verify->contenders[i];
+        struct conv_kernel_run *contender = &verify->contenders[i];
         struct conv_difference first;
         *status = contender->ops->lane_run(contender->lane, &contender->group, err);
-        if (*status || i == 0 || !conv_contender_differs(reference, contender, &first))
+        if (*status || i == 0 || !conv_kernel_run_differs(reference, contender, &first))
             continue;
         print_difference(verify, job->path.input, contender, &first);
         return false;
@@ -267,7 +267,7 @@ int conv_verify_main(const struct conv_options *options)
         code = code ? code : flushed;
     }
     for (int i = 0; i < verify.count; i++)
-        conv_contender_close(&verify.contenders[i]);
+        conv_kernel_run_close(&verify.contenders[i]);
     free(verify.contenders);
     free(verify.skipped);
     conv_png_codec_close(verify.codec);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Planar pictures: one plane a channel, 8 or 16 bits a sample, native byte order. Nothing here owns
-// memory; a picture is a view of staging memory that somebody else holds.
+// Planar images: one plane a channel, 8 or 16 bits a sample, native byte order. Nothing here owns
+// memory; an image is a view of staging memory that somebody else holds.
 #ifndef CONV_IMAGE_IMAGE_H
 #define CONV_IMAGE_IMAGE_H
 

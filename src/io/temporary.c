@@ -16,7 +16,7 @@
 
 #include "io/paths.h"
 
-// Longer than any picture takes to be written, and than clocks of machines that share a folder
+// Longer than any image takes to be written, and than clocks of machines that share a folder
 // differ.
 #define STRANGER_SECONDS (24 * 60 * 60)
 

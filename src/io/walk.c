@@ -37,7 +37,7 @@ struct conv_walk {
     struct conv_walk_entry here; // the folder being read: input and output path
     struct conv_name_list list;  // of --files-from
     struct conv_digest_set seen; // what it has named
-    uint64_t expected;           // pictures
+    uint64_t expected;           // images
     struct conv_walk_count count;
     struct peeked *peeked; // the first step, if it was taken before it was asked for
 };
@@ -343,7 +343,7 @@ static void pop_folder(struct conv_walk *walk)
 
 // KIND_SPECIAL is a pipe, a socket or a device: merely to open one can wait or have effects.
 enum kind { KIND_FILE, KIND_FOLDER, KIND_FOLDER_LINK, KIND_SPECIAL };
-#define NO_PICTURE "is a %s, not an image"
+#define NO_IMAGE "is a %s, not an image"
 
 static enum kind mode_kind(mode_t mode, bool link)
 {
@@ -410,7 +410,7 @@ static enum conv_walk_step next_in_folders(struct conv_walk *walk, struct conv_w
         if (!included || (kind == KIND_FOLDER_LINK && walk->config.recursive))
             continue;
         if (kind != KIND_FILE) {
-            conv_err_set(err, CONV_ERR_FORMAT, NO_PICTURE,
+            conv_err_set(err, CONV_ERR_FORMAT, NO_IMAGE,
                          kind == KIND_SPECIAL ? "pipe, socket or device" : "folder");
             return CONV_WALK_BAD;
         }
@@ -503,7 +503,7 @@ static enum conv_walk_step next_in_list(struct conv_walk *walk, struct conv_walk
     }
     struct stat info;
     if (stat(entry->input, &info) == 0 && mode_kind(info.st_mode, false) == KIND_SPECIAL) {
-        conv_err_set(err, CONV_ERR_FORMAT, NO_PICTURE, "pipe, socket or device");
+        conv_err_set(err, CONV_ERR_FORMAT, NO_IMAGE, "pipe, socket or device");
         return CONV_WALK_BAD;
     }
     return check_seen(walk, name, entry, err);
@@ -540,9 +540,9 @@ static enum conv_walk_step next_input(struct conv_walk *walk, struct conv_walk_e
     return push_folder(walk, err) ? CONV_WALK_END : CONV_WALK_BAD;
 }
 
-void conv_walk_expect(struct conv_walk *walk, uint64_t pictures)
+void conv_walk_expect(struct conv_walk *walk, uint64_t images)
 {
-    walk->expected = pictures;
+    walk->expected = images;
 }
 
 uint64_t conv_walk_expected(const struct conv_walk *walk)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Finds the pictures: what the user named, the folders below, the names of a list. Entries are
+// Finds the images: what the user named, the folders below, the names of a list. Entries are
 // handed out one by one, so that a folder of a million costs no memory; a list costs 21 to 43 bytes
 // per name, by which it is recognised.
 #ifndef CONV_IO_WALK_H
@@ -38,7 +38,7 @@ struct conv_walk_entry {
 
 struct conv_walk;
 
-// Checks what can be checked before the first picture (CONV_ERR_USAGE). Changes nothing on disk.
+// Checks what can be checked before the first image (CONV_ERR_USAGE). Changes nothing on disk.
 // Keeps pointers into *config.
 enum conv_status conv_walk_open(struct conv_walk **walk, const struct conv_walk_config *config,
                                 struct conv_err *err);
@@ -52,14 +52,14 @@ bool conv_walk_has_folder(const struct conv_walk *walk);
 
 enum conv_walk_step { CONV_WALK_ENTRY, CONV_WALK_BAD, CONV_WALK_REPEATED, CONV_WALK_END };
 
-// Keeps in mind that so many pictures at least are to come, for who asks. Never told: 0.
-void conv_walk_expect(struct conv_walk *walk, uint64_t pictures);
+// Keeps in mind that so many images at least are to come, for who asks. Never told: 0.
+void conv_walk_expect(struct conv_walk *walk, uint64_t images);
 uint64_t conv_walk_expected(const struct conv_walk *walk);
 
-// True if the next picture may be long in coming: the names come through a pipe, which is empty.
+// True if the next image may be long in coming: the names come through a pipe, which is empty.
 bool conv_walk_may_wait(const struct conv_walk *walk);
 
-// The next picture. CONV_WALK_BAD: entry->input cannot be had, *err says why. CONV_WALK_REPEATED:
+// The next image. CONV_WALK_BAD: entry->input cannot be had, *err says why. CONV_WALK_REPEATED:
 // the list has had this image before, perhaps spelled otherwise. One caller at a time.
 enum conv_walk_step conv_walk_next(struct conv_walk *walk, struct conv_walk_entry *entry,
                                    struct conv_err *err);

@@ -20,10 +20,10 @@ struct conv_page_filter {
     double scale, offset;
 };
 
-// A piece of a picture as it was and as it became, as PNG files.
+// A piece of an image as it was and as it became, as PNG files.
 struct conv_page_pair {
     const char *name;
-    int width, height;           // of the picture
+    int width, height;           // of the image
     int crop_width, crop_height; // of the piece
     uint8_t *before, *after;
     size_t before_size, after_size;
@@ -70,7 +70,7 @@ struct conv_page {
     const struct conv_report_config *config;
     const struct conv_totals *totals;
     const struct conv_trace *trace; // NULL: no timeline
-    const struct conv_kept *kept;
+    const struct conv_page_samples *kept;
     const struct conv_page_pair *pairs;
     int pair_count;
 

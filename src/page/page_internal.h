@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the files of the page share: page.c (what was done, failures), page_charts.c (stages,
-// streams, kernels), page_timeline.c, page_pairs.c (pictures).
+// streams, kernels), page_timeline.c, page_pairs.c (images).
 #ifndef CONV_PAGE_PAGE_INTERNAL_H
 #define CONV_PAGE_PAGE_INTERNAL_H
 

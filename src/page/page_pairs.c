@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The page's pictures, as data in the page itself.
+// The page's images, as data in the page itself.
 #include <string.h>
 
 #include "page/page_internal.h"

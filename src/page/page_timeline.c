@@ -32,7 +32,7 @@ static uint64_t choose_tick(uint64_t span)
                 return steps[i] * power;
 }
 
-// All rows get bins of one width; the last used one is where the picture ends.
+// All rows get bins of one width; the last used one is where the image ends.
 bool conv_page_prepare_timeline(struct conv_template *filled, struct conv_page_state *state)
 {
     const char *name;

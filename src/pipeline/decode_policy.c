@@ -15,9 +15,9 @@
 // Share of a group in the averages that is faster than they are.
 #define NEWEST 0.25
 
-void conv_balance_init(struct conv_balance *balance, int workers, uint64_t start)
+void conv_decode_policy_init(struct conv_decode_policy *balance, int workers, uint64_t start)
 {
-    *balance = (struct conv_balance){
+    *balance = (struct conv_decode_policy){
         .workers = workers,
         .start = start,
         .latency_ns = FIRST_LATENCY_NS,
@@ -25,13 +25,13 @@ void conv_balance_init(struct conv_balance *balance, int workers, uint64_t start
     };
 }
 
-void conv_balance_note_worker(struct conv_balance *balance, uint64_t ns)
+void conv_decode_policy_note_worker(struct conv_decode_policy *balance, uint64_t ns)
 {
     balance->worker_ns += ns;
     balance->worker_count++;
 }
 
-void conv_balance_note_lanes(struct conv_balance *balance, int lanes, bool there, uint64_t now)
+void conv_decode_policy_note_lanes(struct conv_decode_policy *balance, int lanes, bool there, uint64_t now)
 {
     bool awaited = lanes > 0 && !there;
     if (balance->awaited && !awaited)
@@ -41,7 +41,7 @@ void conv_balance_note_lanes(struct conv_balance *balance, int lanes, bool there
 }
 
 // A device that turns out slower is believed at once, one that turns out faster by and by.
-void conv_balance_note_device(struct conv_balance *balance, int pictures, uint64_t since,
+void conv_decode_policy_note_device(struct conv_decode_policy *balance, int images, uint64_t since,
                               size_t longest, uint64_t now)
 {
     uint64_t ns = now - (since > balance->there_since ? since : balance->there_since);
@@ -50,20 +50,20 @@ void conv_balance_note_device(struct conv_balance *balance, int pictures, uint64
     balance->measured = true;
     balance->measured_at = now;
     balance->failures = 0;
-    balance->device_count += (uint64_t)pictures;
+    balance->device_count += (uint64_t)images;
     balance->latency_ns += newest * ((double)ns - balance->latency_ns);
     balance->longest += newest * ((double)longest - balance->longest);
     if (balance->longest < 1)
         balance->longest = 1;
 }
 
-void conv_balance_note_failure(struct conv_balance *balance)
+void conv_decode_policy_note_failure(struct conv_decode_policy *balance)
 {
     balance->failures++;
 }
 
 // Groups that devices may have at once.
-static int most_groups(const struct conv_balance *balance)
+static int most_groups(const struct conv_decode_policy *balance)
 {
     int most = balance->lanes ? 2 * balance->lanes + 4 - balance->failures : 0;
     if (!balance->measured && !balance->sure && most > 1)
@@ -71,19 +71,19 @@ static int most_groups(const struct conv_balance *balance)
     return most;
 }
 
-bool conv_balance_may_begin(const struct conv_balance *balance)
+bool conv_decode_policy_may_begin(const struct conv_decode_policy *balance)
 {
     return balance->in_flight < most_groups(balance);
 }
 
-// What a worker's decoding of a picture takes from other work; 0 if it takes nothing.
-static uint64_t cost_of_help(const struct conv_balance *balance)
+// What a worker's decoding of an image takes from other work; 0 if it takes nothing.
+static uint64_t cost_of_help(const struct conv_decode_policy *balance)
 {
     bool costs = balance->sure && balance->worker_count > 0 && most_groups(balance) > 0;
     return costs ? balance->worker_ns / balance->worker_count : 0;
 }
 
-bool conv_balance_may_help(struct conv_balance *balance)
+bool conv_decode_policy_may_decode_on_cpu(struct conv_decode_policy *balance)
 {
     uint64_t cost = cost_of_help(balance);
     // What waits for a device to wake up anyway need not be made larger meanwhile.
@@ -93,14 +93,14 @@ bool conv_balance_may_help(struct conv_balance *balance)
     return true;
 }
 
-uint64_t conv_balance_patience(const struct conv_balance *balance)
+uint64_t conv_decode_policy_wait_limit_ns(const struct conv_decode_policy *balance)
 {
     uint64_t cost = balance->awaited ? 0 : cost_of_help(balance);
     return cost > 0 ? cost : UINT64_MAX;
 }
 
-// Time that was idle long ago is no reason to be busy now: it is kept for a picture a worker.
-void conv_balance_note_idle(struct conv_balance *balance, uint64_t ns)
+// Time that was idle long ago is no reason to be busy now: it is kept for an image a worker.
+void conv_decode_policy_note_idle(struct conv_decode_policy *balance, uint64_t ns)
 {
     uint64_t most = cost_of_help(balance) * (uint64_t)balance->workers;
     if (balance->awaited)
@@ -108,12 +108,12 @@ void conv_balance_note_idle(struct conv_balance *balance, uint64_t ns)
     balance->idle_ns = balance->idle_ns + ns < most ? balance->idle_ns + ns : most;
 }
 
-bool conv_balance_pays(const struct conv_balance *balance, size_t bytes, uint64_t left,
+bool conv_decode_policy_is_worthwhile(const struct conv_decode_policy *balance, size_t bytes, uint64_t left,
                        uint64_t now)
 {
     if (balance->worker_count == 0)
         return false; // nothing to compare with
-    // All workers together, for one picture.
+    // All workers together, for one image.
     double worker_ns =
         (double)balance->worker_ns / (double)balance->worker_count / (double)balance->workers;
     // A stream is decoded from its start to its end: a longer one keeps its group waiting.

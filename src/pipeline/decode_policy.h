@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Whether a picture is better decoded by a device than by a worker, from what has been measured so
+// Whether an image is better decoded by a device than by a worker, from what has been measured so
 // far in this run.
 //
-// A device decodes thousands of pictures at once, each slowly: a group of them is long on its way
-// however few it holds. Workers decode a picture at a time, each quickly. So whoever is free takes
-// the next picture, which is good for both as long as the device is done before the workers would
+// A device decodes thousands of images at once, each slowly: a group of them is long on its way
+// however few it holds. Workers decode an image at a time, each quickly. So whoever is free takes
+// the next image, which is good for both as long as the device is done before the workers would
 // have decoded all that is left by themselves. Towards the end of a run that is no longer so, and
-// the last pictures are the workers'. Where nobody knows how much is left, the device may be as
+// the last images are the workers'. Where nobody knows how much is left, the device may be as
 // late as what it has saved so far, and a twentieth of the run's time.
 //
 // No locks: whoever shares it guards it.
@@ -17,12 +17,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct conv_balance {
+struct conv_decode_policy {
     int workers;
     uint64_t start;        // of the run, on conv_clock_ns's clock
     uint64_t worker_ns;    // that workers have decoded for
-    uint64_t worker_count; // the pictures that took
-    uint64_t device_count; // pictures that devices have decoded
+    uint64_t worker_count; // the images that took
+    uint64_t device_count; // images that devices have decoded
     bool measured;         // a device has decoded a group: what follows is not a guess any more
     uint64_t measured_at;  // when that was last
     double latency_ns;     // of a device's group, lately
@@ -35,41 +35,41 @@ struct conv_balance {
     uint64_t idle_ns;      // that workers have waited for room in one, and not made up for
 };
 
-void conv_balance_init(struct conv_balance *balance, int workers, uint64_t start);
+void conv_decode_policy_init(struct conv_decode_policy *balance, int workers, uint64_t start);
 
-// A worker has decoded a picture in so many ns.
-void conv_balance_note_worker(struct conv_balance *balance, uint64_t ns);
+// A worker has decoded an image in so many ns.
+void conv_decode_policy_note_worker(struct conv_decode_policy *balance, uint64_t ns);
 
 // The lanes that all devices have or will have, and whether one of them is there yet.
-void conv_balance_note_lanes(struct conv_balance *balance, int lanes, bool there, uint64_t now);
+void conv_decode_policy_note_lanes(struct conv_decode_policy *balance, int lanes, bool there, uint64_t now);
 
-// A device has decoded `pictures` of a group that was handed over at `since`; its longest stream
+// A device has decoded `images` of a group that was handed over at `since`; its longest stream
 // had so many bytes. The time in which devices woke up is not the group's.
-void conv_balance_note_device(struct conv_balance *balance, int pictures, uint64_t since,
+void conv_decode_policy_note_device(struct conv_decode_policy *balance, int images, uint64_t since,
                               size_t longest, uint64_t now);
 // It had no room for a group, or was lost with it: all was in vain.
-void conv_balance_note_failure(struct conv_balance *balance);
+void conv_decode_policy_note_failure(struct conv_decode_policy *balance);
 
 // True if a device may begin another group: every lane may have one waiting for it, and four are
 // being filled or drained. One is tried first, unless it is sure that the device has to be there
 // for all of them. One less for each group that has failed of late.
-bool conv_balance_may_begin(const struct conv_balance *balance);
+bool conv_decode_policy_may_begin(const struct conv_decode_policy *balance);
 
-// Where it may not: true if a worker is to decode a picture instead of waiting. Decoding takes him
-// tens of times as long as passing a picture on to a device, and the time may be missing at what
+// Where it may not: true if a worker is to decode an image instead of waiting. Decoding takes him
+// tens of times as long as passing an image on to a device, and the time may be missing at what
 // nobody else can do, reading and writing. So, if every group goes through a device, it is spent at
 // the rate at which workers turn out to be idle.
-bool conv_balance_may_help(struct conv_balance *balance);
-void conv_balance_note_idle(struct conv_balance *balance, uint64_t ns);
-// After waiting for so long, all the time that a picture takes is there.
-uint64_t conv_balance_patience(const struct conv_balance *balance);
+bool conv_decode_policy_may_decode_on_cpu(struct conv_decode_policy *balance);
+void conv_decode_policy_note_idle(struct conv_decode_policy *balance, uint64_t ns);
+// After waiting for so long, all the time that an image takes is there.
+uint64_t conv_decode_policy_wait_limit_ns(const struct conv_decode_policy *balance);
 
 // What was measured is not believed for ever, or one group that something held up would keep a
 // device from showing that it is faster: after a while without another, another is tried.
 //
-// True if a device is to decode a picture with a stream of `bytes`, the time being `now`; `left`
-// pictures at least are to be decoded yet, this one included.
-bool conv_balance_pays(const struct conv_balance *balance, size_t bytes, uint64_t left,
+// True if a device is to decode an image with a stream of `bytes`, the time being `now`; `left`
+// images at least are to be decoded yet, this one included.
+bool conv_decode_policy_is_worthwhile(const struct conv_decode_policy *balance, size_t bytes, uint64_t left,
                        uint64_t now);
 
 #endif

@@ -8,20 +8,20 @@
 #include "base/clock.h"
 #include "pipeline/scheduler.h"
 
-// Less device memory than this for a lane is no use: the next picture would not fit.
+// Less device memory than this for a lane is no use: the next image would not fit.
 #define LEAST_BYTES ((size_t)1 << 20)
 
 // A device that takes longer to wake up is not waited for: ten times what is usual.
 #define AWAIT_NS 5000000000
 
-static struct conv_lane_thread *lane_of(const struct conv_scheduler *s, int device, int stream)
+static struct conv_stream_thread *lane_of(const struct conv_scheduler *s, int device, int stream)
 {
     return &s->lanes[device * s->config->streams + stream];
 }
 
 // --- opening and closing -------------------------------------------------------------------------
 
-static enum conv_status open_lane(const struct conv_scheduler *s, struct conv_lane_thread *lane,
+static enum conv_status open_lane(const struct conv_scheduler *s, struct conv_stream_thread *lane,
                                   struct conv_err *err)
 {
     const struct conv_pipeline_config *config = s->config;
@@ -47,7 +47,7 @@ static void tell_lanes(struct conv_scheduler *s)
         lanes += state->lanes ? state->lanes : s->config->streams;
         there += state->lanes;
     }
-    conv_balance_note_lanes(&s->balance, lanes, there > 0, conv_clock_ns());
+    conv_decode_policy_note_lanes(&s->balance, lanes, there > 0, conv_clock_ns());
 }
 
 // As many as there is room for; a failure if that is none. Others see them at once.
@@ -69,7 +69,7 @@ static enum conv_status open_lanes(struct conv_scheduler *s, int device, struct 
 static void init_lanes(struct conv_scheduler *s, int device)
 {
     for (int i = 0; i < s->config->streams; i++) {
-        struct conv_lane_thread *lane = lane_of(s, device, i);
+        struct conv_stream_thread *lane = lane_of(s, device, i);
         lane->scheduler = s;
         lane->device = device;
         lane->stream = i;
@@ -110,7 +110,7 @@ void conv_devices_close(struct conv_scheduler *s)
     const struct conv_pipeline_config *config = s->config;
     int lanes = config->ops->async ? config->device_count * config->streams : 0;
     for (int i = 0; i < lanes; i++) {
-        struct conv_lane_thread *lane = &s->lanes[i];
+        struct conv_stream_thread *lane = &s->lanes[i];
         if (!lane->scheduler)
             continue;
         config->ops->lane_close(lane->lane);
@@ -144,7 +144,7 @@ static void welcome(struct conv_scheduler *s, int device)
     struct conv_device_state *state = &s->devices[device];
     struct conv_err err = {0};
     enum conv_status status =
-        conv_opening_result(s->config->openings[device], &state->backend, &err);
+        conv_async_open_result(s->config->openings[device], &state->backend, &err);
     if (!status)
         status = open_lanes(s, device, &err);
     if (status)
@@ -158,7 +158,7 @@ static int count_lanes(struct conv_scheduler *s, int device, struct conv_err *er
 {
     struct conv_device_state *state = &s->devices[device];
     pthread_mutex_lock(&s->lock);
-    bool here = !state->welcomed && conv_opening_is_over(s->config->openings[device]);
+    bool here = !state->welcomed && conv_async_open_is_over(s->config->openings[device]);
     if (here) {
         state->welcomed = true;
         pthread_mutex_unlock(&s->lock);
@@ -180,7 +180,7 @@ static bool is_on_its_way(struct conv_scheduler *s, int device)
     const struct conv_device_state *state = &s->devices[device];
     pthread_mutex_lock(&s->lock);
     bool pending = state->lanes == 0 && !state->lost.status &&
-                   (state->welcomed || !conv_opening_is_over(s->config->openings[device]));
+                   (state->welcomed || !conv_async_open_is_over(s->config->openings[device]));
     pthread_mutex_unlock(&s->lock);
     return pending;
 }
@@ -215,7 +215,7 @@ void conv_devices_await(struct conv_scheduler *s)
     }
 }
 
-struct conv_lane_thread *conv_devices_take_lane(const struct conv_lane_thread *thread, int device,
+struct conv_stream_thread *conv_devices_take_lane(const struct conv_stream_thread *thread, int device,
                                                 struct conv_err *err)
 {
     struct conv_scheduler *s = thread->scheduler;
@@ -223,16 +223,16 @@ struct conv_lane_thread *conv_devices_take_lane(const struct conv_lane_thread *t
     if (lanes == 0)
         return NULL;
     for (int i = 0; i < lanes; i++) {
-        struct conv_lane_thread *lane = lane_of(s, device, (thread->stream + i) % lanes);
+        struct conv_stream_thread *lane = lane_of(s, device, (thread->stream + i) % lanes);
         if (pthread_mutex_trylock(&lane->in_turn) == 0)
             return lane;
     }
-    struct conv_lane_thread *lane = lane_of(s, device, thread->stream % lanes);
+    struct conv_stream_thread *lane = lane_of(s, device, thread->stream % lanes);
     pthread_mutex_lock(&lane->in_turn);
     return lane;
 }
 
-void conv_devices_put_lane(struct conv_lane_thread *lane)
+void conv_devices_put_lane(struct conv_stream_thread *lane)
 {
     pthread_mutex_unlock(&lane->in_turn);
 }

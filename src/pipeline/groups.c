@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// How a picture gets into a group, and out of it again.
+// How an image gets into a group, and out of it again.
 #include "base/clock.h"
 #include "pipeline/scheduler.h"
 
-// --- who codes a picture -------------------------------------------------------------------------
+// --- who codes an image -------------------------------------------------------------------------
 
-// How a picture's group is to be like, and what the picture adds to it.
+// How an image's group is to be like, and what the image adds to it.
 struct plan {
     int form;
     struct conv_group_coding coding;
@@ -21,7 +21,7 @@ static bool may_decode(const struct conv_scheduler *s, const struct conv_job *jo
            config->ops->takes_stream(&job->header.shape, job->file->size);
 }
 
-// What a picture needs in a group of that form. False if it is more than there could ever be.
+// What an image needs in a group of that form. False if it is more than there could ever be.
 static bool try_form(const struct conv_scheduler *s, const struct conv_job *job, int form,
                      struct plan *plan)
 {
@@ -39,7 +39,7 @@ static bool try_form(const struct conv_scheduler *s, const struct conv_job *job,
     return !conv_pool_is_too_much(&s->pool, &plan->need);
 }
 
-// Who encodes shows in the file, and so follows from the picture and the limit alone, whoever
+// Who encodes shows in the file, and so follows from the image and the limit alone, whoever
 // decodes it.
 static struct plan make_plan(const struct conv_scheduler *s, const struct conv_job *job,
                              bool decode)
@@ -54,7 +54,7 @@ static struct plan make_plan(const struct conv_scheduler *s, const struct conv_j
     return plan;
 }
 
-// Pictures that wait for a decoder or will, this one included, as far as is known.
+// Images that wait for a decoder or will, this one included, as far as is known.
 static uint64_t count_left(const struct conv_scheduler *s)
 {
     uint64_t known = 1 + (uint64_t)(s->announced.count + s->found.count);
@@ -68,17 +68,17 @@ static uint64_t count_left(const struct conv_scheduler *s)
 static bool pays(const struct conv_scheduler *s, size_t bytes)
 {
     return s->config->decode_on == CONV_CODER_GPU ||
-           conv_balance_pays(&s->balance, bytes, count_left(s), conv_clock_ns());
+           conv_decode_policy_is_worthwhile(&s->balance, bytes, count_left(s), conv_clock_ns());
 }
 
 static bool may_begin_decoding(const struct conv_scheduler *s)
 {
-    return s->config->decode_on == CONV_CODER_GPU || conv_balance_may_begin(&s->balance);
+    return s->config->decode_on == CONV_CODER_GPU || conv_decode_policy_may_begin(&s->balance);
 }
 
 void conv_groups_note_decoded(struct conv_scheduler *s, const struct conv_job *job)
 {
-    conv_balance_note_worker(&s->balance, job->ns[CONV_STAGE_DECODE]);
+    conv_decode_policy_note_worker(&s->balance, job->ns[CONV_STAGE_DECODE]);
 }
 
 static void count_begun(struct conv_scheduler *s, struct conv_slot *slot)
@@ -95,15 +95,15 @@ static void count_ended(struct conv_scheduler *s, struct conv_slot *slot)
 
 void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, enum conv_status status)
 {
-    int pictures = 0;
+    int images = 0;
     if (!slot->counted)
         return;
     if (status || slot->again) {
-        conv_balance_note_failure(&s->balance);
+        conv_decode_policy_note_failure(&s->balance);
     } else {
         for (const struct conv_job *job = slot->jobs; job; job = job->next)
-            pictures += !slot->group.pictures[job->picture].failed;
-        conv_balance_note_device(&s->balance, pictures, slot->sealed_at, slot->longest,
+            images += !slot->group.images[job->image].failed;
+        conv_decode_policy_note_device(&s->balance, images, slot->sealed_at, slot->longest,
                                  conv_clock_ns());
     }
     count_ended(s, slot);
@@ -120,7 +120,7 @@ static bool place(struct conv_scheduler *s, struct conv_slot *slot, struct conv_
         return conv_group_place(group, shape, s->filter_alpha, s->table_bytes, &job->in,
                                 job->out_offset);
     return conv_group_place_coded(group, shape, s->filter_alpha, s->table_bytes, coding, &job->in,
-                                  job->out_offset, &job->picture);
+                                  job->out_offset, &job->image);
 }
 
 // Seals the open groups whose form has these bits.
@@ -131,7 +131,7 @@ static void seal(struct conv_scheduler *s, int bits)
             conv_groups_seal(s, s->open[form]);
 }
 
-// The picture's place in an open group, if that has one left; a group that is full is sealed.
+// The image's place in an open group, if that has one left; a group that is full is sealed.
 static struct conv_slot *place_in_open(struct conv_scheduler *s, struct conv_job *job,
                                        const struct plan *plan)
 {
@@ -157,7 +157,7 @@ static struct conv_slot *place_in_new(struct conv_scheduler *s, struct conv_job 
     struct conv_slot *slot;
     *status = conv_pool_acquire(&s->pool, &plan->need, &slot, &job->err);
     if (!slot) {
-        seal(s, 0); // none is to wait for pictures whose place others hold
+        seal(s, 0); // none is to wait for images whose place others hold
         return NULL;
     }
     s->open[plan->form] = slot;
@@ -177,7 +177,7 @@ bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv
         seal(s, CONV_FORM_DECODED); // no company will come
     struct conv_slot *slot = place_in_open(s, job, &plan);
     if (!slot && decode && !may_begin_decoding(s)) {
-        if (!conv_balance_may_help(&s->balance))
+        if (!conv_decode_policy_may_decode_on_cpu(&s->balance))
             return false;
         plan = make_plan(s, job, false);
         slot = place_in_open(s, job, &plan);

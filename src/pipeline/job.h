@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A job is one picture on its way from file to file. It travels; it is never copied.
+// A job is one image on its way from file to file. It travels; it is never copied.
 #ifndef CONV_PIPELINE_JOB_H
 #define CONV_PIPELINE_JOB_H
 
@@ -13,7 +13,7 @@
 #include "report/report.h"
 #include "report/trace.h"
 
-// The bytes of an input file. They are wanted only until the picture is decoded, so a few buffers
+// The bytes of an input file. They are wanted only until the image is decoded, so a few buffers
 // serve all jobs.
 struct conv_file {
     uint8_t *data;
@@ -43,7 +43,7 @@ struct conv_job {
     struct conv_image in; // where decoding writes
     size_t out_offset[CONV_IMAGE_MAX_CHANNELS];
     struct conv_slot *slot; // staging, while it holds some
-    int picture;            // its number in a group that is coded
+    int image;            // its number in a group that is coded
     bool on_cpu;            // the device could not decode it
     bool decoded, encoded;  // by the device
     size_t bytes_in, bytes_out;

@@ -82,7 +82,7 @@ bool conv_jobs_take_file(struct conv_scheduler *s, struct conv_job *job)
     return true;
 }
 
-// Chunks of so few bytes are among what is known of a picture, and their buffer stays with its
+// Chunks of so few bytes are among what is known of an image, and their buffer stays with its
 // record; larger ones are rare, and many records with such a buffer each would be a lot.
 #define CHUNKS_KEPT 4096
 

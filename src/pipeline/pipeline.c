@@ -14,7 +14,7 @@
 #include "pipeline/phase.h"
 #include "pipeline/scheduler.h"
 
-// Input files get this part of --mem-limit: a picture takes twice its samples in staging, its file
+// Input files get this part of --mem-limit: an image takes twice its samples in staging, its file
 // seldom more than them, so that it is not the files that hold up what staging has room for.
 #define FILES_SHARE 2
 
@@ -108,7 +108,7 @@ static int slot_count(const struct conv_pipeline_config *config)
     return config->ops->async ? each * config->streams * config->device_count + 2 : config->jobs;
 }
 
-// What is known of a picture takes some KiB, more than the staging memory of a tiny one: an eighth
+// What is known of an image takes some KiB, more than the staging memory of a tiny one: an eighth
 // of the limit for that, and at least what keeps workers and readahead busy.
 static int most_live(const struct conv_pipeline_config *config)
 {
@@ -125,7 +125,7 @@ static int lane_count(const struct conv_pipeline_config *config)
     return config->ops->async ? config->device_count * config->streams : 0;
 }
 
-static void add_rows(struct conv_scheduler *s, struct conv_lane_thread *lane)
+static void add_rows(struct conv_scheduler *s, struct conv_stream_thread *lane)
 {
     static const char *const engines[CONV_ENGINE_COUNT] = {"copy in", "kernel", "copy out"};
     char name[32] = "stream";
@@ -140,7 +140,7 @@ static enum conv_status start_lanes(struct conv_scheduler *s, struct conv_err *e
 {
     int errnum = 0, started = 0, count = lane_count(s->config);
     for (int i = 0; i < count; i++) {
-        struct conv_lane_thread *lane = &s->lanes[i];
+        struct conv_stream_thread *lane = &s->lanes[i];
         if (!lane->wanted)
             continue;
         int failed = pthread_create(&lane->thread, NULL, conv_lane_main, lane);
@@ -248,7 +248,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
         .most = most_live(config),
     };
     s.ready_end = &s.ready;
-    conv_balance_init(&s.balance, config->jobs, conv_clock_ns());
+    conv_decode_policy_init(&s.balance, config->jobs, conv_clock_ns());
     s.balance.sure = config->encode_on == CONV_CODER_GPU;
     conv_jobs_init(&s.found);
     conv_jobs_init(&s.announced);

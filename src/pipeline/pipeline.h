@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The way of all pictures through the program:
+// The way of all images through the program:
 //   walk -> read -> decode -> [stage -> filter -> fetch] -> encode -> write -> rename
 // Workers (threads) do everything but the middle; lanes do that. On a backend that is not async a
-// worker runs the middle itself, so that a picture stays in one core's cache from file to file.
+// worker runs the middle itself, so that an image stays in one core's cache from file to file.
 #ifndef CONV_PIPELINE_PIPELINE_H
 #define CONV_PIPELINE_PIPELINE_H
 
@@ -17,7 +17,7 @@
 #include "report/report.h"
 #include "report/trace.h"
 
-// Who decodes or encodes picture data. CONV_CODER_AUTO is for decoding only: whoever is free, as
+// Who decodes or encodes image data. CONV_CODER_AUTO is for decoding only: whoever is free, as
 // balance.h says.
 enum conv_coder { CONV_CODER_CPU, CONV_CODER_AUTO, CONV_CODER_GPU };
 
@@ -35,9 +35,9 @@ struct conv_pipeline_config {
     const char (*device_names)[16];
     // Of an entry of `backends` that is NULL: the device joins in once it is open. Till then the
     // spare backend, of which there must be one, does the work.
-    struct conv_opening *const *openings;
+    struct conv_async_open *const *openings;
     int filter_count;
-    // Takes over what all devices of `ops`, which is async, fail to do; NULL: such pictures fail.
+    // Takes over what all devices of `ops`, which is async, fail to do; NULL: such images fail.
     const struct conv_backend_ops *spare_ops;
     struct conv_backend *spare;
     int jobs;           // workers, at least 1
@@ -69,7 +69,7 @@ struct conv_pipeline_config {
 // `memory` bytes; for png.keep, too.
 size_t conv_pipeline_keep(size_t memory, int jobs);
 
-// Runs every picture of the walk and hands a record of each to the report. Pictures that fail are
+// Runs every image of the walk and hands a record of each to the report. Images that fail are
 // reported and do not end the run; the return value speaks of the run itself (no memory, no thread,
 // no device).
 enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,

@@ -7,7 +7,7 @@
 
 #include "backend/staging.h"
 
-// Planes a group holds at most: bounds the table; 16 MiB of 40 x 40 pictures in RGB reach it.
+// Planes a group holds at most: bounds the table; 16 MiB of 40 x 40 images in RGB reach it.
 #define MAX_PLANES 6144
 #define GROW_STEP ((size_t)1 << 20)
 
@@ -90,7 +90,7 @@ static bool make_room(struct conv_pool *pool, size_t more)
     return pool->used + pool->kept + more <= pool->limit;
 }
 
-// What to take for `need`: growing by more than needed spares the next slightly larger picture the
+// What to take for `need`: growing by more than needed spares the next slightly larger image the
 // same trouble.
 static size_t with_spare(const struct conv_pool *pool, size_t need)
 {
@@ -126,9 +126,9 @@ enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pipeli
         struct conv_group *group = &pool->slots[i].group;
         group->plane_capacity = MAX_PLANES;
         group->planes = malloc(MAX_PLANES * sizeof *group->planes);
-        group->picture_capacity = codes ? MAX_PLANES : 0;
-        group->pictures = codes ? malloc(MAX_PLANES * sizeof *group->pictures) : NULL;
-        if (!group->planes || (codes && !group->pictures))
+        group->image_capacity = codes ? MAX_PLANES : 0;
+        group->images = codes ? malloc(MAX_PLANES * sizeof *group->images) : NULL;
+        if (!group->planes || (codes && !group->images))
             return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", count);
     }
     return CONV_OK;
@@ -140,7 +140,7 @@ void conv_pool_close(struct conv_pool *pool)
         free_memory(pool, &pool->buffers[i]);
     for (int i = 0; i < pool->count; i++) {
         free(pool->slots[i].group.planes);
-        free(pool->slots[i].group.pictures);
+        free(pool->slots[i].group.images);
     }
     free(pool->slots);
     free(pool->buffers);
@@ -222,7 +222,7 @@ static enum conv_status furnish(struct conv_pool *pool, struct conv_slot *slot,
     if (*waits)
         status = fill(pool, slot, in, out, need->carried + kept, waits, err);
     if (*waits && !busy) {
-        // Alone, a picture may carry more than the limit has room for; and nobody but its own
+        // Alone, an image may carry more than the limit has room for; and nobody but its own
         // buffers, one of which may be larger than it takes, can be in its way.
         free_memory(pool, slot->in);
         if (slot->out)
@@ -341,7 +341,7 @@ enum conv_status conv_pool_lend(struct conv_pool *pool, struct conv_slot *slot, 
     slot->out = take_buffer(pool, bytes);
     size_t want = slot->out->bytes < bytes ? with_spare(pool, bytes) : bytes;
     enum conv_status status = fill(pool, slot, 0, want, 0, &waits, err);
-    if (waits) // there is room for what was promised, but for a picture that carries too much
+    if (waits) // there is room for what was promised, but for an image that carries too much
         status = alloc_memory(pool, slot->out, bytes, err);
     slot->group.h_out = slot->group.h_result = status ? NULL : slot->out->data;
     return status;

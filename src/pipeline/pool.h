@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Staging memory: slots that each hold one group, and buffers for their two sides. A buffer takes
 // its memory the first time that it is needed, so that a short run does not pay for what it never
-// fills, and keeps it to the end. All of them, and the chunks that pictures carry, stay within
-// --mem-limit. A picture larger than a buffer makes a buffer grow; when the limit leaves no room
+// fills, and keeps it to the end. All of them, and the chunks that images carry, stay within
+// --mem-limit. An image larger than a buffer makes a buffer grow; when the limit leaves no room
 // for that, free buffers give their memory back. Not thread-safe: the pipeline's lock guards it.
 #ifndef CONV_PIPELINE_POOL_H
 #define CONV_PIPELINE_POOL_H
@@ -24,18 +24,18 @@ struct conv_slot {
     struct conv_group group;
     struct conv_pool_buffer *in, *out; // the group's h_in and h_out; NULL where it has none
     bool busy;
-    bool sealed;         // takes no more pictures
+    bool sealed;         // takes no more images
     bool left;           // a worker that was left behind still writes into it
-    bool again;          // its pictures are to be read and decoded anew, on the CPU
+    bool again;          // its images are to be read and decoded anew, on the CPU
     bool counted;        // as a group for a device to decode
-    uint64_t touched_at; // a picture placed or decoded; conv_clock_ns, as what follows
+    uint64_t touched_at; // an image placed or decoded; conv_clock_ns, as what follows
     uint64_t sealed_at;
     size_t longest;         // bytes of the longest stream that it has for the device
-    size_t carried;         // bytes of chunks that its pictures take along
+    size_t carried;         // bytes of chunks that its images take along
     size_t promised;        // bytes of the side out that it may still ask for
-    int decoding;           // pictures whose decoder still writes
-    int unfinished;         // pictures not yet encoded, failed or dropped
-    struct conv_job *jobs;  // decoded pictures
+    int decoding;           // images whose decoder still writes
+    int unfinished;         // images not yet encoded, failed or dropped
+    struct conv_job *jobs;  // decoded images
     struct conv_slot *next; // in the queue of groups to run
 };
 
@@ -58,7 +58,7 @@ void conv_pool_close(struct conv_pool *pool); // half-built is fine
 
 // What a group begins with.
 struct conv_pool_need {
-    struct conv_group_room room; // of its first picture
+    struct conv_group_room room; // of its first image
     size_t carried;              // bytes of chunks that goes with
     bool resident;               // h_in only; h_out is promised
 };
@@ -70,7 +70,7 @@ bool conv_pool_is_too_much(const struct conv_pool *pool, const struct conv_pool_
 // CONV_OK if one has to wait for others to be released; CONV_ERR_LIMIT if waiting would not help.
 enum conv_status conv_pool_acquire(struct conv_pool *pool, const struct conv_pool_need *need,
                                    struct conv_slot **slot, struct conv_err *err);
-// The same for another picture in a slot that is busy: whether there is room for its chunks, and
+// The same for another image in a slot that is busy: whether there is room for its chunks, and
 // that they are there.
 bool conv_pool_may_carry(struct conv_pool *pool, size_t carried);
 void conv_pool_carry(struct conv_pool *pool, struct conv_slot *slot, size_t carried);

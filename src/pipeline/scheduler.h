@@ -2,7 +2,7 @@
 // What the threads of a run share (private to src/pipeline/): pipeline.c starts and ends them,
 // worker.c and lane.c say what they do, jobs.c and groups.c keep the lists, devices.c knows which
 // device is of use. One lock guards all
-// lists; it is held for list operations only, never while a picture is read, coded, filtered or
+// lists; it is held for list operations only, never while an image is read, coded, filtered or
 // reported. Functions here are called with the lock held, unless they say otherwise.
 #ifndef CONV_PIPELINE_SCHEDULER_H
 #define CONV_PIPELINE_SCHEDULER_H
@@ -38,13 +38,13 @@ struct conv_scheduler {
     struct conv_report *report;
     size_t table_bytes;
     bool filter_alpha;
-    struct conv_lane_thread *lanes; // of all devices: device * streams + stream
+    struct conv_stream_thread *lanes; // of all devices: device * streams + stream
     struct conv_budget files;       // what buffers of input files take, and images in work
 
     pthread_mutex_t report_lock; // taken before `lock`, where both are
     pthread_mutex_t lock;        // guards all below
     // Workers wait on it for anything to do. Any of them can do whatever there is, so one is woken
-    // when something comes up (pictures to read or to encode, a slot set free), and wakes the next
+    // when something comes up (images to read or to encode, a slot set free), and wakes the next
     // if there is more. All are woken for the end only.
     pthread_cond_t changed;
     pthread_cond_t room;      // workers of a backend that is not async wait on it for memory
@@ -52,7 +52,7 @@ struct conv_scheduler {
     pthread_cond_t ended;     // the main thread waits on it for the workers
     int working;              // workers that have not ended
     struct conv_pool pool;
-    struct conv_slot *open[CONV_FORM_COUNT]; // take pictures, by how their groups are coded
+    struct conv_slot *open[CONV_FORM_COUNT]; // take images, by how their groups are coded
     struct conv_slot *ready, **ready_end;    // sealed groups for the lanes
     struct conv_job_list found;              // by the walk, nothing done yet
     struct conv_job_list announced;          // on their way from the disk, not yet read
@@ -62,11 +62,11 @@ struct conv_scheduler {
     struct conv_file *spare_files;
     int live;       // jobs that somebody has begun and nobody finished
     int most;       // of them at once
-    uint64_t begun; // pictures that somebody has begun, ever
-    struct conv_balance balance;
+    uint64_t begun; // images that somebody has begun, ever
+    struct conv_decode_policy balance;
     bool walking; // a worker is in conv_walk_next
     bool minding; // a worker waits with an eye on the open group
-    bool walked;  // no more pictures will come
+    bool walked;  // no more images will come
     bool lanes_end;
     struct conv_device_state *devices; // one a device
     struct conv_err failure;           // what ended the run itself, if anything did
@@ -88,7 +88,7 @@ struct conv_worker {
 
 // A thread that takes groups, and the lane that it hands them to. Once its device is lost, it takes
 // lanes of others, in turn with their threads.
-struct conv_lane_thread {
+struct conv_stream_thread {
     struct conv_scheduler *scheduler;
     int device, stream;
     bool wanted;             // the thread
@@ -108,7 +108,7 @@ static inline bool conv_scheduler_is_stopping(const struct conv_scheduler *s)
     return atomic_load(s->config->stop) != 0;
 }
 
-// No new picture is taken from now on; a signal that came before is not forgotten.
+// No new image is taken from now on; a signal that came before is not forgotten.
 static inline void conv_scheduler_stop(const struct conv_scheduler *s)
 {
     int expected = 0;
@@ -138,7 +138,7 @@ bool conv_jobs_take_file(struct conv_scheduler *s, struct conv_job *job);
 void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job);
 void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job);
 
-// Bytes of chunks that go from the picture's input to its output, if they are worth counting.
+// Bytes of chunks that go from the image's input to its output, if they are worth counting.
 size_t conv_jobs_carries(const struct conv_job *job);
 
 // Reports the job and takes it back. Called WITHOUT the lock, returns with it.
@@ -153,25 +153,25 @@ void conv_groups_note_decoded(struct conv_scheduler *s, const struct conv_job *j
 void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot,
                           enum conv_status status);
 
-// Gives the picture its place in a group: true with job->slot set, or false if it has to wait. On
+// Gives the image its place in a group: true with job->slot set, or false if it has to wait. On
 // failure *status is set.
 bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv_status *status);
 
-// A group that takes pictures and waits for none of its own. NULL if there is none.
+// A group that takes images and waits for none of its own. NULL if there is none.
 struct conv_slot *conv_groups_find_idle(const struct conv_scheduler *s);
 bool conv_groups_is_open(const struct conv_scheduler *s, const struct conv_slot *slot);
 
-// The group takes no more pictures; once the last one is decoded it goes to the lanes.
+// The group takes no more images; once the last one is decoded it goes to the lanes.
 void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot);
 
 // The queue of groups for the lanes. NULL if it is empty.
 void conv_groups_put_ready(struct conv_scheduler *s, struct conv_slot *slot);
 struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s);
 
-// True once all pictures have gone to the lanes: hardly any group is to come.
+// True once all images have gone to the lanes: hardly any group is to come.
 bool conv_groups_are_over(const struct conv_scheduler *s);
 
-// Takes the picture out of its slot, which is free again once it was the last.
+// Takes the image out of its slot, which is free again once it was the last.
 void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job);
 
 // --- threads -------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job);
 void *conv_worker_main(void *worker); // struct conv_worker; worker.c
 // True if the worker was computing and is left behind, with its job. The others go on without it.
 bool conv_worker_leave(struct conv_worker *worker);
-void *conv_lane_main(void *lane_thread); // struct conv_lane_thread; lane.c
+void *conv_lane_main(void *lane_thread); // struct conv_stream_thread; lane.c
 
 // --- devices.c -----------------------------------------------------------------------------------
 
@@ -193,9 +193,9 @@ void conv_devices_close(struct conv_scheduler *s); // after the threads have end
 // be. NULL, with the reason, if the device is lost, or with status CONV_OK if it is not there yet.
 // Called WITHOUT the lock, as the functions
 // below.
-struct conv_lane_thread *conv_devices_take_lane(const struct conv_lane_thread *thread, int device,
+struct conv_stream_thread *conv_devices_take_lane(const struct conv_stream_thread *thread, int device,
                                                 struct conv_err *err);
-void conv_devices_put_lane(struct conv_lane_thread *lane);
+void conv_devices_put_lane(struct conv_stream_thread *lane);
 
 // Waits until a device is there, if any is on its way, and not after a stop. Those that are not
 // there some seconds after the run's start are given up.

@@ -53,7 +53,7 @@ static bool skip(struct conv_job *job, const char *reason)
     return true;
 }
 
-// True if what is there already makes the picture superfluous. `in` is NULL for standard input.
+// True if what is there already makes the image superfluous. `in` is NULL for standard input.
 static bool is_done(const struct conv_pipeline_config *config, struct conv_job *job,
                     const struct stat *in, const struct stat *out)
 {
@@ -101,7 +101,7 @@ static enum conv_status plan_in_place(const struct conv_pipeline_config *config,
     return CONV_OK;
 }
 
-enum conv_status conv_steps_plan(const struct conv_pipeline_config *config, struct conv_job *job)
+enum conv_status conv_stages_plan(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     if (config->in_place)
         return plan_in_place(config, job);
@@ -234,7 +234,7 @@ static int open_input(const struct conv_pipeline_config *config, const char *pat
     return conv_paths_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | no_links);
 }
 
-void conv_steps_announce(const struct conv_pipeline_config *config, struct conv_job *job)
+void conv_stages_announce(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     struct stat info;
     const char *path = job->path.input;
@@ -349,7 +349,7 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
     return status;
 }
 
-enum conv_status conv_steps_read(const struct conv_pipeline_config *config, struct conv_job *job)
+enum conv_status conv_stages_read(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_READ);
     job->info.st_mode = 0;
@@ -363,7 +363,7 @@ enum conv_status conv_steps_read(const struct conv_pipeline_config *config, stru
     return status;
 }
 
-enum conv_status conv_steps_decode(const struct conv_pipeline_config *config,
+enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
                                    struct conv_png_codec *codec, struct conv_job *job)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
@@ -379,18 +379,18 @@ enum conv_status conv_steps_decode(const struct conv_pipeline_config *config,
     return status;
 }
 
-bool conv_steps_pass_on(struct conv_job *job)
+bool conv_stages_pass_on(struct conv_job *job)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
     struct conv_group *group = &job->slot->group;
-    struct conv_group_picture *picture = &group->pictures[job->picture];
-    bool found = conv_png_copy_stream(group->h_in + picture->stream, &picture->stream_bytes,
+    struct conv_group_image *image = &group->images[job->image];
+    bool found = conv_png_copy_stream(group->h_in + image->stream, &image->stream_bytes,
                                       job->file->data, job->file->size, &job->header);
     end_stage(job, CONV_STAGE_DECODE, start);
     return found;
 }
 
-enum conv_status conv_steps_filter(const struct conv_pipeline_config *config,
+enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
                                    struct conv_lane *lane, struct conv_job *job)
 {
     if (conv_cancel_is_asked(config->stop))
@@ -410,9 +410,9 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
 {
     const struct conv_group *group = &job->slot->group;
     if (group->encoded) {
-        const struct conv_group_picture *picture = &group->pictures[job->picture];
-        conv_png_frame(codec, &picture->shape, &job->meta, group->h_result + picture->chunks,
-                       picture->chunks_bytes, bytes);
+        const struct conv_group_image *image = &group->images[job->image];
+        conv_png_frame(codec, &image->shape, &job->meta, group->h_result + image->chunks,
+                       image->chunks_bytes, bytes);
         return CONV_OK;
     }
     struct conv_image out;
@@ -426,7 +426,7 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
     return status;
 }
 
-enum conv_status conv_steps_encode(const struct conv_pipeline_config *config,
+enum conv_status conv_stages_encode(const struct conv_pipeline_config *config,
                                    struct conv_png_codec *codec, int worker, struct conv_job *job)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_ENCODE);

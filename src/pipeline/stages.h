@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a worker does to one picture, step by step. Each step fills job->err on failure and adds its
+// What a worker does to one image, step by step. Each step fills job->err on failure and adds its
 // time to job->ns; none of them locks anything.
 #ifndef CONV_PIPELINE_STAGES_H
 #define CONV_PIPELINE_STAGES_H
@@ -7,32 +7,32 @@
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"
 
-// Sets job->outcome: DONE if the picture has to be filtered (it will be), SKIPPED or, with
-// --dry-run, PLANNED; job->reason says why. Fails where a dry run sees that the picture would fail.
-enum conv_status conv_steps_plan(const struct conv_pipeline_config *config, struct conv_job *job);
+// Sets job->outcome: DONE if the image has to be filtered (it will be), SKIPPED or, with
+// --dry-run, PLANNED; job->reason says why. Fails where a dry run sees that the image would fail.
+enum conv_status conv_stages_plan(const struct conv_pipeline_config *config, struct conv_job *job);
 
 // Opens the file, if it can be, has the system fetch it from the disk while others are worked on,
 // and sets job->want.
-void conv_steps_announce(const struct conv_pipeline_config *config, struct conv_job *job);
+void conv_stages_announce(const struct conv_pipeline_config *config, struct conv_job *job);
 
 // Instead of decoding: copies the zlib stream to where the job's group has its place, for a device.
 // False: the CPU has to decode this file.
-bool conv_steps_pass_on(struct conv_job *job);
+bool conv_stages_pass_on(struct conv_job *job);
 
 // Reads the file into job->file, its header into job->header, its metadata into job->meta. Waits
 // where job->budget has no more for a file that is larger than job->share says.
-enum conv_status conv_steps_read(const struct conv_pipeline_config *config, struct conv_job *job);
+enum conv_status conv_stages_read(const struct conv_pipeline_config *config, struct conv_job *job);
 
 // Decodes into job->in (premultiplied if asked).
-enum conv_status conv_steps_decode(const struct conv_pipeline_config *config,
+enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
                                    struct conv_png_codec *codec, struct conv_job *job);
 
-// Filters the picture, which is its group's only one, on this thread.
-enum conv_status conv_steps_filter(const struct conv_pipeline_config *config,
+// Filters the image, which is its group's only one, on this thread.
+enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
                                    struct conv_lane *lane, struct conv_job *job);
 
 // Encodes the group's result and writes the output.
-enum conv_status conv_steps_encode(const struct conv_pipeline_config *config,
+enum conv_status conv_stages_encode(const struct conv_pipeline_config *config,
                                    struct conv_png_codec *codec, int worker, struct conv_job *job);
 
 #endif

@@ -13,9 +13,9 @@
 
 // --- what is told of the work --------------------------------------------------------------------
 
-// Pictures that begin in the group, which is the slot's or a part of it: over all parts each counts
+// Images that begin in the group, which is the slot's or a part of it: over all parts each counts
 // once.
-static int count_pictures(const struct conv_slot *slot, const struct conv_group *group)
+static int count_images(const struct conv_slot *slot, const struct conv_group *group)
 {
     size_t from = group == &slot->group ? 0 : (size_t)(group->h_in - slot->group.h_in);
     int count = 0;
@@ -27,20 +27,20 @@ static int count_pictures(const struct conv_slot *slot, const struct conv_group 
 // Tells when each engine of the lane had the group, or the part: its slices are one way there and
 // back, so a group in parts has as many. `spare` is the backend that did it instead, which copies
 // nothing. With the lane in turn.
-static void note_work(const struct conv_lane_thread *thread, struct conv_lane_thread *lane,
+static void note_work(const struct conv_stream_thread *thread, struct conv_stream_thread *lane,
                       const struct conv_group *group, const char *spare)
 {
     struct conv_scheduler *s = thread->scheduler;
     struct conv_report_work work = {
         .device = spare ? s->config->device_count : lane->device,
         .engines_of = lane->device,
-        .pictures = count_pictures(thread->slot, group),
+        .images = count_images(thread->slot, group),
         .bytes = group->front,
         .start = group->ns_start,
         .ns = {group->ns_copy_in, group->ns_kernel, group->ns_copy_out},
     };
     struct conv_trace_item item = {
-        .pictures = work.pictures,
+        .images = work.images,
         .bytes = group->front,
         .device = spare,
     };
@@ -58,7 +58,7 @@ static void note_work(const struct conv_lane_thread *thread, struct conv_lane_th
 
 // --- one group -----------------------------------------------------------------------------------
 
-static enum conv_status reserve_scratch(struct conv_lane_thread *thread, size_t size,
+static enum conv_status reserve_scratch(struct conv_stream_thread *thread, size_t size,
                                         struct conv_err *err)
 {
     if (size <= thread->scratch_size)
@@ -74,7 +74,7 @@ static enum conv_status reserve_scratch(struct conv_lane_thread *thread, size_t 
 
 // The spare backend's result goes where the device's would have gone. It works in memory that the
 // device, whatever it still does, knows nothing of.
-static enum conv_status run_on_spare(struct conv_lane_thread *thread, struct conv_group *group,
+static enum conv_status run_on_spare(struct conv_stream_thread *thread, struct conv_group *group,
                                      struct conv_err *err)
 {
     const struct conv_pipeline_config *config = thread->scheduler->config;
@@ -133,8 +133,8 @@ static enum conv_status lend(struct conv_group_lender *lender, size_t bytes, str
     return status;
 }
 
-static enum conv_status run_on_lane(const struct conv_lane_thread *thread,
-                                    struct conv_lane_thread *lane, struct conv_group *group,
+static enum conv_status run_on_lane(const struct conv_stream_thread *thread,
+                                    struct conv_stream_thread *lane, struct conv_group *group,
                                     struct conv_err *err)
 {
     struct conv_scheduler *s = thread->scheduler;
@@ -152,11 +152,11 @@ static enum conv_status run_on_lane(const struct conv_lane_thread *thread,
     return status;
 }
 
-static enum conv_status run_group(struct conv_lane_thread *thread, struct conv_group *group,
+static enum conv_status run_group(struct conv_stream_thread *thread, struct conv_group *group,
                                   struct conv_err *err);
 
 // Whoever ran the parts, their results are to lie in one row.
-static enum conv_status run_part(struct conv_lane_thread *thread, struct conv_group *part,
+static enum conv_status run_part(struct conv_stream_thread *thread, struct conv_group *part,
                                  struct conv_err *err)
 {
     enum conv_status status = run_group(thread, part, err);
@@ -165,7 +165,7 @@ static enum conv_status run_part(struct conv_lane_thread *thread, struct conv_gr
     return status;
 }
 
-static enum conv_status run_parts(struct conv_lane_thread *thread, struct conv_group *group,
+static enum conv_status run_parts(struct conv_stream_thread *thread, struct conv_group *group,
                                   struct conv_group *head, struct conv_group *tail,
                                   struct conv_err *err)
 {
@@ -180,19 +180,19 @@ static enum conv_status run_parts(struct conv_lane_thread *thread, struct conv_g
     return status;
 }
 
-// The group goes on without being coded by the device. False: its pictures have to be read again,
+// The group goes on without being coded by the device. False: its images have to be read again,
 // for the CPU to decode them.
 static bool uncode(struct conv_slot *slot, struct conv_group *group)
 {
     slot->again = group->decoded;
     group->encoded = false;
-    group->picture_count = 0;
+    group->image_count = 0;
     return !slot->again;
 }
 
 // On the thread's own device, on another one if that cannot, on the spare backend if none can.
 // Called WITHOUT the lock.
-static enum conv_status run_group(struct conv_lane_thread *thread, struct conv_group *group,
+static enum conv_status run_group(struct conv_stream_thread *thread, struct conv_group *group,
                                   struct conv_err *err)
 {
     struct conv_scheduler *s = thread->scheduler;
@@ -203,7 +203,7 @@ static enum conv_status run_group(struct conv_lane_thread *thread, struct conv_g
         conv_devices_await(s);
     for (int i = 0; i < config->device_count; i++) {
         int device = (thread->device + i) % config->device_count;
-        struct conv_lane_thread *lane = conv_devices_take_lane(thread, device, err);
+        struct conv_stream_thread *lane = conv_devices_take_lane(thread, device, err);
         if (!lane) {
             status = err->status;
             continue;
@@ -230,7 +230,7 @@ static enum conv_status run_group(struct conv_lane_thread *thread, struct conv_g
     return uncode(thread->slot, group) ? run_on_spare(thread, group, err) : CONV_OK;
 }
 
-// Shares the group's times out to a picture by its bytes.
+// Shares the group's times out to an image by its bytes.
 static void share_times(struct conv_job *job, const struct conv_group *group)
 {
     size_t bytes = 0;
@@ -254,10 +254,10 @@ static void start_again(struct conv_scheduler *s, struct conv_job *job)
 
 static bool is_to_start_again(const struct conv_slot *slot, const struct conv_job *job)
 {
-    return slot->again || (slot->group.decoded && slot->group.pictures[job->picture].failed);
+    return slot->again || (slot->group.decoded && slot->group.images[job->image].failed);
 }
 
-// Called and returns with the lock: pictures of a group that the lane has run (or could not run).
+// Called and returns with the lock: images of a group that the lane has run (or could not run).
 static void after_lane(struct conv_scheduler *s, struct conv_slot *slot, enum conv_status status,
                        const struct conv_err *err)
 {
@@ -284,7 +284,7 @@ static void after_lane(struct conv_scheduler *s, struct conv_slot *slot, enum co
 
 void *conv_lane_main(void *argument)
 {
-    struct conv_lane_thread *thread = argument;
+    struct conv_stream_thread *thread = argument;
     struct conv_scheduler *s = thread->scheduler;
     struct conv_pool_buffer buffer;
     conv_thread_be_brief();
@@ -305,7 +305,7 @@ void *conv_lane_main(void *argument)
         } else if (s->lanes_end) {
             break;
         } else if (conv_groups_are_over(s) && conv_pool_take_out(&s->pool, &buffer)) {
-            // While workers write the last pictures: it takes milliseconds.
+            // While workers write the last images: it takes milliseconds.
             pthread_mutex_unlock(&s->lock);
             conv_pool_give_up(&s->pool, &buffer);
             pthread_mutex_lock(&s->lock);

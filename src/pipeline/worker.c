@@ -2,7 +2,7 @@
 // The workers: what each thread does next.
 //
 // Order of a worker's preferences on an async backend: encode (it sets staging memory free), place
-// and decode a picture that waits for memory, read a new one, after a walk when few are found. So
+// and decode an image that waits for memory, read a new one, after a walk when few are found. So
 // the pipeline cannot fill up: what is nearer to its end goes first.
 #include "base/cancel.h"
 #include "base/clock.h"
@@ -11,17 +11,17 @@
 #include "pipeline/scheduler.h"
 #include "pipeline/stages.h"
 
-// A group that is not full is sent off when no picture has come for so long.
+// A group that is not full is sent off when no image has come for so long.
 #define IDLE_NS 5000000
 
-// Pictures that a walk fetches at once.
+// Images that a walk fetches at once.
 #define WALK_BATCH 8
 
 // Files that are fetched from the disk ahead of those who read.
 #define AHEAD 16
 
-// Fetches pictures from the walk, several at once: a walk for each would have all workers wait for
-// each other where pictures are small. Called and returns with the lock.
+// Fetches images from the walk, several at once: a walk for each would have all workers wait for
+// each other where images are small. Called and returns with the lock.
 static void walk_on(struct conv_scheduler *s)
 {
     struct conv_job *jobs[WALK_BATCH];
@@ -144,9 +144,9 @@ static void decode_job(struct conv_worker *worker, struct conv_job *job)
     enum conv_status status = CONV_OK;
     bool on_cpu = false;
     if (job->slot->group.decoded)
-        on_cpu = !conv_steps_pass_on(job);
+        on_cpu = !conv_stages_pass_on(job);
     else
-        status = conv_steps_decode(s->config, worker->codec, job);
+        status = conv_stages_decode(s->config, worker->codec, job);
     pthread_mutex_lock(&s->lock);
     after_decode(s, job, status, on_cpu);
 }
@@ -157,14 +157,14 @@ static void encode_job(struct conv_worker *worker, struct conv_job *job)
     struct conv_scheduler *s = worker->scheduler;
     take_job(worker, job, false);
     pthread_mutex_unlock(&s->lock);
-    enum conv_status status = conv_steps_encode(s->config, worker->codec, worker->index, job);
+    enum conv_status status = conv_stages_encode(s->config, worker->codec, worker->index, job);
     pthread_mutex_lock(&s->lock);
     conv_groups_leave(s, job);
     pthread_mutex_unlock(&s->lock);
     conv_jobs_finish(s, job, status);
 }
 
-// Plans a new picture and has its file fetched; without the lock the file is being opened. Called
+// Plans a new image and has its file fetched; without the lock the file is being opened. Called
 // and returns with the lock.
 static void announce_job(struct conv_worker *worker, struct conv_job *job)
 {
@@ -173,17 +173,17 @@ static void announce_job(struct conv_worker *worker, struct conv_job *job)
     s->begun++;
     pthread_mutex_unlock(&s->lock);
     job->row = worker->row;
-    enum conv_status status = conv_steps_plan(s->config, job);
+    enum conv_status status = conv_stages_plan(s->config, job);
     if (status || job->outcome != CONV_OUTCOME_DONE) {
         conv_jobs_finish(s, job, status);
         return;
     }
-    conv_steps_announce(s->config, job);
+    conv_stages_announce(s->config, job);
     pthread_mutex_lock(&s->lock);
     conv_jobs_push(&s->announced, job);
 }
 
-// Called and returns with the lock; true if the picture goes on.
+// Called and returns with the lock; true if the image goes on.
 static bool read_job(struct conv_worker *worker, struct conv_job *job)
 {
     struct conv_scheduler *s = worker->scheduler;
@@ -198,7 +198,7 @@ static bool read_job(struct conv_worker *worker, struct conv_job *job)
     else if (!s->config->spare_ops && conv_devices_are_lost(s, &job->err))
         status = job->err.status;
     if (!status)
-        status = conv_steps_read(s->config, job);
+        status = conv_stages_read(s->config, job);
     if (status == CONV_ERR_CANCELLED) { // not begun
         pthread_mutex_lock(&s->lock);
         conv_jobs_drop(s, job);
@@ -212,7 +212,7 @@ static bool read_job(struct conv_worker *worker, struct conv_job *job)
     return true;
 }
 
-// Async backend: the picture gets a place and is decoded, or is parked. With the lock.
+// Async backend: the image gets a place and is decoded, or is parked. With the lock.
 static void start_job(struct conv_worker *worker, struct conv_job *job)
 {
     struct conv_scheduler *s = worker->scheduler;
@@ -295,7 +295,7 @@ static void release_slot(struct conv_scheduler *s, struct conv_slot *slot, size_
     pthread_mutex_unlock(&s->lock);
 }
 
-// Other backends: one worker, one picture, all the way. With the lock.
+// Other backends: one worker, one image, all the way. With the lock.
 static void run_job(struct conv_worker *worker, struct conv_job *job)
 {
     struct conv_scheduler *s = worker->scheduler;
@@ -310,13 +310,13 @@ static void run_job(struct conv_worker *worker, struct conv_job *job)
         job->slot = slot;
         conv_group_place(&slot->group, shape, s->filter_alpha, s->table_bytes, &job->in,
                          job->out_offset);
-        status = conv_steps_decode(s->config, worker->codec, job);
+        status = conv_stages_decode(s->config, worker->codec, job);
         give_file_back(s, job);
     }
     if (!status)
-        status = conv_steps_filter(s->config, worker->lane, job);
+        status = conv_stages_filter(s->config, worker->lane, job);
     if (!status)
-        status = conv_steps_encode(s->config, worker->codec, worker->index, job);
+        status = conv_stages_encode(s->config, worker->codec, worker->index, job);
     if (slot)
         release_slot(s, slot, reserved);
     conv_jobs_finish(s, job, status);
@@ -338,7 +338,7 @@ static void wait_for_work(struct conv_scheduler *s)
     s->minding = true;
     bool woken = conv_scheduler_wait(s, &s->changed, IDLE_NS);
     s->minding = false;
-    // Pictures for other groups wake who minds this one, however long it has waited.
+    // Images for other groups wake who minds this one, however long it has waited.
     if (conv_groups_is_open(s, open) && open->decoding == 0 &&
         conv_clock_ns() - open->touched_at >= IDLE_NS)
         conv_groups_seal(s, open);
@@ -421,11 +421,11 @@ static bool do_task(struct conv_worker *worker)
             pthread_mutex_unlock(&s->lock);
             conv_jobs_finish(s, job, status);
         } else {
-            uint64_t start = conv_clock_ns(), wait = conv_balance_patience(&s->balance);
+            uint64_t start = conv_clock_ns(), wait = conv_decode_policy_wait_limit_ns(&s->balance);
             conv_jobs_put_back(&s->parked, job);
             conv_scheduler_wait(s, &s->changed,
                                 wait < CONV_SCHEDULER_LOOK_NS ? wait : CONV_SCHEDULER_LOOK_NS);
-            conv_balance_note_idle(&s->balance, conv_clock_ns() - start);
+            conv_decode_policy_note_idle(&s->balance, conv_clock_ns() - start);
         }
     } else if (s->found.count < s->config->jobs && may_walk(s) && !stopping) {
         walk_on(s);

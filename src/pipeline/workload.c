@@ -14,7 +14,7 @@
 #define OPEN_EACH 16 // of which one is opened
 
 // Smaller files on average are walked no further than that: a name takes a microsecond, which is
-// not to be noticed beside the work on its picture.
+// not to be noticed beside the work on its image.
 #define LEAST_BYTES ((uint64_t)16 << 10)
 
 static bool is_read_once(const struct conv_walk_config *config)
@@ -59,20 +59,20 @@ static void look_at(struct sample *sample, const char *path)
     sample->bytes += size;
 }
 
-static bool is_much(const struct conv_amount *amount, const struct sample *sample,
-                    const struct conv_amount_enough *enough)
+static bool is_much(const struct conv_workload *amount, const struct sample *sample,
+                    const struct conv_workload_thresholds *enough)
 {
     bool plain = 4 * sample->plain >= 3 * sample->opened;
     return amount->bytes >= (plain ? enough->plain : enough->others);
 }
 
-void conv_amount_measure(struct conv_amount *amount, const struct conv_walk_config *config,
-                         const struct conv_amount_enough *enough)
+void conv_workload_measure(struct conv_workload *amount, const struct conv_walk_config *config,
+                         const struct conv_workload_thresholds *enough)
 {
     struct conv_walk *walk;
     struct conv_walk_entry entry;
     struct conv_err err;
-    *amount = (struct conv_amount){CONV_AMOUNT_UNKNOWN, 0, 0};
+    *amount = (struct conv_workload){CONV_AMOUNT_UNKNOWN, 0, 0};
     if (is_read_once(config) || conv_walk_open(&walk, config, &err))
         return;
     struct sample sample = {0};
@@ -85,8 +85,8 @@ void conv_amount_measure(struct conv_amount *amount, const struct conv_walk_conf
             continue;
         if (sample.files < LOOK)
             look_at(&sample, entry.input);
-        amount->pictures++;
-        amount->bytes = sample.files < LOOK ? sample.bytes : sample.bytes / LOOK * amount->pictures;
+        amount->images++;
+        amount->bytes = sample.files < LOOK ? sample.bytes : sample.bytes / LOOK * amount->images;
         much = sample.files == LOOK && is_much(amount, &sample, enough);
     }
     much = much || (step == CONV_WALK_END && is_much(amount, &sample, enough));

@@ -5,25 +5,25 @@
 
 #include "io/walk.h"
 
-enum conv_amount_kind { CONV_AMOUNT_UNKNOWN, CONV_AMOUNT_LITTLE, CONV_AMOUNT_MUCH };
+enum conv_workload_kind { CONV_AMOUNT_UNKNOWN, CONV_AMOUNT_LITTLE, CONV_AMOUNT_MUCH };
 
-struct conv_amount {
-    enum conv_amount_kind kind;
-    uint64_t pictures; // at least
+struct conv_workload {
+    enum conv_workload_kind kind;
+    uint64_t images; // at least
     uint64_t bytes;    // of their files, about
 };
 
-// Bytes of files that are much: of pictures most of which a device could decode, as far as their
+// Bytes of files that are much: of images most of which a device could decode, as far as their
 // first bytes tell (conv_png_looks_plain), and of others.
-struct conv_amount_enough {
+struct conv_workload_thresholds {
     uint64_t plain, others;
 };
 
-// Walks as the run will, and no further than it takes to see that it is much, or that the pictures
+// Walks as the run will, and no further than it takes to see that it is much, or that the images
 // are too small for that to be worth a walk. Of the first few files the size is looked at, and some
 // are opened; the others are taken to be like them. The same folders give the same answer each
 // time. Of a list of names that cannot be read twice nothing is known.
-void conv_amount_measure(struct conv_amount *amount, const struct conv_walk_config *config,
-                         const struct conv_amount_enough *enough);
+void conv_workload_measure(struct conv_workload *amount, const struct conv_walk_config *config,
+                         const struct conv_workload_thresholds *enough);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Memory that grows with the largest picture a worker has met and is kept for the next one.
+// Memory that grows with the largest image a worker has met and is kept for the next one.
 #ifndef CONV_PNG_BUFFER_H
 #define CONV_PNG_BUFFER_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One coder a worker: which library does the work, and the memory that stays from picture to
-// picture.
+// One coder a worker: which library does the work, and the memory that stays from image to
+// image.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ struct conv_png_codec {
     struct conv_encoder *fast; // for CONV_PNG_FAST
     struct conv_decoder decoder;
     struct conv_buffer pixels;      // interleaved rows
-    struct conv_buffer file;        // the last encoded picture
+    struct conv_buffer file;        // the last encoded image
     uint8_t head[CONV_ENCODE_HEAD]; // of the last conv_png_frame
 };
 
@@ -152,7 +152,7 @@ enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv
 {
     enum conv_status status;
     if (codec->encoder == CONV_PNG_FAST)
-        status = conv_encode_picture(codec->fast, &codec->file, src, err);
+        status = conv_encode_image(codec->fast, &codec->file, src, err);
     else if (codec->encoder == CONV_PNG_STB)
         status = conv_stb_encode(&codec->pixels, &codec->file, src, err);
     else

@@ -17,7 +17,7 @@
 // code of either is shorter than one bit (RFC 1951, 3.2.7: a single distance code takes one bit).
 #define MAX_EXPANSION (258 * 8 / 2)
 
-// The most picture data that is looked at. Rows of two bytes, each flushed by its encoder, take
+// The most image data that is looked at. Rows of two bytes, each flushed by its encoder, take
 // about 12; more is nothing but empty blocks, which cost time and make no pixels.
 #define MOST_DATA_A_BYTE 16
 #define MOST_DATA_ANYWAY ((size_t)1 << 20)
@@ -223,7 +223,7 @@ enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_pn
     return CONV_OK;
 }
 
-// --- can this much picture data make the picture? ------------------------------------------------
+// --- can this much image data make the image? ------------------------------------------------
 
 // Bytes of all rows, each with its filter before it; UINT64_MAX if they are more than that.
 static uint64_t filtered_size(const struct conv_png_header *header)
@@ -234,7 +234,7 @@ static uint64_t filtered_size(const struct conv_png_header *header)
         unsigned x, y, dx, dy;
     } passes[] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4},
                   {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}, {0, 0, 1, 1}};
-    enum { INTERLACED = 7, WHOLE = 1 }; // passes; the last row of the table is the whole picture
+    enum { INTERLACED = 7, WHOLE = 1 }; // passes; the last row of the table is the whole image
     uint64_t bits = (uint64_t)channels[header->color_type] * (uint64_t)header->bit_depth, total = 0;
     int first = header->interlaced ? 0 : INTERLACED,
         count = header->interlaced ? INTERLACED : WHOLE;
@@ -251,7 +251,7 @@ static uint64_t filtered_size(const struct conv_png_header *header)
     return total;
 }
 
-// Bytes of picture data; *whole tells if the file ends with IEND or between two chunks.
+// Bytes of image data; *whole tells if the file ends with IEND or between two chunks.
 static size_t data_size(const uint8_t *data, size_t size, bool *whole)
 {
     size_t at = CONV_PNG_SIGNATURE_SIZE, total = 0;

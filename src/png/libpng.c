@@ -16,7 +16,7 @@
 // Compressed bytes handed to zlib, or taken from it as one IDAT, at a time.
 #define IDAT_SIZE 65536
 
-// Picture data behind the last row that is let pass. libpng inflates all of it to see its end, and
+// Image data behind the last row that is let pass. libpng inflates all of it to see its end, and
 // 20 MB of zeros, well compressed, kept it busy for 40 s.
 #define MAX_EXCESS IDAT_SIZE
 
@@ -44,7 +44,7 @@ static void on_write_warning(png_structp png, png_const_charp message)
 }
 
 // After the last row libpng only warns about a damaged zlib stream, a wrong Adler-32 among them.
-// What it says of IDAT besides is that there is more of it than the picture needs, and that is let
+// What it says of IDAT besides is that there is more of it than the image needs, and that is let
 // pass.
 static void on_read_warning(png_structp png, png_const_charp message)
 {
@@ -101,11 +101,11 @@ struct reader {
     const struct conv_image *dst;
     uint8_t *rows;
     size_t row_size;
-    size_t excess; // bytes of picture data asked for after the last row
+    size_t excess; // bytes of image data asked for after the last row
     const atomic_int *stop;
 };
 
-// libpng looks for the end of the picture data while it still reads the last row.
+// libpng looks for the end of the image data while it still reads the last row.
 static bool is_behind_rows(png_structp png, const struct conv_png_header *header)
 {
     if (header->interlaced)
@@ -138,7 +138,7 @@ static void start_reading(struct reader *reader)
     // Chunks that do not make pixels are skipped unread: metadata is carried as it stands by
     // container.c, and a compressed text must not swell to gigabytes here.
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
-    // The caller has already decided that the picture is not too large.
+    // The caller has already decided that the image is not too large.
     png_set_user_limits(png, (png_uint_32)reader->header->width,
                         (png_uint_32)reader->header->height);
     png_set_check_for_invalid_index(png, 0); // out of range is opaque black, not a fault

@@ -11,7 +11,7 @@
 #define CONV_LIBPNG_MAX_LEVEL 9
 #define CONV_LIBPNG_DEFAULT_LEVEL 1
 
-// As conv_png_decode. `rows` is scratch: a row, or the whole picture if it is interlaced.
+// As conv_png_decode. `rows` is scratch: a row, or the whole image if it is interlaced.
 enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *data, size_t size,
                                     const struct conv_png_header *header,
                                     const struct conv_image *dst, struct conv_err *err);

@@ -5,7 +5,7 @@
 // What is refused: everything libpng refuses, zlib streams whose Adler-32 is wrong or that are
 // damaged in another way after the last row (libpng only warns), and files whose first chunk is not
 // IHDR. A wrong CRC in a critical chunk, missing rows, a missing IEND: refused, not repaired.
-// Ignored: bytes after IEND, up to 64 KiB of picture data after the last row, ancillary chunks with
+// Ignored: bytes after IEND, up to 64 KiB of image data after the last row, ancillary chunks with
 // a wrong CRC (they are dropped). A palette index out of range is opaque black.
 #ifndef CONV_PNG_PNG_H
 #define CONV_PNG_PNG_H
@@ -40,8 +40,8 @@ enum conv_status conv_png_check_signature(const uint8_t *data, size_t size, stru
 enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_png_header *header,
                                 struct conv_err *err);
 
-// CONV_ERR_FORMAT if the file holds too little picture data for what its header promises, however
-// well that were compressed, or far too much. To be asked before memory is taken for the picture,
+// CONV_ERR_FORMAT if the file holds too little image data for what its header promises, however
+// well that were compressed, or far too much. To be asked before memory is taken for the image,
 // since a header costs its writer nothing; `header` is conv_png_probe's.
 enum conv_status conv_png_check_promise(const uint8_t *data, size_t size,
                                         const struct conv_png_header *header, struct conv_err *err);
@@ -97,7 +97,7 @@ void conv_png_codec_close(struct conv_png_codec *codec); // NULL is fine
 size_t conv_png_decode_bytes(const struct conv_png_header *header, size_t size);
 size_t conv_png_encode_bytes(const struct conv_png_config *config, const struct conv_image *shape);
 
-// Gives back buffers that a large picture has left beyond config.keep, the bytes of the last
+// Gives back buffers that a large image has left beyond config.keep, the bytes of the last
 // conv_png_encode among them: what every worker has used once must not add up.
 void conv_png_codec_trim(struct conv_png_codec *codec);
 
@@ -126,8 +126,8 @@ enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv
                                  const struct conv_png_meta *meta, struct conv_png_bytes *bytes,
                                  struct conv_err *err);
 
-// For who codes picture data elsewhere: the zlib stream of a file's picture data, in one piece, is
-// copied to `stream`, which has room for `size` bytes. False: the picture is not of the plain kind
+// For who codes image data elsewhere: the zlib stream of a file's image data, in one piece, is
+// copied to `stream`, which has room for `size` bytes. False: the image is not of the plain kind
 // (8 or 16 bits a sample, neither interlaced nor with a palette or tRNS), or something in the file
 // is odd, and conv_png_decode has to judge it; `stream` then holds anything.
 bool conv_png_copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *data, size_t size,
@@ -141,7 +141,7 @@ bool conv_png_is_plain(const struct conv_png_header *header);
 #define CONV_PNG_HEAD_SIZE 29
 bool conv_png_looks_plain(const uint8_t head[CONV_PNG_HEAD_SIZE]);
 
-// The PNG around complete IDAT chunks of a picture of that shape; as conv_png_encode.
+// The PNG around complete IDAT chunks of an image of that shape; as conv_png_encode.
 void conv_png_frame(struct conv_png_codec *codec, const struct conv_image *shape,
                     const struct conv_png_meta *meta, const uint8_t *idat, size_t idat_size,
                     struct conv_png_bytes *bytes);

@@ -14,7 +14,7 @@
 void conv_stb_set_level(int level);
 
 // Replaces the content of *file by a PNG of IHDR, one IDAT and IEND. `pixels` is scratch for the
-// whole picture. CONV_ERR_UNSUPPORTED for 16 bits and for sizes beyond stb's int arithmetic.
+// whole image. CONV_ERR_UNSUPPORTED for 16 bits and for sizes beyond stb's int arithmetic.
 enum conv_status conv_stb_encode(struct conv_buffer *pixels, struct conv_buffer *file,
                                  const struct conv_image *src, struct conv_err *err);
 

@@ -23,27 +23,27 @@ static bool copy_two(char **a, char **b, const char *from_a, const char *from_b)
     return false;
 }
 
-void conv_kept_add(struct conv_kept *kept, const struct conv_record *record)
+void conv_page_samples_add(struct conv_page_samples *kept, const struct conv_record *record)
 {
-    if (record->outcome == CONV_OUTCOME_FAILED && kept->failure_count < CONV_KEPT_MOST_FAILURES) {
-        struct conv_kept_failure *failure = &kept->failures[kept->failure_count];
+    if (record->outcome == CONV_OUTCOME_FAILED && kept->failure_count < CONV_PAGE_SAMPLES_MOST_FAILURES) {
+        struct conv_sample_failure *failure = &kept->failures[kept->failure_count];
         kept->failure_count +=
             copy_two(&failure->input, &failure->reason, record->input, record->reason);
     }
-    if (record->outcome == CONV_OUTCOME_DONE && kept->pair_count < CONV_KEPT_MOST_PAIRS &&
+    if (record->outcome == CONV_OUTCOME_DONE && kept->pair_count < CONV_PAGE_SAMPLES_MOST_PAIRS &&
         is_file(record->input) && is_file(record->output)) {
-        struct conv_kept_pair *pair = &kept->pairs[kept->pair_count];
+        struct conv_sample_pair *pair = &kept->pairs[kept->pair_count];
         kept->pair_count += copy_two(&pair->input, &pair->output, record->input, record->output);
     }
 }
 
-void conv_kept_warn(struct conv_kept *kept, const char *text)
+void conv_page_samples_warn(struct conv_page_samples *kept, const char *text)
 {
     if (!kept->warning)
         kept->warning = strdup(text);
 }
 
-void conv_kept_free(struct conv_kept *kept)
+void conv_page_samples_free(struct conv_page_samples *kept)
 {
     free(kept->warning);
     for (int i = 0; i < kept->failure_count; i++) {
@@ -54,5 +54,5 @@ void conv_kept_free(struct conv_kept *kept)
         free(kept->pairs[i].input);
         free(kept->pairs[i].output);
     }
-    *kept = (struct conv_kept){0};
+    *kept = (struct conv_page_samples){0};
 }

@@ -237,7 +237,7 @@ void conv_report_file(struct conv_report *report, const struct conv_record *reco
     const struct conv_report_config *config = &report->config;
     count(&report->totals, record);
     if (config->kept)
-        conv_kept_add(config->kept, record);
+        conv_page_samples_add(config->kept, record);
     for (int i = 0; i < 2; i++)
         if (report->streams[i]) {
             conv_stall_begin(report->may_wait[i]);
@@ -250,7 +250,7 @@ void conv_report_file(struct conv_report *report, const struct conv_record *reco
 void conv_report_warn(struct conv_report *report, const char *text)
 {
     if (report->config.kept)
-        conv_kept_warn(report->config.kept, text);
+        conv_page_samples_warn(report->config.kept, text);
     conv_stall_begin(report->may_print_wait);
     conv_progress_clear(&report->progress);
     conv_report_say("%s", text);
@@ -260,7 +260,7 @@ void conv_report_warn(struct conv_report *report, const char *text)
 void conv_report_group(struct conv_report *report, const struct conv_report_work *work)
 {
     struct conv_device_totals *did = &report->totals.devices[work->device];
-    did->pictures += (uint64_t)work->pictures;
+    did->images += (uint64_t)work->images;
     did->bytes += work->bytes;
     uint64_t start = work->start;
     for (int e = 0; e < CONV_ENGINE_COUNT; e++) {

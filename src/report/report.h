@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the user is told: failures and the closing line on stderr, progress on a terminal, JSON
-// Lines where asked for. The pipeline hands in one record a picture; calls must come one at a time.
+// Lines where asked for. The pipeline hands in one record an image; calls must come one at a time.
 #ifndef CONV_REPORT_REPORT_H
 #define CONV_REPORT_REPORT_H
 
@@ -13,8 +13,8 @@
 #include "report/page_samples.h"
 #include "report/overlap.h"
 
-// The stages of a picture's way, in order. copy and kernel times of a group are shared out to its
-// pictures by their bytes.
+// The stages of an image's way, in order. copy and kernel times of a group are shared out to its
+// images by their bytes.
 enum conv_stage {
     CONV_STAGE_READ,
     CONV_STAGE_DECODE,
@@ -36,7 +36,7 @@ enum conv_outcome {
     CONV_OUTCOME_PLANNED, // --dry-run: would be filtered
 };
 
-// One picture. Strings belong to the caller and live until the call returns.
+// One image. Strings belong to the caller and live until the call returns.
 struct conv_record {
     const char *input, *output; // output NULL: not known
     enum conv_outcome outcome;
@@ -52,15 +52,15 @@ struct conv_record {
 
 // What a device did, over all its streams.
 struct conv_device_totals {
-    uint64_t pictures, bytes;          // filtered; bytes of their planes
+    uint64_t images, bytes;          // filtered; bytes of their planes
     struct conv_overlap_times overlap; // of its engines
 };
 
 struct conv_totals {
     uint64_t done, failed, skipped, planned;
-    uint64_t pixels, bytes_in, bytes_out; // of done pictures
+    uint64_t pixels, bytes_in, bytes_out; // of done images
     uint64_t decoded_on_device, encoded_on_device;
-    uint64_t ns[CONV_STAGE_COUNT]; // of done pictures, summed over workers and lanes
+    uint64_t ns[CONV_STAGE_COUNT]; // of done images, summed over workers and lanes
     // One a device, and behind them what a spare backend did (without overlap).
     struct conv_device_totals devices[CONV_REPORT_MOST_DEVICES + 1];
     double seconds;     // wall clock from open to close
@@ -82,7 +82,7 @@ struct conv_report_config {
     int device_count;       // as many as names in `device`; 0 if they are not async
     const char *spare;      // "cpu": what does the work that devices fail to do; may be NULL
     int jobs, streams;      // streams: of each device
-    struct conv_kept *kept; // gets what a page shows of single pictures, or NULL
+    struct conv_page_samples *kept; // gets what a page shows of single images, or NULL
     uint64_t start_ns;      // when the run began, on conv_clock_ns's clock; 0: now
 };
 
@@ -119,7 +119,7 @@ void conv_report_file(struct conv_report *report, const struct conv_record *reco
 struct conv_report_work {
     int device;     // that did it; device_count: the spare backend
     int engines_of; // the device whose stream it was: what a spare backend did counts as filtering
-    int pictures;   // that began in it
+    int images;   // that began in it
     size_t bytes;
     uint64_t start, ns[CONV_ENGINE_COUNT];
 };
@@ -154,7 +154,7 @@ void conv_report_interrupted(struct conv_report *report, const struct conv_repor
 enum conv_status conv_report_close(struct conv_report *report, int exit_code,
                                    struct conv_totals *totals, struct conv_err *err);
 
-// A file that the program writes about a run may not be a picture that the user names by mistake,
+// A file that the program writes about a run may not be an image that the user names by mistake,
 // nor "-": CONV_ERR_USAGE, naming the option.
 enum conv_status conv_report_check_path(const char *option, const char *path, struct conv_err *err);
 

@@ -14,7 +14,7 @@
 #include "report/text.h"
 
 #define BUFFER ((size_t)64 << 10)
-#define NAME_MOST 240    // characters of a picture's path that are kept: its end
+#define NAME_MOST 240    // characters of an image's path that are kept: its end
 #define QUEUES_NS 500000 // a curve needs no more points
 // An event is some 200 characters around a name whose every byte may become a unit.
 #define EVENT_MOST (256 + NAME_MOST * CONV_TEXT_UNIT)
@@ -220,10 +220,10 @@ static char *put_item(char *at, const struct conv_trace_item *item)
 {
     at = put_text(at, ",\"args\":{");
     if (item->name) {
-        at = put_name(put_text(at, "\"picture\":\""), item->name);
+        at = put_name(put_text(at, "\"image\":\""), item->name);
         at = put_text(at, "\"");
     } else {
-        at = put_number(put_text(at, "\"pictures\":"), (uint64_t)item->pictures);
+        at = put_number(put_text(at, "\"images\":"), (uint64_t)item->images);
         at = put_number(put_text(at, ",\"bytes\":"), item->bytes);
     }
     if (item->device)
@@ -309,7 +309,7 @@ void conv_trace_queues(struct conv_trace_row *row, int in_flight, int to_encode)
     if (now < row->next_queues)
         return;
     row->next_queues = now + QUEUES_NS;
-    char *at = put_text(reserve(row), ",\n{\"ph\":\"C\",\"pid\":1,\"name\":\"pictures\",\"ts\":");
+    char *at = put_text(reserve(row), ",\n{\"ph\":\"C\",\"pid\":1,\"name\":\"images\",\"ts\":");
     at = put_number(put_text(put_time(at, now), ",\"args\":{\"in flight\":"), (uint64_t)in_flight);
     at = put_number(put_text(at, ",\"waiting for encoding\":"), (uint64_t)to_encode);
     commit(row, put_text(at, "}}"));

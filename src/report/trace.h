@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What each thread and each engine of a device did when: for --trace a file in Chrome's trace
 // format (Perfetto opens it), for --html a timeline. A row's slices are formatted into a buffer of
-// its own, which is written out when it is full: no lock and no memory that grows on a picture's
+// its own, which is written out when it is full: no lock and no memory that grows on an image's
 // way. The file is valid JSON at every moment, so that whatever ends the run leaves one.
 #ifndef CONV_REPORT_TRACE_H
 #define CONV_REPORT_TRACE_H
@@ -29,11 +29,11 @@ void conv_trace_free(struct conv_trace *trace); // NULL is fine
 struct conv_trace_row *conv_trace_add_row(struct conv_trace *trace, const char *name, int number,
                                           const char *part);
 
-// What a slice was about: a picture, or a group of them (name NULL).
+// What a slice was about: an image, or a group of them (name NULL).
 struct conv_trace_item {
     const char *name;
     int width, height;  // 0: not known
-    int pictures;       // of a group
+    int images;       // of a group
     size_t bytes;       // of a group
     const char *device; // that did a group's work instead of the run's own; NULL: that one
 };
@@ -47,7 +47,7 @@ uint64_t conv_trace_end(struct conv_trace_row *row, enum conv_stage stage, uint6
 // A slice with known ends, as conv_clock_ns counts.
 void conv_trace_slice(struct conv_trace_row *row, enum conv_stage stage, uint64_t start,
                       uint64_t end, const struct conv_trace_item *item);
-// How many pictures are in flight at this moment, and how many of them wait to be encoded;
+// How many images are in flight at this moment, and how many of them wait to be encoded;
 // a row tells it every half millisecond at most.
 void conv_trace_queues(struct conv_trace_row *row, int in_flight, int to_encode);
 

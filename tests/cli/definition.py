@@ -113,8 +113,8 @@ def saturated(planes):
     return float(((planes == 0) | (planes == top)).mean())
 
 
-def apply_picture(planes, has_alpha, filters, border="replicate", value=0, alpha="keep"):
-    """The whole program on one picture: each filter of the chain after the other on all channels."""
+def apply_image(planes, has_alpha, filters, border="replicate", value=0, alpha="keep"):
+    """The whole program on one image: each filter of the chain after the other on all channels."""
     top = int(np.iinfo(planes.dtype).max)
     for filt in filters:
         work = planes.astype(np.int64)

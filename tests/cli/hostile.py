@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Pictures that no encoder would write.
+"""Images that no encoder would write.
 
 REFUSED: name -> bytes, what is said of them; ACCEPTED: name -> bytes, planes. Each is a few lines, so that a reader
 sees what is wrong with it.
@@ -136,7 +136,7 @@ REFUSED = {
     "row_filter": (head() + idat(zlib.compress(ROWS[:13] + b"\5" + ROWS[14:])) + IEND, "damaged"),
     # no PNG at all
     "empty": (b"", "empty file"),
-    "text": (b"this is a text, not a picture\n", "not a PNG"),
+    "text": (b"this is a text, not an image\n", "not a PNG"),
     "jpeg": (b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(64), "a JPEG; conv reads PNG only"),
     "text_mode": (head().replace(b"\r\n", b"\n") + idat() + IEND, "not a PNG"),
     "signature": (png.SIGNATURE, "truncated"),

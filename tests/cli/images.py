@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Random pictures of every kind with the planes that decoding must give, and a small independent PNG reader."""
+"""Random images of every kind with the planes that decoding must give, and a small independent PNG reader."""
 import struct
 import zlib
 
@@ -8,7 +8,7 @@ import numpy as np
 import png_writer as png
 
 
-class Picture:
+class Image:
     """A PNG file's bytes and its planes as an array (channels, height, width) of uint8 or uint16."""
 
     def __init__(self, data, planes, alpha):
@@ -36,7 +36,7 @@ COLOR_TYPES = {"gray": png.GRAY, "graya": png.GRAY_ALPHA, "rgb": png.RGB, "rgba"
 
 
 def make(kind, rng, width, height, **options):
-    """A Picture of one of KINDS; options go to the writer."""
+    """A Image of one of KINDS; options go to the writer."""
     name, _, mark = kind.partition("+")
     color_name = name.rstrip("0123456789")
     color_type, depth = COLOR_TYPES[color_name], int(name[len(color_name):])
@@ -56,7 +56,7 @@ def make(kind, rng, width, height, **options):
             planes = np.concatenate([planes, full[index].astype(np.uint8)])
         data = png.encode(width, height, rows_of(index), color_type, depth, palette=palette.tolist(),
                           transparency=transparency, **options)
-        return Picture(data, planes, mark == "trns")
+        return Image(data, planes, mark == "trns")
     if depth < 8:
         samples = rng.integers(0, top + 1, (png.CHANNELS[color_type], height, width))
         planes = (samples * (255 // top)).astype(np.uint8)
@@ -69,7 +69,7 @@ def make(kind, rng, width, height, **options):
         opaque = (samples != key[:, None, None]).any(0)
         planes = np.concatenate([planes, np.where(opaque, 65535 if depth == 16 else 255, 0)[None].astype(planes.dtype)])
         alpha = True
-    return Picture(png.encode(width, height, rows_of(samples), color_type, depth, transparency=transparency, **options),
+    return Image(png.encode(width, height, rows_of(samples), color_type, depth, transparency=transparency, **options),
                    planes, alpha)
 
 

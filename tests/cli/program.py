@@ -26,7 +26,7 @@ def start(*args, **kwargs):
 
 
 # Starts the program and notes the most memory that it held. A process of its own, since on Linux that figure begins
-# with what the process held that started it: a bare Python is small, one with NumPy and pictures is not.
+# with what the process held that started it: a bare Python is small, one with NumPy and images is not.
 LAUNCHER = """
 import os, sys
 _, status, usage = os.wait4(os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ), 0)

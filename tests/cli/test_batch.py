@@ -12,30 +12,30 @@ import numpy as np
 import pytest
 
 import definition
-import pictures
+import images
 import png_writer as png
 from program import BINARY, run, start
 
 EMBOSS = definition.builtins()["emboss"]
 
 
-def picture(seed=1, width=20, height=14, kind="rgb8", **options):
-    return pictures.make(kind, np.random.default_rng(seed), width, height, **options)
+def image(seed=1, width=20, height=14, kind="rgb8", **options):
+    return images.make(kind, np.random.default_rng(seed), width, height, **options)
 
 
 def fill(folder, *names):
-    """Makes PNG files of these names, each a picture of its own; returns name -> Picture."""
+    """Makes PNG files of these names, each an image of its own; returns name -> Image."""
     made = {}
     for index, name in enumerate(names):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        made[name] = picture(index + 1)
+        made[name] = image(index + 1)
         path.write_bytes(made[name].data)
     return made
 
 
 def fill_with_noise(folder, count):
-    """`count` times one picture that takes long to encode."""
+    """`count` times one image that takes long to encode."""
     folder.mkdir()
     noise = np.random.default_rng(9).integers(0, 256, (256, 256 * 3)).tolist()
     data = png.encode(256, 256, noise, png.RGB, level=0)
@@ -50,7 +50,7 @@ def tree(folder):
 
 
 def is_embossed(path, source):
-    return (pictures.read(path) == definition.apply_picture(source.planes, source.alpha, [EMBOSS])).all()
+    return (images.read(path) == definition.apply_image(source.planes, source.alpha, [EMBOSS])).all()
 
 
 # --- what is taken -------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ def is_embossed(path, source):
 @pytest.mark.parametrize("flag", ((), ("-b",), ("--batch",)))
 def test_main_job(box, device, flag):
     made = fill(box / "input_dir", "a.png", "b.PNG", "c d.png", "é.png")
-    (box / "input_dir" / "notes.txt").write_text("not a picture\n")
+    (box / "input_dir" / "notes.txt").write_text("not an image\n")
     result = run("emboss", *flag, "input_dir", "output_dir", "--device", device)
     assert tree("output_dir") == sorted(made)
     for name, source in made.items():
@@ -110,14 +110,14 @@ def test_input_is_never_its_own_output(box, output):
 
 
 def test_stdin_to_stdout(box):
-    source = picture()
+    source = image()
     result = run("emboss", "-", "-", stdin=source.data)
-    assert (pictures.decode(result.out_bytes) == definition.apply_picture(source.planes, False, [EMBOSS])).all()
+    assert (images.decode(result.out_bytes) == definition.apply_image(source.planes, False, [EMBOSS])).all()
     assert tree(box) == []
 
 
 def test_stdin_to_a_file_and_a_file_to_stdout(box):
-    source = picture()
+    source = image()
     run("emboss", "-", "b.png", stdin=source.data)
     assert is_embossed("b.png", source)
     (box / "a.png").write_bytes(source.data)
@@ -125,7 +125,7 @@ def test_stdin_to_a_file_and_a_file_to_stdout(box):
 
 
 def test_bad_stdin_leaves_stdout_empty(box):
-    result = run("emboss", "-", "-", stdin=b"no picture", code=1)
+    result = run("emboss", "-", "-", stdin=b"no image", code=1)
     assert result.out == "" and "not a PNG" in result.err
 
 
@@ -206,7 +206,7 @@ def test_a_list_never_writes_outside_the_output_folder(box):
     process = start("emboss", "--files-from=-", "out", cwd=box / "here", stdin=-1)
     process.communicate(b"../a.png\n", timeout=60)
     assert [name for name in tree(box) if name != "a.png" and not name.startswith("here/out/")] == []
-    assert (box / "a.png").read_bytes() == picture(1).data
+    assert (box / "a.png").read_bytes() == image(1).data
 
 
 # --- what is left alone --------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def test_output_folder_below_the_input_is_fine_without_recursive(box):
 def test_nothing_to_do_is_exit_code_3(box):
     (box / "in").mkdir()
     assert "in" in run("emboss", "in", "out", code=3).err
-    (box / "in" / "notes.txt").write_text("no picture")
+    (box / "in" / "notes.txt").write_text("no image")
     run("emboss", "in", "out", code=3)
     run("emboss", "--files-from=-", "out", code=3)
 
@@ -303,15 +303,15 @@ def test_missing_input_is_named(box):
 
 BAD = {
     "empty.png": b"",
-    "text.png": b"this is a text, not a picture\n",
-    "cut.png": picture(3).data[:-30],
-    "no_end.png": picture(3).data[:-12],
-    "crc.png": picture(3).data[:20] + b"\xff" + picture(3).data[21:],
+    "text.png": b"this is a text, not an image\n",
+    "cut.png": image(3).data[:-30],
+    "no_end.png": image(3).data[:-12],
+    "crc.png": image(3).data[:20] + b"\xff" + image(3).data[21:],
     "jpeg.png": b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(64),
 }
 
 
-def test_bad_pictures_are_named_and_the_rest_is_done(box, device):
+def test_bad_images_are_named_and_the_rest_is_done(box, device):
     made = fill(box / "in", "good1.png", "good2.png", "zgood.png")
     for name, data in BAD.items():
         (box / "in" / name).write_bytes(data)
@@ -327,7 +327,7 @@ def test_bad_pictures_are_named_and_the_rest_is_done(box, device):
     assert f"{len(made)} done" in result.err.splitlines()[-1] and "failed" in result.err.splitlines()[-1]
 
 
-def test_folder_named_like_a_picture(box):
+def test_folder_named_like_a_image(box):
     fill(box / "in", "a.png", "x.png/b.png")
     result = run("emboss", "-r", "in", "out")
     assert tree("out") == ["a.png", "x.png/b.png"] and "2 done" in result.err.splitlines()[-1]
@@ -413,7 +413,7 @@ def test_output_is_replaced_not_overwritten(box):
     assert tree("out") == ["a.png"]
 
 
-def test_failed_picture_leaves_the_old_output(box):
+def test_failed_image_leaves_the_old_output(box):
     (box / "in").mkdir()
     (box / "out").mkdir()
     (box / "in" / "a.png").write_bytes(BAD["cut.png"])
@@ -442,7 +442,7 @@ def metadata():
     early = [png.chunk(b"gAMA", (45455).to_bytes(4, "big")), png.chunk(b"cHRM", bytes(range(32))),
              png.chunk(b"sRGB", b"\0"), png.chunk(b"pHYs", (2835).to_bytes(4, "big") * 2 + b"\1"),
              png.chunk(b"oFFs", (7).to_bytes(4, "big") * 2 + b"\0"), png.chunk(b"sCAL", b"\1" b"2\0" b"3"),
-             png.chunk(b"bKGD", b"\0\1\0\2\0\3"), png.chunk(b"tEXt", b"Title\0A picture"),
+             png.chunk(b"bKGD", b"\0\1\0\2\0\3"), png.chunk(b"tEXt", b"Title\0A image"),
              png.chunk(b"zzZz", b"private, safe to copy")]
     late = [png.chunk(b"iTXt", b"Author\0\0\0en\0\0" + "Zoë".encode()), png.chunk(b"eXIf", b"MM\0*" + bytes(8)),
             png.chunk(b"llLl", b"private, safe to copy")]
@@ -454,23 +454,23 @@ def metadata():
 def test_what_stays_true_is_carried_over(box):
     """bKGD, oFFs, sCAL and chunks that are safe to copy were dropped, texts after the image data were moved."""
     early, late, untrue = metadata()
-    source = picture(chunks=untrue + early, late_chunks=late)
+    source = image(chunks=untrue + early, late_chunks=late)
     (box / "a.png").write_bytes(source.data)
     run("emboss", "a.png", "b.png")
     after = (box / "b.png").read_bytes()
     assert after[33:].startswith(b"".join(early) + after[33 + sum(map(len, early)):][:4] + b"IDAT")
     assert after.endswith(b"".join(late) + png.chunk(b"IEND"))
-    kept = [kind for kind, _ in pictures.chunks(source.data)][1 + len(untrue):]
-    assert [kind for kind, _ in pictures.chunks(after)] == [b"IHDR", *kept]
+    kept = [kind for kind, _ in images.chunks(source.data)][1 + len(untrue):]
+    assert [kind for kind, _ in images.chunks(after)] == [b"IHDR", *kept]
     assert is_embossed("b.png", source)
 
 
 def test_strip_leaves_pixels_only(box):
     early, late, untrue = metadata()
-    source = picture(chunks=untrue + early, late_chunks=late)
+    source = image(chunks=untrue + early, late_chunks=late)
     (box / "a.png").write_bytes(source.data)
     run("emboss", "--strip", "a.png", "b.png")
-    assert {kind for kind, _ in pictures.chunks((box / "b.png").read_bytes())} == {b"IHDR", b"IDAT", b"IEND"}
+    assert {kind for kind, _ in images.chunks((box / "b.png").read_bytes())} == {b"IHDR", b"IDAT", b"IEND"}
     assert is_embossed("b.png", source)
 
 
@@ -486,8 +486,8 @@ def frame_control(number):
 
 def animation(first_is_a_frame=True):
     """Two frames; the first is the image itself, or that is only for programs without animation."""
-    source = picture(chunks=[ACTL] + [frame_control(0)] * first_is_a_frame + [png.chunk(b"tEXt", b"a\0b")])
-    image = b"".join(data for kind, data in pictures.chunks(source.data) if kind == b"IDAT")
+    source = image(chunks=[ACTL] + [frame_control(0)] * first_is_a_frame + [png.chunk(b"tEXt", b"a\0b")])
+    image = b"".join(data for kind, data in images.chunks(source.data) if kind == b"IDAT")
     frames = frame_control(1) + png.chunk(b"fdAT", (2).to_bytes(4, "big") + image)
     return source, source.data[:-12] + frames + source.data[-12:]
 
@@ -505,7 +505,7 @@ def test_an_animation_is_refused_or_its_first_frame_taken(box, device, first_is_
     run("emboss", "--device", device, "--first-frame", "in", "out")
     assert is_embossed("out/move.png", source) and is_embossed("out/a.png", good["a.png"])
     run("verify", "emboss", "in/move.png")  # writes nothing
-    assert {kind for kind, _ in pictures.chunks((box / "out" / "move.png").read_bytes())} == {b"IHDR", b"tEXt", b"IDAT", b"IEND"}
+    assert {kind for kind, _ in images.chunks((box / "out" / "move.png").read_bytes())} == {b"IHDR", b"tEXt", b"IDAT", b"IEND"}
 
 
 def test_an_animation_is_never_filtered_in_place(box):
@@ -559,7 +559,7 @@ def test_report_into_a_file(box):
     check_records(records, {"in/a.png": "done", "in/b.png": "done"})
 
 
-def test_json_and_a_picture_on_stdout_exclude_each_other(box):
+def test_json_and_a_image_on_stdout_exclude_each_other(box):
     fill(box, "a.png")
     run("emboss", "--json", "a.png", "-", code=2)
 
@@ -567,7 +567,7 @@ def test_json_and_a_picture_on_stdout_exclude_each_other(box):
 def test_name_that_is_no_utf8_gives_valid_json(box):
     (box / "in").mkdir()
     with open(os.fsencode(box / "in") + b"/\xff\xfe.png", "wb") as file:
-        file.write(picture().data)
+        file.write(image().data)
     assert run("emboss", "--json", "in", "out").records()[-1]["done"] == 1
     assert os.listdir(os.fsencode(box / "out")) == [b"\xff\xfe.png"]
 
@@ -594,14 +594,14 @@ def test_verbose_names_the_kernel(box):
 
 # --- much, and the end of it ---------------------------------------------------------------------
 
-def test_five_thousand_tiny_pictures(box, device):
+def test_five_thousand_tiny_images(box, device):
     (box / "in").mkdir()
-    data = [picture(seed, 3 + seed % 5, 4).data for seed in range(10)]
+    data = [image(seed, 3 + seed % 5, 4).data for seed in range(10)]
     for i in range(5000):
         (box / "in" / f"{i:05}.png").write_bytes(data[i % 10])
     assert "5000 done" in run("emboss", "-b", "--device", device, "in", "out").err
     assert len(os.listdir("out")) == 5000
-    # Pictures from one source are alike: a mix-up between jobs would show.
+    # Images from one source are alike: a mix-up between jobs would show.
     assert len({(box / "out" / f"{i:05}.png").read_bytes() for i in range(7, 5000, 10)}) == 1
 
 
@@ -624,4 +624,4 @@ def test_signal_leaves_whole_files_only(box, number, code):
     assert all(re.fullmatch(r"\d{4}\.png", name) for name in names), [n for n in names if not n[0].isdigit()]
     contents = {(box / "out" / name).read_bytes() for name in names}
     assert len(contents) == 1
-    pictures.chunks(contents.pop())
+    images.chunks(contents.pop())

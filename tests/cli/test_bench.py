@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-import pictures
+import images
 from program import run
 
 SMALL = ("bench", "kernels", "--device", "cpu", "--image-size", "37x21")
@@ -31,7 +31,7 @@ def test_kernels_prints_every_row_of_this_machine(box):
 def test_kernels_json(box):
     table = measured("--images", "3", "--filter", "gaussian5", "--border", "wrap")
     assert (table["type"], table["filter"], table["border"]) == ("bench-kernels", "gaussian5", "wrap")
-    assert (table["width"], table["height"], table["pictures"], table["planes"]) == (37, 21, 3, 3)
+    assert (table["width"], table["height"], table["images"], table["planes"]) == (37, 21, 3, 3)
     assert table["pixels"] == 37 * 21 * 3
     rows = {row["name"]: row for row in table["rows"]}
     assert rows["memcpy"]["kind"] == "copy" and rows["cpu_reference"]["kind"] == "rung"
@@ -161,7 +161,7 @@ def test_bench_usage(box, typed, named):
 
 def test_batch_is_still_a_flag_elsewhere(box):
     (box / "in").mkdir()
-    (box / "in" / "a.png").write_bytes(pictures.make("rgb8", np.random.default_rng(1), 9, 7).data)
+    (box / "in" / "a.png").write_bytes(images.make("rgb8", np.random.default_rng(1), 9, 7).data)
     run("emboss", "--batch", "in", "out")
     run("--border=wrap", "emboss", "-b", "in", "out2")
     assert (box / "out" / "a.png").exists() and (box / "out2" / "a.png").exists()
@@ -172,7 +172,7 @@ def folder(box):
     (box / "in").mkdir()
     rng = np.random.default_rng(7)
     for name, kind in (("a", "rgb8"), ("b", "gray8"), ("c", "rgba8"), ("d", "rgb16")):
-        (box / "in" / f"{name}.png").write_bytes(pictures.make(kind, rng, 40, 30).data)
+        (box / "in" / f"{name}.png").write_bytes(images.make(kind, rng, 40, 30).data)
     return "in"
 
 
@@ -226,13 +226,13 @@ def test_streams_of_the_device_against_its_wires(box):
     rng = np.random.default_rng(1)
     (box / "in").mkdir()
     for i in range(4):
-        (box / "in" / f"{i}.png").write_bytes(pictures.make("rgb8", rng, 768, 512).data)
+        (box / "in" / f"{i}.png").write_bytes(images.make("rgb8", rng, 768, 512).data)
     table = json.loads(run("bench", "streams", "in", "--device", "cuda", "--stage", "device", "--json").out)
     rows, copy, small = table["rows"], table["copy"], table["small"]
     assert [row["streams"] for row in rows] == [1, 2, 4, 8, 16]
     assert 0 < max(copy["in_gb_per_s"], copy["out_gb_per_s"]) < copy["both_gb_per_s"] * 1.05
     for row in rows:
-        # In and out are 768 * 512 * 3 bytes a picture each.
+        # In and out are 768 * 512 * 3 bytes an image each.
         gb_per_s = row["images_per_s"] * 768 * 512 * 3 * 2 / 1e9
         assert row["share_of_copy"] == pytest.approx(gb_per_s / copy["both_gb_per_s"], rel=0.02)
         assert 0 < row["busy"]["kernel"] < 1 and row["overlap"]["three"] <= row["overlap"]["two"]
@@ -268,7 +268,7 @@ def test_codec_on_threads(folder):
     assert [line["work"] for line in lines] == ["decode", "encode", "decode + encode"]
     decode, encode, both = (line["mb_s"] for line in lines)
     # Both are as long as one after the other, whatever the machine does meanwhile.
-    assert all(line["jobs"] == 2 and line["pictures_s"] > 0 for line in lines)
+    assert all(line["jobs"] == 2 and line["images_s"] > 0 for line in lines)
     assert 0.4 < both / (1 / (1 / decode + 1 / encode)) < 2.5
     text = run("bench", "codec", "-j2", "--filter=blur5", folder).out
     assert "2 threads" in text and "after blur5" in text and "decode + encode" in text

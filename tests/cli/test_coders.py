@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Picture data decoded and encoded by the device (--decode-on, --encode-on): the same pixels as on the CPU, whatever befalls it.
+"""Image data decoded and encoded by the device (--decode-on, --encode-on): the same pixels as on the CPU, whatever befalls it.
 
 `emulated` is the CUDA backend with its kernels on the CPU (tests/emulated); `cuda` needs a GPU.
 """
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import hostile
-import pictures
+import images
 import png_writer as png
 import program
 from test_batch import tree
@@ -37,13 +37,13 @@ def binary(request):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """`in` with every kind of picture, and what the CPU makes of them."""
+    """`in` with every kind of image, and what the CPU makes of them."""
     box = tmp_path_factory.mktemp("coders")
     rng = np.random.default_rng(3)
     (box / "in").mkdir()
-    for index, kind in enumerate(sorted(pictures.KINDS)):
+    for index, kind in enumerate(sorted(images.KINDS)):
         for width, height in SIZES[index % 2 :: 2]:
-            data = pictures.make(kind, rng, width, height).data
+            data = images.make(kind, rng, width, height).data
             (box / "in" / f"{kind}-{width}x{height}.png").write_bytes(data)
     return box
 
@@ -90,7 +90,7 @@ def test_pixels_are_the_cpus(binary, folder, tmp_path, options, mode):
             assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "want" / name).read_bytes(), name
 
 
-def test_bytes_depend_on_nothing_but_the_picture(binary, folder, tmp_path):
+def test_bytes_depend_on_nothing_but_the_image(binary, folder, tmp_path):
     settings = (("--streams=1", "-j1"), ("--streams=3", "-j5", "--group=20K"), ("--decode-on=gpu", "--mem-limit=2M"))
     for number, options in enumerate(settings):
         run(binary, folder, "emboss", "-b", "--device=cuda", "--encode-on=gpu", *options, "in", tmp_path / f"{number}")
@@ -101,7 +101,7 @@ def test_bytes_depend_on_nothing_but_the_picture(binary, folder, tmp_path):
 
 def test_metadata_is_carried(binary, tmp_path):
     (tmp_path / "in").mkdir()
-    photo = pictures.make("rgb8", np.random.default_rng(1), 20, 20).data
+    photo = images.make("rgb8", np.random.default_rng(1), 20, 20).data
     text = png.chunk(b"tEXt", b"Title\0dunes")
     (tmp_path / "in" / "a.png").write_bytes(photo[:33] + text + photo[33:])
     run(binary, tmp_path, "emboss", "-b", "--device=cuda", *MODES[2], "in", "out")
@@ -123,7 +123,7 @@ def test_odd_files_are_taken_as_on_the_cpu(binary, tmp_path, mode):
 def test_damage_is_named_as_on_the_cpu(binary, folder, tmp_path, mode):
     rng = np.random.default_rng(8)
     (tmp_path / "in").mkdir()
-    good = pictures.make("rgb8", rng, 50, 40).data
+    good = images.make("rgb8", rng, 50, 40).data
     for number in range(6):
         (tmp_path / "in" / f"good{number}.png").write_bytes(good)
     refused = {name: data for name, (data, _) in hostile.REFUSED.items() if len(data) < 10000}
@@ -162,7 +162,7 @@ def test_a_lost_device_without_the_cpu(folder, tmp_path):
 
 
 def test_standard_input(binary, folder):
-    photo = pictures.make("rgb16", np.random.default_rng(2), 33, 20).data
+    photo = images.make("rgb16", np.random.default_rng(2), 33, 20).data
     want = program.run("emboss", "-", "-", stdin=photo).out_bytes
     command = [*program.RUNNER, binary, "emboss", "--device=cuda", "--decode-on=gpu", "--encode-on=cpu", "-", "-"]
     assert subprocess.run(command, input=photo, capture_output=True, check=True).stdout == want
@@ -170,7 +170,7 @@ def test_standard_input(binary, folder):
 
 @pytest.mark.parametrize("asked", ("auto", "all"))
 def test_auto_is_the_cpu_for_little_work(binary, folder, tmp_path, asked):
-    """A few pictures are done before a GPU is awake; which of them it gets is luck, and no file may show it."""
+    """A few images are done before a GPU is awake; which of them it gets is luck, and no file may show it."""
     program.run("emboss", "-b", "--device=cpu", "in", tmp_path / "want", cwd=folder)
     err = run(binary, folder, "emboss", "-b", f"--device={asked}", *AUTO, "in", tmp_path / "out")
     assert count(err, "encoded") == 0 and (asked == "all" or ", cpu × " in err), err
@@ -189,7 +189,7 @@ def test_auto_wakes_a_gpu_where_the_cpu_does_not_do_as_well(binary, folder, tmp_
 
 def test_auto_knows_nothing_of_a_list_that_is_read_once(binary, tmp_path):
     """It may be long: the CPU begins, the GPU joins in."""
-    (tmp_path / "a.png").write_bytes(pictures.make("rgb8", np.random.default_rng(4), 50, 40).data)
+    (tmp_path / "a.png").write_bytes(images.make("rgb8", np.random.default_rng(4), 50, 40).data)
     done = subprocess.run([*program.RUNNER, binary, "emboss", "--device=auto", "--files-from=-", tmp_path, "out"], cwd=tmp_path,
                           input="a.png\n", capture_output=True, text=True, timeout=program.TIMEOUT)
     assert done.returncode == 0 and "cuda:0" in done.stderr, done.stderr
@@ -205,7 +205,7 @@ def test_auto_is_the_cpu_where_the_device_has_no_choice(binary, folder, tmp_path
 
 
 def much(folder, box):
-    """The folder's pictures and gigabytes beside them, of nothing, that is no PNG."""
+    """The folder's images and gigabytes beside them, of nothing, that is no PNG."""
     (box / "in").mkdir()
     for name in tree(folder / "in"):
         (box / "in" / name).write_bytes((folder / "in" / name).read_bytes())
@@ -229,9 +229,9 @@ def test_auto_encodes_much_work_on_the_device(folder, tmp_path, wake):
 
 @pytest.mark.parametrize("limit", range(340, 400, 20 if SLOW else 6))
 def test_who_encodes_does_not_depend_on_who_decodes(binary, tmp_path, limit):
-    """However little memory there is: the three ways to group a picture need different amounts."""
+    """However little memory there is: the three ways to group an image need different amounts."""
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.png").write_bytes(pictures.make("rgb8", np.random.default_rng(5), 290, 200).data)
+    (tmp_path / "in" / "a.png").write_bytes(images.make("rgb8", np.random.default_rng(5), 290, 200).data)
     made = []
     for mode in MODES[1:]:
         command = [*program.RUNNER, binary, "emboss", "-b", "--device=cuda", *mode, f"--mem-limit={limit}K", "-j1", "in", "out"]
@@ -262,7 +262,7 @@ def test_auto_shares_the_decoding(binary, tmp_path):
     rng = np.random.default_rng(4)
     names = [f"{number}.png" for number in range(60)]
     for name in names:
-        (tmp_path / "in" / name).write_bytes(pictures.make("rgb8", rng, 50, 40).data)
+        (tmp_path / "in" / name).write_bytes(images.make("rgb8", rng, 50, 40).data)
     program.run("emboss", "-b", "in", "want", cwd=tmp_path)
     command = [*program.RUNNER, binary, "emboss", "--device=cuda", *AUTO, "-j2", "--streams=2", "--files-from=-", "in", "out"]
     process = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -282,7 +282,7 @@ def test_every_reader_takes_what_the_device_writes(binary, tmp_path, kind):
     rng = np.random.default_rng(6)
     (tmp_path / "in").mkdir()
     for number, (width, height) in enumerate(((1, 1), (7, 300), (290, 31), (64, 64))):
-        (tmp_path / "in" / f"{number}.png").write_bytes(pictures.make(kind, rng, width, height).data)
+        (tmp_path / "in" / f"{number}.png").write_bytes(images.make(kind, rng, width, height).data)
     err = run(binary, tmp_path, "emboss", "-b", "--device=cuda", "--encode-on=gpu", "in", "out")
     assert count(err, "encoded") == 4
     if shutil.which("pngcheck"):

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from program import run, start
-from test_batch import fill, fill_with_noise, is_embossed, picture, tree
+from test_batch import fill, fill_with_noise, is_embossed, image, tree
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_read_only_disk(box, small_disk):
 
 
 def test_output_folder_that_goes_away(box):
-    """Each picture is either there or named; the folder is made again for those to come."""
+    """Each image is either there or named; the folder is made again for those to come."""
     fill_with_noise(box / "in", 300)
     process = start("emboss", "-j2", "in", "out")
     while not (box / "out").exists() or len(os.listdir("out")) < 5:
@@ -97,7 +97,7 @@ def test_names_of_every_shape(box, device):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_one_name_as_an_operand(box, name):
-    source = picture()
+    source = image()
     (box / name).write_bytes(source.data)
     run("emboss", "--", name, "out/")
     assert is_embossed(box / "out" / name, source)
@@ -109,7 +109,7 @@ def test_paths_as_long_as_the_system_takes(box):
     while len(os.fsencode(deep)) < 3500:
         deep = deep / ("d" * 200)
     deep.mkdir(parents=True)
-    (deep / "a.png").write_bytes(picture().data)
+    (deep / "a.png").write_bytes(image().data)
     length = len(os.fsencode(deep)) - len(os.fsencode(box / "in"))
     run("emboss", "-r", "in", "out")
     assert os.path.exists(box / "out" / deep.relative_to(box / "in") / "a.png")

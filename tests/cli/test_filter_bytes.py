@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Every output byte against the definition, for every kind of picture, filter, border and alpha mode."""
+"""Every output byte against the definition, for every kind of image, filter, border and alpha mode."""
 import os
 
 import numpy as np
 import pytest
 
 import definition
-import pictures
+import images
 from definition import Filter
 from program import run
 
@@ -19,44 +19,44 @@ VACUOUS = {**dict.fromkeys(DERIVATIVES, 0.8), "emboss5": 0.5}
 
 
 class Album(dict):
-    """File name -> Picture, and the folder where the files are."""
+    """File name -> Image, and the folder where the files are."""
 
     folder = None
 
 
 @pytest.fixture(scope="module")
 def album(tmp_path_factory):
-    """A folder with every kind of picture in one large size and all sizes spread over the kinds."""
+    """A folder with every kind of image in one large size and all sizes spread over the kinds."""
     return make_album(tmp_path_factory.mktemp("album"), 20240117)
 
 
 def make_album(folder, seed):
     rng = np.random.default_rng(seed)
     album = Album()
-    for index, kind in enumerate(pictures.KINDS):
+    for index, kind in enumerate(images.KINDS):
         for width, height in (SIZES[index % len(SIZES)], (29 + index % 9, 15 + index % 7)):
-            picture = pictures.make(kind, rng, width, height)
+            image = images.make(kind, rng, width, height)
             name = f"{kind}-{width}x{height}.png"
-            (folder / name).write_bytes(picture.data)
-            album[name] = picture
+            (folder / name).write_bytes(image.data)
+            album[name] = image
     album.folder = folder
     return album
 
 
 def check(album, out, filters, border="replicate", value=0, alpha="keep", vacuous=0.25):
-    """Compares every picture of the folder; `vacuous` is the share of clipped samples that is too much."""
+    """Compares every image of the folder; `vacuous` is the share of clipped samples that is too much."""
     clipped = []
     assert sorted(os.listdir(out)) == sorted(album)
-    for name, picture in album.items():
-        want = definition.apply_picture(picture.planes, picture.alpha, filters, border, value, alpha)
-        got = pictures.read(out / name)
+    for name, image in album.items():
+        want = definition.apply_image(image.planes, image.alpha, filters, border, value, alpha)
+        got = images.read(out / name)
         assert got.shape == want.shape and got.dtype == want.dtype, f"{name}: {got.shape} is not {want.shape}"
         bad = np.argwhere(got != want)
         if len(bad):
             at = tuple(bad[0])
             pytest.fail(f"{name}: {len(bad)} samples differ, first at channel, row, column {at}: "
                         f"{got[at]} instead of {want[at]}")
-        if picture.planes[0].size > 400 and name.startswith(("gray8-", "gray16-", "rgb8-", "rgb16-")):
+        if image.planes[0].size > 400 and name.startswith(("gray8-", "gray16-", "rgb8-", "rgb16-")):
             clipped.append(definition.saturated(want))
     assert vacuous is None or np.mean(clipped) <= vacuous, "most outputs are clipped: the comparison proves little"
 
@@ -98,7 +98,7 @@ def test_chain_equals_filters_one_after_the_other(box, album, device, alpha):
         run(name, *options, before, f"step{step}")
         before = f"step{step}"
     for name in album:
-        assert (pictures.read(box / before / name) == pictures.read(box / "out" / name)).all(), name
+        assert (images.read(box / before / name) == images.read(box / "out" / name)).all(), name
 
 
 CUSTOM = [  # what is typed, what it means
@@ -170,14 +170,14 @@ def test_settings_of_the_machine_never_change_a_byte(box, album, device):
 
 def test_encoders_carry_the_same_pixels(box, album):
     run("emboss", "-b", album.folder, "out")
-    eight_bits = [name for name, picture in album.items() if picture.planes.dtype == np.uint8]
+    eight_bits = [name for name, image in album.items() if image.planes.dtype == np.uint8]
     inputs = [album.folder / name for name in eight_bits]
     for index, options in enumerate((("-z0",), ("-z6",), ("-z9",), ("-z12",), ("--encoder=libpng", "-z0"),
                                      ("--encoder=libpng", "-z9"), ("--encoder=stb",), ("--encoder=stb", "-z5"))):
         run("emboss", *options, *inputs, f"coded{index}/")
         for name in eight_bits:
-            coded = pictures.read(box / f"coded{index}" / name)
-            assert (coded == pictures.read(box / "out" / name)).all(), (options, name)
+            coded = images.read(box / f"coded{index}" / name)
+            assert (coded == images.read(box / "out" / name)).all(), (options, name)
 
 
 @pytest.mark.cuda

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Hostile pictures: each is named once with its cause, costs no memory, leaves nothing, and the rest is done."""
+"""Hostile images: each is named once with its cause, costs no memory, leaves nothing, and the rest is done."""
 import os
 import re
 import subprocess
@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import hostile
-import pictures
+import images
 import png_writer as png
 import program
 from program import ROOT, is_sanitized, measure, run
 
 FAULTY = os.environ.get("CONV_FAULTY_BINARY")
 HANG = 120  # seconds; the slowest case takes one
-ROOM = 32 << 20  # bytes that a refused picture may cost on top of a run without it, its file not counted
-GOOD = pictures.make("rgb8", np.random.default_rng(1), 20, 14).data
+ROOM = 32 << 20  # bytes that a refused image may cost on top of a run without it, its file not counted
+GOOD = images.make("rgb8", np.random.default_rng(1), 20, 14).data
 
 
 def fill(folder, files):
@@ -31,7 +31,7 @@ def filter_folder(*options, code=0):
 
 def check_good(*names):
     for name in names:
-        assert (pictures.read(f"out/{name}") == pictures.decode(GOOD)).all(), name
+        assert (images.read(f"out/{name}") == images.decode(GOOD)).all(), name
 
 
 def check_peak(result, limit):
@@ -41,7 +41,7 @@ def check_peak(result, limit):
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory):
-    """What a run of good pictures costs."""
+    """What a run of good images costs."""
     box = tmp_path_factory.mktemp("usual")
     fill(box / "in", {"a.png": GOOD, "z.png": GOOD})
     return measure("identity", "--device=cpu", "-j2", box / "in", box / "out").peak
@@ -65,12 +65,12 @@ def test_accepted(box, usual, name):
     data, planes = hostile.ACCEPTED[name]
     fill(box / "in", {"a.png": GOOD, "odd.png": data, "z.png": GOOD})
     result = filter_folder()
-    assert (pictures.read("out/odd.png") == planes).all() and len(os.listdir("out")) == 3
+    assert (images.read("out/odd.png") == planes).all() and len(os.listdir("out")) == 3
     check_peak(result, usual + 3 * len(data) + ROOM)  # the file, what is carried of it, the output
 
 
 def test_all_of_them_at_once(box, device):
-    """Every case and every truncation of a small file in one folder, among good pictures."""
+    """Every case and every truncation of a small file in one folder, among good images."""
     small = hostile.head() + hostile.idat() + hostile.IEND
     bad = {f"{name}.png": data for name, (data, _) in hostile.REFUSED.items()}
     bad.update({f"cut{size}.png": small[:size] for size in range(len(small))})
@@ -100,7 +100,7 @@ def test_file_of_gigabytes(box, usual, fill_byte):
 # --- limits --------------------------------------------------------------------------------------
 
 def blank(width, height, depth=8, color_type=png.RGB):
-    """A good picture of zeros of any size."""
+    """A good image of zeros of any size."""
     row = 1 + width * png.CHANNELS[color_type] * depth // 8
     return hostile.head(width, height, depth, color_type) + hostile.idat(hostile.zeros(row * height)) + hostile.IEND
 
@@ -122,14 +122,14 @@ def test_max_pixels_has_the_default_that_is_stated(box):
 
 
 def test_mem_limit_has_the_default_that_is_stated(box):
-    """Half of the memory; a picture that alone needs more is named with what it needs."""
+    """Half of the memory; an image that alone needs more is named with what it needs."""
     assert readme(r"`--mem-limit` \(default: ([^;]+);") == "half of the memory"
     if not re.search(r"^ +memory: .*\(no limit\)$", run("devices").out, re.MULTILINE):
         pytest.skip("a container or job limits the memory: see test_limits.py")
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     height = memory // 4 // (8 << 16) + 1  # twice that is more than half
     if height > 1 << 18:
-        pytest.skip("so much memory that the picture's file alone were 100 MB")
+        pytest.skip("so much memory that the image's file alone were 100 MB")
     fill(box / "in", {"a.png": GOOD, "large.png": blank(1 << 16, height, 16, png.RGBA)})
     result = filter_folder(f"--max-pixels={1 << 40}", code=1)
     needed, limit = map(int, re.search(r"conv: in/large\.png: the image needs (\d+)M of staging memory, "
@@ -145,14 +145,14 @@ def test_stated_need_is_what_it_takes(box):
     assert os.listdir("out") == ["a.png"]
     assert "needs" in filter_folder(f"--mem-limit={needed - 1}K", code=1).err
     filter_folder(f"--mem-limit={needed}K")
-    assert pictures.read("out/large.png").shape == (3, 1000, 1000)
+    assert images.read("out/large.png").shape == (3, 1000, 1000)
 
 
 @pytest.mark.skipif(is_sanitized(), reason="the memory of a sanitizer says nothing")
-def test_memory_of_large_pictures_stays_within_the_limit(box, usual):
-    """Eight workers, one large picture at a time: what the others have used before must be free again."""
+def test_memory_of_large_images_stays_within_the_limit(box, usual):
+    """Eight workers, one large image at a time: what the others have used before must be free again."""
     fill(box / "in", {f"{i}.png": blank(4000, 4000) for i in range(8)})
-    limit = 128 << 20  # a picture takes 2 x 46 MiB of staging
+    limit = 128 << 20  # an image takes 2 x 46 MiB of staging
     result = measure("identity", "--device=cpu", "-j8", f"--mem-limit={limit}", "in", "out", timeout=HANG)
     assert "8 done" in result.err
     check_peak(result, usual + 2 * limit)
@@ -162,7 +162,7 @@ FILE = 10 << 20  # bytes, of which there are many
 
 
 def fill_with_large_files(count, kind=b"prVT"):
-    """Small pictures in files of 10 MiB: what is large is a chunk that nobody needs, or a text, which is carried along."""
+    """Small images in files of 10 MiB: what is large is a chunk that nobody needs, or a text, which is carried along."""
     os.mkdir("in")
     head, rest = GOOD[:33], GOOD[33:]  # behind IHDR
     with open("in/0.png", "wb") as file:
@@ -173,7 +173,7 @@ def fill_with_large_files(count, kind=b"prVT"):
 
 @pytest.fixture(params=("cpu", "lanes"))
 def way(request, monkeypatch):
-    """--device=... of pictures that workers take all the way, and of groups in lanes."""
+    """--device=... of images that workers take all the way, and of groups in lanes."""
     if request.param == "cpu":
         return "--device=cpu"
     if not FAULTY:
@@ -193,7 +193,7 @@ def test_memory_of_large_files_stays_within_the_limit(box, usual, way, kind, job
     assert "60 done" in result.err
     bound = usual + limit // 2 + FILE + limit // 8 + (4 << 20)  # as README has it; stacks and small things
     if kind == b"tEXt":
-        bound += limit // 2 + FILE + limit  # the texts of these files, and of pictures that have their place
+        bound += limit // 2 + FILE + limit  # the texts of these files, and of images that have their place
     check_peak(result, bound)
 
 

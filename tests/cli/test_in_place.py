@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""--in-place: the picture itself is replaced, whole, once, and nothing else is."""
+"""--in-place: the image itself is replaced, whole, once, and nothing else is."""
 import os
 import shutil
 import stat
@@ -66,7 +66,7 @@ def test_links_are_left_alone(box):
     os.link(box / "in" / "a.png", box / "twin.png")
     before = (box / "twin.png").read_bytes()
     run("emboss", "--in-place", "in/a.png")
-    assert (box / "twin.png").read_bytes() == before, "another name of the file keeps the old picture"
+    assert (box / "twin.png").read_bytes() == before, "another name of the file keeps the old image"
 
 
 def feed(process, *names):
@@ -128,7 +128,7 @@ def test_every_hard_link_is_an_image_of_its_own(box):
     assert (box / "other.png").read_bytes() == made["a.png"].data
 
 
-def test_bad_pictures_stay_as_they_are(box):
+def test_bad_images_stay_as_they_are(box):
     made = fill(box / "in", "good.png")
     for name, data in BAD.items():
         (box / "in" / name).write_bytes(data)
@@ -144,7 +144,7 @@ def test_a_dry_run_changes_nothing(box):
     assert (box / "in" / "a.png").read_bytes() == made["a.png"].data
 
 
-def test_killed_again_and_again_every_picture_is_old_or_new(box):
+def test_killed_again_and_again_every_image_is_old_or_new(box):
     fill_with_one(box / "fresh", 200)
     old = (box / "fresh" / "0000.png").read_bytes()
     run("emboss", "fresh/0000.png", "want.png")

@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
-import pictures
+import images
 import program
 from program import start
 from test_batch import fill, tree
@@ -53,11 +53,11 @@ def run_with(faults, *args, stdin=b"", binary=None):
 
 @pytest.fixture
 def batch(box):
-    """A folder `in` of pictures of several kinds; the bytes that each output must have."""
+    """A folder `in` of images of several kinds; the bytes that each output must have."""
     (box / "in").mkdir()
     rng = np.random.default_rng(11)
     for kind in ("rgb8", "gray16", "palette4+adam7", "rgba8", "gray1"):
-        (box / "in" / f"{kind}.png").write_bytes(pictures.make(kind, rng, 37, 23).data)
+        (box / "in" / f"{kind}.png").write_bytes(images.make(kind, rng, 37, 23).data)
     return want_of(box)
 
 
@@ -141,7 +141,7 @@ def test_a_write_that_fails_leaves_nothing(box, batch, number):
 
 @pytest.mark.parametrize("what, tries", (("open", 1), ("path", 1), ("link", 2)))
 def test_where_no_file_can_be_without_a_name(box, batch, what, tries):
-    """Other file systems, older kernels, and a machine without /proc: found out with the first picture."""
+    """Other file systems, older kernels, and a machine without /proc: found out with the first image."""
     code, _, err, faults = run_with(f"nameless={what}", "emboss,gaussian5", "-j1", "in", "out")
     assert code == 0 and faults <= tries, err
     check_outcome(box, batch, code, err, what)

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-import pictures
+import images
 import program
 from program import run, start
-from test_batch import fill, fill_with_noise, picture, tree
+from test_batch import fill, fill_with_noise, image, tree
 
 STRANGER = ".conv-00000001-1-1-0.tmp"  # of another machine: nothing is known of its process
 
@@ -21,9 +21,9 @@ def is_temporary(name):
 
 
 def fill_with_one(folder, count):
-    """`count` times the same small picture: outputs that are whole are alike."""
+    """`count` times the same small image: outputs that are whole are alike."""
     folder.mkdir()
-    data = picture(4, 60, 40).data
+    data = image(4, 60, 40).data
     for index in range(count):
         (folder / f"{index:04}.png").write_bytes(data)
 
@@ -53,7 +53,7 @@ def test_a_hundred_kills(box):
     run(*command)
     whole_run = time.monotonic() - begin
     want = (box / "out" / "0000.png").read_bytes()
-    pictures.decode(want)
+    images.decode(want)
     killed = left_over = 0
     kills = 25 if os.environ.get("CONV_SANITIZED") else 100  # what is slow shows no other moments
     for _ in range(kills):
@@ -199,7 +199,7 @@ def test_a_file_of_another_machine_goes_after_a_day(box):
     assert tree("out") == ["a.png"]
 
 
-def test_half_written_files_are_no_pictures(box):
+def test_half_written_files_are_no_images(box):
     fill(box / "in", "a.png")
     (box / "in" / STRANGER).write_bytes(b"half")
     run("emboss", "--include=*", "in", "out")
@@ -219,7 +219,7 @@ def test_two_runs_on_one_output_at_once(box):
 # --- pipes ---------------------------------------------------------------------------------------
 
 def test_nobody_reads_standard_output(box):
-    """SIGPIPE is a message and exit code 1, with JSON Lines and with a picture, and ends nothing in the middle."""
+    """SIGPIPE is a message and exit code 1, with JSON Lines and with an image, and ends nothing in the middle."""
     fill_with_one(box / "in", 50)
     for args in (("emboss", "--json", "in", "out"), ("emboss", "in/0000.png", "-")):
         read_end, write_end = os.pipe()
@@ -227,4 +227,4 @@ def test_nobody_reads_standard_output(box):
         done = subprocess.run([program.BINARY, *args, "--device=cpu"], stdout=write_end, stderr=subprocess.PIPE, timeout=program.TIMEOUT)
         os.close(write_end)
         assert done.returncode == 1 and b"Broken pipe" in done.stderr, done.stderr
-    assert len(tree("out")) == 50, "the pictures are not to blame"
+    assert len(tree("out")) == 50, "the images are not to blame"

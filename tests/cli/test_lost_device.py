@@ -11,9 +11,9 @@ import subprocess
 import numpy as np
 import pytest
 
-import pictures
+import images
 import program
-from test_batch import fill, picture, tree
+from test_batch import fill, image, tree
 from test_injected import LIBRARY, check_outcome, environment
 
 BINARY = os.environ.get("CONV_FAULTY_BINARY")
@@ -33,18 +33,18 @@ def gpu(request):
 
 def has_real():
     environ = {**os.environ, "CONV_FAULTY": "real"}
-    done = subprocess.run([BINARY, "emboss", "--device=cuda", "-", "-"], env=environ, input=picture().data, capture_output=True)
+    done = subprocess.run([BINARY, "emboss", "--device=cuda", "-", "-"], env=environ, input=image().data, capture_output=True)
     return done.returncode == 0
 
 
 @pytest.fixture
 def batch(box):
-    """A folder `in` with 63 pictures of several kinds and sizes."""
+    """A folder `in` with 63 images of several kinds and sizes."""
     (box / "in").mkdir()
     rng = np.random.default_rng(12)
     for index in range(63):
         kind = KINDS[index % len(KINDS)]
-        data = pictures.make(kind, rng, 20 + 5 * (index % 9), 60 - index % 7).data
+        data = images.make(kind, rng, 20 + 5 * (index % 9), 60 - index % 7).data
         (box / "in" / f"{index:02}.png").write_bytes(data)
 
 
@@ -67,7 +67,7 @@ def warnings(done, err="stderr"):
     return [line for line in getattr(done, err).splitlines() if re.match(r"conv: (cuda:\d: )?CUDA", line)]
 
 
-SMALL = ("--group=64K", "-j2")  # many groups of few pictures
+SMALL = ("--group=64K", "-j2")  # many groups of few images
 
 
 @pytest.mark.parametrize("alpha", ("keep", "filter", "premultiply"))
@@ -86,13 +86,13 @@ def test_lost_in_the_middle_with_cuda_names_what_failed(box, batch, gpu, where):
     made = tree("out")
     check_outcome(box, want_of(box), 1, done.stderr, fault)
     named = re.findall(r"(?m)^conv: in/(\d\d\.png): CUDA failed", done.stderr)
-    assert sorted(named + made) == tree("in"), "each picture is there or named, and none both"
+    assert sorted(named + made) == tree("in"), "each image is there or named, and none both"
     assert len(named) > 0 and (where == 1) <= (made == [])
 
 
 def test_standard_input_is_not_lost_with_the_device(box, gpu):
-    """It cannot be read again: the decoded picture is what the CPU goes on with."""
-    (box / "a.png").write_bytes(picture(3).data)
+    """It cannot be read again: the decoded image is what the CPU goes on with."""
+    (box / "a.png").write_bytes(image(3).data)
     program.run(CHAIN, "a.png", "want.png")
     done = subprocess.run([BINARY, CHAIN, "--device=all", "-", "-"], input=(box / "a.png").read_bytes(), capture_output=True,
                           env={**os.environ, "CONV_FAULTY": gpu + ("trap=1" if gpu else "lost=1")})
@@ -103,7 +103,7 @@ def test_standard_input_is_not_lost_with_the_device(box, gpu):
 @pytest.mark.parametrize("asked", ("all", "cuda"), ids=("with-all", "with-cuda"))
 @pytest.mark.parametrize("room", (32000, 100000))
 def test_little_room_means_smaller_groups(box, batch, alpha, asked, room):
-    """Room for each of the pictures here, or for a few, not for the groups that they come in."""
+    """Room for each of the images here, or for a few, not for the groups that they come in."""
     done = run_faulty(f"room={room} lanes=1048576", f"--device={asked}", f"--alpha={alpha}", "-j2")
     assert warnings(done) == []
     check_outcome(box, want_of(box, f"--alpha={alpha}"), 0, done.stderr, "room")
@@ -116,18 +116,18 @@ def test_parts_of_a_group_run_wherever_they_can(box, batch):
         check_outcome(box, want_of(box), 0, done.stderr, "parts")
 
 
-def big_pictures(box):
+def big_images(box):
     """Each of 1.2 MB a plane."""
     (box / "in").mkdir()
-    data = pictures.make("rgb8", np.random.default_rng(2), 1200, 1000, filters=0, level=1).data
+    data = images.make("rgb8", np.random.default_rng(2), 1200, 1000, filters=0, level=1).data
     for index in range(3):
         (box / "in" / f"{index}.png").write_bytes(data)
 
 
 @pytest.mark.parametrize("room,whole", ((5_000_000, True), (1_300_000, True), (1_100_000, False)))
-def test_a_picture_without_room(box, room, whole):
+def test_a_image_without_room(box, room, whole):
     """It goes plane by plane; where that is too much, to the CPU or not at all, and it is said why."""
-    big_pictures(box)
+    big_images(box)
     want = want_of(box)
     done = run_faulty(f"room={room}", "--device=all")
     assert len(warnings(done)) == (0 if whole else 1)
@@ -157,9 +157,9 @@ def test_memory_that_cannot_be_pinned(box, batch, gpu, number):
 @pytest.mark.cuda
 @pytest.mark.parametrize("leave", (1, 4, 16, 40))
 def test_somebody_else_has_the_devices_memory(box, leave):
-    """CUDA itself finds `leave` MiB; 3 pictures of 3.6 MB want 16 MiB a stream and side."""
+    """CUDA itself finds `leave` MiB; 3 images of 3.6 MB want 16 MiB a stream and side."""
     assert has_real()
-    big_pictures(box)
+    big_images(box)
     want = want_of(box)
     done = run_faulty(f"real hog={leave << 20}", "--device=all")
     check_outcome(box, want, 0, done.stderr, "auto")

@@ -8,10 +8,10 @@ import stat
 import numpy as np
 import pytest
 
-import pictures
+import images
 from program import run
 
-GOOD = pictures.make("rgb8", np.random.default_rng(1), 20, 14).data
+GOOD = images.make("rgb8", np.random.default_rng(1), 20, 14).data
 LONG = "n" * 251 + ".png"  # 255 bytes, the most that file systems take
 
 
@@ -29,7 +29,7 @@ def tree(folder):
 
 
 def failures(result):
-    """name -> cause of the lines on stderr but the last, each of which must name one picture."""
+    """name -> cause of the lines on stderr but the last, each of which must name one image."""
     lines = [re.fullmatch(r"conv: (.*\.png): (.*)", line) for line in result.err.splitlines()[:-1]]
     assert all(lines), result.err
     named = {match[1]: match[2] for match in lines}
@@ -37,7 +37,7 @@ def failures(result):
     return named
 
 
-# --- things that are no pictures -----------------------------------------------------------------
+# --- things that are no images -----------------------------------------------------------------
 
 def make_socket(path):
     with socket.socket(socket.AF_UNIX) as it:
@@ -60,7 +60,7 @@ def make_things(folder):
     fill(folder, "a.png", "z.png")
     for name, (make, _) in THINGS.items():
         make(os.fspath(folder / f"{name}.png"))
-    os.symlink("a.png", folder / "link.png")  # a link to a picture is one
+    os.symlink("a.png", folder / "link.png")  # a link to an image is one
 
 
 def test_things_in_a_folder_are_named_and_the_rest_is_done(box):
@@ -102,7 +102,7 @@ def test_a_tree_too_deep_is_named(box):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 @pytest.mark.parametrize("mode,named", ((0o000, "cannot open the folder: Permission denied"), (0o755, None)))
 def test_no_permission(box, mode, named):
-    """As a user who owns nothing here: a picture and a folder that may not be read."""
+    """As a user who owns nothing here: an image and a folder that may not be read."""
     fill(box / "in", "a.png", "closed.png", "sub/b.png")
     (box / "in" / "closed.png").chmod(0)
     (box / "in" / "sub").chmod(mode)
@@ -289,7 +289,7 @@ def test_an_absolute_name_in_a_list_stays_below_the_output(box):
 
 @pytest.mark.parametrize("name", ("..", "../", "in/..", "in/../", ".", "./", "/"))
 def test_several_folders_one_of_which_has_no_name(box, name):
-    """`conv emboss .. in out` wrote the pictures of .. to out/.., beside the output folder."""
+    """`conv emboss .. in out` wrote the images of .. to out/.., beside the output folder."""
     fill(box / "cwd" / "in", "a.png")
     fill(box, "b.png")
     before = everything(box)
@@ -297,7 +297,7 @@ def test_several_folders_one_of_which_has_no_name(box, name):
     assert everything(box) == before
 
 
-def test_a_link_to_a_picture_is_written_as_a_file(box):
+def test_a_link_to_a_image_is_written_as_a_file(box):
     """The link's target, inside or outside of the tree, is neither replaced nor written through."""
     fill(box / "in", "a.png")
     fill(box, "target.png")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import definition
-import pictures
+import images
 import program
 from program import run
 
@@ -46,7 +46,7 @@ def opencv(image, filt, border):
 
 
 def read(path):
-    """A picture's colour channels, (height, width, 1 or 3), and alpha left out."""
+    """An image's colour channels, (height, width, 1 or 3), and alpha left out."""
     image = cv2.imread(os.fspath(path), cv2.IMREAD_UNCHANGED)
     image = image if image.ndim == 3 else image[..., None]
     return np.ascontiguousarray(image[..., :3])
@@ -54,7 +54,7 @@ def read(path):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The samples and random pictures: noise, bright noise (large sums) and textures, 8 and 16 bits."""
+    """The samples and random images: noise, bright noise (large sums) and textures, 8 and 16 bits."""
     folder = tmp_path_factory.mktemp("parity")
     for path in SAMPLES:
         (folder / os.path.basename(path)).symlink_to(path)
@@ -68,8 +68,8 @@ def folder(tmp_path_factory):
             bright = rng.integers(top * 3 // 4, top + 1, shape).astype(dtype)
             cv2.imwrite(os.fspath(folder / f"bright{index}-{noise.itemsize * 8}.png"), bright)
             kind = "rgb" if index % 2 else "gray"
-            picture = pictures.make(f"{kind}{noise.itemsize * 8}", rng, width, height)
-            (folder / f"texture{index}-{noise.itemsize * 8}.png").write_bytes(picture.data)
+            image = images.make(f"{kind}{noise.itemsize * 8}", rng, width, height)
+            (folder / f"texture{index}-{noise.itemsize * 8}.png").write_bytes(image.data)
     return folder
 
 

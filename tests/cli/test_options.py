@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import definition
-import pictures
+import images
 import program
 from program import run
 
@@ -22,9 +22,9 @@ LARGE = ("custom", "-k", "31x31: " + " ".join(",".join(["1"] * 31) for _ in rang
 @pytest.fixture
 def photo(box):
     """a.png in the working directory."""
-    picture = pictures.make("rgb8", np.random.default_rng(5), 24, 16)
-    (box / "a.png").write_bytes(picture.data)
-    return picture
+    image = images.make("rgb8", np.random.default_rng(5), 24, 16)
+    (box / "a.png").write_bytes(image.data)
+    return image
 
 
 USAGE_ERRORS = [  # what is typed, what the message must name
@@ -98,8 +98,8 @@ def test_mirror_is_refused_with_both_its_meanings(photo):
 @pytest.mark.parametrize("alias,border", (("edge", "replicate"), ("clamp", "replicate"), ("nearest", "replicate")))
 def test_border_aliases(photo, box, alias, border):
     run("gaussian", "--border", alias, "a.png", "b.png")
-    want = definition.apply_picture(photo.planes, False, [BUILTINS["gaussian"]], border)
-    assert (pictures.read(box / "b.png") == want).all()
+    want = definition.apply_image(photo.planes, False, [BUILTINS["gaussian"]], border)
+    assert (images.read(box / "b.png") == want).all()
 
 
 @pytest.mark.parametrize("spelling", (
@@ -107,14 +107,14 @@ def test_border_aliases(photo, box, alias, border):
     ("--bias=+7", "--border", "wrap", "--divisor=3.0")))
 def test_values_with_and_without_an_equals_sign(photo, box, spelling):
     run("emboss", *spelling, "a.png", "b.png")
-    want = definition.apply_picture(photo.planes, False, [definition.Filter(BUILTINS["emboss"].c, 3, 7)], "wrap")
-    assert (pictures.read(box / "b.png") == want).all()
+    want = definition.apply_image(photo.planes, False, [definition.Filter(BUILTINS["emboss"].c, 3, 7)], "wrap")
+    assert (images.read(box / "b.png") == want).all()
 
 
 def test_negative_value_behind_a_blank(photo, box):
     run("emboss", "--bias", "-30", "a.png", "b.png")
-    want = definition.apply_picture(photo.planes, False, [definition.Filter(BUILTINS["emboss"].c, 1, -30)])
-    assert (pictures.read(box / "b.png") == want).all()
+    want = definition.apply_image(photo.planes, False, [definition.Filter(BUILTINS["emboss"].c, 1, -30)])
+    assert (images.read(box / "b.png") == want).all()
 
 
 def test_options_stand_anywhere(photo, box):
@@ -190,7 +190,7 @@ def test_every_option_that_a_command_ignores_is_refused(box):
     (("bench", "codec", "in", "--filter=blur"), ("--filter", "--jobs")),
     (("bench", "codec", "in", "--device=cuda", "-j2"), ("--device", "--jobs")),
     (("bench", "codec", "in", "--device=cuda", "-z2"), ("--device", "--compress")),
-    (("bench", "kernels", "--device=cpu", "--variant=cuda_ring"), ("--variant",)),
+    (("bench", "kernels", "--device=cpu", "--variant=cuda_tma"), ("--variant",)),
     (("bench", "kernels", "--in-place"), ("--in-place", "conv bench kernels")),
     (("bench", "streams", "in", "--svg=x.svg"), ("--svg", "conv bench streams")),
     (("devices", "--in-place", "extra"), ("--in-place", "conv devices")),
@@ -198,7 +198,7 @@ def test_every_option_that_a_command_ignores_is_refused(box):
     (("version", "extra"), ("conv version", "extra")), (("emboss", "--size=64x64", "in", "out"), ("--size", "64x64"))))
 def test_options_that_do_nothing_together_are_refused(box, typed, words):
     (box / "in").mkdir()
-    code = 4 if "--variant=cuda_ring" in typed and not program.knows_cuda() else 2
+    code = 4 if "--variant=cuda_tma" in typed and not program.knows_cuda() else 2
     result = run(*typed, code=code)
     assert result.out == "" and all(word in result.err for word in words), result.err
     assert os.listdir(box) == ["in"]
@@ -206,7 +206,7 @@ def test_options_that_do_nothing_together_are_refused(box, typed, words):
 
 @pytest.mark.skipif(program.has_cuda(), reason="this machine has a GPU")
 def test_a_kernel_that_needs_a_gpu_is_not_replaced_by_another(box):
-    result = run("bench", "kernels", "--variant=cuda_ring", "--image-size=8x8", code=4)
+    result = run("bench", "kernels", "--variant=cuda_tma", "--image-size=8x8", code=4)
     assert result.out == "" and "CUDA" in result.err
 
 
@@ -340,7 +340,7 @@ def test_every_variant_gives_the_same_bytes(photo, box):
         with open(path) as file:
             names.update(re.findall(r'"(cpu_\w+)"', file.read()))
     assert "cpu_reference" in names
-    want = definition.apply_picture(photo.planes, False, [BUILTINS["emboss"]])
+    want = definition.apply_image(photo.planes, False, [BUILTINS["emboss"]])
     for name in sorted(names):
         result = program.start("emboss", "--variant", name, "a.png", f"{name}.png")
         _, err = result.communicate(timeout=program.TIMEOUT)
@@ -348,7 +348,7 @@ def test_every_variant_gives_the_same_bytes(photo, box):
             assert name.encode() in err and not (box / f"{name}.png").exists()
             continue
         assert result.returncode == 0, err
-        assert (pictures.read(box / f"{name}.png") == want).all(), name
+        assert (images.read(box / f"{name}.png") == want).all(), name
 
 
 @pytest.mark.parametrize("text,place", (
@@ -479,6 +479,6 @@ def test_one_image_needs_no_figures(photo, box):
 
 
 def test_a_limit_that_is_too_small_says_which_one_is_not(box):
-    (box / "a.png").write_bytes(pictures.make("rgb8", np.random.default_rng(1), 1500, 1000).data)
+    (box / "a.png").write_bytes(images.make("rgb8", np.random.default_rng(1), 1500, 1000).data)
     needed, = re.findall(r"needs (\d+[KM]) of .*: use --mem-limit \1\n", run("emboss", "--mem-limit=5M", "a.png", "b.png", code=1).err)
     run("emboss", f"--mem-limit={needed}", "a.png", "b.png")

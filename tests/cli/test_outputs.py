@@ -22,7 +22,7 @@ NEW = 70  # more than it takes to expect another
 
 
 def fill_and_list(box, last):
-    """Pictures of which all but the last have an output of their own; returns them and their names in order."""
+    """Images of which all but the last have an output of their own; returns them and their names in order."""
     names = [f"{index:03}.png" for index in range(NEW)] + [last]
     made = fill(box / "in", *names)
     os.mkdir(box / "out")

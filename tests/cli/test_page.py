@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import browser
-import pictures
+import images
 from program import run, start
 from test_batch import fill, fill_with_noise
 
@@ -88,14 +88,14 @@ def check_page(path):
 
 @pytest.fixture
 def folder(box):
-    """Pictures of several kinds, one that is broken, and names that try to be markup."""
+    """Images of several kinds, one that is broken, and names that try to be markup."""
     rng = np.random.default_rng(7)
     os.mkdir("in")
     kinds = ("rgb8", "rgba16", "gray8", "rgb8", "rgba8", "palette8", "gray16")
     names = (b"a&amp;.png", b"<b>.png", b"\xff.png", b'"quoted".png', b"e.png", b"f.png", b"g.png")
     for kind, name in zip(kinds, names):
         with open(b"in/" + name, "wb") as file:
-            file.write(pictures.make(kind, rng, 500, 300).data)
+            file.write(images.make(kind, rng, 500, 300).data)
     with open("in/<script>alert(1)<.png", "wb") as file:
         file.write(b"bad")
     return box
@@ -116,13 +116,13 @@ def test_figures_of_a_run(folder):
     assert "<script>alert" not in page.source
 
 
-def test_pictures_are_the_middle_of_input_and_output(folder):
+def test_images_are_the_middle_of_input_and_output(folder):
     import base64
     os.remove("in/<script>alert(1)<.png")
     run("emboss", "--html", "p.html", "-j", "1", "in", "out")
     page = check_page("p.html")
     assert len(page.images) == 6
-    pieces = [pictures.decode(base64.b64decode(image.partition(",")[2])) for image in page.images]
+    pieces = [images.decode(base64.b64decode(image.partition(",")[2])) for image in page.images]
     for before, after in zip(pieces[::2], pieces[1::2]):
         assert before.shape == after.shape and before.shape[1:] == (256, 384) and before.dtype == np.uint8
     wanted = {(before.tobytes(), after.tobytes()) for before, after in zip(pieces[::2], pieces[1::2])}
@@ -131,7 +131,7 @@ def test_pictures_are_the_middle_of_input_and_output(folder):
     for name in os.listdir("out"):
         both = []
         for where in ("same", "out"):
-            planes = pictures.read(os.path.join(where, name))[:, 22:278, 58:442]
+            planes = images.read(os.path.join(where, name))[:, 22:278, 58:442]
             both.append((np.round(planes / 257) if planes.dtype == np.uint16 else planes).astype(np.uint8).tobytes())
         there.add(tuple(both))
     assert wanted <= there and len(wanted) == 3
@@ -170,7 +170,7 @@ def test_many_failures_are_counted_not_listed(box):
 
 
 def test_a_page_is_of_bounded_size(box):
-    data = pictures.make("rgb8", np.random.default_rng(3), 5, 4).data
+    data = images.make("rgb8", np.random.default_rng(3), 5, 4).data
     os.mkdir("in")
     for i in range(3000):
         with open(f"in/{i:04}.png", "wb") as file:

@@ -13,7 +13,7 @@ import pytest
 
 import program
 from program import run, start
-from test_batch import fill, is_embossed, picture, tree
+from test_batch import fill, is_embossed, image, tree
 from test_kill import check_whole, fill_with_one, is_temporary, kill_soon
 
 
@@ -21,7 +21,7 @@ FAULTS = None if program.RUNNER else os.environ.get("CONV_FAULTS_LIBRARY")
 
 
 def resume(*args, filters="emboss", journal="journal", code=0):
-    """What became of the pictures: (done, skipped)."""
+    """What became of the images: (done, skipped)."""
     summary = run(filters, "--json", "--resume", journal, *args, code=code).records()[-1]
     return summary["done"], summary["skipped"]
 
@@ -64,13 +64,13 @@ def test_a_filter_is_its_numbers_not_its_name(box):
 def test_changed_inputs_and_outputs_are_stale(box):
     fill(box / "in", "a.png", "b.png", "c.png", "d.png", "e.png")
     resume("in", "out")
-    (box / "in" / "a.png").write_bytes(picture(77).data)  # another picture
-    os.utime(box / "in" / "b.png", ns=(10**18, 10**18))  # perhaps another picture
+    (box / "in" / "a.png").write_bytes(image(77).data)  # another image
+    os.utime(box / "in" / "b.png", ns=(10**18, 10**18))  # perhaps another image
     (box / "out" / "c.png").unlink()
     (box / "out" / "d.png").write_bytes(b"something else")
     assert resume("in", "out") == (4, 1)
     assert resume("in", "out") == (0, 5)
-    assert is_embossed("out/a.png", picture(77))
+    assert is_embossed("out/a.png", image(77))
 
 
 def test_after_kills_only_what_is_left_is_done(box):

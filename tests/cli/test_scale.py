@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Many pictures cost what few cost, one costs next to nothing, and who asks for the CPU wakes no GPU.
+"""Many images cost what few cost, one costs next to nothing, and who asks for the CPU wakes no GPU.
 
 The measured sizes are small here, the bounds generous: a busy machine must not fail them. tools/bench-scale without
 them is what the documented figures come from.
@@ -14,7 +14,7 @@ import pytest
 
 import program
 from program import ROOT, is_sanitized, run, start
-from test_batch import fill, picture
+from test_batch import fill, image
 
 FAULTY = os.environ.get("CONV_FAULTY_BINARY")
 
@@ -29,7 +29,7 @@ def memory(box):
 
 @pytest.mark.skipif(is_sanitized() or bool(program.RUNNER), reason="what watches the program has memory and threads of its own")
 @pytest.mark.parametrize("way", ("cpu", "lanes"))
-def test_three_thousand_pictures_cost_what_three_hundred_cost(memory, way):
+def test_three_thousand_images_cost_what_three_hundred_cost(memory, way):
     if way == "lanes" and not FAULTY:
         pytest.skip("no CONV_FAULTY_BINARY: not started by ctest")
     binary, device = (program.BINARY, "cpu") if way == "cpu" else (FAULTY, "cuda")
@@ -41,10 +41,10 @@ def test_three_thousand_pictures_cost_what_three_hundred_cost(memory, way):
 
 
 @pytest.mark.skipif(is_sanitized() or not FAULTY, reason="a sanitizer's memory, or no CONV_FAULTY_BINARY")
-def test_tiny_pictures_in_flight_stay_within_the_limit(box, monkeypatch):
-    """Groups of thousands of 1x1 pictures once took ten times --mem-limit: the records, not the pixels."""
+def test_tiny_images_in_flight_stay_within_the_limit(box, monkeypatch):
+    """Groups of thousands of 1x1 images once took ten times --mem-limit: the records, not the pixels."""
     fill(box / "in", "0.png")
-    (box / "in" / "0.png").write_bytes(picture(1, 1, 1).data)
+    (box / "in" / "0.png").write_bytes(image(1, 1, 1).data)
     for index in range(1, 8000):
         os.link("in/0.png", f"in/{index}.png")
     monkeypatch.setattr(program, "BINARY", FAULTY)
@@ -52,7 +52,7 @@ def test_tiny_pictures_in_flight_stay_within_the_limit(box, monkeypatch):
     assert "8000 done" in result.err and result.peak < 24 << 20, f"{result.peak >> 20} MiB"
 
 
-def test_one_small_picture_takes_no_time(box):
+def test_one_small_image_takes_no_time(box):
     """README promises 30 ms until the first output; the best of some runs is what the program itself needs."""
     fill(box, "a.png")
     best = 60.0

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import hostile
-import pictures
+import images
 import png_writer as png
 import program
 from test_batch import tree
@@ -28,11 +28,11 @@ ROUNDS = int(os.environ.get("CONV_ROUNDS", 8 if os.environ.get("CONV_SANITIZED")
 JOBS = (("emboss",), ("gaussian5,sharpen", "--alpha=premultiply", "--border=wrap"),
         ("blur5,emboss,identity", "--alpha=filter", "-z2"), ("scharr-x", "--strip", "--encoder=libpng"))
 SIDES = (1, 2, 3, 7, 16, 33, 64, 90, 131)
-LARGEST = 2 * 8 * 131 * (256 + 131)  # bytes of staging that the largest picture takes, generously: rows are aligned
+LARGEST = 2 * 8 * 131 * (256 + 131)  # bytes of staging that the largest image takes, generously: rows are aligned
 
 
 class Folder:
-    """Where the pictures are, their names, and what plain runs have made of them."""
+    """Where the images are, their names, and what plain runs have made of them."""
 
     def __init__(self, box, good, bad):
         self.box, self.good, self.bad, self.wants = box, good, bad, {}
@@ -49,21 +49,21 @@ class Folder:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A tree `in` of every kind of picture, good and bad."""
+    """A tree `in` of every kind of image, good and bad."""
     box = tmp_path_factory.mktemp("settings")
     rng = np.random.default_rng(7)
     files = {}
-    for index, kind in enumerate(pictures.KINDS * 3):
+    for index, kind in enumerate(images.KINDS * 3):
         width, height = (SIDES[(index * step + index // len(SIDES)) % len(SIDES)] for step in (1, 2))
-        files[f"{'abc'[index % 3]}/{index:02}-{kind}.png"] = pictures.make(kind, rng, width, height).data
+        files[f"{'abc'[index % 3]}/{index:02}-{kind}.png"] = images.make(kind, rng, width, height).data
     for index in range(6):  # files and texts that fill what --mem-limit may leave for them
-        data = pictures.make("rgb8", rng, 9, 7).data
+        data = images.make("rgb8", rng, 9, 7).data
         text = png.chunk(b"tEXt", b"Comment\0".ljust(50000 << index % 3, b"x"))
         files[f"{'abc'[index % 3]}/text{index}.png"] = data[:33] + text + data[33:]  # behind IHDR
     good = sorted(files)
     small = [name for name, (data, _) in sorted(hostile.REFUSED.items()) if len(data) < 10000]
     bad = {f"b/{name}.png": hostile.REFUSED[name][0] for name in small[::3]}
-    bad.update({"a/cut.png": files[good[5]][:-30], "c/empty.png": b"", "c/text.png": b"no picture\n" * 9})
+    bad.update({"a/cut.png": files[good[5]][:-30], "c/empty.png": b"", "c/text.png": b"no image\n" * 9})
     for name, data in {**files, **bad}.items():
         path = box / "in" / name
         path.parent.mkdir(parents=True, exist_ok=True)

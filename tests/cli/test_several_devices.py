@@ -11,16 +11,16 @@ import re
 import numpy as np
 import pytest
 
-import pictures
+import images
 import program
 from program import run
 from test_batch import fill, tree
 from test_injected import LIBRARY, check_outcome, environment
-from test_lost_device import BINARY, SMALL, batch, big_pictures, gpu, pytestmark, run_faulty, want_of, warnings  # noqa: F401 (fixtures)
+from test_lost_device import BINARY, SMALL, batch, big_images, gpu, pytestmark, run_faulty, want_of, warnings  # noqa: F401 (fixtures)
 from test_trace import check_rows, load, slices
 
 TWO = "--device=cuda:0,cuda:1"
-MANY = ("--group=1K", "-j2")  # a group a picture
+MANY = ("--group=1K", "-j2")  # a group an image
 
 
 def summary(path="r.jsonl"):
@@ -40,8 +40,8 @@ def test_all_that_are_asked_for_work(box, batch, gpu, asked, count):  # noqa: F8
     devices = summary()["devices"]
     names = asked.split(",") if ":" in asked else [f"cuda:{i}" for i in range(count)]
     assert [d["name"] for d in devices] == names
-    assert all(d["pictures"] > 0 and d["busy"]["kernel"] > 0 for d in devices)
-    assert sum(d["pictures"] for d in devices) == 63 and sum(d["share"] for d in devices) == pytest.approx(1, abs=1e-5)
+    assert all(d["images"] > 0 and d["busy"]["kernel"] > 0 for d in devices)
+    assert sum(d["images"] for d in devices) == 63 and sum(d["share"] for d in devices) == pytest.approx(1, abs=1e-5)
     if count > 1:
         assert shares(done) == {d["name"]: round(100 * d["share"]) for d in devices}
         assert "× 2 streams" in done.stderr
@@ -56,7 +56,7 @@ OWN_TIME = pytest.mark.skipif(bool(program.RUNNER), reason="what runs the progra
 def test_a_faster_device_gets_more(box, batch):  # noqa: F811
     run_faulty("devices=2 0:slow=60 1:slow=3", "--device=all", "--streams=1", *MANY, "--report=r.jsonl")
     slow, fast = summary()["devices"]
-    assert fast["pictures"] > 3 * slow["pictures"]
+    assert fast["images"] > 3 * slow["images"]
 
 
 @pytest.mark.parametrize("alpha", ("keep", "premultiply"))
@@ -69,7 +69,7 @@ def test_others_do_what_a_lost_one_cannot(box, batch, alpha, which, where):  # n
     assert len(re.findall(rf"(?m)^conv: cuda:{which}: CUDA failed .*; others go on$", done.stderr)) == 1
     assert len(done.stderr.splitlines()) == 2
     lost, other = (summary()["devices"][i] for i in (which, 1 - which))
-    assert lost["pictures"] + other["pictures"] == 63 and (lost["pictures"] > 0) <= (where > 1)
+    assert lost["images"] + other["images"] == 63 and (lost["images"] > 0) <= (where > 1)
 
 
 @pytest.mark.parametrize("faults", ("0:lost=1 1:lost=6", "lost=4", "0:lost=4 2:lost=1 1:lost=3"))
@@ -80,13 +80,13 @@ def test_when_the_last_one_is_lost(box, batch, faults):  # noqa: F811
     said = re.findall(r"(?m)^conv: cuda:\d: CUDA failed .*; (.*)$", done.stderr)
     assert said == ["others go on"] * (count - 1) + ["going on on the CPU"]
     assert summary()["devices"][-1]["name"] == "cpu" and "cpu (" in done.stderr
-    assert sum(d["pictures"] for d in summary()["devices"]) == 63
+    assert sum(d["images"] for d in summary()["devices"]) == 63
 
     names = ",".join(f"cuda:{i}" for i in range(count))
     done = run_faulty(f"devices={count} slow=1 {faults}", f"--device={names}", "--streams=2", *SMALL, code=1)
     made = tree("out")
     named = re.findall(r"(?m)^conv: in/(\d\d\.png): CUDA failed", done.stderr)
-    assert sorted(named + made) == tree("in") and named, "each picture is there or named, and none both"
+    assert sorted(named + made) == tree("in") and named, "each image is there or named, and none both"
     check_outcome(box, want_of(box), 1, done.stderr, faults)
 
 
@@ -107,11 +107,11 @@ def test_parts_of_a_group_run_wherever_they_can(box, batch, where):  # noqa: F81
 
 
 def test_what_has_no_room_on_one_device_goes_to_another(box):
-    """Each picture's planes are too large for the first device; nothing else may do the work."""
-    big_pictures(box)
+    """Each image's planes are too large for the first device; nothing else may do the work."""
+    big_images(box)
     done = run_faulty("devices=2 0:room=1100000", TWO, "--report=r.jsonl")
     check_outcome(box, want_of(box), 0, done.stderr, "room")
-    assert len(warnings(done)) <= 1 and summary()["devices"][0]["pictures"] == 0
+    assert len(warnings(done)) <= 1 and summary()["devices"][0]["images"] == 0
 
 
 @pytest.mark.parametrize("fault", ("1:lanes=1000", "1:closed"))
@@ -133,7 +133,7 @@ def test_memory_that_a_lost_device_has_pinned_is_never_reused(box):
     rng = np.random.default_rng(3)
     for index in range(40):
         side = 60 + 12 * index
-        (box / "in" / f"{index:02}.png").write_bytes(pictures.make("rgb8", rng, side, side, filters=0, level=1).data)
+        (box / "in" / f"{index:02}.png").write_bytes(images.make("rgb8", rng, side, side, filters=0, level=1).data)
     done = run_faulty("devices=2 slow=1 1:lost=3", TWO, "--mem-limit=3M", "--group=1K", "-j3")
     check_outcome(box, want_of(box), 0, done.stderr, "pins")
 
@@ -163,7 +163,7 @@ def test_trace_page_and_report_tell_devices_apart(box, batch):  # noqa: F811
     for device in summary()["devices"]:
         own = [e for e in slices(events) if rows[e["tid"]].startswith(f"{device['name']} stream ")]
         kernels = [e for e in own if e["name"] == "kernel"]
-        assert sum(e["args"]["pictures"] for e in kernels) == device["pictures"] > 0
+        assert sum(e["args"]["images"] for e in kernels) == device["images"] > 0
         assert sum(e["args"]["bytes"] for e in kernels) == device["bytes"]
         assert {e["name"] for e in own} == {"copy_in", "kernel", "copy_out"}
     with open("p.html", encoding="utf-8") as file:
@@ -213,7 +213,7 @@ CODERS = ((), ("--decode-on=gpu", "--encode-on=gpu"))
 
 @pytest.fixture
 def few(box, batch):  # noqa: F811
-    """Some of the pictures: an emulated device takes its time."""
+    """Some of the images: an emulated device takes its time."""
     for name in tree("in")[12 if program.is_sanitized() else 21:]:
         (box / "in" / name).unlink()
 
@@ -229,10 +229,10 @@ def test_cuda_itself_on_several_devices(box, few, monkeypatch, coders, asked):
     done = run("emboss,gaussian5", f"--device={asked}", "--verbose", *coders, "--streams=2", *MANY, "--report=r.jsonl", "in", "out")
     assert len(warnings(done, "err")) == 0, done.err
     for name in tree("want"):
-        assert (pictures.read(f"out/{name}") == pictures.read(f"want/{name}")).all(), name
+        assert (images.read(f"out/{name}") == images.read(f"want/{name}")).all(), name
     devices = summary()["devices"]
     assert [d["name"] for d in devices] == (asked.split(",") if "," in asked else ["cuda:0", "cuda:1", "cuda:2"])
-    assert all(d["pictures"] > 0 for d in devices), "the second or third did nothing, which shows nothing"
+    assert all(d["images"] > 0 for d in devices), "the second or third did nothing, which shows nothing"
 
 
 @pytest.mark.skipif(not EMULATED, reason="no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
@@ -245,4 +245,4 @@ def test_cuda_itself_loses_several_devices_at_once(box, few, monkeypatch, coders
     said = [line.split("; ")[-1] for line in warnings(done, "err")]
     assert said == ["others go on", "going on on the CPU"], done.err
     for name in tree("want"):
-        assert (pictures.read(f"out/{name}") == pictures.read(f"want/{name}")).all(), name
+        assert (images.read(f"out/{name}") == images.read(f"want/{name}")).all(), name

@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 import pytest
 
-import pictures
+import images
 import png_writer as png
 from program import RUNNER, run, start
 
@@ -122,7 +122,7 @@ def test_the_other_workers_go_home_too(box):
     run("emboss", "in/b0.png", "want.png", "-z12")
     done = os.listdir("out")
     assert "a.png" not in done and all((box / "out" / name).read_bytes() == (box / "want.png").read_bytes() for name in done)
-    assert pictures.read("want.png").shape[1:] == (20, 20)
+    assert images.read("want.png").shape[1:] == (20, 20)
 
 
 def photograph_like(side):

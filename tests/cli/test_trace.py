@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-import pictures
+import images
 from program import run, start
 from test_batch import fill, fill_with_noise
 
@@ -28,7 +28,7 @@ def slices(events):
 
 def fill_with_tiny(folder, count):
     folder.mkdir()
-    data = pictures.make("rgb8", np.random.default_rng(3), 5, 4).data
+    data = images.make("rgb8", np.random.default_rng(3), 5, 4).data
     for index in range(count):
         (folder / f"{index:05}.png").write_bytes(data)
 
@@ -53,9 +53,9 @@ def test_trace_agrees_with_the_report(box):
     for record in records:
         if record["type"] != "file":
             continue
-        own = [e for e in slices(events) if e["args"]["picture"] == record["input"]]
+        own = [e for e in slices(events) if e["args"]["image"] == record["input"]]
         assert [e["name"] for e in sorted(own, key=lambda e: e["ts"])] == STAGES
-        assert len({e["tid"] for e in own}) == 1, "a worker takes its picture all the way"
+        assert len({e["tid"] for e in own}) == 1, "a worker takes its image all the way"
         assert {e["args"]["size"] for e in own} == {"20x14"}
         for event in own:
             assert event["dur"] / 1000 == pytest.approx(record["ms"][event["name"]], abs=2e-4)
@@ -103,12 +103,12 @@ def test_streams_have_rows_of_their_own(box):
                  "in", "out")
     events = load("t.json")
     rows = check_rows(events)
-    groups = [e for e in slices(events) if "pictures" in e["args"]]
+    groups = [e for e in slices(events) if "images" in e["args"]]
     for engine, stage in (("copy in", "copy_in"), ("kernel", "kernel"), ("copy out", "copy_out")):
         own = [e for e in groups if rows[e["tid"]].endswith(engine)]
-        assert {e["name"] for e in own} == {stage} and sum(e["args"]["pictures"] for e in own) == 60
+        assert {e["name"] for e in own} == {stage} and sum(e["args"]["images"] for e in own) == 60
     # The device's times are on the host's clock: each lies between the start of the run and its end,
-    # and no picture is encoded before the first group came back.
+    # and no image is encoded before the first group came back.
     back = min(e["ts"] + e["dur"] for e in groups if e["name"] == "copy_out")
     assert back < min(e["ts"] for e in slices(events) if e["name"] == "encode") + 1000
     last = max(e["ts"] + e["dur"] for e in slices(events) if e["name"] == "write")
@@ -120,24 +120,24 @@ def test_streams_have_rows_of_their_own(box):
 
 def test_names_of_any_bytes(box):
     os.mkdir("in")
-    data = pictures.make("rgb8", np.random.default_rng(3), 5, 4).data
+    data = images.make("rgb8", np.random.default_rng(3), 5, 4).data
     names = [b"\xff\xfe.png", b'"\\.png', b"line\nbreak.png", b"a" * 246 + b".png", "é.png".encode()]
     for name in names:
         with open(os.fsencode(box / "in") + b"/" + name, "wb") as file:
             file.write(data)
     run("emboss", "--trace", "t.json", "in", "out")
-    shown = {event["args"]["picture"] for event in slices(load("t.json"))}
+    shown = {event["args"]["image"] for event in slices(load("t.json"))}
     assert {"in/\ufffd\ufffd.png", 'in/"\\.png', "in/line\nbreak.png", "in/é.png"} < shown
     assert any(name.startswith("…aaa") and name.endswith("a.png") for name in shown)
 
 
-def test_failed_and_skipped_pictures(box):
+def test_failed_and_skipped_images(box):
     fill(box / "in", "a.png", "b.png")
     (box / "in" / "bad.png").write_bytes(b"bad")
     (box / "out").mkdir()
     (box / "out" / "b.png").write_bytes(b"old")
     run("emboss", "--skip-existing", "--trace", "t.json", "in", "out", code=1)
-    seen = [(e["args"]["picture"], e["name"]) for e in slices(load("t.json"))]
+    seen = [(e["args"]["image"], e["name"]) for e in slices(load("t.json"))]
     assert ("in/bad.png", "read") in seen and ("in/bad.png", "decode") not in seen
     assert not any(name == "in/b.png" for name, _ in seen)
 
@@ -187,7 +187,7 @@ def test_a_pipe_gets_the_whole_trace(box):
 
 
 @pytest.mark.parametrize("option", ("--trace", "--html"))
-def test_no_picture_is_overwritten(box, option):
+def test_no_image_is_overwritten(box, option):
     made = fill(box, "a.png", "b.png")
     for args in ((option, "a.png", "a.png", "out.png"), (option, "b.png", "a.png", "out.png"),
                  (option, "out.png", "a.png", "out.png"), (option, "-", "a.png", "out.png"),
@@ -210,4 +210,4 @@ def test_memory_does_not_grow_with_the_trace(box):
 
     small, large = peak(100), peak(6000)
     assert os.path.getsize("t.json") > 2 << 20
-    assert large < small + 2048, f"{small} KiB for 100 pictures, {large} KiB for 6000"
+    assert large < small + 2048, f"{small} KiB for 100 images, {large} KiB for 6000"

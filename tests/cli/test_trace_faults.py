@@ -10,10 +10,10 @@ import time
 import numpy as np
 import pytest
 
-import pictures
+import images
 from program import run, start
 from test_batch import fill
-from test_lost_device import BINARY, SMALL, batch, big_pictures, run_faulty  # noqa: F401 (batch is a fixture)
+from test_lost_device import BINARY, SMALL, batch, big_images, run_faulty  # noqa: F401 (batch is a fixture)
 from test_page import check_figures, check_page
 from test_trace import check_rows, load, slices
 
@@ -35,8 +35,8 @@ def check_shown():
     assert not slices(events) or all(name in page.text for name in rows.values())
     done = {r["input"]: r for r in records if r["type"] == "file" and r["status"] == "done"}
     for stage in ("decode", "encode", "write"):
-        own = [e["args"]["picture"] for e in slices(events) if e["name"] == stage and e["args"]["picture"] in done]
-        assert sorted(own) == sorted(done), f"each picture that was done has one slice of {stage}"
+        own = [e["args"]["image"] for e in slices(events) if e["name"] == stage and e["args"]["image"] in done]
+        assert sorted(own) == sorted(done), f"each image that was done has one slice of {stage}"
     return events, page, records
 
 
@@ -52,7 +52,7 @@ def check_streams(events, records):
     spare = [e for e in found["kernel"] if e["args"].get("device") == "cpu"]
     assert len(found["copy_in"]) == len(found["copy_out"]) == len(found["kernel"]) - len(spare)
     assert not any("device" in e["args"] for e in found["copy_in"] + found["copy_out"])
-    assert sum(e["args"]["pictures"] for e in found["kernel"]) == records[-1]["done"]
+    assert sum(e["args"]["images"] for e in found["kernel"]) == records[-1]["done"]
     for stage, own in found.items():
         assert sum(e["dur"] for e in own) / 1000 == pytest.approx(records[-1]["ms"][stage], rel=0.01, abs=0.05), stage
     # A row holds one thing at a time, so the device was at it for as long as the slices of all rows reach.
@@ -96,7 +96,7 @@ def test_a_device_that_is_lost_and_nothing_else_may_do_the_work(box, batch):  # 
 @with_a_device
 @pytest.mark.parametrize("room,parts", ((5_000_000, 1), (1_300_000, 3)))
 def test_a_slice_is_a_part(box, room, parts):
-    big_pictures(box)
+    big_images(box)
     run_faulty(f"room={room}", "--device=all", "--group=1M", *SHOWN)
     events, page, records = check_shown()
     found, spare = check_streams(events, records)
@@ -119,7 +119,7 @@ def test_parts_of_one_group_on_both(box, batch):  # noqa: F811
 
 @with_a_device
 def test_what_has_no_room_at_all(box):
-    big_pictures(box)
+    big_images(box)
     run_faulty("room=1100000", "--device=all", *SHOWN)
     events, page, records = check_shown()
     found, spare = check_streams(events, records)
@@ -134,7 +134,7 @@ def test_a_run_that_goes_on(box):
     options = ("--resume=journal", *SHOWN)
     run("emboss", *options, "in", "out")
     events, page, records = check_shown()
-    assert {e["args"]["picture"] for e in slices(events)} == {"in/d.png", "in/e.png"}
+    assert {e["args"]["image"] for e in slices(events)} == {"in/d.png", "in/e.png"}
     assert (records[-1]["done"], records[-1]["skipped"], len(page.images)) == (2, 3, 4)
     run("emboss", *options, "in", "out")
     events, page, records = check_shown()
@@ -158,7 +158,7 @@ def test_the_journal_is_not_overwritten(box, option):
 
 
 def test_waiting_for_a_pipe_is_not_reading(box):
-    data = pictures.make("rgb8", np.random.default_rng(3), 500, 400).data
+    data = images.make("rgb8", np.random.default_rng(3), 500, 400).data
     process = start("emboss", "--trace=t.json", "--report=r.jsonl", "-", "out.png", stdin=-1)
     process.stdin.write(data[:len(data) // 2])
     process.stdin.flush()

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-import pictures
+import images
 import program
 from program import run, start
 from test_batch import fill, fill_with_noise, is_embossed, tree
@@ -132,7 +132,7 @@ def test_one_signal_ends_a_run_whose_words_nobody_reads(box, where, option):
     ends_once(lambda: waiting_bytes(reader) > most and len(tree("out")) >= done, process, signal.SIGTERM, 143)
     os.close(reader)
     if "dry" not in option:
-        assert tree("out") and all(pictures.read(box / "out" / name).any() for name in tree("out"))
+        assert tree("out") and all(images.read(box / "out" / name).any() for name in tree("out"))
 
 
 def test_one_signal_ends_the_wait_for_a_filter(box):
@@ -197,7 +197,7 @@ def test_a_page_about_pipes(box):
 
 
 @pytest.mark.parametrize("more", (0, 2))
-def test_a_slow_list_holds_up_no_picture_that_it_has_named(box, device, more):
+def test_a_slow_list_holds_up_no_image_that_it_has_named(box, device, more):
     """Files are fetched ahead of their readers, but no name is waited for while there is something to do."""
     jobs = f"-j{1 + more}"
     fill(box, *(f"{index}.png" for index in range(5)))
@@ -225,7 +225,7 @@ def test_a_pipe_given_by_name_is_read_to_its_end(box):
             pipe.write(made["a.png"].data[at:at + 100])
             pipe.flush()
     assert process.wait(timeout=60) == 0, process.communicate()
-    assert (pictures.read(box / "x.png") == pictures.read(box / "a.png")).all()
+    assert (images.read(box / "x.png") == images.read(box / "a.png")).all()
 
 
 def test_a_folder_is_no_list_of_names(box):
@@ -242,7 +242,7 @@ def test_a_list_may_have_carriage_returns_and_a_name_without_end(box):
     assert "1 done, 1 failed" in run("emboss", "--files-from", "long", "out", code=1).err
 
 
-def test_the_report_overwrites_no_picture(box):
+def test_the_report_overwrites_no_image(box):
     made = fill(box, "a.png", "b.png")
     for args in (("--report", "a.png", "a.png", "out.png"), ("--dry-run", "--report", "b.png", "a.png", "out.png"),
                  ("--report", "out.png", "a.png", "out.png")):

@@ -32,7 +32,7 @@ def test_nobody_waits_for_a_device(box, batch):  # noqa: F811
     check_outcome(box, want_of(box), 0, done.stderr, "all")
     assert "cpu (100 %)" in by_whom(done) and warnings(done) == []
     _, page, records = check_shown()
-    assert "which was not there in time" in page.text and records[-1]["devices"][-1]["pictures"] == 63
+    assert "which was not there in time" in page.text and records[-1]["devices"][-1]["images"] == 63
 
 
 def test_what_goes_to_standard_output_is_whole(box):
@@ -78,10 +78,10 @@ def test_it_joins_in(box, batch, gpu, devices, alpha):  # noqa: F811
     events, page, records = check_shown()
     assert [d["name"] for d in records[-1]["devices"]] == [f"cuda:{i}" for i in range(devices)] + ["cpu"]
     # A machine that is busy opens the lanes a little later.
-    on_cpu = records[-1]["devices"][-1]["pictures"]
-    assert 20 <= on_cpu < 63 and sum(d["pictures"] for d in records[-1]["devices"]) == 63
+    on_cpu = records[-1]["devices"][-1]["images"]
+    assert 20 <= on_cpu < 63 and sum(d["images"] for d in records[-1]["devices"]) == 63
     if devices == 1:
-        assert sum(e["args"]["pictures"] for e in check_streams(events, records)[1]) == on_cpu
+        assert sum(e["args"]["images"] for e in check_streams(events, records)[1]) == on_cpu
     assert "not there in time" not in page.text
 
 
@@ -107,7 +107,7 @@ def test_one_that_wakes_late_takes_over_for_one_that_is_lost(box, batch):  # noq
     _, err = process.communicate(timeout=60)
     check_outcome(box, want_of(box), process.returncode, err, "late")
     assert "others go on" in err
-    assert 0 < check_shown()[2][-1]["devices"][1]["pictures"] <= 43
+    assert 0 < check_shown()[2][-1]["devices"][1]["images"] <= 43
 
 
 @pytest.mark.parametrize("args", (("--device=cuda",), ("--device=cuda:0",), ("--device=all", "--verbose")))
@@ -131,7 +131,7 @@ def test_page_of_a_device_that_is_there(box, batch, gpu):  # noqa: F811
 
 
 @pytest.mark.skipif(program.is_sanitized() or bool(program.RUNNER), reason="what watches the program takes its own time")
-def test_two_hundred_small_pictures_do_not_wait(box, monkeypatch):
+def test_two_hundred_small_images_do_not_wait(box, monkeypatch):
     """0.3 s of opening are no 0.3 s of the run: the best of some runs with and without."""
     fill(box / "in", *[f"{index}.png" for index in range(200)])
     monkeypatch.setattr(program, "BINARY", BINARY)

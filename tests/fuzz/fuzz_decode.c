@@ -25,16 +25,16 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static uint8_t inflated[ROOM];
-    judge_file(data, size, MOST_PIXELS);
+    oracle_file(data, size, MOST_PIXELS);
     // To the byte, so that a read beyond the end is seen.
     uint8_t *repaired = malloc(size + (size == 0));
     if (!repaired)
         abort();
     if (size > 0)
         memcpy(repaired, data, size);
-    judge_repair(repaired, size, inflated, ROOM);
+    oracle_repair(repaired, size, inflated, ROOM);
     if (size > 0 && memcmp(repaired, data, size) != 0)
-        judge_file(repaired, size, MOST_PIXELS);
+        oracle_file(repaired, size, MOST_PIXELS);
     free(repaired);
     return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// libFuzzer target: a picture of the input's bytes goes through the fast encoder, at a level that
+// libFuzzer target: an image of the input's bytes goes through the fast encoder, at a level that
 // the input chooses too, and comes back by libpng with the same samples.
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "png/libpng.h"
 
 #define HEAD 4 // bytes of the input: shape and level, width (two), repeats
-// Executions a second are what finds faults, and most of them take no large picture: only the
+// Executions a second are what finds faults, and most of them take no large image: only the
 // largest number of repeats makes more than a stripe, at the levels that have stripes.
 #define MOST_BYTES ((size_t)4 << 10)
 #define MOST_BYTES_STRIPES ((size_t)150 << 10)
@@ -34,7 +34,7 @@ static struct conv_encoder *encoder_for(int level, bool plain)
     return *encoder;
 }
 
-// Planes to the byte. The input's samples are taken over and over until the picture is full.
+// Planes to the byte. The input's samples are taken over and over until the image is full.
 static void alloc_planes(struct conv_image *image, const uint8_t *samples, size_t size)
 {
     size_t row = (size_t)image->width * (size_t)(image->depth / 8);
@@ -68,11 +68,11 @@ static void read_back(const struct conv_buffer *file, const struct conv_image *i
         fail("the header differs", "shape");
     alloc_planes(&back, NULL, 0);
     if (conv_libpng_decode(&rows, file->data, file->size, &header, &back, &err))
-        fail("the picture is refused", err.text);
+        fail("the image is refused", err.text);
     for (int c = 0; c < image->channels; c++) {
         if (memcmp(back.plane[c].data, image->plane[c].data,
                    (size_t)image->plane[c].stride * (size_t)image->height) != 0)
-            fail("the picture differs", "samples");
+            fail("the image differs", "samples");
     }
     conv_buffer_free(&rows);
     free_planes(&back);
@@ -92,14 +92,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .width = (large ? data[1] | data[2] << 8 : data[1]) + 1,
     };
     size_t row = (size_t)image.width * (size_t)(image.channels * image.depth / 8);
-    size_t bytes = (size - HEAD) * (data[3] + 1u); // a few bytes can make a picture of many blocks
+    size_t bytes = (size - HEAD) * (data[3] + 1u); // a few bytes can make an image of many blocks
     size_t most = large ? MOST_BYTES_STRIPES : MOST_BYTES;
     if (bytes > most)
         bytes = most;
     image.height = (int)(bytes / row) + 1;
     alloc_planes(&image, data + HEAD, size - HEAD);
     struct conv_err err;
-    if (conv_encode_picture(encoder_for(level, data[0] & 8), &file, &image, &err))
+    if (conv_encode_image(encoder_for(level, data[0] & 8), &file, &image, &err))
         fail("not encoded", err.text);
     read_back(&file, &image);
     free_planes(&image);

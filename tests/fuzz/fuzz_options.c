@@ -55,7 +55,7 @@ static void check_options(const struct conv_options *options, char *const *words
     demand(is_within(options->jobs, 1, 1024), "--jobs");
     demand(is_within(options->include.count, 0, CONV_OPTIONS_MAX_GLOBS), "--include");
     demand(is_within(options->exclude.count, 0, CONV_OPTIONS_MAX_GLOBS), "--exclude");
-    demand(is_within(options->bench_pictures, 0, 100000), "--images");
+    demand(is_within(options->bench_images, 0, 100000), "--images");
     demand(conv_options_group_bytes(options, true) && conv_options_group_bytes(options, false) &&
                conv_options_mem_limit(options, true) && conv_options_mem_limit(options, false) &&
                options->max_pixels,

@@ -42,7 +42,7 @@ static bool write_decode_seed(const char *folder, int type, int depth, bool tran
                             .samples = samples};
     struct png_file file;
     char path[4096];
-    png_make_picture(&file, &spec);
+    png_make_image(&file, &spec);
     snprintf(path, sizeof path, "%s/decode/type%d-depth%d%s.png", folder, type, depth,
              transparency ? "-trns" : "");
     bool good = write_file(path, file.data, file.size);

@@ -43,7 +43,7 @@ static void compare_reference(const struct conv_image *got, const struct referen
         const uint8_t *sample = want->rows + (size_t)y * want->row_size;
         for (int x = 0; x < want->width; x++)
             for (int c = 0; c < want->channels; c++, sample += bytes)
-                if (picture_sample(got, c, x, y) !=
+                if (image_sample(got, c, x, y) !=
                     (bytes == 2 ? (unsigned)(sample[0] << 8 | sample[1]) : sample[0]))
                     fail("libpng.c", "other pixels than plain libpng's");
     }
@@ -60,7 +60,7 @@ static void check_verdict(bool good, enum reference_verdict reference, const uin
         fail("verdict", "takes what plain libpng refuses");
     if (good && reference == REFERENCE_WARNS)
         fail("verdict", "takes a damaged zlib stream");
-    bool listed = size > JUDGE_SMALL || (size >= 16 && memcmp(data + 12, "IHDR", 4) != 0);
+    bool listed = size > ORACLE_SMALL || (size >= 16 && memcmp(data + 12, "IHDR", 4) != 0);
     if (!good && reference == REFERENCE_TAKES && !listed)
         fail("verdict", "refuses what plain libpng takes");
 }
@@ -133,7 +133,7 @@ static bool decode_fresh(const uint8_t *data, size_t size, const struct conv_png
     return taken;
 }
 
-enum judgement judge_file(const uint8_t *data, size_t size, size_t limit)
+enum oracle_verdict oracle_file(const uint8_t *data, size_t size, size_t limit)
 {
     // Kept, as a worker keeps them: an image must not be helped by what the last one left.
     static struct conv_decoder decoder;
@@ -146,11 +146,11 @@ enum judgement judge_file(const uint8_t *data, size_t size, size_t limit)
         check_verdict(false, verdict, data, size);
     if (!probed || (size_t)header.width > limit / (size_t)header.height) {
         free(reference.rows);
-        return JUDGE_REFUSED;
+        return ORACLE_REFUSED;
     }
     struct conv_image want = header.shape, got = header.shape;
-    picture_alloc(&want, FILL);
-    picture_alloc(&got, FILL);
+    image_alloc(&want, FILL);
+    image_alloc(&got, FILL);
     bool good = !conv_libpng_decode(&rows, data, size, &header, &want, NULL);
     if (good && conv_png_check_promise(data, size, &header, NULL))
         fail("conv_png_check_promise", "refuses what libpng takes");
@@ -160,7 +160,7 @@ enum judgement judge_file(const uint8_t *data, size_t size, size_t limit)
     check_stream(data, size, &header, good);
     check_carried(data, size, &header);
     free(reference.rows);
-    enum judgement judgement = good ? JUDGE_LEFT : JUDGE_REFUSED;
+    enum oracle_verdict result = good ? ORACLE_LEFT : ORACLE_REFUSED;
     bool taken = decode_fresh(data, size, &header, &got);
     int count;
     const struct conv_unfilter *const *variants = conv_unfilter_variants(&count);
@@ -175,14 +175,14 @@ enum judgement judge_file(const uint8_t *data, size_t size, size_t limit)
             if (!good)
                 fail(name, "takes what libpng refuses");
             compare(&got, &want, name);
-            judgement = JUDGE_FAST;
+            result = ORACLE_FAST;
         }
-        if (!picture_padding_is(&got, FILL))
+        if (!image_padding_is(&got, FILL))
             fail(name, "writes beyond a row");
     }
-    picture_free(&want);
-    picture_free(&got);
-    return judgement;
+    image_free(&want);
+    image_free(&got);
+    return result;
 }
 
 // --- repairing -----------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ static size_t copy_stream(uint8_t *stream, uint8_t *data, size_t size, bool out)
     return total;
 }
 
-void judge_repair(uint8_t *data, size_t size, uint8_t *inflated, size_t room)
+void oracle_repair(uint8_t *data, size_t size, uint8_t *inflated, size_t room)
 {
     uint8_t *stream = malloc(size + 1);
     if (!stream)

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: MIT
 // The decoders against libpng: whatever the fast one takes, libpng takes too with identical pixels,
 // and the verdict on a file is the one that libpng gives to other programs.
-#ifndef CONV_TESTS_JUDGE_H
-#define CONV_TESTS_JUDGE_H
+#ifndef CONV_TESTS_ORACLE_H
+#define CONV_TESTS_ORACLE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "png/cpu/decode.h"
 
-enum judgement {
-    JUDGE_REFUSED, // by libpng, and left alone by the fast decoder
-    JUDGE_LEFT,    // good, but left to libpng
-    JUDGE_FAST,    // good, decoded by both to the same pixels
+enum oracle_verdict {
+    ORACLE_REFUSED, // by libpng, and left alone by the fast decoder
+    ORACLE_LEFT,    // good, but left to libpng
+    ORACLE_FAST,    // good, decoded by both to the same pixels
 };
 
 // Up to this size a file cannot hold the excess of image data that png.h says is refused.
-#define JUDGE_SMALL ((size_t)1 << 16)
+#define ORACLE_SMALL ((size_t)1 << 16)
 
 // Runs every unfilter variant of this machine on the file, and the check of the header's promise.
 // Prints a word and aborts if the fast decoder is wrong, writes beyond its rows or lets the images
 // before influence it, if the verdict is another than libpng's (support/reference.h) in a case that
 // png.h does not list, or if what is carried of the file makes an output that libpng refuses.
 // Images of more pixels than `limit` count as refused.
-enum judgement judge_file(const uint8_t *data, size_t size, size_t limit);
+enum oracle_verdict oracle_file(const uint8_t *data, size_t size, size_t limit);
 
 // Makes CRCs and the Adler-32 right again in place, as far as there is a zlib stream to sum up, so
 // that damage is met by the decoders and not by their checks. `inflated` is scratch of `room`
 // bytes.
-void judge_repair(uint8_t *data, size_t size, uint8_t *inflated, size_t room);
+void oracle_repair(uint8_t *data, size_t size, uint8_t *inflated, size_t room);
 
 #endif

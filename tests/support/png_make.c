@@ -171,7 +171,7 @@ static void describe_colors(png_structp png, png_infop info, const struct png_sp
         png_set_tRNS(png, info, alpha, (spec->palette_size + 1) / 2, &key);
 }
 
-void png_make_picture(struct png_file *file, const struct png_spec *spec)
+void png_make_image(struct png_file *file, const struct png_spec *spec)
 {
     png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, stop, NULL);
     png_infop info = png_create_info_struct(png);

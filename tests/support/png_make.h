@@ -30,7 +30,7 @@ struct png_spec {
 int png_make_channels(int color_type);
 // The colour and alpha of palette entry i, in R, G, B, A order.
 void png_make_palette(int i, uint8_t rgba[4]);
-void png_make_picture(struct png_file *file, const struct png_spec *spec);
+void png_make_image(struct png_file *file, const struct png_spec *spec);
 
 // --- by hand -------------------------------------------------------------------------------------
 

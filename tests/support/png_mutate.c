@@ -361,7 +361,7 @@ size_t png_mutate(uint8_t *data, size_t size, size_t room, uint32_t seed,
     }
     size_t changed = put_file(&file, data, room);
     if (changed > 0) {
-        judge_repair(data, changed, inflated, ROOM);
+        oracle_repair(data, changed, inflated, ROOM);
         changed = damage(&file, data, changed);
     }
     for (int i = 0; i < file.count; i++)

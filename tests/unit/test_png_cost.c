@@ -77,7 +77,7 @@ struct family {
     bool plainly; // headers without repeats
     int idat;     // bytes of an IDAT chunk; 0: one chunk
     int empty_idats;
-    int texts; // tEXt chunks before the picture data
+    int texts; // tEXt chunks before the image data
     int text_size;
     enum flaw flaw;
 };
@@ -433,7 +433,7 @@ static void measure(struct cost *cost, struct subject *subject, const struct png
 static void compare_pixels(const struct subject *subject, png_bytepp rows, const char *what)
 {
     struct conv_image want = subject->planes;
-    picture_alloc(&want, 0);
+    image_alloc(&want, 0);
     for (int y = 0; y < want.height; y++)
         conv_interleave_split(&want, y, rows[y]);
     for (int c = 0; c < want.channels; c++)
@@ -442,7 +442,7 @@ static void compare_pixels(const struct subject *subject, png_bytepp rows, const
                        subject->planes.plane[c].data + y * subject->planes.plane[c].stride,
                        (size_t)want.width * (size_t)(want.depth / 8)) != 0)
                 fail_msg("%s: other pixels than libpng's", what);
-    picture_free(&want);
+    image_free(&want);
 }
 
 // The ratio, or 0 where it is not measured.
@@ -456,7 +456,7 @@ static double check_family(struct conv_png_codec *codec, const struct family *f)
     make_file(&file, f);
     assert_int_equal(conv_png_probe(file.data, file.size, &header, NULL), CONV_OK);
     subject.planes = header.shape;
-    picture_alloc(&subject.planes, 0);
+    image_alloc(&subject.planes, 0);
     size_t row_size = conv_interleave_bytes(&header.shape);
     uint8_t *pixels = malloc(row_size * (size_t)f->height);
     png_bytepp rows = malloc((size_t)f->height * sizeof *rows);
@@ -489,7 +489,7 @@ static double check_family(struct conv_png_codec *codec, const struct family *f)
         if (ratio > MOST_RATIO && !getenv("CONV_VERBOSE"))
             fail_msg("%.2f times libpng's %.1f us: %s", ratio, cost.libpng / 1e3, text);
     }
-    picture_free(&subject.planes);
+    image_free(&subject.planes);
     conv_png_meta_free(&subject.meta);
     free(pixels);
     free(rows);

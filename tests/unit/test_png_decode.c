@@ -48,25 +48,25 @@ static unsigned expect_sample(const struct png_spec *spec, const uint16_t *pixel
     return spec->depth < 8 ? pixel[c] * 255u / ((1u << spec->depth) - 1) : pixel[c];
 }
 
-static void check_picture(const struct png_spec *spec)
+static void check_image(const struct png_spec *spec)
 {
     struct png_file file;
-    struct conv_image picture;
+    struct conv_image image;
     struct conv_err err = {0};
-    png_make_picture(&file, spec);
-    if (picture_decode(&picture, file.data, file.size, &err) != CONV_OK)
+    png_make_image(&file, spec);
+    if (image_decode(&image, file.data, file.size, &err) != CONV_OK)
         fail_msg("type %d depth %d %dx%d: %s", spec->color_type, spec->depth, spec->width,
                  spec->height, err.text);
     int n = png_make_channels(spec->color_type);
     int channels = (spec->color_type & 2 ? 3 : 1) + (spec->color_type & 4 || spec->transparency);
-    assert_int_equal(picture.channels, channels);
-    assert_int_equal(picture.depth, spec->depth == 16 ? 16 : 8);
-    assert_int_equal(picture.alpha, channels % 2 == 0);
+    assert_int_equal(image.channels, channels);
+    assert_int_equal(image.depth, spec->depth == 16 ? 16 : 8);
+    assert_int_equal(image.alpha, channels % 2 == 0);
     for (int y = 0; y < spec->height; y++) {
         for (int x = 0; x < spec->width; x++) {
             const uint16_t *pixel = spec->samples + (size_t)(y * spec->width + x) * (size_t)n;
             for (int c = 0; c < channels; c++) {
-                unsigned got = picture_sample(&picture, c, x, y);
+                unsigned got = image_sample(&image, c, x, y);
                 unsigned want = expect_sample(spec, pixel, c);
                 if (got != want)
                     fail_msg("type %d depth %d interlaced %d tRNS %d, %dx%d, channel %d at %d,%d: "
@@ -76,8 +76,8 @@ static void check_picture(const struct png_spec *spec)
             }
         }
     }
-    assert_true(picture_padding_is(&picture, 0xa5));
-    picture_free(&picture);
+    assert_true(image_padding_is(&image, 0xa5));
+    image_free(&image);
     png_make_free(&file);
 }
 
@@ -93,7 +93,7 @@ static void check_sizes(struct png_spec *spec)
         // Palette indices leave the palette where the depth allows it.
         for (int i = 0; i < n; i++)
             samples[i] = (uint16_t)random_below(1u << spec->depth);
-        check_picture(spec);
+        check_image(spec);
     }
 }
 
@@ -126,7 +126,7 @@ static void very_wide_and_very_high(void **state)
     uint16_t *samples = calloc(LONG, sizeof *samples);
     assert_non_null(samples);
     samples[LONG - 1] = 200;
-    check_picture(&(struct png_spec){.width = LONG, .height = 1, .depth = 8, .samples = samples});
+    check_image(&(struct png_spec){.width = LONG, .height = 1, .depth = 8, .samples = samples});
     free(samples);
 
     struct png_file file = {0}, pixels;
@@ -137,12 +137,12 @@ static void very_wide_and_very_high(void **state)
     png_make_head(&file, 1, LONG, 8, 0);
     png_make_chunk(&file, "IDAT", pixels.data, pixels.size);
     png_make_chunk(&file, "IEND", "", 0);
-    struct conv_image picture;
+    struct conv_image image;
     struct conv_err err = {0};
-    if (picture_decode(&picture, file.data, file.size, &err) != CONV_OK)
+    if (image_decode(&image, file.data, file.size, &err) != CONV_OK)
         fail_msg("%s", err.text);
-    assert_int_equal(picture_sample(&picture, 0, 0, LONG - 1), 200);
-    picture_free(&picture);
+    assert_int_equal(image_sample(&image, 0, 0, LONG - 1), 200);
+    image_free(&image);
     png_make_free(&pixels);
     png_make_free(&file);
     free(rows);

@@ -23,15 +23,15 @@ static unsigned random_bits(void)
     return seed >> 16;
 }
 
-static void paint(struct conv_image *picture, enum content content)
+static void paint(struct conv_image *image, enum content content)
 {
-    unsigned max = picture->depth == 16 ? 65535 : 255, flat = random_bits();
-    for (int c = 0; c < picture->channels; c++) {
-        for (int y = 0; y < picture->height; y++) {
-            for (int x = 0; x < picture->width; x++) {
+    unsigned max = image->depth == 16 ? 65535 : 255, flat = random_bits();
+    for (int c = 0; c < image->channels; c++) {
+        for (int y = 0; y < image->height; y++) {
+            for (int x = 0; x < image->width; x++) {
                 unsigned ramp = (unsigned)(x * 7 + y * 300 + c * 40);
                 unsigned sample = content == NOISE ? random_bits() : content == FLAT ? flat : ramp;
-                picture_set(picture, c, x, y, sample & max);
+                image_set(image, c, x, y, sample & max);
             }
         }
     }
@@ -45,39 +45,39 @@ static void join(struct png_file *file, const struct conv_png_bytes *bytes)
     assert_int_equal(file->size, bytes->size);
 }
 
-static void check_round_trip(struct conv_png_codec *codec, struct conv_image *picture,
+static void check_round_trip(struct conv_png_codec *codec, struct conv_image *image,
                              enum content content)
 {
     struct conv_png_bytes bytes;
     struct png_file file;
     struct conv_image back;
     struct conv_err err = {0};
-    picture_alloc(picture, 0x5a);
-    paint(picture, content);
-    if (conv_png_encode(codec, picture, NULL, &bytes, &err) != CONV_OK)
+    image_alloc(image, 0x5a);
+    paint(image, content);
+    if (conv_png_encode(codec, image, NULL, &bytes, &err) != CONV_OK)
         fail_msg("%s", err.text);
     assert_int_equal(bytes.part[0].size, 33);
     assert_int_equal(bytes.part[1].size, 0);
     join(&file, &bytes);
-    if (picture_decode(&back, file.data, file.size, &err) != CONV_OK)
+    if (image_decode(&back, file.data, file.size, &err) != CONV_OK)
         fail_msg("%s", err.text);
-    assert_int_equal(back.channels, picture->channels);
-    assert_int_equal(back.depth, picture->depth);
-    assert_int_equal(back.width, picture->width);
-    assert_int_equal(back.height, picture->height);
-    for (int c = 0; c < picture->channels; c++) {
-        for (int y = 0; y < picture->height; y++) {
-            for (int x = 0; x < picture->width; x++) {
-                if (picture_sample(picture, c, x, y) != picture_sample(&back, c, x, y))
+    assert_int_equal(back.channels, image->channels);
+    assert_int_equal(back.depth, image->depth);
+    assert_int_equal(back.width, image->width);
+    assert_int_equal(back.height, image->height);
+    for (int c = 0; c < image->channels; c++) {
+        for (int y = 0; y < image->height; y++) {
+            for (int x = 0; x < image->width; x++) {
+                if (image_sample(image, c, x, y) != image_sample(&back, c, x, y))
                     fail_msg("%d channels, %d bits, %dx%d, content %d: differs at %d,%d",
-                             picture->channels, picture->depth, picture->width, picture->height,
+                             image->channels, image->depth, image->width, image->height,
                              content, x, y);
             }
         }
     }
     png_make_free(&file);
-    picture_free(&back);
-    picture_free(picture);
+    image_free(&back);
+    image_free(image);
 }
 
 static void check_shapes(enum conv_png_encoder encoder, int level)
@@ -90,14 +90,14 @@ static void check_shapes(enum conv_png_encoder encoder, int level)
         for (int channels = 1; channels <= 4; channels++) {
             for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
                 for (int content = 0; content < CONTENT_COUNT; content++) {
-                    struct conv_image picture = {
+                    struct conv_image image = {
                         .width = sizes[s][0],
                         .height = sizes[s][1],
                         .channels = channels,
                         .depth = depth,
                         .alpha = channels % 2 == 0,
                     };
-                    check_round_trip(codec, &picture, (enum content)content);
+                    check_round_trip(codec, &image, (enum content)content);
                 }
             }
         }
@@ -128,9 +128,9 @@ static void more_columns_than_libpng_takes_by_itself(void **state)
     (void)state;
     struct conv_png_codec *codec;
     struct conv_png_config config = {.encoder = CONV_PNG_LIBPNG, .level = -1};
-    struct conv_image picture = {.width = 1000003, .height = 1, .channels = 3, .depth = 8};
+    struct conv_image image = {.width = 1000003, .height = 1, .channels = 3, .depth = 8};
     assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
-    check_round_trip(codec, &picture, RAMP);
+    check_round_trip(codec, &image, RAMP);
     conv_png_codec_close(codec);
 }
 
@@ -139,15 +139,15 @@ static void effort_has_an_effect(void **state)
     (void)state;
     size_t sizes[3];
     static const int levels[3] = {0, 1, 9};
-    struct conv_image picture = {.width = 300, .height = 200, .channels = 3, .depth = 8};
-    picture_alloc(&picture, 0);
+    struct conv_image image = {.width = 300, .height = 200, .channels = 3, .depth = 8};
+    image_alloc(&image, 0);
     // Noise that repeats: nothing for runs, everything for matches. The low bits are zeros, so that
     // even runs do better than storing.
     for (int c = 0; c < 3; c++) {
         for (int y = 0; y < 200; y++) {
             for (int x = 0; x < 300; x++)
-                picture_set(&picture, c, x, y,
-                            x < 60 ? random_bits() & 0xf0 : picture_sample(&picture, c, x - 60, y));
+                image_set(&image, c, x, y,
+                            x < 60 ? random_bits() & 0xf0 : image_sample(&image, c, x - 60, y));
         }
     }
     for (int i = 0; i < 3; i++) {
@@ -155,12 +155,12 @@ static void effort_has_an_effect(void **state)
         struct conv_png_bytes bytes;
         struct conv_png_config config = {.encoder = CONV_PNG_LIBPNG, .level = levels[i]};
         assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
-        assert_int_equal(conv_png_encode(codec, &picture, NULL, &bytes, NULL), CONV_OK);
+        assert_int_equal(conv_png_encode(codec, &image, NULL, &bytes, NULL), CONV_OK);
         sizes[i] = bytes.size;
         conv_png_codec_close(codec);
     }
     assert_true(sizes[0] > sizes[1] && sizes[1] > sizes[2]);
-    picture_free(&picture);
+    image_free(&image);
 }
 
 static void stb_says_what_it_cannot(void **state)
@@ -203,21 +203,21 @@ static void a_signal_ends_the_work_on_an_image(void **state)
         struct conv_png_bytes bytes;
         struct conv_png_codec *codec;
         struct conv_err err = {0};
-        png_make_picture(&file, &spec);
+        png_make_image(&file, &spec);
         assert_int_equal(conv_png_probe(file.data, file.size, &header, NULL), CONV_OK);
-        struct conv_image picture = header.shape;
-        picture_alloc(&picture, 0);
+        struct conv_image image = header.shape;
+        image_alloc(&image, 0);
         config.stop = &stop;
         assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
         for (int turn = 0; turn < 2; turn++) {
             enum conv_status expected = turn ? CONV_OK : CONV_ERR_CANCELLED;
-            assert_int_equal(conv_png_decode(codec, file.data, file.size, &header, &picture, &err),
+            assert_int_equal(conv_png_decode(codec, file.data, file.size, &header, &image, &err),
                              expected);
-            assert_int_equal(conv_png_encode(codec, &picture, NULL, &bytes, &err), expected);
+            assert_int_equal(conv_png_encode(codec, &image, NULL, &bytes, &err), expected);
             atomic_store(&stop, -1);
         }
         conv_png_codec_close(codec);
-        picture_free(&picture);
+        image_free(&image);
         png_make_free(&file);
     }
 }

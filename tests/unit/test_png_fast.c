@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The fast encoder: its pictures are read back by libpng and its streams by zlib, each of its parts
+// The fast encoder: its images are read back by libpng and its streams by zlib, each of its parts
 // is held against a plain definition, and pages that cannot be touched lie behind what it reads and
 // writes.
 #include <setjmp.h>
@@ -374,7 +374,7 @@ static void what_is_flat_stays_tiny_and_noise_does_not_grow(void **state)
     free(dst);
 }
 
-// --- pictures -----------------------------------------------------------------------------------
+// --- images -----------------------------------------------------------------------------------
 
 enum { PAINT_NOISE, PAINT_FLAT, PAINT_SMOOTH, PAINT_DRAWING, PAINTS };
 
@@ -470,7 +470,7 @@ static void check_level(int level, unsigned features, size_t max_chunk)
                                                        .alpha = shape % 2 == 1});
             for (int kind = 0; kind < PAINTS; kind++) {
                 planes_paint(&planes, kind);
-                assert_int_equal(conv_encode_picture(encoder, &file, &planes.image, NULL), CONV_OK);
+                assert_int_equal(conv_encode_image(encoder, &file, &planes.image, NULL), CONV_OK);
                 check_reads_back(&file, &planes);
             }
             planes_free(&planes);
@@ -480,7 +480,7 @@ static void check_level(int level, unsigned features, size_t max_chunk)
     conv_encode_close(encoder);
 }
 
-static void pictures_read_back(void **state)
+static void images_read_back(void **state)
 {
     (void)state;
     static const int levels[] = {0, 1, 2, 6, 9, 12};
@@ -510,7 +510,7 @@ int main(void)
         cmocka_unit_test(blocks_inflate_again),
         cmocka_unit_test(searched_streams_inflate_again),
         cmocka_unit_test(what_is_flat_stays_tiny_and_noise_does_not_grow),
-        cmocka_unit_test(pictures_read_back),
+        cmocka_unit_test(images_read_back),
         cmocka_unit_test(chunks_are_split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

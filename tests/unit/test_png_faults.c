@@ -30,7 +30,7 @@ static void make_palette_file(bool interlaced)
     for (int i = 0; i < 7 * 5; i++)
         samples[i] = (uint16_t)(i * i % 16);
     png_make_free(&file);
-    png_make_picture(&file, &(struct png_spec){.width = 7,
+    png_make_image(&file, &(struct png_spec){.width = 7,
                                                .height = 5,
                                                .color_type = 3,
                                                .depth = 8,
@@ -52,24 +52,24 @@ static void make_gray_file(const void *stream, size_t size)
 static const uint8_t gray_rows[3 * 5] = {0, 1, 2, 3, 4, 0, 5, 6, 7, 8, 0, 9, 10, 11, 12};
 
 // Decodes the first `size` bytes of `file` from memory that ends there.
-static enum conv_status decode(size_t size, struct conv_image *picture, struct conv_err *err)
+static enum conv_status decode(size_t size, struct conv_image *image, struct conv_err *err)
 {
     struct png_file part = {0};
     *err = (struct conv_err){0};
     png_make_bytes(&part, file.data, size);
-    enum conv_status status = picture_decode(picture, part.data, part.size, err);
+    enum conv_status status = image_decode(image, part.data, part.size, err);
     png_make_free(&part);
     return status;
 }
 
 static void refuse_part(size_t size, const char *reason)
 {
-    struct conv_image picture;
+    struct conv_image image;
     struct conv_err err;
-    enum conv_status status = decode(size, &picture, &err);
+    enum conv_status status = decode(size, &image, &err);
     if (status != CONV_ERR_FORMAT || err.status != CONV_ERR_FORMAT || !strstr(err.text, reason))
         fail_msg("status %d, '%s' does not say '%s'", status, err.text, reason);
-    picture_free(&picture);
+    image_free(&image);
 }
 
 static void refuse(const char *reason)
@@ -79,13 +79,13 @@ static void refuse(const char *reason)
 
 static void accept_gray(void)
 {
-    struct conv_image picture;
+    struct conv_image image;
     struct conv_err err;
-    if (decode(file.size, &picture, &err) != CONV_OK)
+    if (decode(file.size, &image, &err) != CONV_OK)
         fail_msg("%s", err.text);
     for (int i = 0; i < 12; i++)
-        assert_int_equal(picture_sample(&picture, 0, i % 4, i / 4), i + 1);
-    picture_free(&picture);
+        assert_int_equal(image_sample(&image, 0, i % 4, i / 4), i + 1);
+    image_free(&image);
 }
 
 // --- truncation and CRCs -------------------------------------------------------------------------
@@ -98,10 +98,10 @@ static void truncated_at_every_byte(void **state)
         refuse_part(0, "empty file");
         for (size_t size = 1; size < file.size; size++)
             refuse_part(size, "truncated: ");
-        struct conv_image picture;
+        struct conv_image image;
         struct conv_err err;
-        assert_int_equal(decode(file.size, &picture, &err), CONV_OK);
-        picture_free(&picture);
+        assert_int_equal(decode(file.size, &image, &err), CONV_OK);
+        image_free(&image);
     }
 }
 
@@ -122,13 +122,13 @@ static void wrong_crc_of_each_critical_chunk(void **state)
 static void wrong_crc_of_trns_drops_it(void **state)
 {
     (void)state;
-    struct conv_image picture;
+    struct conv_image image;
     struct conv_err err;
     make_palette_file(false);
     file.data[png_make_find(&file, "tRNS", 0) + 8] ^= 1;
-    assert_int_equal(decode(file.size, &picture, &err), CONV_OK);
-    assert_int_equal(picture.channels, 3);
-    picture_free(&picture);
+    assert_int_equal(decode(file.size, &image, &err), CONV_OK);
+    assert_int_equal(image.channels, 3);
+    image_free(&image);
 }
 
 static void trns_that_libpng_ignores(void **state)
@@ -140,7 +140,7 @@ static void trns_that_libpng_ignores(void **state)
     } cases[] = {{0, 1}, {0, 3}, {0, 0}, {2, 2}, {2, 7}, {4, 2}, {6, 6}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         static const int channels[] = {1, 0, 3, 0, 2, 0, 4};
-        struct conv_image picture;
+        struct conv_image image;
         struct conv_err err;
         int n = channels[cases[i].color_type];
         struct png_file rows = png_make_zlib((uint8_t[9]){0}, 1 + 2 * (size_t)n);
@@ -149,10 +149,10 @@ static void trns_that_libpng_ignores(void **state)
         png_make_chunk(&file, "tRNS", "\0\0\0\0\0\0\0\0", cases[i].size);
         png_make_chunk(&file, "IDAT", rows.data, rows.size);
         png_make_chunk(&file, "IEND", "", 0);
-        if (decode(file.size, &picture, &err) != CONV_OK)
+        if (decode(file.size, &image, &err) != CONV_OK)
             fail_msg("type %d: %s", cases[i].color_type, err.text);
-        assert_int_equal(picture.channels, n);
-        picture_free(&picture);
+        assert_int_equal(image.channels, n);
+        image_free(&image);
         png_make_free(&rows);
     }
 }
@@ -355,23 +355,23 @@ static void header_of_another_file(void **state)
                       others[i].color_type);
         png_make_chunk(&file, "IDAT", "", 0);
         assert_int_equal(conv_png_probe(file.data, file.size, &header, &err), CONV_OK);
-        struct conv_image picture = header.shape;
-        picture_alloc(&picture, 0);
+        struct conv_image image = header.shape;
+        image_alloc(&image, 0);
         make_gray_file(stream.data, stream.size);
         enum conv_status status =
-            conv_png_decode(codec, file.data, file.size, &header, &picture, &err);
+            conv_png_decode(codec, file.data, file.size, &header, &image, &err);
         if (others[i].depth == 4) // asks for 8 bits as well: the same pixels
             assert_int_equal(status, CONV_OK);
         else
             assert_int_equal(status, CONV_ERR_FORMAT);
-        picture_free(&picture);
+        image_free(&image);
     }
     conv_png_codec_close(codec);
     png_make_free(&stream);
 }
 
 // Chunks that are carried as they stand are not looked into, so that none of them can refuse a
-// picture or swell: a broken profile, and a text of 64 MB in 64 KB.
+// image or swell: a broken profile, and a text of 64 MB in 64 KB.
 static void metadata_is_not_unpacked(void **state)
 {
     (void)state;
@@ -399,7 +399,7 @@ static void metadata_is_not_unpacked(void **state)
     png_make_free(&stream);
 }
 
-// --- more pixels than the picture data can make --------------------------------------------------
+// --- more pixels than the image data can make --------------------------------------------------
 
 static enum conv_status check_promise(struct conv_err *err)
 {
@@ -411,13 +411,13 @@ static enum conv_status check_promise(struct conv_err *err)
 }
 
 // Headers whose rows are just so many bytes: one byte of DEFLATE for each 1032 is let pass.
-static void picture_data_must_suffice_for_the_header(void **state)
+static void image_data_must_suffice_for_the_header(void **state)
 {
     (void)state;
     static const struct {
         int width, height, depth, color_type;
         bool interlaced;
-        size_t least; // bytes of picture data; SIZE_MAX: far more than here
+        size_t least; // bytes of image data; SIZE_MAX: far more than here
     } cases[] = {
         {1, 1, 1, 0, false, 1},
         {1031, 1, 8, 0, false, 1}, // 1 + 1031
@@ -456,7 +456,7 @@ static void picture_data_must_suffice_for_the_header(void **state)
 }
 
 // 15 bytes of rows; 16 times that and a MiB are let pass.
-static void too_much_picture_data(void **state)
+static void too_much_image_data(void **state)
 {
     (void)state;
     enum { MOST = (1 << 20) + 16 * 15 + 15 };
@@ -494,15 +494,15 @@ static void best_compression_is_believed(void **state)
     uint8_t *rows = calloc(HEIGHT, WIDTH + 1);
     assert_non_null(rows);
     struct png_file stream = png_make_zlib(rows, (size_t)HEIGHT * (WIDTH + 1));
-    struct conv_image picture;
+    struct conv_image image;
     struct conv_err err;
     png_make_head(&file, WIDTH, HEIGHT, 8, 0);
     png_make_chunk(&file, "IDAT", stream.data, stream.size);
     png_make_chunk(&file, "IEND", "", 0);
     assert_true(stream.size < (size_t)HEIGHT * (WIDTH + 1) / 1000);
-    if (decode(file.size, &picture, &err) != CONV_OK)
+    if (decode(file.size, &image, &err) != CONV_OK)
         fail_msg("%s", err.text);
-    picture_free(&picture);
+    image_free(&image);
     png_make_free(&stream);
     free(rows);
 }
@@ -514,12 +514,12 @@ static void bytes_changed_at_random(void **state)
     (void)state;
     uint32_t random = 12345;
     for (int round = 0; round < 4000; round++) {
-        struct conv_image picture;
+        struct conv_image image;
         struct conv_err err;
         make_palette_file(round & 1);
         for (int i = 0; i < 1 + round % 3; i++) {
             random = random * 1664525u + 1013904223u;
-            // Past the sizes, so that no picture of gigabytes is asked for.
+            // Past the sizes, so that no image of gigabytes is asked for.
             size_t at = 24 + (random >> 8) % (file.size - 24);
             file.data[at] = (uint8_t)(random >> 24);
         }
@@ -529,9 +529,9 @@ static void bytes_changed_at_random(void **state)
                 png_make_crc(&file, at);
             png_make_crc(&file, 8);
         }
-        enum conv_status status = decode(file.size, &picture, &err);
+        enum conv_status status = decode(file.size, &image, &err);
         assert_true(status == CONV_OK || (status == CONV_ERR_FORMAT && err.text[0]));
-        picture_free(&picture);
+        image_free(&image);
     }
 }
 
@@ -555,8 +555,8 @@ int main(void)
         TEST(bytes_after_iend),
         TEST(header_of_another_file),
         TEST(metadata_is_not_unpacked),
-        TEST(picture_data_must_suffice_for_the_header),
-        TEST(too_much_picture_data),
+        TEST(image_data_must_suffice_for_the_header),
+        TEST(too_much_image_data),
         TEST(promise_of_a_truncated_file),
         TEST(best_compression_is_believed),
         TEST(bytes_changed_at_random),

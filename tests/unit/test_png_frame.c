@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What a coder elsewhere is given and gives back: the one zlib stream of a file, and the file
-// around picture data.
+// around image data.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -72,7 +72,7 @@ static void odd_files_have_none(void **state)
     file.data[png_make_find(&file, "IDAT", 1) + 8] ^= 1; // its CRC is wrong now
     refuse(&file);
 
-    file = make_file(&stream, 4, 2); // an ancillary chunk between picture data
+    file = make_file(&stream, 4, 2); // an ancillary chunk between image data
     png_make_chunk(&more, "tEXt", "a\0b", 3);
     png_make_insert(&file, png_make_find(&file, "IDAT", 1), &more);
     refuse(&file);
@@ -124,12 +124,12 @@ static void frame_makes_a_file(void **state)
         png_make_bytes(&file, bytes.part[i].data, bytes.part[i].size);
     assert_int_equal(file.size, bytes.size);
     assert_int_equal(png_make_find(&file, "tEXt", 0), 33);
-    if (picture_decode(&back, file.data, file.size, &err) != CONV_OK)
+    if (image_decode(&back, file.data, file.size, &err) != CONV_OK)
         fail_msg("%s", err.text);
     for (int y = 0; y < 3; y++)
         for (int c = 0; c < 3; c++)
-            assert_int_equal(picture_sample(&back, c, 0, y), 1 + 3 * y + c);
-    picture_free(&back);
+            assert_int_equal(image_sample(&back, c, 0, y), 1 + 3 * y + c);
+    image_free(&back);
     png_make_free(&file);
     png_make_free(&text);
     png_make_free(&idat);

@@ -56,7 +56,7 @@ static void add_dropped(const char *type, const void *data, size_t size)
     png_make_chunk(&file, type, data, size);
 }
 
-static void add_picture(void)
+static void add_image(void)
 {
     struct png_file stream = png_make_zlib(rows, sizeof rows);
     png_make_chunk(&file, "IDAT", stream.data, stream.size);
@@ -116,7 +116,7 @@ static void carried_kinds(void **state)
     add_dropped("prvt", "of a later version of PNG", 25);
     add_dropped("pr1t", "no name", 7);
     add_carried("tEXt", "", 0);
-    add_picture();
+    add_image();
     add_carried("zTXt", "Comment\0\0xyz", 12);
     add_carried("iTXt", "Title\0\0\0de\0\0abc", 15);
     add_carried("eXIf", "MM\0*\0\0\0\10", 8);
@@ -140,7 +140,7 @@ static void first_of_each_single_kind(void **state)
     add_dropped("gAMA", "\0\0\3\0", 4);
     png_make_chunk(&file, "tEXt", "a\0b", 3);
     file.data[file.size - 1] ^= 1;
-    add_picture();
+    add_image();
     // Without meaning after the image data.
     add_dropped("sRGB", "\0", 1);
     add_dropped("pHYs", "\0\0\x0b\x13\0\0\x0b\x13\1", 9);
@@ -149,21 +149,21 @@ static void first_of_each_single_kind(void **state)
     collect();
 }
 
-static void reused_for_the_next_picture(void **state)
+static void reused_for_the_next_image(void **state)
 {
     (void)state;
     start_file();
     add_carried("tEXt", "long\0long long long long long", 29);
-    add_picture();
+    add_image();
     collect();
     size_t capacity = meta.capacity;
     start_file();
     add_carried("sRGB", "\1", 1);
-    add_picture();
+    add_image();
     collect();
     assert_int_equal(meta.capacity, capacity);
     start_file();
-    add_picture();
+    add_image();
     collect();
     assert_int_equal(conv_png_meta_collect(NULL, 0, &header, &meta, NULL), CONV_OK);
     assert_int_equal(meta.size, 0);
@@ -205,13 +205,13 @@ static void background_is_converted(void **state)
         png_make_chunk(&file, "bKGD", cases[i].data, cases[i].size);
         if (cases[i].wanted)
             png_make_chunk(&wanted, "bKGD", cases[i].wanted, cases[i].wanted_size);
-        add_picture();
+        add_image();
         collect();
     }
     start_file_of(3, 8);
     png_make_chunk(&file, "bKGD", "\0", 1); // before the palette that it is an index of
     png_make_chunk(&file, "PLTE", "abcdefghi", 9);
-    add_picture();
+    add_image();
     collect();
 }
 
@@ -221,7 +221,7 @@ static void animations_are_known(void **state)
     static const char *const kinds[] = {"acTL", "fcTL", "fdAT"};
     start_file();
     add_dropped("prVt", "acTL", 4);
-    add_picture();
+    add_image();
     png_make_chunk(&file, "IEND", "", 0);
     png_make_chunk(&file, "acTL", "\0\0\0\1\0\0\0\0", 8);
     assert_false(conv_png_is_animated(file.data, file.size));
@@ -230,7 +230,7 @@ static void animations_are_known(void **state)
         for (int late = 0; late < 2; late++) {
             start_file();
             if (late)
-                add_picture();
+                add_image();
             png_make_chunk(&file, kinds[k], "12345678", 8);
             file.data[file.size - 1] ^= 1; // a wrong CRC may be all that is wrong
             assert_true(conv_png_is_animated(file.data, file.size));
@@ -265,20 +265,20 @@ static void carried_through_both_encoders(void **state)
     (void)state;
     start_file();
     add_carried("pHYs", "\0\0\x0b\x13\0\0\x0b\x13\1", 9);
-    add_picture();
-    add_carried("tEXt", "Title\0of a picture", 18);
+    add_image();
+    add_carried("tEXt", "Title\0of an image", 18);
     png_make_chunk(&file, "IEND", "", 0);
     collect();
     for (int encoder = CONV_PNG_FAST; encoder <= CONV_PNG_STB; encoder++) {
-        struct conv_image picture, back;
+        struct conv_image image, back;
         struct conv_err err;
         struct conv_png_codec *codec;
         struct conv_png_config config = {.encoder = (enum conv_png_encoder)encoder, .level = -1};
         struct conv_png_bytes bytes;
         struct png_file output = {0};
-        assert_int_equal(picture_decode(&picture, file.data, file.size, &err), CONV_OK);
+        assert_int_equal(image_decode(&image, file.data, file.size, &err), CONV_OK);
         assert_int_equal(conv_png_codec_open(&codec, &config, &err), CONV_OK);
-        assert_int_equal(conv_png_encode(codec, &picture, &meta, &bytes, &err), CONV_OK);
+        assert_int_equal(conv_png_encode(codec, &image, &meta, &bytes, &err), CONV_OK);
         for (int i = 0; i < CONV_PNG_PARTS; i++)
             png_make_bytes(&output, bytes.part[i].data, bytes.part[i].size);
         assert_int_equal(output.size, bytes.size);
@@ -293,10 +293,10 @@ static void carried_through_both_encoders(void **state)
         assert_int_equal(end, output.size - 12);
         assert_int_equal(png_make_find(&output, "tEXt", 0), end - late);
         assert_memory_equal(output.data + end - late, wanted.data + wanted_front, late);
-        assert_int_equal(picture_decode(&back, output.data, output.size, &err), CONV_OK);
-        assert_int_equal(picture_sample(&back, 0, 0, 0), 77);
-        picture_free(&back);
-        picture_free(&picture);
+        assert_int_equal(image_decode(&back, output.data, output.size, &err), CONV_OK);
+        assert_int_equal(image_sample(&back, 0, 0, 0), 77);
+        image_free(&back);
+        image_free(&image);
         png_make_free(&output);
     }
 }
@@ -309,7 +309,7 @@ int main(void)
         TEST(first_of_each_single_kind),
         TEST(background_is_converted),
         TEST(animations_are_known),
-        TEST(reused_for_the_next_picture),
+        TEST(reused_for_the_next_image),
         TEST(stays_within_the_data),
         TEST(carried_through_both_encoders),
     };

@@ -31,12 +31,12 @@ static unsigned random_below(unsigned n)
 static void check_good(const struct png_spec *spec)
 {
     struct png_file file;
-    png_make_picture(&file, spec);
-    enum judgement judgement = judge_file(file.data, file.size, NO_LIMIT);
-    if (judgement != (spec->interlaced ? JUDGE_LEFT : JUDGE_FAST))
-        fail_msg("type %d depth %d tRNS %d interlaced %d %dx%d: judgement %d", spec->color_type,
+    png_make_image(&file, spec);
+    enum oracle_verdict verdict = oracle_file(file.data, file.size, NO_LIMIT);
+    if (verdict != (spec->interlaced ? ORACLE_LEFT : ORACLE_FAST))
+        fail_msg("type %d depth %d tRNS %d interlaced %d %dx%d: verdict %d", spec->color_type,
                  spec->depth, spec->transparency, spec->interlaced, spec->width, spec->height,
-                 judgement);
+                 verdict);
     png_make_free(&file);
 }
 
@@ -60,7 +60,7 @@ static void good_files_of_every_kind(void **state)
             };
             if (spec.color_type == 3)
                 spec.palette_size = 1 + (int)random_below(1u << spec.depth);
-            // From noise to pictures of few colours, which are matches for the most part.
+            // From noise to images of few colours, which are matches for the most part.
             unsigned colors = 1 + random_below(i % 3 ? 1u << spec.depth : 3);
             size_t n = (size_t)(spec.width * spec.height * png_make_channels(spec.color_type));
             for (size_t s = 0; s < n; s++)
@@ -70,7 +70,7 @@ static void good_files_of_every_kind(void **state)
     }
 }
 
-// A gray picture whose rows and compression are given.
+// A gray image whose rows and compression are given.
 static struct png_file make_gray(int width, int height, const uint8_t *rows, int level,
                                  int strategy, int pieces)
 {
@@ -107,7 +107,7 @@ static void every_kind_of_block_and_filter(void **state)
             rows[i] = (uint8_t)random_below(i % (width + 1) == 0 ? 5 : colors);
         struct png_file file =
             make_gray(width, height, rows, round % 10, strategies[round % 4], 1 + round % 3 * 2);
-        assert_int_equal(judge_file(file.data, file.size, NO_LIMIT), JUDGE_FAST);
+        assert_int_equal(oracle_file(file.data, file.size, NO_LIMIT), ORACLE_FAST);
         png_make_free(&file);
     }
 }
@@ -116,16 +116,16 @@ static void every_kind_of_block_and_filter(void **state)
 
 static uint8_t inflated[1 << 16];
 
-static enum judgement judge_copy(const uint8_t *data, size_t size, bool repair)
+static enum oracle_verdict oracle_copy(const uint8_t *data, size_t size, bool repair)
 {
     uint8_t *copy = malloc(size + (size == 0)); // a sanitizer sees a read beyond it
     assert_non_null(copy);
     memcpy(copy, data, size);
     if (repair)
-        judge_repair(copy, size, inflated, sizeof inflated);
-    enum judgement judgement = judge_file(copy, size, 1 << 14);
+        oracle_repair(copy, size, inflated, sizeof inflated);
+    enum oracle_verdict verdict = oracle_file(copy, size, 1 << 14);
     free(copy);
-    return judgement;
+    return verdict;
 }
 
 static void damage(struct png_file *file, int counts[3])
@@ -134,11 +134,11 @@ static void damage(struct png_file *file, int counts[3])
         uint8_t kept = file->data[i];
         for (int bit = 0; bit < 9; bit++) {
             file->data[i] = (uint8_t)(kept ^ (bit < 8 ? 1 << bit : 0xff));
-            counts[judge_copy(file->data, file->size, false)]++;
-            counts[judge_copy(file->data, file->size, true)]++;
+            counts[oracle_copy(file->data, file->size, false)]++;
+            counts[oracle_copy(file->data, file->size, true)]++;
         }
         file->data[i] = kept;
-        counts[judge_copy(file->data, i, false)]++;
+        counts[oracle_copy(file->data, i, false)]++;
     }
 }
 
@@ -163,7 +163,7 @@ static void every_byte_damaged(void **state)
                                 .palette_size = kinds[k][0] == 3 ? 9 : 0,
                                 .samples = masked};
         struct png_file file;
-        png_make_picture(&file, &spec);
+        png_make_image(&file, &spec);
         damage(&file, counts);
         png_make_free(&file);
     }
@@ -174,10 +174,10 @@ static void every_byte_damaged(void **state)
     struct png_file file = make_gray(30, 30, rows, 9, Z_DEFAULT_STRATEGY, 1);
     damage(&file, counts);
     png_make_free(&file);
-    print_message("%d refused, %d left to libpng, %d fast\n", counts[JUDGE_REFUSED],
-                  counts[JUDGE_LEFT], counts[JUDGE_FAST]);
-    // Many a flip with its sums repaired is just another picture: both ways are well trodden.
-    assert_true(counts[JUDGE_REFUSED] > 1000 && counts[JUDGE_FAST] > 1000);
+    print_message("%d refused, %d left to libpng, %d fast\n", counts[ORACLE_REFUSED],
+                  counts[ORACLE_LEFT], counts[ORACLE_FAST]);
+    // Many a flip with its sums repaired is just another image: both ways are well trodden.
+    assert_true(counts[ORACLE_REFUSED] > 1000 && counts[ORACLE_FAST] > 1000);
 }
 
 // --- odd orders of chunks ------------------------------------------------------------------------
@@ -231,41 +231,41 @@ static void odd_orders_of_chunks(void **state)
     static const struct {
         int color_type;
         const char *chunks;
-        enum judgement judgement;
+        enum oracle_verdict verdict;
         int channels; // where it is good
     } orders[] = {
-        {0, "D", JUDGE_FAST, 1},
-        {0, "00D00", JUDGE_FAST, 1},
+        {0, "D", ORACLE_FAST, 1},
+        {0, "00D00", ORACLE_FAST, 1},
         // Taken or refused, depending on whether the decoder had joined chunks before.
-        {0, "00xD", JUDGE_REFUSED, 0},
-        {0, "0xD", JUDGE_REFUSED, 0},
-        {0, "000x", JUDGE_REFUSED, 0},
-        {0, "00", JUDGE_REFUSED, 0},
+        {0, "00xD", ORACLE_REFUSED, 0},
+        {0, "0xD", ORACLE_REFUSED, 0},
+        {0, "000x", ORACLE_REFUSED, 0},
+        {0, "00", ORACLE_REFUSED, 0},
         // "..Too many IDATs found": libpng warns only.
-        {0, "Dx0", JUDGE_LEFT, 1},
-        {0, "D0x01x0", JUDGE_LEFT, 1},
-        {0, "DaD", JUDGE_LEFT, 1},
-        {0, "D1", JUDGE_LEFT, 1},
-        {2, "tD", JUDGE_FAST, 4},
-        {2, "ptD", JUDGE_FAST, 4},
-        {2, "pttD", JUDGE_LEFT, 4},
+        {0, "Dx0", ORACLE_LEFT, 1},
+        {0, "D0x01x0", ORACLE_LEFT, 1},
+        {0, "DaD", ORACLE_LEFT, 1},
+        {0, "D1", ORACLE_LEFT, 1},
+        {2, "tD", ORACLE_FAST, 4},
+        {2, "ptD", ORACLE_FAST, 4},
+        {2, "pttD", ORACLE_LEFT, 4},
         // PLTE cancels a tRNS before it, and the one after it is a second one.
-        {2, "tpD", JUDGE_LEFT, 3},
-        {2, "tptD", JUDGE_LEFT, 3},
-        {2, "uptD", JUDGE_LEFT, 4},
-        {2, "tqD", JUDGE_LEFT, 4},
-        {2, "tppD", JUDGE_REFUSED, 0},
-        {0, "tpD", JUDGE_LEFT, 2},
-        {0, "xatD", JUDGE_FAST, 2},
+        {2, "tpD", ORACLE_LEFT, 3},
+        {2, "tptD", ORACLE_LEFT, 3},
+        {2, "uptD", ORACLE_LEFT, 4},
+        {2, "tqD", ORACLE_LEFT, 4},
+        {2, "tppD", ORACLE_REFUSED, 0},
+        {0, "tpD", ORACLE_LEFT, 2},
+        {0, "xatD", ORACLE_FAST, 2},
     };
     for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
         struct png_file file = make_order(orders[i].color_type, orders[i].chunks);
         struct conv_png_header header = {0};
         assert_int_equal(conv_png_probe(file.data, file.size, &header, NULL), CONV_OK);
-        enum judgement judgement = judge_file(file.data, file.size, NO_LIMIT);
-        if (judgement != orders[i].judgement)
-            fail_msg("%s: judgement %d", orders[i].chunks, judgement);
-        if (judgement != JUDGE_REFUSED && header.shape.channels != orders[i].channels)
+        enum oracle_verdict verdict = oracle_file(file.data, file.size, NO_LIMIT);
+        if (verdict != orders[i].verdict)
+            fail_msg("%s: verdict %d", orders[i].chunks, verdict);
+        if (verdict != ORACLE_REFUSED && header.shape.channels != orders[i].channels)
             fail_msg("%s: %d channels", orders[i].chunks, header.shape.channels);
         png_make_free(&file);
     }
@@ -289,16 +289,16 @@ static void mutated_files(void **state)
         uint8_t *copy = malloc(size); // a sanitizer sees a read beyond it
         assert_non_null(copy);
         memcpy(copy, data, size);
-        enum judgement judgement = judge_file(copy, size, 1 << 14);
+        enum oracle_verdict verdict = oracle_file(copy, size, 1 << 14);
         free(copy);
-        counts[judgement]++;
-        if (judgement != JUDGE_REFUSED) {
+        counts[verdict]++;
+        if (verdict != ORACLE_REFUSED) {
             memcpy(good, data, size);
             good_size = size;
         }
     }
-    print_message("%d refused, %d left to libpng, %d fast\n", counts[JUDGE_REFUSED],
-                  counts[JUDGE_LEFT], counts[JUDGE_FAST]);
+    print_message("%d refused, %d left to libpng, %d fast\n", counts[ORACLE_REFUSED],
+                  counts[ORACLE_LEFT], counts[ORACLE_FAST]);
     for (int i = 0; i < 3; i++)
         assert_true(counts[i] > FILES / 20);
 }

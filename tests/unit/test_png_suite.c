@@ -40,7 +40,7 @@ static struct png_file read_file(const char *folder, const char *name)
     return file;
 }
 
-static void compare_with_libpng(const struct conv_image *picture, const char *folder,
+static void compare_with_libpng(const struct conv_image *image, const char *folder,
                                 const char *name)
 {
     char path[4096];
@@ -54,18 +54,18 @@ static void compare_with_libpng(const struct conv_image *picture, const char *fo
     png_init_io(png, stream);
     png_read_png(png, info, PNG_TRANSFORM_EXPAND, NULL);
     png_bytepp rows = png_get_rows(png, info);
-    assert_int_equal(png_get_image_width(png, info), picture->width);
-    assert_int_equal(png_get_image_height(png, info), picture->height);
-    assert_int_equal(png_get_channels(png, info), picture->channels);
-    assert_int_equal(png_get_bit_depth(png, info), picture->depth);
-    for (int y = 0; y < picture->height; y++) {
+    assert_int_equal(png_get_image_width(png, info), image->width);
+    assert_int_equal(png_get_image_height(png, info), image->height);
+    assert_int_equal(png_get_channels(png, info), image->channels);
+    assert_int_equal(png_get_bit_depth(png, info), image->depth);
+    for (int y = 0; y < image->height; y++) {
         const uint8_t *p = rows[y];
-        for (int i = 0; i < picture->width * picture->channels; i++) {
+        for (int i = 0; i < image->width * image->channels; i++) {
             unsigned want = *p++;
-            if (picture->depth == 16)
+            if (image->depth == 16)
                 want = want << 8 | *p++;
-            int x = i / picture->channels, c = i % picture->channels;
-            if (picture_sample(picture, c, x, y) != want)
+            int x = i / image->channels, c = i % image->channels;
+            if (image_sample(image, c, x, y) != want)
                 fail_msg("%s: channel %d at %d,%d differs", name, c, x, y);
         }
     }
@@ -75,19 +75,19 @@ static void compare_with_libpng(const struct conv_image *picture, const char *fo
 
 static void check_suite_file(const char *folder, const char *name)
 {
-    struct conv_image picture;
+    struct conv_image image;
     struct conv_err err = {0};
     struct png_file file = read_file(folder, name);
-    enum conv_status status = picture_decode(&picture, file.data, file.size, &err);
+    enum conv_status status = image_decode(&image, file.data, file.size, &err);
     if (name[0] == 'x') {
         if (status != CONV_ERR_FORMAT || !err.text[0])
             fail_msg("%s: status %d, text '%s'", name, status, err.text);
     } else {
         if (status != CONV_OK)
             fail_msg("%s: %s", name, err.text);
-        compare_with_libpng(&picture, folder, name);
+        compare_with_libpng(&image, folder, name);
     }
-    picture_free(&picture);
+    image_free(&image);
     png_make_free(&file);
 }
 

@@ -73,7 +73,7 @@ static const char *list_of(int count)
     return path;
 }
 
-static struct conv_amount measure(uint64_t plain, uint64_t others, const char *list)
+static struct conv_workload measure(uint64_t plain, uint64_t others, const char *list)
 {
     const char *inputs[] = {folder};
     struct conv_walk_config config = {
@@ -83,9 +83,9 @@ static struct conv_amount measure(uint64_t plain, uint64_t others, const char *l
         .batch = true,
         .files_from = list,
     };
-    struct conv_amount_enough enough = {plain, others};
-    struct conv_amount amount;
-    conv_amount_measure(&amount, &config, &enough);
+    struct conv_workload_thresholds enough = {plain, others};
+    struct conv_workload amount;
+    conv_workload_measure(&amount, &config, &enough);
     return amount;
 }
 
@@ -94,9 +94,9 @@ static void test_few_files_are_added_up(void **state)
     (void)state;
     make_plain(0, 3, 20 * KIB);
     make_plain(3, 4, 100 * KIB);
-    struct conv_amount amount = measure(161 * KIB, UINT64_MAX, NULL);
+    struct conv_workload amount = measure(161 * KIB, UINT64_MAX, NULL);
     assert_int_equal(amount.kind, CONV_AMOUNT_LITTLE);
-    assert_int_equal(amount.pictures, 4);
+    assert_int_equal(amount.images, 4);
     assert_int_equal(amount.bytes, 160 * KIB);
     assert_int_equal(measure(160 * KIB, UINT64_MAX, NULL).kind, CONV_AMOUNT_MUCH);
 }
@@ -106,23 +106,23 @@ static void test_many_are_like_the_first(void **state)
     (void)state;
     make_plain(0, 256, 100 * KIB);
     make_plain(256, 1000, 1); // nobody looks
-    struct conv_amount amount = measure(UINT64_MAX, UINT64_MAX, list_of(1000));
+    struct conv_workload amount = measure(UINT64_MAX, UINT64_MAX, list_of(1000));
     assert_int_equal(amount.kind, CONV_AMOUNT_LITTLE);
-    assert_int_equal(amount.pictures, 1000);
+    assert_int_equal(amount.images, 1000);
     assert_int_equal(amount.bytes, 100000 * KIB);
     amount =
         measure(30000 * KIB, UINT64_MAX, list_of(1000)); // and the walk goes no further than that
     assert_int_equal(amount.kind, CONV_AMOUNT_MUCH);
-    assert_int_equal(amount.pictures, 300);
+    assert_int_equal(amount.images, 300);
 }
 
 static void test_small_ones_are_not_worth_a_walk(void **state)
 {
     (void)state;
     make_plain(0, 400, 15 * KIB);
-    struct conv_amount amount = measure(UINT64_MAX, UINT64_MAX, NULL);
+    struct conv_workload amount = measure(UINT64_MAX, UINT64_MAX, NULL);
     assert_int_equal(amount.kind, CONV_AMOUNT_LITTLE);
-    assert_int_equal(amount.pictures, 256);
+    assert_int_equal(amount.images, 256);
 }
 
 static void test_what_a_device_cannot_decode_is_another_matter(void **state)

@@ -15,7 +15,7 @@ extern const struct conv_variant conv_cpu_neon, conv_cpu_neon_dot;
 #endif
 
 // Planes are filtered in strips of this many columns, top to bottom, so that the rows in work stay
-// in the nearest caches and scratch does not grow with the picture. Shorter strips cost more at the
+// in the nearest caches and scratch does not grow with the image. Shorter strips cost more at the
 // ends of their rows than they save: 5 % at 512 columns, even for 31 rows.
 #define CONV_CPU_STRIP 2048
 // Strips are computed in blocks; no row of the table has longer ones.

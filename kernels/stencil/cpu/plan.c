@@ -4,7 +4,7 @@
 
 #include "kernels/stencil/cpu/cpu_internal.h"
 
-// No sum, nor a part of one, has a larger magnitude on any picture.
+// No sum, nor a part of one, has a larger magnitude on any image.
 static int64_t sum_bound(const struct conv_stencil *stencil)
 {
     int64_t magnitude = 0;

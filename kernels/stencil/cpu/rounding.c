@@ -4,7 +4,7 @@
 
 #include "kernels/stencil/cpu/cpu_internal.h"
 
-// With N the sum and bias: lo <= N <= hi on any picture.
+// With N the sum and bias: lo <= N <= hi on any image.
 struct range {
     int64_t lo, hi;
 };

@@ -25,7 +25,7 @@ template <typename Sample> __device__ inline bool quads_aligned(const uint8_t *d
 }
 
 // Fills the block's tile: each warp takes every WARPS-th row, its lanes a quad each, left to right.
-// Quads within the picture are copied straight to shared memory (asynchronously from sm_80 on);
+// Quads within the image are copied straight to shared memory (asynchronously from sm_80 on);
 // others are put together sample by sample where the border leads.
 template <typename Sample>
 __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile, int halo,
@@ -45,7 +45,7 @@ __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile,
                                         (const Sample *)(from + row * plane.src_stride) + x,
                                         sizeof(quad<Sample>));
     } else {
-        // What the picture's last samples do not need is left out.
+        // What the image's last samples do not need is left out.
         int rows = min(TILE_HEIGHT, plane.height - tile.y) + 2 * radius;
         int columns = min(TILE_WIDTH, plane.width - tile.x) + 2 * halo;
         for (int row = warp; row < rows; row += WARPS) {
@@ -69,7 +69,7 @@ __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile,
     __syncthreads(); // each warp reads rows that the others have loaded
 }
 
-// Rounds four sums and stores those of them that lie in the picture.
+// Rounds four sums and stores those of them that lie in the image.
 template <typename Sample, typename Sum>
 __device__ inline void store_quad(const struct conv_stencil_plane &plane, int x, int y,
                                   bool aligned, const Sum *sums, const struct rounding &rounding)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The second rung: the filter moves to constant memory. All lanes of a warp use the same
 // coefficient at the same time, which the constant cache hands to all of them at once, often as an
-// operand of the arithmetic instruction itself; the load units are left to the picture. Kernel
+// operand of the arithmetic instruction itself; the load units are left to the image. Kernel
 // parameters lie in constant memory, and a filter of 31 x 31 fits into them: no variable, no
 // upload, nothing shared between streams.
 #include "kernels/stencil/cuda/stencil_device.cuh"

@@ -16,8 +16,8 @@ extern "C" {
 // an uploaded stencil (below) and of the batch d_planes, count, tiles (at least 1) and stream,
 // which is one of the calling thread's current device. CONV_ERR_DEVICE leaves the cause to be asked
 // for with cudaGetLastError.
-extern const struct conv_variant conv_cuda_tensor, conv_cuda_tensor_separable,
-    conv_cuda_tensor_large, conv_cuda_mma, conv_cuda_ring, conv_cuda_ring_large,
+extern const struct conv_variant conv_cuda_tma_mma, conv_cuda_tma_mma_separable,
+    conv_cuda_tma_mma_large, conv_cuda_mma, conv_cuda_tma, conv_cuda_tma_large,
     conv_cuda_separable, conv_cuda_dp4a, conv_cuda_blocked, conv_cuda_planes, conv_cuda_unrolled,
     conv_cuda_shared, conv_cuda_constant, conv_cuda_naive;
 // For benchmarks and tests: RGBRGB... instead of planes, and other block shapes.

@@ -106,7 +106,7 @@ static bool is_moderate(float value, float least, float most)
 
 // Do scaled sums come out right? Nothing may become infinite, and no bit fall off the lower end.
 //
-// Exact filters. Coefficients and sums are integers of at most 2^24, and 16-bit pictures have
+// Exact filters. Coefficients and sums are integers of at most 2^24, and 16-bit images have
 // coefficients of at most 2^24 / 65535. Scaled, these are at most 2^48 and 2^125, and sums 0 or at
 // least 2^-24.
 //

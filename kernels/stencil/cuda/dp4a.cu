@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The seventh rung: as blocked.cu, but samples stay bytes. dp4a multiplies four unsigned samples
 // with four signed coefficients and adds them to a sum, in one instruction, for exact filters of
-// 8-bit pictures whose coefficients fit in a byte. A tap costs a quarter of a multiply-add, and no
+// 8-bit images whose coefficients fit in a byte. A tap costs a quarter of a multiply-add, and no
 // sample is converted; what remains is to shift four neighbours into one word.
 #include "kernels/stencil/cuda/blocked.cuh"
 

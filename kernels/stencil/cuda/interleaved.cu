@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT
-// The ground below the first rung, where everybody starts: the picture as a PNG or a camera gives
+// The ground below the first rung, where everybody starts: the image as a PNG or a camera gives
 // it, RGBRGB..., and one thread a pixel that makes its three samples. Lanes side by side read bytes
 // three apart, so a warp asks for three times the memory that one load of it uses. No row of the
-// table, since pictures travel as planes; the next rung, naive.cu, differs in nothing but that.
+// table, since images travel as planes; the next rung, naive.cu, differs in nothing but that.
 #include "kernels/stencil/cuda/stencil_device.cuh"
 
 #define CHANNELS 3
 #define BLOCK_WIDTH 32
 #define BLOCK_HEIGHT 8
 
-// Blocks of 32 x 8 threads. What the table calls a plane is a picture here: `width` counts samples,
+// Blocks of 32 x 8 threads. What the table calls a plane is an image here: `width` counts samples,
 // three a pixel, and borders are those of pixels.
 template <typename Sample, typename Sum>
-static __global__ void interleaved(const struct conv_stencil_plane *pictures, int count,
+static __global__ void interleaved(const struct conv_stencil_plane *images, int count,
                                    const struct taps *filter)
 {
-    struct tile tile = find_tile(pictures, count, CHANNELS * BLOCK_WIDTH, BLOCK_HEIGHT);
-    const struct conv_stencil_plane &picture = tile.plane;
-    int width = picture.width / CHANNELS;
+    struct tile tile = find_tile(images, count, CHANNELS * BLOCK_WIDTH, BLOCK_HEIGHT);
+    const struct conv_stencil_plane &image = tile.plane;
+    int width = image.width / CHANNELS;
     int x = tile.x / CHANNELS + (int)threadIdx.x, y = tile.y + (int)threadIdx.y;
-    if (x >= width || y >= picture.height)
+    if (x >= width || y >= image.height)
         return;
 
     enum conv_border border = (enum conv_border)filter->border;
@@ -28,15 +28,15 @@ static __global__ void interleaved(const struct conv_stencil_plane *pictures, in
         Sum sum;
         start_sum(sum, filter->rounding);
         for (int j = 0; j < filter->height; j++) {
-            int sy = conv_stencil_border(border, top + j, picture.height);
-            const Sample *row = (const Sample *)(picture.src + sy * picture.src_stride);
+            int sy = conv_stencil_border(border, top + j, image.height);
+            const Sample *row = (const Sample *)(image.src + sy * image.src_stride);
             for (int i = 0; i < filter->width; i++) {
                 int sx = conv_stencil_border(border, left + i, width);
                 int sample = sx < 0 || sy < 0 ? filter->border_value : row[CHANNELS * sx + c];
                 add_tap(sum, filter->coef[j * filter->width + i], (operand<Sum>)sample);
             }
         }
-        Sample *row = (Sample *)(picture.dst + y * picture.dst_stride);
+        Sample *row = (Sample *)(image.dst + y * image.dst_stride);
         row[CHANNELS * x + c] = (Sample)round_sum(sum, filter->rounding);
     }
 }

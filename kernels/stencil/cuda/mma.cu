@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The rung above dp4a: a block loads its tile as the register-blocked kernels do, and its warps let
-// tensor cores do the taps (mma.cuh). From compute capability 7.5 on, for what cuda_tensor takes on
+// tensor cores do the taps (mma.cuh). From compute capability 7.5 on, for what cuda_tma_mma takes on
 // newer devices.
 #define ROWS 16 // a warp makes 128 x 16 samples: 8 segments of two bands
 #include "kernels/stencil/cuda/blocked.cuh"
@@ -17,7 +17,7 @@ struct filter {
     struct byte_taps taps;
 };
 
-// Stores four samples, those of them that lie in the picture.
+// Stores four samples, those of them that lie in the image.
 __device__ inline void store_word(const struct conv_stencil_plane &plane, int x, int y,
                                   bool aligned, uint32_t samples)
 {

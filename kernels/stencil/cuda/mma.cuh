@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A filter's row of taps as a product of matrices of bytes, for the rows that let tensor cores do
-// it (mma.cu, tensor.cu): exact filters of 8-bit pictures up to 17 x 9 whose coefficients fit in 8
+// it (mma.cu, tensor.cu): exact filters of 8-bit images up to 17 x 9 whose coefficients fit in 8
 // bits.
 //
 // Taps: one mma m16n8k32 multiplies 16 segments of a row (A: 32 bytes each, of which the middle 16

@@ -52,7 +52,7 @@ static enum conv_status run_naive(const struct conv_stencil *stencil,
 
 const struct conv_variant conv_cuda_naive = {
     /* name */ "cuda_naive",
-    /* summary */ "one thread a sample, filter and picture in global memory",
+    /* summary */ "one thread a sample, filter and image in global memory",
     /* where */ CONV_ON_CUDA,
     /* needs */ 75,
     /* fits */ NULL,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The fifth rung: one thread makes the same sample of all three planes of a picture instead of
+// The fifth rung: one thread makes the same sample of all three planes of an image instead of
 // three threads one each. Where a tap lies and where the border leads is worked out once for three
 // samples, and three independent loads and sums hide each other's latency.
 #include "kernels/stencil/cuda/tile.cuh"
@@ -11,8 +11,8 @@
 #define TILE_HEIGHT (PLANES * BLOCK_HEIGHT)
 
 // May planes at index / 3 * 3 and behind it go together? Any three in a row of one shape will do:
-// the filter is the same for all planes of a launch, so they need not even be of one picture.
-static __device__ bool is_picture(const struct conv_stencil_plane *planes, int count, int first)
+// the filter is the same for all planes of a launch, so they need not even be of one image.
+static __device__ bool is_image(const struct conv_stencil_plane *planes, int count, int first)
 {
     if (first + PLANES > count)
         return false;
@@ -65,7 +65,7 @@ static __global__ void planes_kernel(const struct conv_stencil_plane *planes, in
     struct tile tile = find_tile(planes, count, TILE_WIDTH, TILE_HEIGHT);
     const struct conv_stencil_plane &plane = tile.plane;
     int first = tile.index / PLANES * PLANES;
-    bool together = is_picture(planes, count, first);
+    bool together = is_image(planes, count, first);
     enum conv_border border = (enum conv_border)filter.border;
     int left = tile.x - SIDE / 2, top = tile.y - SIDE / 2;
     int x = tile.x + (int)threadIdx.x, y = tile.y + (int)threadIdx.y;

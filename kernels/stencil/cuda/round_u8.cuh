@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // From sums of bytes to samples in two instructions each, or three: for exact filters of 8-bit
-// pictures whose sums have 23 bits. Sums start at the bits of 2^23, are floats therefore, and one
+// images whose sums have 23 bits. Sums start at the bits of 2^23, are floats therefore, and one
 // FMA divides them; the conversion to a byte rounds half-even and clamps. See fits_division for the
 // proof.
 #ifndef CONV_KERNELS_STENCIL_CUDA_ROUND_U8_CUH

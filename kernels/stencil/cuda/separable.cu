@@ -2,7 +2,7 @@
 // Two passes in one kernel, for exact filters that are a column times a row: the rows of a tile
 // first, into shared memory, then the columns of these sums. A sample then costs as many
 // multiply-adds as a row and a column have taps, not their product: 62 for 961 at 31 x 31. For what
-// tensor_separable.cu does not take: 16-bit pictures, large factors, devices before Hopper.
+// tensor_separable.cu does not take: 16-bit images, large factors, devices before Hopper.
 //
 // Exact because every sum on the way is an integer that its type holds: a partial sum of either
 // pass is at most the sum of all |coef| times the largest sample, which is what conv_cuda_rounding

@@ -7,7 +7,7 @@
 #include "kernels/stencil/cuda/stencil_device.cuh"
 
 // Threads walk over `columns` x `rows` samples in steps of the block, one sample each, and write
-// them `pitch` samples a row. (left, top) is the first one's place in the picture; what lies
+// them `pitch` samples a row. (left, top) is the first one's place in the image; what lies
 // outside comes from where the border leads, so that whoever reads the tile need not know of
 // borders. The caller puts a barrier behind it.
 template <typename Sample>

@@ -127,7 +127,7 @@ __device__ inline void seek_all(struct cursor *cursor, const struct supply &s, u
 
 // Moves the cursor on to the plane of a tile. Every look into the table costs a microsecond when
 // memory is busy, so few planes come with the launch and others are looked for where they should
-// be: near the last one, or, where all pictures are alike, at their share of the tiles.
+// be: near the last one, or, where all images are alike, at their share of the tiles.
 __device__ inline void seek(struct cursor *cursor, const struct supply &s, uint32_t tile)
 {
     if (s.count <= FEW_PLANES) {
@@ -179,7 +179,7 @@ __device__ inline uint32_t cut_piece(struct piece *piece, const struct cursor &c
         piece->stored += min((int32_t)plane.dst_spare, piece->segments * Form::SEGMENT - bytes);
     piece->pitch = pitch_of<Form>(piece->segments * Form::SEGMENT);
     piece->bulk = is_aligned(plane.src, plane.src_stride, 16);
-    // Between the rows there must be room for the columns left and right of the picture, or for
+    // Between the rows there must be room for the columns left and right of the image, or for
     // what patch_wide writes.
     int between = Form::WIDE ? s.radius * Form::SIZE + 3 + HALO : 2 * s.radius * Form::SIZE;
     piece->whole = piece->bulk && across == 1 && s.border != CONV_BORDER_CONSTANT &&

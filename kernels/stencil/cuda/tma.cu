@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The rung below the top: registers as in blocked.cu, samples through the ring of ring.cuh, so that
 // the warps that multiply never wait for memory, see a border, or load a tile. For filters up to
-// 7 x 7 that the tensor cores cannot take: real ones, 16-bit pictures, large coefficients. From
+// 7 x 7 that the tensor cores cannot take: real ones, 16-bit images, large coefficients. From
 // compute capability 9.0 on.
 //
 // A lane makes 8 samples of 8 rows, or of 16. Per row of the stage it loads 16 samples, unpacks
@@ -11,7 +11,7 @@
 // instructions.
 //
 // What it bought (H200, 8192 x 8192 x 3, share of a device copy of the same bytes; blocked: 0.34
-// and 0.25): real filters 0.80 at 3 x 3, 0.43 at 5 x 5 and 0.17 at 7 x 7, 16-bit pictures 0.82 at
+// and 0.25): real filters 0.80 at 3 x 3, 0.43 at 5 x 5 and 0.17 at 7 x 7, 16-bit images 0.82 at
 // 3 x 3 and 0.67 at 5 x 5. What limits it is instructions: 30.8 a sample at 5 x 5 (real, 8 bits),
 // 25 of them the taps, 2.8 to unpack and 0.5 to round, with which every slot filled would give
 // 0.49. Bytes unpacked by matrix products and rounded as 16-bit floats gave 0.41.
@@ -103,7 +103,7 @@ __device__ inline void drop_sample(uint2 (&samples)[2])
 }
 
 // Stores a row of which there are only `bytes`, or which is not aligned. In a loop, to be short:
-// most pictures have no such rows, or few.
+// most images have no such rows, or few.
 template <typename Sample>
 __device__ inline void store_part(uint8_t *to, quad<Sample> (&samples)[2], int bytes)
 {
@@ -391,8 +391,8 @@ static bool fits_ring(const struct conv_stencil *stencil)
            conv_cuda_rounding(&rounding, stencil) != SUM_INT64 && fits_scaled(stencil);
 }
 
-const struct conv_variant conv_cuda_ring = {
-    /* name */ "cuda_ring",
+const struct conv_variant conv_cuda_tma = {
+    /* name */ "cuda_tma",
     /* summary */ "as blocked, samples through the bulk copy engine",
     /* where */ CONV_ON_CUDA,
     /* needs */ 90,

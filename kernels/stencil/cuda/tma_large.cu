@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// As ring.cu, for filters of any size: real ones, 16-bit pictures, large coefficients. From compute
+// As ring.cu, for filters of any size: real ones, 16-bit images, large coefficients. From compute
 // capability 9.0 on.
 //
 // A lane makes 16 samples of a row. For every row of taps it unpacks the samples around them once,
@@ -268,7 +268,7 @@ static enum conv_status run_ring_large(const struct conv_stencil *stencil,
                                : launch_width<uint16_t>(stencil, batch);
 }
 
-// Smaller ones are cuda_ring's.
+// Smaller ones are cuda_tma's.
 static bool fits_ring_large(const struct conv_stencil *stencil)
 {
     struct rounding rounding;
@@ -276,8 +276,8 @@ static bool fits_ring_large(const struct conv_stencil *stencil)
            conv_cuda_rounding(&rounding, stencil) != SUM_INT64 && fits_scaled(stencil);
 }
 
-const struct conv_variant conv_cuda_ring_large = {
-    /* name */ "cuda_ring_large",
+const struct conv_variant conv_cuda_tma_large = {
+    /* name */ "cuda_tma_large",
     /* summary */ "as ring, for filters of any size",
     /* where */ CONV_ON_CUDA,
     /* needs */ 90,

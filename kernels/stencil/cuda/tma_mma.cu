@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The top rung: tensor cores do the taps, the bulk copy engine brings the samples, and what is left
-// for a thread is to round and to store. For exact filters of 8-bit pictures up to 17 x 9 whose
+// for a thread is to round and to store. For exact filters of 8-bit images up to 17 x 9 whose
 // coefficients fit in 8 bits (mma.cuh has the arithmetic), from compute capability 9.0 on.
 //
 // Samples: through the ring of ring.cuh, so that the warps that work never see a border, nor wait
@@ -137,8 +137,8 @@ static enum conv_status run_tensor(const struct conv_stencil *stencil,
     return pack<9>(stencil, batch);
 }
 
-const struct conv_variant conv_cuda_tensor = {
-    /* name */ "cuda_tensor",
+const struct conv_variant conv_cuda_tma_mma = {
+    /* name */ "cuda_tma_mma",
     /* summary */ "taps on int8 tensor cores, samples through the bulk copy engine",
     /* where */ CONV_ON_CUDA,
     /* needs */ 90,

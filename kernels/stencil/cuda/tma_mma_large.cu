@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Large filters on tensor cores: as tensor.cu, but up to 31 x 31, for exact filters of 8-bit
-// pictures whose coefficients fit in 8 bits and that are no column times a row. From compute
+// images whose coefficients fit in 8 bits and that are no column times a row. From compute
 // capability 9.0 on.
 //
 // tensor.cu has the taps in registers, and sums of as many rows as the filter has. Here there are
@@ -244,7 +244,7 @@ static enum conv_status run_tensor_large(const struct conv_stencil *stencil,
                                     : launch_sized<3, 31>(stencil, batch);
 }
 
-// Smaller ones are cuda_tensor's.
+// Smaller ones are cuda_tma_mma's.
 static bool fits_tensor_large(const struct conv_stencil *stencil)
 {
     struct rounding rounding;
@@ -258,8 +258,8 @@ static bool fits_tensor_large(const struct conv_stencil *stencil)
     return true;
 }
 
-const struct conv_variant conv_cuda_tensor_large = {
-    /* name */ "cuda_tensor_large",
+const struct conv_variant conv_cuda_tma_mma_large = {
+    /* name */ "cuda_tma_mma_large",
     /* summary */ "large filters on int8 tensor cores, taps from shared memory",
     /* where */ CONV_ON_CUDA,
     /* needs */ 90,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Two passes in one kernel on tensor cores: for exact filters of 8-bit pictures that are a column
+// Two passes in one kernel on tensor cores: for exact filters of 8-bit images that are a column
 // times a row, up to 31 x 31, from compute capability 9.0 on. Samples come through the ring of
 // ring.cuh.
 //
@@ -424,7 +424,7 @@ static enum conv_status run_tensor_separable(const struct conv_stencil *stencil,
 
 // Smaller filters are faster in one pass.
 #define LEAST_HEIGHT 9
-#define MOST_WIDTH 17 // that cuda_tensor takes
+#define MOST_WIDTH 17 // that cuda_tma_mma takes
 
 static bool fits_tensor_separable(const struct conv_stencil *stencil)
 {
@@ -435,8 +435,8 @@ static bool fits_tensor_separable(const struct conv_stencil *stencil)
     return find_factors(&factors, &quick, stencil, LONG, LONG);
 }
 
-const struct conv_variant conv_cuda_tensor_separable = {
-    /* name */ "cuda_tensor_separable",
+const struct conv_variant conv_cuda_tma_mma_separable = {
+    /* name */ "cuda_tma_mma_separable",
     /* summary */ "two passes on int8 tensor cores, for a column times a row",
     /* where */ CONV_ON_CUDA,
     /* needs */ 90,

@@ -2,7 +2,7 @@
 // How samples come to the warps that work: a block stays on its processor and walks through pieces
 // of planes (pieces.cuh). A scout finds them, ahead of time; a producer has the bulk copy engine
 // bring their rows into a ring of stages in shared memory; a patcher writes the columns beyond the
-// picture's edge into the stage (rows are chosen when they are copied), so that workers never see a
+// image's edge into the stage (rows are chosen when they are copied), so that workers never see a
 // border, nor wait for memory.
 //
 // Barriers, each a count of lanes: every lane arrives for what it has itself read or written, so
@@ -90,7 +90,7 @@ __device__ inline int source_row(const struct piece &piece, const struct supply 
 
 // The stage is free; its rows are copied. One lane takes the rows that lie below one another, in a
 // loop of its own: a copy is one instruction of a warp, and lanes with a copy each would have to
-// take turns, at a high price. A row's copy may take bytes behind the picture along, up to the next
+// take turns, at a high price. A row's copy may take bytes behind the image along, up to the next
 // multiple of 16: they never leave what rows are aligned to.
 template <typename Form>
 __device__ inline void copy_piece(struct ring *ring, uint8_t *samples, int stage,
@@ -101,7 +101,7 @@ __device__ inline void copy_piece(struct ring *ring, uint8_t *samples, int stage
     int from = first_column<Form>(piece);
     uint32_t bytes = (uint32_t)(((end_column<Form>(piece) - from) * Form::SIZE + 15) / 16 * 16);
     int rows = piece.rows + Form::ROWS - 1, top = piece.y - Form::ROWS / 2;
-    int first = max(-top, 0), end = min(rows, piece.plane_height - top); // rows of the picture
+    int first = max(-top, 0), end = min(rows, piece.plane_height - top); // rows of the image
     int outside = s.border != CONV_BORDER_CONSTANT ? rows - (end - first) : 0;
     int copies = piece.bulk ? end - first + outside : 0;
     if (lane == 0) {
@@ -220,7 +220,7 @@ __device__ inline void fill_rows(uint8_t *samples, const struct piece &piece,
                 *(uint32_t *)(samples + row * piece.pitch + i) = word;
 }
 
-// Columns left and right of the picture. What they repeat is mostly in the stage already.
+// Columns left and right of the image. What they repeat is mostly in the stage already.
 template <typename Form>
 __device__ inline void patch_columns(uint8_t *samples, const struct piece &piece,
                                      const struct supply &s)
@@ -471,11 +471,11 @@ static cudaError_t plan_ring(struct supply *s, const struct conv_stencil *stenci
     s->radius = stencil->width / 2;
 
     // At most four stages of 36 KB. With more pieces on their way to a processor memory reads them
-    // in a worse order (1000 pictures of 300 x 300, 3 x 3: 0.84 of a copy with 6 stages, 0.87 with
+    // in a worse order (1000 images of 300 x 300, 3 x 3: 0.84 of a copy with 6 stages, 0.87 with
     // 4), with fewer workers wait (3: 0.76, 2: 0.73). Rows of large planes come in better order,
     // and a kernel with little to do waits for less: 3 x 3 has 0.852 with 3 stages where 4 have
     // 0.843 (2880 x 1800; at 8192 x 8192 0.836 and 0.833). Pieces of 16 rows are better for
-    // pictures of unequal sizes (0.82 for 0.81) and worse for all others (0.76 for 0.87 at 300 x
+    // images of unequal sizes (0.82 for 0.81) and worse for all others (0.76 for 0.87 at 300 x
     // 300).
     s->merge = max(2 / Form::SIZE, Form::HIGH / TILE_HEIGHT);
     s->stage_bytes = (uint32_t)pitch_of<Form>(TILE_WIDTH * Form::SIZE) *
@@ -493,7 +493,7 @@ static cudaError_t plan_ring(struct supply *s, const struct conv_stencil *stenci
     s->group = max(s->group, 1u);
     // Whoever is free takes the next group, and at last less than that. In turns blocks are not
     // done at the same time, as some are farther from memory: 8192 x 8192 at 3 x 3 has 0.836 of a
-    // copy then, 0.848 if three rounds are not in turn, and 0.86 if none is. 500 pictures of
+    // copy then, 0.848 if three rounds are not in turn, and 0.86 if none is. 500 images of
     // unequal sizes have 0.80 and 0.85, 1000 of 300 x 300 0.87 and 0.86.
     uint32_t rounds = s->tiles / (*grid * s->group);
     s->groups = rounds > 1 ? (rounds - 1) * *grid : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lays the filtered picture over the original and lets a slider move the border between them. Without
+// Lays the filtered image over the original and lets a slider move the border between them. Without
 // JavaScript both are simply there.
 for (const frame of document.querySelectorAll(".frame")) {
   const slider = document.createElement("input");

@@ -13,7 +13,7 @@
 
 #define SIGNATURE_SIZE 8
 #define FRAME_SIZE 12       // length, type and CRC around a chunk's data
-#define MAX_OTHER 8000000   // libpng has a limit for chunks that are not picture data
+#define MAX_OTHER 8000000   // libpng has a limit for chunks that are not image data
 #define MAX_EXPANSION 1032u // DEFLATE's best: 258 bytes for 2 bits
 
 #define TYPE(a, b, c, d) ((uint32_t)(a) << 24 | (uint32_t)(b) << 16 | (uint32_t)(c) << 8 | (d))
@@ -81,7 +81,7 @@ static bool add_idat(struct content *content, struct span chunk)
     return true;
 }
 
-// A chunk that makes pixels. conv_png_probe has seen those before the picture data, and what it
+// A chunk that makes pixels. conv_png_probe has seen those before the image data, and what it
 // made of them must be what is made of them here.
 static bool add_chunk(struct content *content, const struct conv_png_header *header, uint32_t type,
                       struct span chunk)
@@ -92,7 +92,7 @@ static bool add_chunk(struct content *content, const struct conv_png_header *hea
     case IHDR:
         return first && !content->idat_over;
     case PLTE:
-        // In a picture with R, G and B it is a suggestion that nobody takes.
+        // In an image with R, G and B it is a suggestion that nobody takes.
         entries = chunk.size / 3;
         if (!first || !(header->color_type & 2) || chunk.size % 3 != 0 || entries < 1 ||
             entries > 256)

@@ -10,7 +10,7 @@
 #include "png/png.h"
 #include "png/cpu/unfilter.h"
 
-// What a worker keeps from picture to picture: at most the compressed bytes and the filtered rows
+// What a worker keeps from image to image: at most the compressed bytes and the filtered rows
 // of the largest one, and three rows. Starts as {0}.
 struct conv_decoder {
     struct conv_inflate inflate;
@@ -29,7 +29,7 @@ struct conv_decoder {
 bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t size,
                       const struct conv_png_header *header, const struct conv_image *dst);
 
-// The zlib stream of a picture without palette and tRNS, under the same conditions; `stream` has
+// The zlib stream of an image without palette and tRNS, under the same conditions; `stream` has
 // room for `size` bytes.
 bool conv_decode_copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *data, size_t size,
                              const struct conv_png_header *header);

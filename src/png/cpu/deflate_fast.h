@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A deflate (RFC 1951) writer for the filtered rows of pictures, where speed counts most: noise and
+// A deflate (RFC 1951) writer for the filtered rows of images, where speed counts most: noise and
 // detail become literals with a Huffman code that fits the block, flat and repeating parts become
 // matches, and what does not compress is stored.
 #ifndef CONV_PNG_CPU_DEFLATE_FAST_H

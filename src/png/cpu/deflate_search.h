@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The deflate writer of the middle levels. It knows what each literal of a block costs and takes a
-// match only for the bits that it saves: in filtered pictures most short matches save none.
+// match only for the bits that it saves: in filtered images most short matches save none.
 #ifndef CONV_PNG_CPU_DEFLATE_SEARCH_H
 #define CONV_PNG_CPU_DEFLATE_SEARCH_H
 

@@ -44,7 +44,7 @@ static const struct {
 
 // --- rows ---------------------------------------------------------------------------------------
 
-// The planes of bytes of a picture: its own where samples are bytes, high and low halves otherwise.
+// The planes of bytes of an image: its own where samples are bytes, high and low halves otherwise.
 struct filtering {
     const struct conv_filter_rows *rows;
     const struct conv_image *src;
@@ -425,7 +425,7 @@ void conv_encode_trim(struct conv_encoder *encoder, size_t keep)
     conv_buffer_trim(&encoder->filtered, keep);
 }
 
-enum conv_status conv_encode_picture(struct conv_encoder *encoder, struct conv_buffer *file,
+enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buffer *file,
                                      const struct conv_image *src, struct conv_err *err)
 {
     int planes = src->channels * (src->depth / 8);

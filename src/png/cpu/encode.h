@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // This program's own PNG encoder. Level 1 filters and compresses stripe by stripe while the bytes
 // are in the cache; from level 2 on the filter is chosen row by row and the compressor sees the
-// whole picture: our own up to level 9, libdeflate's near-optimal parsing above.
+// whole image: our own up to level 9, libdeflate's near-optimal parsing above.
 #ifndef CONV_PNG_CPU_ENCODE_H
 #define CONV_PNG_CPU_ENCODE_H
 
@@ -24,14 +24,14 @@ extern const uint8_t conv_encode_tail[CONV_ENCODE_TAIL];
 // Writes CONV_ENCODE_HEAD bytes; the end of them.
 uint8_t *conv_encode_put_head(uint8_t *at, const struct conv_image *shape);
 
-// Scratch memory of one worker, from picture to picture.
+// Scratch memory of one worker, from image to image.
 struct conv_encoder;
 
 // CONV_ERR_MEMORY only; level is 0 to CONV_ENCODE_MAX_LEVEL. `features` are those of
 // conv_cpu_features() that may be used; `max_chunk` is CONV_ENCODE_MAX_CHUNK but in tests.
 enum conv_status conv_encode_open(struct conv_encoder **encoder, int level, unsigned features,
                                   size_t max_chunk, struct conv_err *err);
-// conv_encode_picture gives up with CONV_ERR_CANCELLED soon after conv_cancel_is_asked(stop), but
+// conv_encode_image gives up with CONV_ERR_CANCELLED soon after conv_cancel_is_asked(stop), but
 // not while libdeflate compresses (levels 10 to 12).
 void conv_encode_set_stop(struct conv_encoder *encoder, const atomic_int *stop);
 void conv_encode_close(struct conv_encoder *encoder);             // NULL is fine
@@ -39,7 +39,7 @@ void conv_encode_trim(struct conv_encoder *encoder, size_t keep); // as conv_buf
 
 // Replaces the content of *file by a PNG of IHDR, IDATs and IEND. CONV_ERR_MEMORY, or
 // CONV_ERR_CANCELLED as above.
-enum conv_status conv_encode_picture(struct conv_encoder *encoder, struct conv_buffer *file,
+enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buffer *file,
                                      const struct conv_image *src, struct conv_err *err);
 
 #endif

@@ -18,7 +18,7 @@ void conv_expand_prepare(struct conv_expand *expand, const struct conv_png_heade
                          const uint8_t *plte, size_t plte_size, const uint8_t *trns,
                          size_t trns_size);
 
-// True if rows of such a picture go through conv_expand_row.
+// True if rows of such an image go through conv_expand_row.
 bool conv_expand_needed(const struct conv_png_header *header);
 
 // Fills row y of the planes from a plain row of the file. The split is the best one there is.

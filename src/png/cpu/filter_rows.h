@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The five filters of PNG (ISO/IEC 15948, 9.2), taken where a picture still lies in planes: there
+// The five filters of PNG (ISO/IEC 15948, 9.2), taken where an image still lies in planes: there
 // the byte to the left is the one before, whatever the pixel's size, so that one loop a filter
 // serves all shapes. A plane of 16 bits counts as two planes of bytes.
 #ifndef CONV_PNG_CPU_FILTER_ROWS_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A code is built for each block of a picture, some ten microseconds of pixels apart: the symbols
+// A code is built for each block of an image, some ten microseconds of pixels apart: the symbols
 // are sorted by radix, and with sorted leaves Huffman's tree takes two queues and linear time.
 #include "png/cpu/huffman.h"
 

@@ -259,7 +259,7 @@ enum { WORKING, DONE, FAILED };
 //
 // If `mixed`, literals and matches are not told apart, since a wrong guess takes as long as two
 // entries: each step writes literals, copies 16 bytes behind them, and goes on by what was meant.
-// Left alone: the steps of two pictures in turn, 1.15 times as fast again in a prototype; an index
+// Left alone: the steps of two images in turn, 1.15 times as fast again in a prototype; an index
 // of 12, 0.8 times on photographs; two literals before a match in one entry, 7 % fewer entries.
 ALWAYS_INLINE int decode_symbols(const struct conv_inflate_tables *tables, struct reader *reader_io,
                                  struct output *output, bool inside, bool mixed)
@@ -539,7 +539,7 @@ bool conv_inflate_zlib(struct conv_inflate *inflate, uint8_t *out, size_t out_si
         return false;
     unsigned method = data[0], flags = data[1];
     // Deflate, a right checksum, no dictionary. zlib refuses distances beyond the window, which
-    // cannot occur if it is as large as the format allows or as the picture.
+    // cannot occur if it is as large as the format allows or as the image.
     if ((method & 15) != 8 || method >> 4 > 7 || (method << 8 | flags) % 31 != 0 || flags & 32 ||
         (method >> 4 < 7 && out_size > (size_t)256 << (method >> 4)))
         return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Decompresses a whole zlib stream whose size is known beforehand. It exists beside libdeflate for
 // two reasons: one look into its table takes two literals, or a length with its distance, where
-// their codewords are short, as they are in pictures; and it refuses what zlib refuses, where
+// their codewords are short, as they are in images; and it refuses what zlib refuses, where
 // libdeflate is more lenient (incomplete codes, reserved symbols), so that libpng stays the judge
 // of every file.
 #ifndef CONV_PNG_CPU_INFLATE_H

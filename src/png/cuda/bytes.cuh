@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "kernels/stencil/stencil.h" // CONV_HOST_DEVICE
+#include "kernels/common/host_device.h"
 
 enum { PNG_NONE, PNG_SUB, PNG_UP, PNG_AVERAGE, PNG_PAETH, PNG_FILTERS };
 

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "kernels/stencil/stencil.h" // CONV_HOST_DEVICE
+#include "kernels/common/host_device.h"
 
 #define CRC_POLYNOMIAL 0xedb88320u
 #define CRC_ONE 0x80000000u // the polynomial 1

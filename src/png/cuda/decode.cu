@@ -22,56 +22,56 @@ static_assert(8 * (3 + MOST_ROWS_BYTES * 5 / 4 + STREAM_SLACK) + 48 <= UINT32_MA
 #define MOST_SHORT_ROWS 8192
 #define SHORT_ROW_BYTES 256
 
-static uint64_t row_bytes(const struct conv_decode_picture *picture)
+static uint64_t row_bytes(const struct conv_decode_image *image)
 {
-    return (uint64_t)picture->width * (uint64_t)picture->channels * (uint64_t)(picture->depth / 8);
+    return (uint64_t)image->width * (uint64_t)image->channels * (uint64_t)(image->depth / 8);
 }
 
-bool conv_cuda_decode_takes(const struct conv_decode_picture *picture)
+bool conv_cuda_decode_takes(const struct conv_decode_image *image)
 {
-    if (picture->width < 1 || picture->height < 1 || picture->channels < 1 ||
-        picture->channels > 4 || (picture->depth != 8 && picture->depth != 16))
+    if (image->width < 1 || image->height < 1 || image->channels < 1 ||
+        image->channels > 4 || (image->depth != 8 && image->depth != 16))
         return false;
-    uint64_t row = row_bytes(picture), height = (uint64_t)picture->height;
+    uint64_t row = row_bytes(image), height = (uint64_t)image->height;
     return row + 1 < MOST_ROWS_BYTES / height &&
            (height <= MOST_SHORT_ROWS || row >= SHORT_ROW_BYTES) &&
-           picture->stream_bytes <= (row + 1) * height * 5 / 4 + STREAM_SLACK;
+           image->stream_bytes <= (row + 1) * height * 5 / 4 + STREAM_SLACK;
 }
 
-size_t conv_cuda_decode_scratch(const struct conv_decode_picture *picture)
+size_t conv_cuda_decode_scratch(const struct conv_decode_image *image)
 {
-    uint64_t rows = (row_bytes(picture) + 1) * (uint64_t)picture->height;
+    uint64_t rows = (row_bytes(image) + 1) * (uint64_t)image->height;
     size_t end = conv_decode_result_at((uint32_t)rows) + sizeof(uint32_t);
     return (end + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
 }
 
 // Shell's sort of the turns, with the gaps of Knuth.
-static void sort_turns(struct conv_decode_picture *pictures, int count)
+static void sort_turns(struct conv_decode_image *images, int count)
 {
     int gap = 1;
     while (gap < count / 3)
         gap = 3 * gap + 1;
     for (; gap > 0; gap /= 3)
         for (int i = gap; i < count; i++) {
-            uint32_t turn = pictures[i].turn, bytes = pictures[turn].stream_bytes;
+            uint32_t turn = images[i].turn, bytes = images[turn].stream_bytes;
             int at = i;
-            for (; at >= gap && pictures[pictures[at - gap].turn].stream_bytes < bytes; at -= gap)
-                pictures[at].turn = pictures[at - gap].turn;
-            pictures[at].turn = turn;
+            for (; at >= gap && images[images[at - gap].turn].stream_bytes < bytes; at -= gap)
+                images[at].turn = images[at - gap].turn;
+            images[at].turn = turn;
         }
 }
 
-void conv_cuda_decode_plan(struct conv_decode_picture *pictures, int count, uint8_t *d_scratch)
+void conv_cuda_decode_plan(struct conv_decode_image *images, int count, uint8_t *d_scratch)
 {
     for (int i = 0; i < count; i++) {
-        struct conv_decode_picture *picture = &pictures[i];
-        picture->row_bytes = (uint32_t)row_bytes(picture);
-        picture->rows_bytes = (picture->row_bytes + 1) * (uint32_t)picture->height;
-        picture->d_rows = d_scratch;
-        picture->turn = (uint32_t)i;
-        d_scratch += conv_cuda_decode_scratch(picture);
+        struct conv_decode_image *image = &images[i];
+        image->row_bytes = (uint32_t)row_bytes(image);
+        image->rows_bytes = (image->row_bytes + 1) * (uint32_t)image->height;
+        image->d_rows = d_scratch;
+        image->turn = (uint32_t)i;
+        d_scratch += conv_cuda_decode_scratch(image);
     }
-    sort_turns(pictures, count);
+    sort_turns(images, count);
 }
 
 enum conv_status conv_cuda_decode(const struct conv_decode_batch *batch)

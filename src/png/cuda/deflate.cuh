@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "kernels/stencil/stencil.h" // CONV_HOST_DEVICE
+#include "kernels/common/host_device.h"
 
 #define DEFLATE_LITLENS 286
 #define DEFLATE_END 256

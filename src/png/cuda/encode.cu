@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The host's half of the PNG encoder: cuts a batch into work, divides scratch memory and queues the
-// kernels. Nothing here depends on what the pictures hold.
+// kernels. Nothing here depends on what the images hold.
 #include "png/cuda/bytes.cuh"
 #include "png/cuda/encode_internal.cuh"
 
@@ -50,30 +50,30 @@ size_t conv_cuda_encode_bound(int width, int height, int channels, int depth)
 
 // --- plan ----------------------------------------------------------------------------------------
 
-static bool plan_picture(struct conv_encode_plan *plan, struct conv_encode_picture *picture)
+static bool plan_image(struct conv_encode_plan *plan, struct conv_encode_image *image)
 {
     size_t bound =
-        conv_cuda_encode_bound(picture->width, picture->height, picture->channels, picture->depth);
+        conv_cuda_encode_bound(image->width, image->height, image->channels, image->depth);
     if (bound == 0)
         return false;
-    uint64_t bytes = stream_bytes(*picture);
-    cut_stream(bytes, &picture->block_bytes, &picture->blocks);
-    uint64_t plane_row = (uint64_t)picture->width * (uint64_t)(picture->depth / 8);
-    picture->spans = (uint32_t)((plane_row + SPAN_BYTES - 1) / SPAN_BYTES);
-    picture->first_block = plan->blocks;
-    picture->first_span = plan->spans;
-    picture->first_row = plan->rows;
-    picture->stream_at = plan->stream_bytes;
-    picture->bits_at = plan->bits_bytes;
-    uint64_t spans = plan->spans + (uint64_t)picture->spans * (uint64_t)picture->height;
-    uint64_t blocks = (uint64_t)plan->blocks + picture->blocks;
+    uint64_t bytes = stream_bytes(*image);
+    cut_stream(bytes, &image->block_bytes, &image->blocks);
+    uint64_t plane_row = (uint64_t)image->width * (uint64_t)(image->depth / 8);
+    image->spans = (uint32_t)((plane_row + SPAN_BYTES - 1) / SPAN_BYTES);
+    image->first_block = plan->blocks;
+    image->first_span = plan->spans;
+    image->first_row = plan->rows;
+    image->stream_at = plan->stream_bytes;
+    image->bits_at = plan->bits_bytes;
+    uint64_t spans = plan->spans + (uint64_t)image->spans * (uint64_t)image->height;
+    uint64_t blocks = (uint64_t)plan->blocks + image->blocks;
     if (spans > ROWS_MOST || blocks > ROWS_MOST)
         return false;
     plan->blocks = (uint32_t)blocks;
     plan->spans = (uint32_t)spans;
-    plan->rows += (uint32_t)picture->height; // not more than spans
+    plan->rows += (uint32_t)image->height; // not more than spans
     plan->stream_bytes += round_up(bytes, WINDOW);
-    plan->bits_bytes += (uint64_t)picture->blocks * CHUNKS * chunk_room(picture->block_bytes);
+    plan->bits_bytes += (uint64_t)image->blocks * CHUNKS * chunk_room(image->block_bytes);
     plan->output_bytes += bound;
     return true;
 }
@@ -107,12 +107,12 @@ static struct division divide(const struct conv_encode_plan *plan)
 }
 
 enum conv_status conv_cuda_encode_plan(struct conv_encode_plan *plan,
-                                       struct conv_encode_picture *pictures, int count)
+                                       struct conv_encode_image *images, int count)
 {
     *plan = {};
     plan->count = count;
     for (int i = 0; i < count; i++)
-        if (!plan_picture(plan, &pictures[i]))
+        if (!plan_image(plan, &images[i]))
             return CONV_ERR_UNSUPPORTED;
     plan->scratch_bytes = divide(plan).all;
     return CONV_OK;
@@ -125,7 +125,7 @@ static struct encode_scratch find_scratch(const struct conv_encode_batch *batch)
     struct division d = divide(&batch->plan);
     uint8_t *memory = (uint8_t *)batch->d_scratch;
     struct encode_scratch scratch = {};
-    scratch.pictures = batch->d_pictures;
+    scratch.images = batch->d_images;
     scratch.count = batch->plan.count;
     scratch.costs = (uint32_t *)(memory + d.costs);
     scratch.blocks = (struct encode_block *)(memory + d.blocks);
@@ -148,7 +148,7 @@ enum conv_status conv_cuda_encode(const struct conv_encode_batch *batch)
     cudaStream_t stream = (cudaStream_t)batch->stream;
     if (cudaMemsetAsync(scratch.costs, 0, cost_bytes(plan), stream) != cudaSuccess)
         return CONV_ERR_DEVICE;
-    conv_encode_judge(scratch, plan->spans, stream);
+    conv_encode_filter_cost(scratch, plan->spans, stream);
     note(batch, "judge");
     conv_encode_filter(scratch, plan->blocks, stream);
     note(batch, "filter");

@@ -5,11 +5,11 @@
 
 #define PART 128 // bits that a lane writes
 
-// A picture's chunk as it will be, and a place in it: one of the pieces of bits that its blocks are
+// An image's chunk as it will be, and a place in it: one of the pieces of bits that its blocks are
 // made of.
-struct picture_bits {
+struct image_bits {
     const struct encode_block *blocks;
-    const uint32_t *bits; // of the picture's first piece
+    const uint32_t *bits; // of the image's first piece
     uint32_t count;       // of blocks
     uint32_t room;        // words from a piece to the next
     struct encode_size size;
@@ -18,19 +18,19 @@ struct picture_bits {
 struct piece {
     uint32_t block, chunk;
     const uint32_t *words;
-    uint64_t begin, end; // in the picture's chunk
+    uint64_t begin, end; // in the image's chunk
 };
 
-__device__ inline void open_piece(struct piece *piece, const struct picture_bits &picture,
+__device__ inline void open_piece(struct piece *piece, const struct image_bits &image,
                                   uint64_t begin)
 {
     piece->begin = begin;
-    piece->end = begin + picture.blocks[piece->block].chunk_bits[piece->chunk];
-    piece->words = picture.bits + ((uint64_t)piece->block * CHUNKS + piece->chunk) * picture.room;
+    piece->end = begin + image.blocks[piece->block].chunk_bits[piece->chunk];
+    piece->words = image.bits + ((uint64_t)piece->block * CHUNKS + piece->chunk) * image.room;
 }
 
 // Goes to the piece that has the bit `at`, which is not before this one and before data_end.
-__device__ inline void seek_piece(struct piece *piece, const struct picture_bits &picture,
+__device__ inline void seek_piece(struct piece *piece, const struct image_bits &image,
                                   uint64_t at)
 {
     while (at >= piece->end) {
@@ -38,7 +38,7 @@ __device__ inline void seek_piece(struct piece *piece, const struct picture_bits
             piece->chunk = 0;
             piece->block++;
         }
-        open_piece(piece, picture, piece->end);
+        open_piece(piece, image, piece->end);
     }
 }
 
@@ -73,9 +73,9 @@ __device__ inline uint32_t piece_bits(const struct piece &piece, uint64_t at)
     return __funnelshift_r(words[0], two ? words[1] : 0, shift);
 }
 
-// 32 bits of the picture's chunk from `at` on, wherever they come from. `piece` is one that begins
+// 32 bits of the image's chunk from `at` on, wherever they come from. `piece` is one that begins
 // no later, and follows.
-__device__ inline uint32_t find_word(const struct picture_bits &picture, struct piece *piece,
+__device__ inline uint32_t find_word(const struct image_bits &image, struct piece *piece,
                                      uint64_t at)
 {
     uint32_t word = 0;
@@ -83,14 +83,14 @@ __device__ inline uint32_t find_word(const struct picture_bits &picture, struct 
         uint64_t from = at + have, until = at + 32;
         uint32_t bits;
         if (from < PREAMBLE_BITS) {
-            bits = preamble_bits(picture.size, (uint32_t)from);
+            bits = preamble_bits(image.size, (uint32_t)from);
             until = min(until, (uint64_t)PREAMBLE_BITS);
-        } else if (from < picture.size.data_end) {
-            seek_piece(piece, picture, from);
+        } else if (from < image.size.data_end) {
+            seek_piece(piece, image, from);
             bits = piece_bits(*piece, from);
             until = min(until, piece->end);
         } else {
-            bits = trailer_bits(picture.size, from);
+            bits = trailer_bits(image.size, from);
         }
         uint32_t count = (uint32_t)(until - from);
         word |= (bits & ~0u >> (32 - count)) << have;
@@ -99,15 +99,15 @@ __device__ inline uint32_t find_word(const struct picture_bits &picture, struct 
     return word;
 }
 
-// A part whose bits are not all of one piece: the first of a picture, and the last of each piece.
-__device__ inline uint4 find_part(const struct picture_bits &picture, struct piece piece,
+// A part whose bits are not all of one piece: the first of an image, and the last of each piece.
+__device__ inline uint4 find_part(const struct image_bits &image, struct piece piece,
                                   uint64_t at)
 {
     uint4 part;
-    part.x = find_word(picture, &piece, at);
-    part.y = find_word(picture, &piece, at + 32);
-    part.z = find_word(picture, &piece, at + 64);
-    part.w = find_word(picture, &piece, at + 96);
+    part.x = find_word(image, &piece, at);
+    part.y = find_word(image, &piece, at + 32);
+    part.z = find_word(image, &piece, at + 64);
+    part.w = find_word(image, &piece, at + 96);
     return part;
 }
 
@@ -125,36 +125,36 @@ __device__ inline uint4 copy_part(const struct piece &piece, uint64_t at)
 }
 
 // A block of 8 warps for a deflate block, one of its pieces each. A warp writes the parts whose
-// first bit is its piece's; the picture's first piece has the preamble's too, its last the
+// first bit is its piece's; the image's first piece has the preamble's too, its last the
 // trailer's.
 static __global__ void __launch_bounds__(CHUNKS *WARP)
     assemble(const struct encode_scratch scratch, uint8_t *output)
 {
     struct work work = find_work(scratch);
-    struct picture_bits picture;
-    picture.blocks = scratch.blocks + work.picture.first_block;
-    picture.bits = scratch.bits + work.picture.bits_at / 4;
-    picture.count = work.picture.blocks;
-    picture.room = chunk_room(work.picture.block_bytes) / 4;
-    picture.size = scratch.sizes[work.picture_index];
+    struct image_bits image;
+    image.blocks = scratch.blocks + work.image.first_block;
+    image.bits = scratch.bits + work.image.bits_at / 4;
+    image.count = work.image.blocks;
+    image.room = chunk_room(work.image.block_bytes) / 4;
+    image.size = scratch.sizes[work.image_index];
 
     struct piece piece;
-    piece.block = work.index - work.picture.first_block;
+    piece.block = work.index - work.image.first_block;
     piece.chunk = threadIdx.x / WARP;
-    const struct encode_block &block = picture.blocks[piece.block];
+    const struct encode_block &block = image.blocks[piece.block];
     uint64_t begin = block.start;
     for (uint32_t i = 0; i < piece.chunk; i++)
         begin += block.chunk_bits[i];
-    open_piece(&piece, picture, begin);
+    open_piece(&piece, image, begin);
 
     bool first = piece.block == 0 && piece.chunk == 0;
-    bool last = piece.block == picture.count - 1 && piece.chunk == CHUNKS - 1;
+    bool last = piece.block == image.count - 1 && piece.chunk == CHUNKS - 1;
     uint64_t at = first ? 0 : (piece.begin + PART - 1) / PART * PART;
-    uint64_t end = last ? picture.size.size * 8 : piece.end;
-    uint4 *parts = (uint4 *)(output + picture.size.offset);
+    uint64_t end = last ? image.size.size * 8 : piece.end;
+    uint4 *parts = (uint4 *)(output + image.size.offset);
     for (at += threadIdx.x % WARP * PART; at < end; at += WARP * PART) {
         bool within = at >= piece.begin && at + PART <= piece.end;
-        parts[at / PART] = within ? copy_part(piece, at) : find_part(picture, piece, at);
+        parts[at / PART] = within ? copy_part(piece, at) : find_part(image, piece, at);
     }
 }
 

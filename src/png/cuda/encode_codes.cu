@@ -211,9 +211,9 @@ static __global__ void __launch_bounds__(WARPS *WARP, 6)
     uint32_t lane = threadIdx.x % WARP, index = blockIdx.x * WARPS + threadIdx.x / WARP;
     if (index >= blocks)
         return;
-    const struct conv_encode_picture *pictures = scratch.pictures;
-    int at = find_last(scratch.count, index, [&](int i) { return pictures[i].first_block; });
-    bool last = index + 1 - pictures[at].first_block == pictures[at].blocks;
+    const struct conv_encode_image *images = scratch.images;
+    int at = find_last(scratch.count, index, [&](int i) { return images[i].first_block; });
+    bool last = index + 1 - images[at].first_block == images[at].blocks;
     struct encode_block *block = &scratch.blocks[index];
 
     count_symbols(space, block);

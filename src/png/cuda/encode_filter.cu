@@ -26,7 +26,7 @@ struct stage {
 };
 
 // Puts the bytes of `value` that are in begin ... end - 1 to `at`, a multiple of 4 from the stage's
-// begin on, positions being those in the picture's scanlines. Words of which others write a part as
+// begin on, positions being those in the image's scanlines. Words of which others write a part as
 // well are joined.
 __device__ inline void put_word(const struct stage &stage, int32_t at, uint32_t value,
                                 int32_t begin, int32_t end)
@@ -46,15 +46,15 @@ __device__ inline void put_word(const struct stage &stage, int32_t at, uint32_t 
 // The residuals of a word of each plane. `offset` is in bytes of a plane's row; `left` is 8 bits
 // for each byte of a sample.
 template <int CHANNELS>
-__device__ inline void filter_words(uint32_t residual[4], const struct conv_encode_picture &picture,
+__device__ inline void filter_words(uint32_t residual[4], const struct conv_encode_image &image,
                                     int filter, uint32_t y, uint32_t offset, uint32_t left)
 {
-    int64_t at = (int64_t)y * picture.stride + offset;
+    int64_t at = (int64_t)y * image.stride + offset;
     bool needs_left = offset > 0 && filter != PNG_NONE && filter != PNG_UP;
     bool needs_above = y > 0 && filter >= PNG_UP;
 #pragma unroll
     for (int c = 0; c < CHANNELS; c++) {
-        const uint8_t *p = picture.plane[c] + at, *above = p - picture.stride;
+        const uint8_t *p = image.plane[c] + at, *above = p - image.stride;
         uint32_t x = *(const uint32_t *)p, x_before = 0, b = 0, b_before = 0;
         if (needs_left)
             x_before = *(const uint32_t *)(p - 4);
@@ -72,17 +72,17 @@ __device__ inline void filter_words(uint32_t residual[4], const struct conv_enco
 // of the lane before it.
 template <int CHANNELS, int SAMPLE_BYTES>
 __device__ inline void fill_round(const struct stage &stage,
-                                  const struct conv_encode_picture &picture, int filter, uint32_t y,
+                                  const struct conv_encode_image &image, int filter, uint32_t y,
                                   uint32_t round)
 {
     uint32_t lane = threadIdx.x % WARP;
     uint32_t offset = (round * WARP + lane) * 4; // in each plane's row
-    uint32_t plane_bytes = (uint32_t)picture.width * SAMPLE_BYTES;
+    uint32_t plane_bytes = (uint32_t)image.width * SAMPLE_BYTES;
     uint32_t row = plane_bytes * CHANNELS, round_bytes = 4 * WARP * CHANNELS;
     uint32_t words[4] = {0, 0, 0, 0};
     if (offset < plane_bytes) {
         uint32_t residual[4];
-        filter_words<CHANNELS>(residual, picture, filter, y, offset, 8 * SAMPLE_BYTES);
+        filter_words<CHANNELS>(residual, image, filter, y, offset, 8 * SAMPLE_BYTES);
         join_bytes(words, residual, CHANNELS, SAMPLE_BYTES);
     }
     uint32_t carried = __shfl_up_sync(ALL_LANES, words[CHANNELS - 1], 1);
@@ -117,9 +117,9 @@ __device__ inline uint32_t round_of(uint32_t at, uint32_t round_bytes)
 
 template <int CHANNELS, int SAMPLE_BYTES>
 __device__ inline void fill_stage(const struct stage &stage, const uint32_t *costs,
-                                  const struct conv_encode_picture &picture)
+                                  const struct conv_encode_image &image)
 {
-    uint32_t row = (uint32_t)picture.width * (CHANNELS * SAMPLE_BYTES);
+    uint32_t row = (uint32_t)image.width * (CHANNELS * SAMPLE_BYTES);
     uint32_t round_bytes = 4 * WARP * CHANNELS;
     uint32_t rounds = (row + round_bytes - 1) / round_bytes; // of a row
     uint32_t first_y = stage.begin / (row + 1), last_y = (stage.end - 1) / (row + 1);
@@ -128,32 +128,32 @@ __device__ inline void fill_stage(const struct stage &stage, const uint32_t *cos
     uint32_t count = (last_y - first_y) * rounds + last + 1;
     for (uint32_t i = first + threadIdx.x / WARP; i < count; i += WARPS) {
         uint32_t y = first_y + i / rounds;
-        int filter = cheapest_filter(costs + (uint64_t)(picture.first_row + y) * PNG_FILTERS);
-        fill_round<CHANNELS, SAMPLE_BYTES>(stage, picture, filter, y, i % rounds);
+        int filter = cheapest_filter(costs + (uint64_t)(image.first_row + y) * PNG_FILTERS);
+        fill_round<CHANNELS, SAMPLE_BYTES>(stage, image, filter, y, i % rounds);
     }
 }
 
 // The cases are told apart here, once a stage, so that the loops within know them.
 __device__ inline void fill_stage_of(const struct stage &stage, const uint32_t *costs,
-                                     const struct conv_encode_picture &picture)
+                                     const struct conv_encode_image &image)
 {
-    switch (picture.channels * 2 + picture.depth / 8 - 1) {
+    switch (image.channels * 2 + image.depth / 8 - 1) {
     case 2:
-        return fill_stage<1, 1>(stage, costs, picture);
+        return fill_stage<1, 1>(stage, costs, image);
     case 3:
-        return fill_stage<1, 2>(stage, costs, picture);
+        return fill_stage<1, 2>(stage, costs, image);
     case 4:
-        return fill_stage<2, 1>(stage, costs, picture);
+        return fill_stage<2, 1>(stage, costs, image);
     case 5:
-        return fill_stage<2, 2>(stage, costs, picture);
+        return fill_stage<2, 2>(stage, costs, image);
     case 6:
-        return fill_stage<3, 1>(stage, costs, picture);
+        return fill_stage<3, 1>(stage, costs, image);
     case 7:
-        return fill_stage<3, 2>(stage, costs, picture);
+        return fill_stage<3, 2>(stage, costs, image);
     case 8:
-        return fill_stage<4, 1>(stage, costs, picture);
+        return fill_stage<4, 1>(stage, costs, image);
     default:
-        return fill_stage<4, 2>(stage, costs, picture);
+        return fill_stage<4, 2>(stage, costs, image);
     }
 }
 
@@ -233,7 +233,7 @@ static __global__ void __launch_bounds__(WARPS *WARP, FILTER_BLOCKS)
     __shared__ uint32_t count[TOKENS];
     __shared__ uint32_t sums[2];
     struct work work = find_work(scratch);
-    uint8_t *stream = scratch.streams + work.picture.stream_at;
+    uint8_t *stream = scratch.streams + work.image.stream_at;
     for (uint32_t i = threadIdx.x; i < TOKENS; i += WARPS * WARP)
         count[i] = 0;
     if (threadIdx.x < 2)
@@ -244,7 +244,7 @@ static __global__ void __launch_bounds__(WARPS *WARP, FILTER_BLOCKS)
         for (uint32_t i = threadIdx.x; i < STAGE / sizeof(uint4); i += WARPS * WARP)
             stage_memory[i] = make_uint4(0, 0, 0, 0);
         __syncthreads(); // the stage and the counts are clear
-        fill_stage_of(stage, scratch.costs, work.picture);
+        fill_stage_of(stage, scratch.costs, work.image);
         __syncthreads(); // the stage is full
         count_stage(stage, work, stream, count, adler, last_byte);
         last_byte = stage.words[STAGE / 4 - 1] >> 24;

@@ -11,7 +11,7 @@
 // The bytes from `offset` on, of which `n` belong to the row; those behind it are cleared on all
 // sides, and so cost nothing. `left` is 8 bits for each byte of a sample.
 template <bool CUT>
-__device__ inline void judge_group(uint32_t cost[PNG_FILTERS], const uint4 &x, uint32_t x_before,
+__device__ inline void add_costs(uint32_t cost[PNG_FILTERS], const uint4 &x, uint32_t x_before,
                                    const uint4 &b, uint32_t b_before, uint32_t left, int n)
 {
     uint32_t xs[5] = {x_before, x.x, x.y, x.z, x.w}, bs[5] = {b_before, b.x, b.y, b.z, b.w};
@@ -32,21 +32,21 @@ static __global__ void __launch_bounds__(WARPS *WARP)
     uint32_t index = blockIdx.x * WARPS + threadIdx.x / WARP, lane = threadIdx.x % WARP;
     if (index >= spans)
         return;
-    const struct conv_encode_picture *pictures = scratch.pictures;
-    int at = find_last(scratch.count, index, [&](int i) { return pictures[i].first_span; });
-    const struct conv_encode_picture &picture = pictures[at];
-    uint32_t y = (index - picture.first_span) / picture.spans;
-    uint32_t begin = (index - picture.first_span) % picture.spans * SPAN_BYTES;
-    uint32_t bytes = (uint32_t)picture.width * (uint32_t)(picture.depth / 8);
+    const struct conv_encode_image *images = scratch.images;
+    int at = find_last(scratch.count, index, [&](int i) { return images[i].first_span; });
+    const struct conv_encode_image &image = images[at];
+    uint32_t y = (index - image.first_span) / image.spans;
+    uint32_t begin = (index - image.first_span) % image.spans * SPAN_BYTES;
+    uint32_t bytes = (uint32_t)image.width * (uint32_t)(image.depth / 8);
     uint32_t groups = (min(bytes - begin, (uint32_t)SPAN_BYTES) + GROUP - 1) / GROUP;
-    uint32_t left = (uint32_t)picture.depth;
-    int64_t row = (int64_t)y * picture.stride;
+    uint32_t left = (uint32_t)image.depth;
+    int64_t row = (int64_t)y * image.stride;
 
     uint32_t cost[PNG_FILTERS] = {0};
-    for (uint32_t i = lane; i < groups * (uint32_t)picture.channels; i += WARP) {
+    for (uint32_t i = lane; i < groups * (uint32_t)image.channels; i += WARP) {
         uint32_t offset = begin + i % groups * GROUP;
-        const uint8_t *p = picture.plane[i / groups] + row + offset;
-        const uint8_t *above = p - picture.stride;
+        const uint8_t *p = image.plane[i / groups] + row + offset;
+        const uint8_t *above = p - image.stride;
         uint4 x = *(const uint4 *)p, b = {0, 0, 0, 0};
         uint32_t x_before = 0, b_before = 0;
         if (offset > 0)
@@ -57,20 +57,20 @@ static __global__ void __launch_bounds__(WARPS *WARP)
                 b_before = *(const uint32_t *)(above - 4);
         }
         if (bytes - offset >= GROUP)
-            judge_group<false>(cost, x, x_before, b, b_before, left, GROUP);
+            add_costs<false>(cost, x, x_before, b, b_before, left, GROUP);
         else
-            judge_group<true>(cost, x, x_before, b, b_before, left, (int)(bytes - offset));
+            add_costs<true>(cost, x, x_before, b, b_before, left, (int)(bytes - offset));
     }
 #pragma unroll
     for (int f = 0; f < PNG_FILTERS; f++) {
         for (int step = WARP / 2; step > 0; step /= 2)
             cost[f] += __shfl_xor_sync(ALL_LANES, cost[f], step);
         if (lane == (uint32_t)f)
-            atomicAdd(&scratch.costs[((uint64_t)picture.first_row + y) * PNG_FILTERS + f], cost[f]);
+            atomicAdd(&scratch.costs[((uint64_t)image.first_row + y) * PNG_FILTERS + f], cost[f]);
     }
 }
 
-void conv_encode_judge(const struct encode_scratch &scratch, uint32_t spans, cudaStream_t stream)
+void conv_encode_filter_cost(const struct encode_scratch &scratch, uint32_t spans, cudaStream_t stream)
 {
     judge<<<(spans + WARPS - 1) / WARPS, WARPS * WARP, 0, stream>>>(scratch, spans);
 }

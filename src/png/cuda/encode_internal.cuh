@@ -54,11 +54,11 @@ struct encode_block {
     uint32_t chunk_bits[CHUNKS]; // pack
     uint32_t crc;                // pack: the remainder of the block's bits times x^1024
     uint32_t bits;               // pack: of all chunks
-    uint64_t start;              // layout: first bit within the picture's chunk
+    uint64_t start;              // layout: first bit within the image's chunk
 };
 
 struct encode_size {
-    uint64_t data_end; // first bit behind the picture's last block
+    uint64_t data_end; // first bit behind the image's last block
     uint64_t size;     // of its chunk, bytes
     uint64_t offset;   // in the output
     uint32_t adler, crc;
@@ -66,12 +66,12 @@ struct encode_size {
 
 // All of it, in device memory.
 struct encode_scratch {
-    const struct conv_encode_picture *pictures;
+    const struct conv_encode_image *images;
     int count;
     uint32_t *costs; // PNG_FILTERS a row
     struct encode_block *blocks;
-    struct encode_size *sizes; // a picture
-    uint8_t *streams;          // scanlines of all pictures, each picture's at a multiple of WINDOW
+    struct encode_size *sizes; // an image
+    uint8_t *streams;          // scanlines of all images, each image's at a multiple of WINDOW
     uint32_t *bits;            // chunks of all blocks
 };
 
@@ -93,23 +93,23 @@ CONV_HOST_DEVICE static inline uint32_t chunk_room(uint32_t block_bytes)
     return (bits + 1023) / 1024 * 128;
 }
 
-CONV_HOST_DEVICE static inline uint32_t row_bytes(const struct conv_encode_picture &picture)
+CONV_HOST_DEVICE static inline uint32_t row_bytes(const struct conv_encode_image &image)
 {
-    return (uint32_t)picture.width * (uint32_t)(picture.channels * (picture.depth / 8));
+    return (uint32_t)image.width * (uint32_t)(image.channels * (image.depth / 8));
 }
 
-// Bytes of the picture's scanlines, with the filters' numbers.
-CONV_HOST_DEVICE static inline uint32_t stream_bytes(const struct conv_encode_picture &picture)
+// Bytes of the image's scanlines, with the filters' numbers.
+CONV_HOST_DEVICE static inline uint32_t stream_bytes(const struct conv_encode_image &image)
 {
-    return (row_bytes(picture) + 1) * (uint32_t)picture.height;
+    return (row_bytes(image) + 1) * (uint32_t)image.height;
 }
 
 // --- where a block works -------------------------------------------------------------------------
 
-// A deflate block: its place among those of the batch and in its picture's scanlines.
+// A deflate block: its place among those of the batch and in its image's scanlines.
 struct work {
-    struct conv_encode_picture picture;
-    int picture_index;
+    struct conv_encode_image image;
+    int image_index;
     uint32_t index; // in the batch
     uint32_t begin, end;
 };
@@ -131,15 +131,15 @@ template <typename First> __device__ inline int find_last(int count, uint32_t wa
 
 __device__ inline struct work find_work(const struct encode_scratch &scratch)
 {
-    const struct conv_encode_picture *pictures = scratch.pictures;
+    const struct conv_encode_image *images = scratch.images;
     struct work work;
     work.index = blockIdx.x;
-    work.picture_index =
-        find_last(scratch.count, blockIdx.x, [&](int i) { return pictures[i].first_block; });
-    work.picture = pictures[work.picture_index];
-    uint32_t all = stream_bytes(work.picture);
-    work.begin = (blockIdx.x - work.picture.first_block) * work.picture.block_bytes;
-    work.end = min(all, work.begin + work.picture.block_bytes);
+    work.image_index =
+        find_last(scratch.count, blockIdx.x, [&](int i) { return images[i].first_block; });
+    work.image = images[work.image_index];
+    uint32_t all = stream_bytes(work.image);
+    work.begin = (blockIdx.x - work.image.first_block) * work.image.block_bytes;
+    work.end = min(all, work.begin + work.image.block_bytes);
     return work;
 }
 
@@ -147,7 +147,7 @@ __device__ inline struct work find_work(const struct encode_scratch &scratch)
 
 // Each queues one kernel; what it does is told in the file of its name.
 extern "C" {
-void conv_encode_judge(const struct encode_scratch &scratch, uint32_t spans, cudaStream_t stream);
+void conv_encode_filter_cost(const struct encode_scratch &scratch, uint32_t spans, cudaStream_t stream);
 void conv_encode_filter(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream);
 void conv_encode_codes(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream);
 void conv_encode_pack(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where everything comes to lie, now that sizes are known: first the blocks of each picture, with
-// its checksums, then the pictures.
+// Where everything comes to lie, now that sizes are known: first the blocks of each image, with
+// its checksums, then the images.
 #include "png/cuda/crc_tables.cuh"
 #include "png/cuda/encode_internal.cuh"
 
@@ -24,7 +24,7 @@ __device__ inline uint64_t of_lane(uint64_t value, uint32_t lane)
     return (uint64_t)__shfl_sync(ALL_LANES, (uint32_t)(value >> 32), lane) << 32 | low;
 }
 
-// Gives each of the picture's blocks its first bit; the first bit behind the last.
+// Gives each of the image's blocks its first bit; the first bit behind the last.
 __device__ inline uint64_t place_blocks(struct encode_block *blocks, uint32_t count)
 {
     uint64_t at = PREAMBLE_BITS;
@@ -41,11 +41,11 @@ __device__ inline uint64_t place_blocks(struct encode_block *blocks, uint32_t co
 // With the sums s and w of each block's bytes (encode_filter.cu), b bytes behind it and n in all:
 // Adler-32's are 1 + sum of s, and n + sum of w + b * s.
 __device__ inline uint32_t join_adler(const struct encode_block *blocks,
-                                      const struct conv_encode_picture &picture)
+                                      const struct conv_encode_image &image)
 {
-    uint32_t all = stream_bytes(picture), sums[2] = {0, 0};
-    for (uint32_t i = threadIdx.x % WARP; i < picture.blocks; i += WARP) {
-        uint32_t end = i + 1 < picture.blocks ? (i + 1) * picture.block_bytes : all;
+    uint32_t all = stream_bytes(image), sums[2] = {0, 0};
+    for (uint32_t i = threadIdx.x % WARP; i < image.blocks; i += WARP) {
+        uint32_t end = i + 1 < image.blocks ? (i + 1) * image.block_bytes : all;
         uint64_t behind = (all - end) % ADLER_MODULUS;
         sums[0] = (sums[0] + blocks[i].adler[0]) % ADLER_MODULUS;
         sums[1] = (uint32_t)((sums[1] + blocks[i].adler[1] + behind * blocks[i].adler[0]) %
@@ -93,18 +93,18 @@ __device__ inline uint32_t join_crc(const struct encode_block *blocks, uint32_t 
     return ~crc;
 }
 
-// 4 warps a block, a picture each.
+// 4 warps a block, an image each.
 static __global__ void __launch_bounds__(WARPS *WARP) layout(const struct encode_scratch scratch)
 {
     int index = (int)(blockIdx.x * WARPS + threadIdx.x / WARP);
     if (index >= scratch.count)
         return;
-    const struct conv_encode_picture &picture = scratch.pictures[index];
-    struct encode_block *blocks = scratch.blocks + picture.first_block;
-    uint64_t data_end = place_blocks(blocks, picture.blocks);
+    const struct conv_encode_image &image = scratch.images[index];
+    struct encode_block *blocks = scratch.blocks + image.first_block;
+    uint64_t data_end = place_blocks(blocks, image.blocks);
     __syncwarp();
-    uint32_t adler = join_adler(blocks, picture);
-    uint32_t crc = join_crc(blocks, picture.blocks, data_end, adler);
+    uint32_t adler = join_adler(blocks, image);
+    uint32_t crc = join_crc(blocks, image.blocks, data_end, adler);
     if (threadIdx.x % WARP == 0) {
         struct encode_size *size = &scratch.sizes[index];
         size->data_end = data_end;
@@ -119,9 +119,9 @@ void conv_encode_layout(const struct encode_scratch &scratch, cudaStream_t strea
     layout<<<((unsigned)scratch.count + WARPS - 1) / WARPS, WARPS * WARP, 0, stream>>>(scratch);
 }
 
-// --- pictures ------------------------------------------------------------------------------------
+// --- images ------------------------------------------------------------------------------------
 
-// One block of 32 warps, 1,024 pictures at a time: each warp adds up 32 sizes, one adds up the
+// One block of 32 warps, 1,024 images at a time: each warp adds up 32 sizes, one adds up the
 // warps' sums, and all go on from there.
 static __global__ void __launch_bounds__(PLACE_THREADS)
     place(const struct encode_scratch scratch, struct conv_encode_result *results)

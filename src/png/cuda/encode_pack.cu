@@ -180,11 +180,11 @@ static __global__ void __launch_bounds__(CHUNKS *WARP) pack(const struct encode_
     uint32_t lane = threadIdx.x % WARP, chunk = threadIdx.x / WARP;
     uint32_t size = chunk_bytes(work.end - work.begin);
     uint32_t begin = work.begin + chunk * size, end = min(begin + size, work.end);
-    uint32_t room = chunk_room(work.picture.block_bytes);
-    uint64_t place = work.picture.bits_at +
-                     ((uint64_t)(work.index - work.picture.first_block) * CHUNKS + chunk) * room;
+    uint32_t room = chunk_room(work.image.block_bytes);
+    uint64_t place = work.image.bits_at +
+                     ((uint64_t)(work.index - work.image.first_block) * CHUNKS + chunk) * room;
     struct writer writer = {rings + chunk * RING, scratch.bits + place / 4, 0, 0, 0};
-    const uint8_t *stream = scratch.streams + work.picture.stream_at;
+    const uint8_t *stream = scratch.streams + work.image.stream_at;
     if (chunk == 0) {
         put_header(&writer, block);
         write_lines(&writer, crc_tables);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// A block of threads inflates a picture. DEFLATE's blocks come one after the other, and each is cut
+// A block of threads inflates an image. DEFLATE's blocks come one after the other, and each is cut
 // into windows: as much input as gives the output that shared memory holds. Of a window, all
 // threads find the symbols (speculate.cuh), put them down, and make bytes of them (window.cuh).
 //
-// Shared memory is what limits how many pictures are in flight: 27.4 KB for 128 threads, so that
-// eight blocks fit on an SM that has 228 KB, 1024 pictures on 128 SMs. The fewer pictures, the more
+// Shared memory is what limits how many images are in flight: 27.4 KB for 128 threads, so that
+// eight blocks fit on an SM that has 228 KB, 1024 images on 128 SMs. The fewer images, the more
 // threads for each.
 #include <cuda_runtime_api.h>
 
@@ -241,15 +241,15 @@ __device__ inline bool check_adler(struct block_memory<THREADS> &shared,
 
 template <int THREADS>
 __device__ inline uint32_t inflate_stream(struct block_memory<THREADS> &shared,
-                                          const struct conv_decode_picture &picture,
+                                          const struct conv_decode_image &image,
                                           uint32_t free_cost, const uint32_t *stop)
 {
     struct stream stream;
-    stream.lead = (uint32_t)((uintptr_t)picture.d_stream % 4);
-    stream.words = (const uint32_t *)(picture.d_stream - stream.lead);
-    stream.bytes = picture.stream_bytes;
+    stream.lead = (uint32_t)((uintptr_t)image.d_stream % 4);
+    stream.words = (const uint32_t *)(image.d_stream - stream.lead);
+    stream.bytes = image.stream_bytes;
     stream.end = 8 * (stream.lead + stream.bytes - 4);
-    uint32_t result = check_header(stream, picture.rows_bytes);
+    uint32_t result = check_header(stream, image.rows_bytes);
     if (result)
         return result;
     for (uint32_t i = threadIdx.x; i < THREADS * THREAD_ROOM / 4; i += THREADS)
@@ -259,47 +259,47 @@ __device__ inline uint32_t inflate_stream(struct block_memory<THREADS> &shared,
     for (bool final = false; !final;) {
         if (progress.cost > free_cost && progress.cost - free_cost > progress.out / BYTES_PER_COST)
             return CONV_DECODE_COSTLY;
-        result = inflate_block(shared, stream, picture.d_rows, picture.rows_bytes, &progress,
+        result = inflate_block(shared, stream, image.d_rows, image.rows_bytes, &progress,
                                &adler, stop, &final);
         if (result)
             return result;
     }
-    if ((progress.at + 7) / 8 * 8 != stream.end || progress.out != picture.rows_bytes)
+    if ((progress.at + 7) / 8 * 8 != stream.end || progress.out != image.rows_bytes)
         return CONV_DECODE_SIZE;
-    return check_adler(shared, stream, adler, picture.rows_bytes) ? CONV_DECODE_DECODED
+    return check_adler(shared, stream, adler, image.rows_bytes) ? CONV_DECODE_DECODED
                                                                   : CONV_DECODE_ADLER;
 }
 
 // Between barriers: all bytes are written.
 template <int THREADS>
-__device__ inline bool filters_exist(const struct conv_decode_picture &picture)
+__device__ inline bool filters_exist(const struct conv_decode_image &image)
 {
     bool all = true;
-    for (uint32_t y = threadIdx.x; y < (uint32_t)picture.height; y += THREADS)
-        all &= picture.d_rows[(size_t)y * (picture.row_bytes + 1)] < FILTERS;
+    for (uint32_t y = threadIdx.x; y < (uint32_t)image.height; y += THREADS)
+        all &= image.d_rows[(size_t)y * (image.row_bytes + 1)] < FILTERS;
     return !__syncthreads_or(!all);
 }
 
-// A block a picture, the longest streams first.
+// A block an image, the longest streams first.
 template <int THREADS>
 __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
-    inflate(const struct conv_decode_picture *pictures, uint32_t *status, uint32_t free_cost,
+    inflate(const struct conv_decode_image *images, uint32_t *status, uint32_t free_cost,
             const uint32_t *stop)
 {
     extern __shared__ uint4 memory[];
     struct block_memory<THREADS> &shared = *(struct block_memory<THREADS> *)memory;
-    uint32_t turn = pictures[blockIdx.x].turn;
-    struct conv_decode_picture picture = pictures[turn];
-    uint32_t result = inflate_stream(shared, picture, free_cost, stop);
+    uint32_t turn = images[blockIdx.x].turn;
+    struct conv_decode_image image = images[turn];
+    uint32_t result = inflate_stream(shared, image, free_cost, stop);
     if (result == CONV_DECODE_DECODED) {
         __syncthreads();
-        if (!filters_exist<THREADS>(picture))
+        if (!filters_exist<THREADS>(image))
             result = CONV_DECODE_FILTER;
     }
     if (threadIdx.x < CONV_DECODE_SLACK)
-        picture.d_rows[picture.rows_bytes + threadIdx.x] = 0;
+        image.d_rows[image.rows_bytes + threadIdx.x] = 0;
     if (threadIdx.x == 0) {
-        *(uint32_t *)(picture.d_rows + conv_decode_result_at(picture.rows_bytes)) = result;
+        *(uint32_t *)(image.d_rows + conv_decode_result_at(image.rows_bytes)) = result;
         status[turn] = result;
     }
 }
@@ -315,12 +315,12 @@ template <int THREADS> static enum conv_status launch(const struct conv_decode_b
         return CONV_ERR_DEVICE;
     inflate<THREADS>
         <<<(unsigned)batch->count, THREADS, (size_t)bytes, (cudaStream_t)batch->stream>>>(
-            batch->d_pictures, batch->d_status, batch->at_any_cost ? UINT32_MAX : FREE_COST,
+            batch->d_images, batch->d_status, batch->at_any_cost ? UINT32_MAX : FREE_COST,
             batch->d_stop);
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }
 
-// Of the block sizes that the device has the shared memory for, the largest with which all pictures
+// Of the block sizes that the device has the shared memory for, the largest with which all images
 // are in flight at once.
 static enum conv_status choose_threads(int count, int *threads)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the threads of a block that inflate one picture have in common: shared memory, the stream,
+// What the threads of a block that inflate one image have in common: shared memory, the stream,
 // and how far they are.
 #ifndef CONV_PNG_CUDA_INFLATE_CUH
 #define CONV_PNG_CUDA_INFLATE_CUH

@@ -6,7 +6,7 @@
 #include "png/cuda/cuda_decode.h"
 #include "png/cuda/symbols.cuh"
 
-// Behind the filtered rows: zeros that the filters' kernel may read, then the picture's result once
+// Behind the filtered rows: zeros that the filters' kernel may read, then the image's result once
 // more, for that kernel.
 #define CONV_DECODE_SLACK 80
 
@@ -19,7 +19,7 @@ extern "C" {
 // Each queues one launch. Inflates, checks the Adler-32 and the filters' numbers, writes d_status.
 // *name is what the launch is called.
 enum conv_status conv_cuda_inflate(const struct conv_decode_batch *batch, const char **name);
-// Of the pictures that were inflated, undoes the filters.
+// Of the images that were inflated, undoes the filters.
 enum conv_status conv_cuda_unfilter(const struct conv_decode_batch *batch, const char **name);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Undoes the filters of rows, straight into planes. A block takes a picture and a thread a row: it
+// Undoes the filters of rows, straight into planes. A block takes an image and a thread a row: it
 // is one step behind the thread with the row above, and hears from it what that step has made; when
 // it has done its row, it goes on with the next one that nobody has, without waiting for the end of
 // the wave. A step is 16 bytes of each plane.
@@ -30,13 +30,13 @@ struct place {
 };
 
 __device__ __forceinline__ void enter_row(struct place *place,
-                                          const struct conv_decode_picture &picture, uint32_t y)
+                                          const struct conv_decode_image &image, uint32_t y)
 {
     place->y = y;
     place->step = 0;
-    if (y >= (uint32_t)picture.height)
+    if (y >= (uint32_t)image.height)
         return;
-    const uint8_t *row = picture.d_rows + (size_t)y * (picture.row_bytes + 1);
+    const uint8_t *row = image.d_rows + (size_t)y * (image.row_bytes + 1);
     uint32_t odd = (uint32_t)((uintptr_t)(row + 1) % 4);
     place->filter = choose_filter(row[0]);
     place->words = (const uint32_t *)(row + 1 - odd);
@@ -46,14 +46,14 @@ __device__ __forceinline__ void enter_row(struct place *place,
 
 template <int CHANNELS>
 __device__ __forceinline__ void read_above(struct strip<CHANNELS> *above,
-                                           const struct conv_decode_picture &picture,
+                                           const struct conv_decode_image &image,
                                            const struct place &place)
 {
 #pragma unroll
     for (int c = 0; c < CHANNELS; c++) {
         uint4 words = make_uint4(0, 0, 0, 0);
         if (place.y > 0)
-            words = *(const uint4 *)(picture.d_plane[c] + (place.y - 1) * picture.stride +
+            words = *(const uint4 *)(image.d_plane[c] + (place.y - 1) * image.stride +
                                      place.step * STEP_BYTES);
         above->words[c][0] = words.x;
         above->words[c][1] = words.y;
@@ -115,16 +115,16 @@ __device__ __forceinline__ uint4 plane_words(const struct strip<CHANNELS> &strip
 // Shared memory holds what each thread has made in this step and in the one before:
 // [step % 2][channel][thread].
 template <int CHANNELS, int SAMPLE>
-__device__ inline void unfilter_picture(const struct conv_decode_picture &picture, uint4 *made)
+__device__ inline void unfilter_image(const struct conv_decode_image &image, uint4 *made)
 {
-    const uint32_t threads = blockDim.x, me = threadIdx.x, height = (uint32_t)picture.height;
-    const uint32_t steps = ((uint32_t)picture.width * SAMPLE + STEP_BYTES - 1) / STEP_BYTES;
+    const uint32_t threads = blockDim.x, me = threadIdx.x, height = (uint32_t)image.height;
+    const uint32_t steps = ((uint32_t)image.width * SAMPLE + STEP_BYTES - 1) / STEP_BYTES;
     // A row narrower than the wave is long makes its threads wait for the wave's end.
     const uint32_t period = max(steps, threads);
     const uint32_t total = (height + threads - 1) / threads * period + threads - 1;
     uint32_t left[CHANNELS * SAMPLE], above_left[CHANNELS * SAMPLE];
     struct place place = {};
-    enter_row(&place, picture, me);
+    enter_row(&place, image, me);
     for (uint32_t now = 0; now < total; now++) {
         if (now >= me) {
             if (place.step < steps && place.y < height) {
@@ -135,7 +135,7 @@ __device__ inline void unfilter_picture(const struct conv_decode_picture &pictur
                         left[k] = above_left[k] = 0;
                 read_row<CHANNELS>(bytes, &place);
                 if (me == 0) {
-                    read_above(&above, picture, place); // written a round ago
+                    read_above(&above, image, place); // written a round ago
                 } else {
 #pragma unroll
                     for (int c = 0; c < CHANNELS; c++) {
@@ -151,12 +151,12 @@ __device__ inline void unfilter_picture(const struct conv_decode_picture &pictur
                 for (int c = 0; c < CHANNELS; c++) {
                     uint4 words = plane_words(out, c);
                     made[(now % 2 * MOST_CHANNELS + c) * threads + me] = words;
-                    *(uint4 *)(picture.d_plane[c] + place.y * picture.stride +
+                    *(uint4 *)(image.d_plane[c] + place.y * image.stride +
                                place.step * STEP_BYTES) = words;
                 }
             }
             if (++place.step == period)
-                enter_row(&place, picture, place.y + threads);
+                enter_row(&place, image, place.y + threads);
         }
         if (threads == WARP)
             __syncwarp();
@@ -165,42 +165,42 @@ __device__ inline void unfilter_picture(const struct conv_decode_picture &pictur
     }
 }
 
-__global__ void __launch_bounds__(256) unfilter(const struct conv_decode_picture *pictures)
+__global__ void __launch_bounds__(256) unfilter(const struct conv_decode_image *images)
 {
     extern __shared__ uint4 made[];
-    struct conv_decode_picture picture = pictures[pictures[blockIdx.x].turn];
-    if (*(const uint32_t *)(picture.d_rows + conv_decode_result_at(picture.rows_bytes)) !=
+    struct conv_decode_image image = images[images[blockIdx.x].turn];
+    if (*(const uint32_t *)(image.d_rows + conv_decode_result_at(image.rows_bytes)) !=
         CONV_DECODE_DECODED)
         return;
-    switch (2 * picture.channels + picture.depth / 16) {
+    switch (2 * image.channels + image.depth / 16) {
     case 2:
-        unfilter_picture<1, 1>(picture, made);
+        unfilter_image<1, 1>(image, made);
         break;
     case 3:
-        unfilter_picture<1, 2>(picture, made);
+        unfilter_image<1, 2>(image, made);
         break;
     case 4:
-        unfilter_picture<2, 1>(picture, made);
+        unfilter_image<2, 1>(image, made);
         break;
     case 5:
-        unfilter_picture<2, 2>(picture, made);
+        unfilter_image<2, 2>(image, made);
         break;
     case 6:
-        unfilter_picture<3, 1>(picture, made);
+        unfilter_image<3, 1>(image, made);
         break;
     case 7:
-        unfilter_picture<3, 2>(picture, made);
+        unfilter_image<3, 2>(image, made);
         break;
     case 8:
-        unfilter_picture<4, 1>(picture, made);
+        unfilter_image<4, 1>(image, made);
         break;
     case 9:
-        unfilter_picture<4, 2>(picture, made);
+        unfilter_image<4, 2>(image, made);
         break;
     }
 }
 
-// As many warps a picture as keep every SM busy: alone, a warp takes all it can use.
+// As many warps an image as keep every SM busy: alone, a warp takes all it can use.
 enum conv_status conv_cuda_unfilter(const struct conv_decode_batch *batch, const char **name)
 {
     int device, processors, processor;
@@ -217,6 +217,6 @@ enum conv_status conv_cuda_unfilter(const struct conv_decode_batch *batch, const
         bytes = share; // so that there is no room for more warps
     *name = "unfilter";
     unfilter<<<(unsigned)batch->count, (unsigned)(WARP * warps), bytes,
-               (cudaStream_t)batch->stream>>>(batch->d_pictures);
+               (cudaStream_t)batch->stream>>>(batch->d_images);
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }
