@@ -80,8 +80,7 @@ static bool place(struct bench *bench, int files, uint8_t *at)
             image->d_plane[c] = at;
     }
     return !failed(cudaMemcpy(bench->d_images, bench->images,
-                              (size_t)bench->count * sizeof *bench->images,
-                              cudaMemcpyHostToDevice),
+                              (size_t)bench->count * sizeof *bench->images, cudaMemcpyHostToDevice),
                    "copy of the table");
 }
 

@@ -294,7 +294,7 @@ static bool same_pixels(const struct conv_image *image, const struct png_file *f
 }
 
 static bool check_image(const struct conv_image *image, const uint8_t *chunk, size_t size,
-                          char *message)
+                        char *message)
 {
     static const int color_types[] = {0, PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA,
                                       PNG_COLOR_TYPE_RGB, PNG_COLOR_TYPE_RGBA};

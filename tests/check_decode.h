@@ -46,7 +46,8 @@ struct check_stream check_long_stream(void);
 // The image data of a PNG file. False if it has none that the device takes.
 bool check_read_stream(struct check_stream *stream, const char *path);
 
-// --- check_decode_oracle.c ------------------------------------------------------------------------
+// --- check_decode_oracle.c
+// ------------------------------------------------------------------------
 
 // What src/png/cpu/decode.c makes of the stream in a PNG file: true and planes, whose memory is
 // planes->plane[0].data alone, or false.

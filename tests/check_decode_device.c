@@ -51,7 +51,7 @@ static bool make_memory(uint8_t **d_memory, size_t size)
 }
 
 static bool upload_image(struct device_image *own, struct conv_decode_image *image,
-                           const struct check_stream *stream)
+                         const struct check_stream *stream)
 {
     size_t before = check_decode_random(17); // the stream ends where its memory ends
     size_t row = conv_image_stride(stream->width, stream->depth);
@@ -84,9 +84,8 @@ static bool turns_are_right(const struct conv_decode_image *images, int count)
     bool seen[CHECK_DECODE_MOST] = {false}, right = true;
     for (int i = 0; i < count && right; i++) {
         uint32_t turn = images[i].turn;
-        right =
-            turn < (uint32_t)count && !seen[turn] &&
-            (i == 0 || images[turn].stream_bytes <= images[images[i - 1].turn].stream_bytes);
+        right = turn < (uint32_t)count && !seen[turn] &&
+                (i == 0 || images[turn].stream_bytes <= images[images[i - 1].turn].stream_bytes);
         if (right)
             seen[turn] = true;
     }

@@ -25,14 +25,14 @@ struct conv_stencil {
     int depth;         // 8 or 16
     int max;           // 255 or 65535
     enum conv_border border;
-    int border_value; // a sample at this depth, for CONV_BORDER_CONSTANT
-    bool exact;       // coefficients, scale and offset are integers
-    bool fits_int32;  // exact, and no sum (with bias and rounding) leaves 32 bits on any image
-    int64_t divisor;  // exact: > 0 (a negative scale has turned the signs of the rest)
-    int64_t bias;     // exact: offset in samples times divisor
-    float fbias;      // real: offset in samples
-    const void
-        *d_stencil; // CUDA: the filter in device memory (conv_cuda_upload, kernels/stencil/cuda/cuda_variants.h)
+    int border_value;      // a sample at this depth, for CONV_BORDER_CONSTANT
+    bool exact;            // coefficients, scale and offset are integers
+    bool fits_int32;       // exact, and no sum (with bias and rounding) leaves 32 bits on any image
+    int64_t divisor;       // exact: > 0 (a negative scale has turned the signs of the rest)
+    int64_t bias;          // exact: offset in samples times divisor
+    float fbias;           // real: offset in samples
+    const void *d_stencil; // CUDA: the filter in device memory (conv_cuda_upload,
+                           // kernels/stencil/cuda/cuda_variants.h)
     int32_t icoef[CONV_FILTER_MAX_TAPS]; // exact, row by row
     float fcoef[CONV_FILTER_MAX_TAPS];   // real: (float)(coef / scale), row by row
 };

@@ -29,8 +29,10 @@ static void *open_main(void *argument)
     return NULL;
 }
 
-enum conv_status conv_async_open_start(struct conv_async_open **out, const struct conv_backend_ops *ops,
-                                    const struct conv_backend_config *config, struct conv_err *err)
+enum conv_status conv_async_open_start(struct conv_async_open **out,
+                                       const struct conv_backend_ops *ops,
+                                       const struct conv_backend_config *config,
+                                       struct conv_err *err)
 {
     size_t filters_size = (size_t)config->filter_count * sizeof config->filters[0];
     struct conv_async_open *opening = calloc(1, sizeof *opening + filters_size);
@@ -53,8 +55,8 @@ bool conv_async_open_is_over(const struct conv_async_open *opening)
     return atomic_load(&opening->over);
 }
 
-enum conv_status conv_async_open_result(struct conv_async_open *opening, struct conv_backend **backend,
-                                     struct conv_err *err)
+enum conv_status conv_async_open_result(struct conv_async_open *opening,
+                                        struct conv_backend **backend, struct conv_err *err)
 {
     pthread_mutex_lock(&opening->lock);
     if (opening->has_thread && !opening->joined)

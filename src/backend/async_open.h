@@ -11,15 +11,16 @@ struct conv_async_open;
 // Copies what it needs of *config. Where no thread can be had it opens here and now.
 // CONV_ERR_MEMORY if it cannot even begin.
 enum conv_status conv_async_open_start(struct conv_async_open **opening,
-                                    const struct conv_backend_ops *ops,
-                                    const struct conv_backend_config *config, struct conv_err *err);
+                                       const struct conv_backend_ops *ops,
+                                       const struct conv_backend_config *config,
+                                       struct conv_err *err);
 
 // Any thread; never waits.
 bool conv_async_open_is_over(const struct conv_async_open *opening);
 
 // Waits until it is over. *backend belongs to the opening; on failure it is NULL. Any thread.
-enum conv_status conv_async_open_result(struct conv_async_open *opening, struct conv_backend **backend,
-                                     struct conv_err *err);
+enum conv_status conv_async_open_result(struct conv_async_open *opening,
+                                        struct conv_backend **backend, struct conv_err *err);
 
 // Closes the backend. An opening that is not over is left to its thread, to end with the process:
 // see conv_async_open_any_left. NULL is fine.

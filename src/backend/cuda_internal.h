@@ -8,8 +8,8 @@
 #include <cuda_runtime_api.h>
 
 #include "backend/backend.h"
-#include "png/cuda/cuda_encode.h"
 #include "kernels/stencil/stencil.h"
+#include "png/cuda/cuda_encode.h"
 
 // One filter of the chain, ready for both depths.
 struct conv_cuda_step {

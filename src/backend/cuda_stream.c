@@ -79,12 +79,13 @@ void conv_cuda_lane_close(struct conv_lane *lane)
     free(lane);
 }
 
-// Ties the device's clock to the host's: the event happens between two readings of the host's clock. Where
-// the thread was interrupted in between, another attempt is closer. The earlier reading is taken, so
-// that no time of the device is placed later than it was.
+// Ties the device's clock to the host's: the event happens between two readings of the host's
+// clock. Where the thread was interrupted in between, another attempt is closer. The earlier
+// reading is taken, so that no time of the device is placed later than it was.
 static enum conv_status set_origin(struct conv_lane *lane, struct conv_err *err)
 {
-    const uint64_t close_enough = 100000; // ns; record and wait take about 10,000 on an idle machine
+    const uint64_t close_enough =
+        100000; // ns; record and wait take about 10,000 on an idle machine
     uint64_t best = UINT64_MAX;
     for (int attempt = 0; attempt < 10 && best > close_enough; attempt++) {
         uint64_t before = conv_clock_ns();

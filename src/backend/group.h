@@ -45,16 +45,16 @@ struct conv_group_lender {
 // Where it does both, the group is resident: no plane is ever in the host's memory, which so need
 // not be as large, nor be the group's all the time that the device decodes.
 struct conv_group {
-    uint8_t *h_in, *h_out;               // staging (staging.h): in_capacity and `capacity` bytes
-    size_t capacity;                     // bytes of planes, on either side of the bus
-    size_t in_capacity;                  // the same, unless the group is resident
-    struct conv_group_lender *lender;    // of a resident group, which begins without h_out
-    size_t front;                        // bytes of planes to filter
-    size_t back;                         // bytes of kept planes at the end of h_in
-    bool decoded, encoded;               // by the device
-    size_t streams;                      // decoded: bytes of h_in that they take
-    size_t chunks;                       // encoded: most bytes that they take in h_out
-    struct conv_group_image *images; // if decoded or encoded
+    uint8_t *h_in, *h_out;            // staging (staging.h): in_capacity and `capacity` bytes
+    size_t capacity;                  // bytes of planes, on either side of the bus
+    size_t in_capacity;               // the same, unless the group is resident
+    struct conv_group_lender *lender; // of a resident group, which begins without h_out
+    size_t front;                     // bytes of planes to filter
+    size_t back;                      // bytes of kept planes at the end of h_in
+    bool decoded, encoded;            // by the device
+    size_t streams;                   // decoded: bytes of h_in that they take
+    size_t chunks;                    // encoded: most bytes that they take in h_out
+    struct conv_group_image *images;  // if decoded or encoded
     int image_count, image_capacity;
     struct conv_group_plane *planes; // the planes to filter
     int plane_count, plane_capacity;

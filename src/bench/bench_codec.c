@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "bench/bench_codec_device.h"
 #include "bench/bench_codec_jobs.h"
-#include "bench/bench_images.h"
 #include "bench/bench_competitors.h"
+#include "bench/bench_images.h"
 #include "cli/commands.h"
 #include "cli/device.h"
 #include "png/cpu/interleave.h"
@@ -158,8 +158,8 @@ static enum conv_status run_round(struct bench *bench, int round, struct conv_er
         conv_bench_images_place(&bench->truth, &image->header.shape, bench->planes[0].data);
         conv_bench_images_place(&bench->got, &image->header.shape, bench->planes[1].data);
         enum conv_status status =
-            conv_libpng_decode(&bench->scratch, image->file.data, image->file.size,
-                               &image->header, &bench->truth, err);
+            conv_libpng_decode(&bench->scratch, image->file.data, image->file.size, &image->header,
+                               &bench->truth, err);
         if (status)
             return status;
         for (int r = 0; r < bench->row_count; r++) {
@@ -320,8 +320,7 @@ static enum conv_status check_device(const struct conv_options *options, struct 
 static enum conv_status bench_many(const struct conv_options *options, struct conv_err *err)
 {
     struct conv_bench_images images = {0};
-    enum conv_status status =
-        conv_bench_images_load(&images, options, options->operands[1], err);
+    enum conv_status status = conv_bench_images_load(&images, options, options->operands[1], err);
     if (!status && on_device(options)) {
         status = conv_bench_codec_device(options, &images, err);
     } else if (!status) {

@@ -15,9 +15,9 @@ static const int in_flight[] = {1, 132, 1000, 4000};
 struct bench {
     const struct conv_options *options;
     struct conv_device device;
-    struct conv_png_codec *codec;         // finds streams, makes files
+    struct conv_png_codec *codec;     // finds streams, makes files
     struct conv_coding_image *images; // those that the device takes
-    uint8_t **memory;                     // of their streams and planes: two each
+    uint8_t **memory;                 // of their streams and planes: two each
     int count;
     size_t libpng_bytes; // of the files that libpng's level 1 makes of all
     int wrong;
@@ -41,7 +41,7 @@ static enum conv_status measure_libpng(struct bench *bench, const struct conv_im
 
 // Those that are not of the plain kind are left out.
 static enum conv_status add_image(struct bench *bench, const struct conv_bench_image *from,
-                                    struct conv_err *err)
+                                  struct conv_err *err)
 {
     struct conv_coding_image *image = &bench->images[bench->count];
     uint8_t **memory = &bench->memory[2 * (size_t)bench->count];
@@ -101,7 +101,8 @@ static void print_row(const struct bench *bench, const struct conv_coding_test *
 {
     const char *direction = test->decode ? "decode" : "encode";
     if (bench->options->json) {
-        printf("{\"type\":\"bench-codec-device\",\"direction\":\"%s\",\"kernel\":\"%s\",\"in_flight\":%d,"
+        printf("{\"type\":\"bench-codec-device\",\"direction\":\"%s\",\"kernel\":\"%s\",\"in_"
+               "flight\":%d,"
                "\"ms\":%.4f,\"gb_s\":%.3f",
                direction, name, test->in_flight, ms, raw / ms / 1e6);
         if (ratio > 0)

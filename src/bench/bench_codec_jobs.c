@@ -38,8 +38,8 @@ static enum conv_status code(const struct worker *worker, const struct conv_benc
     if (worker->bench->work != ENCODE) {
         struct conv_image decoded;
         conv_bench_images_place(&decoded, &image->header.shape, worker->planes);
-        status = conv_png_decode(worker->codec, image->file.data, image->file.size,
-                                 &image->header, &decoded, err);
+        status = conv_png_decode(worker->codec, image->file.data, image->file.size, &image->header,
+                                 &decoded, err);
     }
     struct conv_png_bytes bytes;
     if (!status && worker->bench->work != DECODE)
@@ -134,8 +134,8 @@ static void print(const struct conv_options *options, const struct bench *bench,
     if (!options->json)
         printf("%d %s, %.1f Mpix, %.1f MB of samples; %d %s, encoded after %s, medians of %d "
                "rounds\n%-16s %9s %9s %11s %10s\n",
-               images->count, images->count == 1 ? "image" : "images",
-               (double)images->pixels / 1e6, (double)images->samples / 1e6, options->jobs,
+               images->count, images->count == 1 ? "image" : "images", (double)images->pixels / 1e6,
+               (double)images->samples / 1e6, options->jobs,
                options->jobs == 1 ? "thread" : "threads", options->bench_filter, ROUNDS, "", "MB/s",
                "Mpix/s", "images/s", "one thread");
     for (int w = 0; w < WORKS; w++) {
@@ -151,8 +151,7 @@ static void print(const struct conv_options *options, const struct bench *bench,
 }
 
 enum conv_status conv_bench_codec_jobs(const struct conv_options *options,
-                                       const struct conv_bench_images *images,
-                                       struct conv_err *err)
+                                       const struct conv_bench_images *images, struct conv_err *err)
 {
     struct bench bench = {.images = images};
     struct rates rates[WORKS], one[WORKS];

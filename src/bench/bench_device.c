@@ -82,9 +82,8 @@ static bool stage(struct conv_bench_device *bench, struct conv_job *job,
     if (conv_stages_read(config, job) || !place(bench, &job->header.shape, &job->in, most, &err))
         return false;
     if (bench->image_bytes == 0)
-        bench->image_bytes =
-            conv_image_plane_bytes(job->in.width, job->in.height, job->in.depth) *
-            (size_t)job->in.channels;
+        bench->image_bytes = conv_image_plane_bytes(job->in.width, job->in.height, job->in.depth) *
+                             (size_t)job->in.channels;
     // An image that is damaged leaves a place with anything in it, which takes as long.
     (void)conv_stages_decode(config, codec, job);
     return true;

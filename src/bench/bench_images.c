@@ -28,7 +28,7 @@ static struct conv_bench_image *new_image(struct conv_bench_images *all)
 }
 
 static enum conv_status load_image(struct conv_bench_images *images, struct conv_job *job,
-                                     const struct conv_pipeline_config *config)
+                                   const struct conv_pipeline_config *config)
 {
     struct conv_bench_image *image = new_image(images);
     if (!image)
@@ -51,8 +51,8 @@ static enum conv_status load_image(struct conv_bench_images *images, struct conv
 }
 
 enum conv_status conv_bench_images_load(struct conv_bench_images *images,
-                                          const struct conv_options *options, const char *folder,
-                                          struct conv_err *err)
+                                        const struct conv_options *options, const char *folder,
+                                        struct conv_err *err)
 {
     struct conv_walk_config walk_config = {
         .inputs = &folder,
@@ -103,7 +103,7 @@ void conv_bench_images_free(struct conv_bench_images *images)
 // --- planes --------------------------------------------------------------------------------------
 
 size_t conv_bench_images_place(struct conv_image *image, const struct conv_image *shape,
-                                 uint8_t *planes)
+                               uint8_t *planes)
 {
     *image = *shape;
     size_t bytes = conv_image_plane_bytes(shape->width, shape->height, shape->depth);
@@ -178,8 +178,8 @@ static enum conv_status develop(struct darkroom *room, struct conv_bench_image *
     size_t offsets[CONV_IMAGE_MAX_CHANNELS];
     conv_group_reset(&room->group);
     conv_group_place(&room->group, &image->header.shape, true, 0, &in, offsets);
-    enum conv_status status = conv_png_decode(room->codec, image->file.data, image->file.size,
-                                              &image->header, &in, err);
+    enum conv_status status =
+        conv_png_decode(room->codec, image->file.data, image->file.size, &image->header, &in, err);
     if (!status)
         status = conv_backend_cpu.lane_run(room->lane, &room->group, err);
     if (status)
@@ -196,8 +196,7 @@ static enum conv_status develop(struct darkroom *room, struct conv_bench_image *
 }
 
 enum conv_status conv_bench_images_filter(struct conv_bench_images *images,
-                                            const struct conv_options *options,
-                                            struct conv_err *err)
+                                          const struct conv_options *options, struct conv_err *err)
 {
     struct darkroom room = {0};
     size_t bytes = 0;

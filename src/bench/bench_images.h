@@ -24,13 +24,12 @@ struct conv_bench_images {
 
 // All of the folder, as the options' globs and limits have it; one that is bad ends it.
 enum conv_status conv_bench_images_load(struct conv_bench_images *images,
-                                          const struct conv_options *options, const char *folder,
-                                          struct conv_err *err);
+                                        const struct conv_options *options, const char *folder,
+                                        struct conv_err *err);
 
 // Filters all of them with --filter, alpha like a colour.
 enum conv_status conv_bench_images_filter(struct conv_bench_images *images,
-                                            const struct conv_options *options,
-                                            struct conv_err *err);
+                                          const struct conv_options *options, struct conv_err *err);
 
 void conv_bench_images_free(struct conv_bench_images *images);
 
@@ -39,6 +38,6 @@ bool conv_bench_images_equal(const struct conv_image *a, const struct conv_image
 
 // An image of that shape whose planes lie one behind the other. Their bytes.
 size_t conv_bench_images_place(struct conv_image *image, const struct conv_image *shape,
-                                 uint8_t *planes);
+                               uint8_t *planes);
 
 #endif

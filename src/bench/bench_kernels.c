@@ -12,12 +12,12 @@
 #include "base/features.h"
 #include "bench/bench_kernels_images.h"
 #include "bench/bench_mix.h"
-#include "bench/bench_table.h"
 #include "bench/bench_reference.h"
-#include "cli/commands.h"
+#include "bench/bench_table.h"
 #include "bench/kernel_run.h"
-#include "cli/device.h"
 #include "bench/kernels_page.h"
+#include "cli/commands.h"
+#include "cli/device.h"
 #include "cli/own_files.h"
 #include "report/report.h"
 #if CONV_HAVE_CUDNN
@@ -58,7 +58,7 @@ static enum conv_status make_shapes(struct bench *bench, struct conv_err *err)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu images", count);
     enum conv_status status =
         conv_bench_images_shape(bench->shapes, table->images, table->width, table->height,
-                                  table->depth, &table->pixels, err);
+                                table->depth, &table->pixels, err);
     if (status)
         return status;
     for (size_t i = 0; i < count; i++) {
@@ -127,7 +127,7 @@ static enum conv_status compare(const struct bench *bench, const struct conv_ker
     truth.group.h_result = bench->expected;
     if (interleaved) {
         conv_bench_images_interleave(bench->planes, bench->plane_count, bench->got,
-                                       &contender->group, contender->group.h_result, true);
+                                     &contender->group, contender->group.h_result, true);
         got.group.h_result = bench->got;
     }
     if (!conv_kernel_run_differs(&truth, &got, &first))
@@ -155,7 +155,7 @@ static enum conv_status bench_row(struct bench *bench, const struct conv_variant
     bool on_cuda = row->where == CONV_ON_CUDA;
     show_progress(bench, row->name);
     enum conv_status status = conv_kernel_run_open(&contender, row, bench->options, bench->filters,
-                                                  bench->filter_count, &reason);
+                                                   bench->filter_count, &reason);
     const char *chosen =
         status ? NULL : contender.ops->variant(contender.backend, 0, bench->table.depth);
     bool unfit = chosen && strcmp(chosen, row->name) != 0; // for images of this depth
@@ -174,11 +174,11 @@ static enum conv_status bench_row(struct bench *bench, const struct conv_variant
         *err = reason;
     else
         status = conv_kernel_run_place(&contender, interleaved ? bench->wide : bench->shapes,
-                                      bench->table.images, false, NULL, err);
+                                       bench->table.images, false, NULL, err);
     struct conv_group *group = &contender.group;
     if (!status && interleaved)
         conv_bench_images_interleave(bench->planes, bench->plane_count, bench->source, group,
-                                       group->h_in, false);
+                                     group->h_in, false);
     else if (!status)
         memcpy(group->h_in, bench->source, bench->bytes);
     struct times times = {.count = 0};
@@ -224,10 +224,10 @@ static enum conv_status bench_reference(struct bench *bench, const struct conv_v
     struct conv_group *group = &contender.group;
     show_progress(bench, row->name);
     enum conv_status status = conv_kernel_run_open(&contender, row, bench->options, bench->filters,
-                                                  bench->filter_count, err);
+                                                   bench->filter_count, err);
     if (!status)
-        status = conv_kernel_run_place(&contender, bench->shapes, bench->table.images, false, NULL,
-                                      err);
+        status =
+            conv_kernel_run_place(&contender, bench->shapes, bench->table.images, false, NULL, err);
     if (!status)
         status = keep_source(bench, group, err);
     struct conv_bench_reference truth = {
@@ -476,8 +476,8 @@ static enum conv_status prepare(struct bench *bench, struct conv_err *err)
     bench->table.height = options->bench_height;
     bench->table.depth = options->bench_depth ? 16 : 8;
     bench->table.images = options->bench_images ? options->bench_images
-                            : bench->table.width    ? 1
-                                                    : CONV_BENCH_MIX_IMAGES;
+                          : bench->table.width  ? 1
+                                                : CONV_BENCH_MIX_IMAGES;
     return status ? status : make_shapes(bench, err);
 }
 

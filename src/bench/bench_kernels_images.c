@@ -16,8 +16,8 @@ static uint32_t next_random(uint32_t *state)
 }
 
 enum conv_status conv_bench_images_shape(struct conv_image *shapes, int count, int width,
-                                           int height, int depth, double *pixels,
-                                           struct conv_err *err)
+                                         int height, int depth, double *pixels,
+                                         struct conv_err *err)
 {
     struct conv_bench_size *mix = width ? NULL : calloc((size_t)count, sizeof *mix);
     if (!width && !mix)
@@ -57,9 +57,8 @@ void conv_bench_images_fill(const struct conv_group *group)
     }
 }
 
-void conv_bench_images_interleave(const struct conv_group_plane *planes, int count,
-                                    uint8_t *bytes, const struct conv_group *wide_group,
-                                    uint8_t *wide, bool split)
+void conv_bench_images_interleave(const struct conv_group_plane *planes, int count, uint8_t *bytes,
+                                  const struct conv_group *wide_group, uint8_t *wide, bool split)
 {
     for (int p = 0; p < count; p++) {
         const struct conv_group_plane *plane = &planes[p];

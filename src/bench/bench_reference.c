@@ -91,7 +91,7 @@ static void *work_main(void *data)
     struct conv_kernel_run contender = {0};
     int image, first;
     worker->status = conv_kernel_run_open(&contender, truth->reference, truth->options,
-                                         truth->filters, truth->filter_count, &worker->err);
+                                          truth->filters, truth->filter_count, &worker->err);
     while (!worker->status && !work->failed &&
            find_band(work, atomic_fetch_add(&work->next, 1), &image, &first))
         worker->status = make_band(&contender, work, image, first, &worker->err);
@@ -117,7 +117,8 @@ static void plan(struct work *work, int cores)
         (int)(truth->options->border == CONV_BORDER_WRAP || band > tallest ? tallest : band);
 }
 
-enum conv_status conv_bench_reference(const struct conv_bench_reference *truth, struct conv_err *err)
+enum conv_status conv_bench_reference(const struct conv_bench_reference *truth,
+                                      struct conv_err *err)
 {
     int cores = conv_cpu_count(), started = 0;
     struct work work = {.truth = truth};

@@ -19,6 +19,7 @@ struct conv_bench_reference {
     uint8_t *result;
 };
 
-enum conv_status conv_bench_reference(const struct conv_bench_reference *truth, struct conv_err *err);
+enum conv_status conv_bench_reference(const struct conv_bench_reference *truth,
+                                      struct conv_err *err);
 
 #endif

@@ -8,12 +8,12 @@
 
 #include "base/stall.h"
 #include "bench/bench_device.h"
+#include "bench/streams_table.h"
 #include "cli/commands.h"
 #include "cli/own_files.h"
-#include "cli/run_page.h"
 #include "cli/run.h"
+#include "cli/run_page.h"
 #include "cli/signals.h"
-#include "bench/streams_table.h"
 
 #define MOST_STREAMS 16
 

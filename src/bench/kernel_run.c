@@ -8,10 +8,10 @@
 #include "backend/staging.h"
 
 enum conv_status conv_kernel_run_open(struct conv_kernel_run *contender,
-                                     const struct conv_variant *row,
-                                     const struct conv_options *options,
-                                     const struct conv_filter *filters, int filter_count,
-                                     struct conv_err *err)
+                                      const struct conv_variant *row,
+                                      const struct conv_options *options,
+                                      const struct conv_filter *filters, int filter_count,
+                                      struct conv_err *err)
 {
     *contender = (struct conv_kernel_run){.variant = row, .filter_count = filter_count};
     struct conv_backend_config config = {
@@ -84,8 +84,9 @@ static enum conv_status reserve(struct conv_kernel_run *contender, size_t bytes,
 }
 
 enum conv_status conv_kernel_run_place(struct conv_kernel_run *contender,
-                                      const struct conv_image *shapes, int count, bool filter_alpha,
-                                      struct conv_image *in, struct conv_err *err)
+                                       const struct conv_image *shapes, int count,
+                                       bool filter_alpha, struct conv_image *in,
+                                       struct conv_err *err)
 {
     size_t table = contender->ops->table_bytes(contender->filter_count, false), need = 0;
     int planes = 0;
@@ -107,9 +108,9 @@ enum conv_status conv_kernel_run_place(struct conv_kernel_run *contender,
 }
 
 enum conv_status conv_kernel_run_copy(struct conv_kernel_run *contender,
-                                     const struct conv_kernel_run *other,
-                                     const struct conv_image *shape, bool filter_alpha,
-                                     struct conv_err *err)
+                                      const struct conv_kernel_run *other,
+                                      const struct conv_image *shape, bool filter_alpha,
+                                      struct conv_err *err)
 {
     enum conv_status status = conv_kernel_run_place(contender, shape, 1, filter_alpha, NULL, err);
     if (!status) // planes lie at the same offsets in every group
@@ -118,7 +119,7 @@ enum conv_status conv_kernel_run_copy(struct conv_kernel_run *contender,
 }
 
 bool conv_kernel_run_differs(const struct conv_kernel_run *reference,
-                            const struct conv_kernel_run *contender, struct conv_difference *first)
+                             const struct conv_kernel_run *contender, struct conv_difference *first)
 {
     for (int p = 0; p < reference->group.plane_count; p++) {
         const struct conv_group_plane *plane = &reference->planes[p];

@@ -20,23 +20,24 @@ struct conv_kernel_run {
 // `row` need not be in the table. CONV_ERR_DEVICE or CONV_ERR_USAGE if this kernel cannot run here
 // or not with these filters.
 enum conv_status conv_kernel_run_open(struct conv_kernel_run *contender,
-                                     const struct conv_variant *row,
-                                     const struct conv_options *options,
-                                     const struct conv_filter *filters, int filter_count,
-                                     struct conv_err *err);
+                                      const struct conv_variant *row,
+                                      const struct conv_options *options,
+                                      const struct conv_filter *filters, int filter_count,
+                                      struct conv_err *err);
 void conv_kernel_run_close(struct conv_kernel_run *contender); // half-built is fine
 
 // Makes room for `count` images, one group, and says where their planes are to be written:
 // `in` has room for as many, or is NULL.
 enum conv_status conv_kernel_run_place(struct conv_kernel_run *contender,
-                                      const struct conv_image *shapes, int count, bool filter_alpha,
-                                      struct conv_image *in, struct conv_err *err);
+                                       const struct conv_image *shapes, int count,
+                                       bool filter_alpha, struct conv_image *in,
+                                       struct conv_err *err);
 
 // Places the same image as `other` has, pixels included.
 enum conv_status conv_kernel_run_copy(struct conv_kernel_run *contender,
-                                     const struct conv_kernel_run *other,
-                                     const struct conv_image *shape, bool filter_alpha,
-                                     struct conv_err *err);
+                                      const struct conv_kernel_run *other,
+                                      const struct conv_image *shape, bool filter_alpha,
+                                      struct conv_err *err);
 
 struct conv_difference {
     int plane, x, y;
@@ -45,6 +46,7 @@ struct conv_difference {
 
 // True if the results differ; *first is the first sample that does.
 bool conv_kernel_run_differs(const struct conv_kernel_run *reference,
-                            const struct conv_kernel_run *contender, struct conv_difference *first);
+                             const struct conv_kernel_run *contender,
+                             struct conv_difference *first);
 
 #endif

@@ -95,8 +95,8 @@ enum conv_status conv_device_parse_one(const struct conv_options *options,
 // are 200 million pixels a second, PNG 110 million.
 #define AT_ONCE_TAPS 50
 
-static void add_device(struct conv_device *device, const char *name, struct conv_async_open *opening,
-                       struct conv_backend *backend)
+static void add_device(struct conv_device *device, const char *name,
+                       struct conv_async_open *opening, struct conv_backend *backend)
 {
     int i = device->count++;
     size_t used = strlen(device->name);

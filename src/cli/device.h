@@ -3,18 +3,18 @@
 #ifndef CONV_CLI_DEVICE_H
 #define CONV_CLI_DEVICE_H
 
-#include "backend/backend.h"
 #include "backend/async_open.h"
+#include "backend/backend.h"
 #include "cli/options.h"
-#include "pipeline/workload.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/workload.h"
 
 struct conv_device {
     const struct conv_backend_ops *ops;
     int count;        // several only of CUDA
     int filter_count; // of the chain that they are opened for
     char names[CONV_BACKEND_MOST_DEVICES][16];
-    struct conv_backend *backends[CONV_BACKEND_MOST_DEVICES]; // NULL: still being opened
+    struct conv_backend *backends[CONV_BACKEND_MOST_DEVICES];    // NULL: still being opened
     struct conv_async_open *openings[CONV_BACKEND_MOST_DEVICES]; // NULL where `backends` is all
     const struct conv_backend_ops *spare_ops; // of `auto` and `all`: the CPU, should GPUs fail
     struct conv_backend *spare;

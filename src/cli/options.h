@@ -79,7 +79,7 @@ struct conv_options {
     const char *bench_filter; // --filter
     const char *image_size_text;
     int bench_width, bench_height; // --image-size WxH; 0: a mix of sizes
-    int bench_images;            // --images N, 0 = not given
+    int bench_images;              // --images N, 0 = not given
     int bench_depth;               // --depth: 0 = 8 bits, 1 = 16
     int bench_stage;               // --stage: 0 = all, 1 = device
     bool csv;

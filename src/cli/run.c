@@ -19,8 +19,8 @@
 #include "base/limits.h"
 #include "base/stall.h"
 #include "base/standard.h"
-#include "pipeline/workload.h"
 #include "io/paths.h"
+#include "pipeline/workload.h"
 #include "report/json.h"
 
 // What is freed is to be the system's again. Left alone, glibc takes the size of a large block that
@@ -56,10 +56,10 @@ static void limit_memory(struct conv_pipeline_config *config, bool refuse_beyond
 }
 
 enum conv_status conv_run_images(const struct conv_options *options,
-                                   const struct conv_device *device, struct conv_walk *walk,
-                                   struct conv_report *report, struct conv_trace *trace,
-                                   struct conv_journal *journal, atomic_int *stop,
-                                   struct conv_err *err)
+                                 const struct conv_device *device, struct conv_walk *walk,
+                                 struct conv_report *report, struct conv_trace *trace,
+                                 struct conv_journal *journal, atomic_int *stop,
+                                 struct conv_err *err)
 {
     bool decodes = device->decode_on != CONV_CODER_CPU;
     struct conv_pipeline_config config = {
@@ -234,7 +234,8 @@ static enum conv_status open_journal(const struct conv_options *options,
         return status;
     size_t damaged = conv_journal_damaged(*journal);
     if (damaged && !options->quiet)
-        fprintf(stderr, "conv: the journal has %zu damaged line%s; those images are processed again\n",
+        fprintf(stderr,
+                "conv: the journal has %zu damaged line%s; those images are processed again\n",
                 damaged, damaged == 1 ? "" : "s");
     return CONV_OK;
 }
@@ -499,7 +500,7 @@ int conv_run_main(const struct conv_options *options)
     conv_stall_end(true);
     if (!status)
         status = conv_run_images(&run->options, &run->device, run->walk, run->report, run->trace,
-                                   run->journal, stop, &err);
+                                 run->journal, stop, &err);
     if (run->report) {
         enum conv_status closed =
             finish(run, atomic_load(stop), status != CONV_OK, &code, status ? &later : &err);

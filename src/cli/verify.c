@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // conv verify FILTER INPUT...: every kernel of every device against the plain definition. With
 // --json: one object per image, and one for the whole.
-#include "cli/commands.h"
 #include "bench/kernel_run.h"
+#include "cli/commands.h"
 #include "cli/device.h"
 
 #include <stdlib.h>
@@ -174,7 +174,7 @@ static bool verify_image(struct verify *verify, struct conv_job *job, enum conv_
         *status = conv_stages_decode(&verify->config, verify->codec, job);
     for (int i = 1; i < verify->count && !*status; i++)
         *status = conv_kernel_run_copy(&verify->contenders[i], reference, &job->header.shape,
-                                      filter_alpha, err);
+                                       filter_alpha, err);
     for (int i = 0; i < verify->count && !*status; i++) {
         struct conv_kernel_run *contender = &verify->contenders[i];
         struct conv_difference first;

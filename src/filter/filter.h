@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a filter is: a small matrix of coefficients, a scale, an offset. See "What a filter computes" in README for
-// what it does to an image:
+// What a filter is: a small matrix of coefficients, a scale, an offset. See "What a filter
+// computes" in README for what it does to an image:
 //   out(x,y) = clamp(round_half_even(sum c[j][i] * p(x+i-rx, y+j-ry) / scale + offset), 0, max)
 #ifndef CONV_FILTER_FILTER_H
 #define CONV_FILTER_FILTER_H

@@ -8,9 +8,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "pipeline/job.h"
 #include "io/journal.h"
 #include "io/paths.h"
+#include "pipeline/job.h"
 
 #define CONV_OUTPUT_REPLACED "filtered in place already"
 
@@ -22,7 +22,7 @@ struct conv_output_config {
     const struct conv_paths_id *own_files; // that the run itself writes: no output replaces one
     int own_file_count;
     atomic_int *stop; // ends the wait for the reader of a pipe when it becomes non-zero
-    bool fsync; // data, name and folder are on the disk when conv_output_write returns
+    bool fsync;       // data, name and folder are on the disk when conv_output_write returns
 };
 
 enum conv_status conv_output_open(const struct conv_output_config *config, struct conv_err *err);

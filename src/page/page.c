@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/stall.h"
-#include "page_texts.h"
 #include "page/page_internal.h"
+#include "page_texts.h"
 
 // --- values of the whole page --------------------------------------------------------------------
 

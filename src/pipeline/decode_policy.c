@@ -31,7 +31,8 @@ void conv_decode_policy_note_worker(struct conv_decode_policy *balance, uint64_t
     balance->worker_count++;
 }
 
-void conv_decode_policy_note_lanes(struct conv_decode_policy *balance, int lanes, bool there, uint64_t now)
+void conv_decode_policy_note_lanes(struct conv_decode_policy *balance, int lanes, bool there,
+                                   uint64_t now)
 {
     bool awaited = lanes > 0 && !there;
     if (balance->awaited && !awaited)
@@ -42,7 +43,7 @@ void conv_decode_policy_note_lanes(struct conv_decode_policy *balance, int lanes
 
 // A device that turns out slower is believed at once, one that turns out faster by and by.
 void conv_decode_policy_note_device(struct conv_decode_policy *balance, int images, uint64_t since,
-                              size_t longest, uint64_t now)
+                                    size_t longest, uint64_t now)
 {
     uint64_t ns = now - (since > balance->there_since ? since : balance->there_since);
     bool slower = (double)ns > balance->latency_ns;
@@ -108,8 +109,8 @@ void conv_decode_policy_note_idle(struct conv_decode_policy *balance, uint64_t n
     balance->idle_ns = balance->idle_ns + ns < most ? balance->idle_ns + ns : most;
 }
 
-bool conv_decode_policy_is_worthwhile(const struct conv_decode_policy *balance, size_t bytes, uint64_t left,
-                       uint64_t now)
+bool conv_decode_policy_is_worthwhile(const struct conv_decode_policy *balance, size_t bytes,
+                                      uint64_t left, uint64_t now)
 {
     if (balance->worker_count == 0)
         return false; // nothing to compare with

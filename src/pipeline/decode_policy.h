@@ -41,12 +41,13 @@ void conv_decode_policy_init(struct conv_decode_policy *balance, int workers, ui
 void conv_decode_policy_note_worker(struct conv_decode_policy *balance, uint64_t ns);
 
 // The lanes that all devices have or will have, and whether one of them is there yet.
-void conv_decode_policy_note_lanes(struct conv_decode_policy *balance, int lanes, bool there, uint64_t now);
+void conv_decode_policy_note_lanes(struct conv_decode_policy *balance, int lanes, bool there,
+                                   uint64_t now);
 
 // A device has decoded `images` of a group that was handed over at `since`; its longest stream
 // had so many bytes. The time in which devices woke up is not the group's.
 void conv_decode_policy_note_device(struct conv_decode_policy *balance, int images, uint64_t since,
-                              size_t longest, uint64_t now);
+                                    size_t longest, uint64_t now);
 // It had no room for a group, or was lost with it: all was in vain.
 void conv_decode_policy_note_failure(struct conv_decode_policy *balance);
 
@@ -69,7 +70,7 @@ uint64_t conv_decode_policy_wait_limit_ns(const struct conv_decode_policy *balan
 //
 // True if a device is to decode an image with a stream of `bytes`, the time being `now`; `left`
 // images at least are to be decoded yet, this one included.
-bool conv_decode_policy_is_worthwhile(const struct conv_decode_policy *balance, size_t bytes, uint64_t left,
-                       uint64_t now);
+bool conv_decode_policy_is_worthwhile(const struct conv_decode_policy *balance, size_t bytes,
+                                      uint64_t left, uint64_t now);
 
 #endif

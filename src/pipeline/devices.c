@@ -215,8 +215,8 @@ void conv_devices_await(struct conv_scheduler *s)
     }
 }
 
-struct conv_stream_thread *conv_devices_take_lane(const struct conv_stream_thread *thread, int device,
-                                                struct conv_err *err)
+struct conv_stream_thread *conv_devices_take_lane(const struct conv_stream_thread *thread,
+                                                  int device, struct conv_err *err)
 {
     struct conv_scheduler *s = thread->scheduler;
     int lanes = count_lanes(s, device, err);

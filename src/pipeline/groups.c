@@ -104,7 +104,7 @@ void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, enum
         for (const struct conv_job *job = slot->jobs; job; job = job->next)
             images += !slot->group.images[job->image].failed;
         conv_decode_policy_note_device(&s->balance, images, slot->sealed_at, slot->longest,
-                                 conv_clock_ns());
+                                       conv_clock_ns());
     }
     count_ended(s, slot);
 }

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 
 #include "backend/group.h"
-#include "pipeline/budget.h"
 #include "io/walk.h"
+#include "pipeline/budget.h"
 #include "png/png.h"
 #include "report/report.h"
 #include "report/trace.h"
@@ -43,7 +43,7 @@ struct conv_job {
     struct conv_image in; // where decoding writes
     size_t out_offset[CONV_IMAGE_MAX_CHANNELS];
     struct conv_slot *slot; // staging, while it holds some
-    int image;            // its number in a group that is coded
+    int image;              // its number in a group that is coded
     bool on_cpu;            // the device could not decode it
     bool decoded, encoded;  // by the device
     size_t bytes_in, bytes_out;

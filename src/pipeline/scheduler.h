@@ -39,7 +39,7 @@ struct conv_scheduler {
     size_t table_bytes;
     bool filter_alpha;
     struct conv_stream_thread *lanes; // of all devices: device * streams + stream
-    struct conv_budget files;       // what buffers of input files take, and images in work
+    struct conv_budget files;         // what buffers of input files take, and images in work
 
     pthread_mutex_t report_lock; // taken before `lock`, where both are
     pthread_mutex_t lock;        // guards all below
@@ -193,8 +193,8 @@ void conv_devices_close(struct conv_scheduler *s); // after the threads have end
 // be. NULL, with the reason, if the device is lost, or with status CONV_OK if it is not there yet.
 // Called WITHOUT the lock, as the functions
 // below.
-struct conv_stream_thread *conv_devices_take_lane(const struct conv_stream_thread *thread, int device,
-                                                struct conv_err *err);
+struct conv_stream_thread *conv_devices_take_lane(const struct conv_stream_thread *thread,
+                                                  int device, struct conv_err *err);
 void conv_devices_put_lane(struct conv_stream_thread *lane);
 
 // Waits until a device is there, if any is on its way, and not after a stop. Those that are not

@@ -12,9 +12,9 @@
 #include "base/cancel.h"
 #include "base/descriptors.h"
 #include "base/standard.h"
-#include "kernels/stencil/alpha.h"
 #include "io/output.h"
 #include "io/paths.h"
+#include "kernels/stencil/alpha.h"
 #include "pipeline/phase.h"
 #include "pipeline/pool.h"
 
@@ -364,7 +364,7 @@ enum conv_status conv_stages_read(const struct conv_pipeline_config *config, str
 }
 
 enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
-                                   struct conv_png_codec *codec, struct conv_job *job)
+                                    struct conv_png_codec *codec, struct conv_job *job)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
     bool premultiply = config->alpha == CONV_ALPHA_PREMULTIPLY;
@@ -391,7 +391,7 @@ bool conv_stages_pass_on(struct conv_job *job)
 }
 
 enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
-                                   struct conv_lane *lane, struct conv_job *job)
+                                    struct conv_lane *lane, struct conv_job *job)
 {
     if (conv_cancel_is_asked(config->stop))
         return conv_err_set(&job->err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
@@ -427,7 +427,7 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
 }
 
 enum conv_status conv_stages_encode(const struct conv_pipeline_config *config,
-                                   struct conv_png_codec *codec, int worker, struct conv_job *job)
+                                    struct conv_png_codec *codec, int worker, struct conv_job *job)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_ENCODE);
     struct conv_png_bytes bytes;

@@ -25,14 +25,14 @@ enum conv_status conv_stages_read(const struct conv_pipeline_config *config, str
 
 // Decodes into job->in (premultiplied if asked).
 enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
-                                   struct conv_png_codec *codec, struct conv_job *job);
+                                    struct conv_png_codec *codec, struct conv_job *job);
 
 // Filters the image, which is its group's only one, on this thread.
 enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
-                                   struct conv_lane *lane, struct conv_job *job);
+                                    struct conv_lane *lane, struct conv_job *job);
 
 // Encodes the group's result and writes the output.
 enum conv_status conv_stages_encode(const struct conv_pipeline_config *config,
-                                   struct conv_png_codec *codec, int worker, struct conv_job *job);
+                                    struct conv_png_codec *codec, int worker, struct conv_job *job);
 
 #endif

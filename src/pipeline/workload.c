@@ -67,7 +67,7 @@ static bool is_much(const struct conv_workload *amount, const struct sample *sam
 }
 
 void conv_workload_measure(struct conv_workload *amount, const struct conv_walk_config *config,
-                         const struct conv_workload_thresholds *enough)
+                           const struct conv_workload_thresholds *enough)
 {
     struct conv_walk *walk;
     struct conv_walk_entry entry;

@@ -10,7 +10,7 @@ enum conv_workload_kind { CONV_AMOUNT_UNKNOWN, CONV_AMOUNT_LITTLE, CONV_AMOUNT_M
 struct conv_workload {
     enum conv_workload_kind kind;
     uint64_t images; // at least
-    uint64_t bytes;    // of their files, about
+    uint64_t bytes;  // of their files, about
 };
 
 // Bytes of files that are much: of images most of which a device could decode, as far as their
@@ -24,6 +24,6 @@ struct conv_workload_thresholds {
 // are opened; the others are taken to be like them. The same folders give the same answer each
 // time. Of a list of names that cannot be read twice nothing is known.
 void conv_workload_measure(struct conv_workload *amount, const struct conv_walk_config *config,
-                         const struct conv_workload_thresholds *enough);
+                           const struct conv_workload_thresholds *enough);
 
 #endif

@@ -91,8 +91,8 @@ static void print_devices(FILE *stream, const struct conv_report_config *config,
         fputs(i ? ",{" : ",\"devices\":[{", stream);
         fputs("\"name\":", stream);
         conv_json_string(stream, name);
-        fprintf(stream, ",\"images\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"share\":%.6f",
-                did->images, did->bytes, share);
+        fprintf(stream, ",\"images\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"share\":%.6f", did->images,
+                did->bytes, share);
         for (int e = 0; e < CONV_ENGINE_COUNT; e++)
             fprintf(stream, "%s\"%s\":%.6f", e ? "," : ",\"busy\":{", engines[e],
                     (double)did->overlap.engine[e] / run);

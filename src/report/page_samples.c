@@ -25,7 +25,8 @@ static bool copy_two(char **a, char **b, const char *from_a, const char *from_b)
 
 void conv_page_samples_add(struct conv_page_samples *kept, const struct conv_record *record)
 {
-    if (record->outcome == CONV_OUTCOME_FAILED && kept->failure_count < CONV_PAGE_SAMPLES_MOST_FAILURES) {
+    if (record->outcome == CONV_OUTCOME_FAILED &&
+        kept->failure_count < CONV_PAGE_SAMPLES_MOST_FAILURES) {
         struct conv_sample_failure *failure = &kept->failures[kept->failure_count];
         kept->failure_count +=
             copy_two(&failure->input, &failure->reason, record->input, record->reason);

@@ -10,8 +10,8 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "report/page_samples.h"
 #include "report/overlap.h"
+#include "report/page_samples.h"
 
 // The stages of an image's way, in order. copy and kernel times of a group are shared out to its
 // images by their bytes.
@@ -52,7 +52,7 @@ struct conv_record {
 
 // What a device did, over all its streams.
 struct conv_device_totals {
-    uint64_t images, bytes;          // filtered; bytes of their planes
+    uint64_t images, bytes;            // filtered; bytes of their planes
     struct conv_overlap_times overlap; // of its engines
 };
 
@@ -76,14 +76,14 @@ struct conv_report_config {
     const char *json_path; // JSON Lines into this file, or NULL
     enum conv_when progress;
     // For the begin record and the closing line:
-    const char *filters;    // "emboss,blur"
-    const char *device;     // "cuda:0", "cpu", "cuda:0,cuda:1"
-    bool device_async;      // lanes are streams of a device; else workers filter themselves
-    int device_count;       // as many as names in `device`; 0 if they are not async
-    const char *spare;      // "cpu": what does the work that devices fail to do; may be NULL
-    int jobs, streams;      // streams: of each device
+    const char *filters; // "emboss,blur"
+    const char *device;  // "cuda:0", "cpu", "cuda:0,cuda:1"
+    bool device_async;   // lanes are streams of a device; else workers filter themselves
+    int device_count;    // as many as names in `device`; 0 if they are not async
+    const char *spare;   // "cpu": what does the work that devices fail to do; may be NULL
+    int jobs, streams;   // streams: of each device
     struct conv_page_samples *kept; // gets what a page shows of single images, or NULL
-    uint64_t start_ns;      // when the run began, on conv_clock_ns's clock; 0: now
+    uint64_t start_ns;              // when the run began, on conv_clock_ns's clock; 0: now
 };
 
 // What follows from the totals: the one source of the JSON summary, the page and the tables.
@@ -119,7 +119,7 @@ void conv_report_file(struct conv_report *report, const struct conv_record *reco
 struct conv_report_work {
     int device;     // that did it; device_count: the spare backend
     int engines_of; // the device whose stream it was: what a spare backend did counts as filtering
-    int images;   // that began in it
+    int images;     // that began in it
     size_t bytes;
     uint64_t start, ns[CONV_ENGINE_COUNT];
 };

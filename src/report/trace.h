@@ -33,7 +33,7 @@ struct conv_trace_row *conv_trace_add_row(struct conv_trace *trace, const char *
 struct conv_trace_item {
     const char *name;
     int width, height;  // 0: not known
-    int images;       // of a group
+    int images;         // of a group
     size_t bytes;       // of a group
     const char *device; // that did a group's work instead of the run's own; NULL: that one
 };

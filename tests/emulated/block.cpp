@@ -32,7 +32,7 @@ static struct {
     int arrived, left;
     site where;
     unsigned phase;
-    bool any[2]; // what threads have brought to a phase
+    bool any[2];  // what threads have brought to a phase
     char keys[2]; // for the thread sanitizer: a phase's arrivals
 } block;
 

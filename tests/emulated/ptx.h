@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The PTX instructions of kernels/stencil/cuda/ as functions, named after them by translate.py, operands in
-// their order; after the PTX ISA. An instruction that is missing here does not compile.
+// The PTX instructions of kernels/stencil/cuda/ as functions, named after them by translate.py,
+// operands in their order; after the PTX ISA. An instruction that is missing here does not compile.
 #ifndef CONV_EMULATED_PTX_H
 #define CONV_EMULATED_PTX_H
 

@@ -8,9 +8,9 @@
 
 #include "base/features.h"
 #include "png/libpng.h"
-#include "support/test_image.h"
 #include "support/png_make.h"
 #include "support/reference.h"
+#include "support/test_image.h"
 
 #define FILL 0xa5
 

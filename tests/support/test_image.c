@@ -12,8 +12,8 @@ static size_t row_bytes(const struct conv_image *image)
 void image_alloc(struct conv_image *image, int fill)
 {
     for (int c = 0; c < image->channels; c++) {
-        size_t stride = conv_image_stride(image->width, image->depth) +
-                        (size_t)(c + 1) * CONV_IMAGE_ROW_ALIGN;
+        size_t stride =
+            conv_image_stride(image->width, image->depth) + (size_t)(c + 1) * CONV_IMAGE_ROW_ALIGN;
         size_t size = conv_image_align(stride * (size_t)image->height, CONV_IMAGE_PLANE_ALIGN);
         image->plane[c].stride = (ptrdiff_t)stride;
         image->plane[c].data = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, size);
@@ -72,7 +72,7 @@ bool image_padding_is(const struct conv_image *image, int fill)
 }
 
 enum conv_status image_decode(struct conv_image *image, const uint8_t *data, size_t size,
-                                struct conv_err *err)
+                              struct conv_err *err)
 {
     struct conv_png_header header;
     struct conv_png_codec *codec = NULL;

@@ -17,6 +17,6 @@ bool image_padding_is(const struct conv_image *image, int fill);
 
 // Probes and decodes a file as a worker does. The planes are freed by the caller in any case.
 enum conv_status image_decode(struct conv_image *image, const uint8_t *data, size_t size,
-                                struct conv_err *err);
+                              struct conv_err *err);
 
 #endif

@@ -109,10 +109,12 @@ static void test_waking_up_is_not_the_groups_time(void **state)
     conv_decode_policy_note_lanes(&balance, 4, true, START + 5000 * MS);
     assert_false(balance.awaited);
     uint64_t now = START + 5050 * MS;
-    conv_decode_policy_note_device(&balance, 20, START + 10 * MS, PHOTO, now); // took 50 ms of its own
+    conv_decode_policy_note_device(&balance, 20, START + 10 * MS, PHOTO,
+                                   now); // took 50 ms of its own
     balance.device_count = 0;
-    assert_true(conv_decode_policy_is_worthwhile(&balance, PHOTO, 4000, now)); // 1 s of the workers' time
-    conv_decode_policy_note_lanes(&balance, 8, true, now);            // more of them are no news
+    assert_true(
+        conv_decode_policy_is_worthwhile(&balance, PHOTO, 4000, now)); // 1 s of the workers' time
+    conv_decode_policy_note_lanes(&balance, 8, true, now);             // more of them are no news
     conv_decode_policy_note_device(&balance, 20, now - 3000 * MS, PHOTO, now);
     balance.device_count = 0;
     assert_true(conv_decode_policy_is_worthwhile(&balance, PHOTO, 4000, now));
@@ -125,8 +127,9 @@ static void test_waking_up_is_not_the_groups_time(void **state)
 static void test_workers_help_in_time_that_they_have(void **state)
 {
     (void)state;
-    struct conv_decode_policy balance = measured();     // 4 ms an image
-    assert_true(conv_decode_policy_may_decode_on_cpu(&balance)); // not every group goes through a device
+    struct conv_decode_policy balance = measured(); // 4 ms an image
+    assert_true(
+        conv_decode_policy_may_decode_on_cpu(&balance)); // not every group goes through a device
     assert_true(conv_decode_policy_wait_limit_ns(&balance) > 1000000 * MS);
     balance.sure = true;
     assert_false(conv_decode_policy_may_decode_on_cpu(&balance));

@@ -17,8 +17,8 @@
 #include "png/cpu/interleave.h"
 #include "png/png.h"
 #include "support/block_make.h"
-#include "support/test_image.h"
 #include "support/png_make.h"
+#include "support/test_image.h"
 
 #define MOST_RATIO 2.0
 #define LEAST_NS 600000.0 // libpng's time for a measurement: a file is decoded that often

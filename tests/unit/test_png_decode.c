@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "support/test_image.h"
 #include "support/png_make.h"
+#include "support/test_image.h"
 
 static uint32_t seed;
 

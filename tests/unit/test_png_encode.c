@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "support/test_image.h"
 #include "support/png_make.h"
+#include "support/test_image.h"
 
 enum content { NOISE, FLAT, RAMP, CONTENT_COUNT };
 
@@ -70,8 +70,8 @@ static void check_round_trip(struct conv_png_codec *codec, struct conv_image *im
             for (int x = 0; x < image->width; x++) {
                 if (image_sample(image, c, x, y) != image_sample(&back, c, x, y))
                     fail_msg("%d channels, %d bits, %dx%d, content %d: differs at %d,%d",
-                             image->channels, image->depth, image->width, image->height,
-                             content, x, y);
+                             image->channels, image->depth, image->width, image->height, content, x,
+                             y);
             }
         }
     }
@@ -147,7 +147,7 @@ static void effort_has_an_effect(void **state)
         for (int y = 0; y < 200; y++) {
             for (int x = 0; x < 300; x++)
                 image_set(&image, c, x, y,
-                            x < 60 ? random_bits() & 0xf0 : image_sample(&image, c, x - 60, y));
+                          x < 60 ? random_bits() & 0xf0 : image_sample(&image, c, x - 60, y));
         }
     }
     for (int i = 0; i < 3; i++) {

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "support/test_image.h"
 #include "support/png_make.h"
+#include "support/test_image.h"
 
 static struct png_file file;
 
@@ -31,13 +31,13 @@ static void make_palette_file(bool interlaced)
         samples[i] = (uint16_t)(i * i % 16);
     png_make_free(&file);
     png_make_image(&file, &(struct png_spec){.width = 7,
-                                               .height = 5,
-                                               .color_type = 3,
-                                               .depth = 8,
-                                               .interlaced = interlaced,
-                                               .palette_size = 16,
-                                               .transparency = true,
-                                               .samples = samples});
+                                             .height = 5,
+                                             .color_type = 3,
+                                             .depth = 8,
+                                             .interlaced = interlaced,
+                                             .palette_size = 16,
+                                             .transparency = true,
+                                             .samples = samples});
 }
 
 // 4 x 3 gray pixels from any bytes as the zlib stream.

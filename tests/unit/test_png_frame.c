@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "support/test_image.h"
 #include "support/png_make.h"
+#include "support/test_image.h"
 
 static const uint8_t rows[] = {0, 1, 2, 3, 0, 4, 5, 6, 0, 7, 8, 9}; // 1 x 3 pixels in RGB
 

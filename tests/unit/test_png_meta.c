@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "support/test_image.h"
 #include "support/png_make.h"
+#include "support/test_image.h"
 
 static const uint8_t rows[2] = {0, 77}; // one gray pixel
 static struct png_file file, wanted;

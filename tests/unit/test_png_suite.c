@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "support/test_image.h"
 #include "support/png_make.h"
+#include "support/test_image.h"
 
 #define EXIT_SKIPPED 77 // what ctest shows as a skip
 

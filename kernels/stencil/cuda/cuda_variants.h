@@ -17,9 +17,9 @@ extern "C" {
 // which is one of the calling thread's current device. CONV_ERR_DEVICE leaves the cause to be asked
 // for with cudaGetLastError.
 extern const struct conv_variant conv_cuda_tma_mma, conv_cuda_tma_mma_separable,
-    conv_cuda_tma_mma_large, conv_cuda_mma, conv_cuda_tma, conv_cuda_tma_large,
-    conv_cuda_separable, conv_cuda_dp4a, conv_cuda_blocked, conv_cuda_planes, conv_cuda_unrolled,
-    conv_cuda_shared, conv_cuda_constant, conv_cuda_naive;
+    conv_cuda_tma_mma_large, conv_cuda_mma, conv_cuda_tma, conv_cuda_tma_large, conv_cuda_separable,
+    conv_cuda_dp4a, conv_cuda_blocked, conv_cuda_planes, conv_cuda_unrolled, conv_cuda_shared,
+    conv_cuda_constant, conv_cuda_naive;
 // For benchmarks and tests: RGBRGB... instead of planes, and other block shapes.
 extern const struct conv_variant conv_cuda_interleaved;
 extern const struct conv_variant conv_cuda_shared_shapes[5], conv_cuda_unrolled_shapes[3];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The rung above dp4a: a block loads its tile as the register-blocked kernels do, and its warps let
-// tensor cores do the taps (mma.cuh). From compute capability 7.5 on, for what cuda_tma_mma takes on
-// newer devices.
+// tensor cores do the taps (mma.cuh). From compute capability 7.5 on, for what cuda_tma_mma takes
+// on newer devices.
 #define ROWS 16 // a warp makes 128 x 16 samples: 8 segments of two bands
 #include "kernels/stencil/cuda/blocked.cuh"
 #include "kernels/stencil/cuda/mma.cuh"

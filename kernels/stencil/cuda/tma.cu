@@ -15,8 +15,8 @@
 // 3 x 3 and 0.67 at 5 x 5. What limits it is instructions: 30.8 a sample at 5 x 5 (real, 8 bits),
 // 25 of them the taps, 2.8 to unpack and 0.5 to round, with which every slot filled would give
 // 0.49. Bytes unpacked by matrix products and rounded as 16-bit floats gave 0.41.
-#include "kernels/stencil/cuda/tma_pipeline.cuh"
 #include "kernels/stencil/cuda/denormal_unpack.cuh"
+#include "kernels/stencil/cuda/tma_pipeline.cuh"
 
 #define COLUMNS 8  // samples side by side that a lane makes
 #define UNITS WARP // a lane makes one

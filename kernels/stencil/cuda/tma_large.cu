@@ -11,8 +11,8 @@
 // filters 483 at 9 x 9, 205 at 15 x 15 and 53 at 31 x 31.
 #define HALO 32 // 16 samples of 16 bits
 #define TILE_WIDTH 512
-#include "kernels/stencil/cuda/tma_pipeline.cuh"
 #include "kernels/stencil/cuda/denormal_unpack.cuh"
+#include "kernels/stencil/cuda/tma_pipeline.cuh"
 
 #define WORKERS 16
 #define COLUMNS 16 // samples side by side that a lane makes

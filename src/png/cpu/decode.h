@@ -7,8 +7,8 @@
 
 #include "png/buffer.h"
 #include "png/cpu/inflate.h"
-#include "png/png.h"
 #include "png/cpu/unfilter.h"
+#include "png/png.h"
 
 // What a worker keeps from image to image: at most the compressed bytes and the filtered rows
 // of the largest one, and three rows. Starts as {0}.

@@ -54,7 +54,7 @@ enum conv_decode_result {
 struct conv_decode_batch {
     const struct conv_decode_image *images;   // readable by the host, planned
     const struct conv_decode_image *d_images; // the same table in device memory
-    int count;                                    // at least 1
+    int count;                                // at least 1
     int threads;      // that inflate an image together: 128, 256, 512; 0: chosen by `count`
     bool at_any_cost; // for tests: nothing is refused as CONV_DECODE_COSTLY
     // A word, usually of the host's memory, mapped. While the kernels run, any thread may make it

@@ -64,7 +64,7 @@ struct conv_encode_result {
 struct conv_encode_batch {
     struct conv_encode_plan plan;
     const struct conv_encode_image *d_images; // the planned table, copied to the device
-    void *d_scratch;                              // plan.scratch_bytes; any content
+    void *d_scratch;                          // plan.scratch_bytes; any content
     // The device's addresses of device memory, or of pinned host memory mapped into it: both are
     // only written. What is behind each chunk up to the next multiple of 16 becomes 0.
     uint8_t *output;                    // plan.output_bytes, 16-byte aligned

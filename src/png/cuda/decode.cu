@@ -6,8 +6,8 @@
 
 #define SCRATCH_ALIGN 128
 
-// Nothing interrupts the kernel that reverses the filters: at 1.9 GB/s for an image alone, this many
-// bytes take 0.14 s. One core of a CPU is about as fast for one such image.
+// Nothing interrupts the kernel that reverses the filters: at 1.9 GB/s for an image alone, this
+// many bytes take 0.14 s. One core of a CPU is about as fast for one such image.
 #define MOST_ROWS_BYTES ((uint64_t)256 << 20)
 // A stream that is larger than stored blocks or the fixed code could make it holds blocks without
 // bytes. The slack is for other chunks, because callers may know the size of the file only.
@@ -29,8 +29,8 @@ static uint64_t row_bytes(const struct conv_decode_image *image)
 
 bool conv_cuda_decode_takes(const struct conv_decode_image *image)
 {
-    if (image->width < 1 || image->height < 1 || image->channels < 1 ||
-        image->channels > 4 || (image->depth != 8 && image->depth != 16))
+    if (image->width < 1 || image->height < 1 || image->channels < 1 || image->channels > 4 ||
+        (image->depth != 8 && image->depth != 16))
         return false;
     uint64_t row = row_bytes(image), height = (uint64_t)image->height;
     return row + 1 < MOST_ROWS_BYTES / height &&

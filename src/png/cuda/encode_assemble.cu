@@ -30,8 +30,7 @@ __device__ inline void open_piece(struct piece *piece, const struct image_bits &
 }
 
 // Goes to the piece that has the bit `at`, which is not before this one and before data_end.
-__device__ inline void seek_piece(struct piece *piece, const struct image_bits &image,
-                                  uint64_t at)
+__device__ inline void seek_piece(struct piece *piece, const struct image_bits &image, uint64_t at)
 {
     while (at >= piece->end) {
         if (++piece->chunk == CHUNKS) {
@@ -100,8 +99,7 @@ __device__ inline uint32_t find_word(const struct image_bits &image, struct piec
 }
 
 // A part whose bits are not all of one piece: the first of an image, and the last of each piece.
-__device__ inline uint4 find_part(const struct image_bits &image, struct piece piece,
-                                  uint64_t at)
+__device__ inline uint4 find_part(const struct image_bits &image, struct piece piece, uint64_t at)
 {
     uint4 part;
     part.x = find_word(image, &piece, at);

@@ -222,7 +222,7 @@ static __global__ void __launch_bounds__(WARPS *WARP, 6)
     measure(space, &own, &fixed);
     uint32_t distance_bits = 1;
     if (fixed + 3 < own + header_bits) {
-        __syncwarp(); // all have measured
+        __syncwarp();                                        // all have measured
         for (uint32_t s = lane; s < MOST_SYMBOLS; s += WARP) // the two that are never sent as well
             space->length[s] = deflate_fixed_bits(s);
         if (lane == 0)

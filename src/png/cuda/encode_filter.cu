@@ -71,9 +71,8 @@ __device__ inline void filter_words(uint32_t residual[4], const struct conv_enco
 // to stand at any multiple of one, so each lane writes its words shifted, begun by the last bytes
 // of the lane before it.
 template <int CHANNELS, int SAMPLE_BYTES>
-__device__ inline void fill_round(const struct stage &stage,
-                                  const struct conv_encode_image &image, int filter, uint32_t y,
-                                  uint32_t round)
+__device__ inline void fill_round(const struct stage &stage, const struct conv_encode_image &image,
+                                  int filter, uint32_t y, uint32_t round)
 {
     uint32_t lane = threadIdx.x % WARP;
     uint32_t offset = (round * WARP + lane) * 4; // in each plane's row

@@ -12,7 +12,7 @@
 // sides, and so cost nothing. `left` is 8 bits for each byte of a sample.
 template <bool CUT>
 __device__ inline void add_costs(uint32_t cost[PNG_FILTERS], const uint4 &x, uint32_t x_before,
-                                   const uint4 &b, uint32_t b_before, uint32_t left, int n)
+                                 const uint4 &b, uint32_t b_before, uint32_t left, int n)
 {
     uint32_t xs[5] = {x_before, x.x, x.y, x.z, x.w}, bs[5] = {b_before, b.x, b.y, b.z, b.w};
 #pragma unroll
@@ -70,7 +70,8 @@ static __global__ void __launch_bounds__(WARPS *WARP)
     }
 }
 
-void conv_encode_filter_cost(const struct encode_scratch &scratch, uint32_t spans, cudaStream_t stream)
+void conv_encode_filter_cost(const struct encode_scratch &scratch, uint32_t spans,
+                             cudaStream_t stream)
 {
     judge<<<(spans + WARPS - 1) / WARPS, WARPS * WARP, 0, stream>>>(scratch, spans);
 }

@@ -7,8 +7,8 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-#include "png/cuda/deflate.cuh"
 #include "png/cuda/cuda_encode.h"
+#include "png/cuda/deflate.cuh"
 
 #define WARP 32
 #define ALL_LANES 0xffffffffu
@@ -147,7 +147,8 @@ __device__ inline struct work find_work(const struct encode_scratch &scratch)
 
 // Each queues one kernel; what it does is told in the file of its name.
 extern "C" {
-void conv_encode_filter_cost(const struct encode_scratch &scratch, uint32_t spans, cudaStream_t stream);
+void conv_encode_filter_cost(const struct encode_scratch &scratch, uint32_t spans,
+                             cudaStream_t stream);
 void conv_encode_filter(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream);
 void conv_encode_codes(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream);
 void conv_encode_pack(const struct encode_scratch &scratch, uint32_t blocks, cudaStream_t stream);

@@ -216,8 +216,8 @@ __device__ inline uint32_t check_header(const struct stream &stream, uint32_t ro
     if (stream.bytes < 2 + 4)
         return CONV_DECODE_HEADER;
     uint32_t method = stream_byte(stream, 0), flags = stream_byte(stream, 1);
-    // As src/png/cpu/inflate.c: deflate, no dictionary, and a window that holds all or is the largest,
-    // so that no distance is beyond it.
+    // As src/png/cpu/inflate.c: deflate, no dictionary, and a window that holds all or is the
+    // largest, so that no distance is beyond it.
     bool right = (method & 15) == 8 && method >> 4 <= 7 && (method << 8 | flags) % 31 == 0 &&
                  !(flags & 32) && (method >> 4 == 7 || rows_bytes <= 256u << (method >> 4));
     return right ? CONV_DECODE_DECODED : CONV_DECODE_HEADER;
@@ -241,8 +241,8 @@ __device__ inline bool check_adler(struct block_memory<THREADS> &shared,
 
 template <int THREADS>
 __device__ inline uint32_t inflate_stream(struct block_memory<THREADS> &shared,
-                                          const struct conv_decode_image &image,
-                                          uint32_t free_cost, const uint32_t *stop)
+                                          const struct conv_decode_image &image, uint32_t free_cost,
+                                          const uint32_t *stop)
 {
     struct stream stream;
     stream.lead = (uint32_t)((uintptr_t)image.d_stream % 4);
@@ -259,20 +259,19 @@ __device__ inline uint32_t inflate_stream(struct block_memory<THREADS> &shared,
     for (bool final = false; !final;) {
         if (progress.cost > free_cost && progress.cost - free_cost > progress.out / BYTES_PER_COST)
             return CONV_DECODE_COSTLY;
-        result = inflate_block(shared, stream, image.d_rows, image.rows_bytes, &progress,
-                               &adler, stop, &final);
+        result = inflate_block(shared, stream, image.d_rows, image.rows_bytes, &progress, &adler,
+                               stop, &final);
         if (result)
             return result;
     }
     if ((progress.at + 7) / 8 * 8 != stream.end || progress.out != image.rows_bytes)
         return CONV_DECODE_SIZE;
     return check_adler(shared, stream, adler, image.rows_bytes) ? CONV_DECODE_DECODED
-                                                                  : CONV_DECODE_ADLER;
+                                                                : CONV_DECODE_ADLER;
 }
 
 // Between barriers: all bytes are written.
-template <int THREADS>
-__device__ inline bool filters_exist(const struct conv_decode_image &image)
+template <int THREADS> __device__ inline bool filters_exist(const struct conv_decode_image &image)
 {
     bool all = true;
     for (uint32_t y = threadIdx.x; y < (uint32_t)image.height; y += THREADS)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// CUDA C++ for an ordinary compiler, as much as kernels/stencil/cuda/ uses: what nvcc declares unasked, for
-// compute capability 9.0. Threads that meet do so in block.h.
+// CUDA C++ for an ordinary compiler, as much as kernels/stencil/cuda/ uses: what nvcc declares
+// unasked, for compute capability 9.0. Threads that meet do so in block.h.
 #ifndef CONV_EMULATED_CUDA_RUNTIME_H
 #define CONV_EMULATED_CUDA_RUNTIME_H
 
