@@ -487,8 +487,8 @@ def frame_control(number):
 def animation(first_is_a_frame=True):
     """Two frames; the first is the image itself, or that is only for programs without animation."""
     source = image(chunks=[ACTL] + [frame_control(0)] * first_is_a_frame + [png.chunk(b"tEXt", b"a\0b")])
-    image = b"".join(data for kind, data in images.chunks(source.data) if kind == b"IDAT")
-    frames = frame_control(1) + png.chunk(b"fdAT", (2).to_bytes(4, "big") + image)
+    stream = b"".join(data for kind, data in images.chunks(source.data) if kind == b"IDAT")
+    frames = frame_control(1) + png.chunk(b"fdAT", (2).to_bytes(4, "big") + stream)
     return source, source.data[:-12] + frames + source.data[-12:]
 
 
