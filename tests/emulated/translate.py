@@ -4,6 +4,7 @@
 #   kernel<<<grid, block, bytes, stream>>>(a, b)   emulated::launch(kernel, NAME, {...}, a, b)
 #   asm("dp4a.u32.s32 %0, %1, ...;" : ...)         ptx::dp4a_u32_s32(result, samples, ...)
 #   __shared__ arrays                              memory of the block
+#   #pragma unroll                                 nothing: unrolling would take clang a minute a file
 # Everything else, line numbers included, stays as it is. translate.py SOURCE TARGET
 import re
 import sys
@@ -158,6 +159,7 @@ def main():
         while translated is not None:
             text = translated
             translated = translate(text)
+    text = re.sub(r"^ *#pragma unroll.*$", "", text, flags=re.M)
     text = tell_apart(translate_shared(text), path)
     with open(target, "w", encoding="utf-8") as file:
         file.write(f'#line 1 "{path}"\n{text}')

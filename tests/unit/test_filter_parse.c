@@ -66,8 +66,8 @@ static void matrices_are_read(void **state)
         "3 3 1 0\r\n-2 -1 0\r\n-1 1 1\r\n0 1 2\r\n",
         "3 3 1 0\r-2 -1 0\r-1 1 1\r0 1 2\r",
         "\n  \n3 3 1 0\n\n-2 -1 0\n\n-1 1 1\n \t\n0 1 2\n\n \n",
-        "\xef\xbb\xbf"
-        "3 3 1 0\n-2 -1 0\n-1 1 1\n0 1 2\n",
+        ("\xef\xbb\xbf"
+         "3 3 1 0\n-2 -1 0\n-1 1 1\n0 1 2\n"),
         "3, 3, 1, 0\n-2,-1,0\n-1;1;1\n0 ,\t1 , 2\n",
         " 3\t3 1 0 \n -2 -1 -0\n-1. +1 1.0\n0e5 .1e1 20E-1 \n",
         "3 3 1 0\n-2,-1,0,\n-1,1,1,\n0,1,2,\n",
@@ -157,8 +157,8 @@ static void only_decimal_numbers_are_numbers(void **state)
         "1e5e5",
         "\"1\"",
         "(1)",
-        "\xe2\x88\x92"
-        "1",
+        ("\xe2\x88\x92"
+         "1"),
         "\x1b[31m",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
