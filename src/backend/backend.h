@@ -78,13 +78,13 @@ struct conv_coding_test {
 };
 
 struct conv_backend; // each tenant has its own
-struct conv_lane;    // one CUDA stream with its device memory, or one CPU worker's scratch
+struct conv_stream;  // one CUDA stream with its device memory, or one CPU worker's scratch
 
 struct conv_backend_ops {
     const char *name; // "cpu", "cuda"
 
     // True if run() leaves the CPU free while it waits for a device: then the pipeline gives each
-    // lane a thread of its own and packs images into groups. False: a worker calls run() itself
+    // stream a thread of its own and packs images into groups. False: a worker calls run() itself
     // with one image at a time.
     bool async;
 
@@ -116,25 +116,25 @@ struct conv_backend_ops {
     bool (*host_pin)(struct conv_backend *backend, void *memory, size_t size);
     bool (*host_unpin)(struct conv_backend *backend, void *memory);
 
-    // A lane with device memory for groups of `bytes`; one thread at a time uses it.
-    enum conv_status (*lane_open)(struct conv_backend *backend, struct conv_lane **lane,
-                                  size_t bytes, struct conv_err *err);
-    void (*lane_close)(struct conv_lane *lane); // NULL is fine
+    // A stream with device memory for groups of `bytes`; one thread at a time uses it.
+    enum conv_status (*stream_open)(struct conv_backend *backend, struct conv_stream **stream,
+                                    size_t bytes, struct conv_err *err);
+    void (*stream_close)(struct conv_stream *stream); // NULL is fine
     // Filters the whole group through the whole chain and returns when the result is in
-    // group->h_result. Strictly copy in, kernels, copy out; other lanes overlap with it. A backend
-    // that is async leaves what is in h_in as it is, so that after a failure another can do the
-    // work, unless the group's lender has taken h_in back: CONV_ERR_MEMORY if the device has no
+    // group->h_result. Strictly copy in, kernels, copy out; other streams overlap with it. A
+    // backend that is async leaves what is in h_in as it is, so that after a failure another can do
+    // the work, unless the group's lender has taken h_in back: CONV_ERR_MEMORY if the device has no
     // room for this group (a smaller one may do), anything else if it is of no use any more.
-    enum conv_status (*lane_run)(struct conv_lane *lane, struct conv_group *group,
-                                 struct conv_err *err);
-    // For benchmarks: the chain's kernels once more, without copies, on what the last lane_run of
+    enum conv_status (*stream_run)(struct conv_stream *stream, struct conv_group *group,
+                                   struct conv_err *err);
+    // For benchmarks: the chain's kernels once more, without copies, on what the last stream_run of
     // this group left in the memory that they work in; and, as a yardstick, a copy of the group's
     // planes within that memory (device to device; h_in to h_out on the CPU). The planes are in no
     // cache when either begins. *ns is the time. Leaves h_result undefined.
-    enum conv_status (*lane_again)(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
-                                   struct conv_err *err);
-    enum conv_status (*lane_copy)(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
-                                  struct conv_err *err);
+    enum conv_status (*stream_again)(struct conv_stream *stream, struct conv_group *group,
+                                     uint64_t *ns, struct conv_err *err);
+    enum conv_status (*stream_copy)(struct conv_stream *stream, struct conv_group *group,
+                                    uint64_t *ns, struct conv_err *err);
     // For benchmarks: *ns is what the test's copies take at best. NULL on a backend that copies
     // nothing.
     enum conv_status (*time_copies)(struct conv_backend *backend, const struct conv_copy_test *test,

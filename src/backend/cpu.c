@@ -26,7 +26,7 @@ struct conv_backend {
     struct step steps[];
 };
 
-struct conv_lane {
+struct conv_stream {
     const struct conv_backend *backend;
     void *scratch;
     size_t scratch_size;
@@ -80,44 +80,45 @@ static size_t cpu_table_bytes(int filter_count, bool codes)
     return 0;
 }
 
-static enum conv_status cpu_lane_open(struct conv_backend *backend, struct conv_lane **out,
-                                      size_t bytes, struct conv_err *err)
+static enum conv_status cpu_stream_open(struct conv_backend *backend, struct conv_stream **out,
+                                        size_t bytes, struct conv_err *err)
 {
     (void)bytes;
-    struct conv_lane *lane = calloc(1, sizeof *lane);
-    if (!lane)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CPU lane");
-    lane->backend = backend;
-    *out = lane;
+    struct conv_stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CPU stream");
+    stream->backend = backend;
+    *out = stream;
     return CONV_OK;
 }
 
-static void cpu_lane_close(struct conv_lane *lane)
+static void cpu_stream_close(struct conv_stream *stream)
 {
-    if (!lane)
+    if (!stream)
         return;
-    free(lane->scratch);
-    free(lane);
+    free(stream->scratch);
+    free(stream);
 }
 
-static enum conv_status reserve_scratch(struct conv_lane *lane, size_t size, struct conv_err *err)
+static enum conv_status reserve_scratch(struct conv_stream *stream, size_t size,
+                                        struct conv_err *err)
 {
-    if (size <= lane->scratch_size)
+    if (size <= stream->scratch_size)
         return CONV_OK;
-    free(lane->scratch);
-    lane->scratch_size = 0;
-    lane->scratch = aligned_alloc(SCRATCH_ALIGN, conv_image_align(size, SCRATCH_ALIGN));
-    if (!lane->scratch)
+    free(stream->scratch);
+    stream->scratch_size = 0;
+    stream->scratch = aligned_alloc(SCRATCH_ALIGN, conv_image_align(size, SCRATCH_ALIGN));
+    if (!stream->scratch)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB of kernel scratch",
                             size >> 10);
     // Vectors reach beyond a row's end and multiply what is there by 0, or drop it: whatever it is,
     // as check_kernels shows, but valgrind wants it to be something.
-    memset(lane->scratch, 0, size);
-    lane->scratch_size = size;
+    memset(stream->scratch, 0, size);
+    stream->scratch_size = size;
     return CONV_OK;
 }
 
-static enum conv_status filter_plane(struct conv_lane *lane, const struct step *step,
+static enum conv_status filter_plane(struct conv_stream *stream, const struct step *step,
                                      const struct conv_group_plane *shape, const uint8_t *src,
                                      uint8_t *dst, struct conv_err *err)
 {
@@ -133,10 +134,10 @@ static enum conv_status filter_plane(struct conv_lane *lane, const struct step *
         .height = shape->height,
     };
     size_t scratch = variant->scratch ? variant->scratch(stencil, shape->width) : 0;
-    enum conv_status status = reserve_scratch(lane, scratch, err);
+    enum conv_status status = reserve_scratch(stream, scratch, err);
     if (status)
         return status;
-    struct conv_stencil_batch batch = {.planes = &plane, .count = 1, .scratch = lane->scratch};
+    struct conv_stencil_batch batch = {.planes = &plane, .count = 1, .scratch = stream->scratch};
     return variant->run(stencil, &batch);
 }
 
@@ -158,19 +159,19 @@ static void renew_colours(const struct conv_group *group, uint8_t *planes)
     }
 }
 
-static enum conv_status cpu_lane_run(struct conv_lane *lane, struct conv_group *group,
-                                     struct conv_err *err)
+static enum conv_status cpu_stream_run(struct conv_stream *stream, struct conv_group *group,
+                                       struct conv_err *err)
 {
     uint64_t start = conv_clock_ns();
     uint8_t *src = group->h_in, *dst = group->h_out;
-    for (int s = 0; s < lane->backend->step_count; s++) {
+    for (int s = 0; s < stream->backend->step_count; s++) {
         for (int p = 0; p < group->plane_count; p++) {
             enum conv_status status =
-                filter_plane(lane, &lane->backend->steps[s], &group->planes[p], src, dst, err);
+                filter_plane(stream, &stream->backend->steps[s], &group->planes[p], src, dst, err);
             if (status)
                 return status;
         }
-        if (lane->backend->premultiplied && s + 1 < lane->backend->step_count)
+        if (stream->backend->premultiplied && s + 1 < stream->backend->step_count)
             renew_colours(group, dst);
         group->h_result = dst;
         dst = src; // the next step goes back into what this one has read
@@ -188,19 +189,19 @@ static void flush_cache(const struct conv_group *group)
     conv_cache_flush(group->h_out, group->front);
 }
 
-static enum conv_status cpu_lane_again(struct conv_lane *lane, struct conv_group *group,
-                                       uint64_t *ns, struct conv_err *err)
+static enum conv_status cpu_stream_again(struct conv_stream *stream, struct conv_group *group,
+                                         uint64_t *ns, struct conv_err *err)
 {
     flush_cache(group);
-    enum conv_status status = cpu_lane_run(lane, group, err);
+    enum conv_status status = cpu_stream_run(stream, group, err);
     *ns = group->ns_kernel;
     return status;
 }
 
-static enum conv_status cpu_lane_copy(struct conv_lane *lane, struct conv_group *group,
-                                      uint64_t *ns, struct conv_err *err)
+static enum conv_status cpu_stream_copy(struct conv_stream *stream, struct conv_group *group,
+                                        uint64_t *ns, struct conv_err *err)
 {
-    (void)lane;
+    (void)stream;
     (void)err;
     flush_cache(group);
     uint64_t start = conv_clock_ns();
@@ -217,9 +218,9 @@ const struct conv_backend_ops conv_backend_cpu = {
     .describe = cpu_describe,
     .variant = cpu_variant,
     .table_bytes = cpu_table_bytes,
-    .lane_open = cpu_lane_open,
-    .lane_close = cpu_lane_close,
-    .lane_run = cpu_lane_run,
-    .lane_again = cpu_lane_again,
-    .lane_copy = cpu_lane_copy,
+    .stream_open = cpu_stream_open,
+    .stream_close = cpu_stream_close,
+    .stream_run = cpu_stream_run,
+    .stream_again = cpu_stream_again,
+    .stream_copy = cpu_stream_copy,
 };

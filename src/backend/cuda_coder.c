@@ -43,7 +43,7 @@ static enum conv_status reserve(struct conv_cuda_coder *coder, enum conv_cuda_co
         (void)cudaFree(coder->d_part[part]);
     coder->d_part[part] = NULL;
     coder->bytes[part] = 0;
-    // The next group may be somewhat larger: taking memory holds up the device's other lanes.
+    // The next group may be somewhat larger: taking memory holds up the device's other streams.
     size_t least = bytes;
     bytes = conv_image_align(bytes + bytes / 8, (size_t)1 << 16);
     cudaError_t code = cudaMalloc((void **)&coder->d_part[part], bytes);
@@ -171,10 +171,10 @@ uint8_t *conv_cuda_coder_d_kept(const struct conv_cuda_coder *coder)
     return coder->d_part[CONV_CUDA_CODER_KEPT];
 }
 
-enum conv_status conv_cuda_coder_prepare(struct conv_lane *lane, const struct conv_group *group,
+enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struct conv_group *group,
                                          size_t in_bytes, size_t table_offset, struct conv_err *err)
 {
-    struct conv_cuda_coder *coder = &lane->coder;
+    struct conv_cuda_coder *coder = &stream->coder;
     size_t images = (size_t)group->image_count;
     enum conv_status status = reserve(coder, CONV_CUDA_CODER_KEPT, group->back, err);
     if (!status)
@@ -187,10 +187,10 @@ enum conv_status conv_cuda_coder_prepare(struct conv_lane *lane, const struct co
         table_offset + (group->decoded ? images * sizeof(struct conv_decode_image) : 0);
     if (!status && group->decoded)
         status = make_decode_table(coder, group, (void *)(group->h_in + coder->decodes),
-                                   lane->d_buffer[0], err);
+                                   stream->d_buffer[0], err);
     if (!status && group->encoded)
         status = make_encode_table(coder, group, (void *)(group->h_in + coder->encodes),
-                                   lane->d_buffer[lane->backend->step_count % 2], err);
+                                   stream->d_buffer[stream->backend->step_count % 2], err);
     return status;
 }
 
@@ -202,34 +202,34 @@ static size_t results_bytes(const struct conv_group *group)
     return (size_t)group->image_count * sizeof(struct conv_encode_result);
 }
 
-enum conv_status conv_cuda_coder_decode(struct conv_lane *lane, struct conv_group *group,
+enum conv_status conv_cuda_coder_decode(struct conv_stream *stream, struct conv_group *group,
                                         const uint8_t *d_in, struct conv_err *err)
 {
-    const struct conv_cuda_coder *coder = &lane->coder;
+    const struct conv_cuda_coder *coder = &stream->coder;
     struct conv_decode_batch batch = {
         .images = (const void *)(group->h_in + coder->decodes),
         .d_images = (const void *)(d_in + coder->decodes),
         .count = group->image_count,
-        .d_stop = lane->backend->d_stop,
+        .d_stop = stream->backend->d_stop,
         .d_status = (void *)(coder->h_answers + results_bytes(group)),
-        .stream = lane->stream,
+        .stream = stream->cuda,
     };
     return conv_cuda_decode(&batch)
                ? conv_cuda_device_report(err, cudaGetLastError(), "launch the decoder")
                : CONV_OK;
 }
 
-enum conv_status conv_cuda_coder_encode(struct conv_lane *lane, const uint8_t *d_in,
+enum conv_status conv_cuda_coder_encode(struct conv_stream *stream, const uint8_t *d_in,
                                         struct conv_err *err)
 {
-    const struct conv_cuda_coder *coder = &lane->coder;
+    const struct conv_cuda_coder *coder = &stream->coder;
     struct conv_encode_batch batch = {
         .plan = coder->plan,
         .d_images = (const void *)(d_in + coder->encodes),
         .d_scratch = coder->d_part[CONV_CUDA_CODER_SCRATCH],
         .output = coder->d_part[CONV_CUDA_CODER_CHUNKS],
         .results = (void *)coder->h_answers,
-        .stream = lane->stream,
+        .stream = stream->cuda,
     };
     return conv_cuda_encode(&batch)
                ? conv_cuda_device_report(err, cudaGetLastError(), "launch the encoder")
@@ -243,10 +243,10 @@ void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct co
         group->images[i].failed = states[i] != CONV_DECODE_DECODED;
 }
 
-enum conv_status conv_cuda_coder_copy_chunks(struct conv_lane *lane, struct conv_group *group,
+enum conv_status conv_cuda_coder_copy_chunks(struct conv_stream *stream, struct conv_group *group,
                                              struct conv_err *err)
 {
-    const struct conv_cuda_coder *coder = &lane->coder;
+    const struct conv_cuda_coder *coder = &stream->coder;
     const struct conv_encode_result *results = (const void *)coder->h_answers;
     size_t bytes = 0;
     for (int i = 0; i < group->image_count; i++) {
@@ -265,7 +265,7 @@ enum conv_status conv_cuda_coder_copy_chunks(struct conv_lane *lane, struct conv
         group->h_result = group->h_out;
     }
     cudaError_t code = cudaMemcpyAsync(group->h_out, coder->d_part[CONV_CUDA_CODER_CHUNKS], bytes,
-                                       cudaMemcpyDeviceToHost, lane->stream);
+                                       cudaMemcpyDeviceToHost, stream->cuda);
     return code ? conv_cuda_device_report(err, code, "copy encoded images from the device")
                 : CONV_OK;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Copies between pinned and device memory with nothing else going on: what the wire gives, against
-// which the lanes are measured.
+// which the streams are measured.
 #include "backend/cuda_internal.h"
 
 #include "base/clock.h"

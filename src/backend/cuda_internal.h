@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the files of the CUDA tenant share: cuda.c (open, close, staging), cuda_lane.c (a group's
+// What the files of the CUDA tenant share: cuda.c (open, close, staging), cuda_stream.c (a group's
 // way through a stream), cuda_coder.c (its images decoded and encoded there), cuda_copies.c
 // and cuda_coding.c (copies alone and coders alone, timed), cuda_device.c (devices and errors).
 #ifndef CONV_BACKEND_CUDA_INTERNAL_H
@@ -27,7 +27,7 @@ struct conv_backend {
     struct conv_cuda_step steps[];
 };
 
-// Device memory that one lane's coders work in. Each part grows with what it is needed for.
+// Device memory that one stream's coders work in. Each part grows with what it is needed for.
 enum conv_cuda_coder_part {
     CONV_CUDA_CODER_STREAMS, // as they were copied in, and the tables
     CONV_CUDA_CODER_ROWS,    // filtered, of images that are decoded
@@ -50,9 +50,9 @@ struct conv_cuda_coder {
 // What the events of a run tell apart.
 enum conv_cuda_mark { MARK_START, MARK_COPIED_IN, MARK_FILTERED, MARK_COPIED_OUT, MARK_COUNT };
 
-struct conv_lane {
+struct conv_stream {
     const struct conv_backend *backend;
-    cudaStream_t stream;
+    cudaStream_t cuda;
     cudaEvent_t marks[MARK_COUNT];
     cudaEvent_t origin; // happened at origin_ns of the host's clock, or up to 0.1 ms later
     cudaEvent_t probe;  // for the next attempt to set the origin
@@ -76,21 +76,22 @@ enum conv_status conv_cuda_device_count(int *count, struct conv_err *err);
 // 90 = 9.0.
 enum conv_status conv_cuda_device_capability(int device, int *capability, struct conv_err *err);
 
-// The current device is a thread's own, and lanes and staging are used by many threads.
+// The current device is a thread's own, and streams and staging are used by many threads.
 enum conv_status conv_cuda_device_use(const struct conv_backend *backend, struct conv_err *err);
 
-// --- cuda_lane.c: see struct conv_backend_ops ----------------------------------------------------
+// --- cuda_stream.c: see struct conv_backend_ops
+// ----------------------------------------------------
 
-size_t conv_cuda_lane_table_bytes(int step_count, bool codes);
-enum conv_status conv_cuda_lane_open(struct conv_backend *backend, struct conv_lane **lane,
-                                     size_t bytes, struct conv_err *err);
-void conv_cuda_lane_close(struct conv_lane *lane);
-enum conv_status conv_cuda_lane_run(struct conv_lane *lane, struct conv_group *group,
-                                    struct conv_err *err);
-enum conv_status conv_cuda_lane_again(struct conv_lane *lane, struct conv_group *group,
-                                      uint64_t *ns, struct conv_err *err);
-enum conv_status conv_cuda_lane_copy(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
-                                     struct conv_err *err);
+size_t conv_cuda_stream_table_bytes(int step_count, bool codes);
+enum conv_status conv_cuda_stream_open(struct conv_backend *backend, struct conv_stream **stream,
+                                       size_t bytes, struct conv_err *err);
+void conv_cuda_stream_close(struct conv_stream *stream);
+enum conv_status conv_cuda_stream_run(struct conv_stream *stream, struct conv_group *group,
+                                      struct conv_err *err);
+enum conv_status conv_cuda_stream_again(struct conv_stream *stream, struct conv_group *group,
+                                        uint64_t *ns, struct conv_err *err);
+enum conv_status conv_cuda_stream_copy(struct conv_stream *stream, struct conv_group *group,
+                                       uint64_t *ns, struct conv_err *err);
 
 // --- cuda_coder.c --------------------------------------------------------------------------------
 
@@ -102,22 +103,22 @@ void conv_cuda_coder_free(struct conv_cuda_coder *coder);
 
 // Before anything of the group is queued: takes memory and writes the tables of its images to
 // `table_offset` of h_in, of which in_bytes will be copied in.
-enum conv_status conv_cuda_coder_prepare(struct conv_lane *lane, const struct conv_group *group,
+enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struct conv_group *group,
                                          size_t in_bytes, size_t table_offset,
                                          struct conv_err *err);
 uint8_t *conv_cuda_coder_d_in(const struct conv_cuda_coder *coder); // of a decoded group
 uint8_t *conv_cuda_coder_d_kept(const struct conv_cuda_coder *coder);
 
 // Queue work behind the copy in, which went to d_in; behind the filters.
-enum conv_status conv_cuda_coder_decode(struct conv_lane *lane, struct conv_group *group,
+enum conv_status conv_cuda_coder_decode(struct conv_stream *stream, struct conv_group *group,
                                         const uint8_t *d_in, struct conv_err *err);
-enum conv_status conv_cuda_coder_encode(struct conv_lane *lane, const uint8_t *d_in,
+enum conv_status conv_cuda_coder_encode(struct conv_stream *stream, const uint8_t *d_in,
                                         struct conv_err *err);
 
 // Once all that is queued is done: note which images the device could not decode; queue the copy
 // of all chunks.
 void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group);
-enum conv_status conv_cuda_coder_copy_chunks(struct conv_lane *lane, struct conv_group *group,
+enum conv_status conv_cuda_coder_copy_chunks(struct conv_stream *stream, struct conv_group *group,
                                              struct conv_err *err);
 
 // --- cuda_coding.c -------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A lane of the CUDA tenant: a stream with two device buffers, between which a group goes back and
-// forth, one launch a filter and depth, from one copy in to one copy out.
+// A stream of the CUDA tenant: a stream with two device buffers, between which a group goes back
+// and forth, one launch a filter and depth, from one copy in to one copy out.
 #include "backend/cuda_internal.h"
 #include "kernels/stencil/alpha.h"
 
@@ -10,20 +10,20 @@
 
 #include "base/clock.h"
 
-size_t conv_cuda_lane_table_bytes(int step_count, bool codes)
+size_t conv_cuda_stream_table_bytes(int step_count, bool codes)
 {
     size_t stencils = (size_t)step_count * sizeof(struct conv_stencil_plane);
     return stencils + (codes ? conv_cuda_coder_table_bytes() : 0);
 }
 
-static void free_buffers(struct conv_lane *lane)
+static void free_buffers(struct conv_stream *stream)
 {
     for (int i = 0; i < 2; i++) {
-        if (lane->d_buffer[i])
-            (void)cudaFree(lane->d_buffer[i]);
-        lane->d_buffer[i] = NULL;
+        if (stream->d_buffer[i])
+            (void)cudaFree(stream->d_buffer[i]);
+        stream->d_buffer[i] = NULL;
     }
-    lane->bytes = 0;
+    stream->bytes = 0;
 }
 
 // What is missing, in numbers: others may hold the rest, or --streams.
@@ -40,111 +40,113 @@ static enum conv_status report_no_room(size_t bytes, cudaError_t code, struct co
 }
 
 // Nothing of the old content stays.
-static enum conv_status reserve_buffers(struct conv_lane *lane, size_t bytes, struct conv_err *err)
+static enum conv_status reserve_buffers(struct conv_stream *stream, size_t bytes,
+                                        struct conv_err *err)
 {
-    if (bytes <= lane->bytes)
+    if (bytes <= stream->bytes)
         return CONV_OK;
-    free_buffers(lane);
+    free_buffers(stream);
     for (int i = 0; i < 2; i++) {
-        cudaError_t code = cudaMalloc((void **)&lane->d_buffer[i], bytes);
+        cudaError_t code = cudaMalloc((void **)&stream->d_buffer[i], bytes);
         if (code) {
-            lane->d_buffer[i] = NULL;
-            free_buffers(lane);
+            stream->d_buffer[i] = NULL;
+            free_buffers(stream);
             return report_no_room(bytes, code, err);
         }
     }
-    lane->bytes = bytes;
+    stream->bytes = bytes;
     return CONV_OK;
 }
 
-void conv_cuda_lane_close(struct conv_lane *lane)
+void conv_cuda_stream_close(struct conv_stream *stream)
 {
-    if (!lane)
+    if (!stream)
         return;
-    if (cudaSetDevice(lane->backend->device) == cudaSuccess) {
-        free_buffers(lane);
-        conv_cuda_coder_free(&lane->coder);
-        if (lane->d_flush)
-            (void)cudaFree(lane->d_flush);
+    if (cudaSetDevice(stream->backend->device) == cudaSuccess) {
+        free_buffers(stream);
+        conv_cuda_coder_free(&stream->coder);
+        if (stream->d_flush)
+            (void)cudaFree(stream->d_flush);
         for (int i = 0; i < MARK_COUNT; i++)
-            if (lane->marks[i])
-                (void)cudaEventDestroy(lane->marks[i]);
-        if (lane->origin)
-            (void)cudaEventDestroy(lane->origin);
-        if (lane->probe)
-            (void)cudaEventDestroy(lane->probe);
-        if (lane->stream)
-            (void)cudaStreamDestroy(lane->stream);
+            if (stream->marks[i])
+                (void)cudaEventDestroy(stream->marks[i]);
+        if (stream->origin)
+            (void)cudaEventDestroy(stream->origin);
+        if (stream->probe)
+            (void)cudaEventDestroy(stream->probe);
+        if (stream->cuda)
+            (void)cudaStreamDestroy(stream->cuda);
     }
-    free(lane);
+    free(stream);
 }
 
 // Ties the device's clock to the host's: the event happens between two readings of the host's
 // clock. Where the thread was interrupted in between, another attempt is closer. The earlier
 // reading is taken, so that no time of the device is placed later than it was.
-static enum conv_status set_origin(struct conv_lane *lane, struct conv_err *err)
+static enum conv_status set_origin(struct conv_stream *stream, struct conv_err *err)
 {
     const uint64_t close_enough =
         100000; // ns; record and wait take about 10,000 on an idle machine
     uint64_t best = UINT64_MAX;
     for (int attempt = 0; attempt < 10 && best > close_enough; attempt++) {
         uint64_t before = conv_clock_ns();
-        cudaError_t code = cudaEventRecord(lane->probe, lane->stream);
+        cudaError_t code = cudaEventRecord(stream->probe, stream->cuda);
         if (!code)
-            code = cudaEventSynchronize(lane->probe);
+            code = cudaEventSynchronize(stream->probe);
         if (code)
             return conv_cuda_device_report(err, code, "bring the clocks together");
         uint64_t took = conv_clock_ns() - before;
         if (took < best) {
             best = took;
-            lane->origin_ns = before;
-            cudaEvent_t event = lane->origin;
-            lane->origin = lane->probe;
-            lane->probe = event;
+            stream->origin_ns = before;
+            cudaEvent_t event = stream->origin;
+            stream->origin = stream->probe;
+            stream->probe = event;
         }
     }
     return CONV_OK;
 }
 
-static enum conv_status fill_lane(struct conv_lane *lane, size_t bytes, struct conv_err *err)
+static enum conv_status fill_stream(struct conv_stream *stream, size_t bytes, struct conv_err *err)
 {
-    enum conv_status status = conv_cuda_device_use(lane->backend, err);
+    enum conv_status status = conv_cuda_device_use(stream->backend, err);
     if (status)
         return status;
-    cudaError_t code = cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking);
+    cudaError_t code = cudaStreamCreateWithFlags(&stream->cuda, cudaStreamNonBlocking);
     if (code)
         return conv_cuda_device_report(err, code, "make a stream");
     for (int i = 0; i < MARK_COUNT; i++) {
-        // Blocking: a thread that waits for its lane sleeps and leaves its core to the codecs.
-        code = cudaEventCreateWithFlags(&lane->marks[i], cudaEventBlockingSync);
+        // Blocking: a thread that waits for its stream sleeps and leaves its core to the codecs.
+        code = cudaEventCreateWithFlags(&stream->marks[i], cudaEventBlockingSync);
         if (code)
             return conv_cuda_device_report(err, code, "make an event");
     }
-    code = cudaEventCreate(&lane->origin);
+    code = cudaEventCreate(&stream->origin);
     if (!code)
-        code = cudaEventCreate(&lane->probe);
+        code = cudaEventCreate(&stream->probe);
     if (code)
         return conv_cuda_device_report(err, code, "make an event");
-    status = set_origin(lane, err);
-    return status ? status : reserve_buffers(lane, bytes, err);
+    status = set_origin(stream, err);
+    return status ? status : reserve_buffers(stream, bytes, err);
 }
 
-enum conv_status conv_cuda_lane_open(struct conv_backend *backend, struct conv_lane **out,
-                                     size_t bytes, struct conv_err *err)
+enum conv_status conv_cuda_stream_open(struct conv_backend *backend, struct conv_stream **out,
+                                       size_t bytes, struct conv_err *err)
 {
-    struct conv_lane *lane = calloc(1, sizeof *lane);
-    if (!lane)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CUDA lane");
-    lane->backend = backend;
-    enum conv_status status = fill_lane(lane, bytes, err);
+    struct conv_stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CUDA stream");
+    stream->backend = backend;
+    enum conv_status status = fill_stream(stream, bytes, err);
     if (status)
-        conv_cuda_lane_close(lane);
+        conv_cuda_stream_close(stream);
     else
-        *out = lane;
+        *out = stream;
     return status;
 }
 
-// --- a group's way through a lane ----------------------------------------------------------------
+// --- a group's way through a stream
+// ----------------------------------------------------------------
 
 // One launch: the planes of one depth at one step of the chain.
 struct launch {
@@ -176,15 +178,15 @@ static void fill_table(struct conv_stencil_plane *table, const struct conv_group
 
 // Builds the tables of all steps behind the group's planes, where the copy in takes them along. A
 // step's part has its 8-bit planes first, then the 16-bit ones.
-static void build_tables(const struct conv_lane *lane, struct conv_stencil_plane *tables,
+static void build_tables(const struct conv_stream *stream, struct conv_stencil_plane *tables,
                          const struct conv_group *group,
                          struct launch launches[CONV_FILTER_MAX_CHAIN][2])
 {
     int deep = 0;
     for (int i = 0; i < group->plane_count; i++)
         deep += group->planes[i].depth == 16;
-    for (int s = 0; s < lane->backend->step_count; s++) {
-        const struct conv_cuda_step *step = &lane->backend->steps[s];
+    for (int s = 0; s < stream->backend->step_count; s++) {
+        const struct conv_cuda_step *step = &stream->backend->steps[s];
         struct conv_stencil_plane *table = tables + (size_t)s * (size_t)group->plane_count;
         for (int d = 0; d < 2; d++) {
             struct launch *launch = &launches[s][d];
@@ -192,22 +194,22 @@ static void build_tables(const struct conv_lane *lane, struct conv_stencil_plane
             launch->count = d ? deep : group->plane_count - deep;
             if (launch->count == 0)
                 continue;
-            fill_table(table + launch->first, group, d ? 16 : 8, lane->d_buffer[s % 2],
-                       lane->d_buffer[(s + 1) % 2]);
+            fill_table(table + launch->first, group, d ? 16 : 8, stream->d_buffer[s % 2],
+                       stream->d_buffer[(s + 1) % 2]);
             launch->tiles =
                 conv_stencil_tiles(step->variant[d], table + launch->first, launch->count);
         }
     }
 }
 
-static enum conv_status launch_chain(const struct conv_lane *lane,
+static enum conv_status launch_chain(const struct conv_stream *stream,
                                      const struct conv_stencil_plane *tables,
                                      struct conv_stencil_plane *d_tables, int plane_count,
                                      struct launch launches[CONV_FILTER_MAX_CHAIN][2],
                                      struct conv_err *err)
 {
-    for (int s = 0; s < lane->backend->step_count; s++) {
-        const struct conv_cuda_step *step = &lane->backend->steps[s];
+    for (int s = 0; s < stream->backend->step_count; s++) {
+        const struct conv_cuda_step *step = &stream->backend->steps[s];
         for (int d = 0; d < 2; d++) {
             const struct launch *launch = &launches[s][d];
             if (launch->count == 0)
@@ -218,40 +220,40 @@ static enum conv_status launch_chain(const struct conv_lane *lane,
                 .d_planes = d_tables + first,
                 .count = launch->count,
                 .tiles = launch->tiles,
-                .stream = lane->stream,
+                .stream = stream->cuda,
             };
             if (step->variant[d]->run(&step->stencil[d], &batch)) {
                 char doing[96];
                 snprintf(doing, sizeof doing, "launch kernel %s", step->variant[d]->name);
                 return conv_cuda_device_report(err, cudaGetLastError(), doing);
             }
-            if (lane->backend->premultiplied && s + 1 < lane->backend->step_count &&
-                conv_cuda_alpha_renew(batch.d_planes, batch.count, d ? 16 : 8, lane->stream))
+            if (stream->backend->premultiplied && s + 1 < stream->backend->step_count &&
+                conv_cuda_alpha_renew(batch.d_planes, batch.count, d ? 16 : 8, stream->cuda))
                 return conv_cuda_device_report(err, cudaGetLastError(), "launch kernel alpha");
         }
     }
     return CONV_OK;
 }
 
-static enum conv_status set_mark(const struct conv_lane *lane, enum conv_cuda_mark mark,
+static enum conv_status set_mark(const struct conv_stream *stream, enum conv_cuda_mark mark,
                                  struct conv_err *err)
 {
-    cudaError_t code = cudaEventRecord(lane->marks[mark], lane->stream);
+    cudaError_t code = cudaEventRecord(stream->marks[mark], stream->cuda);
     return code ? conv_cuda_device_report(err, code, "record an event") : CONV_OK;
 }
 
 // The host's time of an event. The device counts the time since the origin in a float of
 // milliseconds and by a clock of its own, so the origin is set anew before either is off by much:
 // after 4 s a float still tells 0.5 us apart.
-static enum conv_status tell_time(struct conv_lane *lane, enum conv_cuda_mark mark, uint64_t *ns,
-                                  struct conv_err *err)
+static enum conv_status tell_time(struct conv_stream *stream, enum conv_cuda_mark mark,
+                                  uint64_t *ns, struct conv_err *err)
 {
     float ms = 0;
-    cudaError_t code = cudaEventElapsedTime(&ms, lane->origin, lane->marks[mark]);
+    cudaError_t code = cudaEventElapsedTime(&ms, stream->origin, stream->marks[mark]);
     if (code)
         return conv_cuda_device_report(err, code, "read the time of an event");
-    *ns = lane->origin_ns + (uint64_t)((double)ms * 1e6);
-    return ms < 4000 ? CONV_OK : set_origin(lane, err);
+    *ns = stream->origin_ns + (uint64_t)((double)ms * 1e6);
+    return ms < 4000 ? CONV_OK : set_origin(stream, err);
 }
 
 // What is copied in as one: planes or streams, then the tables.
@@ -260,12 +262,12 @@ struct cargo {
     size_t bytes;
 };
 
-static struct cargo pack(const struct conv_lane *lane, const struct conv_group *group)
+static struct cargo pack(const struct conv_stream *stream, const struct conv_group *group)
 {
     struct cargo cargo;
     cargo.stencils =
         conv_image_align(group->decoded ? group->streams : group->front, CONV_IMAGE_PLANE_ALIGN);
-    size_t stencils = (size_t)lane->backend->step_count * (size_t)group->plane_count *
+    size_t stencils = (size_t)stream->backend->step_count * (size_t)group->plane_count *
                       sizeof(struct conv_stencil_plane);
     cargo.codes = conv_image_align(cargo.stencils + stencils, CONV_IMAGE_ROW_ALIGN);
     cargo.bytes = cargo.codes + (size_t)group->image_count * conv_cuda_coder_table_bytes();
@@ -273,40 +275,41 @@ static struct cargo pack(const struct conv_lane *lane, const struct conv_group *
     return cargo;
 }
 
-static enum conv_status copy_in(const struct conv_lane *lane, const struct conv_group *group,
+static enum conv_status copy_in(const struct conv_stream *stream, const struct conv_group *group,
                                 uint8_t *d_in, size_t bytes, struct conv_err *err)
 {
     cudaError_t code =
-        cudaMemcpyAsync(d_in, group->h_in, bytes, cudaMemcpyHostToDevice, lane->stream);
+        cudaMemcpyAsync(d_in, group->h_in, bytes, cudaMemcpyHostToDevice, stream->cuda);
     if (!code && group->encoded && !group->decoded && group->back)
-        code = cudaMemcpyAsync(conv_cuda_coder_d_kept(&lane->coder),
+        code = cudaMemcpyAsync(conv_cuda_coder_d_kept(&stream->coder),
                                group->h_in + group->capacity - group->back, group->back,
-                               cudaMemcpyHostToDevice, lane->stream);
+                               cudaMemcpyHostToDevice, stream->cuda);
     return code ? conv_cuda_device_report(err, code, "copy images to the device") : CONV_OK;
 }
 
-static enum conv_status copy_planes_out(struct conv_lane *lane, struct conv_group *group,
+static enum conv_status copy_planes_out(struct conv_stream *stream, struct conv_group *group,
                                         struct conv_err *err)
 {
-    cudaError_t code = cudaMemcpyAsync(group->h_out, lane->d_buffer[lane->backend->step_count % 2],
-                                       group->front, cudaMemcpyDeviceToHost, lane->stream);
+    cudaError_t code =
+        cudaMemcpyAsync(group->h_out, stream->d_buffer[stream->backend->step_count % 2],
+                        group->front, cudaMemcpyDeviceToHost, stream->cuda);
     if (!code && group->decoded && group->back)
         code = cudaMemcpyAsync(group->h_in + group->capacity - group->back,
-                               conv_cuda_coder_d_kept(&lane->coder), group->back,
-                               cudaMemcpyDeviceToHost, lane->stream);
+                               conv_cuda_coder_d_kept(&stream->coder), group->back,
+                               cudaMemcpyDeviceToHost, stream->cuda);
     return code ? conv_cuda_device_report(err, code, "copy images from the device") : CONV_OK;
 }
 
-static enum conv_status queue_copy_out(struct conv_lane *lane, struct conv_group *group,
+static enum conv_status queue_copy_out(struct conv_stream *stream, struct conv_group *group,
                                        struct conv_err *err)
 {
-    enum conv_status status = group->encoded ? conv_cuda_coder_copy_chunks(lane, group, err)
-                                             : copy_planes_out(lane, group, err);
-    return status ? status : set_mark(lane, MARK_COPIED_OUT, err);
+    enum conv_status status = group->encoded ? conv_cuda_coder_copy_chunks(stream, group, err)
+                                             : copy_planes_out(stream, group, err);
+    return status ? status : set_mark(stream, MARK_COPIED_OUT, err);
 }
 
 // A device has one queue for all copies out, in which a copy that waits for its group's kernels
-// holds up those of other lanes. Of groups that are coded, whose kernels take long, copies are
+// holds up those of other streams. Of groups that are coded, whose kernels take long, copies are
 // queued when they can begin; only then is it known how much an encoder has made.
 static bool copies_later(const struct conv_group *group)
 {
@@ -314,174 +317,175 @@ static bool copies_later(const struct conv_group *group)
 }
 
 // Waits for nothing.
-static enum conv_status queue_group(struct conv_lane *lane, struct conv_group *group,
+static enum conv_status queue_group(struct conv_stream *stream, struct conv_group *group,
                                     struct conv_err *err)
 {
     struct launch launches[CONV_FILTER_MAX_CHAIN][2] = {0};
-    struct cargo cargo = pack(lane, group);
-    // Lanes are opened for the common group; one huge image may need more, which then stays.
-    // Those of streams vary in the planes that they make, and freeing memory holds up all lanes.
+    struct cargo cargo = pack(stream, group);
+    // Streams are opened for the common group; one huge image may need more, which then stays.
+    // Those of streams vary in the planes that they make, and freeing memory holds up all streams.
     size_t bytes = group->decoded ? group->front : cargo.bytes;
-    bool spare = conv_group_is_resident(group) && bytes > lane->bytes;
-    enum conv_status status = reserve_buffers(lane, spare ? bytes + bytes / 4 : bytes, err);
+    bool spare = conv_group_is_resident(group) && bytes > stream->bytes;
+    enum conv_status status = reserve_buffers(stream, spare ? bytes + bytes / 4 : bytes, err);
     if (status == CONV_ERR_MEMORY && spare)
-        status = reserve_buffers(lane, bytes, err);
+        status = reserve_buffers(stream, bytes, err);
     if (!status && group->image_count)
-        status = conv_cuda_coder_prepare(lane, group, cargo.bytes, cargo.codes, err);
+        status = conv_cuda_coder_prepare(stream, group, cargo.bytes, cargo.codes, err);
     if (status)
         return status;
-    uint8_t *d_in = group->decoded ? conv_cuda_coder_d_in(&lane->coder) : lane->d_buffer[0];
+    uint8_t *d_in = group->decoded ? conv_cuda_coder_d_in(&stream->coder) : stream->d_buffer[0];
     struct conv_stencil_plane *tables = (void *)(group->h_in + cargo.stencils);
-    build_tables(lane, tables, group, launches);
+    build_tables(stream, tables, group, launches);
 
-    if ((status = set_mark(lane, MARK_START, err)) ||
-        (status = copy_in(lane, group, d_in, cargo.bytes, err)) ||
-        (status = set_mark(lane, MARK_COPIED_IN, err)))
+    if ((status = set_mark(stream, MARK_START, err)) ||
+        (status = copy_in(stream, group, d_in, cargo.bytes, err)) ||
+        (status = set_mark(stream, MARK_COPIED_IN, err)))
         return status;
-    if (group->decoded && (status = conv_cuda_coder_decode(lane, group, d_in, err)))
+    if (group->decoded && (status = conv_cuda_coder_decode(stream, group, d_in, err)))
         return status;
-    status = launch_chain(lane, tables, (void *)(d_in + cargo.stencils), group->plane_count,
+    status = launch_chain(stream, tables, (void *)(d_in + cargo.stencils), group->plane_count,
                           launches, err);
     if (!status && group->encoded)
-        status = conv_cuda_coder_encode(lane, d_in, err);
-    if (status || (status = set_mark(lane, MARK_FILTERED, err)) || copies_later(group))
+        status = conv_cuda_coder_encode(stream, d_in, err);
+    if (status || (status = set_mark(stream, MARK_FILTERED, err)) || copies_later(group))
         return status;
-    return queue_copy_out(lane, group, err);
+    return queue_copy_out(stream, group, err);
 }
 
 // Until the group's results are where they belong.
-static enum conv_status wait_for_group(struct conv_lane *lane, struct conv_group *group,
+static enum conv_status wait_for_group(struct conv_stream *stream, struct conv_group *group,
                                        struct conv_err *err)
 {
     cudaError_t code = cudaSuccess;
     if (group->lender) {
-        code = cudaEventSynchronize(lane->marks[MARK_COPIED_IN]);
+        code = cudaEventSynchronize(stream->marks[MARK_COPIED_IN]);
         if (!code)
             group->lender->take_back(group->lender);
     }
     if (!code && copies_later(group)) {
-        code = cudaEventSynchronize(lane->marks[MARK_FILTERED]);
-        enum conv_status status = code ? CONV_OK : queue_copy_out(lane, group, err);
+        code = cudaEventSynchronize(stream->marks[MARK_FILTERED]);
+        enum conv_status status = code ? CONV_OK : queue_copy_out(stream, group, err);
         if (status)
             return status;
     }
     if (!code)
-        code = cudaEventSynchronize(lane->marks[MARK_COPIED_OUT]);
+        code = cudaEventSynchronize(stream->marks[MARK_COPIED_OUT]);
     return code ? conv_cuda_device_report(err, code, "filter a group of images") : CONV_OK;
 }
 
-static enum conv_status read_time(const struct conv_lane *lane, enum conv_cuda_mark from,
+static enum conv_status read_time(const struct conv_stream *stream, enum conv_cuda_mark from,
                                   uint64_t *ns, struct conv_err *err)
 {
     float ms = 0;
-    cudaError_t code = cudaEventElapsedTime(&ms, lane->marks[from], lane->marks[from + 1]);
+    cudaError_t code = cudaEventElapsedTime(&ms, stream->marks[from], stream->marks[from + 1]);
     *ns = (uint64_t)((double)ms * 1e6);
     return code ? conv_cuda_device_report(err, code, "read the time between events") : CONV_OK;
 }
 
-enum conv_status conv_cuda_lane_run(struct conv_lane *lane, struct conv_group *group,
-                                    struct conv_err *err)
+enum conv_status conv_cuda_stream_run(struct conv_stream *stream, struct conv_group *group,
+                                      struct conv_err *err)
 {
     group->h_result = group->h_out;
     if (group->plane_count == 0)
         return CONV_OK;
-    enum conv_status status = conv_cuda_device_use(lane->backend, err);
+    enum conv_status status = conv_cuda_device_use(stream->backend, err);
     if (status)
         return status;
-    status = queue_group(lane, group, err);
+    status = queue_group(stream, group, err);
     if (!status)
-        status = wait_for_group(lane, group, err);
+        status = wait_for_group(stream, group, err);
     if (status) {
         // What is queued already must not touch the caller's memory after we return.
-        (void)cudaStreamSynchronize(lane->stream);
+        (void)cudaStreamSynchronize(stream->cuda);
         (void)cudaGetLastError();
         if (status == CONV_ERR_MEMORY) // who comes next, without coders perhaps, may need it
-            conv_cuda_coder_free(&lane->coder);
+            conv_cuda_coder_free(&stream->coder);
         return status;
     }
     if (group->decoded)
-        conv_cuda_coder_note_decoded(&lane->coder, group);
-    if ((status = tell_time(lane, MARK_START, &group->ns_start, err)) ||
-        (status = read_time(lane, MARK_START, &group->ns_copy_in, err)) ||
-        (status = read_time(lane, MARK_COPIED_IN, &group->ns_kernel, err)))
+        conv_cuda_coder_note_decoded(&stream->coder, group);
+    if ((status = tell_time(stream, MARK_START, &group->ns_start, err)) ||
+        (status = read_time(stream, MARK_START, &group->ns_copy_in, err)) ||
+        (status = read_time(stream, MARK_COPIED_IN, &group->ns_kernel, err)))
         return status;
-    return read_time(lane, MARK_FILTERED, &group->ns_copy_out, err);
+    return read_time(stream, MARK_FILTERED, &group->ns_copy_out, err);
 }
 
 // --- for benchmarks ------------------------------------------------------------------------------
 
 // Fills the level 2 cache with something else.
-static enum conv_status flush_cache(struct conv_lane *lane, struct conv_err *err)
+static enum conv_status flush_cache(struct conv_stream *stream, struct conv_err *err)
 {
-    if (!lane->d_flush) {
+    if (!stream->d_flush) {
         int bytes = 0;
         cudaError_t code =
-            cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, lane->backend->device);
-        lane->flush_bytes = 2 * (size_t)(bytes > 0 ? bytes : 1);
+            cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, stream->backend->device);
+        stream->flush_bytes = 2 * (size_t)(bytes > 0 ? bytes : 1);
         if (!code)
-            code = cudaMalloc((void **)&lane->d_flush, lane->flush_bytes);
+            code = cudaMalloc((void **)&stream->d_flush, stream->flush_bytes);
         if (code) {
-            lane->d_flush = NULL;
+            stream->d_flush = NULL;
             return conv_cuda_device_report(err, code, "take memory to flush the cache with");
         }
     }
-    cudaError_t code = cudaMemsetAsync(lane->d_flush, 0, lane->flush_bytes, lane->stream);
+    cudaError_t code = cudaMemsetAsync(stream->d_flush, 0, stream->flush_bytes, stream->cuda);
     return code ? conv_cuda_device_report(err, code, "flush the cache") : CONV_OK;
 }
 
 // Waits and reads the time of what lies between the marks that queue_copy and queue_again set.
-static enum conv_status finish_timing(struct conv_lane *lane, uint64_t *ns, struct conv_err *err)
+static enum conv_status finish_timing(struct conv_stream *stream, uint64_t *ns,
+                                      struct conv_err *err)
 {
-    cudaError_t code = cudaEventSynchronize(lane->marks[MARK_FILTERED]);
+    cudaError_t code = cudaEventSynchronize(stream->marks[MARK_FILTERED]);
     if (code)
         return conv_cuda_device_report(err, code, "time a group of images");
-    return read_time(lane, MARK_COPIED_IN, ns, err);
+    return read_time(stream, MARK_COPIED_IN, ns, err);
 }
 
-static enum conv_status queue_copy(struct conv_lane *lane, const struct conv_group *group,
+static enum conv_status queue_copy(struct conv_stream *stream, const struct conv_group *group,
                                    struct conv_err *err)
 {
-    enum conv_status status = reserve_buffers(lane, group->front, err);
-    if (status || (status = flush_cache(lane, err)) ||
-        (status = set_mark(lane, MARK_COPIED_IN, err)))
+    enum conv_status status = reserve_buffers(stream, group->front, err);
+    if (status || (status = flush_cache(stream, err)) ||
+        (status = set_mark(stream, MARK_COPIED_IN, err)))
         return status;
-    cudaError_t code = cudaMemcpyAsync(lane->d_buffer[1], lane->d_buffer[0], group->front,
-                                       cudaMemcpyDeviceToDevice, lane->stream);
+    cudaError_t code = cudaMemcpyAsync(stream->d_buffer[1], stream->d_buffer[0], group->front,
+                                       cudaMemcpyDeviceToDevice, stream->cuda);
     if (code)
         return conv_cuda_device_report(err, code, "copy images within the device");
-    return set_mark(lane, MARK_FILTERED, err);
+    return set_mark(stream, MARK_FILTERED, err);
 }
 
-enum conv_status conv_cuda_lane_copy(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
-                                     struct conv_err *err)
+enum conv_status conv_cuda_stream_copy(struct conv_stream *stream, struct conv_group *group,
+                                       uint64_t *ns, struct conv_err *err)
 {
-    enum conv_status status = conv_cuda_device_use(lane->backend, err);
-    if (status || (status = queue_copy(lane, group, err)))
+    enum conv_status status = conv_cuda_device_use(stream->backend, err);
+    if (status || (status = queue_copy(stream, group, err)))
         return status;
-    return finish_timing(lane, ns, err);
+    return finish_timing(stream, ns, err);
 }
 
-// The tables are still where the last lane_run has put them, here and on the device.
-static enum conv_status queue_again(struct conv_lane *lane, struct conv_group *group,
+// The tables are still where the last stream_run has put them, here and on the device.
+static enum conv_status queue_again(struct conv_stream *stream, struct conv_group *group,
                                     struct conv_err *err)
 {
     struct launch launches[CONV_FILTER_MAX_CHAIN][2] = {0};
-    size_t stencils = pack(lane, group).stencils;
+    size_t stencils = pack(stream, group).stencils;
     struct conv_stencil_plane *tables = (void *)(group->h_in + stencils);
-    build_tables(lane, tables, group, launches);
-    enum conv_status status = flush_cache(lane, err);
-    if (status || (status = set_mark(lane, MARK_COPIED_IN, err)))
+    build_tables(stream, tables, group, launches);
+    enum conv_status status = flush_cache(stream, err);
+    if (status || (status = set_mark(stream, MARK_COPIED_IN, err)))
         return status;
-    status = launch_chain(lane, tables, (void *)(lane->d_buffer[0] + stencils), group->plane_count,
-                          launches, err);
-    return status ? status : set_mark(lane, MARK_FILTERED, err);
+    status = launch_chain(stream, tables, (void *)(stream->d_buffer[0] + stencils),
+                          group->plane_count, launches, err);
+    return status ? status : set_mark(stream, MARK_FILTERED, err);
 }
 
-enum conv_status conv_cuda_lane_again(struct conv_lane *lane, struct conv_group *group,
-                                      uint64_t *ns, struct conv_err *err)
+enum conv_status conv_cuda_stream_again(struct conv_stream *stream, struct conv_group *group,
+                                        uint64_t *ns, struct conv_err *err)
 {
-    enum conv_status status = conv_cuda_device_use(lane->backend, err);
-    if (status || (status = queue_again(lane, group, err)))
+    enum conv_status status = conv_cuda_device_use(stream->backend, err);
+    if (status || (status = queue_again(stream, group, err)))
         return status;
-    return finish_timing(lane, ns, err);
+    return finish_timing(stream, ns, err);
 }

@@ -28,7 +28,7 @@ struct conv_group_image {
 };
 
 // Who has a group's staging memory, which a group that is resident needs for its way to the device
-// and back only. Called by lane_run; both may take the pipeline's lock.
+// and back only. Called by stream_run; both may take the pipeline's lock.
 struct conv_group_lender {
     // All of h_in has been copied in.
     void (*take_back)(struct conv_group_lender *lender);

@@ -12,7 +12,7 @@
 #include "pipeline/stages.h"
 
 #define RUN_NS 1000000000u
-#define GROUPS_A_LANE 2
+#define GROUPS_PER_STREAM 2
 #define MOST_GROUPS 128
 
 struct conv_bench_device {
@@ -25,9 +25,9 @@ struct conv_bench_device {
     size_t image_bytes; // of the first image's planes
 
     pthread_mutex_t lock;         // guards all below
-    int free_groups[MOST_GROUPS]; // groups that no lane has
+    int free_groups[MOST_GROUPS]; // groups that no stream has
     int free_count;
-    uint64_t end;  // when lanes stop
+    uint64_t end;  // when streams stop
     uint64_t last; // when the last group was done
     struct conv_totals totals;
     struct conv_overlap *overlaps[CONV_BACKEND_MOST_DEVICES]; // of an async device
@@ -35,10 +35,10 @@ struct conv_bench_device {
     struct conv_err failure;
 };
 
-struct lane {
+struct stream_thread {
     struct conv_bench_device *bench;
     int device;
-    struct conv_lane *lane;
+    struct conv_stream *stream;
     atomic_int *stop;
     pthread_t thread;
     bool started;
@@ -144,7 +144,7 @@ static enum conv_status fill(struct conv_bench_device *bench, const char *folder
 enum conv_status conv_bench_device_open(struct conv_bench_device **out,
                                         const struct conv_options *options,
                                         const struct conv_device *device, const char *folder,
-                                        int lanes, struct conv_err *err)
+                                        int streams, struct conv_err *err)
 {
     struct conv_bench_device *bench = calloc(1, sizeof *bench);
     if (!bench)
@@ -153,7 +153,7 @@ enum conv_status conv_bench_device_open(struct conv_bench_device **out,
     bench->options = options;
     bench->device = device;
     pthread_mutex_init(&bench->lock, NULL); // never fails on Linux
-    int most = lanes * device->count * GROUPS_A_LANE;
+    int most = streams * device->count * GROUPS_PER_STREAM;
     most = most < MOST_GROUPS ? most : MOST_GROUPS;
     // Without a spare: what is measured is the device.
     struct conv_pipeline_config config = {
@@ -174,7 +174,8 @@ void conv_bench_device_close(struct conv_bench_device *bench)
     free(bench);
 }
 
-// --- lanes ---------------------------------------------------------------------------------------
+// --- streams
+// ---------------------------------------------------------------------------------------
 
 // With the lock.
 static void count(struct conv_bench_device *bench, int device, int i)
@@ -200,13 +201,13 @@ static void count(struct conv_bench_device *bench, int device, int i)
     conv_overlap_add(overlap, CONV_ENGINE_COPY_OUT, filtered, filtered + group->ns_copy_out);
 }
 
-static void *lane_main(void *argument)
+static void *stream_main(void *argument)
 {
-    struct lane *lane = argument;
-    struct conv_bench_device *bench = lane->bench;
+    struct stream_thread *thread = argument;
+    struct conv_bench_device *bench = thread->bench;
     pthread_mutex_lock(&bench->lock);
-    // There are at least as many groups as lanes, so one is always free.
-    while (conv_clock_ns() < bench->end && !bench->failure.status && !atomic_load(lane->stop)) {
+    // There are at least as many groups as streams, so one is always free.
+    while (conv_clock_ns() < bench->end && !bench->failure.status && !atomic_load(thread->stop)) {
         int i = bench->free_groups[0];
         bench->free_count--;
         memmove(bench->free_groups, bench->free_groups + 1,
@@ -214,51 +215,51 @@ static void *lane_main(void *argument)
         pthread_mutex_unlock(&bench->lock);
         struct conv_err err;
         enum conv_status status =
-            bench->device->ops->lane_run(lane->lane, &bench->groups[i]->group, &err);
+            bench->device->ops->stream_run(thread->stream, &bench->groups[i]->group, &err);
         pthread_mutex_lock(&bench->lock);
         bench->free_groups[bench->free_count++] = i;
         if (status)
             bench->failure = err;
         else
-            count(bench, lane->device, i);
+            count(bench, thread->device, i);
     }
     pthread_mutex_unlock(&bench->lock);
     return NULL;
 }
 
-// Each lane once before the clock starts: it takes its memory then.
-static enum conv_status open_lanes(struct conv_bench_device *bench, struct lane *lanes, int count,
-                                   struct conv_err *err)
+// Each stream once before the clock starts: it takes its memory then.
+static enum conv_status open_streams(struct conv_bench_device *bench, struct stream_thread *threads,
+                                     int count, struct conv_err *err)
 {
     const struct conv_device *device = bench->device;
     enum conv_status status = CONV_OK;
     for (int i = 0; i < count && !status; i++) {
-        lanes[i].bench = bench;
-        lanes[i].device = i % device->count;
-        status = device->ops->lane_open(device->backends[lanes[i].device], &lanes[i].lane,
-                                        conv_options_group_bytes(bench->options, false), err);
+        threads[i].bench = bench;
+        threads[i].device = i % device->count;
+        status = device->ops->stream_open(device->backends[threads[i].device], &threads[i].stream,
+                                          conv_options_group_bytes(bench->options, false), err);
         for (int g = i; g < bench->group_count && !status; g += count) {
-            conv_pool_pin(&bench->pool, bench->groups[g], device->backends[lanes[i].device]);
-            status = device->ops->lane_run(lanes[i].lane, &bench->groups[g]->group, err);
+            conv_pool_pin(&bench->pool, bench->groups[g], device->backends[threads[i].device]);
+            status = device->ops->stream_run(threads[i].stream, &bench->groups[g]->group, err);
         }
     }
     return status;
 }
 
-static enum conv_status run_lanes(struct conv_bench_device *bench, struct lane *lanes, int count,
-                                  atomic_int *stop, struct conv_err *err)
+static enum conv_status run_streams(struct conv_bench_device *bench, struct stream_thread *threads,
+                                    int count, atomic_int *stop, struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
     for (int i = 0; i < count && !status; i++) {
-        lanes[i].stop = stop;
-        int errnum = pthread_create(&lanes[i].thread, NULL, lane_main, &lanes[i]);
-        lanes[i].started = errnum == 0;
+        threads[i].stop = stop;
+        int errnum = pthread_create(&threads[i].thread, NULL, stream_main, &threads[i]);
+        threads[i].started = errnum == 0;
         if (errnum)
             status = conv_err_errno(err, errnum, "cannot start a thread");
     }
     for (int i = 0; i < count; i++)
-        if (lanes[i].started)
-            pthread_join(lanes[i].thread, NULL);
+        if (threads[i].started)
+            pthread_join(threads[i].thread, NULL);
     if (!status && bench->failure.status)
         status = conv_err_set(err, bench->failure.status, "%s", bench->failure.text);
     return status;
@@ -293,12 +294,12 @@ enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int stre
                                        atomic_int *stop, struct conv_totals *totals, double *bytes,
                                        struct conv_err *err)
 {
-    int lane_count = streams * bench->device->count;
-    struct lane *lanes = calloc((size_t)lane_count, sizeof *lanes);
-    if (!lanes)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d lanes", lane_count);
-    if (lane_count > bench->group_count)
-        lane_count = bench->group_count; // --mem-limit lets in no more
+    int stream_count = streams * bench->device->count;
+    struct stream_thread *threads = calloc((size_t)stream_count, sizeof *threads);
+    if (!threads)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d streams", stream_count);
+    if (stream_count > bench->group_count)
+        stream_count = bench->group_count; // --mem-limit lets in no more
     bench->totals = (struct conv_totals){0};
     bench->bytes = 0;
     bench->failure = (struct conv_err){0};
@@ -307,18 +308,18 @@ enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int stre
         bench->free_groups[i] = i;
     enum conv_status status = open_overlaps(bench, err);
     if (!status)
-        status = open_lanes(bench, lanes, lane_count, err);
+        status = open_streams(bench, threads, stream_count, err);
     double cpu = cpu_seconds();
     uint64_t start = bench->last = conv_clock_ns();
     bench->end = start + RUN_NS;
     if (!status)
-        status = run_lanes(bench, lanes, lane_count, stop, err);
+        status = run_streams(bench, threads, stream_count, stop, err);
     bench->totals.seconds = (double)(bench->last - start) / 1e9;
     bench->totals.cpu_seconds = cpu_seconds() - cpu;
     close_overlaps(bench);
-    for (int i = 0; i < lane_count; i++)
-        bench->device->ops->lane_close(lanes[i].lane);
-    free(lanes);
+    for (int i = 0; i < stream_count; i++)
+        bench->device->ops->stream_close(threads[i].stream);
+    free(threads);
     *totals = bench->totals;
     *bytes = bench->bytes;
     return status;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // `conv bench streams --stage device`: the images are decoded once and wait in staging memory as
-// groups; lanes take them in turn, again and again, and the results are dropped. What the wires and
-// the kernels give when no PNG is in the way.
+// groups; streams take them in turn, again and again, and the results are dropped. What the wires
+// and the kernels give when no PNG is in the way.
 #ifndef CONV_BENCH_BENCH_DEVICE_H
 #define CONV_BENCH_BENCH_DEVICE_H
 
@@ -13,17 +13,18 @@
 
 struct conv_bench_device;
 
-// Decodes what the folder holds, as far as it fits into some groups for each of `lanes` lanes of
-// each device.
+// Decodes what the folder holds, as far as it fits into some groups for each of `streams` streams
+// of each device.
 enum conv_status conv_bench_device_open(struct conv_bench_device **bench,
                                         const struct conv_options *options,
                                         const struct conv_device *device, const char *folder,
-                                        int lanes, struct conv_err *err);
+                                        int streams, struct conv_err *err);
 void conv_bench_device_close(struct conv_bench_device *bench); // NULL is fine
 
-// Runs `lanes` lanes of each device for a second. *bytes is what they copied, in and out together.
-enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int lanes, atomic_int *stop,
-                                       struct conv_totals *totals, double *bytes,
+// Runs `streams` streams of each device for a second. *bytes is what they copied, in and out
+// together.
+enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int streams,
+                                       atomic_int *stop, struct conv_totals *totals, double *bytes,
                                        struct conv_err *err);
 
 // Measures what copies alone reach; *measured is false on a backend that has none.

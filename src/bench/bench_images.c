@@ -128,7 +128,7 @@ bool conv_bench_images_equal(const struct conv_image *a, const struct conv_image
 // What filters them: the CPU, with room for the largest.
 struct darkroom {
     struct conv_backend *backend;
-    struct conv_lane *lane;
+    struct conv_stream *stream;
     struct conv_png_codec *codec;
     struct conv_group group;
     struct conv_group_plane planes[CONV_IMAGE_MAX_CHANNELS];
@@ -147,7 +147,7 @@ static enum conv_status open_darkroom(struct darkroom *room, const struct conv_o
     if (!status)
         status = conv_backend_cpu.open(&room->backend, &config, err);
     if (!status)
-        status = conv_backend_cpu.lane_open(room->backend, &room->lane, bytes, err);
+        status = conv_backend_cpu.stream_open(room->backend, &room->stream, bytes, err);
     if (!status)
         status = conv_png_codec_open(&room->codec, &png, err);
     for (int i = 0; i < 2 && !status; i++)
@@ -164,7 +164,7 @@ static enum conv_status open_darkroom(struct darkroom *room, const struct conv_o
 
 static void close_darkroom(struct darkroom *room)
 {
-    conv_backend_cpu.lane_close(room->lane);
+    conv_backend_cpu.stream_close(room->stream);
     conv_backend_cpu.close(room->backend);
     conv_png_codec_close(room->codec);
     conv_staging_free(room->group.h_in, room->group.capacity);
@@ -181,7 +181,7 @@ static enum conv_status develop(struct darkroom *room, struct conv_bench_image *
     enum conv_status status =
         conv_png_decode(room->codec, image->file.data, image->file.size, &image->header, &in, err);
     if (!status)
-        status = conv_backend_cpu.lane_run(room->lane, &room->group, err);
+        status = conv_backend_cpu.stream_run(room->stream, &room->group, err);
     if (status)
         return status;
     conv_group_result(&room->group, &in, offsets, &out);

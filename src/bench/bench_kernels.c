@@ -103,9 +103,9 @@ static enum conv_status time_row(struct bench *bench, struct conv_kernel_run *co
          run < CONV_BENCH_MOST_RUNS && (run < LEAST_RUNS || conv_clock_ns() - start < ENOUGH_NS);
          run++) {
         enum conv_status status =
-            copies ? ops->lane_copy(contender->lane, &contender->group, &copy, err) : CONV_OK;
+            copies ? ops->stream_copy(contender->stream, &contender->group, &copy, err) : CONV_OK;
         if (!status && last <= (times->count ? ENOUGH_NS : TOO_LONG_NS)) {
-            status = ops->lane_again(contender->lane, &contender->group, &last, err);
+            status = ops->stream_again(contender->stream, &contender->group, &last, err);
             times->ns[times->count++] = last;
         }
         if (status)
@@ -183,7 +183,7 @@ static enum conv_status bench_row(struct bench *bench, const struct conv_variant
         memcpy(group->h_in, bench->source, bench->bytes);
     struct times times = {.count = 0};
     if (!status) // also warms up
-        status = contender.ops->lane_run(contender.lane, group, err);
+        status = contender.ops->stream_run(contender.stream, group, err);
     if (!status)
         status = compare(bench, &contender, interleaved, err);
     if (!status)
@@ -245,7 +245,7 @@ static enum conv_status bench_reference(struct bench *bench, const struct conv_v
         status = conv_bench_reference(&truth, err);
     struct times times = {.count = 0};
     if (!status && bench->on_cpu)
-        status = contender.ops->lane_run(contender.lane, group, err);
+        status = contender.ops->stream_run(contender.stream, group, err);
     if (!status && bench->on_cpu) // the reference in one piece
         status = compare(bench, &contender, false, err);
     if (!status && bench->on_cpu)

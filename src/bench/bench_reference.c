@@ -60,7 +60,7 @@ static enum conv_status make_band(struct conv_kernel_run *contender, const struc
     for (int p = 0; p < shape.channels; p++)
         copy_rows(group->h_in + contender->planes[p].offset,
                   truth->source + planes[p].offset + stride * (size_t)top, stride, shape.height);
-    status = contender->ops->lane_run(contender->lane, group, err);
+    status = contender->ops->stream_run(contender->stream, group, err);
     for (int p = 0; p < shape.channels && !status; p++)
         copy_rows(truth->result + planes[p].offset + stride * (size_t)first,
                   group->h_result + contender->planes[p].offset + stride * (size_t)(first - top),

@@ -62,26 +62,26 @@ static enum conv_status run_pipeline(struct bench *bench, atomic_int *stop,
     return status;
 }
 
-// With `lanes` streams or workers; a line of the table is filled unless it is NULL.
-static enum conv_status run_once(struct bench *bench, int lanes, atomic_int *stop,
-                                 struct conv_page_lane *line, struct conv_totals *totals,
+// With `streams` streams or workers; a line of the table is filled unless it is NULL.
+static enum conv_status run_once(struct bench *bench, int streams, atomic_int *stop,
+                                 struct conv_page_line *line, struct conv_totals *totals,
                                  struct conv_err *err)
 {
     double bytes = 0;
     if (bench->device.ops->async)
-        bench->options.streams = lanes;
+        bench->options.streams = streams;
     else
-        bench->options.jobs = lanes;
+        bench->options.jobs = streams;
     bench->config.streams = bench->options.streams;
-    bench->config.jobs = bench->staged ? lanes : bench->options.jobs;
+    bench->config.jobs = bench->staged ? streams : bench->options.jobs;
     conv_stall_end(true);
     enum conv_status status =
-        bench->staged ? conv_bench_device_run(bench->staged, lanes, stop, totals, &bytes, err)
+        bench->staged ? conv_bench_device_run(bench->staged, streams, stop, totals, &bytes, err)
                       : run_pipeline(bench, stop, totals, err);
     conv_stall_begin(true);
     if (status || !line)
         return status;
-    line->count = lanes;
+    line->count = streams;
     line->share_of_copy =
         bench->table.copied ? bytes / totals->seconds / 1e9 / bench->table.copies.both : -1;
     conv_report_figures(&bench->config, totals, &line->figures);
@@ -166,7 +166,7 @@ static enum conv_status measure(struct bench *bench, int most, atomic_int *stop,
     if (!status && text)
         conv_streams_table_print_head(table);
     for (int n = 1; !status && n <= most && table->count < CONV_STREAMS_MOST_LINES; n *= 2) {
-        struct conv_page_lane *line = &table->lines[table->count];
+        struct conv_page_line *line = &table->lines[table->count];
         struct conv_totals *of_line = &table->totals[table->count];
         status = run_once(bench, n, stop, line, of_line, err);
         if (status || atomic_load(stop)) // a line that a signal cut short says nothing
@@ -195,11 +195,11 @@ static enum conv_status write_page(struct bench *bench, struct conv_err *err)
     }
     page->kind = table->device_only ? "conv bench streams, the device alone" : "conv bench streams";
     page->title = table->filter;
-    page->lanes = table->lines;
-    page->lane_count = table->count;
-    page->lanes_are_streams = table->async;
+    page->lines = table->lines;
+    page->line_count = table->count;
+    page->counts_streams = table->async;
     page->device_only = table->device_only;
-    page->lanes_have_limit = table->copied;
+    page->lines_have_limit = table->copied;
     page->copies = table->copied ? &table->copies : NULL;
     conv_page_fact(&bench->page, "images", "%s", bench->folder);
     conv_page_fact(&bench->page, "outputs", "%s",

@@ -34,7 +34,7 @@ enum conv_status conv_kernel_run_open(struct conv_kernel_run *contender,
     if (status)
         return status;
     contender->ops = ops;
-    return ops->lane_open(contender->backend, &contender->lane, 1 << 20, err);
+    return ops->stream_open(contender->backend, &contender->stream, 1 << 20, err);
 }
 
 static void free_staging(struct conv_kernel_run *contender)
@@ -53,7 +53,7 @@ void conv_kernel_run_close(struct conv_kernel_run *contender)
     free_staging(contender);
     free(contender->planes);
     contender->planes = NULL;
-    contender->ops->lane_close(contender->lane);
+    contender->ops->stream_close(contender->stream);
     contender->ops->close(contender->backend);
     contender->ops = NULL;
 }

@@ -10,7 +10,7 @@
 struct conv_kernel_run {
     const struct conv_backend_ops *ops;
     struct conv_backend *backend;
-    struct conv_lane *lane;
+    struct conv_stream *stream;
     struct conv_group group;
     struct conv_group_plane *planes;
     const struct conv_variant *variant;

@@ -59,12 +59,12 @@ void conv_streams_table_print_head(const struct conv_streams_table *table)
 
 void conv_streams_table_print_line(const struct conv_streams_table *table, int line)
 {
-    const struct conv_page_lane *lane = &table->lines[line];
-    const struct conv_figures *figures = &lane->figures;
-    printf("%7d %9.1f %10.1f %8.2fx ", lane->count, figures->images_per_s, figures->mpix_per_s,
-           lane->speed_up);
+    const struct conv_page_line *entry = &table->lines[line];
+    const struct conv_figures *figures = &entry->figures;
+    printf("%7d %9.1f %10.1f %8.2fx ", entry->count, figures->images_per_s, figures->mpix_per_s,
+           entry->speed_up);
     if (table->copied)
-        printf(" %8.1f", 100 * lane->share_of_copy);
+        printf(" %8.1f", 100 * entry->share_of_copy);
     if (table->async)
         printf(" %9.1f %9.1f", 100 * figures->overlap_two, 100 * figures->overlap_three);
     for (int s = 0; s < CONV_STAGE_COUNT; s++)
@@ -80,21 +80,21 @@ void conv_streams_table_print_line(const struct conv_streams_table *table, int l
 
 static void print_json_line(const struct conv_streams_table *table, int line, FILE *stream)
 {
-    const struct conv_page_lane *lane = &table->lines[line];
+    const struct conv_page_line *entry = &table->lines[line];
     const struct conv_totals *totals = &table->totals[line];
     if (table->async)
-        fprintf(stream, "{\"streams\":%d,", lane->count);
+        fprintf(stream, "{\"streams\":%d,", entry->count);
     else
         fputs("{\"streams\":null,", stream);
     fprintf(stream,
             "\"workers\":%d,\"done\":%" PRIu64 ",\"pixels\":%" PRIu64
             ",\"seconds\":%.9f,\"speed_up\":%.4f,\"share_of_copy\":",
-            table->jobs[line], totals->done, totals->pixels, totals->seconds, lane->speed_up);
-    if (lane->share_of_copy < 0)
+            table->jobs[line], totals->done, totals->pixels, totals->seconds, entry->speed_up);
+    if (entry->share_of_copy < 0)
         fputs("null", stream);
     else
-        fprintf(stream, "%.6f", lane->share_of_copy);
-    conv_json_figures(stream, &lane->figures);
+        fprintf(stream, "%.6f", entry->share_of_copy);
+    conv_json_figures(stream, &entry->figures);
     fputc('}', stream);
 }
 
@@ -139,16 +139,16 @@ void conv_streams_table_print_csv(const struct conv_streams_table *table)
         printf(",%s", conv_report_stage_name((enum conv_stage)s));
     puts(",waiting,cpu_utilisation");
     for (int i = 0; i < table->count; i++) {
-        const struct conv_page_lane *lane = &table->lines[i];
-        const struct conv_figures *figures = &lane->figures;
+        const struct conv_page_line *entry = &table->lines[i];
+        const struct conv_figures *figures = &entry->figures;
         const struct conv_totals *totals = &table->totals[i];
         if (table->async)
-            printf("%d", lane->count);
+            printf("%d", entry->count);
         printf(",%d,%" PRIu64 ",%" PRIu64 ",%.6f,%.4f,%.4f,%.4f,", table->jobs[i], totals->done,
                totals->pixels, totals->seconds, figures->images_per_s, figures->mpix_per_s,
-               lane->speed_up);
-        if (lane->share_of_copy >= 0)
-            printf("%.6f", lane->share_of_copy);
+               entry->speed_up);
+        if (entry->share_of_copy >= 0)
+            printf("%.6f", entry->share_of_copy);
         if (table->async)
             printf(",%.6f,%.6f", figures->overlap_two, figures->overlap_three);
         else

@@ -11,9 +11,9 @@
 
 struct conv_streams_table {
     const char *filter, *folder, *device;
-    bool async;       // lanes are streams, else workers
+    bool async;       // lines count streams, else workers
     bool device_only; // --stage device
-    struct conv_page_lane lines[CONV_STREAMS_MOST_LINES];
+    struct conv_page_line lines[CONV_STREAMS_MOST_LINES];
     int jobs[CONV_STREAMS_MOST_LINES];
     struct conv_totals totals[CONV_STREAMS_MOST_LINES];
     int count;

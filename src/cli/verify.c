@@ -178,7 +178,7 @@ static bool verify_image(struct verify *verify, struct conv_job *job, enum conv_
     for (int i = 0; i < verify->count && !*status; i++) {
         struct conv_kernel_run *contender = &verify->contenders[i];
         struct conv_difference first;
-        *status = contender->ops->lane_run(contender->lane, &contender->group, err);
+        *status = contender->ops->stream_run(contender->stream, &contender->group, err);
         if (*status || i == 0 || !conv_kernel_run_differs(reference, contender, &first))
             continue;
         print_difference(verify, job->path.input, contender, &first);

@@ -55,7 +55,7 @@ static void bind_page(struct conv_template *filled, const struct conv_page *page
     conv_template_markup(filled, "style", write_text, page_css);
     conv_template_markup(filled, "script", write_text, page_js);
     conv_template_markup(filled, "record", write_text, page->record);
-    conv_template_text(filled, "lanes", page->lanes_are_streams ? "streams" : "workers");
+    conv_template_text(filled, "streams_or_workers", page->counts_streams ? "streams" : "workers");
     if (page->config)
         bind_run(filled, page);
     if (page->copies)
@@ -85,10 +85,10 @@ static bool is_true(const struct conv_page_state *state, const char *name, bool 
         {"overlapped", page->config && state->figures.overlap_two >= 0},
         {"any_pairs", page->pair_count > 0},
         {"timeline", state->timeline},
-        {"streams_table", page->lane_count > 0},
-        {"has_limit", page->lanes_have_limit},
-        {"has_waiting", !(page->device_only && page->lanes_are_streams)},
-        {"has_overlap", page->lanes_are_streams},
+        {"streams_table", page->line_count > 0},
+        {"has_limit", page->lines_have_limit},
+        {"has_waiting", !(page->device_only && page->counts_streams)},
+        {"has_overlap", page->counts_streams},
         {"copy_limit", copies && copies->both > 0},
         {"small_copies", copies && copies->small_count > 0},
         {"any_failures", page->kept && page->kept->failure_count > 0},

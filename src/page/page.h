@@ -30,7 +30,7 @@ struct conv_page_pair {
 };
 
 // A line of `conv bench streams`.
-struct conv_page_lane {
+struct conv_page_line {
     int count; // streams or workers
     struct conv_figures figures;
     double speed_up;      // over the first line
@@ -74,9 +74,9 @@ struct conv_page {
     const struct conv_page_pair *pairs;
     int pair_count;
 
-    const struct conv_page_lane *lanes;
-    int lane_count;
-    bool lanes_are_streams, lanes_have_limit;
+    const struct conv_page_line *lines;
+    int line_count;
+    bool counts_streams, lines_have_limit;
     bool device_only;                      // nothing was read or coded
     const struct conv_page_copies *copies; // or NULL
 

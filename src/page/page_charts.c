@@ -39,7 +39,7 @@ void conv_page_bind_copies(struct conv_template *filled, const struct conv_page_
 
 static bool is_on_device(const struct conv_page *page, int stage)
 {
-    bool async = page->config ? page->config->device_async : page->lanes_are_streams;
+    bool async = page->config ? page->config->device_async : page->counts_streams;
     return async && stage >= CONV_STAGE_COPY_IN && stage <= CONV_STAGE_COPY_OUT;
 }
 
@@ -48,7 +48,7 @@ static bool is_listed(const struct conv_page *page, int stage)
 {
     bool copy = stage == CONV_STAGE_COPY_IN || stage == CONV_STAGE_COPY_OUT;
     bool measured = !page->device_only || copy || stage == CONV_STAGE_KERNEL;
-    bool written = !page->lanes || stage != CONV_STAGE_WRITE;
+    bool written = !page->lines || stage != CONV_STAGE_WRITE;
     return measured && written && (!copy || is_on_device(page, stage));
 }
 
@@ -85,30 +85,30 @@ static bool next_stage(struct conv_template *filled, int index, bool workers_onl
 
 // --- streams -------------------------------------------------------------------------------------
 
-static bool next_lane(struct conv_template *filled, int index)
+static bool next_line(struct conv_template *filled, int index)
 {
     struct conv_page_state *state = filled->context;
     const struct conv_page *page = state->page;
-    if (index >= page->lane_count)
+    if (index >= page->line_count)
         return false;
-    const struct conv_page_lane *lane = &page->lanes[index];
+    const struct conv_page_line *line = &page->lines[index];
     double top = 0;
-    for (int i = 0; i < page->lane_count; i++)
-        top = page->lanes[i].figures.mpix_per_s > top ? page->lanes[i].figures.mpix_per_s : top;
-    state->shown = &lane->figures;
-    conv_page_bind_figures(filled, &lane->figures);
-    conv_template_number(filled, "lane_index", index, 0);
-    conv_template_number(filled, "lane_count", lane->count, 0);
-    snprintf(state->lane, sizeof state->lane, "%d %s%s", lane->count,
-             page->lanes_are_streams ? "stream" : "worker", lane->count == 1 ? "" : "s");
-    conv_template_text(filled, "lane_name", state->lane);
-    conv_template_number(filled, "speed_up", lane->speed_up, 2);
-    conv_template_number(filled, "share_of_copy", 100 * lane->share_of_copy, 1);
-    conv_template_number(filled, "lane_width", top > 0 ? 100 * lane->figures.mpix_per_s / top : 0,
+    for (int i = 0; i < page->line_count; i++)
+        top = page->lines[i].figures.mpix_per_s > top ? page->lines[i].figures.mpix_per_s : top;
+    state->shown = &line->figures;
+    conv_page_bind_figures(filled, &line->figures);
+    conv_template_number(filled, "line_index", index, 0);
+    conv_template_number(filled, "line_value", line->count, 0);
+    snprintf(state->line, sizeof state->line, "%d %s%s", line->count,
+             page->counts_streams ? "stream" : "worker", line->count == 1 ? "" : "s");
+    conv_template_text(filled, "line_name", state->line);
+    conv_template_number(filled, "speed_up", line->speed_up, 2);
+    conv_template_number(filled, "share_of_copy", 100 * line->share_of_copy, 1);
+    conv_template_number(filled, "line_width", top > 0 ? 100 * line->figures.mpix_per_s / top : 0,
                          2);
-    conv_template_number(filled, "lane_rate", lane->figures.mpix_per_s,
-                         lane->figures.mpix_per_s < 100 ? 1 : 0);
-    conv_template_text(filled, "lane_unit", "Mpix/s");
+    conv_template_number(filled, "line_rate", line->figures.mpix_per_s,
+                         line->figures.mpix_per_s < 100 ? 1 : 0);
+    conv_template_text(filled, "line_unit", "Mpix/s");
     return true;
 }
 
@@ -196,8 +196,8 @@ bool conv_page_next_chart(struct conv_template *filled, const char *list, int in
     if (strcmp(list, "all_stages") == 0 || strcmp(list, "legend") == 0 ||
         strcmp(list, "stage_heads") == 0 || strcmp(list, "stage_cells") == 0)
         return next_stage(filled, index, false);
-    if (strcmp(list, "lane_bars") == 0 || strcmp(list, "lane_rows") == 0)
-        return next_lane(filled, index);
+    if (strcmp(list, "line_bars") == 0 || strcmp(list, "line_rows") == 0)
+        return next_line(filled, index);
     if (strcmp(list, "kernel_panels") == 0)
         return next_panel(filled, index);
     if (strcmp(list, "kernels") == 0 || strcmp(list, "kernel_lines") == 0)

@@ -18,7 +18,7 @@ struct conv_page_state {
     char terms[96], number[32];
 
     const struct conv_figures *shown; // whose stages are listed
-    char lane[32];
+    char line[32];
     bool cuda_panel;
     char panel[256];
 

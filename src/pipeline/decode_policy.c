@@ -31,14 +31,14 @@ void conv_decode_policy_note_worker(struct conv_decode_policy *balance, uint64_t
     balance->worker_count++;
 }
 
-void conv_decode_policy_note_lanes(struct conv_decode_policy *balance, int lanes, bool there,
-                                   uint64_t now)
+void conv_decode_policy_note_streams(struct conv_decode_policy *balance, int streams, bool there,
+                                     uint64_t now)
 {
-    bool awaited = lanes > 0 && !there;
+    bool awaited = streams > 0 && !there;
     if (balance->awaited && !awaited)
         balance->there_since = now;
     balance->awaited = awaited;
-    balance->lanes = lanes;
+    balance->streams = streams;
 }
 
 // A device that turns out slower is believed at once, one that turns out faster by and by.
@@ -66,7 +66,7 @@ void conv_decode_policy_note_failure(struct conv_decode_policy *balance)
 // Groups that devices may have at once.
 static int most_groups(const struct conv_decode_policy *balance)
 {
-    int most = balance->lanes ? 2 * balance->lanes + 4 - balance->failures : 0;
+    int most = balance->streams ? 2 * balance->streams + 4 - balance->failures : 0;
     if (!balance->measured && !balance->sure && most > 1)
         most = 1;
     return most;

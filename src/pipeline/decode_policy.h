@@ -30,7 +30,7 @@ struct conv_decode_policy {
     bool sure;             // every group goes through a device, whoever decodes it
     bool awaited;          // none is there yet
     uint64_t there_since;  // when that ended
-    int lanes, failures;   // of all devices; groups in vain since the last that was not
+    int streams, failures; // of all devices; groups in vain since the last that was not
     int in_flight;         // groups for devices to decode, open ones included
     uint64_t idle_ns;      // that workers have waited for room in one, and not made up for
 };
@@ -40,9 +40,9 @@ void conv_decode_policy_init(struct conv_decode_policy *balance, int workers, ui
 // A worker has decoded an image in so many ns.
 void conv_decode_policy_note_worker(struct conv_decode_policy *balance, uint64_t ns);
 
-// The lanes that all devices have or will have, and whether one of them is there yet.
-void conv_decode_policy_note_lanes(struct conv_decode_policy *balance, int lanes, bool there,
-                                   uint64_t now);
+// The streams that all devices have or will have, and whether one of them is there yet.
+void conv_decode_policy_note_streams(struct conv_decode_policy *balance, int streams, bool there,
+                                     uint64_t now);
 
 // A device has decoded `images` of a group that was handed over at `since`; its longest stream
 // had so many bytes. The time in which devices woke up is not the group's.
@@ -51,7 +51,7 @@ void conv_decode_policy_note_device(struct conv_decode_policy *balance, int imag
 // It had no room for a group, or was lost with it: all was in vain.
 void conv_decode_policy_note_failure(struct conv_decode_policy *balance);
 
-// True if a device may begin another group: every lane may have one waiting for it, and four are
+// True if a device may begin another group: every stream may have one waiting for it, and four are
 // being filled or drained. One is tried first, unless it is sure that the device has to be there
 // for all of them. One less for each group that has failed of late.
 bool conv_decode_policy_may_begin(const struct conv_decode_policy *balance);

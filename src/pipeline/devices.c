@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The devices of an async backend: their lanes, and who takes over when one is lost.
+// The devices of an async backend: their streams, and who takes over when one is lost.
 #include <assert.h>
 #include <stdio.h>
 #include <time.h>
@@ -8,72 +8,72 @@
 #include "base/clock.h"
 #include "pipeline/scheduler.h"
 
-// Less device memory than this for a lane is no use: the next image would not fit.
+// Less device memory than this for a stream is no use: the next image would not fit.
 #define LEAST_BYTES ((size_t)1 << 20)
 
 // A device that takes longer to wake up is not waited for: ten times what is usual.
 #define AWAIT_NS 5000000000
 
-static struct conv_stream_thread *lane_of(const struct conv_scheduler *s, int device, int stream)
+static struct conv_stream_thread *thread_of(const struct conv_scheduler *s, int device, int index)
 {
-    return &s->lanes[device * s->config->streams + stream];
+    return &s->stream_threads[device * s->config->streams + index];
 }
 
 // --- opening and closing -------------------------------------------------------------------------
 
-static enum conv_status open_lane(const struct conv_scheduler *s, struct conv_stream_thread *lane,
-                                  struct conv_err *err)
+static enum conv_status open_stream(const struct conv_scheduler *s,
+                                    struct conv_stream_thread *owner, struct conv_err *err)
 {
     const struct conv_pipeline_config *config = s->config;
-    struct conv_backend *backend = s->devices[lane->device].backend;
+    struct conv_backend *backend = s->devices[owner->device].backend;
     size_t bytes = config->group_bytes;
-    enum conv_status status = config->ops->lane_open(backend, &lane->lane, bytes, err);
+    enum conv_status status = config->ops->stream_open(backend, &owner->stream, bytes, err);
     while (status == CONV_ERR_MEMORY && bytes / 2 >= LEAST_BYTES) {
         bytes /= 2;
-        status = config->ops->lane_open(backend, &lane->lane, bytes, err);
+        status = config->ops->stream_open(backend, &owner->stream, bytes, err);
     }
     return status;
 }
 
-// A device on its way is expected to have room for all lanes: groups may wait for it. With the
+// A device on its way is expected to have room for all streams: groups may wait for it. With the
 // lock, or before the threads are started.
-static void tell_lanes(struct conv_scheduler *s)
+static void tell_streams(struct conv_scheduler *s)
 {
-    int lanes = 0, there = 0;
+    int streams = 0, there = 0;
     for (int d = 0; d < s->config->device_count; d++) {
         const struct conv_device_state *state = &s->devices[d];
         if (state->lost.status)
             continue;
-        lanes += state->lanes ? state->lanes : s->config->streams;
-        there += state->lanes;
+        streams += state->streams ? state->streams : s->config->streams;
+        there += state->streams;
     }
-    conv_decode_policy_note_lanes(&s->balance, lanes, there > 0, conv_clock_ns());
+    conv_decode_policy_note_streams(&s->balance, streams, there > 0, conv_clock_ns());
 }
 
 // As many as there is room for; a failure if that is none. Others see them at once.
-static enum conv_status open_lanes(struct conv_scheduler *s, int device, struct conv_err *err)
+static enum conv_status open_streams(struct conv_scheduler *s, int device, struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
-    int lanes = 0;
-    while (!status && lanes < s->config->streams) {
-        status = open_lane(s, lane_of(s, device, lanes), err);
-        lanes += !status;
+    int streams = 0;
+    while (!status && streams < s->config->streams) {
+        status = open_stream(s, thread_of(s, device, streams), err);
+        streams += !status;
     }
     pthread_mutex_lock(&s->lock);
-    s->devices[device].lanes = lanes;
-    tell_lanes(s);
+    s->devices[device].streams = streams;
+    tell_streams(s);
     pthread_mutex_unlock(&s->lock);
-    return lanes > 0 ? CONV_OK : status;
+    return streams > 0 ? CONV_OK : status;
 }
 
-static void init_lanes(struct conv_scheduler *s, int device)
+static void init_threads(struct conv_scheduler *s, int device)
 {
     for (int i = 0; i < s->config->streams; i++) {
-        struct conv_stream_thread *lane = lane_of(s, device, i);
-        lane->scheduler = s;
-        lane->device = device;
-        lane->stream = i;
-        pthread_mutex_init(&lane->in_turn, NULL); // never fails on Linux
+        struct conv_stream_thread *owner = thread_of(s, device, i);
+        owner->scheduler = s;
+        owner->device = device;
+        owner->index = i;
+        pthread_mutex_init(&owner->in_turn, NULL); // never fails on Linux
     }
 }
 
@@ -82,49 +82,49 @@ enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *er
     const struct conv_pipeline_config *config = s->config;
     int devices = config->ops->async ? config->device_count : 0, useful = 0;
     for (int d = 0; d < devices; d++)
-        init_lanes(s, d);
+        init_threads(s, d);
     for (int d = 0; d < devices; d++) {
         struct conv_device_state *state = &s->devices[d];
         state->backend = config->backends[d];
         state->welcomed = state->backend != NULL;
         assert(state->backend || config->spare_ops);
-        enum conv_status status = state->backend ? open_lanes(s, d, err) : CONV_OK;
+        enum conv_status status = state->backend ? open_streams(s, d, err) : CONV_OK;
         if (status && !config->spare_ops)
             return err->status = CONV_ERR_DEVICE;
         if (status)
             conv_devices_give_up(s, d, CONV_ERR_DEVICE, err);
         // A device on its way is expected to have room for all.
-        int wanted = state->backend ? state->lanes : config->streams;
+        int wanted = state->backend ? state->streams : config->streams;
         for (int i = 0; i < wanted; i++)
-            lane_of(s, d, i)->wanted = true;
+            thread_of(s, d, i)->wanted = true;
         useful += wanted;
     }
     for (int i = 0; i < config->streams && devices > 0 && useful == 0; i++)
-        lane_of(s, 0, i)->wanted = true; // for the spare backend's work
-    tell_lanes(s);
+        thread_of(s, 0, i)->wanted = true; // for the spare backend's work
+    tell_streams(s);
     return CONV_OK;
 }
 
 void conv_devices_close(struct conv_scheduler *s)
 {
     const struct conv_pipeline_config *config = s->config;
-    int lanes = config->ops->async ? config->device_count * config->streams : 0;
-    for (int i = 0; i < lanes; i++) {
-        struct conv_stream_thread *lane = &s->lanes[i];
-        if (!lane->scheduler)
+    int streams = config->ops->async ? config->device_count * config->streams : 0;
+    for (int i = 0; i < streams; i++) {
+        struct conv_stream_thread *owner = &s->stream_threads[i];
+        if (!owner->scheduler)
             continue;
-        config->ops->lane_close(lane->lane);
+        config->ops->stream_close(owner->stream);
         if (config->spare_ops)
-            config->spare_ops->lane_close(lane->spare);
-        conv_staging_free(lane->scratch, lane->scratch_size);
-        pthread_mutex_destroy(&lane->in_turn);
+            config->spare_ops->stream_close(owner->spare);
+        conv_staging_free(owner->scratch, owner->scratch_size);
+        pthread_mutex_destroy(&owner->in_turn);
     }
 }
 
 // --- who does the work ---------------------------------------------------------------------------
 
-// The first group of each lane loads the kernels that it needs, which takes some 20 ms: time to pin
-// the memory of those that have come together meanwhile. Called WITHOUT the lock.
+// The first group of each stream loads the kernels that it needs, which takes some 20 ms: time to
+// pin the memory of those that have come together meanwhile. Called WITHOUT the lock.
 static void pin_ahead(struct conv_scheduler *s, struct conv_backend *backend)
 {
     struct conv_slot *slot;
@@ -138,7 +138,7 @@ static void pin_ahead(struct conv_scheduler *s, struct conv_backend *backend)
     pthread_mutex_unlock(&s->lock);
 }
 
-// A device that was still on its way gets its lanes from the thread that first sees it there.
+// A device that was still on its way gets its streams from the thread that first sees it there.
 static void welcome(struct conv_scheduler *s, int device)
 {
     struct conv_device_state *state = &s->devices[device];
@@ -146,15 +146,15 @@ static void welcome(struct conv_scheduler *s, int device)
     enum conv_status status =
         conv_async_open_result(s->config->openings[device], &state->backend, &err);
     if (!status)
-        status = open_lanes(s, device, &err);
+        status = open_streams(s, device, &err);
     if (status)
         conv_devices_give_up(s, device, CONV_ERR_DEVICE, &err);
     else
         pin_ahead(s, state->backend);
 }
 
-// How many lanes the device has to offer.
-static int count_lanes(struct conv_scheduler *s, int device, struct conv_err *err)
+// How many streams the device has to offer.
+static int count_streams(struct conv_scheduler *s, int device, struct conv_err *err)
 {
     struct conv_device_state *state = &s->devices[device];
     pthread_mutex_lock(&s->lock);
@@ -165,35 +165,35 @@ static int count_lanes(struct conv_scheduler *s, int device, struct conv_err *er
         welcome(s, device);
         pthread_mutex_lock(&s->lock);
     }
-    int lanes = state->lost.status ? 0 : state->lanes;
+    int streams = state->lost.status ? 0 : state->streams;
     err->status = CONV_OK;
     if (state->lost.status)
         *err = state->lost;
     pthread_mutex_unlock(&s->lock);
-    return lanes;
+    return streams;
 }
 
 // True while neither the device nor the news of its loss is there: it is being opened, or somebody
-// opens its lanes.
+// opens its streams.
 static bool is_on_its_way(struct conv_scheduler *s, int device)
 {
     const struct conv_device_state *state = &s->devices[device];
     pthread_mutex_lock(&s->lock);
-    bool pending = state->lanes == 0 && !state->lost.status &&
+    bool pending = state->streams == 0 && !state->lost.status &&
                    (state->welcomed || !conv_async_open_is_over(s->config->openings[device]));
     pthread_mutex_unlock(&s->lock);
     return pending;
 }
 
-// True if a device has lanes, or none will come. A device that has been opened meanwhile gets its
-// lanes here; while another thread does that, it is still on its way.
+// True if a device has streams, or none will come. A device that has been opened meanwhile gets its
+// streams here; while another thread does that, it is still on its way.
 static bool is_settled(struct conv_scheduler *s)
 {
     bool coming = false, here = false;
     struct conv_err err;
     for (int d = 0; d < s->config->device_count && !here; d++) {
         coming |= is_on_its_way(s, d);
-        here = count_lanes(s, d, &err) > 0;
+        here = count_streams(s, d, &err) > 0;
     }
     return here || !coming;
 }
@@ -215,26 +215,26 @@ void conv_devices_await(struct conv_scheduler *s)
     }
 }
 
-struct conv_stream_thread *conv_devices_take_lane(const struct conv_stream_thread *thread,
-                                                  int device, struct conv_err *err)
+struct conv_stream_thread *conv_devices_take_stream(const struct conv_stream_thread *thread,
+                                                    int device, struct conv_err *err)
 {
     struct conv_scheduler *s = thread->scheduler;
-    int lanes = count_lanes(s, device, err);
-    if (lanes == 0)
+    int streams = count_streams(s, device, err);
+    if (streams == 0)
         return NULL;
-    for (int i = 0; i < lanes; i++) {
-        struct conv_stream_thread *lane = lane_of(s, device, (thread->stream + i) % lanes);
-        if (pthread_mutex_trylock(&lane->in_turn) == 0)
-            return lane;
+    for (int i = 0; i < streams; i++) {
+        struct conv_stream_thread *owner = thread_of(s, device, (thread->index + i) % streams);
+        if (pthread_mutex_trylock(&owner->in_turn) == 0)
+            return owner;
     }
-    struct conv_stream_thread *lane = lane_of(s, device, thread->stream % lanes);
-    pthread_mutex_lock(&lane->in_turn);
-    return lane;
+    struct conv_stream_thread *owner = thread_of(s, device, thread->index % streams);
+    pthread_mutex_lock(&owner->in_turn);
+    return owner;
 }
 
-void conv_devices_put_lane(struct conv_stream_thread *lane)
+void conv_devices_put_stream(struct conv_stream_thread *owner)
 {
-    pthread_mutex_unlock(&lane->in_turn);
+    pthread_mutex_unlock(&owner->in_turn);
 }
 
 // With the report's lock.
@@ -259,7 +259,7 @@ void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status
         state->crowded = true;
     else if (news)
         state->lost = *err;
-    tell_lanes(s);
+    tell_streams(s);
     for (int d = 0; d < s->config->device_count; d++)
         others |= d != device && !s->devices[d].lost.status;
     pthread_mutex_unlock(&s->lock);

@@ -237,7 +237,7 @@ void conv_groups_put_ready(struct conv_scheduler *s, struct conv_slot *slot)
     slot->next = NULL;
     *s->ready_end = slot;
     s->ready_end = &slot->next;
-    pthread_cond_signal(&s->lane_work);
+    pthread_cond_signal(&s->stream_work);
 }
 
 struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s)
@@ -267,6 +267,6 @@ void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job)
         conv_pool_release(&s->pool, slot);
         pthread_cond_signal(&s->changed);
         if (conv_groups_are_over(s))
-            pthread_cond_signal(&s->lane_work);
+            pthread_cond_signal(&s->stream_work);
     }
 }

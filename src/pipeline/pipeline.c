@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The start and the end of a run: locks, staging memory, lanes, threads.
+// The start and the end of a run: locks, staging memory, streams, threads.
 #include "pipeline/pipeline.h"
 
 #include <limits.h>
@@ -70,7 +70,7 @@ static enum conv_status init_locks(struct conv_scheduler *s, struct conv_err *er
     if (!errnum)
         errnum = pthread_cond_init(&s->room, &attributes);
     if (!errnum)
-        errnum = pthread_cond_init(&s->lane_work, &attributes);
+        errnum = pthread_cond_init(&s->stream_work, &attributes);
     if (!errnum)
         errnum = pthread_cond_init(&s->ended, &attributes);
     if (!errnum)
@@ -99,8 +99,8 @@ bool conv_scheduler_wait(struct conv_scheduler *s, pthread_cond_t *condition, ui
     return pthread_cond_timedwait(condition, &s->lock, &until) == 0;
 }
 
-// Slots: for the lanes, as many again to fill, and some to drain. Where the device decodes, what it
-// may have waiting for it (balance.h), and as many for the others. A worker of a backend that is
+// Slots: for the streams, as many again to fill, and some to drain. Where the device decodes, what
+// it may have waiting for it (balance.h), and as many for the others. A worker of a backend that is
 // not async holds one.
 static int slot_count(const struct conv_pipeline_config *config)
 {
@@ -120,32 +120,32 @@ static int most_live(const struct conv_pipeline_config *config)
     return (int)(most < least ? least : most < INT_MAX ? most : INT_MAX);
 }
 
-static int lane_count(const struct conv_pipeline_config *config)
+static int stream_count(const struct conv_pipeline_config *config)
 {
     return config->ops->async ? config->device_count * config->streams : 0;
 }
 
-static void add_rows(struct conv_scheduler *s, struct conv_stream_thread *lane)
+static void add_rows(struct conv_scheduler *s, struct conv_stream_thread *owner)
 {
     static const char *const engines[CONV_ENGINE_COUNT] = {"copy in", "kernel", "copy out"};
     char name[32] = "stream";
     if (s->config->device_count > 1)
-        snprintf(name, sizeof name, "%s stream", s->config->device_names[lane->device]);
+        snprintf(name, sizeof name, "%s stream", s->config->device_names[owner->device]);
     for (int e = 0; e < CONV_ENGINE_COUNT; e++)
-        lane->rows[e] = conv_trace_add_row(s->config->trace, name, lane->stream, engines[e]);
+        owner->rows[e] = conv_trace_add_row(s->config->trace, name, owner->index, engines[e]);
 }
 
 // Fewer threads than wanted are fine, none is not.
-static enum conv_status start_lanes(struct conv_scheduler *s, struct conv_err *err)
+static enum conv_status start_streams(struct conv_scheduler *s, struct conv_err *err)
 {
-    int errnum = 0, started = 0, count = lane_count(s->config);
+    int errnum = 0, started = 0, count = stream_count(s->config);
     for (int i = 0; i < count; i++) {
-        struct conv_stream_thread *lane = &s->lanes[i];
-        if (!lane->wanted)
+        struct conv_stream_thread *owner = &s->stream_threads[i];
+        if (!owner->wanted)
             continue;
-        int failed = pthread_create(&lane->thread, NULL, conv_lane_main, lane);
-        lane->started = failed == 0;
-        started += lane->started;
+        int failed = pthread_create(&owner->thread, NULL, conv_stream_thread_main, owner);
+        owner->started = failed == 0;
+        started += owner->started;
         errnum = failed ? failed : errnum;
     }
     return started || !count ? CONV_OK : conv_err_errno(err, errnum, "cannot start a thread");
@@ -166,20 +166,20 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
 {
     const struct conv_pipeline_config *config = s->config;
     enum conv_status status = conv_devices_open(s, err);
-    for (int i = 0; i < lane_count(config) && !status; i++)
-        if (s->lanes[i].wanted)
-            add_rows(s, &s->lanes[i]);
+    for (int i = 0; i < stream_count(config) && !status; i++)
+        if (s->stream_threads[i].wanted)
+            add_rows(s, &s->stream_threads[i]);
     for (int i = 0; i < config->jobs && !status; i++) {
         workers[i].scheduler = s;
         workers[i].index = i;
         workers[i].row = conv_trace_add_row(config->trace, "worker", i, "");
         status = conv_png_codec_open(&workers[i].codec, &config->png, err);
         if (!status && !config->ops->async)
-            status = config->ops->lane_open(config->backends[0], &workers[i].lane, 0, err);
+            status = config->ops->stream_open(config->backends[0], &workers[i].stream, 0, err);
     }
     if (!status)
-        status = start_lanes(s, err);
-    // As with lanes; without the first, the others are not worth a try.
+        status = start_streams(s, err);
+    // As with streams; without the first, the others are not worth a try.
     for (int i = 0; i < config->jobs && !status; i++) {
         pthread_mutex_lock(&s->lock);
         int errnum = pthread_create(&workers[i].thread, NULL, conv_worker_main, &workers[i]);
@@ -218,17 +218,17 @@ static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers)
     const struct conv_backend_ops *ops = s->config->ops;
     await_workers(s, workers);
     pthread_mutex_lock(&s->lock);
-    s->lanes_end = true;
-    pthread_cond_broadcast(&s->lane_work);
+    s->streams_end = true;
+    pthread_cond_broadcast(&s->stream_work);
     pthread_mutex_unlock(&s->lock);
-    for (int i = 0; i < lane_count(s->config); i++)
-        if (s->lanes[i].started)
-            pthread_join(s->lanes[i].thread, NULL);
+    for (int i = 0; i < stream_count(s->config); i++)
+        if (s->stream_threads[i].started)
+            pthread_join(s->stream_threads[i].thread, NULL);
     conv_devices_close(s);
     for (int i = 0; i < s->config->jobs; i++) {
         if (is_left(&workers[i]))
             continue;
-        ops->lane_close(workers[i].lane);
+        ops->stream_close(workers[i].stream);
         conv_png_codec_close(workers[i].codec);
     }
 }
@@ -269,9 +269,9 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
         .stop = config->stop,
     };
     struct conv_worker *workers = calloc((size_t)config->jobs, sizeof *workers);
-    s.lanes = calloc((size_t)lane_count(config) + 1, sizeof *s.lanes);
+    s.stream_threads = calloc((size_t)stream_count(config) + 1, sizeof *s.stream_threads);
     s.devices = calloc((size_t)config->device_count, sizeof *s.devices);
-    if (!workers || !s.lanes || !s.devices)
+    if (!workers || !s.stream_threads || !s.devices)
         status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d workers", config->jobs);
     if (!status)
         status = conv_output_open(&output, err);
@@ -292,12 +292,12 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     conv_jobs_free_spares(&s);
     if (!left)
         free(workers);
-    free(s.lanes);
+    free(s.stream_threads);
     free(s.devices);
     conv_budget_destroy(&s.files);
     pthread_mutex_destroy(&s.report_lock);
     pthread_mutex_destroy(&s.lock);
-    pthread_cond_destroy(&s.lane_work);
+    pthread_cond_destroy(&s.stream_work);
     pthread_cond_destroy(&s.room);
     pthread_cond_destroy(&s.changed);
     pthread_cond_destroy(&s.ended);

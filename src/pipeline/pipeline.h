@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The way of all images through the program:
 //   walk -> read -> decode -> [stage -> filter -> fetch] -> encode -> write -> rename
-// Workers (threads) do everything but the middle; lanes do that. On a backend that is not async a
+// Workers (threads) do everything but the middle; streams do that. On a backend that is not async a
 // worker runs the middle itself, so that an image stays in one core's cache from file to file.
 #ifndef CONV_PIPELINE_PIPELINE_H
 #define CONV_PIPELINE_PIPELINE_H
@@ -41,7 +41,7 @@ struct conv_pipeline_config {
     const struct conv_backend_ops *spare_ops;
     struct conv_backend *spare;
     int jobs;           // workers, at least 1
-    int streams;        // lanes of each device of an async backend, at least 1
+    int streams;        // streams of each device of an async backend, at least 1
     size_t group_bytes; // staging bytes that make a group full
     size_t mem_limit;   // bytes of staging memory in all
     // Bytes that the whole run may take, where a container, a job or a shell limits that; 0: not
@@ -59,7 +59,7 @@ struct conv_pipeline_config {
     struct conv_paths_id own_files[CONV_PIPELINE_OWN_FILES]; // that no output may replace
     int own_file_count;
     bool skip_existing, update, dry_run, no_save, fail_fast;
-    struct conv_trace *trace; // gets a row a worker and three a lane; may be NULL
+    struct conv_trace *trace; // gets a row a worker and three a stream; may be NULL
     // Becomes non-zero when no new image is to be begun. If positive, those in flight are given up,
     // too, unless they are finished within a moment.
     atomic_int *stop;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // What the threads of a run share (private to src/pipeline/): pipeline.c starts and ends them,
-// worker.c and lane.c say what they do, jobs.c and groups.c keep the lists, devices.c knows which
-// device is of use. One lock guards all
-// lists; it is held for list operations only, never while an image is read, coded, filtered or
-// reported. Functions here are called with the lock held, unless they say otherwise.
+// worker.c and stream_thread.c say what they do, jobs.c and groups.c keep the lists, devices.c
+// knows which device is of use. One lock guards all lists; it is held for list operations only,
+// never while an image is read, coded, filtered or reported. Functions here are called with the
+// lock held, unless they say otherwise.
 #ifndef CONV_PIPELINE_SCHEDULER_H
 #define CONV_PIPELINE_SCHEDULER_H
 
@@ -24,9 +24,10 @@ enum { CONV_FORM_DECODED = 1, CONV_FORM_ENCODED = 2, CONV_FORM_COUNT = 4 }; // b
 
 // A device of an async backend.
 struct conv_device_state {
-    struct conv_backend *backend; // set before `lanes`
-    bool welcomed;                // a thread opens its lanes, or has
-    int lanes; // that there was room for: those of the first streams. 0: it is not there yet
+    struct conv_backend *backend; // set before `streams`
+    bool welcomed;                // a thread opens its streams, or has
+    int streams; // opened, fewer than asked for where memory was short; 0: the device is not open
+                 // yet
     struct conv_err lost; // why it is of no use any more; status CONV_OK: it is
     bool crowded;         // it had no room for a group, which was said
     bool uncoded;         // it had no room for a group's coders, which was said
@@ -38,8 +39,8 @@ struct conv_scheduler {
     struct conv_report *report;
     size_t table_bytes;
     bool filter_alpha;
-    struct conv_stream_thread *lanes; // of all devices: device * streams + stream
-    struct conv_budget files;         // what buffers of input files take, and images in work
+    struct conv_stream_thread *stream_threads; // of all devices: device * streams + index
+    struct conv_budget files; // what buffers of input files take, and images in work
 
     pthread_mutex_t report_lock; // taken before `lock`, where both are
     pthread_mutex_t lock;        // guards all below
@@ -47,13 +48,13 @@ struct conv_scheduler {
     // when something comes up (images to read or to encode, a slot set free), and wakes the next
     // if there is more. All are woken for the end only.
     pthread_cond_t changed;
-    pthread_cond_t room;      // workers of a backend that is not async wait on it for memory
-    pthread_cond_t lane_work; // lanes wait on it
-    pthread_cond_t ended;     // the main thread waits on it for the workers
-    int working;              // workers that have not ended
+    pthread_cond_t room;        // workers of a backend that is not async wait on it for memory
+    pthread_cond_t stream_work; // streams wait on it
+    pthread_cond_t ended;       // the main thread waits on it for the workers
+    int working;                // workers that have not ended
     struct conv_pool pool;
     struct conv_slot *open[CONV_FORM_COUNT]; // take images, by how their groups are coded
-    struct conv_slot *ready, **ready_end;    // sealed groups for the lanes
+    struct conv_slot *ready, **ready_end;    // sealed groups for the streams
     struct conv_job_list found;              // by the walk, nothing done yet
     struct conv_job_list announced;          // on their way from the disk, not yet read
     struct conv_job_list parked;             // read, waiting for staging memory
@@ -67,7 +68,7 @@ struct conv_scheduler {
     bool walking; // a worker is in conv_walk_next
     bool minding; // a worker waits with an eye on the open group
     bool walked;  // no more images will come
-    bool lanes_end;
+    bool streams_end;
     struct conv_device_state *devices; // one a device
     struct conv_err failure;           // what ended the run itself, if anything did
 };
@@ -76,7 +77,7 @@ struct conv_worker {
     struct conv_scheduler *scheduler;
     int index;
     struct conv_png_codec *codec;
-    struct conv_lane *lane; // of a backend that is not async
+    struct conv_stream *stream; // of a backend that is not async
     struct conv_trace_row *row;
     pthread_t thread;
     bool started;
@@ -86,16 +87,16 @@ struct conv_worker {
     size_t reserved;      // of s->files, for the job
 };
 
-// A thread that takes groups, and the lane that it hands them to. Once its device is lost, it takes
-// lanes of others, in turn with their threads.
+// A thread that takes groups, and the stream that it hands them to. Once its device is lost, it
+// takes streams of others, in turn with their threads.
 struct conv_stream_thread {
     struct conv_scheduler *scheduler;
-    int device, stream;
-    bool wanted;             // the thread
-    pthread_mutex_t in_turn; // guards `lane` and `rows`; taken before all other locks
-    struct conv_lane *lane;  // NULL: the device had no room for one
-    struct conv_lane *spare; // made when first needed
-    void *scratch;           // of the spare backend
+    int device, index;
+    bool wanted;                // the thread
+    pthread_mutex_t in_turn;    // guards `stream` and `rows`; taken before all other locks
+    struct conv_stream *stream; // NULL: the device had no room for one
+    struct conv_stream *spare;  // made when first needed
+    void *scratch;              // of the spare backend
     size_t scratch_size;
     struct conv_slot *slot; // whose group is under way
     struct conv_trace_row *rows[CONV_ENGINE_COUNT];
@@ -161,14 +162,14 @@ bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv
 struct conv_slot *conv_groups_find_idle(const struct conv_scheduler *s);
 bool conv_groups_is_open(const struct conv_scheduler *s, const struct conv_slot *slot);
 
-// The group takes no more images; once the last one is decoded it goes to the lanes.
+// The group takes no more images; once the last one is decoded it goes to the streams.
 void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot);
 
-// The queue of groups for the lanes. NULL if it is empty.
+// The queue of groups for the streams. NULL if it is empty.
 void conv_groups_put_ready(struct conv_scheduler *s, struct conv_slot *slot);
 struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s);
 
-// True once all images have gone to the lanes: hardly any group is to come.
+// True once all images have gone to the streams: hardly any group is to come.
 bool conv_groups_are_over(const struct conv_scheduler *s);
 
 // Takes the image out of its slot, which is free again once it was the last.
@@ -179,23 +180,23 @@ void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job);
 void *conv_worker_main(void *worker); // struct conv_worker; worker.c
 // True if the worker was computing and is left behind, with its job. The others go on without it.
 bool conv_worker_leave(struct conv_worker *worker);
-void *conv_lane_main(void *lane_thread); // struct conv_stream_thread; lane.c
+void *conv_stream_thread_main(void *stream_thread); // struct conv_stream_thread; stream_thread.c
 
 // --- devices.c -----------------------------------------------------------------------------------
 
-// Before the threads are started: opens lanes on all devices that are there. Lanes with less device
-// memory than asked for, or fewer of them, are fine; with a spare backend none are. CONV_ERR_DEVICE
-// with what is missing.
+// Before the threads are started: opens streams on all devices that are there. Streams with less
+// device memory than asked for, or fewer of them, are fine; with a spare backend none are.
+// CONV_ERR_DEVICE with what is missing.
 enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *err);
 void conv_devices_close(struct conv_scheduler *s); // after the threads have ended
 
-// A lane of the device, for this thread alone until it is put back: the thread's own where it can
+// A stream of the device, for this thread alone until it is put back: the thread's own where it can
 // be. NULL, with the reason, if the device is lost, or with status CONV_OK if it is not there yet.
 // Called WITHOUT the lock, as the functions
 // below.
-struct conv_stream_thread *conv_devices_take_lane(const struct conv_stream_thread *thread,
-                                                  int device, struct conv_err *err);
-void conv_devices_put_lane(struct conv_stream_thread *lane);
+struct conv_stream_thread *conv_devices_take_stream(const struct conv_stream_thread *thread,
+                                                    int device, struct conv_err *err);
+void conv_devices_put_stream(struct conv_stream_thread *owner);
 
 // Waits until a device is there, if any is on its way, and not after a stop. Those that are not
 // there some seconds after the run's start are given up.

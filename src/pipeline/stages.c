@@ -391,13 +391,13 @@ bool conv_stages_pass_on(struct conv_job *job)
 }
 
 enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
-                                    struct conv_lane *lane, struct conv_job *job)
+                                    struct conv_stream *stream, struct conv_job *job)
 {
     if (conv_cancel_is_asked(config->stop))
         return conv_err_set(&job->err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
     uint64_t start = conv_trace_begin(CONV_STAGE_KERNEL);
     conv_phase_begin(job->phase);
-    enum conv_status status = config->ops->lane_run(lane, &job->slot->group, &job->err);
+    enum conv_status status = config->ops->stream_run(stream, &job->slot->group, &job->err);
     conv_phase_end(job->phase);
     end_stage(job, CONV_STAGE_KERNEL, start);
     return status;

@@ -29,7 +29,7 @@ enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
 
 // Filters the image, which is its group's only one, on this thread.
 enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
-                                    struct conv_lane *lane, struct conv_job *job);
+                                    struct conv_stream *stream, struct conv_job *job);
 
 // Encodes the group's result and writes the output.
 enum conv_status conv_stages_encode(const struct conv_pipeline_config *config,

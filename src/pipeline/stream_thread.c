@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The lanes of an async backend: a thread each, that hands sealed groups to its device. What the
+// The streams of an async backend: a thread each, that hands sealed groups to its device. What the
 // device has no room for goes to it in smaller groups; what it fails to do, others do: another
 // device, or else the spare backend.
 #include <string.h>
@@ -24,16 +24,16 @@ static int count_images(const struct conv_slot *slot, const struct conv_group *g
     return count;
 }
 
-// Tells when each engine of the lane had the group, or the part: its slices are one way there and
+// Tells when each engine of the stream had the group, or the part: its slices are one way there and
 // back, so a group in parts has as many. `spare` is the backend that did it instead, which copies
-// nothing. With the lane in turn.
-static void note_work(const struct conv_stream_thread *thread, struct conv_stream_thread *lane,
+// nothing. With the stream in turn.
+static void note_work(const struct conv_stream_thread *thread, struct conv_stream_thread *owner,
                       const struct conv_group *group, const char *spare)
 {
     struct conv_scheduler *s = thread->scheduler;
     struct conv_report_work work = {
-        .device = spare ? s->config->device_count : lane->device,
-        .engines_of = lane->device,
+        .device = spare ? s->config->device_count : owner->device,
+        .engines_of = owner->device,
         .images = count_images(thread->slot, group),
         .bytes = group->front,
         .start = group->ns_start,
@@ -47,7 +47,7 @@ static void note_work(const struct conv_stream_thread *thread, struct conv_strea
     uint64_t start = group->ns_start;
     for (int e = 0; e < CONV_ENGINE_COUNT; e++) {
         if (!spare || e == CONV_ENGINE_KERNEL)
-            conv_trace_slice(lane->rows[e], CONV_STAGE_COPY_IN + e, start, start + work.ns[e],
+            conv_trace_slice(owner->rows[e], CONV_STAGE_COPY_IN + e, start, start + work.ns[e],
                              &item);
         start += work.ns[e];
     }
@@ -81,7 +81,7 @@ static enum conv_status run_on_spare(struct conv_stream_thread *thread, struct c
     const struct conv_backend_ops *ops = config->spare_ops;
     enum conv_status status = CONV_OK;
     if (!thread->spare)
-        status = ops->lane_open(config->spare, &thread->spare, group->front, err);
+        status = ops->stream_open(config->spare, &thread->spare, group->front, err);
     if (!status)
         status = reserve_scratch(thread, group->front, err);
     if (status)
@@ -90,7 +90,7 @@ static enum conv_status run_on_spare(struct conv_stream_thread *thread, struct c
     aside.h_out = thread->scratch;
     pthread_mutex_lock(&thread->in_turn); // the work shows on this thread's row
     group->ns_start = conv_clock_ns();
-    status = ops->lane_run(thread->spare, &aside, err);
+    status = ops->stream_run(thread->spare, &aside, err);
     if (!status)
         memcpy(group->h_out, aside.h_result, group->front);
     group->h_result = group->h_out;
@@ -133,22 +133,22 @@ static enum conv_status lend(struct conv_group_lender *lender, size_t bytes, str
     return status;
 }
 
-static enum conv_status run_on_lane(const struct conv_stream_thread *thread,
-                                    struct conv_stream_thread *lane, struct conv_group *group,
-                                    struct conv_err *err)
+static enum conv_status run_on_stream(const struct conv_stream_thread *thread,
+                                      struct conv_stream_thread *owner, struct conv_group *group,
+                                      struct conv_err *err)
 {
     struct conv_scheduler *s = thread->scheduler;
     struct lending lending = {
         .lender = {take_back, lend},
         .scheduler = s,
         .slot = thread->slot,
-        .backend = s->devices[lane->device].backend,
+        .backend = s->devices[owner->device].backend,
     };
     conv_pool_pin(&s->pool, thread->slot, lending.backend);
     group->lender = conv_group_is_resident(group) ? &lending.lender : NULL;
-    enum conv_status status = s->config->ops->lane_run(lane->lane, group, err);
+    enum conv_status status = s->config->ops->stream_run(owner->stream, group, err);
     if (!status)
-        note_work(thread, lane, group, NULL);
+        note_work(thread, owner, group, NULL);
     return status;
 }
 
@@ -203,13 +203,13 @@ static enum conv_status run_group(struct conv_stream_thread *thread, struct conv
         conv_devices_await(s);
     for (int i = 0; i < config->device_count; i++) {
         int device = (thread->device + i) % config->device_count;
-        struct conv_stream_thread *lane = conv_devices_take_lane(thread, device, err);
-        if (!lane) {
+        struct conv_stream_thread *owner = conv_devices_take_stream(thread, device, err);
+        if (!owner) {
             status = err->status;
             continue;
         }
-        status = run_on_lane(thread, lane, group, err);
-        conv_devices_put_lane(lane);
+        status = run_on_stream(thread, owner, group, err);
+        conv_devices_put_stream(owner);
         if (!status)
             return CONV_OK;
         if (status == CONV_ERR_MEMORY && (group->decoded || group->encoded)) {
@@ -257,9 +257,9 @@ static bool is_to_start_again(const struct conv_slot *slot, const struct conv_jo
     return slot->again || (slot->group.decoded && slot->group.images[job->image].failed);
 }
 
-// Called and returns with the lock: images of a group that the lane has run (or could not run).
-static void after_lane(struct conv_scheduler *s, struct conv_slot *slot, enum conv_status status,
-                       const struct conv_err *err)
+// Called and returns with the lock: images of a group that the stream has run (or could not run).
+static void after_stream(struct conv_scheduler *s, struct conv_slot *slot, enum conv_status status,
+                         const struct conv_err *err)
 {
     struct conv_job *next;
     conv_groups_note_run(s, slot, status);
@@ -282,7 +282,7 @@ static void after_lane(struct conv_scheduler *s, struct conv_slot *slot, enum co
 
 // --- the thread ----------------------------------------------------------------------------------
 
-void *conv_lane_main(void *argument)
+void *conv_stream_thread_main(void *argument)
 {
     struct conv_stream_thread *thread = argument;
     struct conv_scheduler *s = thread->scheduler;
@@ -301,8 +301,8 @@ void *conv_lane_main(void *argument)
                                           : run_group(thread, &slot->group, &err);
             conv_ranges_pop();
             pthread_mutex_lock(&s->lock);
-            after_lane(s, slot, status, &err);
-        } else if (s->lanes_end) {
+            after_stream(s, slot, status, &err);
+        } else if (s->streams_end) {
             break;
         } else if (conv_groups_are_over(s) && conv_pool_take_out(&s->pool, &buffer)) {
             // While workers write the last images: it takes milliseconds.
@@ -310,7 +310,7 @@ void *conv_lane_main(void *argument)
             conv_pool_give_up(&s->pool, &buffer);
             pthread_mutex_lock(&s->lock);
         } else {
-            conv_scheduler_wait(s, &s->lane_work, CONV_SCHEDULER_LOOK_NS);
+            conv_scheduler_wait(s, &s->stream_work, CONV_SCHEDULER_LOOK_NS);
         }
     }
     pthread_mutex_unlock(&s->lock);

@@ -69,7 +69,7 @@ static void walk_on(struct conv_scheduler *s)
     }
 }
 
-// Called with the lock: the slot's count of decoders goes down, the job is ready for the lane, to
+// Called with the lock: the slot's count of decoders goes down, the job is ready for the stream, to
 // be decoded on the CPU, or finished. Returns with the lock.
 static void after_decode(struct conv_scheduler *s, struct conv_job *job, enum conv_status status,
                          bool on_cpu)
@@ -314,7 +314,7 @@ static void run_job(struct conv_worker *worker, struct conv_job *job)
         give_file_back(s, job);
     }
     if (!status)
-        status = conv_stages_filter(s->config, worker->lane, job);
+        status = conv_stages_filter(s->config, worker->stream, job);
     if (!status)
         status = conv_stages_encode(s->config, worker->codec, worker->index, job);
     if (slot)

@@ -6,17 +6,17 @@
 #include "base/features.h"
 #include "report/report.h"
 
-// The stage that holds everything up: of the side (workers or lanes of devices) that was busier,
+// The stage that holds everything up: of the side (workers or streams of devices) that was busier,
 // the stage with most time. And the next: of the others, the one that its side was busy with most.
 static void find_limits(const struct conv_totals *totals, const struct conv_report_config *config,
                         int limits[2])
 {
-    int lanes = config->device_async ? config->streams * config->device_count : 0;
-    double load[CONV_STAGE_COUNT], busy[2] = {0, 0}; // per worker, or per lane
+    int streams = config->device_async ? config->streams * config->device_count : 0;
+    double load[CONV_STAGE_COUNT], busy[2] = {0, 0}; // per worker, or per stream
     bool on_device[CONV_STAGE_COUNT];
     for (int s = 0; s < CONV_STAGE_COUNT; s++) {
-        on_device[s] = lanes > 0 && s >= CONV_STAGE_COPY_IN && s <= CONV_STAGE_COPY_OUT;
-        int share = on_device[s] ? lanes : config->jobs;
+        on_device[s] = streams > 0 && s >= CONV_STAGE_COPY_IN && s <= CONV_STAGE_COPY_OUT;
+        int share = on_device[s] ? streams : config->jobs;
         load[s] = (double)totals->ns[s] / (share > 0 ? share : 1);
         busy[on_device[s]] += load[s];
     }

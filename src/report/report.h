@@ -60,7 +60,7 @@ struct conv_totals {
     uint64_t done, failed, skipped, planned;
     uint64_t pixels, bytes_in, bytes_out; // of done images
     uint64_t decoded_on_device, encoded_on_device;
-    uint64_t ns[CONV_STAGE_COUNT]; // of done images, summed over workers and lanes
+    uint64_t ns[CONV_STAGE_COUNT]; // of done images, summed over workers and streams
     // One a device, and behind them what a spare backend did (without overlap).
     struct conv_device_totals devices[CONV_REPORT_MOST_DEVICES + 1];
     double seconds;     // wall clock from open to close
@@ -78,7 +78,7 @@ struct conv_report_config {
     // For the begin record and the closing line:
     const char *filters; // "emboss,blur"
     const char *device;  // "cuda:0", "cpu", "cuda:0,cuda:1"
-    bool device_async;   // lanes are streams of a device; else workers filter themselves
+    bool device_async;   // groups are filtered by streams of a device, else images by workers
     int device_count;    // as many as names in `device`; 0 if they are not async
     const char *spare;   // "cpu": what does the work that devices fail to do; may be NULL
     int jobs, streams;   // streams: of each device

@@ -171,9 +171,9 @@ def fill_with_large_files(count, kind=b"prVT"):
         os.link("in/0.png", f"in/{index}.png")
 
 
-@pytest.fixture(params=("cpu", "lanes"))
+@pytest.fixture(params=("cpu", "streams"))
 def way(request, monkeypatch):
-    """--device=... of images that workers take all the way, and of groups in lanes."""
+    """--device=... of images that workers take all the way, and of groups in streams."""
     if request.param == "cpu":
         return "--device=cpu"
     if not FAULTY:

@@ -104,7 +104,7 @@ def test_standard_input_is_not_lost_with_the_device(box, gpu):
 @pytest.mark.parametrize("room", (32000, 100000))
 def test_little_room_means_smaller_groups(box, batch, alpha, asked, room):
     """Room for each of the images here, or for a few, not for the groups that they come in."""
-    done = run_faulty(f"room={room} lanes=1048576", f"--device={asked}", f"--alpha={alpha}", "-j2")
+    done = run_faulty(f"room={room} streams=1048576", f"--device={asked}", f"--alpha={alpha}", "-j2")
     assert warnings(done) == []
     check_outcome(box, want_of(box, f"--alpha={alpha}"), 0, done.stderr, "room")
 
@@ -137,7 +137,7 @@ def test_a_image_without_room(box, room, whole):
     check_outcome(box, want, done.returncode, done.stderr, "cuda")
 
 
-@pytest.mark.parametrize("fault", ("lanes=1000", "closed"))
+@pytest.mark.parametrize("fault", ("streams=1000", "closed"))
 def test_a_device_that_is_full_from_the_start(box, batch, fault):
     done = run_faulty(fault, "--device=all", *SMALL)
     assert "on the CPU" in warnings(done)[-1] and len(warnings(done)) == (2 if fault == "closed" else 1)  # why, and what then

@@ -28,9 +28,9 @@ def memory(box):
 
 
 @pytest.mark.skipif(is_sanitized() or bool(program.RUNNER), reason="what watches the program has memory and threads of its own")
-@pytest.mark.parametrize("way", ("cpu", "lanes"))
+@pytest.mark.parametrize("way", ("cpu", "streams"))
 def test_three_thousand_images_cost_what_three_hundred_cost(memory, way):
-    if way == "lanes" and not FAULTY:
+    if way == "streams" and not FAULTY:
         pytest.skip("no CONV_FAULTY_BINARY: not started by ctest")
     binary, device = (program.BINARY, "cpu") if way == "cpu" else (FAULTY, "cuda")
     done = subprocess.run([sys.executable, f"{ROOT}/tools/bench-scale", f"{memory}/scale", "--conv", binary, "--counts", "300,3000",

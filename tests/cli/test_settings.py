@@ -73,10 +73,10 @@ def folder(tmp_path_factory):
 
 def draw_device(draw):
     """(binary, --device, what faulty devices do)"""
-    where = draw.choice(["cpu"] + ["lanes"] * 2 * bool(FAULTY) + ["cuda"] * program.has_cuda() + ["emulated"] * bool(EMULATED))
+    where = draw.choice(["cpu"] + ["streams"] * 2 * bool(FAULTY) + ["cuda"] * program.has_cuda() + ["emulated"] * bool(EMULATED))
     if where == "emulated":
         return EMULATED, "cuda", ""
-    if where != "lanes":
+    if where != "streams":
         return program.BINARY, where, ""
     count = draw.choice((1, 1, 2, 3))
     names = [f"cuda:{index}" for index in range(count)]
@@ -84,7 +84,7 @@ def draw_device(draw):
     asked = draw.choice(("auto", "all", ",".join(names)))
     faults = [f"devices={count}"]
     for index in range(count):
-        kind = draw.choice(("", "", "lost", "room", "lanes", "pins", "slow"))
+        kind = draw.choice(("", "", "lost", "room", "streams", "pins", "slow"))
         number = {"": "", "slow": draw.choice((1, 5)), "lost": int(2 ** draw.uniform(0, 6)),
                   "pins": int(2 ** draw.uniform(0, 6))}.get(kind, draw.choice((1000, 30000, 1100000)))
         if kind and (asked in ("auto", "all") or kind in ("pins", "slow")):

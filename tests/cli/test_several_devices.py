@@ -114,7 +114,7 @@ def test_what_has_no_room_on_one_device_goes_to_another(box):
     assert len(warnings(done)) <= 1 and summary()["devices"][0]["images"] == 0
 
 
-@pytest.mark.parametrize("fault", ("1:lanes=1000", "1:closed"))
+@pytest.mark.parametrize("fault", ("1:streams=1000", "1:closed"))
 def test_a_device_that_is_full_from_the_start(box, batch, fault):  # noqa: F811
     done = run_faulty(f"devices=2 {fault}", "--device=all", *SMALL)
     check_outcome(box, want_of(box), 0, done.stderr, fault)

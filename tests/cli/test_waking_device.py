@@ -77,7 +77,7 @@ def test_it_joins_in(box, batch, gpu, devices, alpha):  # noqa: F811
     assert err.count("\n") == 1
     events, page, records = check_shown()
     assert [d["name"] for d in records[-1]["devices"]] == [f"cuda:{i}" for i in range(devices)] + ["cpu"]
-    # A machine that is busy opens the lanes a little later.
+    # A machine that is busy opens the streams a little later.
     on_cpu = records[-1]["devices"][-1]["images"]
     assert 20 <= on_cpu < 63 and sum(d["images"] for d in records[-1]["devices"]) == 63
     if devices == 1:
@@ -85,7 +85,7 @@ def test_it_joins_in(box, batch, gpu, devices, alpha):  # noqa: F811
     assert "not there in time" not in page.text
 
 
-@pytest.mark.parametrize("fault", ("closed", "lanes=1000", "lost=1", "lost=3"))
+@pytest.mark.parametrize("fault", ("closed", "streams=1000", "lost=1", "lost=3"))
 def test_it_fails_when_it_is_there(box, batch, fault):  # noqa: F811
     names = tree("in")
     process = start_with_names(box, f"open=100 {fault}")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The program's own objects with other GPUs: conv_faulty finds these, by --wrap of the linker,
 // where conv finds CUDA's. They run the CPU backend behind the asynchronous interface, so that the
-// way of groups through lanes is tested on any machine, and fail as CONV_FAULTY says (words
+// way of groups through streams is tested on any machine, and fail as CONV_FAULTY says (words
 // separated by blanks):
 //   devices=N      there are so many, up to 8; else one
 //   real           the backend behind is CUDA, not the CPU; all are the machine's first device if
@@ -10,7 +10,7 @@
 //   lost=N         a device is lost at its Nth group, and all that it is asked for later fails
 //   trap=N         (real) a kernel traps before the Nth group: CUDA itself loses the device
 //   room=BYTES     no group of more bytes than that has room on the device
-//   lanes=BYTES    no lane can be opened for more bytes than that
+//   streams=BYTES    no stream can be opened for more bytes than that
 //   hog=BYTES      (real) all but so many bytes of its memory are taken
 //   pins=N         the Nth block of staging memory and all later ones cannot be pinned
 //   closed         the device has no memory left when it is opened
@@ -46,15 +46,15 @@ struct conv_backend {
     struct conv_backend *inner;
 };
 
-struct conv_lane {
+struct conv_stream {
     int device;
-    struct conv_lane *inner;
+    struct conv_stream *inner;
 };
 
 static struct device {
     bool closed;
     long lost, trap, pins, slow, open;
-    size_t room, lanes, hog;
+    size_t room, streams, hog;
     atomic_long groups, blocks; // so far
     atomic_bool gone;
 } devices[MOST_DEVICES];
@@ -110,7 +110,7 @@ static void read_words(void)
         device->slow = number_or_0(text, d, "slow=");
         device->open = number_or_0(text, d, "open=");
         device->room = (size_t)number_or_0(text, d, "room=");
-        device->lanes = (size_t)number_or_0(text, d, "lanes=");
+        device->streams = (size_t)number_or_0(text, d, "streams=");
         device->hog = (size_t)number_or_0(text, d, "hog=");
     }
     inner = real ? __real_conv_backend_cuda() : &conv_backend_cpu;
@@ -242,34 +242,34 @@ static bool host_unpin(struct conv_backend *backend, void *memory)
     return remove_pin(memory);
 }
 
-static enum conv_status lane_open(struct conv_backend *backend, struct conv_lane **out,
-                                  size_t bytes, struct conv_err *err)
+static enum conv_status stream_open(struct conv_backend *backend, struct conv_stream **out,
+                                    size_t bytes, struct conv_err *err)
 {
     struct device *device = &devices[backend->device];
-    if (device->lanes && bytes > device->lanes)
+    if (device->streams && bytes > device->streams)
         return no_room(err);
-    struct conv_lane *lane = calloc(1, sizeof *lane);
-    if (!lane)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a faulty lane");
-    lane->device = backend->device;
-    enum conv_status status = inner->lane_open(backend->inner, &lane->inner, bytes, err);
+    struct conv_stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a faulty stream");
+    stream->device = backend->device;
+    enum conv_status status = inner->stream_open(backend->inner, &stream->inner, bytes, err);
     if (status)
-        free(lane);
+        free(stream);
     else
-        *out = lane;
+        *out = stream;
     return status;
 }
 
-static void lane_close(struct conv_lane *lane)
+static void stream_close(struct conv_stream *stream)
 {
-    if (lane)
-        inner->lane_close(lane->inner);
-    free(lane);
+    if (stream)
+        inner->stream_close(stream->inner);
+    free(stream);
 }
 
 // As CUDA does it: the table is written behind the planes, h_in stays, the result is in h_out, and
 // each of the three steps has its time.
-static enum conv_status run_like_cuda(struct conv_lane *lane, struct conv_group *group,
+static enum conv_status run_like_cuda(struct conv_stream *stream, struct conv_group *group,
                                       struct conv_err *err)
 {
     uint8_t *planes = malloc(group->front);
@@ -279,7 +279,7 @@ static enum conv_status run_like_cuda(struct conv_lane *lane, struct conv_group 
     memset(group->h_in + group->front, 0xA5, (size_t)group->plane_count * TABLE_BYTES);
     memcpy(planes, group->h_in, group->front);
     group->ns_copy_in = conv_clock_ns() - group->ns_start;
-    enum conv_status status = inner->lane_run(lane->inner, group, err);
+    enum conv_status status = inner->stream_run(stream->inner, group, err);
     uint64_t filtered = conv_clock_ns();
     group->ns_kernel = filtered - group->ns_start - group->ns_copy_in;
     if (!status && group->h_result != group->h_out)
@@ -291,10 +291,10 @@ static enum conv_status run_like_cuda(struct conv_lane *lane, struct conv_group 
     return status;
 }
 
-static enum conv_status lane_run(struct conv_lane *lane, struct conv_group *group,
-                                 struct conv_err *err)
+static enum conv_status stream_run(struct conv_stream *stream, struct conv_group *group,
+                                   struct conv_err *err)
 {
-    struct device *device = &devices[lane->device];
+    struct device *device = &devices[stream->device];
     long number = atomic_fetch_add(&device->groups, 1) + 1;
     if (device->room && group->front > device->room)
         return no_room(err);
@@ -307,21 +307,21 @@ static enum conv_status lane_run(struct conv_lane *lane, struct conv_group *grou
     wait_ms(device->slow);
 #if CONV_HAVE_CUDA
     if (device->trap == number)
-        faulty_trap(lane->device % real_count);
+        faulty_trap(stream->device % real_count);
 #endif
-    return real ? inner->lane_run(lane->inner, group, err) : run_like_cuda(lane, group, err);
+    return real ? inner->stream_run(stream->inner, group, err) : run_like_cuda(stream, group, err);
 }
 
-static enum conv_status lane_again(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
-                                   struct conv_err *err)
+static enum conv_status stream_again(struct conv_stream *stream, struct conv_group *group,
+                                     uint64_t *ns, struct conv_err *err)
 {
-    return inner->lane_again(lane->inner, group, ns, err);
+    return inner->stream_again(stream->inner, group, ns, err);
 }
 
-static enum conv_status lane_copy(struct conv_lane *lane, struct conv_group *group, uint64_t *ns,
-                                  struct conv_err *err)
+static enum conv_status stream_copy(struct conv_stream *stream, struct conv_group *group,
+                                    uint64_t *ns, struct conv_err *err)
 {
-    return inner->lane_copy(lane->inner, group, ns, err);
+    return inner->stream_copy(stream->inner, group, ns, err);
 }
 
 const struct conv_backend_ops *__wrap_conv_backend_cuda(void)
@@ -336,11 +336,11 @@ const struct conv_backend_ops *__wrap_conv_backend_cuda(void)
         .table_bytes = table_bytes,
         .host_pin = host_pin,
         .host_unpin = host_unpin,
-        .lane_open = lane_open,
-        .lane_close = lane_close,
-        .lane_run = lane_run,
-        .lane_again = lane_again,
-        .lane_copy = lane_copy,
+        .stream_open = stream_open,
+        .stream_close = stream_close,
+        .stream_run = stream_run,
+        .stream_again = stream_again,
+        .stream_copy = stream_copy,
     };
     read_plan();
     return inner ? &ops : NULL;

@@ -19,7 +19,7 @@ static struct conv_decode_policy measured(void)
 {
     struct conv_decode_policy balance;
     conv_decode_policy_init(&balance, 16, START);
-    balance.lanes = 4;
+    balance.streams = 4;
     for (int i = 0; i < 10; i++)
         conv_decode_policy_note_worker(&balance, 4 * MS);
     return balance;
@@ -104,9 +104,9 @@ static void test_waking_up_is_not_the_groups_time(void **state)
 {
     (void)state;
     struct conv_decode_policy balance = measured();
-    conv_decode_policy_note_lanes(&balance, 4, false, START);
+    conv_decode_policy_note_streams(&balance, 4, false, START);
     assert_true(balance.awaited);
-    conv_decode_policy_note_lanes(&balance, 4, true, START + 5000 * MS);
+    conv_decode_policy_note_streams(&balance, 4, true, START + 5000 * MS);
     assert_false(balance.awaited);
     uint64_t now = START + 5050 * MS;
     conv_decode_policy_note_device(&balance, 20, START + 10 * MS, PHOTO,
@@ -114,7 +114,7 @@ static void test_waking_up_is_not_the_groups_time(void **state)
     balance.device_count = 0;
     assert_true(
         conv_decode_policy_is_worthwhile(&balance, PHOTO, 4000, now)); // 1 s of the workers' time
-    conv_decode_policy_note_lanes(&balance, 8, true, now);             // more of them are no news
+    conv_decode_policy_note_streams(&balance, 8, true, now);           // more of them are no news
     conv_decode_policy_note_device(&balance, 20, now - 3000 * MS, PHOTO, now);
     balance.device_count = 0;
     assert_true(conv_decode_policy_is_worthwhile(&balance, PHOTO, 4000, now));
@@ -153,7 +153,7 @@ static void test_workers_help_in_time_that_they_have(void **state)
     assert_true(conv_decode_policy_may_decode_on_cpu(&balance));
     balance.failures = 0;
     assert_false(conv_decode_policy_may_decode_on_cpu(&balance));
-    balance.lanes = 0; // all devices are lost
+    balance.streams = 0; // all devices are lost
     assert_true(conv_decode_policy_may_decode_on_cpu(&balance));
     assert_true(conv_decode_policy_wait_limit_ns(&balance) > 1000000 * MS);
 }
@@ -166,13 +166,13 @@ static int count_groups(struct conv_decode_policy balance)
     return most;
 }
 
-static void test_every_lane_has_a_group_waiting(void **state)
+static void test_every_stream_has_a_group_waiting(void **state)
 {
     (void)state;
     static const int most[][2] = {{0, 0}, {1, 6}, {2, 8}, {3, 10}, {4, 12}, {16, 36}};
     struct conv_decode_policy balance = measured();
     for (size_t i = 0; i < sizeof most / sizeof most[0]; i++) {
-        balance.lanes = most[i][0];
+        balance.streams = most[i][0];
         balance.measured = balance.sure = false;
         assert_int_equal(count_groups(balance), most[i][1] > 1 ? 1 : most[i][1]); // a try
         balance.measured = true;
@@ -208,7 +208,7 @@ int main(void)
         cmocka_unit_test(test_what_was_slow_once_is_tried_again),
         cmocka_unit_test(test_waking_up_is_not_the_groups_time),
         cmocka_unit_test(test_workers_help_in_time_that_they_have),
-        cmocka_unit_test(test_every_lane_has_a_group_waiting),
+        cmocka_unit_test(test_every_stream_has_a_group_waiting),
         cmocka_unit_test(test_who_fails_gets_less_till_it_does_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
