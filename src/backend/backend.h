@@ -18,8 +18,10 @@ struct conv_backend_config {
     const struct conv_filter *filters; // the chain, copied by open
     int filter_count;
     enum conv_border border;
-    int border_value;    // 8-bit units
-    bool premultiplied;  // colours are; between two filters they are divided and multiplied again
+    int border_value; // 8-bit units
+    // CONV_ALPHA_PREMULTIPLY: colours come multiplied and leave so; between two filters they are
+    // divided and multiplied again. Which planes are filtered is decided by conv_group_place.
+    enum conv_alpha_mode alpha;
     const char *variant; // kernel to force, NULL = the best that fits
     // For benchmarks, instead of `variant`: a row that need not be in the table.
     const struct conv_variant *row;

@@ -40,7 +40,7 @@ static enum conv_status cpu_open(struct conv_backend **out,
     if (!backend)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the filters");
     backend->step_count = config->filter_count;
-    backend->premultiplied = config->premultiplied;
+    backend->premultiplied = config->alpha == CONV_ALPHA_PREMULTIPLY;
     for (int i = 0; i < config->filter_count; i++) {
         struct step *step = &backend->steps[i];
         for (int d = 0; d < 2; d++)

@@ -100,7 +100,7 @@ static enum conv_status cuda_open(struct conv_backend **out,
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the filters");
     backend->device = config->device;
     backend->step_count = config->filter_count;
-    backend->premultiplied = config->premultiplied;
+    backend->premultiplied = config->alpha == CONV_ALPHA_PREMULTIPLY;
     status = prepare_chain(backend, config, err);
     if (!status)
         map_stop(backend, config->stop);

@@ -19,7 +19,7 @@ enum conv_status conv_kernel_run_open(struct conv_kernel_run *contender,
         .filter_count = filter_count,
         .border = options->border,
         .border_value = options->border_value,
-        .premultiplied = options->alpha == CONV_ALPHA_PREMULTIPLY,
+        .alpha = (enum conv_alpha_mode)options->alpha,
         .row = row,
     };
     enum conv_device_choice choice;

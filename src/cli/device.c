@@ -247,7 +247,7 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         .filter_count = filter_count,
         .border = options->border,
         .border_value = options->border_value,
-        .premultiplied = options->alpha == CONV_ALPHA_PREMULTIPLY,
+        .alpha = (enum conv_alpha_mode)options->alpha,
         .variant = options->variant,
         .stop = stop,
     };

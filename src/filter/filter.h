@@ -32,6 +32,13 @@ enum conv_border {
     CONV_BORDER_CONSTANT,   // vvv|abcd|vvv
 };
 
+// How images with an alpha channel are filtered.
+enum conv_alpha_mode {
+    CONV_ALPHA_KEEP,        // colours only; alpha passes through
+    CONV_ALPHA_FILTER,      // all channels
+    CONV_ALPHA_PREMULTIPLY, // all, the colours multiplied by alpha before and divided by it after
+};
+
 // Checks sides, ranges and scale. CONV_ERR_FORMAT with a text that names what is wrong.
 enum conv_status conv_filter_check(const struct conv_filter *filter, struct conv_err *err);
 

@@ -47,4 +47,27 @@ static inline size_t conv_image_plane_bytes(int width, int height, int depth)
                             CONV_IMAGE_PLANE_ALIGN);
 }
 
+// Bytes of an image's planes where they lie one after another, as conv_image_lay_out has them.
+static inline size_t conv_image_bytes(const struct conv_image *shape)
+{
+    return conv_image_plane_bytes(shape->width, shape->height, shape->depth) *
+           (size_t)shape->channels;
+}
+
+// Makes *image an image of that shape whose planes lie one after another in `memory` of
+// conv_image_bytes bytes, which should begin at a multiple of CONV_IMAGE_PLANE_ALIGN.
+void conv_image_lay_out(struct conv_image *image, const struct conv_image *shape, uint8_t *memory);
+
+// Copies all samples between two images of one shape.
+void conv_image_copy(const struct conv_image *dst, const struct conv_image *src);
+
+struct conv_image_difference {
+    int channel, x, y;
+    unsigned a, b; // the samples there
+};
+
+// True if two images of one shape differ; *first is the first sample that does, by channel and row.
+bool conv_image_differ(const struct conv_image *a, const struct conv_image *b,
+                       struct conv_image_difference *first);
+
 #endif

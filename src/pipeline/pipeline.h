@@ -21,8 +21,6 @@
 // balance.h says.
 enum conv_coder { CONV_CODER_CPU, CONV_CODER_AUTO, CONV_CODER_GPU };
 
-enum conv_alpha_mode { CONV_ALPHA_KEEP, CONV_ALPHA_FILTER, CONV_ALPHA_PREMULTIPLY };
-
 // Files besides outputs that a run writes, at most: --resume, --report, --trace, --html, --svg.
 #define CONV_PIPELINE_OWN_FILES 5
 

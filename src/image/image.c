@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// Views of planar images: laid out in one block of memory, copied, compared.
+#include "image/image.h"
+
+#include <string.h>
+
+void conv_image_lay_out(struct conv_image *image, const struct conv_image *shape, uint8_t *memory)
+{
+    struct conv_image laid_out = *shape;
+    size_t bytes = conv_image_plane_bytes(shape->width, shape->height, shape->depth);
+    for (int c = 0; c < shape->channels; c++) {
+        laid_out.plane[c].data = memory + (size_t)c * bytes;
+        laid_out.plane[c].stride = (ptrdiff_t)conv_image_stride(shape->width, shape->depth);
+    }
+    *image = laid_out;
+}
+
+void conv_image_copy(const struct conv_image *dst, const struct conv_image *src)
+{
+    size_t row = (size_t)src->width * (size_t)(src->depth / 8);
+    for (int c = 0; c < src->channels; c++) {
+        const struct conv_plane *to = &dst->plane[c], *from = &src->plane[c];
+        for (int y = 0; y < src->height; y++)
+            memcpy(to->data + y * to->stride, from->data + y * from->stride, row);
+    }
+}
+
+// A sample of 1 or 2 bytes in native byte order.
+static unsigned read_sample(const uint8_t *at, size_t size)
+{
+    uint16_t wide;
+    if (size == 1)
+        return *at;
+    memcpy(&wide, at, sizeof wide);
+    return wide;
+}
+
+bool conv_image_differ(const struct conv_image *a, const struct conv_image *b,
+                       struct conv_image_difference *first)
+{
+    size_t sample = (size_t)a->depth / 8, row = (size_t)a->width * sample;
+    for (int c = 0; c < a->channels; c++) {
+        for (int y = 0; y < a->height; y++) {
+            const uint8_t *of_a = a->plane[c].data + y * a->plane[c].stride;
+            const uint8_t *of_b = b->plane[c].data + y * b->plane[c].stride;
+            if (memcmp(of_a, of_b, row) == 0)
+                continue;
+            size_t x = 0;
+            while (memcmp(of_a + x * sample, of_b + x * sample, sample) == 0)
+                x++;
+            *first = (struct conv_image_difference){.channel = c, .x = (int)x, .y = y};
+            first->a = read_sample(of_a + x * sample, sample);
+            first->b = read_sample(of_b + x * sample, sample);
+            return true;
+        }
+    }
+    return false;
+}
