@@ -9,6 +9,7 @@
 
 #include "backend/group.h"
 #include "base/err.h"
+#include "device/device_info.h"
 #include "filter/filter.h"
 #include "kernels/stencil/stencil.h"
 
@@ -162,14 +163,6 @@ const struct conv_backend_ops *conv_backend_cuda(void);
 // False if there is no driver, so that opening a device fails at once. Takes next to no time itself
 // and wakes nothing up.
 bool conv_backend_cuda_has_driver(void);
-
-// One line a device for `conv devices`.
-struct conv_device_info {
-    char name[128]; // "NVIDIA H200"
-    int capability; // 90 = 9.0
-    int multiprocessors;
-    size_t memory, free; // bytes
-};
 
 // Fills at most `room` entries and sets *count to what the machine has. CONV_ERR_DEVICE with the
 // reason (no driver, no GPU, built without CUDA) when there is none.

@@ -41,7 +41,7 @@ static enum conv_status prepare_chain(struct conv_backend *backend,
         return conv_err_set(err, CONV_ERR_DEVICE,
                             "CUDA device %d has compute capability %d.%d; 7.5 (Turing) is needed",
                             backend->device, capability / 10, capability % 10);
-    status = conv_cuda_device_use(backend, err);
+    status = conv_cuda_device_use(backend->device, err);
     if (status)
         return status;
     size_t bytes = 2 * (size_t)backend->step_count * conv_cuda_upload_bytes();
@@ -121,22 +121,14 @@ static const char *cuda_variant(const struct conv_backend *backend, int step, in
     return backend->steps[step].variant[depth == 16]->name;
 }
 
-// Portable: pinned for every thread and device.
 static bool cuda_host_pin(struct conv_backend *backend, void *memory, size_t size)
 {
-    if (cudaSetDevice(backend->device) == cudaSuccess &&
-        cudaHostRegister(memory, size, cudaHostRegisterPortable) == cudaSuccess)
-        return true;
-    (void)cudaGetLastError();
-    return false;
+    return conv_cuda_memory_pin(backend->device, memory, size);
 }
 
 static bool cuda_host_unpin(struct conv_backend *backend, void *memory)
 {
-    if (cudaSetDevice(backend->device) == cudaSuccess && cudaHostUnregister(memory) == cudaSuccess)
-        return true;
-    (void)cudaGetLastError();
-    return false;
+    return conv_cuda_memory_unpin(backend->device, memory);
 }
 
 static const struct conv_backend_ops cuda_ops = {
@@ -163,4 +155,15 @@ static const struct conv_backend_ops cuda_ops = {
 const struct conv_backend_ops *conv_backend_cuda(void)
 {
     return &cuda_ops;
+}
+
+bool conv_backend_cuda_has_driver(void)
+{
+    return conv_cuda_device_has_driver();
+}
+
+enum conv_status conv_backend_cuda_devices(struct conv_device_info *info, int room, int *count,
+                                           struct conv_err *err)
+{
+    return conv_cuda_device_list(info, room, count, err);
 }

@@ -3,9 +3,6 @@
 // memory that the coders work in, and the way of the encoded chunks back to the host.
 #include "backend/cuda_internal.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "png/cuda/cuda_decode.h"
 
 // --- what the pipeline asks before it places an image -------------------------------------------
@@ -34,60 +31,33 @@ size_t conv_cuda_coder_chunks_bytes(const struct conv_image *shape)
 
 // --- device memory -------------------------------------------------------------------------------
 
+// The next group may be somewhat larger: an eighth more is taken, up to a multiple of `step`.
+static size_t spare_of(size_t bytes, size_t step)
+{
+    return conv_image_align(bytes + bytes / 8, step) - bytes;
+}
+
 static enum conv_status reserve(struct conv_cuda_coder *coder, enum conv_cuda_coder_part part,
                                 size_t bytes, struct conv_err *err)
 {
-    if (bytes <= coder->bytes[part])
-        return CONV_OK;
-    if (coder->d_part[part])
-        (void)cudaFree(coder->d_part[part]);
-    coder->d_part[part] = NULL;
-    coder->bytes[part] = 0;
-    // The next group may be somewhat larger: taking memory holds up the device's other streams.
-    size_t least = bytes;
-    bytes = conv_image_align(bytes + bytes / 8, (size_t)1 << 16);
-    cudaError_t code = cudaMalloc((void **)&coder->d_part[part], bytes);
-    if (code == cudaErrorMemoryAllocation) {
-        (void)cudaGetLastError();
-        bytes = least;
-        code = cudaMalloc((void **)&coder->d_part[part], bytes);
-    }
-    if (code) {
-        char doing[64];
-        snprintf(doing, sizeof doing, "take %zu KiB of device memory for coding", bytes >> 10);
-        coder->d_part[part] = NULL;
-        return conv_cuda_device_report(err, code, doing);
-    }
-    coder->bytes[part] = bytes;
-    return CONV_OK;
+    return conv_cuda_memory_reserve(&coder->part[part], bytes, spare_of(bytes, (size_t)1 << 16),
+                                    "for coding", err);
 }
 
 static enum conv_status reserve_answers(struct conv_cuda_coder *coder, size_t bytes,
                                         struct conv_err *err)
 {
-    if (bytes <= coder->answers_bytes)
+    if (bytes <= coder->answers.bytes)
         return CONV_OK;
-    if (coder->h_answers)
-        (void)cudaFreeHost(coder->h_answers);
-    coder->h_answers = NULL;
-    coder->answers_bytes = 0;
-    bytes = conv_image_align(bytes + bytes / 8, (size_t)1 << 12);
-    cudaError_t code = cudaHostAlloc((void **)&coder->h_answers, bytes, cudaHostAllocMapped);
-    if (code) {
-        coder->h_answers = NULL;
-        return conv_cuda_device_report(err, code, "take pinned memory for coding");
-    }
-    coder->answers_bytes = bytes;
-    return CONV_OK;
+    return conv_cuda_mapped_reserve(&coder->answers, bytes + spare_of(bytes, (size_t)1 << 12),
+                                    "for coding", err);
 }
 
 void conv_cuda_coder_free(struct conv_cuda_coder *coder)
 {
     for (int i = 0; i < CONV_CUDA_CODER_PARTS; i++)
-        if (coder->d_part[i])
-            (void)cudaFree(coder->d_part[i]);
-    if (coder->h_answers)
-        (void)cudaFreeHost(coder->h_answers);
+        conv_cuda_memory_free(&coder->part[i]);
+    conv_cuda_mapped_free(&coder->answers);
     *coder = (struct conv_cuda_coder){0};
 }
 
@@ -102,8 +72,8 @@ static void find_planes(const struct conv_cuda_coder *coder, const struct conv_g
     for (int c = 0; c < filtered; c++)
         planes[c] = d_planes + group->planes[image->plane + c].offset;
     if (image->kept != SIZE_MAX)
-        planes[filtered] =
-            coder->d_part[CONV_CUDA_CODER_KEPT] + image->kept - (group->capacity - group->back);
+        planes[filtered] = coder->part[CONV_CUDA_CODER_KEPT].d_data + image->kept -
+                           (group->capacity - group->back);
 }
 
 static enum conv_status make_decode_table(struct conv_cuda_coder *coder,
@@ -116,7 +86,7 @@ static enum conv_status make_decode_table(struct conv_cuda_coder *coder,
         const struct conv_group_image *image = &group->images[i];
         const struct conv_image *shape = &image->shape;
         table[i] = (struct conv_decode_image){
-            .d_stream = coder->d_part[CONV_CUDA_CODER_STREAMS] + image->stream,
+            .d_stream = coder->part[CONV_CUDA_CODER_STREAMS].d_data + image->stream,
             .stride = (int64_t)conv_image_stride(shape->width, shape->depth),
             .stream_bytes = (uint32_t)image->stream_bytes,
             .width = shape->width,
@@ -129,7 +99,7 @@ static enum conv_status make_decode_table(struct conv_cuda_coder *coder,
     }
     enum conv_status status = reserve(coder, CONV_CUDA_CODER_ROWS, rows, err);
     if (!status)
-        conv_cuda_decode_plan(table, group->image_count, coder->d_part[CONV_CUDA_CODER_ROWS]);
+        conv_cuda_decode_plan(table, group->image_count, coder->part[CONV_CUDA_CODER_ROWS].d_data);
     return status;
 }
 
@@ -163,12 +133,12 @@ static enum conv_status make_encode_table(struct conv_cuda_coder *coder,
 // One memory for the streams and the tables: they are copied in together.
 uint8_t *conv_cuda_coder_d_in(const struct conv_cuda_coder *coder)
 {
-    return coder->d_part[CONV_CUDA_CODER_STREAMS];
+    return coder->part[CONV_CUDA_CODER_STREAMS].d_data;
 }
 
 uint8_t *conv_cuda_coder_d_kept(const struct conv_cuda_coder *coder)
 {
-    return coder->d_part[CONV_CUDA_CODER_KEPT];
+    return coder->part[CONV_CUDA_CODER_KEPT].d_data;
 }
 
 enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struct conv_group *group,
@@ -187,10 +157,10 @@ enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struc
         table_offset + (group->decoded ? images * sizeof(struct conv_decode_image) : 0);
     if (!status && group->decoded)
         status = make_decode_table(coder, group, (void *)(group->h_in + coder->decodes),
-                                   stream->d_buffer[0], err);
+                                   stream->buffer[0].d_data, err);
     if (!status && group->encoded)
         status = make_encode_table(coder, group, (void *)(group->h_in + coder->encodes),
-                                   stream->d_buffer[stream->backend->step_count % 2], err);
+                                   stream->buffer[stream->backend->step_count % 2].d_data, err);
     return status;
 }
 
@@ -211,7 +181,7 @@ enum conv_status conv_cuda_coder_decode(struct conv_stream *stream, struct conv_
         .d_images = (const void *)(d_in + coder->decodes),
         .count = group->image_count,
         .d_stop = stream->backend->d_stop,
-        .d_status = (void *)(coder->h_answers + results_bytes(group)),
+        .d_status = (void *)(coder->answers.h_data + results_bytes(group)),
         .stream = stream->cuda,
     };
     return conv_cuda_decode(&batch)
@@ -226,9 +196,9 @@ enum conv_status conv_cuda_coder_encode(struct conv_stream *stream, const uint8_
     struct conv_encode_batch batch = {
         .plan = coder->plan,
         .d_images = (const void *)(d_in + coder->encodes),
-        .d_scratch = coder->d_part[CONV_CUDA_CODER_SCRATCH],
-        .output = coder->d_part[CONV_CUDA_CODER_CHUNKS],
-        .results = (void *)coder->h_answers,
+        .d_scratch = coder->part[CONV_CUDA_CODER_SCRATCH].d_data,
+        .output = coder->part[CONV_CUDA_CODER_CHUNKS].d_data,
+        .results = (void *)coder->answers.h_data,
         .stream = stream->cuda,
     };
     return conv_cuda_encode(&batch)
@@ -238,7 +208,7 @@ enum conv_status conv_cuda_coder_encode(struct conv_stream *stream, const uint8_
 
 void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group)
 {
-    const uint32_t *states = (const void *)(coder->h_answers + results_bytes(group));
+    const uint32_t *states = (const void *)(coder->answers.h_data + results_bytes(group));
     for (int i = 0; i < group->image_count; i++)
         group->images[i].failed = states[i] != CONV_DECODE_DECODED;
 }
@@ -247,7 +217,7 @@ enum conv_status conv_cuda_coder_copy_chunks(struct conv_stream *stream, struct 
                                              struct conv_err *err)
 {
     const struct conv_cuda_coder *coder = &stream->coder;
-    const struct conv_encode_result *results = (const void *)coder->h_answers;
+    const struct conv_encode_result *results = (const void *)coder->answers.h_data;
     size_t bytes = 0;
     for (int i = 0; i < group->image_count; i++) {
         struct conv_group_image *image = &group->images[i];
@@ -264,8 +234,8 @@ enum conv_status conv_cuda_coder_copy_chunks(struct conv_stream *stream, struct 
             return status;
         group->h_result = group->h_out;
     }
-    cudaError_t code = cudaMemcpyAsync(group->h_out, coder->d_part[CONV_CUDA_CODER_CHUNKS], bytes,
-                                       cudaMemcpyDeviceToHost, stream->cuda);
+    cudaError_t code = cudaMemcpyAsync(group->h_out, coder->part[CONV_CUDA_CODER_CHUNKS].d_data,
+                                       bytes, cudaMemcpyDeviceToHost, stream->cuda);
     return code ? conv_cuda_device_report(err, code, "copy encoded images from the device")
                 : CONV_OK;
 }

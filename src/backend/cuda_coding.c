@@ -349,7 +349,7 @@ enum conv_status conv_cuda_coding_time(struct conv_backend *backend, struct conv
     size_t entry = sizeof(struct conv_decode_image) > sizeof(struct conv_encode_image)
                        ? sizeof(struct conv_decode_image)
                        : sizeof(struct conv_encode_image);
-    enum conv_status status = conv_cuda_device_use(backend, err);
+    enum conv_status status = conv_cuda_device_use(backend->device, err);
     if (status)
         return status;
     size_t *places = calloc(2 * count, sizeof *places);

@@ -86,7 +86,7 @@ enum conv_status conv_cuda_copies_time(struct conv_backend *backend,
                                        struct conv_err *err)
 {
     struct wire wire = {0};
-    enum conv_status status = conv_cuda_device_use(backend, err);
+    enum conv_status status = conv_cuda_device_use(backend->device, err);
     if (status)
         return status;
     if (test->streams < 1 || test->streams > MOST_STREAMS || test->bytes == 0 || test->count < 1)

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 // What the files of the CUDA tenant share: cuda.c (open, close, staging), cuda_stream.c (a group's
 // way through a stream), cuda_coder.c (its images decoded and encoded there), cuda_copies.c
-// and cuda_coding.c (copies alone and coders alone, timed), cuda_device.c (devices and errors).
+// and cuda_coding.c (copies alone and coders alone, timed).
 #ifndef CONV_BACKEND_CUDA_INTERNAL_H
 #define CONV_BACKEND_CUDA_INTERNAL_H
 
 #include <cuda_runtime_api.h>
 
 #include "backend/backend.h"
+#include "device/cuda_device.h"
+#include "device/cuda_event.h"
+#include "device/cuda_memory.h"
 #include "kernels/stencil/stencil.h"
 #include "png/cuda/cuda_encode.h"
 
@@ -38,11 +41,9 @@ enum conv_cuda_coder_part {
 };
 
 struct conv_cuda_coder {
-    uint8_t *d_part[CONV_CUDA_CODER_PARTS];
-    size_t bytes[CONV_CUDA_CODER_PARTS];
-    uint8_t *h_answers; // pinned and mapped: kernels write into it where each image's chunks are,
-                        // and whether each was decoded
-    size_t answers_bytes;
+    struct conv_cuda_memory part[CONV_CUDA_CODER_PARTS];
+    // Kernels write into it where each image's chunks are, and whether each was decoded.
+    struct conv_cuda_mapped answers;
     size_t decodes, encodes;      // offsets of the group's tables in what is copied in
     struct conv_encode_plan plan; // of the group
 };
@@ -54,33 +55,13 @@ struct conv_stream {
     const struct conv_backend *backend;
     cudaStream_t cuda;
     cudaEvent_t marks[MARK_COUNT];
-    cudaEvent_t origin; // happened at origin_ns of the host's clock, or up to 0.1 ms later
-    cudaEvent_t probe;  // for the next attempt to set the origin
-    uint64_t origin_ns;
-    uint8_t *d_buffer[2]; // `bytes` each; the first also takes the group's tables
-    size_t bytes;
+    struct conv_cuda_clock clock;
+    struct conv_cuda_memory buffer[2]; // the first also takes the group's tables
     struct conv_cuda_coder coder;
-    uint8_t *d_flush; // for benchmarks: as large as caches are, made when first needed
-    size_t flush_bytes;
+    struct conv_cuda_memory flush; // for benchmarks: as large as caches are
 };
 
-// --- cuda_device.c -------------------------------------------------------------------------------
-
-// "CUDA failed to DOING: reason". CONV_ERR_MEMORY or CONV_ERR_DEVICE. Also takes the error off the
-// thread's record, where the check after a later launch would find it.
-enum conv_status conv_cuda_device_report(struct conv_err *err, cudaError_t code, const char *doing);
-
-// At least 1, or CONV_ERR_DEVICE with what the machine lacks.
-enum conv_status conv_cuda_device_count(int *count, struct conv_err *err);
-
-// 90 = 9.0.
-enum conv_status conv_cuda_device_capability(int device, int *capability, struct conv_err *err);
-
-// The current device is a thread's own, and streams and staging are used by many threads.
-enum conv_status conv_cuda_device_use(const struct conv_backend *backend, struct conv_err *err);
-
-// --- cuda_stream.c: see struct conv_backend_ops
-// ----------------------------------------------------
+// --- cuda_stream.c: see struct conv_backend_ops --------------------------------------------------
 
 size_t conv_cuda_stream_table_bytes(int step_count, bool codes);
 enum conv_status conv_cuda_stream_open(struct conv_backend *backend, struct conv_stream **stream,

@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
-
 size_t conv_cuda_stream_table_bytes(int step_count, bool codes)
 {
     size_t stencils = (size_t)step_count * sizeof(struct conv_stencil_plane);
@@ -18,44 +16,28 @@ size_t conv_cuda_stream_table_bytes(int step_count, bool codes)
 
 static void free_buffers(struct conv_stream *stream)
 {
-    for (int i = 0; i < 2; i++) {
-        if (stream->d_buffer[i])
-            (void)cudaFree(stream->d_buffer[i]);
-        stream->d_buffer[i] = NULL;
-    }
-    stream->bytes = 0;
+    for (int i = 0; i < 2; i++)
+        conv_cuda_memory_free(&stream->buffer[i]);
 }
 
-// What is missing, in numbers: others may hold the rest, or --streams.
-static enum conv_status report_no_room(size_t bytes, cudaError_t code, struct conv_err *err)
-{
-    char doing[96];
-    size_t unused = 0, all = 0;
-    (void)cudaGetLastError();
-    if (cudaMemGetInfo(&unused, &all) != cudaSuccess)
-        (void)cudaGetLastError(); // then the free memory is said to be 0
-    snprintf(doing, sizeof doing, "take 2 x %zu KiB of device memory (%zu KiB are free)",
-             (bytes >> 10) + 1, unused >> 10);
-    return conv_cuda_device_report(err, code, doing);
-}
-
-// Nothing of the old content stays.
-static enum conv_status reserve_buffers(struct conv_stream *stream, size_t bytes,
+// Both buffers hold `bytes` afterwards, and `spare` more where there is room for that in both.
+// Their content is lost if they grow.
+static enum conv_status reserve_buffers(struct conv_stream *stream, size_t bytes, size_t spare,
                                         struct conv_err *err)
 {
-    if (bytes <= stream->bytes)
+    enum conv_status status = CONV_ERR_MEMORY;
+    if (bytes <= stream->buffer[0].bytes && bytes <= stream->buffer[1].bytes)
         return CONV_OK;
-    free_buffers(stream);
-    for (int i = 0; i < 2; i++) {
-        cudaError_t code = cudaMalloc((void **)&stream->d_buffer[i], bytes);
-        if (code) {
-            stream->d_buffer[i] = NULL;
-            free_buffers(stream);
-            return report_no_room(bytes, code, err);
-        }
+    for (int with_spare = spare > 0; with_spare >= 0 && status == CONV_ERR_MEMORY; with_spare--) {
+        size_t size = with_spare ? bytes + spare : bytes;
+        free_buffers(stream);
+        status = CONV_OK;
+        for (int i = 0; i < 2 && !status; i++)
+            status = conv_cuda_memory_reserve(&stream->buffer[i], size, 0, "for images", err);
     }
-    stream->bytes = bytes;
-    return CONV_OK;
+    if (status)
+        free_buffers(stream);
+    return status;
 }
 
 void conv_cuda_stream_close(struct conv_stream *stream)
@@ -65,69 +47,29 @@ void conv_cuda_stream_close(struct conv_stream *stream)
     if (cudaSetDevice(stream->backend->device) == cudaSuccess) {
         free_buffers(stream);
         conv_cuda_coder_free(&stream->coder);
-        if (stream->d_flush)
-            (void)cudaFree(stream->d_flush);
+        conv_cuda_memory_free(&stream->flush);
         for (int i = 0; i < MARK_COUNT; i++)
-            if (stream->marks[i])
-                (void)cudaEventDestroy(stream->marks[i]);
-        if (stream->origin)
-            (void)cudaEventDestroy(stream->origin);
-        if (stream->probe)
-            (void)cudaEventDestroy(stream->probe);
+            conv_cuda_event_destroy(&stream->marks[i]);
+        conv_cuda_clock_close(&stream->clock);
         if (stream->cuda)
             (void)cudaStreamDestroy(stream->cuda);
     }
     free(stream);
 }
 
-// Ties the device's clock to the host's: the event happens between two readings of the host's
-// clock. Where the thread was interrupted in between, another attempt is closer. The earlier
-// reading is taken, so that no time of the device is placed later than it was.
-static enum conv_status set_origin(struct conv_stream *stream, struct conv_err *err)
-{
-    const uint64_t close_enough =
-        100000; // ns; record and wait take about 10,000 on an idle machine
-    uint64_t best = UINT64_MAX;
-    for (int attempt = 0; attempt < 10 && best > close_enough; attempt++) {
-        uint64_t before = conv_clock_ns();
-        cudaError_t code = cudaEventRecord(stream->probe, stream->cuda);
-        if (!code)
-            code = cudaEventSynchronize(stream->probe);
-        if (code)
-            return conv_cuda_device_report(err, code, "bring the clocks together");
-        uint64_t took = conv_clock_ns() - before;
-        if (took < best) {
-            best = took;
-            stream->origin_ns = before;
-            cudaEvent_t event = stream->origin;
-            stream->origin = stream->probe;
-            stream->probe = event;
-        }
-    }
-    return CONV_OK;
-}
-
 static enum conv_status fill_stream(struct conv_stream *stream, size_t bytes, struct conv_err *err)
 {
-    enum conv_status status = conv_cuda_device_use(stream->backend, err);
+    enum conv_status status = conv_cuda_device_use(stream->backend->device, err);
     if (status)
         return status;
     cudaError_t code = cudaStreamCreateWithFlags(&stream->cuda, cudaStreamNonBlocking);
     if (code)
         return conv_cuda_device_report(err, code, "make a stream");
-    for (int i = 0; i < MARK_COUNT; i++) {
-        // Blocking: a thread that waits for its stream sleeps and leaves its core to the codecs.
-        code = cudaEventCreateWithFlags(&stream->marks[i], cudaEventBlockingSync);
-        if (code)
-            return conv_cuda_device_report(err, code, "make an event");
-    }
-    code = cudaEventCreate(&stream->origin);
-    if (!code)
-        code = cudaEventCreate(&stream->probe);
-    if (code)
-        return conv_cuda_device_report(err, code, "make an event");
-    status = set_origin(stream, err);
-    return status ? status : reserve_buffers(stream, bytes, err);
+    for (int i = 0; i < MARK_COUNT && !status; i++)
+        status = conv_cuda_event_create(&stream->marks[i], err);
+    if (!status)
+        status = conv_cuda_clock_open(&stream->clock, stream->cuda, err);
+    return status ? status : reserve_buffers(stream, bytes, 0, err);
 }
 
 enum conv_status conv_cuda_stream_open(struct conv_backend *backend, struct conv_stream **out,
@@ -194,8 +136,8 @@ static void build_tables(const struct conv_stream *stream, struct conv_stencil_p
             launch->count = d ? deep : group->plane_count - deep;
             if (launch->count == 0)
                 continue;
-            fill_table(table + launch->first, group, d ? 16 : 8, stream->d_buffer[s % 2],
-                       stream->d_buffer[(s + 1) % 2]);
+            fill_table(table + launch->first, group, d ? 16 : 8, stream->buffer[s % 2].d_data,
+                       stream->buffer[(s + 1) % 2].d_data);
             launch->tiles =
                 conv_stencil_tiles(step->variant[d], table + launch->first, launch->count);
         }
@@ -238,22 +180,7 @@ static enum conv_status launch_chain(const struct conv_stream *stream,
 static enum conv_status set_mark(const struct conv_stream *stream, enum conv_cuda_mark mark,
                                  struct conv_err *err)
 {
-    cudaError_t code = cudaEventRecord(stream->marks[mark], stream->cuda);
-    return code ? conv_cuda_device_report(err, code, "record an event") : CONV_OK;
-}
-
-// The host's time of an event. The device counts the time since the origin in a float of
-// milliseconds and by a clock of its own, so the origin is set anew before either is off by much:
-// after 4 s a float still tells 0.5 us apart.
-static enum conv_status tell_time(struct conv_stream *stream, enum conv_cuda_mark mark,
-                                  uint64_t *ns, struct conv_err *err)
-{
-    float ms = 0;
-    cudaError_t code = cudaEventElapsedTime(&ms, stream->origin, stream->marks[mark]);
-    if (code)
-        return conv_cuda_device_report(err, code, "read the time of an event");
-    *ns = stream->origin_ns + (uint64_t)((double)ms * 1e6);
-    return ms < 4000 ? CONV_OK : set_origin(stream, err);
+    return conv_cuda_event_record(stream->marks[mark], stream->cuda, err);
 }
 
 // What is copied in as one: planes or streams, then the tables.
@@ -291,7 +218,7 @@ static enum conv_status copy_planes_out(struct conv_stream *stream, struct conv_
                                         struct conv_err *err)
 {
     cudaError_t code =
-        cudaMemcpyAsync(group->h_out, stream->d_buffer[stream->backend->step_count % 2],
+        cudaMemcpyAsync(group->h_out, stream->buffer[stream->backend->step_count % 2].d_data,
                         group->front, cudaMemcpyDeviceToHost, stream->cuda);
     if (!code && group->decoded && group->back)
         code = cudaMemcpyAsync(group->h_in + group->capacity - group->back,
@@ -325,15 +252,14 @@ static enum conv_status queue_group(struct conv_stream *stream, struct conv_grou
     // Streams are opened for the common group; one huge image may need more, which then stays.
     // Those of streams vary in the planes that they make, and freeing memory holds up all streams.
     size_t bytes = group->decoded ? group->front : cargo.bytes;
-    bool spare = conv_group_is_resident(group) && bytes > stream->bytes;
-    enum conv_status status = reserve_buffers(stream, spare ? bytes + bytes / 4 : bytes, err);
-    if (status == CONV_ERR_MEMORY && spare)
-        status = reserve_buffers(stream, bytes, err);
+    size_t spare = conv_group_is_resident(group) ? bytes / 4 : 0;
+    enum conv_status status = reserve_buffers(stream, bytes, spare, err);
     if (!status && group->image_count)
         status = conv_cuda_coder_prepare(stream, group, cargo.bytes, cargo.codes, err);
     if (status)
         return status;
-    uint8_t *d_in = group->decoded ? conv_cuda_coder_d_in(&stream->coder) : stream->d_buffer[0];
+    uint8_t *d_in =
+        group->decoded ? conv_cuda_coder_d_in(&stream->coder) : stream->buffer[0].d_data;
     struct conv_stencil_plane *tables = (void *)(group->h_in + cargo.stencils);
     build_tables(stream, tables, group, launches);
 
@@ -376,10 +302,7 @@ static enum conv_status wait_for_group(struct conv_stream *stream, struct conv_g
 static enum conv_status read_time(const struct conv_stream *stream, enum conv_cuda_mark from,
                                   uint64_t *ns, struct conv_err *err)
 {
-    float ms = 0;
-    cudaError_t code = cudaEventElapsedTime(&ms, stream->marks[from], stream->marks[from + 1]);
-    *ns = (uint64_t)((double)ms * 1e6);
-    return code ? conv_cuda_device_report(err, code, "read the time between events") : CONV_OK;
+    return conv_cuda_event_elapsed(stream->marks[from], stream->marks[from + 1], ns, err);
 }
 
 enum conv_status conv_cuda_stream_run(struct conv_stream *stream, struct conv_group *group,
@@ -388,7 +311,7 @@ enum conv_status conv_cuda_stream_run(struct conv_stream *stream, struct conv_gr
     group->h_result = group->h_out;
     if (group->plane_count == 0)
         return CONV_OK;
-    enum conv_status status = conv_cuda_device_use(stream->backend, err);
+    enum conv_status status = conv_cuda_device_use(stream->backend->device, err);
     if (status)
         return status;
     status = queue_group(stream, group, err);
@@ -404,7 +327,8 @@ enum conv_status conv_cuda_stream_run(struct conv_stream *stream, struct conv_gr
     }
     if (group->decoded)
         conv_cuda_coder_note_decoded(&stream->coder, group);
-    if ((status = tell_time(stream, MARK_START, &group->ns_start, err)) ||
+    if ((status = conv_cuda_clock_read(&stream->clock, stream->cuda, stream->marks[MARK_START],
+                                       &group->ns_start, err)) ||
         (status = read_time(stream, MARK_START, &group->ns_copy_in, err)) ||
         (status = read_time(stream, MARK_COPIED_IN, &group->ns_kernel, err)))
         return status;
@@ -416,19 +340,16 @@ enum conv_status conv_cuda_stream_run(struct conv_stream *stream, struct conv_gr
 // Fills the level 2 cache with something else.
 static enum conv_status flush_cache(struct conv_stream *stream, struct conv_err *err)
 {
-    if (!stream->d_flush) {
-        int bytes = 0;
-        cudaError_t code =
-            cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, stream->backend->device);
-        stream->flush_bytes = 2 * (size_t)(bytes > 0 ? bytes : 1);
-        if (!code)
-            code = cudaMalloc((void **)&stream->d_flush, stream->flush_bytes);
-        if (code) {
-            stream->d_flush = NULL;
-            return conv_cuda_device_report(err, code, "take memory to flush the cache with");
-        }
-    }
-    cudaError_t code = cudaMemsetAsync(stream->d_flush, 0, stream->flush_bytes, stream->cuda);
+    int bytes = 0;
+    cudaError_t code =
+        cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, stream->backend->device);
+    size_t size = 2 * (size_t)(bytes > 0 ? bytes : 1);
+    enum conv_status status =
+        conv_cuda_memory_reserve(&stream->flush, size, 0, "to flush the cache with", err);
+    if (status)
+        return status;
+    if (!code)
+        code = cudaMemsetAsync(stream->flush.d_data, 0, size, stream->cuda);
     return code ? conv_cuda_device_report(err, code, "flush the cache") : CONV_OK;
 }
 
@@ -445,12 +366,12 @@ static enum conv_status finish_timing(struct conv_stream *stream, uint64_t *ns,
 static enum conv_status queue_copy(struct conv_stream *stream, const struct conv_group *group,
                                    struct conv_err *err)
 {
-    enum conv_status status = reserve_buffers(stream, group->front, err);
+    enum conv_status status = reserve_buffers(stream, group->front, 0, err);
     if (status || (status = flush_cache(stream, err)) ||
         (status = set_mark(stream, MARK_COPIED_IN, err)))
         return status;
-    cudaError_t code = cudaMemcpyAsync(stream->d_buffer[1], stream->d_buffer[0], group->front,
-                                       cudaMemcpyDeviceToDevice, stream->cuda);
+    cudaError_t code = cudaMemcpyAsync(stream->buffer[1].d_data, stream->buffer[0].d_data,
+                                       group->front, cudaMemcpyDeviceToDevice, stream->cuda);
     if (code)
         return conv_cuda_device_report(err, code, "copy images within the device");
     return set_mark(stream, MARK_FILTERED, err);
@@ -459,7 +380,7 @@ static enum conv_status queue_copy(struct conv_stream *stream, const struct conv
 enum conv_status conv_cuda_stream_copy(struct conv_stream *stream, struct conv_group *group,
                                        uint64_t *ns, struct conv_err *err)
 {
-    enum conv_status status = conv_cuda_device_use(stream->backend, err);
+    enum conv_status status = conv_cuda_device_use(stream->backend->device, err);
     if (status || (status = queue_copy(stream, group, err)))
         return status;
     return finish_timing(stream, ns, err);
@@ -476,7 +397,7 @@ static enum conv_status queue_again(struct conv_stream *stream, struct conv_grou
     enum conv_status status = flush_cache(stream, err);
     if (status || (status = set_mark(stream, MARK_COPIED_IN, err)))
         return status;
-    status = launch_chain(stream, tables, (void *)(stream->d_buffer[0] + stencils),
+    status = launch_chain(stream, tables, (void *)(stream->buffer[0].d_data + stencils),
                           group->plane_count, launches, err);
     return status ? status : set_mark(stream, MARK_FILTERED, err);
 }
@@ -484,7 +405,7 @@ static enum conv_status queue_again(struct conv_stream *stream, struct conv_grou
 enum conv_status conv_cuda_stream_again(struct conv_stream *stream, struct conv_group *group,
                                         uint64_t *ns, struct conv_err *err)
 {
-    enum conv_status status = conv_cuda_device_use(stream->backend, err);
+    enum conv_status status = conv_cuda_device_use(stream->backend->device, err);
     if (status || (status = queue_again(stream, group, err)))
         return status;
     return finish_timing(stream, ns, err);

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "backend/staging.h"
+#include "device/staging.h"
 #include "kernels/stencil/alpha.h"
 
 struct placed {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
-#include "backend/staging.h"
+#include "device/staging.h"
 #include "cli/commands.h"
 #include "pipeline/stages.h"
 #include "png/cpu/interleave.h"

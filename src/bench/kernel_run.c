@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/staging.h"
+#include "device/staging.h"
 
 enum conv_status conv_kernel_run_open(struct conv_kernel_run *contender,
                                       const struct conv_variant *row,

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "backend/staging.h"
+#include "device/staging.h"
 #include "base/clock.h"
 #include "pipeline/scheduler.h"
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "backend/staging.h"
+#include "device/staging.h"
 
 // Planes a group holds at most: bounds the table; 16 MiB of 40 x 40 images in RGB reach it.
 #define MAX_PLANES 6144

@@ -4,7 +4,7 @@
 // device, or else the spare backend.
 #include <string.h>
 
-#include "backend/staging.h"
+#include "device/staging.h"
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/thread.h"

@@ -127,7 +127,7 @@ cudaError_t cudaGetDeviceCount(int *count)
     return cudaSuccess;
 }
 
-extern "C" bool conv_backend_cuda_has_driver()
+extern "C" bool conv_cuda_device_has_driver()
 {
     return true;
 }

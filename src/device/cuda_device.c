@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The CUDA tenant's devices, and its errors in the user's words.
-#include "backend/cuda_internal.h"
+#include "device/cuda_device.h"
 
 #include <stdio.h>
 
@@ -11,25 +10,26 @@ enum conv_status conv_cuda_device_report(struct conv_err *err, cudaError_t code,
     return conv_err_set(err, status, "CUDA failed to %s: %s", doing, cudaGetErrorString(code));
 }
 
-// Why a machine has no usable device, in words that tell what to install.
+// Why a machine has no usable device: what its user has to install.
 static enum conv_status report_no_device(struct conv_err *err, cudaError_t code)
 {
     (void)cudaGetLastError();
     int driver = 0;
-    if (!conv_backend_cuda_has_driver())
+    if (!conv_cuda_device_has_driver())
         return conv_err_set(err, CONV_ERR_DEVICE, "no CUDA driver on this machine");
     (void)cudaDriverGetVersion(&driver);
     if (code == cudaErrorInsufficientDriver)
         return conv_err_set(err, CONV_ERR_DEVICE,
-                            "the NVIDIA driver knows CUDA %d.%d, this program needs %d.%d or newer",
+                            "the NVIDIA driver supports CUDA %d.%d, this program needs %d.%d or "
+                            "newer",
                             driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
                             CUDART_VERSION % 1000 / 10);
     return conv_err_set(err, CONV_ERR_DEVICE, "no CUDA device: %s", cudaGetErrorString(code));
 }
 
-enum conv_status conv_cuda_device_use(const struct conv_backend *backend, struct conv_err *err)
+enum conv_status conv_cuda_device_use(int device, struct conv_err *err)
 {
-    cudaError_t code = cudaSetDevice(backend->device);
+    cudaError_t code = cudaSetDevice(device);
     return code ? conv_cuda_device_report(err, code, "select the device") : CONV_OK;
 }
 
@@ -52,29 +52,29 @@ enum conv_status conv_cuda_device_capability(int device, int *capability, struct
     if (!code)
         code = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
     *capability = major * 10 + minor;
-    return code ? conv_cuda_device_report(err, code, "ask for the compute capability") : CONV_OK;
+    return code ? conv_cuda_device_report(err, code, "read the compute capability") : CONV_OK;
 }
 
-static enum conv_status read_device(struct conv_device_info *info, int device, struct conv_err *err)
+static enum conv_status read_info(struct conv_device_info *info, int device, struct conv_err *err)
 {
     struct cudaDeviceProp properties;
     cudaError_t code = cudaGetDeviceProperties(&properties, device);
     if (code)
-        return conv_cuda_device_report(err, code, "ask for the device's properties");
+        return conv_cuda_device_report(err, code, "read the device's properties");
     snprintf(info->name, sizeof info->name, "%.*s", (int)sizeof info->name - 1, properties.name);
     info->capability = properties.major * 10 + properties.minor;
     info->multiprocessors = properties.multiProcessorCount;
     code = cudaSetDevice(device);
     if (!code)
         code = cudaMemGetInfo(&info->free, &info->memory);
-    return code ? conv_cuda_device_report(err, code, "ask for the device's memory") : CONV_OK;
+    return code ? conv_cuda_device_report(err, code, "read the device's memory") : CONV_OK;
 }
 
-enum conv_status conv_backend_cuda_devices(struct conv_device_info *info, int room, int *count,
-                                           struct conv_err *err)
+enum conv_status conv_cuda_device_list(struct conv_device_info *info, int room, int *count,
+                                       struct conv_err *err)
 {
     enum conv_status status = conv_cuda_device_count(count, err);
     for (int i = 0; !status && i < *count && i < room; i++)
-        status = read_device(&info[i], i, err);
+        status = read_info(&info[i], i, err);
     return status;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Staging memory, in which groups lie. It is plain memory, so that it is there before any device
 // is; who hands a group to a device pins it first (host_pin of struct conv_backend_ops).
-#ifndef CONV_BACKEND_STAGING_H
-#define CONV_BACKEND_STAGING_H
+#ifndef CONV_DEVICE_STAGING_H
+#define CONV_DEVICE_STAGING_H
 
 #include <stddef.h>
 

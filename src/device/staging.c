@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "backend/staging.h"
+#include "device/staging.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// Device memory that grows, and host memory that copy engines and kernels reach.
+#ifndef CONV_DEVICE_CUDA_MEMORY_H
+#define CONV_DEVICE_CUDA_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+// Starts as {0}. All calls with the device as the current one.
+struct conv_cuda_memory {
+    uint8_t *d_data;
+    size_t bytes;
+};
+
+// Makes room for at least `bytes`; what was there before is lost if there was less. Taking and
+// freeing device memory holds up all of the device's streams, so `spare` more bytes are taken for
+// what may come where they are to be had. `purpose` ends the message: "... of device memory
+// PURPOSE". CONV_ERR_MEMORY or CONV_ERR_DEVICE, and then there is none.
+enum conv_status conv_cuda_memory_reserve(struct conv_cuda_memory *memory, size_t bytes,
+                                          size_t spare, const char *purpose, struct conv_err *err);
+void conv_cuda_memory_free(struct conv_cuda_memory *memory); // {0} afterwards
+
+// The same for host memory that kernels write to: pinned and mapped at the same address.
+struct conv_cuda_mapped {
+    uint8_t *h_data;
+    size_t bytes;
+};
+
+enum conv_status conv_cuda_mapped_reserve(struct conv_cuda_mapped *memory, size_t bytes,
+                                          const char *purpose, struct conv_err *err);
+void conv_cuda_mapped_free(struct conv_cuda_mapped *memory);
+
+// Pins plain memory for all devices, through one of them, so that copies run at the bus's speed and
+// beside kernels. False if that cannot be. Memory that cannot be unpinned, as after a device was
+// lost, must not be given back to the system: other pages at its address would pass for it. Any
+// thread; both set the thread's current device.
+bool conv_cuda_memory_pin(int device, void *memory, size_t bytes);
+bool conv_cuda_memory_unpin(int device, void *memory);
+
+#endif
