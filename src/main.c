@@ -33,11 +33,8 @@ static int run(int argc, char **argv)
         options.operand_count = 0;
         return conv_version_main(&options);
     }
-    if (options.operand_count == 0) {
-        conv_err_set(&err, CONV_ERR_USAGE,
-                     "no filter given: conv FILTER INPUT... OUTPUT (see conv --help)");
-        return conv_commands_fail(&err);
-    }
+    if (options.operand_count == 0)
+        return conv_help_missing();
     if (options.note[0] && !options.quiet)
         fprintf(stderr, "conv: %s\n", options.note);
     if (options.command != CONV_COMMAND_RUN) { // its name is an operand no more

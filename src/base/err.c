@@ -13,6 +13,7 @@ enum conv_status conv_err_set(struct conv_err *err, enum conv_status status, con
         vsnprintf(err->text, sizeof err->text, fmt, args);
         va_end(args);
         err->status = status;
+        err->hint = CONV_HINT_NONE;
     }
     return status;
 }
@@ -25,12 +26,19 @@ enum conv_status conv_err_errno(struct conv_err *err, int errnum, const char *fm
         vsnprintf(err->text, sizeof err->text, fmt, args);
         va_end(args);
         err->status = CONV_ERR_IO;
+        err->hint = CONV_HINT_NONE;
         size_t used = strlen(err->text);
-        char reason[128];
-        // The XSI and GNU strerror_r differ in type; strerror_l is one thing everywhere and
-        // thread-safe.
-        snprintf(reason, sizeof reason, "%s", strerror(errnum));
-        snprintf(err->text + used, sizeof err->text - used, ": %s", reason);
+        snprintf(err->text + used, sizeof err->text - used, ": %s", strerror(errnum));
     }
     return CONV_ERR_IO;
+}
+
+enum conv_status conv_err_hint(struct conv_err *err, enum conv_hint hint, uint64_t value,
+                               enum conv_status status)
+{
+    if (err) {
+        err->hint = hint;
+        err->value = value;
+    }
+    return status;
 }

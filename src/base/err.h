@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
-// How every function of this program fails: a status to decide by, a text for the user.
+// How every function of this program fails: a status to decide by, a text for the user, and a hint
+// that a front end can put into its own words.
 #ifndef CONV_BASE_ERR_H
 #define CONV_BASE_ERR_H
+
+#include <stdint.h>
 
 enum conv_status {
     CONV_OK = 0,
@@ -9,26 +12,69 @@ enum conv_status {
     CONV_ERR_IO,          // the system refused to read or write
     CONV_ERR_FORMAT,      // the bytes are no valid PNG (or filter file)
     CONV_ERR_UNSUPPORTED, // valid, but this program or this option cannot do it
-    CONV_ERR_LIMIT,       // beyond --max-pixels or --mem-limit
+    CONV_ERR_LIMIT,       // beyond the limit for pixels or memory
     CONV_ERR_MEMORY,      // the system has no memory left
     CONV_ERR_DEVICE,      // the GPU or its driver failed
-    CONV_ERR_CANCELLED,   // a signal or --fail-fast stopped the run
+    CONV_ERR_CANCELLED,   // the run was stopped
+};
+
+// Which setting a failure is about, or which setting would help. Texts do not name options of the
+// command line; cli/hints.c adds them, and a library can name its own settings.
+enum conv_hint {
+    CONV_HINT_NONE = 0,
+    // The setting that the text is about.
+    CONV_HINT_BIAS,
+    CONV_HINT_DIVISOR,
+    CONV_HINT_DIVISOR_SUM,    // the divisor is to be the sum of the coefficients
+    CONV_HINT_JOURNAL,        // the text begins with its path
+    CONV_HINT_KERNEL,         // the kernel that was given as a text
+    CONV_HINT_KERNEL_AT,      // the text begins with "character N: "
+    CONV_HINT_LIST,           // the list of inputs; the text begins with its path
+    CONV_HINT_LIST_INPUTS,    // the inputs beside such a list
+    CONV_HINT_REPLACE,        // images are to be replaced by their results
+    CONV_HINT_REPLACE_TWICE,  // the same, and the inputs overlap
+    CONV_HINT_REPORT,         // the file with the report; the text begins with its path
+    CONV_HINT_SIZE,           // the size of a built-in filter, `value`
+    CONV_HINT_SIZE_OF_CUSTOM, // the same, and the filter is not built in
+    CONV_HINT_SUBFOLDERS,     // folders below the inputs are included
+    CONV_HINT_VARIANT,        // the kernel variant; the text begins with its name
+    // The setting that would help.
+    CONV_HINT_DEFINE_KERNEL,
+    CONV_HINT_MAX_PIXELS,
+    CONV_HINT_MEM_LIMIT,       // `value` bytes would do
+    CONV_HINT_MEM_LIMIT_FILE,  // a file larger than the limit
+    CONV_HINT_MEM_LIMIT_TRY,   // a limit chosen by the user replaces the estimate
+    CONV_HINT_OTHER_ENCODER,   // libpng's
+    CONV_HINT_OTHER_FOLDER,    // for the outputs, or images replaced by their results
+    CONV_HINT_REPLACE_INSTEAD, // images replaced by their results
+    CONV_HINT_TAKE_FIRST,      // the first image of an animation
+    CONV_HINT_TAKE_FIRST_COPY, // the same, but not where it replaces the animation
+    CONV_HINT_NO_LINKS,        // only files are replaced, no links
+    CONV_HINT_COUNT,
 };
 
 // The reason in the user's words, without the file's name: the reporter puts that in front.
 // The caller supplies it; a function that returns CONV_OK leaves it untouched.
-// There is room for a path of any length and the cause behind it.
+// There is room for a path of any length and the cause after it.
 struct conv_err {
     enum conv_status status;
+    enum conv_hint hint;
+    uint64_t value; // of the hint
     char text[4096 + 384];
 };
 
-// Fills *err (which may be NULL) and returns `status`, so that `return conv_err_set(...)` works.
+// Fills *err (which may be NULL), without a hint, and returns `status`, so that
+// `return conv_err_set(...)` works.
 enum conv_status conv_err_set(struct conv_err *err, enum conv_status status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 // As conv_err_set with CONV_ERR_IO, the text followed by ": " and strerror(errnum).
 enum conv_status conv_err_errno(struct conv_err *err, int errnum, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+// Adds a hint to *err (which may be NULL) and returns `status`, to be wrapped around a call of the
+// functions above.
+enum conv_status conv_err_hint(struct conv_err *err, enum conv_hint hint, uint64_t value,
+                               enum conv_status status);
 
 #endif

@@ -299,23 +299,6 @@ static bool on_device(const struct conv_options *options)
     return options->device_text && strncmp(options->device_text, "cuda", 4) == 0;
 }
 
-// On a GPU only its own coders are measured, so many images at once.
-static enum conv_status check_device(const struct conv_options *options, struct conv_err *err)
-{
-    static const char *const ignored[] = {"jobs", "compress"};
-    enum conv_device_choice choice = CONV_DEVICE_AUTO;
-    int ordinal;
-    enum conv_status status = conv_device_parse_one(options, &choice, &ordinal, err);
-    bool cuda = choice == CONV_DEVICE_CUDA;
-    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0] && !status; i++)
-        if (cuda && conv_options_given(options, ignored[i]))
-            status = conv_err_set(err, CONV_ERR_USAGE, "--%s and --device %s cannot be combined",
-                                  ignored[i], options->device_text);
-    if (!status && !cuda && options->bench_images)
-        status = conv_err_set(err, CONV_ERR_USAGE, "--images needs --device cuda");
-    return status;
-}
-
 // Many images at once, on threads or on a device.
 static enum conv_status bench_many(const struct conv_options *options, struct conv_err *err)
 {
@@ -335,10 +318,11 @@ static enum conv_status bench_many(const struct conv_options *options, struct co
 enum conv_status conv_bench_codec(const struct conv_options *options, struct conv_err *err)
 {
     struct bench bench = {.options = options};
-    enum conv_status status = CONV_OK;
+    enum conv_device_choice choice;
+    int ordinal;
     if (options->operand_count != 2)
         return conv_err_set(err, CONV_ERR_USAGE, "conv bench codec takes one folder of PNGs");
-    status = check_device(options, err);
+    enum conv_status status = conv_device_parse_one(options, &choice, &ordinal, err);
     if (status)
         return status;
     if (options->jobs_given || on_device(options))

@@ -161,8 +161,10 @@ static enum conv_status bench_row(struct bench *bench, const struct conv_variant
     bool unfit = chosen && strcmp(chosen, row->name) != 0; // for images of this depth
     if (bench->options->variant && (status || unfit)) {    // nothing else is to be measured
         conv_kernel_run_close(&contender);
-        return conv_err_set(err, status ? reason.status : CONV_ERR_USAGE, "--variant %s: %s",
-                            row->name, status ? reason.text : "not at this depth");
+        status = status ? reason.status : CONV_ERR_USAGE;
+        return conv_err_hint(err, CONV_HINT_VARIANT, 0,
+                             conv_err_set(err, status, "%s: %s", row->name,
+                                          unfit ? "not at this depth" : reason.text));
     }
     if (status == CONV_ERR_USAGE || status == CONV_ERR_DEVICE || unfit) {
         conv_bench_table_leave_out(&bench->table, kind, row->name, on_cuda,
@@ -399,8 +401,10 @@ static enum conv_status check_variant(const struct bench *bench, const struct co
 {
     bool on_cuda = row->where == CONV_ON_CUDA;
     if (choice == (on_cuda ? CONV_DEVICE_CPU : CONV_DEVICE_CUDA))
-        return conv_err_set(err, CONV_ERR_USAGE, "--variant %s cannot be combined with --device %s",
-                            row->name, bench->options->device_text);
+        return conv_err_hint(err, CONV_HINT_VARIANT, 0,
+                             conv_err_set(err, CONV_ERR_USAGE,
+                                          "%s cannot be combined with the device %s", row->name,
+                                          bench->options->device_text));
     return CONV_OK;
 }
 
@@ -455,12 +459,15 @@ static enum conv_status prepare(struct bench *bench, struct conv_err *err)
                             "conv bench kernels takes no operands, but '%s' was given",
                             options->operands[1]);
     if (options->variant && !conv_backend_cuda() && strncmp(options->variant, "cuda_", 5) == 0)
-        return conv_err_set(err, CONV_ERR_DEVICE, "--variant %s: this conv was built without CUDA",
-                            options->variant);
+        return conv_err_hint(err, CONV_HINT_VARIANT, 0,
+                             conv_err_set(err, CONV_ERR_DEVICE,
+                                          "%s: this conv was built without CUDA",
+                                          options->variant));
     if (options->variant && !find_variant(options->variant))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--variant: unknown kernel '%s' (conv bench kernels lists them)",
-                            options->variant);
+        return conv_err_hint(err, CONV_HINT_VARIANT, 0,
+                             conv_err_set(err, CONV_ERR_USAGE,
+                                          "%s: unknown variant (conv bench kernels lists them)",
+                                          options->variant));
     struct conv_own_files_use use = {.filters = options->bench_filter};
     enum conv_status status = conv_commands_parse_chain(options, options->bench_filter,
                                                         bench->filters, &bench->filter_count, err);

@@ -10,6 +10,7 @@
 #include "bench/bench_device.h"
 #include "bench/streams_table.h"
 #include "cli/commands.h"
+#include "cli/hints.h"
 #include "cli/own_files.h"
 #include "cli/run.h"
 #include "cli/run_page.h"
@@ -90,18 +91,6 @@ static enum conv_status run_once(struct bench *bench, int streams, atomic_int *s
 
 // --- all of it -----------------------------------------------------------------------------------
 
-// --stage device reads the images before the first line and writes none.
-static enum conv_status check_stage(const struct conv_options *options, struct conv_err *err)
-{
-    static const char *const ignored[] = {"decode-on", "encode-on", "encoder", "compress", "strip"};
-    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0] && options->bench_stage == 1; i++)
-        if (conv_options_given(options, ignored[i]))
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "--stage device and --%s cannot be combined: it codes no PNG",
-                                ignored[i]);
-    return CONV_OK;
-}
-
 static enum conv_status prepare(struct bench *bench, const struct conv_options *options,
                                 atomic_int *stop, struct conv_err *err)
 {
@@ -115,12 +104,9 @@ static enum conv_status prepare(struct bench *bench, const struct conv_options *
         bench->options.encode_on = CONV_CODER_CPU;
     if (options->operand_count != 2)
         return conv_err_set(err, CONV_ERR_USAGE, "conv bench streams takes one folder of PNGs");
-    enum conv_status status = check_stage(options, err);
-    if (status)
-        return status;
     bench->folder = options->operands[1];
     struct conv_own_files_use use = {options->bench_filter, &bench->folder, 1, NULL};
-    status = conv_own_files_check(options, &use, err);
+    enum conv_status status = conv_own_files_check(options, &use, err);
     if (!status)
         status = conv_commands_parse_chain(options, options->bench_filter, bench->filters,
                                            &bench->filter_count, err);
@@ -134,6 +120,7 @@ static enum conv_status prepare(struct bench *bench, const struct conv_options *
     bench->config = (struct conv_report_config){
         .quiet = true,
         .progress = CONV_NEVER,
+        .explain = conv_hints_explain,
         .device = bench->device.name,
         .device_async = bench->device.ops->async,
         .device_count = bench->device.ops->async ? bench->device.count : 0,

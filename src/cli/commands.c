@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/standard.h"
+#include "cli/hints.h"
 #include "cli/option_table.h"
 #include "image/format.h"
 #include "report/report.h"
@@ -69,7 +70,8 @@ enum conv_status conv_commands_check_operands(const struct conv_options *options
 
 int conv_commands_fail(const struct conv_err *err)
 {
-    conv_report_say("%s", err->text);
+    char text[CONV_HINTS_SIZE];
+    conv_report_say("%s", conv_hints_explain(text, sizeof text, err));
     if (err->status == CONV_ERR_USAGE)
         return CONV_EXIT_USAGE;
     return err->status == CONV_ERR_DEVICE ? CONV_EXIT_DEVICE : CONV_EXIT_SOME_FAILED;

@@ -125,6 +125,14 @@ int conv_help_print(const struct conv_options *options)
     return conv_commands_flush();
 }
 
+int conv_help_missing(void)
+{
+    struct conv_err err = {0};
+    conv_err_set(&err, CONV_ERR_USAGE,
+                 "no filter given: conv FILTER INPUT... OUTPUT (see conv --help)");
+    return conv_commands_fail(&err);
+}
+
 int conv_version_main(const struct conv_options *options)
 {
     struct conv_err err = {0};

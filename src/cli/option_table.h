@@ -66,6 +66,7 @@ struct conv_option_rule {
     const char *other;
     const char *reason; // or NULL
     unsigned commands;  // where the rule holds
+    const char *choice; // of a KIND_CHOICE: the rule holds for this value only; NULL: for all
 };
 
 extern const struct conv_option_rule conv_option_rules[];

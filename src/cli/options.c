@@ -301,21 +301,47 @@ static void join_command(struct conv_options *options, int argc, char **argv)
     strcpy(at, at < end ? "" : "…");
 }
 
+// Whether the first option of a rule was given, and with the value that the rule is about.
+static bool applies(const struct conv_options *options, const struct conv_option_rule *rule)
+{
+    if (!(rule->commands & 1u << options->command) || !conv_options_given(options, rule->name))
+        return false;
+    const struct conv_option *row = &conv_option_table[find_row(rule->name)];
+    const char *field = (const char *)options + row->offset;
+    return !rule->choice ||
+           strcmp(row->choices[*(const int *)(const void *)field], rule->choice) == 0;
+}
+
 static enum conv_status check_rules(const struct conv_options *options, struct conv_err *err)
 {
     for (size_t i = 0; i < conv_option_rule_count; i++) {
         const struct conv_option_rule *rule = &conv_option_rules[i];
         bool needs = rule->relation == OPTION_NEEDS;
-        if (!(rule->commands & 1u << options->command) ||
-            !conv_options_given(options, rule->name) ||
-            conv_options_given(options, rule->other) == needs)
+        if (!applies(options, rule) || conv_options_given(options, rule->other) == needs)
             continue;
         if (needs)
             return conv_err_set(err, CONV_ERR_USAGE, "--%s needs --%s", rule->name, rule->other);
-        return conv_err_set(err, CONV_ERR_USAGE, "--%s and --%s cannot be combined%s%s", rule->name,
+        return conv_err_set(err, CONV_ERR_USAGE, "--%s%s%s and --%s cannot be combined%s%s",
+                            rule->name, rule->choice ? " " : "", rule->choice ? rule->choice : "",
                             rule->other, rule->reason ? ": " : "",
                             rule->reason ? rule->reason : "");
     }
+    return CONV_OK;
+}
+
+// On a GPU conv bench codec measures only the GPU's own coders.
+static enum conv_status check_codec(const struct conv_options *options, struct conv_err *err)
+{
+    static const char *const ignored[] = {"jobs", "compress"};
+    bool cuda = options->device_text && strncmp(options->device_text, "cuda", 4) == 0;
+    if (options->command != CONV_COMMAND_BENCH_CODEC)
+        return CONV_OK;
+    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
+        if (cuda && conv_options_given(options, ignored[i]))
+            return conv_err_set(err, CONV_ERR_USAGE, "--%s and --device %s cannot be combined",
+                                ignored[i], options->device_text);
+    if (!cuda && options->bench_images)
+        return conv_err_set(err, CONV_ERR_USAGE, "--images needs --device cuda");
     return CONV_OK;
 }
 
@@ -376,6 +402,8 @@ static enum conv_status finish(struct conv_options *options, struct conv_err *er
         options->encode_on = CONV_CODER_CPU;
     if (!status)
         status = check_coders(options, err);
+    if (!status)
+        status = check_codec(options, err);
     limit_jobs(options);
     return status;
 }

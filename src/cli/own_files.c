@@ -149,6 +149,26 @@ static enum conv_status check_place(struct check *check, const char *folder, con
     return CONV_OK;
 }
 
+// A file that the program writes about a run may not be an image that is named by mistake, nor "-".
+static enum conv_status check_path(const char *option, const char *path, struct conv_err *err)
+{
+    char head[4] = "";
+    struct stat info;
+    bool regular = stat(path, &info) == 0 && S_ISREG(info.st_mode); // a pipe is not to be read
+    FILE *old = regular ? fopen(path, "re") : NULL;
+    if (old) {
+        size_t got = fread(head, 1, sizeof head, old);
+        fclose(old);
+        if (got == sizeof head && memcmp(head, "\x89PNG", sizeof head) == 0)
+            return conv_err_set(err, CONV_ERR_USAGE, "--%s would overwrite the image %s", option,
+                                path);
+    }
+    if (strcmp(path, "-") == 0)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--%s takes a file; only --json is for standard output", option);
+    return CONV_OK;
+}
+
 enum conv_status conv_own_files_check(const struct conv_options *options,
                                       const struct conv_own_files_use *use, struct conv_err *err)
 {
@@ -163,7 +183,7 @@ enum conv_status conv_own_files_check(const struct conv_options *options,
                                 own->option, own->path);
         own->known = conv_paths_identify(&own->identity, own->path);
         if (own->path != options->resume_path) // a journal is looked at when it is opened
-            status = conv_report_check_path(own->option, own->path, err);
+            status = check_path(own->option, own->path, err);
     }
     if (check.count == 0 || status)
         return status;

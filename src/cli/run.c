@@ -3,6 +3,7 @@
 #include "cli/run.h"
 #include "cli/commands.h"
 #include "cli/device.h"
+#include "cli/hints.h"
 #include "cli/own_files.h"
 #include "cli/run_page.h"
 #include "cli/signals.h"
@@ -12,6 +13,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -123,6 +125,19 @@ static enum conv_status check_terminals(const struct conv_options *options,
     return CONV_OK;
 }
 
+static enum conv_status check_batch(const struct conv_options *options, const char *const *inputs,
+                                    int count, struct conv_err *err)
+{
+    struct stat info;
+    for (int i = 0; i < count && options->batch; i++) {
+        bool exists = stat(inputs[i], &info) == 0;
+        if (!exists || !S_ISDIR(info.st_mode))
+            return conv_err_set(err, CONV_ERR_USAGE, "--batch takes folders; %s is %s", inputs[i],
+                                exists ? "a file: leave --batch out" : "not there");
+    }
+    return CONV_OK;
+}
+
 // Splits the operands into inputs and output and starts the walk. *work: how much there is to do,
 // as far as that matters.
 static enum conv_status open_walk(const struct conv_options *options, atomic_int *stop,
@@ -154,6 +169,9 @@ static enum conv_status open_walk(const struct conv_options *options, atomic_int
     status = check_terminals(options, operands, count - outputs, output, err);
     if (status)
         return status;
+    status = check_batch(options, operands, count - outputs, err);
+    if (status)
+        return status;
     bool writes = !options->dry_run && !options->no_save;
     if (output && strcmp(output, "-") == 0 && writes && !options->quiet &&
         conv_standard_is_shared())
@@ -165,7 +183,6 @@ static enum conv_status open_walk(const struct conv_options *options, atomic_int
         .input_count = count - outputs,
         .output = output,
         .in_place = options->in_place,
-        .batch = options->batch,
         .recursive = options->recursive,
         .include = options->include.items,
         .include_count = options->include.count,
@@ -371,6 +388,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         .json = options->json,
         .json_path = options->report_path,
         .progress = (enum conv_when)options->progress,
+        .explain = conv_hints_explain,
         .filters = options->operands[0],
         .device = run->device.name,
         .device_async = run->device.ops->async,

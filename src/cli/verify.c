@@ -4,6 +4,7 @@
 #include "bench/kernel_run.h"
 #include "cli/commands.h"
 #include "cli/device.h"
+#include "cli/hints.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -203,7 +204,9 @@ static int verify_all(struct verify *verify, struct conv_walk *walk, struct conv
             return CONV_EXIT_SOME_FAILED;
         }
         if (step == CONV_WALK_BAD || status) {
-            print_failure(verify, job->path.input, job->err.text);
+            char text[CONV_HINTS_SIZE];
+            print_failure(verify, job->path.input,
+                          conv_hints_explain(text, sizeof text, &job->err));
             verify->failed++;
             if (status == CONV_ERR_DEVICE)
                 return CONV_EXIT_DEVICE;

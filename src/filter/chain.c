@@ -48,6 +48,11 @@ static enum conv_status load_row(struct conv_filter *filter, const struct conv_f
     return conv_filter_parse_matrix(filter, row->text, strlen(row->text), row->name, err);
 }
 
+static enum conv_status about_size(struct conv_err *err, int size, enum conv_status status)
+{
+    return conv_err_hint(err, CONV_HINT_SIZE, (uint64_t)size, status);
+}
+
 // Any other member of row's family that has the size.
 static enum conv_status load_relative(struct conv_filter *filter,
                                       const struct conv_filter_builtin *row, int size,
@@ -67,8 +72,8 @@ static enum conv_status load_relative(struct conv_filter *filter,
             used += snprintf(sizes + used, sizeof sizes - (size_t)used, ", %dx%d", filter->width,
                              filter->height);
     }
-    return conv_err_set(err, CONV_ERR_USAGE, "--size %d: '%s' comes in %s only", size, row->name,
-                        sizes);
+    return about_size(err, size,
+                      conv_err_set(err, CONV_ERR_USAGE, "'%s' comes in %s only", row->name, sizes));
 }
 
 static enum conv_status load_builtin(struct conv_filter *filter, const char *name, int size,
@@ -86,8 +91,9 @@ static enum conv_status load_builtin(struct conv_filter *filter, const char *nam
     if (status != CONV_OK || has_size(filter, size))
         return status;
     if (strcmp(row->name, row->family) != 0) // the name itself says a size
-        return conv_err_set(err, CONV_ERR_USAGE, "--size %d: '%s' is %dx%d; write '%s'", size, name,
-                            filter->width, filter->height, row->family);
+        return about_size(err, size,
+                          conv_err_set(err, CONV_ERR_USAGE, "'%s' is %dx%d; write '%s'", name,
+                                       filter->width, filter->height, row->family));
     return load_relative(filter, row, size, err);
 }
 
@@ -106,15 +112,17 @@ static enum conv_status load_element(struct conv_filter *filter, const char *ele
         status = conv_filter_load(filter, element, err);
     } else if (strcmp(element, "custom") == 0) {
         if (!options->kernel)
-            return conv_err_set(err, CONV_ERR_USAGE, "the filter 'custom' needs --kernel");
+            return conv_err_hint(
+                err, CONV_HINT_DEFINE_KERNEL, 0,
+                conv_err_set(err, CONV_ERR_USAGE, "the filter 'custom' needs a kernel"));
         status = conv_filter_parse_spec(filter, options->kernel, err);
     } else {
         return load_builtin(filter, element, options->size, err);
     }
     if (status == CONV_OK && !has_size(filter, options->size))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--size %d chooses among built-in filters; '%.64s' is %dx%d",
-                            options->size, element, filter->width, filter->height);
+        return conv_err_hint(err, CONV_HINT_SIZE_OF_CUSTOM, (uint64_t)options->size,
+                             conv_err_set(err, CONV_ERR_USAGE, "'%.64s' is %dx%d", element,
+                                          filter->width, filter->height));
     return status;
 }
 
@@ -134,16 +142,19 @@ static enum conv_status apply_divisor(struct conv_filter *filter, const char *te
     struct conv_err reason;
     if (strcmp(text, "sum") == 0) {
         if (sums_to_zero(filter))
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "--divisor sum: the coefficients of '%s' sum to 0", filter->name);
+            return conv_err_hint(err, CONV_HINT_DIVISOR_SUM, 0,
+                                 conv_err_set(err, CONV_ERR_USAGE,
+                                              "the coefficients of '%s' sum to 0", filter->name));
         filter->scale = conv_filter_sum(filter);
         return CONV_OK;
     }
     if (conv_number_parse(&filter->scale, CONV_FILTER_MAX_COEF, text, strlen(text), &reason) !=
         CONV_OK)
-        return conv_err_set(err, CONV_ERR_USAGE, "--divisor: %s (or write sum)", reason.text);
+        return conv_err_hint(err, CONV_HINT_DIVISOR, 0,
+                             conv_err_set(err, CONV_ERR_USAGE, "%s (or write sum)", reason.text));
     if (filter->scale == 0)
-        return conv_err_set(err, CONV_ERR_USAGE, "--divisor: nothing can be divided by 0");
+        return conv_err_hint(err, CONV_HINT_DIVISOR, 0,
+                             conv_err_set(err, CONV_ERR_USAGE, "nothing can be divided by 0"));
     return CONV_OK;
 }
 
@@ -161,7 +172,8 @@ static enum conv_status apply_options(struct conv_filter *filter,
     }
     if (options->bias && conv_number_parse(&filter->offset, CONV_FILTER_MAX_OFFSET, options->bias,
                                            strlen(options->bias), &reason) != CONV_OK)
-        return conv_err_set(err, CONV_ERR_USAGE, "--bias: %s", reason.text);
+        return conv_err_hint(err, CONV_HINT_BIAS, 0,
+                             conv_err_set(err, CONV_ERR_USAGE, "%s", reason.text));
     if (conv_filter_check(filter, &reason) != CONV_OK)
         return conv_err_set(err, CONV_ERR_USAGE, "filter '%s': %s", filter->name, reason.text);
     return CONV_OK;
@@ -199,9 +211,11 @@ enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count
             break;
     }
     if (options->kernel && !custom)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--kernel defines the filter 'custom', which '%.64s' does not use",
-                            text);
+        return conv_err_hint(err, CONV_HINT_KERNEL, 0,
+                             conv_err_set(err, CONV_ERR_USAGE,
+                                          "it defines the filter 'custom', which '%.64s' does not "
+                                          "use",
+                                          text));
     *count = used;
     return CONV_OK;
 }

@@ -253,17 +253,21 @@ enum conv_status conv_filter_parse_spec(struct conv_filter *filter, const char *
         return status;
 
     if (sized && count != parsed.width * parsed.height)
-        return conv_err_set(err, CONV_ERR_USAGE, "--kernel: %dx%d takes %d numbers; %d given",
-                            parsed.width, parsed.height, parsed.width * parsed.height, count);
+        return conv_err_hint(err, CONV_HINT_KERNEL, 0,
+                             conv_err_set(err, CONV_ERR_USAGE, "%dx%d takes %d numbers; %d given",
+                                          parsed.width, parsed.height, parsed.width * parsed.height,
+                                          count));
     if (!sized) {
         int side = 1;
         while (side < CONV_FILTER_MAX_SIDE && side * side < count)
             side += 2;
         if (side * side != count)
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "--kernel: 9, 25, 49, ... numbers make a square kernel; %d given "
-                                "(write WxH: for others)",
-                                count);
+            return conv_err_hint(
+                err, CONV_HINT_KERNEL, 0,
+                conv_err_set(err, CONV_ERR_USAGE,
+                             "9, 25, 49, ... numbers make a square kernel; %d given (write WxH: "
+                             "for others)",
+                             count));
         parsed.width = parsed.height = side;
     }
     *filter = parsed;

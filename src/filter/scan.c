@@ -31,8 +31,9 @@ enum conv_status conv_scan_complain(const struct conv_scanner *scanner, const ch
     size_t column = (size_t)(where - scanner->line_begin) + 1;
     const char *source = scanner->source;
     if (!source)
-        return conv_err_set(scanner->err, CONV_ERR_USAGE, "--kernel, character %zu: %s", column,
-                            reason);
+        return conv_err_hint(
+            scanner->err, CONV_HINT_KERNEL_AT, 0,
+            conv_err_set(scanner->err, CONV_ERR_USAGE, "character %zu: %s", column, reason));
     return conv_err_set(scanner->err, CONV_ERR_FORMAT, "%s%s:%zu:%zu: %s", conv_scan_dots(source),
                         conv_scan_tail(source), scanner->line, column, reason);
 }

@@ -12,7 +12,7 @@ struct conv_scanner {
     const char *at, *end;
     const char *line_begin;
     size_t line;          // from 1
-    const char *source;   // the file's name, or NULL for --kernel
+    const char *source;   // the file's name, or NULL for a kernel given as text
     struct conv_err *err; // for complaints, may be NULL
 };
 
@@ -39,8 +39,8 @@ bool conv_scan_empty_lines(struct conv_scanner *scanner);
 enum conv_status conv_scan_number(const struct conv_scanner *scanner,
                                   const struct conv_token *token, double limit, double *value);
 
-// Sets the error "SOURCE:LINE:COLUMN: ..." (CONV_ERR_FORMAT) for a file, "--kernel, character N:
-// ..." (CONV_ERR_USAGE) for the option, and returns its status. `where` is on the present line.
+// Sets the error "SOURCE:LINE:COLUMN: ..." (CONV_ERR_FORMAT) for a file; "character N:
+// ..." (CONV_ERR_USAGE) with the hint CONV_HINT_KERNEL_AT for a text. Returns its status. `where` is on the current line.
 enum conv_status conv_scan_complain(const struct conv_scanner *scanner, const char *where,
                                     const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 

@@ -51,9 +51,9 @@ static enum conv_status compare_neighbours(const struct operand *operands, int c
                           recursive || !operand->folder || !around[depth - 1]->folder))
             other = around[depth - 1];
         if (other)
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "--in-place would filter images twice: %s and %s overlap",
-                                other->input, operand->input);
+            return conv_err_hint(err, CONV_HINT_REPLACE_TWICE, 0,
+                                 conv_err_set(err, CONV_ERR_USAGE, "%s and %s overlap",
+                                              other->input, operand->input));
         around[depth++] = operand;
     }
     return CONV_OK;

@@ -78,11 +78,16 @@ static ssize_t read_some(int fd, char *data, size_t size, off_t offset)
     return got;
 }
 
+static enum conv_status about(struct conv_err *err, enum conv_status status)
+{
+    return conv_err_hint(err, CONV_HINT_JOURNAL, 0, status);
+}
+
 static enum conv_status foreign(const struct conv_journal *journal, struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "--resume %s: the file is no journal of this version of conv",
-                        journal->config.path);
+    return about(err, conv_err_set(err, CONV_ERR_USAGE,
+                                   "%s: the file is no journal of this version of conv",
+                                   journal->config.path));
 }
 
 // Takes the whole lines of `have` bytes in the buffer and returns the size of what is left.
@@ -119,7 +124,7 @@ static enum conv_status read_on(struct conv_journal *journal, struct conv_err *e
         ssize_t got = read_some(journal->fd, journal->buffer + have, BUFFER_SIZE - have,
                                 journal->read_to + (off_t)have);
         if (got < 0)
-            return conv_err_errno(err, errno, "--resume %s", journal->config.path);
+            return about(err, conv_err_errno(err, errno, "%s", journal->config.path));
         have += (size_t)got;
         size_t size = have < HEADER_SIZE ? have : HEADER_SIZE;
         if (begin && (have >= HEADER_SIZE || got == 0) &&
@@ -168,9 +173,9 @@ static enum conv_status check_locks(struct conv_journal *journal, struct conv_er
     if (result == 0)
         (void)flock(journal->fd, LOCK_UN);
     else if (errno != EWOULDBLOCK) {
-        conv_err_errno(err, errno, "--resume %s: --in-place needs a journal that can be locked",
+        conv_err_errno(err, errno, "%s: replacing images needs a journal that can be locked",
                        journal->config.path);
-        return err->status = CONV_ERR_USAGE;
+        return about(err, err->status = CONV_ERR_USAGE);
     }
     return CONV_OK;
 }
@@ -205,7 +210,7 @@ static enum conv_status load(struct conv_journal *journal, struct conv_err *err)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the journal");
     // The size first: another run that begins now may write the header as well.
     if (fstat(journal->fd, &info) != 0)
-        return conv_err_errno(err, errno, "--resume %s", config->path);
+        return about(err, conv_err_errno(err, errno, "%s", config->path));
     enum conv_status status = read_on(journal, err);
     if (status)
         return status;
@@ -227,8 +232,8 @@ static enum conv_status open_file(struct conv_journal *journal, struct conv_err 
     if (journal->fd < 0 && errno == ENOENT && config->read_only)
         return CONV_OK;
     if (journal->fd < 0 || fstat(journal->fd, &info) != 0) {
-        conv_err_errno(err, errno, "--resume %s", config->path);
-        return err->status = CONV_ERR_USAGE;
+        conv_err_errno(err, errno, "%s", config->path);
+        return about(err, err->status = CONV_ERR_USAGE);
     }
     if (!S_ISREG(info.st_mode))
         return foreign(journal, err);

@@ -23,19 +23,18 @@ enum conv_status conv_name_list_open(struct conv_name_list *list, const char *pa
     list->begin = list->end = 0;
     list->fd = standard ? STDIN_FILENO : conv_paths_open(path, O_RDONLY | O_NONBLOCK);
     if (standard && conv_standard_is_closed(STDIN_FILENO)) {
-        conv_err_set(err, CONV_ERR_USAGE, "--files-from -: standard input is closed");
+        conv_err_set(err, CONV_ERR_USAGE, "-: standard input is closed");
     } else if (list->fd < 0) {
-        conv_err_errno(err, errno, "--files-from %s", path);
+        conv_err_errno(err, errno, "%s", path);
     } else if (fstat(list->fd, &info) == 0 && S_ISDIR(info.st_mode)) {
         conv_name_list_close(list);
-        conv_err_set(err, CONV_ERR_USAGE, "--files-from takes a list of names; %s is a folder",
-                     path);
+        conv_err_set(err, CONV_ERR_USAGE, "%s: is a folder, not a list of names", path);
     } else {
         return CONV_OK;
     }
     if (err)
         err->status = CONV_ERR_USAGE;
-    return CONV_ERR_USAGE;
+    return conv_err_hint(err, CONV_HINT_LIST, 0, CONV_ERR_USAGE);
 }
 
 void conv_name_list_close(struct conv_name_list *list)

@@ -38,7 +38,6 @@ static struct conv_output_config config;
 // Outputs in a row that were new, and how many make one expect that of the next.
 static atomic_int new_in_a_row;
 #define EXPECT_NEW 64
-#define OVERWRITES_INPUT "the output would overwrite the input (--in-place does that)"
 
 // Folders that were swept, by a hash of their paths: of two that share a bit only the first is.
 static atomic_uchar swept[8192];
@@ -415,7 +414,9 @@ enum conv_status conv_output_check(const struct conv_job *job, const struct stat
     const char *path = job->path.output;
     bool same = out->st_dev == job->info.st_dev && out->st_ino == job->info.st_ino;
     if (same && S_ISREG(out->st_mode) && !config.in_place && strcmp(job->path.input, "-") != 0)
-        return conv_err_set(err, CONV_ERR_USAGE, OVERWRITES_INPUT);
+        return conv_err_hint(
+            err, CONV_HINT_REPLACE_INSTEAD, 0,
+            conv_err_set(err, CONV_ERR_USAGE, "the output would overwrite the input"));
     for (int i = 0; i < config.own_file_count; i++)
         if (out->st_dev == config.own_files[i].device && out->st_ino == config.own_files[i].inode)
             return conv_err_set(err, CONV_ERR_USAGE,

@@ -66,15 +66,15 @@ static enum conv_status check_pair(const char *input, const char *output, bool r
 {
     switch (conv_paths_relation(input, output)) {
     case CONV_PATHS_SAME:
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "input and output are the same folder: %s; name another output folder, "
-                            "or use --in-place",
-                            input);
+        return conv_err_hint(
+            err, CONV_HINT_OTHER_FOLDER, 0,
+            conv_err_set(err, CONV_ERR_USAGE, "input and output are the same folder: %s", input));
     case CONV_PATHS_NESTED:
         if (recursive)
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "with --recursive neither of %s and %s may lie inside the other",
-                                input, output);
+            return conv_err_hint(err, CONV_HINT_SUBFOLDERS, 0,
+                                 conv_err_set(err, CONV_ERR_USAGE,
+                                              "neither of %s and %s may lie inside the other",
+                                              input, output));
         break;
     case CONV_PATHS_APART:
         break;
@@ -129,18 +129,18 @@ static enum conv_status check_operands(struct conv_walk *walk, bool *any_folder,
     for (int i = 0; i < config->input_count; i++) {
         bool folder = is_folder(config->inputs[i]);
         *any_folder |= folder;
-        if (config->batch && !folder)
-            return conv_err_set(
-                err, CONV_ERR_USAGE, "--batch takes folders; %s is %s", config->inputs[i],
-                conv_paths_exists(config->inputs[i]) ? "a file: leave --batch out" : "not there");
         if (!config->inputs[i][0])
             return conv_err_set(err, CONV_ERR_USAGE, "the name of an input is empty");
         if (config->files_from && !folder)
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "--files-from takes the folder its names are in; %s is no folder",
-                                config->inputs[i]);
+            return conv_err_hint(err, CONV_HINT_LIST_INPUTS, 0,
+                                 conv_err_set(err, CONV_ERR_USAGE,
+                                              "the input is the folder of the names; %s is "
+                                              "not a folder",
+                                              config->inputs[i]));
         if (config->in_place && is_dash(config->inputs[i]))
-            return conv_err_set(err, CONV_ERR_USAGE, "--in-place takes files and folders, not -");
+            return conv_err_hint(
+                err, CONV_HINT_REPLACE, 0,
+                conv_err_set(err, CONV_ERR_USAGE, "standard input cannot be replaced"));
         enum conv_status status = CONV_OK;
         if (!config->in_place && folder && config->output)
             status = check_pair(config->inputs[i], config->output, config->recursive, err);
@@ -148,8 +148,11 @@ static enum conv_status check_operands(struct conv_walk *walk, bool *any_folder,
             return status;
     }
     if (config->files_from && config->input_count > 1)
-        return conv_err_set(err, CONV_ERR_USAGE, "--files-from takes one input folder, %d given",
-                            config->input_count);
+        return conv_err_hint(err, CONV_HINT_LIST_INPUTS, 0,
+                             conv_err_set(err, CONV_ERR_USAGE,
+                                          "one input, the folder of the names, is possible; %d "
+                                          "given",
+                                          config->input_count));
     return config->in_place
                ? conv_in_place_check(config->inputs, config->input_count, config->recursive, err)
                : CONV_OK;
@@ -498,7 +501,7 @@ static enum conv_walk_step next_in_list(struct conv_walk *walk, struct conv_walk
         return CONV_WALK_BAD;
     }
     if (conv_paths_climbs(relative)) {
-        conv_err_set(err, CONV_ERR_USAGE, "a name in --files-from may not contain '..'");
+        conv_err_set(err, CONV_ERR_USAGE, "a name in the list may not contain '..'");
         return CONV_WALK_BAD;
     }
     struct stat info;
@@ -580,7 +583,7 @@ enum conv_walk_step conv_walk_next(struct conv_walk *walk, struct conv_walk_entr
         enum conv_walk_step first = peeked->step;
         memcpy(entry, &peeked->entry, sizeof *entry);
         if (first == CONV_WALK_BAD)
-            conv_err_set(err, peeked->err.status, "%s", peeked->err.text);
+            *err = peeked->err;
         free(peeked);
         walk->peeked = NULL;
         return first;

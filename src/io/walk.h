@@ -17,7 +17,6 @@ struct conv_walk_config {
     int input_count;
     const char *output; // file, folder, "-" for stdout; NULL: outputs do not matter
     bool in_place;      // each input is its own output; `output` is NULL
-    bool batch;         // the inputs must be folders
     bool recursive;
     const char *const *include; // globs; none = *.png in any case
     int include_count;

@@ -163,6 +163,7 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
         .output = job->path.output[0] ? job->path.output : NULL,
         .outcome = job->outcome,
         .reason = job->reason,
+        .err = status ? &job->err : NULL,
         .notable = job->notable,
         .width = job->header.width,
         .height = job->header.height,

@@ -239,16 +239,16 @@ static enum conv_status furnish(struct conv_pool *pool, struct conv_slot *slot,
     return status;
 }
 
-// Says what --mem-limit would have to be, rounded up to a unit of which there are many.
+// The hint says which limit would do; both numbers in a unit that leaves several digits.
 static enum conv_status refuse(const struct conv_pool *pool, size_t bytes, struct conv_err *err)
 {
     int shift = bytes < (size_t)10 << 20 ? 10 : 20;
     char unit = shift == 10 ? 'K' : 'M';
     size_t needed = (bytes >> shift) + 1;
-    return conv_err_set(err, CONV_ERR_LIMIT,
-                        "the image needs %zu%c of staging memory, and --mem-limit is %zu%c: use "
-                        "--mem-limit %zu%c",
-                        needed, unit, pool->limit >> shift, unit, needed, unit);
+    conv_err_set(err, CONV_ERR_LIMIT,
+                 "the image needs %zu%c of staging memory, and the limit is %zu%c", needed, unit,
+                 pool->limit >> shift, unit);
+    return conv_err_hint(err, CONV_HINT_MEM_LIMIT, needed << shift, CONV_ERR_LIMIT);
 }
 
 enum conv_status conv_pool_acquire(struct conv_pool *pool, const struct conv_pool_need *need,

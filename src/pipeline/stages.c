@@ -23,7 +23,6 @@
 // Of each file that is fetched ahead: together a bounded part of the page cache.
 #define AHEAD_BYTES ((size_t)4 << 20)
 #define RETRY_MS 20
-#define LINK "is a symbolic link; --in-place replaces files only"
 
 // Adds the time since `start` to the stage.
 static void end_stage(struct conv_job *job, enum conv_stage stage, uint64_t start)
@@ -34,6 +33,19 @@ static void end_stage(struct conv_job *job, enum conv_stage stage, uint64_t star
         .height = job->header.height,
     };
     job->ns[stage] += conv_trace_end(job->row, stage, start, &item);
+}
+
+static enum conv_status refuse_link(struct conv_err *err)
+{
+    return conv_err_hint(err, CONV_HINT_NO_LINKS, 0,
+                         conv_err_set(err, CONV_ERR_USAGE, "is a symbolic link"));
+}
+
+static enum conv_status refuse_file_size(struct conv_err *err)
+{
+    return conv_err_hint(
+        err, CONV_HINT_MEM_LIMIT_FILE, 0,
+        conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than the memory limit"));
 }
 
 static bool is_dash(const char *path)
@@ -87,7 +99,7 @@ static enum conv_status plan_in_place(const struct conv_pipeline_config *config,
     if (S_ISLNK(in.st_mode)) {
         // Replacing a link would part it from its file, replacing the file reach out of the folder.
         skip(job, "a symbolic link");
-        return job->path.named ? conv_err_set(&job->err, CONV_ERR_USAGE, LINK) : CONV_OK;
+        return job->path.named ? refuse_link(&job->err) : CONV_OK;
     }
     struct conv_journal_fact fact = {.out = &in};
     if (config->journal)
@@ -220,7 +232,7 @@ static enum conv_status read_all(const struct conv_pipeline_config *config, stru
         if (status)
             return status;
         if (file->size > config->mem_limit)
-            return conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than --mem-limit allows");
+            return refuse_file_size(err);
         if (file->size == file->capacity)
             status = reserve_file(job, 2 * file->capacity);
     }
@@ -294,7 +306,7 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
     struct stat out;
     int fd = begin_input(config, job);
     if (fd < 0 && errno == ELOOP && config->in_place)
-        status = conv_err_set(err, CONV_ERR_USAGE, LINK);
+        status = refuse_link(err);
     else if (fd < 0)
         status = conv_err_errno(err, errno, "cannot open");
     else if (fstat(fd, &job->info) != 0)
@@ -312,8 +324,7 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
         if (!regular)
             keep_input(job); // whoever writes into a pipe may take long
         if (expected > config->mem_limit)
-            status =
-                conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than --mem-limit allows");
+            status = refuse_file_size(err);
         else {
             if (expected > AHEAD_BYTES)
                 (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
@@ -332,17 +343,19 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
         return status;
     uint64_t pixels = (uint64_t)job->header.width * (uint64_t)job->header.height;
     if (pixels > config->max_pixels)
-        return conv_err_set(&job->err, CONV_ERR_LIMIT,
-                            "%d x %d pixels are more than --max-pixels %" PRIu64, job->header.width,
-                            job->header.height, config->max_pixels);
+        return conv_err_hint(&job->err, CONV_HINT_MAX_PIXELS, 0,
+                             conv_err_set(&job->err, CONV_ERR_LIMIT,
+                                          "%d x %d pixels are more than the limit of %" PRIu64,
+                                          job->header.width, job->header.height,
+                                          config->max_pixels));
     status = conv_png_check_promise(file->data, file->size, &job->header, &job->err);
     if (status)
         return status;
     if (!config->first_frame && conv_png_is_animated(file->data, file->size))
-        return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
-                            "animated PNG: all frames but one would be lost; --first-frame takes "
-                            "the first%s",
-                            config->in_place ? ", but not with --in-place" : "");
+        return conv_err_hint(&job->err,
+                             config->in_place ? CONV_HINT_TAKE_FIRST_COPY : CONV_HINT_TAKE_FIRST, 0,
+                             conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
+                                          "animated PNG: all frames but one would be lost"));
     job->meta.size = job->meta.front = 0;
     if (!config->strip)
         status = conv_png_meta_collect(file->data, file->size, &job->header, &job->meta, &job->err);

@@ -235,10 +235,6 @@ static void give_file_back(struct conv_scheduler *s, struct conv_job *job)
     pthread_mutex_unlock(&s->lock);
 }
 
-#define TOO_LARGE                                                                                  \
-    "the image may need %zu MiB of memory, but only %zu MiB are left (conv devices shows the "     \
-    "limit; --mem-limit SIZE tries it nevertheless)"
-
 // A slot for an image, and *reserved bytes of the run's memory where that is limited. Called and
 // returns with the lock.
 static enum conv_status take_slot(struct conv_scheduler *s, struct conv_job *job,
@@ -254,8 +250,11 @@ static enum conv_status take_slot(struct conv_scheduler *s, struct conv_job *job
     bool too_much = conv_pool_is_too_much(&s->pool, &need); // to be said by the pool
     size_t most = config->memory - config->memory / 16;     // the rest is what other workers keep
     if (config->refuse_beyond && memory.peak > most)
-        return conv_err_set(&job->err, CONV_ERR_LIMIT, TOO_LARGE, (memory.peak >> 20) + 1,
-                            most >> 20);
+        return conv_err_hint(
+            &job->err, CONV_HINT_MEM_LIMIT_TRY, 0,
+            conv_err_set(&job->err, CONV_ERR_LIMIT,
+                         "the image may need %zu MiB of memory, but only %zu MiB are left",
+                         (memory.peak >> 20) + 1, most >> 20));
     for (;;) {
         bool reserve = s->files.total != SIZE_MAX && !too_much;
         bool granted = !reserve || conv_budget_reserve(&s->files, memory.work);

@@ -92,36 +92,14 @@ void conv_report_say(const char *format, ...)
     fputc('\n', stderr);
 }
 
-enum conv_status conv_report_check_path(const char *option, const char *path, struct conv_err *err)
-{
-    char head[4] = "";
-    struct stat info;
-    bool regular = stat(path, &info) == 0 && S_ISREG(info.st_mode); // a pipe is not to be read
-    FILE *old = regular ? fopen(path, "re") : NULL;
-    if (old) {
-        size_t got = fread(head, 1, sizeof head, old);
-        fclose(old);
-        if (got == sizeof head && memcmp(head, "\x89PNG", sizeof head) == 0)
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s would overwrite the image %s", option,
-                                path);
-    }
-    if (strcmp(path, "-") == 0)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--%s takes a file; only --json is for standard output", option);
-    return CONV_OK;
-}
-
 static enum conv_status open_json_file(struct conv_report *report, struct conv_err *err)
 {
     const char *path = report->config.json_path;
-    enum conv_status status = conv_report_check_path("report", path, err);
-    if (status)
-        return status;
     report->streams[1] = fopen(path, "we");
     if (report->streams[1])
         return CONV_OK;
-    conv_err_errno(err, errno, "--report %s", path);
-    return err->status = CONV_ERR_USAGE;
+    conv_err_errno(err, errno, "%s", path);
+    return conv_err_hint(err, CONV_HINT_REPORT, 0, err->status = CONV_ERR_USAGE);
 }
 
 static void free_report(struct conv_report *report)
@@ -232,9 +210,14 @@ static void print_file(struct conv_report *report, const struct conv_record *rec
     conv_stall_end(report->may_print_wait);
 }
 
-void conv_report_file(struct conv_report *report, const struct conv_record *record)
+void conv_report_file(struct conv_report *report, const struct conv_record *given)
 {
     const struct conv_report_config *config = &report->config;
+    struct conv_record explained = *given;
+    const struct conv_record *record = &explained;
+    char text[sizeof record->err->text + 128];
+    if (config->explain && given->err)
+        explained.reason = config->explain(text, sizeof text, given->err);
     count(&report->totals, record);
     if (config->kept)
         conv_page_samples_add(config->kept, record);

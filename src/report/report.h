@@ -41,6 +41,7 @@ struct conv_record {
     const char *input, *output; // output NULL: not known
     enum conv_outcome outcome;
     const char *reason;                 // why failed, skipped or planned; NULL when done
+    const struct conv_err *err;         // with the hint that belongs to `reason`, or NULL
     bool notable;                       // skipped, and the user hears of it without --verbose
     int width, height, channels, depth; // 0 where unknown
     size_t bytes_in, bytes_out;
@@ -75,6 +76,9 @@ struct conv_report_config {
     bool json;             // JSON Lines on stdout
     const char *json_path; // JSON Lines into this file, or NULL
     enum conv_when progress;
+    // Writes an error's text with its hint in the user's words, and returns `text`. NULL: hints are
+    // not shown.
+    char *(*explain)(char *text, size_t size, const struct conv_err *err);
     // For the begin record and the closing line:
     const char *filters; // "emboss,blur"
     const char *device;  // "cuda:0", "cpu", "cuda:0,cuda:1"
@@ -112,7 +116,7 @@ enum conv_status conv_report_open(struct conv_report **report,
                                   const struct conv_report_config *config, struct conv_err *err);
 
 // Counts the record and says what has to be said. One caller at a time.
-void conv_report_file(struct conv_report *report, const struct conv_record *record);
+void conv_report_file(struct conv_report *report, const struct conv_record *given);
 
 // A group, or a part of one, has been through a stream: copied in from `start` on (as conv_clock_ns
 // counts), filtered, copied out, without a pause.
@@ -153,10 +157,6 @@ void conv_report_interrupted(struct conv_report *report, const struct conv_repor
 // `exit_code` goes into the summary. CONV_ERR_IO if the JSON could not be written whole.
 enum conv_status conv_report_close(struct conv_report *report, int exit_code,
                                    struct conv_totals *totals, struct conv_err *err);
-
-// A file that the program writes about a run may not be an image that the user names by mistake,
-// nor "-": CONV_ERR_USAGE, naming the option.
-enum conv_status conv_report_check_path(const char *option, const char *path, struct conv_err *err);
 
 // Prints a path with control characters and backslashes escaped, so that a file name can neither
 // break a line nor reach the terminal.

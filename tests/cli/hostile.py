@@ -86,11 +86,11 @@ MOST = 2**31 - 1
 
 REFUSED = {
     # more pixels than there is anything for
-    "moon": (head(MOST, MOST) + idat() + IEND, "more than --max-pixels"),
-    "moon_rgba16": (head(MOST, MOST, 16, png.RGBA) + idat() + IEND, "more than --max-pixels"),
+    "moon": (head(MOST, MOST) + idat() + IEND, "more than the limit of"),
+    "moon_rgba16": (head(MOST, MOST, 16, png.RGBA) + idat() + IEND, "more than the limit of"),
     "beyond_the_moon": (head(2**32 - 1, 1) + idat() + IEND, "bad header"),
     "no_width": (head(0, 5) + idat() + IEND, "bad header"),
-    "zeros_20000": (head(20000, 20000) + idat(zeros(20000 * 60001)) + IEND, "more than --max-pixels"),
+    "zeros_20000": (head(20000, 20000) + idat(zeros(20000 * 60001)) + IEND, "more than the limit of"),
     "promise": (head(1 << 14, 1 << 14, 16, png.RGBA) + idat() + IEND, "too little image data"),
     "promise_wide": (head(1 << 28, 1, 16, png.RGBA) + idat() + IEND, "too little image data"),
     "promise_high": (head(1, 1 << 28, 1, png.GRAY) + idat(bytes(1 << 18)) + IEND, "too little image data"),

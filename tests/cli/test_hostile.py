@@ -91,7 +91,7 @@ def test_file_of_gigabytes(box, usual, fill_byte):
     for name in ("bad1", "bad2", "bad3"):
         os.truncate(f"in/{name}.png", 3_000_000_000)
     result = filter_folder(*(() if fill_byte == b"\0" else ("--mem-limit=512M",)), code=1)
-    cause = "not a PNG (bad signature)" if fill_byte == b"\0" else "the file is larger than --mem-limit allows"
+    cause = "not a PNG (bad signature)" if fill_byte == b"\0" else "the file is larger than the memory limit (--mem-limit)"
     assert sorted(result.err.splitlines()[:-1]) == [f"conv: in/bad{i}.png: {cause}" for i in (1, 2, 3)]
     assert os.listdir("out") == ["good.png"]
     check_peak(result, usual + ROOM)
@@ -118,7 +118,7 @@ def test_max_pixels_has_the_default_that_is_stated(box):
     lines = run("identity", "in", "out", code=1).err.splitlines()
     assert [line for line in lines if "fits.png: truncated" in line or "fits.png: too little" in line or
             "fits.png: damaged: too little image data" in line], lines
-    assert f"conv: in/large.png: {limit + 1} x 1 pixels are more than --max-pixels {limit}" in lines
+    assert f"conv: in/large.png: {limit + 1} x 1 pixels are more than the limit of {limit} (--max-pixels)" in lines
 
 
 def test_mem_limit_has_the_default_that_is_stated(box):
@@ -133,7 +133,7 @@ def test_mem_limit_has_the_default_that_is_stated(box):
     fill(box / "in", {"a.png": GOOD, "large.png": blank(1 << 16, height, 16, png.RGBA)})
     result = filter_folder(f"--max-pixels={1 << 40}", code=1)
     needed, limit = map(int, re.search(r"conv: in/large\.png: the image needs (\d+)M of staging memory, "
-                                       r"and --mem-limit is (\d+)M: use --mem-limit \1M", result.err).groups())
+                                       r"and the limit is (\d+)M: use --mem-limit \1M", result.err).groups())
     assert limit == memory // 2 >> 20 and needed >= 2 * (height << 19) >> 20
     check_good("a.png")
 

@@ -240,6 +240,26 @@ def first_default(text):
     return found and (found[1] or found[2] or found[3]).rstrip(".,")
 
 
+STRING = re.compile(r"""//[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\])+'|"((?:\\.|[^"\\\n])*)\"""", re.S)
+
+
+def literals_with_options(source):
+    return [match[1] for match in STRING.finditer(source) if match[1] and "--" in match[1]]
+
+
+def test_only_the_command_line_names_options():
+    """Errors carry a hint instead, which src/cli/hints.c puts into words: a library has no options."""
+    assert literals_with_options('f("a \\" --b"); // "--c"\n#define D "--d"\nchar c = \'"\';/* "--e" */') == ['a \\" --b', "--d"]
+    found = {}
+    for folder in ("src", "kernels"):
+        for path in glob.glob(os.path.join(program.ROOT, folder, "**", "*.[ch]*"), recursive=True):
+            name = os.path.relpath(path, program.ROOT)
+            with open(path, encoding="utf-8") as file:
+                found[name] = literals_with_options(file.read())
+    assert any(texts for name, texts in found.items() if name.startswith("src/cli/"))
+    assert not {name: texts for name, texts in found.items() if texts and not name.startswith("src/cli/")}
+
+
 def test_manual_states_the_defaults_and_exit_codes_of_the_program(box):
     out = run("--help").out
     with open(os.path.join(program.ROOT, "share", "conv.1"), encoding="utf-8") as file:

@@ -84,10 +84,10 @@ static void size_chooses_within_the_family(void **state)
     assert_string_equal(filters[0].name, "blur5");
     accept("emboss", OPTIONS(.size = 3), 1);
     assert_string_equal(filters[0].name, "emboss");
-    refuse("unsharp", OPTIONS(.size = 3), "--size 3: 'unsharp' comes in 5x5 only");
-    refuse("sobel-x", OPTIONS(.size = 5), "--size 5: 'sobel-x' comes in 3x3 only");
-    refuse("blur", OPTIONS(.size = 7), "--size 7: 'blur' comes in 3x3, 5x5 only");
-    refuse("blur5", OPTIONS(.size = 3), "--size 3: 'blur5' is 5x5; write 'blur'");
+    refuse("unsharp", OPTIONS(.size = 3), "'unsharp' comes in 5x5 only");
+    refuse("sobel-x", OPTIONS(.size = 5), "'sobel-x' comes in 3x3 only");
+    refuse("blur", OPTIONS(.size = 7), "'blur' comes in 3x3, 5x5 only");
+    refuse("blur5", OPTIONS(.size = 3), "'blur5' is 5x5; write 'blur'");
     refuse("custom", OPTIONS(.size = 5, .kernel = "3x1: 1 1 1"), "'custom' is 3x1");
     accept("custom", OPTIONS(.size = 3, .kernel = "1 1 1 1 1 1 1 1 1"), 1);
 }
@@ -105,18 +105,17 @@ static void divisor_bias_and_flip_apply_to_each(void **state)
     assert_true(filters[0].scale == 1); // never normalised unasked
     accept("custom", OPTIONS(.kernel = "3x1: -1 -2 -1", .divisor = "sum"), 1);
     assert_true(filters[0].scale == -4);
-    refuse("blur,sobel-x", OPTIONS(.divisor = "sum"),
-           "--divisor sum: the coefficients of 'sobel-x' sum to 0");
+    refuse("blur,sobel-x", OPTIONS(.divisor = "sum"), "the coefficients of 'sobel-x' sum to 0");
     // 0.1 + 0.2 - 0.3 is 5.6e-17 in double precision.
     refuse("custom", OPTIONS(.kernel = "3x1: .1 .2 -.3", .divisor = "sum"), "sum to 0");
-    refuse("blur", OPTIONS(.divisor = "0"), "--divisor: nothing can be divided by 0");
-    refuse("blur", OPTIONS(.divisor = "total"), "--divisor: expected a number, found 'total'");
-    refuse("blur", OPTIONS(.divisor = ""), "--divisor: expected a number, found ''");
-    refuse("blur", OPTIONS(.divisor = " 9"), "--divisor: expected a number");
+    refuse("blur", OPTIONS(.divisor = "0"), "nothing can be divided by 0");
+    refuse("blur", OPTIONS(.divisor = "total"), "expected a number, found 'total'");
+    refuse("blur", OPTIONS(.divisor = ""), "expected a number, found ''");
+    refuse("blur", OPTIONS(.divisor = " 9"), "expected a number");
     refuse("blur", OPTIONS(.divisor = "1e10"), "out of range");
     refuse("blur", OPTIONS(.divisor = "1e-30"), "filter 'blur': the coefficient in row 1");
-    refuse("blur", OPTIONS(.bias = "70000"), "--bias: the number '70000' is out of range");
-    refuse("blur", OPTIONS(.bias = "half"), "--bias: expected a number, found 'half'");
+    refuse("blur", OPTIONS(.bias = "70000"), "the number '70000' is out of range");
+    refuse("blur", OPTIONS(.bias = "half"), "expected a number, found 'half'");
     refuse("custom", OPTIONS(.kernel = "3x1: 2147483647 2147483647 1", .divisor = "sum"),
            "the divisor is");
 }
@@ -126,7 +125,7 @@ static void custom_and_kernel_belong_together(void **state)
     (void)state;
     accept("emboss,custom", OPTIONS(.kernel = "3x1: 1 2 1"), 2);
     assert_string_equal(filters[1].name, "custom");
-    refuse("custom", NO_OPTIONS, "the filter 'custom' needs --kernel");
+    refuse("custom", NO_OPTIONS, "the filter 'custom' needs a kernel");
     refuse("emboss", OPTIONS(.kernel = "3x1: 1 2 1"), "'emboss' does not use");
     refuse("custom", OPTIONS(.kernel = "3x1: 1 2"), "3x1 takes 3 numbers; 2 given");
 }

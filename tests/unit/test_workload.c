@@ -80,7 +80,6 @@ static struct conv_workload measure(uint64_t plain, uint64_t others, const char 
         .inputs = inputs,
         .input_count = 1,
         .output = "/tmp/conv-amount-out",
-        .batch = true,
         .files_from = list,
     };
     struct conv_workload_thresholds enough = {plain, others};

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#include "cli/hints.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+// What stands before and after the text. "{N}" is the hint's value, "{SIZE}" the same in bytes.
+struct words {
+    const char *before, *after;
+};
+
+static const struct words table[CONV_HINT_COUNT] = {
+    [CONV_HINT_BIAS] = {"--bias: ", ""},
+    [CONV_HINT_DIVISOR] = {"--divisor: ", ""},
+    [CONV_HINT_DIVISOR_SUM] = {"--divisor sum: ", ""},
+    [CONV_HINT_JOURNAL] = {"--resume ", ""},
+    [CONV_HINT_KERNEL] = {"--kernel: ", ""},
+    [CONV_HINT_KERNEL_AT] = {"--kernel, ", ""},
+    [CONV_HINT_LIST] = {"--files-from ", ""},
+    [CONV_HINT_LIST_INPUTS] = {"--files-from: ", ""},
+    [CONV_HINT_REPLACE] = {"--in-place: ", ""},
+    [CONV_HINT_REPLACE_TWICE] = {"--in-place would filter images twice: ", ""},
+    [CONV_HINT_REPORT] = {"--report ", ""},
+    [CONV_HINT_SIZE] = {"--size {N}: ", ""},
+    [CONV_HINT_SIZE_OF_CUSTOM] = {"--size {N} chooses among built-in filters; ", ""},
+    [CONV_HINT_SUBFOLDERS] = {"with --recursive ", ""},
+    [CONV_HINT_VARIANT] = {"--variant ", ""},
+    [CONV_HINT_DEFINE_KERNEL] = {"", ": --kernel SPEC"},
+    [CONV_HINT_MAX_PIXELS] = {"", " (--max-pixels)"},
+    [CONV_HINT_MEM_LIMIT] = {"", ": use --mem-limit {SIZE}"},
+    [CONV_HINT_MEM_LIMIT_FILE] = {"", " (--mem-limit)"},
+    [CONV_HINT_MEM_LIMIT_TRY] = {"", " (conv devices shows the limit; --mem-limit SIZE tries it "
+                                     "nevertheless)"},
+    [CONV_HINT_OTHER_ENCODER] = {"", "; use --encoder libpng"},
+    [CONV_HINT_OTHER_FOLDER] = {"", "; name another output folder, or use --in-place"},
+    [CONV_HINT_REPLACE_INSTEAD] = {"", " (--in-place does that)"},
+    [CONV_HINT_TAKE_FIRST] = {"", "; --first-frame takes the first"},
+    [CONV_HINT_TAKE_FIRST_COPY] = {"", "; --first-frame takes the first, but not with --in-place"},
+    [CONV_HINT_NO_LINKS] = {"", "; --in-place replaces files only"},
+};
+
+// A multiple of 1 MiB as "5M", of 1 KiB as "5K".
+static void print_size(char *text, size_t size, uint64_t bytes)
+{
+    uint64_t mib = bytes >> 20;
+    if (mib << 20 == bytes)
+        snprintf(text, size, "%" PRIu64 "M", mib);
+    else
+        snprintf(text, size, "%" PRIu64 "K", (bytes + 1023) >> 10);
+}
+
+// Appends `words` with the value in its place.
+static void append(char *text, size_t size, const char *words, uint64_t value)
+{
+    size_t used = strlen(text);
+    const char *place = strchr(words, '{');
+    char number[24] = "";
+    if (!place) {
+        snprintf(text + used, size - used, "%s", words);
+        return;
+    }
+    if (strncmp(place, "{SIZE}", 6) == 0)
+        print_size(number, sizeof number, value);
+    else
+        snprintf(number, sizeof number, "%" PRIu64, value);
+    snprintf(text + used, size - used, "%.*s%s%s", (int)(place - words), words, number,
+             strchr(place, '}') + 1);
+}
+
+char *conv_hints_explain(char *text, size_t size, const struct conv_err *err)
+{
+    static const struct words none = {"", ""};
+    const struct words *words = err->hint ? &table[err->hint] : &none;
+    text[0] = '\0';
+    append(text, size, words->before, err->value);
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s", err->text);
+    append(text, size, words->after, err->value);
+    return text;
+}

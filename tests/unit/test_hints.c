@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+// Errors without option names, and what the command line makes of them.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/hints.h"
+#include "filter/filter.h"
+
+static struct conv_err err;
+static char text[CONV_HINTS_SIZE];
+
+static void every_hint_has_words(void **state)
+{
+    (void)state;
+    for (int hint = CONV_HINT_NONE + 1; hint < CONV_HINT_COUNT; hint++) {
+        conv_err_hint(&err, (enum conv_hint)hint, 7, conv_err_set(&err, CONV_ERR_USAGE, "(cause)"));
+        conv_hints_explain(text, sizeof text, &err);
+        if (!strstr(text, "(cause)") || !strstr(text, "--") || strchr(text, '{'))
+            fail_msg("hint %d: %s", hint, text);
+    }
+}
+
+static void an_error_without_a_hint_is_its_text(void **state)
+{
+    (void)state;
+    conv_err_hint(&err, CONV_HINT_BIAS, 0, conv_err_set(&err, CONV_ERR_USAGE, "old"));
+    conv_err_set(&err, CONV_ERR_IO, "no space on 'device {N}'");
+    assert_string_equal(conv_hints_explain(text, sizeof text, &err), "no space on 'device {N}'");
+    conv_err_hint(NULL, CONV_HINT_BIAS, 0, CONV_ERR_IO); // the caller wants no text
+}
+
+static void values_are_filled_in(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t value;
+        const char *expected;
+    } sizes[] = {{(uint64_t)300 << 20, "x: use --mem-limit 300M"},
+                 {(uint64_t)5121 << 10, "x: use --mem-limit 5121K"},
+                 {1025, "x: use --mem-limit 2K"}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        conv_err_hint(&err, CONV_HINT_MEM_LIMIT, sizes[i].value,
+                      conv_err_set(&err, CONV_ERR_LIMIT, "x"));
+        assert_string_equal(conv_hints_explain(text, sizeof text, &err), sizes[i].expected);
+    }
+}
+
+static void long_texts_are_cut(void **state)
+{
+    (void)state;
+    char small[24];
+    conv_err_hint(&err, CONV_HINT_SIZE, 3, conv_err_set(&err, CONV_ERR_USAGE, "%0100d", 0));
+    assert_string_equal(conv_hints_explain(small, sizeof small, &err), "--size 3: 0000000000000");
+}
+
+// The words of every filter option, as users saw them before there were hints.
+static void filters_are_explained(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *chain;
+        struct conv_filter_options options;
+        const char *expected;
+    } cases[] = {
+        {"unsharp", {.size = 3}, "--size 3: 'unsharp' comes in 5x5 only"},
+        {"blur5", {.size = 3}, "--size 3: 'blur5' is 5x5; write 'blur'"},
+        {"custom",
+         {.kernel = "3x3: 1 2 1 2 4 2 1 2 1", .size = 5},
+         "--size 5 chooses among built-in filters; 'custom' is 3x3"},
+        {"sobel-x", {.divisor = "sum"}, "--divisor sum: the coefficients of 'sobel-x' sum to 0"},
+        {"blur", {.divisor = "0"}, "--divisor: nothing can be divided by 0"},
+        {"blur", {.bias = "half"}, "--bias: expected a number, found 'half'"},
+        {"custom", {0}, "the filter 'custom' needs a kernel: --kernel SPEC"},
+        {"custom", {.kernel = "3x1: 1 2"}, "--kernel: 3x1 takes 3 numbers; 2 given"},
+        {"custom", {.kernel = "3x3 1"}, "--kernel, character 1: expected a number, found '3x3'"},
+        {"blur",
+         {.kernel = "1"},
+         "--kernel: it defines the filter 'custom', which 'blur' does not use"},
+    };
+    struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
+    int count;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(
+            conv_filter_parse_chain(filters, &count, cases[i].chain, &cases[i].options, &err),
+            CONV_ERR_USAGE);
+        assert_string_equal(conv_hints_explain(text, sizeof text, &err), cases[i].expected);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_hint_has_words),
+        cmocka_unit_test(an_error_without_a_hint_is_its_text),
+        cmocka_unit_test(values_are_filled_in),
+        cmocka_unit_test(long_texts_are_cut),
+        cmocka_unit_test(filters_are_explained),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
