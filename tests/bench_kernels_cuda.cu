@@ -130,7 +130,8 @@ static void halve(std::vector<conv_stencil_plane> *planes)
 
 static bool launch(const struct conv_variant *row, const struct conv_stencil *stencil,
                    const struct work *work, const struct device *device, uint8_t *d_dst,
-                   std::vector<conv_stencil_plane> *planes, struct conv_stencil_batch *batch)
+                   std::vector<conv_stencil_plane> *planes, struct conv_stencil_plan *plan,
+                   struct conv_stencil_batch *batch)
 {
     *planes = work->planes;
     if (stencil->depth == 16)
@@ -147,7 +148,8 @@ static bool launch(const struct conv_variant *row, const struct conv_stencil *st
     check(cudaMemcpy(device->d_planes, planes->data(), planes->size() * sizeof(planes->front()),
                      cudaMemcpyHostToDevice),
           "copy of planes");
-    return row->run(stencil, batch) == CONV_OK;
+    conv_stencil_plan_init(plan, row, stencil, NULL);
+    return row->run(plan, batch) == CONV_OK;
 }
 
 // Milliseconds. Filling the cache also keeps the device busy while the host queues the rest, so
@@ -320,6 +322,7 @@ int main(int argc, char **argv)
 
     const struct conv_variant *naive = find_row("cuda_naive");
     std::vector<conv_stencil_plane> planes;
+    static struct conv_stencil_plan plan;
     struct conv_stencil_batch batch;
     int wrong = 0;
     for (size_t w = 0; w < works.size(); w++) {
@@ -337,17 +340,17 @@ int main(int argc, char **argv)
             if (conv_cuda_upload(&stencil, device.d_stencil))
                 fail("upload", cudaGetLastError());
             check(cudaMemset(device.d_expected, GUARD, work->bytes), "memset");
-            if (!launch(naive, &stencil, work, &device, device.d_expected, &planes, &batch))
+            if (!launch(naive, &stencil, work, &device, device.d_expected, &planes, &plan, &batch))
                 fail("cuda_naive", cudaGetLastError());
             check(cudaDeviceSynchronize(), "cuda_naive");
             for (int a = 3; a < argc; a++) {
                 const struct conv_variant *row = find_row(argv[a]);
-                if (row->fits && !row->fits(&stencil)) {
+                if (row->can && !row->can(&stencil)) {
                     lines.push_back({filters[f].name, row->name, {}, false});
                     continue;
                 }
                 check(cudaMemset(device.d_dst, GUARD, work->bytes), "memset");
-                if (!launch(row, &stencil, work, &device, device.d_dst, &planes, &batch))
+                if (!launch(row, &stencil, work, &device, device.d_dst, &planes, &plan, &batch))
                     fail(row->name, cudaGetLastError());
                 unsigned long long count = 0;
                 check(cudaMemset(device.d_count, 0, sizeof count), "memset");
@@ -363,7 +366,7 @@ int main(int argc, char **argv)
                                               cudaMemcpyDeviceToDevice),
                               "copy");
                     });
-                    float ms = time_once(&device, [&] { row->run(&stencil, &batch); });
+                    float ms = time_once(&device, [&] { row->run(&plan, &batch); });
                     if (r < 0)
                         continue;
                     copies.push_back(copy);

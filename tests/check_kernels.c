@@ -42,15 +42,16 @@ struct machine {
 static enum conv_status run_reference(const struct conv_stencil *stencil,
                                       const struct conv_stencil_batch *batch)
 {
-    int count;
-    const struct conv_variant *const *rows = conv_stencil_variants(&count);
-    return rows[count - 1]->run(stencil, batch);
+    static struct conv_stencil_plan plan;
+    conv_stencil_plan_init(&plan, &conv_cpu_reference, stencil, NULL);
+    return conv_cpu_reference.run(&plan, batch);
 }
 
 // (2N + 1) / 2d instead of N / d: only for ties on another side of the half, if d is even.
-static enum conv_status run_half_up(const struct conv_stencil *stencil,
+static enum conv_status run_half_up(const struct conv_stencil_plan *plan,
                                     const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     struct conv_stencil wrong = *stencil;
     if (stencil->fits_int32 && stencil->divisor % 2 == 0) {
         wrong.divisor *= 2;
@@ -61,9 +62,10 @@ static enum conv_status run_half_up(const struct conv_stencil *stencil,
     return run_reference(&wrong, batch);
 }
 
-static enum conv_status run_wrong_last_column(const struct conv_stencil *stencil,
+static enum conv_status run_wrong_last_column(const struct conv_stencil_plan *plan,
                                               const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     run_reference(stencil, batch);
     const struct conv_stencil_plane *plane = &batch->planes[0];
     int bytes = plane->width * (stencil->depth / 8);
@@ -72,9 +74,10 @@ static enum conv_status run_wrong_last_column(const struct conv_stencil *stencil
     return CONV_OK;
 }
 
-static enum conv_status run_write_behind(const struct conv_stencil *stencil,
+static enum conv_status run_write_behind(const struct conv_stencil_plan *plan,
                                          const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     run_reference(stencil, batch);
     const struct conv_stencil_plane *plane = &batch->planes[batch->count - 1];
     plane->dst[plane->height * plane->dst_stride] = 0;
@@ -82,9 +85,10 @@ static enum conv_status run_write_behind(const struct conv_stencil *stencil,
 }
 
 // Right inside, wrong where the border is seen.
-static enum conv_status run_wrong_border(const struct conv_stencil *stencil,
+static enum conv_status run_wrong_border(const struct conv_stencil_plan *plan,
                                          const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     struct conv_stencil wrong = *stencil;
     if (wrong.border == CONV_BORDER_REFLECT)
         wrong.border = CONV_BORDER_REFLECT101;
@@ -124,23 +128,27 @@ static int list_rows(struct entry *entries)
 
 static bool can_run(const struct conv_variant *row, const struct machine *machine)
 {
-    if (row->where == CONV_ON_CUDA)
-        return machine->capability && row->needs <= (unsigned)machine->capability;
-    return (row->needs & ~machine->features) == 0;
+    bool on_cuda = row->place == CONV_ON_CUDA;
+    if (on_cuda && !machine->capability)
+        return false;
+    return conv_place_offers(
+        row->place, on_cuda ? (unsigned)machine->capability : machine->features, row->needs);
 }
 
 static bool is_wanted(const struct conv_variant *row, const struct options *options)
 {
-    return (row->where == CONV_ON_CUDA ? options->cuda : options->cpu) &&
+    return (row->place == CONV_ON_CUDA ? options->cuda : options->cpu) &&
            (!options->variant || strcmp(options->variant, row->name) == 0);
 }
 
-// Scratch has the size that the row asks for and comes dirty.
+// Scratch has the size that the plan asks for and comes dirty.
 static bool run_on_cpu(const struct conv_variant *row, struct check_case *c)
 {
+    static struct conv_stencil_plan plan;
     size_t size = 0;
-    for (int p = 0; p < c->count && row->scratch; p++) {
-        size_t need = row->scratch(&c->stencil, c->planes[p].width);
+    conv_stencil_plan_init(&plan, row, &c->stencil, NULL);
+    for (int p = 0; p < c->count; p++) {
+        size_t need = conv_stencil_plan_scratch(&plan, c->planes[p].width);
         size = need > size ? need : size;
     }
     void *scratch = size ? aligned_alloc(64, (size + 63) / 64 * 64) : NULL;
@@ -151,7 +159,7 @@ static bool run_on_cpu(const struct conv_variant *row, struct check_case *c)
     if (scratch)
         memset(scratch, 0xee, size);
     struct conv_stencil_batch batch = {.planes = c->planes, .count = c->count, .scratch = scratch};
-    enum conv_status status = row->run(&c->stencil, &batch);
+    enum conv_status status = row->run(&plan, &batch);
     free(scratch);
     if (status)
         printf("FAILED %s: status %d\n", row->name, (int)status);
@@ -164,7 +172,7 @@ static bool run_row(const struct entry *entry, struct check_case *c)
 #if CONV_HAVE_CUDA
     if (entry->interleaved)
         return check_cuda_run_interleaved(entry->row, c);
-    if (entry->row->where == CONV_ON_CUDA)
+    if (entry->row->place == CONV_ON_CUDA)
         return check_cuda_run(entry->row, c);
 #endif
     return run_on_cpu(entry->row, c);
@@ -178,7 +186,7 @@ struct tally {
 static bool check_row(const struct entry *entry, struct check_case *c, struct tally *tally)
 {
     const struct conv_variant *row = entry->row;
-    if (row->fits && !row->fits(&c->stencil))
+    if (row->can && !row->can(&c->stencil))
         return true;
     if (entry->interleaved && !check_case_is_image(c))
         return true;
@@ -343,7 +351,7 @@ static bool report(const struct options *options, const struct machine *machine,
         found = true;
         if (!can_run(row, machine)) {
             printf("%-22s skipped: %s\n", row->name,
-                   row->where == CONV_ON_CUDA ? machine->reason : "this CPU cannot run it");
+                   row->place == CONV_ON_CUDA ? machine->reason : "this CPU cannot run it");
             continue;
         }
         // Half of them, but for chance, of which rows with few cases have more.

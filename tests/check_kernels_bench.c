@@ -19,12 +19,14 @@ static int compare_times(const void *a, const void *b)
 
 static double time_row(const struct conv_variant *row, const struct check_case *c, void *scratch)
 {
+    static struct conv_stencil_plan plan;
     struct conv_stencil_batch batch = {.planes = c->planes, .count = c->count, .scratch = scratch};
+    conv_stencil_plan_init(&plan, row, &c->stencil, NULL);
     uint64_t times[RUNS];
     int runs = 0;
     for (int r = 0; r <= RUNS && runs < RUNS; r++) {
         uint64_t start = conv_clock_ns();
-        row->run(&c->stencil, &batch);
+        row->run(&plan, &batch);
         times[runs] = conv_clock_ns() - start;
         if (r > 0 || times[0] > SLOW_NS) // the first run warms up
             runs++;
@@ -70,10 +72,12 @@ static void bench_cpu(struct check_case *c, unsigned have, const char *only)
     print_line(rows[count - 1]->name, c, reference_ms, copy_ms, reference_ms);
     for (int r = count - 2; r >= 0; r--) {
         const struct conv_variant *row = rows[r];
-        if (row->where != CONV_ON_CPU || (row->needs & ~have) ||
-            (row->fits && !row->fits(&c->stencil)) || (only && strcmp(only, row->name) != 0))
+        if (row->place != CONV_ON_CPU || (row->needs & ~have) ||
+            (row->can && !row->can(&c->stencil)) || (only && strcmp(only, row->name) != 0))
             continue;
-        size_t size = row->scratch ? row->scratch(&c->stencil, c->planes[0].width) : 0;
+        static struct conv_stencil_plan plan;
+        conv_stencil_plan_init(&plan, row, &c->stencil, NULL);
+        size_t size = conv_stencil_plan_scratch(&plan, c->planes[0].width);
         void *scratch = aligned_alloc(64, (size + 64) / 64 * 64);
         if (scratch)
             print_line(row->name, c, time_row(row, c, scratch), copy_ms, reference_ms);
@@ -90,8 +94,8 @@ static int bench_cuda(struct check_case *c, int capability, const char *only)
     for (int r = count - 1; r >= 0; r--) {
         const struct conv_variant *row = rows[r];
         double ms, copy_ms;
-        if (row->where != CONV_ON_CUDA || row->needs > (unsigned)capability ||
-            (row->fits && !row->fits(&c->stencil)) || (only && strcmp(only, row->name) != 0))
+        if (row->place != CONV_ON_CUDA || row->needs > (unsigned)capability ||
+            (row->can && !row->can(&c->stencil)) || (only && strcmp(only, row->name) != 0))
             continue;
         if (!check_cuda_time(row, c, RUNS, &ms, &copy_ms))
             return 1;

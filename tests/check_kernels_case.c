@@ -415,13 +415,12 @@ static bool check_definition(struct check_case *c, int p, int64_t *saturated)
 
 bool check_case_expect(struct check_case *c)
 {
-    int count;
-    const struct conv_variant *const *rows = conv_stencil_variants(&count);
-    const struct conv_variant *reference = rows[count - 1];
+    static struct conv_stencil_plan plan;
     struct conv_stencil_batch batch = {.planes = c->planes, .count = c->count};
     int64_t saturated = 0, samples = 0;
     check_case_clear(c);
-    reference->run(&c->stencil, &batch);
+    conv_stencil_plan_init(&plan, &conv_cpu_reference, &c->stencil, NULL);
+    conv_cpu_reference.run(&plan, &batch);
     for (int p = 0; p < c->count; p++) {
         memcpy(c->expected[p], c->dst[p].data, c->dst[p].size);
         samples += (int64_t)c->planes[p].width * c->planes[p].height;

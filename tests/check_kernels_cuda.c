@@ -17,6 +17,7 @@ struct device_case {
     uint8_t *d_tables;
     uint8_t *d_src[CHECK_MAX_PLANES], *d_dst[CHECK_MAX_PLANES];
     struct conv_stencil stencil;
+    struct conv_stencil_plan plan;
     struct conv_stencil_plane planes[CHECK_MAX_PLANES];
     struct conv_stencil_batch batch;
 };
@@ -94,12 +95,15 @@ static bool upload(struct device_case *device, const struct check_case *c,
                           cudaMemcpyHostToDevice),
                "copy of planes"))
         return false;
-    return conv_cuda_upload(&device->stencil, device->d_tables) == CONV_OK;
+    if (conv_cuda_upload(&device->stencil, device->d_tables))
+        return false;
+    conv_stencil_plan_init(&device->plan, variant, &device->stencil, NULL);
+    return true;
 }
 
 static bool launch(const struct conv_variant *variant, const struct device_case *device)
 {
-    enum conv_status status = variant->run(&device->stencil, &device->batch);
+    enum conv_status status = variant->run(&device->plan, &device->batch);
     if (status)
         printf("FAILED %s: launch: %s\n", variant->name, cudaGetErrorString(cudaGetLastError()));
     return status == CONV_OK;
@@ -200,8 +204,10 @@ bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check
                      "copy") &&
              !failed(cudaMemcpy(d_memory + plane_at, &plane, sizeof plane, cudaMemcpyHostToDevice),
                      "copy of planes") &&
-             conv_cuda_upload(&stencil, d_memory) == CONV_OK &&
-             variant->run(&stencil, &batch) == CONV_OK &&
+             conv_cuda_upload(&stencil, d_memory) == CONV_OK;
+        static struct conv_stencil_plan plan;
+        conv_stencil_plan_init(&plan, variant, &stencil, NULL);
+        ok = ok && variant->run(&plan, &batch) == CONV_OK &&
              !failed(cudaDeviceSynchronize(), variant->name) &&
              !failed(cudaMemcpy(memory + src, d_memory + table + align(src), dst,
                                 cudaMemcpyDeviceToHost),

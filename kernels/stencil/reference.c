@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The definition of a stencil, one sample after the other, with nothing done for speed. Every other
-// row of the table is held against this one, byte for byte.
+// variant is compared with this one, byte for byte.
 #include <math.h>
 
 #include "kernels/stencil/cpu/cpu_internal.h"
@@ -72,9 +72,18 @@ static int filter_real(const struct conv_stencil *stencil, const struct conv_ste
     return value > (float)stencil->max ? stencil->max : (int)value;
 }
 
-static enum conv_status run_reference(const struct conv_stencil *stencil,
+static int score_reference(const struct conv_stencil *stencil,
+                           const struct conv_stencil_shape *shape)
+{
+    (void)stencil;
+    (void)shape;
+    return CONV_SCORE_LAST;
+}
+
+static enum conv_status run_reference(const struct conv_stencil_plan *plan,
                                       const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     for (int p = 0; p < batch->count; p++) {
         const struct conv_stencil_plane *plane = &batch->planes[p];
         for (int y = 0; y < plane->height; y++) {
@@ -91,6 +100,7 @@ static enum conv_status run_reference(const struct conv_stencil *stencil,
 const struct conv_variant conv_cpu_reference = {
     .name = "cpu_reference",
     .summary = "the definition, one sample after the other",
-    .where = CONV_ON_CPU,
+    .place = CONV_ON_CPU,
+    .score = score_reference,
     .run = run_reference,
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The table of variants, the choice of a row, and a filter's way to what kernels compute with.
+// The table of variants, the choice among them, and the analysis of a filter.
 #include "kernels/stencil/stencil.h"
 
 #include <math.h>
@@ -73,23 +73,42 @@ const struct conv_stencil_extra *conv_stencil_extras(int *count)
 bool conv_stencil_can(const struct conv_variant *variant, const struct conv_stencil *stencil,
                       unsigned have)
 {
-    bool covered =
-        variant->where == CONV_ON_CUDA ? variant->needs <= have : (variant->needs & ~have) == 0;
-    return covered && (!variant->fits || variant->fits(stencil));
+    return conv_place_offers(variant->place, have, variant->needs) &&
+           (!variant->can || variant->can(stencil));
 }
 
 const struct conv_variant *conv_stencil_pick(const struct conv_stencil *stencil,
-                                             enum conv_where where, unsigned have, const char *name)
+                                             const struct conv_stencil_shape *shape,
+                                             enum conv_place place, unsigned have, const char *name)
 {
-    int count;
-    const struct conv_variant *const *rows = conv_stencil_variants(&count);
-    for (int i = 0; i < count; i++) {
-        if (rows[i]->where != where || (name && strcmp(rows[i]->name, name) != 0))
+    const struct conv_variant *best = NULL;
+    int best_score = -1;
+    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
+        const struct conv_variant *variant = variants[i];
+        if (variant->place != place || (name && strcmp(variant->name, name) != 0) ||
+            !conv_stencil_can(variant, stencil, have))
             continue;
-        if (conv_stencil_can(rows[i], stencil, have))
-            return rows[i];
+        int score = variant->score(stencil, shape);
+        if (score > best_score) {
+            best = variant;
+            best_score = score;
+        }
     }
-    return NULL;
+    return best;
+}
+
+void conv_stencil_plan_init(struct conv_stencil_plan *plan, const struct conv_variant *variant,
+                            const struct conv_stencil *stencil,
+                            const struct conv_stencil_shape *shape)
+{
+    *plan = (struct conv_stencil_plan){.variant = variant, .stencil = stencil};
+    if (variant->plan)
+        variant->plan(stencil, shape, plan);
+}
+
+size_t conv_stencil_plan_scratch(const struct conv_stencil_plan *plan, int width)
+{
+    return plan->scratch_fixed + (size_t)width * plan->scratch_per_column;
 }
 
 static bool is_exact(const struct conv_filter *filter)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// THE table of stencil kernels. A variant is a row: its name, where it runs, what it needs and what
-// it can do. All rows give the same bytes as the reference, which is the last row of the CPU and
-// fits everything. A new idea is a new file and a new row; nothing else changes.
+// The table of stencil kernels. A variant states where it runs, what it needs, which filters it can
+// do and how well it suits them; all variants give the same bytes as the reference. A new idea is a
+// new file and a new entry in stencil.c: variants do not refer to each other.
 #ifndef CONV_KERNELS_STENCIL_STENCIL_H
 #define CONV_KERNELS_STENCIL_STENCIL_H
 
@@ -11,6 +11,7 @@
 
 #include "filter/filter.h"
 #include "kernels/common/host_device.h"
+#include "kernels/common/place.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -60,49 +61,90 @@ struct conv_stencil_batch {
     struct conv_stencil_plane *d_planes;     // CUDA: the same table in device memory
     int count;
     uint32_t tiles; // CUDA: blocks in the launch (conv_stencil_tiles)
-    void *scratch;  // CPU: conv_variant.scratch() bytes, 64-byte aligned
+    void *scratch;  // CPU: conv_stencil_plan_scratch() bytes, 64-byte aligned
     void *stream;   // CUDA: the cudaStream_t
 };
 
-// Filters every plane. Returns CONV_OK, or CONV_ERR_DEVICE if a launch failed. CPU rows are done on
-// return; CUDA rows have only queued the work.
-typedef enum conv_status (*conv_stencil_fn)(const struct conv_stencil *stencil,
-                                            const struct conv_stencil_batch *batch);
+// The launches that a kernel is chosen for, as far as they are known; 0: unknown.
+struct conv_stencil_shape {
+    int width, height; // samples of a typical plane
+    int planes;        // planes in a launch
+};
 
-enum conv_where { CONV_ON_CPU, CONV_ON_CUDA };
+#define CONV_STENCIL_PLAN_BYTES (24 << 10) // for the constants of any variant
+
+// A variant made ready for a stencil: everything that does not depend on the planes, derived once.
+// Constant after conv_stencil_plan_init: any number of threads may run it at the same time.
+struct conv_stencil_plan {
+    const struct conv_variant *variant;
+    const struct conv_stencil *stencil; // outlives the plan
+    // CPU: bytes of scratch for a run whose widest plane has `width` samples are
+    // scratch_fixed + width * scratch_per_column.
+    size_t scratch_fixed, scratch_per_column;
+    // The variant's own.
+    __attribute__((aligned(16))) unsigned char constants[CONV_STENCIL_PLAN_BYTES];
+};
+
+// A score says how well a variant suits a stencil that it can do, in comparison with the variants
+// of the same place. It is a rank, from measurements of whole launches (kernels/README.md):
+//   CONV_SCORE_LAST   where nothing else can do the filter
+//   CONV_SCORE_UNSUITED  possible, but the method costs more than it saves; for --variant
+//   2 to 100             the faster, the higher
+#define CONV_SCORE_LAST 0
+#define CONV_SCORE_UNSUITED 1
 
 struct conv_variant {
     const char *name;    // "<cpu|cuda>_<method>"
-    const char *summary; // what this rung adds
-    enum conv_where where;
-    unsigned needs; // CPU: bits of enum conv_cpu_feature; CUDA: least compute capability, 75 = 7.5
-    bool (*fits)(const struct conv_stencil *stencil);                 // NULL: every stencil
-    size_t (*scratch)(const struct conv_stencil *stencil, int width); // CPU; NULL: none
-    int tile_width, tile_height; // CUDA: samples a block writes
-    conv_stencil_fn run;
+    const char *summary; // what distinguishes it
+    enum conv_place place;
+    unsigned needs; // see conv_place_offers
+    // What is possible: arithmetic, depth, size. NULL: every stencil.
+    bool (*can)(const struct conv_stencil *stencil);
+    // What is wise. Asked only where `can` says yes; `shape` may be NULL.
+    int (*score)(const struct conv_stencil *stencil, const struct conv_stencil_shape *shape);
+    // Fills in scratch and constants of a plan whose variant and stencil are set; the rest is 0.
+    // NULL: there are none. `shape` may be NULL: a plan works for any shape, at most not as fast.
+    void (*plan)(const struct conv_stencil *stencil, const struct conv_stencil_shape *shape,
+                 struct conv_stencil_plan *plan);
+    // Filters every plane. CPU variants are done on return, CUDA variants have only queued the
+    // work. CONV_OK, or CONV_ERR_DEVICE if a launch failed; the planes at dst are then undefined.
+    enum conv_status (*run)(const struct conv_stencil_plan *plan,
+                            const struct conv_stencil_batch *batch);
+    int tile_width, tile_height; // CUDA: samples that a block writes
 };
 
-// The rows, best first, CPU and CUDA mixed; *count is set.
+// The definition: it can do everything, needs nothing, and is what all others are compared with.
+extern const struct conv_variant conv_cpu_reference;
+
+// All variants of this build, CPU and CUDA mixed, in the order of lists and tables; *count is set.
 const struct conv_variant *const *conv_stencil_variants(int *count);
 
-// True if `have` (CPU feature bits, or compute capability) covers the row's needs and it fits.
+// True if a machine that offers `have` (see conv_place_offers) can run this variant on the stencil.
 bool conv_stencil_can(const struct conv_variant *variant, const struct conv_stencil *stencil,
                       unsigned have);
 
-// The row to use: the first one at `where` whose needs are within `have` (CPU feature bits, or
-// compute capability) and that fits; with `name` that one only. NULL if there is none.
+// The variant at `place` with the highest score of those that can run (of equal ones, the first in
+// the table); with `name` that one, whatever its score. NULL if there is none. `shape` may be NULL.
 const struct conv_variant *conv_stencil_pick(const struct conv_stencil *stencil,
-                                             enum conv_where where, unsigned have,
+                                             const struct conv_stencil_shape *shape,
+                                             enum conv_place place, unsigned have,
                                              const char *name);
 
-// Rows for benchmarks and tests alone, which conv_stencil_pick never takes.
+// Makes a plan of a variant that can run the stencil. `shape` may be NULL.
+void conv_stencil_plan_init(struct conv_stencil_plan *plan, const struct conv_variant *variant,
+                            const struct conv_stencil *stencil,
+                            const struct conv_stencil_shape *shape);
+
+// Bytes of scratch that a CPU plan needs for planes of up to `width` samples; 0: none.
+size_t conv_stencil_plan_scratch(const struct conv_stencil_plan *plan, int width);
+
+// A variant for benchmarks and tests only, which conv_stencil_pick never returns.
 struct conv_stencil_extra {
     const struct conv_variant *variant;
-    // The row of the table that this is with another block shape; NULL: a rung of its own, below
-    // all CUDA rows of the table.
+    // The variant of the table that this is with another block shape; NULL: a method of its own.
     const struct conv_variant *of;
-    // True: what batches call a plane is an image stored as RGBRGB..., `width` its samples, three
-    // a pixel.
+    // True: each plane of a batch is an image stored as RGBRGB..., whose `width` counts samples,
+    // three per pixel.
     bool interleaved;
 };
 
@@ -116,7 +158,7 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
 // `width` of them.
 bool conv_stencil_factors(const struct conv_stencil *stencil, int32_t *column, int32_t *row);
 
-// Fills first_tile of each plane for this row's tile size and returns the blocks of the launch.
+// Sets first_tile of each plane for this variant's tile size and returns the blocks of the launch.
 uint32_t conv_stencil_tiles(const struct conv_variant *variant, struct conv_stencil_plane *planes,
                             int count);
 

@@ -149,11 +149,12 @@ struct conv_backend_ops {
 
 extern const struct conv_backend_ops conv_backend_cpu;
 
-// The rows of a filter, stencil[0] at 8 and stencil[1] at 16 bits: the forced one at the depths
-// that it can do, else the best. CONV_ERR_USAGE if the forced one is unknown (the nearest one is
-// suggested) or not for this filter and machine at any depth. variant.c
-enum conv_status conv_backend_pick(const struct conv_variant *variant[2],
-                                   const struct conv_stencil stencil[2], enum conv_where where,
+// Plans a filter, stencil[0] at 8 and stencil[1] at 16 bits: with the forced variant at the depths
+// that it can do, else with the best. The stencils must outlive the plans. CONV_ERR_USAGE if the
+// forced variant is unknown (the nearest name is suggested) or can do the filter on this machine at
+// no depth. variant.c
+enum conv_status conv_backend_pick(struct conv_stencil_plan plan[2],
+                                   const struct conv_stencil stencil[2], enum conv_place place,
                                    unsigned have, const struct conv_backend_config *config,
                                    struct conv_err *err);
 

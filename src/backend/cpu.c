@@ -17,7 +17,7 @@
 // One filter of the chain, ready for both depths.
 struct step {
     struct conv_stencil stencil[2]; // 8 bits, 16 bits
-    const struct conv_variant *variant[2];
+    struct conv_stencil_plan plan[2];
 };
 
 struct conv_backend {
@@ -46,7 +46,7 @@ static enum conv_status cpu_open(struct conv_backend **out,
         for (int d = 0; d < 2; d++)
             conv_stencil_init(&step->stencil[d], &config->filters[i], d ? 16 : 8, config->border,
                               config->border_value);
-        enum conv_status status = conv_backend_pick(step->variant, step->stencil, CONV_ON_CPU,
+        enum conv_status status = conv_backend_pick(step->plan, step->stencil, CONV_ON_CPU,
                                                     conv_cpu_features(), config, err);
         if (status) {
             free(backend);
@@ -70,7 +70,7 @@ static void cpu_describe(const struct conv_backend *backend, char *text, size_t 
 
 static const char *cpu_variant(const struct conv_backend *backend, int step, int depth)
 {
-    return backend->steps[step].variant[depth == 16]->name;
+    return backend->steps[step].plan[depth == 16].variant->name;
 }
 
 static size_t cpu_table_bytes(int filter_count, bool codes)
@@ -122,8 +122,7 @@ static enum conv_status filter_plane(struct conv_stream *stream, const struct st
                                      const struct conv_group_plane *shape, const uint8_t *src,
                                      uint8_t *dst, struct conv_err *err)
 {
-    const struct conv_stencil *stencil = &step->stencil[shape->depth == 16];
-    const struct conv_variant *variant = step->variant[shape->depth == 16];
+    const struct conv_stencil_plan *plan = &step->plan[shape->depth == 16];
     int64_t stride = (int64_t)conv_image_stride(shape->width, shape->depth);
     struct conv_stencil_plane plane = {
         .src = src + shape->offset,
@@ -133,12 +132,12 @@ static enum conv_status filter_plane(struct conv_stream *stream, const struct st
         .width = shape->width,
         .height = shape->height,
     };
-    size_t scratch = variant->scratch ? variant->scratch(stencil, shape->width) : 0;
-    enum conv_status status = reserve_scratch(stream, scratch, err);
+    enum conv_status status =
+        reserve_scratch(stream, conv_stencil_plan_scratch(plan, shape->width), err);
     if (status)
         return status;
     struct conv_stencil_batch batch = {.planes = &plane, .count = 1, .scratch = stream->scratch};
-    return variant->run(stencil, &batch);
+    return plan->variant->run(plan, &batch);
 }
 
 // After a step that is not the last: premultiplied colours are made anew.

@@ -18,7 +18,7 @@ static enum conv_status prepare_step(struct conv_backend *backend, int index,
     for (int d = 0; d < 2; d++)
         conv_stencil_init(&step->stencil[d], &config->filters[index], d ? 16 : 8, config->border,
                           config->border_value);
-    enum conv_status status = conv_backend_pick(step->variant, step->stencil, CONV_ON_CUDA,
+    enum conv_status status = conv_backend_pick(step->plan, step->stencil, CONV_ON_CUDA,
                                                 (unsigned)capability, config, err);
     for (int d = 0; d < 2 && !status; d++) {
         size_t at = (size_t)(2 * index + d) * conv_cuda_upload_bytes();
@@ -118,7 +118,7 @@ static void cuda_describe(const struct conv_backend *backend, char *text, size_t
 
 static const char *cuda_variant(const struct conv_backend *backend, int step, int depth)
 {
-    return backend->steps[step].variant[depth == 16]->name;
+    return backend->steps[step].plan[depth == 16].variant->name;
 }
 
 static bool cuda_host_pin(struct conv_backend *backend, void *memory, size_t size)

@@ -17,7 +17,7 @@
 // One filter of the chain, ready for both depths.
 struct conv_cuda_step {
     struct conv_stencil stencil[2]; // 8 bits, 16 bits
-    const struct conv_variant *variant[2];
+    struct conv_stencil_plan plan[2];
 };
 
 struct conv_backend {

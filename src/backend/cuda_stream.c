@@ -139,7 +139,7 @@ static void build_tables(const struct conv_stream *stream, struct conv_stencil_p
             fill_table(table + launch->first, group, d ? 16 : 8, stream->buffer[s % 2].d_data,
                        stream->buffer[(s + 1) % 2].d_data);
             launch->tiles =
-                conv_stencil_tiles(step->variant[d], table + launch->first, launch->count);
+                conv_stencil_tiles(step->plan[d].variant, table + launch->first, launch->count);
         }
     }
 }
@@ -164,9 +164,10 @@ static enum conv_status launch_chain(const struct conv_stream *stream,
                 .tiles = launch->tiles,
                 .stream = stream->cuda,
             };
-            if (step->variant[d]->run(&step->stencil[d], &batch)) {
+            const struct conv_variant *variant = step->plan[d].variant;
+            if (variant->run(&step->plan[d], &batch)) {
                 char doing[96];
-                snprintf(doing, sizeof doing, "launch kernel %s", step->variant[d]->name);
+                snprintf(doing, sizeof doing, "launch kernel %s", variant->name);
                 return conv_cuda_device_report(err, cudaGetLastError(), doing);
             }
             if (stream->backend->premultiplied && s + 1 < stream->backend->step_count &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The choice of a kernel and the message for one that cannot be had, the same for both tenants.
+// The choice of a kernel and the message for one that is unknown or unusable, for all backends.
 #include "backend/backend.h"
 
 #include <stdio.h>
@@ -7,21 +7,21 @@
 
 #include "base/suggest.h"
 
-#define MOST_ROWS 64
+#define MOST_NAMES 64
 
-// Why there is no kernel `name` (NULL: any) at `where`.
-static enum conv_status no_variant(const char *name, enum conv_where where, struct conv_err *err)
+// Why there is no kernel `name` (NULL: any) at `place`.
+static enum conv_status no_variant(const char *name, enum conv_place place, struct conv_err *err)
 {
-    const char *device = where == CONV_ON_CUDA ? "GPU" : "CPU";
+    const char *device = place == CONV_ON_CUDA ? "GPU" : "CPU";
     if (!name)
         return conv_err_set(err, CONV_ERR_USAGE, "no %s kernel takes this filter", device);
-    const char *names[MOST_ROWS];
+    const char *names[MOST_NAMES];
     char all[512] = "";
     size_t count = 0;
-    int rows;
-    const struct conv_variant *const *variants = conv_stencil_variants(&rows);
-    for (int i = 0; i < rows && count < MOST_ROWS; i++) {
-        if (variants[i]->where != where)
+    int variant_count;
+    const struct conv_variant *const *variants = conv_stencil_variants(&variant_count);
+    for (int i = 0; i < variant_count && count < MOST_NAMES; i++) {
+        if (variants[i]->place != place)
             continue;
         if (strcmp(variants[i]->name, name) == 0)
             return conv_err_set(err, CONV_ERR_USAGE,
@@ -36,26 +36,28 @@ static enum conv_status no_variant(const char *name, enum conv_where where, stru
                         all);
 }
 
-enum conv_status conv_backend_pick(const struct conv_variant *variant[2],
-                                   const struct conv_stencil stencil[2], enum conv_where where,
+enum conv_status conv_backend_pick(struct conv_stencil_plan plan[2],
+                                   const struct conv_stencil stencil[2], enum conv_place place,
                                    unsigned have, const struct conv_backend_config *config,
                                    struct conv_err *err)
 {
+    const struct conv_variant *variant[2];
     for (int d = 0; d < 2; d++) {
         if (!config->row)
-            variant[d] = conv_stencil_pick(&stencil[d], where, have, config->variant);
+            variant[d] = conv_stencil_pick(&stencil[d], NULL, place, have, config->variant);
         else
             variant[d] = conv_stencil_can(config->row, &stencil[d], have) ? config->row : NULL;
     }
     if (!variant[0] && !variant[1])
         return config->row ? conv_err_set(err, CONV_ERR_USAGE, "not for this filter or this %s",
-                                          where == CONV_ON_CUDA ? "GPU" : "CPU")
-                           : no_variant(config->variant, where, err);
+                                          place == CONV_ON_CUDA ? "GPU" : "CPU")
+                           : no_variant(config->variant, place, err);
     for (int d = 0; d < 2; d++) {
         if (!variant[d])
-            variant[d] = conv_stencil_pick(&stencil[d], where, have, NULL);
+            variant[d] = conv_stencil_pick(&stencil[d], NULL, place, have, NULL);
         if (!variant[d])
-            return no_variant(NULL, where, err);
+            return no_variant(NULL, place, err);
+        conv_stencil_plan_init(&plan[d], variant[d], &stencil[d], NULL);
     }
     return CONV_OK;
 }

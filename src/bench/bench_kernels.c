@@ -97,7 +97,7 @@ static enum conv_status time_row(struct bench *bench, struct conv_kernel_run *co
                                  struct conv_err *err)
 {
     const struct conv_backend_ops *ops = contender->ops;
-    bool on_cuda = contender->variant->where == CONV_ON_CUDA;
+    bool on_cuda = contender->variant->place == CONV_ON_CUDA;
     uint64_t start = conv_clock_ns(), last = first_ns, copy = 0;
     for (int run = 0;
          run < CONV_BENCH_MOST_RUNS && (run < LEAST_RUNS || conv_clock_ns() - start < ENOUGH_NS);
@@ -146,14 +146,31 @@ static bool is_yardstick(const struct bench *bench, const struct conv_variant *r
     return !interleaved || (only && strcmp(only, row->name) == 0);
 }
 
+// True if the variant could do the filter but its method is not meant for it: not to be timed
+// unless it is named.
+static bool is_unsuited(const struct bench *bench, const struct conv_variant *variant)
+{
+    struct conv_stencil stencil;
+    const struct conv_options *options = bench->options;
+    conv_stencil_init(&stencil, &bench->filters[0], bench->table.depth, options->border,
+                      options->border_value);
+    return !options->variant && (!variant->can || variant->can(&stencil)) &&
+           variant->score(&stencil, NULL) == CONV_SCORE_UNSUITED;
+}
+
 // Opens a row's contender, holds it against the reference, times it and closes it.
 static enum conv_status bench_row(struct bench *bench, const struct conv_variant *row,
                                   enum conv_bench_kind kind, bool interleaved, struct conv_err *err)
 {
     struct conv_kernel_run contender = {0};
     struct conv_err reason = {0};
-    bool on_cuda = row->where == CONV_ON_CUDA;
+    bool on_cuda = row->place == CONV_ON_CUDA;
     show_progress(bench, row->name);
+    if (is_unsuited(bench, row)) {
+        conv_bench_table_leave_out(&bench->table, kind, row->name, on_cuda,
+                                   "not for filters of this size");
+        return CONV_OK;
+    }
     enum conv_status status = conv_kernel_run_open(&contender, row, bench->options, bench->filters,
                                                    bench->filter_count, &reason);
     const char *chosen =
@@ -337,7 +354,7 @@ static void bench_rival(struct bench *bench, const struct rival *rival)
 static bool is_wanted(const struct bench *bench, const struct conv_variant *row)
 {
     const char *only = bench->options->variant;
-    return (row->where == CONV_ON_CUDA ? bench->on_cuda : bench->on_cpu) &&
+    return (row->place == CONV_ON_CUDA ? bench->on_cuda : bench->on_cpu) &&
            (!only || strcmp(row->name, only) == 0);
 }
 
@@ -362,7 +379,7 @@ static enum conv_status bench_rows(struct bench *bench, struct conv_err *err)
     bool on_cuda = false;
     enum conv_status status = bench_reference(bench, rows[count - 1], err);
     for (int i = count - 2; i >= 0 && !status; i--) {
-        if (rows[i]->where == CONV_ON_CUDA && !on_cuda) {
+        if (rows[i]->place == CONV_ON_CUDA && !on_cuda) {
             on_cuda = true;
             status = bench_extras(bench, NULL, err);
         }
@@ -399,7 +416,7 @@ static const struct conv_variant *find_variant(const char *name)
 static enum conv_status check_variant(const struct bench *bench, const struct conv_variant *row,
                                       enum conv_device_choice choice, struct conv_err *err)
 {
-    bool on_cuda = row->where == CONV_ON_CUDA;
+    bool on_cuda = row->place == CONV_ON_CUDA;
     if (choice == (on_cuda ? CONV_DEVICE_CPU : CONV_DEVICE_CUDA))
         return conv_err_hint(err, CONV_HINT_VARIANT, 0,
                              conv_err_set(err, CONV_ERR_USAGE,
@@ -427,7 +444,7 @@ static enum conv_status choose_devices(struct bench *bench, struct conv_err *err
     if (status)
         return status;
     if (row)
-        choice = row->where == CONV_ON_CUDA ? choice : CONV_DEVICE_CPU;
+        choice = row->place == CONV_ON_CUDA ? choice : CONV_DEVICE_CPU;
     struct conv_device_info info[64];
     struct conv_err reason = {0};
     int count = 0;

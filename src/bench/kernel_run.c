@@ -27,7 +27,7 @@ enum conv_status conv_kernel_run_open(struct conv_kernel_run *contender,
     if (status)
         return status;
     const struct conv_backend_ops *ops =
-        row->where == CONV_ON_CUDA ? conv_backend_cuda() : &conv_backend_cpu;
+        row->place == CONV_ON_CUDA ? conv_backend_cuda() : &conv_backend_cpu;
     if (!ops)
         return conv_err_set(err, CONV_ERR_DEVICE, "this conv was built without CUDA");
     status = ops->open(&contender->backend, &config, err);

@@ -59,14 +59,14 @@ static void print_matrix(const struct conv_filter *filter)
 }
 
 static void print_variant(const struct conv_filter *filter, const struct conv_options *options,
-                          enum conv_where where, unsigned have, const char *label)
+                          enum conv_place place, unsigned have, const char *label)
 {
     struct conv_stencil stencil;
     printf("  %s", label);
     for (int depth = 8; depth <= 16; depth += 8) {
         conv_stencil_init(&stencil, filter, depth, options->border, options->border_value);
         const struct conv_variant *variant =
-            conv_stencil_pick(&stencil, where, have, options->variant);
+            conv_stencil_pick(&stencil, NULL, place, have, options->variant);
         printf("%s %s (%d bits)", depth == 8 ? "" : ",", variant ? variant->name : "none", depth);
     }
     putchar('\n');
@@ -112,13 +112,13 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
 }
 
 static void print_variant_json(const struct conv_filter *filter, const struct conv_options *options,
-                               enum conv_where where, unsigned have)
+                               enum conv_place place, unsigned have)
 {
     struct conv_stencil stencil;
     for (int depth = 8; depth <= 16; depth += 8) {
         conv_stencil_init(&stencil, filter, depth, options->border, options->border_value);
         const struct conv_variant *variant =
-            conv_stencil_pick(&stencil, where, have, options->variant);
+            conv_stencil_pick(&stencil, NULL, place, have, options->variant);
         printf("%s\"%d\":", depth == 8 ? "{" : ",", depth);
         if (variant)
             print_string("", variant->name);

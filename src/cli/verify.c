@@ -76,7 +76,7 @@ static enum conv_status open_contenders(struct verify *verify, const struct conv
         const struct conv_variant *row = variants[rows - 1 - i]; // the reference is the last row
         struct conv_kernel_run *contender = &verify->contenders[verify->count];
         struct conv_err reason = {0};
-        if (row->where == CONV_ON_CUDA && !on_cuda) {
+        if (row->place == CONV_ON_CUDA && !on_cuda) {
             skip(verify, row, verify->no_cuda.text);
             continue;
         }

@@ -46,28 +46,28 @@ static void run(const struct conv_variant *variant, const struct conv_stencil *s
         .height = HEIGHT,
     };
     struct conv_stencil_batch batch = {.planes = &plane, .count = 1};
-    size_t size = variant->scratch ? variant->scratch(stencil, WIDTH) : 0;
+    static struct conv_stencil_plan plan;
+    conv_stencil_plan_init(&plan, variant, stencil, NULL);
+    size_t size = conv_stencil_plan_scratch(&plan, WIDTH);
     if (size > 0)
         batch.scratch = aligned_alloc(64, (size + 63) / 64 * 64);
     memset(dst, 0, HEIGHT * sizeof dst[0]);
-    if ((size > 0 && !batch.scratch) || variant->run(stencil, &batch))
+    if ((size > 0 && !batch.scratch) || variant->run(&plan, &batch))
         fail(variant->name, "failed");
     free(batch.scratch);
 }
 
-// The last row that runs on the CPU is the reference.
 static void compare_variants(const struct conv_filter *filter, enum conv_border border, int value)
 {
     int count;
     const struct conv_variant *const *rows = conv_stencil_variants(&count);
-    const struct conv_variant *reference = rows[count - 1];
     for (int depth = 8; depth <= 16; depth += 8) {
         static struct conv_stencil stencil;
         uint16_t want[HEIGHT][WIDTH], got[HEIGHT][WIDTH];
         conv_stencil_init(&stencil, filter, depth, border, value);
-        run(reference, &stencil, want);
+        run(&conv_cpu_reference, &stencil, want);
         for (int i = 0; i < count - 1; i++) {
-            if (rows[i]->where != CONV_ON_CPU ||
+            if (rows[i]->place != CONV_ON_CPU ||
                 !conv_stencil_can(rows[i], &stencil, conv_cpu_features()))
                 continue;
             run(rows[i], &stencil, got);

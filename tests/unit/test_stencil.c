@@ -116,7 +116,7 @@ static void an_offset_alone_makes_a_filter_real(void **state)
     free(stencil);
 }
 
-static void reference_is_the_last_row_and_fits_all(void **state)
+static void reference_is_the_last_variant_and_can_do_all(void **state)
 {
     (void)state;
     int count;
@@ -124,7 +124,8 @@ static void reference_is_the_last_row_and_fits_all(void **state)
     const struct conv_variant *last = rows[count - 1];
     assert_string_equal(last->name, "cpu_reference");
     assert_int_equal(last->needs, 0);
-    assert_null(last->fits);
+    assert_null(last->can);
+    assert_ptr_equal(last, &conv_cpu_reference);
     for (int i = 0; i < count; i++)
         for (int j = 0; j < i; j++)
             assert_string_not_equal(rows[i]->name, rows[j]->name);
@@ -134,19 +135,19 @@ static void pick_obeys_needs_and_name(void **state)
 {
     (void)state;
     struct conv_stencil *stencil = init(&emboss, 8);
-    const struct conv_variant *row = conv_stencil_pick(stencil, CONV_ON_CPU, 0, NULL);
+    const struct conv_variant *row = conv_stencil_pick(stencil, NULL, CONV_ON_CPU, 0, NULL);
     assert_non_null(row);
     assert_int_equal(row->needs, 0);
     assert_string_equal(row->name, "cpu_portable");
-    row = conv_stencil_pick(stencil, CONV_ON_CPU, ~0u, NULL);
+    row = conv_stencil_pick(stencil, NULL, CONV_ON_CPU, ~0u, NULL);
     assert_non_null(row);
-    row = conv_stencil_pick(stencil, CONV_ON_CPU, 0, "cpu_reference");
+    row = conv_stencil_pick(stencil, NULL, CONV_ON_CPU, 0, "cpu_reference");
     assert_non_null(row);
     assert_string_equal(row->name, "cpu_reference");
-    assert_null(conv_stencil_pick(stencil, CONV_ON_CPU, 0, "cpu_none"));
-    assert_null(conv_stencil_pick(stencil, CONV_ON_CUDA, ~0u, "cpu_reference"));
+    assert_null(conv_stencil_pick(stencil, NULL, CONV_ON_CPU, 0, "cpu_none"));
+    assert_null(conv_stencil_pick(stencil, NULL, CONV_ON_CUDA, ~0u, "cpu_reference"));
 #ifdef __x86_64__
-    assert_null(conv_stencil_pick(stencil, CONV_ON_CPU, 0, "cpu_avx2"));
+    assert_null(conv_stencil_pick(stencil, NULL, CONV_ON_CPU, 0, "cpu_avx2"));
 #endif
     free(stencil);
 }
@@ -159,7 +160,7 @@ static void huge_sums_fall_back_to_the_reference(void **state)
     for (int i = 0; i < 31 * 31; i++)
         filter.coef[i] = 2147483647;
     struct conv_stencil *stencil = init(&filter, 16);
-    const struct conv_variant *row = conv_stencil_pick(stencil, CONV_ON_CPU, ~0u, NULL);
+    const struct conv_variant *row = conv_stencil_pick(stencil, NULL, CONV_ON_CPU, ~0u, NULL);
     assert_non_null(row);
     assert_string_equal(row->name, "cpu_reference");
     free(stencil);
@@ -168,7 +169,7 @@ static void huge_sums_fall_back_to_the_reference(void **state)
 static void tiles_are_numbered_without_gaps(void **state)
 {
     (void)state;
-    struct conv_variant row = {.where = CONV_ON_CUDA, .tile_width = 32, .tile_height = 8};
+    struct conv_variant row = {.place = CONV_ON_CUDA, .tile_width = 32, .tile_height = 8};
     struct conv_stencil_plane planes[] = {{.width = 1, .height = 1},
                                           {.width = 32, .height = 8},
                                           {.width = 33, .height = 9},
@@ -242,7 +243,7 @@ int main(void)
         cmocka_unit_test(fits_int32_ends_where_a_sum_does),
         cmocka_unit_test(real_filters_are_scaled_floats),
         cmocka_unit_test(an_offset_alone_makes_a_filter_real),
-        cmocka_unit_test(reference_is_the_last_row_and_fits_all),
+        cmocka_unit_test(reference_is_the_last_variant_and_can_do_all),
         cmocka_unit_test(pick_obeys_needs_and_name),
         cmocka_unit_test(huge_sums_fall_back_to_the_reference),
         cmocka_unit_test(tiles_are_numbered_without_gaps),

@@ -8,6 +8,7 @@
 #define QUAD_VECTORS 1
 #define HAVE_FMA 1
 #define QUADS CONV_CPU_QUADS_SLOW
+#define SCORE 40
 #define OP(name) _mm256_##name
 #define STREAM _mm256_stream_si256
 #define EVERY_128(v) _mm256_broadcastsi128_si256(v)
@@ -17,14 +18,7 @@ typedef __m256i vec_any;
 
 #include "kernels/stencil/cpu/vector_variant.h"
 
-const struct conv_variant conv_cpu_avx2 = {
-    .name = "cpu_avx2",
-    .summary = "32 bytes an instruction, fused multiply-add for real filters",
-    .where = CONV_ON_CPU,
-    .needs = CONV_CPU_AVX2,
-    .fits = fits_vectors,
-    .scratch = conv_cpu_scratch,
-    .run = run_vectors,
-};
+CONV_CPU_VECTOR_VARIANT(cpu_avx2, CONV_CPU_AVX2,
+                        "32 bytes an instruction, fused multiply-add for real filters");
 
 #endif

@@ -8,6 +8,7 @@
 #define QUAD_VECTORS 2
 #define HAVE_FMA 1
 #define QUADS CONV_CPU_QUADS_SLOW
+#define SCORE 50
 #define OP(name) _mm512_##name
 #define STREAM _mm512_stream_si512
 #define EVERY_128(v) _mm512_broadcast_i32x4(v)
@@ -17,14 +18,6 @@ typedef __m512i vec_any;
 
 #include "kernels/stencil/cpu/vector_variant.h"
 
-const struct conv_variant conv_cpu_avx512 = {
-    .name = "cpu_avx512",
-    .summary = "64 bytes an instruction",
-    .where = CONV_ON_CPU,
-    .needs = CONV_CPU_AVX512,
-    .fits = fits_vectors,
-    .scratch = conv_cpu_scratch,
-    .run = run_vectors,
-};
+CONV_CPU_VECTOR_VARIANT(cpu_avx512, CONV_CPU_AVX512, "64 bytes an instruction");
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "kernels/stencil/stencil.h"
 
-extern const struct conv_variant conv_cpu_reference, conv_cpu_portable;
+extern const struct conv_variant conv_cpu_portable;
 #ifdef __x86_64__
 extern const struct conv_variant conv_cpu_sse41, conv_cpu_avx2, conv_cpu_avx512, conv_cpu_vnni;
 #endif
@@ -76,8 +76,9 @@ bool conv_cpu_may_multiply(const struct conv_stencil *stencil);
 size_t conv_cpu_line_bytes(const struct conv_stencil *stencil);
 size_t conv_cpu_sums_bytes(const struct conv_stencil *stencil, const struct conv_cpu_plan *plan);
 
-// Scratch for planes of this width.
-size_t conv_cpu_scratch(const struct conv_stencil *stencil, int width);
+// The scratch that this arithmetic needs: bytes for any plane, and bytes per column.
+void conv_cpu_plan_scratch(const struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
+                           size_t *fixed, size_t *per_column);
 
 // --- rounding.c ----------------------------------------------------------------------------------
 

@@ -146,35 +146,19 @@ size_t conv_cpu_sums_bytes(const struct conv_stencil *stencil, const struct conv
     return conv_cpu_line_bytes(stencil) * (plan->sums == CONV_CPU_QUADS ? 4 : 2);
 }
 
-// Direct: a ring of edges, and two rows.
-static size_t direct_bytes(int width)
-{
-    return (size_t)CONV_CPU_EDGE_LINES * CONV_CPU_EDGES +
-           2 * (((size_t)width + CONV_CPU_BLOCK) / CONV_CPU_BLOCK * CONV_CPU_BLOCK);
-}
-
-// Dots: a ring with one line more than the stencil has, of samples or of sums, and two lines of
-// samples. Floats: a ring of lines of floats and a line of samples.
-static size_t plan_scratch(const struct conv_stencil *stencil, const struct conv_cpu_plan *plan,
-                           int width)
+// Direct: a ring of edges, and two rows, each rounded up to blocks. Dots: a ring with one line more
+// than the stencil has, of samples or of sums, and two lines of samples. Floats: a ring of lines of
+// floats and a line of samples.
+void conv_cpu_plan_scratch(const struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
+                           size_t *fixed, size_t *per_column)
 {
     size_t rows = (size_t)stencil->height, line = conv_cpu_line_bytes(stencil);
+    *per_column = plan->direct ? 2 : 0;
     if (plan->direct)
-        return direct_bytes(width);
-    if (plan->sums >= CONV_CPU_FLOATS)
-        return CONV_CPU_LINE * rows * sizeof(float) + line;
-    return (rows + 1) * (plan->separable ? conv_cpu_sums_bytes(stencil, plan) : line) + 2 * line;
-}
-
-size_t conv_cpu_scratch(const struct conv_stencil *stencil, int width)
-{
-    static const enum conv_cpu_quads quads[] = {CONV_CPU_QUADS_SLOW, CONV_CPU_QUADS_FAST};
-    size_t most = 0;
-    for (int i = 0; i < 4; i++) {
-        struct conv_cpu_plan plan;
-        conv_cpu_plan_init(&plan, stencil, quads[i / 2], i % 2);
-        size_t size = plan_scratch(stencil, &plan, width);
-        most = size > most ? size : most;
-    }
-    return most;
+        *fixed = (size_t)CONV_CPU_EDGE_LINES * CONV_CPU_EDGES + 2 * (size_t)CONV_CPU_BLOCK;
+    else if (plan->sums >= CONV_CPU_FLOATS)
+        *fixed = CONV_CPU_LINE * rows * sizeof(float) + line;
+    else
+        *fixed =
+            (rows + 1) * (plan->separable ? conv_cpu_sums_bytes(stencil, plan) : line) + 2 * line;
 }

@@ -4,6 +4,7 @@
 #define VECTOR 16
 #define QUAD_VECTORS 1
 #define QUADS CONV_CPU_QUADS_SLOW
+#define SCORE 20
 #define PLAIN_WORDS 1
 #define PLAIN_QUADS 1
 
@@ -68,12 +69,4 @@ ALWAYS_INLINE vec_f32 add_tap(vec_f32 sum, vec_f32 tap, vec_f32 coef)
 
 #include "kernels/stencil/cpu/vector_variant.h"
 
-const struct conv_variant conv_cpu_portable = {
-    .name = "cpu_portable",
-    .summary = "vectors that every machine has, two taps a load",
-    .where = CONV_ON_CPU,
-    .needs = 0,
-    .fits = fits_vectors,
-    .scratch = conv_cpu_scratch,
-    .run = run_vectors,
-};
+CONV_CPU_VECTOR_VARIANT(cpu_portable, 0, "vectors that every machine has, two taps a load");

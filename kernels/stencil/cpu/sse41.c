@@ -9,6 +9,7 @@
 #define QUAD_VECTORS 1
 #define HAVE_FMA 0
 #define QUADS CONV_CPU_QUADS_SLOW
+#define SCORE 30
 #define OP(name) _mm_##name
 #define STREAM _mm_stream_si128
 #define EVERY_128(v) (v)
@@ -18,14 +19,6 @@ typedef __m128i vec_any;
 
 #include "kernels/stencil/cpu/vector_variant.h"
 
-const struct conv_variant conv_cpu_sse41 = {
-    .name = "cpu_sse41",
-    .summary = "two taps an instruction, 16 bytes",
-    .where = CONV_ON_CPU,
-    .needs = CONV_CPU_SSE41,
-    .fits = fits_vectors,
-    .scratch = conv_cpu_scratch,
-    .run = run_vectors,
-};
+CONV_CPU_VECTOR_VARIANT(cpu_sse41, CONV_CPU_SSE41, "two taps an instruction, 16 bytes");
 
 #endif

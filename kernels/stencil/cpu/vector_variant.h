@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A row of the variant table over the kernels of strips.h and floats.h, for each file of an
-// instruction set.
+// The variant over the kernels of direct.h, strips.h and floats.h, defined once in each file of an
+// instruction set. SCORE, given by that file, is its score for all stencils.
 #ifndef CONV_KERNELS_STENCIL_CPU_VECTOR_VARIANT_H
 #define CONV_KERNELS_STENCIL_CPU_VECTOR_VARIANT_H
 
@@ -9,25 +9,55 @@
 #include "kernels/stencil/cpu/floats.h"
 #include "kernels/stencil/cpu/strips.h"
 
-static bool fits_vectors(const struct conv_stencil *stencil)
+static bool can_vectors(const struct conv_stencil *stencil)
 {
     struct conv_cpu_plan plan;
     conv_cpu_plan_init(&plan, stencil, QUADS, PAIRS);
     return (stencil->exact || HAVE_FMA) && plan.sums != CONV_CPU_NONE;
 }
 
-static enum conv_status run_vectors(const struct conv_stencil *stencil,
+// The instruction set decides, whatever the stencil.
+static int score_vectors(const struct conv_stencil *stencil, const struct conv_stencil_shape *shape)
+{
+    (void)stencil;
+    (void)shape;
+    return SCORE;
+}
+
+static void plan_vectors(const struct conv_stencil *stencil, const struct conv_stencil_shape *shape,
+                         struct conv_stencil_plan *plan)
+{
+    struct conv_cpu_plan *cpu = (struct conv_cpu_plan *)(void *)plan->constants;
+    (void)shape;
+    conv_cpu_plan_init(cpu, stencil, QUADS, PAIRS);
+    conv_cpu_plan_scratch(cpu, stencil, &plan->scratch_fixed, &plan->scratch_per_column);
+}
+
+static enum conv_status run_vectors(const struct conv_stencil_plan *plan,
                                     const struct conv_stencil_batch *batch)
 {
-    struct conv_cpu_plan plan;
-    conv_cpu_plan_init(&plan, stencil, QUADS, PAIRS);
-    if (plan.sums == CONV_CPU_FLOATS || plan.sums == CONV_CPU_DOUBLES)
-        filter_floats(stencil, batch, plan.sums == CONV_CPU_DOUBLES);
-    else if (plan.direct)
+    const struct conv_cpu_plan *cpu = (const struct conv_cpu_plan *)(const void *)plan->constants;
+    const struct conv_stencil *stencil = plan->stencil;
+    if (cpu->sums == CONV_CPU_FLOATS || cpu->sums == CONV_CPU_DOUBLES)
+        filter_floats(stencil, batch, cpu->sums == CONV_CPU_DOUBLES);
+    else if (cpu->direct)
         filter_direct(stencil, batch);
     else
-        filter_dots(stencil, batch, &plan);
+        filter_dots(stencil, batch, cpu);
     return CONV_OK;
 }
+
+// The variant of a file: its symbol without "conv_", features and summary.
+#define CONV_CPU_VECTOR_VARIANT(symbol, features, text)                                            \
+    const struct conv_variant conv_##symbol = {                                                    \
+        .name = #symbol,                                                                           \
+        .summary = text,                                                                           \
+        .place = CONV_ON_CPU,                                                                      \
+        .needs = features,                                                                         \
+        .can = can_vectors,                                                                        \
+        .score = score_vectors,                                                                    \
+        .plan = plan_vectors,                                                                      \
+        .run = run_vectors,                                                                        \
+    }
 
 #endif

@@ -9,6 +9,7 @@
 #define QUAD_VECTORS 2
 #define HAVE_FMA 1
 #define QUADS CONV_CPU_QUADS_FAST
+#define SCORE 60
 #define OP(name) _mm512_##name
 #define STREAM _mm512_stream_si512
 #define EVERY_128(v) _mm512_broadcast_i32x4(v)
@@ -18,14 +19,6 @@ typedef __m512i vec_any;
 
 #include "kernels/stencil/cpu/vector_variant.h"
 
-const struct conv_variant conv_cpu_vnni = {
-    .name = "cpu_vnni",
-    .summary = "four taps an instruction",
-    .where = CONV_ON_CPU,
-    .needs = CONV_CPU_AVX512 | CONV_CPU_VNNI,
-    .fits = fits_vectors,
-    .scratch = conv_cpu_scratch,
-    .run = run_vectors,
-};
+CONV_CPU_VECTOR_VARIANT(cpu_vnni, CONV_CPU_AVX512 | CONV_CPU_VNNI, "four taps an instruction");
 
 #endif

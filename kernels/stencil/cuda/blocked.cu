@@ -190,9 +190,10 @@ static enum conv_status launch(const struct conv_stencil *stencil,
     return launch_status();
 }
 
-static enum conv_status run_blocked(const struct conv_stencil *stencil,
+static enum conv_status run_blocked(const struct conv_stencil_plan *plan,
                                     const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     int side = max(stencil->width, stencil->height);
     if (side <= 3)
         return launch<3>(stencil, batch);
@@ -201,14 +202,5 @@ static enum conv_status run_blocked(const struct conv_stencil *stencil,
     return launch<0>(stencil, batch);
 }
 
-const struct conv_variant conv_cuda_blocked = {
-    /* name */ "cuda_blocked",
-    /* summary */ "tile with halo in shared memory, 4 x 8 samples a thread",
-    /* where */ CONV_ON_CUDA,
-    /* needs */ 75,
-    /* fits */ NULL,
-    /* scratch */ NULL,
-    /* tile */ TILE_WIDTH,
-    TILE_HEIGHT,
-    run_blocked,
-};
+CONV_CUDA_VARIANT(blocked, 75, "tile with halo in shared memory, 4 x 8 samples a thread", NULL,
+                  score_always<30>, run_blocked, TILE_WIDTH, TILE_HEIGHT);

@@ -38,9 +38,10 @@ static __global__ void constant(const struct conv_stencil_plane *planes, int cou
     row[x] = (Sample)round_sum(sum, filter.rounding);
 }
 
-static enum conv_status run_constant(const struct conv_stencil *stencil,
+static enum conv_status run_constant(const struct conv_stencil_plan *plan,
                                      const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     struct taps filter;
     enum sum_kind kind = conv_cuda_taps(&filter, stencil);
     cudaStream_t stream = (cudaStream_t)batch->stream;
@@ -52,14 +53,5 @@ static enum conv_status run_constant(const struct conv_stencil *stencil,
     return launch_status();
 }
 
-const struct conv_variant conv_cuda_constant = {
-    /* name */ "cuda_constant",
-    /* summary */ "as naive, the filter in constant memory",
-    /* where */ CONV_ON_CUDA,
-    /* needs */ 75,
-    /* fits */ NULL,
-    /* scratch */ NULL,
-    /* tile */ BLOCK_WIDTH,
-    BLOCK_HEIGHT,
-    run_constant,
-};
+CONV_CUDA_VARIANT(constant, 75, "as naive, the filter in constant memory", NULL, score_always<11>,
+                  run_constant, BLOCK_WIDTH, BLOCK_HEIGHT);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The CUDA rows of the variant table and what they need before their first launch. Plain C, so that
-// the table, the backend and the tests see no CUDA type.
+// The CUDA variants and what they need before their first launch. Plain C, so that the table, the
+// backend and the tests see no CUDA type.
 #ifndef CONV_KERNELS_STENCIL_CUDA_CUDA_VARIANTS_H
 #define CONV_KERNELS_STENCIL_CUDA_CUDA_VARIANTS_H
 
@@ -12,10 +12,9 @@
 extern "C" {
 #endif
 
-// In the order of preference; blocked, tile, constant and naive take every stencil. A launch needs
-// an uploaded stencil (below) and of the batch d_planes, count, tiles (at least 1) and stream,
-// which is one of the calling thread's current device. CONV_ERR_DEVICE leaves the cause to be asked
-// for with cudaGetLastError.
+// Running one needs an uploaded stencil (below) and of the batch d_planes, count, tiles (at least 1)
+// and stream, which belongs to the calling thread's current device. After CONV_ERR_DEVICE,
+// cudaGetLastError returns the cause.
 extern const struct conv_variant conv_cuda_tma_mma, conv_cuda_tma_mma_separable,
     conv_cuda_tma_mma_large, conv_cuda_mma, conv_cuda_tma, conv_cuda_tma_large, conv_cuda_separable,
     conv_cuda_dp4a, conv_cuda_blocked, conv_cuda_planes, conv_cuda_unrolled, conv_cuda_shared,

@@ -240,9 +240,10 @@ static enum conv_status launch(const struct conv_stencil *stencil,
     return launch_status();
 }
 
-static enum conv_status run_dp4a(const struct conv_stencil *stencil,
+static enum conv_status run_dp4a(const struct conv_stencil_plan *plan,
                                  const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     int side = max(stencil->width, stencil->height);
     if (side <= 3)
         return launch<3>(stencil, batch);
@@ -254,7 +255,7 @@ static enum conv_status run_dp4a(const struct conv_stencil *stencil,
 }
 
 // Every partial sum must stay within the 2^22 on either side that INTEGER_FLOATS leaves room for.
-static bool fits_dp4a(const struct conv_stencil *stencil)
+static bool can_dp4a(const struct conv_stencil *stencil)
 {
     if (!stencil->exact || stencil->depth != 8)
         return false;
@@ -267,14 +268,5 @@ static bool fits_dp4a(const struct conv_stencil *stencil)
     return bound < 1 << 22;
 }
 
-const struct conv_variant conv_cuda_dp4a = {
-    /* name */ "cuda_dp4a",
-    /* summary */ "as blocked, four taps an instruction on bytes",
-    /* where */ CONV_ON_CUDA,
-    /* needs */ 75,
-    /* fits */ fits_dp4a,
-    /* scratch */ NULL,
-    /* tile */ TILE_WIDTH,
-    TILE_HEIGHT,
-    run_dp4a,
-};
+CONV_CUDA_VARIANT(dp4a, 75, "as blocked, four taps an instruction on bytes", can_dp4a,
+                  score_always<35>, run_dp4a, TILE_WIDTH, TILE_HEIGHT);

@@ -41,9 +41,10 @@ static __global__ void interleaved(const struct conv_stencil_plane *images, int 
     }
 }
 
-static enum conv_status run_interleaved(const struct conv_stencil *stencil,
+static enum conv_status run_interleaved(const struct conv_stencil_plan *plan,
                                         const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     struct rounding rounding;
     enum sum_kind kind = conv_cuda_rounding(&rounding, stencil);
     const struct taps *filter = (const struct taps *)stencil->d_stencil;
@@ -56,14 +57,5 @@ static enum conv_status run_interleaved(const struct conv_stencil *stencil,
     return launch_status();
 }
 
-const struct conv_variant conv_cuda_interleaved = {
-    /* name */ "cuda_interleaved",
-    /* summary */ "one thread a pixel of RGBRGB..., all in global memory",
-    /* where */ CONV_ON_CUDA,
-    /* needs */ 75,
-    /* fits */ NULL,
-    /* scratch */ NULL,
-    /* tile */ CHANNELS *BLOCK_WIDTH,
-    BLOCK_HEIGHT,
-    run_interleaved,
-};
+CONV_CUDA_VARIANT(interleaved, 75, "one thread a pixel of RGBRGB..., all in global memory", NULL,
+                  score_always<9>, run_interleaved, CHANNELS *BLOCK_WIDTH, BLOCK_HEIGHT);

@@ -112,9 +112,10 @@ static enum conv_status launch(const struct conv_stencil *stencil,
     return launch_status();
 }
 
-static enum conv_status run_mma(const struct conv_stencil *stencil,
+static enum conv_status run_mma(const struct conv_stencil_plan *plan,
                                 const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     if (stencil->height <= 3)
         return launch<3>(stencil, batch);
     if (stencil->height <= 5)
@@ -124,14 +125,5 @@ static enum conv_status run_mma(const struct conv_stencil *stencil,
     return launch<9>(stencil, batch);
 }
 
-const struct conv_variant conv_cuda_mma = {
-    /* name */ "cuda_mma",
-    /* summary */ "tile in shared memory, taps on int8 tensor cores",
-    /* where */ CONV_ON_CUDA,
-    /* needs */ 75,
-    /* fits */ fits_bytes,
-    /* scratch */ NULL,
-    /* tile */ TILE_WIDTH,
-    TILE_HEIGHT,
-    run_mma,
-};
+CONV_CUDA_VARIANT(mma, 75, "tile in shared memory, taps on int8 tensor cores", fits_bytes,
+                  score_always<60>, run_mma, TILE_WIDTH, TILE_HEIGHT);

@@ -35,9 +35,10 @@ static __global__ void naive(const struct conv_stencil_plane *planes, int count,
     row[x] = (Sample)round_sum(sum, filter->rounding);
 }
 
-static enum conv_status run_naive(const struct conv_stencil *stencil,
+static enum conv_status run_naive(const struct conv_stencil_plan *plan,
                                   const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     struct rounding rounding;
     enum sum_kind kind = conv_cuda_rounding(&rounding, stencil);
     const struct taps *filter = (const struct taps *)stencil->d_stencil;
@@ -50,14 +51,5 @@ static enum conv_status run_naive(const struct conv_stencil *stencil,
     return launch_status();
 }
 
-const struct conv_variant conv_cuda_naive = {
-    /* name */ "cuda_naive",
-    /* summary */ "one thread a sample, filter and image in global memory",
-    /* where */ CONV_ON_CUDA,
-    /* needs */ 75,
-    /* fits */ NULL,
-    /* scratch */ NULL,
-    /* tile */ BLOCK_WIDTH,
-    BLOCK_HEIGHT,
-    run_naive,
-};
+CONV_CUDA_VARIANT(naive, 75, "one thread a sample, filter and image in global memory", NULL,
+                  score_always<10>, run_naive, BLOCK_WIDTH, BLOCK_HEIGHT);

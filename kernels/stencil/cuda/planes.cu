@@ -110,9 +110,10 @@ static enum conv_status launch(const struct conv_stencil *stencil,
     return launch_status();
 }
 
-static enum conv_status run_planes(const struct conv_stencil *stencil,
+static enum conv_status run_planes(const struct conv_stencil_plan *plan,
                                    const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     int side = max(stencil->width, stencil->height);
     if (side <= 3)
         return launch<3>(stencil, batch);
@@ -121,19 +122,10 @@ static enum conv_status run_planes(const struct conv_stencil *stencil,
     return launch<7>(stencil, batch);
 }
 
-static bool fits_planes(const struct conv_stencil *stencil)
+static bool can_planes(const struct conv_stencil *stencil)
 {
     return max(stencil->width, stencil->height) <= 7;
 }
 
-const struct conv_variant conv_cuda_planes = {
-    /* name */ "cuda_planes",
-    /* summary */ "as unrolled, one thread for three planes",
-    /* where */ CONV_ON_CUDA,
-    /* needs */ 75,
-    /* fits */ fits_planes,
-    /* scratch */ NULL,
-    /* tile */ TILE_WIDTH,
-    TILE_HEIGHT,
-    run_planes,
-};
+CONV_CUDA_VARIANT(planes, 75, "as unrolled, one thread for three planes", can_planes,
+                  score_always<14>, run_planes, TILE_WIDTH, TILE_HEIGHT);

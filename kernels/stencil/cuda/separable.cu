@@ -155,9 +155,10 @@ static enum conv_status launch(Kernel kernel, const struct filter *f, size_t sam
     return launch_status();
 }
 
-static enum conv_status run_separable(const struct conv_stencil *stencil,
+static enum conv_status run_separable(const struct conv_stencil_plan *plan,
                                       const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     struct filter f = {};
     enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
     f.planes = batch->d_planes;
@@ -174,26 +175,21 @@ static enum conv_status run_separable(const struct conv_stencil *stencil,
     return launch(separable<uint16_t, int32_t>, &f, 2, batch);
 }
 
-// Smaller filters are faster in one pass: the sums of the halo's rows cost more than they save.
-#define LEAST_SIDE 9
-
-static bool fits_separable(const struct conv_stencil *stencil)
+static bool can_separable(const struct conv_stencil *stencil)
 {
     struct rounding rounding;
     int32_t row[CONV_FILTER_MAX_SIDE], column[CONV_FILTER_MAX_SIDE];
-    return stencil->exact && min(stencil->width, stencil->height) >= LEAST_SIDE &&
-           conv_cuda_rounding(&rounding, stencil) != SUM_INT64 &&
+    return stencil->exact && conv_cuda_rounding(&rounding, stencil) != SUM_INT64 &&
            conv_stencil_factors(stencil, column, row);
 }
 
-const struct conv_variant conv_cuda_separable = {
-    /* name */ "cuda_separable",
-    /* summary */ "two passes in one kernel, for a column times a row",
-    /* where */ CONV_ON_CUDA,
-    /* needs */ 75,
-    /* fits */ fits_separable,
-    /* scratch */ NULL,
-    /* tile */ TILE_WIDTH,
-    TILE_HEIGHT,
-    run_separable,
-};
+// The sums of the halo's rows cost more than they save below this.
+#define LEAST_SIDE 9
+
+static int score_separable(const struct conv_stencil *stencil, const struct conv_stencil_shape *)
+{
+    return min(stencil->width, stencil->height) < LEAST_SIDE ? CONV_SCORE_UNSUITED : 45;
+}
+
+CONV_CUDA_VARIANT(separable, 75, "two passes in one kernel, for a column times a row",
+                  can_separable, score_separable, run_separable, TILE_WIDTH, TILE_HEIGHT);

@@ -40,9 +40,10 @@ static __global__ void tile_kernel(const struct conv_stencil_plane *planes, int 
 }
 
 template <int WIDTH, int HEIGHT>
-static enum conv_status run_tile(const struct conv_stencil *stencil,
+static enum conv_status run_tile(const struct conv_stencil_plan *plan,
                                  const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     struct taps filter;
     enum sum_kind kind = conv_cuda_taps(&filter, stencil);
     size_t bytes = (size_t)(WIDTH + stencil->width - 1) * (HEIGHT + stencil->height - 1) *
@@ -56,18 +57,16 @@ static enum conv_status run_tile(const struct conv_stencil *stencil,
     return launch_status();
 }
 
-#define ROW(name, summary, width, height)                                                          \
-    {                                                                                              \
-        name, summary, CONV_ON_CUDA, 75, NULL, NULL, width, height, run_tile<width, height>        \
-    }
+CONV_CUDA_VARIANT(shared, 75, "tile with halo in shared memory, one thread a sample", NULL,
+                  score_always<12>, (run_tile<32, 8>), 32, 8);
 
-const struct conv_variant conv_cuda_shared =
-    ROW("cuda_shared", "tile with halo in shared memory, one thread a sample", 32, 8);
+// Other block shapes, for benchmarks.
+#define SHARED_SHAPE(width, height)                                                                \
+    CONV_CUDA_VARIANT_VALUE(shared_##width##x##height, 75,                                         \
+                            "as shared, blocks of " #width " x " #height, NULL, score_always<12>,  \
+                            (run_tile<width, height>), width, height)
 
 const struct conv_variant conv_cuda_shared_shapes[5] = {
-    ROW("cuda_shared_8x8", "as shared, blocks of 8 x 8", 8, 8),
-    ROW("cuda_shared_16x16", "as shared, blocks of 16 x 16", 16, 16),
-    ROW("cuda_shared_32x4", "as shared, blocks of 32 x 4", 32, 4),
-    ROW("cuda_shared_32x16", "as shared, blocks of 32 x 16", 32, 16),
-    ROW("cuda_shared_32x32", "as shared, blocks of 32 x 32", 32, 32),
+    SHARED_SHAPE(8, 8),   SHARED_SHAPE(16, 16), SHARED_SHAPE(32, 4),
+    SHARED_SHAPE(32, 16), SHARED_SHAPE(32, 32),
 };

@@ -11,6 +11,27 @@
 
 #define WARP 32
 
+// --- variants ------------------------------------------------------------------------------------
+
+// A variant of the table; `method` is its name without "cuda_". tile: samples that a block writes.
+#define CONV_CUDA_VARIANT(method, capability, summary, can, score, run, tile_width, tile_height)   \
+    const struct conv_variant conv_cuda_##method = CONV_CUDA_VARIANT_VALUE(                        \
+        method, capability, summary, can, score, run, tile_width, tile_height)
+
+#define CONV_CUDA_VARIANT_VALUE(method, capability, summary, can, score, run, tile_width,          \
+                                tile_height)                                                       \
+    {                                                                                              \
+        "cuda_" #method, summary, CONV_ON_CUDA, capability, can, score, NULL, run, tile_width,     \
+            tile_height                                                                            \
+    }
+
+// The score of a method that suits every stencil that it can do.
+template <int SCORE>
+static int score_always(const struct conv_stencil *, const struct conv_stencil_shape *)
+{
+    return SCORE;
+}
+
 // --- arithmetic ----------------------------------------------------------------------------------
 
 // The type that sums are held in. FLOAT serves real filters, by definition, and those exact ones

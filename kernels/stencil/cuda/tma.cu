@@ -373,9 +373,10 @@ static enum conv_status launch_side(const struct conv_stencil *stencil,
     return launch<SIDE, uint16_t>(stencil, batch);
 }
 
-static enum conv_status run_ring(const struct conv_stencil *stencil,
+static enum conv_status run_ring(const struct conv_stencil_plan *plan,
                                  const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     int side = max(stencil->width, stencil->height);
     if (side <= 3)
         return launch_side<3>(stencil, batch);
@@ -384,21 +385,12 @@ static enum conv_status run_ring(const struct conv_stencil *stencil,
     return launch_side<7>(stencil, batch);
 }
 
-static bool fits_ring(const struct conv_stencil *stencil)
+static bool can_ring(const struct conv_stencil *stencil)
 {
     struct rounding rounding;
     return max(stencil->width, stencil->height) <= 7 &&
            conv_cuda_rounding(&rounding, stencil) != SUM_INT64 && fits_scaled(stencil);
 }
 
-const struct conv_variant conv_cuda_tma = {
-    /* name */ "cuda_tma",
-    /* summary */ "as blocked, samples through the bulk copy engine",
-    /* where */ CONV_ON_CUDA,
-    /* needs */ 90,
-    /* fits */ fits_ring,
-    /* scratch */ NULL,
-    /* tile */ TILE_WIDTH,
-    TILE_HEIGHT,
-    run_ring,
-};
+CONV_CUDA_VARIANT(tma, 90, "as blocked, samples through the bulk copy engine", can_ring,
+                  score_always<50>, run_ring, TILE_WIDTH, TILE_HEIGHT);

@@ -261,29 +261,26 @@ static enum conv_status launch_width(const struct conv_stencil *stencil,
     return launch_sums<31, Sample>(stencil, batch);
 }
 
-static enum conv_status run_ring_large(const struct conv_stencil *stencil,
+static enum conv_status run_ring_large(const struct conv_stencil_plan *plan,
                                        const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     return stencil->depth == 8 ? launch_width<uint8_t>(stencil, batch)
                                : launch_width<uint16_t>(stencil, batch);
 }
 
-// Smaller ones are cuda_tma's.
-static bool fits_ring_large(const struct conv_stencil *stencil)
+static bool can_ring_large(const struct conv_stencil *stencil)
 {
     struct rounding rounding;
-    return max(stencil->width, stencil->height) > 7 &&
-           conv_cuda_rounding(&rounding, stencil) != SUM_INT64 && fits_scaled(stencil);
+    return conv_cuda_rounding(&rounding, stencil) != SUM_INT64 && fits_scaled(stencil);
 }
 
-const struct conv_variant conv_cuda_tma_large = {
-    /* name */ "cuda_tma_large",
-    /* summary */ "as ring, for filters of any size",
-    /* where */ CONV_ON_CUDA,
-    /* needs */ 90,
-    /* fits */ fits_ring_large,
-    /* scratch */ NULL,
-    /* tile */ TILE_WIDTH,
-    TILE_HEIGHT,
-    run_ring_large,
-};
+// Up to 7 x 7 there are no sums of several rows to share an unpacked sample, nor enough taps to
+// pay for loading their coefficients.
+static int score_ring_large(const struct conv_stencil *stencil, const struct conv_stencil_shape *)
+{
+    return max(stencil->width, stencil->height) <= 7 ? CONV_SCORE_UNSUITED : 40;
+}
+
+CONV_CUDA_VARIANT(tma_large, 90, "as ring, for filters of any size", can_ring_large,
+                  score_ring_large, run_ring_large, TILE_WIDTH, TILE_HEIGHT);

@@ -125,9 +125,10 @@ static enum conv_status pack(const struct conv_stencil *stencil,
     return ties ? launch<ROWS, true>(&f, stencil, batch) : launch<ROWS, false>(&f, stencil, batch);
 }
 
-static enum conv_status run_tensor(const struct conv_stencil *stencil,
+static enum conv_status run_tensor(const struct conv_stencil_plan *plan,
                                    const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     if (stencil->height <= 3)
         return pack<3>(stencil, batch);
     if (stencil->height <= 5)
@@ -137,14 +138,5 @@ static enum conv_status run_tensor(const struct conv_stencil *stencil,
     return pack<9>(stencil, batch);
 }
 
-const struct conv_variant conv_cuda_tma_mma = {
-    /* name */ "cuda_tma_mma",
-    /* summary */ "taps on int8 tensor cores, samples through the bulk copy engine",
-    /* where */ CONV_ON_CUDA,
-    /* needs */ 90,
-    /* fits */ fits_bytes,
-    /* scratch */ NULL,
-    /* tile */ TILE_WIDTH,
-    TILE_HEIGHT,
-    run_tensor,
-};
+CONV_CUDA_VARIANT(tma_mma, 90, "taps on int8 tensor cores, samples through the bulk copy engine",
+                  fits_bytes, score_always<80>, run_tensor, TILE_WIDTH, TILE_HEIGHT);

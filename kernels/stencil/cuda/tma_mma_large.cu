@@ -234,9 +234,10 @@ static enum conv_status launch_sized(const struct conv_stencil *stencil,
                              : launch<BLOCKS, ROWS, int32_t>(&f, stencil, batch);
 }
 
-static enum conv_status run_tensor_large(const struct conv_stencil *stencil,
+static enum conv_status run_tensor_large(const struct conv_stencil_plan *plan,
                                          const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     if (stencil->width <= SHORT)
         return stencil->height <= SHORT ? launch_sized<2, 17>(stencil, batch)
                                         : launch_sized<2, 31>(stencil, batch);
@@ -244,12 +245,10 @@ static enum conv_status run_tensor_large(const struct conv_stencil *stencil,
                                     : launch_sized<3, 31>(stencil, batch);
 }
 
-// Smaller ones are cuda_tma_mma's.
-static bool fits_tensor_large(const struct conv_stencil *stencil)
+static bool can_tensor_large(const struct conv_stencil *stencil)
 {
     struct rounding rounding;
-    bool large = stencil->width > MAX_WIDTH || stencil->height > MAX_HEIGHT;
-    if (!large || !stencil->exact || stencil->depth != 8 ||
+    if (!stencil->exact || stencil->depth != 8 ||
         conv_cuda_rounding(&rounding, stencil) == SUM_INT64)
         return false;
     for (int i = 0; i < stencil->width * stencil->height; i++)
@@ -258,14 +257,12 @@ static bool fits_tensor_large(const struct conv_stencil *stencil)
     return true;
 }
 
-const struct conv_variant conv_cuda_tma_mma_large = {
-    /* name */ "cuda_tma_mma_large",
-    /* summary */ "large filters on int8 tensor cores, taps from shared memory",
-    /* where */ CONV_ON_CUDA,
-    /* needs */ 90,
-    /* fits */ fits_tensor_large,
-    /* scratch */ NULL,
-    /* tile */ TILE_WIDTH,
-    TILE_HEIGHT,
-    run_tensor_large,
-};
+// Taps that registers can hold should not come from shared memory.
+static int score_tensor_large(const struct conv_stencil *stencil, const struct conv_stencil_shape *)
+{
+    bool large = stencil->width > MAX_WIDTH || stencil->height > MAX_HEIGHT;
+    return large ? 70 : CONV_SCORE_UNSUITED;
+}
+
+CONV_CUDA_VARIANT(tma_mma_large, 90, "large filters on int8 tensor cores, taps from shared memory",
+                  can_tensor_large, score_tensor_large, run_tensor_large, TILE_WIDTH, TILE_HEIGHT);

@@ -46,9 +46,10 @@ static void launch(const struct conv_stencil *stencil, const struct conv_stencil
 }
 
 template <int HEIGHT>
-static enum conv_status run_unrolled(const struct conv_stencil *stencil,
+static enum conv_status run_unrolled(const struct conv_stencil_plan *plan,
                                      const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     int side = max(stencil->width, stencil->height);
     if (side <= 3)
         launch<3>(stencil, batch, HEIGHT);
@@ -59,22 +60,22 @@ static enum conv_status run_unrolled(const struct conv_stencil *stencil,
     return launch_status();
 }
 
-static bool fits_unrolled(const struct conv_stencil *stencil)
+static bool can_unrolled(const struct conv_stencil *stencil)
 {
     return max(stencil->width, stencil->height) <= 7;
 }
 
-#define ROW(name, summary, height)                                                                 \
-    {                                                                                              \
-        name, summary, CONV_ON_CUDA, 75, fits_unrolled, NULL, BLOCK_WIDTH, height,                 \
-            run_unrolled<height>                                                                   \
-    }
+CONV_CUDA_VARIANT(unrolled, 75, "as shared, compiled for 3 x 3, 5 x 5 and 7 x 7 taps", can_unrolled,
+                  score_always<13>, run_unrolled<8>, BLOCK_WIDTH, 8);
 
-const struct conv_variant conv_cuda_unrolled =
-    ROW("cuda_unrolled", "as shared, compiled for 3 x 3, 5 x 5 and 7 x 7 taps", 8);
+// Other block shapes, for benchmarks.
+#define UNROLLED_SHAPE(height)                                                                     \
+    CONV_CUDA_VARIANT_VALUE(unrolled_32x##height, 75, "as unrolled, blocks of 32 x " #height,      \
+                            can_unrolled, score_always<13>, run_unrolled<height>, BLOCK_WIDTH,     \
+                            height)
 
 const struct conv_variant conv_cuda_unrolled_shapes[3] = {
-    ROW("cuda_unrolled_32x4", "as unrolled, blocks of 32 x 4", 4),
-    ROW("cuda_unrolled_32x16", "as unrolled, blocks of 32 x 16", 16),
-    ROW("cuda_unrolled_32x32", "as unrolled, blocks of 32 x 32", 32),
+    UNROLLED_SHAPE(4),
+    UNROLLED_SHAPE(16),
+    UNROLLED_SHAPE(32),
 };

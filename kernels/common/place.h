@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// Where a kernel runs, and what it needs there: the same for every family of kernels.
+#ifndef CONV_KERNELS_COMMON_PLACE_H
+#define CONV_KERNELS_COMMON_PLACE_H
+
+#include <stdbool.h>
+
+enum conv_place { CONV_ON_CPU, CONV_ON_CUDA };
+
+// True if a machine that offers `have` meets `needs`. On a CPU both are bits of enum
+// conv_cpu_feature; on a CUDA device both are compute capabilities, 75 = 7.5.
+static inline bool conv_place_offers(enum conv_place place, unsigned have, unsigned needs)
+{
+    return place == CONV_ON_CUDA ? needs <= have : (needs & ~have) == 0;
+}
+
+#endif
