@@ -107,32 +107,34 @@ bool conv_cpu_rounding_narrow(struct conv_cpu_rounding *rounding,
 // For sums modulo 2^32; false if those do not hold this stencil.
 bool conv_cpu_rounding_wide(struct conv_cpu_rounding *rounding, const struct conv_stencil *stencil);
 
-// --- steps.c -------------------------------------------------------------------------------------
+// --- tap_schedule.c ------------------------------------------------------------------------------
 
-// One load and what it is multiplied by: for each of two output rows y and y + 1, the coefficients
-// of the lane's first output sample and of its second, packed as the lane's samples are.
-struct conv_cpu_step {
+// One load of samples and what it is multiplied by: for each of two output rows y and y + 1, the
+// coefficients of the lane's first output sample and of its second, packed as the lane's samples
+// are.
+struct conv_cpu_tap {
     int16_t column, row; // first sample of the load and its source row, from the tap (0, 0) of y
     uint32_t coefs[2][2];
 };
 
-// Pairs: each step uses up one or more of the magnitudes of the coefficients, whose sum is at most
-// 65535 / 255, for one of two rows and two outputs. Quads: 32 rows by 8 columns by at most 4 steps
+// Pairs: each load uses up one or more of the magnitudes of the coefficients, whose sum is at most
+// 65535 / 255, for one of two rows and two outputs. Quads: 32 rows by 8 columns by at most 4 loads
 // for coefficients within +-254. Words: 32 rows by 16 columns.
-#define CONV_CPU_MAX_STEPS 1028
+#define CONV_CPU_MAX_TAPS 1028
 
-struct conv_cpu_steps {
-    int upper_end, both_end, count; // first steps for y alone, then for both, then for y + 1 alone
-    struct conv_cpu_step steps[CONV_CPU_MAX_STEPS];
+struct conv_cpu_tap_schedule {
+    int upper_end, both_end, count; // first taps for y alone, then for both, then for y + 1 alone
+    struct conv_cpu_tap taps[CONV_CPU_MAX_TAPS];
 };
 
-// Cuts the coefficients of the stencil, or those of the plan's row if it is separable.
-void conv_cpu_steps_init(struct conv_cpu_steps *steps, const struct conv_stencil *stencil,
-                         const struct conv_cpu_plan *plan);
+// Schedules the coefficients of the stencil, or those of the plan's row if it is separable.
+void conv_cpu_tap_schedule_init(struct conv_cpu_tap_schedule *schedule,
+                                const struct conv_stencil *stencil,
+                                const struct conv_cpu_plan *plan);
 
-// The coefficients of two neighbouring samples, packed as they are in a lane of pairs; false if one
+// Packs the coefficients of two neighbouring samples as they are in a lane of pairs; false if one
 // multiplication cannot take both.
-bool conv_cpu_pack_pair(uint32_t *packed, int first, int second);
+bool conv_cpu_tap_pack_pair(uint32_t *packed, int first, int second);
 
 // --- line.c --------------------------------------------------------------------------------------
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Exact stencils of 3x3 and 5x5 whose sums fit 16 bits, straight from the source rows: only what is
-// near a row's ends goes through lines with the border made. Arithmetic is that of dots.h, with
-// pairs, but the compiler knows the number of taps: no loop is left around the multiplications, and
-// their coefficients are ready vectors. Against lines and loops (AVX2, 2880x1800 and 8192x4096):
-// 1.4 to 1.7 times at 3x3, 1.2 times at 5x5, where two passes (passes.h) stay ahead if there can be
-// two.
+// Exact stencils of 3x3 and 5x5 whose sums fit 16 bits, straight from the source rows: only samples
+// near a row's ends go through lines that contain the border. The arithmetic is that of dots.h with
+// pairs, but the number of taps is a compile-time constant: no loop is left around the
+// multiplications, and their coefficients are ready vectors. Speed over lines and loops (AVX2,
+// 2880x1800 and 8192x4096): 1.4 to 1.7 times at 3x3, 1.2 times at 5x5, where two passes (passes.h)
+// are faster still for separable stencils.
 // A block is one vector of each of two output rows. It is stored after the next one was loaded:
-// processors tell loads from earlier stores by the low 12 bits of their addresses at first, and
-// where rows of source and result are alike in those (8192 columns), a block's halo would seem to
-// have been stored just now, which cost a third of the speed.
+// processors first compare loads with earlier stores by the low 12 bits of their addresses, and
+// where rows of source and result are equal in those (8192 columns), a block's halo would seem to
+// have been stored just before, which cost a third of the speed.
 #ifndef CONV_KERNELS_STENCIL_CPU_DIRECT_H
 #define CONV_KERNELS_STENCIL_CPU_DIRECT_H
 
@@ -18,11 +18,11 @@
 
 #define DIRECT_MOST_SIDE 5
 #define DIRECT_LINES (DIRECT_MOST_SIDE + 1) // source rows that two output rows need
-// Source rows are fetched so many pairs before they are needed.
+// Source rows are prefetched this many pairs of rows before they are needed.
 #define DIRECT_AHEAD 2
-// Planes of at least so many bytes are written past the caches, whole rows of them: a cache line
-// written in both manners costs more than is saved (2880x1800: 1.2 times as fast, with two ordinary
-// stores a row half as fast). Not in vectors of 16 bytes, which took three times as long.
+// Planes of at least this many bytes are written past the caches, in whole rows: a cache line
+// written in both manners costs more than is saved (2880x1800: 1.2 times as fast, but half as fast
+// with two ordinary stores per row). Not with vectors of 16 bytes, which took three times as long.
 #define DIRECT_STREAM (4 << 20)
 _Static_assert(2 * VECTOR + DIRECT_MOST_SIDE - 1 <= CONV_CPU_EDGES - CONV_CPU_RIGHT_EDGE &&
                    VECTOR + DIRECT_MOST_SIDE - 1 <= CONV_CPU_RIGHT_EDGE,
@@ -31,7 +31,7 @@ _Static_assert(2 * VECTOR + DIRECT_MOST_SIDE - 1 <= CONV_CPU_EDGES - CONV_CPU_RI
 // By row of taps, by load, for the first and the second output sample of a lane.
 typedef vec_u32 direct_coefs[DIRECT_MOST_SIDE][(DIRECT_MOST_SIDE + 1) / 2][2];
 
-// What sums are made with.
+// The constants of a sum.
 struct direct_sums {
     direct_coefs coefs;
     struct conv_cpu_rounding rounding;
@@ -41,15 +41,15 @@ struct direct_job {
     struct direct_sums sums;
     const struct conv_stencil *stencil;
     const struct conv_stencil_plane *plane;
-    bool streams;   // output goes past the caches
+    bool streams;   // output is written past the caches
     size_t width;   // bytes of a row
     size_t right;   // columns from here on, a whole number of vectors, are in the right edge
     uint8_t *edges; // height + 1 of them: columns -(width / 2) and on; columns from `right` on
     uint8_t *blank; // a row of the constant border's value
-    uint8_t *spare; // a row for what the last one has below it
-    // For the rows in work, by line:
+    uint8_t *spare; // stands for the row below the last one
+    // For the current rows, by line:
     const uint8_t *source[DIRECT_LINES], *left_edge[DIRECT_LINES], *right_edge[DIRECT_LINES];
-    const uint8_t *next[2]; // source rows to fetch
+    const uint8_t *next[2]; // source rows to prefetch
 };
 
 // A vector of two output rows, from samples whose first ones are at lines[k] + at.
@@ -92,7 +92,7 @@ ALWAYS_INLINE void store_direct(uint8_t *const rows[2], size_t x, const vec_u8 o
     }
 }
 
-// The same for what may be the end of a row.
+// As store_direct, for a vector that may reach past the end of the row.
 ALWAYS_INLINE void store_direct_end(uint8_t *const rows[2], size_t x, const vec_u8 out[2],
                                     const struct direct_job *job)
 {
@@ -104,14 +104,14 @@ ALWAYS_INLINE void store_direct_end(uint8_t *const rows[2], size_t x, const vec_
         memcpy(rows[r] + x, &out[r], job->width - x);
 }
 
-// Columns that need no border: from the second vector to the last one before the right edge.
+// The columns that need no border: from the second vector to the last one before the right edge.
 ALWAYS_INLINE void filter_direct_inside(const struct direct_job *job, uint8_t *const rows[2],
                                         int side, enum conv_cpu_division division, bool streams)
 {
     size_t x = VECTOR, halo = (size_t)side / 2, end = job->right;
     if (x >= end)
         return;
-    // Copies, which no store to a row can change: the compiler may keep them in registers.
+    // Copies cannot alias the rows that are stored to, so they can stay in registers.
     uint8_t *const to[2] = {rows[0], rows[1]};
     const uint8_t *const next[2] = {job->next[0], job->next[1]};
     const struct direct_sums sums = job->sums;
@@ -169,13 +169,13 @@ typedef void (*filter_direct_fn)(const struct direct_job *job, uint8_t *const ro
 
 static filter_direct_fn choose_direct(int side, enum conv_cpu_division division)
 {
-    static const filter_direct_fn ways[2][CONV_CPU_BY_ANY + 1] = {
+    static const filter_direct_fn methods[2][CONV_CPU_BY_ANY + 1] = {
         {filter_3x3_by_1_signed, filter_3x3_by_1, filter_3x3_by_power_signed, filter_3x3_by_power,
          filter_3x3_by_odd, filter_3x3_by_any},
         {filter_5x5_by_1_signed, filter_5x5_by_1, filter_5x5_by_power_signed, filter_5x5_by_power,
          filter_5x5_by_odd, filter_5x5_by_any},
     };
-    return ways[side == 5][division];
+    return methods[side == 5][division];
 }
 
 static uint8_t *edge_line(const struct direct_job *job, int k)
@@ -183,7 +183,7 @@ static uint8_t *edge_line(const struct direct_job *job, int k)
     return job->edges + (size_t)(k % CONV_CPU_EDGE_LINES) * CONV_CPU_EDGES;
 }
 
-// Both edges of line k: source row k - height / 2.
+// Fills both edges of line k from source row k - height / 2.
 static void fill_edges(const struct direct_job *job, int k)
 {
     const struct conv_stencil *stencil = job->stencil;
@@ -196,7 +196,7 @@ static void fill_edges(const struct direct_job *job, int k)
                       width - right + 2 * halo);
 }
 
-// The lines of output rows y and y + 1.
+// Sets the lines of output rows y and y + 1.
 static void place_lines(struct direct_job *job, int y)
 {
     const struct conv_stencil_plane *plane = job->plane;
@@ -219,7 +219,7 @@ static void filter_direct_plane(struct direct_job *job, filter_direct_fn filter)
     const struct conv_stencil_plane *plane = job->plane;
     int filled = 0;
     for (int y = 0; y < plane->height; y += 2) {
-        // Those of the next pair: a load waits long for bytes that were stored just now.
+        // One pair ahead: a load of bytes that were just stored stalls.
         for (; filled <= y + 2 + job->stencil->height; filled++)
             fill_edges(job, filled);
         place_lines(job, y);
@@ -229,22 +229,28 @@ static void filter_direct_plane(struct direct_job *job, filter_direct_fn filter)
     }
 }
 
-static void init_direct_coefs(struct direct_job *job)
+// Derived once per plan.
+struct direct_constants {
+    struct conv_cpu_rounding rounding;
+    uint32_t coefs[DIRECT_MOST_SIDE][(DIRECT_MOST_SIDE + 1) / 2][2]; // as direct_coefs, by lane
+};
+
+static void init_direct_constants(struct direct_constants *constants,
+                                  const struct conv_stencil *stencil)
 {
-    const struct conv_stencil *stencil = job->stencil;
     int side = stencil->width;
+    conv_cpu_rounding_narrow(&constants->rounding, stencil);
     for (int j = 0; j < side; j++) {
         for (int i = 0; i <= side; i++) {
             const int32_t *row = &stencil->icoef[j * side];
-            uint32_t packed;
-            conv_cpu_pack_pair(&packed, i > 0 ? row[i - 1] : 0, i < side ? row[i] : 0);
             // The second sample's pairs begin one coefficient earlier.
-            job->sums.coefs[j][i / 2][i % 2 == 0] = (vec_u32){0} + packed;
+            conv_cpu_tap_pack_pair(&constants->coefs[j][i / 2][i % 2 == 0], i > 0 ? row[i - 1] : 0,
+                                   i < side ? row[i] : 0);
         }
     }
 }
 
-// As planes go: where rows are too short for a block inside, everything is an edge.
+// Sets what depends on the plane. Rows too short for a block between the edges are all edge.
 static void set_direct_plane(struct direct_job *job, const struct conv_stencil_plane *plane,
                              uint8_t *scratch)
 {
@@ -265,12 +271,16 @@ static void set_direct_plane(struct direct_job *job, const struct conv_stencil_p
 }
 
 static void filter_direct(const struct conv_stencil *stencil,
+                          const struct direct_constants *constants,
                           const struct conv_stencil_batch *batch)
 {
     struct direct_job job;
     job.stencil = stencil;
-    conv_cpu_rounding_narrow(&job.sums.rounding, stencil);
-    init_direct_coefs(&job);
+    job.sums.rounding = constants->rounding;
+    for (int j = 0; j < stencil->height; j++)
+        for (int i = 0; i <= stencil->width / 2; i++)
+            for (int phase = 0; phase < 2; phase++)
+                job.sums.coefs[j][i][phase] = (vec_u32){0} + constants->coefs[j][i][phase];
     filter_direct_fn filter = choose_direct(stencil->width, job.sums.rounding.division);
     for (int p = 0; p < batch->count; p++) {
         set_direct_plane(&job, &batch->planes[p], batch->scratch);

@@ -2,10 +2,10 @@
 // Exact stencils as dot products: each lane of a vector of samples holds 2 or 4 neighbours, and
 // one instruction multiplies them by as many coefficients and adds the products to the lane's sum.
 // Lane i of a load at x serves the output samples at 2i + x and, with the coefficients moved up by
-// one, 2i + 1 + x (of 4 neighbours: 4i + x to 4i + 3 + x), so that no samples are shuffled: at the
-// end the sums are rounded in their lanes and joined. Two output rows share the loads. No branch
-// but loops: the border lies in the lines (line.c), and blocks run over the end of a row into a
-// buffer.
+// one, 2i + 1 + x (of 4 neighbours: 4i + x to 4i + 3 + x). So no samples are shuffled; at the end
+// the sums are rounded in their lanes and joined. Two output rows share the loads. There are no
+// branches but loops: lines contain the border (line.c), and the last block of a row is written to
+// a buffer.
 #ifndef CONV_KERNELS_STENCIL_CPU_DOTS_H
 #define CONV_KERNELS_STENCIL_CPU_DOTS_H
 
@@ -14,9 +14,9 @@
 #include "kernels/stencil/cpu/round.h"
 #include "kernels/stencil/cpu/vector.h"
 
-// Outputs of a lane, whose sums are in vectors of their own.
+// Outputs of a lane; each has a sum in a vector of its own.
 #define DOT_PHASES(sums) ((sums) == CONV_CPU_QUADS ? 4 : 2)
-// Two vectors of each of two rows are enough to hide latencies; with twice as many AVX-512 took 10
+// Two vectors of each of two rows are enough to hide latencies; with twice as many, AVX-512 took 10
 // to 15 % longer. QUAD_VECTORS is 1 where there are only 16 registers.
 #define DOT_VECTORS(sums) ((sums) == CONV_CPU_QUADS ? QUAD_VECTORS : 2)
 #define DOT_BLOCK(sums) (DOT_VECTORS(sums) * VECTOR) // bytes
@@ -38,12 +38,12 @@ ALWAYS_INLINE vec_u32 add_dot(vec_u32 sum, vec_u8 a, vec_u32 coefs, enum conv_cp
 
 typedef vec_u32 dot_sums[2][DOT_MOST_PHASES][DOT_MOST_VECTORS];
 
-// Adds steps `from` to `to` - 1 to output rows `first` to `last`.
-ALWAYS_INLINE void add_steps(dot_sums sum, const struct dot_tap *taps, size_t x, int from, int to,
-                             int first, int last, enum conv_cpu_sums sums)
+// Adds taps `from` to `to` - 1 to output rows `first` to `last`.
+ALWAYS_INLINE void add_taps(dot_sums sum, const struct conv_cpu_dot_tap *taps, size_t x, int from,
+                            int to, int first, int last, enum conv_cpu_sums sums)
 {
     for (int k = from; k < to; k++) {
-        const struct dot_tap *tap = &taps[k];
+        const struct conv_cpu_dot_tap *tap = &taps[k];
         for (int v = 0; v < DOT_VECTORS(sums); v++) {
             for (int phase = 0; phase < DOT_PHASES(sums); phase++) {
                 const uint8_t *at = tap->at + x + v * VECTOR + (phase & 2);
@@ -57,7 +57,7 @@ ALWAYS_INLINE void add_steps(dot_sums sum, const struct dot_tap *taps, size_t x,
 
 // The samples of a vector from its rounded sums.
 ALWAYS_INLINE vec_u8 join_sums(const vec_u32 sum[DOT_MOST_PHASES][DOT_MOST_VECTORS], int v,
-                               const struct dot_job *job, enum conv_cpu_division division,
+                               const struct conv_cpu_dot_job *job, enum conv_cpu_division division,
                                bool narrow, enum conv_cpu_sums sums)
 {
     const struct conv_cpu_rounding *r = &job->rounding;
@@ -77,9 +77,9 @@ ALWAYS_INLINE vec_u8 join_sums(const vec_u32 sum[DOT_MOST_PHASES][DOT_MOST_VECTO
                     round_u32(sum[3][v], r, division) << 24);
 }
 
-ALWAYS_INLINE void store_block(uint8_t *const out[2], dot_sums sum, const struct dot_job *job,
-                               enum conv_cpu_division division, bool narrow,
-                               enum conv_cpu_sums sums)
+ALWAYS_INLINE void store_block(uint8_t *const out[2], dot_sums sum,
+                               const struct conv_cpu_dot_job *job, enum conv_cpu_division division,
+                               bool narrow, enum conv_cpu_sums sums)
 {
     for (int r = 0; r < 2; r++) {
         for (int v = 0; v < DOT_VECTORS(sums); v++) {
@@ -92,8 +92,9 @@ ALWAYS_INLINE void store_block(uint8_t *const out[2], dot_sums sum, const struct
     }
 }
 
-ALWAYS_INLINE void finish_block(uint8_t *const out[2], dot_sums sum, const struct dot_job *job,
-                                bool narrow, enum conv_cpu_sums sums)
+ALWAYS_INLINE void finish_block(uint8_t *const out[2], dot_sums sum,
+                                const struct conv_cpu_dot_job *job, bool narrow,
+                                enum conv_cpu_sums sums)
 {
     switch (job->rounding.division) {
     case CONV_CPU_BY_1_SIGNED:
@@ -126,15 +127,14 @@ ALWAYS_INLINE void start_block(dot_sums sum, uint32_t start, enum conv_cpu_sums 
 }
 
 // DOT_BLOCK bytes at byte x of two output rows, straight from the lines.
-ALWAYS_INLINE void filter_dot_block(uint8_t *const out[2], const struct dot_job *job, size_t x,
-                                    bool narrow, enum conv_cpu_sums sums)
+ALWAYS_INLINE void filter_dot_block(uint8_t *const out[2], const struct conv_cpu_dot_job *job,
+                                    size_t x, bool narrow, enum conv_cpu_sums sums)
 {
-    const struct conv_cpu_steps *steps = &job->steps;
     dot_sums sum;
     start_block(sum, job->rounding.start, sums);
-    add_steps(sum, job->taps, x, 0, steps->upper_end, 0, 0, sums);
-    add_steps(sum, job->taps, x, steps->upper_end, steps->both_end, 0, 1, sums);
-    add_steps(sum, job->taps, x, steps->both_end, steps->count, 1, 1, sums);
+    add_taps(sum, job->taps, x, 0, job->upper_end, 0, 0, sums);
+    add_taps(sum, job->taps, x, job->upper_end, job->both_end, 0, 1, sums);
+    add_taps(sum, job->taps, x, job->both_end, job->tap_count, 1, 1, sums);
     finish_block(out, sum, job, narrow, sums);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Stencils with sums of float32, or float64 where those are too short (proof in plan.c), at 8 and
-// 16 bits. Source rows become rows of floats once; each output row is a sum over them in the stated
-// order, a block of registers at a time.
+// Stencils with sums of float32, or of float64 where float32 is too short (proof in plan.c), at 8
+// and 16 bits. Source rows become rows of floats once; each output row is a sum over them in the
+// defined order, a block of registers at a time.
 #ifndef CONV_KERNELS_STENCIL_CPU_FLOATS_H
 #define CONV_KERNELS_STENCIL_CPU_FLOATS_H
 
@@ -24,43 +24,50 @@ struct float_tap {
     float coef;
 };
 
+// Derived once per plan.
+struct float_constants {
+    bool doubles;
+    bool multiply;         // by 1 / divisor
+    double start, divisor; // divisor 1 for real filters: the coefficients include the scale
+    int tap_count;
+    struct float_tap taps[CONV_FILTER_MAX_TAPS]; // those that are not 0, row by row
+    double coefs[CONV_FILTER_MAX_TAPS];          // of the same taps
+};
+
 struct float_job {
     const struct conv_stencil *stencil;
     const struct conv_stencil_plane *plane;
-    bool doubles;
-    bool multiply;         // by 1 / divisor
-    double start, divisor; // divisor 1 for real filters: the coefficients hold the scale
-    int tap_count;
-    struct float_tap taps[CONV_FILTER_MAX_TAPS]; // those that are not 0, row by row
-    double coefs[CONV_FILTER_MAX_TAPS];
-    const float *at[CONV_FILTER_MAX_TAPS]; // where each tap lies for the row in work
+    const struct float_constants *constants;
+    const float *at[CONV_FILTER_MAX_TAPS]; // where each tap's samples lie for the current row
     float *ring;                           // height rows of CONV_CPU_LINE floats
     void *line;
 };
 
 ALWAYS_INLINE void sum_floats(float sums[FLOAT_BLOCK], const struct float_job *job, int x)
 {
+    const struct float_constants *constants = job->constants;
     vec_f32 sum[FLOAT_VECTORS];
     for (int v = 0; v < FLOAT_VECTORS; v++)
-        sum[v] = (vec_f32){0} + (float)job->start;
-    for (int k = 0; k < job->tap_count; k++) {
+        sum[v] = (vec_f32){0} + (float)constants->start;
+    for (int k = 0; k < constants->tap_count; k++) {
         const float *at = job->at[k] + x;
-        vec_f32 coef = (vec_f32){0} + job->taps[k].coef;
+        vec_f32 coef = (vec_f32){0} + constants->taps[k].coef;
         for (int v = 0; v < FLOAT_VECTORS; v++)
             sum[v] = add_tap(sum[v], load_f32(at + v * FLOAT_LANES), coef);
     }
     memcpy(sums, sum, sizeof sum);
 }
 
-// Every product and sum is an integer that float64 holds: fusing them would change nothing.
+// Every product and sum is an integer that float64 holds, so fusing them would change nothing.
 ALWAYS_INLINE void sum_doubles(double sums[DOUBLE_BLOCK], const struct float_job *job, int x)
 {
+    const struct float_constants *constants = job->constants;
     vec_f64 sum[FLOAT_VECTORS];
     for (int v = 0; v < FLOAT_VECTORS; v++)
-        sum[v] = (vec_f64){0} + job->start;
-    for (int k = 0; k < job->tap_count; k++) {
+        sum[v] = (vec_f64){0} + constants->start;
+    for (int k = 0; k < constants->tap_count; k++) {
         const float *at = job->at[k] + x;
-        vec_f64 coef = (vec_f64){0} + job->coefs[k];
+        vec_f64 coef = (vec_f64){0} + constants->coefs[k];
         for (int v = 0; v < FLOAT_VECTORS; v++)
             sum[v] += load_f32_as_f64(at + v * DOUBLE_LANES) * coef;
     }
@@ -70,7 +77,8 @@ ALWAYS_INLINE void sum_doubles(double sums[DOUBLE_BLOCK], const struct float_job
 ALWAYS_INLINE void round_floats(uint16_t *restrict out, const float *restrict sums,
                                 const struct float_job *job, bool multiply)
 {
-    float divisor = (float)job->divisor, factor = 1 / divisor, max = (float)job->stencil->max;
+    float divisor = (float)job->constants->divisor, factor = 1 / divisor,
+          max = (float)job->stencil->max;
     for (int x = 0; x < FLOAT_BLOCK; x++) {
         float v = multiply ? sums[x] * factor : sums[x] / divisor;
         v = v > 0 ? v : 0; // NaN becomes 0
@@ -82,7 +90,7 @@ ALWAYS_INLINE void round_floats(uint16_t *restrict out, const float *restrict su
 ALWAYS_INLINE void round_doubles(uint16_t *restrict out, const double *restrict sums,
                                  const struct float_job *job)
 {
-    double divisor = job->divisor, max = job->stencil->max;
+    double divisor = job->constants->divisor, max = job->stencil->max;
     for (int x = 0; x < DOUBLE_BLOCK; x++) {
         double v = sums[x] / divisor;
         v = v > 0 ? v : 0;
@@ -95,7 +103,7 @@ static void filter_block_float(uint16_t *out, const struct float_job *job, int x
 {
     float sums[FLOAT_BLOCK];
     sum_floats(sums, job, x);
-    if (job->multiply)
+    if (job->constants->multiply)
         round_floats(out, sums, job, true);
     else
         round_floats(out, sums, job, false);
@@ -110,17 +118,17 @@ static void filter_block_double(uint16_t *out, const struct float_job *job, int 
 
 static void filter_float_row(const struct float_job *job, uint8_t *row, int count)
 {
-    int block = job->doubles ? DOUBLE_BLOCK : FLOAT_BLOCK;
+    int block = job->constants->doubles ? DOUBLE_BLOCK : FLOAT_BLOCK;
     for (int x = 0; x < count; x += block) {
         uint16_t out[FLOAT_BLOCK];
-        if (job->doubles)
+        if (job->constants->doubles)
             filter_block_double(out, job, x);
         else
             filter_block_float(out, job, x);
         int valid = count - x < block ? count - x : block;
         if (job->stencil->depth == 16) {
             memcpy(row + 2 * (size_t)x, out, 2 * (size_t)valid);
-        } else if (valid == FLOAT_BLOCK) { // a constant count, for the compiler
+        } else if (valid == FLOAT_BLOCK) { // a constant count vectorises
             for (int i = 0; i < FLOAT_BLOCK; i++)
                 row[x + i] = (uint8_t)out[i];
         } else {
@@ -150,44 +158,45 @@ static void filter_float_strip(struct float_job *job, int x, int count)
 {
     const struct conv_stencil_plane *plane = job->plane;
     int ring_rows = job->stencil->height;
-    int filled = 0; // ring rows so far: number k holds source row k - height / 2
+    int filled = 0; // ring rows so far; number k holds source row k - height / 2
     for (int y = 0; y < plane->height; y++) {
         for (; filled < y + ring_rows; filled++)
             fill_float_row(job, job->ring + filled % ring_rows * CONV_CPU_LINE, x,
                            filled - job->stencil->height / 2, count);
-        for (int k = 0; k < job->tap_count; k++) {
-            int slot = (y + job->taps[k].row) % ring_rows;
-            job->at[k] = job->ring + slot * CONV_CPU_LINE + job->taps[k].column;
+        for (int k = 0; k < job->constants->tap_count; k++) {
+            const struct float_tap *tap = &job->constants->taps[k];
+            job->at[k] = job->ring + (y + tap->row) % ring_rows * CONV_CPU_LINE + tap->column;
         }
         uint8_t *row = plane->dst + y * plane->dst_stride;
         filter_float_row(job, row + (size_t)x * (size_t)(job->stencil->depth / 8), count);
     }
 }
 
-static void list_float_taps(struct float_job *job)
+static void init_float_constants(struct float_constants *constants,
+                                 const struct conv_stencil *stencil, bool doubles)
 {
-    const struct conv_stencil *stencil = job->stencil;
-    job->tap_count = 0;
+    constants->doubles = doubles;
+    constants->multiply = conv_cpu_may_multiply(stencil);
+    constants->start = stencil->exact ? (double)stencil->bias : (double)stencil->fbias;
+    constants->divisor = stencil->exact ? (double)stencil->divisor : 1;
+    constants->tap_count = 0;
     for (int i = 0; i < stencil->width * stencil->height; i++) {
         double coef = stencil->exact ? stencil->icoef[i] : (double)stencil->fcoef[i];
         if (coef != 0) {
-            job->coefs[job->tap_count] = coef;
-            job->taps[job->tap_count++] =
+            constants->coefs[constants->tap_count] = coef;
+            constants->taps[constants->tap_count++] =
                 (struct float_tap){i % stencil->width, i / stencil->width, (float)coef};
         }
     }
 }
 
 static void filter_floats(const struct conv_stencil *stencil,
-                          const struct conv_stencil_batch *batch, bool doubles)
+                          const struct float_constants *constants,
+                          const struct conv_stencil_batch *batch)
 {
     struct float_job job;
     job.stencil = stencil;
-    job.doubles = doubles;
-    job.multiply = conv_cpu_may_multiply(stencil);
-    job.start = stencil->exact ? (double)stencil->bias : (double)stencil->fbias;
-    job.divisor = stencil->exact ? (double)stencil->divisor : 1;
-    list_float_taps(&job);
+    job.constants = constants;
     job.ring = batch->scratch;
     job.line = job.ring + (size_t)stencil->height * CONV_CPU_LINE;
     for (int p = 0; p < batch->count; p++) {

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT
 // Exact stencils that are a column times a row, in two passes: each line of samples becomes a line
-// of sums along the row (dots.h) once, and output rows are sums down the columns of these. Modulo
-// 2^16 or 2^32 like all sums here, so the defined bytes come out however the parts wrap. A line of
-// sums is stored as it is computed: for each vector of samples, one vector a phase. Against one
-// pass (AVX2, planes in cache): 1.4 times at 5x5 with 8 bits, 1.5 at 3x3 and 1.6 at 5x5 with 16, 2
-// at 7x7. At 3x3 with 8 bits one pass (direct.h) is ahead.
+// of sums along the row (dots.h) once, and output rows are sums down the columns of these. All sums
+// are modulo 2^16 or 2^32, so the result is right however intermediate sums wrap. A line of sums is
+// stored as it is computed: for each vector of samples, one vector per phase. Speed over one pass
+// (AVX2, planes in cache): 1.4 times at 5x5 with 8 bits, 1.5 at 3x3 and 1.6 at 5x5 with 16 bits, 2
+// times at 7x7. At 3x3 with 8 bits one pass (direct.h) is faster.
 #ifndef CONV_KERNELS_STENCIL_CPU_PASSES_H
 #define CONV_KERNELS_STENCIL_CPU_PASSES_H
 
 #include "kernels/stencil/cpu/dots.h"
 
 // The first pass: `bytes` of samples at `line`, rounded up to blocks.
-ALWAYS_INLINE void sum_dot_line(uint8_t *line, const struct dot_job *job, size_t bytes,
+ALWAYS_INLINE void sum_dot_line(uint8_t *line, const struct conv_cpu_dot_job *job, size_t bytes,
                                 enum conv_cpu_sums sums)
 {
     for (size_t x = 0; x < bytes; x += DOT_BLOCK(sums)) {
         dot_sums sum;
         start_block(sum, job->plan.lift, sums);
-        add_steps(sum, job->taps, x, 0, job->steps.upper_end, 0, 0, sums);
+        add_taps(sum, job->taps, x, 0, job->upper_end, 0, 0, sums);
         for (int v = 0; v < DOT_VECTORS(sums); v++)
             for (int phase = 0; phase < DOT_PHASES(sums); phase++, line += VECTOR)
                 memcpy(line, &sum[0][phase][v], VECTOR);
@@ -33,10 +33,10 @@ ALWAYS_INLINE vec_u32 add_column(vec_u32 sum, vec_u8 a, uint32_t coef, bool plai
 }
 
 // Adds line `k` of sums to output rows `first` to `last`.
-ALWAYS_INLINE void add_line(dot_sums sum, const struct dot_job *job, size_t at, int k, int first,
-                            int last, bool plain, bool narrow, enum conv_cpu_sums sums)
+ALWAYS_INLINE void add_line(dot_sums sum, const struct conv_cpu_dot_job *job, size_t at, int k,
+                            int first, int last, bool plain, bool narrow, enum conv_cpu_sums sums)
 {
-    const struct column_tap *tap = &job->columns[k];
+    const struct conv_cpu_column_tap *tap = &job->columns[k];
     for (int v = 0; v < DOT_VECTORS(sums); v++)
         for (int phase = 0; phase < DOT_PHASES(sums); phase++)
             for (int r = first; r <= last; r++)
@@ -47,8 +47,8 @@ ALWAYS_INLINE void add_line(dot_sums sum, const struct dot_job *job, size_t at, 
 }
 
 // The second pass: DOT_BLOCK bytes at byte x of two output rows.
-ALWAYS_INLINE void filter_pass_block(uint8_t *const out[2], const struct dot_job *job, size_t x,
-                                     bool plain, bool narrow, enum conv_cpu_sums sums)
+ALWAYS_INLINE void filter_pass_block(uint8_t *const out[2], const struct conv_cpu_dot_job *job,
+                                     size_t x, bool plain, bool narrow, enum conv_cpu_sums sums)
 {
     size_t at = x * DOT_PHASES(sums);
     int height = job->stencil->height;

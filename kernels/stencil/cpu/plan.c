@@ -50,9 +50,9 @@ static bool find_factors(struct conv_cpu_plan *plan, const struct conv_stencil *
     return true;
 }
 
-// Steps hold coefficients of so many bits (steps.c), and then only the whole sum has to fit:
-// everything on the way is modulo 2^32.
-static bool has_steps_within(const struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
+// True if no coefficient exceeds `most` in magnitude. Scheduled taps hold coefficients of that size
+// (tap_schedule.c), and only the complete sum has to fit: everything before is modulo 2^32.
+static bool has_coefs_within(const struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
                              int most)
 {
     const int32_t *coefs = plan->separable ? plan->row : stencil->icoef;
@@ -98,7 +98,7 @@ static bool fits_direct(const struct conv_stencil *stencil)
         for (int i = 0; i <= side; i++) {
             const int32_t *row = &stencil->icoef[j * side];
             uint32_t packed;
-            if (!conv_cpu_pack_pair(&packed, i > 0 ? row[i - 1] : 0, i < side ? row[i] : 0))
+            if (!conv_cpu_tap_pack_pair(&packed, i > 0 ? row[i - 1] : 0, i < side ? row[i] : 0))
                 return false;
         }
     }
@@ -123,12 +123,12 @@ void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *s
         plan->sums = CONV_CPU_PAIRS;
         return;
     }
-    bool fits_quads = wide && stencil->depth == 8 && has_steps_within(plan, stencil, 254);
+    bool fits_quads = wide && stencil->depth == 8 && has_coefs_within(plan, stencil, 254);
     if (fits_quads && (!plan->narrow || (fast && !plan->separable)))
         plan->sums = CONV_CPU_QUADS;
     else if (plan->narrow)
         plan->sums = CONV_CPU_PAIRS;
-    else if (wide && stencil->depth == 16 && has_steps_within(plan, stencil, 32767))
+    else if (wide && stencil->depth == 16 && has_coefs_within(plan, stencil, 32767))
         plan->sums = CONV_CPU_WORDS;
     else if (!division_is_exact(stencil, 24))
         plan->sums = division_is_exact(stencil, 53) ? CONV_CPU_DOUBLES : CONV_CPU_NONE;

@@ -1,68 +1,70 @@
 // SPDX-License-Identifier: MIT
-// Planes to strips, strips to pairs of output rows, rows to blocks: what surrounds the arithmetic
-// of dots.h and passes.h. Source rows are copied to lines with the border made, so blocks may run
-// over their ends; while a row is computed, the source rows after it are fetched.
+// Divides planes into strips, strips into pairs of output rows and rows into blocks, for which
+// dots.h and passes.h have the arithmetic. Source rows are copied to lines together with their
+// border, so blocks may run past their ends. While a row is computed, the source rows that the next
+// one needs are prefetched.
 #ifndef CONV_KERNELS_STENCIL_CPU_STRIPS_H
 #define CONV_KERNELS_STENCIL_CPU_STRIPS_H
 
 #include "kernels/stencil/cpu/passes.h"
 
-// How a block is computed; constants where they are used.
-struct dot_way {
+// How a block is computed; a compile-time constant wherever it is used.
+struct dot_method {
     enum conv_cpu_sums sums;
     bool narrow, separable, plain;
 };
 
-ALWAYS_INLINE void filter_block(uint8_t *const out[2], const struct dot_job *job, size_t x,
-                                const struct dot_way *way)
+ALWAYS_INLINE void filter_block(uint8_t *const out[2], const struct conv_cpu_dot_job *job, size_t x,
+                                const struct dot_method *method)
 {
-    if (way->separable)
-        filter_pass_block(out, job, x, way->plain, way->narrow, way->sums);
+    if (method->separable)
+        filter_pass_block(out, job, x, method->plain, method->narrow, method->sums);
     else
-        filter_dot_block(out, job, x, way->narrow, way->sums);
+        filter_dot_block(out, job, x, method->narrow, method->sums);
 }
 
 // `bytes` of two output rows.
-ALWAYS_INLINE void filter_rows(const struct dot_job *job, uint8_t *const rows[2], size_t bytes,
-                               struct dot_way way)
+ALWAYS_INLINE void filter_rows(const struct conv_cpu_dot_job *job, uint8_t *const rows[2],
+                               size_t bytes, struct dot_method method)
 {
-    const size_t block = DOT_BLOCK(way.sums);
+    const size_t block = DOT_BLOCK(method.sums);
     size_t x = 0;
     for (; x + block <= bytes; x += block) {
         for (size_t line = 0; line < block; line += 64) {
             __builtin_prefetch(job->next[0] + x + line);
             __builtin_prefetch(job->next[1] + x + line);
         }
-        filter_block((uint8_t *[2]){rows[0] + x, rows[1] + x}, job, x, &way);
+        filter_block((uint8_t *[2]){rows[0] + x, rows[1] + x}, job, x, &method);
     }
     if (x < bytes) {
         _Alignas(64) uint8_t buffer[2][DOT_MOST_VECTORS * VECTOR];
-        filter_block((uint8_t *[2]){buffer[0], buffer[1]}, job, x, &way);
+        filter_block((uint8_t *[2]){buffer[0], buffer[1]}, job, x, &method);
         memcpy(rows[0] + x, buffer[0], bytes - x);
         memcpy(rows[1] + x, buffer[1], bytes - x);
     }
 }
 
-// One copy of the code for each way, none inlined into the other's registers.
-#define DEFINE_WAY(name, ...)                                                                      \
-    static __attribute__((noinline)) void name(const struct dot_job *job, uint8_t *const rows[2],  \
-                                               size_t bytes)                                       \
+// One function per method: inlined into one, they would share registers.
+#define DEFINE_METHOD(name, ...)                                                                   \
+    static __attribute__((noinline)) void name(const struct conv_cpu_dot_job *job,                 \
+                                               uint8_t *const rows[2], size_t bytes)               \
     {                                                                                              \
-        filter_rows(job, rows, bytes, (struct dot_way){__VA_ARGS__});                              \
+        filter_rows(job, rows, bytes, (struct dot_method){__VA_ARGS__});                           \
     }
 
-DEFINE_WAY(filter_pairs, CONV_CPU_PAIRS, true, false, false)
-DEFINE_WAY(filter_pair_passes, CONV_CPU_PAIRS, true, true, false)
-DEFINE_WAY(filter_pair_boxes, CONV_CPU_PAIRS, true, true, true)
-DEFINE_WAY(filter_quads, CONV_CPU_QUADS, false, false, false)
-DEFINE_WAY(filter_narrow_quads, CONV_CPU_QUADS, true, false, false)
-DEFINE_WAY(filter_quad_passes, CONV_CPU_QUADS, false, true, false)
-DEFINE_WAY(filter_words, CONV_CPU_WORDS, false, false, false)
-DEFINE_WAY(filter_word_passes, CONV_CPU_WORDS, false, true, false)
+DEFINE_METHOD(filter_pairs, CONV_CPU_PAIRS, true, false, false)
+DEFINE_METHOD(filter_pair_passes, CONV_CPU_PAIRS, true, true, false)
+DEFINE_METHOD(filter_pair_boxes, CONV_CPU_PAIRS, true, true, true)
+DEFINE_METHOD(filter_quads, CONV_CPU_QUADS, false, false, false)
+DEFINE_METHOD(filter_narrow_quads, CONV_CPU_QUADS, true, false, false)
+DEFINE_METHOD(filter_quad_passes, CONV_CPU_QUADS, false, true, false)
+DEFINE_METHOD(filter_words, CONV_CPU_WORDS, false, false, false)
+DEFINE_METHOD(filter_word_passes, CONV_CPU_WORDS, false, true, false)
 
-typedef void (*filter_rows_fn)(const struct dot_job *job, uint8_t *const rows[2], size_t bytes);
+typedef void (*filter_rows_fn)(const struct conv_cpu_dot_job *job, uint8_t *const rows[2],
+                               size_t bytes);
 
-static filter_rows_fn choose_way(const struct dot_job *job)
+static filter_rows_fn choose_method(const struct conv_cpu_dot_job *job)
 {
     bool passes = job->plan.separable;
     switch (job->plan.sums) {
@@ -75,7 +77,7 @@ static filter_rows_fn choose_way(const struct dot_job *job)
     }
 }
 
-static void sum_line(uint8_t *line, const struct dot_job *job, size_t bytes)
+static void sum_line(uint8_t *line, const struct conv_cpu_dot_job *job, size_t bytes)
 {
     if (job->plan.sums == CONV_CPU_PAIRS)
         sum_dot_line(line, job, bytes, CONV_CPU_PAIRS);
@@ -85,7 +87,7 @@ static void sum_line(uint8_t *line, const struct dot_job *job, size_t bytes)
         sum_dot_line(line, job, bytes, CONV_CPU_WORDS);
 }
 
-// Where dots want that: as signed numbers, less by half their range.
+// Subtracts half their range from samples that are multiplied as signed numbers.
 static void make_signed(uint8_t *line, const struct conv_cpu_plan *plan, int samples)
 {
     if (plan->sums == CONV_CPU_WORDS) {
@@ -98,8 +100,8 @@ static void make_signed(uint8_t *line, const struct conv_cpu_plan *plan, int sam
     }
 }
 
-// Line number k of the ring: source row k - height / 2.
-static void fill_line(const struct dot_job *job, int x, int k, int count)
+// Fills line k of the ring from source row k - height / 2.
+static void fill_line(const struct conv_cpu_dot_job *job, int x, int k, int count)
 {
     const struct conv_stencil *stencil = job->stencil;
     uint8_t *ring = job->ring + (size_t)(k % (stencil->height + 1)) * job->ring_line;
@@ -112,13 +114,13 @@ static void fill_line(const struct dot_job *job, int x, int k, int count)
         sum_line(ring, job, (size_t)count * (size_t)(stencil->depth / 8));
 }
 
-static const uint8_t *ring_line(const struct dot_job *job, int k)
+static const uint8_t *ring_line(const struct conv_cpu_dot_job *job, int k)
 {
     return job->ring + (size_t)(k % (job->stencil->height + 1)) * job->ring_line;
 }
 
-// Steps and columns lie elsewhere in the ring for each pair of rows.
-static void place_taps(struct dot_job *job, int y)
+// Taps and columns have another place in the ring for each pair of rows.
+static void place_taps(struct conv_cpu_dot_job *job, int y)
 {
     size_t size = (size_t)job->stencil->depth / 8;
     if (job->plan.separable) {
@@ -126,13 +128,13 @@ static void place_taps(struct dot_job *job, int y)
             job->columns[k].at = ring_line(job, y + k);
         return;
     }
-    for (int k = 0; k < job->steps.count; k++) {
-        const struct conv_cpu_step *step = &job->steps.steps[k];
-        job->taps[k].at = ring_line(job, y + step->row) + (size_t)step->column * size;
+    for (int k = 0; k < job->tap_count; k++) {
+        const struct conv_cpu_tap *tap = &job->schedule->taps[k];
+        job->taps[k].at = ring_line(job, y + tap->row) + (size_t)tap->column * size;
     }
 }
 
-static void filter_strip(struct dot_job *job, filter_rows_fn filter, int x, int count)
+static void filter_strip(struct conv_cpu_dot_job *job, filter_rows_fn filter, int x, int count)
 {
     const struct conv_stencil_plane *plane = job->plane;
     int height = job->stencil->height, filled = 0;
@@ -152,25 +154,41 @@ static void filter_strip(struct dot_job *job, filter_rows_fn filter, int x, int 
     }
 }
 
-// Taps of the steps, which stay what they are but for their places; of a row factor these too.
-static void init_taps(struct dot_job *job)
+// The constants of the dot product kernels, for the plan that was chosen.
+static void init_dot_constants(struct conv_cpu_dot_constants *constants,
+                               const struct conv_stencil *stencil, const struct conv_cpu_plan *plan)
 {
-    size_t size = (size_t)job->stencil->depth / 8;
-    for (int k = 0; k < job->steps.count; k++) {
-        const struct conv_cpu_step *step = &job->steps.steps[k];
-        memcpy(job->taps[k].coefs, step->coefs, sizeof step->coefs);
-        job->taps[k].at = job->fresh + (size_t)step->column * size;
-    }
-    for (int k = 0; k <= job->stencil->height && job->plan.separable; k++) {
+    if (plan->narrow)
+        conv_cpu_rounding_narrow(&constants->rounding, stencil);
+    else
+        conv_cpu_rounding_wide(&constants->rounding, stencil);
+    if (!plan->separable)
+        constants->rounding.start += plan->lift;
+    conv_cpu_tap_schedule_init(&constants->schedule, stencil, plan);
+    for (int k = 0; k <= stencil->height && plan->separable; k++) {
         for (int r = 0; r < 2; r++) {
-            bool inside = k - r >= 0 && k - r < job->stencil->height;
-            uint32_t coef = inside ? (uint32_t)job->plan.column[k - r] : 0;
-            job->columns[k].coefs[r] = job->plan.narrow ? (coef & 0xffff) * 0x10001 : coef;
+            bool inside = k - r >= 0 && k - r < stencil->height;
+            uint32_t coef = inside ? (uint32_t)plan->column[k - r] : 0;
+            constants->column_coefs[k][r] = plan->narrow ? (coef & 0xffff) * 0x10001 : coef;
         }
     }
 }
 
-static void init_scratch(struct dot_job *job, void *scratch)
+// Copies the coefficients beside the places that change. The taps of a row factor always lie in the
+// fresh line.
+static void init_taps(struct conv_cpu_dot_job *job, const struct conv_cpu_dot_constants *constants)
+{
+    size_t size = (size_t)job->stencil->depth / 8;
+    for (int k = 0; k < job->tap_count; k++) {
+        const struct conv_cpu_tap *tap = &constants->schedule.taps[k];
+        memcpy(job->taps[k].coefs, tap->coefs, sizeof tap->coefs);
+        job->taps[k].at = job->fresh + (size_t)tap->column * size;
+    }
+    for (int k = 0; k <= job->stencil->height && job->plan.separable; k++)
+        memcpy(job->columns[k].coefs, constants->column_coefs[k], sizeof job->columns[k].coefs);
+}
+
+static void init_scratch(struct conv_cpu_dot_job *job, void *scratch)
 {
     size_t lines = (size_t)job->stencil->height + 1, line = conv_cpu_line_bytes(job->stencil);
     job->ring_line = job->plan.separable ? conv_cpu_sums_bytes(job->stencil, &job->plan) : line;
@@ -184,22 +202,21 @@ static bool is_aligned(const struct conv_stencil_plane *plane)
     return ((uintptr_t)plane->dst | (uintptr_t)plane->dst_stride) % VECTOR == 0;
 }
 
-static void filter_dots(const struct conv_stencil *stencil, const struct conv_stencil_batch *batch,
-                        const struct conv_cpu_plan *plan)
+static void filter_dots(const struct conv_stencil *stencil, const struct conv_cpu_plan *plan,
+                        const struct conv_cpu_dot_constants *constants,
+                        const struct conv_stencil_batch *batch)
 {
-    struct dot_job job;
+    struct conv_cpu_dot_job job;
     job.stencil = stencil;
+    job.schedule = &constants->schedule;
     job.plan = *plan;
-    if (plan->narrow)
-        conv_cpu_rounding_narrow(&job.rounding, stencil);
-    else
-        conv_cpu_rounding_wide(&job.rounding, stencil);
-    if (!plan->separable)
-        job.rounding.start += plan->lift;
-    conv_cpu_steps_init(&job.steps, stencil, plan);
+    job.rounding = constants->rounding;
+    job.upper_end = constants->schedule.upper_end;
+    job.both_end = constants->schedule.both_end;
+    job.tap_count = constants->schedule.count;
     init_scratch(&job, batch->scratch);
-    init_taps(&job);
-    filter_rows_fn filter = choose_way(&job);
+    init_taps(&job, constants);
+    filter_rows_fn filter = choose_method(&job);
     for (int p = 0; p < batch->count; p++) {
         job.plane = &batch->planes[p];
         size_t bytes = (size_t)job.plane->height * (size_t)job.plane->dst_stride;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
-// Cuts the coefficients of a stencil into steps: what one load of samples is multiplied by.
+// Schedules the coefficients of a stencil: which loads of samples are multiplied by which of them.
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/stencil/cpu/cpu_internal.h"
 
-#define MOST_LANES 4
+#define MOST_SAMPLES 4 // per lane
 
-// What is left of the coefficients of a step: by output row, by output of a lane, by sample of it.
+// The coefficients of a load that no tap has taken yet: by output row, by output of a lane, by
+// sample of the lane.
 struct rest {
-    int coefs[2][2][MOST_LANES];
+    int coefs[2][2][MOST_SAMPLES];
 };
 
-// The matrix to cut.
+// The matrix to schedule.
 struct matrix {
     const int32_t *coefs;
     int width, height;
@@ -24,8 +25,8 @@ static int coef_at(const struct matrix *matrix, int column, int row)
     return inside ? matrix->coefs[row * matrix->width + column] : 0;
 }
 
-// 8 bits of each of two neighbours, and no more than 128 together on one side of 0: pmaddubsw
-// saturates, and 128 * 255 is the last multiple within 16 bits.
+// Takes up to 8 bits of each of two neighbours whose sum is within +-128: pmaddubsw saturates, and
+// 128 * 255 is the last multiple within 16 bits.
 static uint32_t take_bytes(int *first, int *second)
 {
     int a = *first > 127 ? 127 : *first < -127 ? -127 : *first;
@@ -44,7 +45,7 @@ static uint32_t take_words(int *first, int *second)
     return words;
 }
 
-static uint32_t take_lane(int coefs[MOST_LANES], enum conv_cpu_sums sums)
+static uint32_t take_lane(int coefs[MOST_SAMPLES], enum conv_cpu_sums sums)
 {
     if (sums == CONV_CPU_WORDS)
         return take_words(&coefs[0], &coefs[1]);
@@ -52,65 +53,66 @@ static uint32_t take_lane(int coefs[MOST_LANES], enum conv_cpu_sums sums)
     return low | (sums == CONV_CPU_QUADS ? take_bytes(&coefs[2], &coefs[3]) : low) << 16;
 }
 
-// A step that takes what it can of the rest; false if nothing was left.
-static bool take_step(struct conv_cpu_step *step, struct rest *rest, enum conv_cpu_sums sums)
+// Makes a tap that takes as much of the rest as one multiplication can; false if nothing was left.
+static bool take_tap(struct conv_cpu_tap *tap, struct rest *rest, enum conv_cpu_sums sums)
 {
     uint32_t any = 0;
     for (int r = 0; r < 2; r++) {
         for (int phase = 0; phase < 2; phase++) {
-            step->coefs[r][phase] = take_lane(rest->coefs[r][phase], sums);
-            any |= step->coefs[r][phase];
+            tap->coefs[r][phase] = take_lane(rest->coefs[r][phase], sums);
+            any |= tap->coefs[r][phase];
         }
     }
     return any != 0;
 }
 
-enum serves { UPPER, BOTH, LOWER };
+enum output_rows { UPPER, BOTH, LOWER };
 
-static enum serves served_by(const struct conv_cpu_step *step)
+static enum output_rows rows_of(const struct conv_cpu_tap *tap)
 {
-    if (!step->coefs[1][0] && !step->coefs[1][1])
+    if (!tap->coefs[1][0] && !tap->coefs[1][1])
         return UPPER;
-    return step->coefs[0][0] || step->coefs[0][1] ? BOTH : LOWER;
+    return tap->coefs[0][0] || tap->coefs[0][1] ? BOTH : LOWER;
 }
 
-// Appends the steps that serve `wanted`.
-static void append_steps(struct conv_cpu_steps *steps, const struct matrix *matrix,
-                         enum conv_cpu_sums sums, enum serves wanted)
+// Appends the taps of these output rows.
+static void append_taps(struct conv_cpu_tap_schedule *schedule, const struct matrix *matrix,
+                        enum conv_cpu_sums sums, enum output_rows rows)
 {
-    int lanes = sums == CONV_CPU_QUADS ? 4 : 2;
+    int samples = sums == CONV_CPU_QUADS ? 4 : 2; // per lane
     for (int j = 0; j <= matrix->height; j++) {
-        for (int i = 0; i <= matrix->width; i += lanes) {
+        for (int i = 0; i <= matrix->width; i += samples) {
             struct rest rest = {0};
             for (int r = 0; r < 2; r++)
                 for (int phase = 0; phase < 2; phase++)
-                    for (int k = 0; k < lanes; k++)
+                    for (int k = 0; k < samples; k++)
                         rest.coefs[r][phase][k] = coef_at(matrix, i + k - phase, j - r);
-            struct conv_cpu_step step = {.column = (int16_t)i, .row = (int16_t)j};
-            while (take_step(&step, &rest, sums))
-                if (served_by(&step) == wanted)
-                    steps->steps[steps->count++] = step;
+            struct conv_cpu_tap tap = {.column = (int16_t)i, .row = (int16_t)j};
+            while (take_tap(&tap, &rest, sums))
+                if (rows_of(&tap) == rows)
+                    schedule->taps[schedule->count++] = tap;
         }
     }
 }
 
-bool conv_cpu_pack_pair(uint32_t *packed, int first, int second)
+bool conv_cpu_tap_pack_pair(uint32_t *packed, int first, int second)
 {
     uint32_t pair = take_bytes(&first, &second);
     *packed = pair | pair << 16;
     return first == 0 && second == 0;
 }
 
-void conv_cpu_steps_init(struct conv_cpu_steps *steps, const struct conv_stencil *stencil,
-                         const struct conv_cpu_plan *plan)
+void conv_cpu_tap_schedule_init(struct conv_cpu_tap_schedule *schedule,
+                                const struct conv_stencil *stencil,
+                                const struct conv_cpu_plan *plan)
 {
     struct matrix matrix = {stencil->icoef, stencil->width, stencil->height};
     if (plan->separable)
         matrix = (struct matrix){plan->row, stencil->width, 1};
-    steps->count = 0;
-    append_steps(steps, &matrix, plan->sums, UPPER);
-    steps->upper_end = steps->count;
-    append_steps(steps, &matrix, plan->sums, BOTH);
-    steps->both_end = steps->count;
-    append_steps(steps, &matrix, plan->sums, LOWER);
+    schedule->count = 0;
+    append_taps(schedule, &matrix, plan->sums, UPPER);
+    schedule->upper_end = schedule->count;
+    append_taps(schedule, &matrix, plan->sums, BOTH);
+    schedule->both_end = schedule->count;
+    append_taps(schedule, &matrix, plan->sums, LOWER);
 }

@@ -24,26 +24,44 @@ static int score_vectors(const struct conv_stencil *stencil, const struct conv_s
     return SCORE;
 }
 
+struct vector_constants {
+    struct conv_cpu_plan plan; // says which of these it is
+    union {
+        struct direct_constants direct;
+        struct conv_cpu_dot_constants dots;
+        struct float_constants floats;
+    };
+};
+_Static_assert(sizeof(struct vector_constants) <= CONV_STENCIL_PLAN_BYTES, "constants fit");
+
 static void plan_vectors(const struct conv_stencil *stencil, const struct conv_stencil_shape *shape,
                          struct conv_stencil_plan *plan)
 {
-    struct conv_cpu_plan *cpu = (struct conv_cpu_plan *)(void *)plan->constants;
+    struct vector_constants *constants = (struct vector_constants *)(void *)plan->constants;
+    struct conv_cpu_plan *cpu = &constants->plan;
     (void)shape;
     conv_cpu_plan_init(cpu, stencil, QUADS, PAIRS);
     conv_cpu_plan_scratch(cpu, stencil, &plan->scratch_fixed, &plan->scratch_per_column);
+    if (cpu->sums == CONV_CPU_FLOATS || cpu->sums == CONV_CPU_DOUBLES)
+        init_float_constants(&constants->floats, stencil, cpu->sums == CONV_CPU_DOUBLES);
+    else if (cpu->direct)
+        init_direct_constants(&constants->direct, stencil);
+    else
+        init_dot_constants(&constants->dots, stencil, cpu);
 }
 
 static enum conv_status run_vectors(const struct conv_stencil_plan *plan,
                                     const struct conv_stencil_batch *batch)
 {
-    const struct conv_cpu_plan *cpu = (const struct conv_cpu_plan *)(const void *)plan->constants;
-    const struct conv_stencil *stencil = plan->stencil;
+    const struct vector_constants *constants =
+        (const struct vector_constants *)(const void *)plan->constants;
+    const struct conv_cpu_plan *cpu = &constants->plan;
     if (cpu->sums == CONV_CPU_FLOATS || cpu->sums == CONV_CPU_DOUBLES)
-        filter_floats(stencil, batch, cpu->sums == CONV_CPU_DOUBLES);
+        filter_floats(plan->stencil, &constants->floats, batch);
     else if (cpu->direct)
-        filter_direct(stencil, batch);
+        filter_direct(plan->stencil, &constants->direct, batch);
     else
-        filter_dots(stencil, batch, cpu);
+        filter_dots(plan->stencil, cpu, &constants->dots, batch);
     return CONV_OK;
 }
 
