@@ -105,13 +105,13 @@ def blank(width, height, depth=8, color_type=png.RGB):
     return hostile.head(width, height, depth, color_type) + hostile.idat(hostile.zeros(row * height)) + hostile.IEND
 
 
-def readme(pattern):
-    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+def stated(pattern):
+    with open(os.path.join(ROOT, "docs", "memory.md"), encoding="utf-8") as file:
         return re.search(pattern, file.read())[1]
 
 
 def test_max_pixels_has_the_default_that_is_stated(box):
-    limit = int(readme(r"`--max-pixels` \(default ([\d,]+)\)").replace(",", ""))
+    limit = int(stated(r"`--max-pixels` \(default ([\d,]+)\)").replace(",", ""))
     assert f"(default: {limit})" in run("--help").out
     fill(box / "in", {"fits.png": hostile.head(limit, 1, 1, png.GRAY) + hostile.idat(b"x") + hostile.IEND,
                       "large.png": hostile.head(limit + 1, 1, 1, png.GRAY) + hostile.idat(b"x") + hostile.IEND})
@@ -123,7 +123,7 @@ def test_max_pixels_has_the_default_that_is_stated(box):
 
 def test_mem_limit_has_the_default_that_is_stated(box):
     """Half of the memory; an image that alone needs more is named with what it needs."""
-    assert readme(r"`--mem-limit` \(default: ([^;]+);") == "half of the memory"
+    assert stated(r"`--mem-limit` \(default: ([^;]+);") == "half of the memory"
     if not re.search(r"^ +memory: .*\(no limit\)$", run("devices").out, re.MULTILINE):
         pytest.skip("a container or job limits the memory: see test_limits.py")
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -191,7 +191,7 @@ def test_memory_of_large_files_stays_within_the_limit(box, usual, way, kind, job
     limit = 24 << 20
     result = measure("identity", way, f"-j{jobs}", "--no-save", f"--mem-limit={limit}", "in", "out", timeout=HANG)
     assert "60 done" in result.err
-    bound = usual + limit // 2 + FILE + limit // 8 + (4 << 20)  # as README has it; stacks and small things
+    bound = usual + limit // 2 + FILE + limit // 8 + (4 << 20)  # as docs/memory.md has it; stacks and small things
     if kind == b"tEXt":
         bound += limit // 2 + FILE + limit  # the texts of these files, and of images that have their place
     check_peak(result, bound)
