@@ -67,7 +67,7 @@ static enum conv_status add_rows(struct bench *bench, struct conv_err *err)
     int rivals;
     const struct conv_bench_rival *rival = conv_bench_competitors(&rivals);
     struct row *row = add_row(bench, DECODE_CONV, "conv");
-    struct conv_png_config config = {.level = -1};
+    struct conv_codec_config config = {.level = -1};
     enum conv_status status = conv_png_codec_open(&row->codec, &config, err);
     add_row(bench, DECODE_LIBPNG, "libpng");
     for (int i = 0; i < rivals; i++)
@@ -96,12 +96,12 @@ static void split_rival(const struct bench *bench, const struct row *row)
 }
 
 // Decodes what a row has encoded with libpng, from a copy in one piece.
-static enum conv_status read_back(struct bench *bench, const struct conv_png_bytes *bytes,
+static enum conv_status read_back(struct bench *bench, const struct conv_encoded *bytes,
                                   struct conv_err *err)
 {
     struct conv_png_header header;
     bench->file.size = 0;
-    for (int i = 0; i < CONV_PNG_PARTS; i++)
+    for (int i = 0; i < CONV_ENCODED_PARTS; i++)
         if (!conv_buffer_append(&bench->file, bytes->part[i].data, bytes->part[i].size))
             return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     enum conv_status status = conv_png_probe(bench->file.data, bench->file.size, &header, err);
@@ -117,7 +117,7 @@ static enum conv_status read_back(struct bench *bench, const struct conv_png_byt
 static enum conv_status run_row(struct bench *bench, struct row *row, int round,
                                 const struct conv_bench_image *image, struct conv_err *err)
 {
-    struct conv_png_bytes bytes = {0};
+    struct conv_encoded bytes = {0};
     const struct conv_file *file = &image->file;
     const struct conv_png_header *header = &image->header;
     enum conv_status status = CONV_OK;

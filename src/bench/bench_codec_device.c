@@ -73,13 +73,13 @@ static void check_chunks(void *context, int number, const uint8_t *data, size_t 
 {
     struct bench *bench = context;
     const struct conv_image *image = &bench->images[number].image;
-    struct conv_png_bytes bytes;
+    struct conv_encoded bytes;
     struct conv_png_header header;
     struct conv_image got;
     conv_png_frame(bench->codec, image, NULL, data, size, &bytes);
     bench->file.size = 0;
     bool right = true;
-    for (int i = 0; i < CONV_PNG_PARTS && right; i++)
+    for (int i = 0; i < CONV_ENCODED_PARTS && right; i++)
         right = conv_buffer_append(&bench->file, bytes.part[i].data, bytes.part[i].size);
     right = right && !conv_png_probe(bench->file.data, bench->file.size, &header, NULL) &&
             header.shape.width == image->width && header.shape.height == image->height &&
@@ -177,7 +177,7 @@ static enum conv_status run_all(struct bench *bench, struct conv_err *err)
 static enum conv_status open_bench(struct bench *bench, const struct conv_bench_images *images,
                                    struct conv_err *err)
 {
-    struct conv_png_config png = {.level = -1};
+    struct conv_codec_config png = {.level = -1};
     struct conv_filter identity = {.width = 1, .height = 1, .scale = 1, .coef = {1}};
     enum conv_status status = conv_device_open(&bench->device, bench->options, &identity, 1, false,
                                                CONV_AMOUNT_MUCH, NULL, err);

@@ -41,7 +41,7 @@ static enum conv_status code(const struct worker *worker, const struct conv_benc
         status = conv_png_decode(worker->codec, image->file.data, image->file.size, &image->header,
                                  &decoded, err);
     }
-    struct conv_png_bytes bytes;
+    struct conv_encoded bytes;
     if (!status && worker->bench->work != DECODE)
         status = conv_png_encode(worker->codec, &image->filtered, NULL, &bytes, err);
     return status;

@@ -140,7 +140,7 @@ static enum conv_status open_darkroom(struct darkroom *room, const struct conv_o
     struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
     struct conv_backend_config config = {
         .filters = filters, .border = options->border, .border_value = options->border_value};
-    struct conv_png_config png = {.level = -1};
+    struct conv_codec_config png = {.level = -1};
     void *sides[2] = {NULL, NULL};
     enum conv_status status = conv_commands_parse_chain(options, options->bench_filter, filters,
                                                         &config.filter_count, err);

@@ -57,7 +57,7 @@ struct conv_options {
     bool strip, preserve, fsync, in_place, first_frame;
     bool reproducible; // makes encode_on CONV_CODER_CPU
     const char *encoder_text;
-    struct conv_png_config png;
+    struct conv_codec_config png;
     int decode_on, encode_on; // enum conv_coder
 
     const char *device_text;

@@ -107,12 +107,12 @@ static void crop(struct decoded *decoded, int width, int height)
 static bool encode(struct conv_png_codec *codec, const struct decoded *decoded, uint8_t **data,
                    size_t *size)
 {
-    struct conv_png_bytes bytes;
+    struct conv_encoded bytes;
     if (conv_png_encode(codec, &decoded->image, NULL, &bytes, NULL))
         return false;
     *size = 0;
     *data = malloc(bytes.size);
-    for (int i = 0; *data && i < CONV_PNG_PARTS; i++) {
+    for (int i = 0; *data && i < CONV_ENCODED_PARTS; i++) {
         if (bytes.part[i].size == 0)
             continue;
         memcpy(*data + *size, bytes.part[i].data, bytes.part[i].size);
@@ -153,7 +153,7 @@ static bool take_pair(struct conv_png_codec *codec, const struct conv_sample_pai
 
 void conv_page_take_pairs(struct conv_page_job *job, const struct conv_page_samples *kept)
 {
-    struct conv_png_config config = {.encoder = CONV_PNG_FAST, .level = LEVEL};
+    struct conv_codec_config config = {.encoder = CONV_PNG_FAST, .level = LEVEL};
     struct conv_png_codec *codec = NULL;
     if (conv_png_codec_open(&codec, &config, NULL))
         return;

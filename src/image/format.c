@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "image/format.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-static const struct format {
+static const struct kind {
     const char *name;
     size_t at; // of the magic bytes in the file
     size_t length;
     const char *magic;
     const char *extensions[5]; // ended by NULL
-} formats[] = {
+} kinds[] = {
     {"PNG", 0, 4, "\x89PNG", {"png", "apng"}},
     {"JPEG", 0, 3, "\xFF\xD8\xFF", {"jpg", "jpeg", "jpe", "jfif"}},
     {"TIFF", 0, 4, "II*\0", {"tif", "tiff"}},
@@ -32,15 +33,15 @@ static const struct format {
     {"TGA", 0, 0, NULL, {"tga"}},
 };
 
-#define COUNT (sizeof formats / sizeof formats[0])
+#define COUNT (sizeof kinds / sizeof kinds[0])
 
 const char *conv_format_of_bytes(const uint8_t *data, size_t size)
 {
     for (size_t i = 0; i < COUNT; i++) {
-        const struct format *format = &formats[i];
-        if (format->length > 0 && size >= format->at + format->length &&
-            memcmp(data + format->at, format->magic, format->length) == 0)
-            return format->name;
+        const struct kind *kind = &kinds[i];
+        if (kind->length > 0 && size >= kind->at + kind->length &&
+            memcmp(data + kind->at, kind->magic, kind->length) == 0)
+            return kind->name;
     }
     return NULL;
 }
@@ -51,13 +52,19 @@ const char *conv_format_of_name(const char *path)
     if (!dot || strchr(dot, '/'))
         return NULL;
     for (size_t i = 0; i < COUNT; i++)
-        for (const char *const *extension = formats[i].extensions; *extension; extension++)
+        for (const char *const *extension = kinds[i].extensions; *extension; extension++)
             if (strcasecmp(dot + 1, *extension) == 0)
-                return formats[i].name;
+                return kinds[i].name;
     return NULL;
 }
 
 const char *conv_format_article(const char *format)
 {
     return strchr("AEHIO", format[0]) || strcmp(format, "SVG") == 0 ? "an" : "a";
+}
+
+void conv_metadata_free(struct conv_metadata *metadata)
+{
+    free(metadata->data);
+    *metadata = (struct conv_metadata){0};
 }

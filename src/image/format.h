@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: MIT
-// The common image formats, by first bytes and by file name: for messages only. conv reads and
-// writes PNG.
+// What an image format has to provide so that the pipeline can read and write it, and which format
+// a file's first bytes or its name stand for. io/formats.h lists the formats that are provided.
 #ifndef CONV_IMAGE_FORMAT_H
 #define CONV_IMAGE_FORMAT_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-// "PNG", "JPEG", ... of a file that begins with these bytes; NULL if it is none of them.
+#include "base/err.h"
+#include "image/image.h"
+
+// --- recognition: for messages, and to find a format's row ---------------------------------------
+
+// "PNG", "JPEG", ... of a file that begins with these bytes; NULL if it is none of the common image
+// formats. Most of them conv can neither read nor write.
 const char *conv_format_of_bytes(const uint8_t *data, size_t size);
 
 // The same of a file's name, by its extension in upper or lower case.
@@ -15,5 +23,126 @@ const char *conv_format_of_name(const char *path);
 
 // The article that a format's name takes: "a" or "an".
 const char *conv_format_article(const char *format);
+
+// --- data that all formats share -----------------------------------------------------------------
+
+// What a file says about its image before it is decoded. Plain data: copies are fine.
+struct conv_image_header {
+    struct conv_image
+        shape;          // of the decoded image: width, height, channels, depth, alpha; no planes
+    bool device_stream; // conv_format.device can take the image data out of this file
+    uint32_t detail[4]; // the format's own, for its other functions
+};
+
+// Bytes of a file that are carried from input to output around the image data, in the encoding of
+// the format that collected them. Starts as {0}; the memory is reused from image to image.
+struct conv_metadata {
+    uint8_t *data; // malloc'ed
+    size_t size, capacity;
+    size_t front; // bytes of `size` that come before the image data
+};
+
+void conv_metadata_free(struct conv_metadata *metadata); // also resets it to {0}
+
+// An encoded file in parts, to be written one after the other. A part may be empty; its pointer may
+// then be NULL.
+#define CONV_ENCODED_PARTS 5
+struct conv_encoded {
+    struct {
+        const uint8_t *data;
+        size_t size;
+    } part[CONV_ENCODED_PARTS];
+    size_t size; // of all parts
+};
+
+struct conv_codec_config {
+    int encoder;            // one of the format's own encoders; 0: its usual one
+    int level;              // compression level of that encoder; -1: its default
+    size_t keep;            // bytes that trim leaves a buffer; 0: any number
+    const atomic_int *stop; // work ends soon after conv_cancel_is_asked(stop); may be NULL
+};
+
+// --- a format ------------------------------------------------------------------------------------
+
+// Scratch memory of one worker for one format; each format has its own kind.
+struct conv_codec;
+
+// For formats whose image data a device can decode and encode. The device's work is the backend's;
+// these functions take files apart and put them together around it.
+struct conv_format_device {
+    // A guess from the first head_bytes bytes of a file: true if header.device_stream is likely.
+    size_t head_bytes;
+    bool (*looks_decodable)(const uint8_t *head);
+
+    // Copies the compressed image data to `stream`, which has room for `size` bytes, and sets
+    // *stream_bytes. False if a device cannot decode this file; `stream` then holds anything.
+    // For files with header->device_stream only.
+    bool (*copy_stream)(uint8_t *stream, size_t *stream_bytes, const uint8_t *data, size_t size,
+                        const struct conv_image_header *header);
+
+    // The file around image data of that shape that a device has encoded; lifetime as of `encode`.
+    void (*frame)(struct conv_codec *codec, const struct conv_image *shape,
+                  const struct conv_metadata *metadata, const uint8_t *encoded_data,
+                  size_t encoded_bytes, struct conv_encoded *file);
+};
+
+// In every function `data` is a whole file of `size` bytes and `header` is what `probe` made of it.
+// All of them may be called from any thread, with one thread at a time per codec.
+struct conv_format {
+    const char *name;      // as conv_format_of_bytes says it
+    const char *pattern;   // glob of its files' names, matched in upper and lower case
+    const char *extension; // for a name that is made up, with the dot
+    size_t head_bytes;     // bytes of a file that check_head needs
+
+    // CONV_ERR_FORMAT if a file that begins with these bytes is not of this format. Fewer than
+    // head_bytes bytes are a whole file.
+    enum conv_status (*check_head)(const uint8_t *data, size_t size, struct conv_err *err);
+
+    // Fills *header. CONV_ERR_FORMAT. Takes no memory; the sizes in it are not proven by the file.
+    enum conv_status (*probe)(const uint8_t *data, size_t size, struct conv_image_header *header,
+                              struct conv_err *err);
+
+    // CONV_ERR_FORMAT if the file is too short for the image that its header declares, or far too
+    // long. Called before memory is taken for the image.
+    enum conv_status (*check_size)(const uint8_t *data, size_t size,
+                                   const struct conv_image_header *header, struct conv_err *err);
+
+    // True if the file holds several frames, of which decoding gives the first.
+    bool (*is_animated)(const uint8_t *data, size_t size);
+
+    // Replaces the content of *metadata by what the output of a filter is to carry over.
+    // CONV_ERR_MEMORY; *metadata is then valid and may be incomplete.
+    enum conv_status (*collect)(const uint8_t *data, size_t size,
+                                const struct conv_image_header *header,
+                                struct conv_metadata *metadata, struct conv_err *err);
+
+    // CONV_ERR_USAGE: the encoder has no such level; CONV_ERR_MEMORY. *codec is then NULL.
+    enum conv_status (*open)(struct conv_codec **codec, const struct conv_codec_config *config,
+                             struct conv_err *err);
+    void (*close)(struct conv_codec *codec); // NULL is fine
+
+    // Frees buffers larger than config.keep, the bytes of the last `encode` among them.
+    void (*trim)(struct conv_codec *codec);
+
+    // Upper bounds, but for some KiB, of the bytes that decoding such a file and encoding such an
+    // image allocate, the encoded file included; SIZE_MAX if they do not fit.
+    size_t (*decode_bytes)(const struct conv_image_header *header, size_t size);
+    size_t (*encode_bytes)(const struct conv_codec_config *config, const struct conv_image *shape);
+
+    // Decodes into dst->plane[], whose sizes are header->shape's. CONV_ERR_FORMAT: damaged or
+    // truncated; CONV_ERR_MEMORY; CONV_ERR_CANCELLED. The planes then hold anything.
+    enum conv_status (*decode)(struct conv_codec *codec, const uint8_t *data, size_t size,
+                               const struct conv_image_header *header, const struct conv_image *dst,
+                               struct conv_err *err);
+
+    // Encodes `src`; `metadata` is what `collect` of this format made, or NULL. *file points into
+    // codec and metadata, until the next call with that codec. CONV_ERR_UNSUPPORTED: the encoder
+    // cannot write such an image; CONV_ERR_MEMORY; CONV_ERR_CANCELLED.
+    enum conv_status (*encode)(struct conv_codec *codec, const struct conv_image *src,
+                               const struct conv_metadata *metadata, struct conv_encoded *file,
+                               struct conv_err *err);
+
+    const struct conv_format_device *device; // NULL: no device codes this format
+};
 
 #endif

@@ -92,26 +92,26 @@ static int sync_file(int fd)
     return result;
 }
 
-static int write_parts(int fd, const struct conv_png_bytes *bytes)
+static int write_parts(int fd, const struct conv_encoded *bytes)
 {
-    struct iovec parts[CONV_PNG_PARTS];
-    for (int i = 0; i < CONV_PNG_PARTS; i++) {
+    struct iovec parts[CONV_ENCODED_PARTS];
+    for (int i = 0; i < CONV_ENCODED_PARTS; i++) {
         parts[i].iov_base = (void *)(uintptr_t)bytes->part[i].data; // writev only reads
         parts[i].iov_len = bytes->part[i].size;
     }
     int first = 0;
-    while (first < CONV_PNG_PARTS) {
+    while (first < CONV_ENCODED_PARTS) {
         if (parts[first].iov_len == 0) {
             first++;
             continue;
         }
-        ssize_t written = writev(fd, parts + first, CONV_PNG_PARTS - first);
+        ssize_t written = writev(fd, parts + first, CONV_ENCODED_PARTS - first);
         if (written < 0) {
             if (errno == EINTR)
                 continue;
             return -1;
         }
-        for (size_t left = (size_t)written; left > 0 && first < CONV_PNG_PARTS;) {
+        for (size_t left = (size_t)written; left > 0 && first < CONV_ENCODED_PARTS;) {
             size_t step = left < parts[first].iov_len ? left : parts[first].iov_len;
             parts[first].iov_base = (uint8_t *)parts[first].iov_base + step;
             parts[first].iov_len -= step;
@@ -248,7 +248,7 @@ static enum conv_status sync_folder(int folder, const char *path, struct conv_er
 
 // Writes the file and what goes with it.
 static enum conv_status fill_file(int fd, const struct conv_job *job,
-                                  const struct conv_png_bytes *bytes, struct conv_err *err)
+                                  const struct conv_encoded *bytes, struct conv_err *err)
 {
     if (write_parts(fd, bytes) != 0)
         return conv_err_errno(err, errno, "cannot write %s", job->path.output);
@@ -320,7 +320,7 @@ static enum conv_status replace_input(const struct temporary *temporary, int fol
 }
 
 static enum conv_status write_renamed(struct temporary *temporary, int folder, struct conv_job *job,
-                                      const struct conv_png_bytes *bytes, struct conv_err *err)
+                                      const struct conv_encoded *bytes, struct conv_err *err)
 {
     const char *path = job->path.output;
     int fd = open_temporary(temporary, folder, path);
@@ -365,7 +365,7 @@ static bool link_file(int fd, int folder, const char *path)
 // folder is changed once instead of twice, which is what writers of small files wait for each other
 // for, and what is killed leaves nothing. *linked is false if that is not possible here.
 static enum conv_status write_nameless(int folder, const struct conv_job *job,
-                                       const struct conv_png_bytes *bytes, bool *linked,
+                                       const struct conv_encoded *bytes, bool *linked,
                                        struct conv_err *err)
 {
     const char *path = job->path.output;
@@ -446,7 +446,7 @@ static enum conv_status look_at(enum place *place, const struct conv_job *job, s
 
 // Where the place is free, or expected to be.
 static enum conv_status write_new(int folder, const struct conv_job *job,
-                                  const struct conv_png_bytes *bytes, bool *linked,
+                                  const struct conv_encoded *bytes, bool *linked,
                                   struct conv_err *err)
 {
     enum conv_status status = write_nameless(folder, job, bytes, linked, err);
@@ -458,7 +458,7 @@ static enum conv_status write_new(int folder, const struct conv_job *job,
 // `looked`: it is known what is there.
 static enum conv_status write_file(struct temporary *temporary, int folder, bool looked,
                                    enum place place, struct conv_job *job,
-                                   const struct conv_png_bytes *bytes, struct conv_err *err)
+                                   const struct conv_encoded *bytes, struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
     bool linked = false;
@@ -480,7 +480,7 @@ static enum conv_status write_file(struct temporary *temporary, int folder, bool
 #define DESCRIPTORS 2
 
 enum conv_status conv_output_write(int worker, struct conv_job *job,
-                                   const struct conv_png_bytes *bytes, struct conv_err *err)
+                                   const struct conv_encoded *bytes, struct conv_err *err)
 {
     const char *path = job->path.output;
     enum conv_status status = CONV_OK;

@@ -49,7 +49,7 @@ enum conv_status conv_output_check(const struct conv_job *job, const struct stat
 // CONV_ERR_IO, or CONV_ERR_USAGE as conv_output_check; then nothing is left behind. In place
 // job->outcome becomes SKIPPED, with a reason, if the image has been replaced already.
 enum conv_status conv_output_write(int worker, struct conv_job *job,
-                                   const struct conv_png_bytes *bytes, struct conv_err *err);
+                                   const struct conv_encoded *bytes, struct conv_err *err);
 
 // Removes the temporary files of all workers, and lets none come into being. Async-signal-safe: for
 // the handler that ends the program at once.

@@ -78,7 +78,7 @@ static enum conv_status write_all(int fd, const uint8_t *data, size_t size, size
     return CONV_OK;
 }
 
-enum conv_status conv_special_write(const char *path, const struct conv_png_bytes *bytes,
+enum conv_status conv_special_write(const char *path, const struct conv_encoded *bytes,
                                     atomic_int *stop, struct conv_err *err)
 {
     bool standard = strcmp(path, "-") == 0;
@@ -94,7 +94,7 @@ enum conv_status conv_special_write(const char *path, const struct conv_png_byte
         return conv_err_errno(err, errno, "cannot open %s", name);
     size_t most = most_at_once(fd);
     enum conv_status status = CONV_OK;
-    for (int i = 0; i < CONV_PNG_PARTS && !status; i++)
+    for (int i = 0; i < CONV_ENCODED_PARTS && !status; i++)
         status = write_all(fd, bytes->part[i].data, bytes->part[i].size, most, stop, name, err);
     if (own < 0 && close(fd) != 0 && errno != EINTR && !status)
         status = conv_err_errno(err, errno, "cannot write to %s", name);

@@ -12,7 +12,7 @@
 // Writes all parts to `path` ("-": standard output), which exists. Waits for the reader of a pipe,
 // but once *stop is non-zero no longer for one that does not come or takes nothing: then
 // CONV_ERR_CANCELLED. Otherwise CONV_ERR_IO with the reason.
-enum conv_status conv_special_write(const char *path, const struct conv_png_bytes *bytes,
+enum conv_status conv_special_write(const char *path, const struct conv_encoded *bytes,
                                     atomic_int *stop, struct conv_err *err);
 
 #endif

@@ -39,7 +39,7 @@ struct conv_job {
     size_t want;                // of that, as far as the file says before it is read
     struct conv_file *file;     // until decoded
     struct conv_png_header header;
-    struct conv_png_meta meta;
+    struct conv_metadata meta;
     struct conv_image in; // where decoding writes
     size_t out_offset[CONV_IMAGE_MAX_CHANNELS];
     struct conv_slot *slot; // staging, while it holds some

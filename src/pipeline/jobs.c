@@ -51,7 +51,7 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
         return NULL;
     struct conv_job *job = s->spare_jobs;
     s->spare_jobs = job->next;
-    struct conv_png_meta meta = job->meta; // keeps its memory
+    struct conv_metadata meta = job->meta; // keeps its memory
     job->err.text[0] = '\0';
     job->outcome = CONV_OUTCOME_DONE;
     job->reason = NULL;
@@ -137,7 +137,7 @@ void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
     conv_jobs_drop_file(s, job);
     close_input(job);
     if (conv_jobs_carries(job) > 0)
-        conv_png_meta_free(&job->meta);
+        conv_metadata_free(&job->meta);
     conv_jobs_put_away(s, job);
     if (--s->live == 0)
         pthread_cond_broadcast(&s->changed); // perhaps the end, for all
@@ -186,7 +186,7 @@ void conv_jobs_free_spares(struct conv_scheduler *s)
 {
     for (struct conv_job *job = s->spare_jobs, *next; job; job = next) {
         next = job->next;
-        conv_png_meta_free(&job->meta);
+        conv_metadata_free(&job->meta);
         free(job);
     }
     for (struct conv_file *file = s->spare_files, *next; file; file = next) {

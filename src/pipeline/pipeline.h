@@ -47,7 +47,7 @@ struct conv_pipeline_config {
     size_t memory;
     bool refuse_beyond; // images that alone take more fail; without it they are tried
     uint64_t max_pixels;
-    struct conv_png_config png;
+    struct conv_codec_config png;
     enum conv_alpha_mode alpha;
     enum conv_coder decode_on, encode_on; // CONV_CODER_GPU: what the device cannot, the CPU does
     bool strip, preserve, fsync;

@@ -348,7 +348,7 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
                                           "%d x %d pixels are more than the limit of %" PRIu64,
                                           job->header.width, job->header.height,
                                           config->max_pixels));
-    status = conv_png_check_promise(file->data, file->size, &job->header, &job->err);
+    status = conv_png_check_size(file->data, file->size, &job->header, &job->err);
     if (status)
         return status;
     if (!config->first_frame && conv_png_is_animated(file->data, file->size))
@@ -419,7 +419,7 @@ enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
 // What a device has encoded wants no more than a frame.
 static enum conv_status encode(const struct conv_pipeline_config *config,
                                struct conv_png_codec *codec, struct conv_job *job,
-                               struct conv_png_bytes *bytes)
+                               struct conv_encoded *bytes)
 {
     const struct conv_group *group = &job->slot->group;
     if (group->encoded) {
@@ -443,7 +443,7 @@ enum conv_status conv_stages_encode(const struct conv_pipeline_config *config,
                                     struct conv_png_codec *codec, int worker, struct conv_job *job)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_ENCODE);
-    struct conv_png_bytes bytes;
+    struct conv_encoded bytes;
     enum conv_status status = encode(config, codec, job, &bytes);
     job->decoded = !status && job->slot->group.decoded;
     job->encoded = !status && job->slot->group.encoded;

@@ -16,7 +16,7 @@
 #include "png/stb.h"
 
 struct conv_png_codec {
-    enum conv_png_encoder encoder;
+    int encoder; // enum conv_png_encoder
     int level;
     size_t keep;               // bytes a buffer, see conv_png_codec_trim
     const atomic_int *stop;    // may be NULL
@@ -39,7 +39,7 @@ static const struct {
     [CONV_PNG_STB] = {CONV_STB_DEFAULT_LEVEL, CONV_LIBPNG_MAX_LEVEL},
 };
 
-enum conv_status conv_png_check_level(const struct conv_png_config *config, struct conv_err *err)
+enum conv_status conv_png_check_level(const struct conv_codec_config *config, struct conv_err *err)
 {
     int most = levels[config->encoder].most;
     if (config->level < -1 || config->level > most)
@@ -50,7 +50,7 @@ enum conv_status conv_png_check_level(const struct conv_png_config *config, stru
 }
 
 enum conv_status conv_png_codec_open(struct conv_png_codec **codec,
-                                     const struct conv_png_config *config, struct conv_err *err)
+                                     const struct conv_codec_config *config, struct conv_err *err)
 {
     *codec = NULL;
     enum conv_status status = conv_png_check_level(config, err);
@@ -104,7 +104,7 @@ size_t conv_png_decode_bytes(const struct conv_png_header *header, size_t size)
     return conv_decode_bytes(header, size);
 }
 
-size_t conv_png_encode_bytes(const struct conv_png_config *config, const struct conv_image *shape)
+size_t conv_png_encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape)
 {
     int level = config->level == -1 ? levels[config->encoder].standard : config->level;
     size_t copies = 1, bytes; // the file at its worst, when nothing can be compressed
@@ -131,23 +131,23 @@ enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *da
 }
 
 // Carried chunks stay on their side of the image data.
-static void put_parts(struct conv_png_bytes *bytes, const uint8_t *head,
-                      const struct conv_png_meta *meta, const uint8_t *idat, size_t idat_size)
+static void put_parts(struct conv_encoded *bytes, const uint8_t *head,
+                      const struct conv_metadata *meta, const uint8_t *idat, size_t idat_size)
 {
     size_t late = meta ? meta->size - meta->front : 0;
-    *bytes = (struct conv_png_bytes){
+    *bytes = (struct conv_encoded){
         .part = {{head, CONV_ENCODE_HEAD},
                  {meta ? meta->data : NULL, meta ? meta->front : 0},
                  {idat, idat_size},
                  {late > 0 ? meta->data + meta->front : NULL, late},
                  {conv_encode_tail, CONV_ENCODE_TAIL}},
     };
-    for (int i = 0; i < CONV_PNG_PARTS; i++)
+    for (int i = 0; i < CONV_ENCODED_PARTS; i++)
         bytes->size += bytes->part[i].size;
 }
 
 enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv_image *src,
-                                 const struct conv_png_meta *meta, struct conv_png_bytes *bytes,
+                                 const struct conv_metadata *meta, struct conv_encoded *bytes,
                                  struct conv_err *err)
 {
     enum conv_status status;
@@ -191,19 +191,18 @@ bool conv_png_copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *d
 }
 
 void conv_png_frame(struct conv_png_codec *codec, const struct conv_image *shape,
-                    const struct conv_png_meta *meta, const uint8_t *idat, size_t idat_size,
-                    struct conv_png_bytes *bytes)
+                    const struct conv_metadata *meta, const uint8_t *idat, size_t idat_size,
+                    struct conv_encoded *bytes)
 {
     conv_encode_put_head(codec->head, shape);
     put_parts(bytes, codec->head, meta, idat, idat_size);
 }
 
-enum conv_status conv_png_parse_encoder(enum conv_png_encoder *encoder, const char *name,
-                                        struct conv_err *err)
+enum conv_status conv_png_parse_encoder(int *encoder, const char *name, struct conv_err *err)
 {
     for (int i = 0; i < ENCODER_COUNT; i++) {
         if (strcmp(name, encoder_names[i]) == 0) {
-            *encoder = (enum conv_png_encoder)i;
+            *encoder = i;
             return CONV_OK;
         }
     }

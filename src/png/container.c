@@ -268,8 +268,8 @@ static size_t data_size(const uint8_t *data, size_t size, bool *whole)
     return total;
 }
 
-enum conv_status conv_png_check_promise(const uint8_t *data, size_t size,
-                                        const struct conv_png_header *header, struct conv_err *err)
+enum conv_status conv_png_check_size(const uint8_t *data, size_t size,
+                                     const struct conv_png_header *header, struct conv_err *err)
 {
     bool whole;
     size_t have = data_size(data, size, &whole);
@@ -402,7 +402,7 @@ static bool collect_chunk(const struct chunk *chunk, struct collection *collecti
 
 enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
                                        const struct conv_png_header *header,
-                                       struct conv_png_meta *meta, struct conv_err *err)
+                                       struct conv_metadata *meta, struct conv_err *err)
 {
     struct conv_buffer buffer = {.data = meta->data, .capacity = meta->capacity};
     struct collection collection = {.header = header, .buffer = &buffer};
@@ -415,7 +415,7 @@ enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
         if (!collection.late)
             front = buffer.size;
     }
-    *meta = (struct conv_png_meta){buffer.data, buffer.size, buffer.capacity, front};
+    *meta = (struct conv_metadata){buffer.data, buffer.size, buffer.capacity, front};
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }
 
@@ -429,10 +429,4 @@ bool conv_png_is_animated(const uint8_t *data, size_t size)
             return true;
     }
     return false;
-}
-
-void conv_png_meta_free(struct conv_png_meta *meta)
-{
-    free(meta->data);
-    *meta = (struct conv_png_meta){0};
 }

@@ -97,7 +97,7 @@ static void check_carried(const uint8_t *data, size_t size, const struct conv_pn
 {
     static const int color_types[] = {0, 0, 4, 2, 6};
     static const uint8_t row[1 + 8]; // of one pixel
-    static struct conv_png_meta meta;
+    static struct conv_metadata meta;
     struct reference_image image;
     if (conv_png_meta_collect(data, size, header, &meta, NULL) || meta.front > meta.size)
         fail("conv_png_meta_collect", "fails");
@@ -152,8 +152,8 @@ enum oracle_verdict oracle_file(const uint8_t *data, size_t size, size_t limit)
     image_alloc(&want, FILL);
     image_alloc(&got, FILL);
     bool good = !conv_libpng_decode(&rows, data, size, &header, &want, NULL);
-    if (good && conv_png_check_promise(data, size, &header, NULL))
-        fail("conv_png_check_promise", "refuses what libpng takes");
+    if (good && conv_png_check_size(data, size, &header, NULL))
+        fail("conv_png_check_size", "refuses what libpng takes");
     check_verdict(good, verdict, data, size);
     if (good)
         compare_reference(&want, &reference);

@@ -79,12 +79,12 @@ enum conv_status image_decode(struct conv_image *image, const uint8_t *data, siz
     *image = (struct conv_image){0};
     enum conv_status status = conv_png_probe(data, size, &header, err);
     if (!status)
-        status = conv_png_check_promise(data, size, &header, err);
+        status = conv_png_check_size(data, size, &header, err);
     if (status)
         return status;
     *image = header.shape;
     image_alloc(image, 0xa5);
-    status = conv_png_codec_open(&codec, &(struct conv_png_config){.level = -1}, err);
+    status = conv_png_codec_open(&codec, &(struct conv_codec_config){.level = -1}, err);
     if (!status)
         status = conv_png_decode(codec, data, size, &header, image, err);
     conv_png_codec_close(codec);

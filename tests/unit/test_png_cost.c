@@ -311,7 +311,7 @@ static double now_ns(void)
 // One decoding as a worker does it, into planes that are there.
 struct subject {
     struct conv_png_codec *codec;
-    struct conv_png_meta meta;
+    struct conv_metadata meta;
     struct conv_image planes;
 };
 
@@ -319,7 +319,7 @@ static bool decode_ours(struct subject *subject, const struct png_file *file)
 {
     struct conv_png_header header;
     return !conv_png_probe(file->data, file->size, &header, NULL) &&
-           !conv_png_check_promise(file->data, file->size, &header, NULL) &&
+           !conv_png_check_size(file->data, file->size, &header, NULL) &&
            !conv_png_meta_collect(file->data, file->size, &header, &subject->meta, NULL) &&
            !conv_png_decode(subject->codec, file->data, file->size, &header, &subject->planes,
                             NULL);
@@ -490,7 +490,7 @@ static double check_family(struct conv_png_codec *codec, const struct family *f)
             fail_msg("%.2f times libpng's %.1f us: %s", ratio, cost.libpng / 1e3, text);
     }
     image_free(&subject.planes);
-    conv_png_meta_free(&subject.meta);
+    conv_metadata_free(&subject.meta);
     free(pixels);
     free(rows);
     png_make_free(&file);
@@ -501,7 +501,7 @@ static double check_family(struct conv_png_codec *codec, const struct family *f)
 
 static struct conv_png_codec *open_codec(void)
 {
-    struct conv_png_config config = {.encoder = CONV_PNG_FAST, .level = -1};
+    struct conv_codec_config config = {.encoder = CONV_PNG_FAST, .level = -1};
     struct conv_png_codec *codec;
     assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
     return codec;

@@ -37,10 +37,10 @@ static void paint(struct conv_image *image, enum content content)
     }
 }
 
-static void join(struct png_file *file, const struct conv_png_bytes *bytes)
+static void join(struct png_file *file, const struct conv_encoded *bytes)
 {
     *file = (struct png_file){0};
-    for (int i = 0; i < CONV_PNG_PARTS; i++)
+    for (int i = 0; i < CONV_ENCODED_PARTS; i++)
         png_make_bytes(file, bytes->part[i].data, bytes->part[i].size);
     assert_int_equal(file->size, bytes->size);
 }
@@ -48,7 +48,7 @@ static void join(struct png_file *file, const struct conv_png_bytes *bytes)
 static void check_round_trip(struct conv_png_codec *codec, struct conv_image *image,
                              enum content content)
 {
-    struct conv_png_bytes bytes;
+    struct conv_encoded bytes;
     struct png_file file;
     struct conv_image back;
     struct conv_err err = {0};
@@ -80,11 +80,11 @@ static void check_round_trip(struct conv_png_codec *codec, struct conv_image *im
     image_free(image);
 }
 
-static void check_shapes(enum conv_png_encoder encoder, int level)
+static void check_shapes(int encoder, int level)
 {
     static const int sizes[][2] = {{1, 1}, {1, 40}, {40, 1}, {2, 2}, {67, 35}, {131, 257}};
     struct conv_png_codec *codec;
-    struct conv_png_config config = {.encoder = encoder, .level = level};
+    struct conv_codec_config config = {.encoder = encoder, .level = level};
     assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
     for (int depth = 8; depth <= (encoder == CONV_PNG_STB ? 8 : 16); depth += 8) {
         for (int channels = 1; channels <= 4; channels++) {
@@ -127,7 +127,7 @@ static void more_columns_than_libpng_takes_by_itself(void **state)
 {
     (void)state;
     struct conv_png_codec *codec;
-    struct conv_png_config config = {.encoder = CONV_PNG_LIBPNG, .level = -1};
+    struct conv_codec_config config = {.encoder = CONV_PNG_LIBPNG, .level = -1};
     struct conv_image image = {.width = 1000003, .height = 1, .channels = 3, .depth = 8};
     assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
     check_round_trip(codec, &image, RAMP);
@@ -152,8 +152,8 @@ static void effort_has_an_effect(void **state)
     }
     for (int i = 0; i < 3; i++) {
         struct conv_png_codec *codec;
-        struct conv_png_bytes bytes;
-        struct conv_png_config config = {.encoder = CONV_PNG_LIBPNG, .level = levels[i]};
+        struct conv_encoded bytes;
+        struct conv_codec_config config = {.encoder = CONV_PNG_LIBPNG, .level = levels[i]};
         assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
         assert_int_equal(conv_png_encode(codec, &image, NULL, &bytes, NULL), CONV_OK);
         sizes[i] = bytes.size;
@@ -167,9 +167,9 @@ static void stb_says_what_it_cannot(void **state)
 {
     (void)state;
     struct conv_png_codec *codec;
-    struct conv_png_bytes bytes;
+    struct conv_encoded bytes;
     struct conv_err err = {0};
-    struct conv_png_config config = {.encoder = CONV_PNG_STB, .level = -1};
+    struct conv_codec_config config = {.encoder = CONV_PNG_STB, .level = -1};
     assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
     struct conv_image deep = {.width = 1, .height = 1, .channels = 1, .depth = 16};
     assert_int_equal(conv_png_encode(codec, &deep, NULL, &bytes, &err), CONV_ERR_UNSUPPORTED);
@@ -187,7 +187,7 @@ static void stb_says_what_it_cannot(void **state)
 static void a_signal_ends_the_work_on_an_image(void **state)
 {
     (void)state;
-    static const struct conv_png_config configs[] = {
+    static const struct conv_codec_config configs[] = {
         {.encoder = CONV_PNG_FAST, .level = 0},   {.encoder = CONV_PNG_FAST, .level = 1},
         {.encoder = CONV_PNG_FAST, .level = 6},   {.encoder = CONV_PNG_FAST, .level = 12},
         {.encoder = CONV_PNG_LIBPNG, .level = 1},
@@ -195,12 +195,12 @@ static void a_signal_ends_the_work_on_an_image(void **state)
     static uint16_t samples[300 * 300];
     for (size_t i = 0; i < 2 * sizeof configs / sizeof configs[0]; i++) {
         atomic_int stop = 2;
-        struct conv_png_config config = configs[i / 2];
+        struct conv_codec_config config = configs[i / 2];
         struct png_file file;
         struct png_spec spec = {
             .width = 300, .height = 300, .depth = 8, .interlaced = i % 2, .samples = samples};
         struct conv_png_header header;
-        struct conv_png_bytes bytes;
+        struct conv_encoded bytes;
         struct conv_png_codec *codec;
         struct conv_err err = {0};
         png_make_image(&file, &spec);
@@ -229,7 +229,7 @@ static void levels_out_of_range(void **state)
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
         struct conv_png_codec *codec;
         struct conv_err err = {0};
-        struct conv_png_config config = {.encoder = CONV_PNG_LIBPNG, .level = levels[i]};
+        struct conv_codec_config config = {.encoder = CONV_PNG_LIBPNG, .level = levels[i]};
         assert_int_equal(conv_png_codec_open(&codec, &config, &err), CONV_ERR_USAGE);
         assert_null(codec);
         assert_non_null(strstr(err.text, "0 to 9"));
@@ -240,7 +240,7 @@ static void levels_out_of_range(void **state)
 static void names_of_encoders(void **state)
 {
     (void)state;
-    enum conv_png_encoder encoder = CONV_PNG_STB;
+    int encoder = CONV_PNG_STB;
     struct conv_err err = {0};
     assert_int_equal(conv_png_parse_encoder(&encoder, "libpng", &err), CONV_OK);
     assert_int_equal(encoder, CONV_PNG_LIBPNG);

@@ -345,7 +345,7 @@ static void header_of_another_file(void **state)
                   {4, 3, 4, 0}, {4, 3, 16, 0}, {4, 3, 8, 4}, {4, 3, 8, 2}};
     struct png_file stream = png_make_zlib(gray_rows, sizeof gray_rows);
     struct conv_png_codec *codec;
-    assert_int_equal(conv_png_codec_open(&codec, &(struct conv_png_config){.level = -1}, NULL),
+    assert_int_equal(conv_png_codec_open(&codec, &(struct conv_codec_config){.level = -1}, NULL),
                      CONV_OK);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         struct conv_png_header header;
@@ -407,7 +407,7 @@ static enum conv_status check_promise(struct conv_err *err)
     *err = (struct conv_err){0};
     if (conv_png_probe(file.data, file.size, &header, err))
         fail_msg("%s", err->text);
-    return conv_png_check_promise(file.data, file.size, &header, err);
+    return conv_png_check_size(file.data, file.size, &header, err);
 }
 
 // Headers whose rows are just so many bytes: one byte of DEFLATE for each 1032 is let pass.

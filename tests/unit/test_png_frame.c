@@ -110,17 +110,17 @@ static void frame_makes_a_file(void **state)
 {
     (void)state;
     struct conv_png_codec *codec;
-    struct conv_png_config config = {.level = -1};
+    struct conv_codec_config config = {.level = -1};
     assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
     struct png_file stream = png_make_zlib(rows, sizeof rows), idat = {0}, file = {0}, text = {0};
     png_make_chunk(&idat, "IDAT", stream.data, stream.size);
     png_make_chunk(&text, "tEXt", "a\0b", 3);
     struct conv_image shape = {.width = 1, .height = 3, .channels = 3, .depth = 8}, back;
-    struct conv_png_meta meta = {.data = text.data, .size = text.size, .front = text.size};
-    struct conv_png_bytes bytes;
+    struct conv_metadata meta = {.data = text.data, .size = text.size, .front = text.size};
+    struct conv_encoded bytes;
     struct conv_err err = {0};
     conv_png_frame(codec, &shape, &meta, idat.data, idat.size, &bytes);
-    for (int i = 0; i < CONV_PNG_PARTS; i++)
+    for (int i = 0; i < CONV_ENCODED_PARTS; i++)
         png_make_bytes(&file, bytes.part[i].data, bytes.part[i].size);
     assert_int_equal(file.size, bytes.size);
     assert_int_equal(png_make_find(&file, "tEXt", 0), 33);

@@ -18,14 +18,14 @@ static const uint8_t rows[2] = {0, 77}; // one gray pixel
 static struct png_file file, wanted;
 static size_t wanted_front; // bytes of `wanted` that come before the image data
 static struct conv_png_header header;
-static struct conv_png_meta meta;
+static struct conv_metadata meta;
 
 static int forget(void **state)
 {
     (void)state;
     png_make_free(&file);
     png_make_free(&wanted);
-    conv_png_meta_free(&meta);
+    conv_metadata_free(&meta);
     return 0;
 }
 
@@ -273,13 +273,13 @@ static void carried_through_both_encoders(void **state)
         struct conv_image image, back;
         struct conv_err err;
         struct conv_png_codec *codec;
-        struct conv_png_config config = {.encoder = (enum conv_png_encoder)encoder, .level = -1};
-        struct conv_png_bytes bytes;
+        struct conv_codec_config config = {.encoder = encoder, .level = -1};
+        struct conv_encoded bytes;
         struct png_file output = {0};
         assert_int_equal(image_decode(&image, file.data, file.size, &err), CONV_OK);
         assert_int_equal(conv_png_codec_open(&codec, &config, &err), CONV_OK);
         assert_int_equal(conv_png_encode(codec, &image, &meta, &bytes, &err), CONV_OK);
-        for (int i = 0; i < CONV_PNG_PARTS; i++)
+        for (int i = 0; i < CONV_ENCODED_PARTS; i++)
             png_make_bytes(&output, bytes.part[i].data, bytes.part[i].size);
         assert_int_equal(output.size, bytes.size);
         conv_png_codec_close(codec);

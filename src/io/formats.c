@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+#include "io/formats.h"
+
+#include <string.h>
+
+#include "png/png.h"
+
+const struct conv_format *const conv_formats[] = {&conv_png_format};
+const int conv_format_count = sizeof conv_formats / sizeof conv_formats[0];
+
+const struct conv_format *conv_formats_find(const uint8_t *data, size_t size)
+{
+    const char *name = conv_format_of_bytes(data, size);
+    for (int i = 0; name && i < conv_format_count; i++)
+        if (strcmp(conv_formats[i]->name, name) == 0)
+            return conv_formats[i];
+    return conv_formats[0];
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+// The image formats that conv reads and writes.
+#ifndef CONV_IO_FORMATS_H
+#define CONV_IO_FORMATS_H
+
+#include "image/format.h"
+
+// The first one is the format of outputs whose name says nothing else.
+extern const struct conv_format *const conv_formats[];
+extern const int conv_format_count;
+
+// The format of a file that begins with these bytes; the first one if it is none of them, whose
+// check_head then says why.
+const struct conv_format *conv_formats_find(const uint8_t *data, size_t size);
+
+#endif

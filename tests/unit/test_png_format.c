@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+// PNG through the table of formats: files of every kind decode as they do through png.h.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "io/formats.h"
+#include "support/png_make.h"
+#include "support/test_image.h"
+
+enum { WIDTH = 5, HEIGHT = 3 };
+
+static const struct kind {
+    int color_type, depth;
+    bool interlaced, transparency;
+    bool device_stream;
+    bool looks_decodable; // a tRNS chunk comes after the bytes that are looked at
+} kinds[] = {
+    {0, 8, false, false, true, true},   {2, 16, false, false, true, true},
+    {4, 8, false, false, true, true},   {6, 16, false, false, true, true},
+    {0, 1, false, false, false, false}, {3, 4, false, true, false, false},
+    {2, 8, false, true, false, true},   {6, 8, true, false, false, false},
+};
+
+static struct png_file make_file(const struct kind *kind)
+{
+    uint16_t samples[WIDTH * HEIGHT * 4];
+    for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++)
+        samples[i] = (uint16_t)(i * 37 % (1u << kind->depth));
+    struct png_spec spec = {.width = WIDTH,
+                            .height = HEIGHT,
+                            .color_type = kind->color_type,
+                            .depth = kind->depth,
+                            .interlaced = kind->interlaced,
+                            .palette_size = kind->color_type == 3 ? 16 : 0,
+                            .transparency = kind->transparency,
+                            .samples = samples};
+    struct png_file file = {0}, text = {0};
+    png_make_image(&file, &spec);
+    png_make_chunk(&text, "tEXt", "a\0b", 3);
+    png_make_insert(&file, png_make_find(&file, "IDAT", 0), &text);
+    png_make_free(&text);
+    return file;
+}
+
+static void join(struct png_file *file, const struct conv_encoded *parts)
+{
+    for (int i = 0; i < CONV_ENCODED_PARTS; i++)
+        png_make_bytes(file, parts->part[i].data, parts->part[i].size);
+    assert_int_equal(file->size, parts->size);
+}
+
+static void assert_same(const struct conv_image *a, const struct conv_image *b)
+{
+    assert_int_equal(a->channels, b->channels);
+    assert_int_equal(a->depth, b->depth);
+    assert_int_equal(a->alpha, b->alpha);
+    for (int c = 0; c < a->channels; c++)
+        for (int y = 0; y < HEIGHT; y++)
+            for (int x = 0; x < WIDTH; x++)
+                assert_int_equal(image_sample(a, c, x, y), image_sample(b, c, x, y));
+}
+
+static void every_kind_goes_through_the_table(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        struct png_file file = make_file(&kinds[i]), written = {0};
+        const struct conv_format *format = conv_formats_find(file.data, file.size);
+        assert_ptr_equal(format, &conv_png_format);
+        assert_int_equal(format->check_head(file.data, format->head_bytes, NULL), CONV_OK);
+        struct conv_image_header header;
+        assert_int_equal(format->probe(file.data, file.size, &header, NULL), CONV_OK);
+        assert_int_equal(format->check_size(file.data, file.size, &header, NULL), CONV_OK);
+        assert_false(format->is_animated(file.data, file.size));
+        assert_int_equal(header.device_stream, kinds[i].device_stream);
+
+        struct conv_codec *codec;
+        struct conv_codec_config config = {.level = -1};
+        struct conv_metadata metadata = {0};
+        struct conv_image image = header.shape, expected, back;
+        image_alloc(&image, 0);
+        assert_int_equal(format->open(&codec, &config, NULL), CONV_OK);
+        assert_int_equal(format->collect(file.data, file.size, &header, &metadata, NULL), CONV_OK);
+        assert_int_equal(format->decode(codec, file.data, file.size, &header, &image, NULL),
+                         CONV_OK);
+        assert_int_equal(image_decode(&expected, file.data, file.size, NULL), CONV_OK);
+        assert_same(&image, &expected);
+        assert_true(format->decode_bytes(&header, file.size) > 0);
+
+        struct conv_encoded parts;
+        assert_int_equal(format->encode(codec, &image, &metadata, &parts, NULL), CONV_OK);
+        assert_true(format->encode_bytes(&config, &image) > 0);
+        join(&written, &parts);
+        assert_true(png_make_find(&written, "tEXt", 0) < written.size);
+        assert_int_equal(image_decode(&back, written.data, written.size, NULL), CONV_OK);
+        assert_same(&back, &image);
+
+        format->trim(codec);
+        format->close(codec);
+        conv_metadata_free(&metadata);
+        assert_null(metadata.data);
+        image_free(&image);
+        image_free(&expected);
+        image_free(&back);
+        png_make_free(&file);
+        png_make_free(&written);
+    }
+}
+
+// What a device would decode, put into a file again as the device's output would be.
+static void a_stream_is_taken_out_and_framed(void **state)
+{
+    (void)state;
+    const struct conv_format *format = &conv_png_format;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        struct png_file file = make_file(&kinds[i]), chunk = {0}, framed = {0};
+        assert_int_equal(format->device->looks_decodable(file.data), kinds[i].looks_decodable);
+        struct conv_image_header header;
+        assert_int_equal(format->probe(file.data, file.size, &header, NULL), CONV_OK);
+        uint8_t *stream = malloc(file.size);
+        size_t stream_bytes;
+        bool copied =
+            format->device->copy_stream(stream, &stream_bytes, file.data, file.size, &header);
+        assert_int_equal(copied, kinds[i].device_stream);
+        if (copied) {
+            struct conv_codec *codec;
+            struct conv_encoded parts;
+            struct conv_image a, b;
+            assert_int_equal(format->open(&codec, &(struct conv_codec_config){.level = -1}, NULL),
+                             CONV_OK);
+            png_make_chunk(&chunk, "IDAT", stream, stream_bytes);
+            format->device->frame(codec, &header.shape, NULL, chunk.data, chunk.size, &parts);
+            join(&framed, &parts);
+            assert_int_equal(image_decode(&a, file.data, file.size, NULL), CONV_OK);
+            assert_int_equal(image_decode(&b, framed.data, framed.size, NULL), CONV_OK);
+            assert_same(&a, &b);
+            image_free(&a);
+            image_free(&b);
+            format->close(codec);
+        }
+        free(stream);
+        png_make_free(&file);
+        png_make_free(&chunk);
+        png_make_free(&framed);
+    }
+}
+
+static void other_files_are_refused_with_their_kind(void **state)
+{
+    (void)state;
+    static const uint8_t jpeg[] = {0xff, 0xd8, 0xff, 0xe0, 0, 16, 'J', 'F', 'I', 'F'};
+    const struct conv_format *format = conv_formats_find(jpeg, sizeof jpeg);
+    assert_ptr_equal(format, conv_formats[0]);
+    struct conv_err err = {0};
+    assert_int_equal(format->check_head(jpeg, sizeof jpeg, &err), CONV_ERR_FORMAT);
+    assert_non_null(strstr(err.text, "JPEG"));
+    assert_int_equal(conv_formats_find(NULL, 0)->check_head(NULL, 0, &err), CONV_ERR_FORMAT);
+    assert_string_equal(err.text, "empty file");
+
+    struct conv_codec *codec;
+    assert_int_equal(format->open(&codec, &(struct conv_codec_config){.level = 99}, &err),
+                     CONV_ERR_USAGE);
+    assert_null(codec);
+    format->close(codec);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_goes_through_the_table),
+        cmocka_unit_test(a_stream_is_taken_out_and_framed),
+        cmocka_unit_test(other_files_are_refused_with_their_kind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
