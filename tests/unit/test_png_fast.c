@@ -336,22 +336,24 @@ static void searched_streams_inflate_again(void **state)
     static const int efforts[][2] = {{1, 5}, {16, 10}};
     seed = 5;
     for (size_t e = 0; e < 2; e++) {
-        struct conv_search *search = conv_search_open(efforts[e][0], efforts[e][1]);
+        struct conv_deflate_search *search = conv_deflate_search_open(efforts[e][0], efforts[e][1]);
         for (int content = 0; content < CONTENTS; content++) {
             for (size_t i = 0; i <= DEFLATE_SIZES; i++) {
-                size_t size = i < DEFLATE_SIZES ? deflate_sizes[i] : 3 * CONV_SEARCH_BLOCK + 1;
+                size_t size =
+                    i < DEFLATE_SIZES ? deflate_sizes[i] : 3 * CONV_DEFLATE_SEARCH_BLOCK + 1;
                 struct guarded data = guarded_alloc(size);
-                struct guarded dst = guarded_alloc(conv_deflate_bound(size, CONV_SEARCH_BLOCK / 2));
+                struct guarded dst =
+                    guarded_alloc(conv_deflate_bound(size, CONV_DEFLATE_SEARCH_BLOCK / 2));
                 fill_content(data.data, size, content);
                 struct conv_bits out = {.at = dst.data};
-                conv_search_deflate(search, &out, data.data, size, NULL);
+                conv_deflate_search_put(search, &out, data.data, size, NULL);
                 conv_bits_align(&out);
                 check_inflates(dst.data, (size_t)(out.at - dst.data), data.data, size);
                 guarded_free(&data);
                 guarded_free(&dst);
             }
         }
-        conv_search_close(search);
+        conv_deflate_search_close(search);
     }
 }
 

@@ -16,7 +16,7 @@
 #define INLINE static inline __attribute__((always_inline))
 
 // Codes for all 256 literals, since a sample proves of none that it is absent.
-static void make_codes(struct deflate_codes *codes, const struct sample *sample)
+static void make_codes(struct conv_deflate_codes *codes, const struct conv_deflate_sample *sample)
 {
     uint32_t counts[CONV_DEFLATE_LITLENS] = {0};
     static const uint32_t no_distance[CONV_DEFLATE_DISTANCES];
@@ -30,7 +30,7 @@ static void make_codes(struct deflate_codes *codes, const struct sample *sample)
 }
 
 // A gain below a 64th is as good as none: stored bytes are faster to write and to read.
-static bool gains(const struct deflate_codes *codes, const struct sample *sample)
+static bool gains(const struct conv_deflate_codes *codes, const struct conv_deflate_sample *sample)
 {
     uint64_t bits = 0;
     for (int s = 0; s < 256; s++)
@@ -38,7 +38,7 @@ static bool gains(const struct deflate_codes *codes, const struct sample *sample
     return bits + bits / 64 < 8 * (uint64_t)sample->bytes;
 }
 
-INLINE void make_pairs(uint32_t *restrict pair, const struct deflate_codes *restrict codes)
+INLINE void make_pairs(uint32_t *restrict pair, const struct conv_deflate_codes *restrict codes)
 {
     uint32_t second[256], second_bits[256];
     for (int s = 0; s < 256; s++) {
@@ -68,7 +68,7 @@ INLINE uint64_t load_first_highest(const uint8_t *p)
 
 // By value, here and below: stores through out.at could change a writer that is known by its
 // address, and it would live in memory instead of in registers.
-static struct conv_bits put_singly(struct conv_bits out, const struct deflate_codes *codes,
+static struct conv_bits put_singly(struct conv_bits out, const struct conv_deflate_codes *codes,
                                    const uint8_t *data, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -80,7 +80,7 @@ static struct conv_bits put_singly(struct conv_bits out, const struct deflate_co
 
 // Putting eight at once where they fit gains 4 % on photographs and costs 12 % on embossed ones.
 // Four literals: the pairs of entries `first` and `second`.
-INLINE struct conv_bits put_four(struct conv_bits out, const struct deflate_codes *codes,
+INLINE struct conv_bits put_four(struct conv_bits out, const struct conv_deflate_codes *codes,
                                  uint32_t first, uint32_t second, const uint8_t *data)
 {
     unsigned first_bits = first >> PAIR_SHIFT, bits = first_bits + (second >> PAIR_SHIFT);
@@ -95,7 +95,7 @@ INLINE struct conv_bits put_four(struct conv_bits out, const struct deflate_code
 INLINE void put_words(struct conv_deflate *deflate, struct conv_bits *out, const uint8_t *data,
                       size_t words)
 {
-    const struct deflate_codes *codes = &deflate->codes;
+    const struct conv_deflate_codes *codes = &deflate->codes;
     const uint32_t *pair = deflate->pair;
     struct conv_bits o = *out;
     make_pairs(deflate->pair, codes);
@@ -124,10 +124,10 @@ __attribute__((target("avx2,bmi2"))) static void put_words_avx2(struct conv_defl
 #endif
 
 bool conv_deflate_put_literals(struct conv_deflate *deflate, struct conv_bits *out,
-                               const struct sample *sample, const uint8_t *data, size_t size,
-                               bool last)
+                               const struct conv_deflate_sample *sample, const uint8_t *data,
+                               size_t size, bool last)
 {
-    struct deflate_codes *codes = &deflate->codes;
+    struct conv_deflate_codes *codes = &deflate->codes;
     make_codes(codes, sample);
     if (!gains(codes, sample))
         return false;

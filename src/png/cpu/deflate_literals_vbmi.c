@@ -93,7 +93,7 @@ VBMI_INLINE struct conv_bits put_group(struct conv_bits out, uint64_t group, uns
     return out;
 }
 
-static struct conv_bits put_singly(struct conv_bits out, const struct deflate_codes *codes,
+static struct conv_bits put_singly(struct conv_bits out, const struct conv_deflate_codes *codes,
                                    const uint8_t *data)
 {
     for (int i = 0; i < WIDTH; i++) {
@@ -103,7 +103,7 @@ static struct conv_bits put_singly(struct conv_bits out, const struct deflate_co
     return out;
 }
 
-VBMI size_t conv_deflate_put_vbmi(struct conv_bits *out, const struct deflate_codes *codes,
+VBMI size_t conv_deflate_put_vbmi(struct conv_bits *out, const struct conv_deflate_codes *codes,
                                   const uint8_t *data, size_t size)
 {
     uint8_t low_bytes[256], high_bytes[256];

@@ -18,7 +18,7 @@ static inline uint32_t *head_of(uint32_t *head, uint32_t word)
 }
 
 // The match at `at`, which has four bytes to compare and one before it; its length, or 0.
-static inline size_t find(const struct deflate_tokens *tokens, uint32_t *heads, size_t at,
+static inline size_t find(const struct conv_deflate_tokens *tokens, uint32_t *heads, size_t at,
                           size_t *distance)
 {
     const uint8_t *here = tokens->data + at, *end = tokens->data + tokens->size;
@@ -40,7 +40,7 @@ static inline size_t find(const struct deflate_tokens *tokens, uint32_t *heads, 
     return length >= FAR_LEAST || *distance <= NEAR ? length : 0;
 }
 
-static void find_all(struct deflate_tokens *tokens, uint32_t *heads)
+static void find_all(struct conv_deflate_tokens *tokens, uint32_t *heads)
 {
     const uint8_t *data = tokens->data;
     size_t at = 1;

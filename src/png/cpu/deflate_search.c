@@ -20,16 +20,16 @@
 #define FIRST_DISTANCE_BITS 6
 #define UNUSED_BITS 11
 
-struct conv_search {
+struct conv_deflate_search {
     int candidates;
     int skip_shift;                // steps grow by one for each 2^skip_shift bytes without a match
     uint32_t head[1 << HASH_BITS]; // the last position with a hash
-    uint32_t before[CONV_DEFLATE_WINDOW];     // by position modulo the window: the one before it
-    uint32_t price_to[CONV_SEARCH_BLOCK + 1]; // of the block's first n literals
+    uint32_t before[CONV_DEFLATE_WINDOW]; // by position modulo the window: the one before it
+    uint32_t price_to[CONV_DEFLATE_SEARCH_BLOCK + 1]; // of the block's first n literals
     uint32_t length_price[CONV_DEFLATE_MATCH_MOST + 1];
     uint32_t distance_price[CONV_DEFLATE_DISTANCES];
-    struct deflate_codes codes;
-    struct deflate_tokens tokens;
+    struct conv_deflate_codes codes;
+    struct conv_deflate_tokens tokens;
 };
 
 // Positions count modulo 2^32: with one that is too old the distance is beyond the window, or its
@@ -44,9 +44,9 @@ struct found {
     uint32_t length, distance;
 };
 
-struct conv_search *conv_search_open(int candidates, int skip_shift)
+struct conv_deflate_search *conv_deflate_search_open(int candidates, int skip_shift)
 {
-    struct conv_search *search = calloc(1, sizeof *search);
+    struct conv_deflate_search *search = calloc(1, sizeof *search);
     if (search) {
         search->candidates = candidates;
         search->skip_shift = skip_shift;
@@ -54,14 +54,14 @@ struct conv_search *conv_search_open(int candidates, int skip_shift)
     return search;
 }
 
-void conv_search_close(struct conv_search *search)
+void conv_deflate_search_close(struct conv_deflate_search *search)
 {
     free(search);
 }
 
 // --- prices -------------------------------------------------------------------------------------
 
-static void price_symbols(struct conv_search *search, bool first)
+static void price_symbols(struct conv_deflate_search *search, bool first)
 {
     unsigned extra;
     for (unsigned length = CONV_DEFLATE_MATCH_LEAST; length <= CONV_DEFLATE_MATCH_MOST; length++) {
@@ -76,7 +76,7 @@ static void price_symbols(struct conv_search *search, bool first)
     }
 }
 
-static void price_literals(struct conv_search *search, const uint8_t *data, size_t size)
+static void price_literals(struct conv_deflate_search *search, const uint8_t *data, size_t size)
 {
     uint32_t count[256] = {0}, price[256];
     for (size_t i = 0; i < size; i++)
@@ -93,7 +93,7 @@ static void price_literals(struct conv_search *search, const uint8_t *data, size
 // --- the search ---------------------------------------------------------------------------------
 
 // Enters a position, which has four bytes to hash; returns the last one with its hash.
-static inline uint32_t enter(struct conv_search *search, const uint8_t *data, size_t at)
+static inline uint32_t enter(struct conv_deflate_search *search, const uint8_t *data, size_t at)
 {
     uint32_t *head = &search->head[conv_match_load32(data + at) * 0x9e3779b1u >> (32 - HASH_BITS)];
     uint32_t last = *head;
@@ -102,8 +102,8 @@ static inline uint32_t enter(struct conv_search *search, const uint8_t *data, si
     return last;
 }
 
-static inline int32_t gain_of(const struct conv_search *search, size_t offset, uint32_t length,
-                              uint32_t distance)
+static inline int32_t gain_of(const struct conv_deflate_search *search, size_t offset,
+                              uint32_t length, uint32_t distance)
 {
     unsigned extra;
     uint32_t literals = search->price_to[offset + length] - search->price_to[offset];
@@ -112,7 +112,7 @@ static inline int32_t gain_of(const struct conv_search *search, size_t offset, u
 }
 
 // The match at `at` that saves most; the position is entered.
-static inline __attribute__((always_inline)) struct found find(struct conv_search *search,
+static inline __attribute__((always_inline)) struct found find(struct conv_deflate_search *search,
                                                                const struct place *place, size_t at)
 {
     const uint8_t *here = place->data + at;
@@ -145,7 +145,7 @@ static inline __attribute__((always_inline)) struct found find(struct conv_searc
     return best;
 }
 
-static void find_all(struct conv_search *search, const struct place *place)
+static void find_all(struct conv_deflate_search *search, const struct place *place)
 {
     size_t at = place->from, entered = at; // positions before `entered` are in the chains
     size_t hashable =
@@ -175,12 +175,12 @@ static void find_all(struct conv_search *search, const struct place *place)
     }
 }
 
-void conv_search_deflate(struct conv_search *search, struct conv_bits *out, const uint8_t *data,
-                         size_t size, const atomic_int *stop)
+void conv_deflate_search_put(struct conv_deflate_search *search, struct conv_bits *out,
+                             const uint8_t *data, size_t size, const atomic_int *stop)
 {
     // Positions before the first are beyond the window for as long as it matters.
     memset(search->head, 0x80, sizeof search->head);
-    size_t blocks = (size - 1) / CONV_SEARCH_BLOCK + 1;
+    size_t blocks = (size - 1) / CONV_DEFLATE_SEARCH_BLOCK + 1;
     for (size_t i = 0, from = 0; i < blocks && !conv_cancel_is_asked(stop); i++) {
         size_t to = from + (size - from) / (blocks - i);
         const struct place place = {data, from, to};

@@ -11,20 +11,20 @@
 
 #include "png/cpu/bit_writer.h"
 
-#define CONV_SEARCH_BLOCK ((size_t)64 << 10)
+#define CONV_DEFLATE_SEARCH_BLOCK ((size_t)64 << 10)
 
 // Scratch memory of one worker, about 1.5 MB.
-struct conv_search;
+struct conv_deflate_search;
 
 // `candidates` are looked at for each position (1 or more); the fewer the bytes without a match
 // (2^skip_shift) after which positions are left out, the faster. NULL: no memory.
-struct conv_search *conv_search_open(int candidates, int skip_shift);
-void conv_search_close(struct conv_search *search); // NULL is fine
+struct conv_deflate_search *conv_deflate_search_open(int candidates, int skip_shift);
+void conv_deflate_search_close(struct conv_deflate_search *search); // NULL is fine
 
-// Appends a whole deflate stream for data[0 .. size); conv_deflate_bound(size, CONV_SEARCH_BLOCK)
-// bytes are free at out->at.
-// Ends early, with a part of the stream, after conv_cancel_is_asked(stop).
-void conv_search_deflate(struct conv_search *search, struct conv_bits *out, const uint8_t *data,
-                         size_t size, const atomic_int *stop);
+// Appends a whole deflate stream for data[0 .. size); conv_deflate_bound(size,
+// CONV_DEFLATE_SEARCH_BLOCK) bytes are free at out->at. Ends early, with a part of the stream,
+// after conv_cancel_is_asked(stop).
+void conv_deflate_search_put(struct conv_deflate_search *search, struct conv_bits *out,
+                             const uint8_t *data, size_t size, const atomic_int *stop);
 
 #endif

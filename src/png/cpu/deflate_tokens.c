@@ -36,7 +36,7 @@ unsigned conv_deflate_distance_symbol(unsigned distance, unsigned *extra_bits)
 
 // --- collecting ---------------------------------------------------------------------------------
 
-void conv_deflate_start_tokens(struct deflate_tokens *tokens, const uint8_t *data, size_t size)
+void conv_deflate_start_tokens(struct conv_deflate_tokens *tokens, const uint8_t *data, size_t size)
 {
     tokens->data = data;
     tokens->size = size;
@@ -45,13 +45,13 @@ void conv_deflate_start_tokens(struct deflate_tokens *tokens, const uint8_t *dat
     tokens->uses.litlen[CONV_DEFLATE_END] = 1;
 }
 
-static void count_literals(struct deflate_tokens *tokens, size_t end)
+static void count_literals(struct conv_deflate_tokens *tokens, size_t end)
 {
     for (const uint8_t *p = tokens->data + tokens->done; p < tokens->data + end; p++)
         tokens->uses.litlen[*p]++;
 }
 
-void conv_deflate_add_match(struct deflate_tokens *tokens, size_t at, size_t length,
+void conv_deflate_add_match(struct conv_deflate_tokens *tokens, size_t at, size_t length,
                             size_t distance)
 {
     unsigned extra;
@@ -65,7 +65,7 @@ void conv_deflate_add_match(struct deflate_tokens *tokens, size_t at, size_t len
                           ? CONV_DEFLATE_MATCH_MOST
                           : length - CONV_DEFLATE_MATCH_LEAST;
         tokens->match[tokens->matches++] =
-            (struct deflate_match){(uint32_t)literals, (uint16_t)part, (uint16_t)distance};
+            (struct conv_deflate_match){(uint32_t)literals, (uint16_t)part, (uint16_t)distance};
         tokens->uses.litlen[conv_deflate_length_symbol((unsigned)part, &extra)]++;
         tokens->uses.distance[conv_deflate_distance_symbol((unsigned)distance, &extra)]++;
         literals = 0;
@@ -75,7 +75,7 @@ void conv_deflate_add_match(struct deflate_tokens *tokens, size_t at, size_t len
 
 // --- writing ------------------------------------------------------------------------------------
 
-static const uint8_t *put_literal_run(struct conv_bits *out, const struct deflate_codes *codes,
+static const uint8_t *put_literal_run(struct conv_bits *out, const struct conv_deflate_codes *codes,
                                       const uint8_t *p, size_t count)
 {
     for (; count >= 3; count -= 3, p += 3) {
@@ -89,8 +89,8 @@ static const uint8_t *put_literal_run(struct conv_bits *out, const struct deflat
     return p;
 }
 
-static void put_match(struct conv_bits *out, const struct deflate_codes *codes,
-                      const struct deflate_match *match)
+static void put_match(struct conv_bits *out, const struct conv_deflate_codes *codes,
+                      const struct conv_deflate_match *match)
 {
     unsigned extra, symbol = conv_deflate_length_symbol(match->length, &extra);
     conv_bits_put(out, codes->litlen[symbol], codes->litlen_bits[symbol]);
@@ -101,8 +101,8 @@ static void put_match(struct conv_bits *out, const struct deflate_codes *codes,
     conv_bits_flush(out);
 }
 
-static void put_all(struct conv_bits *out, const struct deflate_codes *codes,
-                    const struct deflate_tokens *tokens)
+static void put_all(struct conv_bits *out, const struct conv_deflate_codes *codes,
+                    const struct conv_deflate_tokens *tokens)
 {
     struct conv_bits o = *out;
     const uint8_t *p = tokens->data;
@@ -118,7 +118,7 @@ static void put_all(struct conv_bits *out, const struct deflate_codes *codes,
 }
 
 // Bits of the block but for its header.
-static uint64_t cost(const struct deflate_uses *uses, const struct deflate_codes *codes)
+static uint64_t cost(const struct conv_deflate_uses *uses, const struct conv_deflate_codes *codes)
 {
     uint64_t bits = 0;
     for (int s = 0; s < CONV_DEFLATE_LITLENS; s++) {
@@ -132,11 +132,11 @@ static uint64_t cost(const struct deflate_uses *uses, const struct deflate_codes
     return bits;
 }
 
-bool conv_deflate_put_tokens(struct conv_bits *out, struct deflate_codes *codes,
-                             struct deflate_tokens *tokens, bool last)
+bool conv_deflate_put_tokens(struct conv_bits *out, struct conv_deflate_codes *codes,
+                             struct conv_deflate_tokens *tokens, bool last)
 {
     count_literals(tokens, tokens->size);
-    const struct deflate_uses *uses = &tokens->uses;
+    const struct conv_deflate_uses *uses = &tokens->uses;
     conv_huffman_lengths(codes->litlen_bits, uses->litlen, CONV_DEFLATE_LITLENS,
                          CONV_DEFLATE_LIMIT);
     conv_huffman_codes(codes->litlen, codes->litlen_bits, CONV_DEFLATE_LITLENS);

@@ -27,7 +27,7 @@ struct conv_encoder {
     const atomic_int *stop; // may be NULL
     const struct conv_filter_rows *rows;
     struct conv_deflate *deflate;             // up to level 1
-    struct conv_search *search;               // levels 2 to 9
+    struct conv_deflate_search *search;       // levels 2 to 9
     struct libdeflate_compressor *compressor; // levels 10 to 12
     struct conv_buffer scratch;               // rows of bytes, see struct filtering
     struct conv_buffer filtered;              // a stripe, or all rows from level 2 on
@@ -348,7 +348,7 @@ static size_t compress_all(const struct conv_encoder *encoder, uint8_t *at, size
     struct conv_bits out = {.at = at};
     conv_bits_put(&out, 0x9c78, 16); // deflate, a window of 32 KiB, default effort
     conv_bits_flush(&out);
-    conv_search_deflate(encoder->search, &out, data, all_bytes, encoder->stop);
+    conv_deflate_search_put(encoder->search, &out, data, all_bytes, encoder->stop);
     conv_bits_align(&out);
     put32(out.at, libdeflate_adler32(1, data, all_bytes));
     return (size_t)(out.at + 4 - at);
@@ -362,7 +362,7 @@ static enum conv_status encode_whole(struct conv_encoder *encoder, struct conv_b
         return out_of_memory(err);
     size_t bound = encoder->compressor
                        ? libdeflate_zlib_compress_bound(encoder->compressor, all_bytes)
-                       : ZLIB_FRAME + conv_deflate_bound(all_bytes, CONV_SEARCH_BLOCK / 2);
+                       : ZLIB_FRAME + conv_deflate_bound(all_bytes, CONV_DEFLATE_SEARCH_BLOCK / 2);
     if (!conv_buffer_reserve(file, frames(bound / encoder->max_chunk) + bound))
         return out_of_memory(err);
     filter_all(encoder, src);
@@ -390,8 +390,8 @@ enum conv_status conv_encode_open(struct conv_encoder **encoder, int level, unsi
     if (level <= 1)
         made->deflate = conv_deflate_open(features);
     else if (level <= LAST_SEARCH_LEVEL)
-        made->search =
-            conv_search_open(search_effort[level].candidates, search_effort[level].skip_shift);
+        made->search = conv_deflate_search_open(search_effort[level].candidates,
+                                                search_effort[level].skip_shift);
     else
         made->compressor = libdeflate_alloc_compressor(level);
     if (!made->deflate && !made->search && !made->compressor) {
@@ -412,7 +412,7 @@ void conv_encode_close(struct conv_encoder *encoder)
     if (!encoder)
         return;
     conv_deflate_close(encoder->deflate);
-    conv_search_close(encoder->search);
+    conv_deflate_search_close(encoder->search);
     libdeflate_free_compressor(encoder->compressor);
     conv_buffer_free(&encoder->scratch);
     conv_buffer_free(&encoder->filtered);

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// The header of a dynamic block: the code lengths of both its codes (RFC 1951, 3.2.7).
+#include "png/cpu/deflate_internal.h"
+#include "png/cpu/huffman.h"
+
+#define LENGTH_SYMBOLS 19
+#define LENGTH_LIMIT 7
+enum { REPEAT_LAST = 16, REPEAT_ZERO = 17, REPEAT_ZERO_LONG = 18 };
+
+// Code lengths with runs folded (RFC 1951, 3.2.7): a symbol and, above it, its extra bits.
+struct folded {
+    uint16_t item[CONV_DEFLATE_LITLENS + CONV_DEFLATE_DISTANCES];
+    int count;
+    uint32_t uses[LENGTH_SYMBOLS];
+};
+
+static void add_item(struct folded *folded, unsigned symbol, int extra)
+{
+    folded->item[folded->count++] = (uint16_t)(symbol | (unsigned)extra << 8);
+    folded->uses[symbol]++;
+}
+
+static void fold_run(struct folded *folded, unsigned length, int run)
+{
+    if (length == 0) {
+        for (; run >= 11; run -= run < 138 ? run : 138)
+            add_item(folded, REPEAT_ZERO_LONG, (run < 138 ? run : 138) - 11);
+        if (run >= 3) {
+            add_item(folded, REPEAT_ZERO, run - 3);
+            run = 0;
+        }
+    } else {
+        add_item(folded, length, 0);
+        for (run--; run >= 3; run -= run < 6 ? run : 6)
+            add_item(folded, REPEAT_LAST, (run < 6 ? run : 6) - 3);
+    }
+    for (; run > 0; run--)
+        add_item(folded, length, 0);
+}
+
+static void fold(struct folded *folded, const uint8_t *lengths, int count)
+{
+    for (int i = 0, run; i < count; i += run) {
+        for (run = 1; i + run < count && lengths[i + run] == lengths[i]; run++) {
+        }
+        fold_run(folded, lengths[i], run);
+    }
+}
+
+static int used_symbols(const uint8_t *lengths, int most, int least)
+{
+    while (most > least && lengths[most - 1] == 0)
+        most--;
+    return most;
+}
+
+void conv_deflate_put_header(struct conv_bits *out, const struct conv_deflate_codes *codes,
+                             bool last)
+{
+    static const uint8_t order[LENGTH_SYMBOLS] = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
+                                                  11, 4,  12, 3, 13, 2, 14, 1, 15};
+    static const uint8_t extra_bits[LENGTH_SYMBOLS] = {
+        [REPEAT_LAST] = 2, [REPEAT_ZERO] = 3, [REPEAT_ZERO_LONG] = 7};
+    int litlens = used_symbols(codes->litlen_bits, CONV_DEFLATE_LITLENS, 257);
+    int distances = used_symbols(codes->distance_bits, CONV_DEFLATE_DISTANCES, 1);
+    uint8_t lengths[CONV_DEFLATE_LITLENS + CONV_DEFLATE_DISTANCES]; // a run may go across both
+    memcpy(lengths, codes->litlen_bits, (size_t)litlens);
+    memcpy(lengths + litlens, codes->distance_bits, (size_t)distances);
+    struct folded folded = {.count = 0};
+    fold(&folded, lengths, litlens + distances);
+
+    uint8_t bits[LENGTH_SYMBOLS];
+    uint16_t code[LENGTH_SYMBOLS];
+    conv_huffman_lengths(bits, folded.uses, LENGTH_SYMBOLS, LENGTH_LIMIT);
+    conv_huffman_codes(code, bits, LENGTH_SYMBOLS);
+    int count = LENGTH_SYMBOLS;
+    while (count > 4 && bits[order[count - 1]] == 0)
+        count--;
+
+    conv_bits_put(out, last, 1);
+    conv_bits_put(out, CONV_DEFLATE_DYNAMIC, 2);
+    conv_bits_put(out, (unsigned)litlens - 257, 5);
+    conv_bits_put(out, (unsigned)distances - 1, 5);
+    conv_bits_put(out, (unsigned)count - 4, 4);
+    conv_bits_flush(out);
+    for (int i = 0; i < count; i++) {
+        conv_bits_put(out, bits[order[i]], 3);
+        conv_bits_flush(out);
+    }
+    for (int i = 0; i < folded.count; i++) {
+        unsigned symbol = folded.item[i] & 0xff;
+        conv_bits_put(out, code[symbol], bits[symbol]);
+        conv_bits_put(out, folded.item[i] >> 8, extra_bits[symbol]);
+        conv_bits_flush(out);
+    }
+}
