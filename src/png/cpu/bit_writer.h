@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Bits into memory, lowest first, as deflate (RFC 1951, 3.1.1) orders them. Nothing here checks for
-// room: whoever writes has computed how much there can be.
+// Writes bits to memory, lowest first, in deflate's order (RFC 1951, 3.1.1). Nothing here checks
+// for space: callers reserve an upper bound.
 #ifndef CONV_PNG_CPU_BIT_WRITER_H
 #define CONV_PNG_CPU_BIT_WRITER_H
 
@@ -10,13 +10,13 @@
 
 struct conv_bits {
     uint8_t *at;   // where the next whole byte goes
-    uint64_t bits; // not yet in memory; those above `count` are 0
+    uint64_t bits; // pending; those above `count` are 0
     unsigned count;
 };
 
-// Most bits that conv_bits_put may be given between two conv_bits_flush: up to 7 stay behind.
+// Most bits that may be put between two flushes: a flush leaves up to 7 pending.
 #define CONV_BITS_BETWEEN_FLUSHES 56
-// Bytes beyond the last bit that conv_bits_flush may overwrite.
+// Bytes after the last bit that conv_bits_flush may overwrite.
 #define CONV_BITS_SLACK 8
 
 static inline void conv_bits_put(struct conv_bits *out, uint64_t value, unsigned count)
@@ -33,7 +33,7 @@ static inline void conv_bits_store(uint8_t *at, uint64_t bits)
     memcpy(at, &bits, sizeof bits);
 }
 
-// Moves the whole bytes to memory. At most 63 bits are waiting.
+// Writes the whole bytes. At most 63 bits are pending.
 static inline void conv_bits_flush(struct conv_bits *out)
 {
     conv_bits_store(out->at, out->bits);
@@ -42,7 +42,7 @@ static inline void conv_bits_flush(struct conv_bits *out)
     out->count &= 7;
 }
 
-// Fills the last byte with 0 bits.
+// Fills the last byte with 0 bits and writes it.
 static inline void conv_bits_align(struct conv_bits *out)
 {
     out->count = (out->count + 7) & ~7u;

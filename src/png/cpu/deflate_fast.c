@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What a block becomes, and the parts that all blocks share. The room a block can take:
-// - conv_deflate_store writes 5 bytes for each STORED_MOST bytes, and the bits that wait before;
-// - any other block is replaced by a stored one when it turns out longer, so in the end no block
-//   takes more than that. While it is being written it takes at most the header (17 bits, 19
-//   lengths of 3 bits, 316 lengths of 7 bits: a folded run is cheaper), CONV_DEFLATE_LIMIT bits for
-//   each byte and for its end (a match takes 15 + 5 + 15 + 13 bits, less than the 4 literals that
-//   it stands for at the least), and what a flush writes ahead.
+// Chooses how a block is coded, and stores it where nothing is shorter. The space a block takes:
+// - conv_deflate_store writes 5 bytes per STORED_MOST bytes and the bits pending before it.
+// - Any other block is replaced by a stored one if it is longer, so no finished block takes more.
+//   While it is written it takes at most the header (17 bits, 19 lengths of 3 bits, 316 lengths of
+//   7 bits; a folded run is shorter), CONV_DEFLATE_LIMIT bits per byte and for its end (a match
+//   takes 15 + 5 + 15 + 13 bits, less than the 4 or more literals it replaces), and the bytes that
+//   a flush writes ahead.
 #include "png/cpu/deflate_fast.h"
 
 #include <stdlib.h>
@@ -56,13 +56,13 @@ void conv_deflate_store(struct conv_bits *out, const uint8_t *data, size_t size,
 
 // --- the choice ---------------------------------------------------------------------------------
 
-// A look at every fourth 64 bytes: what a Huffman code would gain, and how much is flat.
+// 64 of every 256 bytes are counted: enough to see what a Huffman code gains and how much is flat.
 #define SAMPLE 64
 #define SAMPLE_STEP 256
 
 static void take_sample(struct conv_deflate_sample *sample, const uint8_t *data, size_t size)
 {
-    uint32_t count[4][256] = {{0}}; // four tables: equal neighbours don't wait for each other's sum
+    uint32_t count[4][256] = {{0}}; // four tables: an increment does not depend on its neighbour's
     *sample = (struct conv_deflate_sample){.bytes = 0};
     size_t flat = 0;
     for (size_t at = 0; at + SAMPLE <= size; at += SAMPLE_STEP) {
@@ -81,7 +81,7 @@ static void take_sample(struct conv_deflate_sample *sample, const uint8_t *data,
         sample->bytes += SAMPLE;
     }
     sample->flat = flat * 8;
-    if (size < SAMPLE_STEP) { // the first bytes say too little
+    if (size < SAMPLE_STEP) { // fewer than 64 bytes, or the first 64 only: count all
         memset(count, 0, sizeof count);
         sample->bytes = size;
         for (size_t i = 0; i < size; i++)
@@ -91,7 +91,7 @@ static void take_sample(struct conv_deflate_sample *sample, const uint8_t *data,
         sample->count[s] = count[0][s] + count[1][s] + count[2][s] + count[3][s];
 }
 
-// Of a block, to look for matches in it.
+// Matches are searched first if at least 1/16 of a block is flat.
 #define FLAT_PART 16
 
 bool conv_deflate_is_short(const struct conv_bits *out, const struct conv_bits *start, size_t size)
@@ -107,7 +107,7 @@ void conv_deflate_block(struct conv_deflate *deflate, struct conv_bits *out, con
     take_sample(&sample, data, size);
     bool flat = sample.flat * FLAT_PART >= sample.bytes;
     bool done = !flat && conv_deflate_put_literals(deflate, out, &sample, data, size, last);
-    // What looks like noise may repeat itself.
+    // Incompressible literals may still repeat.
     if (!done)
         done = conv_deflate_put_matches(deflate, out, data, size, last);
     if (!done || !conv_deflate_is_short(out, &start, size)) {

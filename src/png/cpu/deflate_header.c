@@ -7,7 +7,7 @@
 #define LENGTH_LIMIT 7
 enum { REPEAT_LAST = 16, REPEAT_ZERO = 17, REPEAT_ZERO_LONG = 18 };
 
-// Code lengths with runs folded (RFC 1951, 3.2.7): a symbol and, above it, its extra bits.
+// Code lengths with runs folded. An item is a symbol in bits 0-7 and its extra bits above.
 struct folded {
     uint16_t item[CONV_DEFLATE_LITLENS + CONV_DEFLATE_DISTANCES];
     int count;
@@ -63,7 +63,7 @@ void conv_deflate_put_header(struct conv_bits *out, const struct conv_deflate_co
         [REPEAT_LAST] = 2, [REPEAT_ZERO] = 3, [REPEAT_ZERO_LONG] = 7};
     int litlens = used_symbols(codes->litlen_bits, CONV_DEFLATE_LITLENS, 257);
     int distances = used_symbols(codes->distance_bits, CONV_DEFLATE_DISTANCES, 1);
-    uint8_t lengths[CONV_DEFLATE_LITLENS + CONV_DEFLATE_DISTANCES]; // a run may go across both
+    uint8_t lengths[CONV_DEFLATE_LITLENS + CONV_DEFLATE_DISTANCES]; // a run may span both
     memcpy(lengths, codes->litlen_bits, (size_t)litlens);
     memcpy(lengths + litlens, codes->distance_bits, (size_t)distances);
     struct folded folded = {.count = 0};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// A block of literals only: what most filtered rows of a photograph are best sent as. Two literals
-// are looked up at a time, in a table built for each block from their codes.
+// Blocks of literals only, the best form for most filtered rows of photographs. Two literals are
+// looked up at a time, in a table of codeword pairs built for each block.
 #include "base/features.h"
 #include "png/cpu/deflate_internal.h"
 #include "png/cpu/huffman.h"
 
-// An entry has the length of the pair's code in its top bits. Two codes longer than PAIR_MOST
-// together, rare ones both, don't fit: ESCAPE takes the place of their length, which makes any sum
-// of two lengths exceed that of two pairs that fit.
+// An entry holds two codewords and, in its top 6 bits, their length together. If they are longer
+// than PAIR_MOST, which takes two rare literals, it holds the length ESCAPE instead: the sum of two
+// entries' lengths then exceeds that of any two pairs that fit.
 #define PAIR_SHIFT 26
 #define PAIR_MOST 26
 #define PAIR_MASK ((1u << PAIR_SHIFT) - 1)
@@ -15,7 +15,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-// Codes for all 256 literals, since a sample proves of none that it is absent.
+// Makes codewords for all 256 literals, since one that the sample lacks may still occur.
 static void make_codes(struct conv_deflate_codes *codes, const struct conv_deflate_sample *sample)
 {
     uint32_t counts[CONV_DEFLATE_LITLENS] = {0};
@@ -29,7 +29,7 @@ static void make_codes(struct conv_deflate_codes *codes, const struct conv_defla
                          CONV_DEFLATE_LIMIT);
 }
 
-// A gain below a 64th is as good as none: stored bytes are faster to write and to read.
+// A gain below 1/64 is not worth it: stored bytes are faster to write and to read.
 static bool gains(const struct conv_deflate_codes *codes, const struct conv_deflate_sample *sample)
 {
     uint64_t bits = 0;
@@ -66,8 +66,8 @@ INLINE uint64_t load_first_highest(const uint8_t *p)
     return word;
 }
 
-// By value, here and below: stores through out.at could change a writer that is known by its
-// address, and it would live in memory instead of in registers.
+// The writer is passed by value here and below. Through a pointer, stores to out.at might alias it,
+// and the compiler would keep it in memory instead of in registers.
 static struct conv_bits put_singly(struct conv_bits out, const struct conv_deflate_codes *codes,
                                    const uint8_t *data, size_t count)
 {
@@ -78,8 +78,8 @@ static struct conv_bits put_singly(struct conv_bits out, const struct conv_defla
     return out;
 }
 
-// Putting eight at once where they fit gains 4 % on photographs and costs 12 % on embossed ones.
-// Four literals: the pairs of entries `first` and `second`.
+// Puts four literals, given the table entries of both pairs. Eight at once where they fit was 4 %
+// faster on photographs and 12 % slower on embossed ones.
 INLINE struct conv_bits put_four(struct conv_bits out, const struct conv_deflate_codes *codes,
                                  uint32_t first, uint32_t second, const uint8_t *data)
 {
@@ -114,7 +114,7 @@ static void put_words_plain(struct conv_deflate *deflate, struct conv_bits *out,
 }
 
 #if defined(__x86_64__)
-// The same, compiled for shifts by a variable and wider vectors.
+// The same, compiled with variable shifts and wider vectors.
 __attribute__((target("avx2,bmi2"))) static void put_words_avx2(struct conv_deflate *deflate,
                                                                 struct conv_bits *out,
                                                                 const uint8_t *data, size_t words)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Literals for AVX-512 VBMI: 64 codes are looked up in registers and joined by shifts to groups of
-// eight, or of four where eight are too long, before anything is written.
+// Literals with AVX-512 VBMI: 64 codewords are looked up in registers and joined by shifts to
+// groups of eight, or of four where eight are too long, before they are written.
 #include "png/cpu/deflate_internal.h"
 
 #if defined(__x86_64__)
@@ -12,10 +12,10 @@
     static inline                                                                                  \
         __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,bmi2"), always_inline))
 #define WIDTH 64
-// What a group may take: a flush leaves up to 7 bits behind.
+// Longest group in bits: a flush leaves up to 7 bits pending.
 #define GROUP_MOST 56
 
-// 256 bytes, one for each literal.
+// A byte for each of the 256 literals.
 struct table {
     __m512i part[4];
 };
@@ -35,16 +35,16 @@ VBMI_INLINE __m512i look_up(const struct table *table, __m512i index, __mmask64 
     return _mm512_mask_blend_epi8(upper_half, low, high);
 }
 
-// 64 codes, by fours; where no two neighbours are too long together, by eights.
+// 64 codewords in groups of eight if all of these fit, else in groups of four.
 struct groups {
     uint64_t even[8], odd[8]; // fours 0, 2, 4, ... and 1, 3, 5, ...
-    uint32_t bits[16];        // of the fours in order
+    uint32_t bits[16];        // lengths of the fours, in order
     uint64_t eight[8], eight_bits[8];
     bool fours_fit, eights_fit;
 };
 
-// Codes in lanes of 16 bits become pairs in lanes of 32, and pairs fours in lanes of 64: the second
-// of two is shifted by the length of the first.
+// Joins codewords in 16-bit lanes to pairs in 32-bit lanes, and pairs to fours in 64-bit lanes: the
+// second of two is shifted by the length of the first.
 VBMI_INLINE void join_codes(struct groups *groups, __m512i low, __m512i high, __m512i bits)
 {
     const __m512i low8 = _mm512_set1_epi16(0xff), low16 = _mm512_set1_epi32(0xffff);
@@ -113,7 +113,7 @@ VBMI size_t conv_deflate_put_vbmi(struct conv_bits *out, const struct conv_defla
     }
     const struct table low = load_table(low_bytes), high = load_table(high_bytes);
     const struct table bits = load_table(codes->litlen_bits);
-    struct conv_bits o = *out; // in registers, see deflate_literals.c
+    struct conv_bits o = *out; // by value: see deflate_literals.c
     size_t at = 0;
     for (; size - at >= WIDTH; at += WIDTH) {
         struct groups groups;

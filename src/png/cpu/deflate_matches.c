@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// A block with matches at the fast level: for drawings, text, skies. One candidate a position, the
-// run of one byte or the last place with the same hash, taken as found; where nothing matches the
-// steps grow.
+// Blocks with matches at the fast level: drawings, text, skies. Each position has one candidate, a
+// run of the byte before it or the last position with the same hash, which is taken as found. The
+// step grows while nothing matches.
 #include "png/cpu/deflate_internal.h"
 #include "png/cpu/match_length.h"
 
-// Positions that are skipped grow by one for each 2^SKIP_SHIFT bytes without a match.
+// One more position is skipped per step for each 2^SKIP_SHIFT bytes without a match.
 #define SKIP_SHIFT 5
-#define SKIP_MOST 15 // so that a repeated pattern is met sooner or later
-// A match in a far place costs some 20 bits, more than a few cheap literals.
+#define SKIP_MOST 15 // bounded so that the start of a repeated pattern is found
+// A match at a greater distance costs some 20 bits, more than a few cheap literals: it has to be
+// FAR_LEAST bytes long.
 #define NEAR 64
 #define FAR_LEAST 6
 
@@ -17,7 +18,8 @@ static inline uint32_t *head_of(uint32_t *head, uint32_t word)
     return &head[word * 0x9e3779b1u >> (32 - CONV_DEFLATE_HASH_BITS)];
 }
 
-// The match at `at`, which has four bytes to compare and one before it; its length, or 0.
+// Returns the length of the match at position `at`, or 0. At least one byte before `at` and four
+// from it on must exist.
 static inline size_t find(const struct conv_deflate_tokens *tokens, uint32_t *heads, size_t at,
                           size_t *distance)
 {
@@ -32,8 +34,8 @@ static inline size_t find(const struct conv_deflate_tokens *tokens, uint32_t *he
     *distance = at - before;
     if (*distance > CONV_DEFLATE_WINDOW || conv_match_load32(tokens->data + before) != word)
         return 0;
-    // Of a flat part only the number of a row's filter is taken from far; the run that follows
-    // costs a sixth of the bits.
+    // In a flat part only the filter byte of a row needs a far match; continuing as a run takes 1/6
+    // of the bits.
     if (end - here > CONV_DEFLATE_MATCH_MOST)
         end = here + CONV_DEFLATE_MATCH_MOST;
     size_t length = 4 + conv_match_length(tokens->data + before + 4, here + 4, end);
@@ -51,14 +53,14 @@ static void find_all(struct conv_deflate_tokens *tokens, uint32_t *heads)
             at += 1 + (skip < SKIP_MOST ? skip : SKIP_MOST);
             continue;
         }
-        // A step may have gone past the beginning.
+        // Skipping may have passed the match's beginning.
         while (at > tokens->done && at > distance && data[at - 1] == data[at - 1 - distance]) {
             at--;
             length++;
         }
         conv_deflate_add_match(tokens, at, length, distance);
         at += length;
-        if (at + 2 <= tokens->size) // the last place inside is as good a candidate
+        if (at + 2 <= tokens->size) // enter the match's end
             *head_of(heads, conv_match_load32(data + at - 2)) = (uint32_t)(at - 2);
     }
 }
@@ -67,7 +69,7 @@ bool conv_deflate_put_matches(struct conv_deflate *deflate, struct conv_bits *ou
                               const uint8_t *data, size_t size, bool last)
 {
     conv_deflate_start_tokens(&deflate->tokens, data, size);
-    // A place that was never written reads as position 0: a real one, compared like any other.
+    // An unused entry reads as position 0, which is compared like any other.
     memset(deflate->head, 0, sizeof deflate->head);
     find_all(&deflate->tokens, deflate->head);
     return conv_deflate_put_tokens(out, &deflate->codes, &deflate->tokens, last);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Hash chains, one step of lazy matching, and a price for everything. Literals are priced by their
-// frequency in the block, lengths and distances by the code of the block before.
+// Hash chains with one step of lazy matching, decided by prices in bits. Literals are priced by
+// their frequency in the block, lengths and distances by the codes of the previous block.
 #include "png/cpu/deflate_search.h"
 
 #include <math.h>
@@ -13,17 +13,17 @@
 #define HASH_BITS 16
 // Prices are in eighths of a bit.
 #define UNIT 8
-// A match this long is taken without looking further.
+// A match this long is taken without trying more candidates.
 #define ENOUGH 128
-// Prices before there is a block to learn from, and what a symbol without a code is taken to cost.
+// Prices in the first block; the price of a symbol that had no codeword in the previous block.
 #define FIRST_LENGTH_BITS 7
 #define FIRST_DISTANCE_BITS 6
 #define UNUSED_BITS 11
 
 struct conv_deflate_search {
     int candidates;
-    int skip_shift;                // steps grow by one for each 2^skip_shift bytes without a match
-    uint32_t head[1 << HASH_BITS]; // the last position with a hash
+    int skip_shift;                       // see deflate_search.h
+    uint32_t head[1 << HASH_BITS];        // last position of each hash
     uint32_t before[CONV_DEFLATE_WINDOW]; // by position modulo the window: the one before it
     uint32_t price_to[CONV_DEFLATE_SEARCH_BLOCK + 1]; // of the block's first n literals
     uint32_t length_price[CONV_DEFLATE_MATCH_MOST + 1];
@@ -32,8 +32,8 @@ struct conv_deflate_search {
     struct conv_deflate_tokens tokens;
 };
 
-// Positions count modulo 2^32: with one that is too old the distance is beyond the window, or its
-// place is compared in vain.
+// Positions are modulo 2^32. One that is too old gives a distance beyond the window, or a candidate
+// that is compared and does not match.
 struct place {
     const uint8_t *data; // of the stream
     size_t from, to;     // the block
@@ -92,7 +92,7 @@ static void price_literals(struct conv_deflate_search *search, const uint8_t *da
 
 // --- the search ---------------------------------------------------------------------------------
 
-// Enters a position, which has four bytes to hash; returns the last one with its hash.
+// Enters a position, with at least four bytes to hash; returns the last one with its hash.
 static inline uint32_t enter(struct conv_deflate_search *search, const uint8_t *data, size_t at)
 {
     uint32_t *head = &search->head[conv_match_load32(data + at) * 0x9e3779b1u >> (32 - HASH_BITS)];
@@ -111,7 +111,7 @@ static inline int32_t gain_of(const struct conv_deflate_search *search, size_t o
                      search->distance_price[conv_deflate_distance_symbol(distance, &extra)]);
 }
 
-// The match at `at` that saves most; the position is entered.
+// Enters position `at` and returns its match that saves most bits.
 static inline __attribute__((always_inline)) struct found find(struct conv_deflate_search *search,
                                                                const struct place *place, size_t at)
 {
@@ -128,7 +128,7 @@ static inline __attribute__((always_inline)) struct found find(struct conv_defla
         if (distance - 1 >= farthest)
             break;
         const uint8_t *there = here - distance;
-        // Only a longer match can be better than a nearer one; its last four bytes come first.
+        // Only a longer match can beat a nearer one: its last four bytes are compared first.
         if (conv_match_load32(there + best.length - 3) ==
             conv_match_load32(here + best.length - 3)) {
             uint32_t length = (uint32_t)conv_match_length(there, here, here + most);
@@ -158,7 +158,7 @@ static void find_all(struct conv_deflate_search *search, const struct place *pla
             entered = at;
             continue;
         }
-        // The match begins at at - 1, unless one that begins at `at` saves more.
+        // The match begins at at - 1, unless one at `at` saves more.
         while (found.length < ENOUGH && at < place->to) {
             struct found next = find(search, place, at);
             entered = at + 1;
@@ -178,7 +178,7 @@ static void find_all(struct conv_deflate_search *search, const struct place *pla
 void conv_deflate_search_put(struct conv_deflate_search *search, struct conv_bits *out,
                              const uint8_t *data, size_t size, const atomic_int *stop)
 {
-    // Positions before the first are beyond the window for as long as it matters.
+    // 0x80808080: an unused entry is beyond the window.
     memset(search->head, 0x80, sizeof search->head);
     size_t blocks = (size - 1) / CONV_DEFLATE_SEARCH_BLOCK + 1;
     for (size_t i = 0, from = 0; i < blocks && !conv_cancel_is_asked(stop); i++) {

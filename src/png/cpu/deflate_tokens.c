@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Literals and matches as they were found, and their way into a block with the best code for them.
+// Collects a block's literals and matches and writes them with the best code for them.
 #include "png/cpu/deflate_internal.h"
 #include "png/cpu/huffman.h"
 
@@ -59,7 +59,7 @@ void conv_deflate_add_match(struct conv_deflate_tokens *tokens, size_t at, size_
     size_t literals = at - tokens->done;
     tokens->done = at + length;
     while (length > 0) {
-        // No rest shorter than a match may be.
+        // The rest must not be shorter than a match can be.
         size_t part = length <= CONV_DEFLATE_MATCH_MOST ? length
                       : length >= CONV_DEFLATE_MATCH_MOST + CONV_DEFLATE_MATCH_LEAST
                           ? CONV_DEFLATE_MATCH_MOST
@@ -117,7 +117,7 @@ static void put_all(struct conv_bits *out, const struct conv_deflate_codes *code
     *out = o;
 }
 
-// Bits of the block but for its header.
+// Bits of the block without its header.
 static uint64_t cost(const struct conv_deflate_uses *uses, const struct conv_deflate_codes *codes)
 {
     uint64_t bits = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A code is built for each block of an image, some ten microseconds of pixels apart: the symbols
-// are sorted by radix, and with sorted leaves Huffman's tree takes two queues and linear time.
+// Huffman codes in linear time, since one is built for each block, every ten microseconds or so:
+// the symbols are radix-sorted by count, and sorted leaves need two queues only.
 #include "png/cpu/huffman.h"
 
 #include <assert.h>
@@ -10,10 +10,10 @@
 #define SYMBOL_BITS 9 // CONV_HUFFMAN_MAX_SYMBOLS <= 512
 #define SYMBOL_MASK ((1u << SYMBOL_BITS) - 1)
 #define RADIX_BITS 6
-#define PASSES 4 // for counts of 24 bits; even, so that the sorted leaves end where they began
+#define PASSES 4 // for counts of 24 bits; even, so that the result is in the first array
 #define RADIX (1 << RADIX_BITS)
 
-// A leaf before the tree is built: the count above, the symbol below.
+// The count in the upper bits, the symbol in the lowest SYMBOL_BITS.
 typedef uint64_t leaf;
 
 static void sort_pass(leaf *dst, const leaf *src, size_t n, int shift)
@@ -30,7 +30,7 @@ static void sort_pass(leaf *dst, const leaf *src, size_t n, int shift)
         dst[start[src[i] >> shift & (RADIX - 1)]++] = src[i];
 }
 
-// The symbols in use by rising count, equal counts by rising symbol.
+// Sorts the symbols in use by count, then by symbol; returns their number.
 static size_t sorted_leaves(leaf *leaves, const uint32_t *counts, size_t symbols)
 {
     leaf other[CONV_HUFFMAN_MAX_SYMBOLS];
@@ -47,8 +47,8 @@ static size_t sorted_leaves(leaf *leaves, const uint32_t *counts, size_t symbols
     return n;
 }
 
-// How many of n >= 2 leaves Huffman's tree has at each depth; those deeper than `limit` count
-// there.
+// Counts the leaves of Huffman's tree at each depth, those deeper than `limit` as at the limit.
+// n >= 2.
 static void count_depths(int *at_depth, const leaf *leaves, size_t n, int limit)
 {
     uint32_t weight[2 * CONV_HUFFMAN_MAX_SYMBOLS];
@@ -56,7 +56,8 @@ static void count_depths(int *at_depth, const leaf *leaves, size_t n, int limit)
     uint16_t depth[2 * CONV_HUFFMAN_MAX_SYMBOLS];
     for (size_t i = 0; i < n; i++)
         weight[i] = (uint32_t)(leaves[i] >> SYMBOL_BITS);
-    // Leaves are taken in order; so are the joined nodes, whose weights rise as they are made.
+    // Leaves are taken in order, and so are joined nodes: each is at least as heavy as the one
+    // before.
     size_t leaf_at = 0, node_at = n, root = 2 * n - 2;
     for (size_t made = n; made <= root; made++) {
         weight[made] = 0;
@@ -74,9 +75,8 @@ static void count_depths(int *at_depth, const leaf *leaves, size_t n, int limit)
         at_depth[depth[i] < limit ? depth[i] : limit]++;
 }
 
-// Cutting deep leaves off at the limit made the code too dense to be one. Each step takes a leaf
-// from the limit and puts it beside the deepest one above, which moves down a level: the sum of
-// 2^-length falls by one unit of the limit.
+// Moving deep leaves up to the limit makes the Kraft sum exceed 1. Each step moves a leaf from the
+// limit next to the deepest leaf above it, which moves down a level: the sum falls by 2^-limit.
 static void repair(int *at_depth, int limit)
 {
     int units = 0; // of 2^-limit

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Prefix codes of limited length, as deflate (RFC 1951, 3.2) wants them.
+// Prefix codes of limited length for deflate (RFC 1951, 3.2).
 #ifndef CONV_PNG_CPU_HUFFMAN_H
 #define CONV_PNG_CPU_HUFFMAN_H
 
@@ -9,15 +9,15 @@
 #define CONV_HUFFMAN_MAX_SYMBOLS 288
 #define CONV_HUFFMAN_MAX_BITS 15
 
-// Code lengths for symbols that occur counts[] times, each count below 2^24: optimal where no
-// length exceeds `limit`, near it elsewhere. A symbol that never occurs gets 0. The code is always
-// complete (its Kraft sum is 1), so that no decoder has to be asked how it takes an incomplete one:
-// with fewer than two symbols in use the first unused ones get a code too. 2 <= symbols <=
-// CONV_HUFFMAN_MAX_SYMBOLS, symbols <= 2^limit, limit <= CONV_HUFFMAN_MAX_BITS.
+// Sets the code lengths for symbols that occur counts[] times, each count below 2^24. They are
+// optimal if none reaches `limit`, else nearly so. A symbol that does not occur gets 0. The code is
+// always complete (Kraft sum 1), since decoders differ about incomplete ones: with fewer than two
+// symbols in use, the first unused ones get a codeword. 2 <= symbols <= CONV_HUFFMAN_MAX_SYMBOLS,
+// symbols <= 2^limit, limit <= CONV_HUFFMAN_MAX_BITS.
 void conv_huffman_lengths(uint8_t *lengths, const uint32_t *counts, size_t symbols, int limit);
 
-// The canonical code of these lengths, bits reversed: deflate sends the first bit of a code in the
-// lowest bit of a byte.
+// Sets the canonical codewords of these lengths, with their bits reversed: deflate sends the first
+// bit of a codeword in the lowest bit of a byte.
 void conv_huffman_codes(uint16_t *codes, const uint8_t *lengths, size_t symbols);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How far two places in memory go on alike.
+// Length of the common prefix of two buffers.
 #ifndef CONV_PNG_CPU_MATCH_LENGTH_H
 #define CONV_PNG_CPU_MATCH_LENGTH_H
 
@@ -21,7 +21,7 @@ static inline uint64_t conv_match_load64(const uint8_t *p)
     return v;
 }
 
-// Bytes that a and b, which lies behind it, have in common before `end`.
+// The number of equal bytes at a and b before `end`; a < b < end, and they may overlap.
 static inline size_t conv_match_length(const uint8_t *a, const uint8_t *b, const uint8_t *end)
 {
     const uint8_t *start = b;
