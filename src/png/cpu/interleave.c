@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-// One loop a shape, with nothing in it but loads and stores through restrict pointers: that is what
-// compilers turn into vector code.
+// Each loop below holds nothing but loads and stores through restrict pointers, with a constant
+// number of channels: compilers turn that into vector code.
 #include "png/cpu/interleave.h"
 
-#include <string.h>
+// A sample in a PNG's byte order, to and from the machine's.
+static inline uint8_t order8(uint8_t sample)
+{
+    return sample;
+}
 
-// A sample as a PNG has it, to and from the machine's order.
-static inline uint16_t big_endian(uint16_t sample)
+static inline uint16_t order16(uint16_t sample)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     return (uint16_t)(sample << 8 | sample >> 8);
@@ -15,227 +18,89 @@ static inline uint16_t big_endian(uint16_t sample)
 #endif
 }
 
-static void split8_2(uint8_t *restrict a, uint8_t *restrict b, const uint8_t *restrict row,
-                     size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        a[i] = row[2 * i];
-        b[i] = row[2 * i + 1];
+// The loops for `n` channels, of which a, b, c and d are the first n, and samples of `bits` bits.
+#define LOOPS(bits, n)                                                                             \
+    static void split##bits##_##n(uint##bits##_t *restrict a, uint##bits##_t *restrict b,          \
+                                  uint##bits##_t *restrict c, uint##bits##_t *restrict d,          \
+                                  const uint##bits##_t *restrict row, size_t width)                \
+    {                                                                                              \
+        (void)b, (void)c, (void)d;                                                                 \
+        for (size_t x = 0; x < width; x++) {                                                       \
+            a[x] = order##bits(row[n * x]);                                                        \
+            if (n > 1)                                                                             \
+                b[x] = order##bits(row[n * x + 1]);                                                \
+            if (n > 2)                                                                             \
+                c[x] = order##bits(row[n * x + 2]);                                                \
+            if (n > 3)                                                                             \
+                d[x] = order##bits(row[n * x + 3]);                                                \
+        }                                                                                          \
+    }                                                                                              \
+    static void join##bits##_##n(uint##bits##_t *restrict row, const uint##bits##_t *restrict a,   \
+                                 const uint##bits##_t *restrict b,                                 \
+                                 const uint##bits##_t *restrict c,                                 \
+                                 const uint##bits##_t *restrict d, size_t width)                   \
+    {                                                                                              \
+        (void)b, (void)c, (void)d;                                                                 \
+        for (size_t x = 0; x < width; x++) {                                                       \
+            row[n * x] = order##bits(a[x]);                                                        \
+            if (n > 1)                                                                             \
+                row[n * x + 1] = order##bits(b[x]);                                                \
+            if (n > 2)                                                                             \
+                row[n * x + 2] = order##bits(c[x]);                                                \
+            if (n > 3)                                                                             \
+                row[n * x + 3] = order##bits(d[x]);                                                \
+        }                                                                                          \
     }
-}
 
-static void join8_2(uint8_t *restrict row, const uint8_t *restrict a, const uint8_t *restrict b,
-                    size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        row[2 * i] = a[i];
-        row[2 * i + 1] = b[i];
+LOOPS(8, 1)
+LOOPS(8, 2)
+LOOPS(8, 3)
+LOOPS(8, 4)
+LOOPS(16, 1)
+LOOPS(16, 2)
+LOOPS(16, 3)
+LOOPS(16, 4)
+
+// Calls split or join with the number of channels.
+#define CALL(loop, channels, ...)                                                                  \
+    switch (channels) {                                                                            \
+    case 1:                                                                                        \
+        loop##_1(__VA_ARGS__);                                                                     \
+        break;                                                                                     \
+    case 2:                                                                                        \
+        loop##_2(__VA_ARGS__);                                                                     \
+        break;                                                                                     \
+    case 3:                                                                                        \
+        loop##_3(__VA_ARGS__);                                                                     \
+        break;                                                                                     \
+    case 4:                                                                                        \
+        loop##_4(__VA_ARGS__);                                                                     \
+        break;                                                                                     \
     }
-}
 
-static void split8_3(uint8_t *restrict a, uint8_t *restrict b, uint8_t *restrict c,
-                     const uint8_t *restrict row, size_t n)
+static void get_rows(void *rows[CONV_IMAGE_MAX_CHANNELS], const struct conv_image *image, int y)
 {
-    for (size_t i = 0; i < n; i++) {
-        a[i] = row[3 * i];
-        b[i] = row[3 * i + 1];
-        c[i] = row[3 * i + 2];
-    }
-}
-
-static void join8_3(uint8_t *restrict row, const uint8_t *restrict a, const uint8_t *restrict b,
-                    const uint8_t *restrict c, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        row[3 * i] = a[i];
-        row[3 * i + 1] = b[i];
-        row[3 * i + 2] = c[i];
-    }
-}
-
-static void split8_4(uint8_t *restrict a, uint8_t *restrict b, uint8_t *restrict c,
-                     uint8_t *restrict d, const uint8_t *restrict row, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        a[i] = row[4 * i];
-        b[i] = row[4 * i + 1];
-        c[i] = row[4 * i + 2];
-        d[i] = row[4 * i + 3];
-    }
-}
-
-static void join8_4(uint8_t *restrict row, const uint8_t *restrict a, const uint8_t *restrict b,
-                    const uint8_t *restrict c, const uint8_t *restrict d, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        row[4 * i] = a[i];
-        row[4 * i + 1] = b[i];
-        row[4 * i + 2] = c[i];
-        row[4 * i + 3] = d[i];
-    }
-}
-
-static void split16_1(uint16_t *restrict a, const uint16_t *restrict row, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        a[i] = big_endian(row[i]);
-    }
-}
-
-static void join16_1(uint16_t *restrict row, const uint16_t *restrict a, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        row[i] = big_endian(a[i]);
-    }
-}
-
-static void split16_2(uint16_t *restrict a, uint16_t *restrict b, const uint16_t *restrict row,
-                      size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        a[i] = big_endian(row[2 * i]);
-        b[i] = big_endian(row[2 * i + 1]);
-    }
-}
-
-static void join16_2(uint16_t *restrict row, const uint16_t *restrict a, const uint16_t *restrict b,
-                     size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        row[2 * i] = big_endian(a[i]);
-        row[2 * i + 1] = big_endian(b[i]);
-    }
-}
-
-static void split16_3(uint16_t *restrict a, uint16_t *restrict b, uint16_t *restrict c,
-                      const uint16_t *restrict row, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        a[i] = big_endian(row[3 * i]);
-        b[i] = big_endian(row[3 * i + 1]);
-        c[i] = big_endian(row[3 * i + 2]);
-    }
-}
-
-static void join16_3(uint16_t *restrict row, const uint16_t *restrict a, const uint16_t *restrict b,
-                     const uint16_t *restrict c, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        row[3 * i] = big_endian(a[i]);
-        row[3 * i + 1] = big_endian(b[i]);
-        row[3 * i + 2] = big_endian(c[i]);
-    }
-}
-
-static void split16_4(uint16_t *restrict a, uint16_t *restrict b, uint16_t *restrict c,
-                      uint16_t *restrict d, const uint16_t *restrict row, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        a[i] = big_endian(row[4 * i]);
-        b[i] = big_endian(row[4 * i + 1]);
-        c[i] = big_endian(row[4 * i + 2]);
-        d[i] = big_endian(row[4 * i + 3]);
-    }
-}
-
-static void join16_4(uint16_t *restrict row, const uint16_t *restrict a, const uint16_t *restrict b,
-                     const uint16_t *restrict c, const uint16_t *restrict d, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        row[4 * i] = big_endian(a[i]);
-        row[4 * i + 1] = big_endian(b[i]);
-        row[4 * i + 2] = big_endian(c[i]);
-        row[4 * i + 3] = big_endian(d[i]);
-    }
-}
-
-static uint8_t *row_of(const struct conv_image *image, int channel, int y)
-{
-    return image->plane[channel].data + y * image->plane[channel].stride;
+    for (int c = 0; c < CONV_IMAGE_MAX_CHANNELS; c++)
+        rows[c] = c < image->channels ? image->plane[c].data + y * image->plane[c].stride : NULL;
 }
 
 void conv_interleave_split(const struct conv_image *dst, int y, const uint8_t *row)
 {
-    size_t n = (size_t)dst->width;
-    uint8_t *p[CONV_IMAGE_MAX_CHANNELS] = {0};
-    for (int c = 0; c < dst->channels; c++)
-        p[c] = row_of(dst, c, y);
-    if (dst->depth == 8) {
-        switch (dst->channels) {
-        case 1:
-            memcpy(p[0], row, n);
-            break;
-        case 2:
-            split8_2(p[0], p[1], row, n);
-            break;
-        case 3:
-            split8_3(p[0], p[1], p[2], row, n);
-            break;
-        case 4:
-            split8_4(p[0], p[1], p[2], p[3], row, n);
-            break;
-        }
-        return;
-    }
-    const uint16_t *row16 = (const uint16_t *)row;
-    uint16_t *q[CONV_IMAGE_MAX_CHANNELS];
-    for (int c = 0; c < CONV_IMAGE_MAX_CHANNELS; c++)
-        q[c] = (uint16_t *)p[c];
-    switch (dst->channels) {
-    case 1:
-        split16_1(q[0], row16, n);
-        break;
-    case 2:
-        split16_2(q[0], q[1], row16, n);
-        break;
-    case 3:
-        split16_3(q[0], q[1], q[2], row16, n);
-        break;
-    case 4:
-        split16_4(q[0], q[1], q[2], q[3], row16, n);
-        break;
-    }
+    const void *bytes = row;
+    void *p[CONV_IMAGE_MAX_CHANNELS];
+    get_rows(p, dst, y);
+    if (dst->depth == 8)
+        CALL(split8, dst->channels, p[0], p[1], p[2], p[3], bytes, (size_t)dst->width)
+    else
+        CALL(split16, dst->channels, p[0], p[1], p[2], p[3], bytes, (size_t)dst->width)
 }
 
 void conv_interleave_join(uint8_t *row, const struct conv_image *src, int y)
 {
-    size_t n = (size_t)src->width;
-    uint8_t *p[CONV_IMAGE_MAX_CHANNELS] = {0};
-    for (int c = 0; c < src->channels; c++)
-        p[c] = row_of(src, c, y);
-    if (src->depth == 8) {
-        switch (src->channels) {
-        case 1:
-            memcpy(row, p[0], n);
-            break;
-        case 2:
-            join8_2(row, p[0], p[1], n);
-            break;
-        case 3:
-            join8_3(row, p[0], p[1], p[2], n);
-            break;
-        case 4:
-            join8_4(row, p[0], p[1], p[2], p[3], n);
-            break;
-        }
-        return;
-    }
-    uint16_t *row16 = (uint16_t *)row;
-    uint16_t *q[CONV_IMAGE_MAX_CHANNELS];
-    for (int c = 0; c < CONV_IMAGE_MAX_CHANNELS; c++)
-        q[c] = (uint16_t *)p[c];
-    switch (src->channels) {
-    case 1:
-        join16_1(row16, q[0], n);
-        break;
-    case 2:
-        join16_2(row16, q[0], q[1], n);
-        break;
-    case 3:
-        join16_3(row16, q[0], q[1], q[2], n);
-        break;
-    case 4:
-        join16_4(row16, q[0], q[1], q[2], q[3], n);
-        break;
-    }
+    void *bytes = row, *p[CONV_IMAGE_MAX_CHANNELS];
+    get_rows(p, src, y);
+    if (src->depth == 8)
+        CALL(join8, src->channels, bytes, p[0], p[1], p[2], p[3], (size_t)src->width)
+    else
+        CALL(join16, src->channels, bytes, p[0], p[1], p[2], p[3], (size_t)src->width)
 }

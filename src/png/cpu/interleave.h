@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Between the rows of a PNG, whose samples lie pixel by pixel and most significant byte first, and
-// planes. Every coder needs it, whatever it does about compression.
+// Between rows of a PNG, whose samples are stored pixel by pixel with the most significant byte
+// first, and planes.
 #ifndef CONV_PNG_CPU_INTERLEAVE_H
 #define CONV_PNG_CPU_INTERLEAVE_H
 
@@ -14,11 +14,11 @@ static inline size_t conv_interleave_bytes(const struct conv_image *image)
     return (size_t)image->width * (size_t)image->channels * (size_t)(image->depth / 8);
 }
 
-// Spreads a row of conv_interleave_bytes() over row y of the planes. With 16 bits, `row` is aligned
-// for uint16_t. The memory does not overlap.
+// Distributes a row of conv_interleave_bytes() bytes to row y of the planes. With 16 bits, `row` is
+// aligned for uint16_t. Row and planes do not overlap.
 void conv_interleave_split(const struct conv_image *dst, int y, const uint8_t *row);
 
-// The way back.
+// The inverse: collects row y of the planes in `row`.
 void conv_interleave_join(uint8_t *row, const struct conv_image *src, int y);
 
 #endif
