@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The way back from PNG's filters, one row at a time, and the table of who can do it how fast.
+// Reverses PNG row filters and splits rows into planes: one table of implementations.
 #ifndef CONV_PNG_CPU_UNFILTER_H
 #define CONV_PNG_CPU_UNFILTER_H
 
@@ -8,10 +8,10 @@
 
 #include "image/image.h"
 
-// Bytes behind a row that may be read (src, up) or overwritten (dst).
+// Bytes after the end of a row that may be read (src, above) or overwritten (dst).
 #define CONV_UNFILTER_SLACK 32
 
-enum {
+enum { // the numbers of the standard
     CONV_UNFILTER_NONE,
     CONV_UNFILTER_SUB,
     CONV_UNFILTER_UP,
@@ -27,15 +27,16 @@ static inline int conv_unfilter_index(int pixel_bytes)
     return pixel_bytes <= 4 ? pixel_bytes - 1 : pixel_bytes / 2 + 1;
 }
 
-// Makes dst, `size` bytes of plain samples, from the filtered bytes src and the plain row above
-// (zeros for the first). The three do not overlap.
-typedef void (*conv_unfilter_fn)(uint8_t *dst, const uint8_t *src, const uint8_t *up, size_t size);
+// Makes dst, `size` bytes of unfiltered samples, from the filtered bytes src and the unfiltered row
+// above (zeros for the first row). The three do not overlap.
+typedef void (*conv_unfilter_fn)(uint8_t *dst, const uint8_t *src, const uint8_t *above,
+                                 size_t size);
 
 struct conv_unfilter {
     const char *name;
     unsigned needs; // CONV_CPU_* bits
     conv_unfilter_fn reverse[CONV_UNFILTER_SIZES][CONV_UNFILTER_COUNT];
-    // As conv_interleave_split, but `row` has the slack above behind it.
+    // As conv_interleave_split, but CONV_UNFILTER_SLACK bytes after `row` may be read.
     void (*split)(const struct conv_image *dst, int y, const uint8_t *row);
 };
 
@@ -46,10 +47,10 @@ extern const struct conv_unfilter conv_unfilter_sse41, conv_unfilter_avx2;
 extern const struct conv_unfilter conv_unfilter_neon;
 #endif
 
-// All that this program has, best first, plain last.
+// All implementations of this build, fastest first, plain last.
 const struct conv_unfilter *const *conv_unfilter_variants(int *count);
 
-// The best for these CONV_CPU_* bits.
+// The fastest for these CONV_CPU_* bits.
 const struct conv_unfilter *conv_unfilter_choose(unsigned features);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The steps are in unfilter_x86.h; compiled for AVX2 they need fewer moves between registers.
+// unfilter_x86.h compiled for AVX2, whose three-operand instructions save register moves.
 #ifdef __x86_64__
 #include "base/features.h"
 
@@ -17,7 +17,7 @@ static void up(uint8_t *dst, const uint8_t *src, const uint8_t *above, size_t si
 const struct conv_unfilter conv_unfilter_avx2 = {
     .name = "avx2",
     .needs = CONV_CPU_AVX2,
-    .reverse = ALL_ROWS,
+    .reverse = CONV_UNFILTER_ALL,
     .split = split,
 };
 #endif

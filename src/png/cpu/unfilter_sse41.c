@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The steps are in unfilter_x86.h; this file is where they are compiled for SSE4.1.
+// unfilter_x86.h compiled for SSE4.1.
 #ifdef __x86_64__
 #include "base/features.h"
 
@@ -14,7 +14,7 @@ static void up(uint8_t *dst, const uint8_t *src, const uint8_t *above, size_t si
 const struct conv_unfilter conv_unfilter_sse41 = {
     .name = "sse41",
     .needs = CONV_CPU_SSE41,
-    .reverse = ALL_ROWS,
+    .reverse = CONV_UNFILTER_ALL,
     .split = split,
 };
 #endif
