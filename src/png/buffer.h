@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Memory that grows with the largest image a worker has met and is kept for the next one.
+// Memory that a worker reuses from image to image; it grows to the largest need.
 #ifndef CONV_PNG_BUFFER_H
 #define CONV_PNG_BUFFER_H
 
@@ -7,22 +7,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Starts as {0}.
 struct conv_buffer {
     uint8_t *data; // malloc'ed
     size_t size;   // bytes in use
     size_t capacity;
 };
 
-// Makes room for `capacity` bytes in all; the bytes in use stay. False: out of memory, the buffer
-// is as it was.
+// Makes the capacity at least `capacity`; the bytes in use stay. False: out of memory, and the
+// buffer is unchanged.
 bool conv_buffer_reserve(struct conv_buffer *buffer, size_t capacity);
 
-// Adds bytes at the end; the capacity at least doubles when it has to grow. False as above.
+// Appends bytes; the capacity at least doubles when it has to grow. False as above.
 bool conv_buffer_append(struct conv_buffer *buffer, const uint8_t *data, size_t size);
 
-// Gives the memory back, and what is in it, if it is more than `keep` bytes.
+// Frees the memory and its content if the capacity exceeds `keep` bytes.
 void conv_buffer_trim(struct conv_buffer *buffer, size_t keep);
 
-void conv_buffer_free(struct conv_buffer *buffer);
+void conv_buffer_free(struct conv_buffer *buffer); // also resets it to {0}
 
 #endif

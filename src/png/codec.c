@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One coder a worker: which library does the work, and the memory that stays from image to
+// One codec per worker: chooses the decoder or encoder and owns the memory reused from image to
 // image.
 #include <assert.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 struct conv_png_codec {
     int encoder; // enum conv_png_encoder
     int level;
-    size_t keep;               // bytes a buffer, see conv_png_codec_trim
+    size_t keep;               // bytes per buffer that conv_png_codec_trim keeps
     const atomic_int *stop;    // may be NULL
     struct conv_encoder *fast; // for CONV_PNG_FAST
     struct conv_decoder decoder;
@@ -107,11 +107,11 @@ size_t conv_png_decode_bytes(const struct conv_png_header *header, size_t size)
 size_t conv_png_encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape)
 {
     int level = config->level == -1 ? levels[config->encoder].standard : config->level;
-    size_t copies = 1, bytes; // the file at its worst, when nothing can be compressed
+    size_t copies = 1, bytes; // of the rows: the file, if they are incompressible
     if (config->encoder == CONV_PNG_FAST && level > 1)
-        copies = 2; // and the filtered rows
+        copies = 2; // plus the filtered rows
     if (config->encoder == CONV_PNG_STB)
-        copies = 4; // and samples, filtered rows and a file that grows by doubling
+        copies = 4; // plus samples, filtered rows and a file that grows by doubling
     if (__builtin_mul_overflow(conv_interleave_bytes(shape) + 1, (size_t)shape->height, &bytes) ||
         __builtin_mul_overflow(bytes, copies, &bytes))
         return SIZE_MAX;
@@ -126,11 +126,10 @@ enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *da
            dst->channels == header->shape.channels && dst->depth == header->shape.depth);
     if (conv_decode_fast(&codec->decoder, data, size, header, dst))
         return CONV_OK;
-    conv_decoder_trim(&codec->decoder, codec->keep); // libpng takes its own
+    conv_decoder_trim(&codec->decoder, codec->keep); // libpng allocates its own
     return conv_libpng_decode_until(&codec->pixels, data, size, header, dst, codec->stop, err);
 }
 
-// Carried chunks stay on their side of the image data.
 static void put_parts(struct conv_encoded *bytes, const uint8_t *head,
                       const struct conv_metadata *meta, const uint8_t *idat, size_t idat_size)
 {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The one file that knows libpng and its long jumps. A function that calls setjmp does nothing else
-// but call its inner half, so that no local variable lives across a jump; what is to be freed is
-// held and freed by the function above them.
+// The only file that uses libpng and its long jumps. A function that calls setjmp only calls its
+// inner half, so no local variable lives across a jump; its caller owns and frees all memory.
 #include "png/libpng.h"
 
 #include <png.h>
@@ -13,21 +12,21 @@
 #include "base/cancel.h"
 #include "png/cpu/interleave.h"
 
-// Compressed bytes handed to zlib, or taken from it as one IDAT, at a time.
+// Compressed bytes passed to zlib at a time, and size of a written IDAT.
 #define IDAT_SIZE 65536
 
-// Image data behind the last row that is let pass. libpng inflates all of it to see its end, and
-// 20 MB of zeros, well compressed, kept it busy for 40 s.
+// Most image data after the last row that is accepted. libpng inflates all of it to find its end:
+// 20 MB of compressed zeros took 40 s.
 #define MAX_EXCESS IDAT_SIZE
 
 #define IDAT 0x49444154u // the chunk's name as a number
 
-// What went wrong, noted by the callbacks on the way out.
+// What went wrong, set by the callbacks before a long jump.
 struct fault {
     bool no_memory;
     bool truncated;
     bool cancelled;
-    char text[160]; // libpng's words; those about a chunk start with its name
+    char text[160]; // libpng's message; one about a chunk starts with its type
 };
 
 static void on_error(png_structp png, png_const_charp message)
@@ -43,9 +42,9 @@ static void on_write_warning(png_structp png, png_const_charp message)
     (void)message;
 }
 
-// After the last row libpng only warns about a damaged zlib stream, a wrong Adler-32 among them.
-// What it says of IDAT besides is that there is more of it than the image needs, and that is let
-// pass.
+// After the last row libpng only warns about a damaged zlib stream, a wrong Adler-32 included: here
+// that is an error. Its other warnings about IDAT say that there is more than the image needs,
+// which is accepted.
 static void on_read_warning(png_structp png, png_const_charp message)
 {
     static const char *const harmless[] = {
@@ -81,7 +80,7 @@ static enum conv_status out_of_memory(struct conv_err *err)
     return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }
 
-// Called per row and per read; leaves by a long jump.
+// Called for each row and each read; cancels by a long jump.
 static void check_stop(png_structp png, const atomic_int *stop)
 {
     if (conv_cancel_is_asked(stop)) {
@@ -101,12 +100,12 @@ struct reader {
     const struct conv_image *dst;
     uint8_t *rows;
     size_t row_size;
-    size_t excess; // bytes of image data asked for after the last row
+    size_t excess; // bytes of image data read after the last row
     const atomic_int *stop;
 };
 
-// libpng looks for the end of the image data while it still reads the last row.
-static bool is_behind_rows(png_structp png, const struct conv_png_header *header)
+// libpng reads on to the end of the image data while it finishes the last row.
+static bool is_after_rows(png_structp png, const struct conv_png_header *header)
 {
     if (header->interlaced)
         return png_get_current_pass_number(png) >= PNG_INTERLACE_ADAM7_PASSES;
@@ -122,7 +121,7 @@ static void read_bytes(png_structp png, png_bytep bytes, size_t size)
         fault->truncated = true;
         png_error(png, "truncated");
     }
-    if (png_get_io_chunk_type(png) == IDAT && is_behind_rows(png, reader->header)) {
+    if (png_get_io_chunk_type(png) == IDAT && is_after_rows(png, reader->header)) {
         reader->excess += size;
         if (reader->excess > MAX_EXCESS)
             png_error(png, "IDAT: far too much image data");
@@ -135,18 +134,18 @@ static void start_reading(struct reader *reader)
 {
     png_structp png = reader->png;
     png_set_read_fn(png, reader, read_bytes);
-    // Chunks that do not make pixels are skipped unread: metadata is carried as it stands by
-    // container.c, and a compressed text must not swell to gigabytes here.
+    // Chunks that do not make pixels are skipped: metadata.c carries them uninterpreted, and libpng
+    // would inflate a compressed text to any size.
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
-    // The caller has already decided that the image is not too large.
+    // The caller has checked the image's size.
     png_set_user_limits(png, (png_uint_32)reader->header->width,
                         (png_uint_32)reader->header->height);
-    png_set_check_for_invalid_index(png, 0); // out of range is opaque black, not a fault
+    png_set_check_for_invalid_index(png, 0); // out of range is opaque black
     png_set_compression_buffer_size(png, IDAT_SIZE);
     png_read_info(png, reader->info);
 }
 
-// Asks for the samples that header->shape promises and checks that libpng agrees.
+// Requests the samples that header->shape describes and checks that libpng gives them.
 static void choose_samples(struct reader *reader)
 {
     png_structp png = reader->png;
@@ -189,7 +188,7 @@ static void read_rows(struct reader *reader)
             conv_interleave_split(reader->dst, y, reader->rows);
         }
     }
-    // Only here the end of the zlib stream and IEND are looked at.
+    // Only this reads the end of the zlib stream and IEND.
     png_read_end(reader->png, reader->info);
 }
 
@@ -299,8 +298,7 @@ static void start_writing(struct writer *writer)
                  color_types[src->channels], PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
                  PNG_FILTER_TYPE_DEFAULT);
     png_set_compression_buffer_size(png, IDAT_SIZE);
-    // Filters and strategy stay libpng's own choice: this is the coder that others are held
-    // against.
+    // Filters and strategy are libpng's defaults: this encoder is the reference for the others.
     png_set_compression_level(png, writer->level);
     png_write_info(png, writer->info);
 }

@@ -48,6 +48,8 @@ enum conv_status conv_png_probe(const uint8_t *data, size_t size, struct conv_pn
 enum conv_status conv_png_check_size(const uint8_t *data, size_t size,
                                      const struct conv_png_header *header, struct conv_err *err);
 
+// --- metadata.c ----------------------------------------------------------------------------------
+
 // Collects the chunks that are carried from input to output, complete with length, type and CRC, in
 // file order, each on its side of the image data. These are chunks that are still true after
 // filtering: the first of each for colour and print (iCCP sRGB gAMA cHRM cICP mDCV pHYs eXIf),

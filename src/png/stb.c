@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The one file that includes stb_image_write. `static` keeps its names out of the program.
+// The only file that includes stb_image_write, whose functions are static here.
 #include "png/stb.h"
 
 #include <limits.h>
@@ -11,7 +11,8 @@
 #define STB_IMAGE_WRITE_IMPLEMENTATION
 #define STB_IMAGE_WRITE_STATIC
 #define STBI_WRITE_NO_STDIO
-// stb checks growing memory by assertion alone and would write astray where those are compiled out.
+// stb checks its allocations by assertion only; without assertions it would write
+// beyond the old buffer.
 #define STBIW_ASSERT(x) ((x) ? (void)0 : __builtin_trap())
 // Without a matching pop: the compiler reports unused functions at the end of the file.
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -21,15 +22,15 @@ static pthread_mutex_t level_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void conv_stb_set_level(int level)
 {
-    // Not written when it stays the same: encoders on other threads read it without the lock.
+    // Not written if it is the same: encoders on other threads read it without the lock.
     pthread_mutex_lock(&level_lock);
     if (stbi_write_png_compression_level != level)
         stbi_write_png_compression_level = level;
     pthread_mutex_unlock(&level_lock);
 }
 
-// stb counts in int. It sums up to 128 for each byte of a row, and its output, at worst 9 bits for
-// each byte in, grows by doubling: 9/4 of the input, and a tenth less of it for all the rest.
+// stb counts in int. It sums up to 128 per byte of a row; its output is at most 9 bits per byte of
+// input and grows by doubling, to 9/4 of the input. The bound of 4/10 leaves a tenth for the rest.
 static bool fits_int(size_t row_size, size_t height)
 {
     return row_size <= INT_MAX / 128 && (row_size + 1) * height <= INT_MAX / 10 * 4;

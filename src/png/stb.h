@@ -8,13 +8,14 @@
 
 #define CONV_STB_DEFAULT_LEVEL 8
 
-// Sets the search effort (hash chain length; below 5 is as 5) of every later conv_stb_encode. It is
-// one number for the whole process, since stb keeps it so: call with the same level from any thread
-// at any time, with another one only while nobody encodes.
+// Sets the search effort (hash chain length; below 5 is as 5) of every later conv_stb_encode, for
+// the whole process, since stb keeps it in a global variable. Any thread may set the same level
+// again at any time, another one only while no thread encodes.
 void conv_stb_set_level(int level);
 
 // Replaces the content of *file by a PNG of IHDR, one IDAT and IEND. `pixels` is scratch for the
-// whole image. CONV_ERR_UNSUPPORTED for 16 bits and for sizes beyond stb's int arithmetic.
+// whole image. CONV_ERR_UNSUPPORTED for 16 bits and for sizes beyond stb's int arithmetic;
+// CONV_ERR_MEMORY.
 enum conv_status conv_stb_encode(struct conv_buffer *pixels, struct conv_buffer *file,
                                  const struct conv_image *src, struct conv_err *err);
 

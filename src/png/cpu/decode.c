@@ -8,22 +8,11 @@
 
 #include "base/cancel.h"
 #include "base/features.h"
+#include "png/chunk.h"
 #include "png/cpu/expand.h"
 #include "png/cpu/interleave.h"
 
-#define SIGNATURE_SIZE 8
-#define FRAME_SIZE 12       // length, type and CRC around a chunk's data
-#define MAX_OTHER 8000000   // libpng has a limit for chunks that are not image data
-#define MAX_EXPANSION 1032u // DEFLATE's best: 258 bytes for 2 bits
-
-#define TYPE(a, b, c, d) ((uint32_t)(a) << 24 | (uint32_t)(b) << 16 | (uint32_t)(c) << 8 | (d))
-#define IHDR TYPE('I', 'H', 'D', 'R')
-#define PLTE TYPE('P', 'L', 'T', 'E')
-#define TRNS TYPE('t', 'R', 'N', 'S')
-#define IDAT TYPE('I', 'D', 'A', 'T')
-#define IEND TYPE('I', 'E', 'N', 'D')
-
-enum { GRAY = 0, RGB = 2, PALETTE = 3, GRAY_ALPHA = 4, RGB_ALPHA = 6 };
+#define MAX_OTHER 8000000 // libpng has a limit for chunks that are not image data
 
 struct span {
     const uint8_t *data;
@@ -40,21 +29,11 @@ struct content {
     bool idat_over;             // another chunk came after the image data
 };
 
-static uint32_t read_u32(const uint8_t *p)
-{
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
-
-// Ancillary chunks are skipped by libpng too, right or wrong, but not if their name is none.
+// libpng skips ancillary chunks too, whatever they hold, but not if their type is invalid.
 static bool is_skippable(uint32_t type, uint32_t length)
 {
-    for (int shift = 0; shift < 32; shift += 8) {
-        uint32_t letter = (type >> shift & 0xff) | 0x20;
-        if (letter < 'a' || letter > 'z')
-            return false;
-    }
-    bool ancillary = type >> 24 & 0x20, reserved = type >> 8 & 0x20;
-    return ancillary && !reserved && length <= MAX_OTHER;
+    return conv_chunk_is_named(type) && conv_chunk_is_ancillary(type) &&
+           !conv_chunk_is_reserved(type) && length <= MAX_OTHER;
 }
 
 static bool add_idat(struct content *content, struct span chunk)
@@ -89,9 +68,9 @@ static bool add_chunk(struct content *content, const struct conv_png_header *hea
     bool first = !content->plte.data && !content->trns.data && !content->idat_seen;
     size_t entries;
     switch (type) {
-    case IHDR:
+    case CONV_CHUNK_IHDR:
         return first && !content->idat_over;
-    case PLTE:
+    case CONV_CHUNK_PLTE:
         // In an image with R, G and B it is a suggestion that nobody takes.
         entries = chunk.size / 3;
         if (!first || !(header->color_type & 2) || chunk.size % 3 != 0 || entries < 1 ||
@@ -99,11 +78,12 @@ static bool add_chunk(struct content *content, const struct conv_png_header *hea
             return false;
         content->plte = chunk;
         return true;
-    case TRNS:
+    case CONV_CHUNK_TRNS:
         if (content->trns.data || content->idat_seen || !header->transparency)
             return false;
-        if (header->color_type == PALETTE ? chunk.size < 1 || chunk.size > content->plte.size / 3
-                                          : chunk.size != (header->color_type == GRAY ? 2 : 6))
+        if (header->color_type == CONV_COLOR_PALETTE
+                ? chunk.size < 1 || chunk.size > content->plte.size / 3
+                : chunk.size != (header->color_type == CONV_COLOR_GRAY ? 2 : 6))
             return false;
         content->trns = chunk;
         return true;
@@ -115,25 +95,26 @@ static bool add_chunk(struct content *content, const struct conv_png_header *hea
 static bool walk_chunks(struct content *content, const struct conv_png_header *header,
                         const uint8_t *data, size_t size)
 {
-    const uint8_t *at = data + SIGNATURE_SIZE, *end = data + size;
+    const uint8_t *at = data + CONV_PNG_SIGNATURE_SIZE, *end = data + size;
     for (bool ihdr = false;;) {
-        if (end - at < FRAME_SIZE)
+        if (end - at < CONV_CHUNK_FRAME)
             return false;
-        uint32_t length = read_u32(at), type = read_u32(at + 4);
-        if (length > (size_t)(end - at) - FRAME_SIZE)
+        uint32_t length = conv_chunk_read_u32(at), type = conv_chunk_read_u32(at + 4);
+        if (length > (size_t)(end - at) - CONV_CHUNK_FRAME)
             return false;
         struct span chunk = {at + 8, length};
-        at += FRAME_SIZE + (size_t)length;
-        bool own = type == IHDR || type == PLTE || type == TRNS || type == IDAT || type == IEND;
+        at += CONV_CHUNK_FRAME + (size_t)length;
+        bool own = type == CONV_CHUNK_IHDR || type == CONV_CHUNK_PLTE || type == CONV_CHUNK_TRNS ||
+                   type == CONV_CHUNK_IDAT || type == CONV_CHUNK_IEND;
         if (own && libdeflate_crc32(0, chunk.data - 4, chunk.size + 4) !=
-                       read_u32(chunk.data + chunk.size))
+                       conv_chunk_read_u32(chunk.data + chunk.size))
             return false;
-        if (type == IEND)
+        if (type == CONV_CHUNK_IEND)
             return length == 0 && content->idat_seen;
-        if (type == IHDR && ihdr)
+        if (type == CONV_CHUNK_IHDR && ihdr)
             return false;
         ihdr = true;
-        if (type != IDAT)
+        if (type != CONV_CHUNK_IDAT)
             content->idat_over = content->idat_seen;
         if (own ? !add_chunk(content, header, type, chunk) : !is_skippable(type, length))
             return false;
@@ -150,9 +131,7 @@ struct layout {
 
 static bool lay_out(struct layout *layout, const struct conv_png_header *header)
 {
-    static const int channels[] = {
-        [GRAY] = 1, [RGB] = 3, [PALETTE] = 1, [GRAY_ALPHA] = 2, [RGB_ALPHA] = 4};
-    size_t bits = (size_t)channels[header->color_type] * (size_t)header->bit_depth;
+    size_t bits = (size_t)conv_chunk_channels(header->color_type) * (size_t)header->bit_depth;
     layout->row = ((size_t)header->width * bits + 7) / 8;
     layout->pixel = bits < 8 ? 1 : (int)(bits / 8);
     return !__builtin_mul_overflow(layout->row + 1, (size_t)header->height, &layout->raw);
@@ -160,7 +139,7 @@ static bool lay_out(struct layout *layout, const struct conv_png_header *header)
 
 static bool reserve(struct conv_decoder *decoder, const struct layout *layout, size_t compressed)
 {
-    return layout->raw / MAX_EXPANSION <= compressed &&
+    return layout->raw / CONV_CHUNK_MAX_EXPANSION <= compressed &&
            layout->raw <= SIZE_MAX - CONV_INFLATE_SLACK &&
            conv_buffer_reserve(&decoder->raw, layout->raw + CONV_INFLATE_SLACK) &&
            conv_buffer_reserve(&decoder->rows, 3 * (layout->row + CONV_UNFILTER_SLACK + 16));
@@ -232,7 +211,7 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
         decoder->unfilter = conv_unfilter_choose(conv_cpu_features());
     if (header->interlaced || !lay_out(&layout, header) ||
         !walk_chunks(&content, header, data, size) ||
-        (header->color_type == PALETTE && !content.plte.data) ||
+        (header->color_type == CONV_COLOR_PALETTE && !content.plte.data) ||
         header->transparency != (content.trns.data != NULL) ||
         !reserve(decoder, &layout, content.idat.size) ||
         !inflate_rows(decoder, &layout, content.idat))
@@ -262,7 +241,7 @@ bool conv_decode_copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t
     struct content content = {.joined = &room, .joins_one = true};
     struct layout layout;
     if (!lay_out(&layout, header) || !walk_chunks(&content, header, data, size) ||
-        content.trns.data || layout.raw / MAX_EXPANSION > content.idat.size)
+        content.trns.data || layout.raw / CONV_CHUNK_MAX_EXPANSION > content.idat.size)
         return false;
     *stream_size = content.idat.size;
     return true;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cancel.h"
+#include "png/chunk.h"
 #include "png/cpu/deflate_fast.h"
 #include "png/cpu/deflate_search.h"
 #include "png/cpu/filter_rows.h"
@@ -17,9 +18,7 @@
 // Rows for which one row is looked at to choose the filter, at level 1.
 #define ROWS_A_CHOICE 4
 
-#define HEAD_SIZE 33
-#define CHUNK_FRAME 12 // length, type, CRC
-#define ZLIB_FRAME 6   // two bytes before, Adler-32 behind
+#define ZLIB_FRAME 6 // two bytes before, Adler-32 behind
 
 struct conv_encoder {
     int level;
@@ -140,17 +139,11 @@ static uint8_t *put_row(const struct filtering *filtering, uint8_t *dst,
 
 // --- chunks -------------------------------------------------------------------------------------
 
-static void put32(uint8_t *p, uint32_t v)
-{
-    for (int i = 0; i < 4; i++)
-        p[i] = (uint8_t)(v >> (24 - 8 * i));
-}
-
 // Completes the chunk whose type is at `type` and whose data end at `end`; returns the next place.
 static uint8_t *close_chunk(uint8_t *type, uint8_t *end)
 {
-    put32(type - 4, (uint32_t)(end - type - 4));
-    put32(end, libdeflate_crc32(0, type, (size_t)(end - type)));
+    conv_chunk_write_u32(type - 4, (uint32_t)(end - type - 4));
+    conv_chunk_write_u32(end, libdeflate_crc32(0, type, (size_t)(end - type)));
     return end + 4;
 }
 
@@ -160,8 +153,8 @@ uint8_t *conv_encode_put_head(uint8_t *at, const struct conv_image *shape)
                                     0,   0,   0,   13,  'I', 'H', 'D', 'R'};
     static const uint8_t color_type[CONV_IMAGE_MAX_CHANNELS + 1] = {0, 0, 4, 2, 6};
     memcpy(at, start, sizeof start);
-    put32(at + 16, (uint32_t)shape->width);
-    put32(at + 20, (uint32_t)shape->height);
+    conv_chunk_write_u32(at + 16, (uint32_t)shape->width);
+    conv_chunk_write_u32(at + 20, (uint32_t)shape->height);
     at[24] = (uint8_t)shape->depth;
     at[25] = color_type[shape->channels];
     memset(at + 26, 0, 3);
@@ -199,8 +192,8 @@ static void check_idat(struct idat *idat, uint8_t *end)
 static uint8_t *close_idat(struct idat *idat, uint8_t *end)
 {
     check_idat(idat, end);
-    put32(idat->type - 4, (uint32_t)(end - idat->type - 4));
-    put32(end, idat->crc);
+    conv_chunk_write_u32(idat->type - 4, (uint32_t)(end - idat->type - 4));
+    conv_chunk_write_u32(end, idat->crc);
     return end + 4;
 }
 
@@ -272,7 +265,7 @@ static uint8_t *put_stripes(const struct conv_encoder *encoder, struct stripe st
             out.at = open_idat(&idat, close_idat(&idat, out.at));
     }
     conv_bits_align(&out);
-    put32(out.at, adler);
+    conv_chunk_write_u32(out.at, adler);
     return close_idat(&idat, out.at + 4);
 }
 
@@ -289,7 +282,7 @@ static enum conv_status cancelled(struct conv_err *err)
 // Everything but the stripes' own bytes: an IDAT ends at most once a stripe.
 static size_t frames(size_t stripes)
 {
-    return HEAD_SIZE + ZLIB_FRAME + CHUNK_FRAME * (stripes + 2) + CONV_BITS_SLACK;
+    return CONV_ENCODE_HEAD + ZLIB_FRAME + CONV_CHUNK_FRAME * (stripes + 2) + CONV_BITS_SLACK;
 }
 
 static enum conv_status encode_stripes(struct conv_encoder *encoder, struct conv_buffer *file,
@@ -330,12 +323,12 @@ static uint8_t *split_chunks(uint8_t *at, size_t size, size_t max_chunk)
     uint8_t *data = at + 8;
     for (size_t i = chunks; i-- > 0;) {
         size_t count = i + 1 < chunks ? max_chunk : size - i * max_chunk;
-        uint8_t *type = data + i * (max_chunk + CHUNK_FRAME) - 4;
+        uint8_t *type = data + i * (max_chunk + CONV_CHUNK_FRAME) - 4;
         memmove(type + 4, data + i * max_chunk, count);
         memcpy(type, "IDAT", 4);
         close_chunk(type, type + 4 + count);
     }
-    return at + size + chunks * CHUNK_FRAME;
+    return at + size + chunks * CONV_CHUNK_FRAME;
 }
 
 // The zlib stream of the filtered rows; its size.
@@ -350,7 +343,7 @@ static size_t compress_all(const struct conv_encoder *encoder, uint8_t *at, size
     conv_bits_flush(&out);
     conv_deflate_search_put(encoder->search, &out, data, all_bytes, encoder->stop);
     conv_bits_align(&out);
-    put32(out.at, libdeflate_adler32(1, data, all_bytes));
+    conv_chunk_write_u32(out.at, libdeflate_adler32(1, data, all_bytes));
     return (size_t)(out.at + 4 - at);
 }
 

@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-enum { GRAY = 0, RGB = 2, PALETTE = 3 };
+#include "png/chunk.h"
 
 void conv_expand_prepare(struct conv_expand *expand, const struct conv_png_header *header,
                          const uint8_t *plte, size_t plte_size, const uint8_t *trns,
                          size_t trns_size)
 {
-    if (header->color_type == PALETTE) {
+    if (header->color_type == CONV_COLOR_PALETTE) {
         for (size_t i = 0; i < 256; i++) {
             uint8_t *entry = expand->palette[i];
             bool exists = 3 * i < plte_size;
@@ -27,7 +27,8 @@ void conv_expand_prepare(struct conv_expand *expand, const struct conv_png_heade
 
 bool conv_expand_needed(const struct conv_png_header *header)
 {
-    return header->color_type == PALETTE || header->bit_depth < 8 || header->transparency;
+    return header->color_type == CONV_COLOR_PALETTE || header->bit_depth < 8 ||
+           header->transparency;
 }
 
 // Samples of 1, 2 or 4 bits, the first in the highest bits, times `scale`.
@@ -99,7 +100,7 @@ void conv_expand_row(const struct conv_expand *expand, const struct conv_png_hea
                      const struct conv_image *dst, int y, const uint8_t *row,
                      void (*split)(const struct conv_image *dst, int y, const uint8_t *row))
 {
-    if (header->color_type == PALETTE) {
+    if (header->color_type == CONV_COLOR_PALETTE) {
         look_up(expand, dst, y, row, header->bit_depth);
         return;
     }

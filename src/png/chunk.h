@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// Chunks of a PNG file (ISO/IEC 15948, 5.3) and the numbers in them.
+#ifndef CONV_PNG_CHUNK_H
+#define CONV_PNG_CHUNK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CONV_CHUNK_FRAME 12             // length, type and CRC around a chunk's data
+#define CONV_CHUNK_MAX_FIELD 0x7fffffff // the standard's limit for lengths, widths and heights
+
+// Bytes that a byte of DEFLATE decompresses to, at most: a match of 258 bytes takes a length and a
+// distance of one bit each (RFC 1951, 3.2.7: a single distance code takes one bit, too).
+#define CONV_CHUNK_MAX_EXPANSION (258 * 8 / 2)
+
+#define CONV_CHUNK_TYPE(a, b, c, d)                                                                \
+    ((uint32_t)(a) << 24 | (uint32_t)(b) << 16 | (uint32_t)(c) << 8 | (d))
+#define CONV_CHUNK_IHDR CONV_CHUNK_TYPE('I', 'H', 'D', 'R')
+#define CONV_CHUNK_PLTE CONV_CHUNK_TYPE('P', 'L', 'T', 'E')
+#define CONV_CHUNK_TRNS CONV_CHUNK_TYPE('t', 'R', 'N', 'S')
+#define CONV_CHUNK_IDAT CONV_CHUNK_TYPE('I', 'D', 'A', 'T')
+#define CONV_CHUNK_IEND CONV_CHUNK_TYPE('I', 'E', 'N', 'D')
+
+// Colour types of IHDR.
+enum {
+    CONV_COLOR_GRAY = 0,
+    CONV_COLOR_RGB = 2,
+    CONV_COLOR_PALETTE = 3,
+    CONV_COLOR_GRAY_ALPHA = 4,
+    CONV_COLOR_RGB_ALPHA = 6
+};
+
+struct conv_chunk {
+    uint32_t type;
+    uint32_t length;
+    const uint8_t *data; // inside the file, after the 8 bytes of length and type
+};
+
+static inline uint32_t conv_chunk_read_u32(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static inline void conv_chunk_write_u32(uint8_t *p, uint32_t value)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t)(value >> (24 - 8 * i));
+}
+
+// Reads the chunk at *at and moves *at after it; false if it is not wholly within the file. Its CRC
+// is not checked.
+static inline bool conv_chunk_next(struct conv_chunk *chunk, const uint8_t *file, size_t size,
+                                   size_t *at)
+{
+    size_t left = size - *at;
+    if (left < CONV_CHUNK_FRAME)
+        return false;
+    chunk->length = conv_chunk_read_u32(file + *at);
+    chunk->type = conv_chunk_read_u32(file + *at + 4);
+    chunk->data = file + *at + 8;
+    if (chunk->length > CONV_CHUNK_MAX_FIELD || chunk->length > left - CONV_CHUNK_FRAME)
+        return false;
+    *at += CONV_CHUNK_FRAME + (size_t)chunk->length;
+    return true;
+}
+
+// chunk.c. True if the CRC, which covers type and data, is right.
+bool conv_chunk_crc_is_right(const struct conv_chunk *chunk);
+
+// True if all four bytes of a type are letters.
+static inline bool conv_chunk_is_named(uint32_t type)
+{
+    for (int shift = 0; shift < 32; shift += 8) {
+        uint32_t letter = (type >> shift & 0xff) | 0x20;
+        if (letter < 'a' || letter > 'z')
+            return false;
+    }
+    return true;
+}
+
+// A small letter in a type's first, third or fourth place says that the chunk is ancillary, of a
+// reserved kind, or safe to copy by editors that do not know it (5.4).
+static inline bool conv_chunk_is_ancillary(uint32_t type)
+{
+    return type & 0x20000000;
+}
+
+static inline bool conv_chunk_is_reserved(uint32_t type)
+{
+    return type & 0x2000;
+}
+
+static inline bool conv_chunk_is_safe_to_copy(uint32_t type)
+{
+    return type & 0x20;
+}
+
+// Samples per pixel of a valid colour type, as they are in the file.
+static inline int conv_chunk_channels(int color_type)
+{
+    static const int channels[] = {[CONV_COLOR_GRAY] = 1,
+                                   [CONV_COLOR_RGB] = 3,
+                                   [CONV_COLOR_PALETTE] = 1,
+                                   [CONV_COLOR_GRAY_ALPHA] = 2,
+                                   [CONV_COLOR_RGB_ALPHA] = 4};
+    return channels[color_type];
+}
+
+#endif

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+// Which chunks of a PNG are carried from input to output, and whether the file is an animation.
+#include <libdeflate.h>
+#include <string.h>
+
+#include "png/buffer.h"
+#include "png/chunk.h"
+#include "png/png.h"
+
+// A PNG has one chunk of each `single` type. Those marked `late` may also follow the image data,
+// where the others mean nothing.
+static const struct {
+    uint32_t type;
+    bool single, late;
+} carried[] = {
+    {CONV_CHUNK_TYPE('i', 'C', 'C', 'P'), true, false},
+    {CONV_CHUNK_TYPE('s', 'R', 'G', 'B'), true, false},
+    {CONV_CHUNK_TYPE('g', 'A', 'M', 'A'), true, false},
+    {CONV_CHUNK_TYPE('c', 'H', 'R', 'M'), true, false},
+    {CONV_CHUNK_TYPE('c', 'I', 'C', 'P'), true, false},
+    {CONV_CHUNK_TYPE('m', 'D', 'C', 'V'), true, false},
+    {CONV_CHUNK_TYPE('p', 'H', 'Y', 's'), true, false},
+    {CONV_CHUNK_TYPE('o', 'F', 'F', 's'), true, false},
+    {CONV_CHUNK_TYPE('s', 'C', 'A', 'L'), true, false},
+    {CONV_CHUNK_TYPE('s', 'T', 'E', 'R'), true, false},
+    {CONV_CHUNK_TYPE('b', 'K', 'G', 'D'), true, false},
+    {CONV_CHUNK_TYPE('e', 'X', 'I', 'f'), true, true},
+    {CONV_CHUNK_TYPE('t', 'E', 'X', 't'), false, true},
+    {CONV_CHUNK_TYPE('z', 'T', 'X', 't'), false, true},
+    {CONV_CHUNK_TYPE('i', 'T', 'X', 't'), false, true},
+};
+enum { CARRIED_COUNT = sizeof carried / sizeof carried[0] };
+
+static int carried_index(uint32_t type)
+{
+    for (int i = 0; i < CARRIED_COUNT; i++) {
+        if (carried[i].type == type)
+            return i;
+    }
+    return -1;
+}
+
+// PNG, 14.2: an editor that changes image data copies ancillary chunks that it does not know if
+// their type says so.
+static bool is_safe_to_copy(uint32_t type)
+{
+    return conv_chunk_is_named(type) && conv_chunk_is_ancillary(type) &&
+           !conv_chunk_is_reserved(type) && conv_chunk_is_safe_to_copy(type);
+}
+
+// State while a file's chunks are collected.
+struct collection {
+    const struct conv_png_header *header;
+    struct conv_buffer *buffer;
+    const uint8_t *palette;
+    uint32_t palette_size; // entries
+    bool seen[CARRIED_COUNT];
+    bool late; // after the first IDAT
+};
+
+// Converts bKGD to the output's colour type and depth; returns the number of samples, 0 if it is
+// invalid.
+static int convert_background(uint16_t samples[3], const struct conv_chunk *chunk,
+                              const struct collection *collection)
+{
+    const struct conv_png_header *header = collection->header;
+    const uint8_t *p = chunk->data;
+    if (header->color_type == CONV_COLOR_PALETTE) {
+        if (chunk->length != 1 || p[0] >= collection->palette_size)
+            return 0;
+        for (size_t c = 0; c < 3; c++)
+            samples[c] = collection->palette[3 * (size_t)p[0] + c];
+        return 3;
+    }
+    int count = header->color_type & 2 ? 3 : 1;
+    unsigned most = (1u << header->bit_depth) - 1;
+    if (chunk->length != 2 * (uint32_t)count)
+        return 0;
+    for (int c = 0; c < count; c++) {
+        unsigned sample = (unsigned)(p[2 * c] << 8 | p[2 * c + 1]);
+        if (sample > most)
+            return 0;
+        samples[c] = (uint16_t)(most < 255 ? sample * (255 / most) : sample);
+    }
+    return count;
+}
+
+static bool append_background(const struct conv_chunk *chunk, struct collection *collection)
+{
+    uint16_t samples[3];
+    uint8_t bytes[CONV_CHUNK_FRAME + 2 * 3];
+    int count = convert_background(samples, chunk, collection);
+    size_t size = 2 * (size_t)count;
+    if (count == 0)
+        return true;
+    conv_chunk_write_u32(bytes, (uint32_t)size);
+    conv_chunk_write_u32(bytes + 4, chunk->type);
+    for (int c = 0; c < count; c++) {
+        bytes[8 + 2 * c] = (uint8_t)(samples[c] >> 8);
+        bytes[9 + 2 * c] = (uint8_t)samples[c];
+    }
+    conv_chunk_write_u32(bytes + 8 + size, libdeflate_crc32(0, bytes + 4, 4 + size));
+    return conv_buffer_append(collection->buffer, bytes, CONV_CHUNK_FRAME + size);
+}
+
+// False: out of memory.
+static bool collect_chunk(const struct conv_chunk *chunk, struct collection *collection)
+{
+    int i = carried_index(chunk->type);
+    if (chunk->type == CONV_CHUNK_PLTE && conv_chunk_crc_is_right(chunk)) {
+        collection->palette = chunk->data;
+        collection->palette_size = chunk->length / 3;
+    }
+    if (i < 0
+            ? !is_safe_to_copy(chunk->type)
+            : (collection->late && !carried[i].late) || (collection->seen[i] && carried[i].single))
+        return true;
+    if (!conv_chunk_crc_is_right(chunk))
+        return true;
+    if (i >= 0)
+        collection->seen[i] = true;
+    if (chunk->type == CONV_CHUNK_TYPE('b', 'K', 'G', 'D'))
+        return append_background(chunk, collection);
+    return conv_buffer_append(collection->buffer, chunk->data - 8,
+                              CONV_CHUNK_FRAME + (size_t)chunk->length);
+}
+
+enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
+                                       const struct conv_png_header *header,
+                                       struct conv_metadata *meta, struct conv_err *err)
+{
+    struct conv_buffer buffer = {.data = meta->data, .capacity = meta->capacity};
+    struct collection collection = {.header = header, .buffer = &buffer};
+    size_t at = CONV_PNG_SIGNATURE_SIZE, front = 0;
+    struct conv_chunk chunk;
+    bool ok = true;
+    while (ok && size > at && conv_chunk_next(&chunk, data, size, &at) &&
+           chunk.type != CONV_CHUNK_IEND) {
+        collection.late |= chunk.type == CONV_CHUNK_IDAT;
+        ok = collect_chunk(&chunk, &collection);
+        if (!collection.late)
+            front = buffer.size;
+    }
+    *meta = (struct conv_metadata){buffer.data, buffer.size, buffer.capacity, front};
+    return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+}
+
+bool conv_png_is_animated(const uint8_t *data, size_t size)
+{
+    size_t at = CONV_PNG_SIGNATURE_SIZE;
+    struct conv_chunk chunk;
+    while (size > at && conv_chunk_next(&chunk, data, size, &at) && chunk.type != CONV_CHUNK_IEND) {
+        if (chunk.type == CONV_CHUNK_TYPE('a', 'c', 'T', 'L') ||
+            chunk.type == CONV_CHUNK_TYPE('f', 'c', 'T', 'L') ||
+            chunk.type == CONV_CHUNK_TYPE('f', 'd', 'A', 'T'))
+            return true;
+    }
+    return false;
+}
