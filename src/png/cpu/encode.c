@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Planes to a PNG file: rows are filtered and joined into a stripe, the stripe becomes deflate
-// blocks, and its Adler-32 and CRC-32 are taken before it leaves the cache.
+// Planes to a PNG file. At the fast levels rows are filtered into a stripe, which is compressed and
+// summed up (Adler-32, CRC-32) while it is in the cache.
 #include "png/cpu/encode.h"
 
 #include <libdeflate.h>
@@ -11,28 +11,29 @@
 #include "png/chunk.h"
 #include "png/cpu/deflate_fast.h"
 #include "png/cpu/deflate_search.h"
-#include "png/cpu/filter_rows.h"
+#include "png/cpu/encode_rows.h"
 
-// Filtered bytes of a stripe: enough that a code of its own pays, within the second-level cache.
+// Filtered bytes per stripe: enough to pay for a code of its own, and within the second-level
+// cache.
 #define STRIPE ((size_t)128 << 10)
-// Rows for which one row is looked at to choose the filter, at level 1.
-#define ROWS_A_CHOICE 4
+// At level 1 the first of this many rows chooses the filter for all of them.
+#define ROWS_PER_CHOICE 4
 
-#define ZLIB_FRAME 6 // two bytes before, Adler-32 behind
+#define ZLIB_FRAME 6 // two bytes before the data, Adler-32 after it
 
 struct conv_encoder {
     int level;
     size_t max_chunk;
     const atomic_int *stop; // may be NULL
-    const struct conv_filter_rows *rows;
+    const struct conv_filter_rows *functions;
     struct conv_deflate *deflate;             // up to level 1
     struct conv_deflate_search *search;       // levels 2 to 9
     struct libdeflate_compressor *compressor; // levels 10 to 12
-    struct conv_buffer scratch;               // rows of bytes, see struct filtering
+    struct conv_buffer scratch;               // conv_encode_rows_scratch
     struct conv_buffer filtered;              // a stripe, or all rows from level 2 on
 };
 
-// What the search takes upon itself: candidates a position, bytes without a match until it skips.
+// Arguments of conv_deflate_search_open for each level.
 #define LAST_SEARCH_LEVEL 9
 static const struct {
     int candidates, skip_shift;
@@ -41,105 +42,10 @@ static const struct {
     [6] = {4, 8}, [7] = {8, 9}, [8] = {16, 10}, [9] = {64, 12},
 };
 
-// --- rows ---------------------------------------------------------------------------------------
-
-// The planes of bytes of an image: its own where samples are bytes, high and low halves otherwise.
-struct filtering {
-    const struct conv_filter_rows *rows;
-    const struct conv_image *src;
-    int planes;
-    size_t width;
-    const uint8_t *row[CONV_ROW_MAX_PLANES];   // the present row
-    const uint8_t *above[CONV_ROW_MAX_PLANES]; // and the one before
-    uint8_t *halves[2];                        // of the rows y with y % 2 == i
-    uint8_t *residual;                         // `planes` filtered rows
-    const uint8_t *zero;                       // a row of zeros: above the first
-};
-
-static size_t scratch_bytes(size_t width, int planes, int depth)
-{
-    size_t rows = 1 + (size_t)planes * (depth == 16 ? 3 : 1);
-    size_t bytes;
-    return __builtin_mul_overflow(rows, width, &bytes) ? SIZE_MAX : bytes;
-}
-
-static void start_filtering(struct filtering *filtering, const struct conv_filter_rows *rows,
-                            const struct conv_image *src, uint8_t *scratch)
-{
-    *filtering = (struct filtering){
-        .rows = rows,
-        .src = src,
-        .planes = src->channels * (src->depth / 8),
-        .width = (size_t)src->width,
-    };
-    size_t of_planes = (size_t)filtering->planes * filtering->width;
-    filtering->residual = scratch;
-    filtering->zero = memset(scratch + of_planes, 0, filtering->width);
-    for (int i = 0; i < 2 && src->depth == 16; i++)
-        filtering->halves[i] = scratch + of_planes + filtering->width + (size_t)i * of_planes;
-}
-
-// Goes to row y, which follows the one before.
-static void next_row(struct filtering *filtering, int y)
-{
-    const struct conv_image *src = filtering->src;
-    for (int p = 0; p < filtering->planes; p++)
-        filtering->above[p] = y > 0 ? filtering->row[p] : filtering->zero;
-    for (int c = 0; c < src->channels; c++) {
-        const uint8_t *samples = src->plane[c].data + y * src->plane[c].stride;
-        if (src->depth == 8) {
-            filtering->row[c] = samples;
-            continue;
-        }
-        uint8_t *high = filtering->halves[y % 2] + (size_t)(2 * c) * filtering->width;
-        uint8_t *low = high + filtering->width;
-        filtering->rows->halve(high, low, (const uint16_t *)(const void *)samples,
-                               filtering->width);
-        filtering->row[2 * c] = high;
-        filtering->row[2 * c + 1] = low;
-    }
-}
-
-// The filter whose residuals are smallest as signed numbers: the standard's advice (12.8).
-static enum conv_row_filter choose_filter(const struct filtering *filtering)
-{
-    uint64_t cost[CONV_ROW_FILTERS] = {0};
-    for (int p = 0; p < filtering->planes; p++)
-        filtering->rows->add_costs(cost, filtering->row[p], filtering->above[p], filtering->width);
-    int best = CONV_ROW_PAETH;
-    for (int f = CONV_ROW_PAETH - 1; f >= 0; f--) {
-        if (cost[f] < cost[best])
-            best = f;
-    }
-    return (enum conv_row_filter)best;
-}
-
-static uint8_t *put_row(const struct filtering *filtering, uint8_t *dst,
-                        enum conv_row_filter filter)
-{
-    size_t n = filtering->width;
-    int planes = filtering->planes;
-    *dst++ = (uint8_t)filter;
-    if (planes == 1) {
-        filtering->rows->filter(dst, filter, filtering->row[0], filtering->above[0], n);
-        return dst + n;
-    }
-    const uint8_t *residual[CONV_ROW_MAX_PLANES];
-    for (int p = 0; p < planes; p++) {
-        residual[p] = filtering->row[p];
-        if (filter == CONV_ROW_NONE)
-            continue;
-        uint8_t *row = filtering->residual + (size_t)p * n;
-        filtering->rows->filter(row, filter, filtering->row[p], filtering->above[p], n);
-        residual[p] = row;
-    }
-    filtering->rows->join(dst, residual, planes, n);
-    return dst + n * (size_t)planes;
-}
-
 // --- chunks -------------------------------------------------------------------------------------
 
-// Completes the chunk whose type is at `type` and whose data end at `end`; returns the next place.
+// Writes length and CRC of the chunk whose type is at `type` and whose data ends at `end`; returns
+// the end of the chunk.
 static uint8_t *close_chunk(uint8_t *type, uint8_t *end)
 {
     conv_chunk_write_u32(type - 4, (uint32_t)(end - type - 4));
@@ -169,29 +75,29 @@ static uint8_t *put_tail(uint8_t *at)
     return (uint8_t *)memcpy(at, conv_encode_tail, CONV_ENCODE_TAIL) + CONV_ENCODE_TAIL;
 }
 
-// An IDAT that grows: its CRC follows the writer.
+// A growing IDAT, whose CRC is updated while its data is in the cache.
 struct idat {
-    uint8_t *type;    // where "IDAT" stands
-    uint8_t *checked; // up to here the CRC is known
+    uint8_t *type;   // address of "IDAT"
+    uint8_t *summed; // `crc` covers the bytes before it
     uint32_t crc;
 };
 
 static uint8_t *open_idat(struct idat *idat, uint8_t *at)
 {
     memcpy(at + 4, "IDAT", 4);
-    *idat = (struct idat){.type = at + 4, .checked = at + 4};
+    *idat = (struct idat){.type = at + 4, .summed = at + 4};
     return at + 8;
 }
 
-static void check_idat(struct idat *idat, uint8_t *end)
+static void sum_idat(struct idat *idat, uint8_t *end)
 {
-    idat->crc = libdeflate_crc32(idat->crc, idat->checked, (size_t)(end - idat->checked));
-    idat->checked = end;
+    idat->crc = libdeflate_crc32(idat->crc, idat->summed, (size_t)(end - idat->summed));
+    idat->summed = end;
 }
 
 static uint8_t *close_idat(struct idat *idat, uint8_t *end)
 {
-    check_idat(idat, end);
+    sum_idat(idat, end);
     conv_chunk_write_u32(idat->type - 4, (uint32_t)(end - idat->type - 4));
     conv_chunk_write_u32(end, idat->crc);
     return end + 4;
@@ -200,11 +106,11 @@ static uint8_t *close_idat(struct idat *idat, uint8_t *end)
 // --- levels 0 and 1: stripe by stripe -----------------------------------------------------------
 
 struct stripe {
-    size_t row_bytes; // with the filter's number
-    int rows;         // but for the last stripe
+    size_t row_bytes; // with the filter byte
+    int rows;         // the last stripe may have fewer
 };
 
-// Stripes of about one size, of a row at least.
+// Stripes of nearly equal size, at least one row each.
 static struct stripe plan_stripes(size_t row_bytes, int height)
 {
     size_t stripes = row_bytes >= STRIPE ? (size_t)height : row_bytes * (size_t)height / STRIPE + 1;
@@ -212,16 +118,16 @@ static struct stripe plan_stripes(size_t row_bytes, int height)
     return (struct stripe){row_bytes, rows};
 }
 
-static size_t fill_stripe(const struct conv_encoder *encoder, struct filtering *filtering, int y,
-                          int rows)
+static size_t fill_stripe(const struct conv_encoder *encoder, struct conv_encode_rows *rows, int y,
+                          int count)
 {
     uint8_t *dst = encoder->filtered.data;
     enum conv_row_filter filter = CONV_ROW_NONE;
-    for (int i = 0; i < rows; i++) {
-        next_row(filtering, y + i);
-        if (encoder->level > 0 && i % ROWS_A_CHOICE == 0)
-            filter = choose_filter(filtering);
-        dst = put_row(filtering, dst, filter);
+    for (int i = 0; i < count; i++) {
+        conv_encode_rows_next(rows, y + i);
+        if (encoder->level > 0 && i % ROWS_PER_CHOICE == 0)
+            filter = conv_encode_rows_choose(rows);
+        dst = conv_encode_rows_put(rows, dst, filter);
     }
     return (size_t)(dst - encoder->filtered.data);
 }
@@ -234,7 +140,7 @@ static void put_stripe(const struct conv_encoder *encoder, struct conv_bits *out
         conv_deflate_store(out, data, size, last);
         return;
     }
-    // A row longer than a block is cut: into equal parts, so that none is tiny.
+    // A stripe longer than a block, that is one long row, is cut into equal parts.
     size_t blocks = (size + CONV_DEFLATE_BLOCK - 1) / CONV_DEFLATE_BLOCK;
     for (size_t i = 0, at = 0; i < blocks; i++) {
         size_t end = at + (size - at) / (blocks - i);
@@ -246,8 +152,8 @@ static void put_stripe(const struct conv_encoder *encoder, struct conv_bits *out
 static uint8_t *put_stripes(const struct conv_encoder *encoder, struct stripe stripe,
                             const struct conv_image *src, uint8_t *at)
 {
-    struct filtering filtering;
-    start_filtering(&filtering, encoder->rows, src, encoder->scratch.data);
+    struct conv_encode_rows rows;
+    conv_encode_rows_start(&rows, encoder->functions, src, encoder->scratch.data);
     struct idat idat;
     struct conv_bits out = {.at = open_idat(&idat, at)};
     conv_bits_put(&out, 0x0178, 16); // deflate, a window of 32 KiB, fastest
@@ -256,11 +162,11 @@ static uint8_t *put_stripes(const struct conv_encoder *encoder, struct stripe st
     for (int y = 0; y < src->height; y += stripe.rows) {
         if (conv_cancel_is_asked(encoder->stop))
             break;
-        int rows = stripe.rows < src->height - y ? stripe.rows : src->height - y;
-        size_t size = fill_stripe(encoder, &filtering, y, rows);
+        int count = stripe.rows < src->height - y ? stripe.rows : src->height - y;
+        size_t size = fill_stripe(encoder, &rows, y, count);
         adler = libdeflate_adler32(adler, encoder->filtered.data, size);
-        put_stripe(encoder, &out, size, y + rows == src->height);
-        check_idat(&idat, out.at);
+        put_stripe(encoder, &out, size, y + count == src->height);
+        sum_idat(&idat, out.at);
         if ((size_t)(out.at - idat.type) >= encoder->max_chunk)
             out.at = open_idat(&idat, close_idat(&idat, out.at));
     }
@@ -279,7 +185,7 @@ static enum conv_status cancelled(struct conv_err *err)
     return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
 }
 
-// Everything but the stripes' own bytes: an IDAT ends at most once a stripe.
+// All bytes around the deflate stream: at most one IDAT ends per stripe.
 static size_t frames(size_t stripes)
 {
     return CONV_ENCODE_HEAD + ZLIB_FRAME + CONV_CHUNK_FRAME * (stripes + 2) + CONV_BITS_SLACK;
@@ -306,17 +212,17 @@ static enum conv_status encode_stripes(struct conv_encoder *encoder, struct conv
 
 static void filter_all(const struct conv_encoder *encoder, const struct conv_image *src)
 {
-    struct filtering filtering;
-    start_filtering(&filtering, encoder->rows, src, encoder->scratch.data);
+    struct conv_encode_rows rows;
+    conv_encode_rows_start(&rows, encoder->functions, src, encoder->scratch.data);
     uint8_t *dst = encoder->filtered.data;
     for (int y = 0; y < src->height && !conv_cancel_is_asked(encoder->stop); y++) {
-        next_row(&filtering, y);
-        dst = put_row(&filtering, dst, choose_filter(&filtering));
+        conv_encode_rows_next(&rows, y);
+        dst = conv_encode_rows_put(&rows, dst, conv_encode_rows_choose(&rows));
     }
 }
 
-// Makes IDATs of the `size` bytes that stand behind room for one's head, from the last to the
-// first: each moves up by the frames of those before it.
+// Splits the `size` bytes at at + 8 into IDATs that begin at `at`; returns their end. It goes from
+// the last to the first, since each moves up by the frames of those before it.
 static uint8_t *split_chunks(uint8_t *at, size_t size, size_t max_chunk)
 {
     size_t chunks = size / max_chunk + (size % max_chunk > 0);
@@ -331,7 +237,7 @@ static uint8_t *split_chunks(uint8_t *at, size_t size, size_t max_chunk)
     return at + size + chunks * CONV_CHUNK_FRAME;
 }
 
-// The zlib stream of the filtered rows; its size.
+// Writes the zlib stream of the filtered rows; returns its size.
 static size_t compress_all(const struct conv_encoder *encoder, uint8_t *at, size_t all_bytes,
                            size_t bound)
 {
@@ -359,7 +265,7 @@ static enum conv_status encode_whole(struct conv_encoder *encoder, struct conv_b
     if (!conv_buffer_reserve(file, frames(bound / encoder->max_chunk) + bound))
         return out_of_memory(err);
     filter_all(encoder, src);
-    if (conv_cancel_is_asked(encoder->stop)) // or the rest of the rows would be compressed unset
+    if (conv_cancel_is_asked(encoder->stop)) // else uninitialised rows would be compressed
         return cancelled(err);
     uint8_t *at = conv_encode_put_head(file->data, src);
     size_t size = compress_all(encoder, at + 8, all_bytes, bound);
@@ -379,7 +285,7 @@ enum conv_status conv_encode_open(struct conv_encoder **encoder, int level, unsi
         return out_of_memory(err);
     made->level = level;
     made->max_chunk = max_chunk;
-    made->rows = conv_filter_rows_choose(features);
+    made->functions = conv_filter_rows_choose(features);
     if (level <= 1)
         made->deflate = conv_deflate_open(features);
     else if (level <= LAST_SEARCH_LEVEL)
@@ -425,12 +331,11 @@ enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buf
     size_t row_bytes = (size_t)src->width * (size_t)planes + 1, all_bytes;
     file->size = 0;
     if (__builtin_mul_overflow(row_bytes, (size_t)src->height, &all_bytes) ||
-        !conv_buffer_reserve(&encoder->scratch,
-                             scratch_bytes((size_t)src->width, planes, src->depth)))
+        !conv_buffer_reserve(&encoder->scratch, conv_encode_rows_scratch(src)))
         return out_of_memory(err);
     enum conv_status status = encoder->level <= 1
                                   ? encode_stripes(encoder, file, src, row_bytes, all_bytes, err)
                                   : encode_whole(encoder, file, src, all_bytes, err);
-    // What was broken off on the way is no PNG.
+    // A cancelled encoder leaves an incomplete file.
     return !status && conv_cancel_is_asked(encoder->stop) ? cancelled(err) : status;
 }
