@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Decompresses a whole zlib stream whose size is known beforehand. It exists beside libdeflate for
-// two reasons: one look into its table takes two literals, or a length with its distance, where
-// their codewords are short, as they are in images; and it refuses what zlib refuses, where
-// libdeflate is more lenient (incomplete codes, reserved symbols), so that libpng stays the judge
-// of every file.
+// Decompresses a whole zlib stream of known size. It is used instead of libdeflate for two reasons:
+// one table look-up gives two literals, or a length with its distance, if their codewords are
+// short, as they are in images; and it refuses what zlib refuses (incomplete codes, reserved
+// symbols), where libdeflate is more lenient, so files are accepted exactly if libpng accepts them.
 #ifndef CONV_PNG_CPU_INFLATE_H
 #define CONV_PNG_CPU_INFLATE_H
 
@@ -13,7 +12,7 @@
 
 #include "png/cpu/inflate_code.h"
 
-// Bytes behind the output that may be overwritten.
+// Bytes after the output that may be overwritten.
 #define CONV_INFLATE_SLACK 512
 
 // One per worker. Starts as {0}; the tables need no initialisation.
@@ -21,18 +20,18 @@ struct conv_inflate {
     struct conv_inflate_tables tables; // of the current dynamic block
     uint32_t precode[1 << CONV_INFLATE_PRECODE_BITS];
     uint8_t lengths[288 + 32];
-    size_t credit; // what the blocks so far were worth, less the tables joined for it
-    // Called now and then, at least once per CONV_INFLATE_STRETCH bytes of output, with the number
-    // of bytes that are final; false ends the attempt. May be NULL.
+    size_t credit; // bytes of the blocks so far, less JOINED_AFTER for each joined table
+    // Called at least once per CONV_INFLATE_STRETCH bytes of output, with the number of bytes that
+    // are final; false ends decompression. May be NULL.
     bool (*go_on)(void *context, size_t done);
     void *context;
 };
 
 #define CONV_INFLATE_STRETCH ((size_t)256 << 10)
 
-// True if the stream holds exactly out_size bytes, ends with the input, is right in its Adler-32
-// and is one that zlib accepts too. A window size below what out_size could need makes it false
-// without a look. Otherwise `out` holds anything.
+// True if the stream holds exactly out_size bytes, ends with the input, has the right Adler-32 and
+// is one that zlib accepts. False otherwise, and also for a window smaller than out_size unless it
+// is the largest; `out` then holds anything.
 bool conv_inflate_zlib(struct conv_inflate *inflate, uint8_t *out, size_t out_size,
                        const uint8_t *data, size_t size);
 

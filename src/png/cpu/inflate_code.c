@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From the lengths of codewords to tables. The rules for what a code may be are zlib's.
+// Makes decoding tables from the lengths of codewords. A code is valid if zlib accepts it.
 #include "png/cpu/inflate_code.h"
 
 #include <pthread.h>
@@ -14,7 +14,8 @@ enum {
     PRECODE_COUNT = 19,
     ALL_LITLENS = 288, // with those that only the fixed code has
     ALL_DISTANCES = 32,
-    MIXED_SHARE = (1 << 15) / 16, // of matches among symbols, where it pays not to guess
+    MIXED_SHARE =
+        (1 << 15) / 16, // share of matches among symbols from which branchless decoding pays
     LITLEN_BITS = CONV_INFLATE_LITLEN_BITS,
     DISTANCE_BITS = CONV_INFLATE_DISTANCE_BITS,
 };
@@ -31,15 +32,15 @@ static const uint8_t distance_extra[DISTANCE_COUNT] = {0, 0, 0,  0,  1,  1,  2, 
                                                        4, 4, 5,  5,  6,  6,  7,  7,  8,  8,
                                                        9, 9, 10, 10, 11, 11, 12, 12, 13, 13};
 
-// Entries of the symbols less what the length of the codeword adds.
+// The entry of each symbol without the bits that depend on the length of its codeword.
 static uint64_t litlen_entries[ALL_LITLENS];
 static uint32_t distance_entries[ALL_DISTANCES];
 static struct conv_inflate_tables fixed_tables;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-// Sorts the symbols by codeword. The rules are zlib's: a code is complete, or it has one codeword
-// of one bit, or none; the latter two only if `sparse`. Symbols are counted and placed in four
-// quarters at a time, since those of equal length wait for each other.
+// Sorts the symbols by codeword. False unless the code is complete or, if `sparse`, has one
+// codeword of one bit or none: zlib's rules. Four quarters of the symbols are counted and placed in
+// turn, since increments of one counter depend on each other.
 static bool sort_code(struct conv_inflate_code *code, const uint8_t *lengths, unsigned symbols,
                       bool sparse)
 {
@@ -52,7 +53,7 @@ static bool sort_code(struct conv_inflate_code *code, const uint8_t *lengths, un
     }
     for (unsigned s = rest; s < symbols; s++)
         next[QUARTERS - 1][lengths[s]]++;
-    int left = 1; // codewords of this length that are still free
+    int left = 1; // unused codewords of this length
     unsigned used = 0;
     code->count[0] = 0;
     for (unsigned n = 1; n <= MAX_LENGTH; n++) {
@@ -117,7 +118,7 @@ static uint32_t make_distance_entry(unsigned symbol)
     return (uint32_t)distance_base[symbol] << 16 | distance_extra[symbol];
 }
 
-// Of what is no match and no literal only the kind and the bits to drop are looked at.
+// In entries that are neither match nor literal only the kind and the bits to drop are used.
 static inline uint64_t litlen_entry(unsigned symbol, unsigned length)
 {
     return litlen_entries[symbol] + (length << 16 | length);
@@ -138,8 +139,8 @@ static inline uint32_t distance_link(unsigned first, unsigned bits)
     return (uint32_t)bits << 28 | (uint32_t)first << 16 | CONV_INFLATE_LONG << 8;
 }
 
-// The index bits of a table that begins with the last `count` codewords of length n:
-// as many as the codewords that follow need to fill it.
+// The index bits of a second table that begins with the last `count` codewords of length n: enough
+// for the following codewords to fill it.
 static inline unsigned extra_bits(const struct conv_inflate_code *code, unsigned bits, unsigned n,
                                   unsigned count)
 {
@@ -150,9 +151,9 @@ static inline unsigned extra_bits(const struct conv_inflate_code *code, unsigned
 }
 
 // Fills a table of 1 << bits entries. The table of the codewords so far is doubled whenever they
-// get longer, so that each is written once; what no codeword leads to stays invalid. Behind it come
-// the tables of codewords that begin with the same bits, each as large as its longest, the last,
-// needs. `codeword` has its first bit highest, among n, and stands in the stream the other way.
+// get longer, so each is written once; indices without a codeword stay invalid. After it come the
+// second tables, one for each group of long codewords that begin with the same bits, sized for the
+// longest. `codeword` has n bits, its first bit highest; the stream has the reverse order.
 #define FILL_TABLE(table, bits, code, entry, link)                                                 \
     do {                                                                                           \
         const uint16_t *symbol = (code)->sorted;                                                   \
@@ -165,7 +166,8 @@ static inline unsigned extra_bits(const struct conv_inflate_code *code, unsigned
             for (unsigned i = (code)->count[n]; i > 0; i--)                                        \
                 (table)[reverse_bits(codeword++ << (16 - n))] = entry(*symbol++, n);               \
         }                                                                                          \
-        unsigned left = 0, begun = 0, more = 0; /* room in the table that was begun, of so much */ \
+        unsigned left = 0, begun = 0,                                                              \
+                 more = 0; /* entries left in the current second table, of 1 << more */            \
         for (unsigned n = (bits) + 1; n <= MAX_LENGTH; n++) {                                      \
             codeword <<= 1;                                                                        \
             for (unsigned i = (code)->count[n]; i > 0; i--) {                                      \
@@ -182,21 +184,22 @@ static inline unsigned extra_bits(const struct conv_inflate_code *code, unsigned
         }                                                                                          \
     } while (0)
 
-// What follows a literal has an entry of its own at a smaller index, hence downwards.
+// The symbol after a literal has its entry at a smaller index, hence downwards.
 static void join_literals(uint64_t *litlen)
 {
     const uint64_t counts = (uint64_t)0xff << 24 | 0xff << 16 | 0xff; // literals and bits
     for (unsigned i = 1u << LITLEN_BITS; i-- > 0;) {
         uint64_t first = litlen[i], next = litlen[i >> CONV_INFLATE_DROP(first)];
         uint64_t both = first + (next & counts) + ((next >> 32 & 0xff) << 40);
-        // Beyond the index there are zeros, not the stream's bits. No branch: it would be a guess.
+        // Above the index there are zeros, not the stream's bits. No branch: it would be
+        // unpredictable.
         bool fits = CONV_INFLATE_LITERALS(first) & CONV_INFLATE_LITERALS(next) &
                     (CONV_INFLATE_DROP(both) <= LITLEN_BITS);
         litlen[i] = fits ? both : first;
     }
 }
 
-// Of a length, whose extra bits are in the index, and the distance behind it.
+// Joins the entries of a length, whose extra bits are in the index, and of the distance after it.
 static inline uint64_t join_distance(uint64_t first, uint32_t distance, unsigned index)
 {
     unsigned drop = CONV_INFLATE_DROP(first), codeword = distance >> 8 & 0xff;
@@ -239,12 +242,13 @@ bool conv_inflate_code_precode(uint32_t *table, const uint8_t lengths[19])
     return true;
 }
 
-// A codeword of n bits is there for one symbol in 2^n: so the lengths tell how many are matches.
+// A symbol with a codeword of n bits has a frequency near 2^-n: the sum for all lengths estimates
+// the share of matches.
 static bool expect_matches(const uint8_t *lengths, unsigned litlens)
 {
     unsigned share = 0;
     for (unsigned s = FIRST_LENGTH; s < litlens; s++)
-        share += (1u << 15 >> lengths[s]) & 0x7fff; // nothing where there is no codeword
+        share += (1u << 15 >> lengths[s]) & 0x7fff; // 0 where there is no codeword
     return share > MIXED_SHARE;
 }
 

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: MIT
-// A code of DEFLATE, ready to be decoded: what inflate.c looks up.
+// Decoding tables for the codes of DEFLATE.
 #ifndef CONV_PNG_CPU_INFLATE_CODE_H
 #define CONV_PNG_CPU_INFLATE_CODE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-// A table is indexed by so many of the next bits. Larger ones hold more but take longer to build
-// and leave the first cache: measured on photographs.
+// Bits that index a table. Larger tables hold longer codewords but take longer to build and do not
+// fit the first-level cache; these were fastest on photographs.
 #define CONV_INFLATE_LITLEN_BITS 11
 #define CONV_INFLATE_DISTANCE_BITS 9
 #define CONV_INFLATE_PRECODE_BITS 7
 
-// An entry of the table of literals and lengths, from its lowest bit. A match is there whole where
-// the index holds both of its codewords and the extra bits of the length:
+// An entry of the table of literals and lengths. It holds a whole match if both codewords and the
+// extra bits of the length fit the index:
 //   bits 0-7   bits to drop: codewords and extra bits
-//   bits 8-15  length of the match, 0 for literals; above CONV_INFLATE_NEAR, what else it is
-//   bits 16-23 bits to drop but for the extra bits that are still to be read, which come last
-//   bits 24-31 literals, 1 or 2
+//   bits 8-15  length of the match, 0 for literals; above CONV_INFLATE_NEAR, one of the kinds below
+//   bits 16-23 bits to drop without the extra bits that are still to be read, which come last
+//   bits 24-31 number of literals, 1 or 2
 //   bits 32-47 their bytes, in order
-//   bits 48-63 base of the distance (of the length, if it is alone), to which the extra bits are
-//              added. With literals CONV_INFLATE_BACK, from where nothing is copied: a distance
-//              that is long enough not to wait for what has just been written
-#define CONV_INFLATE_NEAR 16   // the longest match in the table: as much as one copy takes
-#define CONV_INFLATE_LENGTH 17 // its distance is to be looked up
+//   bits 48-63 base of the distance (of the length if there is no distance), to which the extra
+//   bits
+//              are added. With literals it is CONV_INFLATE_BACK, a distance whose bytes are copied
+//              but not used, and which is too large to depend on the last stores
+#define CONV_INFLATE_NEAR 16   // longest match in the table: what one copy of 16 bytes covers
+#define CONV_INFLATE_LENGTH 17 // a length; its distance has to be looked up
 #define CONV_INFLATE_LONG 18   // the codeword is longer than the index
 #define CONV_INFLATE_END 19
 #define CONV_INFLATE_INVALID 20
@@ -35,19 +36,19 @@
 
 // An entry of the table of distances:
 //   bits 0-7   bits to drop
-//   bits 8-15  bits of the codeword alone; above CONV_INFLATE_NEAR, what else it is
+//   bits 8-15  bits of the codeword alone; above CONV_INFLATE_NEAR, one of the kinds above
 //   bits 16-31 base
 
-// A codeword that is longer than the index leads to a table of its own, behind the first one, which
-// is indexed by the bits after those. Where the entry says CONV_INFLATE_LONG, it also says where:
+// A codeword longer than the index leads to a second table after the first one, which is indexed by
+// the following bits. An entry of the kind CONV_INFLATE_LONG holds its place:
 //   litlen:   bits 32-47 a mask for the index, 48-63 the first entry
 //   distance: bits 16-27 the first entry, 28-31 the bits of the index
-// As lengths rise with the codewords, few of these tables hold codewords of several lengths: 294
-// and 82 entries are the most for 288 and 32 symbols (zlib's "enough 288 11 15", "enough 32 9 15").
+// All second tables together have at most 294 and 82 entries for 288 and 32 symbols (zlib's "enough
+// 288 11 15", "enough 32 9 15").
 #define CONV_INFLATE_LITLEN_LONG 320
 #define CONV_INFLATE_DISTANCE_LONG 128
 
-// A code as lists: what tables are made from.
+// A code as lists, from which tables are made.
 struct conv_inflate_code {
     uint16_t count[16];   // codewords of each length
     uint16_t sorted[288]; // symbols in the order of their codewords
@@ -58,8 +59,8 @@ struct conv_inflate_tables {
     uint64_t litlen[(1 << CONV_INFLATE_LITLEN_BITS) + CONV_INFLATE_LITLEN_LONG];
     uint32_t distance[(1 << CONV_INFLATE_DISTANCE_BITS) + CONV_INFLATE_DISTANCE_LONG];
     struct conv_inflate_code litlen_code;
-    bool mixed; // matches are so frequent that telling them from literals is a guess
-    bool joined;
+    bool mixed;  // matches are so frequent that a branch on literal or match is mispredicted
+    bool joined; // conv_inflate_code_join has been called
 };
 
 // Fills a table of 1 << CONV_INFLATE_PRECODE_BITS entries from the lengths of the symbols'
@@ -72,14 +73,14 @@ bool conv_inflate_code_tables(struct conv_inflate_tables *tables, const uint8_t 
                               unsigned litlens, const uint8_t *distance_lengths,
                               unsigned distances);
 
-// Makes one entry of two literals, or of a length and its distance, where an index holds both. That
-// takes several times as long as all the rest, and pays after some thousand bytes.
+// Makes one entry of two literals, or of a length and its distance, wherever an index holds both.
+// This takes several times as long as conv_inflate_code_tables and pays after some thousand bytes.
 void conv_inflate_code_join(struct conv_inflate_tables *tables);
 
-// The joined tables of the fixed code, which are made once. Any thread.
+// The joined tables of the fixed code, made at the first call. Any thread.
 const struct conv_inflate_tables *conv_inflate_code_fixed(void);
 
-// The entry for the codeword at the front of `bits` where `entry`, the table's, says
+// The entry for the codeword at the start of `bits`, where the first table's `entry` is of the kind
 // CONV_INFLATE_LONG.
 static inline uint64_t conv_inflate_code_find_litlen(const uint64_t *litlen, uint64_t entry,
                                                      uint64_t bits)

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// The inner loop of inflate: bits in, symbols looked up, bytes and copies out.
+#ifndef CONV_PNG_CPU_INFLATE_SYMBOLS_H
+#define CONV_PNG_CPU_INFLATE_SYMBOLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "png/cpu/inflate_code.h"
+
+#define CONV_INFLATE_INLINE static inline __attribute__((always_inline))
+
+// --- reading bits --------------------------------------------------------------------------------
+
+// `bits` holds `count` valid bits, the next one lowest. After the end of the input zeros are read;
+// `beyond` counts their bytes.
+struct conv_inflate_reader {
+    uint64_t bits;
+    unsigned count;
+    unsigned beyond;
+    const uint8_t *at, *end;
+};
+
+CONV_INFLATE_INLINE uint64_t conv_inflate_load64(const uint8_t *p)
+{
+    uint64_t value;
+    memcpy(&value, p, sizeof value);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    value = __builtin_bswap64(value);
+#endif
+    return value;
+}
+
+// Makes `count` at least 56. Bits above `count` may be set already, to the values they will get.
+CONV_INFLATE_INLINE void conv_inflate_refill_inside(struct conv_inflate_reader *reader)
+{
+    reader->bits |= conv_inflate_load64(reader->at) << reader->count;
+    reader->at += (63 - reader->count) >> 3;
+    reader->count |= 56;
+}
+
+// The same byte by byte, at the end of the input.
+void conv_inflate_refill_bytes(struct conv_inflate_reader *reader);
+
+static inline void conv_inflate_refill(struct conv_inflate_reader *reader)
+{
+    if (__builtin_expect(reader->end - reader->at >= 8, 1))
+        conv_inflate_refill_inside(reader);
+    else
+        conv_inflate_refill_bytes(reader);
+}
+
+CONV_INFLATE_INLINE void conv_inflate_drop(struct conv_inflate_reader *reader, unsigned count)
+{
+    reader->bits >>= count;
+    reader->count -= count;
+}
+
+// --- writing bytes -------------------------------------------------------------------------------
+
+struct conv_inflate_decoders;
+
+struct conv_inflate_output {
+    const struct conv_inflate_decoders *decoders;
+    const struct conv_inflate_tables *fixed;
+    uint8_t *begin, *at, *end;
+    uint8_t *stop; // conv_inflate_symbols returns when `at` is beyond it
+    uint8_t *look; // conv_inflate.go_on is called when `at` is beyond it
+};
+
+CONV_INFLATE_INLINE void conv_inflate_put_literals(uint8_t *out, uint64_t entry)
+{
+    uint16_t bytes = (uint16_t)(entry >> 32);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    bytes = __builtin_bswap16(bytes);
+#endif
+    memcpy(out, &bytes, sizeof bytes);
+}
+
+// --- symbols -------------------------------------------------------------------------------------
+
+// The decoders for this CPU.
+const struct conv_inflate_decoders *conv_inflate_symbols_choose(void);
+
+enum conv_inflate_state { CONV_INFLATE_WORKING, CONV_INFLATE_DONE, CONV_INFLATE_FAILED };
+
+// Decodes symbols of a block. DONE: the block has ended; FAILED: the stream is invalid; WORKING:
+// output->at is beyond output->stop, or the input is used up (at is not beyond stop then). Up to
+// CONV_INFLATE_SLACK bytes after output->stop are overwritten.
+enum conv_inflate_state conv_inflate_symbols(const struct conv_inflate_tables *tables,
+                                             struct conv_inflate_reader *reader,
+                                             struct conv_inflate_output *output);
+
+#endif
