@@ -2,7 +2,6 @@
 // The table of variants, the choice among them, and the analysis of a filter.
 #include "kernels/stencil/stencil.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,16 +110,6 @@ size_t conv_stencil_plan_scratch(const struct conv_stencil_plan *plan, int width
     return plan->scratch_fixed + (size_t)width * plan->scratch_per_column;
 }
 
-static bool is_exact(const struct conv_filter *filter)
-{
-    if (filter->scale != rint(filter->scale) || filter->offset != rint(filter->offset))
-        return false;
-    for (int i = 0; i < filter->width * filter->height; i++)
-        if (filter->coef[i] != rint(filter->coef[i]))
-            return false;
-    return true;
-}
-
 // Every magnitude is below 2^31 (CONV_FILTER_MAX_COEF), so the bias is below 2^16 * 257 * 2^31 <
 // 2^56 and 961 taps of 16-bit samples below 2^57: nothing here or in the reference leaves 64 bits.
 static void init_exact(struct conv_stencil *stencil, const struct conv_filter *filter, int unit)
@@ -157,7 +146,7 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
         .max = 255 * unit,
         .border = border,
         .border_value = border_value * unit,
-        .exact = is_exact(filter),
+        .exact = conv_filter_is_exact(filter),
     };
     if (stencil->exact)
         init_exact(stencil, filter, unit);
@@ -165,37 +154,10 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
         init_real(stencil, filter, unit);
 }
 
-static void divide_by_common(int32_t *factors, int count)
-{
-    int32_t common = 0;
-    for (int i = 0; i < count; i++)
-        for (int32_t rest = factors[i]; rest;) {
-            int32_t next = common % rest;
-            common = rest;
-            rest = next;
-        }
-    for (int i = 0; i < count && common; i++)
-        factors[i] /= common;
-}
-
-// The row is the first that is not all 0, without the common divisor of its coefficients: then
-// every other row is an integer multiple of it, or there are no integer factors.
 bool conv_stencil_factors(const struct conv_stencil *stencil, int32_t *column, int32_t *row)
 {
-    int width = stencil->width, taps = width * stencil->height, first = 0;
-    while (first < taps && stencil->icoef[first] == 0)
-        first++;
-    if (!stencil->exact || first == taps)
-        return false;
-    memcpy(row, &stencil->icoef[first / width * width], (size_t)width * sizeof *row);
-    divide_by_common(row, width);
-    for (int j = 0; j < stencil->height; j++) {
-        column[j] = stencil->icoef[j * width + first % width] / row[first % width];
-        for (int i = 0; i < width; i++)
-            if ((int64_t)column[j] * row[i] != stencil->icoef[j * width + i])
-                return false;
-    }
-    return true;
+    return stencil->exact &&
+           conv_filter_factor(stencil->icoef, stencil->width, stencil->height, column, row);
 }
 
 uint32_t conv_stencil_tiles(const struct conv_variant *variant, struct conv_stencil_plane *planes,

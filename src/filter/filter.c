@@ -3,7 +3,7 @@
 #include "filter/filter.h"
 
 #include <math.h>
-#include <stdint.h>
+#include <string.h>
 
 static bool is_side(int side)
 {
@@ -59,72 +59,57 @@ bool conv_filter_is_exact(const struct conv_filter *filter)
     return has_integer_coefs(filter) && is_integer(filter->scale) && is_integer(filter->offset);
 }
 
-static int64_t greatest_divisor(int64_t a, int64_t b)
+static void divide_by_common(int32_t *factors, int count)
 {
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a < 0 ? -a : a;
-}
-
-// Index of the coefficient furthest from 0, the best conditioned one to divide by.
-static int find_pivot(const struct conv_filter *filter)
-{
-    int pivot = 0;
-    for (int k = 1; k < filter->width * filter->height; k++) {
-        if (fabs(filter->coef[k]) > fabs(filter->coef[pivot]))
-            pivot = k;
-    }
-    return pivot;
-}
-
-// True if every 2x2 minor with the pivot (not 0) vanishes: then the matrix has rank 1. Integer
-// coefficients are below 2^31, so their products are exact in 64 bits.
-static bool has_rank_one(const struct conv_filter *filter, int pivot, bool integers)
-{
-    int width = filter->width, pivot_row = pivot / width * width, pivot_column = pivot % width;
-    const double *coef = filter->coef;
-    // Of real ones what float32 arithmetic cannot see beside the largest is rounding.
-    double tolerance = ldexp(fabs(coef[pivot]), -24);
-    for (int k = 0; k < width * filter->height; k++) {
-        double side = coef[pivot_row + k % width], upright = coef[k / width * width + pivot_column];
-        if (integers) {
-            if ((int64_t)coef[k] * (int64_t)coef[pivot] != (int64_t)side * (int64_t)upright)
-                return false;
-        } else if (!(fabs(coef[k] - side / coef[pivot] * upright) <= tolerance)) {
-            return false;
+    int32_t common = 0;
+    for (int i = 0; i < count; i++)
+        for (int32_t rest = factors[i]; rest;) {
+            int32_t next = common % rest;
+            common = rest;
+            rest = next;
         }
+    for (int i = 0; i < count && common; i++)
+        factors[i] /= common;
+}
+
+// The row is the first that is not all 0, divided by the common divisor of its coefficients: then
+// by Gauss's lemma every other row is an integer multiple of it, or there are no integer factors.
+bool conv_filter_factor(const int32_t *coef, int width, int height, int32_t *column, int32_t *row)
+{
+    int taps = width * height, first = 0;
+    while (first < taps && coef[first] == 0)
+        first++;
+    if (first == taps)
+        return false;
+    memcpy(row, &coef[first / width * width], (size_t)width * sizeof *row);
+    divide_by_common(row, width);
+    for (int j = 0; j < height; j++) {
+        column[j] = coef[j * width + first % width] / row[first % width];
+        for (int i = 0; i < width; i++)
+            if ((int64_t)column[j] * row[i] != coef[j * width + i])
+                return false;
     }
     return true;
 }
 
-// The largest integer that divides all of row[0..count), not all of which are 0.
-static double find_content(const double *row, int count)
-{
-    int64_t divisor = 0;
-    for (int i = 0; i < count; i++)
-        divisor = greatest_divisor(divisor, (int64_t)row[i]);
-    return (double)divisor;
-}
-
 bool conv_filter_is_separable(const struct conv_filter *filter, double *column, double *row)
 {
-    int width = filter->width, pivot = find_pivot(filter);
-    const double *coef = filter->coef, *pivot_row = coef + pivot / width * width;
-    bool zero = coef[pivot] == 0, integers = has_integer_coefs(filter);
-    if (!zero && !has_rank_one(filter, pivot, integers))
+    int32_t coef[CONV_FILTER_MAX_TAPS], down[CONV_FILTER_MAX_SIDE], across[CONV_FILTER_MAX_SIDE];
+    int width = filter->width, height = filter->height;
+    if (!conv_filter_is_exact(filter))
         return false;
-
-    // Divided by its content the pivot's row is primitive; by Gauss's lemma every other row is an
-    // integer multiple of it. Of real coefficients the factor's largest becomes +-1.
-    double content = zero ? 1 : integers ? find_content(pivot_row, width) : fabs(coef[pivot]);
-    double divisor = zero ? 1 : coef[pivot] / content;
+    for (int k = 0; k < width * height; k++)
+        coef[k] = (int32_t)filter->coef[k];
+    if (!conv_filter_factor(coef, width, height, down, across))
+        return false;
+    int first = 0;
+    while (down[first] == 0)
+        first++;
+    int sign = down[first] < 0 ? -1 : 1; // the column begins with a positive number
+    for (int j = 0; column && j < height; j++)
+        column[j] = (double)(down[j] * sign);
     for (int i = 0; row && i < width; i++)
-        row[i] = pivot_row[i] / content;
-    for (int j = 0; column && j < filter->height; j++)
-        column[j] = coef[j * width + pivot % width] / divisor;
+        row[i] = (double)(across[i] * sign);
     return true;
 }
 

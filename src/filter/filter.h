@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -45,9 +46,14 @@ enum conv_status conv_filter_check(const struct conv_filter *filter, struct conv
 // True if coefficients, scale and offset are all integers: then the result is exact by definition.
 bool conv_filter_is_exact(const struct conv_filter *filter);
 
-// True if coef[j][i] = column[j] * row[i] with integers (exact filters) or to within rounding (real
-// ones). The factors are stored where the pointers (which may be NULL) say: height and width
-// doubles.
+// THE test of separability, for kernels and for `conv show`: true if coef[j * width + i] is
+// column[j] * row[i] with integers; fills in `height` and `width` of them. False for a matrix of
+// zeros. Every |coef| is at most CONV_FILTER_MAX_COEF.
+bool conv_filter_factor(const int32_t *coef, int width, int height, int32_t *column, int32_t *row);
+
+// True if the filter is exact and its coefficients factor as above; then kernels may filter in two
+// passes. Real filters are defined as one order of multiply-adds, so they are never separable here.
+// The factors (integers) are stored where the pointers, which may be NULL, say.
 bool conv_filter_is_separable(const struct conv_filter *filter, double *column, double *row);
 
 // Turns the matrix by 180 degrees: correlation becomes convolution.
