@@ -156,12 +156,14 @@ enum conv_status conv_bench_device_open(struct conv_bench_device **out,
     int most = streams * device->count * GROUPS_PER_STREAM;
     most = most < MOST_GROUPS ? most : MOST_GROUPS;
     // Without a spare: what is measured is the device.
-    struct conv_pipeline_config config = {
+    struct conv_pool_config config = {
         .ops = device->ops,
-        .group_bytes = device->ops->async ? conv_options_group_bytes(options, false) : 1,
-        .mem_limit = conv_options_mem_limit(options, true),
+        .count = most,
+        .limit = conv_options_mem_limit(options, true),
+        .usual_bytes = device->ops->async ? conv_options_group_bytes(options, false) : 1,
+        .keep = SIZE_MAX,
     };
-    enum conv_status status = conv_pool_open(&bench->pool, &config, most, err);
+    enum conv_status status = conv_pool_open(&bench->pool, &config, err);
     return status ? status : fill(bench, folder, most, err);
 }
 

@@ -4,8 +4,8 @@
 #ifndef CONV_PIPELINE_NEED_H
 #define CONV_PIPELINE_NEED_H
 
+#include "pipeline/config.h"
 #include "pipeline/job.h"
-#include "pipeline/pipeline.h"
 
 struct conv_need {
     size_t work; // bytes from decoding to encoding, without the buffer of the input file

@@ -1,67 +1,14 @@
 // SPDX-License-Identifier: MIT
 // The way of all images through the program:
 //   walk -> read -> decode -> [stage -> filter -> fetch] -> encode -> write -> rename
-// Workers (threads) do everything but the middle; streams do that. On a backend that is not async a
+// Workers (threads) do everything but the middle; lanes do that. On a backend that is not async a
 // worker runs the middle itself, so that an image stays in one core's cache from file to file.
 #ifndef CONV_PIPELINE_PIPELINE_H
 #define CONV_PIPELINE_PIPELINE_H
 
-#include <stdatomic.h>
-#include <stdint.h>
-
-#include "backend/async_open.h"
-#include "io/journal.h"
-#include "io/paths.h"
 #include "io/walk.h"
-#include "png/png.h"
+#include "pipeline/config.h"
 #include "report/report.h"
-#include "report/trace.h"
-
-// Who decodes or encodes image data. CONV_CODER_AUTO is for decoding only: whoever is free, as
-// balance.h says.
-enum conv_coder { CONV_CODER_CPU, CONV_CODER_AUTO, CONV_CODER_GPU };
-
-// Files besides outputs that a run writes, at most: --resume, --report, --trace, --html, --svg.
-#define CONV_PIPELINE_OWN_FILES 5
-
-struct conv_pipeline_config {
-    const struct conv_backend_ops *ops;
-    // One a device, at most CONV_BACKEND_MOST_DEVICES; several only if `ops` is async. Groups go to
-    // whichever asks next, and those of a device that fails to the others.
-    struct conv_backend *const *backends;
-    int device_count;
-    const char (*device_names)[16];
-    // Of an entry of `backends` that is NULL: the device joins in once it is open. Till then the
-    // spare backend, of which there must be one, does the work.
-    struct conv_async_open *const *openings;
-    int filter_count;
-    // Takes over what all devices of `ops`, which is async, fail to do; NULL: such images fail.
-    const struct conv_backend_ops *spare_ops;
-    struct conv_backend *spare;
-    int jobs;           // workers, at least 1
-    int streams;        // streams of each device of an async backend, at least 1
-    size_t group_bytes; // staging bytes that make a group full
-    size_t mem_limit;   // bytes of staging memory in all
-    // Bytes that the whole run may take, where a container, a job or a shell limits that; 0: not
-    // known. On a backend that is not async, images wait for each other to stay within it.
-    size_t memory;
-    bool refuse_beyond; // images that alone take more fail; without it they are tried
-    uint64_t max_pixels;
-    struct conv_codec_config png;
-    enum conv_alpha_mode alpha;
-    enum conv_coder decode_on, encode_on; // CONV_CODER_GPU: what the device cannot, the CPU does
-    bool strip, preserve, fsync;
-    bool first_frame;             // an animated PNG is its first image; else it is refused
-    bool in_place;                // outputs replace inputs
-    struct conv_journal *journal; // of --resume; NULL without
-    struct conv_paths_id own_files[CONV_PIPELINE_OWN_FILES]; // that no output may replace
-    int own_file_count;
-    bool skip_existing, update, dry_run, no_save, fail_fast;
-    struct conv_trace *trace; // gets a row a worker and three a stream; may be NULL
-    // Becomes non-zero when no new image is to be begun. If positive, those in flight are given up,
-    // too, unless they are finished within a moment.
-    atomic_int *stop;
-};
 
 // What a buffer may keep from image to image where the memory of the whole run is limited to
 // `memory` bytes; for png.keep, too.

@@ -15,10 +15,6 @@
 // their streams, and where they are far more, a group is large enough without more streams.
 #define RESIDENT_PLANES 3
 
-// Of a resident group, what comes back may be larger than what went in: photographs embossed or
-// sharpened take 1.4 to 1.5 times their files. Buffers serve either way, so all have room for that.
-#define ROUGHENED(bytes) ((bytes) + (bytes) / 2)
-
 // --- buffers -------------------------------------------------------------------------------------
 
 void conv_pool_give_up(const struct conv_pool *pool, const struct conv_pool_buffer *buffer)
@@ -99,29 +95,20 @@ static size_t with_spare(const struct conv_pool *pool, size_t need)
 
 // --- the pool ------------------------------------------------------------------------------------
 
-enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pipeline_config *config,
-                                int count, struct conv_err *err)
+enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pool_config *config,
+                                struct conv_err *err)
 {
-    *pool = (struct conv_pool){
-        .ops = config->ops,
-        .limit = config->mem_limit,
-    };
+    int count = config->count;
+    size_t share = config->limit / 2 / (size_t)count / GROW_STEP * GROW_STEP;
+    *pool = (struct conv_pool){.ops = config->ops, .limit = config->limit, .keep = config->keep};
+    pool->bytes = config->usual_bytes < share ? config->usual_bytes : share;
+    pool->bytes = pool->bytes < pool->keep ? pool->bytes : pool->keep;
     pool->slots = calloc((size_t)count, sizeof *pool->slots);
     pool->buffers = calloc(2 * (size_t)count, sizeof *pool->buffers);
     if (!pool->slots || !pool->buffers)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", count);
     pool->count = count;
-    bool decodes = config->decode_on != CONV_CODER_CPU,
-         encodes = config->encode_on != CONV_CODER_CPU;
-    bool codes = decodes || encodes;
-    size_t share = config->mem_limit / 2 / (size_t)count / GROW_STEP * GROW_STEP;
-    size_t usual = decodes && encodes ? ROUGHENED(config->group_bytes) : config->group_bytes;
-    pool->bytes = usual < share ? usual : share;
-    pool->keep = SIZE_MAX;
-    if (config->memory > 0 && !config->ops->async) {
-        pool->keep = conv_pipeline_keep(config->memory, config->jobs);
-        pool->bytes = pool->bytes < pool->keep ? pool->bytes : pool->keep;
-    }
+    bool codes = config->codes;
     for (int i = 0; i < count; i++) {
         struct conv_group *group = &pool->slots[i].group;
         group->plane_capacity = MAX_PLANES;

@@ -8,7 +8,6 @@
 #define CONV_PIPELINE_POOL_H
 
 #include "backend/backend.h"
-#include "pipeline/pipeline.h"
 
 struct conv_job;
 
@@ -51,9 +50,20 @@ struct conv_pool {
     size_t kept; // and what is promised, and what chunks take, of busy slots
 };
 
-// `count` slots for the run that is configured.
-enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pipeline_config *config,
-                                int count, struct conv_err *err);
+struct conv_pool_config {
+    const struct conv_backend_ops *ops; // pins and unpins buffers
+    int count;                          // of slots
+    size_t limit;                       // bytes that all buffers and metadata may take together
+    // Bytes that a buffer takes the first time that it is needed. Less where `limit` or `keep` does
+    // not leave that much.
+    size_t usual_bytes;
+    size_t keep; // bytes that a buffer may keep from slot to slot; SIZE_MAX: any number
+    bool codes;  // a device decodes or encodes, so groups need a table of images
+};
+
+// CONV_ERR_MEMORY without memory for the slots; conv_pool_close is due then, too.
+enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pool_config *config,
+                                struct conv_err *err);
 void conv_pool_close(struct conv_pool *pool); // half-built is fine
 
 // What a group begins with.

@@ -9,9 +9,9 @@
 
 #include <pthread.h>
 
+#include "pipeline/config.h"
 #include "pipeline/decode_policy.h"
 #include "pipeline/job.h"
-#include "pipeline/pipeline.h"
 #include "pipeline/pool.h"
 
 struct conv_job_list {

@@ -4,8 +4,8 @@
 #ifndef CONV_PIPELINE_STAGES_H
 #define CONV_PIPELINE_STAGES_H
 
+#include "pipeline/config.h"
 #include "pipeline/job.h"
-#include "pipeline/pipeline.h"
 
 // Sets job->outcome: DONE if the image has to be filtered (it will be), SKIPPED or, with
 // --dry-run, PLANNED; job->reason says why. Fails where a dry run sees that the image would fail.

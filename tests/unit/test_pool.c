@@ -24,14 +24,16 @@ static size_t draw(size_t most)
 static void open_pool(struct conv_pool *pool, size_t group_bytes)
 {
     static const struct conv_backend_ops ops = {.name = "none"};
-    const struct conv_pipeline_config config = {
+    const struct conv_pool_config config = {
         .ops = &ops,
-        .group_bytes = group_bytes,
-        .mem_limit = LIMIT,
-        .decode_on = CONV_CODER_GPU,
+        .count = SLOTS,
+        .limit = LIMIT,
+        .usual_bytes = group_bytes,
+        .keep = SIZE_MAX,
+        .codes = true,
     };
     struct conv_err err;
-    assert_int_equal(conv_pool_open(pool, &config, SLOTS, &err), CONV_OK);
+    assert_int_equal(conv_pool_open(pool, &config, &err), CONV_OK);
 }
 
 static void check(const struct conv_pool *pool)
