@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "bench/bench_copies.h"
+#include "io/walk.h"
 #include "pipeline/pool.h"
 #include "pipeline/stages.h"
 
@@ -96,9 +97,7 @@ static enum conv_status fill(struct conv_bench_device *bench, const char *folder
 {
     const struct conv_options *options = bench->options;
     struct conv_walk_config walk_config = {
-        .inputs = &folder,
-        .input_count = 1,
-        .recursive = options->recursive,
+        .operands = {.inputs = &folder, .input_count = 1, .recursive = options->recursive},
         .include = options->include.items,
         .include_count = options->include.count,
         .exclude = options->exclude.items,
@@ -120,13 +119,13 @@ static enum conv_status fill(struct conv_bench_device *bench, const char *folder
     bool room = true, any = true;
     while (!status && room && any && bench->group_count < most) {
         struct conv_walk *walk = NULL;
-        enum conv_walk_step step;
+        enum conv_source_step step;
         any = false;
         status = conv_walk_open(&walk, &walk_config, err);
         while (!status && room &&
-               (step = conv_walk_next(walk, &job->path, &job->err)) != CONV_WALK_END) {
+               (step = conv_source_next(conv_walk_source(walk), &job->item, &job->err)) != CONV_SOURCE_END) {
             job->file = &file;
-            if (step == CONV_WALK_ENTRY && stage(bench, job, &config, codec, most))
+            if (step == CONV_SOURCE_ITEM && stage(bench, job, &config, codec, most))
                 any = true;
             else
                 room = bench->group_count < most;

@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "device/staging.h"
 #include "cli/commands.h"
+#include "io/walk.h"
 #include "pipeline/stages.h"
 #include "png/cpu/interleave.h"
 
@@ -55,9 +56,7 @@ enum conv_status conv_bench_images_load(struct conv_bench_images *images,
                                         struct conv_err *err)
 {
     struct conv_walk_config walk_config = {
-        .inputs = &folder,
-        .input_count = 1,
-        .recursive = options->recursive,
+        .operands = {.inputs = &folder, .input_count = 1, .recursive = options->recursive},
         .include = options->include.items,
         .include_count = options->include.count,
         .exclude = options->exclude.items,
@@ -76,12 +75,12 @@ enum conv_status conv_bench_images_load(struct conv_bench_images *images,
     if (!status)
         status = conv_walk_open(&walk, &walk_config, err);
     while (!status) {
-        enum conv_walk_step step = conv_walk_next(walk, &job->path, &job->err);
-        if (step == CONV_WALK_END)
+        enum conv_source_step step = conv_source_next(conv_walk_source(walk), &job->item, &job->err);
+        if (step == CONV_SOURCE_END)
             break;
-        if (step == CONV_WALK_BAD || load_image(images, job, &config))
+        if (step == CONV_SOURCE_BAD || load_image(images, job, &config))
             status =
-                conv_err_set(err, job->err.status, "%.200s: %s", job->path.input, job->err.text);
+                conv_err_set(err, job->err.status, "%.200s: %s", job->item.name, job->err.text);
     }
     if (!status && images->count == 0)
         status = conv_err_set(err, CONV_ERR_USAGE, "no PNG in %s", folder);

@@ -15,6 +15,7 @@
 #include "cli/run.h"
 #include "cli/run_page.h"
 #include "cli/signals.h"
+#include "io/walk.h"
 
 #define MOST_STREAMS 16
 
@@ -36,9 +37,9 @@ static enum conv_status run_pipeline(struct bench *bench, atomic_int *stop,
                                      struct conv_totals *totals, struct conv_err *err)
 {
     struct conv_walk_config walk_config = {
-        .inputs = &bench->folder,
-        .input_count = 1,
-        .recursive = bench->options.recursive,
+        .operands = {.inputs = &bench->folder,
+                     .input_count = 1,
+                     .recursive = bench->options.recursive},
         .include = bench->options.include.items,
         .include_count = bench->options.include.count,
         .exclude = bench->options.exclude.items,
@@ -50,8 +51,8 @@ static enum conv_status run_pipeline(struct bench *bench, atomic_int *stop,
     if (!status)
         status = conv_report_open(&report, &bench->config, err);
     if (!status)
-        status =
-            conv_run_images(&bench->options, &bench->device, walk, report, NULL, NULL, stop, err);
+        status = conv_run_images(&bench->options, &bench->device, conv_walk_source(walk), NULL, 0,
+                                 report, NULL, stop, err);
     if (report) {
         enum conv_status closed = conv_report_close(report, 0, totals, status ? NULL : err);
         if (!status)

@@ -6,10 +6,11 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "io/operands.h"
 #include "io/paths.h"
 #include "report/report.h"
 
-#define MOST CONV_PIPELINE_OWN_FILES
+#define MOST CONV_OWN_FILES_MOST
 
 struct own_file {
     const char *option, *path;
@@ -39,15 +40,9 @@ static int list_files(struct own_file own[MOST], const struct conv_options *opti
     return count;
 }
 
-static bool is_dash(const char *path)
-{
-    return strcmp(path, "-") == 0;
-}
-
 static bool is_folder(const char *path)
 {
-    struct stat info;
-    return !is_dash(path) && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    return !conv_operands_is_standard(path) && conv_paths_is_folder(path);
 }
 
 // A terminal can be read and written at once; /dev/null takes everything.
@@ -110,7 +105,7 @@ static enum conv_status compare_output(struct check *check)
 {
     const struct conv_own_files_use *use = check->use;
     char path[PATH_MAX];
-    if (!use->output || is_dash(use->output))
+    if (!use->output || conv_operands_is_standard(use->output))
         return use->output ? compare(check, NULL, STDOUT_FILENO, true, "the output") : CONV_OK;
     enum conv_status status = compare(check, use->output, -1, true, "the output");
     // Where it is a folder, that of each input that is a file.
@@ -192,12 +187,12 @@ enum conv_status conv_own_files_check(const struct conv_options *options,
         status = compare(&check, NULL, STDOUT_FILENO, true, "standard output, where --json writes");
     const char *list = options->files_from;
     if (!status && list)
-        status = compare(&check, is_dash(list) ? NULL : list, STDIN_FILENO, false,
+        status = compare(&check, conv_operands_is_standard(list) ? NULL : list, STDIN_FILENO, false,
                          "the list of --files-from");
     if (!status)
         status = compare_filters(&check);
     for (int i = 0; i < use->input_count && !status; i++) {
-        const char *input = is_dash(use->inputs[i]) ? NULL : use->inputs[i];
+        const char *input = conv_operands_is_standard(use->inputs[i]) ? NULL : use->inputs[i];
         status = compare(&check, input, STDIN_FILENO, false, "the input");
         if (!status)
             status = check_place(&check, use->inputs[i], "input");

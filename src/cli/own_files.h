@@ -5,6 +5,10 @@
 #define CONV_CLI_OWN_FILES_H
 
 #include "cli/options.h"
+#include "io/paths.h"
+
+// At most: --resume, --report, --trace, --html, --svg.
+#define CONV_OWN_FILES_MOST 5
 
 // What else the command line names.
 struct conv_own_files_use {
@@ -22,7 +26,7 @@ enum conv_status conv_own_files_check(const struct conv_options *options,
 
 // After they are opened: which files they are, so that no output replaces one. Returns their
 // number.
-int conv_own_files_find(struct conv_paths_id ids[CONV_PIPELINE_OWN_FILES],
+int conv_own_files_find(struct conv_paths_id ids[CONV_OWN_FILES_MOST],
                         const struct conv_options *options);
 
 #endif

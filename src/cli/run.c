@@ -13,7 +13,6 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -21,9 +20,32 @@
 #include "base/limits.h"
 #include "base/stall.h"
 #include "base/standard.h"
+#include "io/journal.h"
 #include "io/paths.h"
+#include "io/sink.h"
+#include "io/walk.h"
 #include "pipeline/workload.h"
 #include "report/json.h"
+
+// What the parts of conv_run_main hand on to each other.
+struct run {
+    uint64_t start_ns;
+    struct conv_options options; // as they take effect
+    struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
+    int filter_count;
+    struct conv_device device;
+    struct conv_walk *walk;
+    const char *output; // the operand, "-" for all names of standard output; NULL: none
+    uint64_t expected;  // images, at least; 0: unknown
+    struct conv_paths_id own_files[CONV_OWN_FILES_MOST];
+    struct conv_sink *sink;
+    struct conv_report_config config;
+    struct conv_journal *journal; // of --resume
+    struct conv_report *report;
+    struct conv_trace *trace;
+    struct conv_page_job page;
+    struct conv_page_samples kept;
+};
 
 // What is freed is to be the system's again. Left alone, glibc takes the size of a large block that
 // is freed as a hint to keep blocks of that size from then on, each thread for itself: sixteen
@@ -58,10 +80,10 @@ static void limit_memory(struct conv_pipeline_config *config, bool refuse_beyond
 }
 
 enum conv_status conv_run_images(const struct conv_options *options,
-                                 const struct conv_device *device, struct conv_walk *walk,
+                                 const struct conv_device *device, struct conv_source *source,
+                                 struct conv_sink *sink, uint64_t expected,
                                  struct conv_report *report, struct conv_trace *trace,
-                                 struct conv_journal *journal, atomic_int *stop,
-                                 struct conv_err *err)
+                                 atomic_int *stop, struct conv_err *err)
 {
     bool decodes = device->decode_on != CONV_CODER_CPU;
     struct conv_pipeline_config config = {
@@ -83,15 +105,14 @@ enum conv_status conv_run_images(const struct conv_options *options,
         .decode_on = device->decode_on,
         .encode_on = device->encode_on,
         .strip = options->strip,
-        .preserve = options->preserve,
         .first_frame = options->first_frame,
-        .in_place = options->in_place,
-        .fsync = options->fsync,
-        .journal = journal,
+        .sink = sink,
+        .expected_images = expected,
+        .resume = options->resume_path != NULL,
         .skip_existing = options->skip_existing,
         .update = options->update,
         .dry_run = options->dry_run,
-        .no_save = options->no_save,
+        .no_save = options->no_save || !sink,
         .fail_fast = options->fail_fast,
         .trace = trace,
         .stop = stop,
@@ -100,10 +121,14 @@ enum conv_status conv_run_images(const struct conv_options *options,
     // each has one buffer for the file, the filtered rows of either way, and the result.
     config.png.keep = config.mem_limit / 8 / (size_t)options->jobs + 1;
     limit_memory(&config, !options->mem_limit);
-    config.own_file_count = conv_own_files_find(config.own_files, options);
     config.png.stop = stop;
     give_memory_back();
-    return conv_pipeline_run(&config, walk, report, err);
+    return conv_pipeline_run(&config, source, report, err);
+}
+
+static bool is_standard(const char *path)
+{
+    return path && conv_operands_is_standard(path);
 }
 
 // An image is neither shown on a terminal nor typed into one.
@@ -113,12 +138,12 @@ static enum conv_status check_terminals(const struct conv_options *options,
 {
     if (options->dry_run)
         return CONV_OK;
-    if (output && strcmp(output, "-") == 0 && !options->no_save && isatty(STDOUT_FILENO))
+    if (is_standard(output) && !options->no_save && isatty(STDOUT_FILENO))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "an image is not written to a terminal; redirect standard output, or "
                             "name an output file");
     for (int i = 0; i < count; i++)
-        if (strcmp(inputs[i], "-") == 0 && isatty(STDIN_FILENO))
+        if (is_standard(inputs[i]) && isatty(STDIN_FILENO))
             return conv_err_set(err, CONV_ERR_USAGE,
                                 "an image is not read from a terminal; redirect standard input, or "
                                 "name an input file");
@@ -128,22 +153,36 @@ static enum conv_status check_terminals(const struct conv_options *options,
 static enum conv_status check_batch(const struct conv_options *options, const char *const *inputs,
                                     int count, struct conv_err *err)
 {
-    struct stat info;
-    for (int i = 0; i < count && options->batch; i++) {
-        bool exists = stat(inputs[i], &info) == 0;
-        if (!exists || !S_ISDIR(info.st_mode))
+    for (int i = 0; i < count && options->batch; i++)
+        if (!conv_paths_is_folder(inputs[i]))
             return conv_err_set(err, CONV_ERR_USAGE, "--batch takes folders; %s is %s", inputs[i],
-                                exists ? "a file: leave --batch out" : "not there");
-    }
+                                conv_paths_exists(inputs[i]) ? "a file: leave --batch out"
+                                                             : "not there");
     return CONV_OK;
 }
 
-// Splits the operands into inputs and output and starts the walk. *work: how much there is to do,
-// as far as that matters.
-static enum conv_status open_walk(const struct conv_options *options, atomic_int *stop,
-                                  struct conv_walk **walk, enum conv_workload_kind *work,
+// How much there is to do, as far as a device depends on it.
+static enum conv_workload_kind measure_work(struct run *run, const struct conv_walk_config *config)
+{
+    const struct conv_options *options = &run->options;
+    struct conv_workload_thresholds thresholds = conv_device_enough(options);
+    struct conv_workload workload;
+    struct conv_walk *walk;
+    struct conv_err err;
+    if (!conv_walk_is_repeatable(config) || conv_walk_open(&walk, config, &err))
+        return CONV_AMOUNT_UNKNOWN;
+    conv_workload_measure(&workload, conv_walk_source(walk), &thresholds);
+    conv_walk_close(walk);
+    if (!options->skip_existing && !options->update && !options->resume_path)
+        run->expected = workload.images; // all of them
+    return workload.kind;
+}
+
+// Splits the operands into inputs and output and opens the walk.
+static enum conv_status open_walk(struct run *run, atomic_int *stop, enum conv_workload_kind *work,
                                   struct conv_err *err)
 {
+    const struct conv_options *options = &run->options;
     int count = options->operand_count - 1; // without the filter
     const char *const *operands = options->operands + 1;
     int outputs = options->in_place ? 0 : 1;
@@ -163,46 +202,65 @@ static enum conv_status open_walk(const struct conv_options *options, atomic_int
     enum conv_status status = conv_own_files_check(options, &use, err);
     if (status)
         return status;
-    if (output && strcmp(output, "-") == 0 && options->json)
+    if (is_standard(output) && options->json)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--json and the image cannot both go to standard output; use --report");
     status = check_terminals(options, operands, count - outputs, output, err);
-    if (status)
-        return status;
-    status = check_batch(options, operands, count - outputs, err);
+    if (!status)
+        status = check_batch(options, operands, count - outputs, err);
     if (status)
         return status;
     bool writes = !options->dry_run && !options->no_save;
-    if (output && strcmp(output, "-") == 0 && writes && !options->quiet &&
-        conv_standard_is_shared())
+    if (is_standard(output) && writes && !options->quiet && conv_standard_is_shared())
         return conv_err_set(err, CONV_ERR_USAGE,
                             "standard output and standard error are the same file: messages would "
                             "get into the image; separate them, or use --quiet");
     struct conv_walk_config config = {
-        .inputs = operands,
-        .input_count = count - outputs,
-        .output = output,
-        .in_place = options->in_place,
-        .recursive = options->recursive,
+        .operands =
+            {
+                .inputs = operands,
+                .input_count = count - outputs,
+                .output = output,
+                .in_place = options->in_place,
+                .recursive = options->recursive,
+                .files_from = options->files_from,
+            },
         .include = options->include.items,
         .include_count = options->include.count,
         .exclude = options->exclude.items,
         .exclude_count = options->exclude.count,
-        .files_from = options->files_from,
         .nul = options->nul,
         .stop = stop,
     };
-    *work = CONV_AMOUNT_UNKNOWN;
-    status = conv_walk_open(walk, &config, err);
-    if (!status && conv_device_wants_amount(options)) {
-        struct conv_workload_thresholds enough = conv_device_enough(options);
-        struct conv_workload amount;
-        conv_workload_measure(&amount, &config, &enough);
-        *work = amount.kind;
-        if (!options->skip_existing && !options->update && !options->resume_path)
-            conv_walk_expect(*walk, amount.images); // all of them
-    }
+    run->output = output;
+    status = conv_walk_open(&run->walk, &config, err);
+    if (!status && conv_device_wants_amount(options))
+        *work = measure_work(run, &config);
     return status;
+}
+
+// To be called when nothing else can fail before the first image, and when the files that the run
+// itself writes are open.
+static enum conv_status open_sink(struct run *run, atomic_int *stop, struct conv_err *err)
+{
+    const struct conv_options *options = &run->options;
+    struct conv_sink_config config = {
+        .kind = conv_walk_shape(run->walk)->sink,
+        .path = run->output,
+        .workers = options->jobs,
+        .preserve = options->preserve,
+        .fsync = options->fsync,
+        .journal = run->journal,
+        .own_files = run->own_files,
+        .own_file_count = conv_own_files_find(run->own_files, options),
+        .stop = stop,
+    };
+    bool is_image = false, writes = !options->dry_run && !options->no_save;
+    enum conv_status status = conv_sink_open(&run->sink, &config, err);
+    conv_signals_watch(run->sink);
+    if (!status && writes && config.kind == CONV_SINK_FOLDER && !conv_paths_is_folder(run->output))
+        status = conv_walk_peek(run->walk, &is_image, err);
+    return is_image ? conv_paths_make_folder(run->output, err) : status;
 }
 
 static void hash_number(struct conv_digest *digest, int64_t number)
@@ -274,7 +332,7 @@ static void print_nothing_found(const struct conv_options *options,
                                 const struct conv_walk_count *count)
 {
     if (options->files_from) {
-        bool standard = strcmp(options->files_from, "-") == 0;
+        bool standard = is_standard(options->files_from);
         fputs("conv: the list ", stderr);
         conv_report_print_path(stderr, standard ? "on standard input" : options->files_from);
         fputs(" is empty\n", stderr);
@@ -306,18 +364,18 @@ static void print_nothing_found(const struct conv_options *options,
 static void count_rest(const struct conv_options *options, struct conv_walk *walk,
                        const struct conv_totals *totals, struct conv_report_rest *rest)
 {
-    struct conv_walk_entry entry;
+    struct conv_item item;
     struct conv_err err;
     uint64_t over = totals->done + totals->failed + totals->skipped + totals->planned;
     uint64_t end = conv_clock_ns() + COUNT_NS;
-    enum conv_walk_step step = CONV_WALK_ENTRY;
-    while (step != CONV_WALK_END && !options->files_from && conv_clock_ns() < end)
-        step = conv_walk_next(walk, &entry, &err);
-    uint64_t found = conv_walk_counted(walk)->entries;
-    bool over_all = step == CONV_WALK_END && found <= over;
+    enum conv_source_step step = CONV_SOURCE_ITEM;
+    while (step != CONV_SOURCE_END && !options->files_from && conv_clock_ns() < end)
+        step = conv_source_next(conv_walk_source(walk), &item, &err);
+    uint64_t found = conv_walk_count(walk).items;
+    bool over_all = step == CONV_SOURCE_END && found <= over;
     bool resumes = options->skip_existing || options->update || options->resume_path;
     *rest = (struct conv_report_rest){
-        .known = step == CONV_WALK_END,
+        .known = step == CONV_SOURCE_END,
         .images = found > over ? found - over : 0,
         .advice = over_all                                ? NULL
                   : resumes                               ? "the same command does the rest"
@@ -335,22 +393,6 @@ static int exit_code(const struct conv_totals *totals, int stop)
     return totals->done + totals->skipped + totals->planned ? CONV_EXIT_OK : CONV_EXIT_NOTHING;
 }
 
-// What the parts of conv_run_main hand on to each other.
-struct run {
-    uint64_t start_ns;
-    struct conv_options options; // as they take effect
-    struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
-    int filter_count;
-    struct conv_device device;
-    struct conv_walk *walk;
-    struct conv_report_config config;
-    struct conv_journal *journal; // of --resume
-    struct conv_report *report;
-    struct conv_trace *trace;
-    struct conv_page_job page;
-    struct conv_page_samples kept;
-};
-
 // Everything that can fail before the first image, the files that the run itself writes included.
 static enum conv_status prepare(struct run *run, const struct conv_options *options,
                                 atomic_int *stop, struct conv_err *err)
@@ -363,7 +405,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         run->options.variant = NULL;
         run->options.decode_on = run->options.encode_on = CONV_CODER_CPU;
     }
-    enum conv_status status = open_walk(&run->options, stop, &run->walk, &work, err);
+    enum conv_status status = open_walk(run, stop, &work, err);
     if (!status)
         status = conv_device_open(&run->device, &run->options, run->filters, run->filter_count,
                                   !options->verbose, // which tells of the device's kernels first
@@ -383,7 +425,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         .quiet = options->quiet,
         .verbose = options->verbose,
         .dry_run = options->dry_run,
-        .single = !conv_walk_has_folder(run->walk) &&
+        .single = !conv_walk_shape(run->walk)->any_folder &&
                   options->operand_count == (options->in_place ? 2 : 3),
         .json = options->json,
         .json_path = options->report_path,
@@ -400,9 +442,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         .start_ns = run->start_ns, // what a user waits for is more than images
     };
     status = conv_report_open(&run->report, &run->config, err);
-    if (!status && !options->dry_run && !options->no_save)
-        status = conv_walk_make_output(run->walk, err);
-    return status;
+    return status ? status : open_sink(run, stop, err);
 }
 
 // Which device did how much, where several did something.
@@ -485,7 +525,8 @@ static enum conv_status finish(struct run *run, int stop, bool failed, int *code
         conv_report_interrupted(run->report, &rest);
     } else if (*code == CONV_EXIT_NOTHING && !failed) {
         conv_stall_begin(true);
-        print_nothing_found(&run->options, conv_walk_counted(run->walk));
+        struct conv_walk_count count = conv_walk_count(run->walk);
+        print_nothing_found(&run->options, &count);
         conv_stall_end(true);
     }
     enum conv_status status = conv_report_close(run->report, *code, &totals, err);
@@ -517,8 +558,11 @@ int conv_run_main(const struct conv_options *options)
         status = prepare(run, options, stop, &err);
     conv_stall_end(true);
     if (!status)
-        status = conv_run_images(&run->options, &run->device, run->walk, run->report, run->trace,
-                                 run->journal, stop, &err);
+        status = conv_run_images(&run->options, &run->device, conv_walk_source(run->walk),
+                                 run->sink, run->expected, run->report, run->trace, stop, &err);
+    conv_signals_watch(NULL);
+    enum conv_status finished = conv_sink_finish(run->sink, status ? &later : &err);
+    status = status ? status : finished;
     if (run->report) {
         enum conv_status closed =
             finish(run, atomic_load(stop), status != CONV_OK, &code, status ? &later : &err);

@@ -5,12 +5,13 @@
 #include "cli/device.h"
 #include "cli/options.h"
 
-// Runs the pipeline over the walk with the options' settings; `trace` and `journal` may be NULL.
-// *stop is the flag of cli/signals.h.
+// Runs the pipeline over the source with the options' settings. `sink` may be NULL if nothing is
+// saved; `trace` may be NULL. `expected`: lower bound on the images, 0 if unknown. *stop is the
+// flag of cli/signals.h.
 enum conv_status conv_run_images(const struct conv_options *options,
-                                 const struct conv_device *device, struct conv_walk *walk,
+                                 const struct conv_device *device, struct conv_source *source,
+                                 struct conv_sink *sink, uint64_t expected,
                                  struct conv_report *report, struct conv_trace *trace,
-                                 struct conv_journal *journal, atomic_int *stop,
-                                 struct conv_err *err);
+                                 atomic_int *stop, struct conv_err *err);
 
 #endif

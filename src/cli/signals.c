@@ -6,13 +6,22 @@
 #include <unistd.h>
 
 #include "base/stall.h"
-#include "io/output.h"
+#include "io/sink.h"
 
 static atomic_int stop; // a handler has no other way to speak to the program
 
+static _Atomic(struct conv_sink *) watched;
+
+void conv_signals_watch(struct conv_sink *sink)
+{
+    atomic_store(&watched, sink);
+}
+
 static void end_at_once(int number)
 {
-    conv_output_abandon();
+    struct conv_sink *sink = atomic_load(&watched);
+    if (sink && sink->ops->abandon)
+        sink->ops->abandon(sink);
     _exit(128 + number);
 }
 

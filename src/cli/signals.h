@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Ctrl-C, SIGTERM, SIGHUP or SIGQUIT once: no new image is begun, what is in flight becomes
-// whole. Twice, or where nobody reads the messages, the report, the trace or the page any more: out
-// at once, without leaving a temporary file.
+// Ctrl-C, SIGTERM, SIGHUP or SIGQUIT once: no new image is begun, images in flight are completed.
+// Twice, or if the reader of messages, report, trace or page has stalled: the program ends at once,
+// without leaving a temporary file.
 #ifndef CONV_CLI_SIGNALS_H
 #define CONV_CLI_SIGNALS_H
 
@@ -9,5 +9,11 @@
 
 // Installs the handlers and returns the flag: 0, the signal that came, or -1 set by the pipeline.
 atomic_int *conv_signals_install(void);
+
+struct conv_sink;
+
+// The sink whose temporary files an end at once removes; NULL before it is finished. One thread at
+// a time.
+void conv_signals_watch(struct conv_sink *sink);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/walk.h"
 #include "pipeline/stages.h"
 #include "report/json.h"
 
@@ -182,11 +183,11 @@ static bool verify_image(struct verify *verify, struct conv_job *job, enum conv_
         *status = contender->ops->stream_run(contender->stream, &contender->group, err);
         if (*status || i == 0 || !conv_kernel_run_differs(reference, contender, &first))
             continue;
-        print_difference(verify, job->path.input, contender, &first);
+        print_difference(verify, job->item.name, contender, &first);
         return false;
     }
     if (!*status && verify->options->json) {
-        print_file_json(job->path.input, "same");
+        print_file_json(job->item.name, "same");
         puts("}");
     }
     return true;
@@ -195,17 +196,17 @@ static bool verify_image(struct verify *verify, struct conv_job *job, enum conv_
 static int verify_all(struct verify *verify, struct conv_walk *walk, struct conv_job *job)
 {
     for (;;) {
-        enum conv_walk_step step = conv_walk_next(walk, &job->path, &job->err);
-        if (step == CONV_WALK_END)
+        enum conv_source_step step = conv_source_next(conv_walk_source(walk), &job->item, &job->err);
+        if (step == CONV_SOURCE_END)
             break;
         enum conv_status status = job->err.status;
-        if (step == CONV_WALK_ENTRY && !verify_image(verify, job, &status)) {
+        if (step == CONV_SOURCE_ITEM && !verify_image(verify, job, &status)) {
             verify->differs = true;
             return CONV_EXIT_SOME_FAILED;
         }
-        if (step == CONV_WALK_BAD || status) {
+        if (step == CONV_SOURCE_BAD || status) {
             char text[CONV_HINTS_SIZE];
-            print_failure(verify, job->path.input,
+            print_failure(verify, job->item.name,
                           conv_hints_explain(text, sizeof text, &job->err));
             verify->failed++;
             if (status == CONV_ERR_DEVICE)
@@ -248,9 +249,9 @@ int conv_verify_main(const struct conv_options *options)
         status =
             conv_commands_parse_chain(options, options->operands[0], filters, &filter_count, &err);
     struct conv_walk_config walk_config = {
-        .inputs = options->operands + 1,
-        .input_count = options->operand_count - 1,
-        .recursive = options->recursive,
+        .operands = {.inputs = options->operands + 1,
+                     .input_count = options->operand_count - 1,
+                     .recursive = options->recursive},
         .include = options->include.items,
         .include_count = options->include.count,
         .exclude = options->exclude.items,

@@ -40,6 +40,12 @@ bool conv_paths_exists(const char *path)
     return stat(path, &info) == 0;
 }
 
+bool conv_paths_is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 // Replaces the path of a link by that of what it names. False if it is no link.
 static bool follow_link(char *path)
 {

@@ -27,6 +27,7 @@ bool conv_paths_join(char *dst, const char *folder, const char *name);
 const char *conv_paths_base(const char *path);
 
 bool conv_paths_exists(const char *path);
+bool conv_paths_is_folder(const char *path); // or a link to one
 
 // A file for as long as it exists.
 struct conv_paths_id {

@@ -9,20 +9,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/standard.h"
 #include "io/paths.h"
 
 #define POLL_MS 50
 #define LAST_POLLS 10 // after a stop a reader that takes nothing for half a second is given up
 
-// False once the run is to stop and nothing can be written.
-static bool wait_writable(int fd, atomic_int *stop)
+// False if the run is to stop and nothing can be written.
+static bool wait_writable(int fd, const atomic_int *stop)
 {
     struct pollfd wait = {.fd = fd, .events = POLLOUT};
     for (int polls = 0;;) {
         int ready = poll(&wait, 1, POLL_MS);
         if (ready > 0 || (ready < 0 && errno != EINTR))
-            return true; // write() says what is wrong
+            return true; // write() gives the reason of an error
         polls += ready == 0;
         if (polls >= LAST_POLLS && atomic_load(stop))
             return false;
@@ -31,7 +30,7 @@ static bool wait_writable(int fd, atomic_int *stop)
 
 // Opening a pipe for writing would wait for its reader, out of reach of a signal. -1 with errno:
 // EINTR if the run is to stop.
-static int open_special(const char *path, atomic_int *stop)
+static int open_special(const char *path, const atomic_int *stop)
 {
     for (;;) {
         struct stat info;
@@ -61,7 +60,7 @@ static size_t most_at_once(int fd)
 }
 
 static enum conv_status write_all(int fd, const uint8_t *data, size_t size, size_t most,
-                                  atomic_int *stop, const char *name, struct conv_err *err)
+                                  const atomic_int *stop, const char *name, struct conv_err *err)
 {
     while (size > 0) {
         if (!wait_writable(fd, stop))
@@ -78,25 +77,28 @@ static enum conv_status write_all(int fd, const uint8_t *data, size_t size, size
     return CONV_OK;
 }
 
-enum conv_status conv_special_write(const char *path, const struct conv_encoded *bytes,
-                                    atomic_int *stop, struct conv_err *err)
+enum conv_status conv_special_write_to(int fd, const char *name, const struct conv_encoded *file,
+                                       const atomic_int *stop, struct conv_err *err)
 {
-    bool standard = strcmp(path, "-") == 0;
-    const char *name = standard ? "standard output" : path;
-    if (standard && conv_standard_is_closed(STDOUT_FILENO))
-        return conv_err_set(err, CONV_ERR_IO, "cannot write to standard output: it is closed");
-    int own = standard ? STDOUT_FILENO : conv_paths_descriptor(path);
-    int fd = own >= 0 ? own : open_special(path, stop);
-    if (fd < 0 && errno == EINTR)
-        return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for a reader of %s",
-                            name);
-    if (fd < 0)
-        return conv_err_errno(err, errno, "cannot open %s", name);
     size_t most = most_at_once(fd);
     enum conv_status status = CONV_OK;
     for (int i = 0; i < CONV_ENCODED_PARTS && !status; i++)
-        status = write_all(fd, bytes->part[i].data, bytes->part[i].size, most, stop, name, err);
+        status = write_all(fd, file->part[i].data, file->part[i].size, most, stop, name, err);
+    return status;
+}
+
+enum conv_status conv_special_write(const char *path, const struct conv_encoded *file,
+                                    const atomic_int *stop, struct conv_err *err)
+{
+    int own = conv_paths_descriptor(path);
+    int fd = own >= 0 ? own : open_special(path, stop);
+    if (fd < 0 && errno == EINTR)
+        return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for a reader of %s",
+                            path);
+    if (fd < 0)
+        return conv_err_errno(err, errno, "cannot open %s", path);
+    enum conv_status status = conv_special_write_to(fd, path, file, stop, err);
     if (own < 0 && close(fd) != 0 && errno != EINTR && !status)
-        status = conv_err_errno(err, errno, "cannot write to %s", name);
+        status = conv_err_errno(err, errno, "cannot write to %s", path);
     return status;
 }

@@ -7,12 +7,16 @@
 #include <stdatomic.h>
 
 #include "base/err.h"
-#include "png/png.h"
+#include "image/format.h"
 
-// Writes all parts to `path` ("-": standard output), which exists. Waits for the reader of a pipe,
-// but once *stop is non-zero no longer for one that does not come or takes nothing: then
-// CONV_ERR_CANCELLED. Otherwise CONV_ERR_IO with the reason.
-enum conv_status conv_special_write(const char *path, const struct conv_encoded *bytes,
-                                    atomic_int *stop, struct conv_err *err);
+// Writes all parts to the file at `path`, which exists. Waits for the reader of a pipe, but once
+// *stop is non-zero no longer for one that does not come or takes nothing: then CONV_ERR_CANCELLED.
+// Otherwise CONV_ERR_IO with the reason. Any thread.
+enum conv_status conv_special_write(const char *path, const struct conv_encoded *file,
+                                    const atomic_int *stop, struct conv_err *err);
+
+// The same for a descriptor, which stays open. `name` is for messages.
+enum conv_status conv_special_write_to(int fd, const char *name, const struct conv_encoded *file,
+                                       const atomic_int *stop, struct conv_err *err);
 
 #endif

@@ -1,78 +1,55 @@
 // SPDX-License-Identifier: MIT
-// Finds the images: what the user named, the folders below, the names of a list. Entries are
-// handed out one by one, so that a folder of a million costs no memory; a list costs 21 to 43 bytes
-// per name, by which it is recognised.
+// The source of everything that a command line names: files, folders, a list of names, standard
+// input, one after the other.
 #ifndef CONV_IO_WALK_H
 #define CONV_IO_WALK_H
 
-#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
+#include "io/operands.h"
+#include "io/source.h"
 
 struct conv_walk_config {
-    const char *const *inputs; // files, folders, "-" for stdin
-    int input_count;
-    const char *output; // file, folder, "-" for stdout; NULL: outputs do not matter
-    bool in_place;      // each input is its own output; `output` is NULL
-    bool recursive;
-    const char *const *include; // globs; none = *.png in any case
+    struct conv_operands operands;
+    const char *const *include; // globs: see struct conv_folder_rules
     int include_count;
     const char *const *exclude;
     int exclude_count;
-    const char
-        *files_from;  // a list of names below inputs[0] (default: the current folder), or NULL
-    bool nul;         // its names end in NUL, not in newline
+    bool nul;         // the names of operands.files_from end in NUL, not in newline
     atomic_int *stop; // ends the wait for a slow list when it becomes non-zero; may be NULL
-};
-
-struct conv_walk_entry {
-    char input[PATH_MAX];
-    char output[PATH_MAX];
-    bool named; // typed by the user, so it may be a pipe or a device; found ones must be files
-    bool output_named; // so is `output`; others, in folders, must be files too
 };
 
 struct conv_walk;
 
-// Checks what can be checked before the first image (CONV_ERR_USAGE). Changes nothing on disk.
-// Keeps pointers into *config.
+// Checks what can be checked before the first image: conv_operands_check, and that the list can be
+// opened (CONV_ERR_USAGE). Changes nothing on disk. Keeps the strings and arrays of *config.
 enum conv_status conv_walk_open(struct conv_walk **walk, const struct conv_walk_config *config,
                                 struct conv_err *err);
+void conv_walk_close(struct conv_walk *walk); // NULL is fine
 
-// Makes the output folder if the walk needs one and finds an image: to be called when nothing else
-// can fail any more. May wait for the first name of a list.
-enum conv_status conv_walk_make_output(struct conv_walk *walk, struct conv_err *err);
+// Belongs to the walk. Its items stay valid without it.
+struct conv_source *conv_walk_source(struct conv_walk *walk);
 
-// True if an input is a folder or a list.
-bool conv_walk_has_folder(const struct conv_walk *walk);
+// What the operands mean together.
+const struct conv_operands_shape *conv_walk_shape(const struct conv_walk *walk);
 
-enum conv_walk_step { CONV_WALK_ENTRY, CONV_WALK_BAD, CONV_WALK_REPEATED, CONV_WALK_END };
+// True if the same operands can be walked a second time: a list that comes through a pipe cannot.
+bool conv_walk_is_repeatable(const struct conv_walk_config *config);
 
-// Keeps in mind that so many images at least are to come, for who asks. Never told: 0.
-void conv_walk_expect(struct conv_walk *walk, uint64_t images);
-uint64_t conv_walk_expected(const struct conv_walk *walk);
+// True if the next step of the source, which is taken now and handed out later, is an image. May
+// wait for the first name of a list. CONV_ERR_MEMORY.
+enum conv_status conv_walk_peek(struct conv_walk *walk, bool *is_image, struct conv_err *err);
 
-// True if the next image may be long in coming: the names come through a pipe, which is empty.
-bool conv_walk_may_wait(const struct conv_walk *walk);
-
-// The next image. CONV_WALK_BAD: entry->input cannot be had, *err says why. CONV_WALK_REPEATED:
-// the list has had this image before, perhaps spelled otherwise. One caller at a time.
-enum conv_walk_step conv_walk_next(struct conv_walk *walk, struct conv_walk_entry *entry,
-                                   struct conv_err *err);
-
-// What the walk has met so far.
 struct conv_walk_count {
-    uint64_t entries; // images handed out, those that cannot be had included
-    uint64_t others;  // files in folders whose names are none of images, or do not match
-    char other[256];  // the name of the first of them
+    uint64_t items;    // handed out, those that cannot be had included
+    uint64_t others;   // files in folders whose names do not match
+    const char *other; // the name of the first of them; belongs to the walk
 };
 
-// Not while another thread is in conv_walk_next.
-const struct conv_walk_count *conv_walk_counted(const struct conv_walk *walk);
-
-void conv_walk_close(struct conv_walk *walk); // NULL is fine
+// Not while another thread takes a step.
+struct conv_walk_count conv_walk_count(const struct conv_walk *walk);
 
 #endif

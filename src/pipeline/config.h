@@ -8,8 +8,7 @@
 #include <stdint.h>
 
 #include "backend/async_open.h"
-#include "io/journal.h"
-#include "io/paths.h"
+#include "io/sink.h"
 #include "png/png.h"
 #include "report/trace.h"
 
@@ -18,9 +17,6 @@
 enum conv_coder { CONV_CODER_CPU, CONV_CODER_AUTO, CONV_CODER_GPU };
 
 enum conv_alpha_mode { CONV_ALPHA_KEEP, CONV_ALPHA_FILTER, CONV_ALPHA_PREMULTIPLY };
-
-// Files besides outputs that a run writes, at most: --resume, --report, --trace, --html, --svg.
-#define CONV_PIPELINE_OWN_FILES 5
 
 struct conv_pipeline_config {
     const struct conv_backend_ops *ops;
@@ -48,13 +44,16 @@ struct conv_pipeline_config {
     struct conv_codec_config png;
     enum conv_alpha_mode alpha;
     enum conv_coder decode_on, encode_on; // CONV_CODER_GPU: what the device cannot, the CPU does
-    bool strip, preserve, fsync;
-    bool first_frame;             // an animated PNG is its first image; else it is refused
-    bool in_place;                // outputs replace inputs
-    struct conv_journal *journal; // of --resume; NULL without
-    struct conv_paths_id own_files[CONV_PIPELINE_OWN_FILES]; // that no output may replace
-    int own_file_count;
-    bool skip_existing, update, dry_run, no_save, fail_fast;
+    bool strip;
+    bool first_frame;         // an animated PNG is its first image; else it is refused
+    struct conv_sink *sink;   // NULL: there are no outputs, and no_save is set
+    uint64_t expected_images; // lower bound on the images of the source; 0: unknown
+    // Which images need not be filtered: those whose output exists, is not older than the input, is
+    // noted by the sink's journal.
+    bool skip_existing, update, resume;
+    bool dry_run; // images are planned, nothing is read
+    bool no_save; // the sink is asked about outputs, but nothing is written
+    bool fail_fast;
     struct conv_trace *trace; // gets a row a worker and three a stream; may be NULL
     // Becomes non-zero when no new image is to be begun. If positive, those in flight are given up,
     // too, unless they are finished within a moment.

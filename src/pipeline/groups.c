@@ -16,7 +16,7 @@ static bool may_decode(const struct conv_scheduler *s, const struct conv_job *jo
 {
     const struct conv_pipeline_config *config = s->config;
     // What is read but once cannot be given back to the CPU.
-    return config->decode_on != CONV_CODER_CPU && !job->on_cpu && S_ISREG(job->info.st_mode) &&
+    return config->decode_on != CONV_CODER_CPU && !job->on_cpu && conv_input_is_file(&job->input) &&
            conv_png_is_plain(&job->header) &&
            config->ops->takes_stream(&job->header.shape, job->file->size);
 }
@@ -59,7 +59,7 @@ static uint64_t count_left(const struct conv_scheduler *s)
 {
     uint64_t known = 1 + (uint64_t)(s->announced.count + s->found.count);
     uint64_t gone = s->begun - (uint64_t)s->announced.count - 1;
-    uint64_t all = conv_walk_expected(s->walk);
+    uint64_t all = s->config->expected_images;
     uint64_t expected = all > gone ? all - gone : 0;
     return known > expected ? known : expected;
 }

@@ -4,10 +4,10 @@
 #define CONV_PIPELINE_JOB_H
 
 #include <stdatomic.h>
-#include <sys/stat.h>
 
 #include "backend/group.h"
-#include "io/walk.h"
+#include "io/sink.h"
+#include "io/source.h"
 #include "pipeline/budget.h"
 #include "png/png.h"
 #include "report/report.h"
@@ -21,19 +21,14 @@ struct conv_file {
     struct conv_file *next;
 };
 
-// See descriptors.h. Standard input is not counted.
-enum conv_input { CONV_INPUT_UNCOUNTED, CONV_INPUT_TAKEN, CONV_INPUT_AHEAD, CONV_INPUT_KEPT };
-
 struct conv_job {
-    struct conv_walk_entry path;
-    struct conv_err err; // why it failed
+    struct conv_item item;     // from the source
+    struct conv_output output; // where the sink puts it
+    struct conv_err err;       // why it failed
     enum conv_outcome outcome;
     const char *reason;         // why skipped or planned
     bool notable;               // as in struct conv_record
-    bool is_open;               // the input, ahead of its reader
-    int fd;                     // then
-    enum conv_input counted;    // how the descriptor of its reader is counted
-    struct stat info;           // of the input
+    struct conv_input input;    // the item, from announcing to reading; its identity after that
     struct conv_budget *budget; // that `share` is from; may be NULL
     struct conv_share share;    // for the file's buffer
     size_t want;                // of that, as far as the file says before it is read

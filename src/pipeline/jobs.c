@@ -2,9 +2,7 @@
 // Jobs: lists of them, their making and reuse, their end in a record of the report.
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/descriptors.h"
 #include "pipeline/scheduler.h"
 
 void conv_jobs_init(struct conv_job_list *list)
@@ -65,7 +63,8 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     job->share = (struct conv_share){0};
     job->want = 0;
     job->file = NULL;
-    job->is_open = false;
+    job->input = (struct conv_input){0};
+    job->output.path[0] = '\0';
     job->on_cpu = job->decoded = job->encoded = false;
     return job;
 }
@@ -123,19 +122,11 @@ void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job)
     s->spare_jobs = job;
 }
 
-// Closes an input that was opened ahead of its reader.
-static void close_input(struct conv_job *job)
-{
-    if (!job->is_open)
-        return;
-    close(job->fd);
-    conv_descriptors_end_ahead();
-}
-
 void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
 {
     conv_jobs_drop_file(s, job);
-    close_input(job);
+    if (job->input.is_announced) // and not read
+        job->item.ops->close(&job->input);
     if (conv_jobs_carries(job) > 0)
         conv_metadata_free(&job->meta);
     conv_jobs_put_away(s, job);
@@ -159,8 +150,8 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
             conv_scheduler_stop(s);
     }
     struct conv_record record = {
-        .input = job->path.input,
-        .output = job->path.output[0] ? job->path.output : NULL,
+        .input = job->item.name,
+        .output = job->output.path[0] ? job->output.path : NULL,
         .outcome = job->outcome,
         .reason = job->reason,
         .err = status ? &job->err : NULL,

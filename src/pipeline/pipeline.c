@@ -10,7 +10,6 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/descriptors.h"
-#include "io/output.h"
 #include "pipeline/phase.h"
 #include "pipeline/scheduler.h"
 
@@ -255,12 +254,12 @@ static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers)
 }
 
 enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
-                                   struct conv_walk *walk, struct conv_report *report,
+                                   struct conv_source *source, struct conv_report *report,
                                    struct conv_err *err)
 {
     struct conv_scheduler s = {
         .config = config,
-        .walk = walk,
+        .source = source,
         .report = report,
         .table_bytes =
             config->ops->table_bytes(config->filter_count, config->decode_on != CONV_CODER_CPU ||
@@ -279,23 +278,11 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     if (status)
         return status;
 
-    struct conv_output_config output = {
-        .workers = config->jobs,
-        .preserve = config->preserve,
-        .in_place = config->in_place,
-        .journal = config->journal,
-        .fsync = config->fsync,
-        .own_files = config->own_files,
-        .own_file_count = config->own_file_count,
-        .stop = config->stop,
-    };
     struct conv_worker *workers = calloc((size_t)config->jobs, sizeof *workers);
     s.stream_threads = calloc((size_t)stream_count(config) + 1, sizeof *s.stream_threads);
     s.devices = calloc((size_t)config->device_count, sizeof *s.devices);
     if (!workers || !s.stream_threads || !s.devices)
         status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d workers", config->jobs);
-    if (!status)
-        status = conv_output_open(&output, err);
     if (!status)
         status = open_pool(&s, err);
     if (!status) {
@@ -309,7 +296,6 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     bool left = conv_pipeline_left_threads(); // which use their slots and their workers' memory
     if (!left)
         conv_pool_close(&s.pool);
-    conv_output_close();
     conv_jobs_free_spares(&s);
     if (!left)
         free(workers);

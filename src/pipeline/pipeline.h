@@ -6,7 +6,7 @@
 #ifndef CONV_PIPELINE_PIPELINE_H
 #define CONV_PIPELINE_PIPELINE_H
 
-#include "io/walk.h"
+#include "io/source.h"
 #include "pipeline/config.h"
 #include "report/report.h"
 
@@ -14,11 +14,11 @@
 // `memory` bytes; for png.keep, too.
 size_t conv_pipeline_keep(size_t memory, int jobs);
 
-// Runs every image of the walk and hands a record of each to the report. Images that fail are
+// Runs every image of the source and hands a record of each to the report. Images that fail are
 // reported and do not end the run; the return value speaks of the run itself (no memory, no thread,
 // no device).
 enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
-                                   struct conv_walk *walk, struct conv_report *report,
+                                   struct conv_source *source, struct conv_report *report,
                                    struct conv_err *err);
 
 // True once a run was ended by a signal while a thread was inside a long computation: that thread

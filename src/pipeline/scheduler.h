@@ -35,7 +35,7 @@ struct conv_device_state {
 
 struct conv_scheduler {
     const struct conv_pipeline_config *config;
-    struct conv_walk *walk;
+    struct conv_source *source;
     struct conv_report *report;
     size_t table_bytes;
     bool filter_alpha;
@@ -55,7 +55,7 @@ struct conv_scheduler {
     struct conv_pool pool;
     struct conv_slot *open[CONV_FORM_COUNT]; // take images, by how their groups are coded
     struct conv_slot *ready, **ready_end;    // sealed groups for the streams
-    struct conv_job_list found;              // by the walk, nothing done yet
+    struct conv_job_list found;              // in the source, nothing done yet
     struct conv_job_list announced;          // on their way from the disk, not yet read
     struct conv_job_list parked;             // read, waiting for staging memory
     struct conv_job_list to_encode;
@@ -65,7 +65,7 @@ struct conv_scheduler {
     int most;       // of them at once
     uint64_t begun; // images that somebody has begun, ever
     struct conv_decode_policy balance;
-    bool walking; // a worker is in conv_walk_next
+    bool walking; // a worker is in conv_source_next
     bool minding; // a worker waits with an eye on the open group
     bool walked;  // no more images will come
     bool streams_end;

@@ -7,13 +7,8 @@
 #include "pipeline/config.h"
 #include "pipeline/job.h"
 
-// Sets job->outcome: DONE if the image has to be filtered (it will be), SKIPPED or, with
-// --dry-run, PLANNED; job->reason says why. Fails where a dry run sees that the image would fail.
-enum conv_status conv_stages_plan(const struct conv_pipeline_config *config, struct conv_job *job);
-
-// Opens the file, if it can be, has the system fetch it from the disk while others are worked on,
-// and sets job->want.
-void conv_stages_announce(const struct conv_pipeline_config *config, struct conv_job *job);
+// Adds the time since `start` to the stage.
+void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start);
 
 // Instead of decoding: copies the zlib stream to where the job's group has its place, for a device.
 // False: the CPU has to decode this file.

@@ -6,8 +6,10 @@
 // the pipeline cannot fill up: what is nearer to its end goes first.
 #include "base/cancel.h"
 #include "base/clock.h"
+#include "pipeline/fetch.h"
 #include "pipeline/need.h"
 #include "pipeline/phase.h"
+#include "pipeline/plan.h"
 #include "pipeline/scheduler.h"
 #include "pipeline/stages.h"
 
@@ -20,12 +22,26 @@
 // Files that are fetched from the disk ahead of those who read.
 #define AHEAD 16
 
+// The next image of the source, with a place for its output.
+static enum conv_source_step next_job(struct conv_scheduler *s, struct conv_job *job)
+{
+    const struct conv_sink *sink = s->config->sink;
+    enum conv_source_step step = conv_source_next(s->source, &job->item, &job->err);
+    // What is bad may have no name below the sink: the list itself, say.
+    bool has_place = step != CONV_SOURCE_END && sink && conv_item_target(&job->item)[0];
+    if (has_place && sink->ops->place(sink, &job->item, &job->output,
+                                      step == CONV_SOURCE_ITEM ? &job->err : NULL) &&
+        step == CONV_SOURCE_ITEM)
+        step = CONV_SOURCE_BAD;
+    return step;
+}
+
 // Fetches images from the walk, several at once: a walk for each would have all workers wait for
 // each other where images are small. Called and returns with the lock.
 static void walk_on(struct conv_scheduler *s)
 {
     struct conv_job *jobs[WALK_BATCH];
-    enum conv_walk_step steps[WALK_BATCH];
+    enum conv_source_step steps[WALK_BATCH];
     int made = 0, count = 0;
     bool more = true;
     while (made < WALK_BATCH && (jobs[made] = conv_jobs_new(s)))
@@ -37,9 +53,9 @@ static void walk_on(struct conv_scheduler *s)
     }
     s->walking = true;
     pthread_mutex_unlock(&s->lock);
-    while (more && count < made && (count == 0 || !conv_walk_may_wait(s->walk))) {
-        steps[count] = conv_walk_next(s->walk, &jobs[count]->path, &jobs[count]->err);
-        more = steps[count] != CONV_WALK_END;
+    while (more && count < made && (count == 0 || !conv_source_may_wait(s->source))) {
+        steps[count] = next_job(s, jobs[count]);
+        more = steps[count] != CONV_SOURCE_END;
         count += more;
     }
     pthread_mutex_lock(&s->lock);
@@ -48,7 +64,7 @@ static void walk_on(struct conv_scheduler *s)
     for (int i = count; i < made; i++)
         conv_jobs_put_away(s, jobs[i]);
     for (int i = 0; i < count; i++) {
-        if (steps[i] == CONV_WALK_ENTRY) {
+        if (steps[i] == CONV_SOURCE_ITEM) {
             conv_jobs_push(&s->found, jobs[i]);
         } else {
             s->live++;
@@ -56,9 +72,9 @@ static void walk_on(struct conv_scheduler *s)
     }
     pthread_cond_signal(&s->changed);
     for (int i = 0; i < count; i++) {
-        if (steps[i] == CONV_WALK_ENTRY)
+        if (steps[i] == CONV_SOURCE_ITEM)
             continue;
-        bool repeated = steps[i] == CONV_WALK_REPEATED;
+        bool repeated = steps[i] == CONV_SOURCE_REPEATED;
         if (repeated) {
             jobs[i]->outcome = CONV_OUTCOME_SKIPPED;
             jobs[i]->reason = "listed again; only the first counts";
@@ -173,12 +189,17 @@ static void announce_job(struct conv_worker *worker, struct conv_job *job)
     s->begun++;
     pthread_mutex_unlock(&s->lock);
     job->row = worker->row;
-    enum conv_status status = conv_stages_plan(s->config, job);
+    enum conv_status status = conv_plan_job(s->config, job);
     if (status || job->outcome != CONV_OUTCOME_DONE) {
         conv_jobs_finish(s, job, status);
         return;
     }
-    conv_stages_announce(s->config, job);
+    conv_fetch_announce(s->config, job);
+    status = conv_plan_check_output(s->config, job);
+    if (status) {
+        conv_jobs_finish(s, job, status);
+        return;
+    }
     pthread_mutex_lock(&s->lock);
     conv_jobs_push(&s->announced, job);
 }
@@ -385,7 +406,7 @@ static bool may_walk(const struct conv_scheduler *s)
     if (s->walked || s->walking)
         return false;
     bool others_wait = s->announced.first || (s->config->jobs == 1 && s->live > 0);
-    return !others_wait || !conv_walk_may_wait(s->walk);
+    return !others_wait || !conv_source_may_wait(s->source);
 }
 
 // After a stop nothing new is begun.

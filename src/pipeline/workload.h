@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: MIT
-// How much there is to do, as far as one can tell before it is begun.
+// How much a run has to do, as far as that can be told before it begins.
 #ifndef CONV_PIPELINE_WORKLOAD_H
 #define CONV_PIPELINE_WORKLOAD_H
 
-#include "io/walk.h"
+#include "io/source.h"
 
 enum conv_workload_kind { CONV_AMOUNT_UNKNOWN, CONV_AMOUNT_LITTLE, CONV_AMOUNT_MUCH };
 
 struct conv_workload {
     enum conv_workload_kind kind;
-    uint64_t images; // at least
-    uint64_t bytes;  // of their files, about
+    uint64_t images; // lower bound
+    uint64_t bytes;  // of their files, estimated
 };
 
-// Bytes of files that are much: of images most of which a device could decode, as far as their
-// first bytes tell (conv_png_looks_plain), and of others.
+// Bytes of files from which on there is much to do.
 struct conv_workload_thresholds {
-    uint64_t plain, others;
+    uint64_t plain;  // if a device could decode most images, as far as their first bytes tell
+    uint64_t others; // if not
 };
 
-// Walks as the run will, and no further than it takes to see that it is much, or that the images
-// are too small for that to be worth a walk. Of the first few files the size is looked at, and some
-// are opened; the others are taken to be like them. The same folders give the same answer each
-// time. Of a list of names that cannot be read twice nothing is known.
-void conv_workload_measure(struct conv_workload *amount, const struct conv_walk_config *config,
-                           const struct conv_workload_thresholds *enough);
+// Takes steps of the source until it is clear that there is much to do, or that the images are too
+// small to be worth counting. Looks up the size of the first few files and opens some of them; all
+// others count as their average. The same source gives the same answer each time.
+void conv_workload_measure(struct conv_workload *workload, struct conv_source *source,
+                           const struct conv_workload_thresholds *thresholds);
 
 #endif

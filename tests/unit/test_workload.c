@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "io/walk.h"
 #include "pipeline/workload.h"
 
 #define KIB ((uint64_t)1024)
@@ -77,15 +78,21 @@ static struct conv_workload measure(uint64_t plain, uint64_t others, const char 
 {
     const char *inputs[] = {folder};
     struct conv_walk_config config = {
-        .inputs = inputs,
-        .input_count = 1,
-        .output = "/tmp/conv-amount-out",
-        .files_from = list,
+        .operands =
+            {
+                .inputs = inputs,
+                .input_count = 1,
+                .output = "/tmp/conv-amount-out",
+                .files_from = list,
+            },
     };
-    struct conv_workload_thresholds enough = {plain, others};
-    struct conv_workload amount;
-    conv_workload_measure(&amount, &config, &enough);
-    return amount;
+    struct conv_workload_thresholds thresholds = {plain, others};
+    struct conv_workload workload;
+    struct conv_walk *walk;
+    assert_int_equal(conv_walk_open(&walk, &config, NULL), CONV_OK);
+    conv_workload_measure(&workload, conv_walk_source(walk), &thresholds);
+    conv_walk_close(walk);
+    return workload;
 }
 
 static void test_few_files_are_added_up(void **state)
@@ -154,12 +161,16 @@ static void test_what_is_no_png_is_not_plain(void **state)
     assert_int_equal(measure(1, UINT64_MAX, NULL).kind, CONV_AMOUNT_LITTLE);
 }
 
-static void test_of_a_list_that_is_read_once_nothing_is_known(void **state)
+static void test_a_list_from_a_pipe_or_device_is_not_walked_twice(void **state)
 {
     (void)state;
     make_plain(0, 1, 100 * KIB);
-    assert_int_equal(measure(1, 1, "-").kind, CONV_AMOUNT_UNKNOWN);
-    assert_int_equal(measure(1, 1, "/dev/null").kind, CONV_AMOUNT_UNKNOWN);
+    struct conv_walk_config config = {.operands.files_from = list_of(1)};
+    assert_true(conv_walk_is_repeatable(&config));
+    config.operands.files_from = "-";
+    assert_false(conv_walk_is_repeatable(&config));
+    config.operands.files_from = "/dev/null";
+    assert_false(conv_walk_is_repeatable(&config));
 }
 
 int main(void)
@@ -171,7 +182,7 @@ int main(void)
         TEST(test_small_ones_are_not_worth_a_walk),
         TEST(test_what_a_device_cannot_decode_is_another_matter),
         TEST(test_what_is_no_png_is_not_plain),
-        TEST(test_of_a_list_that_is_read_once_nothing_is_known),
+        TEST(test_a_list_from_a_pipe_or_device_is_not_walked_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+// Items that are files, pipes or devices with a path, and standard input.
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "base/descriptors.h"
+#include "base/standard.h"
+#include "io/paths.h"
+#include "io/source.h"
+
+// Of each file that is fetched ahead: together a bounded part of the page cache.
+#define AHEAD_BYTES ((size_t)4 << 20)
+#define RETRY_MS 20
+
+const char *conv_item_target(const struct conv_item *item)
+{
+    return item->name + item->target;
+}
+
+// Without O_NONBLOCK, opening a pipe without a writer would block, out of reach of a signal.
+static int open_path(const struct conv_item *item)
+{
+    int no_links = item->in_place ? O_NOFOLLOW : 0;
+    return conv_paths_open(item->name, O_RDONLY | O_NONBLOCK | O_NOCTTY | no_links);
+}
+
+static bool identify_file(const struct conv_item *item, struct stat *info)
+{
+    return (item->in_place ? lstat(item->name, info) : stat(item->name, info)) == 0;
+}
+
+static void announce_file(const struct conv_item *item, struct conv_input *input)
+{
+    input->info.st_mode = 0;
+    bool ahead = conv_descriptors_try_ahead();
+    if (ahead) {
+        input->fd = open_path(item);
+        input->is_announced = input->fd >= 0;
+        if (!input->is_announced) {
+            conv_descriptors_end_ahead();
+            return;
+        }
+        input->counted = CONV_INPUT_AHEAD;
+        (void)posix_fadvise(input->fd, 0, AHEAD_BYTES, POSIX_FADV_WILLNEED);
+    }
+    if ((ahead ? fstat(input->fd, &input->info) : stat(item->name, &input->info)) != 0)
+        input->info.st_mode = 0;
+}
+
+static void close_file(struct conv_input *input)
+{
+    if (input->fd >= 0 && input->counted != CONV_INPUT_UNCOUNTED)
+        close(input->fd);
+    if (input->counted == CONV_INPUT_AHEAD)
+        conv_descriptors_end_ahead();
+    else if (input->counted == CONV_INPUT_TAKEN)
+        conv_descriptors_give(1);
+    else if (input->counted == CONV_INPUT_KEPT)
+        conv_descriptors_keep(-1);
+    input->counted = CONV_INPUT_UNCOUNTED;
+    input->is_announced = false;
+    input->fd = -1;
+}
+
+static enum conv_status check_file(const struct conv_item *item, struct conv_input *input,
+                                   struct conv_err *err)
+{
+    if (input->fd < 0 && errno == ELOOP && item->in_place)
+        return conv_source_refuse_link(err);
+    if (input->fd < 0)
+        return conv_err_errno(err, errno, "cannot open");
+    if (fstat(input->fd, &input->info) != 0)
+        return conv_err_errno(err, errno, "cannot stat");
+    if (S_ISDIR(input->info.st_mode))
+        return conv_err_set(err, CONV_ERR_FORMAT, "is a folder, not an image");
+    if (!S_ISREG(input->info.st_mode) && (!item->is_named || item->in_place))
+        return conv_err_set(err, CONV_ERR_FORMAT, "is no regular file");
+    return CONV_OK;
+}
+
+static enum conv_status open_file(const struct conv_item *item, struct conv_input *input,
+                                  struct conv_err *err)
+{
+    if (!input->is_announced) {
+        conv_descriptors_take(1);
+        input->counted = CONV_INPUT_TAKEN;
+        input->fd = open_path(item);
+    }
+    input->info.st_mode = 0;
+    input->is_announced = false;
+    enum conv_status status = check_file(item, input, err);
+    if (status)
+        close_file(input);
+    else if (conv_input_is_file(input) && (uint64_t)input->info.st_size > AHEAD_BYTES)
+        (void)posix_fadvise(input->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    return status;
+}
+
+static ssize_t read_file(struct conv_input *input, void *data, size_t size, struct conv_err *err)
+{
+    ssize_t got = read(input->fd, data, size);
+    if (got >= 0)
+        return got;
+    if (errno == EINTR)
+        return CONV_INPUT_LATER;
+    // Files of /proc and /sys appear to be regular, and reading some of them waits: /proc/kmsg.
+    if (errno == EAGAIN && conv_input_is_file(input)) {
+        conv_err_set(err, CONV_ERR_IO,
+                     "has no data yet; only a pipe named on the command line is waited for");
+        return -1;
+    }
+    if (errno == EAGAIN) {
+        poll(NULL, 0, RETRY_MS); // another reader was faster, or the device cannot be polled
+        return CONV_INPUT_LATER;
+    }
+    conv_err_errno(err, errno, "cannot read");
+    return -1;
+}
+
+static enum conv_status check_unchanged(const struct conv_input *input, struct conv_err *err)
+{
+    struct stat now;
+    if (fstat(input->fd, &now) != 0)
+        return conv_err_errno(err, errno, "cannot stat");
+    if (S_ISREG(now.st_mode) && !conv_paths_is_unchanged(&input->info, &now))
+        return conv_err_set(err, CONV_ERR_IO, "changed while it was read");
+    return CONV_OK;
+}
+
+static enum conv_status open_standard(const struct conv_item *item, struct conv_input *input,
+                                      struct conv_err *err)
+{
+    input->info.st_mode = 0;
+    if (conv_standard_is_closed(STDIN_FILENO))
+        return conv_err_set(err, CONV_ERR_IO, "cannot read: it is closed");
+    input->counted = CONV_INPUT_UNCOUNTED;
+    input->fd = STDIN_FILENO;
+    return check_file(item, input, err);
+}
+
+const struct conv_item_ops conv_item_file = {
+    .identify = identify_file,
+    .announce = announce_file,
+    .open = open_file,
+    .read = read_file,
+    .unchanged = check_unchanged,
+    .close = close_file,
+};
+
+const struct conv_item_ops conv_item_standard = {
+    .open = open_standard,
+    .read = read_file,
+    .unchanged = check_unchanged,
+    .close = close_file,
+};
+
+void conv_input_keep(struct conv_input *input)
+{
+    if (input->counted != CONV_INPUT_TAKEN)
+        return;
+    conv_descriptors_give(1);
+    conv_descriptors_keep(1);
+    input->counted = CONV_INPUT_KEPT;
+}
+
+bool conv_input_wait(const struct conv_input *input, atomic_int *stop)
+{
+    return conv_paths_wait_readable(input->fd, stop);
+}

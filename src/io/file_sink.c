@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+#include "io/file_sink.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/descriptors.h"
+#include "io/journal.h"
+#include "io/special.h"
+#include "io/standard_sink.h"
+#include "io/temporary.h"
+
+static const struct conv_file_sink *file_sink(const struct conv_sink *sink)
+{
+    return (const struct conv_file_sink *)sink;
+}
+
+static enum conv_status place(const struct conv_sink *sink, const struct conv_item *item,
+                              struct conv_output *output, struct conv_err *err)
+{
+    const struct conv_sink_config *config = &file_sink(sink)->config;
+    bool is_folder = config->kind == CONV_SINK_FOLDER;
+    bool fits = config->kind == CONV_SINK_IN_PLACE
+                    ? conv_paths_join(output->path, "", item->name)
+                    : conv_paths_join(output->path, is_folder ? config->path : "",
+                                      is_folder ? conv_item_target(item) : config->path);
+    return fits ? CONV_OK : conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+}
+
+static bool should_look(const struct conv_sink *sink)
+{
+    const struct conv_file_sink *files = file_sink(sink);
+    return atomic_load(&files->new_in_a_row) < CONV_FILE_SINK_EXPECT_NEW ||
+           atomic_load(&files->lacks_nameless);
+}
+
+static void look(const struct conv_sink *sink, const struct conv_output *output,
+                 struct conv_existing *existing)
+{
+    bool is_named = file_sink(sink)->config.kind == CONV_SINK_FILE;
+    const struct stat *info = &existing->info;
+    existing->exists = stat(output->path, &existing->info) == 0;
+    existing->is_special = existing->exists && is_named && !S_ISDIR(info->st_mode) &&
+                           (!S_ISREG(info->st_mode) || conv_paths_descriptor(output->path) >= 0);
+}
+
+static bool is_link(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+}
+
+static enum conv_status check(const struct conv_sink *sink, const struct conv_item *item,
+                              const struct stat *input, const struct conv_output *output,
+                              const struct conv_existing *existing, struct conv_err *err)
+{
+    const struct conv_sink_config *config = &file_sink(sink)->config;
+    const struct stat *out = &existing->info;
+    bool same = item->ops->identify && out->st_dev == input->st_dev && out->st_ino == input->st_ino;
+    if (same && S_ISREG(out->st_mode) && config->kind != CONV_SINK_IN_PLACE)
+        return conv_err_hint(
+            err, CONV_HINT_REPLACE_INSTEAD, 0,
+            conv_err_set(err, CONV_ERR_USAGE, "the output would overwrite the input"));
+    for (int i = 0; i < config->own_file_count; i++)
+        if (out->st_dev == config->own_files[i].device && out->st_ino == config->own_files[i].inode)
+            return conv_err_set(err, CONV_ERR_USAGE,
+                                "the output would overwrite the run's own journal or report");
+    if (S_ISDIR(out->st_mode))
+        return conv_err_set(err, CONV_ERR_IO, "the output %s is a folder", output->path);
+    if (!S_ISREG(out->st_mode) && !existing->is_special && !is_link(output->path))
+        return conv_err_set(err, CONV_ERR_IO,
+                            "the output %s is a pipe, socket or device; only one that is named on "
+                            "the command line is written to",
+                            output->path);
+    return CONV_OK;
+}
+
+static bool is_noted(const struct conv_sink *sink, const struct conv_item *item,
+                     const struct stat *input, const struct conv_output *output,
+                     const struct conv_existing *existing)
+{
+    const struct conv_sink_config *config = &file_sink(sink)->config;
+    if (!config->journal)
+        return false;
+    struct conv_journal_fact fact = {item->name, output->path, input, &existing->info, {0}};
+    if (config->kind == CONV_SINK_IN_PLACE)
+        fact.birth = conv_journal_birth(config->journal, AT_FDCWD, output->path);
+    return conv_journal_knows(config->journal, &fact);
+}
+
+// Removes what killed runs have left in the folder of `path`, once per folder and run.
+static void sweep_folder(struct conv_file_sink *sink, const char *path)
+{
+    char folder[PATH_MAX];
+    size_t length = (size_t)(conv_paths_base(path) - path);
+    uint32_t hash = 0x811C9DC5; // FNV-1a
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)path[i]) * 0x01000193;
+    unsigned char bit = (unsigned char)(1 << hash % 8);
+    if (length >= sizeof folder ||
+        (atomic_fetch_or(&sink->swept[hash / 8 % sizeof sink->swept], bit) & bit) != 0)
+        return;
+    memcpy(folder, path, length);
+    folder[length] = '\0';
+    conv_temporary_sweep(folder);
+}
+
+// `looked`: *existing says what is there; otherwise the place is expected to be free.
+static enum conv_status write_file(struct conv_file_write *write, bool looked,
+                                   const struct conv_output *output, struct conv_existing *existing,
+                                   struct conv_err *err)
+{
+    struct conv_file_sink *sink = write->sink;
+    const struct conv_sink_config *config = &sink->config;
+    enum conv_status status = CONV_OK;
+    bool linked = false;
+    if (!existing->exists && config->kind != CONV_SINK_IN_PLACE &&
+        !atomic_load(&sink->lacks_nameless))
+        status = conv_file_write_new(write, &linked, err);
+    if (!linked)
+        atomic_store(&sink->new_in_a_row, 0);
+    else if (atomic_load(&sink->new_in_a_row) < CONV_FILE_SINK_EXPECT_NEW)
+        atomic_fetch_add(&sink->new_in_a_row, 1);
+    if (!status && !linked && !looked) {
+        look(&sink->sink, output, existing);
+        status = conv_sink_check(&sink->sink, write->item, write->input, output, existing, err);
+    }
+    if (!status && existing->is_special)
+        return conv_special_write(output->path, write->encoded, config->stop, err);
+    if (!status && !linked)
+        status = conv_file_write_renamed(write, err);
+    return !status && config->fsync ? conv_file_sync_folder(write, err) : status;
+}
+
+// The folder, and the file in it. Where they are few one is enough, except for sweeping.
+#define DESCRIPTORS 2
+
+static enum conv_status write_output(struct conv_sink *base, int worker,
+                                     const struct conv_item *item, const struct stat *input,
+                                     const struct conv_output *output,
+                                     const struct conv_encoded *file, enum conv_sink_result *result,
+                                     struct conv_err *err)
+{
+    struct conv_file_sink *sink = (struct conv_file_sink *)base;
+    struct conv_existing existing = {0};
+    enum conv_status status = CONV_OK;
+    bool looks = should_look(base), few = conv_descriptors_are_few();
+    *result = CONV_SINK_WRITTEN;
+    if (looks) {
+        look(base, output, &existing);
+        status = conv_sink_check(base, item, input, output, &existing, err);
+    }
+    if (status)
+        return status;
+    if (existing.is_special)
+        return conv_special_write(output->path, file, sink->config.stop, err);
+    conv_descriptors_take(DESCRIPTORS);
+    sweep_folder(sink, output->path);
+    int folder = conv_file_open_folder(sink, output->path, err);
+    if (folder < 0)
+        status = err->status;
+    if (folder >= 0 && few) {
+        close(folder);
+        folder = AT_FDCWD;
+    }
+    if (!status) {
+        struct conv_file_write write = {
+            .sink = sink,
+            .temporary = &sink->temporaries[worker],
+            .item = item,
+            .input = input,
+            .path = output->path,
+            .encoded = file,
+            .folder = folder,
+        };
+        status = write_file(&write, looks, output, &existing, err);
+        *result = write.result;
+    }
+    if (folder >= 0)
+        close(folder);
+    conv_descriptors_give(DESCRIPTORS);
+    return status;
+}
+
+static enum conv_status finish(struct conv_sink *base, struct conv_err *err)
+{
+    struct conv_file_sink *sink = (struct conv_file_sink *)base;
+    (void)err;
+    free(sink->temporaries);
+    free(sink);
+    return CONV_OK;
+}
+
+static void abandon(struct conv_sink *base)
+{
+    struct conv_file_sink *sink = (struct conv_file_sink *)base;
+    atomic_store(&sink->is_abandoned, true);
+    // Twice: a worker that was about to make its file when the flag was set has made it then.
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < sink->config.workers; i++)
+            if (atomic_load(&sink->temporaries[i].exists))
+                unlinkat(sink->temporaries[i].folder, sink->temporaries[i].name, 0);
+        if (pass == 0)
+            poll(NULL, 0, 2);
+    }
+}
+
+static enum conv_status open_files(struct conv_sink **out, const struct conv_sink_config *config,
+                                   struct conv_err *err)
+{
+    static const struct conv_sink_ops ops = {
+        .place = place,
+        .should_look = should_look,
+        .look = look,
+        .check = check,
+        .is_noted = is_noted,
+        .write = write_output,
+        .finish = finish,
+        .abandon = abandon,
+    };
+    struct conv_file_sink *sink = calloc(1, sizeof *sink);
+    struct conv_file_temporary *temporaries =
+        sink ? calloc((size_t)config->workers, sizeof *temporaries) : NULL;
+    if (!temporaries) {
+        free(sink);
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d workers", config->workers);
+    }
+    sink->sink.ops = &ops;
+    sink->config = *config;
+    sink->temporaries = temporaries;
+    *out = &sink->sink;
+    return CONV_OK;
+}
+
+enum conv_status conv_sink_open(struct conv_sink **sink, const struct conv_sink_config *config,
+                                struct conv_err *err)
+{
+    *sink = NULL;
+    if (config->kind == CONV_SINK_NONE)
+        return CONV_OK;
+    if (config->kind == CONV_SINK_STANDARD)
+        return conv_standard_sink_open(sink, config, err);
+    return open_files(sink, config, err);
+}

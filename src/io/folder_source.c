@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+#include "io/folder_source.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/descriptors.h"
+#include "io/paths.h"
+#include "io/temporary.h"
+
+static bool matches(const char *const *globs, int count, const char *relative)
+{
+    for (int i = 0; i < count; i++) {
+        const char *subject = strchr(globs[i], '/') ? relative : conv_paths_base(relative);
+        if (fnmatch(globs[i], subject, 0) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_included(const struct conv_folder_rules *rules, const char *relative)
+{
+    if (conv_temporary_is(conv_paths_base(relative)))
+        return false;
+    if (rules->include_count)
+        return matches(rules->include, rules->include_count, relative);
+    return fnmatch("*.png", conv_paths_base(relative), FNM_CASEFOLD) == 0;
+}
+
+// NULL with errno.
+static DIR *open_folder(const char *path)
+{
+    DIR *dir;
+    int tries = 0;
+    if (!conv_descriptors_try_folder()) {
+        errno = EMFILE;
+        return NULL;
+    }
+    do
+        dir = opendir(path);
+    while (!dir && conv_descriptors_wait(errno, &tries));
+    if (!dir) {
+        int errnum = errno;
+        conv_descriptors_keep(-1);
+        errno = errnum;
+    }
+    return dir;
+}
+
+// Opens the folder at folder->here.
+static enum conv_status push(struct conv_folder_source *folder, struct conv_err *err)
+{
+    if (folder->depth == CONV_FOLDER_LEVELS)
+        return conv_err_set(err, CONV_ERR_LIMIT, "more than %d folders deep", CONV_FOLDER_LEVELS);
+    DIR *dir = open_folder(folder->here);
+    if (!dir)
+        return conv_err_errno(err, errno, "cannot open the folder");
+    folder->levels[folder->depth].dir = dir;
+    folder->levels[folder->depth++].length = strlen(folder->here);
+    return CONV_OK;
+}
+
+static void close_innermost(struct conv_folder_source *folder)
+{
+    closedir(folder->levels[--folder->depth].dir);
+    conv_descriptors_keep(-1);
+}
+
+static void pop(struct conv_folder_source *folder)
+{
+    close_innermost(folder);
+    if (folder->depth > 0)
+        folder->here[folder->levels[folder->depth - 1].length] = '\0';
+}
+
+// KIND_SPECIAL is a pipe, a socket or a device: merely to open one can wait or have effects.
+enum kind { KIND_FILE, KIND_FOLDER, KIND_FOLDER_LINK, KIND_SPECIAL };
+
+static enum kind kind_of_mode(mode_t mode, bool link)
+{
+    if (S_ISDIR(mode))
+        return link ? KIND_FOLDER_LINK : KIND_FOLDER;
+    return S_ISREG(mode) ? KIND_FILE : KIND_SPECIAL;
+}
+
+// What an entry of a folder is; the common file systems say so without a stat.
+static enum kind kind_of_entry(const struct dirent *entry, const char *path)
+{
+    struct stat info;
+    if (entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN)
+        return kind_of_mode(DTTOIF(entry->d_type), false);
+    bool link = entry->d_type == DT_LNK || (lstat(path, &info) == 0 && S_ISLNK(info.st_mode));
+    // What cannot be examined counts as a file: reading it gives the reason.
+    return stat(path, &info) == 0 ? kind_of_mode(info.st_mode, link) : KIND_FILE;
+}
+
+static void set_item(const struct conv_folder_source *folder, struct conv_item *item)
+{
+    size_t length = strlen(item->name);
+    item->ops = &conv_item_file;
+    item->target = folder->target < length ? folder->target : length;
+    item->is_named = false;
+    item->in_place = folder->rules.in_place;
+}
+
+// Below the outermost folder.
+static const char *relative_name(const struct conv_folder_source *folder, const char *path)
+{
+    const char *relative = path + folder->levels[0].length;
+    return relative + strspn(relative, "/");
+}
+
+// One entry of the innermost folder: CONV_SOURCE_END if it is no image.
+static enum conv_source_step take_entry(struct conv_folder_source *folder,
+                                        const struct dirent *entry, struct conv_item *item,
+                                        struct conv_err *err)
+{
+    const struct conv_folder_rules *rules = &folder->rules;
+    size_t length = folder->levels[folder->depth - 1].length;
+    if (!conv_paths_join(item->name, folder->here, entry->d_name)) {
+        snprintf(item->name, sizeof item->name, "%s", folder->here);
+        conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+        return CONV_SOURCE_BAD;
+    }
+    enum kind kind = kind_of_entry(entry, item->name);
+    const char *relative = relative_name(folder, item->name);
+    if (matches(rules->exclude, rules->exclude_count, relative))
+        return CONV_SOURCE_END;
+    if (kind == KIND_FOLDER && rules->recursive) {
+        strcpy(folder->here, item->name); // of the same size
+        if (!push(folder, err))
+            return CONV_SOURCE_END;
+        folder->here[length] = '\0';
+        return CONV_SOURCE_BAD;
+    }
+    bool included = is_included(rules, relative);
+    if (!included && kind == KIND_FILE && !conv_temporary_is(entry->d_name) &&
+        folder->others++ == 0)
+        snprintf(folder->other, sizeof folder->other, "%s", entry->d_name);
+    // A link to a folder could lead in circles: with `recursive` it is skipped, as by find and
+    // rsync.
+    if (!included || (kind == KIND_FOLDER_LINK && rules->recursive))
+        return CONV_SOURCE_END;
+    if (kind == KIND_FILE)
+        return CONV_SOURCE_ITEM;
+    conv_err_set(err, CONV_ERR_FORMAT, "is a %s, not an image",
+                 kind == KIND_SPECIAL ? "pipe, socket or device" : "folder");
+    return CONV_SOURCE_BAD;
+}
+
+static enum conv_source_step next_item(struct conv_source *source, struct conv_item *item,
+                                       struct conv_err *err)
+{
+    struct conv_folder_source *folder = (struct conv_folder_source *)source;
+    enum conv_source_step step = CONV_SOURCE_END;
+    while (folder->depth > 0 && step == CONV_SOURCE_END) {
+        errno = 0;
+        const struct dirent *entry = readdir(folder->levels[folder->depth - 1].dir);
+        if (!entry) {
+            int errnum = errno;
+            if (errnum) {
+                strcpy(item->name, folder->here); // of the same size
+                conv_err_errno(err, errnum, "cannot read the folder");
+                step = CONV_SOURCE_BAD;
+            }
+            pop(folder);
+        } else if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            step = take_entry(folder, entry, item, err);
+        }
+    }
+    if (step != CONV_SOURCE_END)
+        set_item(folder, item);
+    return step;
+}
+
+static bool never_waits(const struct conv_source *source)
+{
+    (void)source;
+    return false;
+}
+
+void conv_folder_source_init(struct conv_folder_source *folder,
+                             const struct conv_folder_rules *rules)
+{
+    static const struct conv_source_ops ops = {.next = next_item, .may_wait = never_waits};
+    folder->source.ops = &ops;
+    folder->rules = *rules;
+    folder->depth = 0;
+    folder->others = 0;
+    folder->other[0] = '\0';
+}
+
+enum conv_status conv_folder_source_begin(struct conv_folder_source *folder, const char *path,
+                                          size_t target, struct conv_err *err)
+{
+    if (!conv_paths_join(folder->here, "", path))
+        return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+    folder->target = target;
+    return push(folder, err);
+}
+
+void conv_folder_source_close(struct conv_folder_source *folder)
+{
+    while (folder->depth > 0)
+        close_innermost(folder);
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// The images of a folder, in the order in which the system lists them, one by one: a folder of a
+// million costs no memory.
+#ifndef CONV_IO_FOLDER_SOURCE_H
+#define CONV_IO_FOLDER_SOURCE_H
+
+#include <dirent.h>
+
+#include "io/source.h"
+
+// Folders open at once on the way down, one descriptor each. Deeper trees are reported, not
+// followed.
+#define CONV_FOLDER_LEVELS 256
+
+// Globs: as in rsync, one with a slash is matched against the path below the folder, one without
+// against the name.
+struct conv_folder_rules {
+    bool recursive;
+    bool in_place;              // see struct conv_item
+    const char *const *include; // no glob: *.png in any case
+    int include_count;
+    const char *const *exclude; // an excluded folder is not entered
+    int exclude_count;
+};
+
+struct conv_folder_source {
+    struct conv_source source;
+    struct conv_folder_rules rules;
+    struct {
+        DIR *dir;
+        size_t length; // of its path in `here`
+    } levels[CONV_FOLDER_LEVELS];
+    int depth;           // open folders; 0: none
+    char here[PATH_MAX]; // the innermost of them
+    size_t target;       // of its items' names: struct conv_item
+    uint64_t others;     // files passed by because their names do not match
+    char other[256];     // the first of them
+};
+
+// Keeps the arrays of *rules. To be closed, even if it was never begun.
+void conv_folder_source_init(struct conv_folder_source *folder,
+                             const struct conv_folder_rules *rules);
+
+// Opens a folder, after the end of the one before. `target`: offset in its path of what the names
+// below the sink begin with. CONV_ERR_IO; CONV_ERR_LIMIT if the path is too long.
+enum conv_status conv_folder_source_begin(struct conv_folder_source *folder, const char *path,
+                                          size_t target, struct conv_err *err);
+
+void conv_folder_source_close(struct conv_folder_source *folder);
+
+#endif

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// The images that a list of names refers to. Each name costs 21 to 43 bytes, by which a second
+// mention is recognised.
+#ifndef CONV_IO_LIST_SOURCE_H
+#define CONV_IO_LIST_SOURCE_H
+
+#include "base/digest_set.h"
+#include "io/name_list.h"
+#include "io/source.h"
+
+struct conv_list_source {
+    struct conv_source source;
+    const char *path;   // of the list
+    const char *folder; // that relative names are below; NULL: the current one
+    bool in_place;      // see struct conv_item
+    struct conv_name_list names;
+    struct conv_digest_set seen;
+};
+
+// Opens the list `path`, which may be "-". `folder` and `path` are kept. As conv_name_list_open.
+enum conv_status conv_list_source_open(struct conv_list_source *list, const char *path, bool nul,
+                                       const char *folder, bool in_place, atomic_int *stop,
+                                       struct conv_err *err);
+void conv_list_source_close(struct conv_list_source *list); // {0} is fine
+
+#endif

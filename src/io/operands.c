@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+#include "io/operands.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "image/format.h"
+#include "io/in_place.h"
+#include "io/paths.h"
+
+bool conv_operands_is_standard(const char *path)
+{
+    return strcmp(path, "-") == 0;
+}
+
+static enum conv_status check_pair(const char *input, const char *output, bool recursive,
+                                   struct conv_err *err)
+{
+    switch (conv_paths_relation(input, output)) {
+    case CONV_PATHS_SAME:
+        return conv_err_hint(
+            err, CONV_HINT_OTHER_FOLDER, 0,
+            conv_err_set(err, CONV_ERR_USAGE, "input and output are the same folder: %s", input));
+    case CONV_PATHS_NESTED:
+        if (recursive)
+            return conv_err_hint(err, CONV_HINT_SUBFOLDERS, 0,
+                                 conv_err_set(err, CONV_ERR_USAGE,
+                                              "neither of %s and %s may lie inside the other",
+                                              input, output));
+        break;
+    case CONV_PATHS_APART:
+        break;
+    }
+    return CONV_OK;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(conv_paths_base(*(const char *const *)a),
+                  conv_paths_base(*(const char *const *)b));
+}
+
+// "..", "a/../", "." and "/" name no folder below the output; the first would leave it.
+static bool lacks_name(const char *path)
+{
+    const char *base = conv_paths_base(path);
+    size_t length = strcspn(base, "/");
+    return length == 0 || (length <= 2 && strncmp(base, "..", length) == 0);
+}
+
+// Several inputs go into one folder under their own names, which must differ.
+static enum conv_status check_names(const struct conv_operands *operands, struct conv_err *err)
+{
+    size_t count = (size_t)operands->input_count;
+    const char **sorted = malloc(count * sizeof *sorted);
+    if (!sorted)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu names", count);
+    memcpy(sorted, operands->inputs, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, compare_names);
+    enum conv_status status = CONV_OK;
+    for (size_t i = 0; i < count && !status; i++)
+        if (lacks_name(sorted[i]))
+            status = conv_err_set(err, CONV_ERR_USAGE,
+                                  "beside other inputs '%s' gives no name below the output; write "
+                                  "the folder's own",
+                                  sorted[i]);
+    for (size_t i = 1; i < count && !status; i++)
+        if (compare_names(&sorted[i - 1], &sorted[i]) == 0)
+            status =
+                conv_err_set(err, CONV_ERR_USAGE, "%s and %s would become the same output file",
+                             sorted[i - 1], sorted[i]);
+    free(sorted);
+    return status;
+}
+
+static enum conv_status check_input(const struct conv_operands *operands, const char *input,
+                                    bool is_folder, struct conv_err *err)
+{
+    if (!input[0])
+        return conv_err_set(err, CONV_ERR_USAGE, "the name of an input is empty");
+    if (operands->files_from && !is_folder)
+        return conv_err_hint(
+            err, CONV_HINT_LIST_INPUTS, 0,
+            conv_err_set(err, CONV_ERR_USAGE,
+                         "the input is the folder of the names; %s is not a folder", input));
+    if (operands->in_place && conv_operands_is_standard(input))
+        return conv_err_hint(
+            err, CONV_HINT_REPLACE, 0,
+            conv_err_set(err, CONV_ERR_USAGE, "standard input cannot be replaced"));
+    if (!operands->in_place && is_folder && operands->output)
+        return check_pair(input, operands->output, operands->recursive, err);
+    return CONV_OK;
+}
+
+static enum conv_status check_inputs(const struct conv_operands *operands,
+                                     struct conv_operands_shape *shape, struct conv_err *err)
+{
+    shape->any_folder = operands->files_from != NULL;
+    shape->several = operands->input_count > 1;
+    for (int i = 0; i < operands->input_count; i++) {
+        bool is_folder = conv_paths_is_folder(operands->inputs[i]);
+        shape->any_folder |= is_folder;
+        enum conv_status status = check_input(operands, operands->inputs[i], is_folder, err);
+        if (status)
+            return status;
+    }
+    if (operands->files_from && shape->several)
+        return conv_err_hint(
+            err, CONV_HINT_LIST_INPUTS, 0,
+            conv_err_set(err, CONV_ERR_USAGE,
+                         "one input, the folder of the names, is possible; %d given",
+                         operands->input_count));
+    return operands->in_place ? conv_in_place_check(operands->inputs, operands->input_count,
+                                                    operands->recursive, err)
+                              : CONV_OK;
+}
+
+static enum conv_status check_output(const struct conv_operands *operands,
+                                     struct conv_operands_shape *shape, struct conv_err *err)
+{
+    const char *output = operands->output;
+    if (!output[0])
+        return conv_err_set(err, CONV_ERR_USAGE, "the name of the output is empty");
+    if (conv_operands_is_standard(output)) {
+        shape->sink = CONV_SINK_STANDARD;
+        if (shape->any_folder || shape->several)
+            return conv_err_set(err, CONV_ERR_USAGE, "standard output takes only one image");
+        return CONV_OK;
+    }
+    // A closed descriptor's number may become that of a file which the run itself opens.
+    if (conv_paths_descriptor(output) >= 0 && !conv_paths_exists(output))
+        return conv_err_set(err, CONV_ERR_USAGE, "the output %s: the descriptor is not open",
+                            output);
+    bool slash = output[strlen(output) - 1] == '/';
+    bool is_folder = shape->any_folder || shape->several || slash || conv_paths_is_folder(output);
+    const char *format = conv_format_of_name(output);
+    shape->sink = is_folder ? CONV_SINK_FOLDER : CONV_SINK_FILE;
+    if (!is_folder && format && strcmp(format, "PNG") != 0)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "conv writes PNG only, and %s says %s: use %.*s.png", output, format,
+                            (int)(strrchr(output, '.') - output), output);
+    if (!is_folder)
+        return CONV_OK;
+    if (format && !slash && !conv_paths_exists(output))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "the output %s is not a folder (%s/ would make one)", output, output);
+    enum conv_status status = shape->several ? check_names(operands, err) : CONV_OK;
+    if (!status && conv_paths_exists(output) && !conv_paths_is_folder(output))
+        return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a file, not a folder", output);
+    return status;
+}
+
+enum conv_status conv_operands_check(const struct conv_operands *operands,
+                                     struct conv_operands_shape *shape, struct conv_err *err)
+{
+    *shape = (struct conv_operands_shape){0};
+    enum conv_status status = check_inputs(operands, shape, err);
+    if (status)
+        return status;
+    if (operands->in_place)
+        shape->sink = CONV_SINK_IN_PLACE;
+    return operands->output ? check_output(operands, shape, err) : CONV_OK;
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// What inputs and output on a command line mean together: checked before anything is opened.
+#ifndef CONV_IO_OPERANDS_H
+#define CONV_IO_OPERANDS_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "io/sink.h"
+
+struct conv_operands {
+    const char *const *inputs; // files, folders, "-" for standard input
+    int input_count;
+    const char *output;     // file, folder, "-" for standard output; NULL: there are no outputs
+    bool in_place;          // each input is its own output; `output` is NULL
+    bool recursive;         // with the folders in them
+    const char *files_from; // the inputs are names in this list, below inputs[0]; or NULL
+};
+
+struct conv_operands_shape {
+    bool any_folder; // among the inputs, or a list: there may be any number of images
+    bool several;    // inputs: a folder gets a folder of its own name below the output
+    enum conv_sink_kind sink;
+};
+
+// CONV_ERR_USAGE with the reason; CONV_ERR_MEMORY. Changes nothing on disk.
+enum conv_status conv_operands_check(const struct conv_operands *operands,
+                                     struct conv_operands_shape *shape, struct conv_err *err);
+
+// True for the name that stands for standard input or output.
+bool conv_operands_is_standard(const char *path);
+
+#endif

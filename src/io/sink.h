@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+// A sink takes the bytes of an image and makes them visible under a name whole or not at all.
+// A folder, a single file, the inputs' own places and standard output are implementations.
+#ifndef CONV_IO_SINK_H
+#define CONV_IO_SINK_H
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "image/format.h"
+#include "io/paths.h"
+#include "io/source.h"
+
+struct conv_journal;
+
+enum conv_sink_kind {
+    CONV_SINK_NONE, // nothing is written
+    CONV_SINK_FILE,
+    CONV_SINK_FOLDER,
+    CONV_SINK_IN_PLACE, // outputs take the place of inputs, with their mode and, if allowed, owner
+    CONV_SINK_STANDARD, // standard output
+};
+
+struct conv_sink_config {
+    enum conv_sink_kind kind;
+    const char *path; // of a file or folder
+    int workers;      // threads that write at a time
+    bool preserve;    // outputs get mode and times of their inputs
+    bool fsync;       // data, name and folder are on the disk when `write` returns
+    // Gets a line per output. Required in place.
+    struct conv_journal *journal;
+    const struct conv_paths_id *own_files; // that the run itself writes: no output replaces one
+    int own_file_count;
+    const atomic_int *stop; // ends the wait for the reader of a pipe when it becomes non-zero
+};
+
+// Where the output of one image goes.
+struct conv_output {
+    char path[PATH_MAX]; // "-": standard output; "": nowhere
+};
+
+// What is already there.
+struct conv_existing {
+    bool exists;
+    bool is_special;  // a pipe, a device or a descriptor that is written to, not replaced
+    struct stat info; // if it exists
+};
+
+enum conv_sink_result {
+    CONV_SINK_WRITTEN,
+    CONV_SINK_REPLACED, // in place: by an earlier run or under another name; nothing was written
+};
+
+struct conv_sink;
+
+// Any thread, unless stated otherwise. *input: the identity of the image that was read, st_mode 0
+// if it has none. Call them through the functions below.
+struct conv_sink_ops {
+    // Sets output->path. CONV_ERR_LIMIT if it is too long.
+    enum conv_status (*place)(const struct conv_sink *sink, const struct conv_item *item,
+                              struct conv_output *output, struct conv_err *err);
+
+    // Writes the file. `worker` is below config.workers and differs between threads. CONV_ERR_IO;
+    // CONV_ERR_USAGE as `check`; CONV_ERR_CANCELLED. After a failure nothing is left.
+    enum conv_status (*write)(struct conv_sink *sink, int worker, const struct conv_item *item,
+                              const struct stat *input, const struct conv_output *output,
+                              const struct conv_encoded *file, enum conv_sink_result *result,
+                              struct conv_err *err);
+
+    // Ends the sink and frees it; no thread may use it any more. CONV_ERR_IO if something could not
+    // be completed.
+    enum conv_status (*finish)(struct conv_sink *sink, struct conv_err *err);
+
+    // Removes what is half written and prevents more of it. Async-signal-safe, for a handler that
+    // ends the program at once. NULL: there is nothing to remove.
+    void (*abandon)(struct conv_sink *sink);
+
+    // The rest is for sinks whose outputs may be there already; all NULL otherwise.
+
+    // False once many outputs in a row were new. The next one is then taken to be new as well:
+    // looking for it would keep other threads from adding files to the folder. `write` still finds
+    // out what exists.
+    bool (*should_look)(const struct conv_sink *sink);
+
+    void (*look)(const struct conv_sink *sink, const struct conv_output *output,
+                 struct conv_existing *existing);
+
+    // CONV_ERR_USAGE if what exists is the input itself or one of the run's own files; CONV_ERR_IO
+    // if it cannot be replaced: a folder, or in a folder a pipe, socket or device. A link to one is
+    // replaced, unless it leads to a folder.
+    enum conv_status (*check)(const struct conv_sink *sink, const struct conv_item *item,
+                              const struct stat *input, const struct conv_output *output,
+                              const struct conv_existing *existing, struct conv_err *err);
+
+    // True if the journal has a line for this output of this input, as both are now.
+    bool (*is_noted)(const struct conv_sink *sink, const struct conv_item *item,
+                     const struct stat *input, const struct conv_output *output,
+                     const struct conv_existing *existing);
+};
+
+// The first member of every sink.
+struct conv_sink {
+    const struct conv_sink_ops *ops;
+};
+
+// Keeps the pointers in *config. CONV_ERR_MEMORY. *sink is NULL for CONV_SINK_NONE.
+enum conv_status conv_sink_open(struct conv_sink **sink, const struct conv_sink_config *config,
+                                struct conv_err *err);
+
+static inline bool conv_sink_should_look(const struct conv_sink *sink)
+{
+    return sink->ops->should_look && sink->ops->should_look(sink);
+}
+
+static inline void conv_sink_look(const struct conv_sink *sink, const struct conv_output *output,
+                                  struct conv_existing *existing)
+{
+    existing->exists = existing->is_special = false;
+    if (sink->ops->look)
+        sink->ops->look(sink, output, existing);
+}
+
+static inline enum conv_status
+conv_sink_check(const struct conv_sink *sink, const struct conv_item *item,
+                const struct stat *input, const struct conv_output *output,
+                const struct conv_existing *existing, struct conv_err *err)
+{
+    return existing->exists ? sink->ops->check(sink, item, input, output, existing, err) : CONV_OK;
+}
+
+static inline bool conv_sink_is_noted(const struct conv_sink *sink, const struct conv_item *item,
+                                      const struct stat *input, const struct conv_output *output,
+                                      const struct conv_existing *existing)
+{
+    return existing->exists && sink->ops->is_noted(sink, item, input, output, existing);
+}
+
+// Ends the sink; NULL is fine.
+static inline enum conv_status conv_sink_finish(struct conv_sink *sink, struct conv_err *err)
+{
+    return sink ? sink->ops->finish(sink, err) : CONV_OK;
+}
+
+#endif

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// A source names images and hands out their bytes. Folders, lists of names and standard input are
+// implementations (walk.h); the pipeline knows none of them. Images that lie one after the other in
+// a stream, as in an archive, need a source and an item table of their own, nothing else.
+#ifndef CONV_IO_SOURCE_H
+#define CONV_IO_SOURCE_H
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+// How the input's descriptor counts against the limit: see base/descriptors.h.
+enum conv_input_count {
+    CONV_INPUT_UNCOUNTED, // standard input
+    CONV_INPUT_TAKEN,     // for the time of reading
+    CONV_INPUT_AHEAD,     // opened before its reader comes
+    CONV_INPUT_KEPT,      // for as long as a pipe or other images take
+};
+
+// An item that is being read. {0} before conv_input_announce or conv_input_open.
+struct conv_input {
+    int fd;
+    bool is_announced; // open already
+    enum conv_input_count counted;
+    struct stat info; // identity: inode, size, times. st_mode is 0 while unknown
+};
+
+struct conv_item_ops;
+
+// One image of a source. It can be copied.
+struct conv_item {
+    const struct conv_item_ops *ops;
+    char name[PATH_MAX]; // for messages and reports; of a file, its path
+    size_t target;       // offset in `name` of the output's name below the sink: see source.c
+    bool is_named;       // on the command line, so it may be a pipe or a device
+    bool in_place;       // its output replaces it: a regular file that is no link
+};
+
+#define CONV_INPUT_LATER (-2) // nothing to read yet
+
+// How the bytes of an item are read. Any thread, one at a time per item.
+struct conv_item_ops {
+    // Size, times and inode without reading; of an item in place those of a link itself. False with
+    // errno if there is no such item; NULL: not known before it is read.
+    bool (*identify)(const struct conv_item *item, struct stat *info);
+
+    // Optional (may be NULL): opens the item if a descriptor is to spare, starts fetching it from
+    // the disk, and sets input->info if it can. Failures are left for `open` to report.
+    void (*announce)(const struct conv_item *item, struct conv_input *input);
+
+    // Opens the item, or takes over what `announce` has opened, and sets input->info. CONV_ERR_IO,
+    // CONV_ERR_FORMAT if it is no file that may be read, CONV_ERR_USAGE for a link in place.
+    // Nothing is open after a failure.
+    enum conv_status (*open)(const struct conv_item *item, struct conv_input *input,
+                             struct conv_err *err);
+
+    // At most `size` bytes; 0 at the end, CONV_INPUT_LATER, or -1 with *err.
+    ssize_t (*read)(struct conv_input *input, void *data, size_t size, struct conv_err *err);
+
+    // CONV_ERR_IO if the item has changed since it was opened: what was read may be half old, half
+    // new.
+    enum conv_status (*unchanged)(const struct conv_input *input, struct conv_err *err);
+
+    // Also for an input that was only announced. Does nothing if it is not open.
+    void (*close)(struct conv_input *input);
+};
+
+// An item that is a link cannot be replaced.
+static inline enum conv_status conv_source_refuse_link(struct conv_err *err)
+{
+    return conv_err_hint(err, CONV_HINT_NO_LINKS, 0,
+                         conv_err_set(err, CONV_ERR_USAGE, "is a symbolic link"));
+}
+
+// True if the item can be read again with the same result, as far as its kind tells: a pipe cannot.
+// After announce or open.
+static inline bool conv_input_is_file(const struct conv_input *input)
+{
+    return S_ISREG(input->info.st_mode);
+}
+
+// The output's name below the sink: "sub/a.png".
+const char *conv_item_target(const struct conv_item *item);
+
+// Item tables for files and for standard input (file_item.c).
+extern const struct conv_item_ops conv_item_file, conv_item_standard;
+
+// The input stays open for longer than reading takes: from now on other threads do not wait for its
+// descriptor.
+void conv_input_keep(struct conv_input *input);
+
+// Waits until an input that is no file has something to read. False once *stop, which may be NULL,
+// is not 0.
+bool conv_input_wait(const struct conv_input *input, atomic_int *stop);
+
+enum conv_source_step {
+    CONV_SOURCE_ITEM,
+    CONV_SOURCE_BAD,      // item->name cannot be had; *err has the reason
+    CONV_SOURCE_REPEATED, // a list has had this image before, perhaps spelled differently
+    CONV_SOURCE_END,
+};
+
+struct conv_source;
+
+struct conv_source_ops {
+    // The next image. One caller at a time.
+    enum conv_source_step (*next)(struct conv_source *source, struct conv_item *item,
+                                  struct conv_err *err);
+
+    // True if `next` may take long: the names come through a pipe that is empty.
+    bool (*may_wait)(const struct conv_source *source);
+};
+
+// The first member of every source.
+struct conv_source {
+    const struct conv_source_ops *ops;
+};
+
+static inline enum conv_source_step conv_source_next(struct conv_source *source,
+                                                     struct conv_item *item, struct conv_err *err)
+{
+    return source->ops->next(source, item, err);
+}
+
+static inline bool conv_source_may_wait(const struct conv_source *source)
+{
+    return source->ops->may_wait(source);
+}
+
+#endif

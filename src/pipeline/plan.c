@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+#include "pipeline/plan.h"
+
+#include <errno.h>
+
+static bool is_newer_or_same(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec >= b->tv_nsec;
+}
+
+static bool skip(struct conv_job *job, const char *reason)
+{
+    job->outcome = CONV_OUTCOME_SKIPPED;
+    job->reason = reason;
+    return true;
+}
+
+// True if what exists already makes the image superfluous. `in` is NULL for an item without an
+// identity.
+static bool is_done(const struct conv_pipeline_config *config, struct conv_job *job,
+                    const struct stat *in, const struct conv_existing *existing)
+{
+    if (config->skip_existing)
+        return skip(job, "the output exists");
+    if (in && config->update && is_newer_or_same(&existing->info.st_mtim, &in->st_mtim))
+        return skip(job, "the output is up to date");
+    if (in && config->resume &&
+        conv_sink_is_noted(config->sink, &job->item, in, &job->output, existing))
+        return skip(job, "done before, says the journal");
+    return false;
+}
+
+static const char *plan_reason(const struct conv_pipeline_config *config,
+                               const struct conv_existing *existing)
+{
+    if (existing->is_special)
+        return "writes to a pipe, a device or a descriptor";
+    if (!existing->exists)
+        return "new";
+    return config->update   ? "the input is newer"
+           : config->resume ? "the journal knows no such output"
+                            : "replaces the output";
+}
+
+static enum conv_status plan_in_place(const struct conv_pipeline_config *config,
+                                      struct conv_job *job)
+{
+    struct conv_existing input = {.exists = true};
+    if (!job->item.ops->identify(&job->item, &input.info))
+        return conv_err_errno(&job->err, errno, "cannot open");
+    if (S_ISLNK(input.info.st_mode)) {
+        // Replacing the link would part it from its file, replacing the file reach out of the
+        // folder.
+        skip(job, "a symbolic link");
+        return job->item.is_named ? conv_source_refuse_link(&job->err) : CONV_OK;
+    }
+    if (conv_sink_is_noted(config->sink, &job->item, &input.info, &job->output, &input)) {
+        skip(job, CONV_PLAN_REPLACED);
+    } else if (config->dry_run) {
+        job->outcome = CONV_OUTCOME_PLANNED;
+        job->reason = "replaces the input";
+    }
+    return CONV_OK;
+}
+
+enum conv_status conv_plan_job(const struct conv_pipeline_config *config, struct conv_job *job)
+{
+    const struct conv_item *item = &job->item;
+    struct conv_existing existing;
+    struct stat in;
+    if (!config->sink)
+        return CONV_OK;
+    if (item->in_place)
+        return plan_in_place(config, job);
+    if (!config->dry_run && !config->skip_existing && !config->update && !config->resume)
+        return CONV_OK;
+    conv_sink_look(config->sink, &job->output, &existing);
+    bool has_identity = item->ops->identify != NULL;
+    bool found = has_identity && item->ops->identify(item, &in);
+    // Only a regular file can be an output of an earlier run.
+    if (existing.exists && !existing.is_special && S_ISREG(existing.info.st_mode) &&
+        is_done(config, job, found ? &in : NULL, &existing))
+        return CONV_OK;
+    if (has_identity && !found)
+        return conv_err_errno(&job->err, errno, "cannot open");
+    if (!config->dry_run)
+        return CONV_OK;
+    enum conv_status status =
+        found ? conv_sink_check(config->sink, item, &in, &job->output, &existing, &job->err)
+              : CONV_OK;
+    if (status)
+        return status;
+    job->outcome = CONV_OUTCOME_PLANNED;
+    job->reason = plan_reason(config, &existing);
+    return CONV_OK;
+}
+
+enum conv_status conv_plan_check_output(const struct conv_pipeline_config *config,
+                                        struct conv_job *job)
+{
+    const struct conv_item *item = &job->item;
+    const struct stat *in = &job->input.info;
+    struct conv_existing existing;
+    bool may_be_read = S_ISREG(in->st_mode) || (item->is_named && !item->in_place);
+    bool is_known = in->st_mode != 0 || !item->ops->identify;
+    if (config->no_save || !config->sink || !is_known || !may_be_read || S_ISDIR(in->st_mode) ||
+        !conv_sink_should_look(config->sink))
+        return CONV_OK;
+    conv_sink_look(config->sink, &job->output, &existing);
+    enum conv_status status =
+        conv_sink_check(config->sink, item, in, &job->output, &existing, &job->err);
+    if (status && S_ISREG(in->st_mode))
+        job->bytes_in = (size_t)in->st_size;
+    return status;
+}
