@@ -16,8 +16,6 @@
 // balance.h says.
 enum conv_coder { CONV_CODER_CPU, CONV_CODER_AUTO, CONV_CODER_GPU };
 
-enum conv_alpha_mode { CONV_ALPHA_KEEP, CONV_ALPHA_FILTER, CONV_ALPHA_PREMULTIPLY };
-
 struct conv_pipeline_config {
     const struct conv_backend_ops *ops;
     // One a device, at most CONV_BACKEND_MOST_DEVICES; several only if `ops` is async. Groups go to
