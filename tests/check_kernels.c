@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Holds every row of the variant table that this machine can run against the reference, and the
-// reference against a definition of its own, on random filters and images; times them with
-// --bench. Starts by proving that it catches wrong rows.
+// Compares every variant that this machine can run with the reference, whatever its score, and the
+// reference with an independent definition, on random filters and images; times the variants with
+// --bench. First proves that it catches wrong variants.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,10 +17,10 @@
 #define SELFTEST_ROUNDS 400
 #define SELFTEST_SEED 1
 #ifndef CHECK_DIVISION_STEP
-#define CHECK_DIVISION_STEP 1 // of the divisors, how many there are to each that is tried
+#define CHECK_DIVISION_STEP 1 // one of this many divisors is tried
 #endif
 #ifndef CHECK_LARGE
-#define CHECK_LARGE 1 // is there time for a large plane?
+#define CHECK_LARGE 1 // 0: no large planes, to save time
 #endif
 
 struct options {
@@ -28,7 +28,7 @@ struct options {
     int rounds;
     const char *variant; // NULL: all
     bool cpu, cuda, bench;
-    bool special; // divisors, ties and a large plane, after the random cases
+    bool special; // divisors, ties, layouts, heights and large planes, after the random cases
 };
 
 struct machine {
@@ -37,7 +37,8 @@ struct machine {
     const char *reason;
 };
 
-// --- wrong rows ----------------------------------------------------------------------------------
+// --- wrong variants
+// ----------------------------------------------------------------------------------
 
 static enum conv_status run_reference(const struct conv_stencil *stencil,
                                       const struct conv_stencil_batch *batch)
@@ -47,7 +48,7 @@ static enum conv_status run_reference(const struct conv_stencil *stencil,
     return conv_cpu_reference.run(&plan, batch);
 }
 
-// (2N + 1) / 2d instead of N / d: only for ties on another side of the half, if d is even.
+// (2N + 1) / 2d instead of N / d: differs only at ties, if d is even.
 static enum conv_status run_half_up(const struct conv_stencil_plan *plan,
                                     const struct conv_stencil_batch *batch)
 {
@@ -74,8 +75,8 @@ static enum conv_status run_wrong_last_column(const struct conv_stencil_plan *pl
     return CONV_OK;
 }
 
-static enum conv_status run_write_behind(const struct conv_stencil_plan *plan,
-                                         const struct conv_stencil_batch *batch)
+static enum conv_status run_write_after(const struct conv_stencil_plan *plan,
+                                        const struct conv_stencil_batch *batch)
 {
     const struct conv_stencil *stencil = plan->stencil;
     run_reference(stencil, batch);
@@ -84,7 +85,7 @@ static enum conv_status run_write_behind(const struct conv_stencil_plan *plan,
     return CONV_OK;
 }
 
-// Right inside, wrong where the border is seen.
+// Right inside, wrong at the border.
 static enum conv_status run_wrong_border(const struct conv_stencil_plan *plan,
                                          const struct conv_stencil_batch *batch)
 {
@@ -95,58 +96,60 @@ static enum conv_status run_wrong_border(const struct conv_stencil_plan *plan,
     return run_reference(&wrong, batch);
 }
 
-static const struct conv_variant wrong_rows[] = {
+static const struct conv_variant wrong_variants[] = {
     {.name = "rounds half up", .run = run_half_up},
     {.name = "wrong last column", .run = run_wrong_last_column},
-    {.name = "writes behind the image", .run = run_write_behind},
+    {.name = "writes after the image", .run = run_write_after},
     {.name = "reflect for reflect101", .run = run_wrong_border},
 };
 
-// --- all rows ----------------------------------------------------------------------------------
+// --- all variants
+// ----------------------------------------------------------------------------------
 
-#define MOST_ROWS 96
+#define MOST_VARIANTS 96
 
-// A row of the table, or one that serves benchmarks alone.
+// A variant of the table, or one that only benchmarks use.
 struct entry {
-    const struct conv_variant *row;
+    const struct conv_variant *variant;
     bool interleaved;
 };
 
-static int list_rows(struct entry *entries)
+static int list_variants(struct entry *entries)
 {
-    int rows, extras, count = 0;
-    const struct conv_variant *const *variants = conv_stencil_variants(&rows);
+    int in_table, extras, count = 0;
+    const struct conv_variant *const *variants = conv_stencil_variants(&in_table);
     const struct conv_stencil_extra *extra = conv_stencil_extras(&extras);
-    for (int i = 0; i < rows && count < MOST_ROWS; i++)
+    for (int i = 0; i < in_table && count < MOST_VARIANTS; i++)
         entries[count++] = (struct entry){variants[i], false};
-    for (int i = 0; i < extras && count < MOST_ROWS; i++)
+    for (int i = 0; i < extras && count < MOST_VARIANTS; i++)
         entries[count++] = (struct entry){extra[i].variant, extra[i].interleaved};
     return count;
 }
 
 // --- checking ------------------------------------------------------------------------------------
 
-static bool can_run(const struct conv_variant *row, const struct machine *machine)
+static bool can_run(const struct conv_variant *variant, const struct machine *machine)
 {
-    bool on_cuda = row->place == CONV_ON_CUDA;
+    bool on_cuda = variant->place == CONV_ON_CUDA;
     if (on_cuda && !machine->capability)
         return false;
-    return conv_place_offers(
-        row->place, on_cuda ? (unsigned)machine->capability : machine->features, row->needs);
+    return conv_place_offers(variant->place,
+                             on_cuda ? (unsigned)machine->capability : machine->features,
+                             variant->needs);
 }
 
-static bool is_wanted(const struct conv_variant *row, const struct options *options)
+static bool is_wanted(const struct conv_variant *variant, const struct options *options)
 {
-    return (row->place == CONV_ON_CUDA ? options->cuda : options->cpu) &&
-           (!options->variant || strcmp(options->variant, row->name) == 0);
+    return (variant->place == CONV_ON_CUDA ? options->cuda : options->cpu) &&
+           (!options->variant || strcmp(options->variant, variant->name) == 0);
 }
 
-// Scratch has the size that the plan asks for and comes dirty.
-static bool run_on_cpu(const struct conv_variant *row, struct check_case *c)
+// Scratch has exactly the size that the plan asks for and is filled with garbage.
+static bool run_on_cpu(const struct conv_variant *variant, struct check_case *c)
 {
     static struct conv_stencil_plan plan;
     size_t size = 0;
-    conv_stencil_plan_init(&plan, row, &c->stencil, NULL);
+    conv_stencil_plan_init(&plan, variant, &c->stencil, NULL);
     for (int p = 0; p < c->count; p++) {
         size_t need = conv_stencil_plan_scratch(&plan, c->planes[p].width);
         size = need > size ? need : size;
@@ -159,50 +162,50 @@ static bool run_on_cpu(const struct conv_variant *row, struct check_case *c)
     if (scratch)
         memset(scratch, 0xee, size);
     struct conv_stencil_batch batch = {.planes = c->planes, .count = c->count, .scratch = scratch};
-    enum conv_status status = row->run(&plan, &batch);
+    enum conv_status status = variant->run(&plan, &batch);
     free(scratch);
     if (status)
-        printf("FAILED %s: status %d\n", row->name, (int)status);
+        printf("FAILED %s: status %d\n", variant->name, (int)status);
     return status == CONV_OK;
 }
 
-static bool run_row(const struct entry *entry, struct check_case *c)
+static bool run_variant(const struct entry *entry, struct check_case *c)
 {
     check_case_clear(c);
 #if CONV_HAVE_CUDA
     if (entry->interleaved)
-        return check_cuda_run_interleaved(entry->row, c);
-    if (entry->row->place == CONV_ON_CUDA)
-        return check_cuda_run(entry->row, c);
+        return check_cuda_run_interleaved(entry->variant, c);
+    if (entry->variant->place == CONV_ON_CUDA)
+        return check_cuda_run(entry->variant, c);
 #endif
-    return run_on_cpu(entry->row, c);
+    return run_on_cpu(entry->variant, c);
 }
 
 struct tally {
-    int cases, good; // good: not saturated beyond use
+    int cases, good; // good: at most MAX_SATURATED of the samples
 };
 
-// One case through one row; false on a difference.
-static bool check_row(const struct entry *entry, struct check_case *c, struct tally *tally)
+// Runs one variant on one case; false on a difference.
+static bool check_variant(const struct entry *entry, struct check_case *c, struct tally *tally)
 {
-    const struct conv_variant *row = entry->row;
-    if (row->can && !row->can(&c->stencil))
+    const struct conv_variant *variant = entry->variant;
+    if (variant->can && !variant->can(&c->stencil))
         return true;
     if (entry->interleaved && !check_case_is_image(c))
         return true;
     tally->cases++;
     tally->good += c->saturated <= MAX_SATURATED;
-    if (!run_row(entry, c)) {
+    if (!run_variant(entry, c)) {
         check_case_print(c);
         return false;
     }
-    return check_case_compare(c, row->name, false);
+    return check_case_compare(c, variant->name, false);
 }
 
 static bool selftest(void)
 {
     bool all = true;
-    for (size_t w = 0; w < sizeof wrong_rows / sizeof wrong_rows[0]; w++) {
+    for (size_t w = 0; w < sizeof wrong_variants / sizeof wrong_variants[0]; w++) {
         bool caught = false;
         for (int round = 0; round < SELFTEST_ROUNDS && !caught; round++) {
             struct check_case c;
@@ -212,32 +215,32 @@ static bool selftest(void)
                 return false;
             }
             check_case_clear(&c);
-            run_on_cpu(&wrong_rows[w], &c);
-            caught = !check_case_compare(&c, wrong_rows[w].name, true);
+            run_on_cpu(&wrong_variants[w], &c);
+            caught = !check_case_compare(&c, wrong_variants[w].name, true);
             check_case_free(&c);
         }
-        printf("selftest: a row that %s%s: %s\n",
+        printf("selftest: a variant that %s%s: %s\n",
                w == 1   ? "has a "
                : w == 3 ? "takes "
                         : "",
-               wrong_rows[w].name, caught ? "caught" : "NOT CAUGHT");
+               wrong_variants[w].name, caught ? "caught" : "NOT CAUGHT");
         all = all && caught;
     }
     return all;
 }
 
-// One case through the rows wanted.
-static bool check_case_rows(struct check_case *c, const struct options *options,
-                            const struct machine *machine, struct tally *tallies)
+// Runs the requested variants on one case.
+static bool check_case_variants(struct check_case *c, const struct options *options,
+                                const struct machine *machine, struct tally *tallies)
 {
     if (!check_case_expect(c))
         return false;
-    struct entry entries[MOST_ROWS];
-    int count = list_rows(entries);
+    struct entry entries[MOST_VARIANTS];
+    int count = list_variants(entries);
     bool ok = true;
     for (int r = 0; r < count; r++)
-        if (is_wanted(entries[r].row, options) && can_run(entries[r].row, machine))
-            ok = check_row(&entries[r], c, &tallies[r]) && ok;
+        if (is_wanted(entries[r].variant, options) && can_run(entries[r].variant, machine))
+            ok = check_variant(&entries[r], c, &tallies[r]) && ok;
     return ok;
 }
 
@@ -247,13 +250,13 @@ static bool check_division(const struct options *options, const struct machine *
     struct check_case c;
     int offset = coef < 0 ? 255 * -coef / divisor : 0;
     check_case_init_division(&c, depth, coef, divisor, offset < 65535 ? offset : 65535);
-    bool ok = check_case_rows(&c, options, machine, tallies);
+    bool ok = check_case_variants(&c, options, machine, tallies);
     check_case_free(&c);
     return ok;
 }
 
-// Every divisor that a filter is likely to have, each with many sums of two taps, of both signs,
-// with as many ties as there are.
+// Every divisor that a filter is likely to have, each with many sums of two taps, of both signs and
+// with all possible ties.
 static bool check_divisions(const struct options *options, const struct machine *machine,
                             struct tally *tallies)
 {
@@ -265,12 +268,12 @@ static bool check_divisions(const struct options *options, const struct machine 
     int count = 260 + (int)(sizeof large / sizeof large[0]);
     for (int i = first; i < count && ok; i += CHECK_DIVISION_STEP) {
         int divisor = i < 260 ? i : large[i - 260];
-        // All divisors with one coefficient each, in turn; the usual ones with all.
+        // All divisors with one coefficient each, in rotation; the usual ones with all.
         bool usual = i >= 260 || i <= 10 || i == 16 || i == 18 || i == 25 || i == 30 || i == 256;
         for (int k = 0; k < (int)(sizeof coefs / sizeof coefs[0]) && ok; k++)
             if (usual || k == i % 5)
                 ok = check_division(options, machine, tallies, 8, coefs[k], divisor);
-        // 82 and 122 are among them, whose float32 reciprocals miss the most ties.
+        // Among them are 82 and 122, whose float32 reciprocals miss the most ties.
         if (ok && (usual || i % 8 == 2))
             ok = check_division(options, machine, tallies, 16, divisor - 1, divisor) &&
                  check_division(options, machine, tallies, 16, -29, divisor);
@@ -278,8 +281,8 @@ static bool check_divisions(const struct options *options, const struct machine 
     return ok;
 }
 
-// Coefficients that sums must not lose: from 2^-102 on cuda_tma holds them, and leaves smaller
-// ones to others.
+// Coefficients that sums must not lose: scaled sums hold them from 2^-102 on, and a variant with
+// such sums must refuse smaller ones.
 static bool check_ties(const struct options *options, const struct machine *machine,
                        struct tally *tallies)
 {
@@ -288,7 +291,7 @@ static bool check_ties(const struct options *options, const struct machine *mach
     for (int i = 0; i < (int)(sizeof tiny / sizeof tiny[0]) && ok; i++) {
         struct check_case c;
         check_case_init_tie(&c, tiny[i]);
-        ok = check_case_rows(&c, options, machine, tallies);
+        ok = check_case_variants(&c, options, machine, tallies);
         check_case_free(&c);
     }
     return ok;
@@ -301,7 +304,7 @@ static bool check_large(const struct options *options, const struct machine *mac
     for (int side = 1; side <= 5 && ok; side += 2) {
         struct check_case c;
         check_case_init_large(&c, side);
-        ok = check_case_rows(&c, options, machine, tallies);
+        ok = check_case_variants(&c, options, machine, tallies);
         check_case_free(&c);
     }
     return ok;
@@ -316,14 +319,14 @@ static bool check_layouts(const struct options *options, const struct machine *m
         struct check_case c;
         check_case_init_layout(&c, sides[i / 2], i % 2,
                                i % 3 ? CONV_BORDER_REPLICATE : CONV_BORDER_REFLECT);
-        ok = check_case_rows(&c, options, machine, tallies);
+        ok = check_case_variants(&c, options, machine, tallies);
         check_case_free(&c);
     }
     return ok;
 }
 
-// Planes of one tile, of 30 tiles, and of one again, for which rows may take different amounts of
-// shared memory. In the program, streams launch both at the same time.
+// Planes of one tile, of 30 tiles, and of one again, for which variants may use different amounts
+// of shared memory. In the program, streams launch both at the same time.
 static bool check_heights(const struct options *options, const struct machine *machine,
                           struct tally *tallies)
 {
@@ -332,7 +335,7 @@ static bool check_heights(const struct options *options, const struct machine *m
     for (int i = 0; i < (int)(sizeof heights / sizeof heights[0]) && ok; i++) {
         struct check_case c;
         check_case_init_height(&c, heights[i]);
-        ok = check_case_rows(&c, options, machine, tallies);
+        ok = check_case_variants(&c, options, machine, tallies);
         check_case_free(&c);
     }
     return ok;
@@ -341,44 +344,44 @@ static bool check_heights(const struct options *options, const struct machine *m
 static bool report(const struct options *options, const struct machine *machine,
                    const struct tally *tallies)
 {
-    struct entry entries[MOST_ROWS];
-    int count = list_rows(entries);
+    struct entry entries[MOST_VARIANTS];
+    int count = list_variants(entries);
     bool ok = true, found = !options->variant;
     for (int r = 0; r < count; r++) {
-        const struct conv_variant *row = entries[r].row;
-        if (!is_wanted(row, options))
+        const struct conv_variant *variant = entries[r].variant;
+        if (!is_wanted(variant, options))
             continue;
         found = true;
-        if (!can_run(row, machine)) {
-            printf("%-22s skipped: %s\n", row->name,
-                   row->place == CONV_ON_CUDA ? machine->reason : "this CPU cannot run it");
+        if (!can_run(variant, machine)) {
+            printf("%-22s skipped: %s\n", variant->name,
+                   variant->place == CONV_ON_CUDA ? machine->reason : "this CPU cannot run it");
             continue;
         }
-        // Half of them, but for chance, of which rows with few cases have more.
+        // About half of the cases are good; the fewer there are, the more chance decides.
         double half = tallies[r].cases / 2.0 - 1.5 * sqrt(tallies[r].cases);
         bool vacuous = options->rounds >= 100 && tallies[r].good < half;
-        printf("%-22s %d cases equal, %d of them with at most %d%% saturated%s\n", row->name,
+        printf("%-22s %d cases equal, %d of them with at most %d%% saturated%s\n", variant->name,
                tallies[r].cases, tallies[r].good, (int)(100 * MAX_SATURATED),
                vacuous ? ": FAILED, too few" : "");
         ok = ok && !vacuous;
     }
     if (!found)
-        printf("FAILED: no row is named %s here\n", options->variant);
+        printf("FAILED: there is no variant %s here\n", options->variant);
     return ok && found;
 }
 
 static bool check_all(const struct options *options, const struct machine *machine)
 {
-    struct tally tallies[MOST_ROWS] = {{0, 0}};
+    struct tally tallies[MOST_VARIANTS] = {{0, 0}};
     bool ok = true;
     for (int round = 0; round < options->rounds && ok; round++) {
         struct check_case c;
         check_case_init(&c, options->seed + (uint64_t)round);
-        ok = check_case_rows(&c, options, machine, tallies);
+        ok = check_case_variants(&c, options, machine, tallies);
         check_case_free(&c);
     }
     ok = ok && report(options, machine, tallies);
-    struct tally special[MOST_ROWS] = {{0, 0}};
+    struct tally special[MOST_VARIANTS] = {{0, 0}};
     if (ok && options->special) {
         ok = check_divisions(options, machine, special);
         printf("divisors: %s\n", ok ? "equal" : "FAILED");
@@ -425,7 +428,7 @@ static bool parse_options(struct options *options, int argc, char **argv)
         else
             return false;
     }
-    if (options->rounds == 1) // a case again
+    if (options->rounds == 1) // to repeat a case
         options->special = false;
     return options->rounds > 0 && (options->cpu || options->cuda);
 }
@@ -454,7 +457,7 @@ int main(int argc, char **argv)
     if (options.cuda && !machine.capability) {
         const char *required = getenv("CONV_REQUIRE_CUDA");
         bool fail = required && strcmp(required, "1") == 0;
-        printf("CUDA rows %s: %s\n", fail ? "FAILED" : "skipped", machine.reason);
+        printf("CUDA variants %s: %s\n", fail ? "FAILED" : "skipped", machine.reason);
         if (fail)
             return 1;
         if (!options.cpu)

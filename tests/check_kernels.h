@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Inside of check_kernels: a case (a filter, its images, what must come out) and who runs it.
+// The parts of check_kernels: a case (a filter, images, the expected result) and its runs.
 #ifndef CONV_TESTS_CHECK_KERNELS_H
 #define CONV_TESTS_CHECK_KERNELS_H
 
@@ -20,14 +20,14 @@ int check_random_pick(struct check_random *random, const int *values, int count)
 #define PICK(random, ...)                                                                          \
     check_random_pick(random, (const int[]){__VA_ARGS__},                                          \
                       (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)))
-// Fills in the filter but for its name; returns its kind.
+// Fills in everything of the filter but its name; returns its kind.
 const char *check_random_filter(struct check_random *random, struct conv_filter *filter);
 
-// Memory with an unmapped page in front and behind.
+// Memory between two unmapped pages.
 struct check_memory {
     uint8_t *map;
     size_t map_size;
-    uint8_t *data; // of `size` bytes, at one end
+    uint8_t *data; // `size` bytes, beside one of the unmapped pages
     size_t size;
 };
 
@@ -41,7 +41,7 @@ struct check_case {
     int count;
     struct conv_stencil_plane planes[CHECK_MAX_PLANES]; // src and dst in these memories
     struct check_memory src[CHECK_MAX_PLANES], dst[CHECK_MAX_PLANES];
-    uint8_t *expected[CHECK_MAX_PLANES]; // as dst, after the reference
+    uint8_t *expected[CHECK_MAX_PLANES]; // what dst must become
     double saturated;                    // share of expected samples that are 0 or max
 };
 
@@ -50,45 +50,45 @@ void check_case_init(struct check_case *c, uint64_t seed);
 // Sums of two taps, divided by `divisor`: c0 * a + b + offset * divisor, with all pairs of 8-bit
 // samples a and b, or all 16-bit samples a and one b for each.
 void check_case_init_division(struct check_case *c, int depth, int coef, int divisor, int offset);
-// A real filter with which the size of a sample hangs on a product of `tiny`, however small.
+// A real filter for which the rounding of a sample depends on the coefficient `tiny`.
 void check_case_init_tie(struct check_case *c, double tiny);
-// An aligned plane that CPU rows write past the caches: of more than 16 MiB under 3x1 taps (`side`
-// 1), of more than 4 MiB under side x side.
+// An aligned plane so large that CPU variants write it past the caches: more than 16 MiB for 3x1
+// taps (`side` 1), more than 4 MiB for side x side.
 void check_case_init_large(struct check_case *c, int side);
-// A narrow plane. In the emulation the device has much shared memory (its seed says so).
+// A narrow plane, with a seed for which the emulated device has much shared memory.
 void check_case_init_height(struct check_case *c, int height);
-// A filter of side x side on planes laid out as the program does.
+// A filter of side x side on planes laid out as the program lays them out.
 void check_case_init_layout(struct check_case *c, int side, bool separable,
                             enum conv_border border);
 // `planes` equal planes of noise, for timing.
 void check_case_init_bench(struct check_case *c, const struct conv_filter *filter, int depth,
                            int width, int height, int planes);
 void check_case_free(struct check_case *c);
-// Fills expected with what the reference makes, and holds that against a second definition. Prints
-// and returns false on a difference.
+// Fills `expected` with the reference's result and compares it with a second definition. Prints and
+// returns false on a difference.
 bool check_case_expect(struct check_case *c);
 // True if the planes are the three of one image.
 bool check_case_is_image(const struct check_case *c);
-// Its filter, and how to run it again.
+// Prints the filter and how to repeat the case.
 void check_case_print(const struct check_case *c);
-// Forgets what is in dst: every byte of it becomes the guard pattern.
+// Fills all of dst with the guard pattern.
 void check_case_clear(struct check_case *c);
-// dst against expected, guards too. Prints what differs, unless `quiet`.
+// Compares dst with `expected`, guards included; false, and printed unless `quiet`, if they differ.
 bool check_case_compare(const struct check_case *c, const char *variant, bool quiet);
 
-// Times the CPU rows that `have` allows (if `cpu`) and the CUDA rows that `capability` allows;
-// `only` names one, NULL is all. Returns the exit code.
+// Times the CPU variants that `have` allows (if `cpu`) and the CUDA variants that `capability`
+// allows; `only` selects one by name, NULL all. Returns the exit code.
 int check_bench_run(unsigned have, bool cpu, int capability, const char *only);
 
 #if CONV_HAVE_CUDA
-// Compute capability of the first device, or 0 with the reason.
+// Compute capability of the first device (75 = 7.5), or 0 with the reason.
 int check_cuda_open(const char **reason);
-// Runs a row on copies of the case's memories, and copies dst back. Prints and returns false if
+// Runs a variant on copies of the case's memories and copies dst back. Prints and returns false if
 // CUDA fails.
 bool check_cuda_run(const struct conv_variant *variant, struct check_case *c);
-// The same for a row that takes RGBRGB..., made of a case that is an image.
+// As check_cuda_run, for a variant that filters RGBRGB...; the case must be an image.
 bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check_case *c);
-// What a chain does between filters with premultiplied colours. Prints the outcome.
+// Compares the renewal of premultiplied colours with the CPU's. Prints the result.
 bool check_cuda_alpha(uint64_t seed);
 // Median milliseconds of `runs` launches, and of device copies of the same bytes.
 bool check_cuda_time(const struct conv_variant *variant, struct check_case *c, int runs,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Holds the device's way between two filters of a chain with premultiplied colours
-// (kernels/stencil/cuda/alpha.cu) against the CPU's, byte for byte.
+// Compares what the device does with premultiplied colours between two filters of a chain
+// (kernels/stencil/cuda/alpha.cu) with what the CPU does, byte for byte.
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "kernels/stencil/alpha.h"
 
 #define ROUNDS 20
-#define SPARE 3 // samples behind each row, which must stay
+#define SPARE 3 // samples after each row, which must not change
 
 static bool failed(cudaError_t error, const char *what)
 {
@@ -23,13 +23,13 @@ static bool failed(cudaError_t error, const char *what)
 struct alpha_case {
     int depth, count;
     struct conv_stencil_plane planes[CHECK_MAX_PLANES]; // offsets into memory for pointers
-    size_t alpha[CHECK_MAX_PLANES];                     // and this; 0: none
+    size_t alpha[CHECK_MAX_PLANES];                     // offset of the alpha; 0: none
     size_t size;
     uint8_t *memory;
 };
 
-// Colours and alphas of random planes, one behind the other; every fourth plane has no alpha. Noise
-// that has 0 and the maximum more often than by chance.
+// Colours and alphas of random planes, one after the other; every fourth plane has no alpha. The
+// noise has 0 and the maximum more often than by chance.
 static bool make_case(struct alpha_case *c, struct check_random *random)
 {
     *c = (struct alpha_case){.depth = check_random_below(random, 2) ? 16 : 8};
@@ -63,7 +63,7 @@ static bool make_case(struct alpha_case *c, struct check_random *random)
     return true;
 }
 
-// The device's planes: the same places in d_memory.
+// The same planes in another memory.
 static void move_planes(struct conv_stencil_plane *planes, const struct alpha_case *c,
                         uint8_t *d_memory)
 {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Times the rows of the variant table on one thread (one stream) and sets them beside a copy of the
-// same bytes.
+// Times the variants on one thread (one stream), beside a copy of the same bytes.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +8,7 @@
 #include "check_kernels.h"
 
 #define RUNS 21
-#define SLOW_NS 200000000 // of rows that take longer (the reference), three runs are enough
+#define SLOW_NS 200000000 // three runs of variants that take longer (the reference) are enough
 
 static int compare_times(const void *a, const void *b)
 {
@@ -17,16 +16,17 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double time_row(const struct conv_variant *row, const struct check_case *c, void *scratch)
+static double time_variant(const struct conv_variant *variant, const struct check_case *c,
+                           void *scratch)
 {
     static struct conv_stencil_plan plan;
     struct conv_stencil_batch batch = {.planes = c->planes, .count = c->count, .scratch = scratch};
-    conv_stencil_plan_init(&plan, row, &c->stencil, NULL);
+    conv_stencil_plan_init(&plan, variant, &c->stencil, NULL);
     uint64_t times[RUNS];
     int runs = 0;
     for (int r = 0; r <= RUNS && runs < RUNS; r++) {
         uint64_t start = conv_clock_ns();
-        row->run(&plan, &batch);
+        variant->run(&plan, &batch);
         times[runs] = conv_clock_ns() - start;
         if (r > 0 || times[0] > SLOW_NS) // the first run warms up
             runs++;
@@ -66,21 +66,22 @@ static void print_line(const char *name, const struct check_case *c, double ms, 
 static void bench_cpu(struct check_case *c, unsigned have, const char *only)
 {
     int count;
-    const struct conv_variant *const *rows = conv_stencil_variants(&count);
-    double copy_ms = time_copy(c), reference_ms = time_row(rows[count - 1], c, NULL);
+    const struct conv_variant *const *variants = conv_stencil_variants(&count);
+    double copy_ms = time_copy(c), reference_ms = time_variant(variants[count - 1], c, NULL);
     print_line("memcpy", c, copy_ms, copy_ms, 0);
-    print_line(rows[count - 1]->name, c, reference_ms, copy_ms, reference_ms);
+    print_line(variants[count - 1]->name, c, reference_ms, copy_ms, reference_ms);
     for (int r = count - 2; r >= 0; r--) {
-        const struct conv_variant *row = rows[r];
-        if (row->place != CONV_ON_CPU || (row->needs & ~have) ||
-            (row->can && !row->can(&c->stencil)) || (only && strcmp(only, row->name) != 0))
+        const struct conv_variant *variant = variants[r];
+        if (variant->place != CONV_ON_CPU || (variant->needs & ~have) ||
+            (variant->can && !variant->can(&c->stencil)) ||
+            (only && strcmp(only, variant->name) != 0))
             continue;
         static struct conv_stencil_plan plan;
-        conv_stencil_plan_init(&plan, row, &c->stencil, NULL);
+        conv_stencil_plan_init(&plan, variant, &c->stencil, NULL);
         size_t size = conv_stencil_plan_scratch(&plan, c->planes[0].width);
         void *scratch = aligned_alloc(64, (size + 64) / 64 * 64);
         if (scratch)
-            print_line(row->name, c, time_row(row, c, scratch), copy_ms, reference_ms);
+            print_line(variant->name, c, time_variant(variant, c, scratch), copy_ms, reference_ms);
         free(scratch);
     }
 }
@@ -89,20 +90,21 @@ static void bench_cpu(struct check_case *c, unsigned have, const char *only)
 static int bench_cuda(struct check_case *c, int capability, const char *only)
 {
     int count;
-    const struct conv_variant *const *rows = conv_stencil_variants(&count);
+    const struct conv_variant *const *variants = conv_stencil_variants(&count);
     bool copied = false;
     for (int r = count - 1; r >= 0; r--) {
-        const struct conv_variant *row = rows[r];
+        const struct conv_variant *variant = variants[r];
         double ms, copy_ms;
-        if (row->place != CONV_ON_CUDA || row->needs > (unsigned)capability ||
-            (row->can && !row->can(&c->stencil)) || (only && strcmp(only, row->name) != 0))
+        if (variant->place != CONV_ON_CUDA || variant->needs > (unsigned)capability ||
+            (variant->can && !variant->can(&c->stencil)) ||
+            (only && strcmp(only, variant->name) != 0))
             continue;
-        if (!check_cuda_time(row, c, RUNS, &ms, &copy_ms))
+        if (!check_cuda_time(variant, c, RUNS, &ms, &copy_ms))
             return 1;
         if (!copied)
             print_line("device copy", c, copy_ms, copy_ms, 0);
         copied = true;
-        print_line(row->name, c, ms, copy_ms, 0);
+        print_line(variant->name, c, ms, copy_ms, 0);
     }
     return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Random cases for check_kernels: filters of every class of arithmetic on images of awkward sizes
-// between unmapped pages, and a definition of the result that shares no code with kernels/.
+// Cases for check_kernels: filters of every class of arithmetic on images of awkward sizes between
+// unmapped pages, and a definition of the result that shares no code with kernels/.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,10 +13,10 @@
 #include "image/image.h"
 
 #ifndef CHECK_TAPS
-#define CHECK_TAPS 2000000 // of a random case, in all
+#define CHECK_TAPS 2000000 // of a random case, in total
 #endif
 #define GUARD 0xa5
-#define GUARD_BYTES 64 // before the first and behind the last row of dst
+#define GUARD_BYTES 64 // before the first and after the last row of dst
 
 // --- memory --------------------------------------------------------------------------------------
 
@@ -36,7 +36,7 @@ static void allocate(struct check_memory *memory, size_t size, bool at_end)
 
 struct shape {
     int width, height;
-    int src_pad, dst_pad; // samples behind each row
+    int src_pad, dst_pad; // samples after each row
 };
 
 static void random_pads(struct check_random *random, struct shape *shape)
@@ -51,7 +51,7 @@ static void add_plane(struct check_case *c, struct check_random *random, const s
     size_t sample = (size_t)c->stencil.depth / 8, row = (size_t)width * sample;
     size_t src_stride = row + (size_t)shape->src_pad * sample;
     size_t dst_stride = row + (size_t)shape->dst_pad * sample;
-    // The last row of src has no padding, so that a read behind it meets the unmapped page.
+    // The last row of src has no padding, so that a read past it meets the unmapped page.
     allocate(&c->src[p], src_stride * (size_t)(height - 1) + row, check_random_below(random, 2));
     allocate(&c->dst[p], dst_stride * (size_t)height + 2 * GUARD_BYTES, true);
     c->expected[p] = malloc(c->dst[p].size);
@@ -86,9 +86,9 @@ void check_case_clear(struct check_case *c)
         memset(c->dst[p].data, GUARD, c->dst[p].size);
 }
 
-// --- what goes in --------------------------------------------------------------------------------
+// --- sources -------------------------------------------------------------------------------------
 
-// Noise most of the time; otherwise what reveals a wrong sign, a wrong clamp, a wrong place.
+// Noise most of the time; otherwise patterns that reveal a wrong sign, clamp or position.
 static void fill_plane(struct check_random *random, const struct check_memory *memory, int depth)
 {
     int kind = PICK(random, 0, 0, 0, 0, 0, 1, 2, 3, 4);
@@ -138,11 +138,10 @@ void check_case_init(struct check_case *c, uint64_t seed)
     c->border = (enum conv_border)check_random_below(&random, CONV_BORDER_CONSTANT + 1);
     c->border_value = check_random_below(&random, 256);
     conv_stencil_init(&c->stencil, &c->filter, PICK(&random, 8, 8, 16), c->border, c->border_value);
-    // Every third case is an image; the others are a jumble, where some planes are of one shape
-    // too.
+    // Every third case is an image; the others mix shapes, with some planes alike.
     bool image = check_random_below(&random, 3) == 0;
     int planes = image ? 3 : 1 + check_random_below(&random, CHECK_MAX_PLANES);
-    // The reference's time for a case stays bounded.
+    // Bounds the reference's time for a case.
     int budget = CHECK_TAPS / (c->filter.width * c->filter.height) / planes;
     struct shape shape = {0};
     for (int p = 0; p < planes; p++) {
@@ -192,8 +191,8 @@ void check_case_init_tie(struct check_case *c, double tiny)
 {
     *c = (struct check_case){.kind = "tie"};
     struct check_random random = {1};
-    // -tiny + (3 + 3 * 2^-23) is a float at 3 + 2^-22; without the tiny number it is a tie and goes
-    // to 3 + 2^-21. The last tap brings both to 1.5, one of them to just below it.
+    // -tiny + (3 + 3 * 2^-23) rounds to 3 + 2^-22; without the tiny number it is a tie and rounds
+    // to 3 + 2^-21. The last tap brings the latter to 1.5 and the former to just below it.
     c->filter = (struct conv_filter){
         .width = 1, .height = 3, .coef = {-tiny, 1 + 0x1p-23, -1.5 - 0x1p-21}, .scale = 1};
     conv_stencil_init(&c->stencil, &c->filter, 16, CONV_BORDER_REPLICATE, 0);
@@ -242,7 +241,7 @@ void check_case_init_layout(struct check_case *c, int side, bool separable, enum
     for (int i = 0; i < side * side; i++)
         c->filter.coef[i] = separable ? (i / side % 3 + 1) * (i % side % 4) : i * i % 11 - 1;
     conv_stencil_init(&c->stencil, &c->filter, 8, border, 0);
-    // Between the rows of the first is room for 15 columns: a border of 7 on each side, not more.
+    // Between the rows of the first there is room for 15 columns: a border of 7 on each side fits.
     static const struct {
         int width, height;
     } sizes[] = {{289, 66}, {36, 40}, {531, 18}};
@@ -275,19 +274,19 @@ void check_case_init_bench(struct check_case *c, const struct conv_filter *filte
         };
         for (size_t i = 0; i < c->src[p].size; i++)
             c->src[p].data[i] = (uint8_t)check_random_next(&random);
-        memset(c->dst[p].data, 0, c->dst[p].size); // pages are there before the clock runs
+        memset(c->dst[p].data, 0, c->dst[p].size); // maps the pages before anything is timed
         c->count++;
     }
 }
 
-// --- what must come out --------------------------------------------------------------------------
+// --- expected results ----------------------------------------------------------------------------
 
 static int get_sample(const uint8_t *row, int depth, int x)
 {
     return depth == 16 ? ((const uint16_t *)(const void *)row)[x] : row[x];
 }
 
-// Where a coordinate leads, by walking instead of by remainders; -1: the constant.
+// The coordinate that the border maps x to, by steps instead of by remainders; -1: the constant.
 static int walk_border(enum conv_border border, int x, int n)
 {
     if (border == CONV_BORDER_REFLECT101 && n == 1)
@@ -323,7 +322,8 @@ static int sample_at(const struct check_case *c, int p, int x, int y)
     return get_sample(plane->src + y * plane->src_stride, c->stencil.depth, x);
 }
 
-// From the filter as the user gave it: the exact rational number, doubled so that halves are whole.
+// From the filter as the user wrote it: the exact rational number, doubled so that halves are
+// integers.
 static int define_exact(const struct check_case *c, int p, int x, int y)
 {
     const struct conv_filter *f = &c->filter;
@@ -404,7 +404,7 @@ static bool check_definition(struct check_case *c, int p, int64_t *saturated)
             int got = get_sample(plane->dst + y * plane->dst_stride, c->stencil.depth, x);
             *saturated += expected == 0 || expected == max;
             if (got != expected) {
-                print_difference(c, "cpu_reference, against the definition", p, x, y, got,
+                print_difference(c, "cpu_reference, compared with the definition", p, x, y, got,
                                  expected);
                 return false;
             }
@@ -431,7 +431,7 @@ bool check_case_expect(struct check_case *c)
     return check_case_compare(c, "cpu_reference", false);
 }
 
-// Every byte of dst that is no sample and may not be overwritten still holds the guard pattern.
+// True if every byte of dst that may not be written still holds the guard pattern.
 static bool check_guards(const struct check_case *c, int p, const char *variant, bool quiet)
 {
     const struct conv_stencil_plane *plane = &c->planes[p];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The device half of check_kernels: copies a case to the GPU, runs or times a CUDA row there.
+// The CUDA part of check_kernels: copies a case to the device and runs or times a variant there.
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 
 #define ALIGN 256
 
-// The stencil and the table of planes; each plane's source and result in memory of its own, so that
-// who looks for accesses beside it (compute-sanitizer, emulated/) finds them. The memories keep
-// their guards, so that what a kernel does to its surroundings comes back too.
+// A case on the device. Each plane's source and result are allocations of their own, so that tools
+// that look for accesses outside (compute-sanitizer, emulated/) find them. The guards are copied
+// too, so that writes to them come back.
 struct device_case {
     uint8_t *d_tables;
     uint8_t *d_src[CHECK_MAX_PLANES], *d_dst[CHECK_MAX_PLANES];
@@ -55,7 +55,7 @@ static void free_device(const struct device_case *device)
     }
 }
 
-// What may be read behind a source's last row (kernels/stencil/stencil.h), and no byte more.
+// Exactly the bytes after a source's last row that may be read (kernels/stencil/stencil.h).
 static size_t spare(const struct check_memory *memory, const struct conv_stencil_plane *plane)
 {
     size_t offset = (size_t)(plane->src - memory->data);
@@ -109,7 +109,7 @@ static bool launch(const struct conv_variant *variant, const struct device_case 
     return status == CONV_OK;
 }
 
-// Another launch may follow on the same table.
+// Checks that the table of planes is unchanged: another launch may use it.
 static bool leaves_table(const struct conv_variant *variant, const struct device_case *device)
 {
     struct conv_stencil_plane planes[CHECK_MAX_PLANES];
@@ -118,7 +118,7 @@ static bool leaves_table(const struct conv_variant *variant, const struct device
         return false;
     bool same = memcmp(planes, device->planes, sizeof planes) == 0;
     if (!same)
-        printf("FAILED %s: leaves the table of planes changed\n", variant->name);
+        printf("FAILED %s: changed the table of planes\n", variant->name);
     return same;
 }
 
@@ -126,7 +126,7 @@ bool check_cuda_run(const struct conv_variant *variant, struct check_case *c)
 {
     struct device_case device;
 #ifdef CONV_EMULATED
-    emulated_seed(c->seed); // so that the case's seed gives the order of threads as well
+    emulated_seed(c->seed); // the order of threads is repeated with the case
 #endif
     bool ok = upload(&device, c, variant) && launch(variant, &device) &&
               !failed(cudaDeviceSynchronize(), variant->name) && leaves_table(variant, &device);
@@ -159,8 +159,7 @@ static void interleave(const struct check_case *c, uint8_t *pixels, size_t strid
     }
 }
 
-// The source, then the result with guards around it and behind its rows, in one block of memory:
-// `stride` is that of both. False if a guard was overwritten.
+// False if a guard around the result, or after one of its rows, was overwritten.
 static bool guards_hold(const uint8_t *result, size_t row, size_t stride, size_t height)
 {
     for (size_t i = 0; i < stride * (height + 2); i++) {

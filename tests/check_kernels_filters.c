@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Random numbers and filters for check_kernels: one kind for each class of arithmetic.
+// Random numbers and filters for check_kernels: one kind of filter for each class of arithmetic.
 #include <math.h>
 #include <string.h>
 
@@ -40,8 +40,8 @@ static void random_sides(struct check_random *random, struct conv_filter *filter
     }
 }
 
-// A divisor and an offset for which most results are between 0 and 255; a quarter of the filters
-// get ones that are not made so, and a quarter a divisor of a usual kind.
+// A divisor and an offset for which most results are between 0 and 255. A quarter of the filters
+// get a usual divisor, and a quarter an odd divisor or offset.
 static void random_scale(struct check_random *random, struct conv_filter *filter)
 {
     double positive = 0, negative = 0;
@@ -65,14 +65,14 @@ static void random_scale(struct check_random *random, struct conv_filter *filter
     else if (odd == 2)
         filter->scale = 1 + check_random_below(random, 2147483646);
     filter->offset = fmax(-CONV_FILTER_MAX_OFFSET, fmin(filter->offset, CONV_FILTER_MAX_OFFSET));
-    if (check_random_below(random, 4) == 0) { // the same filter, its signs turned
+    if (check_random_below(random, 4) == 0) { // the same filter with all signs inverted
         filter->scale = -filter->scale;
         for (int i = 0; i < filter->width * filter->height; i++)
             filter->coef[i] = -filter->coef[i];
     }
 }
 
-// Two neighbours in a column that together fill 16 bits, where each alone does not.
+// Two neighbours in a column that together fill 16 bits where each alone does not.
 static void heavy_column(struct check_random *random, struct conv_filter *filter)
 {
     int taps = filter->width * filter->height;
@@ -83,8 +83,8 @@ static void heavy_column(struct check_random *random, struct conv_filter *filter
     filter->coef[(k + filter->width) % taps] = 30 + check_random_below(random, 98);
 }
 
-// A column times a row, often a large one; one in four is spoilt in one place. Some columns are all
-// ones.
+// A column times a row, often a large one; one in four is not, by one coefficient. Some columns are
+// all ones.
 static void separable(struct check_random *random, struct conv_filter *filter)
 {
     if (check_random_below(random, 2)) {
@@ -105,9 +105,9 @@ static void separable(struct check_random *random, struct conv_filter *filter)
         filter->coef[check_random_below(random, taps)] += 1;
 }
 
-// A real filter with one number far from the others, or with all of them large. Sums that are held
-// scaled must still be right, or their row must not take the filter: cuda_tma's limits are 2^-102,
-// 2^10 and, for 8 bits, 2^103.
+// A real filter with one number far from the others, or with all of them large. Scaled sums must
+// still be right, or a variant that has them must refuse the filter: the limits are 2^-102, 2^10
+// and, for 8 bits, 2^103.
 static void extreme_numbers(struct check_random *random, struct conv_filter *filter)
 {
     static const double sizes[] = {1e-300, 1e-40,  0x1.fffffep-103, 0x1p-102,      1e-30, 1e-9,
@@ -123,7 +123,7 @@ static void extreme_numbers(struct check_random *random, struct conv_filter *fil
         *number = fmin(size * fabs(filter->scale), CONV_FILTER_MAX_COEF) * (*number < 0 ? -1 : 1);
 }
 
-// Some taps that nothing divides: light ones, or sums that 16 bits hold only without a sign.
+// A few taps with divisor 1: small ones, or with sums that only unsigned 16 bits hold.
 static void undivided(struct check_random *random, struct conv_filter *filter)
 {
     int taps = filter->width * filter->height, sum = 0;
@@ -138,7 +138,7 @@ static void undivided(struct check_random *random, struct conv_filter *filter)
     filter->offset = check_random_below(random, 2) ? 0 : 127 - 127 * sum;
 }
 
-// The kinds aim at the arithmetics: 8- and 16-bit operands, two passes, float32, float64 and more.
+// Each kind aims at an arithmetic: 8- and 16-bit operands, two passes, float32, float64 and more.
 const char *check_random_filter(struct check_random *random, struct conv_filter *filter)
 {
     static const char *const kinds[] = {"small", "sparse", "positive",  "8-bit",    "large",

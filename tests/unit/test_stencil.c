@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The preparation of stencils and the choice of rows; what the rows compute is check_kernels'
-// business.
+// The analysis of filters, the choice of variants and the layout of launches. What variants compute
+// is tested by check_kernels.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +41,7 @@ static void exact_filters_keep_integers(void **state)
     free(stencil);
 }
 
-static void sixteen_bits_count_257_fold(void **state)
+static void sixteen_bits_scale_the_offset_by_257(void **state)
 {
     (void)state;
     struct conv_filter filter = emboss;
@@ -53,8 +53,8 @@ static void sixteen_bits_count_257_fold(void **state)
     free(stencil);
 }
 
-// N / s + o: the sign of the scale belongs to the coefficients, not to the offset.
-static void negative_scale_turns_coefficients(void **state)
+// N / s + o: a negative scale inverts the coefficients, not the offset.
+static void negative_scale_inverts_coefficients(void **state)
 {
     (void)state;
     struct conv_filter filter = emboss;
@@ -116,34 +116,32 @@ static void an_offset_alone_makes_a_filter_real(void **state)
     free(stencil);
 }
 
-static void reference_is_the_last_variant_and_can_do_all(void **state)
+static void names_differ_and_the_reference_comes_last(void **state)
 {
     (void)state;
     int count;
-    const struct conv_variant *const *rows = conv_stencil_variants(&count);
-    const struct conv_variant *last = rows[count - 1];
-    assert_string_equal(last->name, "cpu_reference");
-    assert_int_equal(last->needs, 0);
-    assert_null(last->can);
-    assert_ptr_equal(last, &conv_cpu_reference);
+    const struct conv_variant *const *variants = conv_stencil_variants(&count);
+    assert_ptr_equal(variants[count - 1], &conv_cpu_reference);
+    assert_string_equal(conv_cpu_reference.name, "cpu_reference");
+    assert_int_equal(conv_cpu_reference.needs, 0);
+    assert_null(conv_cpu_reference.can);
     for (int i = 0; i < count; i++)
         for (int j = 0; j < i; j++)
-            assert_string_not_equal(rows[i]->name, rows[j]->name);
+            assert_string_not_equal(variants[i]->name, variants[j]->name);
 }
 
 static void pick_obeys_needs_and_name(void **state)
 {
     (void)state;
     struct conv_stencil *stencil = init(&emboss, 8);
-    const struct conv_variant *row = conv_stencil_pick(stencil, NULL, CONV_ON_CPU, 0, NULL);
-    assert_non_null(row);
-    assert_int_equal(row->needs, 0);
-    assert_string_equal(row->name, "cpu_portable");
-    row = conv_stencil_pick(stencil, NULL, CONV_ON_CPU, ~0u, NULL);
-    assert_non_null(row);
-    row = conv_stencil_pick(stencil, NULL, CONV_ON_CPU, 0, "cpu_reference");
-    assert_non_null(row);
-    assert_string_equal(row->name, "cpu_reference");
+    const struct conv_variant *variant = conv_stencil_pick(stencil, NULL, CONV_ON_CPU, 0, NULL);
+    assert_non_null(variant);
+    assert_int_equal(variant->needs, 0);
+    assert_string_equal(variant->name, "cpu_portable");
+    variant = conv_stencil_pick(stencil, NULL, CONV_ON_CPU, ~0u, NULL);
+    assert_non_null(variant);
+    variant = conv_stencil_pick(stencil, NULL, CONV_ON_CPU, 0, "cpu_reference");
+    assert_ptr_equal(variant, &conv_cpu_reference);
     assert_null(conv_stencil_pick(stencil, NULL, CONV_ON_CPU, 0, "cpu_none"));
     assert_null(conv_stencil_pick(stencil, NULL, CONV_ON_CUDA, ~0u, "cpu_reference"));
 #ifdef __x86_64__
@@ -152,7 +150,45 @@ static void pick_obeys_needs_and_name(void **state)
     free(stencil);
 }
 
-// Sums that leave float64 are nobody's but the reference's.
+// Without a name the highest score wins; with one, whatever can do the stencil is taken.
+static void expect_best(const struct conv_stencil *stencil, enum conv_place place, unsigned have)
+{
+    int count;
+    const struct conv_variant *const *variants = conv_stencil_variants(&count);
+    const struct conv_variant *best = conv_stencil_pick(stencil, NULL, place, have, NULL);
+    for (int i = 0; i < count; i++) {
+        if (variants[i]->place != place || !conv_stencil_can(variants[i], stencil, have))
+            continue;
+        int score = variants[i]->score(stencil, NULL);
+        assert_in_range(score, CONV_SCORE_LAST, 100);
+        assert_non_null(best);
+        assert_true(best->score(stencil, NULL) >= score);
+        assert_ptr_equal(conv_stencil_pick(stencil, NULL, place, have, variants[i]->name),
+                         variants[i]);
+    }
+}
+
+static void pick_takes_the_highest_score(void **state)
+{
+    (void)state;
+    for (int side = 1; side <= CONV_FILTER_MAX_SIDE; side += 2) {
+        for (int kind = 0; kind < 3; kind++) { // a column times a row, other integers, real
+            struct conv_filter filter = {.width = side, .height = side, .scale = 1};
+            for (int i = 0; i < side * side; i++)
+                filter.coef[i] = kind == 0 ? 1 : kind == 1 ? i % 7 - 2 : i * 0.25;
+            for (int depth = 8; depth <= 16; depth += 8) {
+                struct conv_stencil *stencil = init(&filter, depth);
+                for (int shift = 0; shift < 8; shift++)
+                    expect_best(stencil, CONV_ON_CPU, (1u << shift) - 1);
+                expect_best(stencil, CONV_ON_CUDA, 75);
+                expect_best(stencil, CONV_ON_CUDA, 90);
+                free(stencil);
+            }
+        }
+    }
+}
+
+// Only the reference can do sums that float64 does not hold.
 static void huge_sums_fall_back_to_the_reference(void **state)
 {
     (void)state;
@@ -160,21 +196,19 @@ static void huge_sums_fall_back_to_the_reference(void **state)
     for (int i = 0; i < 31 * 31; i++)
         filter.coef[i] = 2147483647;
     struct conv_stencil *stencil = init(&filter, 16);
-    const struct conv_variant *row = conv_stencil_pick(stencil, NULL, CONV_ON_CPU, ~0u, NULL);
-    assert_non_null(row);
-    assert_string_equal(row->name, "cpu_reference");
+    assert_ptr_equal(conv_stencil_pick(stencil, NULL, CONV_ON_CPU, ~0u, NULL), &conv_cpu_reference);
     free(stencil);
 }
 
 static void tiles_are_numbered_without_gaps(void **state)
 {
     (void)state;
-    struct conv_variant row = {.place = CONV_ON_CUDA, .tile_width = 32, .tile_height = 8};
+    struct conv_variant variant = {.place = CONV_ON_CUDA, .tile_width = 32, .tile_height = 8};
     struct conv_stencil_plane planes[] = {{.width = 1, .height = 1},
                                           {.width = 32, .height = 8},
                                           {.width = 33, .height = 9},
                                           {.width = 64, .height = 1}};
-    assert_int_equal(conv_stencil_tiles(&row, planes, 4), 1 + 1 + 4 + 2);
+    assert_int_equal(conv_stencil_tiles(&variant, planes, 4), 1 + 1 + 4 + 2);
     assert_int_equal(planes[0].first_tile, 0);
     assert_int_equal(planes[1].first_tile, 1);
     assert_int_equal(planes[2].first_tile, 2);
@@ -210,12 +244,12 @@ static void factors_are_integers_or_none(void **state)
     static const double nothing[9] = {0};
     assert_false(factors_of(3, 3, nothing, column, row));
     static const double half[] = {0.5, 1, 0.5};
-    assert_false(factors_of(3, 1, half, column, row)); // real: its bytes are those of one pass
+    assert_false(factors_of(3, 1, half, column, row)); // real: defined as one pass
 }
 
 static void check_border(enum conv_border border, const char *expected)
 {
-    // "abcd" seen from 6 before to 6 behind; '.' is the constant.
+    // "abcd" from 6 samples before it to 6 after it; '.' is the constant.
     for (int x = -6; x < 10; x++) {
         int from = conv_stencil_border(border, x, 4);
         assert_int_equal(from < 0 ? '.' : "abcd"[from], expected[x + 6]);
@@ -238,13 +272,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_filters_keep_integers),
-        cmocka_unit_test(sixteen_bits_count_257_fold),
-        cmocka_unit_test(negative_scale_turns_coefficients),
+        cmocka_unit_test(sixteen_bits_scale_the_offset_by_257),
+        cmocka_unit_test(negative_scale_inverts_coefficients),
         cmocka_unit_test(fits_int32_ends_where_a_sum_does),
         cmocka_unit_test(real_filters_are_scaled_floats),
         cmocka_unit_test(an_offset_alone_makes_a_filter_real),
-        cmocka_unit_test(reference_is_the_last_variant_and_can_do_all),
+        cmocka_unit_test(names_differ_and_the_reference_comes_last),
         cmocka_unit_test(pick_obeys_needs_and_name),
+        cmocka_unit_test(pick_takes_the_highest_score),
         cmocka_unit_test(huge_sums_fall_back_to_the_reference),
         cmocka_unit_test(tiles_are_numbered_without_gaps),
         cmocka_unit_test(factors_are_integers_or_none),
