@@ -84,12 +84,23 @@ struct conv_backend; // each tenant has its own
 struct conv_stream;  // one CUDA stream with its device memory, or one CPU worker's scratch
 
 struct conv_backend_ops {
-    const char *name; // "cpu", "cuda"
+    const char *name;      // "cpu", "cuda": how users and the names of kernels call it
+    const char *title;     // in sentences: "the CPU", "CUDA"
+    enum conv_place place; // whose kernels it runs
+    bool built;            // false: not in this build; then `open` and all after it are no use
 
     // True if run() leaves the CPU free while it waits for a device: then the pipeline gives each
     // stream a thread of its own and packs images into groups. False: a worker calls run() itself
     // with one image at a time.
     bool async;
+
+    // False if there is no driver, so that opening a device fails at once. Takes microseconds and
+    // initialises nothing.
+    bool (*has_driver)(void);
+    // Fills at most `room` entries and sets *count to what the machine has, at least 1.
+    // CONV_ERR_DEVICE with the reason (no driver, no GPU, not in this build), and *count is 0.
+    enum conv_status (*devices)(struct conv_device_info *info, int room, int *count,
+                                struct conv_err *err);
 
     // CONV_ERR_DEVICE with the reason if there is no usable device; CONV_ERR_USAGE if the forced
     // variant is unknown or cannot do the chain here.
@@ -147,27 +158,6 @@ struct conv_backend_ops {
                                     struct conv_err *err);
 };
 
-extern const struct conv_backend_ops conv_backend_cpu;
-
-// Plans a filter, stencil[0] at 8 and stencil[1] at 16 bits: with the forced variant at the depths
-// that it can do, else with the best. The stencils must outlive the plans. CONV_ERR_USAGE if the
-// forced variant is unknown (the nearest name is suggested) or can do the filter on this machine at
-// no depth. variant.c
-enum conv_status conv_backend_pick(struct conv_stencil_plan plan[2],
-                                   const struct conv_stencil stencil[2], enum conv_place place,
-                                   unsigned have, const struct conv_backend_config *config,
-                                   struct conv_err *err);
-
-// The CUDA tenant, or NULL in a build without CUDA.
-const struct conv_backend_ops *conv_backend_cuda(void);
-
-// False if there is no driver, so that opening a device fails at once. Takes next to no time itself
-// and wakes nothing up.
-bool conv_backend_cuda_has_driver(void);
-
-// Fills at most `room` entries and sets *count to what the machine has. CONV_ERR_DEVICE with the
-// reason (no driver, no GPU, built without CUDA) when there is none.
-enum conv_status conv_backend_cuda_devices(struct conv_device_info *info, int room, int *count,
-                                           struct conv_err *err);
+extern const struct conv_backend_ops conv_backend_cpu, conv_backend_cuda;
 
 #endif

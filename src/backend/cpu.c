@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The CPU tenant: a worker filters its own image, straight after decoding it, on its own core.
-#include "backend/backend.h"
+#include "backend/chain.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,16 +14,10 @@
 
 #define SCRATCH_ALIGN 64
 
-// One filter of the chain, ready for both depths.
-struct step {
-    struct conv_stencil stencil[2]; // 8 bits, 16 bits
-    struct conv_stencil_plan plan[2];
-};
-
 struct conv_backend {
-    int step_count;
+    int op_count;
     bool premultiplied;
-    struct step steps[];
+    struct conv_chain_op chain[];
 };
 
 struct conv_stream {
@@ -35,23 +29,17 @@ struct conv_stream {
 static enum conv_status cpu_open(struct conv_backend **out,
                                  const struct conv_backend_config *config, struct conv_err *err)
 {
-    size_t steps_size = (size_t)config->filter_count * sizeof(struct step);
-    struct conv_backend *backend = calloc(1, sizeof *backend + steps_size);
+    size_t chain_size = (size_t)config->filter_count * sizeof(struct conv_chain_op);
+    struct conv_backend *backend = calloc(1, sizeof *backend + chain_size);
     if (!backend)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the filters");
-    backend->step_count = config->filter_count;
+    backend->op_count = config->filter_count;
     backend->premultiplied = config->alpha == CONV_ALPHA_PREMULTIPLY;
-    for (int i = 0; i < config->filter_count; i++) {
-        struct step *step = &backend->steps[i];
-        for (int d = 0; d < 2; d++)
-            conv_stencil_init(&step->stencil[d], &config->filters[i], d ? 16 : 8, config->border,
-                              config->border_value);
-        enum conv_status status = conv_backend_pick(step->plan, step->stencil, CONV_ON_CPU,
-                                                    conv_cpu_features(), config, err);
-        if (status) {
-            free(backend);
-            return status;
-        }
+    enum conv_status status =
+        conv_chain_prepare(backend->chain, config, CONV_ON_CPU, conv_cpu_features(), err);
+    if (status) {
+        free(backend);
+        return status;
     }
     *out = backend;
     return CONV_OK;
@@ -68,9 +56,9 @@ static void cpu_describe(const struct conv_backend *backend, char *text, size_t 
     snprintf(text, size, "cpu");
 }
 
-static const char *cpu_variant(const struct conv_backend *backend, int step, int depth)
+static const char *cpu_variant(const struct conv_backend *backend, int index, int depth)
 {
-    return backend->steps[step].plan[depth == 16].variant->name;
+    return backend->chain[index].plan[depth == 16].variant->name;
 }
 
 static size_t cpu_table_bytes(int filter_count, bool codes)
@@ -118,11 +106,11 @@ static enum conv_status reserve_scratch(struct conv_stream *stream, size_t size,
     return CONV_OK;
 }
 
-static enum conv_status filter_plane(struct conv_stream *stream, const struct step *step,
+static enum conv_status filter_plane(struct conv_stream *stream, const struct conv_chain_op *op,
                                      const struct conv_group_plane *shape, const uint8_t *src,
                                      uint8_t *dst, struct conv_err *err)
 {
-    const struct conv_stencil_plan *plan = &step->plan[shape->depth == 16];
+    const struct conv_stencil_plan *plan = &op->plan[shape->depth == 16];
     int64_t stride = (int64_t)conv_image_stride(shape->width, shape->depth);
     struct conv_stencil_plane plane = {
         .src = src + shape->offset,
@@ -163,14 +151,14 @@ static enum conv_status cpu_stream_run(struct conv_stream *stream, struct conv_g
 {
     uint64_t start = conv_clock_ns();
     uint8_t *src = group->h_in, *dst = group->h_out;
-    for (int s = 0; s < stream->backend->step_count; s++) {
+    for (int s = 0; s < stream->backend->op_count; s++) {
         for (int p = 0; p < group->plane_count; p++) {
             enum conv_status status =
-                filter_plane(stream, &stream->backend->steps[s], &group->planes[p], src, dst, err);
+                filter_plane(stream, &stream->backend->chain[s], &group->planes[p], src, dst, err);
             if (status)
                 return status;
         }
-        if (stream->backend->premultiplied && s + 1 < stream->backend->step_count)
+        if (stream->backend->premultiplied && s + 1 < stream->backend->op_count)
             renew_colours(group, dst);
         group->h_result = dst;
         dst = src; // the next step goes back into what this one has read
@@ -209,9 +197,31 @@ static enum conv_status cpu_stream_copy(struct conv_stream *stream, struct conv_
     return CONV_OK;
 }
 
+static bool cpu_has_driver(void)
+{
+    return true;
+}
+
+static enum conv_status cpu_devices(struct conv_device_info *info, int room, int *count,
+                                    struct conv_err *err)
+{
+    (void)err;
+    *count = 1;
+    if (room < 1)
+        return CONV_OK;
+    *info = (struct conv_device_info){.capability = conv_cpu_features()};
+    conv_cpu_model(info->name, sizeof info->name);
+    return CONV_OK;
+}
+
 const struct conv_backend_ops conv_backend_cpu = {
     .name = "cpu",
+    .title = "the CPU",
+    .place = CONV_ON_CPU,
+    .built = true,
     .async = false,
+    .has_driver = cpu_has_driver,
+    .devices = cpu_devices,
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,

@@ -10,23 +10,19 @@
 
 #define OLDEST_CAPABILITY 75 // what the build has code for, and toolkits since CUDA 13 at all
 
-static enum conv_status prepare_step(struct conv_backend *backend, int index,
-                                     const struct conv_backend_config *config, int capability,
-                                     struct conv_err *err)
+static enum conv_status upload_chain(struct conv_backend *backend, struct conv_err *err)
 {
-    struct conv_cuda_step *step = &backend->steps[index];
-    for (int d = 0; d < 2; d++)
-        conv_stencil_init(&step->stencil[d], &config->filters[index], d ? 16 : 8, config->border,
-                          config->border_value);
-    enum conv_status status = conv_backend_pick(step->plan, step->stencil, CONV_ON_CUDA,
-                                                (unsigned)capability, config, err);
-    for (int d = 0; d < 2 && !status; d++) {
-        size_t at = (size_t)(2 * index + d) * conv_cuda_upload_bytes();
-        if (conv_cuda_upload(&step->stencil[d], backend->d_stencils + at))
-            status =
-                conv_cuda_device_report(err, cudaGetLastError(), "copy the filters to the device");
-    }
-    return status;
+    size_t each = conv_cuda_upload_bytes();
+    cudaError_t code =
+        cudaMalloc((void **)&backend->d_stencils, 2 * (size_t)backend->op_count * each);
+    if (code)
+        return conv_cuda_device_report(err, code, "take memory for the filters");
+    for (int i = 0; i < 2 * backend->op_count; i++)
+        if (conv_cuda_upload(&backend->chain[i / 2].stencil[i % 2],
+                             backend->d_stencils + (size_t)i * each))
+            return conv_cuda_device_report(err, cudaGetLastError(),
+                                           "copy the filters to the device");
+    return CONV_OK;
 }
 
 static enum conv_status prepare_chain(struct conv_backend *backend,
@@ -44,13 +40,8 @@ static enum conv_status prepare_chain(struct conv_backend *backend,
     status = conv_cuda_device_use(backend->device, err);
     if (status)
         return status;
-    size_t bytes = 2 * (size_t)backend->step_count * conv_cuda_upload_bytes();
-    cudaError_t code = cudaMalloc((void **)&backend->d_stencils, bytes);
-    if (code)
-        return conv_cuda_device_report(err, code, "take memory for the filters");
-    for (int i = 0; !status && i < backend->step_count; i++)
-        status = prepare_step(backend, i, config, capability, err);
-    return status;
+    status = conv_chain_prepare(backend->chain, config, CONV_ON_CUDA, (unsigned)capability, err);
+    return status ? status : upload_chain(backend, err);
 }
 
 // Lets the device read the word that a signal handler writes. Where that is not possible, groups
@@ -94,12 +85,12 @@ static enum conv_status cuda_open(struct conv_backend **out,
         return conv_err_set(err, CONV_ERR_DEVICE, "no CUDA device %d: the devices are 0 to %d",
                             config->device, devices - 1);
 
-    size_t steps_size = (size_t)config->filter_count * sizeof(struct conv_cuda_step);
-    struct conv_backend *backend = calloc(1, sizeof *backend + steps_size);
+    size_t chain_size = (size_t)config->filter_count * sizeof(struct conv_chain_op);
+    struct conv_backend *backend = calloc(1, sizeof *backend + chain_size);
     if (!backend)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the filters");
     backend->device = config->device;
-    backend->step_count = config->filter_count;
+    backend->op_count = config->filter_count;
     backend->premultiplied = config->alpha == CONV_ALPHA_PREMULTIPLY;
     status = prepare_chain(backend, config, err);
     if (!status)
@@ -116,9 +107,9 @@ static void cuda_describe(const struct conv_backend *backend, char *text, size_t
     snprintf(text, size, "cuda:%d", backend->device);
 }
 
-static const char *cuda_variant(const struct conv_backend *backend, int step, int depth)
+static const char *cuda_variant(const struct conv_backend *backend, int index, int depth)
 {
-    return backend->steps[step].plan[depth == 16].variant->name;
+    return backend->chain[index].plan[depth == 16].variant->name;
 }
 
 static bool cuda_host_pin(struct conv_backend *backend, void *memory, size_t size)
@@ -131,9 +122,14 @@ static bool cuda_host_unpin(struct conv_backend *backend, void *memory)
     return conv_cuda_memory_unpin(backend->device, memory);
 }
 
-static const struct conv_backend_ops cuda_ops = {
+const struct conv_backend_ops conv_backend_cuda = {
     .name = "cuda",
+    .title = "CUDA",
+    .place = CONV_ON_CUDA,
+    .built = true,
     .async = true,
+    .has_driver = conv_cuda_device_has_driver,
+    .devices = conv_cuda_device_list,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,
@@ -151,19 +147,3 @@ static const struct conv_backend_ops cuda_ops = {
     .time_copies = conv_cuda_copies_time,
     .time_coding = conv_cuda_coding_time,
 };
-
-const struct conv_backend_ops *conv_backend_cuda(void)
-{
-    return &cuda_ops;
-}
-
-bool conv_backend_cuda_has_driver(void)
-{
-    return conv_cuda_device_has_driver();
-}
-
-enum conv_status conv_backend_cuda_devices(struct conv_device_info *info, int room, int *count,
-                                           struct conv_err *err)
-{
-    return conv_cuda_device_list(info, room, count, err);
-}

@@ -160,7 +160,7 @@ enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struc
                                    stream->buffer[0].d_data, err);
     if (!status && group->encoded)
         status = make_encode_table(coder, group, (void *)(group->h_in + coder->encodes),
-                                   stream->buffer[stream->backend->step_count % 2].d_data, err);
+                                   stream->buffer[stream->backend->op_count % 2].d_data, err);
     return status;
 }
 

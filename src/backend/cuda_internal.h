@@ -7,27 +7,21 @@
 
 #include <cuda_runtime_api.h>
 
-#include "backend/backend.h"
+#include "backend/chain.h"
 #include "device/cuda_device.h"
 #include "device/cuda_event.h"
 #include "device/cuda_memory.h"
 #include "kernels/stencil/stencil.h"
 #include "png/cuda/cuda_encode.h"
 
-// One filter of the chain, ready for both depths.
-struct conv_cuda_step {
-    struct conv_stencil stencil[2]; // 8 bits, 16 bits
-    struct conv_stencil_plan plan[2];
-};
-
 struct conv_backend {
     int device;
-    uint8_t *d_stencils;    // what the steps' stencils have uploaded
+    uint8_t *d_stencils;    // what the chain's stencils have uploaded
     atomic_int *stop;       // as in the configuration, if this backend has mapped it, else NULL
     const uint32_t *d_stop; // where the device sees it; NULL if it does not
-    int step_count;
+    int op_count;
     bool premultiplied;
-    struct conv_cuda_step steps[];
+    struct conv_chain_op chain[];
 };
 
 // Device memory that one stream's coders work in. Each part grows with what it is needed for.
@@ -63,7 +57,7 @@ struct conv_stream {
 
 // --- cuda_stream.c: see struct conv_backend_ops --------------------------------------------------
 
-size_t conv_cuda_stream_table_bytes(int step_count, bool codes);
+size_t conv_cuda_stream_table_bytes(int filter_count, bool codes);
 enum conv_status conv_cuda_stream_open(struct conv_backend *backend, struct conv_stream **stream,
                                        size_t bytes, struct conv_err *err);
 void conv_cuda_stream_close(struct conv_stream *stream);

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-size_t conv_cuda_stream_table_bytes(int step_count, bool codes)
+size_t conv_cuda_stream_table_bytes(int filter_count, bool codes)
 {
-    size_t stencils = (size_t)step_count * sizeof(struct conv_stencil_plane);
+    size_t stencils = (size_t)filter_count * sizeof(struct conv_stencil_plane);
     return stencils + (codes ? conv_cuda_coder_table_bytes() : 0);
 }
 
@@ -127,8 +127,8 @@ static void build_tables(const struct conv_stream *stream, struct conv_stencil_p
     int deep = 0;
     for (int i = 0; i < group->plane_count; i++)
         deep += group->planes[i].depth == 16;
-    for (int s = 0; s < stream->backend->step_count; s++) {
-        const struct conv_cuda_step *step = &stream->backend->steps[s];
+    for (int s = 0; s < stream->backend->op_count; s++) {
+        const struct conv_chain_op *op = &stream->backend->chain[s];
         struct conv_stencil_plane *table = tables + (size_t)s * (size_t)group->plane_count;
         for (int d = 0; d < 2; d++) {
             struct launch *launch = &launches[s][d];
@@ -139,7 +139,7 @@ static void build_tables(const struct conv_stream *stream, struct conv_stencil_p
             fill_table(table + launch->first, group, d ? 16 : 8, stream->buffer[s % 2].d_data,
                        stream->buffer[(s + 1) % 2].d_data);
             launch->tiles =
-                conv_stencil_tiles(step->plan[d].variant, table + launch->first, launch->count);
+                conv_stencil_tiles(op->plan[d].variant, table + launch->first, launch->count);
         }
     }
 }
@@ -150,8 +150,8 @@ static enum conv_status launch_chain(const struct conv_stream *stream,
                                      struct launch launches[CONV_FILTER_MAX_CHAIN][2],
                                      struct conv_err *err)
 {
-    for (int s = 0; s < stream->backend->step_count; s++) {
-        const struct conv_cuda_step *step = &stream->backend->steps[s];
+    for (int s = 0; s < stream->backend->op_count; s++) {
+        const struct conv_chain_op *op = &stream->backend->chain[s];
         for (int d = 0; d < 2; d++) {
             const struct launch *launch = &launches[s][d];
             if (launch->count == 0)
@@ -164,13 +164,13 @@ static enum conv_status launch_chain(const struct conv_stream *stream,
                 .tiles = launch->tiles,
                 .stream = stream->cuda,
             };
-            const struct conv_variant *variant = step->plan[d].variant;
-            if (variant->run(&step->plan[d], &batch)) {
+            const struct conv_variant *variant = op->plan[d].variant;
+            if (variant->run(&op->plan[d], &batch)) {
                 char doing[96];
                 snprintf(doing, sizeof doing, "launch kernel %s", variant->name);
                 return conv_cuda_device_report(err, cudaGetLastError(), doing);
             }
-            if (stream->backend->premultiplied && s + 1 < stream->backend->step_count &&
+            if (stream->backend->premultiplied && s + 1 < stream->backend->op_count &&
                 conv_cuda_alpha_renew(batch.d_planes, batch.count, d ? 16 : 8, stream->cuda))
                 return conv_cuda_device_report(err, cudaGetLastError(), "launch kernel alpha");
         }
@@ -195,7 +195,7 @@ static struct cargo pack(const struct conv_stream *stream, const struct conv_gro
     struct cargo cargo;
     cargo.stencils =
         conv_image_align(group->decoded ? group->streams : group->front, CONV_IMAGE_PLANE_ALIGN);
-    size_t stencils = (size_t)stream->backend->step_count * (size_t)group->plane_count *
+    size_t stencils = (size_t)stream->backend->op_count * (size_t)group->plane_count *
                       sizeof(struct conv_stencil_plane);
     cargo.codes = conv_image_align(cargo.stencils + stencils, CONV_IMAGE_ROW_ALIGN);
     cargo.bytes = cargo.codes + (size_t)group->image_count * conv_cuda_coder_table_bytes();
@@ -219,7 +219,7 @@ static enum conv_status copy_planes_out(struct conv_stream *stream, struct conv_
                                         struct conv_err *err)
 {
     cudaError_t code =
-        cudaMemcpyAsync(group->h_out, stream->buffer[stream->backend->step_count % 2].d_data,
+        cudaMemcpyAsync(group->h_out, stream->buffer[stream->backend->op_count % 2].d_data,
                         group->front, cudaMemcpyDeviceToHost, stream->cuda);
     if (!code && group->decoded && group->back)
         code = cudaMemcpyAsync(group->h_in + group->capacity - group->back,

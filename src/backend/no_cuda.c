@@ -2,21 +2,36 @@
 // Stands in for cuda.c in a build without CUDA.
 #include "backend/backend.h"
 
-const struct conv_backend_ops *conv_backend_cuda(void)
-{
-    return NULL;
-}
-
-bool conv_backend_cuda_has_driver(void)
+static bool has_driver(void)
 {
     return false;
 }
 
-enum conv_status conv_backend_cuda_devices(struct conv_device_info *info, int room, int *count,
-                                           struct conv_err *err)
+static enum conv_status devices(struct conv_device_info *info, int room, int *count,
+                                struct conv_err *err)
 {
     (void)info;
     (void)room;
     *count = 0;
-    return conv_err_set(err, CONV_ERR_DEVICE, "built without CUDA");
+    return conv_err_set(err, CONV_ERR_DEVICE, "this conv was built without CUDA");
 }
+
+static enum conv_status open_none(struct conv_backend **backend,
+                                  const struct conv_backend_config *config, struct conv_err *err)
+{
+    int count;
+    (void)config;
+    *backend = NULL;
+    return devices(NULL, 0, &count, err);
+}
+
+const struct conv_backend_ops conv_backend_cuda = {
+    .name = "cuda",
+    .title = "CUDA",
+    .place = CONV_ON_CUDA,
+    .built = false,
+    .async = true,
+    .has_driver = has_driver,
+    .devices = devices,
+    .open = open_none,
+};

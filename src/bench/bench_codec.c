@@ -294,17 +294,13 @@ static void close_bench(struct bench *bench)
     conv_buffer_free(&bench->scratch);
 }
 
-static bool on_device(const struct conv_options *options)
-{
-    return options->device_text && strncmp(options->device_text, "cuda", 4) == 0;
-}
-
 // Many images at once, on threads or on a device.
-static enum conv_status bench_many(const struct conv_options *options, struct conv_err *err)
+static enum conv_status bench_many(const struct conv_options *options, bool on_gpu,
+                                   struct conv_err *err)
 {
     struct conv_bench_images images = {0};
     enum conv_status status = conv_bench_images_load(&images, options, options->operands[1], err);
-    if (!status && on_device(options)) {
+    if (!status && on_gpu) {
         status = conv_bench_codec_device(options, &images, err);
     } else if (!status) {
         status = conv_bench_images_filter(&images, options, err);
@@ -318,15 +314,14 @@ static enum conv_status bench_many(const struct conv_options *options, struct co
 enum conv_status conv_bench_codec(const struct conv_options *options, struct conv_err *err)
 {
     struct bench bench = {.options = options};
-    enum conv_device_choice choice;
-    int ordinal;
+    struct conv_device_list list;
     if (options->operand_count != 2)
         return conv_err_set(err, CONV_ERR_USAGE, "conv bench codec takes one folder of PNGs");
-    enum conv_status status = conv_device_parse_one(options, &choice, &ordinal, err);
+    enum conv_status status = conv_device_parse_one(options, &list, err);
     if (status)
         return status;
-    if (options->jobs_given || on_device(options))
-        return bench_many(options, err);
+    if (options->jobs_given || list.choice == CONV_DEVICE_GPU)
+        return bench_many(options, list.choice == CONV_DEVICE_GPU, err);
     status = conv_bench_images_load(&bench.all, options, options->operands[1], err);
     if (!status)
         status = add_rows(&bench, err);

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "backend/backend.h"
-#include "device/staging.h"
 #include "cli/commands.h"
+#include "device/staging.h"
 #include "io/walk.h"
 #include "pipeline/stages.h"
 #include "png/cpu/interleave.h"
@@ -144,9 +144,9 @@ static enum conv_status open_darkroom(struct darkroom *room, const struct conv_o
     enum conv_status status = conv_commands_parse_chain(options, options->bench_filter, filters,
                                                         &config.filter_count, err);
     if (!status)
-        status = conv_backend_cpu.open(&room->backend, &config, err);
+        status = conv_backends[CONV_ON_CPU]->open(&room->backend, &config, err);
     if (!status)
-        status = conv_backend_cpu.stream_open(room->backend, &room->stream, bytes, err);
+        status = conv_backends[CONV_ON_CPU]->stream_open(room->backend, &room->stream, bytes, err);
     if (!status)
         status = conv_png_codec_open(&room->codec, &png, err);
     for (int i = 0; i < 2 && !status; i++)
@@ -163,8 +163,8 @@ static enum conv_status open_darkroom(struct darkroom *room, const struct conv_o
 
 static void close_darkroom(struct darkroom *room)
 {
-    conv_backend_cpu.stream_close(room->stream);
-    conv_backend_cpu.close(room->backend);
+    conv_backends[CONV_ON_CPU]->stream_close(room->stream);
+    conv_backends[CONV_ON_CPU]->close(room->backend);
     conv_png_codec_close(room->codec);
     conv_staging_free(room->group.h_in, room->group.capacity);
     conv_staging_free(room->group.h_out, room->group.capacity);
@@ -180,7 +180,7 @@ static enum conv_status develop(struct darkroom *room, struct conv_bench_image *
     enum conv_status status =
         conv_png_decode(room->codec, image->file.data, image->file.size, &image->header, &in, err);
     if (!status)
-        status = conv_backend_cpu.stream_run(room->stream, &room->group, err);
+        status = conv_backends[CONV_ON_CPU]->stream_run(room->stream, &room->group, err);
     if (status)
         return status;
     conv_group_result(&room->group, &in, offsets, &out);

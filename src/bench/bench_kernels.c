@@ -416,8 +416,7 @@ static const struct conv_variant *find_variant(const char *name)
 static enum conv_status check_variant(const struct bench *bench, const struct conv_variant *row,
                                       enum conv_device_choice choice, struct conv_err *err)
 {
-    bool on_cuda = row->place == CONV_ON_CUDA;
-    if (choice == (on_cuda ? CONV_DEVICE_CPU : CONV_DEVICE_CUDA))
+    if (choice == (row->place == CONV_ON_CPU ? CONV_DEVICE_GPU : CONV_DEVICE_CPU))
         return conv_err_hint(err, CONV_HINT_VARIANT, 0,
                              conv_err_set(err, CONV_ERR_USAGE,
                                           "%s cannot be combined with the device %s", row->name,
@@ -435,33 +434,35 @@ static void describe_cpu(char *text, size_t size)
 // Where to measure. A GPU that cannot be used is an error only if it was asked for.
 static enum conv_status choose_devices(struct bench *bench, struct conv_err *err)
 {
-    enum conv_device_choice choice;
-    enum conv_status status = conv_device_parse_one(bench->options, &choice, &bench->ordinal, err);
+    struct conv_device_list list;
+    enum conv_status status = conv_device_parse_one(bench->options, &list, err);
     const struct conv_variant *row =
         bench->options->variant ? find_variant(bench->options->variant) : NULL;
     if (!status && row)
-        status = check_variant(bench, row, choice, err);
+        status = check_variant(bench, row, list.choice, err);
     if (status)
         return status;
-    if (row)
-        choice = row->place == CONV_ON_CUDA ? choice : CONV_DEVICE_CPU;
+    bench->ordinal = list.ordinals[0];
+    enum conv_device_choice choice =
+        row && row->place == CONV_ON_CPU ? CONV_DEVICE_CPU : list.choice;
     struct conv_device_info info[64];
     struct conv_err reason = {0};
     int count = 0;
-    bench->on_cpu = choice != CONV_DEVICE_CUDA;
+    bench->on_cpu = choice != CONV_DEVICE_GPU;
     if (bench->on_cpu)
         describe_cpu(bench->table.cpu, sizeof bench->table.cpu);
     if (choice == CONV_DEVICE_CPU)
         return CONV_OK;
-    status = conv_backend_cuda_devices(info, 64, &count, &reason);
+    status = list.gpu->devices(info, 64, &count, &reason);
     if (!status && bench->ordinal >= count)
-        status = conv_err_set(&reason, CONV_ERR_DEVICE, "no CUDA device %d", bench->ordinal);
+        status = conv_err_set(&reason, CONV_ERR_DEVICE, "no %s device %d", list.gpu->title,
+                              bench->ordinal);
     if (!status) {
         bench->on_cuda = true;
         snprintf(bench->table.cuda, sizeof bench->table.cuda, "%s", info[bench->ordinal].name);
         return CONV_OK;
     }
-    if (choice == CONV_DEVICE_CUDA || row)
+    if (choice == CONV_DEVICE_GPU || row)
         return conv_err_set(err, status, "%s", reason.text);
     if (!bench->options->quiet)
         conv_report_say("%s; measuring the CPU alone", reason.text);
@@ -475,11 +476,13 @@ static enum conv_status prepare(struct bench *bench, struct conv_err *err)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "conv bench kernels takes no operands, but '%s' was given",
                             options->operands[1]);
-    if (options->variant && !conv_backend_cuda() && strncmp(options->variant, "cuda_", 5) == 0)
+    const struct conv_backend_ops *forced =
+        options->variant ? conv_backends_of_kernel(options->backends, options->variant) : NULL;
+    if (forced && !forced->built)
         return conv_err_hint(err, CONV_HINT_VARIANT, 0,
                              conv_err_set(err, CONV_ERR_DEVICE,
-                                          "%s: this conv was built without CUDA",
-                                          options->variant));
+                                          "%s: this conv was built without %s", options->variant,
+                                          forced->title));
     if (options->variant && !find_variant(options->variant))
         return conv_err_hint(err, CONV_HINT_VARIANT, 0,
                              conv_err_set(err, CONV_ERR_USAGE,

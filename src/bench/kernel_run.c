@@ -22,14 +22,12 @@ enum conv_status conv_kernel_run_open(struct conv_kernel_run *contender,
         .alpha = (enum conv_alpha_mode)options->alpha,
         .row = row,
     };
-    enum conv_device_choice choice;
-    enum conv_status status = conv_device_parse_one(options, &choice, &config.device, err);
+    struct conv_device_list list;
+    enum conv_status status = conv_device_parse_one(options, &list, err);
     if (status)
         return status;
-    const struct conv_backend_ops *ops =
-        row->place == CONV_ON_CUDA ? conv_backend_cuda() : &conv_backend_cpu;
-    if (!ops)
-        return conv_err_set(err, CONV_ERR_DEVICE, "this conv was built without CUDA");
+    config.device = list.ordinals[0];
+    const struct conv_backend_ops *ops = options->backends[row->place];
     status = ops->open(&contender->backend, &config, err);
     if (status)
         return status;

@@ -3,7 +3,9 @@
 
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "backend/async_open.h"
 #include "base/standard.h"
 #include "cli/hints.h"
 #include "cli/option_table.h"
@@ -81,4 +83,56 @@ int conv_commands_flush(void)
 {
     struct conv_err err = {0};
     return conv_standard_flush(&err) ? conv_commands_fail(&err) : CONV_EXIT_OK;
+}
+
+// --- the program ---------------------------------------------------------------------------------
+
+static int (*const commands[])(const struct conv_options *options) = {
+    [CONV_COMMAND_RUN] = conv_run_main,
+    [CONV_COMMAND_LIST] = conv_list_main,
+    [CONV_COMMAND_SHOW] = conv_show_main,
+    [CONV_COMMAND_VERIFY] = conv_verify_main,
+    [CONV_COMMAND_BENCH] = conv_bench_main,
+    [CONV_COMMAND_BENCH_KERNELS] = conv_bench_main,
+    [CONV_COMMAND_BENCH_STREAMS] = conv_bench_main,
+    [CONV_COMMAND_BENCH_CODEC] = conv_bench_main,
+    [CONV_COMMAND_DEVICES] = conv_devices_main,
+    [CONV_COMMAND_HELP] = conv_help_main,
+    [CONV_COMMAND_VERSION] = conv_version_main,
+};
+
+static int run(const struct conv_backend_ops *const *backends, int argc, char **argv)
+{
+    struct conv_options options;
+    struct conv_err err = {0};
+    if (conv_options_parse(&options, argc, argv, &err))
+        return conv_commands_fail(&err);
+    options.backends = backends;
+    if (options.help)
+        return conv_help_print(&options);
+    if (options.version) {
+        options.operand_count = 0;
+        return conv_version_main(&options);
+    }
+    if (options.operand_count == 0)
+        return conv_help_missing();
+    if (options.note[0] && !options.quiet)
+        fprintf(stderr, "conv: %s\n", options.note);
+    if (options.command != CONV_COMMAND_RUN) { // its name is no operand
+        options.operands++;
+        options.operand_count--;
+    }
+    return commands[options.command](&options);
+}
+
+int conv_commands_main(const struct conv_backend_ops *const *backends, int argc, char **argv)
+{
+    if (!conv_standard_open())
+        return CONV_EXIT_SOME_FAILED; // and there is nowhere to say why
+    int code = run(backends, argc, argv);
+    if (conv_async_open_any_left()) {
+        fflush(NULL);
+        _exit(code);
+    }
+    return code;
 }

@@ -15,6 +15,10 @@ enum {
     CONV_EXIT_SIGNAL = 128, // plus the signal's number
 };
 
+// The whole program with a table of backends (backends.h); main.c has this build's, a test its own.
+// Returns the exit code, or ends the process where a thread cannot be waited for.
+int conv_commands_main(const struct conv_backend_ops *const *backends, int argc, char **argv);
+
 int conv_run_main(const struct conv_options *options);     // run.c
 int conv_list_main(const struct conv_options *options);    // list.c
 int conv_show_main(const struct conv_options *options);    // list.c

@@ -10,46 +10,66 @@
 
 // --- --device ------------------------------------------------------------------------------------
 
-static const char *const choices[] = {"auto", "cpu", "cuda", "all"}; // enum conv_device_choice
-
-static enum conv_status explain(const char *text, struct conv_err *err)
+static enum conv_status explain(const struct conv_options *options, const char *text,
+                                struct conv_err *err)
 {
+    const char *gpu = conv_backends_gpu(options->backends)->name;
+    const char *choices[2 + CONV_BACKENDS] = {"auto", "all"};
+    char names[64] = "";
+    for (int i = 0; i < CONV_BACKENDS; i++) {
+        size_t used = strlen(names);
+        choices[2 + i] = options->backends[i]->name;
+        snprintf(names + used, sizeof names - used, "%s, ", options->backends[i]->name);
+    }
     const char *near = strncmp(text, "gpu", 3) == 0
-                           ? "cuda"
-                           : conv_suggest_nearest(text, choices, sizeof choices[0], 4);
+                           ? gpu
+                           : conv_suggest_nearest(text, choices, sizeof choices[0],
+                                                  sizeof choices / sizeof choices[0]);
     return conv_err_set(err, CONV_ERR_USAGE,
-                        "unknown device '%s'; %s%s%s auto, cpu, cuda, cuda:N, all, or a list such "
-                        "as cuda:0,cuda:1",
-                        text, near ? "did you mean '" : "it is", near ? near : "",
-                        near ? "'?" : "");
+                        "unknown device '%s'; %s%s%s auto, %s%s:N, all, or a list such as "
+                        "%s:0,%s:1",
+                        text, near ? "did you mean '" : "it is", near ? near : "", near ? "'?" : "",
+                        names, gpu, gpu, gpu);
 }
 
-// "cuda:3", followed by a comma or the end: 3; "cuda": 0. -1 if it is something else.
-static int parse_ordinal(const char *text, size_t size)
+// "cuda:3", of which `size` characters count: 3 and its backend; "cuda": 0. False if it is
+// something else.
+static bool parse_gpu(const struct conv_options *options, const char *text, size_t size,
+                      const struct conv_backend_ops **ops, int *ordinal)
 {
+    const char *colon = memchr(text, ':', size);
+    size_t name = colon ? (size_t)(colon - text) : size;
+    *ordinal = 0;
+    *ops = conv_backends_find(options->backends, text, name);
+    if (!*ops || (*ops)->place == CONV_ON_CPU)
+        return false;
+    if (!colon)
+        return true;
+    if (!isdigit((unsigned char)colon[1]))
+        return false;
     char *end;
-    if (size == 4 && strncmp(text, "cuda", 4) == 0)
-        return 0;
-    if (size < 6 || strncmp(text, "cuda:", 5) != 0 || !isdigit((unsigned char)text[5]))
-        return -1;
-    long number = strtol(text + 5, &end, 10);
-    return end == text + size && number < 1024 ? (int)number : -1;
+    long number = strtol(colon + 1, &end, 10);
+    *ordinal = number < 1024 ? (int)number : 0;
+    return end == text + size && number < 1024;
 }
 
-static enum conv_status parse_list(const char *text, struct conv_device_list *list,
-                                   struct conv_err *err)
+// A list of devices of one backend.
+static enum conv_status parse_list(const struct conv_options *options, const char *text,
+                                   struct conv_device_list *list, struct conv_err *err)
 {
-    list->choice = CONV_DEVICE_CUDA;
+    list->choice = CONV_DEVICE_GPU;
     list->count = 0;
     for (const char *item = text;; item++) {
         size_t size = strcspn(item, ",");
-        int ordinal = parse_ordinal(item, size);
-        if (ordinal < 0)
-            return explain(text, err);
+        const struct conv_backend_ops *ops;
+        int ordinal;
+        if (!parse_gpu(options, item, size, &ops, &ordinal) || (list->count && ops != list->gpu))
+            return explain(options, text, err);
+        list->gpu = ops;
         for (int i = 0; i < list->count; i++)
             if (list->ordinals[i] == ordinal)
-                return conv_err_set(err, CONV_ERR_USAGE, "--device %s names cuda:%d twice", text,
-                                    ordinal);
+                return conv_err_set(err, CONV_ERR_USAGE, "--device %s names %s:%d twice", text,
+                                    ops->name, ordinal);
         if (list->count == CONV_BACKEND_MOST_DEVICES)
             return conv_err_set(err, CONV_ERR_USAGE, "--device takes at most %d devices",
                                 CONV_BACKEND_MOST_DEVICES);
@@ -64,29 +84,26 @@ enum conv_status conv_device_parse(const struct conv_options *options,
                                    struct conv_device_list *list, struct conv_err *err)
 {
     const char *text = options->device_text ? options->device_text : "auto";
-    *list = (struct conv_device_list){.count = 1};
-    for (int i = 0; i < 4; i++) {
-        list->choice = (enum conv_device_choice)i;
-        if (strcmp(text, choices[i]) == 0)
-            return CONV_OK;
-    }
-    return parse_list(text, list, err);
+    *list = (struct conv_device_list){.gpu = conv_backends_gpu(options->backends), .count = 1};
+    if (strcmp(text, "auto") == 0)
+        return CONV_OK; // CONV_DEVICE_AUTO
+    if (strcmp(text, "all") == 0)
+        list->choice = CONV_DEVICE_ALL;
+    else if (strcmp(text, options->backends[CONV_ON_CPU]->name) == 0)
+        list->choice = CONV_DEVICE_CPU;
+    else
+        return parse_list(options, text, list, err);
+    return CONV_OK;
 }
 
 enum conv_status conv_device_parse_one(const struct conv_options *options,
-                                       enum conv_device_choice *choice, int *ordinal,
-                                       struct conv_err *err)
+                                       struct conv_device_list *list, struct conv_err *err)
 {
-    struct conv_device_list list;
-    enum conv_status status = conv_device_parse(options, &list, err);
-    if (status)
-        return status;
-    if (list.choice == CONV_DEVICE_ALL || list.count > 1)
+    enum conv_status status = conv_device_parse(options, list, err);
+    if (!status && (list->choice == CONV_DEVICE_ALL || list->count > 1))
         return conv_err_set(err, CONV_ERR_USAGE, "this command takes one device, not %s",
                             options->device_text);
-    *choice = list.choice;
-    *ordinal = list.ordinals[0];
-    return CONV_OK;
+    return status;
 }
 
 // --- opening -------------------------------------------------------------------------------------
@@ -95,10 +112,11 @@ enum conv_status conv_device_parse_one(const struct conv_options *options,
 // are 200 million pixels a second, PNG 110 million.
 #define AT_ONCE_TAPS 50
 
-static void add_device(struct conv_device *device, const char *name,
+static void add_device(struct conv_device *device, const char *name, int ordinal,
                        struct conv_async_open *opening, struct conv_backend *backend)
 {
     int i = device->count++;
+    device->ordinals[i] = ordinal;
     size_t used = strlen(device->name);
     snprintf(device->names[i], sizeof device->names[i], "%s", name);
     snprintf(device->name + used, sizeof device->name - used, "%s%s", used ? "," : "", name);
@@ -106,25 +124,25 @@ static void add_device(struct conv_device *device, const char *name,
     device->backends[i] = backend;
 }
 
-static enum conv_status open_cpu(struct conv_device *device,
+static enum conv_status open_cpu(struct conv_device *device, const struct conv_backend_ops *cpu,
                                  const struct conv_backend_config *config, struct conv_err *err)
 {
     struct conv_backend *backend;
-    enum conv_status status = conv_backend_cpu.open(&backend, config, err);
+    enum conv_status status = cpu->open(&backend, config, err);
     if (status)
         return status;
-    device->ops = &conv_backend_cpu;
+    device->ops = cpu;
     device->decode_on = device->encode_on = CONV_CODER_CPU;
-    add_device(device, device->ops->name, NULL, backend);
+    add_device(device, cpu->name, 0, NULL, backend);
     return CONV_OK;
 }
 
-static enum conv_status open_spare(struct conv_device *device,
+static enum conv_status open_spare(struct conv_device *device, const struct conv_backend_ops *cpu,
                                    const struct conv_backend_config *config, struct conv_err *err)
 {
     struct conv_backend_config any = *config;
     any.variant = NULL; // a name of the other table
-    device->spare_ops = &conv_backend_cpu;
+    device->spare_ops = cpu;
     return device->spare_ops->open(&device->spare, &any, err);
 }
 
@@ -139,7 +157,7 @@ static enum conv_status await(struct conv_device *device, bool all, bool quiet,
         struct conv_backend *backend;
         struct conv_err reason = {0};
         if (conv_async_open_result(device->openings[i], &backend, &reason) == CONV_OK) {
-            add_device(&found, device->names[i], device->openings[i], backend);
+            add_device(&found, device->names[i], device->ordinals[i], device->openings[i], backend);
             continue;
         }
         conv_async_open_close(device->openings[i]);
@@ -153,16 +171,15 @@ static enum conv_status await(struct conv_device *device, bool all, bool quiet,
 }
 
 // Devices wake up side by side.
-static enum conv_status open_cuda(struct conv_device *device, const struct conv_device_list *list,
+static enum conv_status open_gpus(struct conv_device *device, const struct conv_device_list *list,
                                   const struct conv_backend_config *config, bool wait, bool quiet,
                                   struct conv_err *err)
 {
-    const struct conv_backend_ops *ops = conv_backend_cuda();
+    const struct conv_backend_ops *ops = list->gpu;
     bool all = list->choice == CONV_DEVICE_ALL;
     int count = list->count;
-    if (!ops)
-        return conv_err_set(err, CONV_ERR_DEVICE, "this conv was built without CUDA");
-    enum conv_status status = all ? conv_backend_cuda_devices(NULL, 0, &count, err) : CONV_OK;
+    // What is not in the build says so at once, without a thread.
+    enum conv_status status = all || !ops->built ? ops->devices(NULL, 0, &count, err) : CONV_OK;
     device->ops = ops;
     for (int i = 0; i < count && i < CONV_BACKEND_MOST_DEVICES && !status; i++) {
         char name[16];
@@ -173,7 +190,7 @@ static enum conv_status open_cuda(struct conv_device *device, const struct conv_
         if (status)
             break;
         snprintf(name, sizeof name, "%s:%d", ops->name, own.device);
-        add_device(device, name, opening, NULL);
+        add_device(device, name, own.device, opening, NULL);
     }
     return status || !wait ? status : await(device, all, quiet, err);
 }
@@ -208,7 +225,7 @@ bool conv_device_wants_amount(const struct conv_options *options)
     bool decodes = decodes_by_choice(options), encodes = encodes_by_choice(options);
     if (conv_device_parse(options, &list, NULL))
         return false;
-    return list.choice == CONV_DEVICE_AUTO || (list.choice == CONV_DEVICE_CUDA && decodes) ||
+    return list.choice == CONV_DEVICE_AUTO || (list.choice == CONV_DEVICE_GPU && decodes) ||
            (list.choice == CONV_DEVICE_ALL && (decodes || encodes));
 }
 
@@ -261,21 +278,23 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
                             options->encode_on == CONV_CODER_GPU ? "encode-on" : "decode-on");
     const char *variant = options->variant ? options->variant : "";
     bool small = is_small(filters, filter_count);
-    if (list.choice == CONV_DEVICE_AUTO && strncmp(variant, "cpu_", 4) == 0)
-        list.choice = CONV_DEVICE_CPU; // a kernel's name says where it runs
+    const struct conv_backend_ops *cpu = options->backends[CONV_ON_CPU];
+    const struct conv_backend_ops *forced = conv_backends_of_kernel(options->backends, variant);
+    if (list.choice == CONV_DEVICE_AUTO && forced == cpu)
+        list.choice = CONV_DEVICE_CPU;
     if (list.choice == CONV_DEVICE_AUTO && work == CONV_AMOUNT_LITTLE && small && !codes &&
         !*variant)
         list.choice = CONV_DEVICE_CPU;
     if (list.choice == CONV_DEVICE_CPU)
-        return open_cpu(device, &config, err);
+        return open_cpu(device, cpu, &config, err);
     struct conv_err reason;
-    bool spare = list.choice != CONV_DEVICE_CUDA && strncmp(variant, "cuda_", 5) != 0;
+    bool spare = list.choice != CONV_DEVICE_GPU && (!forced || forced == cpu);
     bool fall_back = spare && !codes; // coding was asked for by name
-    at_once &= fall_back && !*variant && small && conv_backend_cuda_has_driver();
-    status = open_cuda(device, &list, &config, !at_once, options->quiet, &reason);
+    at_once &= fall_back && !*variant && small && list.gpu->has_driver();
+    status = open_gpus(device, &list, &config, !at_once, options->quiet, &reason);
     if (!status) {
         choose_coders(device, options, work == CONV_AMOUNT_MUCH || !spare);
-        return spare ? open_spare(device, &config, err) : CONV_OK;
+        return spare ? open_spare(device, cpu, &config, err) : CONV_OK;
     }
     conv_device_close(device);
     device->filter_count = filter_count;
@@ -284,10 +303,10 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
     if (!fall_back || status != CONV_ERR_DEVICE)
         return conv_err_set(err, status, "%s", reason.text);
     // `auto` is the CPU where there is no GPU; one that cannot be used is worth a line.
-    bool expected = list.choice == CONV_DEVICE_AUTO && !conv_backend_cuda_has_driver();
+    bool expected = list.choice == CONV_DEVICE_AUTO && !list.gpu->has_driver();
     if (!options->quiet && (!expected || options->verbose))
         conv_report_say("%s; filtering on the CPU", reason.text);
-    return open_cpu(device, &config, err);
+    return open_cpu(device, cpu, &config, err);
 }
 
 void conv_device_look(struct conv_device *device)

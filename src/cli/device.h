@@ -11,9 +11,10 @@
 
 struct conv_device {
     const struct conv_backend_ops *ops;
-    int count;        // several only of CUDA
+    int count;        // several only of a GPU backend
     int filter_count; // of the chain that they are opened for
     char names[CONV_BACKEND_MOST_DEVICES][16];
+    int ordinals[CONV_BACKEND_MOST_DEVICES];
     struct conv_backend *backends[CONV_BACKEND_MOST_DEVICES];    // NULL: still being opened
     struct conv_async_open *openings[CONV_BACKEND_MOST_DEVICES]; // NULL where `backends` is all
     const struct conv_backend_ops *spare_ops; // of `auto` and `all`: the CPU, should GPUs fail
@@ -22,12 +23,14 @@ struct conv_device {
     enum conv_coder decode_on, encode_on;      // as --decode-on and --encode-on come out
 };
 
-enum conv_device_choice { CONV_DEVICE_AUTO, CONV_DEVICE_CPU, CONV_DEVICE_CUDA, CONV_DEVICE_ALL };
+// CONV_DEVICE_GPU: devices asked for by name.
+enum conv_device_choice { CONV_DEVICE_AUTO, CONV_DEVICE_ALL, CONV_DEVICE_CPU, CONV_DEVICE_GPU };
 
 // What --device says.
 struct conv_device_list {
     enum conv_device_choice choice;
-    int ordinals[CONV_BACKEND_MOST_DEVICES]; // CUDA's; unless one is given: device 0
+    const struct conv_backend_ops *gpu;      // the one asked for, or that AUTO and ALL would use
+    int ordinals[CONV_BACKEND_MOST_DEVICES]; // of `gpu`; 0 unless one is given
     int count;
 };
 
@@ -36,8 +39,7 @@ enum conv_status conv_device_parse(const struct conv_options *options,
 
 // For commands that take one device: `all` and lists are CONV_ERR_USAGE.
 enum conv_status conv_device_parse_one(const struct conv_options *options,
-                                       enum conv_device_choice *choice, int *ordinal,
-                                       struct conv_err *err);
+                                       struct conv_device_list *list, struct conv_err *err);
 
 // `auto` takes the first GPU, unless there is little work, which the CPU has done before a GPU
 // is awake; `all` takes every GPU that can be used. If no GPU can be used, both take the CPU and

@@ -58,15 +58,23 @@ static void print_matrix(const struct conv_filter *filter)
     }
 }
 
+// The kernels that the backend's first device runs the filter with.
 static void print_variant(const struct conv_filter *filter, const struct conv_options *options,
-                          enum conv_place place, unsigned have, const char *label)
+                          const struct conv_backend_ops *ops)
 {
     struct conv_stencil stencil;
-    printf("  %s", label);
+    struct conv_device_info info;
+    struct conv_err err = {0};
+    int count;
+    printf("  on %-9s", ops->title);
+    if (ops->devices(&info, 1, &count, &err)) {
+        printf(" no: %s\n", err.text);
+        return;
+    }
     for (int depth = 8; depth <= 16; depth += 8) {
         conv_stencil_init(&stencil, filter, depth, options->border, options->border_value);
         const struct conv_variant *variant =
-            conv_stencil_pick(&stencil, NULL, place, have, options->variant);
+            conv_stencil_pick(&stencil, NULL, ops->place, info.capability, options->variant);
         printf("%s %s (%d bits)", depth == 8 ? "" : ",", variant ? variant->name : "none", depth);
     }
     putchar('\n');
@@ -101,24 +109,24 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
     } else {
         printf("  separable    no\n");
     }
-    print_variant(filter, options, CONV_ON_CPU, conv_cpu_features(), "on the CPU  ");
-    struct conv_device_info info[1];
-    struct conv_err err = {0};
-    int count = 0;
-    if (conv_backend_cuda_devices(info, 1, &count, &err))
-        printf("  on CUDA      no: %s\n", err.text);
-    else
-        print_variant(filter, options, CONV_ON_CUDA, (unsigned)info[0].capability, "on CUDA     ");
+    for (int i = 0; i < CONV_BACKENDS; i++)
+        print_variant(filter, options, options->backends[i]);
 }
 
 static void print_variant_json(const struct conv_filter *filter, const struct conv_options *options,
-                               enum conv_place place, unsigned have)
+                               const struct conv_backend_ops *ops)
 {
     struct conv_stencil stencil;
+    struct conv_device_info info;
+    int count;
+    if (ops->devices(&info, 1, &count, NULL)) {
+        fputs("null", stdout);
+        return;
+    }
     for (int depth = 8; depth <= 16; depth += 8) {
         conv_stencil_init(&stencil, filter, depth, options->border, options->border_value);
         const struct conv_variant *variant =
-            conv_stencil_pick(&stencil, NULL, place, have, options->variant);
+            conv_stencil_pick(&stencil, NULL, ops->place, info.capability, options->variant);
         printf("%s\"%d\":", depth == 8 ? "{" : ",", depth);
         if (variant)
             print_string("", variant->name);
@@ -148,15 +156,10 @@ static void print_filter_json(const struct conv_filter *filter, const struct con
     } else {
         fputs(",\"separable\":null", stdout);
     }
-    fputs(",\"variants\":{\"cpu\":", stdout);
-    print_variant_json(filter, options, CONV_ON_CPU, conv_cpu_features());
-    struct conv_device_info info[1];
-    int count = 0;
-    fputs(",\"cuda\":", stdout);
-    if (conv_backend_cuda_devices(info, 1, &count, NULL))
-        fputs("null", stdout);
-    else
-        print_variant_json(filter, options, CONV_ON_CUDA, (unsigned)info[0].capability);
+    for (int i = 0; i < CONV_BACKENDS; i++) {
+        printf("%s\"%s\":", i ? "," : ",\"variants\":{", options->backends[i]->name);
+        print_variant_json(filter, options, options->backends[i]);
+    }
     puts("}}");
 }
 
@@ -225,29 +228,54 @@ static void print_limits_json(const struct conv_limits *limits)
         fputs("null}", stdout);
 }
 
-static void print_devices_json(const struct conv_device_info *info, int count,
-                               const struct conv_err *err)
+#define MOST_LISTED 64
+
+static void print_gpus_json(const struct conv_backend_ops *ops)
+{
+    struct conv_device_info info[MOST_LISTED];
+    struct conv_err err = {0};
+    int count;
+    (void)ops->devices(info, MOST_LISTED, &count, &err);
+    printf(",\"%s\":[", ops->name);
+    for (int i = 0; i < count && i < MOST_LISTED; i++) {
+        printf("%s{\"name\":\"%s:%d\"", i ? "," : "", ops->name, i);
+        print_string(",\"model\":", info[i].name);
+        printf(",\"compute_capability\":\"%u.%u\",\"multiprocessors\":%d,\"memory\":%zu,"
+               "\"free\":%zu}",
+               info[i].capability / 10, info[i].capability % 10, info[i].multiprocessors,
+               info[i].memory, info[i].free);
+    }
+    printf("],\"%s_error\":", ops->name);
+    if (err.status)
+        print_string("", err.text);
+    else
+        fputs("null", stdout);
+}
+
+static void print_devices_json(const struct conv_options *options)
 {
     const struct conv_limits *limits = conv_limits_at_start();
     printf("{\"type\":\"devices\",\"cpu\":{\"cores\":%d,\"features\":[", limits->cores);
     print_features(true);
     printf("],\"memory\":%zu},", limits->memory);
     print_limits_json(limits);
-    fputs(",\"cuda\":[", stdout);
-    for (int i = 0; i < count; i++) {
-        printf("%s{\"name\":\"cuda:%d\"", i ? "," : "", i);
-        print_string(",\"model\":", info[i].name);
-        printf(",\"compute_capability\":\"%d.%d\",\"multiprocessors\":%d,\"memory\":%zu,"
-               "\"free\":%zu}",
-               info[i].capability / 10, info[i].capability % 10, info[i].multiprocessors,
-               info[i].memory, info[i].free);
-    }
-    fputs("],\"cuda_error\":", stdout);
-    if (err->status)
-        print_string("", err->text);
-    else
-        fputs("null", stdout);
+    for (int i = 0; i < CONV_BACKENDS; i++)
+        if (options->backends[i]->place != CONV_ON_CPU)
+            print_gpus_json(options->backends[i]);
     puts("}");
+}
+
+static void print_gpus(const struct conv_backend_ops *ops)
+{
+    struct conv_device_info info[MOST_LISTED];
+    struct conv_err err = {0};
+    int count;
+    if (ops->devices(info, MOST_LISTED, &count, &err))
+        printf("%-7s none: %s\n", ops->name, err.text);
+    for (int i = 0; i < count && i < MOST_LISTED; i++)
+        printf("%s:%-2d %s, compute capability %u.%u, %d multiprocessors, %zu of %zu MiB free\n",
+               ops->name, i, info[i].name, info[i].capability / 10, info[i].capability % 10,
+               info[i].multiprocessors, info[i].free >> 20, info[i].memory >> 20);
 }
 
 // Names of groups are somebody else's: control characters do not reach the terminal.
@@ -273,23 +301,16 @@ static void print_limits(const struct conv_limits *limits)
 
 int conv_devices_main(const struct conv_options *options)
 {
-    struct conv_device_info info[64];
     struct conv_err err = {0};
-    int count = 0;
     if (conv_commands_check_operands(options, &err))
         return conv_commands_fail(&err);
-    (void)conv_backend_cuda_devices(info, 64, &count, &err);
-    count = count < 64 ? count : 64;
     if (options->json) {
-        print_devices_json(info, count, &err);
+        print_devices_json(options);
         return conv_commands_flush();
     }
-    if (err.status)
-        printf("cuda    none: %s\n", err.text);
-    for (int i = 0; i < count; i++)
-        printf("cuda:%-2d %s, compute capability %d.%d, %d multiprocessors, %zu of %zu MiB free\n",
-               i, info[i].name, info[i].capability / 10, info[i].capability % 10,
-               info[i].multiprocessors, info[i].free >> 20, info[i].memory >> 20);
+    for (int i = 0; i < CONV_BACKENDS; i++)
+        if (options->backends[i]->place != CONV_ON_CPU)
+            print_gpus(options->backends[i]);
     const struct conv_limits *limits = conv_limits_at_start();
     printf("cpu     %d core%s,", limits->cores, limits->cores == 1 ? "" : "s");
     print_features(false);

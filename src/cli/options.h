@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "backend/backends.h"
 #include "base/err.h"
 #include "filter/filter.h"
 #include "pipeline/pipeline.h"
@@ -36,6 +37,7 @@ struct conv_string_list {
 };
 
 struct conv_options {
+    const struct conv_backend_ops *const *backends; // the program's, by place: backends.h
     enum conv_command command;
     bool given[CONV_OPTIONS_MOST]; // by row of the table of options
     char note[120]; // what the user should know about a value that was changed; "" if none was

@@ -59,12 +59,11 @@ static void describe_device(struct conv_page_job *job, const struct conv_device 
 {
     struct conv_device_info info[CONV_BACKEND_MOST_DEVICES];
     const char *name = device->names[d];
-    int ordinal = 0, known = 0;
+    int ordinal = device->ordinals[d], known = 0;
     if (!device->backends[d])
         conv_page_fact(job, "device", "%s, which was not there in time", name);
-    else if (sscanf(name, "cuda:%d", &ordinal) == 1 && ordinal < CONV_BACKEND_MOST_DEVICES &&
-             conv_backend_cuda_devices(info, ordinal + 1, &known, NULL) == CONV_OK &&
-             ordinal < known)
+    else if (device->ops->place != CONV_ON_CPU && ordinal < CONV_BACKEND_MOST_DEVICES &&
+             device->ops->devices(info, ordinal + 1, &known, NULL) == CONV_OK && ordinal < known)
         conv_page_fact(job, "device", "%s, %s", name, info[ordinal].name);
     else
         conv_page_fact(job, "device", "%s", name);

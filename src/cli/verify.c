@@ -21,7 +21,7 @@ struct verify {
     int count;
     struct skipped *skipped; // the other variants
     int skipped_count;
-    struct conv_err no_cuda; // why CUDA variants do not take part
+    struct conv_err no_gpu; // why a GPU's variants do not take part
     int images, failed;
     bool differs;
 };
@@ -39,24 +39,24 @@ static void skip(struct verify *verify, const struct conv_variant *row, const ch
              reason);
 }
 
-// Whether CUDA variants take part, as --device says. If there is no usable GPU, that is said once,
-// and is an error only if a GPU was asked for.
-static enum conv_status choose_devices(struct verify *verify, bool *on_cuda, struct conv_err *err)
+// Whether a GPU's variants take part, as --device says. If there is no usable GPU, that is said
+// once, and is an error only if a GPU was asked for.
+static enum conv_status choose_devices(struct verify *verify, bool *on_gpu, struct conv_err *err)
 {
-    enum conv_device_choice choice;
-    struct conv_err *reason = &verify->no_cuda;
-    int ordinal, count;
-    enum conv_status status = conv_device_parse_one(verify->options, &choice, &ordinal, err);
-    *on_cuda = !status && choice != CONV_DEVICE_CPU;
-    if (!*on_cuda)
+    struct conv_device_list list;
+    struct conv_err *reason = &verify->no_gpu;
+    int count;
+    enum conv_status status = conv_device_parse_one(verify->options, &list, err);
+    *on_gpu = !status && list.choice != CONV_DEVICE_CPU;
+    if (!*on_gpu)
         conv_err_set(reason, CONV_ERR_DEVICE, "excluded by --device cpu");
-    if (!*on_cuda || !conv_backend_cuda_devices(NULL, 0, &count, reason))
+    if (!*on_gpu || !list.gpu->devices(NULL, 0, &count, reason))
         return status;
-    *on_cuda = false;
-    if (choice == CONV_DEVICE_CUDA)
+    *on_gpu = false;
+    if (list.choice == CONV_DEVICE_GPU)
         return conv_err_set(err, reason->status, "%s", reason->text);
-    if (!verify->options->quiet && conv_backend_cuda()) // else there are no such kernels
-        conv_report_say("CUDA kernels skipped: %s", reason->text);
+    if (!verify->options->quiet && list.gpu->built) // else there are no such kernels
+        conv_report_say("%s kernels skipped: %s", list.gpu->title, reason->text);
     return CONV_OK;
 }
 
@@ -64,9 +64,9 @@ static enum conv_status open_contenders(struct verify *verify, const struct conv
                                         int filter_count, struct conv_err *err)
 {
     int rows;
-    bool on_cuda;
+    bool on_gpu;
     const struct conv_variant *const *variants = conv_stencil_variants(&rows);
-    enum conv_status status = choose_devices(verify, &on_cuda, err);
+    enum conv_status status = choose_devices(verify, &on_gpu, err);
     if (status)
         return status;
     verify->contenders = calloc((size_t)rows, sizeof *verify->contenders);
@@ -77,8 +77,8 @@ static enum conv_status open_contenders(struct verify *verify, const struct conv
         const struct conv_variant *row = variants[rows - 1 - i]; // the reference is the last row
         struct conv_kernel_run *contender = &verify->contenders[verify->count];
         struct conv_err reason = {0};
-        if (row->place == CONV_ON_CUDA && !on_cuda) {
-            skip(verify, row, verify->no_cuda.text);
+        if (row->place != CONV_ON_CPU && !on_gpu) {
+            skip(verify, row, verify->no_gpu.text);
             continue;
         }
         if (conv_kernel_run_open(contender, row, verify->options, filters, filter_count, &reason)) {

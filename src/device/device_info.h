@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// What a device says of itself, whatever its maker.
+// The properties of a device, whatever its maker. 0: unknown.
 #ifndef CONV_DEVICE_DEVICE_INFO_H
 #define CONV_DEVICE_DEVICE_INFO_H
 
 #include <stddef.h>
 
 struct conv_device_info {
-    char name[128]; // "NVIDIA H200"
-    int capability; // 90 = 9.0
+    char name[128];      // "NVIDIA H200"
+    unsigned capability; // what kernels may need: see conv_place_offers. CUDA: 90 = 9.0
     int multiprocessors;
     size_t memory, free; // bytes
 };

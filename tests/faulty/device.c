@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: MIT
-// The program's own objects with other GPUs: conv_faulty finds these, by --wrap of the linker,
-// where conv finds CUDA's. They run the CPU backend behind the asynchronous interface, so that the
-// way of groups through streams is tested on any machine, and fail as CONV_FAULTY says (words
-// separated by blanks):
-//   devices=N      there are so many, up to 8; else one
-//   real           the backend behind is CUDA, not the CPU; all are the machine's first device if
-//   it
-//                  has no more
-//   lost=N         a device is lost at its Nth group, and all that it is asked for later fails
+// conv_faulty: the program with a backend of its own in place of CUDA's. Its devices run the CPU
+// backend through the asynchronous interface, so that groups and streams are tested on any machine,
+// and fail as the words of the variable CONV_FAULTY say:
+//   devices=N      number of devices, at most 8; 1 by default
+//   real           the devices run the CUDA backend instead; the machine's devices in turn
+//   lost=N         a device is lost at its Nth group, and every later call for it fails
 //   trap=N         (real) a kernel traps before the Nth group: CUDA itself loses the device
-//   room=BYTES     no group of more bytes than that has room on the device
-//   streams=BYTES    no stream can be opened for more bytes than that
-//   hog=BYTES      (real) all but so many bytes of its memory are taken
+//   room=BYTES     larger groups find no device memory
+//   streams=BYTES  streams for larger groups cannot be opened
+//   hog=BYTES      (real) device memory is taken until at most this much is free
 //   pins=N         the Nth block of staging memory and all later ones cannot be pinned
 //   closed         the device has no memory left when it is opened
-//   slow=MS        a group takes so long at least
-//   open=MS        it takes so long to open, and there is a driver: `auto` does not wait for it
-// Each holds for every device; with a number before it (1:lost=3) for that one only, from 0 on.
+//   slow=MS        least time of a group
+//   open=MS        time to open a device; there is a driver then, and `auto` does not wait for it
+// Each word holds for every device, or after a number (1:lost=3) for that device only.
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -25,21 +22,14 @@
 #include <string.h>
 #include <time.h>
 
-#include "backend/backend.h"
+#include "backend/backends.h"
 #include "base/clock.h"
+#include "cli/commands.h"
 #include "faulty.h"
 
 #define TABLE_BYTES 64 // of a plane, behind the planes, as CUDA's
 #define MOST_DEVICES 8
 #define MOST_PINS 4096
-
-const struct conv_backend_ops *__real_conv_backend_cuda(void);
-enum conv_status __real_conv_backend_cuda_devices(struct conv_device_info *info, int room,
-                                                  int *count, struct conv_err *err);
-const struct conv_backend_ops *__wrap_conv_backend_cuda(void);
-enum conv_status __wrap_conv_backend_cuda_devices(struct conv_device_info *info, int room,
-                                                  int *count, struct conv_err *err);
-bool __wrap_conv_backend_cuda_has_driver(void);
 
 struct conv_backend {
     int device;
@@ -113,15 +103,9 @@ static void read_words(void)
         device->streams = (size_t)number_or_0(text, d, "streams=");
         device->hog = (size_t)number_or_0(text, d, "hog=");
     }
-    inner = real ? __real_conv_backend_cuda() : &conv_backend_cpu;
-    if (real && __real_conv_backend_cuda_devices(NULL, 0, &real_count, NULL))
-        real_count = 1; // opening it will say why
-}
-
-static void read_plan(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, read_words);
+    inner = real ? &conv_backend_cuda : &conv_backend_cpu;
+    if (real && inner->devices(NULL, 0, &real_count, NULL))
+        real_count = 1; // opening it says why
 }
 
 static enum conv_status fail(struct conv_err *err)
@@ -324,11 +308,34 @@ static enum conv_status stream_copy(struct conv_stream *stream, struct conv_grou
     return inner->stream_copy(stream->inner, group, ns, err);
 }
 
-const struct conv_backend_ops *__wrap_conv_backend_cuda(void)
+static enum conv_status list_devices(struct conv_device_info *info, int room, int *count,
+                                     struct conv_err *err)
 {
-    static const struct conv_backend_ops ops = {
+    (void)err;
+    for (int d = 0; d < device_count && d < room; d++)
+        info[d] = (struct conv_device_info){.name = "a faulty device", .capability = 75};
+    *count = device_count;
+    return CONV_OK;
+}
+
+static bool has_driver(void)
+{
+    bool any = false;
+    for (int d = 0; d < device_count; d++)
+        any |= devices[d].open > 0;
+    return any;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct conv_backend_ops faulty = {
         .name = "cuda",
+        .title = "CUDA",
+        .place = CONV_ON_CUDA,
+        .built = true,
         .async = true,
+        .has_driver = has_driver,
+        .devices = list_devices,
         .open = open_faulty,
         .close = close_faulty,
         .describe = describe,
@@ -342,26 +349,10 @@ const struct conv_backend_ops *__wrap_conv_backend_cuda(void)
         .stream_again = stream_again,
         .stream_copy = stream_copy,
     };
-    read_plan();
-    return inner ? &ops : NULL;
-}
-
-enum conv_status __wrap_conv_backend_cuda_devices(struct conv_device_info *info, int room,
-                                                  int *count, struct conv_err *err)
-{
-    (void)err;
-    read_plan();
-    for (int d = 0; d < device_count && d < room; d++)
-        info[d] = (struct conv_device_info){.name = "a faulty device", .capability = 75};
-    *count = device_count;
-    return CONV_OK;
-}
-
-bool __wrap_conv_backend_cuda_has_driver(void)
-{
-    bool any = false;
-    read_plan();
-    for (int d = 0; d < device_count; d++)
-        any |= devices[d].open > 0;
-    return any;
+    const struct conv_backend_ops *const backends[CONV_BACKENDS] = {
+        [CONV_ON_CPU] = &conv_backend_cpu,
+        [CONV_ON_CUDA] = &faulty,
+    };
+    read_words();
+    return conv_commands_main(backends, argc, argv);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The choice of a kernel and the message for one that is unknown or unusable, for all backends.
-#include "backend/backend.h"
+#include "backend/chain.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,10 +8,15 @@
 
 #define MOST_NAMES 64
 
+static const char *device_word(enum conv_place place)
+{
+    return place == CONV_ON_CPU ? "CPU" : "GPU";
+}
+
 // Why there is no kernel `name` (NULL: any) at `place`.
 static enum conv_status no_variant(const char *name, enum conv_place place, struct conv_err *err)
 {
-    const char *device = place == CONV_ON_CUDA ? "GPU" : "CPU";
+    const char *device = device_word(place);
     if (!name)
         return conv_err_set(err, CONV_ERR_USAGE, "no %s kernel takes this filter", device);
     const char *names[MOST_NAMES];
@@ -36,28 +40,42 @@ static enum conv_status no_variant(const char *name, enum conv_place place, stru
                         all);
 }
 
-enum conv_status conv_backend_pick(struct conv_stencil_plan plan[2],
-                                   const struct conv_stencil stencil[2], enum conv_place place,
-                                   unsigned have, const struct conv_backend_config *config,
-                                   struct conv_err *err)
+// Both plans of an op whose stencils are set.
+static enum conv_status choose_kernels(struct conv_chain_op *op,
+                                       const struct conv_backend_config *config,
+                                       enum conv_place place, unsigned have, struct conv_err *err)
 {
     const struct conv_variant *variant[2];
     for (int d = 0; d < 2; d++) {
         if (!config->row)
-            variant[d] = conv_stencil_pick(&stencil[d], NULL, place, have, config->variant);
+            variant[d] = conv_stencil_pick(&op->stencil[d], NULL, place, have, config->variant);
         else
-            variant[d] = conv_stencil_can(config->row, &stencil[d], have) ? config->row : NULL;
+            variant[d] = conv_stencil_can(config->row, &op->stencil[d], have) ? config->row : NULL;
     }
     if (!variant[0] && !variant[1])
         return config->row ? conv_err_set(err, CONV_ERR_USAGE, "not for this filter or this %s",
-                                          place == CONV_ON_CUDA ? "GPU" : "CPU")
+                                          device_word(place))
                            : no_variant(config->variant, place, err);
     for (int d = 0; d < 2; d++) {
         if (!variant[d])
-            variant[d] = conv_stencil_pick(&stencil[d], NULL, place, have, NULL);
+            variant[d] = conv_stencil_pick(&op->stencil[d], NULL, place, have, NULL);
         if (!variant[d])
             return no_variant(NULL, place, err);
-        conv_stencil_plan_init(&plan[d], variant[d], &stencil[d], NULL);
+        conv_stencil_plan_init(&op->plan[d], variant[d], &op->stencil[d], NULL);
     }
     return CONV_OK;
+}
+
+enum conv_status conv_chain_prepare(struct conv_chain_op *ops,
+                                    const struct conv_backend_config *config, enum conv_place place,
+                                    unsigned have, struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    for (int i = 0; i < config->filter_count && !status; i++) {
+        for (int d = 0; d < 2; d++)
+            conv_stencil_init(&ops[i].stencil[d], &config->filters[i], d ? 16 : 8, config->border,
+                              config->border_value);
+        status = choose_kernels(&ops[i], config, place, have, err);
+    }
+    return status;
 }

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#include "backend/backends.h"
+
+#include <string.h>
+
+const struct conv_backend_ops *const conv_backends[CONV_BACKENDS] = {
+    [CONV_ON_CPU] = &conv_backend_cpu,
+    [CONV_ON_CUDA] = &conv_backend_cuda,
+};
+
+const struct conv_backend_ops *conv_backends_find(const struct conv_backend_ops *const *backends,
+                                                  const char *name, size_t size)
+{
+    for (int i = 0; i < CONV_BACKENDS; i++)
+        if (strlen(backends[i]->name) == size && memcmp(backends[i]->name, name, size) == 0)
+            return backends[i];
+    return NULL;
+}
+
+const struct conv_backend_ops *
+conv_backends_of_kernel(const struct conv_backend_ops *const *backends, const char *kernel)
+{
+    size_t size = strcspn(kernel, "_");
+    return kernel[size] ? conv_backends_find(backends, kernel, size) : NULL;
+}
+
+const struct conv_backend_ops *conv_backends_gpu(const struct conv_backend_ops *const *backends)
+{
+    const struct conv_backend_ops *first = NULL;
+    for (int i = 0; i < CONV_BACKENDS; i++) {
+        if (backends[i]->place == CONV_ON_CPU)
+            continue;
+        if (backends[i]->has_driver())
+            return backends[i];
+        first = first ? first : backends[i];
+    }
+    return first;
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// The table of backends. A program hands its table to whatever opens devices, so that a test can
+// bring a backend of its own; nothing below reads the table of this file by itself.
+#ifndef CONV_BACKEND_BACKENDS_H
+#define CONV_BACKEND_BACKENDS_H
+
+#include "backend/backend.h"
+
+#define CONV_BACKENDS 2 // one for each enum conv_place
+
+// Indexed by place. The entry of a backend that was left out of the build fails to open and says
+// so; its `built` is false.
+extern const struct conv_backend_ops *const conv_backends[CONV_BACKENDS];
+
+// The backend of that name, of which `size` characters count; NULL if there is none.
+const struct conv_backend_ops *conv_backends_find(const struct conv_backend_ops *const *backends,
+                                                  const char *name, size_t size);
+
+// The backend that runs a kernel, by the kernel's name ("cuda_tma"); NULL if no backend's name
+// precedes the underscore.
+const struct conv_backend_ops *
+conv_backends_of_kernel(const struct conv_backend_ops *const *backends, const char *kernel);
+
+// The GPUs to use where none is asked for: the first backend beside the CPU whose driver is there,
+// or the first, which can say what is missing.
+const struct conv_backend_ops *conv_backends_gpu(const struct conv_backend_ops *const *backends);
+
+#endif
