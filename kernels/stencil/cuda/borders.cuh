@@ -9,21 +9,21 @@
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // The columns of the plane that a piece's rows hold, halo included, where they exist: samples.
-template <typename Form> __device__ inline int first_column(const struct piece &piece)
+template <typename Traits> __device__ inline int first_column(const struct piece &piece)
 {
-    return max(piece.x - Form::HALO_SAMPLES, 0);
+    return max(piece.x - halo_samples<Traits>, 0);
 }
 
-template <typename Form> __device__ inline int end_column(const struct piece &piece)
+template <typename Traits> __device__ inline int end_column(const struct piece &piece)
 {
-    return min(piece.x + piece.columns + Form::HALO_SAMPLES, piece.plane_width);
+    return min(piece.x + piece.columns + halo_samples<Traits>, piece.plane_width);
 }
 
 // The plane's row behind a row of the stage; -1: constant.
-template <typename Form>
+template <typename Traits>
 __device__ inline int source_row(const struct piece &piece, const struct supply &s, int row)
 {
-    return conv_stencil_border((enum conv_border)s.border, piece.y - Form::ROWS / 2 + row,
+    return conv_stencil_border((enum conv_border)s.border, piece.y - Traits::TAP_ROWS / 2 + row,
                                piece.plane_height);
 }
 
@@ -41,18 +41,19 @@ __device__ inline uint32_t load_word(const uint32_t *words, const uint8_t *end)
 
 // A plane that bulk copies cannot read: words put together from aligned ones. A word is read only
 // if it holds a sample of the row, and no byte behind the row.
-template <typename Form>
+template <typename Traits>
 __device__ inline void load_piece(uint8_t *samples, const struct piece &piece,
                                   const struct supply &s)
 {
     int lane = (int)threadIdx.x % WARP;
-    int from = first_column<Form>(piece), bytes = (end_column<Form>(piece) - from) * Form::SIZE;
-    uint8_t *to = samples + HALO + (from - piece.x) * Form::SIZE;
-    for (int row = 0; row < piece.rows + Form::ROWS - 1; row++) {
-        int y = source_row<Form>(piece, s, row);
+    int from = first_column<Traits>(piece),
+        bytes = (end_column<Traits>(piece) - from) * sample_bytes<Traits>;
+    uint8_t *to = samples + Traits::HALO + (from - piece.x) * sample_bytes<Traits>;
+    for (int row = 0; row < piece.rows + Traits::TAP_ROWS - 1; row++) {
+        int y = source_row<Traits>(piece, s, row);
         if (y < 0)
             continue;
-        const uint8_t *line = piece.src + y * piece.src_stride + from * Form::SIZE;
+        const uint8_t *line = piece.src + y * piece.src_stride + from * sample_bytes<Traits>;
         uint32_t skip = (uint32_t)((uintptr_t)line % 4);
         const uint32_t *words = (const uint32_t *)(line - skip);
 #pragma unroll 4
@@ -66,31 +67,32 @@ __device__ inline void load_piece(uint8_t *samples, const struct piece &piece,
 }
 
 // Rows of a constant border.
-template <typename Form>
+template <typename Traits>
 __device__ inline void fill_rows(uint8_t *samples, const struct piece &piece,
                                  const struct supply &s)
 {
     int lane = (int)threadIdx.x % WARP;
-    uint32_t word = (uint32_t)s.border_value * (Form::SIZE == 1 ? 0x01010101u : 0x00010001u);
-    for (int row = 0; row < piece.rows + Form::ROWS - 1; row++)
-        if (source_row<Form>(piece, s, row) < 0)
+    uint32_t word =
+        (uint32_t)s.border_value * (sample_bytes<Traits> == 1 ? 0x01010101u : 0x00010001u);
+    for (int row = 0; row < piece.rows + Traits::TAP_ROWS - 1; row++)
+        if (source_row<Traits>(piece, s, row) < 0)
             for (int i = lane * 4; i < piece.pitch; i += WARP * 4)
                 *(uint32_t *)(samples + row * piece.pitch + i) = word;
 }
 
 // Columns left and right of the image. What they repeat is mostly in the stage already.
-template <typename Form>
+template <typename Traits>
 __device__ inline void patch_columns(uint8_t *samples, const struct piece &piece,
                                      const struct supply &s)
 {
-    typedef typename Form::Sample Sample;
+    typedef typename Traits::Sample Sample;
     int lane = (int)threadIdx.x % WARP;
     int left = max(s.radius - piece.x, 0);
     int right = max(piece.x + piece.columns + s.radius - piece.plane_width, 0);
-    int rows = piece.rows + Form::ROWS - 1;
-    int from = first_column<Form>(piece), end = end_column<Form>(piece);
-    int step = WARP * piece.pitch / Form::SIZE; // samples from a lane's row to its next
-    Sample *first = (Sample *)(samples + lane * piece.pitch + HALO) - piece.x;
+    int rows = piece.rows + Traits::TAP_ROWS - 1;
+    int from = first_column<Traits>(piece), end = end_column<Traits>(piece);
+    int step = WARP * piece.pitch / sample_bytes<Traits>; // samples from a lane's row to its next
+    Sample *first = (Sample *)(samples + lane * piece.pitch + Traits::HALO) - piece.x;
     for (int k = 0; k < left + right; k++) {
         int x = k < left ? k - left : piece.plane_width + k - left;
         int sx = conv_stencil_border((enum conv_border)s.border, x, piece.plane_width);
@@ -101,7 +103,7 @@ __device__ inline void patch_columns(uint8_t *samples, const struct piece &piece
                 line[x] = line[sx];
         } else {
             for (int row = lane; row < rows; row += WARP, line += step) {
-                int sy = sx < 0 ? -1 : source_row<Form>(piece, s, row);
+                int sy = sx < 0 ? -1 : source_row<Traits>(piece, s, row);
                 line[x] = sy < 0 ? (Sample)s.border_value
                                  : ((const Sample *)(piece.src + sy * piece.src_stride))[sx];
             }
@@ -110,14 +112,14 @@ __device__ inline void patch_columns(uint8_t *samples, const struct piece &piece
 }
 
 // The same for a wide border, words at a time, of which each byte comes from where it should.
-template <typename Form>
+template <typename Traits>
 __device__ inline void patch_words(uint8_t *samples, const struct piece &piece,
                                    const struct supply &s, int first, int end)
 {
     int lane = (int)threadIdx.x % WARP;
-    int rows = piece.rows + Form::ROWS - 1;
-    int from = first_column<Form>(piece), stop = end_column<Form>(piece);
-    uint8_t *line = samples + HALO - piece.x;
+    int rows = piece.rows + Traits::TAP_ROWS - 1;
+    int from = first_column<Traits>(piece), stop = end_column<Traits>(piece);
+    uint8_t *line = samples + Traits::HALO - piece.x;
     for (int x = first; x < end; x += 4) {
         int at[4];
         bool here = true;
@@ -127,7 +129,7 @@ __device__ inline void patch_words(uint8_t *samples, const struct piece &piece,
         }
         for (int row = lane; row < rows; row += WARP) {
             uint8_t *to = line + row * piece.pitch;
-            int y = here ? 0 : source_row<Form>(piece, s, row);
+            int y = here ? 0 : source_row<Traits>(piece, s, row);
             uint32_t word = 0;
             for (int k = 0; k < 4; k++) {
                 uint32_t sample = (uint32_t)s.border_value;
@@ -143,26 +145,28 @@ __device__ inline void patch_words(uint8_t *samples, const struct piece &piece,
 }
 
 // And where it repeats the last samples: 16 bytes to the left, words to the right.
-template <typename Form>
+template <typename Traits>
 __device__ inline void patch_replicated(uint8_t *samples, const struct piece &piece,
                                         const struct supply &s, bool left, bool right)
 {
-    typedef typename Form::Sample Sample;
+    typedef typename Traits::Sample Sample;
     int lane = (int)threadIdx.x % WARP;
-    int rows = piece.rows + Form::ROWS - 1, border = s.radius * Form::SIZE;
-    int end = piece.plane_width * Form::SIZE, inside = end % 4; // bytes of the word at the edge
-    uint32_t edge = (1u << 8 * inside) - 1, times = Form::SIZE == 1 ? 0x01010101u : 0x00010001u;
-    uint8_t *line = samples + HALO - piece.x * Form::SIZE;
+    int rows = piece.rows + Traits::TAP_ROWS - 1, border = s.radius * sample_bytes<Traits>;
+    int end = piece.plane_width * sample_bytes<Traits>,
+        inside = end % 4; // bytes of the word at the edge
+    uint32_t edge = (1u << 8 * inside) - 1,
+             times = sample_bytes<Traits> == 1 ? 0x01010101u : 0x00010001u;
+    uint8_t *line = samples + Traits::HALO - piece.x * sample_bytes<Traits>;
 #pragma unroll 4
     for (int row = lane; row < rows; row += WARP) {
         uint8_t *to = line + row * piece.pitch;
         if (left) {
             uint32_t word = *(const Sample *)to * times;
-            for (int x = -16; x >= -HALO; x -= 16)
+            for (int x = -16; x >= -Traits::HALO; x -= 16)
                 *(uint4 *)(to + x) = make_uint4(word, word, word, word);
         }
         if (right) {
-            uint32_t word = *(const Sample *)(to + end - Form::SIZE) * times;
+            uint32_t word = *(const Sample *)(to + end - sample_bytes<Traits>)*times;
             uint32_t *words = (uint32_t *)(to + end - inside);
             if (inside)
                 words[0] = (words[0] & edge) | (word & ~edge);
@@ -172,7 +176,7 @@ __device__ inline void patch_replicated(uint8_t *samples, const struct piece &pi
     }
 }
 
-template <typename Form>
+template <typename Traits>
 __device__ inline void patch_wide(uint8_t *samples, const struct piece &piece,
                                   const struct supply &s)
 {
@@ -180,14 +184,14 @@ __device__ inline void patch_wide(uint8_t *samples, const struct piece &piece,
     bool left = piece.x < s.radius;
     bool right = last > piece.plane_width;
     if (s.border == CONV_BORDER_REPLICATE) {
-        patch_replicated<Form>(samples, piece, s, left, right);
-    } else if (Form::SIZE == 2) {
-        patch_columns<Form>(samples, piece, s);
+        patch_replicated<Traits>(samples, piece, s, left, right);
+    } else if (sample_bytes<Traits> == 2) {
+        patch_columns<Traits>(samples, piece, s);
     } else {
         if (left)
-            patch_words<Form>(samples, piece, s, -(s.radius + 3) / 4 * 4, 0);
+            patch_words<Traits>(samples, piece, s, -(s.radius + 3) / 4 * 4, 0);
         if (right)
-            patch_words<Form>(samples, piece, s, piece.plane_width / 4 * 4, last);
+            patch_words<Traits>(samples, piece, s, piece.plane_width / 4 * 4, last);
     }
 }
 

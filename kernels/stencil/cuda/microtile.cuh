@@ -7,7 +7,13 @@
 #include "kernels/stencil/cuda/mma.cuh"
 #include "kernels/stencil/cuda/tma_pipeline.cuh"
 
-#define UNITS 16 // segments of a band that a worker takes at a time
+// Traits of the kernels that make microtiles of 16 x 8 samples.
+template <int TAP_ROWS_, int CONSUMERS_> struct mma_traits : tile_traits {
+    typedef uint8_t Sample;
+    static constexpr int TAP_ROWS = TAP_ROWS_, CONSUMERS = CONSUMERS_;
+    static constexpr int SEGMENT = MMA_SEGMENT, STORE = 4, JOB = 16;
+    static_assert(MICROTILE_ROWS == MMA_ROWS, "a microtile is what a lane's products make");
+};
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
@@ -20,6 +26,7 @@ struct lane_unit {
 #define WORD 0x80
 
 // left: bytes that the window begins before the segment.
+template <typename Traits>
 __device__ inline struct lane_unit find_unit(const struct piece &piece, const uint8_t *samples,
                                              int unit, int left)
 {
@@ -27,13 +34,13 @@ __device__ inline struct lane_unit find_unit(const struct piece &piece, const ui
     bool exists = unit < piece.units;
     unit = exists ? unit : 0;
     int band = band_of(piece, unit);
-    int x = (unit - band * piece.segments) * MMA_SEGMENT, y = band * BAND;
+    int x = (unit - band * piece.segments) * MMA_SEGMENT, y = band * MMA_ROWS;
     struct lane_unit result;
-    result.from = samples + y * piece.pitch + x + HALO - left + 4 * quarter;
+    result.from = samples + y * piece.pitch + x + Traits::HALO - left + 4 * quarter;
     x += 4 * quarter;
     result.to = __cvta_generic_to_global(piece.dst) + (int64_t)y * piece.dst_stride + x;
     int columns = min(max(piece.stored - x, 0), 4);
-    int rows = exists && columns ? min(piece.rows - y, BAND) : 0;
+    int rows = exists && columns ? min(piece.rows - y, MMA_ROWS) : 0;
     result.size = rows << 8 | (columns == 4 && piece.aligned ? WORD : columns);
     return result;
 }

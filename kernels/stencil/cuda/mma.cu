@@ -45,14 +45,14 @@ __device__ inline void filter_bands(const uint8_t *from, const uint2 (&taps)[TAP
                               f.taps.rounding.start};
     int32_t even[TAPS][4], odd[TAPS][4]; // of the rows that the next row of the tile adds to
 #pragma unroll
-    for (int i = 0; i < BAND + TAPS - 1; i++) {
-        const uint8_t *upper = from + i * PITCH, *lower = upper + BAND * PITCH;
+    for (int i = 0; i < MMA_ROWS + TAPS - 1; i++) {
+        const uint8_t *upper = from + i * PITCH, *lower = upper + MMA_ROWS * PITCH;
         uint32_t window[4] = {*(const uint32_t *)upper, *(const uint32_t *)lower,
                               *(const uint32_t *)(upper + 16), *(const uint32_t *)(lower + 16)};
 #pragma unroll
         for (int j = TAPS - 1; j >= 0; j--) { // the row that this one completes comes first
             int row = i - j;
-            if (row < 0 || row >= BAND)
+            if (row < 0 || row >= MMA_ROWS)
                 continue;
             multiply(even[row % TAPS], window, taps[j][0], j ? even[row % TAPS] : start);
             multiply(odd[row % TAPS], window, taps[j][1], j ? odd[row % TAPS] : start);
@@ -63,7 +63,7 @@ __device__ inline void filter_bands(const uint8_t *from, const uint2 (&taps)[TAP
         const int32_t *e = even[row % TAPS], *o = odd[row % TAPS];
         store_word(plane, x, y + row, aligned,
                    round_sums<TIES>(e[0], e[1], o[0], o[1], f.taps.rounding));
-        store_word(plane, x, y + BAND + row, aligned,
+        store_word(plane, x, y + MMA_ROWS + row, aligned,
                    round_sums<TIES>(e[2], e[3], o[2], o[3], f.taps.rounding));
     }
 }

@@ -13,7 +13,7 @@
 #include "kernels/stencil/cuda/round_u8.cuh"
 
 #define MMA_SEGMENT 16 // samples of a row that one row of the matrix A makes
-#define BAND 8         // rows that a lane makes of each of its two segments
+#define MMA_ROWS 8     // rows that a lane makes of each of its two segments
 #define MAX_WIDTH 17
 #define MAX_HEIGHT 9
 

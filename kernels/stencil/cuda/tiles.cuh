@@ -7,36 +7,37 @@
 #include "kernels/stencil/cuda/bulk.cuh"
 #include "kernels/stencil/cuda/stencil_device.cuh"
 
-#ifndef TILE_WIDTH
-#define TILE_WIDTH 1024 // samples of a row, at most
-#endif
-#define TILE_HEIGHT 16
-#ifndef BAND
-#define BAND 8 // rows that a worker makes at a time
-#endif
-#ifndef HALO
-#define HALO 16 // bytes that a stage holds left and right of a row: of bulk copies' grain
-#endif
+#define HELPERS 4     // warps that bring samples: scout, producer, patcher, and one that is idle
 #define MAX_STAGES 4  // pieces in shared memory
 #define QUEUE 4       // pieces that the scout is ahead
 #define MAX_COMMON 24 // tiles that a ticket is good for if they are a plane,
 #define MAX_GROUP 6   // and if planes are larger
 #define FEW_PLANES 8
 
-// What a kernel makes of pieces, known to the compiler: rows of taps, samples, and units, of which
-// a worker makes several at a time: SEGMENT bytes wide and HIGH rows, stored STORE bytes at a time.
-// ODD: rows of a stage are an odd number of 16 bytes apart, so that 8 of them lie in different
-// banks.
-template <int ROWS_, typename Sample_, int SEGMENT_, int STORE_, int HIGH_ = BAND,
-          bool ODD_ = false>
-struct form {
-    typedef Sample_ Sample;
-    static constexpr int ROWS = ROWS_, SEGMENT = SEGMENT_, STORE = STORE_, HIGH = HIGH_;
-    static constexpr bool ODD = ODD_;
-    static constexpr bool WIDE = ROWS_ > 5; // borders are written by words
-    static constexpr int SIZE = sizeof(Sample_);
-    static constexpr int HALO_SAMPLES = HALO / SIZE;
+// Compile-time shape of the tiles of a TMA kernel, and what most kernels have in common. The traits
+// of a kernel derive from it, redefine what differs, and add:
+//   typedef ... Sample;  uint8_t or uint16_t
+//   TAP_ROWS             rows of the filter, at most
+//   CONSUMERS            warps that compute, 16 or 12
+//   SEGMENT              bytes of a row in a microtile: what a lane or a warp computes at a time
+//   JOB                  microtiles that a consumer warp takes at a time
+//   STORE                bytes of a store, to which rows of dst have to be aligned
+struct tile_traits {
+    static constexpr int TILE_WIDTH = 1024; // samples, at most
+    static constexpr int TILE_HEIGHT = 16;
+    static constexpr int HALO = 16; // bytes left and right of a row: bulk copies are aligned to 16
+    static constexpr int MICROTILE_ROWS = 8;
+    // Rows of a stage are an odd number of 16 bytes apart, so that 8 of them lie in different
+    // banks.
+    static constexpr bool ODD_PITCH = false;
+    static constexpr int STAGES_FOR_LARGE_PLANES = MAX_STAGES;
 };
+
+template <typename Traits> constexpr int sample_bytes = (int)sizeof(typename Traits::Sample);
+template <typename Traits> constexpr int halo_samples = Traits::HALO / sample_bytes<Traits>;
+// Borders of more than 2 columns are written by words.
+template <typename Traits> constexpr bool borders_by_words = Traits::TAP_ROWS > 5;
+template <typename Traits> constexpr int block_threads = (Traits::CONSUMERS + HELPERS) * WARP;
 
 // What the ring needs to know of a launch.
 struct supply {
@@ -73,10 +74,10 @@ struct piece {
 };
 
 // Bytes between rows of `bytes` in a stage.
-template <typename Form> __host__ __device__ inline int32_t pitch_of(int32_t bytes)
+template <typename Traits> __host__ __device__ inline int32_t pitch_of(int32_t bytes)
 {
-    int32_t pitch = (bytes + 15) / 16 * 16 + 2 * HALO;
-    return Form::ODD ? pitch | 16 : pitch;
+    int32_t pitch = (bytes + 15) / 16 * 16 + 2 * Traits::HALO;
+    return Traits::ODD_PITCH ? pitch | 16 : pitch;
 }
 
 // The band that a unit is in. Exact, as units times segments stay below 65536.
@@ -154,55 +155,57 @@ __device__ inline bool is_aligned(const void *data, int64_t stride, int bytes)
 
 // Cuts the piece that begins with `tile` and ends before `end`; returns its tiles. Planes of one
 // column of tiles give pieces of several, as many as a stage holds.
-template <typename Form>
+template <typename Traits>
 __device__ inline uint32_t cut_piece(struct piece *piece, const struct cursor &cursor,
                                      const struct supply &s, uint32_t tile, uint32_t end)
 {
     const struct conv_stencil_plane &plane = cursor.plane;
     uint32_t index = tile - plane.first_tile;
-    int across = (plane.width - 1) / TILE_WIDTH + 1;
+    int across = (plane.width - 1) / Traits::TILE_WIDTH + 1;
     // Columns of equal width, where it is cheap: in multiples of 64 samples.
-    int width = across < 8 ? ((plane.width - 1) / across + 64) / 64 * 64 : TILE_WIDTH;
+    int width = across < 8 ? ((plane.width - 1) / across + 64) / 64 * 64 : Traits::TILE_WIDTH;
     // `merge` tiles below one another follow each other, then the next column's.
     uint32_t block = s.merge * (uint32_t)across, above = index / block * s.merge;
-    uint32_t down = ((uint32_t)plane.height - 1) / TILE_HEIGHT + 1;
+    uint32_t down = ((uint32_t)plane.height - 1) / Traits::TILE_HEIGHT + 1;
     uint32_t high = min(s.merge, down - above), rest = index % block;
     int column = (int)(rest / high), row = (int)(above + rest % high);
     piece->x = column * width;
-    piece->y = row * TILE_HEIGHT;
+    piece->y = row * Traits::TILE_HEIGHT;
     piece->columns = min(width, plane.width - piece->x);
-    int bytes = piece->columns * Form::SIZE;
-    piece->segments = (bytes - 1) / Form::SEGMENT + 1;
+    int bytes = piece->columns * sample_bytes<Traits>;
+    piece->segments = (bytes - 1) / Traits::SEGMENT + 1;
     // Memory takes whole sectors of 32 bytes at twice the rate of parts of them.
     piece->stored = bytes;
     if (piece->x + piece->columns == plane.width)
-        piece->stored += min((int32_t)plane.dst_spare, piece->segments * Form::SEGMENT - bytes);
-    piece->pitch = pitch_of<Form>(piece->segments * Form::SEGMENT);
+        piece->stored += min((int32_t)plane.dst_spare, piece->segments * Traits::SEGMENT - bytes);
+    piece->pitch = pitch_of<Traits>(piece->segments * Traits::SEGMENT);
     piece->bulk = is_aligned(plane.src, plane.src_stride, 16);
     // Between the rows there must be room for the columns left and right of the image, or for
     // what patch_wide writes.
-    int between = Form::WIDE ? s.radius * Form::SIZE + 3 + HALO : 2 * s.radius * Form::SIZE;
+    int between = borders_by_words<Traits> ? s.radius * sample_bytes<Traits> + 3 + Traits::HALO
+                                           : 2 * s.radius * sample_bytes<Traits>;
     piece->whole = piece->bulk && across == 1 && s.border != CONV_BORDER_CONSTANT &&
-                   plane.src_stride >= plane.width * Form::SIZE + between &&
-                   plane.src_stride <= piece->pitch && !Form::ODD;
+                   plane.src_stride >= plane.width * sample_bytes<Traits> + between &&
+                   plane.src_stride <= piece->pitch && !Traits::ODD_PITCH;
     if (piece->whole)
         piece->pitch = (int32_t)plane.src_stride;
     uint32_t tiles = min(high - rest % high, end - tile);
     if (across == 1) {
         uint32_t room =
-            ((s.stage_bytes - 2 * HALO) / (uint32_t)piece->pitch - (Form::ROWS - 1)) / TILE_HEIGHT;
+            ((s.stage_bytes - 2 * Traits::HALO) / (uint32_t)piece->pitch - (Traits::TAP_ROWS - 1)) /
+            Traits::TILE_HEIGHT;
         tiles = min(room, min(end, cursor.end) - tile);
     }
-    piece->rows = min((int)tiles * TILE_HEIGHT, plane.height - piece->y);
-    piece->units = ((piece->rows - 1) / Form::HIGH + 1) * piece->segments;
+    piece->rows = min((int)tiles * Traits::TILE_HEIGHT, plane.height - piece->y);
+    piece->units = ((piece->rows - 1) / Traits::MICROTILE_ROWS + 1) * piece->segments;
     piece->reciprocal = 65535 / (uint32_t)piece->segments + 1;
     piece->src = plane.src;
-    piece->dst = plane.dst + piece->y * plane.dst_stride + piece->x * Form::SIZE;
+    piece->dst = plane.dst + piece->y * plane.dst_stride + piece->x * sample_bytes<Traits>;
     piece->src_stride = plane.src_stride;
     piece->dst_stride = (int32_t)plane.dst_stride;
     piece->plane_width = plane.width;
     piece->plane_height = plane.height;
-    piece->aligned = is_aligned(plane.dst, plane.dst_stride, Form::STORE);
+    piece->aligned = is_aligned(plane.dst, plane.dst_stride, Traits::STORE);
     return tiles;
 }
 
@@ -227,7 +230,7 @@ __device__ inline void put_tickets_back(const struct supply &s)
 }
 
 // Calls queue(piece) for every piece of this block, and once more with one of no rows.
-template <typename Form, typename Queue>
+template <typename Traits, typename Queue>
 __device__ inline void cut_pieces(const struct supply &s, Queue queue)
 {
     struct cursor cursor = {};
@@ -241,7 +244,7 @@ __device__ inline void cut_pieces(const struct supply &s, Queue queue)
         for (uint32_t tile = first; tile < end;) {
             if (tile >= cursor.end)
                 seek(&cursor, s, tile);
-            tile += cut_piece<Form>(&piece, cursor, s, tile, end);
+            tile += cut_piece<Traits>(&piece, cursor, s, tile, end);
             queue(piece);
         }
     }

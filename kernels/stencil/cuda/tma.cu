@@ -18,23 +18,24 @@
 #include "kernels/stencil/cuda/denormal_unpack.cuh"
 #include "kernels/stencil/cuda/tma_pipeline.cuh"
 
-#define COLUMNS 8  // samples side by side that a lane makes
-#define UNITS WARP // a lane makes one
-
-template <int SIDE> constexpr int workers = SIDE <= 5 ? 16 : 12; // as many as registers allow
+#define COLUMNS 8 // samples side by side that a lane makes
 
 // Rows that a lane makes. 16 take 20 rows of the stage at 5 x 5 where twice 8 take 24. At 16 bits
 // that leaves too few units in a piece for all workers: 0.58 of the copy for 0.63 (2880 x 1800).
 template <int SIDE, typename Sample>
-constexpr int high = SIDE == 5 && sizeof(Sample) == 1 ? 2 * BAND : BAND;
+constexpr int lane_rows = SIDE == 5 && sizeof(Sample) == 1 ? 16 : 8;
 
 // Turns of a unit's loop that are unrolled. From 5 x 5 on all of them would be more instructions
 // than a processor keeps at hand: a turn of 5 x 5 is 800 multiply-adds, with all else 16 KB.
-template <int SIDE> constexpr int turns = SIDE < 5 ? BAND : 1;
+template <int SIDE> constexpr int unrolled_turns = SIDE < 5 ? 8 : 1;
 
-template <int SIDE, typename Sample>
-using wide_form = form<SIDE, Sample, COLUMNS *(int)sizeof(Sample), COLUMNS *(int)sizeof(Sample),
-                       high<SIDE, Sample>>;
+template <int SIDE, typename Sample_> struct tma_traits : tile_traits {
+    typedef Sample_ Sample;
+    static constexpr int TAP_ROWS = SIDE, MICROTILE_ROWS = lane_rows<SIDE, Sample>;
+    static constexpr int CONSUMERS = SIDE <= 5 ? 16 : 12; // as many as registers allow
+    static constexpr int SEGMENT = COLUMNS * (int)sizeof(Sample), STORE = SEGMENT;
+    static constexpr int JOB = WARP; // a microtile per lane
+};
 
 template <int SIDE> struct filter {
     struct supply supply;
@@ -234,14 +235,14 @@ __device__ inline void take_turn(bool finishes, bool begins, struct unit &u,
 template <int SIDE, typename Sample, typename Sum, bool EXACT>
 __device__ inline void filter_turns(struct unit &u, const struct held<SIDE> &f)
 {
-    constexpr int TURNS = high<SIDE, Sample> / (SIDE - 1);
-    static_assert(TURNS * (SIDE - 1) == high<SIDE, Sample>, "turns fill a unit");
+    constexpr int ROWS = lane_rows<SIDE, Sample>, TURNS = ROWS / (SIDE - 1);
+    static_assert(TURNS * (SIDE - 1) == ROWS, "turns fill a unit");
     quad<Sample> next[2][4];
     load_line(next[0], u.from);
     load_line(next[1], u.from + u.pitch);
     u.from += 2 * u.pitch;
     Sum sums[SIDE - 1][COLUMNS];
-#pragma unroll(turns <SIDE>)
+#pragma unroll(unrolled_turns <SIDE>)
     for (int turn = 0; turn <= TURNS; turn++)
         take_turn<SIDE, Sample, Sum, EXACT>(turn > 0, turn < TURNS, u, next, sums, f);
 }
@@ -251,13 +252,13 @@ __device__ inline void filter_turns(struct unit &u, const struct held<SIDE> &f)
 template <int SIDE, typename Sample, typename Sum, bool EXACT>
 __device__ inline void filter_rotating(struct unit &u, const struct held<SIDE> &f)
 {
-    constexpr int LINES = BAND + SIDE - 1;
+    constexpr int ROWS = lane_rows<SIDE, Sample>, LINES = ROWS + SIDE - 1;
     static_assert(LINES % SIDE == 0, "turns fill a unit");
     quad<Sample> next[4];
     load_line(next, u.from);
     u.from += u.pitch;
     Sum sums[SIDE][COLUMNS]; // of the rows that the next row of the stage adds to
-#pragma unroll(turns <SIDE>)
+#pragma unroll(unrolled_turns <SIDE>)
     for (int first = 0; first < LINES; first += SIDE) {
 #pragma unroll
         for (int s = 0; s < SIDE; s++) {
@@ -268,7 +269,7 @@ __device__ inline void filter_rotating(struct unit &u, const struct held<SIDE> &
             u.from += u.pitch;
 #pragma unroll
             for (int j = SIDE - 1; j >= 0; j--) // the row that this one completes comes first
-                if (first + s >= j && first + s < j + BAND)
+                if (first + s >= j && first + s < j + ROWS)
                     add_row<SIDE>(sums[(s - j + SIDE) % SIDE], j, line, f);
             if (first + s < SIDE - 1)
                 continue;
@@ -285,16 +286,17 @@ __device__ inline void filter_unit(const struct piece &piece, const uint8_t *sam
 {
     bool exists = unit < piece.units;
     unit = exists ? unit : 0; // lanes stay together
-    constexpr int SEGMENT = COLUMNS * (int)sizeof(Sample), HIGH = high<SIDE, Sample>;
+    typedef tma_traits<SIDE, Sample> Traits;
+    constexpr int SEGMENT = Traits::SEGMENT, ROWS = Traits::MICROTILE_ROWS;
     int band = band_of(piece, unit);
-    int x = (unit - band * piece.segments) * SEGMENT, y = band * HIGH; // x in bytes
+    int x = (unit - band * piece.segments) * SEGMENT, y = band * ROWS; // x in bytes
     struct unit u;
-    u.from = samples + y * piece.pitch + HALO + x - 4 * (int)sizeof(Sample);
+    u.from = samples + y * piece.pitch + Traits::HALO + x - 4 * (int)sizeof(Sample);
     u.to = piece.dst + (int64_t)y * piece.dst_stride + x;
     u.pitch = piece.pitch;
     u.stride = piece.dst_stride;
     u.bytes = min(piece.stored - x, SEGMENT);
-    u.rows = exists ? min(piece.rows - y, HIGH) : 0;
+    u.rows = exists ? min(piece.rows - y, ROWS) : 0;
     u.whole = u.bytes == SEGMENT && piece.aligned;
     if constexpr (SIDE < 7)
         filter_turns<SIDE, Sample, Sum, EXACT>(u, f);
@@ -306,25 +308,20 @@ __device__ inline void filter_unit(const struct piece &piece, const uint8_t *sam
 
 // EXACT means something for sums in floats only: real filters need no division.
 template <int SIDE, typename Sample, typename Sum, bool EXACT>
-static __global__ void __launch_bounds__(ring_threads<workers<SIDE>>, 1)
+static __global__ void __launch_bounds__(block_threads<tma_traits<SIDE, Sample>>, 1)
     ring_blocked(const __grid_constant__ struct filter<SIDE> f)
 {
 #if __CUDA_ARCH__ >= 900
-    extern __shared__ __align__(128) uint8_t memory[];
-    struct ring *ring = open_ring<workers<SIDE>>(memory, f.supply);
-    __syncthreads(); // barriers are there
-    int warp = (int)uniform(threadIdx.x / WARP);
-    if (warp >= workers<SIDE>) {
-        help<wide_form<SIDE, Sample>, workers<SIDE>>(warp - workers<SIDE>, ring, f.supply);
-    } else {
-        take_registers<workers<SIDE>>();
+    typedef tma_traits<SIDE, Sample> Traits;
+    auto prepare = [](struct ring *) {};
+    tma_pipeline_main<Traits>(f.supply, prepare, [&](struct ring *ring) {
         struct held<SIDE> held = hold(f);
-        work<workers<SIDE>, UNITS>(
-            ring, f.supply, [&](const struct piece &piece, const uint8_t *samples, int job) {
-                int unit = job * UNITS + (int)(threadIdx.x % WARP);
-                filter_unit<SIDE, Sample, Sum, EXACT>(piece, samples, unit, held);
-            });
-    }
+        work<Traits>(ring, f.supply,
+                     [&](const struct piece &piece, const uint8_t *samples, int job) {
+                         int unit = job * Traits::JOB + (int)(threadIdx.x % WARP);
+                         filter_unit<SIDE, Sample, Sum, EXACT>(piece, samples, unit, held);
+                     });
+    });
 #endif
 }
 
@@ -336,14 +333,8 @@ static enum conv_status start(struct filter<SIDE> *f, const struct conv_stencil 
 {
     if (std::is_same<Sum, float>::value)
         scale_filter<Sample>(f->coef, SIDE * SIDE, &f->rounding);
-    uint32_t grid;
-    size_t bytes;
-    auto kernel = ring_blocked<SIDE, Sample, Sum, EXACT>;
-    if (plan_ring<wide_form<SIDE, Sample>>(&f->supply, stencil, batch, (const void *)kernel,
-                                           {MAX_STAGES, MAX_STAGES}, &grid, &bytes))
-        return CONV_ERR_DEVICE;
-    kernel<<<grid, ring_threads<workers<SIDE>>, bytes, (cudaStream_t)batch->stream>>>(*f);
-    return launch_status();
+    return tma_pipeline_launch<tma_traits<SIDE, Sample>>(ring_blocked<SIDE, Sample, Sum, EXACT>, f,
+                                                         stencil, batch);
 }
 
 template <int SIDE, typename Sample>
@@ -393,4 +384,4 @@ static bool can_ring(const struct conv_stencil *stencil)
 }
 
 CONV_CUDA_VARIANT(tma, 90, "as blocked, samples through the bulk copy engine", can_ring,
-                  score_always<50>, run_ring, TILE_WIDTH, TILE_HEIGHT);
+                  score_always<50>, run_ring, tile_traits::TILE_WIDTH, tile_traits::TILE_HEIGHT);

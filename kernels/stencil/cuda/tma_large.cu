@@ -9,14 +9,10 @@
 //
 // What it bought (H200, 8192 x 8192 x 3, GB/s read and written; blocked: 215, 106 and 28): real
 // filters 483 at 9 x 9, 205 at 15 x 15 and 53 at 31 x 31.
-#define HALO 32 // 16 samples of 16 bits
-#define TILE_WIDTH 512
 #include "kernels/stencil/cuda/denormal_unpack.cuh"
 #include "kernels/stencil/cuda/tma_pipeline.cuh"
 
-#define WORKERS 16
 #define COLUMNS 16 // samples side by side that a lane makes
-#define ROWS CONV_FILTER_MAX_SIDE
 
 struct filter {
     struct supply supply;
@@ -27,8 +23,14 @@ struct filter {
     bool exact;
 };
 
-template <typename Sample>
-using wide_form = form<ROWS, Sample, COLUMNS *(int)sizeof(Sample), 16, 1>;
+template <typename Sample_> struct tma_large_traits : tile_traits {
+    typedef Sample_ Sample;
+    static constexpr int TILE_WIDTH = 512, HALO = 32; // 16 samples of 16 bits
+    static constexpr int TAP_ROWS = CONV_FILTER_MAX_SIDE, MICROTILE_ROWS = 1;
+    static constexpr int CONSUMERS = 16;
+    static constexpr int SEGMENT = COLUMNS * (int)sizeof(Sample), STORE = 16;
+    static constexpr int JOB = WARP; // a microtile per lane
+};
 
 // Coefficients of a row in shared memory, padded with zeros.
 template <int WIDTH> constexpr int row_coefs = (WIDTH + 3) / 4 * 4;
@@ -140,7 +142,9 @@ __device__ inline void filter_segment(const struct piece &piece, const uint8_t *
     bool exists = unit < piece.units;
     unit = exists ? unit : 0; // lanes stay together
     int y = band_of(piece, unit), x = (unit - y * piece.segments) * COLUMNS * (int)sizeof(Sample);
-    const uint8_t *from = samples + (y + ROWS / 2 - f.height / 2) * piece.pitch + HALO + x;
+    typedef tma_large_traits<Sample> Traits;
+    const uint8_t *from =
+        samples + (y + Traits::TAP_ROWS / 2 - f.height / 2) * piece.pitch + Traits::HALO + x;
     Sum sums[COLUMNS];
 #pragma unroll
     for (int k = 0; k < COLUMNS; k++)
@@ -175,11 +179,12 @@ __device__ inline void filter_segment(const struct piece &piece, const uint8_t *
 }
 
 // The filter's coefficients in the middle of rows of WIDTH.
-template <int WIDTH, typename Sum>
+template <int WIDTH, typename Sample, typename Sum>
 __device__ inline void load_coefs(int32_t *to, const struct filter &f)
 {
     int width = f.taps->width, left = WIDTH / 2 - width / 2;
-    for (int i = (int)threadIdx.x; i < f.height * row_coefs<WIDTH>; i += ring_threads<WORKERS>) {
+    constexpr int THREADS = block_threads<tma_large_traits<Sample>>;
+    for (int i = (int)threadIdx.x; i < f.height * row_coefs<WIDTH>; i += THREADS) {
         int row = i / row_coefs<WIDTH>, tap = i % row_coefs<WIDTH> - left;
         int32_t coef = tap >= 0 && tap < width ? f.taps->coef[row * width + tap] : 0;
         if (std::is_same<Sum, float>::value)
@@ -191,26 +196,23 @@ __device__ inline void load_coefs(int32_t *to, const struct filter &f)
 #endif
 
 template <int WIDTH, typename Sample, typename Sum>
-static __global__ void __launch_bounds__(ring_threads<WORKERS>, 1)
+static __global__ void __launch_bounds__(block_threads<tma_large_traits<Sample>>, 1)
     ring_large(const __grid_constant__ struct filter f)
 {
 #if __CUDA_ARCH__ >= 900
-    extern __shared__ __align__(128) uint8_t memory[];
-    struct ring *ring = open_ring<WORKERS>(memory, f.supply);
-    int32_t *coefs = (int32_t *)(stages_of(ring) + f.supply.stages * f.supply.stage_bytes);
-    load_coefs<WIDTH, Sum>(coefs, f);
-    __syncthreads(); // barriers and coefficients are there
-    int warp = (int)uniform(threadIdx.x / WARP);
-    if (warp >= WORKERS) {
-        help<wide_form<Sample>, WORKERS>(warp - WORKERS, ring, f.supply);
-    } else {
-        take_registers<WORKERS>();
-        work<WORKERS, WARP>(ring, f.supply,
-                            [&](const struct piece &piece, const uint8_t *samples, int job) {
-                                int unit = job * WARP + (int)threadIdx.x % WARP;
-                                filter_segment<WIDTH, Sample, Sum>(piece, samples, unit, coefs, f);
-                            });
-    }
+    typedef tma_large_traits<Sample> Traits;
+    int32_t *coefs;
+    auto prepare = [&](struct ring *ring) {
+        coefs = (int32_t *)(stages_of(ring) + f.supply.stages * f.supply.stage_bytes);
+        load_coefs<WIDTH, Sample, Sum>(coefs, f);
+    };
+    tma_pipeline_main<Traits>(f.supply, prepare, [&](struct ring *ring) {
+        work<Traits>(ring, f.supply,
+                     [&](const struct piece &piece, const uint8_t *samples, int job) {
+                         int unit = job * Traits::JOB + (int)threadIdx.x % WARP;
+                         filter_segment<WIDTH, Sample, Sum>(piece, samples, unit, coefs, f);
+                     });
+    });
 #endif
 }
 
@@ -220,14 +222,9 @@ template <int WIDTH, typename Sample, typename Sum>
 static enum conv_status launch(struct filter *f, const struct conv_stencil *stencil,
                                const struct conv_stencil_batch *batch)
 {
-    uint32_t grid;
-    size_t bytes, coefs = stencil->height * row_coefs<WIDTH> * sizeof(int32_t);
-    auto kernel = ring_large<WIDTH, Sample, Sum>;
-    if (plan_ring<wide_form<Sample>>(&f->supply, stencil, batch, (const void *)kernel,
-                                     {MAX_STAGES, MAX_STAGES}, &grid, &bytes, coefs))
-        return CONV_ERR_DEVICE;
-    kernel<<<grid, ring_threads<WORKERS>, bytes, (cudaStream_t)batch->stream>>>(*f);
-    return launch_status();
+    size_t coefs = stencil->height * row_coefs<WIDTH> * sizeof(int32_t);
+    return tma_pipeline_launch<tma_large_traits<Sample>>(ring_large<WIDTH, Sample, Sum>, f, stencil,
+                                                         batch, coefs);
 }
 
 template <int WIDTH, typename Sample>
@@ -283,4 +280,5 @@ static int score_ring_large(const struct conv_stencil *stencil, const struct con
 }
 
 CONV_CUDA_VARIANT(tma_large, 90, "as ring, for filters of any size", can_ring_large,
-                  score_ring_large, run_ring_large, TILE_WIDTH, TILE_HEIGHT);
+                  score_ring_large, run_ring_large, tma_large_traits<uint8_t>::TILE_WIDTH,
+                  tma_large_traits<uint8_t>::TILE_HEIGHT);

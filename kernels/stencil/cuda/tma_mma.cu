@@ -22,9 +22,10 @@
 // setmaxnreg).
 #include "kernels/stencil/cuda/microtile.cuh"
 
-// Workers, as many as registers allow: a lane has the taps and the sums of all rows in them.
-template <int ROWS> constexpr int workers = ROWS <= 5 ? 16 : 12;
-template <int ROWS> using bytes_form = form<ROWS, uint8_t, MMA_SEGMENT, 4>;
+// As many warps as registers allow: a lane has the taps and the sums of all rows in them.
+template <int TAP_ROWS> struct tma_mma_traits : mma_traits<TAP_ROWS, TAP_ROWS <= 5 ? 16 : 12> {
+    static constexpr int STAGES_FOR_LARGE_PLANES = TAP_ROWS <= 3 ? 3 : MAX_STAGES;
+};
 
 struct filter {
     struct supply supply;
@@ -43,7 +44,7 @@ __device__ inline void filter_units(struct lane_unit u0, struct lane_unit u1,
                               f.taps.rounding.start};
     int32_t even[ROWS][4], odd[ROWS][4]; // of the rows that the next row of the stage adds to
 #pragma unroll
-    for (int i = 0; i < BAND + ROWS - 1; i++) {
+    for (int i = 0; i < MMA_ROWS + ROWS - 1; i++) {
         uint32_t window[4] = {*(const uint32_t *)u0.from, *(const uint32_t *)u1.from,
                               *(const uint32_t *)(u0.from + 16), *(const uint32_t *)(u1.from + 16)};
         u0.from += piece.pitch;
@@ -51,7 +52,7 @@ __device__ inline void filter_units(struct lane_unit u0, struct lane_unit u1,
 #pragma unroll
         for (int j = ROWS - 1; j >= 0; j--) { // the row that this one completes comes first
             int row = i - j;
-            if (row < 0 || row >= BAND)
+            if (row < 0 || row >= MMA_ROWS)
                 continue;
             multiply(even[row % ROWS], window, taps[j][0], j ? even[row % ROWS] : start);
             multiply(odd[row % ROWS], window, taps[j][1], j ? odd[row % ROWS] : start);
@@ -68,52 +69,34 @@ __device__ inline void filter_units(struct lane_unit u0, struct lane_unit u1,
 #endif
 
 template <int ROWS, bool TIES>
-static __global__ void __launch_bounds__(ring_threads<workers<ROWS>>, 1)
+static __global__ void __launch_bounds__(block_threads<tma_mma_traits<ROWS>>, 1)
     tensor(const __grid_constant__ struct filter f)
 {
 #if __CUDA_ARCH__ >= 900
-    extern __shared__ __align__(128) uint8_t memory[];
-    struct ring *ring = open_ring<workers<ROWS>>(memory, f.supply);
-    if (threadIdx.x < sizeof ring->scratch / 4)
-        ((uint32_t *)ring->scratch)[threadIdx.x] = ((const uint32_t *)f.taps.coef)[threadIdx.x];
-    __syncthreads(); // barriers and coefficients are there
-    int warp = (int)uniform(threadIdx.x / WARP);
-    if (warp >= workers<ROWS>) {
-        help<bytes_form<ROWS>, workers<ROWS>>(warp - workers<ROWS>, ring, f.supply);
-    } else {
-        take_registers<workers<ROWS>>();
+    typedef tma_mma_traits<ROWS> Traits;
+    auto copy_coefs = [&](struct ring *ring) {
+        if (threadIdx.x < sizeof ring->scratch / 4)
+            ((uint32_t *)ring->scratch)[threadIdx.x] = ((const uint32_t *)f.taps.coef)[threadIdx.x];
+    };
+    tma_pipeline_main<Traits>(f.supply, copy_coefs, [&](struct ring *ring) {
         uint2 taps[ROWS][2];
         load_taps<ROWS>(taps, (const int8_t(*)[64])ring->scratch);
-        work<workers<ROWS>, UNITS>(
-            ring, f.supply, [&](const struct piece &piece, const uint8_t *samples, int job) {
-                int lane = (int)threadIdx.x % WARP, unit = job * UNITS + lane / 4;
-                struct lane_unit u0 = find_unit(piece, samples, unit, 8);
-                struct lane_unit u1 = find_unit(piece, samples, unit + UNITS / 2, 8);
-                bool whole = (u0.size & u1.size) == (BAND << 8 | WORD);
-                if (__all_sync(0xffffffffu, whole))
-                    filter_units<ROWS, TIES, false>(u0, u1, taps, piece, f);
-                else
-                    filter_units<ROWS, TIES, true>(u0, u1, taps, piece, f);
-            });
-    }
+        auto run = [&](const struct piece &piece, const uint8_t *samples, int job) {
+            int lane = (int)threadIdx.x % WARP, unit = job * Traits::JOB + lane / 4;
+            struct lane_unit u0 = find_unit<Traits>(piece, samples, unit, 8);
+            struct lane_unit u1 = find_unit<Traits>(piece, samples, unit + Traits::JOB / 2, 8);
+            bool whole = (u0.size & u1.size) == (MMA_ROWS << 8 | WORD);
+            if (__all_sync(0xffffffffu, whole))
+                filter_units<ROWS, TIES, false>(u0, u1, taps, piece, f);
+            else
+                filter_units<ROWS, TIES, true>(u0, u1, taps, piece, f);
+        };
+        work<Traits>(ring, f.supply, run);
+    });
 #endif
 }
 
 // --- host ----------------------------------------------------------------------------------------
-
-template <int ROWS, bool TIES>
-static enum conv_status launch(struct filter *f, const struct conv_stencil *stencil,
-                               const struct conv_stencil_batch *batch)
-{
-    uint32_t grid;
-    size_t bytes;
-    if (plan_ring<bytes_form<ROWS>>(&f->supply, stencil, batch, (const void *)tensor<ROWS, TIES>,
-                                    {ROWS <= 3 ? 3 : MAX_STAGES, MAX_STAGES}, &grid, &bytes))
-        return CONV_ERR_DEVICE;
-    tensor<ROWS, TIES>
-        <<<grid, ring_threads<workers<ROWS>>, bytes, (cudaStream_t)batch->stream>>>(*f);
-    return launch_status();
-}
 
 template <int ROWS>
 static enum conv_status pack(const struct conv_stencil *stencil,
@@ -122,7 +105,8 @@ static enum conv_status pack(const struct conv_stencil *stencil,
     struct filter f = {};
     bool ties;
     pack_bytes(&f.taps, &ties, stencil, ROWS);
-    return ties ? launch<ROWS, true>(&f, stencil, batch) : launch<ROWS, false>(&f, stencil, batch);
+    return tma_pipeline_launch<tma_mma_traits<ROWS>>(
+        ties ? tensor<ROWS, true> : tensor<ROWS, false>, &f, stencil, batch);
 }
 
 static enum conv_status run_tensor(const struct conv_stencil_plan *plan,
@@ -139,4 +123,5 @@ static enum conv_status run_tensor(const struct conv_stencil_plan *plan,
 }
 
 CONV_CUDA_VARIANT(tma_mma, 90, "taps on int8 tensor cores, samples through the bulk copy engine",
-                  fits_bytes, score_always<80>, run_tensor, TILE_WIDTH, TILE_HEIGHT);
+                  fits_bytes, score_always<80>, run_tensor, tile_traits::TILE_WIDTH,
+                  tile_traits::TILE_HEIGHT);

@@ -13,7 +13,6 @@
 // 76 % of the time.
 #include "kernels/stencil/cuda/microtile.cuh"
 
-#define WORKERS 12
 #define SHORT 17 // taps of a row for which a segment's window has 32 bytes; for more it has 48
 #define LEAD 32  // zeros before a row's taps
 #define ROW 96   // bytes of a row, with those behind
@@ -25,7 +24,7 @@ struct filter {
     int8_t coef[CONV_FILTER_MAX_TAPS];
 };
 
-template <int ROWS> using large_form = form<ROWS, uint8_t, MMA_SEGMENT, 4>;
+template <int TAP_ROWS> using tma_mma_large_traits = mma_traits<TAP_ROWS, 12>;
 
 // A lane's part of a row of taps, for both halves of a segment.
 struct tap_row {
@@ -57,18 +56,17 @@ __device__ inline uint32_t load_any(const uint8_t *from)
 
 // Writes the table: taps for the lanes' columns 4(g / 2) + g % 2 and those + 2, as load_taps has
 // them. `padded` has room for a row of taps with zeros around, and all rows.
-template <int BLOCKS>
+template <int BLOCKS, int THREADS>
 __device__ inline void lay_out_taps(uint8_t *table, uint8_t *padded, const struct filter &f)
 {
-    int threads = ring_threads<WORKERS>;
-    for (int i = (int)threadIdx.x; i < f.height * ROW / 4; i += threads)
+    for (int i = (int)threadIdx.x; i < f.height * ROW / 4; i += THREADS)
         ((uint32_t *)padded)[i] = 0;
     __syncthreads();
     int first = LEAD + (BLOCKS == 3 ? 16 : 8) - f.width / 2;
-    for (int i = (int)threadIdx.x; i < f.width * f.height; i += threads)
+    for (int i = (int)threadIdx.x; i < f.width * f.height; i += THREADS)
         padded[i / f.width * ROW + first + i % f.width] = (uint8_t)f.coef[i];
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < f.height * WARP; i += threads) {
+    for (int i = (int)threadIdx.x; i < f.height * WARP; i += THREADS) {
         int g = i % WARP / 4, t = i % 4;
         const uint8_t *from = padded + i / WARP * ROW + LEAD + 4 * t - (g / 2 * 4 + g % 2);
         ((uint4 *)table)[i] = make_uint4(load_any(from), load_any(from + 16), load_any(from - 2),
@@ -141,33 +139,33 @@ template <int BLOCKS, typename Sum>
 __device__ inline void filter_units(struct lane_unit u0, struct lane_unit u1, const uint8_t *table,
                                     const struct piece &piece, const struct filter &f)
 {
-    int32_t even[BAND][4], odd[BAND][4];
+    int32_t even[MMA_ROWS][4], odd[MMA_ROWS][4];
 #pragma unroll
-    for (int r = 0; r < BAND; r++)
+    for (int r = 0; r < MMA_ROWS; r++)
         for (int k = 0; k < 4; k++)
             even[r][k] = odd[r][k] = (int32_t)f.rounding.bias;
-    uint32_t windows[BAND][2 * BLOCKS];
+    uint32_t windows[MMA_ROWS][2 * BLOCKS];
 #pragma unroll
-    for (int r = 0; r < BAND - 1; r++)
+    for (int r = 0; r < MMA_ROWS - 1; r++)
         load_windows<BLOCKS>(windows[r], &u0, &u1, piece.pitch);
     struct tap_row next = load_row<BLOCKS>(table, 0, f.height);
 #pragma unroll 1
-    for (int first = 0; first < f.height; first += BAND) {
+    for (int first = 0; first < f.height; first += MMA_ROWS) {
 #pragma unroll
-        for (int s = 0; s < BAND; s++) {
+        for (int s = 0; s < MMA_ROWS; s++) {
             int row = first + s;
             if (row == f.height)
                 break;
             struct tap_row taps = next;
-            load_windows<BLOCKS>(windows[(s + BAND - 1) % BAND], &u0, &u1, piece.pitch);
+            load_windows<BLOCKS>(windows[(s + MMA_ROWS - 1) % MMA_ROWS], &u0, &u1, piece.pitch);
             next = load_row<BLOCKS>(table, min(row + 1, f.height - 1), f.height);
 #pragma unroll
-            for (int r = 0; r < BAND; r++)
-                add_taps<BLOCKS>(even[r], odd[r], windows[(s + r) % BAND], taps);
+            for (int r = 0; r < MMA_ROWS; r++)
+                add_taps<BLOCKS>(even[r], odd[r], windows[(s + r) % MMA_ROWS], taps);
         }
     }
 #pragma unroll
-    for (int r = 0; r < BAND; r++) {
+    for (int r = 0; r < MMA_ROWS; r++) {
         const int32_t *e = even[r], *o = odd[r];
         store<true>(&u0, r, round_four(Sum(), e[0], e[1], o[0], o[1], f.rounding), piece);
         store<true>(&u1, r, round_four(Sum(), e[2], e[3], o[2], o[3], f.rounding), piece);
@@ -177,30 +175,28 @@ __device__ inline void filter_units(struct lane_unit u0, struct lane_unit u1, co
 #endif
 
 template <int BLOCKS, int ROWS, typename Sum>
-static __global__ void __launch_bounds__(ring_threads<WORKERS>, 1)
+static __global__ void __launch_bounds__(block_threads<tma_mma_large_traits<ROWS>>, 1)
     tensor_large(const __grid_constant__ struct filter f)
 {
 #if __CUDA_ARCH__ >= 900
-    extern __shared__ __align__(128) uint8_t memory[];
-    struct ring *ring = open_ring<WORKERS>(memory, f.supply);
-    uint8_t *stages = stages_of(ring), *table = stages + f.supply.stages * f.supply.stage_bytes;
-    lay_out_taps<BLOCKS>(table, stages, f);
-    fence_for_bulk(); // into the stages, which had the taps
-    __syncthreads();  // barriers and taps are there
-    int warp = (int)uniform(threadIdx.x / WARP);
-    if (warp >= WORKERS) {
-        help<large_form<ROWS>, WORKERS>(warp - WORKERS, ring, f.supply);
-    } else {
-        take_registers<WORKERS>();
-        work<WORKERS, UNITS>(
-            ring, f.supply, [&](const struct piece &piece, const uint8_t *samples, int job) {
-                int unit = job * UNITS + (int)threadIdx.x % WARP / 4, left = BLOCKS == 3 ? 16 : 8;
-                samples += (ROWS / 2 - f.height / 2) * piece.pitch;
-                filter_units<BLOCKS, Sum>(find_unit(piece, samples, unit, left),
-                                          find_unit(piece, samples, unit + UNITS / 2, left), table,
-                                          piece, f);
-            });
-    }
+    typedef tma_mma_large_traits<ROWS> Traits;
+    uint8_t *table;
+    auto prepare = [&](struct ring *ring) {
+        uint8_t *stages = stages_of(ring);
+        table = stages + f.supply.stages * f.supply.stage_bytes;
+        lay_out_taps<BLOCKS, block_threads<Traits>>(table, stages, f);
+        fence_for_bulk(); // into the stages, which had the taps
+    };
+    tma_pipeline_main<Traits>(f.supply, prepare, [&](struct ring *ring) {
+        auto run = [&](const struct piece &piece, const uint8_t *samples, int job) {
+            int unit = job * Traits::JOB + (int)threadIdx.x % WARP / 4, left = BLOCKS == 3 ? 16 : 8;
+            samples += (ROWS / 2 - f.height / 2) * piece.pitch;
+            filter_units<BLOCKS, Sum>(
+                find_unit<Traits>(piece, samples, unit, left),
+                find_unit<Traits>(piece, samples, unit + Traits::JOB / 2, left), table, piece, f);
+        };
+        work<Traits>(ring, f.supply, run);
+    });
 #endif
 }
 
@@ -210,14 +206,9 @@ template <int BLOCKS, int ROWS, typename Sum>
 static enum conv_status launch(struct filter *f, const struct conv_stencil *stencil,
                                const struct conv_stencil_batch *batch)
 {
-    uint32_t grid;
-    size_t bytes, table = stencil->height * tap_row_bytes<BLOCKS>;
-    auto kernel = tensor_large<BLOCKS, ROWS, Sum>;
-    if (plan_ring<large_form<ROWS>>(&f->supply, stencil, batch, (const void *)kernel,
-                                    {MAX_STAGES, MAX_STAGES}, &grid, &bytes, table))
-        return CONV_ERR_DEVICE;
-    kernel<<<grid, ring_threads<WORKERS>, bytes, (cudaStream_t)batch->stream>>>(*f);
-    return launch_status();
+    size_t table = stencil->height * tap_row_bytes<BLOCKS>;
+    return tma_pipeline_launch<tma_mma_large_traits<ROWS>>(tensor_large<BLOCKS, ROWS, Sum>, f,
+                                                           stencil, batch, table);
 }
 
 template <int BLOCKS, int ROWS>
@@ -265,4 +256,5 @@ static int score_tensor_large(const struct conv_stencil *stencil, const struct c
 }
 
 CONV_CUDA_VARIANT(tma_mma_large, 90, "large filters on int8 tensor cores, taps from shared memory",
-                  can_tensor_large, score_tensor_large, run_tensor_large, TILE_WIDTH, TILE_HEIGHT);
+                  can_tensor_large, score_tensor_large, run_tensor_large, tile_traits::TILE_WIDTH,
+                  tile_traits::TILE_HEIGHT);

@@ -23,11 +23,9 @@
 // the second pass (0.53 to 0.58 at 31 x 31, with 12 workers that have room for both; 16: 0.54),
 // the rounding of quick_rounding.cuh (0.70 to 0.75 at 15 x 15), and borders written 16 bytes at a
 // time (0.37 to 0.60 at 300 x 300). Units of 128 rows leave room for two stages only: 0.46.
-#define TILE_WIDTH 512
 #include "kernels/stencil/cuda/round_u8.cuh"
 #include "kernels/stencil/cuda/tma_pipeline.cuh"
 
-#define WORKERS 12
 #define COLUMNS 32 // samples side by side that a worker makes: two products of 16
 #define HIGH 64    // rows
 #define GROUP 16   // rows that a product of the second pass makes
@@ -51,7 +49,16 @@ static_assert(2 * sizeof(((struct factors *)0)->row) <= RING_SCRATCH, "they wait
 // Blocks of 16 columns that the matrix of a factor of LENGTH taps has, as a row and as a column.
 template <int LENGTH> constexpr int across = LENGTH <= SHORT ? 3 : 4;
 template <int LENGTH> constexpr int down = LENGTH <= SHORT ? 2 : 3;
-template <int ROWS> using separable_form = form<ROWS, uint8_t, COLUMNS, 8, HIGH, true>;
+
+template <int TAP_ROWS_> struct tma_mma_separable_traits : tile_traits {
+    typedef uint8_t Sample;
+    static constexpr int TILE_WIDTH = 512;
+    static constexpr int TAP_ROWS = TAP_ROWS_, MICROTILE_ROWS = HIGH;
+    static constexpr bool ODD_PITCH = true;
+    static constexpr int CONSUMERS = 12;
+    static constexpr int SEGMENT = COLUMNS, STORE = 8;
+    static constexpr int JOB = 1; // a microtile per warp
+};
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
@@ -297,8 +304,8 @@ __device__ inline void filter_unit(const struct piece &piece, const uint8_t *sam
     int band = band_of(piece, unit);
     int x = (unit - band * piece.segments) * COLUMNS, y = band * HIGH;
     int rows = min(piece.rows - y, HIGH);
-    const uint8_t *from =
-        samples + (y + g) * piece.pitch + HALO + x - WIDTH / 2 + 4 * t; // WIDTH / 2 is 8 or 16
+    const uint8_t *from = samples + (y + g) * piece.pitch + tile_traits::HALO + x - WIDTH / 2 +
+                          4 * t; // WIDTH / 2 is 8 or 16
     struct target target;
     target.stride = piece.dst_stride;
     target.to =
@@ -315,30 +322,28 @@ __device__ inline void filter_unit(const struct piece &piece, const uint8_t *sam
 #endif
 
 template <int WIDTH, int HEIGHT, bool QUICK>
-static __global__ void __launch_bounds__(ring_threads<WORKERS>, 1)
+static __global__ void __launch_bounds__(block_threads<tma_mma_separable_traits<HEIGHT>>, 1)
     tensor_separable(const __grid_constant__ struct filter f)
 {
 #if __CUDA_ARCH__ >= 900
-    extern __shared__ __align__(128) uint8_t memory[];
-    struct ring *ring = open_ring<WORKERS>(memory, f.supply);
-    int8_t *row = (int8_t *)ring->scratch, *column = row + sizeof f.factors.row;
-    for (uint32_t i = threadIdx.x; i < sizeof f.factors.row; i += ring_threads<WORKERS>) {
-        row[i] = f.factors.row[i];
-        column[i] = f.factors.column[i];
-    }
-    __syncthreads(); // barriers and factors are there
-    int warp = (int)uniform(threadIdx.x / WARP);
-    if (warp >= WORKERS) {
-        help<separable_form<HEIGHT>, WORKERS>(warp - WORKERS, ring, f.supply);
-    } else {
-        take_registers<WORKERS>();
+    typedef tma_mma_separable_traits<HEIGHT> Traits;
+    int8_t *row, *column;
+    auto prepare = [&](struct ring *ring) {
+        row = (int8_t *)ring->scratch;
+        column = row + sizeof f.factors.row;
+        for (uint32_t i = threadIdx.x; i < sizeof f.factors.row; i += block_threads<Traits>) {
+            row[i] = f.factors.row[i];
+            column[i] = f.factors.column[i];
+        }
+    };
+    tma_pipeline_main<Traits>(f.supply, prepare, [&](struct ring *ring) {
         struct held<WIDTH, HEIGHT> held;
         hold(&held, row, column, f.factors);
-        work<WORKERS, 1>(ring, f.supply,
-                         [&](const struct piece &piece, const uint8_t *samples, int job) {
-                             filter_unit<QUICK>(piece, samples, job, held);
-                         });
-    }
+        work<Traits>(ring, f.supply,
+                     [&](const struct piece &piece, const uint8_t *samples, int job) {
+                         filter_unit<QUICK>(piece, samples, job, held);
+                     });
+    });
 #endif
 }
 
@@ -387,20 +392,6 @@ static bool find_factors(struct factors *f, bool *quick, const struct conv_stenc
     return most - least <= 65535;
 }
 
-template <int WIDTH, int HEIGHT, bool QUICK>
-static enum conv_status start(struct filter *f, const struct conv_stencil *stencil,
-                              const struct conv_stencil_batch *batch)
-{
-    uint32_t grid;
-    size_t bytes;
-    auto kernel = tensor_separable<WIDTH, HEIGHT, QUICK>;
-    if (plan_ring<separable_form<HEIGHT>>(&f->supply, stencil, batch, (const void *)kernel,
-                                          {MAX_STAGES, MAX_STAGES}, &grid, &bytes))
-        return CONV_ERR_DEVICE;
-    kernel<<<grid, ring_threads<WORKERS>, bytes, (cudaStream_t)batch->stream>>>(*f);
-    return launch_status();
-}
-
 template <int WIDTH, int HEIGHT>
 static enum conv_status launch(const struct conv_stencil *stencil,
                                const struct conv_stencil_batch *batch)
@@ -408,8 +399,9 @@ static enum conv_status launch(const struct conv_stencil *stencil,
     struct filter f = {};
     bool quick = false;
     find_factors(&f.factors, &quick, stencil, WIDTH, HEIGHT);
-    return quick ? start<WIDTH, HEIGHT, true>(&f, stencil, batch)
-                 : start<WIDTH, HEIGHT, false>(&f, stencil, batch);
+    auto kernel =
+        quick ? tensor_separable<WIDTH, HEIGHT, true> : tensor_separable<WIDTH, HEIGHT, false>;
+    return tma_pipeline_launch<tma_mma_separable_traits<HEIGHT>>(kernel, &f, stencil, batch);
 }
 
 static enum conv_status run_tensor_separable(const struct conv_stencil_plan *plan,
@@ -443,4 +435,6 @@ static int score_tensor_separable(const struct conv_stencil *stencil,
 
 CONV_CUDA_VARIANT(tma_mma_separable, 90,
                   "two passes on int8 tensor cores, for a column times a row", can_tensor_separable,
-                  score_tensor_separable, run_tensor_separable, TILE_WIDTH, TILE_HEIGHT);
+                  score_tensor_separable, run_tensor_separable,
+                  tma_mma_separable_traits<SHORT>::TILE_WIDTH,
+                  tma_mma_separable_traits<SHORT>::TILE_HEIGHT);

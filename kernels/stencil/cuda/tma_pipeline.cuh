@@ -12,7 +12,6 @@
 
 #include "kernels/stencil/cuda/borders.cuh"
 
-#define HELPERS 4        // scout, producer, patcher, and one that makes a warpgroup of them
 #define RING_SCRATCH 576 // bytes for what a kernel hands its workers
 
 struct ring {
@@ -23,8 +22,6 @@ struct ring {
 };
 #define RING_BYTES ((sizeof(struct ring) + 127) / 128 * 128)
 
-template <int WORKERS> constexpr int ring_threads = (WORKERS + HELPERS) * WARP;
-
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 __device__ inline uint8_t *stages_of(struct ring *ring)
@@ -32,7 +29,7 @@ __device__ inline uint8_t *stages_of(struct ring *ring)
     return (uint8_t *)ring + RING_BYTES;
 }
 
-template <int WORKERS>
+template <typename Traits>
 __device__ inline struct ring *open_ring(void *memory, const struct supply &s)
 {
     struct ring *ring = (struct ring *)memory;
@@ -40,7 +37,7 @@ __device__ inline struct ring *open_ring(void *memory, const struct supply &s)
         for (int i = 0; i < s.stages; i++) {
             barrier_init(&ring->landed[i], 1);
             barrier_init(&ring->ready[i], WARP);
-            barrier_init(&ring->empty[i], WORKERS * WARP);
+            barrier_init(&ring->empty[i], Traits::CONSUMERS * WARP);
         }
         for (int i = 0; i < QUEUE; i++) {
             barrier_init(&ring->cut[i], 1);
@@ -53,10 +50,10 @@ __device__ inline struct ring *open_ring(void *memory, const struct supply &s)
 
 // --- scout: cuts the launch into pieces, ahead of the producer -----------------------------------
 
-template <typename Form> __device__ inline void scout(struct ring *ring, const struct supply &s)
+template <typename Traits> __device__ inline void scout(struct ring *ring, const struct supply &s)
 {
     struct place place = {0, 1}; // a barrier nobody has arrived at lets waiters for parity 1 pass
-    cut_pieces<Form>(s, [&](const struct piece &piece) {
+    cut_pieces<Traits>(s, [&](const struct piece &piece) {
         barrier_wait(&ring->taken[place.stage], place.parity);
         __syncwarp(); // behind lane 0, the phase ends that a lane may still wait for
         if (threadIdx.x % WARP == 0) {
@@ -73,15 +70,16 @@ template <typename Form> __device__ inline void scout(struct ring *ring, const s
 // loop of its own: a copy is one instruction of a warp, and lanes with a copy each would have to
 // take turns, at a high price. A row's copy may take bytes behind the image along, up to the next
 // multiple of 16: they never leave what rows are aligned to.
-template <typename Form>
+template <typename Traits>
 __device__ inline void copy_piece(struct ring *ring, uint8_t *samples, int stage,
                                   const struct piece &piece, const struct supply &s)
 {
     int lane = (int)threadIdx.x % WARP;
     uint64_t *landed = &ring->landed[stage];
-    int from = first_column<Form>(piece);
-    uint32_t bytes = (uint32_t)(((end_column<Form>(piece) - from) * Form::SIZE + 15) / 16 * 16);
-    int rows = piece.rows + Form::ROWS - 1, top = piece.y - Form::ROWS / 2;
+    int from = first_column<Traits>(piece);
+    uint32_t bytes =
+        (uint32_t)(((end_column<Traits>(piece) - from) * sample_bytes<Traits> + 15) / 16 * 16);
+    int rows = piece.rows + Traits::TAP_ROWS - 1, top = piece.y - Traits::TAP_ROWS / 2;
     int first = max(-top, 0), end = min(rows, piece.plane_height - top); // rows of the image
     int outside = s.border != CONV_BORDER_CONSTANT ? rows - (end - first) : 0;
     int copies = piece.bulk ? end - first + outside : 0;
@@ -95,9 +93,9 @@ __device__ inline void copy_piece(struct ring *ring, uint8_t *samples, int stage
     if (!copies)
         return;
     fence_for_bulk();
-    uint32_t to = shared_address(samples + HALO + (from - piece.x) * Form::SIZE);
+    uint32_t to = shared_address(samples + Traits::HALO + (from - piece.x) * sample_bytes<Traits>);
     uint32_t barrier = uniform(shared_address(landed));
-    uint64_t line = __cvta_generic_to_global(piece.src) + (uint64_t)(from * Form::SIZE);
+    uint64_t line = __cvta_generic_to_global(piece.src) + (uint64_t)(from * sample_bytes<Traits>);
     uint64_t row = uniform(line + (uint64_t)((top + first) * piece.src_stride));
     uint64_t stride = uniform((uint64_t)piece.src_stride);
     uint32_t at = uniform(to + (uint32_t)(first * piece.pitch));
@@ -121,12 +119,12 @@ __device__ inline void copy_piece(struct ring *ring, uint8_t *samples, int stage
     if (lane < outside) {
         int i = lane < first ? lane : end + lane - first;
         bulk_copy(to + (uint32_t)(i * piece.pitch),
-                  line + (uint64_t)(source_row<Form>(piece, s, i) * piece.src_stride), bytes,
+                  line + (uint64_t)(source_row<Traits>(piece, s, i) * piece.src_stride), bytes,
                   barrier);
     }
 }
 
-template <typename Form>
+template <typename Traits>
 __device__ inline void produce(struct ring *ring, uint8_t *stages, const struct supply &s)
 {
     struct place place = {0, 1}, next = {0, 0};
@@ -139,7 +137,7 @@ __device__ inline void produce(struct ring *ring, uint8_t *stages, const struct 
         __syncwarp(); // as in scout
         if (piece.rows == 0)
             break;
-        copy_piece<Form>(ring, stages + place.stage * s.stage_bytes, place.stage, piece, s);
+        copy_piece<Traits>(ring, stages + place.stage * s.stage_bytes, place.stage, piece, s);
         advance(&place, s.stages);
     }
     if (threadIdx.x % WARP == 0) {
@@ -150,7 +148,7 @@ __device__ inline void produce(struct ring *ring, uint8_t *stages, const struct 
 
 // --- patcher: makes the border, so that workers never see one ------------------------------------
 
-template <typename Form>
+template <typename Traits>
 __device__ inline void patch(struct ring *ring, uint8_t *stages, const struct supply &s)
 {
     struct place place = {0, 0};
@@ -160,14 +158,14 @@ __device__ inline void patch(struct ring *ring, uint8_t *stages, const struct su
         uint8_t *samples = stages + place.stage * s.stage_bytes;
         if (piece.rows) {
             if (!piece.bulk)
-                load_piece<Form>(samples, piece, s);
+                load_piece<Traits>(samples, piece, s);
             if (s.border == CONV_BORDER_CONSTANT)
-                fill_rows<Form>(samples, piece, s);
+                fill_rows<Traits>(samples, piece, s);
             __syncwarp(); // columns repeat what other lanes have loaded
-            if constexpr (Form::WIDE)
-                patch_wide<Form>(samples, piece, s);
+            if constexpr (borders_by_words<Traits>)
+                patch_wide<Traits>(samples, piece, s);
             else
-                patch_columns<Form>(samples, piece, s);
+                patch_columns<Traits>(samples, piece, s);
         }
         barrier_arrive(&ring->ready[place.stage]);
         if (!piece.rows)
@@ -203,7 +201,7 @@ template <int WORKERS> __device__ inline void give_registers(void)
 
 // A worker's way: run(piece, samples, job) for jobs of UNITS units, which go round the workers,
 // from piece to piece. What is the same for all lanes stays in uniform registers.
-template <int WORKERS, int UNITS, typename Run>
+template <typename Traits, typename Run>
 __device__ inline void work(struct ring *ring, const struct supply &s, Run run)
 {
     const uint8_t *stages = stages_of(ring);
@@ -215,8 +213,8 @@ __device__ inline void work(struct ring *ring, const struct supply &s, Run run)
         struct piece piece = ring->pieces[place.stage];
         if (!uniform((uint32_t)piece.rows))
             return;
-        int jobs = (int)((uniform((uint32_t)piece.units) + UNITS - 1) / UNITS);
-        for (; job < jobs; job += WORKERS)
+        int jobs = (int)((uniform((uint32_t)piece.units) + Traits::JOB - 1) / Traits::JOB);
+        for (; job < jobs; job += Traits::CONSUMERS)
             run(piece, stages + place.stage * s.stage_bytes, job);
         job -= jobs;
         barrier_arrive(&ring->empty[place.stage]);
@@ -224,17 +222,30 @@ __device__ inline void work(struct ring *ring, const struct supply &s, Run run)
     }
 }
 
-// The way of the warps behind the workers.
-template <typename Form, int WORKERS>
-__device__ inline void help(int helper, struct ring *ring, const struct supply &s)
+// The body of a kernel. All threads call prepare(ring), which may fill ring->scratch and the shared
+// memory after the stages; what it wrote is then visible to all. The consumer warps call
+// consume(ring), which loads what they need into registers and calls work().
+template <typename Traits, typename Prepare, typename Consume>
+__device__ inline void tma_pipeline_main(const struct supply &s, Prepare prepare, Consume consume)
 {
-    give_registers<WORKERS>();
-    if (helper == 0)
-        scout<Form>(ring, s);
-    else if (helper == 1)
-        produce<Form>(ring, stages_of(ring), s);
-    else if (helper == 2)
-        patch<Form>(ring, stages_of(ring), s);
+    extern __shared__ __align__(128) uint8_t memory[];
+    struct ring *ring = open_ring<Traits>(memory, s);
+    prepare(ring);
+    __syncthreads(); // barriers are initialised, what prepare wrote is complete
+    int warp = (int)uniform(threadIdx.x / WARP);
+    if (warp >= Traits::CONSUMERS) {
+        int helper = warp - Traits::CONSUMERS;
+        give_registers<Traits::CONSUMERS>();
+        if (helper == 0)
+            scout<Traits>(ring, s);
+        else if (helper == 1)
+            produce<Traits>(ring, stages_of(ring), s);
+        else if (helper == 2)
+            patch<Traits>(ring, stages_of(ring), s);
+    } else {
+        take_registers<Traits::CONSUMERS>();
+        consume(ring);
+    }
 }
 
 #endif
@@ -261,18 +272,12 @@ static inline cudaError_t ask_room(struct room *room)
     return error;
 }
 
-// Stages for planes that are large, and for others.
-struct stage_counts {
-    int large, others;
-};
-
 // Fills *s for a launch of a kernel, readies the kernel for it and sets the grid and the block's
 // shared memory, of which `extra` bytes lie behind the stages.
-template <typename Form>
+template <typename Traits>
 static cudaError_t plan_ring(struct supply *s, const struct conv_stencil *stencil,
                              const struct conv_stencil_batch *batch, const void *kernel,
-                             struct stage_counts stages, uint32_t *grid, size_t *bytes,
-                             size_t extra = 0)
+                             size_t extra, uint32_t *grid, size_t *bytes)
 {
     struct room room;
     cudaError_t error = ask_room(&room);
@@ -294,16 +299,16 @@ static cudaError_t plan_ring(struct supply *s, const struct conv_stencil *stenci
     // 0.843 (2880 x 1800; at 8192 x 8192 0.836 and 0.833). Pieces of 16 rows are better for
     // images of unequal sizes (0.82 for 0.81) and worse for all others (0.76 for 0.87 at 300 x
     // 300).
-    s->merge = max(2 / Form::SIZE, Form::HIGH / TILE_HEIGHT);
-    s->stage_bytes = (uint32_t)pitch_of<Form>(TILE_WIDTH * Form::SIZE) *
-                         (uint32_t)(s->merge * TILE_HEIGHT + Form::ROWS - 1) +
-                     2 * HALO;
+    s->merge = max(2 / sample_bytes<Traits>, Traits::MICROTILE_ROWS / Traits::TILE_HEIGHT);
+    s->stage_bytes = (uint32_t)pitch_of<Traits>(Traits::TILE_WIDTH * sample_bytes<Traits>) *
+                         (uint32_t)(s->merge * Traits::TILE_HEIGHT + Traits::TAP_ROWS - 1) +
+                     2 * Traits::HALO;
     // A block a processor. 1 KB of its shared memory is the system's.
     int most = min(room.block_bytes, room.bytes - 1024) - (int)(RING_BYTES + extra);
     *grid = min((uint32_t)room.processors, s->tiles);
     // As many tiles as have a common plane, or a few, but many rounds for all blocks.
     uint32_t common = s->tiles / (uint32_t)s->count;
-    int wanted = common > MAX_COMMON ? stages.large : stages.others;
+    int wanted = common > MAX_COMMON ? Traits::STAGES_FOR_LARGE_PLANES : MAX_STAGES;
     s->stages = min(most / (int)s->stage_bytes, wanted);
     s->group = common <= MAX_COMMON ? min(s->tiles / (*grid * 20), common)
                                     : min(s->tiles / (*grid * 40), (uint32_t)MAX_GROUP);
@@ -319,6 +324,21 @@ static cudaError_t plan_ring(struct supply *s, const struct conv_stencil *stenci
     s->finished = &batch->d_planes->finished;
     *bytes = RING_BYTES + (size_t)s->stages * s->stage_bytes + extra;
     return allow_shared_memory(kernel);
+}
+
+// Launches a kernel whose only parameter is *f, after filling f->supply. `extra` bytes of shared
+// memory lie after the stages.
+template <typename Traits, typename Filter>
+static enum conv_status
+tma_pipeline_launch(void (*kernel)(Filter), Filter *f, const struct conv_stencil *stencil,
+                    const struct conv_stencil_batch *batch, size_t extra = 0)
+{
+    uint32_t grid;
+    size_t bytes;
+    if (plan_ring<Traits>(&f->supply, stencil, batch, (const void *)kernel, extra, &grid, &bytes))
+        return CONV_ERR_DEVICE;
+    kernel<<<grid, block_threads<Traits>, bytes, (cudaStream_t)batch->stream>>>(*f);
+    return launch_status();
 }
 
 #endif
