@@ -33,41 +33,6 @@ __device__ inline void store_word(const struct conv_stencil_plane &plane, int x,
             to[k] = (uint8_t)(samples >> 8 * k);
 }
 
-// Two bands below one another, all lanes of a warp together. `from` is the lane's first bytes of
-// the window, in the upper band's first row.
-template <int TAPS, bool TIES>
-__device__ inline void filter_bands(const uint8_t *from, const uint2 (&taps)[TAPS][2],
-                                    const struct conv_stencil_plane &plane, int x, int y,
-                                    const struct filter &f)
-{
-    bool aligned = quads_aligned<uint8_t>(plane.dst, plane.dst_stride);
-    const int32_t start[4] = {f.taps.rounding.start, f.taps.rounding.start, f.taps.rounding.start,
-                              f.taps.rounding.start};
-    int32_t even[TAPS][4], odd[TAPS][4]; // of the rows that the next row of the tile adds to
-#pragma unroll
-    for (int i = 0; i < MMA_ROWS + TAPS - 1; i++) {
-        const uint8_t *upper = from + i * PITCH, *lower = upper + MMA_ROWS * PITCH;
-        uint32_t window[4] = {*(const uint32_t *)upper, *(const uint32_t *)lower,
-                              *(const uint32_t *)(upper + 16), *(const uint32_t *)(lower + 16)};
-#pragma unroll
-        for (int j = TAPS - 1; j >= 0; j--) { // the row that this one completes comes first
-            int row = i - j;
-            if (row < 0 || row >= MMA_ROWS)
-                continue;
-            multiply(even[row % TAPS], window, taps[j][0], j ? even[row % TAPS] : start);
-            multiply(odd[row % TAPS], window, taps[j][1], j ? odd[row % TAPS] : start);
-        }
-        int row = i - (TAPS - 1);
-        if (row < 0)
-            continue;
-        const int32_t *e = even[row % TAPS], *o = odd[row % TAPS];
-        store_word(plane, x, y + row, aligned,
-                   round_sums<TIES>(e[0], e[1], o[0], o[1], f.taps.rounding));
-        store_word(plane, x, y + MMA_ROWS + row, aligned,
-                   round_sums<TIES>(e[2], e[3], o[2], o[3], f.taps.rounding));
-    }
-}
-
 // Blocks of 4 warps make 128 x 64 samples. Shared memory: the tile with its halo, 66 rows of 160
 // bytes for 3 x 3, at most 72 (11,520 bytes), and the coefficients.
 template <int TAPS, bool TIES>
@@ -89,8 +54,19 @@ static __global__ void __launch_bounds__(THREADS) mma(const __grid_constant__ st
     uint2 taps[TAPS][2];
     load_taps<TAPS>(taps, (const int8_t(*)[64])coef);
     int column = lane / 4 * MMA_SEGMENT + lane % 4 * 4;
-    filter_bands<TAPS, TIES>(samples + row * PITCH + SIDE_HALO - 8 + column, taps, tile.plane,
-                             tile.x + column, tile.y + row, f);
+    const uint8_t *from = samples + row * PITCH + SIDE_HALO - 8 + column;
+    auto load = [&](int i, uint32_t(&window)[4]) {
+        const uint8_t *upper = from + i * PITCH, *lower = upper + MMA_ROWS * PITCH;
+        window[0] = *(const uint32_t *)upper;
+        window[1] = *(const uint32_t *)lower;
+        window[2] = *(const uint32_t *)(upper + 16);
+        window[3] = *(const uint32_t *)(lower + 16);
+    };
+    bool aligned = quads_aligned<uint8_t>(tile.plane.dst, tile.plane.dst_stride);
+    int x = tile.x + column, y = tile.y + row;
+    filter_bands<TAPS, TIES>(taps, f.taps.rounding, load, [&](int band, int i, uint32_t made) {
+        store_word(tile.plane, x, y + band * MMA_ROWS + i, aligned, made);
+    });
 }
 
 // --- host ----------------------------------------------------------------------------------------

@@ -70,6 +70,37 @@ template <int TAPS> __device__ inline void load_taps(uint2 (&to)[TAPS][2], const
     }
 }
 
+// The taps of the lane's columns in two bands of 8 rows, all lanes of a warp together. load(i, a)
+// reads row i of both windows, halo included, as the matrix A; store(band, row, samples) takes four
+// neighbouring samples. Sums of TAP_ROWS rows are in registers: each row of samples goes to all of
+// them, first to the one that it completes.
+template <int TAP_ROWS, bool TIES, typename Load, typename Store>
+__device__ inline void filter_bands(const uint2 (&taps)[TAP_ROWS][2],
+                                    const struct quick_rounding &rounding, Load load, Store store)
+{
+    const int32_t start[4] = {rounding.start, rounding.start, rounding.start, rounding.start};
+    int32_t even[TAP_ROWS][4], odd[TAP_ROWS][4];
+#pragma unroll
+    for (int i = 0; i < MMA_ROWS + TAP_ROWS - 1; i++) {
+        uint32_t window[4];
+        load(i, window);
+#pragma unroll
+        for (int j = TAP_ROWS - 1; j >= 0; j--) {
+            int row = i - j;
+            if (row < 0 || row >= MMA_ROWS)
+                continue;
+            multiply(even[row % TAP_ROWS], window, taps[j][0], j ? even[row % TAP_ROWS] : start);
+            multiply(odd[row % TAP_ROWS], window, taps[j][1], j ? odd[row % TAP_ROWS] : start);
+        }
+        int row = i - (TAP_ROWS - 1);
+        if (row < 0)
+            continue;
+        const int32_t *e = even[row % TAP_ROWS], *o = odd[row % TAP_ROWS];
+        store(0, row, round_sums<TIES>(e[0], e[1], o[0], o[1], rounding));
+        store(1, row, round_sums<TIES>(e[2], e[3], o[2], o[3], rounding));
+    }
+}
+
 #endif
 
 // --- host ----------------------------------------------------------------------------------------

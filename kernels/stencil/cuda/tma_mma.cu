@@ -40,30 +40,17 @@ __device__ inline void filter_units(struct lane_unit u0, struct lane_unit u1,
                                     const uint2 (&taps)[ROWS][2], const struct piece &piece,
                                     const struct filter &f)
 {
-    const int32_t start[4] = {f.taps.rounding.start, f.taps.rounding.start, f.taps.rounding.start,
-                              f.taps.rounding.start};
-    int32_t even[ROWS][4], odd[ROWS][4]; // of the rows that the next row of the stage adds to
-#pragma unroll
-    for (int i = 0; i < MMA_ROWS + ROWS - 1; i++) {
-        uint32_t window[4] = {*(const uint32_t *)u0.from, *(const uint32_t *)u1.from,
-                              *(const uint32_t *)(u0.from + 16), *(const uint32_t *)(u1.from + 16)};
+    auto load = [&](int, uint32_t(&window)[4]) {
+        window[0] = *(const uint32_t *)u0.from;
+        window[1] = *(const uint32_t *)u1.from;
+        window[2] = *(const uint32_t *)(u0.from + 16);
+        window[3] = *(const uint32_t *)(u1.from + 16);
         u0.from += piece.pitch;
         u1.from += piece.pitch;
-#pragma unroll
-        for (int j = ROWS - 1; j >= 0; j--) { // the row that this one completes comes first
-            int row = i - j;
-            if (row < 0 || row >= MMA_ROWS)
-                continue;
-            multiply(even[row % ROWS], window, taps[j][0], j ? even[row % ROWS] : start);
-            multiply(odd[row % ROWS], window, taps[j][1], j ? odd[row % ROWS] : start);
-        }
-        int row = i - (ROWS - 1);
-        if (row < 0)
-            continue;
-        const int32_t *e = even[row % ROWS], *o = odd[row % ROWS];
-        store<RAGGED>(&u0, row, round_sums<TIES>(e[0], e[1], o[0], o[1], f.taps.rounding), piece);
-        store<RAGGED>(&u1, row, round_sums<TIES>(e[2], e[3], o[2], o[3], f.taps.rounding), piece);
-    }
+    };
+    filter_bands<ROWS, TIES>(taps, f.taps.rounding, load, [&](int band, int row, uint32_t samples) {
+        store<RAGGED>(band ? &u1 : &u0, row, samples, piece);
+    });
 }
 
 #endif
