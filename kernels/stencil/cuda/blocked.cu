@@ -5,17 +5,14 @@
 // only.
 #include "kernels/stencil/cuda/blocked.cuh"
 
+typedef block_shape<8> shape;
+
 // A padded row of taps is at most 32 long: see pack_any.
 #define MAX_COEFS (CONV_FILTER_MAX_SIDE * (CONV_FILTER_MAX_SIDE + 1))
 
 // SIDE 3 and 5: filters up to that size, padded with zeros, loops unrolled. 0: any other.
 template <int SIDE> struct filter {
-    const struct conv_stencil_plane *planes;
-    int32_t count;
-    int32_t border, border_value;
-    int32_t radius;    // rows of halo above and below
-    int32_t halo;      // columns of halo left and right, a multiple of 4
-    int32_t pitch;     // samples from a row of the tile in shared memory to the next
+    struct block_params block;
     int32_t row_coefs; // coefficients in a row, a multiple of 4 if SIDE is 0
     struct rounding rounding;
     int32_t coef[SIDE ? SIDE * SIDE : MAX_COEFS];
@@ -31,7 +28,8 @@ template <int SIDE, typename Sample, typename Sum>
 __device__ inline void filter_unrolled(const Sample *from, const struct conv_stencil_plane &plane,
                                        int x, int y, const struct filter<SIDE> &f)
 {
-    constexpr int PITCH = TILE_WIDTH + 2 * COLUMNS;
+    constexpr int COLUMNS = shape::COLUMNS, ROWS = shape::ROWS;
+    constexpr int PITCH = shape::TILE_WIDTH + 2 * COLUMNS;
     bool aligned = quads_aligned<Sample>(plane.dst, plane.dst_stride);
     Sum sums[ROWS][COLUMNS];
 #pragma unroll
@@ -67,28 +65,29 @@ template <typename Sample, typename Sum>
 __device__ inline void filter_any(const Sample *from, const struct conv_stencil_plane &plane, int x,
                                   int y, const struct filter<0> &f)
 {
+    constexpr int COLUMNS = shape::COLUMNS;
     constexpr int STRIP = sizeof(Sum) == 8 ? 2 : 4; // 64-bit sums take two registers
     bool aligned = quads_aligned<Sample>(plane.dst, plane.dst_stride);
 #pragma unroll 1
-    for (int top = 0; top < ROWS && y + top < plane.height; top += STRIP) {
+    for (int top = 0; top < shape::ROWS && y + top < plane.height; top += STRIP) {
         Sum sums[STRIP][COLUMNS];
         for (int r = 0; r < STRIP; r++)
             for (int k = 0; k < COLUMNS; k++)
                 start_sum(sums[r][k], f.rounding);
 #pragma unroll 1
-        for (int j = 0; j <= 2 * f.radius; j++) {
-            const Sample *line = from + (top + j) * f.pitch;
+        for (int j = 0; j <= 2 * f.block.radius; j++) {
+            const Sample *line = from + (top + j) * f.block.pitch;
             const int32_t *coef = f.coef + j * f.row_coefs;
             operand<Sum> window[STRIP][2 * COLUMNS];
 #pragma unroll
             for (int r = 0; r < STRIP; r++)
-                unpack(window[r], *(const quad<Sample> *)(line + r * f.pitch));
+                unpack(window[r], *(const quad<Sample> *)(line + r * f.block.pitch));
 #pragma unroll 1
             for (int i = 0; i < f.row_coefs; i += COLUMNS) {
 #pragma unroll
                 for (int r = 0; r < STRIP; r++) {
                     unpack(window[r] + COLUMNS,
-                           *(const quad<Sample> *)(line + r * f.pitch + i + COLUMNS));
+                           *(const quad<Sample> *)(line + r * f.block.pitch + i + COLUMNS));
 #pragma unroll
                     for (int k = 0; k < COLUMNS; k++) {
 #pragma unroll
@@ -111,60 +110,19 @@ __device__ inline void filter_any(const Sample *from, const struct conv_stencil_
 // samples for 3 x 3, at most 62 of 160 (19,840 bytes at 16 bits). The bound of 4 blocks is no wish:
 // given it, ptxas spends the registers it needs instead of spilling for more blocks.
 template <int SIDE, typename Sample, typename Sum>
-static __global__ void __launch_bounds__(THREADS, 4)
+static __global__ void __launch_bounds__(shape::THREADS, 4)
     blocked(const __grid_constant__ struct filter<SIDE> f)
 {
-    extern __shared__ uint4 memory[];
-    Sample *samples = (Sample *)memory;
-    struct tile tile = find_tile(f.planes, f.count, TILE_WIDTH, TILE_HEIGHT);
-    int pitch = SIDE ? TILE_WIDTH + 2 * COLUMNS : f.pitch;
-    load_tile(samples, pitch, tile, SIDE ? COLUMNS : f.halo, SIDE ? SIDE / 2 : f.radius,
-              (enum conv_border)f.border, f.border_value);
-
-    int column = (int)threadIdx.x % WARP * COLUMNS, row = (int)threadIdx.x / WARP * ROWS;
-    int x = tile.x + column, y = tile.y + row;
-    if (x >= tile.plane.width || y >= tile.plane.height)
-        return;
-    const Sample *from = samples + row * pitch + column;
-    if constexpr (SIDE != 0)
-        filter_unrolled<SIDE, Sample, Sum>(from, tile.plane, x, y, f);
-    else
-        filter_any<Sample, Sum>(from, tile.plane, x, y, f);
+    auto filter = [&](const Sample *from, const struct conv_stencil_plane &plane, int x, int y) {
+        if constexpr (SIDE != 0)
+            filter_unrolled<SIDE, Sample, Sum>(from, plane, x, y, f);
+        else
+            filter_any<Sample, Sum>(from, plane, x, y, f);
+    };
+    filter_block<shape, SIDE, Sample>(f.block, filter);
 }
 
 // --- host ----------------------------------------------------------------------------------------
-
-// The coefficients in the middle of a square of SIDE.
-template <int SIDE>
-static void pack_unrolled(struct filter<SIDE> *f, const struct conv_stencil *stencil,
-                          enum sum_kind kind)
-{
-    f->radius = SIDE / 2;
-    f->halo = COLUMNS;
-    f->pitch = TILE_WIDTH + 2 * COLUMNS;
-    f->row_coefs = SIDE;
-    int left = SIDE / 2 - stencil->width / 2, top = SIDE / 2 - stencil->height / 2;
-    for (int j = 0; j < stencil->height; j++)
-        for (int i = 0; i < stencil->width; i++)
-            f->coef[(top + j) * SIDE + left + i] = conv_cuda_coef(stencil, kind, i, j);
-}
-
-// The halo's left edge is a multiple of 4 samples; zeros before the coefficients of a row make up
-// for the difference to the filter's radius and zeros after them fill its last step of four. The
-// longest rows are 29 + 2 and 31 + 1, that is 32. Where the last step ends beyond the halo, the
-// tile's rows get room for it: what is read there meets zeros only.
-static void pack_any(struct filter<0> *f, const struct conv_stencil *stencil, enum sum_kind kind)
-{
-    int radius = stencil->width / 2;
-    f->radius = stencil->height / 2;
-    f->halo = (radius + COLUMNS - 1) / COLUMNS * COLUMNS;
-    int lead = f->halo - radius;
-    f->row_coefs = (lead + stencil->width + COLUMNS - 1) / COLUMNS * COLUMNS;
-    f->pitch = TILE_WIDTH + max(2 * f->halo, f->row_coefs);
-    for (int j = 0; j < stencil->height; j++)
-        for (int i = 0; i < stencil->width; i++)
-            f->coef[j * f->row_coefs + lead + i] = conv_cuda_coef(stencil, kind, i, j);
-}
 
 template <int SIDE>
 static enum conv_status launch(const struct conv_stencil *stencil,
@@ -173,19 +131,19 @@ static enum conv_status launch(const struct conv_stencil *stencil,
     struct filter<SIDE> f = {
     };
     enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
-    f.planes = batch->d_planes;
-    f.count = batch->count;
-    f.border = stencil->border;
-    f.border_value = stencil->border_value;
-    if constexpr (SIDE != 0)
-        pack_unrolled(&f, stencil, kind);
-    else
-        pack_any(&f, stencil, kind);
+    struct tap_layout layout = layout_block<shape>(&f.block, stencil, batch, SIDE);
+    f.row_coefs = layout.row_taps;
+    for (int j = 0; j < stencil->height; j++)
+        for (int i = 0; i < stencil->width; i++)
+            f.coef[(layout.top + j) * f.row_coefs + layout.left + i] =
+                conv_cuda_coef(stencil, kind, i, j);
 
-    size_t bytes = (size_t)f.pitch * (TILE_HEIGHT + 2 * f.radius) * (stencil->depth / 8);
+    size_t samples = (size_t)f.block.pitch * (shape::TILE_HEIGHT + 2 * f.block.radius);
+    size_t bytes = samples * (stencil->depth / 8);
     cudaStream_t stream = (cudaStream_t)batch->stream;
     with_types(stencil->depth, kind, [&](auto sample, auto sum) {
-        blocked<SIDE, decltype(sample), decltype(sum)><<<batch->tiles, THREADS, bytes, stream>>>(f);
+        blocked<SIDE, decltype(sample), decltype(sum)>
+            <<<batch->tiles, shape::THREADS, bytes, stream>>>(f);
     });
     return launch_status();
 }
@@ -203,4 +161,4 @@ static enum conv_status run_blocked(const struct conv_stencil_plan *plan,
 }
 
 CONV_CUDA_VARIANT(blocked, 75, "tile with halo in shared memory, 4 x 8 samples a thread", NULL,
-                  score_always<30>, run_blocked, TILE_WIDTH, TILE_HEIGHT);
+                  score_always<30>, run_blocked, shape::TILE_WIDTH, shape::TILE_HEIGHT);

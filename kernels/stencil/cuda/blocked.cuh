@@ -8,14 +8,22 @@
 
 #include "kernels/stencil/cuda/pack.cuh"
 
-#define COLUMNS 4 // samples side by side that a thread makes: one word of 8-bit samples
-#ifndef ROWS
-#define ROWS 8 // and below one another
-#endif
-#define WARPS 4
-#define THREADS (WARPS * WARP)
-#define TILE_WIDTH (WARP * COLUMNS) // a warp is as wide as the tile
-#define TILE_HEIGHT (WARPS * ROWS)
+// Shape of a block of threads that make 4 x ROWS samples each. A warp is as wide as the tile.
+template <int ROWS_> struct block_shape {
+    static constexpr int COLUMNS = 4, ROWS = ROWS_; // of a thread: a word of 8-bit samples, rows
+    static constexpr int WARPS = 4, THREADS = WARPS * WARP;
+    static constexpr int TILE_WIDTH = WARP * COLUMNS, TILE_HEIGHT = WARPS * ROWS;
+};
+
+// Where the tiles of a launch come from, and how they lie in shared memory.
+struct block_params {
+    const struct conv_stencil_plane *planes;
+    int32_t count;
+    int32_t border, border_value;
+    int32_t radius; // rows of halo above and below
+    int32_t halo;   // columns of halo left and right, a multiple of 4
+    int32_t pitch;  // samples from a row of the tile in shared memory to the next
+};
 
 // --- tile in, samples out ------------------------------------------------------------------------
 
@@ -27,10 +35,12 @@ template <typename Sample> __device__ inline bool quads_aligned(const uint8_t *d
 // Fills the block's tile: each warp takes every WARPS-th row, its lanes a quad each, left to right.
 // Quads within the image are copied straight to shared memory (asynchronously from sm_80 on);
 // others are put together sample by sample where the border leads.
-template <typename Sample>
+template <typename Shape, typename Sample>
 __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile, int halo,
                                  int radius, enum conv_border border, int border_value)
 {
+    constexpr int COLUMNS = Shape::COLUMNS, WARPS = Shape::WARPS;
+    constexpr int TILE_WIDTH = Shape::TILE_WIDTH, TILE_HEIGHT = Shape::TILE_HEIGHT;
     const struct conv_stencil_plane &plane = tile.plane;
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     int left = tile.x - halo, top = tile.y - radius;
@@ -76,6 +86,7 @@ __device__ inline void store_quad(const struct conv_stencil_plane &plane, int x,
 {
     if (y >= plane.height)
         return;
+    constexpr int COLUMNS = 4;
     uint32_t samples[COLUMNS];
     for (int k = 0; k < COLUMNS; k++)
         samples[k] = round_sum(sums[k], rounding);
@@ -87,6 +98,66 @@ __device__ inline void store_quad(const struct conv_stencil_plane &plane, int x,
     for (int k = 0; k < COLUMNS; k++)
         if (x + k < plane.width)
             row[k] = (Sample)samples[k];
+}
+
+// The body of a kernel: loads the block's tile and calls filter(from, plane, x, y) for each thread
+// with samples in the plane. `from` is the thread's quad of the tile's top row of halo, left
+// neighbour first; (x, y) is its first sample. SIDE > 0: the halo is known to the compiler.
+template <typename Shape, int SIDE, typename Sample, typename Filter>
+__device__ inline void filter_block(const struct block_params &b, Filter filter)
+{
+    extern __shared__ uint4 memory[];
+    Sample *samples = (Sample *)memory;
+    struct tile tile = find_tile(b.planes, b.count, Shape::TILE_WIDTH, Shape::TILE_HEIGHT);
+    int pitch = SIDE ? Shape::TILE_WIDTH + 2 * Shape::COLUMNS : b.pitch;
+    load_tile<Shape>(samples, pitch, tile, SIDE ? Shape::COLUMNS : b.halo,
+                     SIDE ? SIDE / 2 : b.radius, (enum conv_border)b.border, b.border_value);
+
+    int column = (int)threadIdx.x % WARP * Shape::COLUMNS;
+    int row = (int)threadIdx.x / WARP * Shape::ROWS;
+    int x = tile.x + column, y = tile.y + row;
+    if (x >= tile.plane.width || y >= tile.plane.height)
+        return;
+    filter(samples + row * pitch + column, tile.plane, x, y);
+}
+
+// --- host ----------------------------------------------------------------------------------------
+
+// Where the filter's first coefficient lies in a kernel's rows of taps, and how many a row has.
+struct tap_layout {
+    int left, top, row_taps;
+};
+
+// Fills *b for a launch and returns the layout of the taps.
+//
+// side > 0: they are in the middle of a square of `side`.
+//
+// side 0: the halo's left edge is a multiple of 4 samples; zeros before the coefficients of a row
+// make up for the difference to the filter's radius, and zeros after them fill its last step of 4.
+// The longest rows are 29 + 2 and 31 + 1, that is 32. Where the last step ends beyond the halo, the
+// tile's rows have room for it: what is read there is multiplied by zeros only.
+template <typename Shape>
+static struct tap_layout layout_block(struct block_params *b, const struct conv_stencil *stencil,
+                                      const struct conv_stencil_batch *batch, int side)
+{
+    constexpr int STEP = Shape::COLUMNS;
+    b->planes = batch->d_planes;
+    b->count = batch->count;
+    b->border = stencil->border;
+    b->border_value = stencil->border_value;
+    int radius = stencil->width / 2;
+    if (side) {
+        b->radius = side / 2;
+        b->halo = STEP;
+        b->pitch = Shape::TILE_WIDTH + 2 * STEP;
+        return {side / 2 - radius, side / 2 - stencil->height / 2, side};
+    }
+    b->radius = stencil->height / 2;
+    b->halo = (radius + STEP - 1) / STEP * STEP;
+    int left = b->halo - radius;
+    int row_taps = (left + stencil->width + STEP - 1) / STEP * STEP;
+    b->pitch = Shape::TILE_WIDTH + max(2 * b->halo, row_taps);
+    return {left, 0, row_taps};
 }
 
 #endif

@@ -5,18 +5,15 @@
 // sample is converted; what remains is to shift four neighbours into one word.
 #include "kernels/stencil/cuda/blocked.cuh"
 
-#define WORD COLUMNS // samples in a word, taps of a dp4a
+typedef block_shape<8> shape;
+
+#define WORD 4 // samples in a word, taps of a dp4a
 // Words in the longest row of taps: 30 + 1 or 28 + 3 samples, see pack_any.
 #define MAX_ROW_WORDS ((CONV_FILTER_MAX_SIDE + 1) / WORD)
 
 // SIDE 3, 5 and 7: filters up to that size, padded with zeros, loops unrolled. 0: any other.
 template <int SIDE> struct byte_filter {
-    const struct conv_stencil_plane *planes;
-    int32_t count;
-    int32_t border, border_value;
-    int32_t radius;    // rows of halo above and below
-    int32_t halo;      // columns of halo left and right, a multiple of 4
-    int32_t pitch;     // samples from a row of the tile in shared memory to the next
+    struct block_params block;
     int32_t row_words; // words of coefficients in a row
     struct rounding rounding;
     uint32_t coef[SIDE ? SIDE * ((SIDE + WORD - 1) / WORD) : CONV_FILTER_MAX_SIDE * MAX_ROW_WORDS];
@@ -58,8 +55,8 @@ static __device__ void store_sums(const struct conv_stencil_plane &plane, int x,
                                   bool aligned, const int32_t *sums,
                                   const struct byte_filter<SIDE> &f)
 {
-    Sum finished[COLUMNS];
-    for (int k = 0; k < COLUMNS; k++)
+    Sum finished[shape::COLUMNS];
+    for (int k = 0; k < shape::COLUMNS; k++)
         finish_sum(finished[k], sums[k]);
     store_quad<uint8_t>(plane, x, y, aligned, finished, f.rounding);
 }
@@ -71,7 +68,8 @@ template <int SIDE, typename Sum>
 static __device__ void filter_unrolled(const uint8_t *from, const struct conv_stencil_plane &plane,
                                        int x, int y, const struct byte_filter<SIDE> &f)
 {
-    constexpr int PITCH = TILE_WIDTH + 2 * COLUMNS, WORDS = (SIDE + WORD - 1) / WORD;
+    constexpr int COLUMNS = shape::COLUMNS, ROWS = shape::ROWS;
+    constexpr int PITCH = shape::TILE_WIDTH + 2 * COLUMNS, WORDS = (SIDE + WORD - 1) / WORD;
     bool aligned = quads_aligned<uint8_t>(plane.dst, plane.dst_stride);
     int32_t sums[ROWS][COLUMNS];
 #pragma unroll
@@ -115,27 +113,28 @@ template <typename Sum>
 static __device__ void filter_any(const uint8_t *from, const struct conv_stencil_plane &plane,
                                   int x, int y, const struct byte_filter<0> &f)
 {
+    constexpr int COLUMNS = shape::COLUMNS;
     constexpr int STRIP = 4;
     bool aligned = quads_aligned<uint8_t>(plane.dst, plane.dst_stride);
 #pragma unroll 1
-    for (int top = 0; top < ROWS && y + top < plane.height; top += STRIP) {
+    for (int top = 0; top < shape::ROWS && y + top < plane.height; top += STRIP) {
         int32_t sums[STRIP][COLUMNS];
         for (int r = 0; r < STRIP; r++)
             for (int k = 0; k < COLUMNS; k++)
                 sums[r][k] = first_sum(Sum(), f.rounding);
 #pragma unroll 1
-        for (int j = 0; j <= 2 * f.radius; j++) {
-            const uint8_t *line = from + (top + j) * f.pitch;
+        for (int j = 0; j <= 2 * f.block.radius; j++) {
+            const uint8_t *line = from + (top + j) * f.block.pitch;
             const uint32_t *coef = f.coef + j * f.row_words;
             uint32_t window[STRIP];
 #pragma unroll
             for (int r = 0; r < STRIP; r++)
-                window[r] = *(const uint32_t *)(line + r * f.pitch);
+                window[r] = *(const uint32_t *)(line + r * f.block.pitch);
 #pragma unroll 1
             for (int i = 0; i < f.row_words; i++) {
 #pragma unroll
                 for (int r = 0; r < STRIP; r++) {
-                    uint32_t next = *(const uint32_t *)(line + r * f.pitch + (i + 1) * WORD);
+                    uint32_t next = *(const uint32_t *)(line + r * f.block.pitch + (i + 1) * WORD);
 #pragma unroll
                     for (int k = 0; k < COLUMNS; k++)
                         sums[r][k] = add_four_taps(
@@ -154,66 +153,19 @@ static __device__ void filter_any(const uint8_t *from, const struct conv_stencil
 // Blocks of 4 warps make 128 x 32 samples, as in blocked.cu. Shared memory: the tile with its halo,
 // 34 rows of 136 samples for 3 x 3, at most 62 of 160.
 template <int SIDE, typename Sum>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(shape::THREADS)
     dp4a(const __grid_constant__ struct byte_filter<SIDE> f)
 {
-    extern __shared__ uint4 memory[];
-    uint8_t *samples = (uint8_t *)memory;
-    struct tile tile = find_tile(f.planes, f.count, TILE_WIDTH, TILE_HEIGHT);
-    int pitch = SIDE ? TILE_WIDTH + 2 * COLUMNS : f.pitch;
-    load_tile(samples, pitch, tile, SIDE ? COLUMNS : f.halo, SIDE ? SIDE / 2 : f.radius,
-              (enum conv_border)f.border, f.border_value);
-
-    int column = (int)threadIdx.x % WARP * COLUMNS, row = (int)threadIdx.x / WARP * ROWS;
-    int x = tile.x + column, y = tile.y + row;
-    if (x >= tile.plane.width || y >= tile.plane.height)
-        return;
-    const uint8_t *from = samples + row * pitch + column;
-    if constexpr (SIDE != 0)
-        filter_unrolled<SIDE, Sum>(from, tile.plane, x, y, f);
-    else
-        filter_any<Sum>(from, tile.plane, x, y, f);
+    auto filter = [&](const uint8_t *from, const struct conv_stencil_plane &plane, int x, int y) {
+        if constexpr (SIDE != 0)
+            filter_unrolled<SIDE, Sum>(from, plane, x, y, f);
+        else
+            filter_any<Sum>(from, plane, x, y, f);
+    };
+    filter_block<shape, SIDE, uint8_t>(f.block, filter);
 }
 
 // --- host ----------------------------------------------------------------------------------------
-
-// Puts coefficient (i, j) of the filter to tap `left + i` of row `top + j` of its words.
-template <int SIDE>
-static void pack_coefs(struct byte_filter<SIDE> *f, const struct conv_stencil *stencil, int left,
-                       int top)
-{
-    for (int j = 0; j < stencil->height; j++)
-        for (int i = 0; i < stencil->width; i++) {
-            int tap = left + i;
-            uint32_t byte = (uint8_t)stencil->icoef[j * stencil->width + i];
-            f->coef[(top + j) * f->row_words + tap / WORD] |= byte << tap % WORD * 8;
-        }
-}
-
-template <int SIDE>
-static void pack_unrolled(struct byte_filter<SIDE> *f, const struct conv_stencil *stencil)
-{
-    f->radius = SIDE / 2;
-    f->halo = COLUMNS;
-    f->pitch = TILE_WIDTH + 2 * COLUMNS;
-    f->row_words = (SIDE + WORD - 1) / WORD;
-    pack_coefs(f, stencil, SIDE / 2 - stencil->width / 2, SIDE / 2 - stencil->height / 2);
-}
-
-// As in blocked.cu: the halo's left edge is a multiple of 4 samples, zeros before the coefficients
-// of a row make up for the difference to the filter's radius and zeros after them fill its last
-// word. What the last word's neighbour is read from beyond the halo meets zeros only; the tile's
-// rows have room for it.
-static void pack_any(struct byte_filter<0> *f, const struct conv_stencil *stencil)
-{
-    int radius = stencil->width / 2;
-    f->radius = stencil->height / 2;
-    f->halo = (radius + COLUMNS - 1) / COLUMNS * COLUMNS;
-    int lead = f->halo - radius;
-    f->row_words = (lead + stencil->width + WORD - 1) / WORD;
-    f->pitch = TILE_WIDTH + max(2 * f->halo, f->row_words * WORD);
-    pack_coefs(f, stencil, lead, 0);
-}
 
 template <int SIDE>
 static enum conv_status launch(const struct conv_stencil *stencil,
@@ -222,21 +174,21 @@ static enum conv_status launch(const struct conv_stencil *stencil,
     struct byte_filter<SIDE> f = {
     };
     enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
-    f.planes = batch->d_planes;
-    f.count = batch->count;
-    f.border = stencil->border;
-    f.border_value = stencil->border_value;
-    if constexpr (SIDE != 0)
-        pack_unrolled(&f, stencil);
-    else
-        pack_any(&f, stencil);
+    struct tap_layout layout = layout_block<shape>(&f.block, stencil, batch, SIDE);
+    f.row_words = (layout.row_taps + WORD - 1) / WORD;
+    for (int j = 0; j < stencil->height; j++)
+        for (int i = 0; i < stencil->width; i++) {
+            int tap = layout.left + i;
+            uint32_t byte = (uint8_t)stencil->icoef[j * stencil->width + i];
+            f.coef[(layout.top + j) * f.row_words + tap / WORD] |= byte << tap % WORD * 8;
+        }
 
-    size_t bytes = (size_t)f.pitch * (TILE_HEIGHT + 2 * f.radius);
+    size_t bytes = (size_t)f.block.pitch * (shape::TILE_HEIGHT + 2 * f.block.radius);
     cudaStream_t stream = (cudaStream_t)batch->stream;
     if (kind == SUM_FLOAT)
-        dp4a<SIDE, float><<<batch->tiles, THREADS, bytes, stream>>>(f);
+        dp4a<SIDE, float><<<batch->tiles, shape::THREADS, bytes, stream>>>(f);
     else
-        dp4a<SIDE, int32_t><<<batch->tiles, THREADS, bytes, stream>>>(f);
+        dp4a<SIDE, int32_t><<<batch->tiles, shape::THREADS, bytes, stream>>>(f);
     return launch_status();
 }
 
@@ -269,4 +221,4 @@ static bool can_dp4a(const struct conv_stencil *stencil)
 }
 
 CONV_CUDA_VARIANT(dp4a, 75, "as blocked, four taps an instruction on bytes", can_dp4a,
-                  score_always<35>, run_dp4a, TILE_WIDTH, TILE_HEIGHT);
+                  score_always<35>, run_dp4a, shape::TILE_WIDTH, shape::TILE_HEIGHT);

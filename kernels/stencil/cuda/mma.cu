@@ -2,13 +2,14 @@
 // The rung above dp4a: a block loads its tile as the register-blocked kernels do, and its warps let
 // tensor cores do the taps (mma.cuh). From compute capability 7.5 on, for what cuda_tma_mma takes
 // on newer devices.
-#define ROWS 16 // a warp makes 128 x 16 samples: 8 segments of two bands
 #include "kernels/stencil/cuda/blocked.cuh"
 #include "kernels/stencil/cuda/mma.cuh"
 
+typedef block_shape<2 * MMA_ROWS> shape; // a warp makes 8 segments of two bands
+
 #define SIDE_HALO                                                                                  \
     MMA_SEGMENT // columns that a tile holds left and right: what A reaches, and aligned
-#define PITCH (TILE_WIDTH + 2 * SIDE_HALO)
+#define PITCH (shape::TILE_WIDTH + 2 * SIDE_HALO)
 
 struct filter {
     const struct conv_stencil_plane *planes;
@@ -36,19 +37,20 @@ __device__ inline void store_word(const struct conv_stencil_plane &plane, int x,
 // Blocks of 4 warps make 128 x 64 samples. Shared memory: the tile with its halo, 66 rows of 160
 // bytes for 3 x 3, at most 72 (11,520 bytes), and the coefficients.
 template <int TAPS, bool TIES>
-static __global__ void __launch_bounds__(THREADS) mma(const __grid_constant__ struct filter f)
+static __global__ void __launch_bounds__(shape::THREADS)
+    mma(const __grid_constant__ struct filter f)
 {
     extern __shared__ uint4 memory[];
     __shared__ uint32_t coef[sizeof f.taps.coef / 4];
     uint8_t *samples = (uint8_t *)memory;
-    struct tile tile = find_tile(f.planes, f.count, TILE_WIDTH, TILE_HEIGHT);
-    for (uint32_t i = threadIdx.x; i < sizeof coef / 4; i += THREADS)
+    struct tile tile = find_tile(f.planes, f.count, shape::TILE_WIDTH, shape::TILE_HEIGHT);
+    for (uint32_t i = threadIdx.x; i < sizeof coef / 4; i += shape::THREADS)
         coef[i] = ((const uint32_t *)f.taps.coef)[i];
     // Ends with the barrier that coef waits for as well.
-    load_tile(samples, PITCH, tile, SIDE_HALO, TAPS / 2, (enum conv_border)f.border,
-              f.border_value);
+    load_tile<shape>(samples, PITCH, tile, SIDE_HALO, TAPS / 2, (enum conv_border)f.border,
+                     f.border_value);
 
-    int lane = (int)threadIdx.x % WARP, row = (int)threadIdx.x / WARP * ROWS;
+    int lane = (int)threadIdx.x % WARP, row = (int)threadIdx.x / WARP * shape::ROWS;
     if (tile.y + row >= tile.plane.height)
         return; // the whole warp
     uint2 taps[TAPS][2];
@@ -83,8 +85,8 @@ static enum conv_status launch(const struct conv_stencil *stencil,
     f.border = stencil->border;
     f.border_value = stencil->border_value;
     auto kernel = ties ? mma<TAPS, true> : mma<TAPS, false>;
-    size_t bytes = (size_t)PITCH * (TILE_HEIGHT + TAPS - 1);
-    kernel<<<batch->tiles, THREADS, bytes, (cudaStream_t)batch->stream>>>(f);
+    size_t bytes = (size_t)PITCH * (shape::TILE_HEIGHT + TAPS - 1);
+    kernel<<<batch->tiles, shape::THREADS, bytes, (cudaStream_t)batch->stream>>>(f);
     return launch_status();
 }
 
@@ -102,4 +104,4 @@ static enum conv_status run_mma(const struct conv_stencil_plan *plan,
 }
 
 CONV_CUDA_VARIANT(mma, 75, "tile in shared memory, taps on int8 tensor cores", fits_bytes,
-                  score_always<60>, run_mma, TILE_WIDTH, TILE_HEIGHT);
+                  score_always<60>, run_mma, shape::TILE_WIDTH, shape::TILE_HEIGHT);

@@ -9,45 +9,43 @@
 // bounds.
 #include "kernels/stencil/cuda/blocked.cuh"
 
+typedef block_shape<8> shape;
+
 #define WIDE 8 // sums of a row that a thread makes at a time
 #define MAX_ROW (CONV_FILTER_MAX_SIDE + 1)
 
 struct filter {
-    const struct conv_stencil_plane *planes;
-    int32_t count;
-    int32_t border, border_value;
-    int32_t radius; // rows of halo above and below
-    int32_t halo;   // columns of halo left and right, a multiple of 4
-    int32_t pitch;  // samples from a row of the tile to the next
-    int32_t steps;  // taps of a row, a multiple of 4
+    struct block_params block;
+    int32_t steps; // taps of a row, a multiple of 4
     struct rounding rounding;
     int32_t row[MAX_ROW]; // begins with zeros, so that the first step is aligned: see pack
-    int32_t column[CONV_FILTER_MAX_SIDE + 2 * (ROWS - 1)]; // ROWS - 1 zeros, taps, as many zeros
+    int32_t column[CONV_FILTER_MAX_SIDE +
+                   2 * (shape::ROWS - 1)]; // shape::ROWS - 1 zeros, taps, as many zeros
 };
 
 // The first pass: WIDE sums of a row. `from` is the first sample under the first sum's taps.
 template <typename Sample, typename Sum>
 __device__ inline void sum_row(Sum *to, const Sample *from, const struct filter &f)
 {
-    operand<Sum> window[WIDE + COLUMNS];
+    operand<Sum> window[WIDE + shape::COLUMNS];
     Sum sums[WIDE];
 #pragma unroll
     for (int k = 0; k < WIDE; k++)
         sums[k] = 0;
     unpack(window, *(const quad<Sample> *)from);
-    unpack(window + COLUMNS, *(const quad<Sample> *)(from + COLUMNS));
+    unpack(window + shape::COLUMNS, *(const quad<Sample> *)(from + shape::COLUMNS));
 #pragma unroll 1
-    for (int i = 0; i < f.steps; i += COLUMNS) {
+    for (int i = 0; i < f.steps; i += shape::COLUMNS) {
         unpack(window + WIDE, *(const quad<Sample> *)(from + WIDE + i));
 #pragma unroll
         for (int k = 0; k < WIDE; k++) {
 #pragma unroll
-            for (int t = 0; t < COLUMNS; t++)
+            for (int t = 0; t < shape::COLUMNS; t++)
                 add_tap(sums[k], f.row[i + t], window[k + t]);
         }
 #pragma unroll
         for (int k = 0; k < WIDE; k++)
-            window[k] = window[k + COLUMNS];
+            window[k] = window[k + shape::COLUMNS];
     }
 #pragma unroll
     for (int k = 0; k < WIDE; k++)
@@ -62,25 +60,25 @@ __device__ inline void sum_columns(const Sum *from, int rows,
                                    const struct conv_stencil_plane &plane, int x, int y,
                                    const struct filter &f)
 {
-    Sum sums[ROWS][COLUMNS];
+    Sum sums[shape::ROWS][shape::COLUMNS];
 #pragma unroll
-    for (int r = 0; r < ROWS; r++)
-        for (int k = 0; k < COLUMNS; k++)
+    for (int r = 0; r < shape::ROWS; r++)
+        for (int k = 0; k < shape::COLUMNS; k++)
             start_sum(sums[r][k], f.rounding);
 #pragma unroll 2
-    for (int i = 0; i < min(ROWS + 2 * f.radius, rows); i++) {
-        Sum line[COLUMNS];
+    for (int i = 0; i < min(shape::ROWS + 2 * f.block.radius, rows); i++) {
+        Sum line[shape::COLUMNS];
 #pragma unroll
-        for (int k = 0; k < COLUMNS; k++)
-            line[k] = from[i * TILE_WIDTH + k];
+        for (int k = 0; k < shape::COLUMNS; k++)
+            line[k] = from[i * shape::TILE_WIDTH + k];
 #pragma unroll
-        for (int r = 0; r < ROWS; r++)
-            for (int k = 0; k < COLUMNS; k++)
-                add_tap(sums[r][k], f.column[ROWS - 1 + i - r], line[k]);
+        for (int r = 0; r < shape::ROWS; r++)
+            for (int k = 0; k < shape::COLUMNS; k++)
+                add_tap(sums[r][k], f.column[shape::ROWS - 1 + i - r], line[k]);
     }
     bool aligned = quads_aligned<Sample>(plane.dst, plane.dst_stride);
 #pragma unroll
-    for (int r = 0; r < ROWS; r++)
+    for (int r = 0; r < shape::ROWS; r++)
         store_quad<Sample>(plane, x, y + r, aligned, sums[r], f.rounding);
 }
 
@@ -88,26 +86,34 @@ __device__ inline void sum_columns(const Sum *from, int rows,
 // of the halo, 128 a row, then the tile with its halo: at most 62 rows, 31,744 bytes and 19,840 at
 // 16 bits.
 template <typename Sample, typename Sum>
-static __global__ void __launch_bounds__(THREADS) separable(const __grid_constant__ struct filter f)
+static __global__ void __launch_bounds__(shape::THREADS)
+    separable(const __grid_constant__ struct filter f)
 {
     extern __shared__ uint4 memory[];
     Sum *sums = (Sum *)memory;
-    Sample *samples = (Sample *)(sums + TILE_WIDTH * (TILE_HEIGHT + 2 * f.radius));
-    struct tile tile = find_tile(f.planes, f.count, TILE_WIDTH, TILE_HEIGHT);
-    load_tile(samples, f.pitch, tile, f.halo, f.radius, (enum conv_border)f.border, f.border_value);
+    Sample *samples =
+        (Sample *)(sums + shape::TILE_WIDTH * (shape::TILE_HEIGHT + 2 * f.block.radius));
+    struct tile tile =
+        find_tile(f.block.planes, f.block.count, shape::TILE_WIDTH, shape::TILE_HEIGHT);
+    load_tile<shape>(samples, f.block.pitch, tile, f.block.halo, f.block.radius,
+                     (enum conv_border)f.block.border, f.block.border_value);
 
     // A row's sums are made by 16 threads.
-    constexpr int THREADS_A_ROW = TILE_WIDTH / WIDE;
+    constexpr int THREADS_A_ROW = shape::TILE_WIDTH / WIDE;
     int first = (int)threadIdx.x % THREADS_A_ROW * WIDE;
-    int rows = min(TILE_HEIGHT, tile.plane.height - tile.y) + 2 * f.radius;
-    for (int row = (int)threadIdx.x / THREADS_A_ROW; row < rows; row += THREADS / THREADS_A_ROW)
-        sum_row<Sample, Sum>(sums + row * TILE_WIDTH + first, samples + row * f.pitch + first, f);
+    int rows = min(shape::TILE_HEIGHT, tile.plane.height - tile.y) + 2 * f.block.radius;
+    for (int row = (int)threadIdx.x / THREADS_A_ROW; row < rows;
+         row += shape::THREADS / THREADS_A_ROW)
+        sum_row<Sample, Sum>(sums + row * shape::TILE_WIDTH + first,
+                             samples + row * f.block.pitch + first, f);
     __syncthreads(); // a column is made of rows that other threads have summed
 
-    int column = (int)threadIdx.x % WARP * COLUMNS, row = (int)threadIdx.x / WARP * ROWS;
+    int column = (int)threadIdx.x % WARP * shape::COLUMNS,
+        row = (int)threadIdx.x / WARP * shape::ROWS;
     int x = tile.x + column, y = tile.y + row;
     if (x < tile.plane.width && y < tile.plane.height)
-        sum_columns<Sample, Sum>(sums + row * TILE_WIDTH + column, rows - row, tile.plane, x, y, f);
+        sum_columns<Sample, Sum>(sums + row * shape::TILE_WIDTH + column, rows - row, tile.plane, x,
+                                 y, f);
 }
 
 // --- host ----------------------------------------------------------------------------------------
@@ -123,35 +129,30 @@ static int32_t coef_bits(int32_t coef, enum sum_kind kind)
     return kind == SUM_FLOAT ? as.bits : coef;
 }
 
-// The halo's left edge is a multiple of 4 samples; zeros before a row's taps make up for the
-// difference to its radius, zeros after them fill the last step of 4. What a step reads beyond the
-// halo meets zeros only; the tile's rows have room for it.
-static void pack(struct filter *f, const struct conv_stencil *stencil, enum sum_kind kind)
+static void pack(struct filter *f, const struct conv_stencil *stencil, enum sum_kind kind,
+                 const struct tap_layout &layout)
 {
     int32_t row[CONV_FILTER_MAX_SIDE], column[CONV_FILTER_MAX_SIDE];
     conv_stencil_factors(stencil, column, row);
-    int radius = stencil->width / 2;
-    f->radius = stencil->height / 2;
-    f->halo = (radius + COLUMNS - 1) / COLUMNS * COLUMNS;
-    int lead = f->halo - radius;
-    f->steps = (lead + stencil->width + COLUMNS - 1) / COLUMNS * COLUMNS;
-    f->pitch = TILE_WIDTH + max(2 * f->halo, f->steps) + COLUMNS;
+    f->steps = layout.row_taps;
+    f->block.pitch += shape::COLUMNS; // the first window is two steps wide
     for (int i = 0; i < stencil->width; i++)
-        f->row[lead + i] = coef_bits(row[i], kind);
+        f->row[layout.left + i] = coef_bits(row[i], kind);
     for (int j = 0; j < stencil->height; j++)
-        f->column[ROWS - 1 + j] = coef_bits(column[j], kind);
+        f->column[shape::ROWS - 1 + j] = coef_bits(column[j], kind);
 }
 
 template <typename Kernel>
 static enum conv_status launch(Kernel kernel, const struct filter *f, size_t sample_size,
                                const struct conv_stencil_batch *batch)
 {
-    size_t rows = (size_t)(TILE_HEIGHT + 2 * f->radius);
-    size_t bytes = rows * (TILE_WIDTH * sizeof(int32_t) + (size_t)f->pitch * sample_size);
+    size_t rows = (size_t)(shape::TILE_HEIGHT + 2 * f->block.radius);
+    size_t bytes =
+        rows * (shape::TILE_WIDTH * sizeof(int32_t) + (size_t)f->block.pitch * sample_size);
     // A kernel has 48 KB without asking.
     if (bytes > 48 * 1024 && allow_shared_memory((const void *)kernel))
         return CONV_ERR_DEVICE;
-    kernel<<<batch->tiles, THREADS, bytes, (cudaStream_t)batch->stream>>>(*f);
+    kernel<<<batch->tiles, shape::THREADS, bytes, (cudaStream_t)batch->stream>>>(*f);
     return launch_status();
 }
 
@@ -161,11 +162,7 @@ static enum conv_status run_separable(const struct conv_stencil_plan *plan,
     const struct conv_stencil *stencil = plan->stencil;
     struct filter f = {};
     enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
-    f.planes = batch->d_planes;
-    f.count = batch->count;
-    f.border = stencil->border;
-    f.border_value = stencil->border_value;
-    pack(&f, stencil, kind);
+    pack(&f, stencil, kind, layout_block<shape>(&f.block, stencil, batch, 0));
     if (stencil->depth == 8 && kind == SUM_FLOAT)
         return launch(separable<uint8_t, float>, &f, 1, batch);
     if (stencil->depth == 8)
@@ -192,4 +189,5 @@ static int score_separable(const struct conv_stencil *stencil, const struct conv
 }
 
 CONV_CUDA_VARIANT(separable, 75, "two passes in one kernel, for a column times a row",
-                  can_separable, score_separable, run_separable, TILE_WIDTH, TILE_HEIGHT);
+                  can_separable, score_separable, run_separable, shape::TILE_WIDTH,
+                  shape::TILE_HEIGHT);
