@@ -11,13 +11,13 @@ typedef block_shape<8> shape;
 #define MAX_COEFS (CONV_FILTER_MAX_SIDE * (CONV_FILTER_MAX_SIDE + 1))
 
 // SIDE 3 and 5: filters up to that size, padded with zeros, loops unrolled. 0: any other.
-template <int SIDE> struct filter {
+template <int SIDE> struct blocked_filter {
     struct block_params block;
     int32_t row_coefs; // coefficients in a row, a multiple of 4 if SIDE is 0
     struct rounding rounding;
     int32_t coef[SIDE ? SIDE * SIDE : MAX_COEFS];
 };
-static_assert(sizeof(struct filter<0>) <= 4096, "kernel parameters end at 4 KB");
+static_assert(sizeof(struct blocked_filter<0>) <= 4096, "kernel parameters end at 4 KB");
 
 // --- the arithmetic ------------------------------------------------------------------------------
 
@@ -26,18 +26,18 @@ static_assert(sizeof(struct filter<0>) <= 4096, "kernel parameters end at 4 KB")
 // come in row-major order, as real filters demand.
 template <int SIDE, typename Sample, typename Sum>
 __device__ inline void filter_unrolled(const Sample *from, const struct conv_stencil_plane &plane,
-                                       int x, int y, const struct filter<SIDE> &f)
+                                       int x, int y, const struct blocked_filter<SIDE> &f)
 {
     constexpr int COLUMNS = shape::COLUMNS, ROWS = shape::ROWS;
     constexpr int PITCH = shape::TILE_WIDTH + 2 * COLUMNS;
-    bool aligned = quads_aligned<Sample>(plane.dst, plane.dst_stride);
+    bool aligned = packed4_aligned<Sample>(plane.dst, plane.dst_stride);
     Sum sums[ROWS][COLUMNS];
 #pragma unroll
     for (int j = 0; j < ROWS + SIDE - 1; j++) {
         operand<Sum> line[3 * COLUMNS];
 #pragma unroll
         for (int k = 0; k < 3; k++)
-            unpack(line + k * COLUMNS, ((const quad<Sample> *)(from + j * PITCH))[k]);
+            unpack(line + k * COLUMNS, ((const packed4<Sample> *)(from + j * PITCH))[k]);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             int tap_row = j - r; // constant once unrolled
@@ -53,7 +53,7 @@ __device__ inline void filter_unrolled(const Sample *from, const struct conv_ste
                             line[COLUMNS - SIDE / 2 + k + i]);
             }
             if (tap_row == SIDE - 1)
-                store_quad<Sample>(plane, x, y + r, aligned, sums[r], f.rounding);
+                store_four<Sample>(plane, x, y + r, aligned, sums[r], f.rounding);
         }
     }
 }
@@ -63,11 +63,11 @@ __device__ inline void filter_unrolled(const Sample *from, const struct conv_ste
 // aligned.
 template <typename Sample, typename Sum>
 __device__ inline void filter_any(const Sample *from, const struct conv_stencil_plane &plane, int x,
-                                  int y, const struct filter<0> &f)
+                                  int y, const struct blocked_filter<0> &f)
 {
     constexpr int COLUMNS = shape::COLUMNS;
     constexpr int STRIP = sizeof(Sum) == 8 ? 2 : 4; // 64-bit sums take two registers
-    bool aligned = quads_aligned<Sample>(plane.dst, plane.dst_stride);
+    bool aligned = packed4_aligned<Sample>(plane.dst, plane.dst_stride);
 #pragma unroll 1
     for (int top = 0; top < shape::ROWS && y + top < plane.height; top += STRIP) {
         Sum sums[STRIP][COLUMNS];
@@ -81,13 +81,13 @@ __device__ inline void filter_any(const Sample *from, const struct conv_stencil_
             operand<Sum> window[STRIP][2 * COLUMNS];
 #pragma unroll
             for (int r = 0; r < STRIP; r++)
-                unpack(window[r], *(const quad<Sample> *)(line + r * f.block.pitch));
+                unpack(window[r], *(const packed4<Sample> *)(line + r * f.block.pitch));
 #pragma unroll 1
             for (int i = 0; i < f.row_coefs; i += COLUMNS) {
 #pragma unroll
                 for (int r = 0; r < STRIP; r++) {
                     unpack(window[r] + COLUMNS,
-                           *(const quad<Sample> *)(line + r * f.block.pitch + i + COLUMNS));
+                           *(const packed4<Sample> *)(line + r * f.block.pitch + i + COLUMNS));
 #pragma unroll
                     for (int k = 0; k < COLUMNS; k++) {
 #pragma unroll
@@ -102,7 +102,7 @@ __device__ inline void filter_any(const Sample *from, const struct conv_stencil_
         }
 #pragma unroll
         for (int r = 0; r < STRIP; r++)
-            store_quad<Sample>(plane, x, y + top + r, aligned, sums[r], f.rounding);
+            store_four<Sample>(plane, x, y + top + r, aligned, sums[r], f.rounding);
     }
 }
 
@@ -111,7 +111,7 @@ __device__ inline void filter_any(const Sample *from, const struct conv_stencil_
 // given it, ptxas spends the registers it needs instead of spilling for more blocks.
 template <int SIDE, typename Sample, typename Sum>
 static __global__ void __launch_bounds__(shape::THREADS, 4)
-    blocked(const __grid_constant__ struct filter<SIDE> f)
+    blocked(const __grid_constant__ struct blocked_filter<SIDE> f)
 {
     auto filter = [&](const Sample *from, const struct conv_stencil_plane &plane, int x, int y) {
         if constexpr (SIDE != 0)
@@ -128,7 +128,7 @@ template <int SIDE>
 static enum conv_status launch(const struct conv_stencil *stencil,
                                const struct conv_stencil_batch *batch)
 {
-    struct filter<SIDE> f = {
+    struct blocked_filter<SIDE> f = {
     };
     enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
     struct tap_layout layout = layout_block<shape>(&f.block, stencil, batch, SIDE);

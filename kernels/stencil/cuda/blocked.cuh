@@ -27,9 +27,10 @@ struct block_params {
 
 // --- tile in, samples out ------------------------------------------------------------------------
 
-template <typename Sample> __device__ inline bool quads_aligned(const uint8_t *data, int64_t stride)
+template <typename Sample>
+__device__ inline bool packed4_aligned(const uint8_t *data, int64_t stride)
 {
-    return ((uintptr_t)data | (uintptr_t)stride) % sizeof(quad<Sample>) == 0;
+    return ((uintptr_t)data | (uintptr_t)stride) % sizeof(packed4<Sample>) == 0;
 }
 
 // Fills the block's tile: each warp takes every WARPS-th row, its lanes a quad each, left to right.
@@ -44,7 +45,7 @@ __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile,
     const struct conv_stencil_plane &plane = tile.plane;
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     int left = tile.x - halo, top = tile.y - radius;
-    bool aligned = quads_aligned<Sample>(plane.src, plane.src_stride);
+    bool aligned = packed4_aligned<Sample>(plane.src, plane.src_stride);
 
     if (aligned && left >= 0 && tile.x + TILE_WIDTH + halo <= plane.width && top >= 0 &&
         tile.y + TILE_HEIGHT + radius <= plane.height) {
@@ -53,7 +54,7 @@ __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile,
             for (int x = lane * COLUMNS; x < TILE_WIDTH + 2 * halo; x += WARP * COLUMNS)
                 __pipeline_memcpy_async(to + row * pitch + x,
                                         (const Sample *)(from + row * plane.src_stride) + x,
-                                        sizeof(quad<Sample>));
+                                        sizeof(packed4<Sample>));
     } else {
         // What the image's last samples do not need is left out.
         int rows = min(TILE_HEIGHT, plane.height - tile.y) + 2 * radius;
@@ -64,7 +65,8 @@ __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile,
             for (int x = lane * COLUMNS; x < columns; x += WARP * COLUMNS) {
                 int sx = left + x;
                 if (aligned && sy >= 0 && sx >= 0 && sx + COLUMNS <= plane.width) {
-                    __pipeline_memcpy_async(to + row * pitch + x, from + sx, sizeof(quad<Sample>));
+                    __pipeline_memcpy_async(to + row * pitch + x, from + sx,
+                                            sizeof(packed4<Sample>));
                     continue;
                 }
                 for (int k = 0; k < COLUMNS; k++) {
@@ -81,7 +83,7 @@ __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile,
 
 // Rounds four sums and stores those of them that lie in the image.
 template <typename Sample, typename Sum>
-__device__ inline void store_quad(const struct conv_stencil_plane &plane, int x, int y,
+__device__ inline void store_four(const struct conv_stencil_plane &plane, int x, int y,
                                   bool aligned, const Sum *sums, const struct rounding &rounding)
 {
     if (y >= plane.height)
@@ -92,7 +94,7 @@ __device__ inline void store_quad(const struct conv_stencil_plane &plane, int x,
         samples[k] = round_sum(sums[k], rounding);
     Sample *row = (Sample *)(plane.dst + y * plane.dst_stride) + x;
     if (aligned && x + COLUMNS <= plane.width) {
-        pack(*(quad<Sample> *)row, samples);
+        pack(*(packed4<Sample> *)row, samples);
         return;
     }
     for (int k = 0; k < COLUMNS; k++)

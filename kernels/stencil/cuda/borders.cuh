@@ -1,33 +1,36 @@
 // SPDX-License-Identifier: MIT
-// What one warp adds to a tile in shared memory: samples that bulk copies cannot read, and the
-// columns and constant rows beyond the edge of the image.
+// The border warp's part of a TMA kernel. It completes a work tile in shared memory: rows that bulk
+// copies cannot read, constant rows, and the columns beyond the edge of the image. Rows beyond the
+// edge are copied from where the border leads. Consumer warps therefore never test for a border.
 #ifndef CONV_KERNELS_STENCIL_CUDA_BORDERS_CUH
 #define CONV_KERNELS_STENCIL_CUDA_BORDERS_CUH
 
-#include "kernels/stencil/cuda/tiles.cuh"
+#include "kernels/stencil/cuda/tile_schedule.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The columns of the plane that a piece's rows hold, halo included, where they exist: samples.
-template <typename Traits> __device__ inline int first_column(const struct piece &piece)
+// The columns of the plane in a work tile, from first_column to before end_column, in samples:
+// those of the halo included where the plane has them.
+template <typename Traits> __device__ inline int first_column(const struct work_tile &tile)
 {
-    return max(piece.x - halo_samples<Traits>, 0);
+    return max(tile.x - halo_samples<Traits>, 0);
 }
 
-template <typename Traits> __device__ inline int end_column(const struct piece &piece)
+template <typename Traits> __device__ inline int end_column(const struct work_tile &tile)
 {
-    return min(piece.x + piece.columns + halo_samples<Traits>, piece.plane_width);
+    return min(tile.x + tile.columns + halo_samples<Traits>, tile.plane_width);
 }
 
-// The plane's row behind a row of the stage; -1: constant.
+// The row of the plane that a row of the stage is a copy of; -1: the constant.
 template <typename Traits>
-__device__ inline int source_row(const struct piece &piece, const struct supply &s, int row)
+__device__ inline int source_row(const struct work_tile &tile, const struct tile_schedule &schedule,
+                                 int row)
 {
-    return conv_stencil_border((enum conv_border)s.border, piece.y - Traits::TAP_ROWS / 2 + row,
-                               piece.plane_height);
+    return conv_stencil_border((enum conv_border)schedule.border,
+                               tile.y - Traits::TAP_ROWS / 2 + row, tile.plane_height);
 }
 
-// The aligned word at `words`, of which bytes from `end` on are not there.
+// The aligned word at `words`; bytes from `end` on are not read.
 __device__ inline uint32_t load_word(const uint32_t *words, const uint8_t *end)
 {
     const uint8_t *from = (const uint8_t *)words;
@@ -39,21 +42,21 @@ __device__ inline uint32_t load_word(const uint32_t *words, const uint8_t *end)
     return word;
 }
 
-// A plane that bulk copies cannot read: words put together from aligned ones. A word is read only
-// if it holds a sample of the row, and no byte behind the row.
+// Loads a work tile whose rows are not aligned to 16 bytes: each word of the stage is put together
+// from two aligned ones. Only words that hold a sample of the row are read, and no byte after it.
 template <typename Traits>
-__device__ inline void load_piece(uint8_t *samples, const struct piece &piece,
-                                  const struct supply &s)
+__device__ inline void load_unaligned(uint8_t *samples, const struct work_tile &tile,
+                                      const struct tile_schedule &schedule)
 {
     int lane = (int)threadIdx.x % WARP;
-    int from = first_column<Traits>(piece),
-        bytes = (end_column<Traits>(piece) - from) * sample_bytes<Traits>;
-    uint8_t *to = samples + Traits::HALO + (from - piece.x) * sample_bytes<Traits>;
-    for (int row = 0; row < piece.rows + Traits::TAP_ROWS - 1; row++) {
-        int y = source_row<Traits>(piece, s, row);
+    int from = first_column<Traits>(tile),
+        bytes = (end_column<Traits>(tile) - from) * sample_bytes<Traits>;
+    uint8_t *to = samples + Traits::HALO + (from - tile.x) * sample_bytes<Traits>;
+    for (int row = 0; row < tile.rows + Traits::TAP_ROWS - 1; row++) {
+        int y = source_row<Traits>(tile, schedule, row);
         if (y < 0)
             continue;
-        const uint8_t *line = piece.src + y * piece.src_stride + from * sample_bytes<Traits>;
+        const uint8_t *line = tile.src + y * tile.src_stride + from * sample_bytes<Traits>;
         uint32_t skip = (uint32_t)((uintptr_t)line % 4);
         const uint32_t *words = (const uint32_t *)(line - skip);
 #pragma unroll 4
@@ -61,41 +64,42 @@ __device__ inline void load_piece(uint8_t *samples, const struct piece &piece,
             uint32_t low = load_word(words + i, line + bytes), high = low;
             if (skip && i * 4 + 4 - (int)skip < bytes)
                 high = load_word(words + i + 1, line + bytes);
-            *(uint32_t *)(to + row * piece.pitch + i * 4) = __funnelshift_r(low, high, skip * 8);
+            *(uint32_t *)(to + row * tile.pitch + i * 4) = __funnelshift_r(low, high, skip * 8);
         }
     }
 }
 
-// Rows of a constant border.
+// Fills the rows of a constant border.
 template <typename Traits>
-__device__ inline void fill_rows(uint8_t *samples, const struct piece &piece,
-                                 const struct supply &s)
+__device__ inline void fill_rows(uint8_t *samples, const struct work_tile &tile,
+                                 const struct tile_schedule &schedule)
 {
     int lane = (int)threadIdx.x % WARP;
     uint32_t word =
-        (uint32_t)s.border_value * (sample_bytes<Traits> == 1 ? 0x01010101u : 0x00010001u);
-    for (int row = 0; row < piece.rows + Traits::TAP_ROWS - 1; row++)
-        if (source_row<Traits>(piece, s, row) < 0)
-            for (int i = lane * 4; i < piece.pitch; i += WARP * 4)
-                *(uint32_t *)(samples + row * piece.pitch + i) = word;
+        (uint32_t)schedule.border_value * (sample_bytes<Traits> == 1 ? 0x01010101u : 0x00010001u);
+    for (int row = 0; row < tile.rows + Traits::TAP_ROWS - 1; row++)
+        if (source_row<Traits>(tile, schedule, row) < 0)
+            for (int i = lane * 4; i < tile.pitch; i += WARP * 4)
+                *(uint32_t *)(samples + row * tile.pitch + i) = word;
 }
 
-// Columns left and right of the image. What they repeat is mostly in the stage already.
+// Fills the columns left and right of the image, one lane per row. The samples that they repeat are
+// in the stage, or are read from the plane.
 template <typename Traits>
-__device__ inline void patch_columns(uint8_t *samples, const struct piece &piece,
-                                     const struct supply &s)
+__device__ inline void patch_columns(uint8_t *samples, const struct work_tile &tile,
+                                     const struct tile_schedule &schedule)
 {
     typedef typename Traits::Sample Sample;
     int lane = (int)threadIdx.x % WARP;
-    int left = max(s.radius - piece.x, 0);
-    int right = max(piece.x + piece.columns + s.radius - piece.plane_width, 0);
-    int rows = piece.rows + Traits::TAP_ROWS - 1;
-    int from = first_column<Traits>(piece), end = end_column<Traits>(piece);
-    int step = WARP * piece.pitch / sample_bytes<Traits>; // samples from a lane's row to its next
-    Sample *first = (Sample *)(samples + lane * piece.pitch + Traits::HALO) - piece.x;
+    int left = max(schedule.radius - tile.x, 0);
+    int right = max(tile.x + tile.columns + schedule.radius - tile.plane_width, 0);
+    int rows = tile.rows + Traits::TAP_ROWS - 1;
+    int from = first_column<Traits>(tile), end = end_column<Traits>(tile);
+    int step = WARP * tile.pitch / sample_bytes<Traits>; // samples from a lane's row to its next
+    Sample *first = (Sample *)(samples + lane * tile.pitch + Traits::HALO) - tile.x;
     for (int k = 0; k < left + right; k++) {
-        int x = k < left ? k - left : piece.plane_width + k - left;
-        int sx = conv_stencil_border((enum conv_border)s.border, x, piece.plane_width);
+        int x = k < left ? k - left : tile.plane_width + k - left;
+        int sx = conv_stencil_border((enum conv_border)schedule.border, x, tile.plane_width);
         Sample *line = first;
         if (sx >= from && sx < end) {
 #pragma unroll 4
@@ -103,40 +107,40 @@ __device__ inline void patch_columns(uint8_t *samples, const struct piece &piece
                 line[x] = line[sx];
         } else {
             for (int row = lane; row < rows; row += WARP, line += step) {
-                int sy = sx < 0 ? -1 : source_row<Traits>(piece, s, row);
-                line[x] = sy < 0 ? (Sample)s.border_value
-                                 : ((const Sample *)(piece.src + sy * piece.src_stride))[sx];
+                int sy = sx < 0 ? -1 : source_row<Traits>(tile, schedule, row);
+                line[x] = sy < 0 ? (Sample)schedule.border_value
+                                 : ((const Sample *)(tile.src + sy * tile.src_stride))[sx];
             }
         }
     }
 }
 
-// The same for a wide border, words at a time, of which each byte comes from where it should.
+// As patch_columns for the columns from `first` to before `end`, a word at a time.
 template <typename Traits>
-__device__ inline void patch_words(uint8_t *samples, const struct piece &piece,
-                                   const struct supply &s, int first, int end)
+__device__ inline void patch_words(uint8_t *samples, const struct work_tile &tile,
+                                   const struct tile_schedule &schedule, int first, int end)
 {
     int lane = (int)threadIdx.x % WARP;
-    int rows = piece.rows + Traits::TAP_ROWS - 1;
-    int from = first_column<Traits>(piece), stop = end_column<Traits>(piece);
-    uint8_t *line = samples + Traits::HALO - piece.x;
+    int rows = tile.rows + Traits::TAP_ROWS - 1;
+    int from = first_column<Traits>(tile), stop = end_column<Traits>(tile);
+    uint8_t *line = samples + Traits::HALO - tile.x;
     for (int x = first; x < end; x += 4) {
         int at[4];
         bool here = true;
         for (int k = 0; k < 4; k++) {
-            at[k] = conv_stencil_border((enum conv_border)s.border, x + k, piece.plane_width);
+            at[k] = conv_stencil_border((enum conv_border)schedule.border, x + k, tile.plane_width);
             here = here && at[k] >= from && at[k] < stop;
         }
         for (int row = lane; row < rows; row += WARP) {
-            uint8_t *to = line + row * piece.pitch;
-            int y = here ? 0 : source_row<Traits>(piece, s, row);
+            uint8_t *to = line + row * tile.pitch;
+            int y = here ? 0 : source_row<Traits>(tile, schedule, row);
             uint32_t word = 0;
             for (int k = 0; k < 4; k++) {
-                uint32_t sample = (uint32_t)s.border_value;
+                uint32_t sample = (uint32_t)schedule.border_value;
                 if (here)
                     sample = to[at[k]];
                 else if (at[k] >= 0 && y >= 0)
-                    sample = piece.src[y * piece.src_stride + at[k]];
+                    sample = tile.src[y * tile.src_stride + at[k]];
                 word |= sample << 8 * k;
             }
             *(uint32_t *)(to + x) = word;
@@ -144,22 +148,22 @@ __device__ inline void patch_words(uint8_t *samples, const struct piece &piece,
     }
 }
 
-// And where it repeats the last samples: 16 bytes to the left, words to the right.
+// As patch_columns for CONV_BORDER_REPLICATE: 16 bytes at a time to the left, words to the right.
 template <typename Traits>
-__device__ inline void patch_replicated(uint8_t *samples, const struct piece &piece,
-                                        const struct supply &s, bool left, bool right)
+__device__ inline void patch_replicated(uint8_t *samples, const struct work_tile &tile,
+                                        const struct tile_schedule &schedule, bool left, bool right)
 {
     typedef typename Traits::Sample Sample;
     int lane = (int)threadIdx.x % WARP;
-    int rows = piece.rows + Traits::TAP_ROWS - 1, border = s.radius * sample_bytes<Traits>;
-    int end = piece.plane_width * sample_bytes<Traits>,
-        inside = end % 4; // bytes of the word at the edge
+    int rows = tile.rows + Traits::TAP_ROWS - 1, border = schedule.radius * sample_bytes<Traits>;
+    int end = tile.plane_width * sample_bytes<Traits>,
+        inside = end % 4; // image bytes of the word at the edge
     uint32_t edge = (1u << 8 * inside) - 1,
              times = sample_bytes<Traits> == 1 ? 0x01010101u : 0x00010001u;
-    uint8_t *line = samples + Traits::HALO - piece.x * sample_bytes<Traits>;
+    uint8_t *line = samples + Traits::HALO - tile.x * sample_bytes<Traits>;
 #pragma unroll 4
     for (int row = lane; row < rows; row += WARP) {
-        uint8_t *to = line + row * piece.pitch;
+        uint8_t *to = line + row * tile.pitch;
         if (left) {
             uint32_t word = *(const Sample *)to * times;
             for (int x = -16; x >= -Traits::HALO; x -= 16)
@@ -176,22 +180,23 @@ __device__ inline void patch_replicated(uint8_t *samples, const struct piece &pi
     }
 }
 
+// As patch_columns, for borders wider than 2 columns.
 template <typename Traits>
-__device__ inline void patch_wide(uint8_t *samples, const struct piece &piece,
-                                  const struct supply &s)
+__device__ inline void patch_wide(uint8_t *samples, const struct work_tile &tile,
+                                  const struct tile_schedule &schedule)
 {
-    int last = piece.x + piece.columns + s.radius;
-    bool left = piece.x < s.radius;
-    bool right = last > piece.plane_width;
-    if (s.border == CONV_BORDER_REPLICATE) {
-        patch_replicated<Traits>(samples, piece, s, left, right);
+    int last = tile.x + tile.columns + schedule.radius;
+    bool left = tile.x < schedule.radius;
+    bool right = last > tile.plane_width;
+    if (schedule.border == CONV_BORDER_REPLICATE) {
+        patch_replicated<Traits>(samples, tile, schedule, left, right);
     } else if (sample_bytes<Traits> == 2) {
-        patch_columns<Traits>(samples, piece, s);
+        patch_columns<Traits>(samples, tile, schedule);
     } else {
         if (left)
-            patch_words<Traits>(samples, piece, s, -(s.radius + 3) / 4 * 4, 0);
+            patch_words<Traits>(samples, tile, schedule, -(schedule.radius + 3) / 4 * 4, 0);
         if (right)
-            patch_words<Traits>(samples, piece, s, piece.plane_width / 4 * 4, last);
+            patch_words<Traits>(samples, tile, schedule, tile.plane_width / 4 * 4, last);
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Barriers in shared memory and the bulk copy engine of compute capability 9.0: PTX that CUDA C++
-// has no words for.
+// Barriers in shared memory and bulk copies (TMA) of compute capability 9.0, which CUDA C++ has no
+// intrinsics for. PTX ISA: "mbarrier", "cp.async.bulk", "elect.sync", "Async proxy".
 #ifndef CONV_KERNELS_STENCIL_CUDA_BULK_CUH
 #define CONV_KERNELS_STENCIL_CUDA_BULK_CUH
 
@@ -13,6 +13,7 @@ __device__ inline uint32_t shared_address(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
+// A phase of the barrier ends after this many arrivals and the arrival of all bytes expected.
 __device__ inline void barrier_init(uint64_t *barrier, int arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
@@ -26,6 +27,7 @@ __device__ inline void barrier_arrive(uint64_t *barrier)
                  : "memory");
 }
 
+// Arrives, and lets the phase end only after bulk copies have written `bytes`.
 __device__ inline void barrier_arrive_expect(uint64_t *barrier, uint32_t bytes)
 {
     asm volatile(
@@ -34,6 +36,8 @@ __device__ inline void barrier_arrive_expect(uint64_t *barrier, uint32_t bytes)
         : "memory");
 }
 
+// Waits until the phase of this parity has ended. In a new barrier, the phase before the first one
+// has parity 1 and counts as ended.
 __device__ inline void barrier_wait(uint64_t *barrier, uint32_t parity)
 {
     uint32_t done;
@@ -47,6 +51,7 @@ __device__ inline void barrier_wait(uint64_t *barrier, uint32_t parity)
     } while (!done);
 }
 
+// Copies `bytes` from global to shared memory; addresses and size are multiples of 16.
 __device__ inline void bulk_copy(uint32_t to, uint64_t from, uint32_t bytes, uint32_t barrier)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
@@ -55,8 +60,9 @@ __device__ inline void bulk_copy(uint32_t to, uint64_t from, uint32_t bytes, uin
                  : "memory");
 }
 
-// What all lanes hold alike, in a way that the compiler sees it, and one lane of them: what a bulk
-// copy is told lies in uniform registers. Without this, a loop over the lanes surrounds each copy.
+// A value that is equal in all lanes, made known to the compiler as such. The operands of a bulk
+// copy lie in uniform registers; without uniform() and elect() the compiler surrounds each copy
+// with a loop over the lanes.
 __device__ inline uint32_t uniform(uint32_t value)
 {
     return __shfl_sync(0xffffffffu, value, 0);
@@ -67,6 +73,7 @@ __device__ inline uint64_t uniform(uint64_t value)
     return (uint64_t)uniform((uint32_t)(value >> 32)) << 32 | uniform((uint32_t)value);
 }
 
+// True for one lane of the warp.
 __device__ inline bool elect(void)
 {
     uint32_t elected;
@@ -76,23 +83,23 @@ __device__ inline bool elect(void)
     return elected;
 }
 
-// Bulk copies and ordinary accesses to shared memory are ordered by this alone.
+// Orders bulk copies after earlier ordinary accesses to shared memory; nothing else does.
 __device__ inline void fence_for_bulk(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// A place in the ring, of which every role keeps its own.
-struct place {
+// A position in a ring of stages and the parity of its phase. Each warp keeps its own.
+struct pipeline_state {
     int stage;
     uint32_t parity;
 };
 
-__device__ inline void advance(struct place *place, int stages)
+__device__ inline void advance(struct pipeline_state *state, int stages)
 {
-    if (++place->stage == stages) {
-        place->stage = 0;
-        place->parity ^= 1;
+    if (++state->stage == stages) {
+        state->stage = 0;
+        state->parity ^= 1;
     }
 }
 

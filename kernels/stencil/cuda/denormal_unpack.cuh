@@ -28,7 +28,7 @@ __device__ inline void unpack_halves(float *to, uint32_t from)
 }
 
 // Six instructions, where samples.cuh has eight: a PRMT for two bytes, and an HADD2.F32 for each.
-__device__ inline void unpack_scaled(float *to, uint32_t from)
+__device__ inline void unpack_denormal(float *to, uint32_t from)
 {
     unpack_halves(to, __byte_perm(from, 0, 0x4140));
     unpack_halves(to + 2, __byte_perm(from, 0, 0x4342));
@@ -36,7 +36,7 @@ __device__ inline void unpack_scaled(float *to, uint32_t from)
 
 // Four, where samples.cuh has eight: a float whose exponent is 0 is its mantissa * 2^-149. With the
 // sample 8 bits up that is * 2^-141, and coefficients can make up for it.
-__device__ inline void unpack_scaled(float *to, uint2 from)
+__device__ inline void unpack_denormal(float *to, uint2 from)
 {
     to[0] = __uint_as_float(__byte_perm(from.x, 0, 0x4104));
     to[1] = __uint_as_float(__byte_perm(from.x, 0, 0x4324));
@@ -49,7 +49,7 @@ __device__ inline void unpack_scaled(float *to, uint2 from)
 // Four sums to samples. EXACT: with round_sum's steps, except that the conversion rounds last. Sums
 // of real filters need that alone.
 template <bool EXACT>
-__device__ inline void round_quad(uint32_t &to, const float *sums, const struct rounding &r)
+__device__ inline void round_packed4(uint32_t &to, const float *sums, const struct rounding &r)
 {
     float v[4];
     for (int k = 0; k < 4; k++) {
@@ -65,7 +65,7 @@ __device__ inline void round_quad(uint32_t &to, const float *sums, const struct 
 // with what they stand for, and a negative float's are a negative integer: packing with saturation
 // (I2IP) clamps both.
 template <bool EXACT>
-__device__ inline void round_quad(uint2 &to, const float *sums, const struct rounding &r)
+__device__ inline void round_packed4(uint2 &to, const float *sums, const struct rounding &r)
 {
     int32_t bits[4];
     for (int k = 0; k < 4; k++) {

@@ -7,21 +7,22 @@
 
 typedef block_shape<8> shape;
 
-#define WORD 4 // samples in a word, taps of a dp4a
+#define DOT_TAPS 4 // samples in a word, taps of a dp4a
 // Words in the longest row of taps: 30 + 1 or 28 + 3 samples, see pack_any.
-#define MAX_ROW_WORDS ((CONV_FILTER_MAX_SIDE + 1) / WORD)
+#define MAX_ROW_WORDS ((CONV_FILTER_MAX_SIDE + 1) / DOT_TAPS)
 
 // SIDE 3, 5 and 7: filters up to that size, padded with zeros, loops unrolled. 0: any other.
-template <int SIDE> struct byte_filter {
+template <int SIDE> struct dp4a_filter {
     struct block_params block;
     int32_t row_words; // words of coefficients in a row
     struct rounding rounding;
-    uint32_t coef[SIDE ? SIDE * ((SIDE + WORD - 1) / WORD) : CONV_FILTER_MAX_SIDE * MAX_ROW_WORDS];
+    uint32_t coef[SIDE ? SIDE * ((SIDE + DOT_TAPS - 1) / DOT_TAPS)
+                       : CONV_FILTER_MAX_SIDE * MAX_ROW_WORDS];
 };
-static_assert(sizeof(struct byte_filter<0>) <= 4096, "kernel parameters end at 4 KB");
+static_assert(sizeof(struct dp4a_filter<0>) <= 4096, "kernel parameters end at 4 KB");
 
 // sum + samples[0] * coefs[0] + ... + samples[3] * coefs[3], samples unsigned, coefficients signed.
-static __device__ int32_t add_four_taps(int32_t sum, uint32_t samples, uint32_t coefs)
+static __device__ int32_t dot4_u8(int32_t sum, uint32_t samples, uint32_t coefs)
 {
     int32_t result;
     asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(result) : "r"(samples), "r"(coefs), "r"(sum));
@@ -53,12 +54,12 @@ static __device__ void finish_sum(int32_t &to, int32_t sum)
 template <typename Sum, int SIDE>
 static __device__ void store_sums(const struct conv_stencil_plane &plane, int x, int y,
                                   bool aligned, const int32_t *sums,
-                                  const struct byte_filter<SIDE> &f)
+                                  const struct dp4a_filter<SIDE> &f)
 {
     Sum finished[shape::COLUMNS];
     for (int k = 0; k < shape::COLUMNS; k++)
         finish_sum(finished[k], sums[k]);
-    store_quad<uint8_t>(plane, x, y, aligned, finished, f.rounding);
+    store_four<uint8_t>(plane, x, y, aligned, finished, f.rounding);
 }
 
 // `from` is the thread's quad of the tile's top row of halo, left neighbour first: 12 samples that
@@ -66,11 +67,11 @@ static __device__ void store_sums(const struct conv_stencil_plane &plane, int x,
 // first taps of column k where b = 4 - SIDE / 2 + k.
 template <int SIDE, typename Sum>
 static __device__ void filter_unrolled(const uint8_t *from, const struct conv_stencil_plane &plane,
-                                       int x, int y, const struct byte_filter<SIDE> &f)
+                                       int x, int y, const struct dp4a_filter<SIDE> &f)
 {
     constexpr int COLUMNS = shape::COLUMNS, ROWS = shape::ROWS;
-    constexpr int PITCH = shape::TILE_WIDTH + 2 * COLUMNS, WORDS = (SIDE + WORD - 1) / WORD;
-    bool aligned = quads_aligned<uint8_t>(plane.dst, plane.dst_stride);
+    constexpr int PITCH = shape::TILE_WIDTH + 2 * COLUMNS, WORDS = (SIDE + DOT_TAPS - 1) / DOT_TAPS;
+    bool aligned = packed4_aligned<uint8_t>(plane.dst, plane.dst_stride);
     int32_t sums[ROWS][COLUMNS];
 #pragma unroll
     for (int j = 0; j < ROWS + SIDE - 1; j++) {
@@ -83,9 +84,9 @@ static __device__ void filter_unrolled(const uint8_t *from, const struct conv_st
         for (int k = 0; k < COLUMNS; k++)
 #pragma unroll
             for (int g = 0; g < WORDS; g++) {
-                int b = WORD - SIDE / 2 + k + g * WORD;
-                window[k][g] =
-                    __funnelshift_r(line[b / WORD], line[b / WORD + 1], (unsigned)(b % WORD * 8));
+                int b = DOT_TAPS - SIDE / 2 + k + g * DOT_TAPS;
+                window[k][g] = __funnelshift_r(line[b / DOT_TAPS], line[b / DOT_TAPS + 1],
+                                               (unsigned)(b % DOT_TAPS * 8));
             }
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
@@ -98,8 +99,7 @@ static __device__ void filter_unrolled(const uint8_t *from, const struct conv_st
                     sums[r][k] = first_sum(Sum(), f.rounding);
 #pragma unroll
                 for (int g = 0; g < WORDS; g++)
-                    sums[r][k] =
-                        add_four_taps(sums[r][k], window[k][g], f.coef[tap_row * WORDS + g]);
+                    sums[r][k] = dot4_u8(sums[r][k], window[k][g], f.coef[tap_row * WORDS + g]);
             }
             if (tap_row == SIDE - 1)
                 store_sums<Sum>(plane, x, y + r, aligned, sums[r], f);
@@ -111,11 +111,11 @@ static __device__ void filter_unrolled(const uint8_t *from, const struct conv_st
 // along each row. Rows of coefficients begin with zeros so that the first window is aligned.
 template <typename Sum>
 static __device__ void filter_any(const uint8_t *from, const struct conv_stencil_plane &plane,
-                                  int x, int y, const struct byte_filter<0> &f)
+                                  int x, int y, const struct dp4a_filter<0> &f)
 {
     constexpr int COLUMNS = shape::COLUMNS;
     constexpr int STRIP = 4;
-    bool aligned = quads_aligned<uint8_t>(plane.dst, plane.dst_stride);
+    bool aligned = packed4_aligned<uint8_t>(plane.dst, plane.dst_stride);
 #pragma unroll 1
     for (int top = 0; top < shape::ROWS && y + top < plane.height; top += STRIP) {
         int32_t sums[STRIP][COLUMNS];
@@ -134,12 +134,13 @@ static __device__ void filter_any(const uint8_t *from, const struct conv_stencil
             for (int i = 0; i < f.row_words; i++) {
 #pragma unroll
                 for (int r = 0; r < STRIP; r++) {
-                    uint32_t next = *(const uint32_t *)(line + r * f.block.pitch + (i + 1) * WORD);
+                    uint32_t next =
+                        *(const uint32_t *)(line + r * f.block.pitch + (i + 1) * DOT_TAPS);
 #pragma unroll
                     for (int k = 0; k < COLUMNS; k++)
-                        sums[r][k] = add_four_taps(
-                            sums[r][k], __funnelshift_r(window[r], next, (unsigned)(k * 8)),
-                            coef[i]);
+                        sums[r][k] =
+                            dot4_u8(sums[r][k], __funnelshift_r(window[r], next, (unsigned)(k * 8)),
+                                    coef[i]);
                     window[r] = next;
                 }
             }
@@ -154,7 +155,7 @@ static __device__ void filter_any(const uint8_t *from, const struct conv_stencil
 // 34 rows of 136 samples for 3 x 3, at most 62 of 160.
 template <int SIDE, typename Sum>
 static __global__ void __launch_bounds__(shape::THREADS)
-    dp4a(const __grid_constant__ struct byte_filter<SIDE> f)
+    dp4a(const __grid_constant__ struct dp4a_filter<SIDE> f)
 {
     auto filter = [&](const uint8_t *from, const struct conv_stencil_plane &plane, int x, int y) {
         if constexpr (SIDE != 0)
@@ -171,16 +172,16 @@ template <int SIDE>
 static enum conv_status launch(const struct conv_stencil *stencil,
                                const struct conv_stencil_batch *batch)
 {
-    struct byte_filter<SIDE> f = {
+    struct dp4a_filter<SIDE> f = {
     };
     enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
     struct tap_layout layout = layout_block<shape>(&f.block, stencil, batch, SIDE);
-    f.row_words = (layout.row_taps + WORD - 1) / WORD;
+    f.row_words = (layout.row_taps + DOT_TAPS - 1) / DOT_TAPS;
     for (int j = 0; j < stencil->height; j++)
         for (int i = 0; i < stencil->width; i++) {
             int tap = layout.left + i;
             uint32_t byte = (uint8_t)stencil->icoef[j * stencil->width + i];
-            f.coef[(layout.top + j) * f.row_words + tap / WORD] |= byte << tap % WORD * 8;
+            f.coef[(layout.top + j) * f.row_words + tap / DOT_TAPS] |= byte << tap % DOT_TAPS * 8;
         }
 
     size_t bytes = (size_t)f.block.pitch * (shape::TILE_HEIGHT + 2 * f.block.radius);

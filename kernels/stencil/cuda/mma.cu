@@ -11,7 +11,7 @@ typedef block_shape<2 * MMA_ROWS> shape; // a warp makes 8 segments of two bands
     MMA_SEGMENT // columns that a tile holds left and right: what A reaches, and aligned
 #define PITCH (shape::TILE_WIDTH + 2 * SIDE_HALO)
 
-struct filter {
+struct mma_filter {
     const struct conv_stencil_plane *planes;
     int32_t count;
     int32_t border, border_value;
@@ -38,7 +38,7 @@ __device__ inline void store_word(const struct conv_stencil_plane &plane, int x,
 // bytes for 3 x 3, at most 72 (11,520 bytes), and the coefficients.
 template <int TAPS, bool TIES>
 static __global__ void __launch_bounds__(shape::THREADS)
-    mma(const __grid_constant__ struct filter f)
+    mma(const __grid_constant__ struct mma_filter f)
 {
     extern __shared__ uint4 memory[];
     __shared__ uint32_t coef[sizeof f.taps.coef / 4];
@@ -64,7 +64,7 @@ static __global__ void __launch_bounds__(shape::THREADS)
         window[2] = *(const uint32_t *)(upper + 16);
         window[3] = *(const uint32_t *)(lower + 16);
     };
-    bool aligned = quads_aligned<uint8_t>(tile.plane.dst, tile.plane.dst_stride);
+    bool aligned = packed4_aligned<uint8_t>(tile.plane.dst, tile.plane.dst_stride);
     int x = tile.x + column, y = tile.y + row;
     filter_bands<TAPS, TIES>(taps, f.taps.rounding, load, [&](int band, int i, uint32_t made) {
         store_word(tile.plane, x, y + band * MMA_ROWS + i, aligned, made);
@@ -77,7 +77,7 @@ template <int TAPS>
 static enum conv_status launch(const struct conv_stencil *stencil,
                                const struct conv_stencil_batch *batch)
 {
-    struct filter f = {};
+    struct mma_filter f = {};
     bool ties;
     pack_bytes(&f.taps, &ties, stencil, TAPS);
     f.planes = batch->d_planes;

@@ -1,30 +1,36 @@
 // SPDX-License-Identifier: MIT
-// A filter's row of taps as a product of matrices of bytes, for the rows that let tensor cores do
-// it (mma.cu, tensor.cu): exact filters of 8-bit images up to 17 x 9 whose coefficients fit in 8
-// bits.
+// A row of taps as a product of matrices of bytes, for mma.cu and tma_mma.cu: exact filters of
+// 8-bit images up to 17 x 9 whose coefficients fit in 8 bits.
 //
-// Taps: one mma m16n8k32 multiplies 16 segments of a row (A: 32 bytes each, of which the middle 16
-// are samples to make) by one row of taps, laid out for 8 of the 16 (B: as a Toeplitz matrix). B's
-// columns are in such an order that a lane ends up with four neighbours: a word to store, without
-// a shuffle.
+// A row of A (16 x 32) is a window of 32 bytes of an image row, whose middle 16 are a segment of
+// samples to compute. B (32 x 8) is a Toeplitz matrix: column n holds the taps, shifted down by the
+// position of output n, so that A * B is the row of taps applied to 8 outputs of 16 segments. A
+// second B does the other 8.
+//
+// Which lane holds which element is fixed: PTX ISA, "Matrix Fragments for mma.m16n8k32". With
+// g = lane / 4 and t = lane % 4, a lane has of A the bytes 4t ... 4t + 3 and 16 + 4t ... of rows g
+// and g + 8, of B the same rows of column g, and of the result the columns 2t and 2t + 1 of rows g
+// and g + 8. The order of B's columns is free: column n is output 4(n / 2) + n % 2, in the second B
+// that
+// + 2. The two results of a lane are then four neighbours: a word to store, without a shuffle.
 #ifndef CONV_KERNELS_STENCIL_CUDA_MMA_CUH
 #define CONV_KERNELS_STENCIL_CUDA_MMA_CUH
 
 #include "kernels/stencil/cuda/round_u8.cuh"
 
-#define MMA_SEGMENT 16 // samples of a row that one row of the matrix A makes
-#define MMA_ROWS 8     // rows that a lane makes of each of its two segments
+#define MMA_SEGMENT 16 // outputs of one row of A
+#define MMA_ROWS 8     // rows of a band: what filter_bands computes of a segment
 #define MAX_WIDTH 17
 #define MAX_HEIGHT 9
 
 struct byte_taps {
-    struct quick_rounding rounding;
-    int8_t coef[MAX_HEIGHT][64]; // tap 0 of a row lies at 24 - radius: zeros around
+    struct u8_rounding rounding;
+    int8_t coef[MAX_HEIGHT][64]; // tap 0 of a row is at 24 - radius, zeros around
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 750
 
-// One row of taps for one half of the samples: to = A * B + sum.
+// to = A * B + sum.
 __device__ inline void multiply(int32_t (&to)[4], const uint32_t (&a)[4], uint2 b,
                                 const int32_t *sum)
 {
@@ -35,7 +41,7 @@ __device__ inline void multiply(int32_t (&to)[4], const uint32_t (&a)[4], uint2 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y), "r"(sum[0]), "r"(sum[1]),
           "r"(sum[2]), "r"(sum[3]));
 #else
-    // Turing multiplies a quarter of that at a time; the registers hold the same parts.
+    // Turing multiplies a quarter of that at a time; registers hold the same elements.
     int32_t half[4];
 #pragma unroll
     for (int k = 0; k < 2; k++) {
@@ -49,8 +55,7 @@ __device__ inline void multiply(int32_t (&to)[4], const uint32_t (&a)[4], uint2 
 #endif
 }
 
-// The lane's part of B for each row of taps: bytes 4t ... 4t + 3 and 16 behind them meet the
-// outputs 4(g/2) + g%2 and, in the second matrix, those + 2.
+// The lane's part of both B for each row of taps.
 template <int TAPS> __device__ inline void load_taps(uint2 (&to)[TAPS][2], const int8_t (*coef)[64])
 {
     int lane = (int)threadIdx.x % WARP, g = lane / 4, t = lane % 4;
@@ -70,13 +75,13 @@ template <int TAPS> __device__ inline void load_taps(uint2 (&to)[TAPS][2], const
     }
 }
 
-// The taps of the lane's columns in two bands of 8 rows, all lanes of a warp together. load(i, a)
-// reads row i of both windows, halo included, as the matrix A; store(band, row, samples) takes four
-// neighbouring samples. Sums of TAP_ROWS rows are in registers: each row of samples goes to all of
-// them, first to the one that it completes.
+// Filters two bands of 8 rows, all lanes of a warp together. load(i, window) reads the lane's part
+// of A: row i of both bands, the halo's rows included. store(band, row, samples) gets four
+// neighbouring samples. The sums of TAP_ROWS rows are in registers, and each row of samples is
+// added to all of them, to the one that it completes first.
 template <int TAP_ROWS, bool TIES, typename Load, typename Store>
 __device__ inline void filter_bands(const uint2 (&taps)[TAP_ROWS][2],
-                                    const struct quick_rounding &rounding, Load load, Store store)
+                                    const struct u8_rounding &rounding, Load load, Store store)
 {
     const int32_t start[4] = {rounding.start, rounding.start, rounding.start, rounding.start};
     int32_t even[TAP_ROWS][4], odd[TAP_ROWS][4];
@@ -113,7 +118,7 @@ static inline bool fits_bytes(const struct conv_stencil *stencil)
     for (int i = 0; i < stencil->width * stencil->height; i++)
         if (stencil->icoef[i] < -128 || stencil->icoef[i] > 127)
             return false;
-    return fits_quick(stencil);
+    return fits_u8_rounding(stencil);
 }
 
 // For a kernel of `rows` rows of taps. *ties: see pack_rounding.

@@ -7,7 +7,7 @@
 
 // Four samples as they lie in memory.
 template <typename Sample>
-using quad = typename std::conditional<sizeof(Sample) == 1, uint32_t, uint2>::type;
+using packed4 = typename std::conditional<sizeof(Sample) == 1, uint32_t, uint2>::type;
 
 // A float 2^23 + p has p in its low bits: two instructions at the full rate instead of a
 // conversion.

@@ -16,7 +16,7 @@
 #define SUM_LIMIT 8388608
 #define TIES_GRID 3072.0f // floats around it are the multiples of 2^-12
 
-struct quick_rounding {
+struct u8_rounding {
     int32_t start;       // of a sum: SUM_START + bias
     float scale, offset; // sample = (2^23 + N) * scale + offset, rounded half-even
 };
@@ -25,7 +25,7 @@ struct quick_rounding {
 
 template <bool TIES>
 __device__ inline uint32_t round_sums(int32_t s0, int32_t s1, int32_t s2, int32_t s3,
-                                      const struct quick_rounding &r)
+                                      const struct u8_rounding &r)
 {
     int32_t sums[4] = {s0, s1, s2, s3};
     float v[4];
@@ -87,7 +87,7 @@ static bool fits_division(int64_t divisor)
 }
 
 // Is this rounding right for the stencil's sums?
-static inline bool fits_quick(const struct conv_stencil *stencil)
+static inline bool fits_u8_rounding(const struct conv_stencil *stencil)
 {
     int64_t low = stencil->bias, high = stencil->bias;
     for (int i = 0; i < stencil->width * stencil->height; i++)
@@ -96,7 +96,7 @@ static inline bool fits_quick(const struct conv_stencil *stencil)
 }
 
 // *ties: it must round by way of the grid.
-static inline void pack_rounding(struct quick_rounding *r, bool *ties,
+static inline void pack_rounding(struct u8_rounding *r, bool *ties,
                                  const struct conv_stencil *stencil)
 {
     r->start = SUM_START + (int32_t)stencil->bias;

@@ -14,7 +14,7 @@ typedef block_shape<8> shape;
 #define WIDE 8 // sums of a row that a thread makes at a time
 #define MAX_ROW (CONV_FILTER_MAX_SIDE + 1)
 
-struct filter {
+struct separable_filter {
     struct block_params block;
     int32_t steps; // taps of a row, a multiple of 4
     struct rounding rounding;
@@ -25,18 +25,18 @@ struct filter {
 
 // The first pass: WIDE sums of a row. `from` is the first sample under the first sum's taps.
 template <typename Sample, typename Sum>
-__device__ inline void sum_row(Sum *to, const Sample *from, const struct filter &f)
+__device__ inline void sum_row(Sum *to, const Sample *from, const struct separable_filter &f)
 {
     operand<Sum> window[WIDE + shape::COLUMNS];
     Sum sums[WIDE];
 #pragma unroll
     for (int k = 0; k < WIDE; k++)
         sums[k] = 0;
-    unpack(window, *(const quad<Sample> *)from);
-    unpack(window + shape::COLUMNS, *(const quad<Sample> *)(from + shape::COLUMNS));
+    unpack(window, *(const packed4<Sample> *)from);
+    unpack(window + shape::COLUMNS, *(const packed4<Sample> *)(from + shape::COLUMNS));
 #pragma unroll 1
     for (int i = 0; i < f.steps; i += shape::COLUMNS) {
-        unpack(window + WIDE, *(const quad<Sample> *)(from + WIDE + i));
+        unpack(window + WIDE, *(const packed4<Sample> *)(from + WIDE + i));
 #pragma unroll
         for (int k = 0; k < WIDE; k++) {
 #pragma unroll
@@ -58,7 +58,7 @@ __device__ inline void sum_row(Sum *to, const Sample *from, const struct filter 
 template <typename Sample, typename Sum>
 __device__ inline void sum_columns(const Sum *from, int rows,
                                    const struct conv_stencil_plane &plane, int x, int y,
-                                   const struct filter &f)
+                                   const struct separable_filter &f)
 {
     Sum sums[shape::ROWS][shape::COLUMNS];
 #pragma unroll
@@ -76,10 +76,10 @@ __device__ inline void sum_columns(const Sum *from, int rows,
             for (int k = 0; k < shape::COLUMNS; k++)
                 add_tap(sums[r][k], f.column[shape::ROWS - 1 + i - r], line[k]);
     }
-    bool aligned = quads_aligned<Sample>(plane.dst, plane.dst_stride);
+    bool aligned = packed4_aligned<Sample>(plane.dst, plane.dst_stride);
 #pragma unroll
     for (int r = 0; r < shape::ROWS; r++)
-        store_quad<Sample>(plane, x, y + r, aligned, sums[r], f.rounding);
+        store_four<Sample>(plane, x, y + r, aligned, sums[r], f.rounding);
 }
 
 // Blocks of 4 warps make 128 x 32 samples. Shared memory: the sums of the tile's rows and of those
@@ -87,7 +87,7 @@ __device__ inline void sum_columns(const Sum *from, int rows,
 // 16 bits.
 template <typename Sample, typename Sum>
 static __global__ void __launch_bounds__(shape::THREADS)
-    separable(const __grid_constant__ struct filter f)
+    separable(const __grid_constant__ struct separable_filter f)
 {
     extern __shared__ uint4 memory[];
     Sum *sums = (Sum *)memory;
@@ -129,7 +129,7 @@ static int32_t coef_bits(int32_t coef, enum sum_kind kind)
     return kind == SUM_FLOAT ? as.bits : coef;
 }
 
-static void pack(struct filter *f, const struct conv_stencil *stencil, enum sum_kind kind,
+static void pack(struct separable_filter *f, const struct conv_stencil *stencil, enum sum_kind kind,
                  const struct tap_layout &layout)
 {
     int32_t row[CONV_FILTER_MAX_SIDE], column[CONV_FILTER_MAX_SIDE];
@@ -143,7 +143,7 @@ static void pack(struct filter *f, const struct conv_stencil *stencil, enum sum_
 }
 
 template <typename Kernel>
-static enum conv_status launch(Kernel kernel, const struct filter *f, size_t sample_size,
+static enum conv_status launch(Kernel kernel, const struct separable_filter *f, size_t sample_size,
                                const struct conv_stencil_batch *batch)
 {
     size_t rows = (size_t)(shape::TILE_HEIGHT + 2 * f->block.radius);
@@ -160,7 +160,7 @@ static enum conv_status run_separable(const struct conv_stencil_plan *plan,
                                       const struct conv_stencil_batch *batch)
 {
     const struct conv_stencil *stencil = plan->stencil;
-    struct filter f = {};
+    struct separable_filter f = {};
     enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
     pack(&f, stencil, kind, layout_block<shape>(&f.block, stencil, batch, 0));
     if (stencil->depth == 8 && kind == SUM_FLOAT)

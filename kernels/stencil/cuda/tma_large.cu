@@ -1,50 +1,48 @@
 // SPDX-License-Identifier: MIT
-// As ring.cu, for filters of any size: real ones, 16-bit images, large coefficients. From compute
+// As tma.cu, for filters of any size: real ones, 16-bit images, large coefficients. From compute
 // capability 9.0 on.
 //
-// A lane makes 16 samples of a row. For every row of taps it unpacks the samples around them once,
-// and adds each to the sums that it is a tap of: at 31 x 31 that is 46 samples for 496 taps, so
-// that nearly all instructions are taps. Coefficients come from shared memory, the same for all
-// lanes, four by four.
-//
-// What it bought (H200, 8192 x 8192 x 3, GB/s read and written; blocked: 215, 106 and 28): real
-// filters 483 at 9 x 9, 205 at 15 x 15 and 53 at 31 x 31.
+// A lane computes 16 samples of a row. For every row of taps it unpacks the samples around them
+// once and adds each to all sums that it is a tap of: at 31 x 31 that is 46 samples for 496 taps,
+// so that nearly all instructions are taps. Coefficients come from shared memory, four at a time,
+// the same for all lanes. kernels/README.md has the figures.
 #include "kernels/stencil/cuda/denormal_unpack.cuh"
 #include "kernels/stencil/cuda/tma_pipeline.cuh"
 
-#define COLUMNS 16 // samples side by side that a lane makes
+#define COLUMNS 16 // of a lane
 
-struct filter {
-    struct supply supply;
+struct tma_large_filter {
+    struct tile_schedule schedule;
     struct rounding rounding;
     const struct taps *taps;
-    float scale;    // of coefficients, if they are floats
+    float scale;    // of coefficients that are floats: see denormal_unpack.cuh
     int32_t height; // rows of taps
     bool exact;
 };
 
 template <typename Sample_> struct tma_large_traits : tile_traits {
     typedef Sample_ Sample;
-    static constexpr int TILE_WIDTH = 512, HALO = 32; // 16 samples of 16 bits
+    static constexpr int TILE_WIDTH = 512, HALO = 32; // 15 samples of 16 bits, rounded up
     static constexpr int TAP_ROWS = CONV_FILTER_MAX_SIDE, MICROTILE_ROWS = 1;
     static constexpr int CONSUMERS = 16;
     static constexpr int SEGMENT = COLUMNS * (int)sizeof(Sample), STORE = 16;
-    static constexpr int JOB = WARP; // a microtile per lane
+    static constexpr int WARP_MICROTILES = WARP; // a microtile per lane
 };
 
 // Coefficients of a row in shared memory, padded with zeros.
 template <int WIDTH> constexpr int row_coefs = (WIDTH + 3) / 4 * 4;
-// Samples left of the first that a lane makes, and right of the last, that it unpacks: by quads.
+// Samples that a lane unpacks on either side of its own, a multiple of 4.
 template <int WIDTH> constexpr int around = (WIDTH / 2 + 3) / 4 * 4;
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// COUNT quads from `from` on, as many at a time as an alignment to a multiple of COUNT allows.
-template <int COUNT, typename Quad> __device__ inline void load_quads(Quad *to, const uint8_t *from)
+// Loads COUNT packed words, which are aligned to COUNT words, by the widest loads.
+template <int COUNT, typename Packed4>
+__device__ inline void load_packed4(Packed4 *to, const uint8_t *from)
 {
-    constexpr int BYTES = COUNT * (int)sizeof(Quad), STEP = BYTES % 16 == 0  ? 16
-                                                            : BYTES % 8 == 0 ? 8
-                                                                             : 4;
+    constexpr int BYTES = COUNT * (int)sizeof(Packed4), STEP = BYTES % 16 == 0  ? 16
+                                                               : BYTES % 8 == 0 ? 8
+                                                                                : 4;
     typedef typename std::conditional<
         STEP == 16, uint4, typename std::conditional<STEP == 8, uint2, uint32_t>::type>::type Step;
 #pragma unroll
@@ -54,37 +52,37 @@ template <int COUNT, typename Quad> __device__ inline void load_quads(Quad *to, 
 
 __device__ inline void unpack_four(float *to, uint32_t from)
 {
-    unpack_scaled(to, from);
+    unpack_denormal(to, from);
 }
 
 __device__ inline void unpack_four(float *to, uint2 from)
 {
-    unpack_scaled(to, from);
+    unpack_denormal(to, from);
 }
 
-template <typename Quad> __device__ inline void unpack_four(int32_t *to, Quad from)
+template <typename Packed4> __device__ inline void unpack_four(int32_t *to, Packed4 from)
 {
     unpack(to, from);
 }
 
-// The samples that a row of taps needs, as they lie in the stage. `middle` is the place below the
-// lane's first sample.
-template <int WIDTH, typename Quad> struct line {
-    alignas(16) Quad left[around<WIDTH> / 4];
-    alignas(16) Quad own[COLUMNS / 4];
-    alignas(16) Quad right[around<WIDTH> / 4];
+// The samples that a row of taps reads, packed as in the stage.
+template <int WIDTH, typename Packed4> struct row_window {
+    alignas(16) Packed4 left[around<WIDTH> / 4];
+    alignas(16) Packed4 own[COLUMNS / 4];
+    alignas(16) Packed4 right[around<WIDTH> / 4];
 };
 
-template <int WIDTH, typename Quad>
-__device__ inline void load_line(struct line<WIDTH, Quad> *to, const uint8_t *middle)
+// `middle` is the lane's first sample.
+template <int WIDTH, typename Packed4>
+__device__ inline void load_line(struct row_window<WIDTH, Packed4> *to, const uint8_t *middle)
 {
-    load_quads<around<WIDTH> / 4>(to->left, middle - sizeof to->left);
-    load_quads<COLUMNS / 4>(to->own, middle);
-    load_quads<around<WIDTH> / 4>(to->right, middle + sizeof to->own);
+    load_packed4<around<WIDTH> / 4>(to->left, middle - sizeof to->left);
+    load_packed4<COLUMNS / 4>(to->own, middle);
+    load_packed4<around<WIDTH> / 4>(to->right, middle + sizeof to->own);
 }
 
-template <int WIDTH, typename Quad, typename Operand>
-__device__ inline void unpack_line(Operand *to, const struct line<WIDTH, Quad> &from)
+template <int WIDTH, typename Packed4, typename Operand>
+__device__ inline void unpack_line(Operand *to, const struct row_window<WIDTH, Packed4> &from)
 {
     constexpr int SIDE = around<WIDTH> / 4;
 #pragma unroll
@@ -97,17 +95,18 @@ __device__ inline void unpack_line(Operand *to, const struct line<WIDTH, Quad> &
         unpack_four(to + 4 * (SIDE + i), from.own[i]);
 }
 
-template <typename Quad>
-__device__ inline void round_four(Quad &to, const float *sums, const struct filter &f)
+template <typename Packed4>
+__device__ inline void round_four(Packed4 &to, const float *sums, const struct tma_large_filter &f)
 {
     if (f.exact)
-        round_quad<true>(to, sums, f.rounding);
+        round_packed4<true>(to, sums, f.rounding);
     else
-        round_quad<false>(to, sums, f.rounding);
+        round_packed4<false>(to, sums, f.rounding);
 }
 
-template <typename Quad>
-__device__ inline void round_four(Quad &to, const int32_t *sums, const struct filter &f)
+template <typename Packed4>
+__device__ inline void round_four(Packed4 &to, const int32_t *sums,
+                                  const struct tma_large_filter &f)
 {
     uint32_t samples[4];
     for (int k = 0; k < 4; k++)
@@ -115,14 +114,14 @@ __device__ inline void round_four(Quad &to, const int32_t *sums, const struct fi
     pack(to, samples);
 }
 
-// Stores the samples of a row that there are.
+// Stores those of the lane's samples that lie in the image.
 template <typename Sample>
-__device__ inline void store_row(const struct piece &piece, int x, int y, quad<Sample> *made)
+__device__ inline void store_row(const struct work_tile &tile, int x, int y, packed4<Sample> *made)
 {
-    uint8_t *to = piece.dst + (int64_t)y * piece.dst_stride + x;
-    int bytes = piece.stored - x;
+    uint8_t *to = tile.dst + (int64_t)y * tile.dst_stride + x;
+    int bytes = tile.stored - x;
     constexpr int WHOLE = COLUMNS * (int)sizeof(Sample);
-    if (bytes >= WHOLE && piece.aligned) {
+    if (bytes >= WHOLE && tile.aligned) {
 #pragma unroll
         for (int i = 0; i < WHOLE; i += 16)
             *(uint4 *)(to + i) = *(const uint4 *)((uint8_t *)made + i);
@@ -134,28 +133,31 @@ __device__ inline void store_row(const struct piece &piece, int x, int y, quad<S
             ((Sample *)to)[k] = ((const Sample *)made)[k];
 }
 
-// One row of a segment. For every sum the taps come in row-major order, as real filters demand.
+// A microtile: one row of 16 samples. Taps are added in row-major order, which defines real
+// filters.
 template <int WIDTH, typename Sample, typename Sum>
-__device__ inline void filter_segment(const struct piece &piece, const uint8_t *samples, int unit,
-                                      const int32_t *coefs, const struct filter &f)
+__device__ inline void filter_segment(const struct work_tile &tile, const uint8_t *samples,
+                                      int microtile, const int32_t *coefs,
+                                      const struct tma_large_filter &f)
 {
-    bool exists = unit < piece.units;
-    unit = exists ? unit : 0; // lanes stay together
-    int y = band_of(piece, unit), x = (unit - y * piece.segments) * COLUMNS * (int)sizeof(Sample);
+    bool exists = microtile < tile.microtiles;
+    microtile = exists ? microtile : 0; // all lanes run the same code
+    int y = band_of(tile, microtile),
+        x = (microtile - y * tile.segments) * COLUMNS * (int)sizeof(Sample);
     typedef tma_large_traits<Sample> Traits;
     const uint8_t *from =
-        samples + (y + Traits::TAP_ROWS / 2 - f.height / 2) * piece.pitch + Traits::HALO + x;
+        samples + (y + Traits::TAP_ROWS / 2 - f.height / 2) * tile.pitch + Traits::HALO + x;
     Sum sums[COLUMNS];
 #pragma unroll
     for (int k = 0; k < COLUMNS; k++)
         start_sum(sums[k], f.rounding);
-    struct line<WIDTH, quad<Sample>> next;
+    struct row_window<WIDTH, packed4<Sample>> next;
     load_line(&next, from);
 #pragma unroll 1
     for (int j = 0; j < f.height; j++) {
         operand<Sum> window[COLUMNS + 2 * around<WIDTH>];
         unpack_line(window, next);
-        from += j + 1 < f.height ? piece.pitch : 0;
+        from += j + 1 < f.height ? tile.pitch : 0;
         load_line(&next, from);
 #pragma unroll
         for (int t = 0; t < WIDTH; t += 4) {
@@ -170,17 +172,17 @@ __device__ inline void filter_segment(const struct piece &piece, const uint8_t *
         }
         coefs += row_coefs<WIDTH>;
     }
-    alignas(16) quad<Sample> made[COLUMNS / 4];
+    alignas(16) packed4<Sample> made[COLUMNS / 4];
 #pragma unroll
     for (int i = 0; i < COLUMNS / 4; i++)
         round_four(made[i], sums + 4 * i, f);
     if (exists)
-        store_row<Sample>(piece, x, y, made);
+        store_row<Sample>(tile, x, y, made);
 }
 
-// The filter's coefficients in the middle of rows of WIDTH.
+// Writes the coefficients, centred in rows of WIDTH. All threads of the block together.
 template <int WIDTH, typename Sample, typename Sum>
-__device__ inline void load_coefs(int32_t *to, const struct filter &f)
+__device__ inline void load_coefs(int32_t *to, const struct tma_large_filter &f)
 {
     int width = f.taps->width, left = WIDTH / 2 - width / 2;
     constexpr int THREADS = block_threads<tma_large_traits<Sample>>;
@@ -195,23 +197,26 @@ __device__ inline void load_coefs(int32_t *to, const struct filter &f)
 
 #endif
 
+// Blocks of 20 warps; a lane of a consumer warp filters one microtile at a time. Shared memory
+// after the stages: the padded coefficients.
 template <int WIDTH, typename Sample, typename Sum>
 static __global__ void __launch_bounds__(block_threads<tma_large_traits<Sample>>, 1)
-    ring_large(const __grid_constant__ struct filter f)
+    tma_large(const __grid_constant__ struct tma_large_filter f)
 {
 #if __CUDA_ARCH__ >= 900
     typedef tma_large_traits<Sample> Traits;
     int32_t *coefs;
-    auto prepare = [&](struct ring *ring) {
-        coefs = (int32_t *)(stages_of(ring) + f.supply.stages * f.supply.stage_bytes);
+    auto prepare = [&](struct tma_pipeline *pipeline) {
+        coefs = (int32_t *)(stages_of(pipeline) + f.schedule.stages * f.schedule.stage_bytes);
         load_coefs<WIDTH, Sample, Sum>(coefs, f);
     };
-    tma_pipeline_main<Traits>(f.supply, prepare, [&](struct ring *ring) {
-        work<Traits>(ring, f.supply,
-                     [&](const struct piece &piece, const uint8_t *samples, int job) {
-                         int unit = job * Traits::JOB + (int)threadIdx.x % WARP;
-                         filter_segment<WIDTH, Sample, Sum>(piece, samples, unit, coefs, f);
-                     });
+    tma_pipeline_main<Traits>(f.schedule, prepare, [&](struct tma_pipeline *pipeline) {
+        consume_tiles<Traits>(
+            pipeline, f.schedule,
+            [&](const struct work_tile &tile, const uint8_t *samples, int job) {
+                int microtile = job * Traits::WARP_MICROTILES + (int)threadIdx.x % WARP;
+                filter_segment<WIDTH, Sample, Sum>(tile, samples, microtile, coefs, f);
+            });
     });
 #endif
 }
@@ -219,11 +224,11 @@ static __global__ void __launch_bounds__(block_threads<tma_large_traits<Sample>>
 // --- host ----------------------------------------------------------------------------------------
 
 template <int WIDTH, typename Sample, typename Sum>
-static enum conv_status launch(struct filter *f, const struct conv_stencil *stencil,
+static enum conv_status launch(struct tma_large_filter *f, const struct conv_stencil *stencil,
                                const struct conv_stencil_batch *batch)
 {
     size_t coefs = stencil->height * row_coefs<WIDTH> * sizeof(int32_t);
-    return tma_pipeline_launch<tma_large_traits<Sample>>(ring_large<WIDTH, Sample, Sum>, f, stencil,
+    return tma_pipeline_launch<tma_large_traits<Sample>>(tma_large<WIDTH, Sample, Sum>, f, stencil,
                                                          batch, coefs);
 }
 
@@ -231,7 +236,7 @@ template <int WIDTH, typename Sample>
 static enum conv_status launch_sums(const struct conv_stencil *stencil,
                                     const struct conv_stencil_batch *batch)
 {
-    struct filter f = {};
+    struct tma_large_filter f = {};
     enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
     f.taps = (const struct taps *)stencil->d_stencil;
     f.height = stencil->height;

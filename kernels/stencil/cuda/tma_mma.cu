@@ -1,84 +1,77 @@
 // SPDX-License-Identifier: MIT
-// The top rung: tensor cores do the taps, the bulk copy engine brings the samples, and what is left
-// for a thread is to round and to store. For exact filters of 8-bit images up to 17 x 9 whose
-// coefficients fit in 8 bits (mma.cuh has the arithmetic), from compute capability 9.0 on.
+// Taps on tensor cores (mma.cuh), samples through the bulk copy engine (tma_pipeline.cuh): a thread
+// only rounds and stores. For exact filters of 8-bit images up to 17 x 9 whose coefficients fit in
+// 8 bits, from compute capability 9.0 on. kernels/README.md has the figures.
 //
-// Samples: through the ring of ring.cuh, so that the warps that work never see a border, nor wait
-// for memory.
-//
-// What it bought (H200, share of a device copy of the same bytes; dp4a: 0.44 and 0.34 at 8192 x
-// 8192; bench_kernels_cuda):
-//                              3 x 3   5 x 5                          3 x 3   5 x 5
-//   8192 x 8192 x 3             0.86    0.85     1000 x 300 x 300 x 3  0.86    0.73
-//   32 x 2880 x 1800 x 3        0.86    0.84     500 sizes x 3         0.85    0.83
-// and 0.75 and 0.65 for 7 x 7 and 9 x 9.
-// What did not help: two blocks a processor (5 x 5: 0.69; a ring each, and fewer warps that work),
-// bands of 16 rows, pieces of 64 rows, cache hints (0.74), rows of a piece carried over to the next
-// one instead of read again (the order of memory that this asks for costs more: 0.81), the last
-// rows of samples in registers instead of the sums (5 x 5: 0.76), rows of a length that is no power
-// of two. What mattered most: one instruction a bulk copy (see uniform), a scout (a look into the
-// table of planes takes a microsecond when memory is busy), whole sectors at the ends of rows
-// (dst_spare: 0.56 to 0.83 at 300 x 300), and not one register spilled (5 x 5: 0.66 to 0.82; hence
-// setmaxnreg).
+// Rejected (5 x 5, 0.85 of a copy without): two blocks per processor 0.69, cache hints 0.74, the
+// last rows of samples in registers instead of sums 0.76, rows kept from one work tile to the next
+// 0.81, registers spilled for lack of setmaxnreg 0.66.
 #include "kernels/stencil/cuda/microtile.cuh"
 
-// As many warps as registers allow: a lane has the taps and the sums of all rows in them.
+// As many warps as registers allow: a lane holds all taps and the sums of TAP_ROWS rows.
 template <int TAP_ROWS> struct tma_mma_traits : mma_traits<TAP_ROWS, TAP_ROWS <= 5 ? 16 : 12> {
     static constexpr int STAGES_FOR_LARGE_PLANES = TAP_ROWS <= 3 ? 3 : MAX_STAGES;
 };
 
-struct filter {
-    struct supply supply;
+struct tma_mma_filter {
+    struct tile_schedule schedule;
     struct byte_taps taps;
 };
-static_assert(sizeof(((struct byte_taps *)0)->coef) == RING_SCRATCH, "they wait there for workers");
+static_assert(sizeof(((struct byte_taps *)0)->coef) == PIPELINE_SCRATCH,
+              "consumer warps load them from there");
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
+// Two microtiles of a lane. RAGGED: see store.
 template <int ROWS, bool TIES, bool RAGGED>
-__device__ inline void filter_units(struct lane_unit u0, struct lane_unit u1,
-                                    const uint2 (&taps)[ROWS][2], const struct piece &piece,
-                                    const struct filter &f)
+__device__ inline void filter_microtiles(struct lane_microtile m0, struct lane_microtile m1,
+                                         const uint2 (&taps)[ROWS][2], const struct work_tile &tile,
+                                         const struct tma_mma_filter &f)
 {
     auto load = [&](int, uint32_t(&window)[4]) {
-        window[0] = *(const uint32_t *)u0.from;
-        window[1] = *(const uint32_t *)u1.from;
-        window[2] = *(const uint32_t *)(u0.from + 16);
-        window[3] = *(const uint32_t *)(u1.from + 16);
-        u0.from += piece.pitch;
-        u1.from += piece.pitch;
+        window[0] = *(const uint32_t *)m0.from;
+        window[1] = *(const uint32_t *)m1.from;
+        window[2] = *(const uint32_t *)(m0.from + 16);
+        window[3] = *(const uint32_t *)(m1.from + 16);
+        m0.from += tile.pitch;
+        m1.from += tile.pitch;
     };
     filter_bands<ROWS, TIES>(taps, f.taps.rounding, load, [&](int band, int row, uint32_t samples) {
-        store<RAGGED>(band ? &u1 : &u0, row, samples, piece);
+        store<RAGGED>(band ? &m1 : &m0, row, samples, tile);
     });
 }
 
 #endif
 
+// Blocks of 20 warps (up to 5 rows of taps) or 16. A consumer warp filters 16 microtiles of 16 x 8
+// samples at a time. The coefficients pass through the pipeline's scratch, because a lane indexes
+// them by its position.
 template <int ROWS, bool TIES>
 static __global__ void __launch_bounds__(block_threads<tma_mma_traits<ROWS>>, 1)
-    tensor(const __grid_constant__ struct filter f)
+    tma_mma(const __grid_constant__ struct tma_mma_filter f)
 {
 #if __CUDA_ARCH__ >= 900
     typedef tma_mma_traits<ROWS> Traits;
-    auto copy_coefs = [&](struct ring *ring) {
-        if (threadIdx.x < sizeof ring->scratch / 4)
-            ((uint32_t *)ring->scratch)[threadIdx.x] = ((const uint32_t *)f.taps.coef)[threadIdx.x];
+    auto copy_coefs = [&](struct tma_pipeline *pipeline) {
+        if (threadIdx.x < sizeof pipeline->scratch / 4)
+            ((uint32_t *)pipeline->scratch)[threadIdx.x] =
+                ((const uint32_t *)f.taps.coef)[threadIdx.x];
     };
-    tma_pipeline_main<Traits>(f.supply, copy_coefs, [&](struct ring *ring) {
+    tma_pipeline_main<Traits>(f.schedule, copy_coefs, [&](struct tma_pipeline *pipeline) {
         uint2 taps[ROWS][2];
-        load_taps<ROWS>(taps, (const int8_t(*)[64])ring->scratch);
-        auto run = [&](const struct piece &piece, const uint8_t *samples, int job) {
-            int lane = (int)threadIdx.x % WARP, unit = job * Traits::JOB + lane / 4;
-            struct lane_unit u0 = find_unit<Traits>(piece, samples, unit, 8);
-            struct lane_unit u1 = find_unit<Traits>(piece, samples, unit + Traits::JOB / 2, 8);
-            bool whole = (u0.size & u1.size) == (MMA_ROWS << 8 | WORD);
+        load_taps<ROWS>(taps, (const int8_t(*)[64])pipeline->scratch);
+        auto run = [&](const struct work_tile &tile, const uint8_t *samples, int job) {
+            int microtile = job * Traits::WARP_MICROTILES + (int)threadIdx.x % WARP / 4;
+            struct lane_microtile m0 = find_microtile<Traits>(tile, samples, microtile, 8);
+            struct lane_microtile m1 =
+                find_microtile<Traits>(tile, samples, microtile + Traits::WARP_MICROTILES / 2, 8);
+            bool whole = (m0.size & m1.size) == (MMA_ROWS << 8 | STORE_WORD);
             if (__all_sync(0xffffffffu, whole))
-                filter_units<ROWS, TIES, false>(u0, u1, taps, piece, f);
+                filter_microtiles<ROWS, TIES, false>(m0, m1, taps, tile, f);
             else
-                filter_units<ROWS, TIES, true>(u0, u1, taps, piece, f);
+                filter_microtiles<ROWS, TIES, true>(m0, m1, taps, tile, f);
         };
-        work<Traits>(ring, f.supply, run);
+        consume_tiles<Traits>(pipeline, f.schedule, run);
     });
 #endif
 }
@@ -89,11 +82,11 @@ template <int ROWS>
 static enum conv_status pack(const struct conv_stencil *stencil,
                              const struct conv_stencil_batch *batch)
 {
-    struct filter f = {};
+    struct tma_mma_filter f = {};
     bool ties;
     pack_bytes(&f.taps, &ties, stencil, ROWS);
     return tma_pipeline_launch<tma_mma_traits<ROWS>>(
-        ties ? tensor<ROWS, true> : tensor<ROWS, false>, &f, stencil, batch);
+        ties ? tma_mma<ROWS, true> : tma_mma<ROWS, false>, &f, stencil, batch);
 }
 
 static enum conv_status run_tensor(const struct conv_stencil_plan *plan,

@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: MIT
-// Large filters on tensor cores: as tensor.cu, but up to 31 x 31, for exact filters of 8-bit
-// images whose coefficients fit in 8 bits and that are no column times a row. From compute
-// capability 9.0 on.
+// As tma_mma.cu, for filters up to 31 x 31: exact ones of 8-bit images whose coefficients fit in 8
+// bits. From compute capability 9.0 on.
 //
-// tensor.cu has the taps in registers, and sums of as many rows as the filter has. Here there are
-// sums of 8 rows of samples, and taps come row by row from a table in shared memory, laid out as
-// the lanes take them. Each row of taps meets 8 rows of samples, of which one is new: a lane keeps
-// the others in registers.
-//
-// What it bought (H200, 8192 x 8192 x 3, share of a device copy of the same bytes; dp4a: 0.08, 0.06
-// and 0.007): 0.42 at 11 x 11, 0.36 at 15 x 15, 0.14 at 31 x 31, where tensor cores are busy for
-// 76 % of the time.
+// A lane holds the sums of 8 rows of samples, not of all rows of taps. Taps come row by row from a
+// table in shared memory, laid out as the lanes take them. A row of taps applies to 8 rows of
+// samples; one of them is new, the others are in registers. At 31 x 31 tensor cores are busy for
+// 76 % of the time. kernels/README.md has the figures.
 #include "kernels/stencil/cuda/microtile.cuh"
 
-#define SHORT 17 // taps of a row for which a segment's window has 32 bytes; for more it has 48
+#define SHORT 17 // taps of a row up to which a window has 32 bytes; for more it has 48
 #define LEAD 32  // zeros before a row's taps
-#define ROW 96   // bytes of a row, with those behind
+#define ROW 96   // bytes of a padded row: zeros, taps, zeros
 
-struct filter {
-    struct supply supply;
+struct tma_mma_large_filter {
+    struct tile_schedule schedule;
     struct rounding rounding;
     int32_t width, height;
     int8_t coef[CONV_FILTER_MAX_TAPS];
@@ -28,16 +23,17 @@ template <int TAP_ROWS> using tma_mma_large_traits = mma_traits<TAP_ROWS, 12>;
 
 // A lane's part of a row of taps, for both halves of a segment.
 struct tap_row {
-    uint4 pairs;  // 32 bytes of the window: of the first half, of the second
-    uint2 thirds; // the 16 others
+    uint4 pairs;  // for the first 32 bytes of the window: of the first half, of the second
+    uint2 thirds; // for the other 16
 };
 
-// BLOCKS of 16 bytes that a window has.
+// Bytes of a row of taps in the table; a window has BLOCKS * 16 bytes.
 template <int BLOCKS> constexpr size_t tap_row_bytes = WARP *(BLOCKS == 3 ? 24 : 16);
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The 16 bytes of a window behind the first 32: to += A * B.
+// to += A * B for the last 16 bytes of a window. PTX ISA, "Matrix Fragments for mma.m16n8k16 with
+// integer type".
 __device__ inline void multiply_third(int32_t (&to)[4], const uint32_t *a, uint32_t b)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
@@ -46,7 +42,7 @@ __device__ inline void multiply_third(int32_t (&to)[4], const uint32_t *a, uint3
         : "r"(a[0]), "r"(a[1]), "r"(b), "r"(to[0]), "r"(to[1]), "r"(to[2]), "r"(to[3]));
 }
 
-// Four bytes at any place.
+// Four bytes at any address.
 __device__ inline uint32_t load_any(const uint8_t *from)
 {
     uint32_t skip = shared_address(from) % 4;
@@ -54,10 +50,12 @@ __device__ inline uint32_t load_any(const uint8_t *from)
     return __funnelshift_r(words[0], words[1], 8 * skip);
 }
 
-// Writes the table: taps for the lanes' columns 4(g / 2) + g % 2 and those + 2, as load_taps has
-// them. `padded` has room for a row of taps with zeros around, and all rows.
+// Writes the table: of each row, the lanes' parts of both B as in load_taps. `padded` is scratch
+// memory for the rows with zeros around them. All threads of the block together; the barriers are
+// there because each step reads what other threads wrote.
 template <int BLOCKS, int THREADS>
-__device__ inline void lay_out_taps(uint8_t *table, uint8_t *padded, const struct filter &f)
+__device__ inline void lay_out_taps(uint8_t *table, uint8_t *padded,
+                                    const struct tma_mma_large_filter &f)
 {
     for (int i = (int)threadIdx.x; i < f.height * ROW / 4; i += THREADS)
         ((uint32_t *)padded)[i] = 0;
@@ -88,18 +86,18 @@ __device__ inline struct tap_row load_row(const uint8_t *table, int row, int hei
     return taps;
 }
 
-// The windows of a row, of both units.
+// The windows of a row of both microtiles.
 template <int BLOCKS>
-__device__ inline void load_windows(uint32_t (&to)[2 * BLOCKS], struct lane_unit *u0,
-                                    struct lane_unit *u1, int pitch)
+__device__ inline void load_windows(uint32_t (&to)[2 * BLOCKS], struct lane_microtile *m0,
+                                    struct lane_microtile *m1, int pitch)
 {
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++) {
-        to[2 * i] = *(const uint32_t *)(u0->from + 16 * i);
-        to[2 * i + 1] = *(const uint32_t *)(u1->from + 16 * i);
+        to[2 * i] = *(const uint32_t *)(m0->from + 16 * i);
+        to[2 * i + 1] = *(const uint32_t *)(m1->from + 16 * i);
     }
-    u0->from += pitch;
-    u1->from += pitch;
+    m0->from += pitch;
+    m1->from += pitch;
 }
 
 template <int BLOCKS>
@@ -136,8 +134,9 @@ __device__ inline uint32_t round_four(int32_t, int32_t s0, int32_t s1, int32_t s
 }
 
 template <int BLOCKS, typename Sum>
-__device__ inline void filter_units(struct lane_unit u0, struct lane_unit u1, const uint8_t *table,
-                                    const struct piece &piece, const struct filter &f)
+__device__ inline void filter_microtiles(struct lane_microtile m0, struct lane_microtile m1,
+                                         const uint8_t *table, const struct work_tile &tile,
+                                         const struct tma_mma_large_filter &f)
 {
     int32_t even[MMA_ROWS][4], odd[MMA_ROWS][4];
 #pragma unroll
@@ -147,7 +146,7 @@ __device__ inline void filter_units(struct lane_unit u0, struct lane_unit u1, co
     uint32_t windows[MMA_ROWS][2 * BLOCKS];
 #pragma unroll
     for (int r = 0; r < MMA_ROWS - 1; r++)
-        load_windows<BLOCKS>(windows[r], &u0, &u1, piece.pitch);
+        load_windows<BLOCKS>(windows[r], &m0, &m1, tile.pitch);
     struct tap_row next = load_row<BLOCKS>(table, 0, f.height);
 #pragma unroll 1
     for (int first = 0; first < f.height; first += MMA_ROWS) {
@@ -157,7 +156,7 @@ __device__ inline void filter_units(struct lane_unit u0, struct lane_unit u1, co
             if (row == f.height)
                 break;
             struct tap_row taps = next;
-            load_windows<BLOCKS>(windows[(s + MMA_ROWS - 1) % MMA_ROWS], &u0, &u1, piece.pitch);
+            load_windows<BLOCKS>(windows[(s + MMA_ROWS - 1) % MMA_ROWS], &m0, &m1, tile.pitch);
             next = load_row<BLOCKS>(table, min(row + 1, f.height - 1), f.height);
 #pragma unroll
             for (int r = 0; r < MMA_ROWS; r++)
@@ -167,35 +166,40 @@ __device__ inline void filter_units(struct lane_unit u0, struct lane_unit u1, co
 #pragma unroll
     for (int r = 0; r < MMA_ROWS; r++) {
         const int32_t *e = even[r], *o = odd[r];
-        store<true>(&u0, r, round_four(Sum(), e[0], e[1], o[0], o[1], f.rounding), piece);
-        store<true>(&u1, r, round_four(Sum(), e[2], e[3], o[2], o[3], f.rounding), piece);
+        store<true>(&m0, r, round_four(Sum(), e[0], e[1], o[0], o[1], f.rounding), tile);
+        store<true>(&m1, r, round_four(Sum(), e[2], e[3], o[2], o[3], f.rounding), tile);
     }
 }
 
 #endif
 
+// Blocks of 16 warps. A consumer warp filters 16 microtiles of 16 x 8 samples at a time. Shared
+// memory after the stages: the table of taps, 512 or 768 bytes per row.
 template <int BLOCKS, int ROWS, typename Sum>
 static __global__ void __launch_bounds__(block_threads<tma_mma_large_traits<ROWS>>, 1)
-    tensor_large(const __grid_constant__ struct filter f)
+    tma_mma_large(const __grid_constant__ struct tma_mma_large_filter f)
 {
 #if __CUDA_ARCH__ >= 900
     typedef tma_mma_large_traits<ROWS> Traits;
     uint8_t *table;
-    auto prepare = [&](struct ring *ring) {
-        uint8_t *stages = stages_of(ring);
-        table = stages + f.supply.stages * f.supply.stage_bytes;
+    auto prepare = [&](struct tma_pipeline *pipeline) {
+        uint8_t *stages = stages_of(pipeline);
+        table = stages + f.schedule.stages * f.schedule.stage_bytes;
         lay_out_taps<BLOCKS, block_threads<Traits>>(table, stages, f);
-        fence_for_bulk(); // into the stages, which had the taps
+        fence_for_bulk(); // the stages, to which bulk copies write next, held the taps
     };
-    tma_pipeline_main<Traits>(f.supply, prepare, [&](struct ring *ring) {
-        auto run = [&](const struct piece &piece, const uint8_t *samples, int job) {
-            int unit = job * Traits::JOB + (int)threadIdx.x % WARP / 4, left = BLOCKS == 3 ? 16 : 8;
-            samples += (ROWS / 2 - f.height / 2) * piece.pitch;
-            filter_units<BLOCKS, Sum>(
-                find_unit<Traits>(piece, samples, unit, left),
-                find_unit<Traits>(piece, samples, unit + Traits::JOB / 2, left), table, piece, f);
+    tma_pipeline_main<Traits>(f.schedule, prepare, [&](struct tma_pipeline *pipeline) {
+        auto run = [&](const struct work_tile &tile, const uint8_t *samples, int job) {
+            int microtile = job * Traits::WARP_MICROTILES + (int)threadIdx.x % WARP / 4,
+                left = BLOCKS == 3 ? 16 : 8;
+            samples += (ROWS / 2 - f.height / 2) * tile.pitch;
+            filter_microtiles<BLOCKS, Sum>(
+                find_microtile<Traits>(tile, samples, microtile, left),
+                find_microtile<Traits>(tile, samples, microtile + Traits::WARP_MICROTILES / 2,
+                                       left),
+                table, tile, f);
         };
-        work<Traits>(ring, f.supply, run);
+        consume_tiles<Traits>(pipeline, f.schedule, run);
     });
 #endif
 }
@@ -203,11 +207,11 @@ static __global__ void __launch_bounds__(block_threads<tma_mma_large_traits<ROWS
 // --- host ----------------------------------------------------------------------------------------
 
 template <int BLOCKS, int ROWS, typename Sum>
-static enum conv_status launch(struct filter *f, const struct conv_stencil *stencil,
+static enum conv_status launch(struct tma_mma_large_filter *f, const struct conv_stencil *stencil,
                                const struct conv_stencil_batch *batch)
 {
     size_t table = stencil->height * tap_row_bytes<BLOCKS>;
-    return tma_pipeline_launch<tma_mma_large_traits<ROWS>>(tensor_large<BLOCKS, ROWS, Sum>, f,
+    return tma_pipeline_launch<tma_mma_large_traits<ROWS>>(tma_mma_large<BLOCKS, ROWS, Sum>, f,
                                                            stencil, batch, table);
 }
 
@@ -215,7 +219,7 @@ template <int BLOCKS, int ROWS>
 static enum conv_status launch_sized(const struct conv_stencil *stencil,
                                      const struct conv_stencil_batch *batch)
 {
-    struct filter f = {};
+    struct tma_mma_large_filter f = {};
     enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
     f.width = stencil->width;
     f.height = stencil->height;

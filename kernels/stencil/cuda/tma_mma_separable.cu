@@ -1,52 +1,46 @@
 // SPDX-License-Identifier: MIT
-// Two passes in one kernel on tensor cores: for exact filters of 8-bit images that are a column
-// times a row, up to 31 x 31, from compute capability 9.0 on. Samples come through the ring of
-// ring.cuh.
+// Two passes on tensor cores in one kernel: for exact filters of 8-bit images that are a column
+// times a row, up to 31 x 31, from compute capability 9.0 on. Samples come through the bulk copy
+// engine (tma_pipeline.cuh).
 //
-// First pass: A has the row as a Toeplitz matrix, B the samples of 8 rows; what comes out are sums
-// of 8 rows and 16 columns. Second pass: A has the column, and B those sums. A product's results
-// lie in lanes as the next one's factors must, but for the order of rows, and in which order a
-// product goes through rows is ours to choose: no lane needs anything of another one.
+// First pass: A is the row of taps as a Toeplitz matrix, B are samples of 8 rows; the product are
+// sums of 8 rows and 16 columns. Second pass: A is the column of taps, B are those sums. A lane
+// holds of a result what it must hold of the next B (PTX ISA, "Matrix Fragments for mma.m16n8k16
+// with integer type" and "... mma.m16n8k32"), except for the order of rows, which is free. No lane
+// needs a value of another lane.
 //
-// The sums of the first pass have 16 bits. Two products with their low and high bytes, put together
-// afterwards, are the product with the sums: everything is exact. A sample takes 192 multiply-adds
-// of bytes at 31 x 31, for 961.
+// The sums of the first pass have 16 bits: one product takes their low bytes, another one the high
+// bytes, and lows + 256 * highs is exact. At 31 x 31 a sample takes 192 multiply-adds of bytes
+// instead of 961. kernels/README.md has the figures.
 //
-// What it bought (H200, share of a device copy of the same bytes; separable: 0.16, 0.13, 0.07 at
-// 8192 x 8192; bench_kernels_cuda):
-//                           9 x 9   15 x 15   31 x 31
-//   8192 x 8192 x 3          0.76     0.75      0.60
-//   32 x 2880 x 1800 x 3     0.72     0.72      0.56
-//   1000 x 300 x 300 x 3     0.60     0.60      0.50
-// What mattered most: units of 64 rows for 32 (a column's halo is summed up less often), stores of
-// whole sectors, no copies of registers before a product (see hold), the next rows' products before
-// the second pass (0.53 to 0.58 at 31 x 31, with 12 workers that have room for both; 16: 0.54),
-// the rounding of quick_rounding.cuh (0.70 to 0.75 at 15 x 15), and borders written 16 bytes at a
-// time (0.37 to 0.60 at 300 x 300). Units of 128 rows leave room for two stages only: 0.46.
+// Rejected: microtiles of 128 rows leave room for two stages only (31 x 31: 0.46 of a copy for
+// 0.60), of 32 rows sum more halo; 16 consumer warps for 12 have no registers to overlap both
+// passes (0.54 for 0.58).
 #include "kernels/stencil/cuda/round_u8.cuh"
 #include "kernels/stencil/cuda/tma_pipeline.cuh"
 
-#define COLUMNS 32 // samples side by side that a worker makes: two products of 16
-#define HIGH 64    // rows
-#define GROUP 16   // rows that a product of the second pass makes
-#define SHORT 17   // taps of a factor: a product of 16 samples needs 32,
-#define LONG 33    // or 48
+#define COLUMNS 32 // of a microtile: two products of 16
+#define HIGH 64    // rows of a microtile
+#define GROUP 16   // rows of a product of the second pass
+#define SHORT 17   // taps of a factor up to which 16 sums read 32 values,
+#define LONG 33    // and 48
 #define LEAD 32    // zeros before a factor's taps
 
 struct factors {
-    int32_t row_start;          // of the sums of a row, which makes them 0 to 65535
-    int32_t start;              // of the sums of these
-    float scale, offset;        // QUICK: see struct quick_rounding; else offset is the grid
-    int8_t row[96], column[96]; // taps from LEAD on: zeros around
+    int32_t row_start;          // start of a row's sums, so that they are 0 to 65535
+    int32_t start;              // start of a column's sums, which takes that back
+    float scale, offset;        // ROUND_U8: as in struct u8_rounding; else offset is the grid
+    int8_t row[96], column[96]; // taps from LEAD on, zeros around them
 };
 
-struct filter {
-    struct supply supply;
+struct tma_mma_separable_filter {
+    struct tile_schedule schedule;
     struct factors factors;
 };
-static_assert(2 * sizeof(((struct factors *)0)->row) <= RING_SCRATCH, "they wait there");
+static_assert(2 * sizeof(((struct factors *)0)->row) <= PIPELINE_SCRATCH,
+              "consumer warps load them from there");
 
-// Blocks of 16 columns that the matrix of a factor of LENGTH taps has, as a row and as a column.
+// The matrix of a factor of LENGTH taps has so many blocks of 16 columns: as a row, as a column.
 template <int LENGTH> constexpr int across = LENGTH <= SHORT ? 3 : 4;
 template <int LENGTH> constexpr int down = LENGTH <= SHORT ? 2 : 3;
 
@@ -57,17 +51,17 @@ template <int TAP_ROWS_> struct tma_mma_separable_traits : tile_traits {
     static constexpr bool ODD_PITCH = true;
     static constexpr int CONSUMERS = 12;
     static constexpr int SEGMENT = COLUMNS, STORE = 8;
-    static constexpr int JOB = 1; // a microtile per warp
+    static constexpr int WARP_MICROTILES = 1; // a microtile per warp
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// A lane's part of a factor as a Toeplitz matrix of 16 rows (A), and of BLOCKS times 16 columns.
-template <int BLOCKS> struct matrix {
+// A lane's part of a factor as a Toeplitz matrix (A) of 16 rows and BLOCKS * 16 columns.
+template <int BLOCKS> struct toeplitz {
     uint32_t words[BLOCKS][2]; // of the rows g and g + 8
 };
 
-// to = A * B + start, one of BLOCKS at a time or, where B's words can lie side by side, two.
+// to = A * B + start for one block, or for two whose words of B are in adjacent registers.
 __device__ inline void multiply_block(int32_t (&to)[4], const uint32_t (&a)[2], uint32_t b,
                                       const int32_t (&start)[4])
 {
@@ -88,9 +82,9 @@ __device__ inline void multiply_pair(int32_t (&to)[4], const uint32_t (&a0)[2],
           "r"(start[1]), "r"(start[2]), "r"(start[3]));
 }
 
-// EVEN: B's words 0 and 1 lie side by side, 2 and 3 too; else 1 and 2.
+// For all blocks. EVEN: words 0 and 1 of B are in adjacent registers, and 2 and 3; else 1 and 2.
 template <bool EVEN, int BLOCKS>
-__device__ inline void multiply(int32_t (&to)[4], const struct matrix<BLOCKS> &a,
+__device__ inline void multiply(int32_t (&to)[4], const struct toeplitz<BLOCKS> &a,
                                 const uint32_t (&b)[BLOCKS], const int32_t (&start)[4])
 {
     if (EVEN) {
@@ -108,10 +102,10 @@ __device__ inline void multiply(int32_t (&to)[4], const struct matrix<BLOCKS> &a
     }
 }
 
-// The matrix whose rows g and g + 8 have tap 0 at the columns `upper` and `lower`, its columns in
-// the order that order(0 ... 3) says for the lane's four of a block.
+// The matrix whose rows g and g + 8 have tap 0 at the columns `upper` and `lower`. order(0 ... 3)
+// are the columns of the lane's four bytes in a block.
 template <int BLOCKS, typename Order>
-__device__ inline void load_matrix(struct matrix<BLOCKS> *to, const int8_t *factor, int upper,
+__device__ inline void load_matrix(struct toeplitz<BLOCKS> *to, const int8_t *factor, int upper,
                                    int lower, Order order)
 {
 #pragma unroll
@@ -125,20 +119,22 @@ __device__ inline void load_matrix(struct matrix<BLOCKS> *to, const int8_t *fact
     }
 }
 
-// What a worker has in registers.
-template <int WIDTH, int HEIGHT> struct held {
-    struct matrix<across<WIDTH>> row[2]; // for each half of the columns
-    struct matrix<down<HEIGHT>> column;
+// What a lane of a consumer warp keeps in registers.
+template <int WIDTH, int HEIGHT> struct separable_registers {
+    struct toeplitz<across<WIDTH>> row[2]; // for each half of the columns
+    struct toeplitz<down<HEIGHT>> column;
     int32_t row_start[4], start[4];
     float scale, offset;
 };
 
-// Of the order of columns: a lane ends up with the sums of the columns 2t and 2t + 1 of B, and so
-// with 8 neighbours, if these are 8(g / 2) + g % 2 and those + 2, + 4, + 6.
-// Of rows: the first sums that a lane has are of the rows 2t, 2t + 1, and those 8 below.
+// The order of columns: a lane gets the results of rows g and g + 8 of A in both halves, whose
+// outputs are x = 8(g / 2) + g % 2, x + 2, x + 4 and x + 6. In the second pass these are columns of
+// B, of which it gets 2t and 2t + 1: 8 neighbours in total. The order of rows: a lane's sums of the
+// first pass are of rows 2t, 2t + 1, and those 8 below, so the column's taps are in this order.
 template <int WIDTH, int HEIGHT>
-__device__ inline void hold(struct held<WIDTH, HEIGHT> *to, const int8_t *row, const int8_t *column,
-                            const struct factors &f)
+__device__ inline void load_registers(struct separable_registers<WIDTH, HEIGHT> *to,
+                                      const int8_t *row, const int8_t *column,
+                                      const struct factors &f)
 {
     int lane = (int)threadIdx.x % WARP, g = lane / 4, t = lane % 4;
     int x = g / 2 * 8 + g % 2;
@@ -146,8 +142,8 @@ __device__ inline void hold(struct held<WIDTH, HEIGHT> *to, const int8_t *row, c
         load_matrix(&to->row[half], row, x + 4 * half, x + 4 * half + 2,
                     [&](int k) { return 4 * t + k; });
     load_matrix(&to->column, column, g, g + 8, [&](int k) { return 2 * t + k % 2 + k / 2 * 8; });
-    // Four that are known to be alike, or the same for all lanes, would be moved into place for
-    // every product. That there are zeros before a row is not known.
+    // Four values that the compiler knew to be equal, or uniform, would be moved into place for
+    // every product. It cannot see that the bytes before a row's taps are zeros.
     for (int k = 0; k < 4; k++) {
         to->row_start[k] = f.row_start ^ row[t + k];
         to->start[k] = f.start ^ row[t + k];
@@ -156,16 +152,15 @@ __device__ inline void hold(struct held<WIDTH, HEIGHT> *to, const int8_t *row, c
     to->offset = f.offset;
 }
 
-// The sums of a group of 16 rows, as B of the second pass takes them: for each 8 columns a word of
-// low and one of high bytes.
-struct sums {
+// The sums of a group of 16 rows as words of B: for each 8 columns the low and the high bytes.
+struct row_sums {
     uint32_t low[4], high[4];
 };
 
 // The first pass. `from` is the lane's first word of the window.
 template <int WIDTH, int HEIGHT>
-__device__ inline void sum_rows(struct sums *to, const uint8_t *from, int pitch,
-                                const struct held<WIDTH, HEIGHT> &f)
+__device__ inline void sum_rows(struct row_sums *to, const uint8_t *from, int pitch,
+                                const struct separable_registers<WIDTH, HEIGHT> &f)
 {
     constexpr int BLOCKS = across<WIDTH>;
     int32_t made[2][2][4];
@@ -189,31 +184,31 @@ __device__ inline void sum_rows(struct sums *to, const uint8_t *from, int pitch,
     }
 }
 
-// QUICK: see quick_rounding.cuh. Others are integers of 24 bits: see round_sum.
-template <bool QUICK, int WIDTH, int HEIGHT>
-__device__ inline float divide(int32_t sum, const struct held<WIDTH, HEIGHT> &f)
+// ROUND_U8: see round_u8.cuh. Else the sum is an integer of at most 24 bits: see round_sum.
+template <bool ROUND_U8, int WIDTH, int HEIGHT>
+__device__ inline float divide(int32_t sum, const struct separable_registers<WIDTH, HEIGHT> &f)
 {
-    if (QUICK)
+    if (ROUND_U8)
         return __fmaf_rn(__int_as_float(sum), f.scale, f.offset);
     return __fadd_rn(__fmaf_rn((float)sum, f.scale, f.offset), -f.offset);
 }
 
-// Where the lane's samples of a unit go.
-struct target {
-    uint64_t to; // eight of a row, in global memory
+// Where the lane's samples of a microtile are stored.
+struct store_target {
+    uint64_t to; // eight samples of the first row, in global memory
     int64_t stride;
-    int rows, columns; // from there to the end of what is to be stored
-    bool whole;        // all eight may be stored at once
+    int rows, columns; // to store from there
+    bool whole;        // eight columns, aligned: one store
 };
 
-// The compiler may load the next samples before this: they are in other memory.
+// No "memory" clobber: later loads of samples, which are elsewhere, may move before the store.
 __device__ inline void store_eight(uint64_t to, uint2 samples)
 {
     asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(samples.x), "r"(samples.y));
 }
 
 template <bool RAGGED>
-__device__ inline void store(const struct target &target, int row, uint2 samples)
+__device__ inline void store(const struct store_target &target, int row, uint2 samples)
 {
     uint64_t to = target.to + (uint64_t)(row * target.stride);
     if (!RAGGED || (target.whole && row < target.rows)) {
@@ -228,11 +223,11 @@ __device__ inline void store(const struct target &target, int row, uint2 samples
     }
 }
 
-// The second pass: 16 rows, of which the lane makes the rows g and g + 8. sums[0] is the first of
-// the groups that they need.
-template <bool EVEN, bool RAGGED, bool QUICK, int WIDTH, int HEIGHT>
-__device__ inline void sum_columns(const struct sums *sums, const struct target &target, int row,
-                                   const struct held<WIDTH, HEIGHT> &f)
+// The second pass: 16 rows, of which the lane gets the rows g and g + 8. sums[0] is the first group
+// that they read.
+template <bool EVEN, bool RAGGED, bool ROUND_U8, int WIDTH, int HEIGHT>
+__device__ inline void sum_columns(const struct row_sums *sums, const struct store_target &target,
+                                   int row, const struct separable_registers<WIDTH, HEIGHT> &f)
 {
     constexpr int BLOCKS = down<HEIGHT>;
     int32_t made[4][4];
@@ -257,22 +252,24 @@ __device__ inline void sum_columns(const struct sums *sums, const struct target 
         uint32_t words[2];
 #pragma unroll
         for (int w = 0; w < 2; w++)
-            words[w] = round_to_bytes(divide<QUICK>(made[2 * w][2 * r], f),
-                                      divide<QUICK>(made[2 * w][2 * r + 1], f),
-                                      divide<QUICK>(made[2 * w + 1][2 * r], f),
-                                      divide<QUICK>(made[2 * w + 1][2 * r + 1], f));
+            words[w] = round_to_bytes(divide<ROUND_U8>(made[2 * w][2 * r], f),
+                                      divide<ROUND_U8>(made[2 * w][2 * r + 1], f),
+                                      divide<ROUND_U8>(made[2 * w + 1][2 * r], f),
+                                      divide<ROUND_U8>(made[2 * w + 1][2 * r + 1], f));
         store<RAGGED>(target, row + 8 * r, make_uint2(words[0], words[1]));
     }
 }
 
-// Each group of rows is summed before the second pass of the group above, for the one to go on
-// while the other waits for its products. Only RAGGED units have fewer than HIGH rows.
-template <bool RAGGED, bool QUICK, int WIDTH, int HEIGHT>
-__device__ inline void filter_rows(const uint8_t *from, int pitch, const struct target &target,
-                                   int rows, const struct held<WIDTH, HEIGHT> &f)
+// Both passes of a microtile. Each group's first pass precedes the second pass of the group above,
+// so that one has instructions while the other waits for its products. RAGGED: there are fewer than
+// HIGH rows, or some lane has fewer than 8 columns or unaligned ones.
+template <bool RAGGED, bool ROUND_U8, int WIDTH, int HEIGHT>
+__device__ inline void filter_rows(const uint8_t *from, int pitch,
+                                   const struct store_target &target, int rows,
+                                   const struct separable_registers<WIDTH, HEIGHT> &f)
 {
     constexpr int BLOCKS = down<HEIGHT>, GROUPS = HIGH / GROUP + BLOCKS - 1;
-    struct sums sums[GROUPS];
+    struct row_sums sums[GROUPS];
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++)
         sum_rows(&sums[i], from + i * GROUP * pitch, pitch, f);
@@ -286,9 +283,9 @@ __device__ inline void filter_rows(const uint8_t *from, int pitch, const struct 
             from += GROUP * pitch;
         }
         if (group % 2 == 0)
-            sum_columns<true, RAGGED, QUICK>(&sums[group], target, group * GROUP, f);
+            sum_columns<true, RAGGED, ROUND_U8>(&sums[group], target, group * GROUP, f);
         else
-            sum_columns<false, RAGGED, QUICK>(&sums[group], target, group * GROUP, f);
+            sum_columns<false, RAGGED, ROUND_U8>(&sums[group], target, group * GROUP, f);
         if (RAGGED && group + BLOCKS < GROUPS && (group + 1) * GROUP < rows) {
             sum_rows(&sums[group + BLOCKS], from, pitch, f);
             from += GROUP * pitch;
@@ -296,62 +293,66 @@ __device__ inline void filter_rows(const uint8_t *from, int pitch, const struct 
     }
 }
 
-template <bool QUICK, int WIDTH, int HEIGHT>
-__device__ inline void filter_unit(const struct piece &piece, const uint8_t *samples, int unit,
-                                   const struct held<WIDTH, HEIGHT> &f)
+template <bool ROUND_U8, int WIDTH, int HEIGHT>
+__device__ inline void filter_microtile(const struct work_tile &tile, const uint8_t *samples,
+                                        int microtile,
+                                        const struct separable_registers<WIDTH, HEIGHT> &f)
 {
     int lane = (int)threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-    int band = band_of(piece, unit);
-    int x = (unit - band * piece.segments) * COLUMNS, y = band * HIGH;
-    int rows = min(piece.rows - y, HIGH);
-    const uint8_t *from = samples + (y + g) * piece.pitch + tile_traits::HALO + x - WIDTH / 2 +
+    int band = band_of(tile, microtile);
+    int x = (microtile - band * tile.segments) * COLUMNS, y = band * HIGH;
+    int rows = min(tile.rows - y, HIGH);
+    const uint8_t *from = samples + (y + g) * tile.pitch + tile_traits::HALO + x - WIDTH / 2 +
                           4 * t; // WIDTH / 2 is 8 or 16
-    struct target target;
-    target.stride = piece.dst_stride;
+    struct store_target target;
+    target.stride = tile.dst_stride;
     target.to =
-        __cvta_generic_to_global(piece.dst) + (uint64_t)((y + g) * target.stride + x + 8 * t);
-    target.columns = min(piece.stored - x - 8 * t, 8);
+        __cvta_generic_to_global(tile.dst) + (uint64_t)((y + g) * target.stride + x + 8 * t);
+    target.columns = min(tile.stored - x - 8 * t, 8);
     target.rows = target.columns > 0 ? rows - g : 0;
-    target.whole = target.columns == 8 && piece.aligned;
+    target.whole = target.columns == 8 && tile.aligned;
     if (rows == HIGH && __all_sync(0xffffffffu, target.whole))
-        filter_rows<false, QUICK>(from, piece.pitch, target, rows, f);
+        filter_rows<false, ROUND_U8>(from, tile.pitch, target, rows, f);
     else
-        filter_rows<true, QUICK>(from, piece.pitch, target, rows, f);
+        filter_rows<true, ROUND_U8>(from, tile.pitch, target, rows, f);
 }
 
 #endif
 
-template <int WIDTH, int HEIGHT, bool QUICK>
+// Blocks of 16 warps; a consumer warp filters a microtile of 32 x 64 samples at a time. The factors
+// pass through the pipeline's scratch, because a lane indexes them by its position.
+template <int WIDTH, int HEIGHT, bool ROUND_U8>
 static __global__ void __launch_bounds__(block_threads<tma_mma_separable_traits<HEIGHT>>, 1)
-    tensor_separable(const __grid_constant__ struct filter f)
+    tma_mma_separable(const __grid_constant__ struct tma_mma_separable_filter f)
 {
 #if __CUDA_ARCH__ >= 900
     typedef tma_mma_separable_traits<HEIGHT> Traits;
     int8_t *row, *column;
-    auto prepare = [&](struct ring *ring) {
-        row = (int8_t *)ring->scratch;
+    auto prepare = [&](struct tma_pipeline *pipeline) {
+        row = (int8_t *)pipeline->scratch;
         column = row + sizeof f.factors.row;
         for (uint32_t i = threadIdx.x; i < sizeof f.factors.row; i += block_threads<Traits>) {
             row[i] = f.factors.row[i];
             column[i] = f.factors.column[i];
         }
     };
-    tma_pipeline_main<Traits>(f.supply, prepare, [&](struct ring *ring) {
-        struct held<WIDTH, HEIGHT> held;
-        hold(&held, row, column, f.factors);
-        work<Traits>(ring, f.supply,
-                     [&](const struct piece &piece, const uint8_t *samples, int job) {
-                         filter_unit<QUICK>(piece, samples, job, held);
-                     });
+    tma_pipeline_main<Traits>(f.schedule, prepare, [&](struct tma_pipeline *pipeline) {
+        struct separable_registers<WIDTH, HEIGHT> registers;
+        load_registers(&registers, row, column, f.factors);
+        consume_tiles<Traits>(pipeline, f.schedule,
+                              [&](const struct work_tile &tile, const uint8_t *samples, int job) {
+                                  filter_microtile<ROUND_U8>(tile, samples, job, registers);
+                              });
     });
 #endif
 }
 
 // --- host ----------------------------------------------------------------------------------------
 
-// The stencil as factors, if bytes hold them and 16 bits the sums of a row: they are then off by
-// `least` from 0 to 65535. What both passes make is an integer that float32 holds, which
-// conv_cuda_rounding has found.
+// The factors of a stencil for a kernel of width x height taps; false if they do not fit in bytes
+// or the sums of a row not in 16 bits, offset by the least one. The result of both passes is an
+// integer that float32 holds exactly, because conv_cuda_rounding chose SUM_FLOAT. *quick: see
+// ROUND_U8.
 static bool find_factors(struct factors *f, bool *quick, const struct conv_stencil *stencil,
                          int width, int height)
 {
@@ -379,9 +380,9 @@ static bool find_factors(struct factors *f, bool *quick, const struct conv_stenc
     f->scale = rounding.scale;
     f->offset = rounding.grid;
     *quick = false;
-    struct quick_rounding r;
+    struct u8_rounding r;
     bool ties = true;
-    if (fits_quick(stencil))
+    if (fits_u8_rounding(stencil))
         pack_rounding(&r, &ties, stencil);
     if (!ties) {
         *quick = true;
@@ -396,11 +397,11 @@ template <int WIDTH, int HEIGHT>
 static enum conv_status launch(const struct conv_stencil *stencil,
                                const struct conv_stencil_batch *batch)
 {
-    struct filter f = {};
+    struct tma_mma_separable_filter f = {};
     bool quick = false;
     find_factors(&f.factors, &quick, stencil, WIDTH, HEIGHT);
     auto kernel =
-        quick ? tensor_separable<WIDTH, HEIGHT, true> : tensor_separable<WIDTH, HEIGHT, false>;
+        quick ? tma_mma_separable<WIDTH, HEIGHT, true> : tma_mma_separable<WIDTH, HEIGHT, false>;
     return tma_pipeline_launch<tma_mma_separable_traits<HEIGHT>>(kernel, &f, stencil, batch);
 }
 

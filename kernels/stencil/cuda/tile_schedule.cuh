@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+// Which samples a block of a TMA kernel processes. The kernels are persistent: the grid has one
+// block per processor, and each block takes groups of tiles from a work counter in global memory
+// until none is left (persistent threads: Aila and Laine, "Understanding the efficiency of ray
+// traversal on GPUs", 2009).
+//
+// A launch is numbered in tiles of at most TILE_WIDTH x TILE_HEIGHT samples, plane by plane. Tiles
+// below one another form a work tile: what one stage of the pipeline (tma_pipeline.cuh) holds.
+// Consumer warps divide a work tile into microtiles, numbered row by row; a row of them is a band.
+#ifndef CONV_KERNELS_STENCIL_CUDA_TILE_SCHEDULE_CUH
+#define CONV_KERNELS_STENCIL_CUDA_TILE_SCHEDULE_CUH
+
+#include "kernels/stencil/cuda/bulk.cuh"
+#include "kernels/stencil/cuda/stencil_device.cuh"
+
+#define HELPER_WARPS 4       // scheduler, producer, border warp, an idle one: one warpgroup
+#define MAX_STAGES 4         // work tiles in shared memory
+#define QUEUE_TILES 4        // work tiles that the scheduler is ahead of the producer
+#define SMALL_PLANE_TILES 24 // average tiles of a plane up to which a group may be a whole plane
+#define MAX_GROUP_TILES 6    // tiles of a group where planes are larger
+#define FEW_PLANES 8         // planes whose descriptions fit into kernel parameters
+
+// Compile-time shape of the tiles of a TMA kernel: what most kernels have in common. The traits of
+// a kernel derive from it, redefine what differs, and add:
+//   typedef ... Sample;  uint8_t or uint16_t
+//   TAP_ROWS             rows of the filter, at most
+//   CONSUMERS            warps that compute: 16 or 12
+//   SEGMENT              bytes of a row of a microtile
+//   STORE                bytes of a store, to which rows of dst have to be aligned
+//   WARP_MICROTILES      microtiles that a consumer warp takes at a time
+struct tile_traits {
+    static constexpr int TILE_WIDTH = 1024; // samples, at most
+    static constexpr int TILE_HEIGHT = 16;
+    static constexpr int HALO = 16; // bytes left and right of a row: bulk copies are aligned to 16
+    static constexpr int MICROTILE_ROWS = 8;
+    // Rows of a stage are an odd multiple of 16 bytes apart: 8 of them lie in different banks.
+    static constexpr bool ODD_PITCH = false;
+    static constexpr int STAGES_FOR_LARGE_PLANES = MAX_STAGES;
+};
+
+template <typename Traits> constexpr int sample_bytes = (int)sizeof(typename Traits::Sample);
+template <typename Traits> constexpr int halo_samples = Traits::HALO / sample_bytes<Traits>;
+// Borders wider than 2 columns are written a word at a time.
+template <typename Traits> constexpr bool borders_by_words = Traits::TAP_ROWS > 5;
+template <typename Traits> constexpr int block_threads = (Traits::CONSUMERS + HELPER_WARPS) * WARP;
+
+// A launch, as the scheduler, the producer and the border warp see it. Part of the parameters of
+// every TMA kernel.
+struct tile_schedule {
+    const struct conv_stencil_plane *planes; // in device memory
+    int32_t count;
+    uint32_t tiles;        // of the launch
+    uint32_t group_tiles;  // tiles that the work counter hands out at a time
+    uint32_t merged_tiles; // tiles below one another in a work tile, unless planes are one wide
+    int32_t stages;
+    uint32_t full_groups; // groups of group_tiles; each later one has last_group_tiles
+    uint32_t last_group_tiles;
+    uint32_t *work_counter, *finished_blocks; // in device memory, 0 before and after the launch
+    uint32_t stage_bytes;
+    int32_t border, border_value;
+    int32_t radius;                            // columns of the filter left of its centre
+    struct conv_stencil_plane few[FEW_PLANES]; // the planes, if there are no more than that
+};
+
+// What a stage holds: rows of a plane, with the samples around them that the filter reads.
+struct work_tile {
+    const uint8_t *src; // of the plane
+    uint8_t *dst;       // of the work tile's first sample
+    int64_t src_stride;
+    int32_t dst_stride;                // rows are shorter than 2^31 bytes
+    int32_t plane_width, plane_height; // samples
+    int32_t x, y, columns, rows;       // samples; rows 0: end of the launch
+    int32_t stored; // bytes to store of a row, including what may be overwritten after the plane's
+    int32_t pitch;  // bytes from a row in the stage to the next
+    int32_t segments, microtiles; // in a band; in all bands
+    uint32_t reciprocal;          // of segments, see band_of
+    bool bulk;                    // rows are aligned as bulk copies require
+    bool whole;                   // rows are so close that one bulk copy takes them all
+    bool aligned;                 // rows of dst are aligned to STORE
+};
+
+// Bytes from a row of `bytes` in a stage to the next.
+template <typename Traits> __host__ __device__ inline int32_t pitch_of(int32_t bytes)
+{
+    int32_t pitch = (bytes + 15) / 16 * 16 + 2 * Traits::HALO;
+    return Traits::ODD_PITCH ? pitch | 16 : pitch;
+}
+
+// The band of a microtile: microtile / segments. Exact, because microtiles times segments stays
+// below 65536.
+__device__ inline int band_of(const struct work_tile &tile, int microtile)
+{
+    return (int)((uint32_t)microtile * tile.reciprocal >> 16);
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// The plane that the scheduler is in.
+struct cursor {
+    struct conv_stencil_plane plane;
+    int index;
+    uint32_t end; // first tile of the next plane
+    bool alike;   // the last plane was found where it is if all planes have as many tiles
+};
+
+// Moves the cursor to the plane of a tile if it is one of the 32 from `first` on, all lanes of a
+// warp together. first_tile ascends strictly.
+__device__ inline bool seek_from(struct cursor *cursor, const struct tile_schedule &schedule,
+                                 uint32_t number, int first)
+{
+    int lane = (int)threadIdx.x % WARP;
+    uint32_t start =
+        first + lane < schedule.count ? schedule.planes[first + lane].first_tile : schedule.tiles;
+    uint32_t reached = __ballot_sync(0xffffffffu, start <= number);
+    if (reached == 0 || reached == 0xffffffffu)
+        return false;
+    int last = __popc(reached) - 1;
+    cursor->index = first + last;
+    cursor->end = __shfl_sync(0xffffffffu, start, last + 1);
+    return true;
+}
+
+// Moves the cursor to the plane of any tile: each step divides the candidates by 32.
+__device__ inline void seek_all(struct cursor *cursor, const struct tile_schedule &schedule,
+                                uint32_t number)
+{
+    int lane = (int)threadIdx.x % WARP;
+    int first = 0, count = schedule.count; // the plane is one of first ... first + count - 1
+    while (count >= WARP) {
+        int step = (count + WARP - 1) / WARP;
+        int probe = lane * step;
+        bool reached = probe < count && schedule.planes[first + probe].first_tile <= number;
+        int last = __popc(__ballot_sync(0xffffffffu, reached)) - 1;
+        first += last * step;
+        count = min(step, count - last * step);
+    }
+    seek_from(cursor, schedule, number, first);
+}
+
+// Moves the cursor to the plane of a tile. A read of the table takes a microsecond when memory is
+// busy. Therefore few planes are kernel parameters; others are first looked for after the last one
+// and, for images of equal size, where the tile's share of all tiles points to.
+__device__ inline void seek(struct cursor *cursor, const struct tile_schedule &schedule,
+                            uint32_t number)
+{
+    if (schedule.count <= FEW_PLANES) {
+        int i = 0;
+        while (i + 1 < schedule.count && schedule.few[i + 1].first_tile <= number)
+            i++;
+        cursor->plane = schedule.few[i];
+        cursor->end = i + 1 < schedule.count ? schedule.few[i + 1].first_tile : schedule.tiles;
+        return;
+    }
+    int guess =
+        max((int)((uint64_t)number * (uint32_t)schedule.count / schedule.tiles) - WARP / 2, 0);
+    if (!seek_from(cursor, schedule, number, cursor->alike ? guess : cursor->index)) {
+        cursor->alike = !cursor->alike;
+        if (!seek_from(cursor, schedule, number, cursor->alike ? guess : cursor->index))
+            seek_all(cursor, schedule, number);
+    }
+    cursor->plane = schedule.planes[cursor->index];
+}
+
+__device__ inline bool is_aligned(const void *data, int64_t stride, int bytes)
+{
+    return ((uintptr_t)data | (uintptr_t)stride) % bytes == 0;
+}
+
+// Sets *tile to the work tile that begins with tile `number` and ends before tile `end`; returns
+// how many tiles it takes. In planes of one column of tiles these are as many as a stage holds.
+template <typename Traits>
+__device__ inline uint32_t next_tile(struct work_tile *tile, const struct cursor &cursor,
+                                     const struct tile_schedule &schedule, uint32_t number,
+                                     uint32_t end)
+{
+    const struct conv_stencil_plane &plane = cursor.plane;
+    uint32_t index = number - plane.first_tile;
+    int across = (plane.width - 1) / Traits::TILE_WIDTH + 1;
+    // Columns of about equal width, in multiples of 64 samples; not for wide planes, where the gain
+    // is small.
+    int width = across < 8 ? ((plane.width - 1) / across + 64) / 64 * 64 : Traits::TILE_WIDTH;
+    // Tiles are numbered down a column for merged_tiles rows, then in the next column.
+    uint32_t block = schedule.merged_tiles * (uint32_t)across,
+             above = index / block * schedule.merged_tiles;
+    uint32_t down = ((uint32_t)plane.height - 1) / Traits::TILE_HEIGHT + 1;
+    uint32_t high = min(schedule.merged_tiles, down - above), rest = index % block;
+    int column = (int)(rest / high), row = (int)(above + rest % high);
+    tile->x = column * width;
+    tile->y = row * Traits::TILE_HEIGHT;
+    tile->columns = min(width, plane.width - tile->x);
+    int bytes = tile->columns * sample_bytes<Traits>;
+    tile->segments = (bytes - 1) / Traits::SEGMENT + 1;
+    // Whole sectors of 32 bytes are stored at twice the rate of partial ones.
+    tile->stored = bytes;
+    if (tile->x + tile->columns == plane.width)
+        tile->stored += min((int32_t)plane.dst_spare, tile->segments * Traits::SEGMENT - bytes);
+    tile->pitch = pitch_of<Traits>(tile->segments * Traits::SEGMENT);
+    tile->bulk = is_aligned(plane.src, plane.src_stride, 16);
+    // One copy for all rows leaves the border warp only the bytes between them: what
+    // patch_columns writes left and right of the image, or patch_wide.
+    int between = borders_by_words<Traits>
+                      ? schedule.radius * sample_bytes<Traits> + 3 + Traits::HALO
+                      : 2 * schedule.radius * sample_bytes<Traits>;
+    tile->whole = tile->bulk && across == 1 && schedule.border != CONV_BORDER_CONSTANT &&
+                  plane.src_stride >= plane.width * sample_bytes<Traits> + between &&
+                  plane.src_stride <= tile->pitch && !Traits::ODD_PITCH;
+    if (tile->whole)
+        tile->pitch = (int32_t)plane.src_stride;
+    uint32_t tiles = min(high - rest % high, end - number);
+    if (across == 1) {
+        uint32_t most = ((schedule.stage_bytes - 2 * Traits::HALO) / (uint32_t)tile->pitch -
+                         (Traits::TAP_ROWS - 1)) /
+                        Traits::TILE_HEIGHT;
+        tiles = min(most, min(end, cursor.end) - number);
+    }
+    tile->rows = min((int)tiles * Traits::TILE_HEIGHT, plane.height - tile->y);
+    tile->microtiles = ((tile->rows - 1) / Traits::MICROTILE_ROWS + 1) * tile->segments;
+    tile->reciprocal = 65535 / (uint32_t)tile->segments + 1;
+    tile->src = plane.src;
+    tile->dst = plane.dst + tile->y * plane.dst_stride + tile->x * sample_bytes<Traits>;
+    tile->src_stride = plane.src_stride;
+    tile->dst_stride = (int32_t)plane.dst_stride;
+    tile->plane_width = plane.width;
+    tile->plane_height = plane.height;
+    tile->aligned = is_aligned(plane.dst, plane.dst_stride, Traits::STORE);
+    return tiles;
+}
+
+// Takes the next group from the work counter; the first gridDim.x groups are not counted. The same
+// for all lanes of the warp.
+__device__ inline uint32_t take_group(const struct tile_schedule &schedule)
+{
+    uint32_t group = 0;
+    if (threadIdx.x % WARP == 0)
+        group = atomicAdd(schedule.work_counter, 1u);
+    return __shfl_sync(0xffffffffu, group, 0);
+}
+
+// The last block to finish resets both counters for the next launch.
+__device__ inline void reset_work_counter(const struct tile_schedule &schedule)
+{
+    if (threadIdx.x % WARP != 0)
+        return;
+    __threadfence(); // a block's last read of work_counter precedes its count as finished
+    if (atomicAdd(schedule.finished_blocks, 1u) == gridDim.x - 1)
+        *schedule.work_counter = *schedule.finished_blocks = 0;
+}
+
+// Calls queue(tile) for every work tile of this block and at last with one of no rows, all lanes of
+// a warp together. Block b begins with group b.
+template <typename Traits, typename Queue>
+__device__ inline void schedule_tiles(const struct tile_schedule &schedule, Queue queue)
+{
+    struct cursor cursor = {};
+    struct work_tile tile;
+    for (uint32_t group = blockIdx.x;; group = gridDim.x + take_group(schedule)) {
+        uint32_t full = min(group, schedule.full_groups);
+        uint32_t number = full * schedule.group_tiles + (group - full) * schedule.last_group_tiles;
+        if (number >= schedule.tiles)
+            break;
+        uint32_t end = min(number + (group < schedule.full_groups ? schedule.group_tiles
+                                                                  : schedule.last_group_tiles),
+                           schedule.tiles);
+        while (number < end) {
+            if (number >= cursor.end)
+                seek(&cursor, schedule, number);
+            number += next_tile<Traits>(&tile, cursor, schedule, number, end);
+            queue(tile);
+        }
+    }
+    reset_work_counter(schedule);
+    tile.rows = 0;
+    queue(tile);
+}
+
+#endif
+
+#endif
