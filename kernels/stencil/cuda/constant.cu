@@ -41,17 +41,15 @@ static __global__ void constant(const struct conv_stencil_plane *planes, int cou
 static enum conv_status run_constant(const struct conv_stencil_plan *plan,
                                      const struct conv_stencil_batch *batch)
 {
-    const struct conv_stencil *stencil = plan->stencil;
-    struct taps filter;
-    enum sum_kind kind = conv_cuda_taps(&filter, stencil);
+    const struct taps_constants *constants = constants_of<struct taps_constants>(plan);
     cudaStream_t stream = (cudaStream_t)batch->stream;
     dim3 block(BLOCK_WIDTH, BLOCK_HEIGHT);
-    with_types(stencil->depth, kind, [&](auto sample, auto sum) {
+    with_types(plan->stencil->depth, constants->kind, [&](auto sample, auto sum) {
         constant<decltype(sample), decltype(sum)>
-            <<<batch->tiles, block, 0, stream>>>(batch->d_planes, batch->count, filter);
+            <<<batch->tiles, block, 0, stream>>>(batch->d_planes, batch->count, constants->filter);
     });
     return launch_status();
 }
 
-CONV_CUDA_VARIANT(constant, 75, "as naive, the filter in constant memory", NULL, score_always<11>,
-                  run_constant, BLOCK_WIDTH, BLOCK_HEIGHT);
+CONV_CUDA_PLANNED_VARIANT(constant, 75, "as naive, the filter in constant memory", NULL,
+                          score_always<11>, plan_taps, run_constant, BLOCK_WIDTH, BLOCK_HEIGHT);

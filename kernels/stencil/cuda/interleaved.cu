@@ -45,8 +45,7 @@ static enum conv_status run_interleaved(const struct conv_stencil_plan *plan,
                                         const struct conv_stencil_batch *batch)
 {
     const struct conv_stencil *stencil = plan->stencil;
-    struct rounding rounding;
-    enum sum_kind kind = conv_cuda_rounding(&rounding, stencil);
+    enum sum_kind kind = constants_of<struct taps_constants>(plan)->kind;
     const struct taps *filter = (const struct taps *)stencil->d_stencil;
     cudaStream_t stream = (cudaStream_t)batch->stream;
     dim3 block(BLOCK_WIDTH, BLOCK_HEIGHT);
@@ -57,5 +56,6 @@ static enum conv_status run_interleaved(const struct conv_stencil_plan *plan,
     return launch_status();
 }
 
-CONV_CUDA_VARIANT(interleaved, 75, "one thread a pixel of RGBRGB..., all in global memory", NULL,
-                  score_always<9>, run_interleaved, CHANNELS *BLOCK_WIDTH, BLOCK_HEIGHT);
+CONV_CUDA_PLANNED_VARIANT(interleaved, 75, "one thread a pixel of RGBRGB..., all in global memory",
+                          NULL, score_always<9>, plan_taps, run_interleaved, CHANNELS *BLOCK_WIDTH,
+                          BLOCK_HEIGHT);

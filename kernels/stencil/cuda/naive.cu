@@ -39,8 +39,7 @@ static enum conv_status run_naive(const struct conv_stencil_plan *plan,
                                   const struct conv_stencil_batch *batch)
 {
     const struct conv_stencil *stencil = plan->stencil;
-    struct rounding rounding;
-    enum sum_kind kind = conv_cuda_rounding(&rounding, stencil);
+    enum sum_kind kind = constants_of<struct taps_constants>(plan)->kind;
     const struct taps *filter = (const struct taps *)stencil->d_stencil;
     cudaStream_t stream = (cudaStream_t)batch->stream;
     dim3 block(BLOCK_WIDTH, BLOCK_HEIGHT);
@@ -51,5 +50,5 @@ static enum conv_status run_naive(const struct conv_stencil_plan *plan,
     return launch_status();
 }
 
-CONV_CUDA_VARIANT(naive, 75, "one thread a sample, filter and image in global memory", NULL,
-                  score_always<10>, run_naive, BLOCK_WIDTH, BLOCK_HEIGHT);
+CONV_CUDA_PLANNED_VARIANT(naive, 75, "one thread a sample, filter and image in global memory", NULL,
+                          score_always<10>, plan_taps, run_naive, BLOCK_WIDTH, BLOCK_HEIGHT);

@@ -95,37 +95,22 @@ static __global__ void planes_kernel(const struct conv_stencil_plane *planes, in
     }
 }
 
-template <int SIDE>
-static enum conv_status launch(const struct conv_stencil *stencil,
-                               const struct conv_stencil_batch *batch)
+static enum conv_status run_planes(const struct conv_stencil_plan *plan,
+                                   const struct conv_stencil_batch *batch)
 {
-    struct square<SIDE> filter;
-    enum sum_kind kind = make_square(&filter, stencil);
     cudaStream_t stream = (cudaStream_t)batch->stream;
     dim3 block(BLOCK_WIDTH, BLOCK_HEIGHT);
-    with_types(stencil->depth, kind, [&](auto sample, auto sum) {
-        planes_kernel<SIDE, decltype(sample), decltype(sum)>
-            <<<batch->tiles, block, 0, stream>>>(batch->d_planes, batch->count, filter);
+    with_side(plan->stencil, [&](auto side) {
+        constexpr int SIDE = decltype(side)::value;
+        auto *constants = constants_of<struct square_constants<SIDE>>(plan);
+        with_types(plan->stencil->depth, constants->kind, [&](auto sample, auto sum) {
+            planes_kernel<SIDE, decltype(sample), decltype(sum)>
+                <<<batch->tiles, block, 0, stream>>>(batch->d_planes, batch->count,
+                                                     constants->filter);
+        });
     });
     return launch_status();
 }
 
-static enum conv_status run_planes(const struct conv_stencil_plan *plan,
-                                   const struct conv_stencil_batch *batch)
-{
-    const struct conv_stencil *stencil = plan->stencil;
-    int side = max(stencil->width, stencil->height);
-    if (side <= 3)
-        return launch<3>(stencil, batch);
-    if (side <= 5)
-        return launch<5>(stencil, batch);
-    return launch<7>(stencil, batch);
-}
-
-static bool can_planes(const struct conv_stencil *stencil)
-{
-    return max(stencil->width, stencil->height) <= 7;
-}
-
-CONV_CUDA_VARIANT(planes, 75, "as unrolled, one thread for three planes", can_planes,
-                  score_always<14>, run_planes, TILE_WIDTH, TILE_HEIGHT);
+CONV_CUDA_PLANNED_VARIANT(planes, 75, "as unrolled, one thread for three planes", can_square,
+                          score_always<14>, plan_square, run_planes, TILE_WIDTH, TILE_HEIGHT);

@@ -44,27 +44,26 @@ static enum conv_status run_tile(const struct conv_stencil_plan *plan,
                                  const struct conv_stencil_batch *batch)
 {
     const struct conv_stencil *stencil = plan->stencil;
-    struct taps filter;
-    enum sum_kind kind = conv_cuda_taps(&filter, stencil);
+    const struct taps_constants *constants = constants_of<struct taps_constants>(plan);
     size_t bytes = (size_t)(WIDTH + stencil->width - 1) * (HEIGHT + stencil->height - 1) *
                    (stencil->depth / 8);
     cudaStream_t stream = (cudaStream_t)batch->stream;
     dim3 block(WIDTH, HEIGHT);
-    with_types(stencil->depth, kind, [&](auto sample, auto sum) {
-        tile_kernel<decltype(sample), decltype(sum)>
-            <<<batch->tiles, block, bytes, stream>>>(batch->d_planes, batch->count, filter);
+    with_types(stencil->depth, constants->kind, [&](auto sample, auto sum) {
+        tile_kernel<decltype(sample), decltype(sum)><<<batch->tiles, block, bytes, stream>>>(
+            batch->d_planes, batch->count, constants->filter);
     });
     return launch_status();
 }
 
-CONV_CUDA_VARIANT(shared, 75, "tile with halo in shared memory, one thread a sample", NULL,
-                  score_always<12>, (run_tile<32, 8>), 32, 8);
+CONV_CUDA_PLANNED_VARIANT(shared, 75, "tile with halo in shared memory, one thread a sample", NULL,
+                          score_always<12>, plan_taps, (run_tile<32, 8>), 32, 8);
 
 // Other block shapes, for benchmarks.
 #define SHARED_SHAPE(width, height)                                                                \
-    CONV_CUDA_VARIANT_VALUE(shared_##width##x##height, 75,                                         \
+    CONV_CUDA_PLANNED_VALUE(shared_##width##x##height, 75,                                         \
                             "as shared, blocks of " #width " x " #height, NULL, score_always<12>,  \
-                            (run_tile<width, height>), width, height)
+                            plan_taps, (run_tile<width, height>), width, height)
 
 const struct conv_variant conv_cuda_shared_shapes[5] = {
     SHARED_SHAPE(8, 8),   SHARED_SHAPE(16, 16), SHARED_SHAPE(32, 4),

@@ -25,6 +25,33 @@
             tile_height                                                                            \
     }
 
+// The same, for a variant that derives constants once per plan.
+#define CONV_CUDA_PLANNED_VARIANT(method, capability, summary, can, score, plan, run, tile_width,  \
+                                  tile_height)                                                     \
+    const struct conv_variant conv_cuda_##method = CONV_CUDA_PLANNED_VALUE(                        \
+        method, capability, summary, can, score, plan, run, tile_width, tile_height)
+
+#define CONV_CUDA_PLANNED_VALUE(method, capability, summary, can, score, plan, run, tile_width,    \
+                                tile_height)                                                       \
+    {                                                                                              \
+        "cuda_" #method, summary, CONV_ON_CUDA, capability, can, score, plan, run, tile_width,     \
+            tile_height                                                                            \
+    }
+
+// The constants of a plan, zeroed by conv_stencil_plan_init.
+template <typename Constants> static Constants *constants_of(struct conv_stencil_plan *plan)
+{
+    static_assert(sizeof(Constants) <= CONV_STENCIL_PLAN_BYTES && alignof(Constants) <= 16,
+                  "a plan holds them");
+    return (Constants *)plan->constants;
+}
+
+template <typename Constants>
+static const Constants *constants_of(const struct conv_stencil_plan *plan)
+{
+    return (const Constants *)plan->constants;
+}
+
 // The score of a method that suits every stencil that it can do.
 template <int SCORE>
 static int score_always(const struct conv_stencil *, const struct conv_stencil_shape *)
@@ -131,6 +158,19 @@ __device__ inline uint32_t round_sum(int64_t sum, const struct rounding &r)
     int64_t quotient = sum / r.divisor;
     int64_t rest = sum - quotient * r.divisor, missing = r.divisor - rest;
     return (uint32_t)(quotient + (rest > missing || (rest == missing && (quotient & 1))));
+}
+
+// Constants of the kernels that take any filter as it is.
+struct taps_constants {
+    enum sum_kind kind;
+    struct taps filter;
+};
+
+static inline void plan_taps(const struct conv_stencil *stencil, const struct conv_stencil_shape *,
+                             struct conv_stencil_plan *plan)
+{
+    struct taps_constants *constants = constants_of<struct taps_constants>(plan);
+    constants->kind = conv_cuda_taps(&constants->filter, stencil);
 }
 
 // --- where a block works -------------------------------------------------------------------------

@@ -33,18 +33,44 @@ template <int SIDE> struct square {
     int32_t coef[SIDE * SIDE];
 };
 
-template <int SIDE>
-static enum sum_kind make_square(struct square<SIDE> *square, const struct conv_stencil *stencil)
+template <int SIDE> struct square_constants {
+    enum sum_kind kind;
+    struct square<SIDE> filter;
+};
+
+// Calls call(side) with the smallest compiled side that holds the filter, an integral_constant.
+template <typename Call> static void with_side(const struct conv_stencil *stencil, Call call)
 {
-    *square = {};
-    enum sum_kind kind = conv_cuda_rounding(&square->rounding, stencil);
-    square->border = stencil->border;
-    square->border_value = stencil->border_value;
-    int left = SIDE / 2 - stencil->width / 2, top = SIDE / 2 - stencil->height / 2;
-    for (int j = 0; j < stencil->height; j++)
-        for (int i = 0; i < stencil->width; i++)
-            square->coef[(top + j) * SIDE + left + i] = conv_cuda_coef(stencil, kind, i, j);
-    return kind;
+    int side = max(stencil->width, stencil->height);
+    if (side <= 3)
+        call(std::integral_constant<int, 3>());
+    else if (side <= 5)
+        call(std::integral_constant<int, 5>());
+    else
+        call(std::integral_constant<int, 7>());
+}
+
+static inline bool can_square(const struct conv_stencil *stencil)
+{
+    return max(stencil->width, stencil->height) <= 7;
+}
+
+static inline void plan_square(const struct conv_stencil *stencil,
+                               const struct conv_stencil_shape *, struct conv_stencil_plan *plan)
+{
+    with_side(stencil, [&](auto side) {
+        constexpr int SIDE = decltype(side)::value;
+        auto *constants = constants_of<struct square_constants<SIDE>>(plan);
+        struct square<SIDE> *filter = &constants->filter;
+        enum sum_kind kind = conv_cuda_rounding(&filter->rounding, stencil);
+        constants->kind = kind;
+        filter->border = stencil->border;
+        filter->border_value = stencil->border_value;
+        int left = SIDE / 2 - stencil->width / 2, top = SIDE / 2 - stencil->height / 2;
+        for (int j = 0; j < stencil->height; j++)
+            for (int i = 0; i < stencil->width; i++)
+                filter->coef[(top + j) * SIDE + left + i] = conv_cuda_coef(stencil, kind, i, j);
+    });
 }
 
 // The sum at the middle of SIDE x SIDE samples of a tile, `from` the first of them.

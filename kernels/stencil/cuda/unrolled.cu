@@ -30,49 +30,34 @@ static __global__ void unrolled(const struct conv_stencil_plane *planes, int cou
     row[x] = (Sample)round_sum(sum_square<SIDE, Sum>(from, PITCH, filter), filter.rounding);
 }
 
-template <int SIDE>
-static void launch(const struct conv_stencil *stencil, const struct conv_stencil_batch *batch,
-                   int height)
-{
-    struct square<SIDE> filter;
-    enum sum_kind kind = make_square(&filter, stencil);
-    size_t bytes = (size_t)(BLOCK_WIDTH + SIDE - 1) * (height + SIDE - 1) * (stencil->depth / 8);
-    cudaStream_t stream = (cudaStream_t)batch->stream;
-    dim3 block(BLOCK_WIDTH, height);
-    with_types(stencil->depth, kind, [&](auto sample, auto sum) {
-        unrolled<SIDE, decltype(sample), decltype(sum)>
-            <<<batch->tiles, block, bytes, stream>>>(batch->d_planes, batch->count, filter);
-    });
-}
-
 template <int HEIGHT>
 static enum conv_status run_unrolled(const struct conv_stencil_plan *plan,
                                      const struct conv_stencil_batch *batch)
 {
-    const struct conv_stencil *stencil = plan->stencil;
-    int side = max(stencil->width, stencil->height);
-    if (side <= 3)
-        launch<3>(stencil, batch, HEIGHT);
-    else if (side <= 5)
-        launch<5>(stencil, batch, HEIGHT);
-    else
-        launch<7>(stencil, batch, HEIGHT);
+    int depth = plan->stencil->depth;
+    cudaStream_t stream = (cudaStream_t)batch->stream;
+    dim3 block(BLOCK_WIDTH, HEIGHT);
+    with_side(plan->stencil, [&](auto side) {
+        constexpr int SIDE = decltype(side)::value;
+        auto *constants = constants_of<struct square_constants<SIDE>>(plan);
+        size_t bytes = (size_t)(BLOCK_WIDTH + SIDE - 1) * (HEIGHT + SIDE - 1) * (depth / 8);
+        with_types(depth, constants->kind, [&](auto sample, auto sum) {
+            unrolled<SIDE, decltype(sample), decltype(sum)><<<batch->tiles, block, bytes, stream>>>(
+                batch->d_planes, batch->count, constants->filter);
+        });
+    });
     return launch_status();
 }
 
-static bool can_unrolled(const struct conv_stencil *stencil)
-{
-    return max(stencil->width, stencil->height) <= 7;
-}
-
-CONV_CUDA_VARIANT(unrolled, 75, "as shared, compiled for 3 x 3, 5 x 5 and 7 x 7 taps", can_unrolled,
-                  score_always<13>, run_unrolled<8>, BLOCK_WIDTH, 8);
+CONV_CUDA_PLANNED_VARIANT(unrolled, 75, "as shared, compiled for 3 x 3, 5 x 5 and 7 x 7 taps",
+                          can_square, score_always<13>, plan_square, run_unrolled<8>, BLOCK_WIDTH,
+                          8);
 
 // Other block shapes, for benchmarks.
 #define UNROLLED_SHAPE(height)                                                                     \
-    CONV_CUDA_VARIANT_VALUE(unrolled_32x##height, 75, "as unrolled, blocks of 32 x " #height,      \
-                            can_unrolled, score_always<13>, run_unrolled<height>, BLOCK_WIDTH,     \
-                            height)
+    CONV_CUDA_PLANNED_VALUE(unrolled_32x##height, 75, "as unrolled, blocks of 32 x " #height,      \
+                            can_square, score_always<13>, plan_square, run_unrolled<height>,       \
+                            BLOCK_WIDTH, height)
 
 const struct conv_variant conv_cuda_unrolled_shapes[3] = {
     UNROLLED_SHAPE(4),
