@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Premultiplied alpha on the CPU.
 #include "kernels/stencil/alpha.h"
 
 typedef uint32_t (*scale_fn)(uint32_t colour, uint32_t alpha, uint32_t max);
@@ -20,7 +21,7 @@ static inline void scale_row16(uint16_t *colour, const uint16_t *alpha, int widt
         colour[x] = (uint16_t)scale(colour[x], alpha[x], 65535);
 }
 
-// Inlined into its callers, where `scale` is a constant.
+// Inlined into its callers, where `scale` is known at compile time.
 static inline void scale_plane(const struct conv_plane *colour, const struct conv_plane *alpha,
                                int width, int height, int depth, scale_fn scale)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Premultiplied alpha: what `--alpha premultiply` does before and after a filter. Only colours are
-// changed; max is 255 or 65535.
+// Premultiplied alpha: colours are multiplied by alpha before a filter and divided by it after.
+// Only colours change; max is 255 or 65535. All functions work in place.
 #ifndef CONV_KERNELS_STENCIL_ALPHA_H
 #define CONV_KERNELS_STENCIL_ALPHA_H
 
@@ -29,17 +29,17 @@ CONV_HOST_DEVICE static inline uint32_t conv_alpha_divide_sample(uint32_t colour
     return value < max ? value : max;
 }
 
-// Each colour of the image, in place. Do nothing without alpha.
+// Multiply or divide each colour of the image. Without alpha they do nothing.
 void conv_alpha_multiply(const struct conv_image *image);
 void conv_alpha_divide(const struct conv_image *image);
 
-// Between two filters of a chain: divides and multiplies the colours at plane->dst by plane->alpha,
-// so that the chain gives the bytes of its filters run one after the other on files. Does nothing
-// where alpha is NULL.
+// Between two filters of a chain: divides the colours at plane->dst by plane->alpha and multiplies
+// them again, so that the chain gives the samples of its filters run one after the other on files.
+// Does nothing if alpha is NULL.
 void conv_alpha_renew(const struct conv_stencil_plane *plane, int depth);
 
-// The same on the device, for a table of planes; `stream` is a cudaStream_t. CONV_ERR_DEVICE if the
-// launch failed.
+// The same on the device, for a table of planes in device memory; `stream` is a cudaStream_t. Only
+// queues the work. CONV_ERR_DEVICE if the launch failed.
 enum conv_status conv_cuda_alpha_renew(const struct conv_stencil_plane *d_planes, int count,
                                        int depth, void *stream);
 

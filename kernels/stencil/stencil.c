@@ -111,7 +111,8 @@ size_t conv_stencil_plan_scratch(const struct conv_stencil_plan *plan, int width
 }
 
 // Every magnitude is below 2^31 (CONV_FILTER_MAX_COEF), so the bias is below 2^16 * 257 * 2^31 <
-// 2^56 and 961 taps of 16-bit samples below 2^57: nothing here or in the reference leaves 64 bits.
+// 2^56 and the sum of 961 taps of 16-bit samples below 2^57: 64 bits hold everything here and in
+// the reference.
 static void init_exact(struct conv_stencil *stencil, const struct conv_filter *filter, int unit)
 {
     int sign = filter->scale < 0 ? -1 : 1;
@@ -122,7 +123,7 @@ static void init_exact(struct conv_stencil *stencil, const struct conv_filter *f
     }
     stencil->divisor = llabs((int64_t)filter->scale);
     stencil->bias = (int64_t)filter->offset * unit * stencil->divisor;
-    // Half the divisor is what rounding adds; the whole of it leaves room for any way to round.
+    // Rounding adds half the divisor; the bound allows for all of it.
     int64_t bound = magnitude * stencil->max + llabs(stencil->bias) + stencil->divisor;
     stencil->fits_int32 = bound <= INT32_MAX;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// AVX-512: 64 bytes an instruction and twice the registers. Zen 4 computes them in two halves: 5 to
-// 20 % over the row before.
+// AVX-512: 64 bytes per instruction and twice the registers. Zen 4 computes each in two halves: 5
+// to 20 % faster than AVX2.
 #ifdef __x86_64__
 #include <immintrin.h>
 

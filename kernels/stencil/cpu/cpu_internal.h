@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The CPU rows of the variant table and what they share: which arithmetic is exact for a stencil,
-// and lines of samples with the border made.
+// The CPU variants and what they share: the choice of the arithmetic that is exact for a stencil,
+// and lines of samples together with their border.
 #ifndef CONV_KERNELS_STENCIL_CPU_CPU_INTERNAL_H
 #define CONV_KERNELS_STENCIL_CPU_CPU_INTERNAL_H
 
@@ -14,65 +14,66 @@ extern const struct conv_variant conv_cpu_sse41, conv_cpu_avx2, conv_cpu_avx512,
 extern const struct conv_variant conv_cpu_neon, conv_cpu_neon_dot;
 #endif
 
-// Planes are filtered in strips of this many columns, top to bottom, so that the rows in work stay
-// in the nearest caches and scratch does not grow with the image. Shorter strips cost more at the
+// Planes are filtered in strips of this many columns, top to bottom, so that the current rows stay
+// in the nearest caches and scratch does not grow with the image. Narrower strips cost more at the
 // ends of their rows than they save: 5 % at 512 columns, even for 31 rows.
 #define CONV_CPU_STRIP 2048
-// Strips are computed in blocks; no row of the table has longer ones.
+// Bytes of the longest block that any variant computes a strip in.
 #define CONV_CPU_BLOCK 128
-// Samples in a line of a strip: its columns up to the end of the last block, the halo, and room
-// that makes every type's lines start on a cache line.
+// Samples in a line of a strip: its columns up to the end of the last block, the halo, and padding
+// so that lines of every type start on a cache line.
 #define CONV_CPU_LINE (CONV_CPU_STRIP + CONV_CPU_BLOCK + 64)
-// Planes of at least so many bytes are written past the caches: half of a usual last level. Below,
-// reading them back there is worth more (AVX-512, 2880x1800: streams cost 35 %, at 8192x4096 they
-// save 25 %). direct.h has a limit of its own.
+// Planes of at least this many bytes are written past the caches: half of a usual last level. For
+// smaller ones the next reader gains more from the cache (AVX-512: streaming costs 35 % at
+// 2880x1800 and saves 25 % at 8192x4096). direct.h has its own limit.
 #define CONV_CPU_STREAM (16 << 20)
 
-// Bytes for what a row has at its left end and at its right end (direct.h): a block, or two, and
-// the halo on both sides.
+// Bytes of a row's left and right edge (direct.h): one or two blocks each, with the halo on both
+// sides.
 #define CONV_CPU_EDGES 256
 #define CONV_CPU_RIGHT_EDGE 96
-#define CONV_CPU_EDGE_LINES 8 // of a pair of output rows and the next one: 5 + 1 + 2
+#define CONV_CPU_EDGE_LINES 8 // for a pair of output rows and the next pair: 5 + 1 + 2
 
 // --- plan.c --------------------------------------------------------------------------------------
 
-// What sums are held in.
+// The type of sums.
 enum conv_cpu_sums {
     CONV_CPU_PAIRS,   // 8-bit samples, 16-bit sums, two taps at a time (dots.h)
     CONV_CPU_QUADS,   // 8-bit samples, 32-bit sums, four taps at a time (dots.h)
     CONV_CPU_WORDS,   // 16-bit samples, 32-bit sums, two taps at a time (dots.h)
     CONV_CPU_FLOATS,  // real filters, and exact ones whose sums float32 holds exactly (floats.h)
     CONV_CPU_DOUBLES, // exact ones whose sums float64 holds exactly (floats.h)
-    CONV_CPU_NONE,    // the reference's business
+    CONV_CPU_NONE,    // only the reference can do it
 };
 
-// What an instruction set has for quads.
+// How an instruction set computes quads.
 enum conv_cpu_quads {
-    CONV_CPU_QUADS_SLOW,   // several instructions: worth it where 16 bits do not hold the sums
+    CONV_CPU_QUADS_SLOW,   // several instructions: worthwhile where 16 bits do not hold the sums
     CONV_CPU_QUADS_FAST,   // one instruction
-    CONV_CPU_QUADS_SIGNED, // one instruction, which takes samples less by 128, as signed bytes
+    CONV_CPU_QUADS_SIGNED, // one instruction, on signed bytes: samples minus 128
 };
 
 struct conv_cpu_plan {
     enum conv_cpu_sums sums;
     enum conv_cpu_quads quads;
-    bool narrow;    // the low 16 bits of a sum say it all
+    bool narrow;    // the low 16 bits of a sum determine the sample
     bool separable; // coefficients are column[j] * row[i], computed in two passes (passes.h)
     bool plain;     // column is all ones
     bool direct;    // straight from the source rows (direct.h)
     int32_t column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
-    uint32_t lift; // what sums along the row, or over all taps, lack where samples are made signed
+    uint32_t
+        lift; // added to sums of samples that were made signed: along the row, or over all taps
 };
 
-// The cheapest arithmetic that gives the defined bytes; `pairs` says that there is one instruction
-// for those.
+// Chooses the cheapest arithmetic that gives the defined samples. `pairs`: pairs are computed by
+// one instruction.
 void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
                         enum conv_cpu_quads quads, bool pairs);
 
-// Floats: true if a multiplication by the rounded reciprocal serves for the division.
+// Floats: true if a multiplication by the rounded reciprocal can replace the division.
 bool conv_cpu_may_multiply(const struct conv_stencil *stencil);
 
-// Bytes of a line of samples, and of one of sums.
+// Bytes of a line of samples, and of a line of sums.
 size_t conv_cpu_line_bytes(const struct conv_stencil *stencil);
 size_t conv_cpu_sums_bytes(const struct conv_stencil *stencil, const struct conv_cpu_plan *plan);
 
@@ -94,17 +95,17 @@ enum conv_cpu_division {
 // From a sum to a sample: round.h.
 struct conv_cpu_rounding {
     enum conv_cpu_division division;
-    uint32_t start; // what a lane of 32 bits starts with
+    uint32_t start; // initial value of a 32-bit lane
     int32_t base, limit, half, log, divisor;
     uint16_t factor, shift;
     float reciprocal;
 };
 
-// For sums modulo 2^16, of 8-bit samples; false if those do not hold this stencil.
+// For sums modulo 2^16 of 8-bit samples; false if these are too short for the stencil.
 bool conv_cpu_rounding_narrow(struct conv_cpu_rounding *rounding,
                               const struct conv_stencil *stencil);
 
-// For sums modulo 2^32; false if those do not hold this stencil.
+// For sums modulo 2^32; false if these are too short for the stencil.
 bool conv_cpu_rounding_wide(struct conv_cpu_rounding *rounding, const struct conv_stencil *stencil);
 
 // --- tap_schedule.c ------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ bool conv_cpu_tap_pack_pair(uint32_t *packed, int first, int second);
 // --- line.c --------------------------------------------------------------------------------------
 
 // Writes the samples of row y at columns x to x + count - 1 to `line`, in the stencil's depth. Row
-// and columns may lie anywhere outside the plane: the border is made here, and nowhere else.
+// and columns may lie outside the plane: the border is applied here.
 void conv_cpu_line(void *line, const struct conv_stencil *stencil,
                    const struct conv_stencil_plane *plane, int x, int y, int count);
 

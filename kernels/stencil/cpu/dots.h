@@ -22,7 +22,7 @@
 #define DOT_BLOCK(sums) (DOT_VECTORS(sums) * VECTOR) // bytes
 #define DOT_MOST_PHASES 4
 #define DOT_MOST_VECTORS 2
-_Static_assert(DOT_MOST_VECTORS *VECTOR <= CONV_CPU_BLOCK, "blocks fit behind a strip");
+_Static_assert(DOT_MOST_VECTORS *VECTOR <= CONV_CPU_BLOCK, "a block fits after a strip");
 
 ALWAYS_INLINE vec_u32 add_dot(vec_u32 sum, vec_u8 a, vec_u32 coefs, enum conv_cpu_sums sums)
 {

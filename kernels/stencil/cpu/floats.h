@@ -14,7 +14,7 @@
 #define FLOAT_BLOCK (FLOAT_VECTORS * FLOAT_LANES)
 #define DOUBLE_LANES (VECTOR / (int)sizeof(double))
 #define DOUBLE_BLOCK (FLOAT_VECTORS * DOUBLE_LANES)
-_Static_assert(FLOAT_BLOCK <= CONV_CPU_BLOCK, "blocks fit behind a strip");
+_Static_assert(FLOAT_BLOCK <= CONV_CPU_BLOCK, "a block fits after a strip");
 
 // As INTEGER_FLOATS (round.h), for doubles.
 #define INTEGER_DOUBLES 6755399441055744.0

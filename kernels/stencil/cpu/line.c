@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Makes the border once for each line, so that no inner loop has to ask for it.
+// Applies the border once per line, so that inner loops have no conditions for it.
 #include <string.h>
 
 #include "kernels/stencil/cpu/cpu_internal.h"
@@ -14,7 +14,7 @@ static void fill_value(void *line, int depth, int value, int from, int to)
     }
 }
 
-// Line entries `from` to `to` - 1, which are columns x + from, ... outside the plane.
+// Fills line entries `from` to `to` - 1: columns x + from, ..., outside the plane.
 static void fill_border(void *line, const struct conv_stencil *stencil, const uint8_t *row,
                         int width, int x, int from, int to)
 {

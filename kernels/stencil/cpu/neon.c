@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// NEON, which every 64-bit ARM has: over the portable row, 16-bit multiply-adds that widen, the
-// high half of a product, saturating differences.
+// NEON, which every 64-bit ARM has: 16-bit multiply-adds that widen, the high half of a product,
+// saturating differences.
 #ifdef __aarch64__
 #define QUADS CONV_CPU_QUADS_SLOW
 #define SCORE 40

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The operations of vector.h on 64-bit ARM; QUADS is given by the including file.
+// The operations of vector.h on 64-bit ARM; the including file defines QUADS and SCORE.
 #ifndef CONV_KERNELS_STENCIL_CPU_NEON_H
 #define CONV_KERNELS_STENCIL_CPU_NEON_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// NEON with the dot product of ARMv8.2: four taps by one sdot, whose samples are signed.
+// NEON with the dot product of ARMv8.2: four taps per sdot, on signed samples.
 #ifdef __aarch64__
 #define QUADS CONV_CPU_QUADS_SIGNED
 #define SCORE 60

@@ -10,7 +10,7 @@
 
 #include "kernels/stencil/cpu/dots.h"
 
-// The first pass: `bytes` of samples at `line`, rounded up to blocks.
+// The first pass: sums for `bytes` of samples, rounded up to blocks, to `line`.
 ALWAYS_INLINE void sum_dot_line(uint8_t *line, const struct conv_cpu_dot_job *job, size_t bytes,
                                 enum conv_cpu_sums sums)
 {

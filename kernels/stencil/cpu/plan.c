@@ -4,7 +4,7 @@
 
 #include "kernels/stencil/cpu/cpu_internal.h"
 
-// No sum, nor a part of one, has a larger magnitude on any image.
+// An upper bound of the magnitude of sums and partial sums on any image.
 static int64_t sum_bound(const struct conv_stencil *stencil)
 {
     int64_t magnitude = 0;
@@ -28,9 +28,9 @@ static bool division_is_exact(const struct conv_stencil *stencil, int precision)
            (power_of_two || divisor < (int64_t)1 << (precision - stencil->depth));
 }
 
-// Then floats.h may compute fl(N * fl(1 / d)) as well. For d a power of two that is N / d. For an
-// odd d there are no ties, and the error of two roundings, less than 2^(B-23), cannot bridge the
-// distance of 1 / (2d) if d <= 2^(22-B).
+// Where the division is exact in this sense, floats.h may compute fl(N * fl(1 / d)) instead. For d
+// a power of two that is N / d. For an odd d there are no ties, and the error of two roundings,
+// less than 2^(B-23), is smaller than the distance 1 / (2d) to the nearest half if d <= 2^(22-B).
 bool conv_cpu_may_multiply(const struct conv_stencil *stencil)
 {
     int64_t divisor = stencil->divisor;
@@ -39,7 +39,7 @@ bool conv_cpu_may_multiply(const struct conv_stencil *stencil)
     return divisor % 2 != 0 && divisor <= (int64_t)1 << (22 - stencil->depth);
 }
 
-// Integer factors, if there are any.
+// Sets column, row and plain if the stencil has integer factors; else false.
 static bool find_factors(struct conv_cpu_plan *plan, const struct conv_stencil *stencil)
 {
     if (!conv_stencil_factors(stencil, plan->column, plan->row))
@@ -77,7 +77,8 @@ static uint32_t sum_coefs(const int32_t *coefs, int count)
     return sum;
 }
 
-// Samples that are made signed are less by half their range.
+// Samples that are made signed are smaller by half their range: sums lack that times the
+// coefficients.
 static void plan_lift(struct conv_cpu_plan *plan, const struct conv_stencil *stencil)
 {
     uint32_t sum = plan->separable ? sum_coefs(plan->row, stencil->width)
@@ -88,7 +89,7 @@ static void plan_lift(struct conv_cpu_plan *plan, const struct conv_stencil *ste
         plan->lift = sum << 7;
 }
 
-// 3x3 or 5x5, and one multiplication takes any two neighbouring coefficients.
+// True for 3x3 and 5x5 if one multiplication can take any two neighbouring coefficients.
 static bool fits_direct(const struct conv_stencil *stencil)
 {
     int side = stencil->width;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What every machine can run: vectors of 16 bytes as the compiler's base architecture has them
-// (SSE2, NEON). Real filters need a fused multiply-add there, else they are the reference's.
+// Runs on every machine: vectors of 16 bytes in the compiler's base architecture (SSE2, NEON). Real
+// filters are included only if that has a fused multiply-add.
 #define VECTOR 16
 #define QUAD_VECTORS 1
 #define QUADS CONV_CPU_QUADS_SLOW

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// From sums to samples, a vector at a time, without a division. The proofs are in rounding.c.
+// Rounds sums to samples, a vector at a time, without a division. The proofs are in rounding.c.
 #ifndef CONV_KERNELS_STENCIL_CPU_ROUND_H
 #define CONV_KERNELS_STENCIL_CPU_ROUND_H
 
 #include "kernels/stencil/cpu/cpu_internal.h"
 #include "kernels/stencil/cpu/vector.h"
 
-// Of sums modulo 2^16; what join_u16 still has to clamp.
+// Rounds sums modulo 2^16; join_u16 clamps the result to 8 bits.
 ALWAYS_INLINE vec_u16 round_u16(vec_u16 sum, const struct conv_cpu_rounding *r,
                                 enum conv_cpu_division division)
 {
@@ -38,7 +38,7 @@ ALWAYS_INLINE vec_i32 nearest_i32(vec_f32 v)
     return (vec_i32)shifted - 0x4b400000;
 }
 
-// Of sums modulo 2^32.
+// Rounds and clamps sums modulo 2^32.
 ALWAYS_INLINE vec_u32 round_u32(vec_u32 sum, const struct conv_cpu_rounding *r,
                                 enum conv_cpu_division division)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The numbers that round.h works with, and the proofs that it gives the defined bytes.
+// The constants of round.h, and the proofs that it gives the defined samples.
 #include <stdlib.h>
 
 #include "kernels/stencil/cpu/cpu_internal.h"
 
-// With N the sum and bias: lo <= N <= hi on any image.
+// Bounds of N, a sum plus the bias: lo <= N <= hi on any image.
 struct range {
     int64_t lo, hi;
 };
@@ -37,7 +37,7 @@ static int ceil_log2(int64_t n)
 }
 
 // The kernel keeps N + base + more modulo 2^16. base = max(0, -lo) makes that non-negative, so it
-// is the number itself if hi + base + more < 2^16, however the sums on the way wrapped. Less base,
+// is the number itself if hi + base + more < 2^16, however intermediate sums wrapped. Less base,
 // and 0 instead of what is negative then, it is up = max(N + more, 0). With half = floor(d / 2):
 //   d = 2^k, k > 0: more = half - 1. With b the lowest bit of floor(up / d), floor((up + b) / d) is
 //   N / d rounded half to even: with N = q * d + f, up is q * d + f + half - 1. Where f < half it

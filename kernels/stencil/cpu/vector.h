@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Vectors of VECTOR bytes in the compiler's own notation (GCC, Clang), which makes SSE, AVX,
-// AVX-512 or NEON of them as the file that includes this is compiled. The kernels of dots.h,
-// passes.h and floats.h are written once in it; the few operations that it cannot say are given by
-// the including file:
+// Vectors of VECTOR bytes in the compiler's notation (GCC, Clang), which become SSE, AVX, AVX-512
+// or NEON as the including file is compiled. The kernels of direct.h, dots.h, passes.h and floats.h
+// are written once in it; the including file defines the operations that the notation lacks:
 //   dot_pairs(sum, a, coefs)  sum + a.b0 * coefs.b0 + a.b1 * coefs.b1, modulo 2^16 a lane
 //   dot_quads(sum, a, coefs)  the same with four products a lane of 32 bits
 //   dot_words(sum, a, coefs)  sum + a.w0 * coefs.w0 + a.w1 * coefs.w1, signed, modulo 2^32 a lane
@@ -11,10 +10,10 @@
 //   join_u16(even, odd): a vector whose bytes 2i and 2i + 1 are lane i of each, clamped to 0..255
 //   min_i32(a, b), max_i32(a, b)
 //   PAIRS: whether dot_pairs is one instruction
-//   QUADS: what dot_quads costs, and whether it takes bytes less by 128 (enum conv_cpu_quads)
-//   add_tap(sum, tap, coef): sum + coef * tap, fused, or HAVE_FMA is 0 and only exact values come
-//   stream(p, v): a store to an aligned address, past the caches where there is such a thing
-// Bytes b of a are unsigned but for CONV_CPU_QUADS_SIGNED, those of coefs signed.
+//   QUADS: how dot_quads is computed (enum conv_cpu_quads)
+//   add_tap(sum, tap, coef): sum + coef * tap, fused; if HAVE_FMA is 0, for exact values only
+//   stream(p, v): a store to an aligned address, past the caches if there is an instruction for it
+// Bytes b of a are unsigned, except for CONV_CPU_QUADS_SIGNED; those of coefs are signed.
 #ifndef CONV_KERNELS_STENCIL_CPU_VECTOR_H
 #define CONV_KERNELS_STENCIL_CPU_VECTOR_H
 
@@ -32,8 +31,8 @@ typedef double vec_f64 __attribute__((vector_size(VECTOR)));
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// Keeps the compiler from computing `v` later or in another order than is written: left to itself,
-// GCC 12 holds more products of long sums than there are registers, and spills them.
+// Keeps the compiler from reordering the computation of `v`: GCC 12 otherwise keeps more products
+// of long sums than there are registers, and spills them.
 #if defined __x86_64__
 #define SETTLE(v) __asm__("" : "+v"(v))
 #elif defined __aarch64__

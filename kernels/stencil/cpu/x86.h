@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The operations of vector.h on x86, for any of its vector sizes: OP(name) is the intrinsic of that
-// name, vec_any its integer vector, EVERY_128(v) one of copies of v.
+// The operations of vector.h on x86, for any vector size: OP(name) is the intrinsic of that name,
+// vec_any the integer vector, EVERY_128(v) a vector of copies of v.
 #ifndef CONV_KERNELS_STENCIL_CPU_X86_H
 #define CONV_KERNELS_STENCIL_CPU_X86_H
 
