@@ -151,7 +151,7 @@ enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv
 {
     enum conv_status status;
     if (codec->encoder == CONV_PNG_FAST)
-        status = conv_encode_image(codec->fast, &codec->file, src, err);
+        status = conv_encode_png(codec->fast, &codec->file, src, err);
     else if (codec->encoder == CONV_PNG_STB)
         status = conv_stb_encode(&codec->pixels, &codec->file, src, err);
     else

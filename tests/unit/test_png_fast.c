@@ -472,7 +472,7 @@ static void check_level(int level, unsigned features, size_t max_chunk)
                                                        .alpha = shape % 2 == 1});
             for (int kind = 0; kind < PAINTS; kind++) {
                 planes_paint(&planes, kind);
-                assert_int_equal(conv_encode_image(encoder, &file, &planes.image, NULL), CONV_OK);
+                assert_int_equal(conv_encode_png(encoder, &file, &planes.image, NULL), CONV_OK);
                 check_reads_back(&file, &planes);
             }
             planes_free(&planes);

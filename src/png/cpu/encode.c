@@ -324,8 +324,8 @@ void conv_encode_trim(struct conv_encoder *encoder, size_t keep)
     conv_buffer_trim(&encoder->filtered, keep);
 }
 
-enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buffer *file,
-                                   const struct conv_image *src, struct conv_err *err)
+enum conv_status conv_encode_png(struct conv_encoder *encoder, struct conv_buffer *file,
+                                 const struct conv_image *src, struct conv_err *err)
 {
     int planes = src->channels * (src->depth / 8);
     size_t row_bytes = (size_t)src->width * (size_t)planes + 1, all_bytes;

@@ -39,7 +39,7 @@ void conv_encode_trim(struct conv_encoder *encoder, size_t keep); // as conv_buf
 
 // Replaces the content of *file by a PNG of IHDR, IDATs and IEND. CONV_ERR_MEMORY,
 // CONV_ERR_CANCELLED as above; *file then holds anything.
-enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buffer *file,
-                                   const struct conv_image *src, struct conv_err *err);
+enum conv_status conv_encode_png(struct conv_encoder *encoder, struct conv_buffer *file,
+                                 const struct conv_image *src, struct conv_err *err);
 
 #endif

@@ -281,7 +281,7 @@ template <int THREADS> __device__ inline bool filters_exist(const struct conv_de
 
 // A block an image, the longest streams first.
 template <int THREADS>
-__global__ void __launch_bounds__(THREADS, 1024 / THREADS)
+static __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     inflate(const struct conv_decode_image *images, uint32_t *status, uint32_t free_cost,
             const uint32_t *stop)
 {

@@ -165,7 +165,7 @@ __device__ inline void unfilter_image(const struct conv_decode_image &image, uin
     }
 }
 
-__global__ void __launch_bounds__(256) unfilter(const struct conv_decode_image *images)
+static __global__ void __launch_bounds__(256) unfilter(const struct conv_decode_image *images)
 {
     extern __shared__ uint4 made[];
     struct conv_decode_image image = images[images[blockIdx.x].turn];
