@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The devices of an async backend: their streams, and who takes over when one is lost.
+#include "pipeline/devices.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <time.h>
 
-#include "device/staging.h"
 #include "base/clock.h"
-#include "pipeline/scheduler.h"
+#include "device/staging.h"
+#include "pipeline/groups.h"
 
 // Less device memory than this for a stream is no use: the next image would not fit.
 #define LEAST_BYTES ((size_t)1 << 20)
@@ -35,9 +36,8 @@ static enum conv_status open_stream(const struct conv_scheduler *s,
     return status;
 }
 
-// A device on its way is expected to have room for all streams: groups may wait for it. With the
-// lock, or before the threads are started.
-static void tell_streams(struct conv_scheduler *s)
+// A device that is being opened is expected to have room for all streams: groups may wait for it.
+static void tell_streams(struct conv_scheduler *s) CONV_NEEDS(s->lock)
 {
     int streams = 0, there = 0;
     for (int d = 0; d < s->config->device_count; d++) {
@@ -47,7 +47,7 @@ static void tell_streams(struct conv_scheduler *s)
         streams += state->streams ? state->streams : s->config->streams;
         there += state->streams;
     }
-    conv_decode_policy_note_streams(&s->balance, streams, there > 0, conv_clock_ns());
+    conv_decode_policy_note_streams(&s->policy, streams, there > 0, conv_clock_ns());
 }
 
 // As many as there is room for; a failure if that is none. Others see them at once.
@@ -59,10 +59,10 @@ static enum conv_status open_streams(struct conv_scheduler *s, int device, struc
         status = open_stream(s, thread_of(s, device, streams), err);
         streams += !status;
     }
-    pthread_mutex_lock(&s->lock);
+    conv_lock_acquire(&s->lock);
     s->devices[device].streams = streams;
     tell_streams(s);
-    pthread_mutex_unlock(&s->lock);
+    conv_lock_release(&s->lock);
     return streams > 0 ? CONV_OK : status;
 }
 
@@ -96,12 +96,14 @@ enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *er
         // A device on its way is expected to have room for all.
         int wanted = state->backend ? state->streams : config->streams;
         for (int i = 0; i < wanted; i++)
-            thread_of(s, d, i)->wanted = true;
+            thread_of(s, d, i)->is_needed = true;
         useful += wanted;
     }
     for (int i = 0; i < config->streams && devices > 0 && useful == 0; i++)
-        thread_of(s, 0, i)->wanted = true; // for the spare backend's work
+        thread_of(s, 0, i)->is_needed = true; // for the spare backend's work
+    conv_lock_acquire(&s->lock);
     tell_streams(s);
+    conv_lock_release(&s->lock);
     return CONV_OK;
 }
 
@@ -124,18 +126,18 @@ void conv_devices_close(struct conv_scheduler *s)
 // --- who does the work ---------------------------------------------------------------------------
 
 // The first group of each stream loads the kernels that it needs, which takes some 20 ms: time to
-// pin the memory of those that have come together meanwhile. Called WITHOUT the lock.
-static void pin_ahead(struct conv_scheduler *s, struct conv_backend *backend)
+// pin the memory of those that have come together meanwhile.
+static void pin_ahead(struct conv_scheduler *s, struct conv_backend *backend) CONV_TAKES(s->lock)
 {
     struct conv_slot *slot;
-    pthread_mutex_lock(&s->lock);
+    conv_lock_acquire(&s->lock);
     for (int left = s->pool.count; left > 0 && (slot = conv_groups_take_ready(s)); left--) {
-        pthread_mutex_unlock(&s->lock);
+        conv_lock_release(&s->lock);
         conv_pool_pin(&s->pool, slot, backend);
-        pthread_mutex_lock(&s->lock);
+        conv_lock_acquire(&s->lock);
         conv_groups_put_ready(s, slot);
     }
-    pthread_mutex_unlock(&s->lock);
+    conv_lock_release(&s->lock);
 }
 
 // A device that was still on its way gets its streams from the thread that first sees it there.
@@ -157,19 +159,19 @@ static void welcome(struct conv_scheduler *s, int device)
 static int count_streams(struct conv_scheduler *s, int device, struct conv_err *err)
 {
     struct conv_device_state *state = &s->devices[device];
-    pthread_mutex_lock(&s->lock);
+    conv_lock_acquire(&s->lock);
     bool here = !state->welcomed && conv_async_open_is_over(s->config->openings[device]);
     if (here) {
         state->welcomed = true;
-        pthread_mutex_unlock(&s->lock);
+        conv_lock_release(&s->lock);
         welcome(s, device);
-        pthread_mutex_lock(&s->lock);
+        conv_lock_acquire(&s->lock);
     }
     int streams = state->lost.status ? 0 : state->streams;
     err->status = CONV_OK;
     if (state->lost.status)
         *err = state->lost;
-    pthread_mutex_unlock(&s->lock);
+    conv_lock_release(&s->lock);
     return streams;
 }
 
@@ -178,10 +180,10 @@ static int count_streams(struct conv_scheduler *s, int device, struct conv_err *
 static bool is_on_its_way(struct conv_scheduler *s, int device)
 {
     const struct conv_device_state *state = &s->devices[device];
-    pthread_mutex_lock(&s->lock);
+    conv_lock_acquire(&s->lock);
     bool pending = state->streams == 0 && !state->lost.status &&
                    (state->welcomed || !conv_async_open_is_over(s->config->openings[device]));
-    pthread_mutex_unlock(&s->lock);
+    conv_lock_release(&s->lock);
     return pending;
 }
 
@@ -203,7 +205,7 @@ void conv_devices_await(struct conv_scheduler *s)
     const struct timespec look = {.tv_nsec = 1000000};
     struct conv_err err;
     while (!is_settled(s) && !conv_scheduler_is_stopping(s)) {
-        if (conv_clock_ns() - s->balance.start > AWAIT_NS) {
+        if (conv_clock_ns() - s->policy.start > AWAIT_NS) {
             conv_err_set(&err, CONV_ERR_DEVICE, "the GPU has not woken up in %d s",
                          (int)(AWAIT_NS / 1000000000));
             for (int d = 0; d < s->config->device_count; d++)
@@ -252,46 +254,46 @@ void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status
 {
     struct conv_device_state *state = &s->devices[device];
     bool crowded = status == CONV_ERR_MEMORY, others = false;
-    pthread_mutex_lock(&s->report_lock); // several may be lost at once: told in order
-    pthread_mutex_lock(&s->lock);
-    bool news = crowded ? !state->crowded : !state->lost.status;
+    conv_lock_acquire(&s->report_lock); // several may be lost at once: told in order
+    conv_lock_acquire(&s->lock);
+    bool news = crowded ? !state->oom_reported : !state->lost.status;
     if (crowded)
-        state->crowded = true;
+        state->oom_reported = true;
     else if (news)
         state->lost = *err;
     tell_streams(s);
     for (int d = 0; d < s->config->device_count; d++)
         others |= d != device && !s->devices[d].lost.status;
-    pthread_mutex_unlock(&s->lock);
+    conv_lock_release(&s->lock);
     if (news && others)
         warn(s, device, err, crowded ? "what has no room there goes to others" : "others go on");
     else if (news && s->config->spare_ops) // without one, it is in the name of each that fails
         warn(s, device, err,
              crowded ? "what has no room there is filtered on the CPU" : "going on on the CPU");
-    pthread_mutex_unlock(&s->report_lock);
+    conv_lock_release(&s->report_lock);
 }
 
-void conv_devices_note_crowded(struct conv_scheduler *s, int device, const struct conv_err *err)
+void conv_devices_note_coder_oom(struct conv_scheduler *s, int device, const struct conv_err *err)
 {
-    pthread_mutex_lock(&s->report_lock);
-    pthread_mutex_lock(&s->lock);
-    bool news = !s->devices[device].uncoded;
-    s->devices[device].uncoded = true;
-    pthread_mutex_unlock(&s->lock);
+    conv_lock_acquire(&s->report_lock);
+    conv_lock_acquire(&s->lock);
+    bool news = !s->devices[device].coder_oom_reported;
+    s->devices[device].coder_oom_reported = true;
+    conv_lock_release(&s->lock);
     if (news)
         warn(s, device, err, "what has no room there is coded on the CPU");
-    pthread_mutex_unlock(&s->report_lock);
+    conv_lock_release(&s->report_lock);
 }
 
 bool conv_devices_are_lost(struct conv_scheduler *s, struct conv_err *err)
 {
-    pthread_mutex_lock(&s->lock);
+    conv_lock_acquire(&s->lock);
     bool lost = s->config->ops->async;
     for (int d = 0; d < s->config->device_count && lost; d++) {
         lost = s->devices[d].lost.status != CONV_OK;
         if (lost)
             *err = s->devices[d].lost;
     }
-    pthread_mutex_unlock(&s->lock);
+    conv_lock_release(&s->lock);
     return lost;
 }

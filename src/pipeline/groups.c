@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// How an image gets into a group, and out of it again.
+#include "pipeline/groups.h"
+
 #include "base/clock.h"
-#include "pipeline/scheduler.h"
+#include "pipeline/jobs.h"
 
 // --- who codes an image -------------------------------------------------------------------------
 
@@ -13,6 +14,7 @@ struct plan {
 };
 
 static bool may_decode(const struct conv_scheduler *s, const struct conv_job *job)
+    CONV_NEEDS(s->lock)
 {
     const struct conv_pipeline_config *config = s->config;
     // What is read but once cannot be given back to the CPU.
@@ -23,7 +25,7 @@ static bool may_decode(const struct conv_scheduler *s, const struct conv_job *jo
 
 // What an image needs in a group of that form. False if it is more than there could ever be.
 static bool try_form(const struct conv_scheduler *s, const struct conv_job *job, int form,
-                     struct plan *plan)
+                     struct plan *plan) CONV_NEEDS(s->lock)
 {
     const struct conv_image *shape = &job->header.shape;
     *plan = (struct plan){.form = form};
@@ -33,7 +35,7 @@ static bool try_form(const struct conv_scheduler *s, const struct conv_job *job,
         plan->coding.chunks_bytes = s->config->ops->chunks_bytes(shape);
     plan->need = (struct conv_pool_need){
         .room = conv_group_need_coded(shape, s->filter_alpha, s->table_bytes, &plan->coding),
-        .carried = conv_jobs_carries(job),
+        .carried = conv_jobs_metadata_bytes(job),
         .resident = form == (CONV_FORM_DECODED | CONV_FORM_ENCODED),
     };
     return !conv_pool_is_too_much(&s->pool, &plan->need);
@@ -42,7 +44,7 @@ static bool try_form(const struct conv_scheduler *s, const struct conv_job *job,
 // Who encodes shows in the file, and so follows from the image and the limit alone, whoever
 // decodes it.
 static struct plan make_plan(const struct conv_scheduler *s, const struct conv_job *job,
-                             bool decode)
+                             bool decode) CONV_NEEDS(s->lock)
 {
     struct plan plan;
     bool encode = s->config->encode_on != CONV_CODER_CPU &&
@@ -55,41 +57,41 @@ static struct plan make_plan(const struct conv_scheduler *s, const struct conv_j
 }
 
 // Images that wait for a decoder or will, this one included, as far as is known.
-static uint64_t count_left(const struct conv_scheduler *s)
+static uint64_t count_left(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
 {
-    uint64_t known = 1 + (uint64_t)(s->announced.count + s->found.count);
-    uint64_t gone = s->begun - (uint64_t)s->announced.count - 1;
+    uint64_t known = 1 + (uint64_t)(s->jobs.announced.count + s->jobs.found.count);
+    uint64_t gone = s->jobs.begun - (uint64_t)s->jobs.announced.count - 1;
     uint64_t all = s->config->expected_images;
     uint64_t expected = all > gone ? all - gone : 0;
     return known > expected ? known : expected;
 }
 
 // Whether the device is to decode a stream of so many bytes.
-static bool pays(const struct conv_scheduler *s, size_t bytes)
+static bool pays(const struct conv_scheduler *s, size_t bytes) CONV_NEEDS(s->lock)
 {
     return s->config->decode_on == CONV_CODER_GPU ||
-           conv_decode_policy_is_worthwhile(&s->balance, bytes, count_left(s), conv_clock_ns());
+           conv_decode_policy_is_worthwhile(&s->policy, bytes, count_left(s), conv_clock_ns());
 }
 
-static bool may_begin_decoding(const struct conv_scheduler *s)
+static bool may_begin_decoding(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
 {
-    return s->config->decode_on == CONV_CODER_GPU || conv_decode_policy_may_begin(&s->balance);
+    return s->config->decode_on == CONV_CODER_GPU || conv_decode_policy_may_begin(&s->policy);
 }
 
 void conv_groups_note_decoded(struct conv_scheduler *s, const struct conv_job *job)
 {
-    conv_decode_policy_note_worker(&s->balance, job->ns[CONV_STAGE_DECODE]);
+    conv_decode_policy_note_worker(&s->policy, job->ns[CONV_STAGE_DECODE]);
 }
 
-static void count_begun(struct conv_scheduler *s, struct conv_slot *slot)
+static void count_begun(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock)
 {
     slot->counted = true;
-    s->balance.in_flight++;
+    s->policy.in_flight++;
 }
 
-static void count_ended(struct conv_scheduler *s, struct conv_slot *slot)
+static void count_ended(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock)
 {
-    s->balance.in_flight -= slot->counted;
+    s->policy.in_flight -= slot->counted;
     slot->counted = false;
 }
 
@@ -99,11 +101,11 @@ void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, enum
     if (!slot->counted)
         return;
     if (status || slot->again) {
-        conv_decode_policy_note_failure(&s->balance);
+        conv_decode_policy_note_failure(&s->policy);
     } else {
         for (const struct conv_job *job = slot->jobs; job; job = job->next)
             images += !slot->group.images[job->image].failed;
-        conv_decode_policy_note_device(&s->balance, images, slot->sealed_at, slot->longest,
+        conv_decode_policy_note_device(&s->policy, images, slot->sealed_at, slot->longest,
                                        conv_clock_ns());
     }
     count_ended(s, slot);
@@ -112,7 +114,7 @@ void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, enum
 // --- into a group --------------------------------------------------------------------------------
 
 static bool place(struct conv_scheduler *s, struct conv_slot *slot, struct conv_job *job,
-                  const struct conv_group_coding *coding)
+                  const struct conv_group_coding *coding) CONV_NEEDS(s->lock)
 {
     const struct conv_image *shape = &job->header.shape;
     struct conv_group *group = &slot->group;
@@ -124,18 +126,18 @@ static bool place(struct conv_scheduler *s, struct conv_slot *slot, struct conv_
 }
 
 // Seals the open groups whose form has these bits.
-static void seal(struct conv_scheduler *s, int bits)
+static void seal(struct conv_scheduler *s, int bits) CONV_NEEDS(s->lock)
 {
     for (int form = 0; form < CONV_FORM_COUNT; form++)
-        if (s->open[form] && (form & bits) == bits)
-            conv_groups_seal(s, s->open[form]);
+        if (s->groups.open[form] && (form & bits) == bits)
+            conv_groups_seal(s, s->groups.open[form]);
 }
 
 // The image's place in an open group, if that has one left; a group that is full is sealed.
 static struct conv_slot *place_in_open(struct conv_scheduler *s, struct conv_job *job,
-                                       const struct plan *plan)
+                                       const struct plan *plan) CONV_NEEDS(s->lock)
 {
-    struct conv_slot *slot = s->open[plan->form];
+    struct conv_slot *slot = s->groups.open[plan->form];
     size_t carried = plan->need.carried;
     if (!slot)
         return NULL;
@@ -153,6 +155,7 @@ static struct conv_slot *place_in_open(struct conv_scheduler *s, struct conv_job
 
 static struct conv_slot *place_in_new(struct conv_scheduler *s, struct conv_job *job,
                                       const struct plan *plan, enum conv_status *status)
+    CONV_NEEDS(s->lock)
 {
     struct conv_slot *slot;
     *status = conv_pool_acquire(&s->pool, &plan->need, &slot, &job->err);
@@ -160,7 +163,7 @@ static struct conv_slot *place_in_new(struct conv_scheduler *s, struct conv_job 
         seal(s, 0); // none is to wait for images whose place others hold
         return NULL;
     }
-    s->open[plan->form] = slot;
+    s->groups.open[plan->form] = slot;
     slot->group.decoded = plan->form & CONV_FORM_DECODED;
     slot->group.encoded = plan->form & CONV_FORM_ENCODED;
     if (slot->group.decoded)
@@ -177,7 +180,7 @@ bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv
         seal(s, CONV_FORM_DECODED); // no company will come
     struct conv_slot *slot = place_in_open(s, job, &plan);
     if (!slot && decode && !may_begin_decoding(s)) {
-        if (!conv_decode_policy_may_decode_on_cpu(&s->balance))
+        if (!conv_decode_policy_may_decode_on_cpu(&s->policy))
             return false;
         plan = make_plan(s, job, false);
         slot = place_in_open(s, job, &plan);
@@ -198,15 +201,15 @@ bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv
 struct conv_slot *conv_groups_find_idle(const struct conv_scheduler *s)
 {
     for (int form = 0; form < CONV_FORM_COUNT; form++)
-        if (s->open[form] && s->open[form]->decoding == 0)
-            return s->open[form];
+        if (s->groups.open[form] && s->groups.open[form]->decoding == 0)
+            return s->groups.open[form];
     return NULL;
 }
 
 bool conv_groups_is_open(const struct conv_scheduler *s, const struct conv_slot *slot)
 {
     for (int form = 0; form < CONV_FORM_COUNT; form++)
-        if (s->open[form] == slot)
+        if (s->groups.open[form] == slot)
             return true;
     return false;
 }
@@ -217,15 +220,15 @@ void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot)
 {
     slot->sealed = true;
     for (int form = 0; form < CONV_FORM_COUNT; form++)
-        if (s->open[form] == slot)
-            s->open[form] = NULL;
+        if (s->groups.open[form] == slot)
+            s->groups.open[form] = NULL;
     if (slot->decoding > 0)
         return; // the last decoder will come here again
     if (!slot->jobs) {
         count_ended(s, slot);
         if (!slot->left)
             conv_pool_release(&s->pool, slot);
-        pthread_cond_signal(&s->changed);
+        pthread_cond_signal(&s->wake.workers);
         return;
     }
     slot->sealed_at = conv_clock_ns();
@@ -235,18 +238,18 @@ void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot)
 void conv_groups_put_ready(struct conv_scheduler *s, struct conv_slot *slot)
 {
     slot->next = NULL;
-    *s->ready_end = slot;
-    s->ready_end = &slot->next;
-    pthread_cond_signal(&s->stream_work);
+    *s->groups.ready_end = slot;
+    s->groups.ready_end = &slot->next;
+    pthread_cond_signal(&s->wake.streams);
 }
 
 struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s)
 {
-    struct conv_slot *slot = s->ready;
+    struct conv_slot *slot = s->groups.ready;
     if (slot) {
-        s->ready = slot->next;
-        if (!s->ready)
-            s->ready_end = &s->ready;
+        s->groups.ready = slot->next;
+        if (!s->groups.ready)
+            s->groups.ready_end = &s->groups.ready;
     }
     return slot;
 }
@@ -254,9 +257,10 @@ struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s)
 bool conv_groups_are_over(const struct conv_scheduler *s)
 {
     for (int form = 0; form < CONV_FORM_COUNT; form++)
-        if (s->open[form])
+        if (s->groups.open[form])
             return false;
-    return s->walked && !s->found.first && !s->announced.first && !s->parked.first;
+    return s->source_state == CONV_SOURCE_OVER && !s->jobs.found.first &&
+           !s->jobs.announced.first && !s->jobs.parked.first;
 }
 
 void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job)
@@ -265,8 +269,8 @@ void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job)
     job->slot = NULL;
     if (--slot->unfinished == 0 && slot->sealed && slot->decoding == 0) {
         conv_pool_release(&s->pool, slot);
-        pthread_cond_signal(&s->changed);
+        pthread_cond_signal(&s->wake.workers);
         if (conv_groups_are_over(s))
-            pthread_cond_signal(&s->stream_work);
+            pthread_cond_signal(&s->wake.streams);
     }
 }

@@ -48,4 +48,9 @@ struct conv_job {
     struct conv_job *next;      // in the one list it is in
 };
 
+struct conv_job_list {
+    struct conv_job *first, **end;
+    int count;
+};
+
 #endif

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: MIT
-// Jobs: lists of them, their making and reuse, their end in a record of the report.
+#include "pipeline/jobs.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/scheduler.h"
-
-void conv_jobs_init(struct conv_job_list *list)
+static void init_list(struct conv_job_list *list)
 {
     list->first = NULL;
     list->end = &list->first;
     list->count = 0;
+}
+
+void conv_jobs_init(struct conv_jobs *jobs)
+{
+    init_list(&jobs->found);
+    init_list(&jobs->announced);
+    init_list(&jobs->parked);
+    init_list(&jobs->to_encode);
 }
 
 void conv_jobs_push(struct conv_job_list *list, struct conv_job *job)
@@ -43,12 +50,12 @@ struct conv_job *conv_jobs_pop(struct conv_job_list *list)
 
 struct conv_job *conv_jobs_new(struct conv_scheduler *s)
 {
-    if (!s->spare_jobs)
-        s->spare_jobs = calloc(1, sizeof *s->spare_jobs);
-    if (!s->spare_jobs)
+    if (!s->jobs.spare)
+        s->jobs.spare = calloc(1, sizeof *s->jobs.spare);
+    if (!s->jobs.spare)
         return NULL;
-    struct conv_job *job = s->spare_jobs;
-    s->spare_jobs = job->next;
+    struct conv_job *job = s->jobs.spare;
+    s->jobs.spare = job->next;
     struct conv_metadata meta = job->meta; // keeps its memory
     job->err.text[0] = '\0';
     job->outcome = CONV_OUTCOME_DONE;
@@ -71,12 +78,12 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
 
 bool conv_jobs_take_file(struct conv_scheduler *s, struct conv_job *job)
 {
-    if (!s->spare_files)
-        s->spare_files = calloc(1, sizeof *s->spare_files);
-    if (!s->spare_files)
+    if (!s->jobs.spare_files)
+        s->jobs.spare_files = calloc(1, sizeof *s->jobs.spare_files);
+    if (!s->jobs.spare_files)
         return false;
-    job->file = s->spare_files;
-    s->spare_files = job->file->next;
+    job->file = s->jobs.spare_files;
+    s->jobs.spare_files = job->file->next;
     job->file->size = 0;
     return true;
 }
@@ -85,7 +92,7 @@ bool conv_jobs_take_file(struct conv_scheduler *s, struct conv_job *job)
 // record; larger ones are rare, and many records with such a buffer each would be a lot.
 #define CHUNKS_KEPT 4096
 
-size_t conv_jobs_carries(const struct conv_job *job)
+size_t conv_jobs_metadata_bytes(const struct conv_job *job)
 {
     return job->meta.capacity > CHUNKS_KEPT ? job->meta.capacity : 0;
 }
@@ -104,22 +111,22 @@ void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
             free(job->file->data);
             *job->file = (struct conv_file){0};
         }
-        job->file->next = s->spare_files;
-        s->spare_files = job->file;
+        job->file->next = s->jobs.spare_files;
+        s->jobs.spare_files = job->file;
         job->file = NULL;
     }
     bool had_some = job->share.bytes > 0;
     conv_budget_release(job->budget, &job->share);
-    if (had_some && s->announced.first)
-        pthread_cond_signal(&s->changed); // it may wait for that
+    if (had_some && s->jobs.announced.first)
+        pthread_cond_signal(&s->wake.workers); // it may wait for that
     if (had_some)
-        pthread_cond_broadcast(&s->room); // so may images that are to be worked on
+        pthread_cond_broadcast(&s->wake.memory); // so may images that are to be worked on
 }
 
 void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job)
 {
-    job->next = s->spare_jobs;
-    s->spare_jobs = job;
+    job->next = s->jobs.spare;
+    s->jobs.spare = job;
 }
 
 void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
@@ -127,19 +134,43 @@ void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
     conv_jobs_drop_file(s, job);
     if (job->input.is_announced) // and not read
         job->item.ops->close(&job->input);
-    if (conv_jobs_carries(job) > 0)
+    if (conv_jobs_metadata_bytes(job) > 0)
         conv_metadata_free(&job->meta);
     conv_jobs_put_away(s, job);
-    if (--s->live == 0)
-        pthread_cond_broadcast(&s->changed); // perhaps the end, for all
-    else if (s->live == s->most - 1)
-        pthread_cond_signal(&s->changed);
+    if (--s->jobs.live == 0)
+        pthread_cond_broadcast(&s->wake.workers); // perhaps the end, for all
+    else if (s->jobs.live == s->most_live - 1)
+        pthread_cond_signal(&s->wake.workers);
+}
+
+static void report_job(struct conv_scheduler *s, const struct conv_job *job) CONV_TAKES(s->lock)
+    CONV_TAKES(s->report_lock)
+{
+    struct conv_record record = {
+        .input = job->item.name,
+        .output = job->output.path[0] ? job->output.path : NULL,
+        .outcome = job->outcome,
+        .reason = job->reason,
+        .err = job->outcome == CONV_OUTCOME_FAILED ? &job->err : NULL,
+        .notable = job->notable,
+        .width = job->header.width,
+        .height = job->header.height,
+        .channels = job->header.shape.channels,
+        .depth = job->header.shape.depth,
+        .bytes_in = job->bytes_in,
+        .bytes_out = job->bytes_out,
+        .decoded_on_device = job->decoded,
+        .encoded_on_device = job->encoded,
+    };
+    memcpy(record.ns, job->ns, sizeof record.ns);
+    conv_lock_acquire(&s->report_lock);
+    conv_report_file(s->report, &record);
+    conv_lock_release(&s->report_lock);
 }
 
 void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_status status)
 {
     if (status == CONV_ERR_CANCELLED) { // as if it had never begun
-        pthread_mutex_lock(&s->lock);
         conv_jobs_drop(s, job);
         return;
     }
@@ -149,38 +180,20 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
         if (s->config->fail_fast)
             conv_scheduler_stop(s);
     }
-    struct conv_record record = {
-        .input = job->item.name,
-        .output = job->output.path[0] ? job->output.path : NULL,
-        .outcome = job->outcome,
-        .reason = job->reason,
-        .err = status ? &job->err : NULL,
-        .notable = job->notable,
-        .width = job->header.width,
-        .height = job->header.height,
-        .channels = job->header.shape.channels,
-        .depth = job->header.shape.depth,
-        .bytes_in = job->bytes_in,
-        .bytes_out = job->bytes_out,
-    };
-    record.decoded_on_device = job->decoded;
-    record.encoded_on_device = job->encoded;
-    memcpy(record.ns, job->ns, sizeof record.ns);
-    pthread_mutex_lock(&s->report_lock);
-    conv_report_file(s->report, &record);
-    pthread_mutex_unlock(&s->report_lock);
-    pthread_mutex_lock(&s->lock);
+    conv_lock_release(&s->lock);
+    report_job(s, job);
+    conv_lock_acquire(&s->lock);
     conv_jobs_drop(s, job);
 }
 
-void conv_jobs_free_spares(struct conv_scheduler *s)
+void conv_jobs_free_spares(struct conv_jobs *jobs)
 {
-    for (struct conv_job *job = s->spare_jobs, *next; job; job = next) {
+    for (struct conv_job *job = jobs->spare, *next; job; job = next) {
         next = job->next;
         conv_metadata_free(&job->meta);
         free(job);
     }
-    for (struct conv_file *file = s->spare_files, *next; file; file = next) {
+    for (struct conv_file *file = jobs->spare_files, *next; file; file = next) {
         next = file->next;
         free(file->data);
         free(file);

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: MIT
-// The start and the end of a run: locks, staging memory, streams, threads.
+// The start and the end of a run: staging memory, threads, and what a signal ends.
 #include "pipeline/pipeline.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/descriptors.h"
+#include "pipeline/devices.h"
+#include "pipeline/jobs.h"
 #include "pipeline/phase.h"
 #include "pipeline/scheduler.h"
-
-// Input files get this part of --mem-limit: an image takes twice its samples in staging, its file
-// seldom more than them, so that it is not the files that hold up what staging has room for.
-#define FILES_SHARE 2
+#include "pipeline/stream_thread.h"
+#include "pipeline/worker.h"
 
 // After a signal: how long images in flight may take to be finished, how often the main thread
 // looks for the signal before, and for workers to leave behind after that. Together with the report
@@ -29,78 +27,15 @@ static atomic_bool left_threads;
 _Static_assert(CONV_REPORT_MOST_DEVICES == CONV_BACKEND_MOST_DEVICES,
                "the report has room for every device");
 
-// Both locks are held for moments, by many threads: waiting for one is shorter than falling asleep.
-static int init_lock(pthread_mutex_t *lock)
-{
-    pthread_mutexattr_t attributes;
-    int errnum = pthread_mutexattr_init(&attributes);
-#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
-    if (!errnum)
-        errnum = pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
-#endif
-    if (!errnum)
-        errnum = pthread_mutex_init(lock, &attributes);
-    pthread_mutexattr_destroy(&attributes);
-    return errnum;
-}
-
-// Where the memory of the whole run is limited, an eighth is for files that are read while other
-// images are in work. Another eighth is nobody's: for stacks, the coders' tables, and the buffers
-// that workers and pool keep (see conv_pipeline_keep).
-static int init_budget(struct conv_scheduler *s)
-{
-    const struct conv_pipeline_config *config = s->config;
-    size_t files = config->mem_limit / FILES_SHARE, total = SIZE_MAX;
-    if (config->memory > 0 && !config->ops->async) {
-        total = config->memory - config->memory / 8;
-        files = files < config->memory / 8 ? files : config->memory / 8;
-    }
-    return conv_budget_init(&s->files, files, total);
-}
-
-static enum conv_status init_locks(struct conv_scheduler *s, struct conv_err *err)
-{
-    pthread_condattr_t attributes;
-    int errnum = pthread_condattr_init(&attributes);
-    if (!errnum)
-        errnum = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    if (!errnum)
-        errnum = pthread_cond_init(&s->changed, &attributes);
-    if (!errnum)
-        errnum = pthread_cond_init(&s->room, &attributes);
-    if (!errnum)
-        errnum = pthread_cond_init(&s->stream_work, &attributes);
-    if (!errnum)
-        errnum = pthread_cond_init(&s->ended, &attributes);
-    if (!errnum)
-        errnum = init_lock(&s->lock);
-    if (!errnum)
-        errnum = init_lock(&s->report_lock);
-    if (!errnum)
-        errnum = init_budget(s);
-    pthread_condattr_destroy(&attributes);
-    return errnum ? conv_err_errno(err, errnum, "cannot make locks") : CONV_OK;
-}
-
 // A worker keeps up to six buffers, two of them in the pool: together a tenth.
 size_t conv_pipeline_keep(size_t memory, int jobs)
 {
     return memory / 64 / (size_t)jobs + 1;
 }
 
-bool conv_scheduler_wait(struct conv_scheduler *s, pthread_cond_t *condition, uint64_t ns)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    uint64_t end = (uint64_t)until.tv_nsec + ns;
-    until.tv_sec += (time_t)(end / 1000000000);
-    until.tv_nsec = (long)(end % 1000000000);
-    return pthread_cond_timedwait(condition, &s->lock, &until) == 0;
-}
-
-// Slots: for the streams, as many again to fill, and some to drain. Where the device decodes, what
-// it may have waiting for it (balance.h), and as many for the others. A worker of a backend that is
-// not async holds one.
+// Slots on an async backend: one for each stream, as many to be filled, and two to be drained.
+// Where the device decodes, one more for each stream: groups that wait for it (decode_policy.h). On
+// another backend each worker holds one.
 static int slot_count(const struct conv_pipeline_config *config)
 {
     int each = config->decode_on == CONV_CODER_CPU ? 2 : 3;
@@ -128,18 +63,6 @@ static enum conv_status open_pool(struct conv_scheduler *s, struct conv_err *err
     return conv_pool_open(&s->pool, &pool, err);
 }
 
-// What is known of an image takes some KiB, more than the staging memory of a tiny one: an eighth
-// of the limit for that, and at least what keeps workers and readahead busy.
-static int most_live(const struct conv_pipeline_config *config)
-{
-    size_t bytes = config->mem_limit / 8;
-    if (config->memory > 0 && config->memory / 32 < bytes)
-        bytes = config->memory / 32;
-    size_t most = bytes / sizeof(struct conv_job);
-    size_t least = 2 * (size_t)config->jobs + 64;
-    return (int)(most < least ? least : most < INT_MAX ? most : INT_MAX);
-}
-
 static int stream_count(const struct conv_pipeline_config *config)
 {
     return config->ops->async ? config->device_count * config->streams : 0;
@@ -155,13 +78,13 @@ static void add_rows(struct conv_scheduler *s, struct conv_stream_thread *owner)
         owner->rows[e] = conv_trace_add_row(s->config->trace, name, owner->index, engines[e]);
 }
 
-// Fewer threads than wanted are fine, none is not.
+// Fewer threads than asked for are fine, none is a failure.
 static enum conv_status start_streams(struct conv_scheduler *s, struct conv_err *err)
 {
     int errnum = 0, started = 0, count = stream_count(s->config);
     for (int i = 0; i < count; i++) {
         struct conv_stream_thread *owner = &s->stream_threads[i];
-        if (!owner->wanted)
+        if (!owner->is_needed)
             continue;
         int failed = pthread_create(&owner->thread, NULL, conv_stream_thread_main, owner);
         owner->started = failed == 0;
@@ -187,7 +110,7 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
     const struct conv_pipeline_config *config = s->config;
     enum conv_status status = conv_devices_open(s, err);
     for (int i = 0; i < stream_count(config) && !status; i++)
-        if (s->stream_threads[i].wanted)
+        if (s->stream_threads[i].is_needed)
             add_rows(s, &s->stream_threads[i]);
     for (int i = 0; i < config->jobs && !status; i++) {
         workers[i].scheduler = s;
@@ -201,11 +124,11 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
         status = start_streams(s, err);
     // As with streams; without the first, the others are not worth a try.
     for (int i = 0; i < config->jobs && !status; i++) {
-        pthread_mutex_lock(&s->lock);
+        conv_lock_acquire(&s->lock);
         int errnum = pthread_create(&workers[i].thread, NULL, conv_worker_main, &workers[i]);
         workers[i].started = errnum == 0;
         s->working += workers[i].started;
-        pthread_mutex_unlock(&s->lock);
+        conv_lock_release(&s->lock);
         if (errnum && i == 0)
             status = conv_err_errno(err, errnum, "cannot start a thread");
     }
@@ -216,18 +139,18 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
 static void await_workers(struct conv_scheduler *s, struct conv_worker *workers)
 {
     uint64_t asked = 0;
-    pthread_mutex_lock(&s->lock);
+    conv_lock_acquire(&s->lock);
     while (s->working > 0) {
         uint64_t now = conv_clock_ns();
         if (!asked && conv_cancel_is_asked(s->config->stop))
             asked = now;
         for (int i = 0; asked && now - asked >= GRACE_NS && i < s->config->jobs; i++)
-            if (workers[i].started && conv_worker_leave(&workers[i]))
+            if (workers[i].started && conv_worker_leave(s, &workers[i]))
                 atomic_store(&left_threads, true);
         if (s->working > 0)
-            conv_scheduler_wait(s, &s->ended, asked ? AGAIN_NS : LOOK_NS);
+            conv_scheduler_wait(s, &s->wake.ended, asked ? AGAIN_NS : LOOK_NS);
     }
-    pthread_mutex_unlock(&s->lock);
+    conv_lock_release(&s->lock);
     for (int i = 0; i < s->config->jobs; i++)
         if (workers[i].started && !is_left(&workers[i]))
             pthread_join(workers[i].thread, NULL);
@@ -237,10 +160,10 @@ static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers)
 {
     const struct conv_backend_ops *ops = s->config->ops;
     await_workers(s, workers);
-    pthread_mutex_lock(&s->lock);
+    conv_lock_acquire(&s->lock);
     s->streams_end = true;
-    pthread_cond_broadcast(&s->stream_work);
-    pthread_mutex_unlock(&s->lock);
+    pthread_cond_broadcast(&s->wake.streams);
+    conv_lock_release(&s->lock);
     for (int i = 0; i < stream_count(s->config); i++)
         if (s->stream_threads[i].started)
             pthread_join(s->stream_threads[i].thread, NULL);
@@ -253,31 +176,26 @@ static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers)
     }
 }
 
+static enum conv_status run_threads(struct conv_scheduler *s, struct conv_worker *workers,
+                                    struct conv_err *err)
+{
+    conv_descriptors_begin(s->config->jobs, s->config->stop);
+    enum conv_status status = start_threads(s, workers, err);
+    stop_threads(s, workers);
+    conv_descriptors_end();
+    if (!status && s->failure.status)
+        status = conv_err_set(err, s->failure.status, "%s", s->failure.text);
+    return status;
+}
+
 enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
                                    struct conv_source *source, struct conv_report *report,
                                    struct conv_err *err)
 {
-    struct conv_scheduler s = {
-        .config = config,
-        .source = source,
-        .report = report,
-        .table_bytes =
-            config->ops->table_bytes(config->filter_count, config->decode_on != CONV_CODER_CPU ||
-                                                               config->encode_on != CONV_CODER_CPU),
-        .filter_alpha = config->alpha != CONV_ALPHA_KEEP,
-        .most = most_live(config),
-    };
-    s.ready_end = &s.ready;
-    conv_decode_policy_init(&s.balance, config->jobs, conv_clock_ns());
-    s.balance.sure = config->encode_on == CONV_CODER_GPU;
-    conv_jobs_init(&s.found);
-    conv_jobs_init(&s.announced);
-    conv_jobs_init(&s.parked);
-    conv_jobs_init(&s.to_encode);
-    enum conv_status status = init_locks(&s, err);
+    struct conv_scheduler s;
+    enum conv_status status = conv_scheduler_init(&s, config, source, report, err);
     if (status)
         return status;
-
     struct conv_worker *workers = calloc((size_t)config->jobs, sizeof *workers);
     s.stream_threads = calloc((size_t)stream_count(config) + 1, sizeof *s.stream_threads);
     s.devices = calloc((size_t)config->device_count, sizeof *s.devices);
@@ -285,28 +203,16 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
         status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d workers", config->jobs);
     if (!status)
         status = open_pool(&s, err);
-    if (!status) {
-        conv_descriptors_begin(config->jobs, config->stop);
-        status = start_threads(&s, workers, err);
-        stop_threads(&s, workers);
-        conv_descriptors_end();
-        if (!status && s.failure.status)
-            status = conv_err_set(err, s.failure.status, "%s", s.failure.text);
-    }
+    if (!status)
+        status = run_threads(&s, workers, err);
     bool left = conv_pipeline_left_threads(); // which use their slots and their workers' memory
     if (!left)
         conv_pool_close(&s.pool);
-    conv_jobs_free_spares(&s);
+    conv_jobs_free_spares(&s.jobs);
     if (!left)
         free(workers);
     free(s.stream_threads);
     free(s.devices);
-    conv_budget_destroy(&s.files);
-    pthread_mutex_destroy(&s.report_lock);
-    pthread_mutex_destroy(&s.lock);
-    pthread_cond_destroy(&s.stream_work);
-    pthread_cond_destroy(&s.room);
-    pthread_cond_destroy(&s.changed);
-    pthread_cond_destroy(&s.ended);
+    conv_scheduler_destroy(&s);
     return status;
 }

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT
-// The streams of an async backend: a thread each, that hands sealed groups to its device. What the
+// What a stream thread does: it hands sealed groups to its device. What the
 // device has no room for goes to it in smaller groups; what it fails to do, others do: another
 // device, or else the spare backend.
+#include "pipeline/stream_thread.h"
+
 #include <string.h>
 
-#include "device/staging.h"
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "pipeline/scheduler.h"
+#include "device/staging.h"
+#include "pipeline/devices.h"
+#include "pipeline/groups.h"
+#include "pipeline/jobs.h"
 #include "report/ranges.h"
 
 // --- what is told of the work --------------------------------------------------------------------
@@ -51,9 +55,9 @@ static void note_work(const struct conv_stream_thread *thread, struct conv_strea
                              &item);
         start += work.ns[e];
     }
-    pthread_mutex_lock(&s->report_lock);
+    conv_lock_acquire(&s->report_lock);
     conv_report_group(s->report, &work);
-    pthread_mutex_unlock(&s->report_lock);
+    conv_lock_release(&s->report_lock);
 }
 
 // --- one group -----------------------------------------------------------------------------------
@@ -114,20 +118,20 @@ static void take_back(struct conv_group_lender *lender)
 {
     struct lending *lending = (struct lending *)lender;
     struct conv_scheduler *s = lending->scheduler;
-    pthread_mutex_lock(&s->lock);
+    conv_lock_acquire(&s->lock);
     conv_pool_take_back(&s->pool, lending->slot);
-    pthread_cond_signal(&s->changed);
-    pthread_mutex_unlock(&s->lock);
+    pthread_cond_signal(&s->wake.workers);
+    conv_lock_release(&s->lock);
 }
 
 static enum conv_status lend(struct conv_group_lender *lender, size_t bytes, struct conv_err *err)
 {
     struct lending *lending = (struct lending *)lender;
     struct conv_scheduler *s = lending->scheduler;
-    pthread_mutex_lock(&s->lock);
+    conv_lock_acquire(&s->lock);
     enum conv_status status = conv_pool_lend(&s->pool, lending->slot, bytes, err);
-    pthread_cond_signal(&s->changed); // what was promised beyond that is free
-    pthread_mutex_unlock(&s->lock);
+    pthread_cond_signal(&s->wake.workers); // what was promised beyond that is free
+    conv_lock_release(&s->lock);
     if (!status)
         conv_pool_pin(&s->pool, lending->slot, lending->backend);
     return status;
@@ -213,7 +217,7 @@ static enum conv_status run_group(struct conv_stream_thread *thread, struct conv
         if (!status)
             return CONV_OK;
         if (status == CONV_ERR_MEMORY && (group->decoded || group->encoded)) {
-            conv_devices_note_crowded(s, device, err);
+            conv_devices_note_coder_oom(s, device, err);
             return uncode(thread->slot, group) ? run_group(thread, group, err) : CONV_OK;
         }
         if (status == CONV_ERR_MEMORY && conv_group_split(group, &head, &tail))
@@ -243,13 +247,13 @@ static void share_times(struct conv_job *job, const struct conv_group *group)
     job->ns[CONV_STAGE_COPY_OUT] = (uint64_t)((double)group->ns_copy_out * share);
 }
 
-// The device could not decode it, or is lost: it is read again, for the CPU. With the lock.
-static void start_again(struct conv_scheduler *s, struct conv_job *job)
+// The device could not decode it, or is lost: it is read again, for the CPU.
+static void start_again(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock)
 {
     conv_groups_leave(s, job);
     job->on_cpu = true;
-    conv_jobs_push(&s->announced, job);
-    pthread_cond_signal(&s->changed);
+    conv_jobs_push(&s->jobs.announced, job);
+    pthread_cond_signal(&s->wake.workers);
 }
 
 static bool is_to_start_again(const struct conv_slot *slot, const struct conv_job *job)
@@ -257,9 +261,9 @@ static bool is_to_start_again(const struct conv_slot *slot, const struct conv_jo
     return slot->again || (slot->group.decoded && slot->group.images[job->image].failed);
 }
 
-// Called and returns with the lock: images of a group that the stream has run (or could not run).
+// Images of a group that the stream has run, or could not run, go on or end.
 static void after_stream(struct conv_scheduler *s, struct conv_slot *slot, enum conv_status status,
-                         const struct conv_err *err)
+                         const struct conv_err *err) CONV_NEEDS(s->lock)
 {
     struct conv_job *next;
     conv_groups_note_run(s, slot, status);
@@ -269,15 +273,14 @@ static void after_stream(struct conv_scheduler *s, struct conv_slot *slot, enum 
         if (!status && is_to_start_again(slot, job)) {
             start_again(s, job);
         } else if (!status) {
-            conv_jobs_push(&s->to_encode, job);
+            conv_jobs_push(&s->jobs.to_encode, job);
         } else {
             job->err = *err;
             conv_groups_leave(s, job);
-            pthread_mutex_unlock(&s->lock);
             conv_jobs_finish(s, job, status);
         }
     }
-    pthread_cond_signal(&s->changed);
+    pthread_cond_signal(&s->wake.workers);
 }
 
 // --- the thread ----------------------------------------------------------------------------------
@@ -288,11 +291,11 @@ void *conv_stream_thread_main(void *argument)
     struct conv_scheduler *s = thread->scheduler;
     struct conv_pool_buffer buffer;
     conv_thread_be_brief();
-    pthread_mutex_lock(&s->lock);
+    conv_lock_acquire(&s->lock);
     for (;;) {
         struct conv_slot *slot = conv_groups_take_ready(s);
         if (slot) {
-            pthread_mutex_unlock(&s->lock);
+            conv_lock_release(&s->lock);
             struct conv_err err = {0};
             thread->slot = slot;
             conv_ranges_push("group");
@@ -300,19 +303,19 @@ void *conv_stream_thread_main(void *argument)
                                           ? conv_err_set(&err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT)
                                           : run_group(thread, &slot->group, &err);
             conv_ranges_pop();
-            pthread_mutex_lock(&s->lock);
+            conv_lock_acquire(&s->lock);
             after_stream(s, slot, status, &err);
         } else if (s->streams_end) {
             break;
         } else if (conv_groups_are_over(s) && conv_pool_take_out(&s->pool, &buffer)) {
             // While workers write the last images: it takes milliseconds.
-            pthread_mutex_unlock(&s->lock);
+            conv_lock_release(&s->lock);
             conv_pool_give_up(&s->pool, &buffer);
-            pthread_mutex_lock(&s->lock);
+            conv_lock_acquire(&s->lock);
         } else {
-            conv_scheduler_wait(s, &s->stream_work, CONV_SCHEDULER_LOOK_NS);
+            conv_scheduler_wait(s, &s->wake.streams, CONV_SCHEDULER_LOOK_NS);
         }
     }
-    pthread_mutex_unlock(&s->lock);
+    conv_lock_release(&s->lock);
     return NULL;
 }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#include "base/lock.h"
+
+#include <time.h>
+
+// The analysis takes the declarations for granted; it cannot see that these functions keep them.
+#define UNCHECKED CONV_LOCK_ATTRIBUTE(no_thread_safety_analysis)
+
+int conv_lock_init(struct conv_lock *lock)
+{
+    pthread_mutexattr_t attributes;
+    int errnum = pthread_mutexattr_init(&attributes);
+    if (errnum)
+        return errnum;
+#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
+    errnum = pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
+#endif
+    if (!errnum)
+        errnum = pthread_mutex_init(&lock->mutex, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    return errnum;
+}
+
+void conv_lock_destroy(struct conv_lock *lock)
+{
+    pthread_mutex_destroy(&lock->mutex);
+}
+
+UNCHECKED void conv_lock_acquire(struct conv_lock *lock)
+{
+    pthread_mutex_lock(&lock->mutex);
+}
+
+UNCHECKED void conv_lock_release(struct conv_lock *lock)
+{
+    pthread_mutex_unlock(&lock->mutex);
+}
+
+int conv_lock_init_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    int errnum = pthread_condattr_init(&attributes);
+    if (errnum)
+        return errnum;
+    errnum = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    if (!errnum)
+        errnum = pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return errnum;
+}
+
+UNCHECKED bool conv_lock_wait(struct conv_lock *lock, pthread_cond_t *condition, uint64_t ns)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    uint64_t end = (uint64_t)until.tv_nsec + ns;
+    until.tv_sec += (time_t)(end / 1000000000);
+    until.tv_nsec = (long)(end % 1000000000);
+    return pthread_cond_timedwait(condition, &lock->mutex, &until) == 0;
+}

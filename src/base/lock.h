@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// A mutex whose rules the compiler checks. A function states in its declaration which lock its
+// caller has to hold (CONV_NEEDS) or must not hold (CONV_TAKES); clang's -Wthread-safety refuses
+// callers that do otherwise, and functions that return with another lock than they state. GCC,
+// which has no such analysis, sees a plain mutex.
+#ifndef CONV_BASE_LOCK_H
+#define CONV_BASE_LOCK_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __clang__
+#define CONV_LOCK_ATTRIBUTE(x) __attribute__((x))
+#else
+#define CONV_LOCK_ATTRIBUTE(x)
+#endif
+
+// The caller holds the lock, before and after. The function may release it meanwhile.
+#define CONV_NEEDS(lock) CONV_LOCK_ATTRIBUTE(requires_capability(lock))
+// The caller does not hold the lock: the function acquires and releases it.
+#define CONV_TAKES(lock) CONV_LOCK_ATTRIBUTE(locks_excluded(lock))
+// The function returns with the lock, or without it.
+#define CONV_ACQUIRES(lock) CONV_LOCK_ATTRIBUTE(acquire_capability(lock))
+#define CONV_RELEASES(lock) CONV_LOCK_ATTRIBUTE(release_capability(lock))
+
+struct CONV_LOCK_ATTRIBUTE(capability("mutex")) conv_lock {
+    pthread_mutex_t mutex;
+};
+
+// A lock for short sections: a thread that finds it taken spins a little before it sleeps. 0, or an
+// error number.
+int conv_lock_init(struct conv_lock *lock);
+void conv_lock_destroy(struct conv_lock *lock);
+
+void conv_lock_acquire(struct conv_lock *lock) CONV_ACQUIRES(*lock);
+void conv_lock_release(struct conv_lock *lock) CONV_RELEASES(*lock);
+
+// A condition for conv_lock_wait. 0, or an error number.
+int conv_lock_init_condition(pthread_cond_t *condition);
+
+// Releases the lock, waits for the condition for at most `ns`, acquires the lock again. False if
+// the time was up. As with all conditions, a wait may end without a cause.
+bool conv_lock_wait(struct conv_lock *lock, pthread_cond_t *condition, uint64_t ns)
+    CONV_NEEDS(*lock);
+
+#endif

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// The devices of an async backend: their streams, and what is done when one is lost.
+#ifndef CONV_PIPELINE_DEVICES_H
+#define CONV_PIPELINE_DEVICES_H
+
+#include "pipeline/scheduler.h"
+#include "pipeline/stream_thread.h"
+
+struct conv_device_state {
+    struct conv_backend *backend; // set before `streams`
+    bool welcomed;                // a thread opens its streams, or has
+    int streams; // opened, fewer than asked for where memory was short; 0: the device is not open
+                 // yet
+    struct conv_err lost;    // reason the device was given up; CONV_OK while usable
+    bool oom_reported;       // that it had no room for a group
+    bool coder_oom_reported; // that it had no room for a group's coders
+};
+
+// Before the threads start: opens streams on all devices that are open. Streams with less device
+// memory than asked for, or fewer of them, are fine; with a spare backend none are. CONV_ERR_DEVICE
+// with what is missing.
+enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *err)
+    CONV_TAKES(s->lock);
+void conv_devices_close(struct conv_scheduler *s); // after the threads have ended
+
+// A stream of the device, for this thread alone until it is put back: its own if possible. NULL,
+// with the reason, if the device is lost, or with status CONV_OK if it is not open yet.
+struct conv_stream_thread *conv_devices_take_stream(const struct conv_stream_thread *thread,
+                                                    int device, struct conv_err *err);
+void conv_devices_put_stream(struct conv_stream_thread *owner);
+
+// Waits until a device has streams, if any is being opened, and not after a stop. Devices that are
+// not open some seconds after the run's start are given up.
+void conv_devices_await(struct conv_scheduler *s) CONV_TAKES(s->lock);
+
+// The device has failed to run a group: it had no room (CONV_ERR_MEMORY) or is lost. Warns once, if
+// another device or the spare backend takes over.
+void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status status,
+                          const struct conv_err *err) CONV_TAKES(s->lock)
+    CONV_TAKES(s->report_lock);
+
+// The device had no room for the coders of a group. Warns once.
+void conv_devices_note_coder_oom(struct conv_scheduler *s, int device, const struct conv_err *err)
+    CONV_TAKES(s->lock) CONV_TAKES(s->report_lock);
+
+// True, with the reason, once all devices are lost.
+bool conv_devices_are_lost(struct conv_scheduler *s, struct conv_err *err) CONV_TAKES(s->lock);
+
+#endif

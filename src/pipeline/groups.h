@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// Groups of images for an async backend: how an image gets into one, and out of it again.
+#ifndef CONV_PIPELINE_GROUPS_H
+#define CONV_PIPELINE_GROUPS_H
+
+#include "pipeline/scheduler.h"
+
+// Measurements for the decode policy: a worker has decoded the image; a stream has run the group.
+void conv_groups_note_decoded(struct conv_scheduler *s, const struct conv_job *job)
+    CONV_NEEDS(s->lock);
+void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, enum conv_status status)
+    CONV_NEEDS(s->lock);
+
+// Gives an image that has been read its place in a group: true with job->slot set, or false if it
+// has to wait. *status is set to what keeps it from ever getting one.
+bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv_status *status)
+    CONV_NEEDS(s->lock);
+
+// An open group that no worker decodes into. NULL if there is none.
+struct conv_slot *conv_groups_find_idle(const struct conv_scheduler *s) CONV_NEEDS(s->lock);
+bool conv_groups_is_open(const struct conv_scheduler *s, const struct conv_slot *slot)
+    CONV_NEEDS(s->lock);
+
+// The group takes no more images; once the last one is decoded it goes to the streams.
+void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock);
+
+// The queue of groups for the streams. NULL if it is empty.
+void conv_groups_put_ready(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock);
+struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s) CONV_NEEDS(s->lock);
+
+// True once all images have gone to the streams: only those that a device could not decode may come
+// again.
+bool conv_groups_are_over(const struct conv_scheduler *s) CONV_NEEDS(s->lock);
+
+// Takes a filtered image out of its slot, which is released with the last one.
+void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
+
+#endif

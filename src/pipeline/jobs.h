@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// Jobs: lists of them, their making and reuse, their end in a record of the report.
+#ifndef CONV_PIPELINE_JOBS_H
+#define CONV_PIPELINE_JOBS_H
+
+#include "pipeline/scheduler.h"
+
+void conv_jobs_init(struct conv_jobs *jobs);
+void conv_jobs_push(struct conv_job_list *list, struct conv_job *job);
+void conv_jobs_put_back(struct conv_job_list *list, struct conv_job *job); // at the front
+struct conv_job *conv_jobs_pop(struct conv_job_list *list);                // NULL if it is empty
+
+// An empty job, or NULL without memory; and its return if nothing came of it. It is not live yet.
+struct conv_job *conv_jobs_new(struct conv_scheduler *s) CONV_NEEDS(s->lock);
+void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
+
+// Gives the job a buffer for its file. False without memory.
+bool conv_jobs_take_file(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
+// Returns the buffer, if the job has one, and the job's share of the budget for files.
+void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
+
+// Ends a live job without a record in the report.
+void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
+
+// Reports a live job, whose slot has been left, and ends it. Releases the lock while it reports.
+// CONV_ERR_CANCELLED: as conv_jobs_drop.
+void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_status status)
+    CONV_NEEDS(s->lock) CONV_TAKES(s->report_lock);
+
+// Bytes of metadata that the image carries from its input to its output, as the pool counts them: 0
+// if they are too few to matter.
+size_t conv_jobs_metadata_bytes(const struct conv_job *job);
+
+// After the threads have ended.
+void conv_jobs_free_spares(struct conv_jobs *jobs);
+
+#endif

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// A thread that takes sealed groups, and the stream that it hands them to. Once its device is lost,
+// it uses streams of other devices, in turn with their threads.
+#ifndef CONV_PIPELINE_STREAM_THREAD_H
+#define CONV_PIPELINE_STREAM_THREAD_H
+
+#include "pipeline/scheduler.h"
+
+struct conv_stream_thread {
+    struct conv_scheduler *scheduler;
+    int device, index;
+    bool is_needed; // set before the threads start: there is or will be a stream for it
+    // Guards `stream` and `rows`, which other devices' threads use, too. Acquired before all other
+    // locks.
+    pthread_mutex_t in_turn;
+    struct conv_stream *stream; // NULL: the device had no room for one
+    struct conv_trace_row *rows[CONV_ENGINE_COUNT];
+
+    // The thread's own.
+    struct conv_stream *spare; // of the spare backend; opened when first needed
+    void *scratch;             // of the spare backend, scratch_size bytes
+    size_t scratch_size;
+    struct conv_slot *slot; // whose group it runs
+    pthread_t thread;
+    bool started;
+};
+
+void *conv_stream_thread_main(void *stream_thread); // struct conv_stream_thread
+
+#endif

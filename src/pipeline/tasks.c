@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+#include "pipeline/tasks.h"
+
+#include "base/clock.h"
+#include "pipeline/devices.h"
+#include "pipeline/fetch.h"
+#include "pipeline/groups.h"
+#include "pipeline/jobs.h"
+#include "pipeline/plan.h"
+#include "pipeline/stages.h"
+
+// --- source --------------------------------------------------------------------------------------
+
+// Images that are fetched from the source at once: with one at a time, workers would wait for each
+// other where images are small.
+#define WALK_BATCH 8
+
+// The next image of the source, with a place for its output.
+static enum conv_source_step next_job(struct conv_scheduler *s, struct conv_job *job)
+{
+    const struct conv_sink *sink = s->config->sink;
+    enum conv_source_step step = conv_source_next(s->source, &job->item, &job->err);
+    // What is bad may have no name below the sink: the list itself, for example.
+    bool has_place = step != CONV_SOURCE_END && sink && conv_item_target(&job->item)[0];
+    if (has_place &&
+        sink->ops->place(sink, &job->item, &job->output,
+                         step == CONV_SOURCE_ITEM ? &job->err : NULL) &&
+        step == CONV_SOURCE_ITEM)
+        step = CONV_SOURCE_BAD;
+    return step;
+}
+
+// Fills `jobs` and `steps` from the source, no further than it takes without waiting for a name.
+// Returns how many; *over: the source has ended.
+static int fill_batch(struct conv_scheduler *s, struct conv_job *jobs[],
+                      enum conv_source_step steps[], int room, bool *over)
+{
+    int count = 0;
+    *over = false;
+    while (!*over && count < room && (count == 0 || !conv_source_may_wait(s->source))) {
+        steps[count] = next_job(s, jobs[count]);
+        *over = steps[count] == CONV_SOURCE_END;
+        count += !*over;
+    }
+    return count;
+}
+
+// Reports what came from the source instead of an image: a repeated name or an error.
+static void finish_unusable(struct conv_scheduler *s, struct conv_job *job,
+                            enum conv_source_step step) CONV_NEEDS(s->lock)
+{
+    enum conv_status status = job->err.status;
+    if (step == CONV_SOURCE_REPEATED) {
+        job->outcome = CONV_OUTCOME_SKIPPED;
+        job->reason = "listed again; only the first counts";
+        job->notable = true;
+        status = CONV_OK;
+    }
+    conv_jobs_finish(s, job, status);
+}
+
+void conv_tasks_fetch(struct conv_scheduler *s)
+{
+    struct conv_job *jobs[WALK_BATCH];
+    enum conv_source_step steps[WALK_BATCH];
+    bool over;
+    int room = 0;
+    while (room < WALK_BATCH && (jobs[room] = conv_jobs_new(s)))
+        room++;
+    if (room == 0) {
+        conv_err_set(&s->failure, CONV_ERR_MEMORY, "no memory for another image");
+        conv_scheduler_stop(s);
+        return;
+    }
+    s->source_state = CONV_SOURCE_BUSY;
+    conv_lock_release(&s->lock);
+    int count = fill_batch(s, jobs, steps, room, &over);
+    conv_lock_acquire(&s->lock);
+    s->source_state = over ? CONV_SOURCE_OVER : CONV_SOURCE_IDLE;
+    for (int i = count; i < room; i++)
+        conv_jobs_put_away(s, jobs[i]);
+    for (int i = 0; i < count; i++) {
+        if (steps[i] == CONV_SOURCE_ITEM)
+            conv_jobs_push(&s->jobs.found, jobs[i]);
+        else
+            s->jobs.live++;
+    }
+    pthread_cond_signal(&s->wake.workers);
+    for (int i = 0; i < count; i++)
+        if (steps[i] != CONV_SOURCE_ITEM)
+            finish_unusable(s, jobs[i], steps[i]);
+}
+
+// --- announce and read ---------------------------------------------------------------------------
+
+void conv_tasks_announce(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
+{
+    s->jobs.live++;
+    s->jobs.begun++;
+    conv_lock_release(&s->lock);
+    job->row = worker->row;
+    enum conv_status status = conv_plan_job(s->config, job);
+    bool goes_on = !status && job->outcome == CONV_OUTCOME_DONE;
+    if (goes_on) {
+        conv_fetch_announce(s->config, job);
+        status = conv_plan_check_output(s->config, job);
+    }
+    conv_lock_acquire(&s->lock);
+    if (goes_on && !status)
+        conv_jobs_push(&s->jobs.announced, job);
+    else
+        conv_jobs_finish(s, job, status);
+}
+
+bool conv_tasks_read(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
+{
+    int begun = s->jobs.live - s->jobs.announced.count, to_encode = s->jobs.to_encode.count;
+    bool has_file = conv_jobs_take_file(s, job);
+    conv_lock_release(&s->lock);
+    conv_trace_queues(worker->row, begun, to_encode);
+    job->row = worker->row;
+    enum conv_status status = CONV_OK;
+    if (!has_file)
+        status = conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory for the file");
+    else if (!s->config->spare_ops && conv_devices_are_lost(s, &job->err))
+        status = job->err.status;
+    if (!status)
+        status = conv_stages_read(s->config, job);
+    conv_lock_acquire(&s->lock);
+    if (status)
+        conv_jobs_finish(s, job, status);
+    return !status;
+}
+
+// --- decode and encode for a group ---------------------------------------------------------------
+
+// The job leaves the decoders of its group: for the stream with the group, for a worker to decode
+// it after all (on_cpu), or because it failed.
+static void end_decode(struct conv_scheduler *s, struct conv_job *job, enum conv_status status,
+                       bool on_cpu) CONV_NEEDS(s->lock)
+{
+    struct conv_slot *slot = job->slot;
+    slot->touched_at = conv_clock_ns();
+    slot->decoding--;
+    if (!status && !slot->group.decoded)
+        conv_groups_note_decoded(s, job);
+    if (!status && !on_cpu) {
+        conv_jobs_drop_file(s, job);
+        job->next = slot->jobs;
+        slot->jobs = job;
+    } else {
+        job->slot = NULL;
+        slot->unfinished--;
+    }
+    if (on_cpu) {
+        job->on_cpu = true;
+        conv_jobs_push(&s->jobs.parked, job);
+        pthread_cond_signal(&s->wake.workers);
+    }
+    if (slot->sealed)
+        conv_groups_seal(s, slot);
+    else if (slot->decoding == 0 && !s->groups.has_sealer)
+        pthread_cond_signal(&s->wake.workers); // an idle worker may become the sealer
+    if (status)
+        conv_jobs_finish(s, job, status);
+}
+
+void conv_tasks_decode(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
+{
+    conv_worker_take(worker, job, true);
+    conv_lock_release(&s->lock);
+    enum conv_status status = CONV_OK;
+    bool on_cpu = false;
+    if (job->slot->group.decoded)
+        on_cpu = !conv_stages_pass_on(job);
+    else
+        status = conv_stages_decode(s->config, worker->codec, job);
+    conv_lock_acquire(&s->lock);
+    end_decode(s, job, status, on_cpu);
+}
+
+void conv_tasks_encode(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
+{
+    conv_worker_take(worker, job, false);
+    conv_lock_release(&s->lock);
+    enum conv_status status = conv_stages_encode(s->config, worker->codec, worker->index, job);
+    conv_lock_acquire(&s->lock);
+    conv_groups_leave(s, job);
+    conv_jobs_finish(s, job, status);
+}

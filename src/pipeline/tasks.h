@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// What workers do, one task at a time. worker.c chooses the task.
+#ifndef CONV_PIPELINE_TASKS_H
+#define CONV_PIPELINE_TASKS_H
+
+#include "pipeline/worker.h"
+
+// All release the lock while they name, read, code, filter or write. A job that fails is finished.
+
+// Fetches the next images from the source. s->source_state is not CONV_SOURCE_BUSY.
+void conv_tasks_fetch(struct conv_scheduler *s) CONV_NEEDS(s->lock);
+
+// Begins a job that was found: finishes it if it is to be skipped, else has the system fetch its
+// file and appends it to the announced ones.
+void conv_tasks_announce(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
+    CONV_NEEDS(s->lock);
+
+// Reads the job's file. False if that has ended the job.
+bool conv_tasks_read(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
+    CONV_NEEDS(s->lock);
+
+// Async backend: decodes a job that has been read and has its place in a group.
+void conv_tasks_decode(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
+    CONV_NEEDS(s->lock);
+
+// Async backend: encodes and writes a filtered job, and finishes it.
+void conv_tasks_encode(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
+    CONV_NEEDS(s->lock);
+
+// Another backend: decodes, filters, encodes and writes a job that has been read, so that its image
+// stays in one core's cache, and finishes it. Waits for memory. whole_image.c
+void conv_tasks_run(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
+    CONV_NEEDS(s->lock);
+
+#endif

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// A worker: a thread that reads, decodes, encodes and writes images, and filters them where the
+// backend is not async.
+#ifndef CONV_PIPELINE_WORKER_H
+#define CONV_PIPELINE_WORKER_H
+
+#include "pipeline/scheduler.h"
+
+struct conv_worker {
+    struct conv_scheduler *scheduler;
+    int index;
+    struct conv_png_codec *codec;
+    struct conv_stream *stream; // of a backend that is not async
+    struct conv_trace_row *row;
+    pthread_t thread;
+    bool started;
+    atomic_int phase;     // phase.h
+    struct conv_job *job; // on which it computes, while it does
+    bool decodes;         // for a group with other images
+    size_t reserved;      // of s->files, for the job
+};
+
+void *conv_worker_main(void *worker); // struct conv_worker
+
+// From now on the worker computes on this job, which decodes for a group with others or not.
+void conv_worker_take(struct conv_worker *worker, struct conv_job *job, bool decodes);
+
+// True if the worker was computing and is left behind, with its job. The others go on without it.
+bool conv_worker_leave(struct conv_scheduler *s, struct conv_worker *worker) CONV_NEEDS(s->lock);
+
+#endif

@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Every function of src/pipeline/ holds the locks that it states (base/lock.h), as far as clang's
+# analysis sees; and that analysis finds what is planted here. Exits 77 without clang.
+#   check_lock_rules.sh REPOSITORY
+set -eu
+cd "$1"
+command -v clang >/dev/null || { echo "skipped: no clang"; exit 77; }
+analyse() {
+    clang -std=c17 -D_GNU_SOURCE -Isrc -I. -fsyntax-only -Wthread-safety -Werror=thread-safety "$@"
+}
+
+analyse src/base/lock.c src/pipeline/*.c
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+plant() { # NAME BODY: a function with a scheduler that breaks a rule
+    cat >"$work/$1.c" <<EOF
+#include "pipeline/devices.h"
+#include "pipeline/jobs.h"
+void planted(struct conv_scheduler *s, struct conv_job *job, struct conv_err *err);
+void planted(struct conv_scheduler *s, struct conv_job *job, struct conv_err *err)
+{
+    $2
+    (void)job, (void)err;
+}
+EOF
+    if [ "$1" = sound ]; then
+        analyse "$work/$1.c"
+    elif analyse "$work/$1.c" 2>"$work/messages"; then
+        echo "not found: $1" && exit 1
+    else
+        grep -q Wthread-safety "$work/messages" || { cat "$work/messages" && exit 1; }
+    fi
+}
+plant sound 'conv_lock_acquire(&s->lock); conv_jobs_drop(s, job); conv_lock_release(&s->lock);'
+plant without_lock 'conv_jobs_drop(s, job);'
+plant kept_lock 'conv_lock_acquire(&s->lock); conv_jobs_drop(s, job);'
+plant twice 'conv_lock_acquire(&s->lock); (void)conv_devices_are_lost(s, err); conv_lock_release(&s->lock);'
+plant wrong_lock 'conv_lock_acquire(&s->report_lock); conv_jobs_drop(s, job); conv_lock_release(&s->report_lock);'
+echo "lock rules hold"
