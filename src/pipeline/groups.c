@@ -18,8 +18,8 @@ static bool may_decode(const struct conv_scheduler *s, const struct conv_job *jo
 {
     const struct conv_pipeline_config *config = s->config;
     // What is read but once cannot be given back to the CPU.
-    return config->decode_on != CONV_CODER_CPU && !job->on_cpu && conv_input_is_file(&job->input) &&
-           conv_png_is_plain(&job->header) &&
+    return config->decode_on != CONV_CODER_CPU && job->decode_on != CONV_CODER_CPU &&
+           conv_input_is_file(&job->input) && conv_png_is_plain(&job->header) &&
            config->ops->takes_stream(&job->header.shape, job->file->size);
 }
 
@@ -35,8 +35,8 @@ static bool try_form(const struct conv_scheduler *s, const struct conv_job *job,
         plan->coding.chunks_bytes = s->config->ops->chunks_bytes(shape);
     plan->need = (struct conv_pool_need){
         .room = conv_group_need_coded(shape, s->filter_alpha, s->table_bytes, &plan->coding),
-        .carried = conv_jobs_metadata_bytes(job),
-        .resident = form == (CONV_FORM_DECODED | CONV_FORM_ENCODED),
+        .metadata = conv_jobs_metadata_bytes(job),
+        .device_coded = form == (CONV_FORM_DECODED | CONV_FORM_ENCODED),
     };
     return !conv_pool_is_too_much(&s->pool, &plan->need);
 }
@@ -83,24 +83,12 @@ void conv_groups_note_decoded(struct conv_scheduler *s, const struct conv_job *j
     conv_decode_policy_note_worker(&s->policy, job->ns[CONV_STAGE_DECODE]);
 }
 
-static void count_begun(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock)
-{
-    slot->counted = true;
-    s->policy.in_flight++;
-}
-
-static void count_ended(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock)
-{
-    s->policy.in_flight -= slot->counted;
-    slot->counted = false;
-}
-
-void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, enum conv_status status)
+void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, bool decoded)
 {
     int images = 0;
-    if (!slot->counted)
+    if (!slot->group.decoded)
         return;
-    if (status || slot->again) {
+    if (!decoded) {
         conv_decode_policy_note_failure(&s->policy);
     } else {
         for (const struct conv_job *job = slot->jobs; job; job = job->next)
@@ -108,7 +96,7 @@ void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, enum
         conv_decode_policy_note_device(&s->policy, images, slot->sealed_at, slot->longest,
                                        conv_clock_ns());
     }
-    count_ended(s, slot);
+    s->policy.in_flight--;
 }
 
 // --- into a group --------------------------------------------------------------------------------
@@ -138,15 +126,16 @@ static struct conv_slot *place_in_open(struct conv_scheduler *s, struct conv_job
                                        const struct plan *plan) CONV_NEEDS(s->lock)
 {
     struct conv_slot *slot = s->groups.open[plan->form];
-    size_t carried = plan->need.carried;
+    size_t metadata = plan->need.metadata;
     if (!slot)
         return NULL;
     // What is staged counts, be it planes or streams.
     const struct conv_group *group = &slot->group;
-    size_t used = plan->need.resident ? group->streams : group->front + group->back;
+    size_t used = plan->need.device_coded ? group->streams : group->front + group->back;
     bool full = used > 0 && used + plan->need.room.in > s->config->group_bytes;
-    if (!full && conv_pool_may_carry(&s->pool, carried) && place(s, slot, job, &plan->coding)) {
-        conv_pool_carry(&s->pool, slot, carried);
+    if (!full && conv_pool_has_room_for_metadata(&s->pool, metadata) &&
+        place(s, slot, job, &plan->coding)) {
+        conv_pool_add_metadata(&s->pool, slot, metadata);
         return slot;
     }
     conv_groups_seal(s, slot);
@@ -167,7 +156,7 @@ static struct conv_slot *place_in_new(struct conv_scheduler *s, struct conv_job 
     slot->group.decoded = plan->form & CONV_FORM_DECODED;
     slot->group.encoded = plan->form & CONV_FORM_ENCODED;
     if (slot->group.decoded)
-        count_begun(s, slot);
+        s->policy.in_flight++;
     place(s, slot, job, &plan->coding);
     return slot;
 }
@@ -191,6 +180,7 @@ bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv
         return false;
     if (slot->longest < plan.coding.stream_bytes)
         slot->longest = plan.coding.stream_bytes;
+    conv_job_move(job, CONV_JOB_DECODING);
     job->slot = slot;
     slot->touched_at = conv_clock_ns();
     slot->decoding++;
@@ -206,37 +196,49 @@ struct conv_slot *conv_groups_find_idle(const struct conv_scheduler *s)
     return NULL;
 }
 
-bool conv_groups_is_open(const struct conv_scheduler *s, const struct conv_slot *slot)
-{
-    for (int form = 0; form < CONV_FORM_COUNT; form++)
-        if (s->groups.open[form] == slot)
-            return true;
-    return false;
-}
-
 // --- and out of it -------------------------------------------------------------------------------
+
+// A sealed group that no worker decodes into goes to the streams, if any image is left in it.
+static void dispatch(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock)
+{
+    if (slot->decoding > 0)
+        return; // the last decoder comes here again
+    if (slot->jobs) {
+        slot->sealed_at = conv_clock_ns();
+        conv_groups_put_ready(s, slot);
+        return;
+    }
+    if (slot->group.decoded)
+        s->policy.in_flight--;
+    if (slot->unfinished == 0)
+        conv_pool_release(&s->pool, slot);
+    else // a worker that was left behind still writes into it
+        conv_slot_move(slot, CONV_SLOT_DRAINING);
+    pthread_cond_signal(&s->wake.workers);
+}
 
 void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot)
 {
-    slot->sealed = true;
+    conv_slot_move(slot, CONV_SLOT_SEALED);
     for (int form = 0; form < CONV_FORM_COUNT; form++)
         if (s->groups.open[form] == slot)
             s->groups.open[form] = NULL;
-    if (slot->decoding > 0)
-        return; // the last decoder will come here again
-    if (!slot->jobs) {
-        count_ended(s, slot);
-        if (!slot->left)
-            conv_pool_release(&s->pool, slot);
-        pthread_cond_signal(&s->wake.workers);
-        return;
-    }
-    slot->sealed_at = conv_clock_ns();
-    conv_groups_put_ready(s, slot);
+    dispatch(s, slot);
+}
+
+void conv_groups_end_decode(struct conv_scheduler *s, struct conv_slot *slot)
+{
+    slot->touched_at = conv_clock_ns();
+    slot->decoding--;
+    if (slot->state == CONV_SLOT_SEALED)
+        dispatch(s, slot);
+    else if (slot->decoding == 0 && !s->groups.has_sealer)
+        pthread_cond_signal(&s->wake.workers); // an idle worker may become the sealer
 }
 
 void conv_groups_put_ready(struct conv_scheduler *s, struct conv_slot *slot)
 {
+    conv_slot_move(slot, CONV_SLOT_READY);
     slot->next = NULL;
     *s->groups.ready_end = slot;
     s->groups.ready_end = &slot->next;
@@ -247,6 +249,7 @@ struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s)
 {
     struct conv_slot *slot = s->groups.ready;
     if (slot) {
+        conv_slot_move(slot, CONV_SLOT_RUNNING);
         s->groups.ready = slot->next;
         if (!s->groups.ready)
             s->groups.ready_end = &s->groups.ready;
@@ -267,7 +270,7 @@ void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job)
 {
     struct conv_slot *slot = job->slot;
     job->slot = NULL;
-    if (--slot->unfinished == 0 && slot->sealed && slot->decoding == 0) {
+    if (--slot->unfinished == 0) {
         conv_pool_release(&s->pool, slot);
         pthread_cond_signal(&s->wake.workers);
         if (conv_groups_are_over(s))

@@ -5,10 +5,11 @@
 
 #include "pipeline/scheduler.h"
 
-// Measurements for the decode policy: a worker has decoded the image; a stream has run the group.
+// Measurements for the decode policy: a worker has decoded the image; a stream has run the group,
+// and the device has decoded it or not.
 void conv_groups_note_decoded(struct conv_scheduler *s, const struct conv_job *job)
     CONV_NEEDS(s->lock);
-void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, enum conv_status status)
+void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, bool decoded)
     CONV_NEEDS(s->lock);
 
 // Gives an image that has been read its place in a group: true with job->slot set, or false if it
@@ -18,13 +19,15 @@ bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv
 
 // An open group that no worker decodes into. NULL if there is none.
 struct conv_slot *conv_groups_find_idle(const struct conv_scheduler *s) CONV_NEEDS(s->lock);
-bool conv_groups_is_open(const struct conv_scheduler *s, const struct conv_slot *slot)
-    CONV_NEEDS(s->lock);
 
-// The group takes no more images; once the last one is decoded it goes to the streams.
+// The open group takes no more images; once the last one is decoded it goes to the streams.
 void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock);
 
-// The queue of groups for the streams. NULL if it is empty.
+// A worker has ended decoding an image of the group, which is or was open: after the job has been
+// added to slot->jobs, or taken out of the slot.
+void conv_groups_end_decode(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock);
+
+// The queue of groups for the streams; who takes one runs it or puts it back. NULL if it is empty.
 void conv_groups_put_ready(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock);
 struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s) CONV_NEEDS(s->lock);
 

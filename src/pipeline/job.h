@@ -1,5 +1,17 @@
 // SPDX-License-Identifier: MIT
-// A job is one image on its way from file to file. It travels; it is never copied.
+// A job is one image on its way from file to file. It is passed on, never copied: it belongs to the
+// list that it is in, guarded by the scheduler's lock, or to the thread that has taken it.
+//
+//   SPARE ──► FOUND ──► ANNOUNCED ──► READING ──► DECODING ──► DECODED ──► FILTERED ──► ENCODING
+//                          ▲             │  │      ▲    │         │
+//                          │             │  ▼      │    │         │
+//                          │             │  PARKED ◄────┘         │
+//                       UNDECODED ◄──────┼────────────────────────┘
+//                                        ▼
+//                                     WHOLE (a backend that is not async)
+//
+// UNDECODED is announced once more; a worker will decode it. From every state a job may end: it is
+// SPARE again.
 #ifndef CONV_PIPELINE_JOB_H
 #define CONV_PIPELINE_JOB_H
 
@@ -9,6 +21,7 @@
 #include "io/sink.h"
 #include "io/source.h"
 #include "pipeline/budget.h"
+#include "pipeline/config.h"
 #include "png/png.h"
 #include "report/report.h"
 #include "report/trace.h"
@@ -21,7 +34,22 @@ struct conv_file {
     struct conv_file *next;
 };
 
+enum conv_job_state {
+    CONV_JOB_SPARE,     // to be reused; only its metadata buffer means anything
+    CONV_JOB_FOUND,     // in the source
+    CONV_JOB_ANNOUNCED, // the system fetches its file
+    CONV_JOB_READING,   // its file is being read, or has been
+    CONV_JOB_PARKED,    // read; waits for staging memory
+    CONV_JOB_DECODING,  // has its place in a group, or has its stream copied there
+    CONV_JOB_DECODED,   // waits for its group to be run, or is run with it
+    CONV_JOB_UNDECODED, // the device could not decode it; as ANNOUNCED
+    CONV_JOB_FILTERED,  // waits for a worker
+    CONV_JOB_ENCODING,  // is encoded and written
+    CONV_JOB_WHOLE,     // is decoded, filtered, encoded and written by one worker
+};
+
 struct conv_job {
+    enum conv_job_state state; // changed by conv_job_move only
     struct conv_item item;     // from the source
     struct conv_output output; // where the sink puts it
     struct conv_err err;       // why it failed
@@ -37,16 +65,21 @@ struct conv_job {
     struct conv_metadata meta;
     struct conv_image in; // where decoding writes
     size_t out_offset[CONV_IMAGE_MAX_CHANNELS];
-    struct conv_slot *slot; // staging, while it holds some
-    int image;              // its number in a group that is coded
-    bool on_cpu;            // the device could not decode it
-    bool decoded, encoded;  // by the device
+    struct conv_slot *slot;    // staging, while it holds some
+    int image;                 // its number in a group that is coded
+    enum conv_coder decode_on; // CONV_CODER_CPU once a device could not decode it, else AUTO
+    bool decoded_on_device, encoded_on_device; // as in struct conv_record
     size_t bytes_in, bytes_out;
     uint64_t ns[CONV_STAGE_COUNT];
     struct conv_trace_row *row; // of the worker that has it; may be NULL
     atomic_int *phase;          // of the same worker: phase.h
     struct conv_job *next;      // in the one list it is in
 };
+
+bool conv_job_may_move(enum conv_job_state from, enum conv_job_state to);
+
+// Asserts that the job may.
+void conv_job_move(struct conv_job *job, enum conv_job_state state);
 
 struct conv_job_list {
     struct conv_job *first, **end;

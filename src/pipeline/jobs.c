@@ -72,7 +72,9 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     job->file = NULL;
     job->input = (struct conv_input){0};
     job->output.path[0] = '\0';
-    job->on_cpu = job->decoded = job->encoded = false;
+    job->decode_on = CONV_CODER_AUTO;
+    job->decoded_on_device = job->encoded_on_device = false;
+    conv_job_move(job, CONV_JOB_FOUND);
     return job;
 }
 
@@ -123,8 +125,17 @@ void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
         pthread_cond_broadcast(&s->wake.memory); // so may images that are to be worked on
 }
 
+void conv_jobs_read_again(struct conv_scheduler *s, struct conv_job *job)
+{
+    conv_job_move(job, CONV_JOB_UNDECODED);
+    job->decode_on = CONV_CODER_CPU;
+    conv_jobs_push(&s->jobs.announced, job);
+    pthread_cond_signal(&s->wake.workers);
+}
+
 void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job)
 {
+    conv_job_move(job, CONV_JOB_SPARE);
     job->next = s->jobs.spare;
     s->jobs.spare = job;
 }
@@ -159,8 +170,8 @@ static void report_job(struct conv_scheduler *s, const struct conv_job *job) CON
         .depth = job->header.shape.depth,
         .bytes_in = job->bytes_in,
         .bytes_out = job->bytes_out,
-        .decoded_on_device = job->decoded,
-        .encoded_on_device = job->encoded,
+        .decoded_on_device = job->decoded_on_device,
+        .encoded_on_device = job->encoded_on_device,
     };
     memcpy(record.ns, job->ns, sizeof record.ns);
     conv_lock_acquire(&s->report_lock);

@@ -19,6 +19,9 @@ bool conv_jobs_take_file(struct conv_scheduler *s, struct conv_job *job) CONV_NE
 // Returns the buffer, if the job has one, and the job's share of the budget for files.
 void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
 
+// A device could not decode the image: its file is read again, for a worker to decode.
+void conv_jobs_read_again(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
+
 // Ends a live job without a record in the report.
 void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
 

@@ -42,8 +42,9 @@ static int slot_count(const struct conv_pipeline_config *config)
     return config->ops->async ? each * config->streams * config->device_count + 2 : config->jobs;
 }
 
-// Of a resident group, what comes back may be larger than what went in: photographs embossed or
-// sharpened take 1.4 to 1.5 times their files. Buffers serve either way, so all have room for that.
+// Where a device both decodes and encodes, what comes back may be larger than what went in:
+// photographs embossed or sharpened take 1.4 to 1.5 times their files. A buffer serves either way,
+// so all have room for that.
 #define ROUGHENED(bytes) ((bytes) + (bytes) / 2)
 
 static enum conv_status open_pool(struct conv_scheduler *s, struct conv_err *err)

@@ -7,23 +7,24 @@
 
 #include "device/staging.h"
 
-// Planes a group holds at most: bounds the table; 16 MiB of 40 x 40 images in RGB reach it.
+// Bounds a group's table of planes: 16 MiB of 40 x 40 RGB images reach it.
 #define MAX_PLANES 6144
 #define GROW_STEP ((size_t)1 << 20)
 
-// A resident group's planes may be so many times a buffer's size: those of photographs are twice
-// their streams, and where they are far more, a group is large enough without more streams.
-#define RESIDENT_PLANES 3
+// Where a device both decodes and encodes, a group's planes may take this many times a buffer's
+// size. Those of photographs take twice their streams' bytes; where they take far more, a group is
+// large enough without more streams.
+#define DEVICE_CODED_PLANES 3
 
 // --- buffers -------------------------------------------------------------------------------------
 
-void conv_pool_give_up(const struct conv_pool *pool, const struct conv_pool_buffer *buffer)
+void conv_pool_free_buffer(const struct conv_pool *pool, const struct conv_pool_buffer *buffer)
 {
     if (!buffer->pinned_by || pool->ops->host_unpin(buffer->pinned_by, buffer->data))
         conv_staging_free(buffer->data, buffer->bytes);
 }
 
-// The buffer is without memory from now on.
+// Detaches the buffer's memory.
 static struct conv_pool_buffer take_memory(struct conv_pool *pool, struct conv_pool_buffer *buffer)
 {
     struct conv_pool_buffer taken = *buffer;
@@ -35,7 +36,7 @@ static struct conv_pool_buffer take_memory(struct conv_pool *pool, struct conv_p
 static void free_memory(struct conv_pool *pool, struct conv_pool_buffer *buffer)
 {
     struct conv_pool_buffer taken = take_memory(pool, buffer);
-    conv_pool_give_up(pool, &taken);
+    conv_pool_free_buffer(pool, &taken);
 }
 
 static enum conv_status alloc_memory(struct conv_pool *pool, struct conv_pool_buffer *buffer,
@@ -51,8 +52,8 @@ static enum conv_status alloc_memory(struct conv_pool *pool, struct conv_pool_bu
     return CONV_OK;
 }
 
-// Takes the smallest free buffer that has `need`, else the largest free one. There is always one:
-// two a slot.
+// Takes the smallest free buffer with `need` bytes, else the largest free one. There is always one:
+// two for each slot.
 static struct conv_pool_buffer *take_buffer(struct conv_pool *pool, size_t need)
 {
     struct conv_pool_buffer *best = NULL;
@@ -80,17 +81,18 @@ static void give_buffer(struct conv_pool_buffer **buffer)
 // Free buffers give memory back until there is room for `more`. False if too much is in use.
 static bool make_room(struct conv_pool *pool, size_t more)
 {
-    for (int i = 0; i < 2 * pool->count && pool->used + pool->kept + more > pool->limit; i++)
+    for (int i = 0; i < 2 * pool->count && pool->used + pool->reserved + more > pool->limit; i++)
         if (!pool->buffers[i].busy)
             free_memory(pool, &pool->buffers[i]);
-    return pool->used + pool->kept + more <= pool->limit;
+    return pool->used + pool->reserved + more <= pool->limit;
 }
 
-// What to take for `need`: growing by more than needed spares the next slightly larger image the
-// same trouble.
+// Bytes to allocate for `need`: an eighth more, so that the next image that is slightly larger
+// fits.
 static size_t with_spare(const struct conv_pool *pool, size_t need)
 {
-    return need <= pool->bytes ? pool->bytes : conv_image_align(need + need / 8, GROW_STEP);
+    return need <= pool->usual_bytes ? pool->usual_bytes
+                                     : conv_image_align(need + need / 8, GROW_STEP);
 }
 
 // --- the pool ------------------------------------------------------------------------------------
@@ -101,8 +103,8 @@ enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pool_c
     int count = config->count;
     size_t share = config->limit / 2 / (size_t)count / GROW_STEP * GROW_STEP;
     *pool = (struct conv_pool){.ops = config->ops, .limit = config->limit, .keep = config->keep};
-    pool->bytes = config->usual_bytes < share ? config->usual_bytes : share;
-    pool->bytes = pool->bytes < pool->keep ? pool->bytes : pool->keep;
+    pool->usual_bytes = config->usual_bytes < share ? config->usual_bytes : share;
+    pool->usual_bytes = pool->usual_bytes < pool->keep ? pool->usual_bytes : pool->keep;
     pool->slots = calloc((size_t)count, sizeof *pool->slots);
     pool->buffers = calloc(2 * (size_t)count, sizeof *pool->buffers);
     if (!pool->slots || !pool->buffers)
@@ -141,7 +143,7 @@ static struct conv_slot *find_free(const struct conv_pool *pool, bool *busy)
     struct conv_slot *slot = NULL;
     *busy = false;
     for (int i = 0; i < pool->count; i++) {
-        if (!pool->slots[i].busy)
+        if (pool->slots[i].state == CONV_SLOT_FREE)
             slot = &pool->slots[i];
         else
             *busy = true;
@@ -160,8 +162,8 @@ bool conv_pool_is_too_much(const struct conv_pool *pool, const struct conv_pool_
     return least(need) > pool->limit;
 }
 
-// Gives the slot's buffers `in` and `out` bytes where they have less. *waits: others hold what is
-// missing for that and `kept` bytes.
+// Makes the slot's buffers at least `in` and `out` bytes large. *waits: other slots hold what is
+// missing for that and for `kept` bytes more.
 static enum conv_status fill(struct conv_pool *pool, const struct conv_slot *slot, size_t in,
                              size_t out, size_t kept, bool *waits, struct conv_err *err)
 {
@@ -183,46 +185,47 @@ static enum conv_status fill(struct conv_pool *pool, const struct conv_slot *slo
     return status;
 }
 
-// Of what is left, a resident group is promised as much as its streams can make of a buffer, but
-// not more than half: others want some, too.
-static void promise(struct conv_pool *pool, struct conv_slot *slot,
-                    const struct conv_pool_need *need)
+// Reserves for h_out what a buffer full of streams decodes to, but not more than half of what is
+// left, since other groups need some, too.
+static void reserve_out(struct conv_pool *pool, struct conv_slot *slot,
+                        const struct conv_pool_need *need)
 {
-    size_t taken = pool->used + pool->kept + need->carried + need->room.planes;
+    size_t taken = pool->used + pool->reserved + need->metadata + need->room.planes;
     size_t left = pool->limit > taken ? (pool->limit - taken) / 2 : 0;
-    size_t most = RESIDENT_PLANES * (pool->bytes ? pool->bytes : slot->in->bytes);
+    size_t most = DEVICE_CODED_PLANES * (pool->usual_bytes ? pool->usual_bytes : slot->in->bytes);
     if (most > need->room.planes + left)
         most = need->room.planes + left;
-    slot->promised = most > need->room.planes ? most : need->room.planes;
+    slot->reserved_out = most > need->room.planes ? most : need->room.planes;
 }
 
-// The slot has its buffers, which are to get what they lack. Sets what is promised, too.
-static enum conv_status furnish(struct conv_pool *pool, struct conv_slot *slot,
-                                const struct conv_pool_need *need, bool busy, bool *waits,
-                                struct conv_err *err)
+// Allocates what the slot's two buffers lack, and reserves h_out. *waits: as for `fill`.
+static enum conv_status allocate(struct conv_pool *pool, struct conv_slot *slot,
+                                 const struct conv_pool_need *need, bool busy, bool *waits,
+                                 struct conv_err *err)
 {
-    size_t in = need->room.in, out = need->resident ? 0 : need->room.planes;
+    size_t in = need->room.in, out = need->device_coded ? 0 : need->room.planes;
     size_t want_in = slot->in->bytes < in ? with_spare(pool, in) : slot->in->bytes;
     size_t want_out = slot->out && slot->out->bytes < out ? with_spare(pool, out) : out;
-    size_t kept = need->resident ? need->room.planes : 0; // of the promise, at least
-    enum conv_status status = fill(pool, slot, want_in, want_out, need->carried + kept, waits, err);
+    size_t kept = need->device_coded ? need->room.planes : 0; // of reserved_out, at least
+    enum conv_status status =
+        fill(pool, slot, want_in, want_out, need->metadata + kept, waits, err);
     if (*waits)
-        status = fill(pool, slot, in, out, need->carried + kept, waits, err);
+        status = fill(pool, slot, in, out, need->metadata + kept, waits, err);
     if (*waits && !busy) {
-        // Alone, an image may carry more than the limit has room for; and nobody but its own
-        // buffers, one of which may be larger than it takes, can be in its way.
+        // An image that is alone may carry more metadata than the limit has room for. All that can
+        // be in its way are its own buffers, one of which may be larger than needed.
         free_memory(pool, slot->in);
         if (slot->out)
             free_memory(pool, slot->out);
         status = fill(pool, slot, in, out, kept, waits, err);
         assert(!*waits);
     }
-    if (status && busy) { // memory that others hold may be what is missing
+    if (status && busy) { // memory that others hold may be what the system lacks
         *waits = true;
         status = CONV_OK;
     }
-    if (!status && !*waits && need->resident)
-        promise(pool, slot, need);
+    if (!status && !*waits && need->device_coded)
+        reserve_out(pool, slot, need);
     return status;
 }
 
@@ -249,10 +252,10 @@ enum conv_status conv_pool_acquire(struct conv_pool *pool, const struct conv_poo
     if (!slot)
         return CONV_OK;
     slot->in = take_buffer(pool, need->room.in);
-    slot->out = need->resident ? NULL : take_buffer(pool, need->room.planes);
-    enum conv_status status = furnish(pool, slot, need, busy, &waits, err);
+    slot->out = need->device_coded ? NULL : take_buffer(pool, need->room.planes);
+    enum conv_status status = allocate(pool, slot, need, busy, &waits, err);
     if (status || waits) {
-        slot->promised = 0;
+        slot->reserved_out = 0;
         give_buffer(&slot->in);
         give_buffer(&slot->out);
         return status;
@@ -264,43 +267,42 @@ enum conv_status conv_pool_acquire(struct conv_pool *pool, const struct conv_poo
     group->in_capacity = slot->in->bytes;
     if (slot->out && slot->out->bytes < slot->in->bytes)
         group->in_capacity = slot->out->bytes;
-    group->capacity = need->resident ? slot->promised : group->in_capacity;
-    slot->busy = true;
-    slot->sealed = slot->again = slot->counted = false;
+    group->capacity = need->device_coded ? slot->reserved_out : group->in_capacity;
+    conv_slot_move(slot, CONV_SLOT_OPEN);
     slot->longest = 0;
-    pool->kept += slot->promised;
-    conv_pool_carry(pool, slot, need->carried);
+    pool->reserved += slot->reserved_out;
+    conv_pool_add_metadata(pool, slot, need->metadata);
     slot->decoding = slot->unfinished = 0;
     slot->jobs = NULL;
     *out = slot;
     return CONV_OK;
 }
 
-bool conv_pool_may_carry(struct conv_pool *pool, size_t carried)
+bool conv_pool_has_room_for_metadata(struct conv_pool *pool, size_t bytes)
 {
-    return carried == 0 || make_room(pool, carried);
+    return bytes == 0 || make_room(pool, bytes);
 }
 
-void conv_pool_carry(struct conv_pool *pool, struct conv_slot *slot, size_t carried)
+void conv_pool_add_metadata(struct conv_pool *pool, struct conv_slot *slot, size_t bytes)
 {
-    slot->carried += carried;
-    pool->kept += carried;
+    slot->metadata += bytes;
+    pool->reserved += bytes;
 }
 
-static void forget_promise(struct conv_pool *pool, struct conv_slot *slot)
+static void return_out(struct conv_pool *pool, struct conv_slot *slot)
 {
-    pool->kept -= slot->promised;
-    slot->promised = 0;
+    pool->reserved -= slot->reserved_out;
+    slot->reserved_out = 0;
 }
 
 void conv_pool_release(struct conv_pool *pool, struct conv_slot *slot)
 {
-    pool->kept -= slot->carried;
-    slot->carried = 0;
-    forget_promise(pool, slot);
+    pool->reserved -= slot->metadata;
+    slot->metadata = 0;
+    return_out(pool, slot);
     give_buffer(&slot->in);
     give_buffer(&slot->out);
-    slot->busy = false;
+    conv_slot_move(slot, CONV_SLOT_FREE);
 }
 
 int conv_pool_shed(struct conv_pool *pool, struct conv_slot *slot, struct conv_pool_buffer shed[2])
@@ -313,22 +315,22 @@ int conv_pool_shed(struct conv_pool *pool, struct conv_slot *slot, struct conv_p
     return count;
 }
 
-void conv_pool_take_back(struct conv_pool *pool, struct conv_slot *slot)
+void conv_pool_release_in(struct conv_pool *pool, struct conv_slot *slot)
 {
     (void)pool;
     slot->group.h_in = NULL;
     give_buffer(&slot->in);
 }
 
-enum conv_status conv_pool_lend(struct conv_pool *pool, struct conv_slot *slot, size_t bytes,
-                                struct conv_err *err)
+enum conv_status conv_pool_acquire_out(struct conv_pool *pool, struct conv_slot *slot, size_t bytes,
+                                       struct conv_err *err)
 {
     bool waits;
-    forget_promise(pool, slot);
+    return_out(pool, slot);
     slot->out = take_buffer(pool, bytes);
     size_t want = slot->out->bytes < bytes ? with_spare(pool, bytes) : bytes;
     enum conv_status status = fill(pool, slot, 0, want, 0, &waits, err);
-    if (waits) // there is room for what was promised, but for an image that carries too much
+    if (waits) // what was reserved is there, except for an image that carries too much metadata
         status = alloc_memory(pool, slot->out, bytes, err);
     slot->group.h_out = slot->group.h_result = status ? NULL : slot->out->data;
     return status;
@@ -351,7 +353,7 @@ void conv_pool_pin(const struct conv_pool *pool, struct conv_slot *slot,
     }
 }
 
-bool conv_pool_take_out(struct conv_pool *pool, struct conv_pool_buffer *buffer)
+bool conv_pool_detach(struct conv_pool *pool, struct conv_pool_buffer *buffer)
 {
     for (int i = 0; i < 2 * pool->count; i++) {
         if (pool->buffers[i].busy || !pool->buffers[i].data)

@@ -142,8 +142,8 @@ enum conv_status conv_stages_encode(const struct conv_pipeline_config *config,
     uint64_t start = conv_trace_begin(CONV_STAGE_ENCODE);
     struct conv_encoded bytes;
     enum conv_status status = encode(config, codec, job, &bytes);
-    job->decoded = !status && job->slot->group.decoded;
-    job->encoded = !status && job->slot->group.encoded;
+    job->decoded_on_device = !status && job->slot->group.decoded;
+    job->encoded_on_device = !status && job->slot->group.encoded;
     conv_stages_end(job, CONV_STAGE_ENCODE, start);
     if (!status)
         job->bytes_out = bytes.size;

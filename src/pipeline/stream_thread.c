@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a stream thread does: it hands sealed groups to its device. What the
-// device has no room for goes to it in smaller groups; what it fails to do, others do: another
-// device, or else the spare backend.
+// What a stream thread does: it hands sealed groups to its device. A group that the device has no
+// room for is halved; one that it fails to run goes to another device, or else to the spare
+// backend.
 #include "pipeline/stream_thread.h"
 
 #include <string.h>
@@ -106,20 +106,22 @@ static enum conv_status run_on_spare(struct conv_stream_thread *thread, struct c
     return status;
 }
 
-// Who lends a resident group its staging memory.
+// Gives a group that the device both decodes and encodes its staging memory: conv_group_lender.
 struct lending {
     struct conv_group_lender lender; // the first member
     struct conv_scheduler *scheduler;
     struct conv_slot *slot;
     struct conv_backend *backend; // that pins it
+    bool in_released;
 };
 
 static void take_back(struct conv_group_lender *lender)
 {
     struct lending *lending = (struct lending *)lender;
     struct conv_scheduler *s = lending->scheduler;
+    lending->in_released = true;
     conv_lock_acquire(&s->lock);
-    conv_pool_take_back(&s->pool, lending->slot);
+    conv_pool_release_in(&s->pool, lending->slot);
     pthread_cond_signal(&s->wake.workers);
     conv_lock_release(&s->lock);
 }
@@ -129,17 +131,18 @@ static enum conv_status lend(struct conv_group_lender *lender, size_t bytes, str
     struct lending *lending = (struct lending *)lender;
     struct conv_scheduler *s = lending->scheduler;
     conv_lock_acquire(&s->lock);
-    enum conv_status status = conv_pool_lend(&s->pool, lending->slot, bytes, err);
-    pthread_cond_signal(&s->wake.workers); // what was promised beyond that is free
+    enum conv_status status = conv_pool_acquire_out(&s->pool, lending->slot, bytes, err);
+    pthread_cond_signal(&s->wake.workers); // what was reserved beyond that is free
     conv_lock_release(&s->lock);
     if (!status)
         conv_pool_pin(&s->pool, lending->slot, lending->backend);
     return status;
 }
 
+// *in_released: the group's input is gone from staging memory, so no other device can take over.
 static enum conv_status run_on_stream(const struct conv_stream_thread *thread,
                                       struct conv_stream_thread *owner, struct conv_group *group,
-                                      struct conv_err *err)
+                                      bool *in_released, struct conv_err *err)
 {
     struct conv_scheduler *s = thread->scheduler;
     struct lending lending = {
@@ -153,17 +156,24 @@ static enum conv_status run_on_stream(const struct conv_stream_thread *thread,
     enum conv_status status = s->config->ops->stream_run(owner->stream, group, err);
     if (!status)
         note_work(thread, owner, group, NULL);
+    *in_released = lending.in_released;
     return status;
 }
 
-static enum conv_status run_group(struct conv_stream_thread *thread, struct conv_group *group,
-                                  struct conv_err *err);
+// What became of a group that was run without a failure.
+enum result {
+    FILTERED,  // its results are in h_result
+    UNDECODED, // there are none: its images have to be read again, for workers to decode
+};
 
-// Whoever ran the parts, their results are to lie in one row.
+static enum conv_status run_group(struct conv_stream_thread *thread, struct conv_group *group,
+                                  enum result *result, struct conv_err *err);
+
+// The parts may be run by different backends; their results are to be contiguous.
 static enum conv_status run_part(struct conv_stream_thread *thread, struct conv_group *part,
-                                 struct conv_err *err)
+                                 enum result *result, struct conv_err *err)
 {
-    enum conv_status status = run_group(thread, part, err);
+    enum conv_status status = run_group(thread, part, result, err);
     if (!status && part->h_result != part->h_out)
         memcpy(part->h_out, part->h_result, part->front);
     return status;
@@ -171,11 +181,11 @@ static enum conv_status run_part(struct conv_stream_thread *thread, struct conv_
 
 static enum conv_status run_parts(struct conv_stream_thread *thread, struct conv_group *group,
                                   struct conv_group *head, struct conv_group *tail,
-                                  struct conv_err *err)
+                                  enum result *result, struct conv_err *err)
 {
-    enum conv_status status = run_part(thread, tail, err);
+    enum conv_status status = run_part(thread, tail, result, err);
     if (!status)
-        status = run_part(thread, head, err);
+        status = run_part(thread, head, result, err);
     group->h_result = group->h_out;
     group->ns_start = tail->ns_start;
     group->ns_copy_in = head->ns_copy_in + tail->ns_copy_in;
@@ -184,54 +194,67 @@ static enum conv_status run_parts(struct conv_stream_thread *thread, struct conv
     return status;
 }
 
-// The group goes on without being coded by the device. False: its images have to be read again,
-// for the CPU to decode them.
-static bool uncode(struct conv_slot *slot, struct conv_group *group)
+// From here on no device codes the group. UNDECODED if one was to decode it.
+static enum result uncode(struct conv_group *group)
 {
-    slot->again = group->decoded;
     group->encoded = false;
     group->image_count = 0;
-    return !slot->again;
+    return group->decoded ? UNDECODED : FILTERED;
 }
 
-// On the thread's own device, on another one if that cannot, on the spare backend if none can.
-// Called WITHOUT the lock.
-static enum conv_status run_group(struct conv_stream_thread *thread, struct conv_group *group,
-                                  struct conv_err *err)
+// One attempt, by the device or what does the rest for it. False if another device is to try:
+// *status is why this one did not do it.
+static bool run_on_device(struct conv_stream_thread *thread, int device, struct conv_group *group,
+                          enum result *result, enum conv_status *status, struct conv_err *err)
 {
     struct conv_scheduler *s = thread->scheduler;
     const struct conv_pipeline_config *config = s->config;
     struct conv_group head, tail;
-    enum conv_status status = CONV_OK;
-    if (group->encoded) // or who encodes, and so the file's bytes, would be a matter of luck
-        conv_devices_await(s);
-    for (int i = 0; i < config->device_count; i++) {
-        int device = (thread->device + i) % config->device_count;
-        struct conv_stream_thread *owner = conv_devices_take_stream(thread, device, err);
-        if (!owner) {
-            status = err->status;
-            continue;
-        }
-        status = run_on_stream(thread, owner, group, err);
-        conv_devices_put_stream(owner);
-        if (!status)
-            return CONV_OK;
-        if (status == CONV_ERR_MEMORY && (group->decoded || group->encoded)) {
-            conv_devices_note_coder_oom(s, device, err);
-            return uncode(thread->slot, group) ? run_group(thread, group, err) : CONV_OK;
-        }
-        if (status == CONV_ERR_MEMORY && conv_group_split(group, &head, &tail))
-            return run_parts(thread, group, &head, &tail, err);
-        conv_devices_give_up(s, device, status, err);
-        bool given_back = group->h_in == NULL;
-        if (given_back && (config->device_count > 1 || config->spare_ops)) {
-            (void)uncode(thread->slot, group); // its streams are read again, for others
-            return CONV_OK;
-        }
+    bool in_released;
+    struct conv_stream_thread *owner = conv_devices_take_stream(thread, device, err);
+    if (!owner) {
+        *status = err->status;
+        return false;
     }
+    *status = run_on_stream(thread, owner, group, &in_released, err);
+    conv_devices_put_stream(owner);
+    if (!*status)
+        return true;
+    if (*status == CONV_ERR_MEMORY && (group->decoded || group->encoded)) {
+        conv_devices_note_coder_oom(s, device, err);
+        *result = uncode(group);
+        *status = *result == UNDECODED ? CONV_OK : run_group(thread, group, result, err);
+        return true;
+    }
+    if (*status == CONV_ERR_MEMORY && conv_group_split(group, &head, &tail)) {
+        *status = run_parts(thread, group, &head, &tail, result, err);
+        return true;
+    }
+    conv_devices_give_up(s, device, *status, err);
+    if (!in_released || (config->device_count == 1 && !config->spare_ops))
+        return false;
+    *result = uncode(group); // UNDECODED, so that others can do the work
+    *status = CONV_OK;
+    return true;
+}
+
+// On the thread's own device, on another one if that cannot, on the spare backend if none can.
+// *result is FILTERED on entry.
+static enum conv_status run_group(struct conv_stream_thread *thread, struct conv_group *group,
+                                  enum result *result, struct conv_err *err)
+{
+    const struct conv_pipeline_config *config = thread->scheduler->config;
+    enum conv_status status = CONV_OK;
+    if (group->encoded) // or it would be chance who encodes, and with that the file's bytes
+        conv_devices_await(thread->scheduler);
+    for (int i = 0; i < config->device_count; i++)
+        if (run_on_device(thread, (thread->device + i) % config->device_count, group, result,
+                          &status, err))
+            return status;
     if (!config->spare_ops)
         return status;
-    return uncode(thread->slot, group) ? run_on_spare(thread, group, err) : CONV_OK;
+    *result = uncode(group);
+    return *result == UNDECODED ? CONV_OK : run_on_spare(thread, group, err);
 }
 
 // Shares the group's times out to an image by its bytes.
@@ -247,43 +270,56 @@ static void share_times(struct conv_job *job, const struct conv_group *group)
     job->ns[CONV_STAGE_COPY_OUT] = (uint64_t)((double)group->ns_copy_out * share);
 }
 
-// The device could not decode it, or is lost: it is read again, for the CPU.
-static void start_again(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock)
+static bool is_undecoded(const struct conv_slot *slot, const struct conv_job *job,
+                         enum result result)
 {
-    conv_groups_leave(s, job);
-    job->on_cpu = true;
-    conv_jobs_push(&s->jobs.announced, job);
-    pthread_cond_signal(&s->wake.workers);
+    return result == UNDECODED || (slot->group.decoded && slot->group.images[job->image].failed);
 }
 
-static bool is_to_start_again(const struct conv_slot *slot, const struct conv_job *job)
-{
-    return slot->again || (slot->group.decoded && slot->group.images[job->image].failed);
-}
-
-// Images of a group that the stream has run, or could not run, go on or end.
-static void after_stream(struct conv_scheduler *s, struct conv_slot *slot, enum conv_status status,
-                         const struct conv_err *err) CONV_NEEDS(s->lock)
+// The images of a group that was run, or could not be run, go on or end.
+static void end_run(struct conv_scheduler *s, struct conv_slot *slot, enum result result,
+                    enum conv_status status, const struct conv_err *err) CONV_NEEDS(s->lock)
 {
     struct conv_job *next;
-    conv_groups_note_run(s, slot, status);
+    conv_slot_move(slot, CONV_SLOT_DRAINING);
+    conv_groups_note_run(s, slot, !status && result == FILTERED);
     for (struct conv_job *job = slot->jobs; job; job = next) {
         next = job->next;
         share_times(job, &slot->group);
-        if (!status && is_to_start_again(slot, job)) {
-            start_again(s, job);
-        } else if (!status) {
-            conv_jobs_push(&s->jobs.to_encode, job);
-        } else {
+        if (status) {
             job->err = *err;
             conv_groups_leave(s, job);
             conv_jobs_finish(s, job, status);
+        } else if (is_undecoded(slot, job, result)) {
+            conv_groups_leave(s, job);
+            conv_jobs_read_again(s, job);
+        } else {
+            conv_job_move(job, CONV_JOB_FILTERED);
+            conv_jobs_push(&s->jobs.to_encode, job);
         }
     }
     pthread_cond_signal(&s->wake.workers);
 }
 
 // --- the thread ----------------------------------------------------------------------------------
+
+static void run_slot(struct conv_scheduler *s, struct conv_stream_thread *thread,
+                     struct conv_slot *slot) CONV_NEEDS(s->lock)
+{
+    struct conv_err err = {0};
+    enum conv_status status;
+    enum result result = FILTERED;
+    conv_lock_release(&s->lock);
+    thread->slot = slot;
+    conv_ranges_push("group");
+    if (conv_cancel_is_asked(s->config->stop))
+        status = conv_err_set(&err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+    else
+        status = run_group(thread, &slot->group, &result, &err);
+    conv_ranges_pop();
+    conv_lock_acquire(&s->lock);
+    end_run(s, slot, result, status, &err);
+}
 
 void *conv_stream_thread_main(void *argument)
 {
@@ -295,22 +331,13 @@ void *conv_stream_thread_main(void *argument)
     for (;;) {
         struct conv_slot *slot = conv_groups_take_ready(s);
         if (slot) {
-            conv_lock_release(&s->lock);
-            struct conv_err err = {0};
-            thread->slot = slot;
-            conv_ranges_push("group");
-            enum conv_status status = conv_cancel_is_asked(s->config->stop)
-                                          ? conv_err_set(&err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT)
-                                          : run_group(thread, &slot->group, &err);
-            conv_ranges_pop();
-            conv_lock_acquire(&s->lock);
-            after_stream(s, slot, status, &err);
+            run_slot(s, thread, slot);
         } else if (s->streams_end) {
             break;
-        } else if (conv_groups_are_over(s) && conv_pool_take_out(&s->pool, &buffer)) {
+        } else if (conv_groups_are_over(s) && conv_pool_detach(&s->pool, &buffer)) {
             // While workers write the last images: it takes milliseconds.
             conv_lock_release(&s->lock);
-            conv_pool_give_up(&s->pool, &buffer);
+            conv_pool_free_buffer(&s->pool, &buffer);
             conv_lock_acquire(&s->lock);
         } else {
             conv_scheduler_wait(s, &s->wake.streams, CONV_SCHEDULER_LOOK_NS);

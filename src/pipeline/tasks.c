@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "pipeline/tasks.h"
 
-#include "base/clock.h"
 #include "pipeline/devices.h"
 #include "pipeline/fetch.h"
 #include "pipeline/groups.h"
@@ -106,14 +105,17 @@ void conv_tasks_announce(struct conv_scheduler *s, struct conv_worker *worker, s
         status = conv_plan_check_output(s->config, job);
     }
     conv_lock_acquire(&s->lock);
-    if (goes_on && !status)
-        conv_jobs_push(&s->jobs.announced, job);
-    else
+    if (status || !goes_on) {
         conv_jobs_finish(s, job, status);
+        return;
+    }
+    conv_job_move(job, CONV_JOB_ANNOUNCED);
+    conv_jobs_push(&s->jobs.announced, job);
 }
 
 bool conv_tasks_read(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
 {
+    conv_job_move(job, CONV_JOB_READING);
     int begun = s->jobs.live - s->jobs.announced.count, to_encode = s->jobs.to_encode.count;
     bool has_file = conv_jobs_take_file(s, job);
     conv_lock_release(&s->lock);
@@ -140,11 +142,10 @@ static void end_decode(struct conv_scheduler *s, struct conv_job *job, enum conv
                        bool on_cpu) CONV_NEEDS(s->lock)
 {
     struct conv_slot *slot = job->slot;
-    slot->touched_at = conv_clock_ns();
-    slot->decoding--;
     if (!status && !slot->group.decoded)
         conv_groups_note_decoded(s, job);
     if (!status && !on_cpu) {
+        conv_job_move(job, CONV_JOB_DECODED);
         conv_jobs_drop_file(s, job);
         job->next = slot->jobs;
         slot->jobs = job;
@@ -153,14 +154,12 @@ static void end_decode(struct conv_scheduler *s, struct conv_job *job, enum conv
         slot->unfinished--;
     }
     if (on_cpu) {
-        job->on_cpu = true;
+        conv_job_move(job, CONV_JOB_PARKED);
+        job->decode_on = CONV_CODER_CPU;
         conv_jobs_push(&s->jobs.parked, job);
         pthread_cond_signal(&s->wake.workers);
     }
-    if (slot->sealed)
-        conv_groups_seal(s, slot);
-    else if (slot->decoding == 0 && !s->groups.has_sealer)
-        pthread_cond_signal(&s->wake.workers); // an idle worker may become the sealer
+    conv_groups_end_decode(s, slot);
     if (status)
         conv_jobs_finish(s, job, status);
 }
@@ -181,6 +180,7 @@ void conv_tasks_decode(struct conv_scheduler *s, struct conv_worker *worker, str
 
 void conv_tasks_encode(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
 {
+    conv_job_move(job, CONV_JOB_ENCODING);
     conv_worker_take(worker, job, false);
     conv_lock_release(&s->lock);
     enum conv_status status = conv_stages_encode(s->config, worker->codec, worker->index, job);

@@ -64,7 +64,7 @@ static void release_hold(struct conv_scheduler *s, const struct hold *hold) CONV
     if (count > 0) {
         conv_lock_release(&s->lock); // giving memory back takes long
         for (int i = 0; i < count; i++)
-            conv_pool_give_up(&s->pool, &shed[i]);
+            conv_pool_free_buffer(&s->pool, &shed[i]);
         conv_lock_acquire(&s->lock);
     }
     conv_pool_release(&s->pool, hold->slot);
@@ -102,6 +102,7 @@ void conv_tasks_run(struct conv_scheduler *s, struct conv_worker *worker, struct
     struct hold hold;
     enum conv_status status = take_hold(s, job, &hold);
     if (!status) {
+        conv_job_move(job, CONV_JOB_WHOLE);
         job->slot = hold.slot;
         conv_worker_take(worker, job, false);
         worker->reserved = hold.reserved;

@@ -36,13 +36,8 @@ bool conv_worker_leave(struct conv_scheduler *s, struct conv_worker *worker)
     conv_budget_release(worker->job->budget, &worker->job->share);
     if (worker->reserved > 0)
         conv_budget_unreserve(&s->files, worker->reserved);
-    struct conv_slot *slot = worker->job->slot;
-    if (worker->decodes) {
-        slot->left = true;
-        slot->decoding--;
-        if (slot->sealed)
-            conv_groups_seal(s, slot);
-    }
+    if (worker->decodes)
+        conv_groups_end_decode(s, worker->job->slot);
     s->jobs.live--;
     s->working--;
     pthread_cond_broadcast(&s->wake.workers);
@@ -71,7 +66,7 @@ static void wait_for_work(struct conv_scheduler *s) CONV_NEEDS(s->lock)
     bool woken = conv_scheduler_wait(s, &s->wake.workers, IDLE_NS);
     s->groups.has_sealer = false;
     // Images for other groups wake the sealer too, however long this one has waited.
-    if (conv_groups_is_open(s, open) && open->decoding == 0 &&
+    if (open->state == CONV_SLOT_OPEN && open->decoding == 0 &&
         conv_clock_ns() - open->touched_at >= IDLE_NS)
         conv_groups_seal(s, open);
     if (woken)
@@ -177,6 +172,12 @@ static bool drop_waiting(struct conv_scheduler *s, bool stopping) CONV_NEEDS(s->
     return true;
 }
 
+static void park(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock)
+{
+    conv_job_move(job, CONV_JOB_PARKED);
+    conv_jobs_push(&s->jobs.parked, job);
+}
+
 // Async backend: the image that was read gets a place and is decoded, or is parked.
 static void begin(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
     CONV_NEEDS(s->lock)
@@ -187,7 +188,7 @@ static void begin(struct conv_scheduler *s, struct conv_worker *worker, struct c
     else if (status)
         conv_jobs_finish(s, job, status);
     else
-        conv_jobs_push(&s->jobs.parked, job);
+        park(s, job);
 }
 
 static bool read_next(struct conv_scheduler *s, struct conv_worker *worker) CONV_NEEDS(s->lock)

@@ -42,9 +42,9 @@ static void check(const struct conv_pool *pool)
     for (int i = 0; i < 2 * SLOTS; i++)
         used += pool->buffers[i].bytes;
     for (int i = 0; i < SLOTS; i++)
-        kept += pool->slots[i].promised + pool->slots[i].carried;
+        kept += pool->slots[i].reserved_out + pool->slots[i].metadata;
     assert_int_equal(used, pool->used);
-    assert_int_equal(kept, pool->kept);
+    assert_int_equal(kept, pool->reserved);
     assert_true(used + kept <= LIMIT);
 }
 
@@ -53,10 +53,10 @@ static struct conv_pool_need draw_need(size_t most)
     size_t planes = 1 + draw(most);
     struct conv_pool_need need = {
         .room = {.planes = planes, .in = planes},
-        .carried = draw(9) ? 0 : draw(1000),
-        .resident = draw(1),
+        .metadata = draw(9) ? 0 : draw(1000),
+        .device_coded = draw(1),
     };
-    if (need.resident)
+    if (need.device_coded)
         need.room.in = 1 + draw(planes);
     return need;
 }
@@ -73,17 +73,17 @@ static void test_the_limit_holds(void **state)
         for (int step = 0; step < 2000; step++) {
             struct conv_slot *slot = &pool.slots[draw(SLOTS - 1)];
             struct conv_pool_need need = draw_need(draw(3) ? LIMIT / 20 : LIMIT / 3);
-            if (!slot->busy) {
+            if (slot->state == CONV_SLOT_FREE) {
                 assert_int_equal(conv_pool_acquire(&pool, &need, &slot, &err), CONV_OK);
                 if (slot) {
                     assert_true(slot->group.in_capacity >= need.room.in);
                     assert_true(slot->group.capacity >= need.room.planes);
-                    assert_int_equal(slot->out == NULL, need.resident);
+                    assert_int_equal(slot->out == NULL, need.device_coded);
                 }
-            } else if (slot->promised && draw(1)) {
-                conv_pool_take_back(&pool, slot);
+            } else if (slot->reserved_out && draw(1)) {
+                conv_pool_release_in(&pool, slot);
                 size_t bytes = 1 + draw(slot->group.capacity - 1);
-                assert_int_equal(conv_pool_lend(&pool, slot, bytes, &err), CONV_OK);
+                assert_int_equal(conv_pool_acquire_out(&pool, slot, bytes, &err), CONV_OK);
                 assert_true(slot->out->bytes >= bytes);
                 slot->group.h_out[bytes - 1] = 1;
             } else {
@@ -126,10 +126,10 @@ static void test_a_buffer_serves_the_next(void **state)
     struct conv_slot *first, *second;
     struct conv_pool_need need = {{1000, 500}, 0, true};
     open_pool(&pool, 1000);
-    pool.bytes = 1000; // which is too little for the pool's own steps
+    pool.usual_bytes = 1000; // which is too little for the pool's own steps
     assert_int_equal(conv_pool_acquire(&pool, &need, &first, &err), CONV_OK);
     const uint8_t *memory = first->group.h_in;
-    conv_pool_take_back(&pool, first);
+    conv_pool_release_in(&pool, first);
     assert_null(first->group.h_in);
     assert_int_equal(conv_pool_acquire(&pool, &need, &second, &err), CONV_OK);
     assert_ptr_equal(second->group.h_in, memory);
@@ -146,17 +146,17 @@ static void test_only_free_memory_is_given_up(void **state)
     struct conv_pool_buffer buffer;
     struct conv_pool_need need = {{1000, 500}, 0, true};
     open_pool(&pool, 1000);
-    pool.bytes = 1000;
-    assert_false(conv_pool_take_out(&pool, &buffer));
+    pool.usual_bytes = 1000;
+    assert_false(conv_pool_detach(&pool, &buffer));
     assert_int_equal(conv_pool_acquire(&pool, &need, &busy, &err), CONV_OK);
     assert_int_equal(conv_pool_acquire(&pool, &need, &slot, &err), CONV_OK);
     const uint8_t *memory = slot->group.h_in;
     conv_pool_release(&pool, slot);
-    assert_true(conv_pool_take_out(&pool, &buffer));
+    assert_true(conv_pool_detach(&pool, &buffer));
     assert_ptr_equal(buffer.data, memory);
     assert_int_equal(pool.used, 1000);
-    conv_pool_give_up(&pool, &buffer);
-    assert_false(conv_pool_take_out(&pool, &buffer)); // the other one is in use
+    conv_pool_free_buffer(&pool, &buffer);
+    assert_false(conv_pool_detach(&pool, &buffer)); // the other one is in use
     assert_int_equal(conv_pool_acquire(&pool, &need, &slot, &err), CONV_OK);
     assert_int_equal(pool.used, 2000); // what is wanted after all comes anew
     conv_pool_close(&pool);

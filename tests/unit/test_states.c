@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+// The states of slots and jobs: every way through them that a run takes is allowed, others are not,
+// and no state is a dead end.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "pipeline/job.h"
+#include "pipeline/slot.h"
+
+#define JOB(state) CONV_JOB_##state
+#define SLOT(state) CONV_SLOT_##state
+#define COUNT(states) (sizeof(states) / sizeof(states)[0])
+
+static void walk_job(const enum conv_job_state *states, size_t count)
+{
+    struct conv_job job = {.state = states[0]};
+    for (size_t i = 1; i < count; i++) {
+        assert_true(conv_job_may_move(job.state, states[i]));
+        conv_job_move(&job, states[i]);
+        assert_int_equal(job.state, states[i]);
+    }
+}
+
+static void walk_slot(const enum conv_slot_state *states, size_t count)
+{
+    struct conv_slot slot = {.state = states[0]};
+    for (size_t i = 1; i < count; i++) {
+        assert_true(conv_slot_may_move(slot.state, states[i]));
+        conv_slot_move(&slot, states[i]);
+        assert_int_equal(slot.state, states[i]);
+    }
+}
+
+static void test_jobs_take_these_ways(void **state)
+{
+    (void)state;
+    const enum conv_job_state usual[] = {
+        JOB(SPARE),   JOB(FOUND),    JOB(ANNOUNCED), JOB(READING), JOB(PARKED), JOB(DECODING),
+        JOB(DECODED), JOB(FILTERED), JOB(ENCODING),  JOB(SPARE),   JOB(FOUND)};
+    const enum conv_job_state whole[] = {JOB(FOUND), JOB(ANNOUNCED), JOB(READING), JOB(WHOLE),
+                                         JOB(SPARE)};
+    const enum conv_job_state again[] = {JOB(READING), JOB(DECODING), JOB(DECODED), JOB(UNDECODED),
+                                         JOB(READING), JOB(DECODING), JOB(PARKED),  JOB(DECODING)};
+    walk_job(usual, COUNT(usual));
+    walk_job(whole, COUNT(whole));
+    walk_job(again, COUNT(again));
+}
+
+static void test_slots_take_these_ways(void **state)
+{
+    (void)state;
+    const enum conv_slot_state usual[] = {SLOT(FREE),    SLOT(OPEN),     SLOT(SEALED),
+                                          SLOT(READY),   SLOT(RUNNING),  SLOT(READY),
+                                          SLOT(RUNNING), SLOT(DRAINING), SLOT(FREE)};
+    const enum conv_slot_state failed[] = {SLOT(OPEN), SLOT(SEALED), SLOT(FREE)};
+    const enum conv_slot_state left[] = {SLOT(SEALED), SLOT(DRAINING)};
+    const enum conv_slot_state whole[] = {SLOT(FREE), SLOT(OPEN), SLOT(FREE)};
+    walk_slot(usual, COUNT(usual));
+    walk_slot(failed, COUNT(failed));
+    walk_slot(left, COUNT(left));
+    walk_slot(whole, COUNT(whole));
+}
+
+static void test_others_are_refused(void **state)
+{
+    (void)state;
+    assert_false(conv_job_may_move(JOB(SPARE), JOB(SPARE)));       // twice in the list of spares
+    assert_false(conv_job_may_move(JOB(FILTERED), JOB(DECODING))); // its staging memory is gone
+    assert_false(conv_job_may_move(JOB(WHOLE), JOB(ENCODING)));
+    assert_false(conv_job_may_move(JOB(UNDECODED), JOB(DECODING))); // its file is gone
+    assert_false(conv_slot_may_move(SLOT(FREE), SLOT(FREE)));       // released twice
+    assert_false(conv_slot_may_move(SLOT(OPEN), SLOT(READY)));      // still takes images
+    assert_false(conv_slot_may_move(SLOT(RUNNING), SLOT(FREE)));
+    assert_false(conv_slot_may_move(SLOT(SEALED), SLOT(OPEN)));
+}
+
+static void test_no_state_is_a_dead_end(void **state)
+{
+    (void)state;
+    for (int from = 0; from <= CONV_JOB_WHOLE; from++) {
+        int ways = 0;
+        for (int to = 0; to <= CONV_JOB_WHOLE; to++)
+            ways += conv_job_may_move((enum conv_job_state)from, (enum conv_job_state)to);
+        assert_true(ways > 0 && ways < CONV_JOB_WHOLE);
+    }
+    for (int from = 0; from <= CONV_SLOT_DRAINING; from++) {
+        int ways = 0;
+        for (int to = 0; to <= CONV_SLOT_DRAINING; to++)
+            ways += conv_slot_may_move((enum conv_slot_state)from, (enum conv_slot_state)to);
+        assert_true(ways > 0 && ways < CONV_SLOT_DRAINING);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_jobs_take_these_ways),
+        cmocka_unit_test(test_slots_take_these_ways),
+        cmocka_unit_test(test_others_are_refused),
+        cmocka_unit_test(test_no_state_is_a_dead_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
