@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/stat.h"
 #include "bench/bench_codec_device.h"
 #include "bench/bench_codec_jobs.h"
 #include "bench/bench_competitors.h"
@@ -174,18 +175,12 @@ static enum conv_status run_round(struct bench *bench, int round, struct conv_er
 
 // --- the table -----------------------------------------------------------------------------------
 
-static int compare_ns(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(const struct row *row)
 {
-    uint64_t ns[ROUNDS];
-    memcpy(ns, row->ns, sizeof ns);
-    qsort(ns, ROUNDS, sizeof ns[0], compare_ns);
-    return (double)ns[ROUNDS / 2];
+    double ns[ROUNDS];
+    for (int round = 0; round < ROUNDS; round++)
+        ns[round] = (double)row->ns[round];
+    return conv_stat_median(ns, ROUNDS);
 }
 
 // What a row's speed and size are held against: libpng decoding, libpng's level 1.

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/stat.h"
 #include "png/cpu/interleave.h"
 
 #define ROUNDS 5
@@ -102,28 +103,28 @@ static enum conv_status run_round(struct worker *workers, int count, struct rate
     return status;
 }
 
-static int compare_rates(const void *a, const void *b)
-{
-    double x = ((const struct rates *)a)->mb, y = ((const struct rates *)b)->mb;
-    return (x > y) - (x < y);
-}
-
-// The median round of each kind of work, with `count` threads.
+// The median rates of each kind of work, with `count` threads.
 static enum conv_status measure(struct bench *bench, struct worker *workers, int count,
                                 struct rates rates[WORKS], struct conv_err *err)
 {
-    struct rates rounds[WORKS][ROUNDS];
+    double mb[WORKS][ROUNDS], mpix[WORKS][ROUNDS], per_s[WORKS][ROUNDS];
     enum conv_status status = CONV_OK;
     for (int round = 0; round < ROUNDS; round++) {
         for (int w = 0; w < WORKS && !status; w++) {
+            struct rates rates_of;
             bench->work = (enum work)w;
-            status = run_round(workers, count, &rounds[w][round], err);
+            status = run_round(workers, count, &rates_of, err);
+            mb[w][round] = rates_of.mb;
+            mpix[w][round] = rates_of.mpix;
+            per_s[w][round] = rates_of.images;
         }
     }
-    for (int w = 0; w < WORKS && !status; w++) {
-        qsort(rounds[w], ROUNDS, sizeof rounds[w][0], compare_rates);
-        rates[w] = rounds[w][ROUNDS / 2];
-    }
+    for (int w = 0; w < WORKS && !status; w++)
+        rates[w] = (struct rates){
+            .mb = conv_stat_median(mb[w], ROUNDS),
+            .mpix = conv_stat_median(mpix[w], ROUNDS),
+            .images = conv_stat_median(per_s[w], ROUNDS),
+        };
     return status;
 }
 

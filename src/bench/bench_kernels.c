@@ -86,7 +86,7 @@ static void show_progress(const struct bench *bench, const char *name)
 }
 
 struct times {
-    uint64_t ns[CONV_BENCH_MOST_RUNS];
+    double ns[CONV_BENCH_MOST_RUNS];
     int count;
 };
 
@@ -106,7 +106,7 @@ static enum conv_status time_row(struct bench *bench, struct conv_kernel_run *co
             copies ? ops->stream_copy(contender->stream, &contender->group, &copy, err) : CONV_OK;
         if (!status && last <= (times->count ? ENOUGH_NS : TOO_LONG_NS)) {
             status = ops->stream_again(contender->stream, &contender->group, &last, err);
-            times->ns[times->count++] = last;
+            times->ns[times->count++] = (double)last;
         }
         if (status)
             return status;
@@ -114,7 +114,7 @@ static enum conv_status time_row(struct bench *bench, struct conv_kernel_run *co
             conv_bench_table_add_copy(&bench->table, on_cuda, copy);
     }
     if (times->count == 0)
-        times->ns[times->count++] = first_ns;
+        times->ns[times->count++] = (double)first_ns;
     return CONV_OK;
 }
 
@@ -324,6 +324,7 @@ static unsigned largest_difference(const struct bench *bench)
 static void bench_rival(struct bench *bench, const struct rival *rival)
 {
     uint64_t ns[RIVAL_RUNS];
+    double times[RIVAL_RUNS];
     struct conv_err err = {0};
     const char *name = rival->name;
     show_progress(bench, name);
@@ -344,8 +345,10 @@ static void bench_rival(struct bench *bench, const struct rival *rival)
         conv_bench_table_leave_out(&bench->table, CONV_BENCH_RIVAL, name, true, reason);
         return;
     }
+    for (int r = 0; r < RIVAL_RUNS; r++)
+        times[r] = (double)ns[r];
     conv_bench_table_add(&bench->table, CONV_BENCH_RIVAL, name,
-                         apart ? rival->rounded : rival->summary, true, ns, RIVAL_RUNS);
+                         apart ? rival->rounded : rival->summary, true, times, RIVAL_RUNS);
 }
 #endif
 

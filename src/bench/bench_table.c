@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "bench/bench_table.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/stat.h"
 #include "report/json.h"
 #include "report/report.h"
 
@@ -21,21 +21,15 @@ static double pixel_rate(const struct conv_bench_table *table, double ms)
 
 // --- lines ---------------------------------------------------------------------------------------
 
-static int compare_ns(const void *a, const void *b)
+static void set_times(struct conv_bench_line *line, double *ns, int runs)
 {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static void set_times(struct conv_bench_line *line, uint64_t *ns, int runs)
-{
-    qsort(ns, (size_t)runs, sizeof *ns, compare_ns);
+    struct conv_stat stat = conv_stat_sort(ns, runs);
     line->runs = runs;
-    line->ms = (double)ns[runs / 2] / 1e6;
-    line->ms_min = (double)ns[0] / 1e6;
-    line->ms_max = (double)ns[runs - 1] / 1e6;
-    line->ms_p25 = (double)ns[runs / 4] / 1e6;
-    line->ms_p75 = (double)ns[runs - 1 - runs / 4] / 1e6;
+    line->ms = stat.median / 1e6;
+    line->ms_min = stat.min / 1e6;
+    line->ms_max = stat.max / 1e6;
+    line->ms_p25 = stat.p25 / 1e6;
+    line->ms_p75 = stat.p75 / 1e6;
 }
 
 static struct conv_bench_line *add_line(struct conv_bench_table *table, enum conv_bench_kind kind,
@@ -61,12 +55,11 @@ void conv_bench_table_add_copy(struct conv_bench_table *table, bool on_cuda, uin
 {
     struct conv_bench_copies *copies = &table->copies[on_cuda];
     if (copies->count < CONV_BENCH_MOST_COPIES)
-        copies->ns[copies->count++] = ns;
+        copies->ns[copies->count++] = (double)ns;
 }
 
 void conv_bench_table_add(struct conv_bench_table *table, enum conv_bench_kind kind,
-                          const char *name, const char *summary, bool on_cuda, uint64_t *ns,
-                          int runs)
+                          const char *name, const char *summary, bool on_cuda, double *ns, int runs)
 {
     double *base = &table->step_base[on_cuda];
     struct conv_bench_line *line = add_line(table, kind, name, summary, on_cuda);

@@ -33,7 +33,7 @@ struct conv_bench_line {
 
 // Times of copies in ns, over the whole run.
 struct conv_bench_copies {
-    uint64_t ns[CONV_BENCH_MOST_COPIES];
+    double ns[CONV_BENCH_MOST_COPIES];
     int count;
 };
 
@@ -54,7 +54,7 @@ struct conv_bench_table {
 void conv_bench_table_add_copy(struct conv_bench_table *table, bool on_cuda, uint64_t ns);
 // One more line, from `runs` times, which are sorted.
 void conv_bench_table_add(struct conv_bench_table *table, enum conv_bench_kind kind,
-                          const char *name, const char *summary, bool on_cuda, uint64_t *ns,
+                          const char *name, const char *summary, bool on_cuda, double *ns,
                           int runs);
 // One for what could not be measured.
 void conv_bench_table_leave_out(struct conv_bench_table *table, enum conv_bench_kind kind,
