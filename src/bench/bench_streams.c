@@ -86,7 +86,7 @@ static enum conv_status run_once(struct bench *bench, int streams, atomic_int *s
     line->count = streams;
     line->share_of_copy =
         bench->table.copied ? bytes / totals->seconds / 1e9 / bench->table.copies.both : -1;
-    conv_report_figures(&bench->config, totals, &line->figures);
+    conv_figures_compute(&bench->config, totals, &line->figures);
     return CONV_OK;
 }
 

@@ -53,7 +53,7 @@ void conv_streams_table_print_head(const struct conv_streams_table *table)
         printf(" %8s %8s", "2 at once", "3 at once");
     for (int s = 0; s < CONV_STAGE_COUNT; s++)
         if (is_shown(table, s))
-            printf(" %8s", conv_report_stage_name((enum conv_stage)s));
+            printf(" %8s", conv_record_stage_name((enum conv_stage)s));
     printf(" %8s\n", has_waiting(table) ? "waiting" : "");
 }
 
@@ -136,7 +136,7 @@ void conv_streams_table_print_csv(const struct conv_streams_table *table)
           "overlap_two,overlap_three",
           stdout);
     for (int s = 0; s < CONV_STAGE_COUNT; s++)
-        printf(",%s", conv_report_stage_name((enum conv_stage)s));
+        printf(",%s", conv_record_stage_name((enum conv_stage)s));
     puts(",waiting,cpu_utilisation");
     for (int i = 0; i < table->count; i++) {
         const struct conv_page_line *entry = &table->lines[i];

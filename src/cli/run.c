@@ -44,7 +44,7 @@ struct run {
     struct conv_report *report;
     struct conv_trace *trace;
     struct conv_page_job page;
-    struct conv_page_samples kept;
+    struct conv_samples kept;
 };
 
 // What is freed is to be the system's again. Left alone, glibc takes the size of a large block that
@@ -438,7 +438,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         .spare = run->device.spare_ops ? run->device.spare_ops->name : NULL,
         .jobs = options->jobs,
         .streams = conv_options_streams(options, run->device.decode_on != CONV_CODER_CPU),
-        .kept = run->page.file ? &run->kept : NULL,
+        .samples = run->page.file ? &run->kept : NULL,
         .start_ns = run->start_ns, // what a user waits for is more than images
     };
     status = conv_report_open(&run->report, &run->config, err);
@@ -450,9 +450,9 @@ static void describe_shares(struct run *run, const struct conv_totals *totals)
 {
     char text[512] = "", name[16];
     double share;
-    if (!conv_report_device(&run->config, totals, 1, name, &share))
+    if (!conv_figures_device(&run->config, totals, 1, name, &share))
         return;
-    for (int i = 0; conv_report_device(&run->config, totals, i, name, &share); i++) {
+    for (int i = 0; conv_figures_device(&run->config, totals, i, name, &share); i++) {
         size_t used = strlen(text);
         snprintf(text + used, sizeof text - used, "%s%s %.0f %%", i ? ", " : "", name, 100 * share);
     }
@@ -500,7 +500,7 @@ static enum conv_status write_page(struct run *run, const struct conv_totals *to
     page->config = &run->config;
     page->totals = totals;
     page->trace = run->trace;
-    page->kept = &run->kept;
+    page->samples = &run->kept;
     describe_run(run, totals);
     // What was there before --in-place is gone.
     if (!run->options.no_save && !run->options.dry_run && !run->options.in_place)
@@ -571,7 +571,7 @@ int conv_run_main(const struct conv_options *options)
     }
     conv_page_close(&run->page);
     conv_trace_free(run->trace);
-    conv_page_samples_free(&run->kept);
+    conv_samples_free(&run->kept);
     conv_journal_close(run->journal);
     conv_device_close(&run->device);
     conv_walk_close(run->walk);

@@ -16,7 +16,7 @@ struct conv_page_job {
     struct conv_page page;
     struct conv_page_fact facts[CONV_PAGE_MOST_FACTS];
     struct conv_page_filter filters[CONV_FILTER_MAX_CHAIN];
-    struct conv_page_pair pairs[CONV_PAGE_SAMPLES_MOST_PAIRS];
+    struct conv_page_pair pairs[CONV_SAMPLES_MOST_PAIRS];
 };
 
 // Opens the file of --html, if that is given.
@@ -34,7 +34,7 @@ void conv_page_describe(struct conv_page_job *job, const struct conv_device *dev
                         const struct conv_filter *filters, int filter_count);
 
 // Makes the pieces of images that the page shows. What cannot be read any more is left out.
-void conv_page_take_pairs(struct conv_page_job *job, const struct conv_page_samples *kept);
+void conv_page_take_pairs(struct conv_page_job *job, const struct conv_samples *kept);
 
 // Writes the page with `record` as its record; NULL: there was no memory for that. CONV_ERR_MEMORY,
 // CONV_ERR_IO.

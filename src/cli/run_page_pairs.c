@@ -151,7 +151,7 @@ static bool take_pair(struct conv_png_codec *codec, const struct conv_sample_pai
     return good;
 }
 
-void conv_page_take_pairs(struct conv_page_job *job, const struct conv_page_samples *kept)
+void conv_page_take_pairs(struct conv_page_job *job, const struct conv_samples *kept)
 {
     struct conv_codec_config config = {.encoder = CONV_PNG_FAST, .level = LEVEL};
     struct conv_png_codec *codec = NULL;

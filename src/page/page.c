@@ -22,7 +22,7 @@ static void bind_run(struct conv_template *filled, const struct conv_page *page)
     struct conv_page_state *state = filled->context;
     const struct conv_report_config *config = page->config;
     const struct conv_totals *totals = page->totals;
-    conv_report_figures(config, totals, &state->figures);
+    conv_figures_compute(config, totals, &state->figures);
     conv_page_bind_figures(filled, &state->figures);
     conv_template_number(filled, "seconds", totals->seconds, totals->seconds < 100 ? 2 : 0);
     conv_template_number(filled, "done", (double)totals->done, 0);
@@ -40,8 +40,9 @@ static void bind_run(struct conv_template *filled, const struct conv_page *page)
              state->figures.cores == 1 ? "core" : "cores");
     conv_template_text(filled, "core_count", state->cores);
     conv_template_text(filled, "device", config->device);
-    conv_template_number(filled, "more_count",
-                         (double)totals->failed - (page->kept ? page->kept->failure_count : 0), 0);
+    conv_template_number(
+        filled, "more_count",
+        (double)totals->failed - (page->samples ? page->samples->failure_count : 0), 0);
 }
 
 static void bind_page(struct conv_template *filled, const struct conv_page *page)
@@ -91,9 +92,9 @@ static bool is_true(const struct conv_page_state *state, const char *name, bool 
         {"has_overlap", page->counts_streams},
         {"copy_limit", copies && copies->both > 0},
         {"small_copies", copies && copies->small_count > 0},
-        {"any_failures", page->kept && page->kept->failure_count > 0},
+        {"any_failures", page->samples && page->samples->failure_count > 0},
         {"more_failures",
-         page->kept && totals && totals->failed > (uint64_t)page->kept->failure_count},
+         page->samples && totals && totals->failed > (uint64_t)page->samples->failure_count},
     };
     for (size_t i = 0; i < sizeof conditions / sizeof conditions[0]; i++) {
         *known = strcmp(conditions[i].name, name) == 0;
@@ -114,10 +115,10 @@ static bool next_fact(struct conv_template *filled, const struct conv_page *page
 
 static bool next_failure(struct conv_template *filled, const struct conv_page *page, int i)
 {
-    if (i >= page->kept->failure_count)
+    if (i >= page->samples->failure_count)
         return false;
-    conv_template_text(filled, "failure_name", page->kept->failures[i].input);
-    conv_template_text(filled, "failure_reason", page->kept->failures[i].reason);
+    conv_template_text(filled, "failure_name", page->samples->failures[i].input);
+    conv_template_text(filled, "failure_reason", page->samples->failures[i].reason);
     return true;
 }
 

@@ -5,8 +5,8 @@
 #ifndef CONV_PAGE_PAGE_H
 #define CONV_PAGE_PAGE_H
 
-#include "report/page_samples.h"
-#include "report/report.h"
+#include "report/figures.h"
+#include "report/samples.h"
 #include "report/trace.h"
 
 struct conv_page_fact {
@@ -70,7 +70,7 @@ struct conv_page {
     const struct conv_report_config *config;
     const struct conv_totals *totals;
     const struct conv_trace *trace; // NULL: no timeline
-    const struct conv_page_samples *kept;
+    const struct conv_samples *samples;
     const struct conv_page_pair *pairs;
     int pair_count;
 

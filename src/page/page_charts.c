@@ -69,7 +69,7 @@ static bool next_stage(struct conv_template *filled, int index, bool workers_onl
     int stage = find_stage(page, index, workers_only);
     if (stage == CONV_STAGE_COUNT)
         return false;
-    conv_template_text(filled, "stage", conv_report_stage_name((enum conv_stage)stage));
+    conv_template_text(filled, "stage", conv_record_stage_name((enum conv_stage)stage));
     conv_template_text(filled, "stage_label", conv_page_stage_label((enum conv_stage)stage));
     const struct conv_figures *figures = state->shown ? state->shown : &state->figures;
     conv_template_number(filled, "stage_busy", 100 * figures->busy[stage], 1);

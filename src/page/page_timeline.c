@@ -93,7 +93,7 @@ static void write_row(FILE *file, const void *what)
     for (int s = CONV_STAGE_COUNT - 1; s >= 0; s--) {
         if (!has_stage(state, s))
             continue;
-        fprintf(file, "<path class=\"%s\" d=\"M0 100", conv_report_stage_name((enum conv_stage)s));
+        fprintf(file, "<path class=\"%s\" d=\"M0 100", conv_record_stage_name((enum conv_stage)s));
         int height = 0, run = 0;
         for (int b = 0; b < state->bins; b++, run++) {
             int share = stacked(state, b, s);

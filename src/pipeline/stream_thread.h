@@ -14,7 +14,7 @@ struct conv_stream_thread {
     // locks.
     pthread_mutex_t in_turn;
     struct conv_stream *stream; // NULL: the device had no room for one
-    struct conv_trace_row *rows[CONV_ENGINE_COUNT];
+    struct conv_trace_track *rows[CONV_ENGINE_COUNT];
 
     // The thread's own.
     struct conv_stream *spare; // of the spare backend; opened when first needed

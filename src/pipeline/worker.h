@@ -11,7 +11,7 @@ struct conv_worker {
     int index;
     struct conv_png_codec *codec;
     struct conv_stream *stream; // of a backend that is not async
-    struct conv_trace_row *row;
+    struct conv_trace_track *row;
     pthread_t thread;
     bool started;
     atomic_int phase;     // phase.h

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// What follows from the totals of a run: rates, shares, the stage that holds everything up.
+#include "report/figures.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/features.h"
-#include "report/report.h"
 
-// The stage that holds everything up: of the side (workers or streams of devices) that was busier,
-// the stage with most time. And the next: of the others, the one that its side was busy with most.
+// limits[0]: on the busier side (workers or streams), the stage with most time. limits[1]: among
+// all other stages, the one with most time per worker or stream.
 static void find_limits(const struct conv_totals *totals, const struct conv_report_config *config,
                         int limits[2])
 {
@@ -30,8 +30,8 @@ static void find_limits(const struct conv_totals *totals, const struct conv_repo
             limits[1] = s;
 }
 
-bool conv_report_device(const struct conv_report_config *config, const struct conv_totals *totals,
-                        int i, char name[16], double *share)
+bool conv_figures_device(const struct conv_report_config *config, const struct conv_totals *totals,
+                         int i, char name[16], double *share)
 {
     int count = config->device_count;
     const char *text = i < count ? config->device : config->spare;
@@ -47,7 +47,6 @@ bool conv_report_device(const struct conv_report_config *config, const struct co
     return true;
 }
 
-// Over all devices.
 static struct conv_overlap_times sum_overlap(const struct conv_totals *totals, int devices)
 {
     struct conv_overlap_times sum = {0};
@@ -61,8 +60,8 @@ static struct conv_overlap_times sum_overlap(const struct conv_totals *totals, i
     return sum;
 }
 
-void conv_report_figures(const struct conv_report_config *config, const struct conv_totals *totals,
-                         struct conv_figures *figures)
+void conv_figures_compute(const struct conv_report_config *config, const struct conv_totals *totals,
+                          struct conv_figures *figures)
 {
     double run = totals->seconds > 0 ? totals->seconds * 1e9 : 1;
     double workers = run * (config->jobs > 0 ? config->jobs : 1), worked = 0;
@@ -93,7 +92,7 @@ void conv_report_figures(const struct conv_report_config *config, const struct c
     if (totals->done) {
         int limits[2];
         find_limits(totals, config, limits);
-        figures->limit = conv_report_stage_name((enum conv_stage)limits[0]);
-        figures->next_limit = conv_report_stage_name((enum conv_stage)limits[1]);
+        figures->limit = conv_record_stage_name((enum conv_stage)limits[0]);
+        figures->next_limit = conv_record_stage_name((enum conv_stage)limits[1]);
     }
 }

@@ -12,7 +12,7 @@ void conv_json_string(FILE *stream, const char *text)
     fputc('"', stream);
 }
 
-static void print_member(FILE *stream, const char *name, const char *value)
+void conv_json_member(FILE *stream, const char *name, const char *value)
 {
     fprintf(stream, ",\"%s\":", name);
     if (value)
@@ -25,7 +25,7 @@ static void print_stages(FILE *stream, const uint64_t *ns)
 {
     fputs(",\"ms\":{", stream);
     for (int s = 0; s < CONV_STAGE_COUNT; s++)
-        fprintf(stream, "%s\"%s\":%.4f", s ? "," : "", conv_report_stage_name((enum conv_stage)s),
+        fprintf(stream, "%s\"%s\":%.4f", s ? "," : "", conv_record_stage_name((enum conv_stage)s),
                 (double)ns[s] / 1e6);
     fputc('}', stream);
 }
@@ -35,7 +35,7 @@ void conv_json_figures(FILE *stream, const struct conv_figures *figures)
     fprintf(stream, ",\"images_per_s\":%.6f,\"mpix_per_s\":%.6f,\"busy\":{", figures->images_per_s,
             figures->mpix_per_s);
     for (int s = 0; s < CONV_STAGE_COUNT; s++)
-        fprintf(stream, "%s\"%s\":%.6f", s ? "," : "", conv_report_stage_name((enum conv_stage)s),
+        fprintf(stream, "%s\"%s\":%.6f", s ? "," : "", conv_record_stage_name((enum conv_stage)s),
                 figures->busy[s]);
     fprintf(stream, "},\"waiting\":%.6f,\"cores\":%d,\"cpu_utilisation\":%.6f,\"overlap\":",
             figures->waiting, figures->cores, figures->cpu_utilisation);
@@ -49,8 +49,8 @@ void conv_json_figures(FILE *stream, const struct conv_figures *figures)
 void conv_json_begin(FILE *stream, const struct conv_report_config *config)
 {
     fputs("{\"type\":\"begin\",\"version\":\"" CONV_VERSION "\"", stream);
-    print_member(stream, "filter", config->filters);
-    print_member(stream, "device", config->device);
+    conv_json_member(stream, "filter", config->filters);
+    conv_json_member(stream, "device", config->device);
     fprintf(stream, ",\"jobs\":%d,\"streams\":", config->jobs);
     if (config->device_async)
         fprintf(stream, "%d", config->streams);
@@ -63,13 +63,13 @@ void conv_json_file(FILE *stream, const struct conv_record *record)
 {
     static const char *const names[] = {"done", "failed", "skipped", "planned"};
     fputs("{\"type\":\"file\"", stream);
-    print_member(stream, "input", record->input);
+    conv_json_member(stream, "input", record->input);
     bool failed = record->outcome == CONV_OUTCOME_FAILED;
-    print_member(stream, "output", failed ? NULL : record->output); // which there is none of
-    print_member(stream, "status", names[record->outcome]);
-    print_member(stream, "error", failed ? record->reason : NULL);
+    conv_json_member(stream, "output", failed ? NULL : record->output);
+    conv_json_member(stream, "status", names[record->outcome]);
+    conv_json_member(stream, "error", failed ? record->reason : NULL);
     if (!failed && record->reason)
-        print_member(stream, "reason", record->reason);
+        conv_json_member(stream, "reason", record->reason);
     if (record->width > 0)
         fprintf(stream, ",\"width\":%d,\"height\":%d,\"channels\":%d,\"depth\":%d", record->width,
                 record->height, record->channels, record->depth);
@@ -78,7 +78,7 @@ void conv_json_file(FILE *stream, const struct conv_record *record)
     fputs("}\n", stream);
 }
 
-// Which device did how much; null where workers filter.
+// Work of each device; null if the workers filter.
 static void print_devices(FILE *stream, const struct conv_report_config *config,
                           const struct conv_totals *totals)
 {
@@ -86,7 +86,7 @@ static void print_devices(FILE *stream, const struct conv_report_config *config,
     double share, run = totals->seconds > 0 ? totals->seconds * 1e9 : 1;
     char name[16];
     int i = 0;
-    for (; conv_report_device(config, totals, i, name, &share); i++) {
+    for (; conv_figures_device(config, totals, i, name, &share); i++) {
         const struct conv_device_totals *did = &totals->devices[i];
         fputs(i ? ",{" : ",\"devices\":[{", stream);
         fputs("\"name\":", stream);
@@ -114,10 +114,10 @@ void conv_json_summary(FILE *stream, const struct conv_report_config *config,
             totals->decoded_on_device, totals->encoded_on_device);
     print_stages(stream, totals->ns);
     struct conv_figures figures;
-    conv_report_figures(config, totals, &figures);
+    conv_figures_compute(config, totals, &figures);
     conv_json_figures(stream, &figures);
-    print_member(stream, "limit", figures.limit);
-    print_member(stream, "next_limit", figures.next_limit);
+    conv_json_member(stream, "limit", figures.limit);
+    conv_json_member(stream, "next_limit", figures.next_limit);
     print_devices(stream, config, totals);
     fputs("}\n", stream);
 }

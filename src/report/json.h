@@ -1,20 +1,32 @@
 // SPDX-License-Identifier: MIT
-// JSON Lines: begin, one file record per image in the order in which they are finished, summary.
-// The summary is the last line: a report without it is of a run that was killed.
+// JSON Lines: a begin record, one file record per image in the order in which they finish, a
+// summary. A report without the summary is of a run that was killed. Nothing here fails: the
+// caller asks ferror(stream) when it closes the stream.
 #ifndef CONV_REPORT_JSON_H
 #define CONV_REPORT_JSON_H
 
-#include "report/report.h"
+#include "report/figures.h"
+#include "report/record.h"
 
+// {"type":"begin","version":...,"filter":...,"device":...,"jobs":...,"streams":...,"dry_run":...}
 void conv_json_begin(FILE *stream, const struct conv_report_config *config);
+
+// {"type":"file","input":...,"output":...,"status":"done"|"failed"|"skipped"|"planned","error":...,
+// "ms":{...}}: "reason" says why an image was skipped or planned; the size is missing where it is
+// unknown. Times in milliseconds by stage.
 void conv_json_file(FILE *stream, const struct conv_record *record);
+
+// {"type":"summary","exit_code":...}: totals, figures, limits and each device's share.
 void conv_json_summary(FILE *stream, const struct conv_report_config *config,
                        const struct conv_totals *totals, int exit_code);
 
 // The figures as members of an object that is already open: ,"images_per_s":..., ...
 void conv_json_figures(FILE *stream, const struct conv_figures *figures);
 
-// A quoted JSON string; bytes that are no UTF-8 become U+FFFD.
+// ,"name":"value" or, of a NULL value, ,"name":null.
+void conv_json_member(FILE *stream, const char *name, const char *value);
+
+// A quoted JSON string; invalid UTF-8 becomes U+FFFD.
 void conv_json_string(FILE *stream, const char *text);
 
 #endif

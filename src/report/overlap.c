@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-// When so many wait, the older half is counted. Streams report groups within a few of each other.
+// At this number of intervals the older half is counted. Streams report groups nearly in order.
 #define MOST 32768
 
 struct work {
@@ -17,8 +17,8 @@ struct edge {
 };
 
 struct conv_overlap {
-    struct conv_overlap_times times; // of what is counted
-    uint64_t counted;                // up to this moment
+    struct conv_overlap_times times; // counted so far
+    uint64_t counted;                // until this moment
     int count;
     struct work work[MOST];
     struct edge edges[2 * MOST];
@@ -61,10 +61,10 @@ static void count_time(struct conv_overlap_times *times, const int running[CONV_
     times->three += busy == 3 ? ns : 0;
 }
 
-// Counts everything before `until` and cuts it off what waits.
+// Counts everything before `until` and removes it from the intervals.
 static void sweep(struct conv_overlap *overlap, uint64_t until)
 {
-    int edges = 0, kept = 0, running[CONV_ENGINE_COUNT] = {0};
+    int edges = 0, left = 0, running[CONV_ENGINE_COUNT] = {0};
     for (int i = 0; i < overlap->count; i++) {
         struct work work = overlap->work[i];
         uint64_t end = work.end < until ? work.end : until;
@@ -74,7 +74,7 @@ static void sweep(struct conv_overlap *overlap, uint64_t until)
         }
         if (work.end > until) {
             work.start = work.start > until ? work.start : until;
-            overlap->work[kept++] = work;
+            overlap->work[left++] = work;
         }
     }
     qsort(overlap->edges, (size_t)edges, sizeof *overlap->edges, compare_edges);
@@ -83,7 +83,7 @@ static void sweep(struct conv_overlap *overlap, uint64_t until)
             count_time(&overlap->times, running, overlap->edges[i].at - overlap->edges[i - 1].at);
         running[overlap->edges[i].engine] += overlap->edges[i].step;
     }
-    overlap->count = kept;
+    overlap->count = left;
     overlap->counted = until;
 }
 
@@ -97,7 +97,7 @@ void conv_overlap_add(struct conv_overlap *overlap, enum conv_engine engine, uin
         qsort(overlap->work, MOST, sizeof *overlap->work, compare_starts);
         sweep(overlap, overlap->work[MOST / 2].start);
     }
-    if (overlap->count == MOST) // all began at one moment: nothing real does
+    if (overlap->count == MOST) // all began at once, which no real run does
         return;
     overlap->work[overlap->count++] = (struct work){start, end, (int)engine};
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // How long a device's engines (copy in, kernel, copy out) were busy, alone and together, over all
-// streams: a sweep over their times. Its memory is bounded; what is old enough is counted and
-// forgotten.
+// streams: a sweep over intervals. Its memory is bounded: old intervals are counted and dropped.
 #ifndef CONV_REPORT_OVERLAP_H
 #define CONV_REPORT_OVERLAP_H
 
@@ -18,21 +17,21 @@ enum conv_engine {
 };
 
 struct conv_overlap_times {
-    uint64_t engine[CONV_ENGINE_COUNT]; // ns with at least one stream's work on it
-    uint64_t two, three;                // ns with at least two, with all three of them busy
+    uint64_t engine[CONV_ENGINE_COUNT]; // ns with work of at least one stream
+    uint64_t two, three;                // ns with at least two, with all three busy
 };
 
-struct conv_overlap; // calls must come one at a time
+struct conv_overlap;
 
 enum conv_status conv_overlap_open(struct conv_overlap **overlap, struct conv_err *err);
 void conv_overlap_close(struct conv_overlap *overlap); // NULL is fine
 
-// Adds a time of work. In any order, as long as none comes later than some ten thousand that began
-// after it.
+// Adds an interval of work, on one clock for all. Intervals may come in any order as long as none
+// comes after more than about ten thousand that began later.
 void conv_overlap_add(struct conv_overlap *overlap, enum conv_engine engine, uint64_t start,
                       uint64_t end);
 
-// All times so far.
+// Everything added so far.
 void conv_overlap_read(struct conv_overlap *overlap, struct conv_overlap_times *times);
 
 #endif

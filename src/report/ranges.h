@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Ranges of NVTX, which Nsight Systems shows; nothing in a build without the CUDA toolkit, next to
-// nothing when no profiler is there.
+// NVTX ranges for Nsight Systems. They cost nothing in a build without CUDA and next to nothing
+// without a profiler.
 #ifndef CONV_REPORT_RANGES_H
 #define CONV_REPORT_RANGES_H
 
 #if CONV_HAVE_CUDA
 
-void conv_ranges_push(const char *name); // on this thread, until the matching pop
+void conv_ranges_push(const char *name); // on the calling thread, until the matching pop
 void conv_ranges_pop(void);
 
 #else

@@ -6,37 +6,32 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/features.h"
 #include "base/stall.h"
 #include "base/standard.h"
+#include "report/figures.h"
 #include "report/json.h"
 #include "report/progress.h"
+#include "report/samples.h"
+#include "report/text.h"
 
 struct conv_report {
     struct conv_report_config config;
     struct conv_totals totals;
     struct conv_progress progress;
-    struct conv_overlap *overlaps[CONV_REPORT_MOST_DEVICES]; // of each device's engines
+    struct conv_overlap *overlaps[CONV_REPORT_MOST_DEVICES]; // one per device
     uint64_t start_ns;
     double start_cpu;
     const struct conv_report_rest *rest; // after a signal
-    FILE *streams[2];                    // where JSON Lines go: stdout, the file of --report
-    bool may_wait[2];                    // for the readers of these
-    bool may_print_wait;                 // for those of stdout and stderr
+    FILE *streams[2];                    // of JSON Lines: stdout, the file of --report; or NULL
+    bool may_wait[2];                    // writing to these may block on a reader
+    bool may_print_wait;                 // so may stdout or stderr
 };
 
-const char *conv_report_stage_name(enum conv_stage stage)
-{
-    static const char *const names[CONV_STAGE_COUNT] = {"read",     "decode", "copy_in", "kernel",
-                                                        "copy_out", "encode", "write"};
-    return names[stage];
-}
-
-// Seconds that the cores have worked for this process.
+// CPU time of this process.
 static double cpu_seconds(void)
 {
     struct timespec used = {0};
@@ -44,40 +39,9 @@ static double cpu_seconds(void)
     return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
 }
 
-// Bytes of the character at s if it may go to a terminal as it stands: neither a control character,
-// those of one byte beyond ASCII (C1) included, nor a mark that turns the direction of the text
-// around, nor a byte that is no UTF-8. 0 if not.
-static int printable_length(const unsigned char *s)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    int length = s[0] < 0x80 ? 1 : s[0] < 0xc0 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-    if (length <= 1)
-        return length == 1 && s[0] >= 0x20 && s[0] != 0x7f;
-    uint32_t code = s[0] & (0x7fu >> length);
-    for (int i = 1; i < length; i++) {
-        if ((s[i] & 0xc0) != 0x80) // the end of the text, too
-            return 0;
-        code = code << 6 | (s[i] & 0x3fu);
-    }
-    bool valid = s[0] < 0xf8 && code >= least[length] && code <= 0x10ffff &&
-                 (code < 0xd800 || code > 0xdfff);
-    bool c1 = code < 0xa0,
-         turns = (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
-    return valid && !c1 && !turns ? length : 0;
-}
-
 void conv_report_print_path(FILE *stream, const char *path)
 {
-    for (const unsigned char *s = (const unsigned char *)path; *s;) {
-        int length = printable_length(s);
-        if (length == 0)
-            fprintf(stream, "\\x%02x", *s);
-        else if (*s == '\\')
-            fputs("\\\\", stream);
-        else
-            fprintf(stream, "%.*s", length, s);
-        s += length > 0 ? length : 1;
-    }
+    conv_text_terminal(stream, path);
 }
 
 void conv_report_say(const char *format, ...)
@@ -88,7 +52,7 @@ void conv_report_say(const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     fputs("conv: ", stderr);
-    conv_report_print_path(stderr, text);
+    conv_text_terminal(stderr, text);
     fputc('\n', stderr);
 }
 
@@ -165,26 +129,26 @@ static void count(struct conv_totals *totals, const struct conv_record *record)
         totals->ns[s] += record->ns[s];
 }
 
-// What happened, as `LEAD INPUT -> OUTPUT (REASON)`.
+// "LEAD INPUT -> OUTPUT (REASON)"
 static void print_event(FILE *stream, const char *lead, const struct conv_record *record)
 {
     fprintf(stream, "%s ", lead);
-    conv_report_print_path(stream, record->input);
+    conv_text_terminal(stream, record->input);
     fputs(" -> ", stream);
-    conv_report_print_path(stream, record->output ? record->output : "?");
+    conv_text_terminal(stream, record->output ? record->output : "?");
     if (record->reason) {
         fputs(" (", stream);
-        conv_report_print_path(stream, record->reason);
+        conv_text_terminal(stream, record->reason);
         fputc(')', stream);
     }
     fputc('\n', stream);
 }
 
-// The messages of an image, if there are any.
+// Messages about one image, if any are due.
 static void print_file(struct conv_report *report, const struct conv_record *record)
 {
     const struct conv_report_config *config = &report->config;
-    bool plain = config->dry_run || config->verbose || config->quiet; // says it in full, or not
+    bool plain = config->dry_run || config->verbose || config->quiet; // print all or none of these
     bool reported = record->outcome == CONV_OUTCOME_FAILED || (record->notable && !plain);
     if (!reported && !config->dry_run && !config->verbose && !report->progress.active)
         return;
@@ -192,10 +156,9 @@ static void print_file(struct conv_report *report, const struct conv_record *rec
     if (reported) {
         conv_progress_clear(&report->progress);
         fputs("conv: ", stderr);
-        conv_report_print_path(stderr,
-                               strcmp(record->input, "-") ? record->input : "standard input");
+        conv_text_terminal(stderr, strcmp(record->input, "-") ? record->input : "standard input");
         fputs(": ", stderr);
-        conv_report_print_path(stderr, record->reason);
+        conv_text_terminal(stderr, record->reason);
         fputc('\n', stderr);
     } else if (config->dry_run && !config->json && !config->quiet) {
         print_event(stdout, record->outcome == CONV_OUTCOME_PLANNED ? "would filter" : "would skip",
@@ -219,8 +182,8 @@ void conv_report_file(struct conv_report *report, const struct conv_record *give
     if (config->explain && given->err)
         explained.reason = config->explain(text, sizeof text, given->err);
     count(&report->totals, record);
-    if (config->kept)
-        conv_page_samples_add(config->kept, record);
+    if (config->samples)
+        conv_samples_add(config->samples, record);
     for (int i = 0; i < 2; i++)
         if (report->streams[i]) {
             conv_stall_begin(report->may_wait[i]);
@@ -232,8 +195,8 @@ void conv_report_file(struct conv_report *report, const struct conv_record *give
 
 void conv_report_warn(struct conv_report *report, const char *text)
 {
-    if (report->config.kept)
-        conv_page_samples_warn(report->config.kept, text);
+    if (report->config.samples)
+        conv_samples_warn(report->config.samples, text);
     conv_stall_begin(report->may_print_wait);
     conv_progress_clear(&report->progress);
     conv_report_say("%s", text);
@@ -262,14 +225,14 @@ void conv_report_totals(const struct conv_report *report, struct conv_totals *to
         conv_overlap_read(report->overlaps[d], &totals->devices[d].overlap);
 }
 
-// "cuda:0 × 4 streams"; where several did the work, each with its share.
+// "cuda:0 × 4 streams"; several devices with the share of each.
 static void print_devices(const struct conv_report_config *config, const struct conv_totals *totals)
 {
     char name[16];
     double share;
-    bool several = conv_report_device(config, totals, 1, name, &share);
+    bool several = conv_figures_device(config, totals, 1, name, &share);
     if (several)
-        for (int i = 0; conv_report_device(config, totals, i, name, &share); i++)
+        for (int i = 0; conv_figures_device(config, totals, i, name, &share); i++)
             fprintf(stderr, "%s%s (%.0f %%)", i ? " + " : ", ", name, 100 * share);
     else
         fprintf(stderr, ", %s", config->device);
@@ -316,7 +279,7 @@ static void print_summary(const struct conv_report *report)
         return;
     }
     struct conv_figures figures;
-    conv_report_figures(config, totals, &figures);
+    conv_figures_compute(config, totals, &figures);
     fprintf(stderr, "%" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " skipped, %.2f s",
             totals->done, totals->failed, totals->skipped, totals->seconds);
     if (totals->done)
@@ -361,7 +324,7 @@ enum conv_status conv_report_close(struct conv_report *report, int exit_code,
             status = conv_err_set(err, CONV_ERR_IO, "cannot write the report to %s",
                                   report->config.json_path);
     }
-    // A dry run lists what it would do there, too.
+    // A dry run prints its list on stdout.
     conv_stall_begin(may);
     enum conv_status flushed = conv_standard_flush(status ? NULL : err);
     if (!report->config.quiet)

@@ -21,8 +21,8 @@ static int utf8_length(const unsigned char *s)
     return length;
 }
 
-// The character at s if it is valid but not for a terminal: a control character of those beyond
-// ASCII (C1), or a mark that turns the direction of the text around. 0 if not.
+// The code of the character at s if it must not reach a terminal: a control character beyond ASCII
+// (C1) or a mark that reverses the direction of text. Else 0.
 static unsigned hidden_code(const unsigned char *s, int length)
 {
     if (length == 2 && s[0] == 0xC2 && s[1] < 0xA0)
@@ -41,7 +41,7 @@ static size_t put(char *dst, const char *text)
     return size;
 }
 
-// What both formats take as it stands. 0 if it is for the caller to translate.
+// Copies a character that needs no translation in either format. 0 if it needs one.
 static size_t copy_plain(char *dst, const char **text)
 {
     const unsigned char *s = (const unsigned char *)*text;
@@ -56,8 +56,8 @@ static size_t copy_plain(char *dst, const char **text)
     return (size_t)length;
 }
 
-// Steps over what copy_plain left: an ASCII character, a hidden one, or a byte that is no UTF-8,
-// which counts as U+FFFD. Returns its code.
+// Skips a character that copy_plain refused: ASCII, hidden, or a byte of invalid UTF-8, which
+// counts as U+FFFD. Returns its code.
 static unsigned take_rest(const char **text)
 {
     const unsigned char *s = (const unsigned char *)*text;
@@ -106,7 +106,7 @@ size_t conv_text_html_unit(char *dst, const char **text)
         return put(dst, "&#39;");
     case '\\':
         return put(dst, "\\");
-    default: // control characters are no characters of HTML
+    default: // HTML has no control characters
         return put(dst, "\xEF\xBF\xBD");
     }
 }
@@ -126,4 +126,20 @@ void conv_text_json(FILE *stream, const char *text)
 void conv_text_html(FILE *stream, const char *text)
 {
     put_all(stream, text, conv_text_html_unit);
+}
+
+void conv_text_terminal(FILE *stream, const char *text)
+{
+    for (const unsigned char *s = (const unsigned char *)text; *s;) {
+        int length = utf8_length(s);
+        if (length == 0 || *s < 0x20 || *s == 0x7F || hidden_code(s, length)) {
+            fprintf(stream, "\\x%02x", *s);
+            length = 1;
+        } else if (*s == '\\') {
+            fputs("\\\\", stream);
+        } else {
+            fprintf(stream, "%.*s", length, s);
+        }
+        s += length;
+    }
 }

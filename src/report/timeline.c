@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define FIRST_WIDTH ((uint64_t)1 << 14) // 16 us: 512 bins are 8 ms, less than any run
+#define FIRST_WIDTH ((uint64_t)1 << 14) // 16 us: 512 bins are 8 ms, shorter than any run
 
 void conv_timeline_init(struct conv_timeline *timeline)
 {

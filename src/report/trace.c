@@ -14,9 +14,9 @@
 #include "report/text.h"
 
 #define BUFFER ((size_t)64 << 10)
-#define NAME_MOST 240    // characters of an image's path that are kept: its end
-#define QUEUES_NS 500000 // a curve needs no more points
-// An event is some 200 characters around a name whose every byte may become a unit.
+#define NAME_MOST 240    // characters of a path that are written: its end
+#define QUEUES_NS 500000 // resolution of the curve
+// An event is about 200 characters plus a name whose every byte may become a unit.
 #define EVENT_MOST (256 + NAME_MOST * CONV_TEXT_UNIT)
 
 static const char head[] =
@@ -26,12 +26,12 @@ static const char head[] =
 static const char tail[] = "\n]}\n";
 #define TAIL_SIZE (sizeof tail - 1)
 
-struct conv_trace_row {
+struct conv_trace_track {
     struct conv_trace *trace;
-    struct conv_trace_row *next;
+    struct conv_trace_track *next;
     int id;
     char name[48];
-    uint64_t next_queues; // when queues are told again
+    uint64_t next_queues; // when to record the queues again
     size_t used;
     char text[BUFFER + TAIL_SIZE];
     struct conv_timeline timeline;
@@ -40,14 +40,14 @@ struct conv_trace_row {
 struct conv_trace {
     uint64_t start;
     bool timeline;
-    bool seekable; // else a pipe, which gets its tail at the end only
+    bool seekable; // false: a pipe; its tail is written at the end only
     char *path;
     pthread_mutex_t lock; // guards all below
     int fd;               // -1: no file
-    off_t end;            // where the next event belongs: the tail stands there
-    int errnum;           // why something was lost
-    int row_count;
-    struct conv_trace_row *rows, **rows_end;
+    off_t end;            // offset of the next event: the tail is there
+    int errnum;           // why an event was lost
+    int track_count;
+    struct conv_trace_track *tracks, **tracks_end;
 };
 
 // --- the file: called with the lock held ---------------------------------------------------------
@@ -71,7 +71,7 @@ static bool write_at(struct conv_trace *trace, const char *data, size_t size, of
     return true;
 }
 
-// `data` has room for the tail behind its `size` bytes.
+// `data` has room for the tail after its `size` bytes.
 static void append(struct conv_trace *trace, char *data, size_t size)
 {
     if (trace->fd < 0 || trace->errnum)
@@ -83,18 +83,18 @@ static void append(struct conv_trace *trace, char *data, size_t size)
         return;
     }
     trace->errnum = errno;
-    // The old tail's place needs no new room on the disk, so this works where the rest did not.
+    // Overwriting the old tail takes no new disk space, so it can succeed where the append failed.
     if (trace->seekable && write_at(trace, tail, TAIL_SIZE, trace->end) &&
         ftruncate(trace->fd, trace->end + (off_t)TAIL_SIZE) != 0)
         trace->errnum = errno;
 }
 
-static void flush_row(struct conv_trace_row *row)
+static void flush_track(struct conv_trace_track *track)
 {
-    pthread_mutex_lock(&row->trace->lock);
-    append(row->trace, row->text, row->used);
-    pthread_mutex_unlock(&row->trace->lock);
-    row->used = 0;
+    pthread_mutex_lock(&track->trace->lock);
+    append(track->trace, track->text, track->used);
+    pthread_mutex_unlock(&track->trace->lock);
+    track->used = 0;
 }
 
 // --- opening and closing -------------------------------------------------------------------------
@@ -120,7 +120,7 @@ enum conv_status conv_trace_open(struct conv_trace **out, const char *path, bool
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the trace");
     trace->fd = -1;
     trace->timeline = timeline;
-    trace->rows_end = &trace->rows;
+    trace->tracks_end = &trace->tracks;
     pthread_mutex_init(&trace->lock, NULL); // never fails on Linux
     enum conv_status status = path ? open_file(trace, path, err) : CONV_OK;
     if (status) {
@@ -136,8 +136,8 @@ enum conv_status conv_trace_finish(struct conv_trace *trace, struct conv_err *er
 {
     if (!trace)
         return CONV_OK;
-    for (struct conv_trace_row *row = trace->rows; row; row = row->next)
-        flush_row(row);
+    for (struct conv_trace_track *track = trace->tracks; track; track = track->next)
+        flush_track(track);
     if (trace->fd >= 0) {
         if (!trace->seekable && !trace->errnum && !write_at(trace, tail, TAIL_SIZE, 0))
             trace->errnum = errno;
@@ -154,9 +154,9 @@ void conv_trace_free(struct conv_trace *trace)
 {
     if (!trace)
         return;
-    for (struct conv_trace_row *row = trace->rows, *next; row; row = next) {
-        next = row->next;
-        free(row);
+    for (struct conv_trace_track *track = trace->tracks, *next; track; track = next) {
+        next = track->next;
+        free(track);
     }
     if (trace->fd >= 0)
         close(trace->fd);
@@ -167,7 +167,7 @@ void conv_trace_free(struct conv_trace *trace)
 
 // --- events --------------------------------------------------------------------------------------
 
-// snprintf would cost five times as much as what it describes may do without.
+// By hand: snprintf would take five times as long as the rest of an event.
 static char *put_text(char *at, const char *text)
 {
     size_t size = strlen(text);
@@ -206,7 +206,7 @@ static char *put_name(char *at, const char *name)
         name += size - NAME_MOST;
     }
     while (*name) {
-        // What most names consist of, without a call for each of its characters.
+        // The usual characters, without a call for each of them.
         while ((*name >= '-' && *name <= '9') || *name == '_' || (*name >= 'a' && *name <= 'z') ||
                (*name >= 'A' && *name <= 'Z'))
             *at++ = *name++;
@@ -236,109 +236,110 @@ static char *put_item(char *at, const struct conv_trace_item *item)
     return put_text(at, "}");
 }
 
-// Room for one more event.
-static char *reserve(struct conv_trace_row *row)
+// Space for one more event.
+static char *reserve(struct conv_trace_track *track)
 {
-    if (row->used + EVENT_MOST > BUFFER)
-        flush_row(row);
-    return row->text + row->used;
+    if (track->used + EVENT_MOST > BUFFER)
+        flush_track(track);
+    return track->text + track->used;
 }
 
-static void commit(struct conv_trace_row *row, const char *end)
+static void commit(struct conv_trace_track *track, const char *end)
 {
-    row->used = (size_t)(end - row->text);
+    track->used = (size_t)(end - track->text);
 }
 
-struct conv_trace_row *conv_trace_add_row(struct conv_trace *trace, const char *name, int number,
-                                          const char *part)
+struct conv_trace_track *conv_trace_add_track(struct conv_trace *trace, const char *name,
+                                              int number, const char *part)
 {
     if (!trace)
         return NULL;
-    struct conv_trace_row *row = malloc(sizeof *row);
+    struct conv_trace_track *track = malloc(sizeof *track);
     pthread_mutex_lock(&trace->lock);
-    if (!row) {
+    if (!track) {
         trace->errnum = ENOMEM;
     } else {
-        row->trace = trace;
-        row->next = NULL;
-        row->used = 0;
-        row->next_queues = 0;
-        row->id = ++trace->row_count;
-        *trace->rows_end = row;
-        trace->rows_end = &row->next;
-        snprintf(row->name, sizeof row->name, "%s %d%s%s", name, number, *part ? " " : "", part);
-        conv_timeline_init(&row->timeline);
+        track->trace = trace;
+        track->next = NULL;
+        track->used = 0;
+        track->next_queues = 0;
+        track->id = ++trace->track_count;
+        *trace->tracks_end = track;
+        trace->tracks_end = &track->next;
+        snprintf(track->name, sizeof track->name, "%s %d%s%s", name, number, *part ? " " : "",
+                 part);
+        conv_timeline_init(&track->timeline);
     }
     pthread_mutex_unlock(&trace->lock);
-    if (!row || trace->fd < 0)
-        return row;
-    row->used = (size_t)snprintf(
-        row->text, EVENT_MOST,
+    if (!track || trace->fd < 0)
+        return track;
+    track->used = (size_t)snprintf(
+        track->text, EVENT_MOST,
         ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}"
         ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_sort_index\","
         "\"args\":{\"sort_index\":%d}}",
-        row->id, row->name, row->id, row->id);
-    return row;
+        track->id, track->name, track->id, track->id);
+    return track;
 }
 
-void conv_trace_slice(struct conv_trace_row *row, enum conv_stage stage, uint64_t start,
+void conv_trace_slice(struct conv_trace_track *track, enum conv_stage stage, uint64_t start,
                       uint64_t end, const struct conv_trace_item *item)
 {
-    if (!row)
+    if (!track)
         return;
-    // An event of a device may seem to lie before the start by the clocks' inaccuracy.
-    uint64_t from = start > row->trace->start ? start - row->trace->start : 0;
-    uint64_t to = end > row->trace->start + from ? end - row->trace->start : from;
-    if (row->trace->timeline)
-        conv_timeline_add(&row->timeline, stage, from, to);
-    if (row->trace->fd < 0)
+    // The device's clock is inaccurate: its events may seem to precede the start.
+    uint64_t from = start > track->trace->start ? start - track->trace->start : 0;
+    uint64_t to = end > track->trace->start + from ? end - track->trace->start : from;
+    if (track->trace->timeline)
+        conv_timeline_add(&track->timeline, stage, from, to);
+    if (track->trace->fd < 0)
         return;
-    char *at = put_text(reserve(row), ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":");
-    at = put_number(at, (uint64_t)row->id);
+    char *at = put_text(reserve(track), ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":");
+    at = put_number(at, (uint64_t)track->id);
     at = put_time(put_text(at, ",\"ts\":"), from);
     at = put_time(put_text(at, ",\"dur\":"), to - from);
-    at = put_text(put_text(at, ",\"name\":\""), conv_report_stage_name(stage));
-    commit(row, put_text(put_item(put_text(at, "\""), item), "}"));
+    at = put_text(put_text(at, ",\"name\":\""), conv_record_stage_name(stage));
+    commit(track, put_text(put_item(put_text(at, "\""), item), "}"));
 }
 
-void conv_trace_queues(struct conv_trace_row *row, int in_flight, int to_encode)
+void conv_trace_queues(struct conv_trace_track *track, int in_flight, int to_encode)
 {
-    if (!row || row->trace->fd < 0)
+    if (!track || track->trace->fd < 0)
         return;
-    uint64_t now = conv_clock_ns() - row->trace->start;
-    if (now < row->next_queues)
+    uint64_t now = conv_clock_ns() - track->trace->start;
+    if (now < track->next_queues)
         return;
-    row->next_queues = now + QUEUES_NS;
-    char *at = put_text(reserve(row), ",\n{\"ph\":\"C\",\"pid\":1,\"name\":\"images\",\"ts\":");
+    track->next_queues = now + QUEUES_NS;
+    char *at = put_text(reserve(track), ",\n{\"ph\":\"C\",\"pid\":1,\"name\":\"images\",\"ts\":");
     at = put_number(put_text(put_time(at, now), ",\"args\":{\"in flight\":"), (uint64_t)in_flight);
     at = put_number(put_text(at, ",\"waiting for encoding\":"), (uint64_t)to_encode);
-    commit(row, put_text(at, "}}"));
+    commit(track, put_text(at, "}}"));
 }
 
 uint64_t conv_trace_begin(enum conv_stage stage)
 {
-    conv_ranges_push(conv_report_stage_name(stage));
+    conv_ranges_push(conv_record_stage_name(stage));
     return conv_clock_ns();
 }
 
-uint64_t conv_trace_end(struct conv_trace_row *row, enum conv_stage stage, uint64_t start,
+uint64_t conv_trace_end(struct conv_trace_track *track, enum conv_stage stage, uint64_t start,
                         const struct conv_trace_item *item)
 {
     uint64_t end = conv_clock_ns();
     conv_ranges_pop();
-    conv_trace_slice(row, stage, start, end, item);
+    conv_trace_slice(track, stage, start, end, item);
     return end - start;
 }
 
 bool conv_trace_timeline(const struct conv_trace *trace, int i, const char **name,
                          struct conv_timeline **timeline)
 {
-    struct conv_trace_row *row = trace ? trace->rows : NULL;
-    while (row && i-- > 0)
-        row = row->next;
-    if (!row)
+    struct conv_trace_track *track = trace ? trace->tracks : NULL;
+    while (track && i-- > 0)
+        track = track->next;
+    if (!track)
         return false;
-    *name = row->name;
-    *timeline = &row->timeline;
+    *name = track->name;
+    *timeline = &track->timeline;
     return true;
 }

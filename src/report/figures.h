@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// What follows from the totals of a run: rates, shares, the stage that limits it. The one source of
+// the closing line, the JSON summary, the page and the table of streams.
+#ifndef CONV_REPORT_FIGURES_H
+#define CONV_REPORT_FIGURES_H
+
+#include "report/record.h"
+
+struct conv_figures {
+    double images_per_s, mpix_per_s;
+    // Shares of 0 to 1. A worker's stage: of the workers' time. A device's stage: of the run, with
+    // at least one stream in it; the mean of several devices.
+    double busy[CONV_STAGE_COUNT];
+    double waiting; // of the workers' time: in no stage
+    // Of the run: two, three engines of a device busy at once (mean of several devices); -1: none.
+    double overlap_two, overlap_three;
+    int cores; // that this process may use
+    // CPU time of this process, user and system, over seconds * cores. 0 to 1.
+    double cpu_utilisation;
+    const char *limit;      // the stage that limits the run; NULL: nothing was done
+    const char *next_limit; // the one that would, if that one were faster
+};
+
+void conv_figures_compute(const struct conv_report_config *config, const struct conv_totals *totals,
+                          struct conv_figures *figures);
+
+// Name of the i-th device in config->device (after the last: the fallback), and its share of all
+// that was filtered, 0 to 1. False: no such device, or a fallback that did nothing.
+bool conv_figures_device(const struct conv_report_config *config, const struct conv_totals *totals,
+                         int i, char name[16], double *share);
+
+#endif

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// What is reported of a run, as plain data: one record per image, the totals, and the settings that
+// reports repeat.
+#ifndef CONV_REPORT_RECORD_H
+#define CONV_REPORT_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "report/overlap.h"
+
+// The stages that an image passes, in order.
+enum conv_stage {
+    CONV_STAGE_READ,
+    CONV_STAGE_DECODE,
+    CONV_STAGE_COPY_IN,
+    CONV_STAGE_KERNEL,
+    CONV_STAGE_COPY_OUT,
+    CONV_STAGE_ENCODE,
+    CONV_STAGE_WRITE,
+    CONV_STAGE_COUNT,
+};
+
+// "read", "decode", "copy_in", ...
+const char *conv_record_stage_name(enum conv_stage stage);
+
+enum conv_outcome {
+    CONV_OUTCOME_DONE,
+    CONV_OUTCOME_FAILED,
+    CONV_OUTCOME_SKIPPED,
+    CONV_OUTCOME_PLANNED, // --dry-run: would be filtered
+};
+
+// One image. The strings belong to the caller.
+struct conv_record {
+    const char *input, *output; // output NULL: unknown
+    enum conv_outcome outcome;
+    const char *reason;                 // why failed, skipped or planned; NULL when done
+    const struct conv_err *err;         // with the hint that belongs to `reason`, or NULL
+    bool notable;                       // skipped, and reported even without --verbose
+    int width, height, channels, depth; // 0 where unknown
+    size_t bytes_in, bytes_out;
+    bool decoded_on_device, encoded_on_device;
+    // Of a group's copies and kernels, the image's share by its bytes.
+    uint64_t ns[CONV_STAGE_COUNT];
+};
+
+#define CONV_REPORT_MOST_DEVICES 64
+
+// What one device did, over all its streams.
+struct conv_device_totals {
+    uint64_t images, bytes;            // filtered; bytes of their planes
+    struct conv_overlap_times overlap; // of its engines
+};
+
+struct conv_totals {
+    uint64_t done, failed, skipped, planned;
+    uint64_t pixels, bytes_in, bytes_out; // of done images
+    uint64_t decoded_on_device, encoded_on_device;
+    uint64_t ns[CONV_STAGE_COUNT]; // of done images, summed over workers and streams
+    // One per device; the entry after the last is the fallback backend's (without overlap).
+    struct conv_device_totals devices[CONV_REPORT_MOST_DEVICES + 1];
+    double seconds;     // wall clock from open to close
+    double cpu_seconds; // of all cores, from open to close
+};
+
+enum conv_when { CONV_AUTO, CONV_ALWAYS, CONV_NEVER };
+
+struct conv_samples;
+
+struct conv_report_config {
+    bool quiet, verbose, dry_run;
+    bool single;           // one image only: without a failure nothing is printed about it
+    bool json;             // JSON Lines on stdout
+    const char *json_path; // JSON Lines into this file, or NULL
+    enum conv_when progress;
+    // Writes an error's text with its hint in the user's words and returns `text`. NULL: hints are
+    // not shown.
+    char *(*explain)(char *text, size_t size, const struct conv_err *err);
+    // For the begin record and the closing line:
+    const char *filters;          // "emboss,blur"
+    const char *device;           // "cuda:0", "cpu", "cuda:0,cuda:1"
+    bool device_async;            // streams of devices filter; false: the workers do
+    int device_count;             // of the names in `device`; 0 unless device_async
+    const char *spare;            // "cpu": takes over from devices that fail; may be NULL
+    int jobs, streams;            // streams: per device
+    struct conv_samples *samples; // receives what a page shows of single images, or NULL
+    uint64_t start_ns;            // when the run began, on conv_clock_ns's clock; 0: now
+};
+
+#endif
