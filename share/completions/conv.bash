@@ -13,7 +13,7 @@ _conv()
 {
     local with_value='--include --exclude --files-from --resume --kernel -k --size --divisor --bias --border --alpha
         --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit --max-pixels
-        --variant --progress --report --trace --html --filter --image-size --images --depth --stage --svg'
+        --variant --progress --report --trace --html --filter --image-size --images --depth --stage'
     local options="--batch --recursive --null --skip-existing --update --dry-run --flip --strip --reproducible
         --first-frame --preserve --in-place --fsync --no-save --fail-fast --quiet --verbose --json --csv --help --version
         ${with_value// -[kzj]/}"

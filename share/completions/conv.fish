@@ -5,7 +5,7 @@
 function __conv_operands
     set -l with_value --include --exclude --files-from --resume --kernel -k --size --divisor --bias --border \
         --alpha --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit \
-        --max-pixels --variant --progress --report --trace --html --filter --image-size --images --depth --stage --svg
+        --max-pixels --variant --progress --report --trace --html --filter --image-size --images --depth --stage
     set -l skip 0
     for word in (commandline -opc)[2..-1]
         if test $skip = 1
@@ -104,6 +104,5 @@ complete -c conv -n '__conv_of bench' -l images -x -d 'Number of images'
 complete -c conv -n '__conv_of bench' -l depth -x -a '8 16' -d 'Bits per sample of bench kernels'
 complete -c conv -n '__conv_of bench' -l stage -x -a 'all device' -d 'What bench streams runs'
 complete -c conv -n '__conv_of bench' -l csv -d 'Print comma-separated values'
-complete -c conv -n '__conv_of bench' -l svg -r -d 'Write a bar chart of bench kernels'
 complete -c conv -s h -l help -d 'Print all options'
 complete -c conv -s V -l version -d 'Print the version'

@@ -529,8 +529,6 @@ enum conv_status conv_bench_kernels(const struct conv_options *options, struct c
         conv_bench_table_print_json(&bench->table, stdout);
     if (!status && options->csv)
         conv_bench_table_print_csv(&bench->table);
-    if (!status && options->svg_path)
-        status = conv_bench_table_draw(&bench->table, options->svg_path, err);
     if (!status && bench->page.file)
         status = conv_kernels_page_write(&bench->page, &bench->table, bench->filters,
                                          bench->filter_count, err);

@@ -71,8 +71,4 @@ void conv_bench_table_print(const struct conv_bench_table *table);
 void conv_bench_table_print_json(const struct conv_bench_table *table, FILE *stream);
 void conv_bench_table_print_csv(const struct conv_bench_table *table);
 
-// A bar chart. CONV_ERR_IO if the file cannot be written. bench_chart.c
-enum conv_status conv_bench_table_draw(const struct conv_bench_table *table, const char *path,
-                                       struct conv_err *err);
-
 #endif

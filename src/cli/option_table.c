@@ -187,8 +187,6 @@ const struct conv_option conv_option_table[] = {
      NULL, STREAMS},
     {"csv", 0, NULL, KIND_FLAG, FIELD(csv), 0, 0, NULL,
      "bench kernels and bench streams: print comma-separated values", NULL, KERNELS | STREAMS},
-    {"svg", 0, "FILE", KIND_STRING, FIELD(svg_path), 0, 0, NULL,
-     "bench kernels: write a bar chart into FILE", NULL, KERNELS},
 };
 
 _Static_assert(sizeof conv_option_table / sizeof conv_option_table[0] <= CONV_OPTIONS_MOST,

@@ -85,7 +85,6 @@ struct conv_options {
     int bench_depth;               // --depth: 0 = 8 bits, 1 = 16
     int bench_stage;               // --stage: 0 = all, 1 = device
     bool csv;
-    const char *svg_path;
 
     const char **operands; // what is no option, in order, commands included; points into argv
     int operand_count;

@@ -31,8 +31,7 @@ static int list_files(struct own_file own[MOST], const struct conv_options *opti
     const struct own_file all[MOST] = {{.option = "resume", .path = options->resume_path},
                                        {.option = "report", .path = options->report_path},
                                        {.option = "trace", .path = options->trace_path},
-                                       {.option = "html", .path = options->html_path},
-                                       {.option = "svg", .path = options->svg_path}};
+                                       {.option = "html", .path = options->html_path}};
     int count = 0;
     for (int i = 0; i < MOST; i++)
         if (all[i].path)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// The files that a run writes besides its outputs: --resume, --report, --trace, --html, --svg. They
-// may not be what the run reads, nor each other, however they are spelled.
+// The files that a run writes besides its outputs: --resume, --report, --trace, --html. They may
+// not be what the run reads, nor each other, however they are spelled.
 #ifndef CONV_CLI_OWN_FILES_H
 #define CONV_CLI_OWN_FILES_H
 
 #include "cli/options.h"
 #include "io/paths.h"
 
-// At most: --resume, --report, --trace, --html, --svg.
-#define CONV_OWN_FILES_MOST 5
+// At most: --resume, --report, --trace, --html.
+#define CONV_OWN_FILES_MOST 4
 
 // What else the command line names.
 struct conv_own_files_use {

@@ -167,7 +167,7 @@ def test_every_option_that_a_command_ignores_is_refused(box):
     taken = {command: set(options_in(run("help", *command.split()).out)) for command in COMMANDS}
     assert taken["list"] == taken["devices"] == {"json", "help", "version"}
     assert taken["help"] == taken["version"] == {"help", "version"}
-    assert {"svg", "html", "image-size"} <= taken["bench kernels"] and "svg" not in taken["bench streams"]
+    assert {"html", "image-size"} <= taken["bench kernels"] and "image-size" not in taken["bench streams"]
     assert set(every) == set().union(*taken.values())
     for command in COMMANDS:
         words = ("emboss", "a.png", "b.png") if command == "FILTER" else command.split()
@@ -192,7 +192,7 @@ def test_every_option_that_a_command_ignores_is_refused(box):
     (("bench", "codec", "in", "--device=cuda", "-z2"), ("--device", "--compress")),
     (("bench", "kernels", "--device=cpu", "--variant=cuda_tma"), ("--variant",)),
     (("bench", "kernels", "--in-place"), ("--in-place", "conv bench kernels")),
-    (("bench", "streams", "in", "--svg=x.svg"), ("--svg", "conv bench streams")),
+    (("bench", "streams", "in", "--depth=8"), ("--depth", "conv bench streams")),
     (("devices", "--in-place", "extra"), ("--in-place", "conv devices")),
     (("devices", "extra"), ("conv devices", "extra")), (("list", "extra"), ("conv list", "extra")),
     (("version", "extra"), ("conv version", "extra")), (("emboss", "--size=64x64", "in", "out"), ("--size", "64x64"))))

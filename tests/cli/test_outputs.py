@@ -301,9 +301,9 @@ def test_own_files_beside_images_are_fine(desk):
 
 def test_own_files_of_a_benchmark(desk):
     before = contents(desk)
-    for args in (("kernels", "--svg", "x", "--html", "./x"), ("kernels", "--filter", "./own.mat", "--svg", "here/own.mat"),
+    for args in (("kernels", "--filter", "./own.mat", "--html", "here/own.mat"),
                  ("kernels", "--html", "twin.mat", "--filter", "own.mat"), ("streams", "--html", "in/x.png", "in"),
-                 ("kernels", "--svg", "a.png")):
+                 ("kernels", "--html", "a.png")):
         assert "--" in run("bench", *args, code=2).err
     assert contents(desk) == before
 
