@@ -11,6 +11,20 @@
 
 #include "base/limits.h"
 
+static const struct conv_cpu_feature_row features[] = {
+    {CONV_CPU_SSE41, "sse41", "SSE4.1"},      {CONV_CPU_AVX2, "avx2", "AVX2"},
+    {CONV_CPU_AVX512, "avx512", "AVX-512"},   {CONV_CPU_VNNI, "vnni", "VNNI"},
+    {CONV_CPU_VBMI, "vbmi", "VBMI"},          {CONV_CPU_NEON, "neon", "NEON"},
+    {CONV_CPU_DOTPROD, "dotprod", "DOTPROD"},
+};
+#define FEATURES (sizeof features / sizeof features[0])
+
+const struct conv_cpu_feature_row *conv_cpu_feature_rows(size_t *count)
+{
+    *count = FEATURES;
+    return features;
+}
+
 static unsigned detect(void)
 {
     unsigned have = 0;
@@ -37,23 +51,17 @@ static unsigned detect(void)
 }
 
 #if CONV_TESTS
-// CONV_DISABLE="avx2,avx512" hides what the machine has, so that tests meet every row of every
-// table on one machine.
+// CONV_DISABLE="avx2,avx512" hides features of the machine, so that tests meet every variant of
+// every table on one machine.
 static unsigned disabled(void)
 {
-    static const struct {
-        const char *name;
-        unsigned bit;
-    } names[] = {{"sse41", CONV_CPU_SSE41},    {"avx2", CONV_CPU_AVX2}, {"avx512", CONV_CPU_AVX512},
-                 {"vnni", CONV_CPU_VNNI},      {"vbmi", CONV_CPU_VBMI}, {"neon", CONV_CPU_NEON},
-                 {"dotprod", CONV_CPU_DOTPROD}};
     unsigned bits = 0;
     const char *text = getenv("CONV_DISABLE");
     while (text && *text) {
         size_t length = strcspn(text, ",");
-        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-            if (strlen(names[i].name) == length && memcmp(text, names[i].name, length) == 0)
-                bits |= names[i].bit;
+        for (size_t i = 0; i < FEATURES; i++)
+            if (strlen(features[i].name) == length && memcmp(text, features[i].name, length) == 0)
+                bits |= features[i].bit;
         text += length + (text[length] == ',');
     }
     return bits;

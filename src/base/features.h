@@ -15,11 +15,20 @@ enum conv_cpu_feature {
     CONV_CPU_DOTPROD = 1 << 6, // sdot of ARMv8.2
 };
 
+struct conv_cpu_feature_row {
+    unsigned bit;
+    const char *name;  // as CONV_DISABLE takes it: "avx512"
+    const char *title; // as users read it: "AVX-512"
+};
+
+// One row per feature.
+const struct conv_cpu_feature_row *conv_cpu_feature_rows(size_t *count);
+
 // Feature bits of this machine, in a build with tests without those that the environment variable
 // CONV_DISABLE names ("avx2,avx512"). Any thread, any time.
 unsigned conv_cpu_features(void);
 
-// The processor's name as the system tells it, or "unknown processor".
+// The processor's name as the system reports it, or "unknown processor".
 void conv_cpu_model(char *text, size_t size);
 
 // Cores that this process may use (affinity mask and CPU quota respected), at least 1.

@@ -21,8 +21,8 @@ int conv_commands_main(const struct conv_backend_ops *const *backends, int argc,
 
 int conv_run_main(const struct conv_options *options);     // run.c
 int conv_list_main(const struct conv_options *options);    // list.c
-int conv_show_main(const struct conv_options *options);    // list.c
-int conv_devices_main(const struct conv_options *options); // list.c
+int conv_show_main(const struct conv_options *options);    // show.c
+int conv_devices_main(const struct conv_options *options); // devices.c
 int conv_verify_main(const struct conv_options *options);  // verify.c
 int conv_bench_main(const struct conv_options *options);   // bench.c
 int conv_help_main(const struct conv_options *options);    // help.c

@@ -196,7 +196,8 @@ static bool verify_image(struct verify *verify, struct conv_job *job, enum conv_
 static int verify_all(struct verify *verify, struct conv_walk *walk, struct conv_job *job)
 {
     for (;;) {
-        enum conv_source_step step = conv_source_next(conv_walk_source(walk), &job->item, &job->err);
+        enum conv_source_step step =
+            conv_source_next(conv_walk_source(walk), &job->item, &job->err);
         if (step == CONV_SOURCE_END)
             break;
         enum conv_status status = job->err.status;
@@ -206,8 +207,7 @@ static int verify_all(struct verify *verify, struct conv_walk *walk, struct conv
         }
         if (step == CONV_SOURCE_BAD || status) {
             char text[CONV_HINTS_SIZE];
-            print_failure(verify, job->item.name,
-                          conv_hints_explain(text, sizeof text, &job->err));
+            print_failure(verify, job->item.name, conv_hints_explain(text, sizeof text, &job->err));
             verify->failed++;
             if (status == CONV_ERR_DEVICE)
                 return CONV_EXIT_DEVICE;

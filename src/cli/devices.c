@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+// conv devices: the GPUs, the processor and what limits its use; with --json one object.
+#include "cli/commands.h"
+
+#include "backend/backend.h"
+#include "base/features.h"
+#include "base/limits.h"
+#include "report/json.h"
+#include "report/report.h"
+
+static void print_string(const char *lead, const char *text)
+{
+    fputs(lead, stdout);
+    conv_json_string(stdout, text);
+}
+
+// Words, or with `quoted` the elements of a JSON array.
+static void print_features(bool quoted)
+{
+    size_t count;
+    const struct conv_cpu_feature_row *rows = conv_cpu_feature_rows(&count);
+    unsigned have = conv_cpu_features();
+    const char *lead = quoted ? "\"" : " ";
+    for (size_t i = 0; i < count; i++)
+        if (have & rows[i].bit) {
+            printf("%s%s%s", lead, rows[i].title, quoted ? "\"" : "");
+            lead = quoted ? ",\"" : " ";
+        }
+}
+
+// What limits the cores; the affinity mask, if nothing tighter does.
+static const char *cores_source(const struct conv_limits *limits)
+{
+    return limits->cores_source[0]                         ? limits->cores_source
+           : limits->allowed_cores < limits->machine_cores ? "affinity mask"
+                                                           : "no limit";
+}
+
+static const char *memory_source(const struct conv_limits *limits)
+{
+    return limits->memory_source[0] ? limits->memory_source : "no limit";
+}
+
+static void print_limits_json(const struct conv_limits *limits)
+{
+    printf("\"limits\":{\"machine_cores\":%d,\"machine_memory\":%zu,\"memory_used\":%zu",
+           limits->machine_cores, limits->physical, limits->memory_used);
+    print_string(",\"cores_source\":", cores_source(limits));
+    print_string(",\"memory_source\":", memory_source(limits));
+    fputs(",\"open_files\":", stdout);
+    if (limits->descriptors < SIZE_MAX)
+        printf("%zu}", limits->descriptors);
+    else
+        fputs("null}", stdout);
+}
+
+#define MOST_LISTED 64
+
+static void print_gpus_json(const struct conv_backend_ops *ops)
+{
+    struct conv_device_info info[MOST_LISTED];
+    struct conv_err err = {0};
+    int count;
+    (void)ops->devices(info, MOST_LISTED, &count, &err);
+    printf(",\"%s\":[", ops->name);
+    for (int i = 0; i < count && i < MOST_LISTED; i++) {
+        printf("%s{\"name\":\"%s:%d\"", i ? "," : "", ops->name, i);
+        print_string(",\"model\":", info[i].name);
+        printf(",\"compute_capability\":\"%u.%u\",\"multiprocessors\":%d,\"memory\":%zu,"
+               "\"free\":%zu}",
+               info[i].capability / 10, info[i].capability % 10, info[i].multiprocessors,
+               info[i].memory, info[i].free);
+    }
+    printf("],\"%s_error\":", ops->name);
+    if (err.status)
+        print_string("", err.text);
+    else
+        fputs("null", stdout);
+}
+
+static void print_devices_json(const struct conv_options *options)
+{
+    const struct conv_limits *limits = conv_limits_at_start();
+    printf("{\"type\":\"devices\",\"cpu\":{\"cores\":%d,\"features\":[", limits->cores);
+    print_features(true);
+    printf("],\"memory\":%zu},", limits->memory);
+    print_limits_json(limits);
+    for (int i = 0; i < CONV_BACKENDS; i++)
+        if (options->backends[i]->place != CONV_ON_CPU)
+            print_gpus_json(options->backends[i]);
+    puts("}");
+}
+
+static void print_gpus(const struct conv_backend_ops *ops)
+{
+    struct conv_device_info info[MOST_LISTED];
+    struct conv_err err = {0};
+    int count;
+    if (ops->devices(info, MOST_LISTED, &count, &err))
+        printf("%-7s none: %s\n", ops->name, err.text);
+    for (int i = 0; i < count && i < MOST_LISTED; i++)
+        printf("%s:%-2d %s, compute capability %u.%u, %d multiprocessors, %zu of %zu MiB free\n",
+               ops->name, i, info[i].name, info[i].capability / 10, info[i].capability % 10,
+               info[i].multiprocessors, info[i].free >> 20, info[i].memory >> 20);
+}
+
+// Names of groups are somebody else's: control characters do not reach the terminal.
+static void print_source(const char *source)
+{
+    fputs(" (", stdout);
+    conv_report_print_path(stdout, source);
+    fputs(")\n", stdout);
+}
+
+// What keeps the program from using the whole machine, and which setting of which group that is.
+static void print_limits(const struct conv_limits *limits)
+{
+    printf("limits  cores: %d of %d", limits->cores, limits->machine_cores);
+    print_source(cores_source(limits));
+    printf("        memory: %zu MiB of %zu MiB", limits->memory >> 20, limits->physical >> 20);
+    if (conv_limits_memory_is_limited(limits))
+        printf(", %zu MiB in use", limits->memory_used >> 20);
+    print_source(memory_source(limits));
+    if (limits->descriptors < SIZE_MAX)
+        printf("        open files: %zu (RLIMIT_NOFILE)\n", limits->descriptors);
+}
+
+int conv_devices_main(const struct conv_options *options)
+{
+    struct conv_err err = {0};
+    if (conv_commands_check_operands(options, &err))
+        return conv_commands_fail(&err);
+    if (options->json) {
+        print_devices_json(options);
+        return conv_commands_flush();
+    }
+    for (int i = 0; i < CONV_BACKENDS; i++)
+        if (options->backends[i]->place != CONV_ON_CPU)
+            print_gpus(options->backends[i]);
+    const struct conv_limits *limits = conv_limits_at_start();
+    printf("cpu     %d core%s,", limits->cores, limits->cores == 1 ? "" : "s");
+    print_features(false);
+    printf(", %zu MiB of memory\n", limits->memory >> 20);
+    print_limits(limits);
+    return conv_commands_flush();
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// The operands of a run: which images they name, and what is said if they name none.
+#ifndef CONV_CLI_RUN_INPUTS_H
+#define CONV_CLI_RUN_INPUTS_H
+
+#include <stdatomic.h>
+
+#include "cli/options.h"
+#include "io/walk.h"
+#include "pipeline/workload.h"
+#include "report/report.h"
+
+struct conv_run_inputs {
+    struct conv_walk *walk;       // to be closed by the caller, also after a failure
+    const char *output;           // the operand, "-" for all names of standard output; NULL: none
+    uint64_t expected;            // lower bound on the images; 0: unknown
+    enum conv_workload_kind work; // as far as the choice of the device depends on it
+};
+
+// Splits the operands into inputs and output, checks them against each other and against the files
+// that the run itself writes, and opens the walk. CONV_ERR_USAGE if the operands make no sense.
+enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
+                                      const struct conv_options *options, atomic_int *stop,
+                                      struct conv_err *err);
+
+// Says on stderr that there was no image, and which other files were found instead.
+void conv_run_inputs_print_none(const struct conv_options *options,
+                                const struct conv_walk_count *count);
+
+// After a signal: counts the images that are left, for 0.1 s at most.
+void conv_run_inputs_count_rest(const struct conv_options *options, struct conv_walk *walk,
+                                const struct conv_totals *totals, struct conv_report_rest *rest);
+
+#endif

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+// conv show FILTER: what a filter computes, and which variants run it on this machine; with --json
+// one object per filter of the chain.
+#include "cli/commands.h"
+
+#include "backend/backend.h"
+#include "base/features.h"
+#include "kernels/stencil/stencil.h"
+#include "report/json.h"
+#include "report/report.h"
+
+static void print_string(const char *lead, const char *text)
+{
+    fputs(lead, stdout);
+    conv_json_string(stdout, text);
+}
+
+static void print_numbers(const char *lead, const double *numbers, int count)
+{
+    fputs(lead, stdout);
+    for (int i = 0; i < count; i++)
+        printf("%s%.17g", i ? "," : "[", numbers[i]);
+    putchar(']');
+}
+
+static void print_matrix(const struct conv_filter *filter)
+{
+    for (int j = 0; j < filter->height; j++) {
+        printf("  %s", j ? "            " : "kernel      ");
+        for (int i = 0; i < filter->width; i++)
+            printf(" %5.6g", filter->coef[j * filter->width + i]);
+        putchar('\n');
+    }
+}
+
+// The kernels that the backend's first device runs the filter with.
+static void print_variant(const struct conv_filter *filter, const struct conv_options *options,
+                          const struct conv_backend_ops *ops)
+{
+    struct conv_stencil stencil;
+    struct conv_device_info info;
+    struct conv_err err = {0};
+    int count;
+    printf("  on %-9s", ops->title);
+    if (ops->devices(&info, 1, &count, &err)) {
+        printf(" no: %s\n", err.text);
+        return;
+    }
+    for (int depth = 8; depth <= 16; depth += 8) {
+        conv_stencil_init(&stencil, filter, depth, options->border, options->border_value);
+        const struct conv_variant *variant =
+            conv_stencil_pick(&stencil, NULL, ops->place, info.capability, options->variant);
+        printf("%s %s (%d bits)", depth == 8 ? "" : ",", variant ? variant->name : "none", depth);
+    }
+    putchar('\n');
+}
+
+static void print_filter(const struct conv_filter *filter, const struct conv_options *options)
+{
+    double column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
+    bool exact = conv_filter_is_exact(filter);
+    conv_report_print_path(stdout, filter->name); // a file's
+    putchar('\n');
+    printf("  size         %d x %d\n", filter->width, filter->height);
+    print_matrix(filter);
+    printf("  divisor      %g\n", filter->scale);
+    printf("  bias         %g (in 8-bit units; at 16 bits it counts 257-fold)\n", filter->offset);
+    printf("  flip         %s\n", options->filter.flip ? "yes: convolution" : "no: correlation");
+    printf("  border       %s", conv_filter_border_name(options->border));
+    if (options->border == CONV_BORDER_CONSTANT)
+        printf(":%d", options->border_value);
+    printf("\n  rounding     half to even, once, then clamped to the sample's range\n");
+    printf("  exact        %s\n",
+           exact ? "yes: all numbers are integers, the result is the rational number, rounded once"
+                 : "no: float32, multiply-adds row by row, the same on every device");
+    if (conv_filter_is_separable(filter, column, row)) {
+        printf("  separable    yes: column");
+        for (int j = 0; j < filter->height; j++)
+            printf(" %g", column[j]);
+        printf(", row");
+        for (int i = 0; i < filter->width; i++)
+            printf(" %g", row[i]);
+        putchar('\n');
+    } else {
+        printf("  separable    no\n");
+    }
+    for (int i = 0; i < CONV_BACKENDS; i++)
+        print_variant(filter, options, options->backends[i]);
+}
+
+static void print_variant_json(const struct conv_filter *filter, const struct conv_options *options,
+                               const struct conv_backend_ops *ops)
+{
+    struct conv_stencil stencil;
+    struct conv_device_info info;
+    int count;
+    if (ops->devices(&info, 1, &count, NULL)) {
+        fputs("null", stdout);
+        return;
+    }
+    for (int depth = 8; depth <= 16; depth += 8) {
+        conv_stencil_init(&stencil, filter, depth, options->border, options->border_value);
+        const struct conv_variant *variant =
+            conv_stencil_pick(&stencil, NULL, ops->place, info.capability, options->variant);
+        printf("%s\"%d\":", depth == 8 ? "{" : ",", depth);
+        if (variant)
+            print_string("", variant->name);
+        else
+            fputs("null", stdout);
+    }
+    putchar('}');
+}
+
+static void print_filter_json(const struct conv_filter *filter, const struct conv_options *options)
+{
+    double column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
+    print_string("{\"type\":\"filter\",\"name\":", filter->name);
+    printf(",\"width\":%d,\"height\":%d", filter->width, filter->height);
+    for (int j = 0; j < filter->height; j++)
+        print_numbers(j ? "," : ",\"kernel\":[", filter->coef + j * filter->width, filter->width);
+    printf("],\"divisor\":%.17g,\"bias\":%.17g,\"flip\":%s", filter->scale, filter->offset,
+           options->filter.flip ? "true" : "false");
+    print_string(",\"border\":", conv_filter_border_name(options->border));
+    if (options->border == CONV_BORDER_CONSTANT)
+        printf(",\"border_value\":%d", options->border_value);
+    printf(",\"exact\":%s", conv_filter_is_exact(filter) ? "true" : "false");
+    if (conv_filter_is_separable(filter, column, row)) {
+        print_numbers(",\"separable\":{\"column\":", column, filter->height);
+        print_numbers(",\"row\":", row, filter->width);
+        putchar('}');
+    } else {
+        fputs(",\"separable\":null", stdout);
+    }
+    for (int i = 0; i < CONV_BACKENDS; i++) {
+        printf("%s\"%s\":", i ? "," : ",\"variants\":{", options->backends[i]->name);
+        print_variant_json(filter, options, options->backends[i]);
+    }
+    puts("}}");
+}
+
+int conv_show_main(const struct conv_options *options)
+{
+    struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
+    int count = 0;
+    struct conv_err err = {0};
+    if (options->operand_count != 1) {
+        conv_err_set(&err, CONV_ERR_USAGE, "conv show takes one filter (conv list shows all)");
+        return conv_commands_fail(&err);
+    }
+    if (conv_commands_parse_chain(options, options->operands[0], filters, &count, &err))
+        return conv_commands_fail(&err);
+    for (int i = 0; i < count; i++)
+        options->json ? print_filter_json(&filters[i], options)
+                      : print_filter(&filters[i], options);
+    return conv_commands_flush();
+}
