@@ -112,7 +112,7 @@ static __global__ void count_differences(const struct conv_stencil_plane *planes
 struct device {
     uint8_t *d_src, *d_dst, *d_expected;
     struct conv_stencil_plane *d_planes;
-    void *d_stencil;
+    void *d_taps;
     unsigned long long *d_count;
     void *d_flush; // twice the level 2 cache
     size_t flush_bytes;
@@ -142,14 +142,14 @@ static bool launch(const struct conv_variant *row, const struct conv_stencil *st
     }
     *batch = {};
     batch->planes = planes->data();
-    batch->d_planes = device->d_planes;
+    batch->cuda.d_planes = device->d_planes;
     batch->count = (int)planes->size();
-    batch->tiles = conv_stencil_tiles(row, planes->data(), batch->count);
+    batch->cuda.tiles = conv_stencil_tiles(row, planes->data(), batch->count);
     check(cudaMemcpy(device->d_planes, planes->data(), planes->size() * sizeof(planes->front()),
                      cudaMemcpyHostToDevice),
           "copy of planes");
     conv_stencil_plan_init(plan, row, stencil, NULL);
-    return row->run(plan, batch) == CONV_OK;
+    return conv_cuda_upload(plan, device->d_taps) == CONV_OK && row->run(plan, batch) == CONV_OK;
 }
 
 // Milliseconds. Filling the cache also keeps the device busy while the host queues the rest, so
@@ -310,7 +310,7 @@ int main(int argc, char **argv)
     check(cudaMalloc(&device.d_dst, bytes), "memory");
     check(cudaMalloc(&device.d_expected, bytes), "memory");
     check(cudaMalloc(&device.d_planes, planes_count * sizeof(struct conv_stencil_plane)), "memory");
-    check(cudaMalloc(&device.d_stencil, conv_cuda_upload_bytes()), "memory");
+    check(cudaMalloc(&device.d_taps, conv_cuda_upload_bytes()), "memory");
     check(cudaMalloc(&device.d_count, sizeof *device.d_count), "memory");
     check(cudaEventCreate(&device.start), "event");
     check(cudaEventCreate(&device.stop), "event");
@@ -337,8 +337,6 @@ int main(int argc, char **argv)
             struct conv_stencil stencil;
             int depth = strstr(filters[f].name, "16-bit") ? 16 : 8;
             conv_stencil_init(&stencil, &filters[f], depth, CONV_BORDER_REPLICATE, 0);
-            if (conv_cuda_upload(&stencil, device.d_stencil))
-                fail("upload", cudaGetLastError());
             check(cudaMemset(device.d_expected, GUARD, work->bytes), "memset");
             if (!launch(naive, &stencil, work, &device, device.d_expected, &planes, &plan, &batch))
                 fail("cuda_naive", cudaGetLastError());

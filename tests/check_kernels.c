@@ -161,7 +161,8 @@ static bool run_on_cpu(const struct conv_variant *variant, struct check_case *c)
     }
     if (scratch)
         memset(scratch, 0xee, size);
-    struct conv_stencil_batch batch = {.planes = c->planes, .count = c->count, .scratch = scratch};
+    struct conv_stencil_batch batch = {
+        .planes = c->planes, .count = c->count, .cpu.scratch = scratch};
     enum conv_status status = variant->run(&plan, &batch);
     free(scratch);
     if (status)

@@ -20,7 +20,8 @@ static double time_variant(const struct conv_variant *variant, const struct chec
                            void *scratch)
 {
     static struct conv_stencil_plan plan;
-    struct conv_stencil_batch batch = {.planes = c->planes, .count = c->count, .scratch = scratch};
+    struct conv_stencil_batch batch = {
+        .planes = c->planes, .count = c->count, .cpu.scratch = scratch};
     conv_stencil_plan_init(&plan, variant, &c->stencil, NULL);
     uint64_t times[RUNS];
     int runs = 0;

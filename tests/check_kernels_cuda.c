@@ -16,7 +16,6 @@
 struct device_case {
     uint8_t *d_tables;
     uint8_t *d_src[CHECK_MAX_PLANES], *d_dst[CHECK_MAX_PLANES];
-    struct conv_stencil stencil;
     struct conv_stencil_plan plan;
     struct conv_stencil_plane planes[CHECK_MAX_PLANES];
     struct conv_stencil_batch batch;
@@ -73,7 +72,7 @@ static bool upload(struct device_case *device, const struct check_case *c,
                    const struct conv_variant *variant)
 {
     size_t table = conv_cuda_upload_bytes();
-    *device = (struct device_case){.stencil = c->stencil};
+    *device = (struct device_case){0};
     if (failed(cudaMalloc((void **)&device->d_tables, table + sizeof device->planes), "cudaMalloc"))
         return false;
     for (int p = 0; p < c->count; p++) {
@@ -87,18 +86,16 @@ static bool upload(struct device_case *device, const struct check_case *c,
     }
     device->batch = (struct conv_stencil_batch){
         .planes = device->planes,
-        .d_planes = (struct conv_stencil_plane *)(void *)(device->d_tables + table),
         .count = c->count,
-        .tiles = conv_stencil_tiles(variant, device->planes, c->count),
+        .cuda.d_planes = (struct conv_stencil_plane *)(void *)(device->d_tables + table),
+        .cuda.tiles = conv_stencil_tiles(variant, device->planes, c->count),
     };
     if (failed(cudaMemcpy(device->d_tables + table, device->planes, sizeof device->planes,
                           cudaMemcpyHostToDevice),
                "copy of planes"))
         return false;
-    if (conv_cuda_upload(&device->stencil, device->d_tables))
-        return false;
-    conv_stencil_plan_init(&device->plan, variant, &device->stencil, NULL);
-    return true;
+    conv_stencil_plan_init(&device->plan, variant, &c->stencil, NULL);
+    return conv_cuda_upload(&device->plan, device->d_tables) == CONV_OK;
 }
 
 static bool launch(const struct conv_variant *variant, const struct device_case *device)
@@ -113,8 +110,9 @@ static bool launch(const struct conv_variant *variant, const struct device_case 
 static bool leaves_table(const struct conv_variant *variant, const struct device_case *device)
 {
     struct conv_stencil_plane planes[CHECK_MAX_PLANES];
-    if (failed(cudaMemcpy(planes, device->batch.d_planes, sizeof planes, cudaMemcpyDeviceToHost),
-               "copy of planes back"))
+    if (failed(
+            cudaMemcpy(planes, device->batch.cuda.d_planes, sizeof planes, cudaMemcpyDeviceToHost),
+            "copy of planes back"))
         return false;
     bool same = memcmp(planes, device->planes, sizeof planes) == 0;
     if (!same)
@@ -176,7 +174,6 @@ bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check
     size_t row = (size_t)c->planes[0].width * 3 * (size_t)(c->stencil.depth / 8);
     size_t stride = row + 10, src = stride * height, dst = stride * (height + 2);
     size_t table = conv_cuda_upload_bytes(), plane_at = table + align(src) + align(dst);
-    struct conv_stencil stencil = c->stencil;
     uint8_t *d_memory = NULL, *memory = malloc(src + dst);
     bool ok = memory && !failed(cudaMalloc((void **)&d_memory, plane_at + 256), "cudaMalloc");
     struct conv_stencil_plane plane = {
@@ -189,10 +186,12 @@ bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check
     };
     struct conv_stencil_batch batch = {
         .planes = &plane,
-        .d_planes = (struct conv_stencil_plane *)(void *)(d_memory + plane_at),
         .count = 1,
-        .tiles = conv_stencil_tiles(variant, &plane, 1),
+        .cuda.d_planes = (struct conv_stencil_plane *)(void *)(d_memory + plane_at),
+        .cuda.tiles = conv_stencil_tiles(variant, &plane, 1),
     };
+    static struct conv_stencil_plan plan;
+    conv_stencil_plan_init(&plan, variant, &c->stencil, NULL);
     if (ok) {
         memset(memory, 0, src);
         memset(memory + src, INTERLEAVED_GUARD, dst);
@@ -203,10 +202,8 @@ bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check
                      "copy") &&
              !failed(cudaMemcpy(d_memory + plane_at, &plane, sizeof plane, cudaMemcpyHostToDevice),
                      "copy of planes") &&
-             conv_cuda_upload(&stencil, d_memory) == CONV_OK;
-        static struct conv_stencil_plan plan;
-        conv_stencil_plan_init(&plan, variant, &stencil, NULL);
-        ok = ok && variant->run(&plan, &batch) == CONV_OK &&
+             conv_cuda_upload(&plan, d_memory) == CONV_OK &&
+             variant->run(&plan, &batch) == CONV_OK &&
              !failed(cudaDeviceSynchronize(), variant->name) &&
              !failed(cudaMemcpy(memory + src, d_memory + table + align(src), dst,
                                 cudaMemcpyDeviceToHost),

@@ -107,7 +107,9 @@ void conv_stencil_plan_init(struct conv_stencil_plan *plan, const struct conv_va
 
 size_t conv_stencil_plan_scratch(const struct conv_stencil_plan *plan, int width)
 {
-    return plan->scratch_fixed + (size_t)width * plan->scratch_per_column;
+    if (plan->variant->place != CONV_ON_CPU)
+        return 0;
+    return plan->cpu.scratch_fixed + (size_t)width * plan->cpu.scratch_per_column;
 }
 
 // Every magnitude is below 2^31 (CONV_FILTER_MAX_COEF), so the bias is below 2^16 * 257 * 2^31 <
@@ -168,7 +170,7 @@ uint32_t conv_stencil_tiles(const struct conv_variant *variant, struct conv_sten
     for (int i = 0; i < count; i++) {
         int32_t across = (planes[i].width - 1) / variant->tile_width + 1;
         int32_t down = (planes[i].height - 1) / variant->tile_height + 1;
-        planes[i].first_tile = tiles;
+        planes[i].cuda.first_tile = tiles;
         tiles += (uint32_t)across * (uint32_t)down;
     }
     return tiles;

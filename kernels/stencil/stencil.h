@@ -26,43 +26,53 @@ struct conv_stencil {
     int depth;         // 8 or 16
     int max;           // 255 or 65535
     enum conv_border border;
-    int border_value;      // a sample at this depth, for CONV_BORDER_CONSTANT
-    bool exact;            // coefficients, scale and offset are integers
-    bool fits_int32;       // exact, and no sum (with bias and rounding) leaves 32 bits on any image
-    int64_t divisor;       // exact: > 0 (a negative scale has turned the signs of the rest)
-    int64_t bias;          // exact: offset in samples times divisor
-    float fbias;           // real: offset in samples
-    const void *d_stencil; // CUDA: the filter in device memory (conv_cuda_upload,
-                           // kernels/stencil/cuda/cuda_variants.h)
+    int border_value; // a sample at this depth, for CONV_BORDER_CONSTANT
+    bool exact;       // coefficients, scale and offset are integers
+    bool fits_int32;  // exact, and 32 bits hold every sum (with bias and rounding) on any image
+    int64_t divisor;  // exact: > 0 (a negative scale inverts all coefficients)
+    int64_t bias;     // exact: offset in samples times divisor
+    float fbias;      // real: offset in samples
     int32_t icoef[CONV_FILTER_MAX_TAPS]; // exact, row by row
     float fcoef[CONV_FILTER_MAX_TAPS];   // real: (float)(coef / scale), row by row
 };
 
-// One plane's way through a kernel. src and dst never overlap and are in the memory of the place
-// where the kernel runs. CUDA: where all rows of src begin at multiples of 16 bytes, those behind a
-// row up to the next multiple may be read, and have no effect. This struct is read by CUDA kernels
-// as it stands.
+// How a CUDA launch is divided among blocks.
+struct conv_cuda_tiling {
+    uint32_t first_tile; // index of the plane's first block in the launch (conv_stencil_tiles)
+    // In the first plane of a launch's table in device memory: the blocks' common work counter and
+    // the number of blocks that are done. 0 before and after each launch.
+    uint32_t work_counter, finished_blocks;
+};
+
+// One plane of a launch: source and result, which never overlap and are in the memory of the place
+// where the kernel runs. Rows begin at multiples of the sample size. On a CUDA device, where all
+// rows of src begin at multiples of 16 bytes, the bytes after a row up to the next multiple may be
+// read, without effect on the result. CUDA kernels read this struct as it is.
 struct conv_stencil_plane {
     const uint8_t *src;
     uint8_t *dst;
-    int64_t src_stride, dst_stride; // bytes, multiples of the sample size
+    int64_t src_stride, dst_stride; // bytes, positive
     int32_t width, height;          // samples, at least 1
-    uint32_t first_tile;            // CUDA: index of this plane's first block in the launch
-    uint32_t dst_spare;             // bytes behind each row of dst that may be overwritten
-    // CUDA: of a launch's first plane, in device memory: how blocks share out the work. 0 before
-    // the launch, and after it.
-    uint32_t tickets, finished;
     const uint8_t *alpha; // premultiplied colours of a chain: the filtered alpha, laid out as dst
+    uint32_t dst_spare;   // bytes after each row of dst that may be overwritten
+    struct conv_cuda_tiling cuda; // unused on the CPU
 };
 
-// All planes of one launch; they have the stencil's depth and any mix of sizes.
+// All planes of one launch, at the stencil's depth and of any mix of sizes, and what their place
+// needs.
 struct conv_stencil_batch {
-    const struct conv_stencil_plane *planes; // readable by the host
-    struct conv_stencil_plane *d_planes;     // CUDA: the same table in device memory
+    const struct conv_stencil_plane *planes; // in host memory
     int count;
-    uint32_t tiles; // CUDA: blocks in the launch (conv_stencil_tiles)
-    void *scratch;  // CPU: conv_stencil_plan_scratch() bytes, 64-byte aligned
-    void *stream;   // CUDA: the cudaStream_t
+    union {
+        struct {
+            void *scratch; // conv_stencil_plan_scratch() bytes, 64-byte aligned, of this run only
+        } cpu;
+        struct {
+            struct conv_stencil_plane *d_planes; // the same table in device memory
+            uint32_t tiles;                      // blocks in the launch (conv_stencil_tiles)
+            void *stream;                        // a cudaStream_t
+        } cuda;
+    };
 };
 
 // The launches that a kernel is chosen for, as far as they are known; 0: unknown.
@@ -78,9 +88,14 @@ struct conv_stencil_shape {
 struct conv_stencil_plan {
     const struct conv_variant *variant;
     const struct conv_stencil *stencil; // outlives the plan
-    // CPU: bytes of scratch for a run whose widest plane has `width` samples are
-    // scratch_fixed + width * scratch_per_column.
-    size_t scratch_fixed, scratch_per_column;
+    union {
+        struct {
+            size_t scratch_fixed, scratch_per_column; // bytes: see conv_stencil_plan_scratch
+        } cpu;
+        struct {
+            const void *d_taps; // the filter in device memory (conv_cuda_upload)
+        } cuda;
+    };
     // The variant's own.
     __attribute__((aligned(16))) unsigned char constants[CONV_STENCIL_PLAN_BYTES];
 };

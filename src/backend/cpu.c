@@ -124,7 +124,8 @@ static enum conv_status filter_plane(struct conv_stream *stream, const struct co
         reserve_scratch(stream, conv_stencil_plan_scratch(plan, shape->width), err);
     if (status)
         return status;
-    struct conv_stencil_batch batch = {.planes = &plane, .count = 1, .scratch = stream->scratch};
+    struct conv_stencil_batch batch = {
+        .planes = &plane, .count = 1, .cpu.scratch = stream->scratch};
     return plan->variant->run(plan, &batch);
 }
 

@@ -18,7 +18,7 @@ static enum conv_status upload_chain(struct conv_backend *backend, struct conv_e
     if (code)
         return conv_cuda_device_report(err, code, "take memory for the filters");
     for (int i = 0; i < 2 * backend->op_count; i++)
-        if (conv_cuda_upload(&backend->chain[i / 2].stencil[i % 2],
+        if (conv_cuda_upload(&backend->chain[i / 2].plan[i % 2],
                              backend->d_stencils + (size_t)i * each))
             return conv_cuda_device_report(err, cudaGetLastError(),
                                            "copy the filters to the device");

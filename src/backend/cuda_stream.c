@@ -159,10 +159,8 @@ static enum conv_status launch_chain(const struct conv_stream *stream,
             size_t first = (size_t)s * (size_t)plane_count + (size_t)launch->first;
             struct conv_stencil_batch batch = {
                 .planes = tables + first,
-                .d_planes = d_tables + first,
                 .count = launch->count,
-                .tiles = launch->tiles,
-                .stream = stream->cuda,
+                .cuda = {d_tables + first, launch->tiles, stream->cuda},
             };
             const struct conv_variant *variant = op->plan[d].variant;
             if (variant->run(&op->plan[d], &batch)) {
@@ -171,7 +169,7 @@ static enum conv_status launch_chain(const struct conv_stream *stream,
                 return conv_cuda_device_report(err, cudaGetLastError(), doing);
             }
             if (stream->backend->premultiplied && s + 1 < stream->backend->op_count &&
-                conv_cuda_alpha_renew(batch.d_planes, batch.count, d ? 16 : 8, stream->cuda))
+                conv_cuda_alpha_renew(batch.cuda.d_planes, batch.count, d ? 16 : 8, stream->cuda))
                 return conv_cuda_device_report(err, cudaGetLastError(), "launch kernel alpha");
         }
     }

@@ -49,11 +49,11 @@ static void run(const struct conv_variant *variant, const struct conv_stencil *s
     conv_stencil_plan_init(&plan, variant, stencil, NULL);
     size_t size = conv_stencil_plan_scratch(&plan, WIDTH);
     if (size > 0)
-        batch.scratch = aligned_alloc(64, (size + 63) / 64 * 64);
+        batch.cpu.scratch = aligned_alloc(64, (size + 63) / 64 * 64);
     memset(dst, 0, HEIGHT * sizeof dst[0]);
-    if ((size > 0 && !batch.scratch) || variant->run(&plan, &batch))
+    if ((size > 0 && !batch.cpu.scratch) || variant->run(&plan, &batch))
         fail(variant->name, "failed");
-    free(batch.scratch);
+    free(batch.cpu.scratch);
 }
 
 static void compare_variants(const struct conv_filter *filter, enum conv_border border, int value)

@@ -209,10 +209,10 @@ static void tiles_are_numbered_without_gaps(void **state)
                                           {.width = 33, .height = 9},
                                           {.width = 64, .height = 1}};
     assert_int_equal(conv_stencil_tiles(&variant, planes, 4), 1 + 1 + 4 + 2);
-    assert_int_equal(planes[0].first_tile, 0);
-    assert_int_equal(planes[1].first_tile, 1);
-    assert_int_equal(planes[2].first_tile, 2);
-    assert_int_equal(planes[3].first_tile, 6);
+    assert_int_equal(planes[0].cuda.first_tile, 0);
+    assert_int_equal(planes[1].cuda.first_tile, 1);
+    assert_int_equal(planes[2].cuda.first_tile, 2);
+    assert_int_equal(planes[3].cuda.first_tile, 6);
 }
 
 static bool factors_of(int width, int height, const double *coef, int32_t *column, int32_t *row)

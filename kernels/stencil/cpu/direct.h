@@ -283,7 +283,7 @@ static void filter_direct(const struct conv_stencil *stencil,
                 job.sums.coefs[j][i][phase] = (vec_u32){0} + constants->coefs[j][i][phase];
     filter_direct_fn filter = choose_direct(stencil->width, job.sums.rounding.division);
     for (int p = 0; p < batch->count; p++) {
-        set_direct_plane(&job, &batch->planes[p], batch->scratch);
+        set_direct_plane(&job, &batch->planes[p], batch->cpu.scratch);
         filter_direct_plane(&job, filter);
         if (job.streams)
             stream_end();

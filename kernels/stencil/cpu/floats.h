@@ -197,7 +197,7 @@ static void filter_floats(const struct conv_stencil *stencil,
     struct float_job job;
     job.stencil = stencil;
     job.constants = constants;
-    job.ring = batch->scratch;
+    job.ring = batch->cpu.scratch;
     job.line = job.ring + (size_t)stencil->height * CONV_CPU_LINE;
     for (int p = 0; p < batch->count; p++) {
         job.plane = &batch->planes[p];

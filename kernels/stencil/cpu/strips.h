@@ -214,7 +214,7 @@ static void filter_dots(const struct conv_stencil *stencil, const struct conv_cp
     job.upper_end = constants->schedule.upper_end;
     job.both_end = constants->schedule.both_end;
     job.tap_count = constants->schedule.count;
-    init_scratch(&job, batch->scratch);
+    init_scratch(&job, batch->cpu.scratch);
     init_taps(&job, constants);
     filter_rows_fn filter = choose_method(&job);
     for (int p = 0; p < batch->count; p++) {

@@ -41,7 +41,7 @@ static void plan_vectors(const struct conv_stencil *stencil, const struct conv_s
     struct conv_cpu_plan *cpu = &constants->plan;
     (void)shape;
     conv_cpu_plan_init(cpu, stencil, QUADS, PAIRS);
-    conv_cpu_plan_scratch(cpu, stencil, &plan->scratch_fixed, &plan->scratch_per_column);
+    conv_cpu_plan_scratch(cpu, stencil, &plan->cpu.scratch_fixed, &plan->cpu.scratch_per_column);
     if (cpu->sums == CONV_CPU_FLOATS || cpu->sums == CONV_CPU_DOUBLES)
         init_float_constants(&constants->floats, stencil, cpu->sums == CONV_CPU_DOUBLES);
     else if (cpu->direct)

@@ -115,14 +115,14 @@ size_t conv_cuda_upload_bytes(void)
     return (sizeof(struct taps) + 255) / 256 * 256;
 }
 
-enum conv_status conv_cuda_upload(struct conv_stencil *stencil, void *d_memory)
+enum conv_status conv_cuda_upload(struct conv_stencil_plan *plan, void *d_memory)
 {
     struct taps taps = {};
-    conv_cuda_taps(&taps, stencil);
+    conv_cuda_taps(&taps, plan->stencil);
     // A copy from pageable memory may still be under way when cudaMemcpy returns.
     if (cudaMemcpy(d_memory, &taps, sizeof taps, cudaMemcpyHostToDevice) != cudaSuccess ||
         cudaStreamSynchronize(cudaStreamLegacy) != cudaSuccess)
         return CONV_ERR_DEVICE;
-    stencil->d_stencil = d_memory;
+    plan->cuda.d_taps = d_memory;
     return CONV_OK;
 }

@@ -140,10 +140,10 @@ static enum conv_status launch(const struct conv_stencil *stencil,
 
     size_t samples = (size_t)f.block.pitch * (shape::TILE_HEIGHT + 2 * f.block.radius);
     size_t bytes = samples * (stencil->depth / 8);
-    cudaStream_t stream = (cudaStream_t)batch->stream;
+    cudaStream_t stream = (cudaStream_t)batch->cuda.stream;
     with_types(stencil->depth, kind, [&](auto sample, auto sum) {
         blocked<SIDE, decltype(sample), decltype(sum)>
-            <<<batch->tiles, shape::THREADS, bytes, stream>>>(f);
+            <<<batch->cuda.tiles, shape::THREADS, bytes, stream>>>(f);
     });
     return launch_status();
 }

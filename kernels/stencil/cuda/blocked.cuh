@@ -143,7 +143,7 @@ static struct tap_layout layout_block(struct block_params *b, const struct conv_
                                       const struct conv_stencil_batch *batch, int side)
 {
     constexpr int STEP = Shape::COLUMNS;
-    b->planes = batch->d_planes;
+    b->planes = batch->cuda.d_planes;
     b->count = batch->count;
     b->border = stencil->border;
     b->border_value = stencil->border_value;

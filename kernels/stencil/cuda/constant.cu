@@ -42,11 +42,11 @@ static enum conv_status run_constant(const struct conv_stencil_plan *plan,
                                      const struct conv_stencil_batch *batch)
 {
     const struct taps_constants *constants = constants_of<struct taps_constants>(plan);
-    cudaStream_t stream = (cudaStream_t)batch->stream;
+    cudaStream_t stream = (cudaStream_t)batch->cuda.stream;
     dim3 block(BLOCK_WIDTH, BLOCK_HEIGHT);
     with_types(plan->stencil->depth, constants->kind, [&](auto sample, auto sum) {
-        constant<decltype(sample), decltype(sum)>
-            <<<batch->tiles, block, 0, stream>>>(batch->d_planes, batch->count, constants->filter);
+        constant<decltype(sample), decltype(sum)><<<batch->cuda.tiles, block, 0, stream>>>(
+            batch->cuda.d_planes, batch->count, constants->filter);
     });
     return launch_status();
 }

@@ -12,9 +12,9 @@
 extern "C" {
 #endif
 
-// Running one needs an uploaded stencil (below) and of the batch d_planes, count, tiles (at least 1)
-// and stream, which belongs to the calling thread's current device. After CONV_ERR_DEVICE,
-// cudaGetLastError returns the cause.
+// Running one needs an uploaded plan (below) and a batch with at least one tile, whose stream
+// belongs to the calling thread's current device. After CONV_ERR_DEVICE, cudaGetLastError returns
+// the cause.
 extern const struct conv_variant conv_cuda_tma_mma, conv_cuda_tma_mma_separable,
     conv_cuda_tma_mma_large, conv_cuda_mma, conv_cuda_tma, conv_cuda_tma_large, conv_cuda_separable,
     conv_cuda_dp4a, conv_cuda_blocked, conv_cuda_planes, conv_cuda_unrolled, conv_cuda_shared,
@@ -23,13 +23,13 @@ extern const struct conv_variant conv_cuda_tma_mma, conv_cuda_tma_mma_separable,
 extern const struct conv_variant conv_cuda_interleaved;
 extern const struct conv_variant conv_cuda_shared_shapes[5], conv_cuda_unrolled_shapes[3];
 
-// Bytes of device memory that one uploaded stencil takes (a multiple of 256).
+// Bytes of device memory that one uploaded plan takes (a multiple of 256).
 size_t conv_cuda_upload_bytes(void);
 
 // Copies what kernels read from device memory to d_memory (conv_cuda_upload_bytes() bytes, 256-byte
-// aligned, as cudaMalloc gives) and sets stencil->d_stencil. The caller owns d_memory and keeps it
-// as long as kernels of this stencil may run. Done on return. CONV_ERR_DEVICE if the copy failed.
-enum conv_status conv_cuda_upload(struct conv_stencil *stencil, void *d_memory);
+// aligned, as cudaMalloc gives) and sets plan->cuda.d_taps. The caller owns d_memory and keeps it
+// as long as the plan is run. Done on return. CONV_ERR_DEVICE if the copy failed.
+enum conv_status conv_cuda_upload(struct conv_stencil_plan *plan, void *d_memory);
 
 #ifdef __cplusplus
 }

@@ -185,11 +185,11 @@ static enum conv_status launch(const struct conv_stencil *stencil,
         }
 
     size_t bytes = (size_t)f.block.pitch * (shape::TILE_HEIGHT + 2 * f.block.radius);
-    cudaStream_t stream = (cudaStream_t)batch->stream;
+    cudaStream_t stream = (cudaStream_t)batch->cuda.stream;
     if (kind == SUM_FLOAT)
-        dp4a<SIDE, float><<<batch->tiles, shape::THREADS, bytes, stream>>>(f);
+        dp4a<SIDE, float><<<batch->cuda.tiles, shape::THREADS, bytes, stream>>>(f);
     else
-        dp4a<SIDE, int32_t><<<batch->tiles, shape::THREADS, bytes, stream>>>(f);
+        dp4a<SIDE, int32_t><<<batch->cuda.tiles, shape::THREADS, bytes, stream>>>(f);
     return launch_status();
 }
 

@@ -46,12 +46,12 @@ static enum conv_status run_interleaved(const struct conv_stencil_plan *plan,
 {
     const struct conv_stencil *stencil = plan->stencil;
     enum sum_kind kind = constants_of<struct taps_constants>(plan)->kind;
-    const struct taps *filter = (const struct taps *)stencil->d_stencil;
-    cudaStream_t stream = (cudaStream_t)batch->stream;
+    const struct taps *filter = (const struct taps *)plan->cuda.d_taps;
+    cudaStream_t stream = (cudaStream_t)batch->cuda.stream;
     dim3 block(BLOCK_WIDTH, BLOCK_HEIGHT);
     with_types(stencil->depth, kind, [&](auto sample, auto sum) {
         interleaved<decltype(sample), decltype(sum)>
-            <<<batch->tiles, block, 0, stream>>>(batch->d_planes, batch->count, filter);
+            <<<batch->cuda.tiles, block, 0, stream>>>(batch->cuda.d_planes, batch->count, filter);
     });
     return launch_status();
 }

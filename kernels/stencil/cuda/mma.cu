@@ -80,13 +80,13 @@ static enum conv_status launch(const struct conv_stencil *stencil,
     struct mma_filter f = {};
     bool ties;
     pack_bytes(&f.taps, &ties, stencil, TAPS);
-    f.planes = batch->d_planes;
+    f.planes = batch->cuda.d_planes;
     f.count = batch->count;
     f.border = stencil->border;
     f.border_value = stencil->border_value;
     auto kernel = ties ? mma<TAPS, true> : mma<TAPS, false>;
     size_t bytes = (size_t)PITCH * (shape::TILE_HEIGHT + TAPS - 1);
-    kernel<<<batch->tiles, shape::THREADS, bytes, (cudaStream_t)batch->stream>>>(f);
+    kernel<<<batch->cuda.tiles, shape::THREADS, bytes, (cudaStream_t)batch->cuda.stream>>>(f);
     return launch_status();
 }
 

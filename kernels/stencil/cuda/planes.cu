@@ -98,15 +98,15 @@ static __global__ void planes_kernel(const struct conv_stencil_plane *planes, in
 static enum conv_status run_planes(const struct conv_stencil_plan *plan,
                                    const struct conv_stencil_batch *batch)
 {
-    cudaStream_t stream = (cudaStream_t)batch->stream;
+    cudaStream_t stream = (cudaStream_t)batch->cuda.stream;
     dim3 block(BLOCK_WIDTH, BLOCK_HEIGHT);
     with_side(plan->stencil, [&](auto side) {
         constexpr int SIDE = decltype(side)::value;
         auto *constants = constants_of<struct square_constants<SIDE>>(plan);
         with_types(plan->stencil->depth, constants->kind, [&](auto sample, auto sum) {
             planes_kernel<SIDE, decltype(sample), decltype(sum)>
-                <<<batch->tiles, block, 0, stream>>>(batch->d_planes, batch->count,
-                                                     constants->filter);
+                <<<batch->cuda.tiles, block, 0, stream>>>(batch->cuda.d_planes, batch->count,
+                                                          constants->filter);
         });
     });
     return launch_status();

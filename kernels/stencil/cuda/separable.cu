@@ -152,7 +152,7 @@ static enum conv_status launch(Kernel kernel, const struct separable_filter *f, 
     // A kernel has 48 KB without asking.
     if (bytes > 48 * 1024 && allow_shared_memory((const void *)kernel))
         return CONV_ERR_DEVICE;
-    kernel<<<batch->tiles, shape::THREADS, bytes, (cudaStream_t)batch->stream>>>(*f);
+    kernel<<<batch->cuda.tiles, shape::THREADS, bytes, (cudaStream_t)batch->cuda.stream>>>(*f);
     return launch_status();
 }
 

@@ -47,11 +47,11 @@ static enum conv_status run_tile(const struct conv_stencil_plan *plan,
     const struct taps_constants *constants = constants_of<struct taps_constants>(plan);
     size_t bytes = (size_t)(WIDTH + stencil->width - 1) * (HEIGHT + stencil->height - 1) *
                    (stencil->depth / 8);
-    cudaStream_t stream = (cudaStream_t)batch->stream;
+    cudaStream_t stream = (cudaStream_t)batch->cuda.stream;
     dim3 block(WIDTH, HEIGHT);
     with_types(stencil->depth, constants->kind, [&](auto sample, auto sum) {
-        tile_kernel<decltype(sample), decltype(sum)><<<batch->tiles, block, bytes, stream>>>(
-            batch->d_planes, batch->count, constants->filter);
+        tile_kernel<decltype(sample), decltype(sum)><<<batch->cuda.tiles, block, bytes, stream>>>(
+            batch->cuda.d_planes, batch->count, constants->filter);
     });
     return launch_status();
 }

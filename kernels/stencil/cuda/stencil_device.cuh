@@ -192,7 +192,7 @@ __device__ inline struct tile find_tile(const struct conv_stencil_plane *planes,
     while (count > 1) {
         int step = (count + WARP - 1) / WARP;
         int probe = lane * step;
-        bool reached = probe < count && planes[first + probe].first_tile <= blockIdx.x;
+        bool reached = probe < count && planes[first + probe].cuda.first_tile <= blockIdx.x;
         int last = __popc(__ballot_sync(0xffffffffu, reached)) - 1;
         first += last * step;
         count = min(step, count - last * step);
@@ -200,7 +200,7 @@ __device__ inline struct tile find_tile(const struct conv_stencil_plane *planes,
     struct tile tile;
     tile.plane = planes[first];
     tile.index = first;
-    uint32_t index = blockIdx.x - tile.plane.first_tile;
+    uint32_t index = blockIdx.x - tile.plane.cuda.first_tile;
     uint32_t across = ((uint32_t)tile.plane.width + tile_width - 1) / tile_width;
     tile.x = (int)(index % across) * tile_width;
     tile.y = (int)(index / across) * tile_height;

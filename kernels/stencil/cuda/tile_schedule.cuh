@@ -109,8 +109,8 @@ __device__ inline bool seek_from(struct cursor *cursor, const struct tile_schedu
                                  uint32_t number, int first)
 {
     int lane = (int)threadIdx.x % WARP;
-    uint32_t start =
-        first + lane < schedule.count ? schedule.planes[first + lane].first_tile : schedule.tiles;
+    uint32_t start = first + lane < schedule.count ? schedule.planes[first + lane].cuda.first_tile
+                                                   : schedule.tiles;
     uint32_t reached = __ballot_sync(0xffffffffu, start <= number);
     if (reached == 0 || reached == 0xffffffffu)
         return false;
@@ -129,7 +129,7 @@ __device__ inline void seek_all(struct cursor *cursor, const struct tile_schedul
     while (count >= WARP) {
         int step = (count + WARP - 1) / WARP;
         int probe = lane * step;
-        bool reached = probe < count && schedule.planes[first + probe].first_tile <= number;
+        bool reached = probe < count && schedule.planes[first + probe].cuda.first_tile <= number;
         int last = __popc(__ballot_sync(0xffffffffu, reached)) - 1;
         first += last * step;
         count = min(step, count - last * step);
@@ -145,10 +145,10 @@ __device__ inline void seek(struct cursor *cursor, const struct tile_schedule &s
 {
     if (schedule.count <= FEW_PLANES) {
         int i = 0;
-        while (i + 1 < schedule.count && schedule.few[i + 1].first_tile <= number)
+        while (i + 1 < schedule.count && schedule.few[i + 1].cuda.first_tile <= number)
             i++;
         cursor->plane = schedule.few[i];
-        cursor->end = i + 1 < schedule.count ? schedule.few[i + 1].first_tile : schedule.tiles;
+        cursor->end = i + 1 < schedule.count ? schedule.few[i + 1].cuda.first_tile : schedule.tiles;
         return;
     }
     int guess =
@@ -174,7 +174,7 @@ __device__ inline uint32_t next_tile(struct work_tile *tile, const struct cursor
                                      uint32_t end)
 {
     const struct conv_stencil_plane &plane = cursor.plane;
-    uint32_t index = number - plane.first_tile;
+    uint32_t index = number - plane.cuda.first_tile;
     int across = (plane.width - 1) / Traits::TILE_WIDTH + 1;
     // Columns of about equal width, in multiples of 64 samples; not for wide planes, where the gain
     // is small.

@@ -233,12 +233,13 @@ static enum conv_status launch(struct tma_large_filter *f, const struct conv_ste
 }
 
 template <int WIDTH, typename Sample>
-static enum conv_status launch_sums(const struct conv_stencil *stencil,
+static enum conv_status launch_sums(const struct conv_stencil_plan *plan,
                                     const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     struct tma_large_filter f = {};
     enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
-    f.taps = (const struct taps *)stencil->d_stencil;
+    f.taps = (const struct taps *)plan->cuda.d_taps;
     f.height = stencil->height;
     f.exact = stencil->exact;
     f.scale = ldexpf(1, sum_power<Sample> - sample_power<Sample>);
@@ -249,26 +250,26 @@ static enum conv_status launch_sums(const struct conv_stencil *stencil,
 }
 
 template <typename Sample>
-static enum conv_status launch_width(const struct conv_stencil *stencil,
+static enum conv_status launch_width(const struct conv_stencil_plan *plan,
                                      const struct conv_stencil_batch *batch)
 {
+    const struct conv_stencil *stencil = plan->stencil;
     if (stencil->width <= 9)
-        return launch_sums<9, Sample>(stencil, batch);
+        return launch_sums<9, Sample>(plan, batch);
     if (stencil->width <= 11)
-        return launch_sums<11, Sample>(stencil, batch);
+        return launch_sums<11, Sample>(plan, batch);
     if (stencil->width <= 15)
-        return launch_sums<15, Sample>(stencil, batch);
+        return launch_sums<15, Sample>(plan, batch);
     if (stencil->width <= 21)
-        return launch_sums<21, Sample>(stencil, batch);
-    return launch_sums<31, Sample>(stencil, batch);
+        return launch_sums<21, Sample>(plan, batch);
+    return launch_sums<31, Sample>(plan, batch);
 }
 
 static enum conv_status run_ring_large(const struct conv_stencil_plan *plan,
                                        const struct conv_stencil_batch *batch)
 {
-    const struct conv_stencil *stencil = plan->stencil;
-    return stencil->depth == 8 ? launch_width<uint8_t>(stencil, batch)
-                               : launch_width<uint16_t>(stencil, batch);
+    return plan->stencil->depth == 8 ? launch_width<uint8_t>(plan, batch)
+                                     : launch_width<uint16_t>(plan, batch);
 }
 
 static bool can_ring_large(const struct conv_stencil *stencil)

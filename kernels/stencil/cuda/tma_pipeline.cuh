@@ -321,16 +321,16 @@ static cudaError_t plan_pipeline(struct tile_schedule *schedule, const struct co
     cudaError_t error = query_limits(&limits);
     if (error)
         return error;
-    schedule->planes = batch->d_planes;
+    schedule->planes = batch->cuda.d_planes;
     schedule->count = batch->count;
-    schedule->tiles = batch->tiles;
+    schedule->tiles = batch->cuda.tiles;
     for (int i = 0; i < batch->count && batch->count <= FEW_PLANES; i++)
         schedule->few[i] = batch->planes[i];
     schedule->border = stencil->border;
     schedule->border_value = stencil->border_value;
     schedule->radius = stencil->width / 2;
-    schedule->work_counter = &batch->d_planes->tickets;
-    schedule->finished_blocks = &batch->d_planes->finished;
+    schedule->work_counter = &batch->cuda.d_planes->cuda.work_counter;
+    schedule->finished_blocks = &batch->cuda.d_planes->cuda.finished_blocks;
 
     // At most 4 stages of 36 KB: with more copies in flight per processor memory serves them in a
     // worse order, with fewer the consumers wait (1000 of 300 x 300, 3 x 3: 0.84 of a copy with 6
@@ -364,7 +364,7 @@ tma_pipeline_launch(void (*kernel)(Filter), Filter *f, const struct conv_stencil
     if (plan_pipeline<Traits>(&f->schedule, stencil, batch, (const void *)kernel, extra, &grid,
                               &bytes))
         return CONV_ERR_DEVICE;
-    kernel<<<grid, block_threads<Traits>, bytes, (cudaStream_t)batch->stream>>>(*f);
+    kernel<<<grid, block_threads<Traits>, bytes, (cudaStream_t)batch->cuda.stream>>>(*f);
     return launch_status();
 }
 

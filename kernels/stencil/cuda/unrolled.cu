@@ -35,15 +35,16 @@ static enum conv_status run_unrolled(const struct conv_stencil_plan *plan,
                                      const struct conv_stencil_batch *batch)
 {
     int depth = plan->stencil->depth;
-    cudaStream_t stream = (cudaStream_t)batch->stream;
+    cudaStream_t stream = (cudaStream_t)batch->cuda.stream;
     dim3 block(BLOCK_WIDTH, HEIGHT);
     with_side(plan->stencil, [&](auto side) {
         constexpr int SIDE = decltype(side)::value;
         auto *constants = constants_of<struct square_constants<SIDE>>(plan);
         size_t bytes = (size_t)(BLOCK_WIDTH + SIDE - 1) * (HEIGHT + SIDE - 1) * (depth / 8);
         with_types(depth, constants->kind, [&](auto sample, auto sum) {
-            unrolled<SIDE, decltype(sample), decltype(sum)><<<batch->tiles, block, bytes, stream>>>(
-                batch->d_planes, batch->count, constants->filter);
+            unrolled<SIDE, decltype(sample), decltype(sum)>
+                <<<batch->cuda.tiles, block, bytes, stream>>>(batch->cuda.d_planes, batch->count,
+                                                              constants->filter);
         });
     });
     return launch_status();
