@@ -125,13 +125,12 @@ static __global__ void __launch_bounds__(shape::THREADS, 4)
 // --- host ----------------------------------------------------------------------------------------
 
 template <int SIDE>
-static enum conv_status launch(const struct conv_stencil *stencil,
-                               const struct conv_stencil_batch *batch)
+static void plan_side(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
-    struct blocked_filter<SIDE> f = {
-    };
+    auto *constants = constants_of<struct kernel_constants<struct blocked_filter<SIDE>>>(plan);
+    struct blocked_filter<SIDE> &f = constants->filter;
     enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
-    struct tap_layout layout = layout_block<shape>(&f.block, stencil, batch, SIDE);
+    struct tap_layout layout = layout_block<shape>(&f.block, stencil, SIDE);
     f.row_coefs = layout.row_taps;
     for (int j = 0; j < stencil->height; j++)
         for (int i = 0; i < stencil->width; i++)
@@ -139,26 +138,25 @@ static enum conv_status launch(const struct conv_stencil *stencil,
                 conv_cuda_coef(stencil, kind, i, j);
 
     size_t samples = (size_t)f.block.pitch * (shape::TILE_HEIGHT + 2 * f.block.radius);
-    size_t bytes = samples * (stencil->depth / 8);
-    cudaStream_t stream = (cudaStream_t)batch->cuda.stream;
+    constants->shared_bytes = samples * (stencil->depth / 8);
+    constants->launch = launch_blocks<shape, struct blocked_filter<SIDE>>;
     with_types(stencil->depth, kind, [&](auto sample, auto sum) {
-        blocked<SIDE, decltype(sample), decltype(sum)>
-            <<<batch->cuda.tiles, shape::THREADS, bytes, stream>>>(f);
+        constants->kernel = blocked<SIDE, decltype(sample), decltype(sum)>;
     });
-    return launch_status();
 }
 
-static enum conv_status run_blocked(const struct conv_stencil_plan *plan,
-                                    const struct conv_stencil_batch *batch)
+static void plan_blocked(const struct conv_stencil *stencil, const struct conv_stencil_shape *,
+                         struct conv_stencil_plan *plan)
 {
-    const struct conv_stencil *stencil = plan->stencil;
     int side = max(stencil->width, stencil->height);
     if (side <= 3)
-        return launch<3>(stencil, batch);
-    if (side <= 5)
-        return launch<5>(stencil, batch);
-    return launch<0>(stencil, batch);
+        plan_side<3>(stencil, plan);
+    else if (side <= 5)
+        plan_side<5>(stencil, plan);
+    else
+        plan_side<0>(stencil, plan);
 }
 
 CONV_CUDA_VARIANT(blocked, 75, "tile with halo in shared memory, 4 x 8 samples a thread", NULL,
-                  score_always<30>, run_blocked, shape::TILE_WIDTH, shape::TILE_HEIGHT);
+                  score_always<30>, plan_blocked, run_planned, shape::TILE_WIDTH,
+                  shape::TILE_HEIGHT);

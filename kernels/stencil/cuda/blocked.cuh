@@ -130,7 +130,7 @@ struct tap_layout {
     int left, top, row_taps;
 };
 
-// Fills *b for a launch and returns the layout of the taps.
+// Fills in *b but for the planes and returns the layout of the taps.
 //
 // side > 0: they are in the middle of a square of `side`.
 //
@@ -140,11 +140,9 @@ struct tap_layout {
 // tile's rows have room for it: what is read there is multiplied by zeros only.
 template <typename Shape>
 static struct tap_layout layout_block(struct block_params *b, const struct conv_stencil *stencil,
-                                      const struct conv_stencil_batch *batch, int side)
+                                      int side)
 {
     constexpr int STEP = Shape::COLUMNS;
-    b->planes = batch->cuda.d_planes;
-    b->count = batch->count;
     b->border = stencil->border;
     b->border_value = stencil->border_value;
     int radius = stencil->width / 2;
@@ -160,6 +158,24 @@ static struct tap_layout layout_block(struct block_params *b, const struct conv_
     int row_taps = (left + stencil->width + STEP - 1) / STEP * STEP;
     b->pitch = Shape::TILE_WIDTH + max(2 * b->halo, row_taps);
     return {left, 0, row_taps};
+}
+
+// Launches the planned kernel, whose parameter has a `block`.
+template <typename Shape, typename Filter>
+static enum conv_status launch_blocks(const struct conv_stencil_plan *plan,
+                                      const struct conv_stencil_batch *batch)
+{
+    const auto *constants = constants_of<struct kernel_constants<Filter>>(plan);
+    auto kernel = constants->kernel;
+    Filter f = constants->filter;
+    f.block.planes = batch->cuda.d_planes;
+    f.block.count = batch->count;
+    // A kernel has 48 KB without asking.
+    if (constants->shared_bytes > 48 * 1024 && allow_shared_memory((const void *)kernel))
+        return CONV_ERR_DEVICE;
+    kernel<<<batch->cuda.tiles, Shape::THREADS, constants->shared_bytes,
+             (cudaStream_t)batch->cuda.stream>>>(f);
+    return launch_status();
 }
 
 #endif

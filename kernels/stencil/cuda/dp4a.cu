@@ -169,13 +169,12 @@ static __global__ void __launch_bounds__(shape::THREADS)
 // --- host ----------------------------------------------------------------------------------------
 
 template <int SIDE>
-static enum conv_status launch(const struct conv_stencil *stencil,
-                               const struct conv_stencil_batch *batch)
+static void plan_side(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
-    struct dp4a_filter<SIDE> f = {
-    };
+    auto *constants = constants_of<struct kernel_constants<struct dp4a_filter<SIDE>>>(plan);
+    struct dp4a_filter<SIDE> &f = constants->filter;
     enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
-    struct tap_layout layout = layout_block<shape>(&f.block, stencil, batch, SIDE);
+    struct tap_layout layout = layout_block<shape>(&f.block, stencil, SIDE);
     f.row_words = (layout.row_taps + DOT_TAPS - 1) / DOT_TAPS;
     for (int j = 0; j < stencil->height; j++)
         for (int i = 0; i < stencil->width; i++) {
@@ -184,27 +183,23 @@ static enum conv_status launch(const struct conv_stencil *stencil,
             f.coef[(layout.top + j) * f.row_words + tap / DOT_TAPS] |= byte << tap % DOT_TAPS * 8;
         }
 
-    size_t bytes = (size_t)f.block.pitch * (shape::TILE_HEIGHT + 2 * f.block.radius);
-    cudaStream_t stream = (cudaStream_t)batch->cuda.stream;
-    if (kind == SUM_FLOAT)
-        dp4a<SIDE, float><<<batch->cuda.tiles, shape::THREADS, bytes, stream>>>(f);
-    else
-        dp4a<SIDE, int32_t><<<batch->cuda.tiles, shape::THREADS, bytes, stream>>>(f);
-    return launch_status();
+    constants->shared_bytes = (size_t)f.block.pitch * (shape::TILE_HEIGHT + 2 * f.block.radius);
+    constants->launch = launch_blocks<shape, struct dp4a_filter<SIDE>>;
+    constants->kernel = kind == SUM_FLOAT ? dp4a<SIDE, float> : dp4a<SIDE, int32_t>;
 }
 
-static enum conv_status run_dp4a(const struct conv_stencil_plan *plan,
-                                 const struct conv_stencil_batch *batch)
+static void plan_dp4a(const struct conv_stencil *stencil, const struct conv_stencil_shape *,
+                      struct conv_stencil_plan *plan)
 {
-    const struct conv_stencil *stencil = plan->stencil;
     int side = max(stencil->width, stencil->height);
     if (side <= 3)
-        return launch<3>(stencil, batch);
-    if (side <= 5)
-        return launch<5>(stencil, batch);
-    if (side <= 7)
-        return launch<7>(stencil, batch);
-    return launch<0>(stencil, batch);
+        plan_side<3>(stencil, plan);
+    else if (side <= 5)
+        plan_side<5>(stencil, plan);
+    else if (side <= 7)
+        plan_side<7>(stencil, plan);
+    else
+        plan_side<0>(stencil, plan);
 }
 
 // Every partial sum must stay within the 2^22 on either side that INTEGER_FLOATS leaves room for.
@@ -222,4 +217,4 @@ static bool can_dp4a(const struct conv_stencil *stencil)
 }
 
 CONV_CUDA_VARIANT(dp4a, 75, "as blocked, four taps an instruction on bytes", can_dp4a,
-                  score_always<35>, run_dp4a, shape::TILE_WIDTH, shape::TILE_HEIGHT);
+                  score_always<35>, plan_dp4a, run_planned, shape::TILE_WIDTH, shape::TILE_HEIGHT);

@@ -73,35 +73,44 @@ static __global__ void __launch_bounds__(shape::THREADS)
 
 // --- host ----------------------------------------------------------------------------------------
 
-template <int TAPS>
-static enum conv_status launch(const struct conv_stencil *stencil,
-                               const struct conv_stencil_batch *batch)
+static enum conv_status launch_mma(const struct conv_stencil_plan *plan,
+                                   const struct conv_stencil_batch *batch)
 {
-    struct mma_filter f = {};
-    bool ties;
-    pack_bytes(&f.taps, &ties, stencil, TAPS);
+    const auto *constants = constants_of<struct kernel_constants<struct mma_filter>>(plan);
+    auto kernel = constants->kernel;
+    struct mma_filter f = constants->filter;
     f.planes = batch->cuda.d_planes;
     f.count = batch->count;
-    f.border = stencil->border;
-    f.border_value = stencil->border_value;
-    auto kernel = ties ? mma<TAPS, true> : mma<TAPS, false>;
-    size_t bytes = (size_t)PITCH * (shape::TILE_HEIGHT + TAPS - 1);
-    kernel<<<batch->cuda.tiles, shape::THREADS, bytes, (cudaStream_t)batch->cuda.stream>>>(f);
+    kernel<<<batch->cuda.tiles, shape::THREADS, constants->shared_bytes,
+             (cudaStream_t)batch->cuda.stream>>>(f);
     return launch_status();
 }
 
-static enum conv_status run_mma(const struct conv_stencil_plan *plan,
-                                const struct conv_stencil_batch *batch)
+template <int TAPS>
+static void plan_rows(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
-    const struct conv_stencil *stencil = plan->stencil;
+    auto *constants = constants_of<struct kernel_constants<struct mma_filter>>(plan);
+    bool ties;
+    pack_bytes(&constants->filter.taps, &ties, stencil, TAPS);
+    constants->filter.border = stencil->border;
+    constants->filter.border_value = stencil->border_value;
+    constants->kernel = ties ? mma<TAPS, true> : mma<TAPS, false>;
+    constants->shared_bytes = (size_t)PITCH * (shape::TILE_HEIGHT + TAPS - 1);
+    constants->launch = launch_mma;
+}
+
+static void plan_mma(const struct conv_stencil *stencil, const struct conv_stencil_shape *,
+                     struct conv_stencil_plan *plan)
+{
     if (stencil->height <= 3)
-        return launch<3>(stencil, batch);
-    if (stencil->height <= 5)
-        return launch<5>(stencil, batch);
-    if (stencil->height <= 7)
-        return launch<7>(stencil, batch);
-    return launch<9>(stencil, batch);
+        plan_rows<3>(stencil, plan);
+    else if (stencil->height <= 5)
+        plan_rows<5>(stencil, plan);
+    else if (stencil->height <= 7)
+        plan_rows<7>(stencil, plan);
+    else
+        plan_rows<9>(stencil, plan);
 }
 
 CONV_CUDA_VARIANT(mma, 75, "tile in shared memory, taps on int8 tensor cores", fits_bytes,
-                  score_always<60>, run_mma, shape::TILE_WIDTH, shape::TILE_HEIGHT);
+                  score_always<60>, plan_mma, run_planned, shape::TILE_WIDTH, shape::TILE_HEIGHT);

@@ -142,34 +142,23 @@ static void pack(struct separable_filter *f, const struct conv_stencil *stencil,
         f->column[shape::ROWS - 1 + j] = coef_bits(column[j], kind);
 }
 
-template <typename Kernel>
-static enum conv_status launch(Kernel kernel, const struct separable_filter *f, size_t sample_size,
-                               const struct conv_stencil_batch *batch)
+static void plan_separable(const struct conv_stencil *stencil, const struct conv_stencil_shape *,
+                           struct conv_stencil_plan *plan)
 {
-    size_t rows = (size_t)(shape::TILE_HEIGHT + 2 * f->block.radius);
-    size_t bytes =
-        rows * (shape::TILE_WIDTH * sizeof(int32_t) + (size_t)f->block.pitch * sample_size);
-    // A kernel has 48 KB without asking.
-    if (bytes > 48 * 1024 && allow_shared_memory((const void *)kernel))
-        return CONV_ERR_DEVICE;
-    kernel<<<batch->cuda.tiles, shape::THREADS, bytes, (cudaStream_t)batch->cuda.stream>>>(*f);
-    return launch_status();
-}
-
-static enum conv_status run_separable(const struct conv_stencil_plan *plan,
-                                      const struct conv_stencil_batch *batch)
-{
-    const struct conv_stencil *stencil = plan->stencil;
-    struct separable_filter f = {};
+    auto *constants = constants_of<struct kernel_constants<struct separable_filter>>(plan);
+    struct separable_filter &f = constants->filter;
     enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
-    pack(&f, stencil, kind, layout_block<shape>(&f.block, stencil, batch, 0));
-    if (stencil->depth == 8 && kind == SUM_FLOAT)
-        return launch(separable<uint8_t, float>, &f, 1, batch);
+    pack(&f, stencil, kind, layout_block<shape>(&f.block, stencil, 0));
+    size_t rows = (size_t)(shape::TILE_HEIGHT + 2 * f.block.radius);
+    constants->shared_bytes =
+        rows * (shape::TILE_WIDTH * sizeof(int32_t) + (size_t)f.block.pitch * (stencil->depth / 8));
+    constants->launch = launch_blocks<shape, struct separable_filter>;
     if (stencil->depth == 8)
-        return launch(separable<uint8_t, int32_t>, &f, 1, batch);
-    if (kind == SUM_FLOAT)
-        return launch(separable<uint16_t, float>, &f, 2, batch);
-    return launch(separable<uint16_t, int32_t>, &f, 2, batch);
+        constants->kernel =
+            kind == SUM_FLOAT ? separable<uint8_t, float> : separable<uint8_t, int32_t>;
+    else
+        constants->kernel =
+            kind == SUM_FLOAT ? separable<uint16_t, float> : separable<uint16_t, int32_t>;
 }
 
 static bool can_separable(const struct conv_stencil *stencil)
@@ -189,5 +178,5 @@ static int score_separable(const struct conv_stencil *stencil, const struct conv
 }
 
 CONV_CUDA_VARIANT(separable, 75, "two passes in one kernel, for a column times a row",
-                  can_separable, score_separable, run_separable, shape::TILE_WIDTH,
+                  can_separable, score_separable, plan_separable, run_planned, shape::TILE_WIDTH,
                   shape::TILE_HEIGHT);

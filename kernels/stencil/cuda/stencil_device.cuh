@@ -14,24 +14,12 @@
 // --- variants ------------------------------------------------------------------------------------
 
 // A variant of the table; `method` is its name without "cuda_". tile: samples that a block writes.
-#define CONV_CUDA_VARIANT(method, capability, summary, can, score, run, tile_width, tile_height)   \
+#define CONV_CUDA_VARIANT(method, capability, summary, can, score, plan, run, tile_width,          \
+                          tile_height)                                                             \
     const struct conv_variant conv_cuda_##method = CONV_CUDA_VARIANT_VALUE(                        \
-        method, capability, summary, can, score, run, tile_width, tile_height)
-
-#define CONV_CUDA_VARIANT_VALUE(method, capability, summary, can, score, run, tile_width,          \
-                                tile_height)                                                       \
-    {                                                                                              \
-        "cuda_" #method, summary, CONV_ON_CUDA, capability, can, score, NULL, run, tile_width,     \
-            tile_height                                                                            \
-    }
-
-// The same, for a variant that derives constants once per plan.
-#define CONV_CUDA_PLANNED_VARIANT(method, capability, summary, can, score, plan, run, tile_width,  \
-                                  tile_height)                                                     \
-    const struct conv_variant conv_cuda_##method = CONV_CUDA_PLANNED_VALUE(                        \
         method, capability, summary, can, score, plan, run, tile_width, tile_height)
 
-#define CONV_CUDA_PLANNED_VALUE(method, capability, summary, can, score, plan, run, tile_width,    \
+#define CONV_CUDA_VARIANT_VALUE(method, capability, summary, can, score, plan, run, tile_width,    \
                                 tile_height)                                                       \
     {                                                                                              \
         "cuda_" #method, summary, CONV_ON_CUDA, capability, can, score, plan, run, tile_width,     \
@@ -50,6 +38,24 @@ template <typename Constants>
 static const Constants *constants_of(const struct conv_stencil_plan *plan)
 {
     return (const Constants *)plan->constants;
+}
+
+typedef enum conv_status (*launch_fn)(const struct conv_stencil_plan *plan,
+                                      const struct conv_stencil_batch *batch);
+
+// The constants of a variant that has several kernels: the one for this stencil, with everything of
+// its parameter that does not depend on the planes. `launch` comes first, for run_planned.
+template <typename Filter> struct kernel_constants {
+    launch_fn launch; // fills in the rest of a copy of `filter` and launches
+    void (*kernel)(Filter);
+    size_t shared_bytes; // dynamic shared memory that the stencil needs
+    Filter filter;
+};
+
+static inline enum conv_status run_planned(const struct conv_stencil_plan *plan,
+                                           const struct conv_stencil_batch *batch)
+{
+    return (*constants_of<launch_fn>(plan))(plan, batch);
 }
 
 // The score of a method that suits every stencil that it can do.

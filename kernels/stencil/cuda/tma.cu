@@ -326,60 +326,61 @@ static __global__ void __launch_bounds__(block_threads<tma_traits<SIDE, Sample>>
 // --- host ----------------------------------------------------------------------------------------
 
 template <int SIDE, typename Sample, typename Sum, bool EXACT>
-static enum conv_status start(struct tma_filter<SIDE> *f, const struct conv_stencil *stencil,
-                              const struct conv_stencil_batch *batch)
+static void choose_kernel(struct kernel_constants<struct tma_filter<SIDE>> *constants)
 {
+    struct tma_filter<SIDE> &f = constants->filter;
     if (std::is_same<Sum, float>::value)
-        scale_filter<Sample>(f->coef, SIDE * SIDE, &f->rounding);
-    return tma_pipeline_launch<tma_traits<SIDE, Sample>>(tma<SIDE, Sample, Sum, EXACT>, f, stencil,
-                                                         batch);
+        scale_filter<Sample>(f.coef, SIDE * SIDE, &f.rounding);
+    constants->kernel = tma<SIDE, Sample, Sum, EXACT>;
+    constants->launch = tma_pipeline_run<tma_traits<SIDE, Sample>, struct tma_filter<SIDE>>;
 }
 
 template <int SIDE, typename Sample>
-static enum conv_status launch(const struct conv_stencil *stencil,
-                               const struct conv_stencil_batch *batch)
+static void plan_sample(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
-    struct tma_filter<SIDE> f = {
-    };
+    auto *constants = constants_of<struct kernel_constants<struct tma_filter<SIDE>>>(plan);
+    struct tma_filter<SIDE> &f = constants->filter;
     enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
     int left = SIDE / 2 - stencil->width / 2, top = SIDE / 2 - stencil->height / 2;
     for (int j = 0; j < stencil->height; j++)
         for (int i = 0; i < stencil->width; i++)
             f.coef[(top + j) * SIDE + left + i] = conv_cuda_coef(stencil, kind, i, j);
     if (kind == SUM_INT32)
-        return start<SIDE, Sample, int32_t, true>(&f, stencil, batch);
-    if (stencil->exact)
-        return start<SIDE, Sample, float, true>(&f, stencil, batch);
-    return start<SIDE, Sample, float, false>(&f, stencil, batch);
+        choose_kernel<SIDE, Sample, int32_t, true>(constants);
+    else if (stencil->exact)
+        choose_kernel<SIDE, Sample, float, true>(constants);
+    else
+        choose_kernel<SIDE, Sample, float, false>(constants);
 }
 
 template <int SIDE>
-static enum conv_status launch_side(const struct conv_stencil *stencil,
-                                    const struct conv_stencil_batch *batch)
+static void plan_side(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
     if (stencil->depth == 8)
-        return launch<SIDE, uint8_t>(stencil, batch);
-    return launch<SIDE, uint16_t>(stencil, batch);
+        plan_sample<SIDE, uint8_t>(stencil, plan);
+    else
+        plan_sample<SIDE, uint16_t>(stencil, plan);
 }
 
-static enum conv_status run_ring(const struct conv_stencil_plan *plan,
-                                 const struct conv_stencil_batch *batch)
+static void plan_tma(const struct conv_stencil *stencil, const struct conv_stencil_shape *,
+                     struct conv_stencil_plan *plan)
 {
-    const struct conv_stencil *stencil = plan->stencil;
     int side = max(stencil->width, stencil->height);
     if (side <= 3)
-        return launch_side<3>(stencil, batch);
-    if (side <= 5)
-        return launch_side<5>(stencil, batch);
-    return launch_side<7>(stencil, batch);
+        plan_side<3>(stencil, plan);
+    else if (side <= 5)
+        plan_side<5>(stencil, plan);
+    else
+        plan_side<7>(stencil, plan);
 }
 
-static bool can_ring(const struct conv_stencil *stencil)
+static bool can_tma(const struct conv_stencil *stencil)
 {
     struct rounding rounding;
     return max(stencil->width, stencil->height) <= 7 &&
            conv_cuda_rounding(&rounding, stencil) != SUM_INT64 && fits_scaled(stencil);
 }
 
-CONV_CUDA_VARIANT(tma, 90, "as blocked, samples through the bulk copy engine", can_ring,
-                  score_always<50>, run_ring, tile_traits::TILE_WIDTH, tile_traits::TILE_HEIGHT);
+CONV_CUDA_VARIANT(tma, 90, "as blocked, samples through the bulk copy engine", can_tma,
+                  score_always<50>, plan_tma, run_planned, tile_traits::TILE_WIDTH,
+                  tile_traits::TILE_HEIGHT);

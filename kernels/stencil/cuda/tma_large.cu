@@ -223,56 +223,61 @@ static __global__ void __launch_bounds__(block_threads<tma_large_traits<Sample>>
 
 // --- host ----------------------------------------------------------------------------------------
 
-template <int WIDTH, typename Sample, typename Sum>
-static enum conv_status launch(struct tma_large_filter *f, const struct conv_stencil *stencil,
+template <typename Sample>
+static enum conv_status launch(const struct conv_stencil_plan *plan,
                                const struct conv_stencil_batch *batch)
 {
-    size_t coefs = stencil->height * row_coefs<WIDTH> * sizeof(int32_t);
-    return tma_pipeline_launch<tma_large_traits<Sample>>(tma_large<WIDTH, Sample, Sum>, f, stencil,
-                                                         batch, coefs);
+    const auto *constants = constants_of<struct kernel_constants<struct tma_large_filter>>(plan);
+    struct tma_large_filter f = constants->filter;
+    f.taps = (const struct taps *)plan->cuda.d_taps; // uploaded after the plan was made
+    return tma_pipeline_launch<tma_large_traits<Sample>>(constants->kernel, &f, plan->stencil,
+                                                         batch, constants->shared_bytes);
 }
 
 template <int WIDTH, typename Sample>
-static enum conv_status launch_sums(const struct conv_stencil_plan *plan,
-                                    const struct conv_stencil_batch *batch)
+static void plan_width(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
-    const struct conv_stencil *stencil = plan->stencil;
-    struct tma_large_filter f = {};
+    auto *constants = constants_of<struct kernel_constants<struct tma_large_filter>>(plan);
+    struct tma_large_filter &f = constants->filter;
     enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
-    f.taps = (const struct taps *)plan->cuda.d_taps;
     f.height = stencil->height;
     f.exact = stencil->exact;
     f.scale = ldexpf(1, sum_power<Sample> - sample_power<Sample>);
-    if (kind == SUM_INT32)
-        return launch<WIDTH, Sample, int32_t>(&f, stencil, batch);
-    scale_filter<Sample>(NULL, 0, &f.rounding);
-    return launch<WIDTH, Sample, float>(&f, stencil, batch);
+    constants->launch = launch<Sample>;
+    constants->shared_bytes = stencil->height * row_coefs<WIDTH> * sizeof(int32_t);
+    if (kind == SUM_INT32) {
+        constants->kernel = tma_large<WIDTH, Sample, int32_t>;
+    } else {
+        scale_filter<Sample>(NULL, 0, &f.rounding);
+        constants->kernel = tma_large<WIDTH, Sample, float>;
+    }
 }
 
 template <typename Sample>
-static enum conv_status launch_width(const struct conv_stencil_plan *plan,
-                                     const struct conv_stencil_batch *batch)
+static void plan_sample(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
-    const struct conv_stencil *stencil = plan->stencil;
     if (stencil->width <= 9)
-        return launch_sums<9, Sample>(plan, batch);
-    if (stencil->width <= 11)
-        return launch_sums<11, Sample>(plan, batch);
-    if (stencil->width <= 15)
-        return launch_sums<15, Sample>(plan, batch);
-    if (stencil->width <= 21)
-        return launch_sums<21, Sample>(plan, batch);
-    return launch_sums<31, Sample>(plan, batch);
+        plan_width<9, Sample>(stencil, plan);
+    else if (stencil->width <= 11)
+        plan_width<11, Sample>(stencil, plan);
+    else if (stencil->width <= 15)
+        plan_width<15, Sample>(stencil, plan);
+    else if (stencil->width <= 21)
+        plan_width<21, Sample>(stencil, plan);
+    else
+        plan_width<31, Sample>(stencil, plan);
 }
 
-static enum conv_status run_ring_large(const struct conv_stencil_plan *plan,
-                                       const struct conv_stencil_batch *batch)
+static void plan_tma_large(const struct conv_stencil *stencil, const struct conv_stencil_shape *,
+                           struct conv_stencil_plan *plan)
 {
-    return plan->stencil->depth == 8 ? launch_width<uint8_t>(plan, batch)
-                                     : launch_width<uint16_t>(plan, batch);
+    if (stencil->depth == 8)
+        plan_sample<uint8_t>(stencil, plan);
+    else
+        plan_sample<uint16_t>(stencil, plan);
 }
 
-static bool can_ring_large(const struct conv_stencil *stencil)
+static bool can_tma_large(const struct conv_stencil *stencil)
 {
     struct rounding rounding;
     return conv_cuda_rounding(&rounding, stencil) != SUM_INT64 && fits_scaled(stencil);
@@ -280,11 +285,11 @@ static bool can_ring_large(const struct conv_stencil *stencil)
 
 // Up to 7 x 7 there are no sums of several rows to share an unpacked sample, nor enough taps to
 // pay for loading their coefficients.
-static int score_ring_large(const struct conv_stencil *stencil, const struct conv_stencil_shape *)
+static int score_tma_large(const struct conv_stencil *stencil, const struct conv_stencil_shape *)
 {
     return max(stencil->width, stencil->height) <= 7 ? CONV_SCORE_UNSUITED : 40;
 }
 
-CONV_CUDA_VARIANT(tma_large, 90, "as ring, for filters of any size", can_ring_large,
-                  score_ring_large, run_ring_large, tma_large_traits<uint8_t>::TILE_WIDTH,
+CONV_CUDA_VARIANT(tma_large, 90, "as ring, for filters of any size", can_tma_large, score_tma_large,
+                  plan_tma_large, run_planned, tma_large_traits<uint8_t>::TILE_WIDTH,
                   tma_large_traits<uint8_t>::TILE_HEIGHT);

@@ -79,29 +79,28 @@ static __global__ void __launch_bounds__(block_threads<tma_mma_traits<ROWS>>, 1)
 // --- host ----------------------------------------------------------------------------------------
 
 template <int ROWS>
-static enum conv_status pack(const struct conv_stencil *stencil,
-                             const struct conv_stencil_batch *batch)
+static void plan_rows(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
-    struct tma_mma_filter f = {};
+    auto *constants = constants_of<struct kernel_constants<struct tma_mma_filter>>(plan);
     bool ties;
-    pack_bytes(&f.taps, &ties, stencil, ROWS);
-    return tma_pipeline_launch<tma_mma_traits<ROWS>>(
-        ties ? tma_mma<ROWS, true> : tma_mma<ROWS, false>, &f, stencil, batch);
+    pack_bytes(&constants->filter.taps, &ties, stencil, ROWS);
+    constants->kernel = ties ? tma_mma<ROWS, true> : tma_mma<ROWS, false>;
+    constants->launch = tma_pipeline_run<tma_mma_traits<ROWS>, struct tma_mma_filter>;
 }
 
-static enum conv_status run_tensor(const struct conv_stencil_plan *plan,
-                                   const struct conv_stencil_batch *batch)
+static void plan_tma_mma(const struct conv_stencil *stencil, const struct conv_stencil_shape *,
+                         struct conv_stencil_plan *plan)
 {
-    const struct conv_stencil *stencil = plan->stencil;
     if (stencil->height <= 3)
-        return pack<3>(stencil, batch);
-    if (stencil->height <= 5)
-        return pack<5>(stencil, batch);
-    if (stencil->height <= 7)
-        return pack<7>(stencil, batch);
-    return pack<9>(stencil, batch);
+        plan_rows<3>(stencil, plan);
+    else if (stencil->height <= 5)
+        plan_rows<5>(stencil, plan);
+    else if (stencil->height <= 7)
+        plan_rows<7>(stencil, plan);
+    else
+        plan_rows<9>(stencil, plan);
 }
 
 CONV_CUDA_VARIANT(tma_mma, 90, "taps on int8 tensor cores, samples through the bulk copy engine",
-                  fits_bytes, score_always<80>, run_tensor, tile_traits::TILE_WIDTH,
+                  fits_bytes, score_always<80>, plan_tma_mma, run_planned, tile_traits::TILE_WIDTH,
                   tile_traits::TILE_HEIGHT);

@@ -206,41 +206,36 @@ static __global__ void __launch_bounds__(block_threads<tma_mma_large_traits<ROWS
 
 // --- host ----------------------------------------------------------------------------------------
 
-template <int BLOCKS, int ROWS, typename Sum>
-static enum conv_status launch(struct tma_mma_large_filter *f, const struct conv_stencil *stencil,
-                               const struct conv_stencil_batch *batch)
-{
-    size_t table = stencil->height * tap_row_bytes<BLOCKS>;
-    return tma_pipeline_launch<tma_mma_large_traits<ROWS>>(tma_mma_large<BLOCKS, ROWS, Sum>, f,
-                                                           stencil, batch, table);
-}
-
 template <int BLOCKS, int ROWS>
-static enum conv_status launch_sized(const struct conv_stencil *stencil,
-                                     const struct conv_stencil_batch *batch)
+static void plan_sized(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
-    struct tma_mma_large_filter f = {};
+    auto *constants = constants_of<struct kernel_constants<struct tma_mma_large_filter>>(plan);
+    struct tma_mma_large_filter &f = constants->filter;
     enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
     f.width = stencil->width;
     f.height = stencil->height;
     for (int i = 0; i < f.width * f.height; i++)
         f.coef[i] = (int8_t)stencil->icoef[i];
-    return kind == SUM_FLOAT ? launch<BLOCKS, ROWS, float>(&f, stencil, batch)
-                             : launch<BLOCKS, ROWS, int32_t>(&f, stencil, batch);
+    constants->kernel = kind == SUM_FLOAT ? tma_mma_large<BLOCKS, ROWS, float>
+                                          : tma_mma_large<BLOCKS, ROWS, int32_t>;
+    constants->shared_bytes = stencil->height * tap_row_bytes<BLOCKS>;
+    constants->launch = tma_pipeline_run<tma_mma_large_traits<ROWS>, struct tma_mma_large_filter>;
 }
 
-static enum conv_status run_tensor_large(const struct conv_stencil_plan *plan,
-                                         const struct conv_stencil_batch *batch)
+static void plan_tma_mma_large(const struct conv_stencil *stencil,
+                               const struct conv_stencil_shape *, struct conv_stencil_plan *plan)
 {
-    const struct conv_stencil *stencil = plan->stencil;
-    if (stencil->width <= SHORT)
-        return stencil->height <= SHORT ? launch_sized<2, 17>(stencil, batch)
-                                        : launch_sized<2, 31>(stencil, batch);
-    return stencil->height <= SHORT ? launch_sized<3, 17>(stencil, batch)
-                                    : launch_sized<3, 31>(stencil, batch);
+    if (stencil->width <= SHORT && stencil->height <= SHORT)
+        plan_sized<2, 17>(stencil, plan);
+    else if (stencil->width <= SHORT)
+        plan_sized<2, 31>(stencil, plan);
+    else if (stencil->height <= SHORT)
+        plan_sized<3, 17>(stencil, plan);
+    else
+        plan_sized<3, 31>(stencil, plan);
 }
 
-static bool can_tensor_large(const struct conv_stencil *stencil)
+static bool can_tma_mma_large(const struct conv_stencil *stencil)
 {
     struct rounding rounding;
     if (!stencil->exact || stencil->depth != 8 ||
@@ -253,12 +248,13 @@ static bool can_tensor_large(const struct conv_stencil *stencil)
 }
 
 // Taps that registers can hold should not come from shared memory.
-static int score_tensor_large(const struct conv_stencil *stencil, const struct conv_stencil_shape *)
+static int score_tma_mma_large(const struct conv_stencil *stencil,
+                               const struct conv_stencil_shape *)
 {
     bool large = stencil->width > MAX_WIDTH || stencil->height > MAX_HEIGHT;
     return large ? 70 : CONV_SCORE_UNSUITED;
 }
 
 CONV_CUDA_VARIANT(tma_mma_large, 90, "large filters on int8 tensor cores, taps from shared memory",
-                  can_tensor_large, score_tensor_large, run_tensor_large, tile_traits::TILE_WIDTH,
-                  tile_traits::TILE_HEIGHT);
+                  can_tma_mma_large, score_tma_mma_large, plan_tma_mma_large, run_planned,
+                  tile_traits::TILE_WIDTH, tile_traits::TILE_HEIGHT);

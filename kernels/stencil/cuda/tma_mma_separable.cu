@@ -394,29 +394,32 @@ static bool find_factors(struct factors *f, bool *quick, const struct conv_stenc
 }
 
 template <int WIDTH, int HEIGHT>
-static enum conv_status launch(const struct conv_stencil *stencil,
-                               const struct conv_stencil_batch *batch)
+static void plan_sized(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
-    struct tma_mma_separable_filter f = {};
+    auto *constants = constants_of<struct kernel_constants<struct tma_mma_separable_filter>>(plan);
     bool quick = false;
-    find_factors(&f.factors, &quick, stencil, WIDTH, HEIGHT);
-    auto kernel =
+    find_factors(&constants->filter.factors, &quick, stencil, WIDTH, HEIGHT);
+    constants->kernel =
         quick ? tma_mma_separable<WIDTH, HEIGHT, true> : tma_mma_separable<WIDTH, HEIGHT, false>;
-    return tma_pipeline_launch<tma_mma_separable_traits<HEIGHT>>(kernel, &f, stencil, batch);
+    constants->launch =
+        tma_pipeline_run<tma_mma_separable_traits<HEIGHT>, struct tma_mma_separable_filter>;
 }
 
-static enum conv_status run_tensor_separable(const struct conv_stencil_plan *plan,
-                                             const struct conv_stencil_batch *batch)
+static void plan_tma_mma_separable(const struct conv_stencil *stencil,
+                                   const struct conv_stencil_shape *,
+                                   struct conv_stencil_plan *plan)
 {
-    const struct conv_stencil *stencil = plan->stencil;
-    if (stencil->width <= SHORT)
-        return stencil->height <= SHORT ? launch<SHORT, SHORT>(stencil, batch)
-                                        : launch<SHORT, LONG>(stencil, batch);
-    return stencil->height <= SHORT ? launch<LONG, SHORT>(stencil, batch)
-                                    : launch<LONG, LONG>(stencil, batch);
+    if (stencil->width <= SHORT && stencil->height <= SHORT)
+        plan_sized<SHORT, SHORT>(stencil, plan);
+    else if (stencil->width <= SHORT)
+        plan_sized<SHORT, LONG>(stencil, plan);
+    else if (stencil->height <= SHORT)
+        plan_sized<LONG, SHORT>(stencil, plan);
+    else
+        plan_sized<LONG, LONG>(stencil, plan);
 }
 
-static bool can_tensor_separable(const struct conv_stencil *stencil)
+static bool can_tma_mma_separable(const struct conv_stencil *stencil)
 {
     struct factors factors = {};
     bool quick = false;
@@ -427,15 +430,15 @@ static bool can_tensor_separable(const struct conv_stencil *stencil)
 // (0.76 of a copy for 0.65). A row of more than SHORT taps pays however few rows there are.
 #define LEAST_HEIGHT 9
 
-static int score_tensor_separable(const struct conv_stencil *stencil,
-                                  const struct conv_stencil_shape *)
+static int score_tma_mma_separable(const struct conv_stencil *stencil,
+                                   const struct conv_stencil_shape *)
 {
     bool large = stencil->height >= LEAST_HEIGHT || stencil->width > SHORT;
     return large ? 90 : CONV_SCORE_UNSUITED;
 }
 
 CONV_CUDA_VARIANT(tma_mma_separable, 90,
-                  "two passes on int8 tensor cores, for a column times a row", can_tensor_separable,
-                  score_tensor_separable, run_tensor_separable,
-                  tma_mma_separable_traits<SHORT>::TILE_WIDTH,
+                  "two passes on int8 tensor cores, for a column times a row",
+                  can_tma_mma_separable, score_tma_mma_separable, plan_tma_mma_separable,
+                  run_planned, tma_mma_separable_traits<SHORT>::TILE_WIDTH,
                   tma_mma_separable_traits<SHORT>::TILE_HEIGHT);

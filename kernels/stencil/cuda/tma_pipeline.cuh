@@ -368,4 +368,15 @@ tma_pipeline_launch(void (*kernel)(Filter), Filter *f, const struct conv_stencil
     return launch_status();
 }
 
+// Launches the planned kernel; shared_bytes of its constants lie after the stages.
+template <typename Traits, typename Filter>
+static enum conv_status tma_pipeline_run(const struct conv_stencil_plan *plan,
+                                         const struct conv_stencil_batch *batch)
+{
+    const auto *constants = constants_of<struct kernel_constants<Filter>>(plan);
+    Filter f = constants->filter;
+    return tma_pipeline_launch<Traits>(constants->kernel, &f, plan->stencil, batch,
+                                       constants->shared_bytes);
+}
+
 #endif
