@@ -100,10 +100,10 @@ struct conv_stencil_plan {
     __attribute__((aligned(16))) unsigned char constants[CONV_STENCIL_PLAN_BYTES];
 };
 
-// A score says how well a variant suits a stencil that it can do, in comparison with the variants
-// of the same place. It is a rank, from measurements of whole launches (kernels/README.md):
-//   CONV_SCORE_LAST   where nothing else can do the filter
-//   CONV_SCORE_UNSUITED  possible, but the method costs more than it saves; for --variant
+// A score says how well a variant suits a stencil that it can do, compared with the other variants
+// of its place. It is a rank by measured speed of whole launches (kernels/README.md), not a speed:
+//   CONV_SCORE_LAST      only where nothing else can do the filter
+//   CONV_SCORE_UNSUITED  possible, but the method costs more than it saves: for forced choices
 //   2 to 100             the faster, the higher
 #define CONV_SCORE_LAST 0
 #define CONV_SCORE_UNSUITED 1
@@ -118,7 +118,7 @@ struct conv_variant {
     // What is wise. Asked only where `can` says yes; `shape` may be NULL.
     int (*score)(const struct conv_stencil *stencil, const struct conv_stencil_shape *shape);
     // Fills in scratch and constants of a plan whose variant and stencil are set; the rest is 0.
-    // NULL: there are none. `shape` may be NULL: a plan works for any shape, at most not as fast.
+    // NULL: there are none. `shape` may be NULL; it may affect the speed, never the result.
     void (*plan)(const struct conv_stencil *stencil, const struct conv_stencil_shape *shape,
                  struct conv_stencil_plan *plan);
     // Filters every plane. CPU variants are done on return, CUDA variants have only queued the

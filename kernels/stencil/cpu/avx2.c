@@ -19,6 +19,6 @@ typedef __m256i vec_any;
 #include "kernels/stencil/cpu/vector_variant.h"
 
 CONV_CPU_VECTOR_VARIANT(cpu_avx2, CONV_CPU_AVX2,
-                        "32 bytes an instruction, fused multiply-add for real filters");
+                        "32 bytes per instruction, fused multiply-add for real filters");
 
 #endif

@@ -18,6 +18,6 @@ typedef __m512i vec_any;
 
 #include "kernels/stencil/cpu/vector_variant.h"
 
-CONV_CPU_VECTOR_VARIANT(cpu_avx512, CONV_CPU_AVX512, "64 bytes an instruction");
+CONV_CPU_VECTOR_VARIANT(cpu_avx512, CONV_CPU_AVX512, "64 bytes per instruction");
 
 #endif

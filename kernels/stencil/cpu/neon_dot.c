@@ -7,6 +7,7 @@
 
 #include "kernels/stencil/cpu/vector_variant.h"
 
-CONV_CPU_VECTOR_VARIANT(cpu_neon_dot, CONV_CPU_NEON | CONV_CPU_DOTPROD, "four taps an instruction");
+CONV_CPU_VECTOR_VARIANT(cpu_neon_dot, CONV_CPU_NEON | CONV_CPU_DOTPROD,
+                        "four taps per instruction");
 
 #endif

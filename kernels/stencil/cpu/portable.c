@@ -69,4 +69,4 @@ ALWAYS_INLINE vec_f32 add_tap(vec_f32 sum, vec_f32 tap, vec_f32 coef)
 
 #include "kernels/stencil/cpu/vector_variant.h"
 
-CONV_CPU_VECTOR_VARIANT(cpu_portable, 0, "vectors that every machine has, two taps a load");
+CONV_CPU_VECTOR_VARIANT(cpu_portable, 0, "vectors that every machine has, two taps per load");

@@ -19,6 +19,6 @@ typedef __m128i vec_any;
 
 #include "kernels/stencil/cpu/vector_variant.h"
 
-CONV_CPU_VECTOR_VARIANT(cpu_sse41, CONV_CPU_SSE41, "two taps an instruction, 16 bytes");
+CONV_CPU_VECTOR_VARIANT(cpu_sse41, CONV_CPU_SSE41, "two taps per instruction, 16 bytes");
 
 #endif

@@ -19,6 +19,6 @@ typedef __m512i vec_any;
 
 #include "kernels/stencil/cpu/vector_variant.h"
 
-CONV_CPU_VECTOR_VARIANT(cpu_vnni, CONV_CPU_AVX512 | CONV_CPU_VNNI, "four taps an instruction");
+CONV_CPU_VECTOR_VARIANT(cpu_vnni, CONV_CPU_AVX512 | CONV_CPU_VNNI, "four taps per instruction");
 
 #endif

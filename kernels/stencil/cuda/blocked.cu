@@ -157,6 +157,6 @@ static void plan_blocked(const struct conv_stencil *stencil, const struct conv_s
         plan_side<0>(stencil, plan);
 }
 
-CONV_CUDA_VARIANT(blocked, 75, "tile with halo in shared memory, 4 x 8 samples a thread", NULL,
+CONV_CUDA_VARIANT(blocked, 75, "tile with halo in shared memory, 4 x 8 samples per thread", NULL,
                   score_always<30>, plan_blocked, run_planned, shape::TILE_WIDTH,
                   shape::TILE_HEIGHT);

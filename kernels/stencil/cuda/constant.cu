@@ -51,5 +51,5 @@ static enum conv_status run_constant(const struct conv_stencil_plan *plan,
     return launch_status();
 }
 
-CONV_CUDA_VARIANT(constant, 75, "as naive, the filter in constant memory", NULL, score_always<11>,
-                  plan_taps, run_constant, BLOCK_WIDTH, BLOCK_HEIGHT);
+CONV_CUDA_VARIANT(constant, 75, "one thread per sample, filter in constant memory", NULL,
+                  score_always<11>, plan_taps, run_constant, BLOCK_WIDTH, BLOCK_HEIGHT);

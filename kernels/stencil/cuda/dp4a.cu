@@ -216,5 +216,6 @@ static bool can_dp4a(const struct conv_stencil *stencil)
     return bound < 1 << 22;
 }
 
-CONV_CUDA_VARIANT(dp4a, 75, "as blocked, four taps an instruction on bytes", can_dp4a,
-                  score_always<35>, plan_dp4a, run_planned, shape::TILE_WIDTH, shape::TILE_HEIGHT);
+CONV_CUDA_VARIANT(dp4a, 75, "4 x 8 samples per thread, four taps per instruction on bytes",
+                  can_dp4a, score_always<35>, plan_dp4a, run_planned, shape::TILE_WIDTH,
+                  shape::TILE_HEIGHT);

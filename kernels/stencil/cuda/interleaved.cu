@@ -56,5 +56,5 @@ static enum conv_status run_interleaved(const struct conv_stencil_plan *plan,
     return launch_status();
 }
 
-CONV_CUDA_VARIANT(interleaved, 75, "one thread a pixel of RGBRGB..., all in global memory", NULL,
+CONV_CUDA_VARIANT(interleaved, 75, "one thread per pixel of RGBRGB..., all in global memory", NULL,
                   score_always<9>, plan_taps, run_interleaved, CHANNELS *BLOCK_WIDTH, BLOCK_HEIGHT);

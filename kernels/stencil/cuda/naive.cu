@@ -50,5 +50,5 @@ static enum conv_status run_naive(const struct conv_stencil_plan *plan,
     return launch_status();
 }
 
-CONV_CUDA_VARIANT(naive, 75, "one thread a sample, filter and image in global memory", NULL,
+CONV_CUDA_VARIANT(naive, 75, "one thread per sample, filter and image in global memory", NULL,
                   score_always<10>, plan_taps, run_naive, BLOCK_WIDTH, BLOCK_HEIGHT);

@@ -112,5 +112,5 @@ static enum conv_status run_planes(const struct conv_stencil_plan *plan,
     return launch_status();
 }
 
-CONV_CUDA_VARIANT(planes, 75, "as unrolled, one thread for three planes", can_square,
+CONV_CUDA_VARIANT(planes, 75, "tiles in shared memory, one thread for three planes", can_square,
                   score_always<14>, plan_square, run_planes, TILE_WIDTH, TILE_HEIGHT);

@@ -56,14 +56,14 @@ static enum conv_status run_tile(const struct conv_stencil_plan *plan,
     return launch_status();
 }
 
-CONV_CUDA_VARIANT(shared, 75, "tile with halo in shared memory, one thread a sample", NULL,
+CONV_CUDA_VARIANT(shared, 75, "tile with halo in shared memory, one thread per sample", NULL,
                   score_always<12>, plan_taps, (run_tile<32, 8>), 32, 8);
 
 // Other block shapes, for benchmarks.
 #define SHARED_SHAPE(width, height)                                                                \
     CONV_CUDA_VARIANT_VALUE(shared_##width##x##height, 75,                                         \
-                            "as shared, blocks of " #width " x " #height, NULL, score_always<12>,  \
-                            plan_taps, (run_tile<width, height>), width, height)
+                            "tile in shared memory, blocks of " #width " x " #height, NULL,        \
+                            score_always<12>, plan_taps, (run_tile<width, height>), width, height)
 
 const struct conv_variant conv_cuda_shared_shapes[5] = {
     SHARED_SHAPE(8, 8),   SHARED_SHAPE(16, 16), SHARED_SHAPE(32, 4),

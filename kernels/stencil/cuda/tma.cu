@@ -381,6 +381,6 @@ static bool can_tma(const struct conv_stencil *stencil)
            conv_cuda_rounding(&rounding, stencil) != SUM_INT64 && fits_scaled(stencil);
 }
 
-CONV_CUDA_VARIANT(tma, 90, "as blocked, samples through the bulk copy engine", can_tma,
+CONV_CUDA_VARIANT(tma, 90, "samples through the bulk copy engine, sums in registers", can_tma,
                   score_always<50>, plan_tma, run_planned, tile_traits::TILE_WIDTH,
                   tile_traits::TILE_HEIGHT);

@@ -290,6 +290,6 @@ static int score_tma_large(const struct conv_stencil *stencil, const struct conv
     return max(stencil->width, stencil->height) <= 7 ? CONV_SCORE_UNSUITED : 40;
 }
 
-CONV_CUDA_VARIANT(tma_large, 90, "as ring, for filters of any size", can_tma_large, score_tma_large,
-                  plan_tma_large, run_planned, tma_large_traits<uint8_t>::TILE_WIDTH,
-                  tma_large_traits<uint8_t>::TILE_HEIGHT);
+CONV_CUDA_VARIANT(tma_large, 90, "samples through the bulk copy engine, filters of any size",
+                  can_tma_large, score_tma_large, plan_tma_large, run_planned,
+                  tma_large_traits<uint8_t>::TILE_WIDTH, tma_large_traits<uint8_t>::TILE_HEIGHT);

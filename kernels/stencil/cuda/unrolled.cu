@@ -50,14 +50,14 @@ static enum conv_status run_unrolled(const struct conv_stencil_plan *plan,
     return launch_status();
 }
 
-CONV_CUDA_VARIANT(unrolled, 75, "as shared, compiled for 3 x 3, 5 x 5 and 7 x 7 taps", can_square,
-                  score_always<13>, plan_square, run_unrolled<8>, BLOCK_WIDTH, 8);
+CONV_CUDA_VARIANT(unrolled, 75, "tile in shared memory, compiled for 3 x 3, 5 x 5 and 7 x 7 taps",
+                  can_square, score_always<13>, plan_square, run_unrolled<8>, BLOCK_WIDTH, 8);
 
 // Other block shapes, for benchmarks.
 #define UNROLLED_SHAPE(height)                                                                     \
-    CONV_CUDA_VARIANT_VALUE(unrolled_32x##height, 75, "as unrolled, blocks of 32 x " #height,      \
-                            can_square, score_always<13>, plan_square, run_unrolled<height>,       \
-                            BLOCK_WIDTH, height)
+    CONV_CUDA_VARIANT_VALUE(                                                                       \
+        unrolled_32x##height, 75, "compiled for the number of taps, blocks of 32 x " #height,      \
+        can_square, score_always<13>, plan_square, run_unrolled<height>, BLOCK_WIDTH, height)
 
 const struct conv_variant conv_cuda_unrolled_shapes[3] = {
     UNROLLED_SHAPE(4),
