@@ -8,12 +8,11 @@
 #include <stdint.h>
 
 #include "image/image.h"
+#include "support/random.h"
 
 // --- random numbers ------------------------------------------------------------------------------
 
-// The next number of a sequence; *state is its seed at first.
-uint64_t check_draw(uint64_t *state);
-// From `low` to `high`.
+// From `low` to `high`; *state as in support/random.h.
 int check_draw_int(uint64_t *state, int low, int high);
 
 // --- images ------------------------------------------------------------------------------------

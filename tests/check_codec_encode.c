@@ -401,7 +401,7 @@ static void change_padding(struct conv_image *image, uint64_t *state)
             uint8_t *row = image->plane[c].data + y * image->plane[c].stride;
             for (ptrdiff_t i = (ptrdiff_t)image->width * (image->depth / 8);
                  i < image->plane[c].stride; i++)
-                row[i] = (uint8_t)check_draw(state);
+                row[i] = (uint8_t)random_bits(state);
         }
 }
 

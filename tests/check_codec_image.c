@@ -7,17 +7,9 @@
 #include "check_codec.h"
 
 // Steele, Lea and Flood's SplitMix64.
-uint64_t check_draw(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 int check_draw_int(uint64_t *state, int low, int high)
 {
-    return low + (int)(check_draw(state) % (uint64_t)(high - low + 1));
+    return low + (int)(random_bits(state) % (uint64_t)(high - low + 1));
 }
 
 const char *check_kind_name(enum check_kind kind)
@@ -82,7 +74,7 @@ struct painter {
 
 static int draw_skewed(uint64_t *state)
 {
-    uint64_t bits = check_draw(state);
+    uint64_t bits = random_bits(state);
     int s = 0;
     while (s < 60 && bits & 1) {
         bits >>= 1;
@@ -130,7 +122,7 @@ static void draw_plane(const struct conv_image *image, int c, const struct paint
     for (int y = 0; y < image->height; y++) {
         uint8_t *row = plane->data + y * plane->stride;
         for (ptrdiff_t i = 0; i < plane->stride; i++)
-            row[i] = (uint8_t)check_draw(painter->state);
+            row[i] = (uint8_t)random_bits(painter->state);
         for (int x = 0; x < image->width; x++)
             put_sample(row, x, image->depth, draw_sample(painter, c, x, y) & painter->max);
     }

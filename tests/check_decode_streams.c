@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include "check_decode.h"
+#include "support/random.h"
 
 #define MOST_HEAD 400 // bytes of zlib's head, of a block's head, and of the Adler-32
 
@@ -13,13 +14,12 @@ static uint64_t state;
 
 void check_decode_seed(uint64_t seed)
 {
-    state = seed * 0x9e3779b97f4a7c15u + 1;
+    state = seed;
 }
 
 unsigned check_decode_random(unsigned below)
 {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (unsigned)((state >> 33) * below >> 31);
+    return random_below(&state, below);
 }
 
 static uint8_t *allocate(size_t size)

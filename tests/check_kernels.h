@@ -4,6 +4,7 @@
 #define CONV_TESTS_CHECK_KERNELS_H
 
 #include "kernels/stencil/stencil.h"
+#include "support/guard.h"
 
 #define CHECK_MAX_PLANES 6
 
@@ -23,11 +24,10 @@ int check_random_pick(struct check_random *random, const int *values, int count)
 // Fills in everything of the filter but its name; returns its kind.
 const char *check_random_filter(struct check_random *random, struct conv_filter *filter);
 
-// Memory between two unmapped pages.
+// Memory between guard pages.
 struct check_memory {
-    uint8_t *map;
-    size_t map_size;
-    uint8_t *data; // `size` bytes, beside one of the unmapped pages
+    struct guarded pages;
+    uint8_t *data; // `size` bytes, beside one of the guard pages
     size_t size;
 };
 

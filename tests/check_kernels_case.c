@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "check_kernels.h"
 #include "image/image.h"
@@ -22,16 +20,9 @@
 
 static void allocate(struct check_memory *memory, size_t size, bool at_end)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t inner = (size + page - 1) / page * page;
     memory->size = size;
-    memory->map_size = inner + 2 * page;
-    memory->map = mmap(NULL, memory->map_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory->map == MAP_FAILED || mprotect(memory->map + page, inner, PROT_READ | PROT_WRITE)) {
-        perror("check_kernels: mmap");
-        exit(1);
-    }
-    memory->data = memory->map + page + (at_end ? inner - size : 0);
+    memory->pages = guard_alloc(size);
+    memory->data = at_end ? memory->pages.data : memory->pages.begin;
 }
 
 struct shape {
@@ -73,8 +64,8 @@ static void add_plane(struct check_case *c, struct check_random *random, const s
 void check_case_free(struct check_case *c)
 {
     for (int p = 0; p < c->count; p++) {
-        munmap(c->src[p].map, c->src[p].map_size);
-        munmap(c->dst[p].map, c->dst[p].map_size);
+        guard_free(&c->src[p].pages);
+        guard_free(&c->dst[p].pages);
         free(c->expected[p]);
     }
     c->count = 0;

@@ -4,13 +4,11 @@
 #include <string.h>
 
 #include "check_kernels.h"
+#include "support/random.h"
 
 uint64_t check_random_next(struct check_random *random)
 {
-    uint64_t z = random->state += 0x9e3779b97f4a7c15;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
+    return random_bits(&random->state);
 }
 
 int check_random_below(struct check_random *random, int n)

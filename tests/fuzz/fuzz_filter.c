@@ -9,6 +9,7 @@
 
 #include "base/features.h"
 #include "kernels/stencil/stencil.h"
+#include "support/random.h"
 
 #define WIDTH 7
 #define HEIGHT 3
@@ -31,10 +32,9 @@ static void run(const struct conv_variant *variant, const struct conv_stencil *s
                 uint16_t dst[HEIGHT][WIDTH])
 {
     static uint16_t src[HEIGHT][WIDTH];
-    uint32_t seed = 1;
+    uint64_t seed = 1;
     for (int i = 0; i < WIDTH * HEIGHT; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        src[i / WIDTH][i % WIDTH] = (uint16_t)(seed >> 16);
+        src[i / WIDTH][i % WIDTH] = (uint16_t)random_bits(&seed);
     }
     struct conv_stencil_plane plane = {
         .src = (const uint8_t *)src,

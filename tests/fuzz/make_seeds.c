@@ -5,16 +5,17 @@
 #include <stdlib.h>
 
 #include "png/cpu/encode.h"
-#include "support/deflate_make.h"
+#include "support/deflate_random.h"
 #include "support/png_make.h"
+#include "support/random.h"
 
-static uint32_t seed = 1;
+static uint64_t seed = 1;
 
 // Half noise, half a ramp: literals and matches both occur.
 static uint16_t next_sample(int i)
 {
-    seed = seed * 1664525u + 1013904223u;
-    return (uint16_t)(i % 56 < 28 ? seed >> 16 : (unsigned)i / 4);
+    uint16_t noise = (uint16_t)random_bits(&seed);
+    return i % 56 < 28 ? noise : (uint16_t)(i / 4);
 }
 
 static bool write_file(const char *path, const void *data, size_t size)
@@ -119,22 +120,23 @@ static bool write_odd_seeds(const char *folder)
                    {"reserved", DEFLATE_DYNAMIC, DEFLATE_RESERVED, 0},
                    {"far", DEFLATE_FIXED, DEFLATE_FAR, 0}};
     static uint8_t rows[4 * 16], data[1 << 14];
-    struct deflate_make make = {.data = data, .room = sizeof data, .seed = 1};
+    struct deflate_make make = {.data = data, .room = sizeof data};
     bool good = true;
     for (size_t i = 0; i < sizeof rows; i++)
         rows[i] = (uint8_t)(i % 16 == 0 ? i / 16 : i % 5 ? i % 3 : next_sample((int)i));
     for (size_t i = 0; i < sizeof streams / sizeof streams[0]; i++) {
         deflate_make_start(&make, 15);
         for (int n = 0; n < streams[i].empty; n++)
-            deflate_make_block(&make, streams[i].kind, DEFLATE_NORMAL, rows, 0, 0, false);
-        deflate_make_block(&make, streams[i].kind, streams[i].oddity, rows, 0, sizeof rows, false);
+            deflate_random_block(&make, &seed, streams[i].kind, DEFLATE_NORMAL, rows, 0, 0, false);
+        deflate_random_block(&make, &seed, streams[i].kind, streams[i].oddity, rows, 0, sizeof rows,
+                             false);
         for (int n = 0; n <= streams[i].empty; n++)
-            deflate_make_block(&make, streams[i].kind, DEFLATE_NORMAL, rows, sizeof rows,
-                               sizeof rows, n == streams[i].empty);
-        deflate_make_end(&make, rows, sizeof rows);
+            deflate_random_block(&make, &seed, streams[i].kind, DEFLATE_NORMAL, rows, sizeof rows,
+                                 sizeof rows, n == streams[i].empty);
+        deflate_random_end(&make, rows, sizeof rows);
         good &= write_odd_seed(folder, streams[i].name, "D", &make);
     }
-    deflate_make_stream(&make, rows, sizeof rows);
+    deflate_random_stream(&make, &seed, rows, sizeof rows);
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++)
         good &= write_odd_seed(folder, layouts[i].name, layouts[i].layout, &make);
     return good;

@@ -39,6 +39,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../support/random.h"
+
 enum action { NOTHING, GROW, SHRINK, VANISH };
 
 static struct {
@@ -206,13 +208,12 @@ typedef int timedwait_function(pthread_cond_t *, pthread_mutex_t *, const struct
 static void pause_at_random(void)
 {
     static atomic_uint threads_seen;
-    static _Thread_local uint32_t state;
+    static _Thread_local uint64_t state;
     if (!plan.ready || !plan.delay)
         return;
     if (state == 0)
-        state = (uint32_t)plan.seed * 2654435761u + atomic_fetch_add(&threads_seen, 1) + 1;
-    state = state * 1664525 + 1013904223; // Numerical Recipes' generator
-    uint32_t draw = state >> 16;
+        state = (uint64_t)plan.seed * 2654435761u + atomic_fetch_add(&threads_seen, 1) + 1;
+    uint32_t draw = random_below(&state, 1 << 16);
     if (draw & 1)
         return;
     long most = draw & 0x1e ? plan.delay / 20 : plan.delay;
@@ -289,11 +290,10 @@ int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *lock,
 // Half of the calls, in no rhythm: a program that tries again gets on, whatever its loop.
 static bool interrupt(void)
 {
-    static _Thread_local uint32_t state = 1;
+    static _Thread_local uint64_t state = 1;
     if (!plan.interrupt)
         return false;
-    state = state * 1664525 + 1013904223; // Numerical Recipes' generator
-    if (state >> 31)
+    if (random_below(&state, 2))
         return false;
     tell();
     errno = EINTR;

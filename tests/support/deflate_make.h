@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Writes zlib streams that no encoder would write: blocks of every kind, empty ones too, with
-// random Huffman codes, right or wrong in a chosen way.
+// Writes zlib streams block by block, including valid and invalid ones that no encoder writes.
 #ifndef CONV_TESTS_DEFLATE_MAKE_H
 #define CONV_TESTS_DEFLATE_MAKE_H
 
@@ -8,43 +7,70 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// A number below n from a generator whose state is *seed.
-unsigned deflate_make_random(uint32_t *seed, unsigned n);
+enum { DEFLATE_LITLENS = 286, DEFLATE_DISTANCES = 30, DEFLATE_END = 256, DEFLATE_FIRST_LENGTH };
+// With the symbols that only the fixed code has.
+enum { DEFLATE_ALL_LITLENS = 288, DEFLATE_ALL_DISTANCES = 32, DEFLATE_PRECODES = 19 };
 
-enum deflate_block { DEFLATE_STORED, DEFLATE_FIXED, DEFLATE_DYNAMIC, DEFLATE_BLOCKS };
-
-// What is odd about the codes of a dynamic block. zlib takes the first three.
-enum deflate_oddity {
-    DEFLATE_NORMAL,
-    DEFLATE_ONE_DISTANCE, // one distance symbol, of one bit: the other codeword means nothing
-    DEFLATE_NO_DISTANCE,  // no distance symbol and so no match
-    DEFLATE_INCOMPLETE,   // codewords that mean nothing
-    DEFLATE_OVERSUBSCRIBED,
-    DEFLATE_NO_END,   // no codeword for the end of the block
-    DEFLATE_RESERVED, // codewords for the symbols 286, 287, and 30, 31 of the distances
-    DEFLATE_FAR,      // a match from before the first byte
-    DEFLATE_ODDITIES,
-};
-
+// A stream in progress. With `data` and `room` set by the caller, bytes that do not fit are dropped
+// and `full` is set. With `grows`, the maker allocates `data` and also `plain`, the bytes that the
+// stream decompresses to; deflate_make_free frees both.
 struct deflate_make {
-    uint8_t *data; // of `room` bytes, the caller's
+    uint8_t *data;
     size_t size, room;
-    bool full; // something did not fit: the rest is missing
+    bool grows, full;
+    uint8_t *plain;
+    size_t plain_size, plain_room;
     uint64_t bits;
-    unsigned count;
-    uint32_t seed; // of random choices
+    unsigned bit_count;
+    const struct deflate_codes *codes; // of the block in progress
 };
 
-// The header of a zlib stream; window is 8 to 15, the logarithm of its size.
-void deflate_make_start(struct deflate_make *make, int window);
-// A block with the bytes raw[from .. to), which may be none. An oddity is for dynamic blocks.
-void deflate_make_block(struct deflate_make *make, enum deflate_block kind,
-                        enum deflate_oddity oddity, const uint8_t *raw, size_t from, size_t to,
-                        bool last);
-// Fills the last byte and adds the Adler-32 of raw.
-void deflate_make_end(struct deflate_make *make, const uint8_t *raw, size_t size);
+// Both codes of a block; codewords have their bits in the order in which they are sent.
+struct deflate_codes {
+    uint8_t litlen_lengths[DEFLATE_ALL_LITLENS], distance_lengths[DEFLATE_ALL_DISTANCES];
+    uint16_t litlen[DEFLATE_ALL_LITLENS], distance[DEFLATE_ALL_DISTANCES];
+    int litlen_count, distance_count; // lengths in the header of a dynamic block
+};
 
-// A whole stream of random blocks, empty ones among them; one in eight has an oddity somewhere.
-void deflate_make_stream(struct deflate_make *make, const uint8_t *raw, size_t size);
+// Sets both codewords from the lengths. Of a code that is not one only their low bits are right.
+void deflate_make_number(struct deflate_codes *codes);
+// The codes of fixed blocks; codes made for symbols of these frequencies.
+void deflate_make_fixed_codes(struct deflate_codes *codes);
+void deflate_make_codes(struct deflate_codes *codes, const uint32_t litlens[DEFLATE_LITLENS],
+                        const uint32_t distances[DEFLATE_DISTANCES]);
+
+// The symbols of a length (3 to 258) and of a distance (1 to 32768).
+int deflate_make_length_symbol(size_t length);
+int deflate_make_distance_symbol(size_t distance);
+
+// The header of a zlib stream. `window`: 8 to 15, the logarithm of its size.
+void deflate_make_start(struct deflate_make *make, int window);
+
+// A whole stored block, of less than 64 KiB.
+void deflate_make_stored(struct deflate_make *make, const uint8_t *data, size_t size, bool last);
+
+// The header of a block, which literals and matches and deflate_make_end_block have to follow.
+// `fixed` is deflate_make_fixed_codes'. `plainly`: runs of equal lengths are not folded.
+void deflate_make_fixed(struct deflate_make *make, const struct deflate_codes *fixed, bool last);
+void deflate_make_dynamic(struct deflate_make *make, const struct deflate_codes *codes,
+                          bool plainly, bool last);
+void deflate_make_literal(struct deflate_make *make, uint8_t byte);
+void deflate_make_match(struct deflate_make *make, size_t length, size_t distance);
+void deflate_make_end_block(struct deflate_make *make);
+
+// A dynamic header with lengths and a precode chosen by the caller: `runs` are the symbols of the
+// precode with their extra bits, `sent` the number of its lengths that are sent (4 to 19).
+struct deflate_run {
+    uint8_t symbol, extra, extra_bits;
+};
+void deflate_make_header(struct deflate_make *make, const struct deflate_codes *codes,
+                         const struct deflate_run *runs, int count,
+                         const uint8_t precode[DEFLATE_PRECODES], int sent, bool last);
+extern const uint8_t deflate_make_order[DEFLATE_PRECODES]; // in which its lengths are sent
+
+// Fills the last byte and adds the Adler-32.
+void deflate_make_end(struct deflate_make *make, uint32_t adler);
+
+void deflate_make_free(struct deflate_make *make);
 
 #endif

@@ -6,8 +6,9 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "support/deflate_make.h"
+#include "support/deflate_random.h"
 #include "support/oracle.h"
+#include "support/random.h"
 
 #define MOST_CHUNKS 400
 #define ROOM ((size_t)1 << 17) // bytes of a file while it is changed
@@ -23,13 +24,13 @@ struct file {
     struct piece pieces[MOST_CHUNKS];
     int count;
     size_t size; // of all pieces
-    uint32_t seed;
+    uint64_t random;
     png_mutate_bytes_fn mutate_bytes;
 };
 
 static unsigned draw(struct file *file, unsigned n)
 {
-    return deflate_make_random(&file->seed, n);
+    return random_below(&file->random, n);
 }
 
 // --- pieces --------------------------------------------------------------------------------------
@@ -296,9 +297,8 @@ static void write_anew(struct file *file)
         raw[got] = (uint8_t)draw(file, got % row == 0 || draw(file, 3) ? 5 : 256);
     if (draw(file, 16))
         got = wanted;
-    struct deflate_make make = {.data = made, .room = ROOM, .seed = file->seed};
-    deflate_make_stream(&make, raw, got);
-    file->seed = make.seed;
+    struct deflate_make make = {.data = made, .room = ROOM};
+    deflate_random_stream(&make, &file->random, raw, got);
     insert(file, first < 0 ? file->count - (file->count > 1) : first, "IDAT", made, make.size);
 }
 
@@ -352,7 +352,7 @@ size_t png_mutate(uint8_t *data, size_t size, size_t room, uint32_t seed,
                   png_mutate_bytes_fn mutate_bytes)
 {
     static uint8_t inflated[ROOM];
-    struct file file = {.seed = seed * 2654435761u, .mutate_bytes = mutate_bytes};
+    struct file file = {.random = seed, .mutate_bytes = mutate_bytes};
     parse(&file, data, size);
     for (unsigned more = 1 + draw(&file, 3); more > 0; more--) {
         if (file.count == 0)

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "kernels/stencil/alpha.h"
+#include "support/random.h"
 
 #define SIDE 256
 
@@ -59,12 +60,10 @@ static void sixteen_bits(void **state)
     static const uint16_t edges[] = {0, 1, 2, 127, 128, 255, 256, 257, 32767, 32768, 65534, 65535};
     enum { EDGES = sizeof edges / sizeof edges[0], COUNT = EDGES * EDGES + 10000 };
     static uint16_t before[COUNT], colour[COUNT], alpha[COUNT];
-    uint32_t noise = 1;
+    uint64_t noise = 1;
     for (int i = 0; i < COUNT; i++) {
-        noise = noise * 1664525 + 1013904223;
-        before[i] = i < EDGES * EDGES ? edges[i / EDGES] : (uint16_t)(noise >> 16);
-        noise = noise * 1664525 + 1013904223;
-        alpha[i] = i < EDGES * EDGES ? edges[i % EDGES] : (uint16_t)(noise >> 16);
+        before[i] = i < EDGES * EDGES ? edges[i / EDGES] : (uint16_t)random_bits(&noise);
+        alpha[i] = i < EDGES * EDGES ? edges[i % EDGES] : (uint16_t)random_bits(&noise);
     }
     for (int divide = 0; divide < 2; divide++) {
         memcpy(colour, before, sizeof colour);

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "pipeline/budget.h"
+#include "support/random.h"
 
 #define LIMIT 100
 #define THREADS 8
@@ -81,16 +82,10 @@ static void test_images_and_files_share_the_total(void **state)
 
 struct eater {
     struct conv_budget *budget;
-    uint32_t seed;
+    uint64_t seed;
     size_t most; // seen of the budget less this share, when this one is not the one beyond
     pthread_t thread;
 };
-
-static uint32_t draw(uint32_t *seed, uint32_t below)
-{
-    *seed = *seed * 1664525 + 1013904223; // Numerical Recipes' generator
-    return (uint32_t)((uint64_t)*seed * below >> 32);
-}
 
 // Begins with what can be had at once, then needs more and more while it holds that.
 static void *eat(void *argument)
@@ -99,11 +94,11 @@ static void *eat(void *argument)
     struct conv_budget *budget = eater->budget;
     for (int i = 0; i < ROUNDS; i++) {
         struct conv_share share = {0};
-        size_t bytes = draw(&eater->seed, LIMIT);
-        if (draw(&eater->seed, 2) && !conv_budget_try(budget, &share, bytes))
+        size_t bytes = random_below(&eater->seed, LIMIT);
+        if (random_below(&eater->seed, 2) && !conv_budget_try(budget, &share, bytes))
             continue;
-        for (uint32_t steps = draw(&eater->seed, 5); steps > 0; steps--) {
-            bytes = share.bytes + draw(&eater->seed, LIMIT);
+        for (uint32_t steps = random_below(&eater->seed, 5); steps > 0; steps--) {
+            bytes = share.bytes + random_below(&eater->seed, LIMIT);
             conv_budget_grow(budget, &share, bytes);
             pthread_mutex_lock(&budget->lock);
             size_t others = budget->used - (budget->beyond ? budget->beyond->bytes : 0);
@@ -123,7 +118,7 @@ static void test_everybody_gets_on(void **state)
     assert_int_equal(conv_budget_init(&budget, LIMIT, SIZE_MAX), 0);
     for (int i = 0; i < THREADS; i++) {
         eaters[i].budget = &budget;
-        eaters[i].seed = (uint32_t)i + 1;
+        eaters[i].seed = (uint64_t)i + 1;
         assert_int_equal(pthread_create(&eaters[i].thread, NULL, eat, &eaters[i]), 0);
     }
     for (int i = 0; i < THREADS; i++) { // a deadlock hangs here until the test's time is up

@@ -11,17 +11,12 @@
 #include <cmocka.h>
 
 #include "backend/filter_image.h"
+#include "support/random.h"
 #include "support/test_image.h"
 
 #define FILL 0xa5
 
-static uint32_t noise = 1;
-
-static unsigned draw(void)
-{
-    noise = noise * 1664525 + 1013904223;
-    return noise >> 16;
-}
+static uint64_t noise = 1;
 
 static const struct conv_filter blur = {
     .name = "blur", .width = 3, .height = 3, .coef = {1, 2, 1, 2, 4, 2, 1, 2, 1}, .scale = 16};
@@ -90,7 +85,8 @@ static void fill_with_noise(struct conv_image *image)
     for (int c = 0; c < image->channels; c++)
         for (int y = 0; y < image->height; y++)
             for (int x = 0; x < image->width; x++)
-                image_set(image, c, x, y, image->depth == 8 ? draw() & 255 : draw());
+                image_set(image, c, x, y,
+                          (unsigned)random_bits(&noise) & (image->depth == 8 ? 255 : 65535));
 }
 
 static void assert_same(const struct conv_image *got, const struct conv_image *expected)

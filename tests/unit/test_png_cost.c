@@ -2,6 +2,7 @@
 // What it costs to decode a file, whatever it contains: at most twice what libpng takes for it.
 // Each family is a kind of file that is written to be expensive. CONV_ROUNDS=1000 searches random
 // ones besides; the seed is printed.
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,11 +14,13 @@
 
 #include <cmocka.h>
 #include <png.h>
+#include <zlib.h>
 
 #include "png/cpu/interleave.h"
 #include "png/png.h"
-#include "support/block_make.h"
+#include "support/deflate_make.h"
 #include "support/png_make.h"
+#include "support/random.h"
 #include "support/test_image.h"
 
 #define MOST_RATIO 2.0
@@ -43,20 +46,14 @@
 #define TIMED 1
 #endif
 
-static uint32_t seed;
-
-static unsigned random_below(unsigned n)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return (unsigned)((uint64_t)seed * n >> 32);
-}
+static uint64_t seed;
 
 // --- families of files ---------------------------------------------------------------------------
 
 enum codes { STORED, FIXED, USED, FLAT, LONG, SPREAD, CODES };
 static const char *const code_names[] = {"stored", "fixed", "used", "flat", "long", "spread"};
 
-enum mix { ONE, LITERALS, NEAR, FAR, LONGEST, SHORT, ANY, ALTERNATING, MIXES };
+enum mix { ONE, LITERALS, NEAR, DISTANT, LONGEST, SHORT, ANY, ALTERNATING, MIXES };
 static const char *const mix_names[] = {
     "one literal", "literals",      "3 at 1",      "3 from afar",
     "258 at 1",    "short matches", "any matches", "literals and matches"};
@@ -104,95 +101,97 @@ enum { LITERAL_COUNT = 5, FIRST_NEAR = 0, LAST_NEAR = 4, FIRST_FAR = 20 };
 
 static void count_symbols(enum codes kind, uint32_t *litlens, uint32_t *distances)
 {
-    for (int s = 0; s < BLOCK_LITLENS; s++) {
-        bool used = s < LITERAL_COUNT || s >= BLOCK_END;
+    for (int s = 0; s < DEFLATE_LITLENS; s++) {
+        bool used = s < LITERAL_COUNT || s >= DEFLATE_END;
         litlens[s] = kind == USED                         ? used
-                     : kind == SPREAD                     ? 1u << random_below(16)
+                     : kind == SPREAD                     ? 1u << random_below(&seed, 16)
                      : kind == LONG && s > 240 && s < 248 ? 1u << (s - 241 + 14)
                                                           : 1;
     }
-    for (int s = 0; s < BLOCK_DISTANCES; s++) {
+    for (int s = 0; s < DEFLATE_DISTANCES; s++) {
         bool used = s <= LAST_NEAR || s >= FIRST_FAR;
         distances[s] = kind == USED     ? used
-                       : kind == SPREAD ? 1u << random_below(16)
+                       : kind == SPREAD ? 1u << random_below(&seed, 16)
                        : kind == LONG && s > LAST_NEAR && s < LAST_NEAR + 10
                            ? 1u << (s - LAST_NEAR + 8)
                            : 1;
     }
 }
 
-static void put_symbol(struct block_maker *maker, const struct family *f, size_t left)
+static void put_symbol(struct deflate_make *maker, const struct family *f, size_t left)
 {
     static const uint16_t far_bases[] = {1025, 2049, 4097, 8193, 16385, 24577};
     size_t length = 0, distance = 1;
-    enum mix mix = f->mix == ALTERNATING ? random_below(2) ? ANY : LITERALS : f->mix;
+    enum mix mix = f->mix == ALTERNATING ? random_below(&seed, 2) ? ANY : LITERALS : f->mix;
     switch (mix) {
     case NEAR:
         length = 3;
         break;
-    case FAR:
+    case DISTANT:
         length = 3;
-        distance = 24577 + random_below(8192);
+        distance = 24577 + random_below(&seed, 8192);
         break;
     case LONGEST:
         length = 258;
         break;
     case SHORT:
-        length = 3 + random_below(8);
-        distance = 1 + random_below(6);
+        length = 3 + random_below(&seed, 8);
+        distance = 1 + random_below(&seed, 6);
         break;
     case ANY:
-        length = 3 + random_below(random_below(4) ? 20 : 256);
-        distance =
-            random_below(3) ? far_bases[random_below(6)] + random_below(1024) : 1 + random_below(6);
+        length = 3 + random_below(&seed, random_below(&seed, 4) ? 20 : 256);
+        distance = random_below(&seed, 3)
+                       ? far_bases[random_below(&seed, 6)] + random_below(&seed, 1024)
+                       : 1 + random_below(&seed, 6);
         break;
     default:
         break;
     }
     if (f->flaw == BAD_FILTER && maker->plain_size == 0) {
-        block_make_literal(maker, 9);
+        deflate_make_literal(maker, 9);
         return;
     }
     if (distance > maker->plain_size)
         distance = 1;
     if (length == 0 || length > left || maker->plain_size == 0)
-        block_make_literal(maker, (uint8_t)(f->byte >= 0 ? f->byte : (int)random_below(5)));
+        deflate_make_literal(maker,
+                             (uint8_t)(f->byte >= 0 ? f->byte : (int)random_below(&seed, 5)));
     else
-        block_make_match(maker, length, distance);
+        deflate_make_match(maker, length, distance);
 }
 
-static void start_block(struct block_maker *maker, const struct family *f, enum codes kind,
+static void start_block(struct deflate_make *maker, const struct family *f, enum codes kind,
                         bool last)
 {
     // Of each kind a few codes, so that no table can be recognised by its block's place.
-    static struct block_codes fixed, made[CODES][4];
+    static struct deflate_codes fixed, made[CODES][4];
     static bool ready;
     if (!ready) {
-        block_make_fixed(&fixed);
+        deflate_make_fixed_codes(&fixed);
         for (int k = USED; k < CODES; k++) {
             for (int i = 0; i < 4; i++) {
-                uint32_t litlens[BLOCK_LITLENS], distances[BLOCK_DISTANCES];
+                uint32_t litlens[DEFLATE_LITLENS], distances[DEFLATE_DISTANCES];
                 count_symbols((enum codes)k, litlens, distances);
-                block_make_codes(&made[k][i], litlens, distances);
+                deflate_make_codes(&made[k][i], litlens, distances);
             }
         }
         ready = true;
     }
     if (kind == FIXED)
-        block_make_fixed_block(maker, &fixed, last);
+        deflate_make_fixed(maker, &fixed, last);
     else
-        block_make_dynamic_block(maker, &made[kind][random_below(4)], f->plainly, last);
+        deflate_make_dynamic(maker, &made[kind][random_below(&seed, 4)], f->plainly, last);
 }
 
-static void put_stored(struct block_maker *maker, const struct family *f, size_t size, bool last)
+static void put_stored(struct deflate_make *maker, const struct family *f, size_t size, bool last)
 {
     static uint8_t bytes[65535];
     for (size_t i = 0; i < size; i++)
-        bytes[i] = (uint8_t)(f->byte >= 0 ? f->byte : (int)random_below(5));
-    block_make_stored(maker, bytes, size, last);
+        bytes[i] = (uint8_t)(f->byte >= 0 ? f->byte : (int)random_below(&seed, 5));
+    deflate_make_stored(maker, bytes, size, last);
 }
 
-static void put_block(struct block_maker *maker, const struct family *f, enum codes kind,
+static void put_block(struct deflate_make *maker, const struct family *f, enum codes kind,
                       size_t raw)
 {
     for (int i = 0; i < f->empties; i++) {
@@ -200,7 +199,7 @@ static void put_block(struct block_maker *maker, const struct family *f, enum co
             put_stored(maker, f, 0, false);
         } else {
             start_block(maker, f, kind, false);
-            block_make_end(maker);
+            deflate_make_end_block(maker);
         }
     }
     size_t most = f->symbols > 0 ? (size_t)f->symbols : raw, left = raw - maker->plain_size;
@@ -213,22 +212,23 @@ static void put_block(struct block_maker *maker, const struct family *f, enum co
     start_block(maker, f, kind, false);
     for (size_t i = 0; i < most && maker->plain_size < raw; i++)
         put_symbol(maker, f, raw - maker->plain_size);
-    block_make_end(maker);
+    deflate_make_end_block(maker);
 }
 
-static void put_stream(struct block_maker *maker, const struct family *f)
+static void put_stream(struct deflate_make *maker, const struct family *f)
 {
     size_t raw = raw_size(f) + (f->flaw == EXCESS ? 400 : 0);
-    block_make_start(maker);
+    deflate_make_start(maker, 15);
     for (int i = 0; maker->plain_size < raw; i++)
         put_block(maker, f, i % 2 ? f->other : f->codes, raw);
     if (f->flaw != NO_END && f->codes == STORED) {
-        block_make_stored(maker, NULL, 0, true);
+        deflate_make_stored(maker, NULL, 0, true);
     } else if (f->flaw != NO_END) {
         start_block(maker, f, f->codes, true);
-        block_make_end(maker);
+        deflate_make_end_block(maker);
     }
-    block_make_finish(maker, f->flaw == WRONG_SUM);
+    uint32_t adler = (uint32_t)adler32_z(1, maker->plain, maker->plain_size);
+    deflate_make_end(maker, adler ^ (f->flaw == WRONG_SUM));
 }
 
 static void put_idats(struct png_file *file, const struct family *f, const uint8_t *stream,
@@ -276,7 +276,7 @@ static void put_palette(struct png_file *file, const struct family *f)
 
 static void make_file(struct png_file *file, const struct family *f)
 {
-    struct block_maker maker = {0};
+    struct deflate_make maker = {.grows = true};
     *file = (struct png_file){0};
     png_make_head(file, f->width, f->height, f->depth, f->color_type);
     file->data[28] = f->interlaced;
@@ -293,8 +293,8 @@ static void make_file(struct png_file *file, const struct family *f)
     png_make_free(&chunk);
     free(text);
     put_stream(&maker, f);
-    put_idats(file, f, maker.stream, maker.stream_size);
-    block_make_free(&maker);
+    put_idats(file, f, maker.data, maker.size);
+    deflate_make_free(&maker);
     if (f->flaw != TRUNCATED)
         png_make_chunk(file, "IEND", NULL, 0);
 }
@@ -661,26 +661,27 @@ static void random_files(void **state)
     double worst = 0;
     for (long i = 0; i < rounds; i++) {
         static const int types[] = {0, 2, 3, 4, 6};
-        struct family f = {.color_type = types[random_below(5)],
-                           .width = 1 + (int)random_below(1u << random_below(10)),
-                           .interlaced = random_below(4) == 0,
-                           .codes = (enum codes)random_below(CODES),
-                           .other = (enum codes)random_below(CODES),
-                           .mix = (enum mix)random_below(MIXES),
-                           .symbols = (int)random_below(1u << random_below(14)),
-                           .empties = (int)(random_below(2) * random_below(20)),
-                           .byte = (int)random_below(6) - 1,
-                           .plainly = random_below(2),
-                           .idat = (int)(random_below(2) * random_below(1u << random_below(14))),
-                           .empty_idats = (int)(random_below(2) * random_below(3)),
-                           .texts = (int)(random_below(2) * random_below(50)),
-                           .text_size = (int)random_below(300),
-                           .flaw = (enum flaw)random_below(FLAWS)};
-        f.depth = f.color_type == 3 ? 1 << random_below(4) : 8 << random_below(2);
-        f.transparency = f.color_type < 4 && random_below(2);
+        struct family f = {.color_type = types[random_below(&seed, 5)],
+                           .width = 1 + (int)random_below(&seed, 1u << random_below(&seed, 10)),
+                           .interlaced = random_below(&seed, 4) == 0,
+                           .codes = (enum codes)random_below(&seed, CODES),
+                           .other = (enum codes)random_below(&seed, CODES),
+                           .mix = (enum mix)random_below(&seed, MIXES),
+                           .symbols = (int)random_below(&seed, 1u << random_below(&seed, 14)),
+                           .empties = (int)(random_below(&seed, 2) * random_below(&seed, 20)),
+                           .byte = (int)random_below(&seed, 6) - 1,
+                           .plainly = random_below(&seed, 2),
+                           .idat = (int)(random_below(&seed, 2) *
+                                         random_below(&seed, 1u << random_below(&seed, 14))),
+                           .empty_idats = (int)(random_below(&seed, 2) * random_below(&seed, 3)),
+                           .texts = (int)(random_below(&seed, 2) * random_below(&seed, 50)),
+                           .text_size = (int)random_below(&seed, 300),
+                           .flaw = (enum flaw)random_below(&seed, FLAWS)};
+        f.depth = f.color_type == 3 ? 1 << random_below(&seed, 4) : 8 << random_below(&seed, 2);
+        f.transparency = f.color_type < 4 && random_below(&seed, 2);
         int most = f.symbols > 0 ? 300 * f.symbols / f.width : 60000 / f.width;
-        f.height =
-            1 + (int)random_below((unsigned)(most < 60000 / f.width ? most : 60000 / f.width) + 1);
+        f.height = 1 + (int)random_below(
+                           &seed, (unsigned)(most < 60000 / f.width ? most : 60000 / f.width) + 1);
         if (f.flaw == BAD_FILTER)
             f.flaw = WHOLE;
         double ratio = check_family(codec, &f);
@@ -694,8 +695,8 @@ int main(void)
 {
     const char *given = getenv("CONV_SEED");
     setlinebuf(stdout);
-    seed = given ? (uint32_t)strtoul(given, NULL, 0) : 1;
-    printf("CONV_SEED=%u\n", seed);
+    seed = given ? strtoull(given, NULL, 0) : 1;
+    printf("CONV_SEED=%" PRIu64 "\n", seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_without_symbols),
         cmocka_unit_test(every_kind_of_block),

@@ -11,15 +11,10 @@
 #include <cmocka.h>
 
 #include "support/png_make.h"
+#include "support/random.h"
 #include "support/test_image.h"
 
-static uint32_t seed;
-
-static unsigned random_below(unsigned n)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return (unsigned)((uint64_t)seed * n >> 32);
-}
+static uint64_t seed;
 
 static int palette_size_for(int depth)
 {
@@ -92,7 +87,7 @@ static void check_sizes(struct png_spec *spec)
         int n = spec->width * spec->height * png_make_channels(spec->color_type);
         // Palette indices leave the palette where the depth allows it.
         for (int i = 0; i < n; i++)
-            samples[i] = (uint16_t)random_below(1u << spec->depth);
+            samples[i] = (uint16_t)random_below(&seed, 1u << spec->depth);
         check_image(spec);
     }
 }

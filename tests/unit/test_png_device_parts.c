@@ -15,12 +15,7 @@
 #include "png/cuda/bytes.cuh"
 #include "png/cuda/crc.cuh"
 #include "png/cuda/deflate.cuh"
-
-static uint32_t draw(uint32_t *state)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return *state ^ *state >> 16;
-}
+#include "support/random.h"
 
 static uint8_t byte_of(uint32_t word, int i)
 {
@@ -62,9 +57,11 @@ static void test_paeth_of_all_bytes(void **state)
 static void test_filters_and_costs(void **state)
 {
     (void)state;
-    uint32_t seed = 1, costs[PNG_FILTERS] = {0}, defined[PNG_FILTERS] = {0};
+    uint64_t seed = 1;
+    uint32_t costs[PNG_FILTERS] = {0}, defined[PNG_FILTERS] = {0};
     for (int round = 0; round < 100000; round++) {
-        uint32_t x = draw(&seed), a = draw(&seed), b = draw(&seed), c = draw(&seed);
+        uint32_t x = (uint32_t)random_bits(&seed), a = (uint32_t)random_bits(&seed),
+                 b = (uint32_t)random_bits(&seed), c = (uint32_t)random_bits(&seed);
         add_costs(costs, x, a, b, c);
         for (int f = 0; f < PNG_FILTERS; f++) {
             uint32_t residual = filter_bytes(f, x, a, b, c);
@@ -120,9 +117,10 @@ static void test_crc_of_parts(void **state)
 {
     (void)state;
     uint8_t data[4 * 57];
-    uint32_t seed = 2, crc = 0;
+    uint64_t seed = 2;
+    uint32_t crc = 0;
     for (size_t i = 0; i < sizeof data; i++)
-        data[i] = (uint8_t)draw(&seed);
+        data[i] = (uint8_t)random_bits(&seed);
     uint64_t bits = 8 * sizeof data;
     for (size_t i = 0; i < sizeof data; i += 4) {
         uint32_t word = word_at(data + i);
@@ -218,14 +216,14 @@ static void test_header_items(void **state)
 static void test_repair(void **state)
 {
     (void)state;
-    uint32_t seed = 3;
+    uint64_t seed = 3;
     for (int round = 0; round < 10000; round++) {
         // A tree grown by splitting leaves, mostly deep ones; those below the limit count there.
         uint32_t limit = round % 2 ? DEFLATE_LIMIT : DEFLATE_LENGTH_LIMIT;
-        uint32_t symbols = 2 + draw(&seed) % (round % 2 ? 284 : 17);
+        uint32_t symbols = 2 + random_below(&seed, round % 2 ? 284 : 17);
         uint32_t tree[320] = {[1] = 2}, at_depth[DEFLATE_LIMIT + 1] = {0};
         for (uint32_t leaves = 2, d = 1; leaves < symbols; leaves++) {
-            d = draw(&seed) % 4 ? d : 1 + draw(&seed) % leaves;
+            d = random_below(&seed, 4) ? d : 1 + random_below(&seed, leaves);
             while (tree[d] == 0)
                 d = d > 1 ? d - 1 : leaves;
             tree[d]--;

@@ -11,26 +11,23 @@
 #include <cmocka.h>
 
 #include "support/png_make.h"
+#include "support/random.h"
 #include "support/test_image.h"
 
 enum content { NOISE, FLAT, RAMP, CONTENT_COUNT };
 
-static uint32_t seed;
-
-static unsigned random_bits(void)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return seed >> 16;
-}
+static uint64_t seed;
 
 static void paint(struct conv_image *image, enum content content)
 {
-    unsigned max = image->depth == 16 ? 65535 : 255, flat = random_bits();
+    unsigned max = image->depth == 16 ? 65535 : 255, flat = random_bits(&seed);
     for (int c = 0; c < image->channels; c++) {
         for (int y = 0; y < image->height; y++) {
             for (int x = 0; x < image->width; x++) {
                 unsigned ramp = (unsigned)(x * 7 + y * 300 + c * 40);
-                unsigned sample = content == NOISE ? random_bits() : content == FLAT ? flat : ramp;
+                unsigned sample = content == NOISE  ? random_bits(&seed)
+                                  : content == FLAT ? flat
+                                                    : ramp;
                 image_set(image, c, x, y, sample & max);
             }
         }
@@ -147,7 +144,7 @@ static void effort_has_an_effect(void **state)
         for (int y = 0; y < 200; y++) {
             for (int x = 0; x < 300; x++)
                 image_set(&image, c, x, y,
-                          x < 60 ? random_bits() & 0xf0 : image_sample(&image, c, x - 60, y));
+                          x < 60 ? random_bits(&seed) & 0xf0 : image_sample(&image, c, x - 60, y));
         }
     }
     for (int i = 0; i < 3; i++) {

@@ -11,8 +11,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "base/features.h"
@@ -22,38 +20,10 @@
 #include "png/cpu/filter_rows.h"
 #include "png/cpu/huffman.h"
 #include "png/libpng.h"
+#include "support/guard.h"
+#include "support/random.h"
 
-static uint32_t seed;
-
-static unsigned random_bits(void)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return seed >> 12;
-}
-
-// --- memory that ends at a page that cannot be touched ------------------------------------------
-
-struct guarded {
-    uint8_t *map, *data;
-    size_t map_size;
-};
-
-static struct guarded guarded_alloc(size_t size)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
-    struct guarded made = {.map_size = whole + page};
-    made.map =
-        mmap(NULL, made.map_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(made.map != MAP_FAILED);
-    assert_int_equal(mprotect(made.map + whole, page, PROT_NONE), 0);
-    made.data = made.map + whole - size;
-    return made;
-}
-
-static void guarded_free(struct guarded *guarded)
-{
-    assert_int_equal(munmap(guarded->map, guarded->map_size), 0);
-}
+static uint64_t seed;
 
 // --- Huffman codes ------------------------------------------------------------------------------
 
@@ -98,9 +68,9 @@ static void huffman_lengths_make_a_code(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         size_t n = (size_t)sizes[i][0];
         for (int round = 0; round < 200; round++) {
-            unsigned spread = random_bits() % 20, zeros = random_bits() % 4;
+            unsigned spread = random_bits(&seed) % 20, zeros = random_bits(&seed) % 4;
             for (size_t s = 0; s < n; s++)
-                counts[s] = random_bits() % 4 < zeros ? 0 : random_bits() >> spread;
+                counts[s] = random_bits(&seed) % 4 < zeros ? 0 : random_bits(&seed) >> spread;
             for (size_t s = 0; s < n; s++)
                 counts[s] &= (1u << 24) - 1;
             conv_huffman_lengths(lengths, counts, n, sizes[i][1]);
@@ -166,14 +136,14 @@ static uint8_t predict_plainly(int filter, int a, int b, int c)
 static void fill(uint8_t *bytes, size_t n, int kind)
 {
     for (size_t i = 0; i < n; i++)
-        bytes[i] = (uint8_t)(kind == 0   ? random_bits()
-                             : kind == 1 ? (random_bits() & 1) * 255
-                                         : 120 + random_bits() % 9);
+        bytes[i] = (uint8_t)(kind == 0   ? random_bits(&seed)
+                             : kind == 1 ? (random_bits(&seed) & 1) * 255
+                                         : 120 + random_bits(&seed) % 9);
 }
 
 static void check_filters(const struct conv_filter_rows *rows, size_t n, int kind)
 {
-    struct guarded row = guarded_alloc(n), above = guarded_alloc(n), dst = guarded_alloc(n);
+    struct guarded row = guard_alloc(n), above = guard_alloc(n), dst = guard_alloc(n);
     uint64_t cost[CONV_ROW_FILTERS], expected_cost[CONV_ROW_FILTERS] = {0};
     for (int f = 0; f < CONV_ROW_FILTERS; f++)
         cost[f] = (uint64_t)f;
@@ -193,18 +163,18 @@ static void check_filters(const struct conv_filter_rows *rows, size_t n, int kin
     rows->add_costs(cost, row.data, above.data, n);
     for (int f = 0; f < CONV_ROW_FILTERS; f++)
         assert_int_equal(cost[f], expected_cost[f] + (uint64_t)f);
-    guarded_free(&row);
-    guarded_free(&above);
-    guarded_free(&dst);
+    guard_free(&row);
+    guard_free(&above);
+    guard_free(&dst);
 }
 
 static void check_joins(const struct conv_filter_rows *rows, size_t n)
 {
     for (int planes = 1; planes <= CONV_ROW_MAX_PLANES; planes++) {
-        struct guarded plane[CONV_ROW_MAX_PLANES], row = guarded_alloc(n * (size_t)planes);
+        struct guarded plane[CONV_ROW_MAX_PLANES], row = guard_alloc(n * (size_t)planes);
         const uint8_t *of_planes[CONV_ROW_MAX_PLANES];
         for (int p = 0; p < planes; p++) {
-            plane[p] = guarded_alloc(n);
+            plane[p] = guard_alloc(n);
             fill(plane[p].data, n, 0);
             of_planes[p] = plane[p].data;
         }
@@ -212,14 +182,14 @@ static void check_joins(const struct conv_filter_rows *rows, size_t n)
         for (size_t i = 0; i < n * (size_t)planes; i++)
             assert_int_equal(row.data[i], of_planes[i % (size_t)planes][i / (size_t)planes]);
         for (int p = 0; p < planes; p++)
-            guarded_free(&plane[p]);
-        guarded_free(&row);
+            guard_free(&plane[p]);
+        guard_free(&row);
     }
 }
 
 static void check_halves(const struct conv_filter_rows *rows, size_t n)
 {
-    struct guarded samples = guarded_alloc(2 * n), high = guarded_alloc(n), low = guarded_alloc(n);
+    struct guarded samples = guard_alloc(2 * n), high = guard_alloc(n), low = guard_alloc(n);
     fill(samples.data, 2 * n, 0);
     rows->halve(high.data, low.data, (const uint16_t *)(const void *)samples.data, n);
     for (size_t x = 0; x < n; x++) {
@@ -227,9 +197,9 @@ static void check_halves(const struct conv_filter_rows *rows, size_t n)
         memcpy(&sample, samples.data + 2 * x, 2);
         assert_int_equal(high.data[x] << 8 | low.data[x], sample);
     }
-    guarded_free(&samples);
-    guarded_free(&high);
-    guarded_free(&low);
+    guard_free(&samples);
+    guard_free(&high);
+    guard_free(&low);
 }
 
 static void rows_as_the_standard_has_them(void **state)
@@ -256,7 +226,7 @@ enum { NOISE, ZEROS, STEEP, MIXED, TEXT, CONTENTS };
 static void fill_content(uint8_t *bytes, size_t n, int content)
 {
     for (size_t i = 0; i < n; i++) {
-        unsigned bits = random_bits();
+        unsigned bits = random_bits(&seed);
         switch (content) {
         case NOISE:
             bytes[i] = (uint8_t)bits;
@@ -309,8 +279,8 @@ static void blocks_inflate_again(void **state)
             for (size_t i = 0; i <= DEFLATE_SIZES; i++) {
                 size_t size = i < DEFLATE_SIZES ? deflate_sizes[i] : CONV_DEFLATE_BLOCK;
                 // Three blocks, one of them stored.
-                struct guarded data = guarded_alloc(size);
-                struct guarded dst = guarded_alloc(conv_deflate_bound(3 * size, size));
+                struct guarded data = guard_alloc(size);
+                struct guarded dst = guard_alloc(conv_deflate_bound(3 * size, size));
                 uint8_t *thrice = malloc(3 * size);
                 fill_content(data.data, size, content);
                 for (size_t k = 0; k < 3; k++)
@@ -321,8 +291,8 @@ static void blocks_inflate_again(void **state)
                 conv_deflate_block(deflate, &out, data.data, size, true);
                 conv_bits_align(&out);
                 check_inflates(dst.data, (size_t)(out.at - dst.data), thrice, 3 * size);
-                guarded_free(&data);
-                guarded_free(&dst);
+                guard_free(&data);
+                guard_free(&dst);
                 free(thrice);
             }
         }
@@ -341,16 +311,16 @@ static void searched_streams_inflate_again(void **state)
             for (size_t i = 0; i <= DEFLATE_SIZES; i++) {
                 size_t size =
                     i < DEFLATE_SIZES ? deflate_sizes[i] : 3 * CONV_DEFLATE_SEARCH_BLOCK + 1;
-                struct guarded data = guarded_alloc(size);
+                struct guarded data = guard_alloc(size);
                 struct guarded dst =
-                    guarded_alloc(conv_deflate_bound(size, CONV_DEFLATE_SEARCH_BLOCK / 2));
+                    guard_alloc(conv_deflate_bound(size, CONV_DEFLATE_SEARCH_BLOCK / 2));
                 fill_content(data.data, size, content);
                 struct conv_bits out = {.at = dst.data};
                 conv_deflate_search_put(search, &out, data.data, size, NULL);
                 conv_bits_align(&out);
                 check_inflates(dst.data, (size_t)(out.at - dst.data), data.data, size);
-                guarded_free(&data);
-                guarded_free(&dst);
+                guard_free(&data);
+                guard_free(&dst);
             }
         }
         conv_deflate_search_close(search);
@@ -384,11 +354,11 @@ static unsigned paint(int kind, int c, int x, int y)
 {
     switch (kind) {
     case PAINT_NOISE:
-        return random_bits();
+        return random_bits(&seed);
     case PAINT_FLAT:
         return 0x5a5a;
     case PAINT_SMOOTH: // a photograph's slopes and grain
-        return (unsigned)(x * x / 9 + y * 40 + c * 3000) + random_bits() % 700;
+        return (unsigned)(x * x / 9 + y * 40 + c * 3000) + random_bits(&seed) % 700;
     default:
         return (x / 8 + y / 8) % 5 ? 0xffff : (unsigned)(x ^ y) * 0x1111u;
     }
@@ -404,7 +374,7 @@ static void planes_alloc(struct planes *planes, const struct conv_image *shape)
     planes->image = *shape;
     for (int c = 0; c < shape->channels; c++) {
         size_t row = (size_t)shape->width * (size_t)(shape->depth / 8);
-        planes->memory[c] = guarded_alloc(row * (size_t)shape->height);
+        planes->memory[c] = guard_alloc(row * (size_t)shape->height);
         planes->image.plane[c] = (struct conv_plane){planes->memory[c].data, (ptrdiff_t)row};
     }
 }
@@ -412,7 +382,7 @@ static void planes_alloc(struct planes *planes, const struct conv_image *shape)
 static void planes_free(struct planes *planes)
 {
     for (int c = 0; c < planes->image.channels; c++)
-        guarded_free(&planes->memory[c]);
+        guard_free(&planes->memory[c]);
 }
 
 static void planes_paint(struct planes *planes, int kind)

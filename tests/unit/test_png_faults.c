@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "support/png_make.h"
+#include "support/random.h"
 #include "support/test_image.h"
 
 static struct png_file file;
@@ -512,16 +513,15 @@ static void best_compression_is_believed(void **state)
 static void bytes_changed_at_random(void **state)
 {
     (void)state;
-    uint32_t random = 12345;
+    uint64_t random = 12345;
     for (int round = 0; round < 4000; round++) {
         struct conv_image image;
         struct conv_err err;
         make_palette_file(round & 1);
         for (int i = 0; i < 1 + round % 3; i++) {
-            random = random * 1664525u + 1013904223u;
             // Past the sizes, so that no image of gigabytes is asked for.
-            size_t at = 24 + (random >> 8) % (file.size - 24);
-            file.data[at] = (uint8_t)(random >> 24);
+            size_t at = 24 + random_below(&random, (unsigned)file.size - 24);
+            file.data[at] = (uint8_t)random_bits(&random);
         }
         if (round & 2) { // deeper into the decoder: CRCs made right again
             size_t at = png_make_find(&file, "IDAT", 0);

@@ -2,6 +2,7 @@
 // inflate.c against zlib: streams of every kind that zlib writes, and the same with bits flipped,
 // of which zlib says what they are. Pages that cannot be touched lie behind what is read and
 // written.
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,46 +12,16 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "png/cpu/inflate.h"
+#include "support/guard.h"
+#include "support/random.h"
 
 #define MOST 100000 // bytes of data: three times what a distance can reach
 #define FLIPS 60
 
-static uint32_t seed;
-
-static unsigned random_below(unsigned n)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return (unsigned)((uint64_t)seed * n >> 32);
-}
-
-// --- memory that ends at a page that cannot be touched -------------------------------------------
-
-struct guarded {
-    uint8_t *map, *end;
-    size_t whole;
-};
-
-static struct guarded guarded_alloc(size_t size)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    struct guarded made = {.whole = (size + page - 1) / page * page};
-    made.map =
-        mmap(NULL, made.whole + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(made.map != MAP_FAILED);
-    assert_int_equal(mprotect(made.map + made.whole, page, PROT_NONE), 0);
-    made.end = made.map + made.whole;
-    return made;
-}
-
-static void guarded_free(struct guarded *guarded)
-{
-    assert_int_equal(munmap(guarded->map, guarded->whole + (size_t)sysconf(_SC_PAGESIZE)), 0);
-}
+static uint64_t seed;
 
 // --- data and streams ----------------------------------------------------------------------------
 
@@ -59,7 +30,7 @@ enum { NOISE, DELTAS, RUNS, PIECES, RARE, KINDS };
 static void fill(uint8_t *data, size_t size, int kind)
 {
     for (size_t i = 0; i < size; i++) {
-        unsigned bits = random_below(1u << 16);
+        unsigned bits = random_below(&seed, 1u << 16);
         switch (kind) {
         case NOISE:
             data[i] = (uint8_t)bits;
@@ -73,7 +44,8 @@ static void fill(uint8_t *data, size_t size, int kind)
         case PIECES: // from anywhere before, of any length
             data[i] = (uint8_t)(bits & 15);
             if (i > 300 && bits % 8 == 0) {
-                size_t from = random_below((unsigned)(i - 300)), length = 3 + random_below(290);
+                size_t from = random_below(&seed, (unsigned)(i - 300)),
+                       length = 3 + random_below(&seed, 290);
                 for (; length > 0 && i < size; length--)
                     data[i++] = data[from++];
                 i--;
@@ -151,12 +123,12 @@ static void check_flips(struct bench *bench, struct stream *stream, size_t size)
     for (int i = 0; i < FLIPS; i++) {
         // The head of the first block, the rest, and what is cut off.
         size_t span = i % 3 == 0 && stream->size > 100 ? 80 : stream->size - 6;
-        size_t at = 2 + random_below((unsigned)span);
-        uint8_t old = stream->bytes[at], bit = (uint8_t)(1u << random_below(8));
+        size_t at = 2 + random_below(&seed, (unsigned)span);
+        uint8_t old = stream->bytes[at], bit = (uint8_t)(1u << random_below(&seed, 8));
         size_t whole = stream->size;
         stream->bytes[at] ^= bit;
         if (i % 10 == 9)
-            stream->size = 7 + random_below((unsigned)stream->size - 6);
+            stream->size = 7 + random_below(&seed, (unsigned)stream->size - 6);
         check(bench, stream, size, "a damaged stream");
         stream->bytes[at] = old;
         stream->size = whole;
@@ -173,14 +145,15 @@ static void streams_are_what_zlib_says(void **state)
     struct bench *bench = calloc(1, sizeof *bench);
     uint8_t *data = malloc(MOST);
     assert_true(bench && data);
-    bench->in = guarded_alloc(2 * MOST + 100);
-    bench->out = guarded_alloc(MOST + CONV_INFLATE_SLACK);
+    bench->in = guard_alloc(2 * MOST + 100);
+    bench->out = guard_alloc(MOST + CONV_INFLATE_SLACK);
     for (int kind = 0; kind < KINDS; kind++) {
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
             fill(data, sizes[s], kind);
             for (int i = 0; i < 20; i++) {
-                struct stream stream = compress_data(data, sizes[s], levels[i % 4],
-                                                     strategies[i / 4], 1 + (int)random_below(9));
+                struct stream stream =
+                    compress_data(data, sizes[s], levels[i % 4], strategies[i / 4],
+                                  1 + (int)random_below(&seed, 9));
                 int accepted = bench->accepted;
                 check(bench, &stream, sizes[s], "a stream");
                 assert_int_equal(bench->accepted, accepted + 1);
@@ -191,8 +164,8 @@ static void streams_are_what_zlib_says(void **state)
     }
     // Many damages must show in the bytes alone, many must be errors.
     assert_true(bench->accepted > 5000 && bench->refused > 5000);
-    guarded_free(&bench->in);
-    guarded_free(&bench->out);
+    guard_free(&bench->in);
+    guard_free(&bench->out);
     free(data);
     free(bench);
 }
@@ -200,8 +173,8 @@ static void streams_are_what_zlib_says(void **state)
 int main(void)
 {
     const char *given = getenv("CONV_SEED");
-    seed = given ? (uint32_t)strtoul(given, NULL, 0) : 1;
-    printf("CONV_SEED=%u\n", seed);
+    seed = given ? strtoull(given, NULL, 0) : 1;
+    printf("CONV_SEED=%" PRIu64 "\n", seed);
     const struct CMUnitTest tests[] = {cmocka_unit_test(streams_are_what_zlib_says)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,16 +15,11 @@
 #include "support/oracle.h"
 #include "support/png_make.h"
 #include "support/png_mutate.h"
+#include "support/random.h"
 
 #define NO_LIMIT ((size_t)1 << 24)
 
-static uint32_t seed;
-
-static unsigned random_below(unsigned n)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return (unsigned)((uint64_t)seed * n >> 32);
-}
+static uint64_t seed;
 
 // --- good files ----------------------------------------------------------------------------------
 
@@ -50,8 +45,8 @@ static void good_files_of_every_kind(void **state)
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         for (int i = 0; i < 140; i++) {
             struct png_spec spec = {
-                .width = i < 40 ? i + 1 : 1 + (int)random_below(300),
-                .height = 1 + (int)random_below(i < 40 ? 7 : 40),
+                .width = i < 40 ? i + 1 : 1 + (int)random_below(&seed, 300),
+                .height = 1 + (int)random_below(&seed, i < 40 ? 7 : 40),
                 .color_type = kinds[k][0],
                 .depth = kinds[k][1],
                 .interlaced = i % 10 == 9,
@@ -59,12 +54,12 @@ static void good_files_of_every_kind(void **state)
                 .samples = samples,
             };
             if (spec.color_type == 3)
-                spec.palette_size = 1 + (int)random_below(1u << spec.depth);
+                spec.palette_size = 1 + (int)random_below(&seed, 1u << spec.depth);
             // From noise to images of few colours, which are matches for the most part.
-            unsigned colors = 1 + random_below(i % 3 ? 1u << spec.depth : 3);
+            unsigned colors = 1 + random_below(&seed, i % 3 ? 1u << spec.depth : 3);
             size_t n = (size_t)(spec.width * spec.height * png_make_channels(spec.color_type));
             for (size_t s = 0; s < n; s++)
-                samples[s] = (uint16_t)(random_below(colors) & ((1u << spec.depth) - 1));
+                samples[s] = (uint16_t)(random_below(&seed, colors) & ((1u << spec.depth) - 1));
             check_good(&spec);
         }
     }
@@ -101,10 +96,11 @@ static void every_kind_of_block_and_filter(void **state)
     static uint8_t rows[(WIDTH + 1) * HEIGHT];
     seed = 11;
     for (int round = 0; round < 200; round++) {
-        unsigned colors = 1 + random_below(round % 4 ? 256 : 4);
-        int width = 1 + (int)random_below(WIDTH), height = 1 + (int)random_below(HEIGHT);
+        unsigned colors = 1 + random_below(&seed, round % 4 ? 256 : 4);
+        int width = 1 + (int)random_below(&seed, WIDTH),
+            height = 1 + (int)random_below(&seed, HEIGHT);
         for (int i = 0; i < (width + 1) * height; i++)
-            rows[i] = (uint8_t)random_below(i % (width + 1) == 0 ? 5 : colors);
+            rows[i] = (uint8_t)random_below(&seed, i % (width + 1) == 0 ? 5 : colors);
         struct png_file file =
             make_gray(width, height, rows, round % 10, strategies[round % 4], 1 + round % 3 * 2);
         assert_int_equal(oracle_file(file.data, file.size, NO_LIMIT), ORACLE_FAST);
@@ -150,7 +146,7 @@ static void every_byte_damaged(void **state)
     static const int kinds[][2] = {{0, 2}, {0, 16}, {2, 8}, {3, 4}, {4, 8}, {6, 16}};
     seed = 5;
     for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++)
-        samples[i] = (uint16_t)(i % 3 ? random_below(4) : i);
+        samples[i] = (uint16_t)(i % 3 ? random_below(&seed, 4) : i);
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         uint16_t masked[8 * 5 * 4];
         for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++)
@@ -170,7 +166,8 @@ static void every_byte_damaged(void **state)
     // Dynamic codes, damaged bit by bit: their headers are where decoders differ most.
     uint8_t rows[31 * 30];
     for (size_t i = 0; i < sizeof rows; i++)
-        rows[i] = (uint8_t)(i % 31 == 0 ? random_below(5) : random_below(2) * random_below(40));
+        rows[i] = (uint8_t)(i % 31 == 0 ? random_below(&seed, 5)
+                                        : random_below(&seed, 2) * random_below(&seed, 40));
     struct png_file file = make_gray(30, 30, rows, 9, Z_DEFAULT_STRATEGY, 1);
     damage(&file, counts);
     png_make_free(&file);

@@ -16,16 +16,11 @@
 #include "png/cuda/symbols.cuh"
 #include "png/cuda/thread_bits.cuh"
 #include "png/cuda/unfilter.cuh"
+#include "support/random.h"
 
 #define MOST 60000 // bytes of data
 
-static uint32_t seed;
-
-static unsigned random_below(unsigned n)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return (unsigned)((uint64_t)seed * n >> 32);
-}
+static uint64_t seed;
 
 // --- what a block of threads does, one after the other -------------------------------------------
 
@@ -139,8 +134,8 @@ static uint32_t words[MOST]; // a stream, zeros behind it
 static uint32_t make_stream(uint32_t size, int level, int strategy)
 {
     z_stream z = {0};
-    assert_int_equal(deflateInit2(&z, level, Z_DEFLATED, -15, 1 + (int)random_below(9), strategy),
-                     Z_OK);
+    assert_int_equal(
+        deflateInit2(&z, level, Z_DEFLATED, -15, 1 + (int)random_below(&seed, 9), strategy), Z_OK);
     memset(words, 0, sizeof words);
     z.next_in = data;
     z.avail_in = size;
@@ -154,14 +149,14 @@ static uint32_t make_stream(uint32_t size, int level, int strategy)
 static void fill(uint32_t size, int kind)
 {
     for (uint32_t i = 0; i < size; i++) {
-        unsigned bits = random_below(1u << 16);
+        unsigned bits = random_below(&seed, 1u << 16);
         data[i] = (uint8_t)(kind == 0   ? bits
                             : kind == 1 ? (bits & 3) + (bits >> 2 & 7)
                             : kind == 2 ? i / 700
                                         : (unsigned)__builtin_ctz(bits | 1u << 15) * 16 + (i & 1));
         if (kind == 1 && i > 2000 && bits % 64 == 0)
-            for (unsigned from = i - random_below(2000) - 1, n = bits % 250; n > 0 && i + 1 < size;
-                 n--)
+            for (unsigned from = i - random_below(&seed, 2000) - 1, n = bits % 250;
+                 n > 0 && i + 1 < size; n--)
                 data[i++] = data[from++];
     }
 }
@@ -174,10 +169,10 @@ static void test_streams(void **test)
     static struct codes codes;
     int blocks = 0;
     for (int i = 0; i < 120; i++) {
-        seed = (uint32_t)i;
-        uint32_t size = 1 + random_below(i % 10 ? 3000 : MOST - 600), made = 0;
-        fill(size, (int)random_below(4));
-        make_stream(size, 1 + (int)random_below(9), strategies[i % 5]);
+        seed = (uint64_t)i;
+        uint32_t size = 1 + random_below(&seed, i % 10 ? 3000 : MOST - 600), made = 0;
+        fill(size, (int)random_below(&seed, 4));
+        make_stream(size, 1 + (int)random_below(&seed, 9), strategies[i % 5]);
         struct bits bits = read_bits(words, 0);
         for (uint32_t last = 0; !last; blocks++) {
             last = take_bits(&bits, 1);
@@ -219,7 +214,7 @@ static void test_limits(void **test)
     uint32_t all = 0, limit = head.at, bytes = 0;
     assert_int_equal(count_symbols(codes.entries, &whole, UINT32_MAX, &all), ENTRY_END);
     struct bits bits = head;
-    for (uint32_t stop = 0; !stop; limit += 1 + random_below(90)) {
+    for (uint32_t stop = 0; !stop; limit += 1 + random_below(&seed, 90)) {
         uint32_t before = bits.at;
         stop = count_symbols(codes.entries, &bits, limit, &bytes);
         assert_true(stop || (bits.at >= limit && (bits.at < limit + 48 || bits.at == before)));
@@ -268,15 +263,15 @@ static void split_codewords(uint8_t *lengths, unsigned symbols, unsigned used)
     memset(lengths, 0, symbols);
     lengths[0] = 0;
     for (unsigned made = 1; made < used; made++) {
-        unsigned which = random_below(made);
-        if (random_below(3) == 0)
+        unsigned which = random_below(&seed, made);
+        if (random_below(&seed, 3) == 0)
             which = made - 1; // long ones, too
         while (lengths[which] == MOST_LENGTH)
             which = (which + 1) % made;
         lengths[made] = ++lengths[which];
     }
     for (unsigned i = symbols - 1; i > 0; i--) {
-        unsigned j = random_below(i + 1);
+        unsigned j = random_below(&seed, i + 1);
         uint8_t length = lengths[i];
         lengths[i] = lengths[j];
         lengths[j] = length;
@@ -290,17 +285,17 @@ static void test_codes(void **test)
     static struct codes codes;
     int taken = 0, refused = 0;
     for (int i = 0; i < 3000; i++) {
-        seed = (uint32_t)i * 77;
+        seed = (uint64_t)i * 77;
         uint8_t lengths[LITLENS + DISTANCES] = {0};
-        split_codewords(lengths, 286, 2 + random_below(285));
-        split_codewords(lengths + LITLENS, 30, random_below(31));
-        if (random_below(4) == 0)
-            lengths[LITLENS + random_below(30)] = (uint8_t)random_below(16);
-        if (random_below(4) == 0)
-            lengths[random_below(286)] = (uint8_t)random_below(16);
-        if (random_below(20) == 0) {
+        split_codewords(lengths, 286, 2 + random_below(&seed, 285));
+        split_codewords(lengths + LITLENS, 30, random_below(&seed, 31));
+        if (random_below(&seed, 4) == 0)
+            lengths[LITLENS + random_below(&seed, 30)] = (uint8_t)random_below(&seed, 16);
+        if (random_below(&seed, 4) == 0)
+            lengths[random_below(&seed, 286)] = (uint8_t)random_below(&seed, 16);
+        if (random_below(&seed, 20) == 0) {
             memset(lengths, 0, 286);
-            lengths[256] = (uint8_t)(1 + random_below(2));
+            lengths[256] = (uint8_t)(1 + random_below(&seed, 2));
         }
         bool mine = lengths[END_OF_BLOCK] && make_codes(&codes, lengths);
         assert_int_equal(mine, zlib_takes(lengths));
@@ -317,7 +312,7 @@ static void test_largest_tables(void **test)
     static struct codes codes;
     uint32_t most[2] = {0, 0};
     for (int i = 0; i < 4000; i++) {
-        seed = (uint32_t)i * 31;
+        seed = (uint64_t)i * 31;
         uint8_t lengths[LITLENS + DISTANCES] = {0};
         split_codewords(lengths, 286, 286);
         split_codewords(lengths + LITLENS, 30, 30);
@@ -376,18 +371,18 @@ static void test_adler(void **test)
 {
     (void)test;
     for (int i = 0; i < 60; i++) {
-        seed = (uint32_t)i;
-        uint32_t size = 1 + random_below(i % 4 ? 500 : MOST - 1);
+        seed = (uint64_t)i;
+        uint32_t size = 1 + random_below(&seed, i % 4 ? 500 : MOST - 1);
         for (uint32_t b = 0; b < size; b++)
-            data[b] = i % 3 ? (uint8_t)random_below(256) : 255;
+            data[b] = i % 3 ? (uint8_t)random_below(&seed, 256) : 255;
         struct adler parts[3] = {{0, 0}}, sum = {0, 0};
         for (uint32_t at = 0; at < size;) {
-            uint32_t n = 1 + random_below(64), bytes = 0, weighted = 0;
+            uint32_t n = 1 + random_below(&seed, 64), bytes = 0, weighted = 0;
             for (uint32_t b = 0; b < n && at + b < size; b++) {
                 bytes += data[at + b];
                 weighted += b * data[at + b];
             }
-            add_adler(&parts[random_below(3)], at, bytes, weighted);
+            add_adler(&parts[random_below(&seed, 3)], at, bytes, weighted);
             at += n;
         }
         for (int p = 0; p < 3; p++) {

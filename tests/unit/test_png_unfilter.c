@@ -8,54 +8,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/features.h"
 #include "png/cpu/unfilter.h"
+#include "support/guard.h"
+#include "support/random.h"
 
 #define MOST 4096 // bytes of a row
 
-static uint32_t seed;
+static uint64_t seed;
 
-static unsigned random_bits(void)
+static uint8_t *end_of(const struct guarded *fence, size_t size)
 {
-    seed = seed * 1664525u + 1013904223u;
-    return seed >> 16;
+    return fence->end - size;
 }
 
-// `size` bytes that end where memory ends, with a page that is none before them too.
-struct fence {
-    uint8_t *pages;
-    size_t size;
-};
-
-static struct fence make_fence(void)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    struct fence fence = {.size = conv_image_align(8 * MOST, page) + 2 * page};
-    fence.pages =
-        mmap(NULL, fence.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(fence.pages != MAP_FAILED);
-    assert_int_equal(mprotect(fence.pages, page, PROT_NONE), 0);
-    assert_int_equal(mprotect(fence.pages + fence.size - page, page, PROT_NONE), 0);
-    return fence;
-}
-
-static uint8_t *end_of(const struct fence *fence, size_t size)
-{
-    return fence->pages + fence->size - (size_t)sysconf(_SC_PAGESIZE) - size;
-}
-
-static struct fence fences[4];
+static struct guarded fences[4];
 
 static int make_fences(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++)
-        fences[i] = make_fence();
+        fences[i] = guard_alloc(8 * MOST);
     return 0;
 }
 
@@ -63,7 +39,7 @@ static int free_fences(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++)
-        munmap(fences[i].pages, fences[i].size);
+        guard_free(&fences[i]);
     return 0;
 }
 
@@ -71,9 +47,11 @@ static int free_fences(void **state)
 static void fill(uint8_t *p, size_t size)
 {
     static const uint8_t edges[] = {0, 1, 127, 128, 254, 255};
-    unsigned kind = random_bits() % 3;
+    unsigned kind = random_bits(&seed) % 3;
     for (size_t i = 0; i < size; i++)
-        p[i] = (uint8_t)(kind == 0 ? random_bits() : kind == 1 ? edges[random_bits() % 6] : i);
+        p[i] = (uint8_t)(kind == 0   ? random_bits(&seed)
+                         : kind == 1 ? edges[random_bits(&seed) % 6]
+                                     : i);
 }
 
 static void check_filters(const struct conv_unfilter *variant, int bpp, size_t width)
@@ -113,7 +91,7 @@ static void filters_are_plain_codes(void **state)
             for (size_t width = 1; width <= 67; width++)
                 check_filters(variants[v], sizes[s], width);
             for (int i = 0; i < 60; i++)
-                check_filters(variants[v], sizes[s], 1 + random_bits() % (MOST / 8));
+                check_filters(variants[v], sizes[s], 1 + random_bits(&seed) % (MOST / 8));
         }
     }
 }

@@ -9,16 +9,16 @@
 #include <cmocka.h>
 
 #include "pipeline/pool.h"
+#include "support/random.h"
 
 #define SLOTS 7
 #define LIMIT ((size_t)1 << 20)
 
-static uint32_t seed;
+static uint64_t seed;
 
 static size_t draw(size_t most)
 {
-    seed = seed * 1664525 + 1013904223;
-    return (size_t)((uint64_t)seed * (most + 1) >> 32);
+    return random_below(&seed, (unsigned)most + 1);
 }
 
 static void open_pool(struct conv_pool *pool, size_t group_bytes)
@@ -68,7 +68,7 @@ static void test_the_limit_holds(void **state)
     for (seed = 1; seed < 40; seed++) {
         struct conv_pool pool;
         struct conv_err err;
-        uint32_t begin = seed;
+        uint64_t begin = seed;
         open_pool(&pool, draw(LIMIT / 8));
         for (int step = 0; step < 2000; step++) {
             struct conv_slot *slot = &pool.slots[draw(SLOTS - 1)];
@@ -104,7 +104,7 @@ static void test_who_is_alone_is_served(void **state)
     struct conv_slot *slot;
     open_pool(&pool, LIMIT / 4);
     for (seed = 1; seed < 500; seed++) {
-        uint32_t begin = seed;
+        uint64_t begin = seed;
         struct conv_pool_need need = draw_need(LIMIT);
         if (!conv_pool_is_too_much(&pool, &need)) {
             assert_int_equal(conv_pool_acquire(&pool, &need, &slot, &err), CONV_OK);
