@@ -76,7 +76,7 @@ static bool place(struct conv_bench_device *bench, const struct conv_image *shap
 
 // True if the image has its place and is decoded into it.
 static bool stage(struct conv_bench_device *bench, struct conv_job *job,
-                  const struct conv_pipeline_config *config, struct conv_png_codec *codec, int most)
+                  const struct conv_pipeline_config *config, struct conv_codecs *codec, int most)
 {
     struct conv_err err;
     job->file->size = 0;
@@ -113,8 +113,8 @@ static enum conv_status fill(struct conv_bench_device *bench, const char *folder
     };
     struct conv_file file = {0};
     struct conv_job *job = calloc(1, sizeof *job);
-    struct conv_png_codec *codec = NULL;
-    enum conv_status status = job ? conv_png_codec_open(&codec, &options->png, err)
+    struct conv_codecs *codec = NULL;
+    enum conv_status status = job ? conv_codecs_open(&codec, &options->png, err)
                                   : conv_err_set(err, CONV_ERR_MEMORY, "no memory for an image");
     bool room = true, any = true;
     while (!status && room && any && bench->group_count < most) {
@@ -134,7 +134,7 @@ static enum conv_status fill(struct conv_bench_device *bench, const char *folder
     }
     if (!status && bench->group_count == 0)
         status = conv_err_set(err, CONV_ERR_USAGE, "no PNG could be filtered in %s", folder);
-    conv_png_codec_close(codec);
+    conv_codecs_close(codec);
     free(file.data);
     free(job);
     return status;

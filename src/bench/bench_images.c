@@ -39,7 +39,8 @@ static enum conv_status load_image(struct conv_bench_images *images, struct conv
     job->file = &file;
     enum conv_status status = conv_stages_read(config, job);
     image->file = file;
-    image->header = job->header;
+    if (!status)
+        status = conv_png_probe(file.data, file.size, &image->header, &job->err);
     if (status)
         return status;
     const struct conv_image *shape = &image->header.shape;

@@ -5,6 +5,7 @@
 
 #include "cli/options.h"
 #include "pipeline/job.h"
+#include "png/png.h"
 
 struct conv_bench_image {
     struct conv_file file;

@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/suggest.h"
 #include "cli/option_table.h"
+#include "png/png.h"
 
 // Planes of 16 MiB travel at nine tenths of what large copies do. Streams are decoded in as many
 // milliseconds however many there are, so that it is better to have more of them in a group (10,000

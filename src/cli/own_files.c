@@ -6,6 +6,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "io/formats.h"
 #include "io/operands.h"
 #include "io/paths.h"
 #include "report/report.h"
@@ -123,7 +124,7 @@ static bool looks_like_image(const struct conv_options *options, const char *pat
     for (int i = 0; i < include->count; i++)
         if (fnmatch(conv_paths_base(include->items[i]), base, 0) == 0)
             return true;
-    return include->count == 0 && fnmatch("*.png", base, FNM_CASEFOLD) == 0;
+    return include->count == 0 && conv_formats_match_name(base);
 }
 
 // In `folder` it would become an input, or an output would replace it.

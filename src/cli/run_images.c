@@ -35,8 +35,8 @@ static void limit_memory(struct conv_pipeline_config *config, bool refuse_beyond
     }
     config->refuse_beyond = refuse_beyond;
     size_t keep = conv_pipeline_keep(config->memory, config->jobs);
-    if (config->png.keep > keep)
-        config->png.keep = keep;
+    if (config->codec.keep > keep)
+        config->codec.keep = keep;
 }
 
 enum conv_status conv_run_images(const struct conv_options *options,
@@ -60,7 +60,7 @@ enum conv_status conv_run_images(const struct conv_options *options,
         .group_bytes = conv_options_group_bytes(options, decodes),
         .mem_limit = conv_options_mem_limit(options, device->ops->async),
         .max_pixels = options->max_pixels,
-        .png = options->png,
+        .codec = options->png,
         .alpha = (enum conv_alpha_mode)options->alpha,
         .decode_on = device->decode_on,
         .encode_on = device->encode_on,
@@ -79,9 +79,9 @@ enum conv_status conv_run_images(const struct conv_options *options,
     };
     // What coders and file buffers keep, all workers together, is at most about half of the limit:
     // each has one buffer for the file, the filtered rows of either way, and the result.
-    config.png.keep = config.mem_limit / 8 / (size_t)options->jobs + 1;
+    config.codec.keep = config.mem_limit / 8 / (size_t)options->jobs + 1;
     limit_memory(&config, !options->mem_limit);
-    config.png.stop = stop;
+    config.codec.stop = stop;
     give_memory_back();
     return conv_pipeline_run(&config, source, report, err);
 }

@@ -16,7 +16,7 @@
 struct verify {
     const struct conv_options *options;
     struct conv_pipeline_config config; // what reading an image needs
-    struct conv_png_codec *codec;
+    struct conv_codecs *codec;
     struct conv_kernel_run *contenders; // the reference first
     int count;
     struct skipped *skipped; // the other variants
@@ -260,7 +260,7 @@ int conv_verify_main(const struct conv_options *options)
     if (!status)
         status = conv_walk_open(&walk, &walk_config, &err);
     if (!status)
-        status = conv_png_codec_open(&verify.codec, &options->png, &err);
+        status = conv_codecs_open(&verify.codec, &options->png, &err);
     if (!status)
         status = open_contenders(&verify, filters, filter_count, &err);
     if (!status) {
@@ -274,7 +274,7 @@ int conv_verify_main(const struct conv_options *options)
         conv_kernel_run_close(&verify.contenders[i]);
     free(verify.contenders);
     free(verify.skipped);
-    conv_png_codec_close(verify.codec);
+    conv_codecs_close(verify.codec);
     conv_walk_close(walk);
     free(file.data);
     free(job);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/descriptors.h"
+#include "io/formats.h"
 #include "io/paths.h"
 #include "io/temporary.h"
 
@@ -26,7 +27,7 @@ static bool is_included(const struct conv_folder_rules *rules, const char *relat
         return false;
     if (rules->include_count)
         return matches(rules->include, rules->include_count, relative);
-    return fnmatch("*.png", conv_paths_base(relative), FNM_CASEFOLD) == 0;
+    return conv_formats_match_name(conv_paths_base(relative));
 }
 
 // NULL with errno.

@@ -17,7 +17,7 @@
 struct conv_folder_rules {
     bool recursive;
     bool in_place;              // see struct conv_item
-    const char *const *include; // no glob: *.png in any case
+    const char *const *include; // no glob: conv_formats_match_name
     int include_count;
     const char *const *exclude; // an excluded folder is not entered
     int exclude_count;

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #include "backend/async_open.h"
+#include "io/formats.h"
 #include "io/sink.h"
-#include "png/png.h"
 #include "report/trace.h"
 
 // Who decodes or encodes image data. CONV_CODER_AUTO is for decoding only: whoever is free, as
@@ -39,7 +39,8 @@ struct conv_pipeline_config {
     size_t memory;
     bool refuse_beyond; // images that alone take more fail; without it they are tried
     uint64_t max_pixels;
-    struct conv_codec_config png;
+    struct conv_codec_config codec;
+    const struct conv_format *output_format; // NULL: the first of conv_formats
     enum conv_alpha_mode alpha;
     enum conv_coder decode_on, encode_on; // CONV_CODER_GPU: what the device cannot, the CPU does
     bool strip;

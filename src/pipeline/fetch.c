@@ -56,6 +56,17 @@ static bool wait_readable(const struct conv_pipeline_config *config, struct conv
     return readable;
 }
 
+// Finds the format of the file once enough of it is there.
+static enum conv_status check_head(struct conv_job *job)
+{
+    const struct conv_file *file = job->file;
+    const struct conv_format *format = conv_formats_find(file->data, file->size);
+    if (file->size < format->head_bytes)
+        return CONV_OK;
+    job->format = format;
+    return format->check_head(file->data, file->size, &job->err);
+}
+
 static enum conv_status read_all(const struct conv_pipeline_config *config, struct conv_job *job,
                                  size_t expected, uint64_t *start)
 {
@@ -63,6 +74,7 @@ static enum conv_status read_all(const struct conv_pipeline_config *config, stru
     struct conv_err *err = &job->err;
     bool regular = conv_input_is_file(&job->input);
     file->size = 0;
+    job->format = NULL;
     // One byte more than expected lets a single read see the end of the file.
     enum conv_status status = reserve(job, expected + 1);
     while (!status) {
@@ -70,8 +82,8 @@ static enum conv_status read_all(const struct conv_pipeline_config *config, stru
             return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for input");
         if (conv_cancel_is_asked(config->stop))
             return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
-        // The first bytes come alone: a file that is no PNG is not worth its memory.
-        bool first = file->size < CONV_PNG_SIGNATURE_SIZE;
+        // The first bytes come alone: a file that is no image is not worth its memory.
+        bool first = !job->format;
         size_t room = file->capacity - file->size, most = first ? READ_CHUNK : READ_MOST;
         ssize_t got = job->item.ops->read(&job->input, file->data + file->size,
                                           room < most ? room : most, err);
@@ -82,8 +94,8 @@ static enum conv_status read_all(const struct conv_pipeline_config *config, stru
         if (got == 0)
             return job->item.ops->unchanged(&job->input, err);
         file->size += (size_t)got;
-        if (first && file->size >= CONV_PNG_SIGNATURE_SIZE)
-            status = conv_png_check_signature(file->data, file->size, err);
+        if (first)
+            status = check_head(job);
         if (!status && file->size > config->mem_limit)
             return refuse_size(err);
         if (!status && file->size == file->capacity)

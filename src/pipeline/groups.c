@@ -19,7 +19,7 @@ static bool may_decode(const struct conv_scheduler *s, const struct conv_job *jo
     const struct conv_pipeline_config *config = s->config;
     // What is read but once cannot be given back to the CPU.
     return config->decode_on != CONV_CODER_CPU && job->decode_on != CONV_CODER_CPU &&
-           conv_input_is_file(&job->input) && conv_png_is_plain(&job->header) &&
+           conv_input_is_file(&job->input) && job->header.device_stream && job->format->device &&
            config->ops->takes_stream(&job->header.shape, job->file->size);
 }
 

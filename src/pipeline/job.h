@@ -22,7 +22,6 @@
 #include "io/source.h"
 #include "pipeline/budget.h"
 #include "pipeline/config.h"
-#include "png/png.h"
 #include "report/report.h"
 #include "report/trace.h"
 
@@ -61,7 +60,8 @@ struct conv_job {
     struct conv_share share;    // for the file's buffer
     size_t want;                // of that, as far as the file says before it is read
     struct conv_file *file;     // until decoded
-    struct conv_png_header header;
+    const struct conv_format *format; // of the input; NULL until its first bytes are read
+    struct conv_image_header header;
     struct conv_metadata meta;
     struct conv_image in; // where decoding writes
     size_t out_offset[CONV_IMAGE_MAX_CHANNELS];

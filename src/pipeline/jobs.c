@@ -61,7 +61,7 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     job->outcome = CONV_OUTCOME_DONE;
     job->reason = NULL;
     job->notable = false;
-    job->header = (struct conv_png_header){0};
+    job->header = (struct conv_image_header){0};
     job->meta = meta;
     job->slot = NULL;
     job->bytes_in = job->bytes_out = 0;
@@ -71,6 +71,7 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     job->want = 0;
     job->file = NULL;
     job->input = (struct conv_input){0};
+    job->format = NULL;
     job->output.path[0] = '\0';
     job->decode_on = CONV_CODER_AUTO;
     job->decoded_on_device = job->encoded_on_device = false;
@@ -102,7 +103,7 @@ size_t conv_jobs_metadata_bytes(const struct conv_job *job)
 // Buffers that a large file has left are given back, as those of the coders are.
 static bool is_too_large(const struct conv_scheduler *s, size_t capacity)
 {
-    size_t keep = s->config->png.keep;
+    size_t keep = s->config->codec.keep;
     return keep > 0 && capacity > keep;
 }
 
@@ -164,8 +165,8 @@ static void report_job(struct conv_scheduler *s, const struct conv_job *job) CON
         .reason = job->reason,
         .err = job->outcome == CONV_OUTCOME_FAILED ? &job->err : NULL,
         .notable = job->notable,
-        .width = job->header.width,
-        .height = job->header.height,
+        .width = job->header.shape.width,
+        .height = job->header.shape.height,
         .channels = job->header.shape.channels,
         .depth = job->header.shape.depth,
         .bytes_in = job->bytes_in,

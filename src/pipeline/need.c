@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "pipeline/need.h"
 
+#include "pipeline/stages.h"
+
 static size_t add(size_t a, size_t b)
 {
     size_t sum;
@@ -17,9 +19,10 @@ void conv_need_estimate(struct conv_need *need, const struct conv_pipeline_confi
 {
     size_t file = job->file->capacity;
     // The side for the result takes no memory before the filter writes to it.
-    size_t decoding = add(staging, conv_png_decode_bytes(&job->header, job->file->size));
+    size_t decoding = add(staging, job->format->decode_bytes(&job->header, job->file->size));
     size_t encoding =
-        add(add(staging, staging), conv_png_encode_bytes(&config->png, &job->header.shape));
+        add(add(staging, staging),
+            conv_stages_output_format(config)->encode_bytes(&config->codec, &job->header.shape));
     size_t carried = job->meta.capacity;
     need->work = add(larger(decoding, encoding), carried);
     need->peak = add(larger(add(decoding, file), encoding), carried);

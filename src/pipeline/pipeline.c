@@ -117,7 +117,7 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
         workers[i].scheduler = s;
         workers[i].index = i;
         workers[i].row = conv_trace_add_track(config->trace, "worker", i, "");
-        status = conv_png_codec_open(&workers[i].codec, &config->png, err);
+        status = conv_codecs_open(&workers[i].codecs, &config->codec, err);
         if (!status && !config->ops->async)
             status = config->ops->stream_open(config->backends[0], &workers[i].stream, 0, err);
     }
@@ -173,7 +173,7 @@ static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers)
         if (is_left(&workers[i]))
             continue;
         ops->stream_close(workers[i].stream);
-        conv_png_codec_close(workers[i].codec);
+        conv_codecs_close(workers[i].codecs);
     }
 }
 

@@ -11,7 +11,7 @@
 #include "report/report.h"
 
 // What a buffer may keep from image to image where the memory of the whole run is limited to
-// `memory` bytes; for png.keep, too.
+// `memory` bytes; for codec.keep, too.
 size_t conv_pipeline_keep(size_t memory, int jobs);
 
 // Runs every image of the source and hands a record of each to the report. Images that fail are

@@ -14,36 +14,44 @@ void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start
 {
     struct conv_trace_item item = {
         .name = job->item.name,
-        .width = job->header.width,
-        .height = job->header.height,
+        .width = job->header.shape.width,
+        .height = job->header.shape.height,
     };
     job->ns[stage] += conv_trace_end(job->row, stage, start, &item);
+}
+
+const struct conv_format *conv_stages_output_format(const struct conv_pipeline_config *config)
+{
+    return config->output_format ? config->output_format : conv_formats[0];
 }
 
 static enum conv_status read_header(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     const struct conv_file *file = job->file;
-    enum conv_status status = conv_png_probe(file->data, file->size, &job->header, &job->err);
+    const struct conv_image *shape = &job->header.shape;
+    if (!job->format)
+        job->format = conv_formats_find(file->data, file->size);
+    const struct conv_format *format = job->format;
+    enum conv_status status = format->probe(file->data, file->size, &job->header, &job->err);
     if (status)
         return status;
-    uint64_t pixels = (uint64_t)job->header.width * (uint64_t)job->header.height;
+    uint64_t pixels = (uint64_t)shape->width * (uint64_t)shape->height;
     if (pixels > config->max_pixels)
         return conv_err_hint(&job->err, CONV_HINT_MAX_PIXELS, 0,
                              conv_err_set(&job->err, CONV_ERR_LIMIT,
                                           "%d x %d pixels are more than the limit of %" PRIu64,
-                                          job->header.width, job->header.height,
-                                          config->max_pixels));
-    status = conv_png_check_size(file->data, file->size, &job->header, &job->err);
+                                          shape->width, shape->height, config->max_pixels));
+    status = format->check_size(file->data, file->size, &job->header, &job->err);
     if (status)
         return status;
-    if (!config->first_frame && conv_png_is_animated(file->data, file->size))
+    if (!config->first_frame && format->is_animated(file->data, file->size))
         return conv_err_hint(
             &job->err, job->item.in_place ? CONV_HINT_TAKE_FIRST_COPY : CONV_HINT_TAKE_FIRST, 0,
             conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
                          "animated PNG: all frames but one would be lost"));
     job->meta.size = job->meta.front = 0;
     if (!config->strip)
-        status = conv_png_meta_collect(file->data, file->size, &job->header, &job->meta, &job->err);
+        status = format->collect(file->data, file->size, &job->header, &job->meta, &job->err);
     return status;
 }
 
@@ -61,17 +69,18 @@ enum conv_status conv_stages_read(const struct conv_pipeline_config *config, str
 }
 
 enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
-                                    struct conv_png_codec *codec, struct conv_job *job)
+                                    struct conv_codecs *codecs, struct conv_job *job)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
     bool premultiply = config->alpha == CONV_ALPHA_PREMULTIPLY;
     conv_phase_begin(job->phase);
     enum conv_status status =
-        conv_png_decode(codec, job->file->data, job->file->size, &job->header, &job->in, &job->err);
+        job->format->decode(conv_codecs_of(codecs, job->format), job->file->data, job->file->size,
+                            &job->header, &job->in, &job->err);
     if (!status && premultiply)
         conv_alpha_multiply(&job->in);
     conv_phase_end(job->phase);
-    conv_png_codec_trim(codec);
+    conv_codecs_trim(codecs);
     conv_stages_end(job, CONV_STAGE_DECODE, start);
     return status;
 }
@@ -81,8 +90,8 @@ bool conv_stages_pass_on(struct conv_job *job)
     uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
     struct conv_group *group = &job->slot->group;
     struct conv_group_image *image = &group->images[job->image];
-    bool found = conv_png_copy_stream(group->h_in + image->stream, &image->stream_bytes,
-                                      job->file->data, job->file->size, &job->header);
+    bool found = job->format->device->copy_stream(group->h_in + image->stream, &image->stream_bytes,
+                                                  job->file->data, job->file->size, &job->header);
     conv_stages_end(job, CONV_STAGE_DECODE, start);
     return found;
 }
@@ -100,16 +109,18 @@ enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
     return status;
 }
 
-// What a device has encoded wants no more than a frame.
 static enum conv_status encode(const struct conv_pipeline_config *config,
-                               struct conv_png_codec *codec, struct conv_job *job,
+                               struct conv_codecs *codecs, struct conv_job *job,
                                struct conv_encoded *bytes)
 {
     const struct conv_group *group = &job->slot->group;
-    if (group->encoded) {
+    const struct conv_format *format = conv_stages_output_format(config);
+    struct conv_codec *codec = conv_codecs_of(codecs, format);
+    const struct conv_metadata *metadata = job->format == format ? &job->meta : NULL;
+    if (group->encoded) { // by the device, without a frame
         const struct conv_group_image *image = &group->images[job->image];
-        conv_png_frame(codec, &image->shape, &job->meta, group->h_result + image->chunks,
-                       image->chunks_bytes, bytes);
+        format->device->frame(codec, &image->shape, metadata, group->h_result + image->chunks,
+                              image->chunks_bytes, bytes);
         return CONV_OK;
     }
     struct conv_image out;
@@ -118,7 +129,7 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
     conv_phase_begin(job->phase);
     if (premultiplied)
         conv_alpha_divide(&out);
-    enum conv_status status = conv_png_encode(codec, &out, &job->meta, bytes, &job->err);
+    enum conv_status status = format->encode(codec, &out, metadata, bytes, &job->err);
     conv_phase_end(job->phase);
     return status;
 }
@@ -137,11 +148,11 @@ static enum conv_status write_output(const struct conv_pipeline_config *config, 
 }
 
 enum conv_status conv_stages_encode(const struct conv_pipeline_config *config,
-                                    struct conv_png_codec *codec, int worker, struct conv_job *job)
+                                    struct conv_codecs *codecs, int worker, struct conv_job *job)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_ENCODE);
     struct conv_encoded bytes;
-    enum conv_status status = encode(config, codec, job, &bytes);
+    enum conv_status status = encode(config, codecs, job, &bytes);
     job->decoded_on_device = !status && job->slot->group.decoded;
     job->encoded_on_device = !status && job->slot->group.encoded;
     conv_stages_end(job, CONV_STAGE_ENCODE, start);
@@ -152,6 +163,6 @@ enum conv_status conv_stages_encode(const struct conv_pipeline_config *config,
         status = write_output(config, worker, job, &bytes);
         conv_stages_end(job, CONV_STAGE_WRITE, start);
     }
-    conv_png_codec_trim(codec);
+    conv_codecs_trim(codecs);
     return status;
 }

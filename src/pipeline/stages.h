@@ -4,14 +4,18 @@
 #ifndef CONV_PIPELINE_STAGES_H
 #define CONV_PIPELINE_STAGES_H
 
+#include "pipeline/codecs.h"
 #include "pipeline/config.h"
 #include "pipeline/job.h"
 
 // Adds the time since `start` to the stage.
 void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start);
 
-// Instead of decoding: copies the zlib stream to where the job's group has its place, for a device.
-// False: the CPU has to decode this file.
+// The format that outputs are written in.
+const struct conv_format *conv_stages_output_format(const struct conv_pipeline_config *config);
+
+// Instead of decoding: copies the compressed data to where the job's group has its place, for a
+// device. False: the CPU has to decode this file.
 bool conv_stages_pass_on(struct conv_job *job);
 
 // Reads the file into job->file, its header into job->header, its metadata into job->meta. Waits
@@ -20,7 +24,7 @@ enum conv_status conv_stages_read(const struct conv_pipeline_config *config, str
 
 // Decodes into job->in (premultiplied if asked).
 enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
-                                    struct conv_png_codec *codec, struct conv_job *job);
+                                    struct conv_codecs *codecs, struct conv_job *job);
 
 // Filters the image, which is its group's only one, on this thread.
 enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
@@ -28,6 +32,6 @@ enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
 
 // Encodes the group's result and writes the output.
 enum conv_status conv_stages_encode(const struct conv_pipeline_config *config,
-                                    struct conv_png_codec *codec, int worker, struct conv_job *job);
+                                    struct conv_codecs *codecs, int worker, struct conv_job *job);
 
 #endif

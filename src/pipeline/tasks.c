@@ -173,7 +173,7 @@ void conv_tasks_decode(struct conv_scheduler *s, struct conv_worker *worker, str
     if (job->slot->group.decoded)
         on_cpu = !conv_stages_pass_on(job);
     else
-        status = conv_stages_decode(s->config, worker->codec, job);
+        status = conv_stages_decode(s->config, worker->codecs, job);
     conv_lock_acquire(&s->lock);
     end_decode(s, job, status, on_cpu);
 }
@@ -183,7 +183,7 @@ void conv_tasks_encode(struct conv_scheduler *s, struct conv_worker *worker, str
     conv_job_move(job, CONV_JOB_ENCODING);
     conv_worker_take(worker, job, false);
     conv_lock_release(&s->lock);
-    enum conv_status status = conv_stages_encode(s->config, worker->codec, worker->index, job);
+    enum conv_status status = conv_stages_encode(s->config, worker->codecs, worker->index, job);
     conv_lock_acquire(&s->lock);
     conv_groups_leave(s, job);
     conv_jobs_finish(s, job, status);

@@ -88,12 +88,12 @@ static enum conv_status run_stages(struct conv_scheduler *s, struct conv_worker 
 {
     conv_group_place(&job->slot->group, &job->header.shape, s->filter_alpha, s->table_bytes,
                      &job->in, job->out_offset);
-    enum conv_status status = conv_stages_decode(s->config, worker->codec, job);
+    enum conv_status status = conv_stages_decode(s->config, worker->codecs, job);
     give_file_back(s, job);
     if (!status)
         status = conv_stages_filter(s->config, worker->stream, job);
     if (!status)
-        status = conv_stages_encode(s->config, worker->codec, worker->index, job);
+        status = conv_stages_encode(s->config, worker->codecs, worker->index, job);
     return status;
 }
 

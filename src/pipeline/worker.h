@@ -4,12 +4,13 @@
 #ifndef CONV_PIPELINE_WORKER_H
 #define CONV_PIPELINE_WORKER_H
 
+#include "pipeline/codecs.h"
 #include "pipeline/scheduler.h"
 
 struct conv_worker {
     struct conv_scheduler *scheduler;
     int index;
-    struct conv_png_codec *codec;
+    struct conv_codecs *codecs;
     struct conv_stream *stream; // of a backend that is not async
     struct conv_trace_track *row;
     pthread_t thread;

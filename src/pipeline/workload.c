@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "pipeline/workload.h"
 
-#include "png/png.h"
+#include "io/formats.h"
 
 // Files whose size is looked up: a microsecond or two each, or a while over a network.
 #define SAMPLED 256
@@ -26,14 +26,17 @@ static uint64_t file_size(const struct conv_item *item)
 
 static bool looks_plain(const struct conv_item *item)
 {
-    uint8_t head[CONV_PNG_HEAD_SIZE];
+    uint8_t head[CONV_FORMATS_HEAD];
     struct conv_input input = {0};
     struct conv_err err;
     if (item->ops->open(item, &input, &err))
         return false;
     ssize_t got = item->ops->read(&input, head, sizeof head, &err);
     item->ops->close(&input);
-    return got == (ssize_t)sizeof head && conv_png_looks_plain(head);
+    if (got <= 0)
+        return false;
+    const struct conv_format_device *device = conv_formats_find(head, (size_t)got)->device;
+    return device && (size_t)got >= device->head_bytes && device->looks_decodable(head);
 }
 
 static void add_sample(struct sample *sample, const struct conv_item *item)
