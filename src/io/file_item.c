@@ -141,6 +141,7 @@ static enum conv_status open_standard(const struct conv_item *item, struct conv_
 }
 
 const struct conv_item_ops conv_item_file = {
+    .is_file = true,
     .identify = identify_file,
     .announce = announce_file,
     .open = open_file,
@@ -150,6 +151,7 @@ const struct conv_item_ops conv_item_file = {
 };
 
 const struct conv_item_ops conv_item_standard = {
+    .title = "standard input",
     .open = open_standard,
     .read = read_file,
     .unchanged = check_unchanged,

@@ -214,6 +214,7 @@ static enum conv_status open_files(struct conv_sink **out, const struct conv_sin
                                    struct conv_err *err)
 {
     static const struct conv_sink_ops ops = {
+        .makes_files = true,
         .place = place,
         .should_look = should_look,
         .look = look,

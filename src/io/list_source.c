@@ -74,6 +74,8 @@ static enum conv_source_step next_item(struct conv_source *source, struct conv_i
     const char *name = conv_name_list_next(&list->names, err);
     if (!name) {
         name_item(item, list->path);
+        if (conv_operands_is_standard(list->path))
+            item->ops = &conv_item_standard;
         return err->status ? CONV_SOURCE_BAD : CONV_SOURCE_END;
     }
     // In a list "-" is the name of a file.

@@ -59,6 +59,8 @@ struct conv_sink;
 // Any thread, unless stated otherwise. *input: the identity of the image that was read, st_mode 0
 // if it has none. Call them through the functions below.
 struct conv_sink_ops {
+    bool makes_files; // output->path is a path by which the output can be read
+
     // Sets output->path. CONV_ERR_LIMIT if it is too long.
     enum conv_status (*place)(const struct conv_sink *sink, const struct conv_item *item,
                               struct conv_output *output, struct conv_err *err);

@@ -45,6 +45,9 @@ struct conv_item {
 
 // How the bytes of an item are read. Any thread, one at a time per item.
 struct conv_item_ops {
+    const char *title; // what messages call the item; NULL: item->name
+    bool is_file;      // item->name is a path by which the item can be read again
+
     // Size, times and inode without reading; of an item in place those of a link itself. False with
     // errno if there is no such item; NULL: not known before it is read.
     bool (*identify)(const struct conv_item *item, struct stat *info);

@@ -158,8 +158,11 @@ void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
 static void report_job(struct conv_scheduler *s, const struct conv_job *job) CONV_TAKES(s->lock)
     CONV_TAKES(s->report_lock)
 {
+    const struct conv_sink *sink = s->config->sink;
     struct conv_record record = {
         .input = job->item.name,
+        .title = job->item.ops->title,
+        .are_files = job->item.ops->is_file && sink && sink->ops->makes_files,
         .output = job->output.path[0] ? job->output.path : NULL,
         .outcome = job->outcome,
         .reason = job->reason,

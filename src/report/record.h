@@ -37,6 +37,8 @@ enum conv_outcome {
 // One image. The strings belong to the caller.
 struct conv_record {
     const char *input, *output; // output NULL: unknown
+    const char *title;          // what messages call the input; NULL: `input`
+    bool are_files;             // input and output can be read by these names
     enum conv_outcome outcome;
     const char *reason;                 // why failed, skipped or planned; NULL when done
     const struct conv_err *err;         // with the hint that belongs to `reason`, or NULL

@@ -156,7 +156,7 @@ static void print_file(struct conv_report *report, const struct conv_record *rec
     if (reported) {
         conv_progress_clear(&report->progress);
         fputs("conv: ", stderr);
-        conv_text_terminal(stderr, strcmp(record->input, "-") ? record->input : "standard input");
+        conv_text_terminal(stderr, record->title ? record->title : record->input);
         fputs(": ", stderr);
         conv_text_terminal(stderr, record->reason);
         fputc('\n', stderr);

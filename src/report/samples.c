@@ -4,11 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_file(const char *path)
-{
-    return path && strcmp(path, "-") != 0;
-}
-
 // Both or none.
 static bool copy_two(char **a, char **b, const char *from_a, const char *from_b)
 {
@@ -30,7 +25,7 @@ void conv_samples_add(struct conv_samples *samples, const struct conv_record *re
             copy_two(&failure->input, &failure->reason, record->input, record->reason);
     }
     if (record->outcome == CONV_OUTCOME_DONE && samples->pair_count < CONV_SAMPLES_MOST_PAIRS &&
-        is_file(record->input) && is_file(record->output)) {
+        record->are_files && record->output) {
         struct conv_sample_pair *pair = &samples->pairs[samples->pair_count];
         samples->pair_count += copy_two(&pair->input, &pair->output, record->input, record->output);
     }
