@@ -19,7 +19,8 @@
 #define MOST 32
 
 struct found {
-    char text[MOST][PATH_MAX + sizeof(struct conv_err)]; // "name -> target", or "name: reason", sorted
+    char text[MOST]
+             [PATH_MAX + sizeof(struct conv_err)]; // "name -> target", or "name: reason", sorted
     int count;
     uint64_t others;
     char other[256];
@@ -169,7 +170,7 @@ static void test_what_is_no_image_is_reported(void **state)
     FOUND("in/a.png -> a.png", "in/b.PNG -> b.PNG", "in/folder.png: is a folder, not an image",
           "in/link.png: is a folder, not an image",
           "in/pipe.png: is a pipe, socket or device, not an image", "in/soft.png -> soft.png",
-          "in/z.png -> z.png"); // reading it gives the reason
+          "in/z.png -> z.png");       // reading it gives the reason
     config.operands.recursive = true; // a link to a folder could lead in circles
     const char *exclude[] = {"sub", "*soft*", "z*", "?.png", "b*"};
     config.exclude = exclude;
@@ -251,8 +252,7 @@ static void test_list(void **state)
     FOUND("in/../in/b.PNG: a name in the list may not contain '..'", "in/./a.png: repeated",
           "in/a.png -> a.png", "in/missing.png -> missing.png", "in/sub//c.png -> sub//c.png");
     char names[2 * PATH_MAX];
-    snprintf(names, sizeof names, "%s\n%s\n", folder_path("in/a.png"),
-             folder_path("in/a.png") + 1);
+    snprintf(names, sizeof names, "%s\n%s\n", folder_path("in/a.png"), folder_path("in/a.png") + 1);
     folder_write("list", names);
     config.operands.input_count = 0;
     assert_int_equal(walk(&config, &err), CONV_OK);
