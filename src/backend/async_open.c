@@ -11,7 +11,10 @@ struct conv_async_open {
     struct conv_backend_config config;
     struct conv_backend *backend;
     struct conv_err err;
-    atomic_bool over; // set behind the two above
+    atomic_bool over;            // set after the two above
+    pthread_mutex_t notify_lock; // guards the two below, and `over` becoming true
+    void (*notify)(void *context);
+    void *context;
     pthread_mutex_t lock;
     bool joined; // guarded by the lock
     bool has_thread;
@@ -25,7 +28,11 @@ static void *open_main(void *argument)
 {
     struct conv_async_open *opening = argument;
     opening->err.status = opening->ops->open(&opening->backend, &opening->config, &opening->err);
+    pthread_mutex_lock(&opening->notify_lock);
     atomic_store(&opening->over, true);
+    if (opening->notify)
+        opening->notify(opening->context);
+    pthread_mutex_unlock(&opening->notify_lock);
     return NULL;
 }
 
@@ -43,11 +50,23 @@ enum conv_status conv_async_open_start(struct conv_async_open **out,
     opening->config.filters = opening->filters;
     memcpy(opening->filters, config->filters, filters_size);
     pthread_mutex_init(&opening->lock, NULL); // never fails on Linux
+    pthread_mutex_init(&opening->notify_lock, NULL);
     opening->has_thread = pthread_create(&opening->thread, NULL, open_main, opening) == 0;
     if (!opening->has_thread)
         open_main(opening);
     *out = opening;
     return CONV_OK;
+}
+
+void conv_async_open_set_notify(struct conv_async_open *opening, void (*notify)(void *context),
+                                void *context)
+{
+    pthread_mutex_lock(&opening->notify_lock);
+    opening->notify = notify;
+    opening->context = context;
+    if (notify && atomic_load(&opening->over))
+        notify(context);
+    pthread_mutex_unlock(&opening->notify_lock);
 }
 
 bool conv_async_open_is_over(const struct conv_async_open *opening)
@@ -81,6 +100,7 @@ void conv_async_open_close(struct conv_async_open *opening)
     if (conv_async_open_result(opening, &backend, NULL) == CONV_OK)
         opening->ops->close(backend);
     pthread_mutex_destroy(&opening->lock);
+    pthread_mutex_destroy(&opening->notify_lock);
     free(opening);
 }
 

@@ -15,6 +15,11 @@ enum conv_status conv_async_open_start(struct conv_async_open **opening,
                                        const struct conv_backend_config *config,
                                        struct conv_err *err);
 
+// Has `notify` called once when the opening is over: by its thread, or here and now if it is over
+// already. NULL: not any more; on return no call is in progress. Any thread, one at a time.
+void conv_async_open_set_notify(struct conv_async_open *opening, void (*notify)(void *context),
+                                void *context);
+
 // Any thread; never waits.
 bool conv_async_open_is_over(const struct conv_async_open *opening);
 

@@ -3,17 +3,19 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "device/staging.h"
 #include "pipeline/groups.h"
 
-// Less device memory than this for a stream is no use: the next image would not fit.
+// A stream with less device memory than this is not worth opening: the next image would not fit.
 #define LEAST_BYTES ((size_t)1 << 20)
 
-// A device that takes longer to wake up is not waited for: ten times what is usual.
+// A device that takes longer to open is not waited for: ten times what is usual.
 #define AWAIT_NS 5000000000
+
+// While it is waited for: how soon a stop is noticed.
+#define LOOK_NS 10000000
 
 static struct conv_stream_thread *thread_of(const struct conv_scheduler *s, int device, int index)
 {
@@ -36,34 +38,58 @@ static enum conv_status open_stream(const struct conv_scheduler *s,
     return status;
 }
 
-// A device that is being opened is expected to have room for all streams: groups may wait for it.
-static void tell_streams(struct conv_scheduler *s) CONV_NEEDS(s->lock)
+static void move(struct conv_device_state *device, enum conv_device_phase phase)
 {
-    int streams = 0, there = 0;
-    for (int d = 0; d < s->config->device_count; d++) {
-        const struct conv_device_state *state = &s->devices[d];
-        if (state->lost.status)
-            continue;
-        streams += state->streams ? state->streams : s->config->streams;
-        there += state->streams;
-    }
-    conv_decode_policy_note_streams(&s->policy, streams, there > 0, conv_clock_ns());
+    assert(phase > device->phase);
+    device->phase = phase;
 }
 
-// As many as there is room for; a failure if that is none. Others see them at once.
-static enum conv_status open_streams(struct conv_scheduler *s, int device, struct conv_err *err)
+// A device that is being opened is expected to have room for all streams: groups may wait for it.
+static void count_streams(struct conv_scheduler *s) CONV_NEEDS(s->lock)
 {
+    int streams = 0, open = 0;
+    for (int d = 0; d < s->config->device_count; d++) {
+        const struct conv_device_state *device = &s->devices[d];
+        if (device->phase == CONV_DEVICE_LOST)
+            continue;
+        bool is_ready = device->phase == CONV_DEVICE_READY;
+        streams += is_ready ? device->streams : s->config->streams;
+        open += is_ready;
+    }
+    conv_decode_policy_note_streams(&s->policy, streams, open > 0, conv_clock_ns());
+}
+
+// As many as there is room for; a failure if that is none. The device is OPENING, and then READY or
+// given up.
+static enum conv_status open_streams(struct conv_scheduler *s, int d, struct conv_err *err)
+    CONV_TAKES(s->lock)
+{
+    struct conv_device_state *device = &s->devices[d];
     enum conv_status status = CONV_OK;
     int streams = 0;
     while (!status && streams < s->config->streams) {
-        status = open_stream(s, thread_of(s, device, streams), err);
+        status = open_stream(s, thread_of(s, d, streams), err);
         streams += !status;
     }
+    if (streams == 0)
+        return status;
     conv_lock_acquire(&s->lock);
-    s->devices[device].streams = streams;
-    tell_streams(s);
+    device->streams = streams;
+    if (device->phase != CONV_DEVICE_LOST) // given up meanwhile: conv_devices_await
+        move(device, CONV_DEVICE_READY);
+    count_streams(s);
+    pthread_cond_broadcast(&s->wake.devices);
     conv_lock_release(&s->lock);
-    return streams > 0 ? CONV_OK : status;
+    return CONV_OK;
+}
+
+// Called by the thread that has opened a device.
+static void notify(void *scheduler)
+{
+    struct conv_scheduler *s = scheduler;
+    conv_lock_acquire(&s->lock);
+    pthread_cond_broadcast(&s->wake.devices);
+    conv_lock_release(&s->lock);
 }
 
 static void init_threads(struct conv_scheduler *s, int device)
@@ -77,41 +103,59 @@ static void init_threads(struct conv_scheduler *s, int device)
     }
 }
 
-enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *err)
+// Opens the streams of a device that is open already, and says which threads it needs.
+static enum conv_status open_device(struct conv_scheduler *s, int d, struct conv_err *err)
+    CONV_TAKES(s->lock) CONV_TAKES(s->report_lock)
 {
     const struct conv_pipeline_config *config = s->config;
-    int devices = config->ops->async ? config->device_count : 0, useful = 0;
-    for (int d = 0; d < devices; d++)
-        init_threads(s, d);
-    for (int d = 0; d < devices; d++) {
-        struct conv_device_state *state = &s->devices[d];
-        state->backend = config->backends[d];
-        state->welcomed = state->backend != NULL;
-        assert(state->backend || config->spare_ops);
-        enum conv_status status = state->backend ? open_streams(s, d, err) : CONV_OK;
+    struct conv_device_state *device = &s->devices[d];
+    int needed = config->streams; // a device that is being opened is expected to have room for all
+    device->backend = config->backends[d];
+    assert(device->backend || config->spare_ops);
+    if (device->backend) {
+        move(device, CONV_DEVICE_OPENING);
+        enum conv_status status = open_streams(s, d, err);
         if (status && !config->spare_ops)
             return err->status = CONV_ERR_DEVICE;
         if (status)
             conv_devices_give_up(s, d, CONV_ERR_DEVICE, err);
-        // A device on its way is expected to have room for all.
-        int wanted = state->backend ? state->streams : config->streams;
-        for (int i = 0; i < wanted; i++)
-            thread_of(s, d, i)->is_needed = true;
-        useful += wanted;
+        needed = device->streams;
+    } else {
+        conv_async_open_set_notify(config->openings[d], notify, s);
     }
-    for (int i = 0; i < config->streams && devices > 0 && useful == 0; i++)
+    for (int i = 0; i < needed; i++)
+        thread_of(s, d, i)->is_needed = true;
+    return CONV_OK;
+}
+
+enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *err)
+{
+    const struct conv_pipeline_config *config = s->config;
+    int devices = config->ops->async ? config->device_count : 0;
+    enum conv_status status = CONV_OK;
+    bool useful = devices == 0;
+    for (int d = 0; d < devices; d++)
+        init_threads(s, d);
+    for (int d = 0; d < devices && !status; d++) {
+        status = open_device(s, d, err);
+        useful |= thread_of(s, d, 0)->is_needed;
+    }
+    for (int i = 0; i < config->streams && !useful; i++)
         thread_of(s, 0, i)->is_needed = true; // for the spare backend's work
     conv_lock_acquire(&s->lock);
-    tell_streams(s);
+    count_streams(s);
     conv_lock_release(&s->lock);
-    return CONV_OK;
+    return status;
 }
 
 void conv_devices_close(struct conv_scheduler *s)
 {
     const struct conv_pipeline_config *config = s->config;
-    int streams = config->ops->async ? config->device_count * config->streams : 0;
-    for (int i = 0; i < streams; i++) {
+    int devices = config->ops->async ? config->device_count : 0;
+    for (int d = 0; d < devices; d++)
+        if (!config->backends[d])
+            conv_async_open_set_notify(config->openings[d], NULL, NULL);
+    for (int i = 0; i < devices * config->streams; i++) {
         struct conv_stream_thread *owner = &s->stream_threads[i];
         if (!owner->scheduler)
             continue;
@@ -123,7 +167,8 @@ void conv_devices_close(struct conv_scheduler *s)
     }
 }
 
-// --- who does the work ---------------------------------------------------------------------------
+// --- while a run lasts
+// ----------------------------------------------------------------------------
 
 // The first group of each stream loads the kernels that it needs, which takes some 20 ms: time to
 // pin the memory of those that have come together meanwhile.
@@ -140,88 +185,86 @@ static void pin_ahead(struct conv_scheduler *s, struct conv_backend *backend) CO
     conv_lock_release(&s->lock);
 }
 
-// A device that was still on its way gets its streams from the thread that first sees it there.
-static void welcome(struct conv_scheduler *s, int device)
+// True if the device is open, or has failed to, and no thread opens its streams yet.
+static bool is_opened(const struct conv_scheduler *s, int d) CONV_NEEDS(s->lock)
 {
-    struct conv_device_state *state = &s->devices[device];
+    return s->devices[d].phase == CONV_DEVICE_PENDING &&
+           conv_async_open_is_over(s->config->openings[d]);
+}
+
+// The first thread that sees a device open opens its streams.
+static void take_over(struct conv_scheduler *s, int d) CONV_NEEDS(s->lock)
+    CONV_TAKES(s->report_lock)
+{
+    struct conv_device_state *device = &s->devices[d];
     struct conv_err err = {0};
+    move(device, CONV_DEVICE_OPENING);
+    conv_lock_release(&s->lock);
     enum conv_status status =
-        conv_async_open_result(s->config->openings[device], &state->backend, &err);
+        conv_async_open_result(s->config->openings[d], &device->backend, &err);
     if (!status)
-        status = open_streams(s, device, &err);
+        status = open_streams(s, d, &err);
     if (status)
-        conv_devices_give_up(s, device, CONV_ERR_DEVICE, &err);
+        conv_devices_give_up(s, d, CONV_ERR_DEVICE, &err);
     else
-        pin_ahead(s, state->backend);
+        pin_ahead(s, device->backend);
+    conv_lock_acquire(&s->lock);
 }
 
-// How many streams the device has to offer.
-static int count_streams(struct conv_scheduler *s, int device, struct conv_err *err)
+// True once a device has streams, or none will have. A device that is open by now gets its streams.
+static bool are_settled(struct conv_scheduler *s) CONV_NEEDS(s->lock) CONV_TAKES(s->report_lock)
 {
-    struct conv_device_state *state = &s->devices[device];
-    conv_lock_acquire(&s->lock);
-    bool here = !state->welcomed && conv_async_open_is_over(s->config->openings[device]);
-    if (here) {
-        state->welcomed = true;
-        conv_lock_release(&s->lock);
-        welcome(s, device);
-        conv_lock_acquire(&s->lock);
+    bool coming = false;
+    for (int d = 0; d < s->config->device_count; d++) {
+        if (is_opened(s, d))
+            take_over(s, d);
+        enum conv_device_phase phase = s->devices[d].phase;
+        if (phase == CONV_DEVICE_READY)
+            return true;
+        coming |= phase != CONV_DEVICE_LOST;
     }
-    int streams = state->lost.status ? 0 : state->streams;
-    err->status = CONV_OK;
-    if (state->lost.status)
-        *err = state->lost;
-    conv_lock_release(&s->lock);
-    return streams;
+    return !coming;
 }
 
-// True while neither the device nor the news of its loss is there: it is being opened, or somebody
-// opens its streams.
-static bool is_on_its_way(struct conv_scheduler *s, int device)
+static void give_up_pending(struct conv_scheduler *s) CONV_TAKES(s->lock) CONV_TAKES(s->report_lock)
 {
-    const struct conv_device_state *state = &s->devices[device];
-    conv_lock_acquire(&s->lock);
-    bool pending = state->streams == 0 && !state->lost.status &&
-                   (state->welcomed || !conv_async_open_is_over(s->config->openings[device]));
-    conv_lock_release(&s->lock);
-    return pending;
-}
-
-// True if a device has streams, or none will come. A device that has been opened meanwhile gets its
-// streams here; while another thread does that, it is still on its way.
-static bool is_settled(struct conv_scheduler *s)
-{
-    bool coming = false, here = false;
     struct conv_err err;
-    for (int d = 0; d < s->config->device_count && !here; d++) {
-        coming |= is_on_its_way(s, d);
-        here = count_streams(s, d, &err) > 0;
+    conv_err_set(&err, CONV_ERR_DEVICE, "the GPU has not woken up in %d s",
+                 (int)(AWAIT_NS / 1000000000));
+    for (int d = 0; d < s->config->device_count; d++) {
+        conv_lock_acquire(&s->lock);
+        enum conv_device_phase phase = s->devices[d].phase;
+        conv_lock_release(&s->lock);
+        if (phase == CONV_DEVICE_PENDING || phase == CONV_DEVICE_OPENING)
+            conv_devices_give_up(s, d, CONV_ERR_DEVICE, &err);
     }
-    return here || !coming;
 }
 
 void conv_devices_await(struct conv_scheduler *s)
 {
-    const struct timespec look = {.tv_nsec = 1000000};
-    struct conv_err err;
-    while (!is_settled(s) && !conv_scheduler_is_stopping(s)) {
-        if (conv_clock_ns() - s->policy.start > AWAIT_NS) {
-            conv_err_set(&err, CONV_ERR_DEVICE, "the GPU has not woken up in %d s",
-                         (int)(AWAIT_NS / 1000000000));
-            for (int d = 0; d < s->config->device_count; d++)
-                if (is_on_its_way(s, d))
-                    conv_devices_give_up(s, d, CONV_ERR_DEVICE, &err);
-            return;
-        }
-        (void)nanosleep(&look, NULL);
+    bool in_time = true;
+    conv_lock_acquire(&s->lock);
+    while (!are_settled(s) && !conv_scheduler_is_stopping(s) && in_time) {
+        // A signal handler cannot signal a condition, so the wait is short.
+        conv_scheduler_wait(s, &s->wake.devices, LOOK_NS);
+        in_time = conv_clock_ns() - s->policy.start <= AWAIT_NS;
     }
+    conv_lock_release(&s->lock);
+    if (!in_time)
+        give_up_pending(s);
 }
 
 struct conv_stream_thread *conv_devices_take_stream(const struct conv_stream_thread *thread,
                                                     int device, struct conv_err *err)
 {
     struct conv_scheduler *s = thread->scheduler;
-    int streams = count_streams(s, device, err);
+    conv_lock_acquire(&s->lock);
+    if (is_opened(s, device))
+        take_over(s, device);
+    const struct conv_device_state *state = &s->devices[device];
+    int streams = state->phase == CONV_DEVICE_READY ? state->streams : 0;
+    *err = state->lost;
+    conv_lock_release(&s->lock);
     if (streams == 0)
         return NULL;
     for (int i = 0; i < streams; i++) {
@@ -253,23 +296,26 @@ void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status
                           const struct conv_err *err)
 {
     struct conv_device_state *state = &s->devices[device];
-    bool crowded = status == CONV_ERR_MEMORY, others = false;
+    bool oom = status == CONV_ERR_MEMORY, others = false;
     conv_lock_acquire(&s->report_lock); // several may be lost at once: told in order
     conv_lock_acquire(&s->lock);
-    bool news = crowded ? !state->oom_reported : !state->lost.status;
-    if (crowded)
+    bool news = oom ? !state->oom_reported : state->phase != CONV_DEVICE_LOST;
+    if (oom) {
         state->oom_reported = true;
-    else if (news)
+    } else if (news) {
         state->lost = *err;
-    tell_streams(s);
+        move(state, CONV_DEVICE_LOST);
+        pthread_cond_broadcast(&s->wake.devices);
+    }
+    count_streams(s);
     for (int d = 0; d < s->config->device_count; d++)
-        others |= d != device && !s->devices[d].lost.status;
+        others |= d != device && s->devices[d].phase != CONV_DEVICE_LOST;
     conv_lock_release(&s->lock);
     if (news && others)
-        warn(s, device, err, crowded ? "what has no room there goes to others" : "others go on");
+        warn(s, device, err, oom ? "what has no room there goes to others" : "others go on");
     else if (news && s->config->spare_ops) // without one, it is in the name of each that fails
         warn(s, device, err,
-             crowded ? "what has no room there is filtered on the CPU" : "going on on the CPU");
+             oom ? "what has no room there is filtered on the CPU" : "going on on the CPU");
     conv_lock_release(&s->report_lock);
 }
 
@@ -290,7 +336,7 @@ bool conv_devices_are_lost(struct conv_scheduler *s, struct conv_err *err)
     conv_lock_acquire(&s->lock);
     bool lost = s->config->ops->async;
     for (int d = 0; d < s->config->device_count && lost; d++) {
-        lost = s->devices[d].lost.status != CONV_OK;
+        lost = s->devices[d].phase == CONV_DEVICE_LOST;
         if (lost)
             *err = s->devices[d].lost;
     }

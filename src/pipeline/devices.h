@@ -6,14 +6,22 @@
 #include "pipeline/scheduler.h"
 #include "pipeline/stream_thread.h"
 
+//   PENDING ──► OPENING ──► READY ──► LOST
+//      └───────────┴──────────────────►┘
+enum conv_device_phase {
+    CONV_DEVICE_PENDING, // it is being opened in the background
+    CONV_DEVICE_OPENING, // it is open; a thread of the run opens its streams
+    CONV_DEVICE_READY,   // it has streams
+    CONV_DEVICE_LOST,    // given up: it could not be opened in time, or failed
+};
+
 struct conv_device_state {
-    struct conv_backend *backend; // set before `streams`
-    bool welcomed;                // a thread opens its streams, or has
-    int streams; // opened, fewer than asked for where memory was short; 0: the device is not open
-                 // yet
-    struct conv_err lost;    // reason the device was given up; CONV_OK while usable
-    bool oom_reported;       // that it had no room for a group
-    bool coder_oom_reported; // that it had no room for a group's coders
+    enum conv_device_phase phase; // changed by devices.c only
+    struct conv_backend *backend; // set before OPENING, kept when LOST
+    int streams;                  // READY: fewer than asked for where memory was short
+    struct conv_err lost;         // LOST: the reason; else CONV_OK
+    bool oom_reported;            // that it had no room for a group
+    bool coder_oom_reported;      // that it had no room for a group's coders
 };
 
 // Before the threads start: opens streams on all devices that are open. Streams with less device

@@ -48,6 +48,8 @@ static int init_locks(struct conv_scheduler *s)
     if (!errnum)
         errnum = conv_lock_init_condition(&s->wake.streams);
     if (!errnum)
+        errnum = conv_lock_init_condition(&s->wake.devices);
+    if (!errnum)
         errnum = conv_lock_init_condition(&s->wake.ended);
     return errnum ? errnum : init_budget(s);
 }
@@ -82,6 +84,7 @@ void conv_scheduler_destroy(struct conv_scheduler *s)
     pthread_cond_destroy(&s->wake.workers);
     pthread_cond_destroy(&s->wake.memory);
     pthread_cond_destroy(&s->wake.streams);
+    pthread_cond_destroy(&s->wake.devices);
     pthread_cond_destroy(&s->wake.ended);
 }
 

@@ -40,6 +40,7 @@ struct conv_wakeups {
     pthread_cond_t workers;
     pthread_cond_t memory;  // workers of other backends, for memory
     pthread_cond_t streams; // stream threads, for groups
+    pthread_cond_t devices; // stream threads, for a device to open or to be lost
     pthread_cond_t ended;   // the main thread, for the workers
 };
 
