@@ -23,6 +23,7 @@ static pthread_cond_t given = PTHREAD_COND_INITIALIZER;
 static int room = INT_MAX; // that the functions here may hand out
 static int reserve;        // of them for workers and the walk
 static int taken, kept;
+static int runs; // begun and not ended
 static const atomic_int *stopping;
 
 static _Thread_local int own; // taken by this thread
@@ -50,10 +51,15 @@ void conv_descriptors_raise(void)
 void conv_descriptors_begin(int workers, const atomic_int *stop)
 {
     int limit = soft_limit(), open = 0, most = MOST_COUNTED + EACH_WORKER * workers;
-    for (int fd = 0; fd < limit && limit <= most; fd++)
-        open += fcntl(fd, F_GETFD) >= 0;
     pthread_mutex_lock(&lock);
     stopping = stop;
+    if (runs++ > 0) { // what the first run has found out holds for all
+        reserve += EACH_WORKER * workers;
+        pthread_mutex_unlock(&lock);
+        return;
+    }
+    for (int fd = 0; fd < limit && limit <= most; fd++)
+        open += fcntl(fd, F_GETFD) >= 0;
     if (limit <= most) {
         room = limit - open + kept;
         reserve = EACH_WORKER * workers + FOLDERS;
@@ -62,13 +68,17 @@ void conv_descriptors_begin(int workers, const atomic_int *stop)
     pthread_mutex_unlock(&lock);
 }
 
-void conv_descriptors_end(void)
+void conv_descriptors_end(int workers, const atomic_int *stop)
 {
     pthread_mutex_lock(&lock);
-    room = INT_MAX;
-    reserve = 0;
-    stopping = NULL;
-    atomic_store(&counting, false);
+    if (stopping == stop)
+        stopping = NULL;
+    reserve -= EACH_WORKER * workers;
+    if (--runs == 0) {
+        room = INT_MAX;
+        reserve = 0;
+        atomic_store(&counting, false);
+    }
     pthread_cond_broadcast(&given);
     pthread_mutex_unlock(&lock);
 }

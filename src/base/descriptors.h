@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// File descriptors as a limited resource (RLIMIT_NOFILE): who opens a file takes one first and
-// waits while others have all of them, so that a run with few descriptors is slower, but complete.
+// File descriptors as a limited resource (RLIMIT_NOFILE): a thread takes one before it opens a file
+// and waits while others have all of them, so that a run with few descriptors is slower, but
+// complete. The table of descriptors belongs to the process, and so does the count of them: it is
+// shared by all runs in it. Any thread may call any function.
 #ifndef CONV_BASE_DESCRIPTORS_H
 #define CONV_BASE_DESCRIPTORS_H
 
@@ -11,11 +13,11 @@
 // low for programs that call select(), which this one does not.
 void conv_descriptors_raise(void);
 
-// A run with so many workers begins: from now on the functions below count, if there are no more
-// than some hundred descriptors. Before, and after conv_descriptors_end, there is no limit. `stop`
-// ends waits for the system once it is not 0.
+// A run with this many workers begins or ends. Descriptors are counted while there are runs, if the
+// first finds no more than some hundred; else there is no limit. `stop` ends waits for the system
+// once it is not 0. The same arguments for both.
 void conv_descriptors_begin(int workers, const atomic_int *stop);
-void conv_descriptors_end(void);
+void conv_descriptors_end(int workers, const atomic_int *stop);
 
 // True if there are so few that each file should do with as few as possible.
 bool conv_descriptors_are_few(void);

@@ -318,7 +318,7 @@ void conv_device_look(struct conv_device *device)
 
 void conv_device_close(struct conv_device *device)
 {
-    if (conv_pipeline_left_threads())
+    if (device->left_threads)
         return;
     for (int i = 0; i < device->count; i++) {
         if (device->openings[i])

@@ -21,6 +21,7 @@ struct conv_device {
     struct conv_backend *spare;
     char name[16 * CONV_BACKEND_MOST_DEVICES]; // "cuda:0", "cuda:0,cuda:1"
     enum conv_coder decode_on, encode_on;      // as --decode-on and --encode-on come out
+    bool left_threads; // a run has left threads that use the backends: these stay open
 };
 
 // CONV_DEVICE_GPU: devices asked for by name.

@@ -9,7 +9,7 @@
 // saved; `trace` may be NULL. `expected`: lower bound on the images, 0 if unknown. *stop is the
 // flag of cli/signals.h.
 enum conv_status conv_run_images(const struct conv_options *options,
-                                 const struct conv_device *device, struct conv_source *source,
+                                 struct conv_device *device, struct conv_source *source,
                                  struct conv_sink *sink, uint64_t expected,
                                  struct conv_report *report, struct conv_trace *trace,
                                  atomic_int *stop, struct conv_err *err);

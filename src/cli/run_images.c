@@ -39,11 +39,10 @@ static void limit_memory(struct conv_pipeline_config *config, bool refuse_beyond
         config->codec.keep = keep;
 }
 
-enum conv_status conv_run_images(const struct conv_options *options,
-                                 const struct conv_device *device, struct conv_source *source,
-                                 struct conv_sink *sink, uint64_t expected,
-                                 struct conv_report *report, struct conv_trace *trace,
-                                 atomic_int *stop, struct conv_err *err)
+enum conv_status conv_run_images(const struct conv_options *options, struct conv_device *device,
+                                 struct conv_source *source, struct conv_sink *sink,
+                                 uint64_t expected, struct conv_report *report,
+                                 struct conv_trace *trace, atomic_int *stop, struct conv_err *err)
 {
     bool decodes = device->decode_on != CONV_CODER_CPU;
     struct conv_pipeline_config config = {
@@ -76,6 +75,7 @@ enum conv_status conv_run_images(const struct conv_options *options,
         .fail_fast = options->fail_fast,
         .trace = trace,
         .stop = stop,
+        .left_threads = &device->left_threads,
     };
     // What coders and file buffers keep, all workers together, is at most about half of the limit:
     // each has one buffer for the file, the filtered rows of either way, and the result.

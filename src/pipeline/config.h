@@ -57,6 +57,10 @@ struct conv_pipeline_config {
     // Becomes non-zero when no new image is to be begun. If positive, those in flight are given up,
     // too, unless they are finished within a moment.
     atomic_int *stop;
+    // NULL: the run joins all its threads, after a signal too, which takes until the images in
+    // flight are given up. Else it waits for a moment only: set to true if a thread was still
+    // inside a long computation. Then the backends must stay open, and the process is to end soon.
+    bool *left_threads;
 };
 
 #endif

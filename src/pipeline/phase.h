@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Whether a worker is inside a computation on one image: decoding, filtering, encoding. A run that
-// a signal ends does not wait for it: the worker is left behind, and the process ends without it.
+// Whether a worker is inside a computation on one image: decoding, filtering, encoding. With
+// conv_pipeline_config.left_threads, a run that a signal ends does not wait for that: the worker is
+// left behind, and the process ends without it.
 #ifndef CONV_PIPELINE_PHASE_H
 #define CONV_PIPELINE_PHASE_H
 

@@ -22,8 +22,6 @@
 #define LOOK_NS 30000000
 #define AGAIN_NS 5000000
 
-static atomic_bool left_threads;
-
 _Static_assert(CONV_REPORT_MOST_DEVICES == CONV_BACKEND_MOST_DEVICES,
                "the report has room for every device");
 
@@ -95,11 +93,6 @@ static enum conv_status start_streams(struct conv_scheduler *s, struct conv_err 
     return started || !count ? CONV_OK : conv_err_errno(err, errnum, "cannot start a thread");
 }
 
-bool conv_pipeline_left_threads(void)
-{
-    return atomic_load(&left_threads);
-}
-
 static bool is_left(const struct conv_worker *worker)
 {
     return atomic_load(&worker->phase) == CONV_PHASE_LEFT;
@@ -136,18 +129,21 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
     return status;
 }
 
-// Waits for the workers. Those that compute on for too long after a signal are left behind.
+// Waits for the workers. Those that compute for too long after a signal are left behind where that
+// is allowed.
 static void await_workers(struct conv_scheduler *s, struct conv_worker *workers)
 {
+    bool *left = s->config->left_threads;
     uint64_t asked = 0;
     conv_lock_acquire(&s->lock);
     while (s->working > 0) {
         uint64_t now = conv_clock_ns();
         if (!asked && conv_cancel_is_asked(s->config->stop))
             asked = now;
-        for (int i = 0; asked && now - asked >= GRACE_NS && i < s->config->jobs; i++)
+        bool is_late = left && asked && now - asked >= GRACE_NS;
+        for (int i = 0; is_late && i < s->config->jobs; i++)
             if (workers[i].started && conv_worker_leave(s, &workers[i]))
-                atomic_store(&left_threads, true);
+                *left = true;
         if (s->working > 0)
             conv_scheduler_wait(s, &s->wake.ended, asked ? AGAIN_NS : LOOK_NS);
     }
@@ -183,7 +179,7 @@ static enum conv_status run_threads(struct conv_scheduler *s, struct conv_worker
     conv_descriptors_begin(s->config->jobs, s->config->stop);
     enum conv_status status = start_threads(s, workers, err);
     stop_threads(s, workers);
-    conv_descriptors_end();
+    conv_descriptors_end(s->config->jobs, s->config->stop);
     if (!status && s->failure.status)
         status = conv_err_set(err, s->failure.status, "%s", s->failure.text);
     return status;
@@ -206,7 +202,8 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
         status = open_pool(&s, err);
     if (!status)
         status = run_threads(&s, workers, err);
-    bool left = conv_pipeline_left_threads(); // which use their slots and their workers' memory
+    // Threads that were left behind use their slots and their workers' memory.
+    bool left = config->left_threads && *config->left_threads;
     if (!left)
         conv_pool_close(&s.pool);
     conv_jobs_free_spares(&s.jobs);

@@ -21,8 +21,4 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
                                    struct conv_source *source, struct conv_report *report,
                                    struct conv_err *err);
 
-// True once a run was ended by a signal while a thread was inside a long computation: that thread
-// is still at work, and the backends must stay open until the process ends, which is to be soon.
-bool conv_pipeline_left_threads(void);
-
 #endif
