@@ -5,15 +5,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define USUAL_POLICY 0 // SCHED_OTHER, whose header has another struct sched_attr from glibc 2.41 on
-#define TURN_NS 100000 // the shortest that the system lets a thread ask for
+#define USUAL_POLICY 0  // SCHED_OTHER; its header has another struct sched_attr from glibc 2.41 on
+#define SLICE_NS 100000 // the shortest that the system grants
 
-void conv_thread_be_brief(void)
+void conv_thread_set_low_latency(void)
 {
     struct sched_attr attributes = {.size = sizeof attributes};
     if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0U) != 0 ||
         attributes.sched_policy != USUAL_POLICY)
-        return; // who has chosen another has his reasons
-    attributes.sched_runtime = TURN_NS;
+        return; // the user chose another
+    attributes.sched_runtime = SLICE_NS;
     (void)syscall(SYS_sched_setattr, 0, &attributes, 0U);
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
+// How the system schedules a thread.
 #ifndef CONV_BASE_THREAD_H
 #define CONV_BASE_THREAD_H
 
-// The calling thread waits most of the time and is brief when it does not: from Linux 6.12 on, it
-// then runs at once when it wakes up, and not after up to 3 ms, when one of as many busy threads as
-// there are cores has had its turn. Elsewhere nothing happens.
-void conv_thread_be_brief(void);
+// Requests a short scheduling slice for the calling thread, which waits most of the time: when it
+// wakes up it then runs at once instead of up to 3 ms later, when as many threads as there are
+// cores are busy. From Linux 6.12 on; elsewhere, and with a scheduling policy that the user chose,
+// nothing happens.
+void conv_thread_set_low_latency(void);
 
 #endif

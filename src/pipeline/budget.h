@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Memory that many threads take from, each for something of its own. What does not fit has to wait,
-// but for one share at a time, which may go beyond: so whoever holds something and needs more to
-// get on gets it in the end, and a share larger than the whole budget as well.
+// Memory that threads take shares of. A share that does not fit has to wait, except for one at a
+// time, which may exceed the limit: a thread that has a share and needs a larger one gets it in the
+// end, and so does a share that is larger than the whole budget.
 //
 // Where the memory of the whole run is limited, images in work reserve what they need from decoding
-// to encoding, and shares and reservations together stay within `total`. Only a single image that
-// needs more goes beyond, while no other is in work.
+// to encoding; shares and reservations together stay within `total`. Only a single image that needs
+// more exceeds it, while no other is in work.
+//
+// Any thread may call any function.
 #ifndef CONV_PIPELINE_BUDGET_H
 #define CONV_PIPELINE_BUDGET_H
 
@@ -24,17 +26,17 @@ struct conv_budget {
     pthread_cond_t freed;
     size_t used;
     size_t reserved;
-    const struct conv_share *beyond; // that one
+    const struct conv_share *beyond; // the share that may exceed the limit; or NULL
 };
 
 // 0, or an error number.
 int conv_budget_init(struct conv_budget *budget, size_t limit, size_t total);
 void conv_budget_destroy(struct conv_budget *budget);
 
-// Any thread. A share belongs to one thread at a time; `bytes` is what it is to be in all. A NULL
-// budget has no limit.
+// Make the share `bytes` in total; it is never made smaller. `try` returns false, `grow` waits, if
+// that does not fit. A share belongs to one thread at a time. A NULL budget has no limit.
 bool conv_budget_try(struct conv_budget *budget, struct conv_share *share, size_t bytes);
-void conv_budget_grow(struct conv_budget *budget, struct conv_share *share, size_t bytes); // waits
+void conv_budget_grow(struct conv_budget *budget, struct conv_share *share, size_t bytes);
 void conv_budget_release(struct conv_budget *budget, struct conv_share *share);
 
 // Reserves memory for an image in work. False if it has to wait for images or shares to be

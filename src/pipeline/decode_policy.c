@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT
 #include "pipeline/decode_policy.h"
 
-// Until a device has shown its own: about what a photograph of 768 x 512 takes on an H200.
+// The initial guess: about what a photograph of 768 x 512 takes on an H200.
 #define FIRST_LATENCY_NS 70e6
 #define FIRST_LONGEST 700e3
 
-// The part of the run's time that a device may add to it where nobody knows what is left.
+// The fraction (1/LATE) of the run's time that a device may add where it is unknown what is left.
 #define LATE 20
 
-// After so many times itself without a newer one, a measured latency is no better than the first
-// guess: a tenth of the time goes to trying again, at most.
-#define BELIEVED 10
+// A latency older than this multiple of itself falls back to the initial guess: at most a tenth of
+// the time goes to trying again.
+#define TRUSTED 10
 
-// Share of a group in the averages that is faster than they are.
+// Weight in the averages of a group that was faster than they are.
 #define NEWEST 0.25
 
-void conv_decode_policy_init(struct conv_decode_policy *balance, int workers, uint64_t start)
+void conv_decode_policy_init(struct conv_decode_policy *policy, int workers, uint64_t start)
 {
-    *balance = (struct conv_decode_policy){
+    *policy = (struct conv_decode_policy){
         .workers = workers,
         .start = start,
         .latency_ns = FIRST_LATENCY_NS,
@@ -25,107 +25,108 @@ void conv_decode_policy_init(struct conv_decode_policy *balance, int workers, ui
     };
 }
 
-void conv_decode_policy_note_worker(struct conv_decode_policy *balance, uint64_t ns)
+void conv_decode_policy_note_worker(struct conv_decode_policy *policy, uint64_t ns)
 {
-    balance->worker_ns += ns;
-    balance->worker_count++;
+    policy->worker_ns += ns;
+    policy->worker_count++;
 }
 
-void conv_decode_policy_note_streams(struct conv_decode_policy *balance, int streams, bool there,
+void conv_decode_policy_note_streams(struct conv_decode_policy *policy, int streams, bool open,
                                      uint64_t now)
 {
-    bool awaited = streams > 0 && !there;
-    if (balance->awaited && !awaited)
-        balance->there_since = now;
-    balance->awaited = awaited;
-    balance->streams = streams;
+    bool pending = streams > 0 && !open;
+    if (policy->is_pending && !pending)
+        policy->available_since = now;
+    policy->is_pending = pending;
+    policy->streams = streams;
 }
 
-// A device that turns out slower is believed at once, one that turns out faster by and by.
-void conv_decode_policy_note_device(struct conv_decode_policy *balance, int images, uint64_t since,
+// A higher latency counts in full at once, a lower one with the weight NEWEST.
+void conv_decode_policy_note_device(struct conv_decode_policy *policy, int images, uint64_t since,
                                     size_t longest, uint64_t now)
 {
-    uint64_t ns = now - (since > balance->there_since ? since : balance->there_since);
-    bool slower = (double)ns > balance->latency_ns;
-    double newest = slower || !balance->measured ? 1 : NEWEST;
-    balance->measured = true;
-    balance->measured_at = now;
-    balance->failures = 0;
-    balance->device_count += (uint64_t)images;
-    balance->latency_ns += newest * ((double)ns - balance->latency_ns);
-    balance->longest += newest * ((double)longest - balance->longest);
-    if (balance->longest < 1)
-        balance->longest = 1;
+    uint64_t ns = now - (since > policy->available_since ? since : policy->available_since);
+    bool slower = (double)ns > policy->latency_ns;
+    double newest = slower || !policy->measured ? 1 : NEWEST;
+    policy->measured = true;
+    policy->measured_at = now;
+    policy->failures = 0;
+    policy->device_count += (uint64_t)images;
+    policy->latency_ns += newest * ((double)ns - policy->latency_ns);
+    policy->longest += newest * ((double)longest - policy->longest);
+    if (policy->longest < 1)
+        policy->longest = 1;
 }
 
-void conv_decode_policy_note_failure(struct conv_decode_policy *balance)
+void conv_decode_policy_note_failure(struct conv_decode_policy *policy)
 {
-    balance->failures++;
+    policy->failures++;
 }
 
 // Groups that devices may have at once.
-static int most_groups(const struct conv_decode_policy *balance)
+static int most_groups(const struct conv_decode_policy *policy)
 {
-    int most = balance->streams ? 2 * balance->streams + 4 - balance->failures : 0;
-    if (!balance->measured && !balance->sure && most > 1)
+    int most = policy->streams ? 2 * policy->streams + 4 - policy->failures : 0;
+    if (!policy->measured && !policy->device_required && most > 1)
         most = 1;
     return most;
 }
 
-bool conv_decode_policy_may_begin(const struct conv_decode_policy *balance)
+bool conv_decode_policy_may_begin(const struct conv_decode_policy *policy)
 {
-    return balance->in_flight < most_groups(balance);
+    return policy->in_flight < most_groups(policy);
 }
 
-// What a worker's decoding of an image takes from other work; 0 if it takes nothing.
-static uint64_t cost_of_help(const struct conv_decode_policy *balance)
+// The time that decoding an image takes a worker away from other work; 0 if it does not matter.
+static uint64_t cost_of_help(const struct conv_decode_policy *policy)
 {
-    bool costs = balance->sure && balance->worker_count > 0 && most_groups(balance) > 0;
-    return costs ? balance->worker_ns / balance->worker_count : 0;
+    bool costs = policy->device_required && policy->worker_count > 0 && most_groups(policy) > 0;
+    return costs ? policy->worker_ns / policy->worker_count : 0;
 }
 
-bool conv_decode_policy_may_decode_on_cpu(struct conv_decode_policy *balance)
+bool conv_decode_policy_may_decode_on_cpu(struct conv_decode_policy *policy)
 {
-    uint64_t cost = cost_of_help(balance);
-    // What waits for a device to wake up anyway need not be made larger meanwhile.
-    if (cost > 0 && (balance->awaited || balance->idle_ns < cost))
+    uint64_t cost = cost_of_help(policy);
+    // While no device is open, what waits for one needs no more images.
+    if (cost > 0 && (policy->is_pending || policy->idle_ns < cost))
         return false;
-    balance->idle_ns -= cost;
+    policy->idle_ns -= cost;
     return true;
 }
 
-uint64_t conv_decode_policy_wait_limit_ns(const struct conv_decode_policy *balance)
+uint64_t conv_decode_policy_wait_limit_ns(const struct conv_decode_policy *policy)
 {
-    uint64_t cost = balance->awaited ? 0 : cost_of_help(balance);
+    uint64_t cost = policy->is_pending ? 0 : cost_of_help(policy);
     return cost > 0 ? cost : UINT64_MAX;
 }
 
-// Time that was idle long ago is no reason to be busy now: it is kept for an image a worker.
-void conv_decode_policy_note_idle(struct conv_decode_policy *balance, uint64_t ns)
+// Idle time is kept for at most one image per worker: what was idle long ago says nothing about
+// now.
+void conv_decode_policy_note_idle(struct conv_decode_policy *policy, uint64_t ns)
 {
-    uint64_t most = cost_of_help(balance) * (uint64_t)balance->workers;
-    if (balance->awaited)
+    uint64_t most = cost_of_help(policy) * (uint64_t)policy->workers;
+    if (policy->is_pending)
         return;
-    balance->idle_ns = balance->idle_ns + ns < most ? balance->idle_ns + ns : most;
+    policy->idle_ns = policy->idle_ns + ns < most ? policy->idle_ns + ns : most;
 }
 
-bool conv_decode_policy_is_worthwhile(const struct conv_decode_policy *balance, size_t bytes,
+bool conv_decode_policy_is_worthwhile(const struct conv_decode_policy *policy, size_t bytes,
                                       uint64_t left, uint64_t now)
 {
-    if (balance->worker_count == 0)
-        return false; // nothing to compare with
+    if (policy->worker_count == 0)
+        return false; // no measurement to compare with
     // All workers together, for one image.
     double worker_ns =
-        (double)balance->worker_ns / (double)balance->worker_count / (double)balance->workers;
-    // A stream is decoded from its start to its end: a longer one keeps its group waiting.
-    double longer = (double)bytes / balance->longest;
-    double latency_ns = balance->latency_ns;
-    if (latency_ns > FIRST_LATENCY_NS && balance->in_flight == 0 &&
-        (double)(now - balance->measured_at) > BELIEVED * latency_ns)
+        (double)policy->worker_ns / (double)policy->worker_count / (double)policy->workers;
+    // A stream is decoded serially: one that is longer makes its whole group take longer.
+    double longer = (double)bytes / policy->longest;
+    double latency_ns = policy->latency_ns;
+    if (latency_ns > FIRST_LATENCY_NS && policy->in_flight == 0 &&
+        (double)(now - policy->measured_at) > TRUSTED * latency_ns)
         latency_ns = FIRST_LATENCY_NS;
     latency_ns *= longer > 1 ? longer : 1;
-    double saved = (double)balance->device_count * worker_ns;
-    double unnoticed = saved + (double)(now - balance->start) / LATE;
+    double saved = (double)policy->device_count * worker_ns;
+    double unnoticed = saved + (double)(now - policy->start) / LATE;
     double workers_need = (double)left * worker_ns;
     return latency_ns < (workers_need > unnoticed ? workers_need : unnoticed);
 }

@@ -71,7 +71,7 @@ enum conv_status conv_scheduler_init(struct conv_scheduler *s,
     s->groups.ready_end = &s->groups.ready;
     conv_jobs_init(&s->jobs);
     conv_decode_policy_init(&s->policy, config->jobs, conv_clock_ns());
-    s->policy.sure = config->encode_on == CONV_CODER_GPU;
+    s->policy.device_required = config->encode_on == CONV_CODER_GPU;
     int errnum = init_locks(s); // on Linux, where none of them takes memory, it never fails
     return errnum ? conv_err_errno(err, errnum, "cannot make locks") : CONV_OK;
 }

@@ -326,7 +326,7 @@ void *conv_stream_thread_main(void *argument)
     struct conv_stream_thread *thread = argument;
     struct conv_scheduler *s = thread->scheduler;
     struct conv_pool_buffer buffer;
-    conv_thread_be_brief();
+    conv_thread_set_low_latency();
     conv_lock_acquire(&s->lock);
     for (;;) {
         struct conv_slot *slot = conv_groups_take_ready(s);
