@@ -139,17 +139,6 @@ def translate_shared(text):
                   r"auto &\2 = emulated::static_shared<\1\3, __LINE__>();", text)
 
 
-def tell_apart(text, path):
-    """nvcc compiles each file's device code alone, so that types and functions of one name never meet
-    those of another file. Here they must not either."""
-    text = text.replace("__device__ inline", "static __device__ inline")
-    stem = re.fullmatch(r"(?:.*/)?(\w+)\.cu", path)
-    if stem:
-        for name in set(re.findall(r"^(?:template <[^>]*> )?struct (\w+) {", text, flags=re.M)):
-            text = re.sub(rf"\bstruct {name}\b", f"struct {name}_of_{stem.group(1)}", text)
-    return text
-
-
 def main():
     path, target = sys.argv[1:]
     with open(path, encoding="utf-8") as file:
@@ -160,7 +149,7 @@ def main():
             text = translated
             translated = translate(text)
     text = re.sub(r"^ *#pragma unroll.*$", "", text, flags=re.M)
-    text = tell_apart(translate_shared(text), path)
+    text = translate_shared(text)
     with open(target, "w", encoding="utf-8") as file:
         file.write(f'#line 1 "{path}"\n{text}')
 

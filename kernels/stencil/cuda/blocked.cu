@@ -25,8 +25,9 @@ static_assert(sizeof(struct blocked_filter<0>) <= 4096, "kernel parameters end a
 // is unpacked once and added to all the output rows that it is a tap of. For every sum the taps
 // come in row-major order, as real filters demand.
 template <int SIDE, typename Sample, typename Sum>
-__device__ inline void filter_unrolled(const Sample *from, const struct conv_stencil_plane &plane,
-                                       int x, int y, const struct blocked_filter<SIDE> &f)
+static __device__ inline void filter_unrolled(const Sample *from,
+                                              const struct conv_stencil_plane &plane, int x, int y,
+                                              const struct blocked_filter<SIDE> &f)
 {
     constexpr int COLUMNS = shape::COLUMNS, ROWS = shape::ROWS;
     constexpr int PITCH = shape::TILE_WIDTH + 2 * COLUMNS;
@@ -62,8 +63,8 @@ __device__ inline void filter_unrolled(const Sample *from, const struct conv_ste
 // that slides along each row. Rows of coefficients begin with zeros so that the first window is
 // aligned.
 template <typename Sample, typename Sum>
-__device__ inline void filter_any(const Sample *from, const struct conv_stencil_plane &plane, int x,
-                                  int y, const struct blocked_filter<0> &f)
+static __device__ inline void filter_any(const Sample *from, const struct conv_stencil_plane &plane,
+                                         int x, int y, const struct blocked_filter<0> &f)
 {
     constexpr int COLUMNS = shape::COLUMNS;
     constexpr int STRIP = sizeof(Sum) == 8 ? 2 : 4; // 64-bit sums take two registers

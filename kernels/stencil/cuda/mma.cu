@@ -19,8 +19,8 @@ struct mma_filter {
 };
 
 // Stores four samples, those of them that lie in the image.
-__device__ inline void store_word(const struct conv_stencil_plane &plane, int x, int y,
-                                  bool aligned, uint32_t samples)
+static __device__ inline void store_word(const struct conv_stencil_plane &plane, int x, int y,
+                                         bool aligned, uint32_t samples)
 {
     if (y >= plane.height)
         return;

@@ -25,7 +25,7 @@ struct separable_filter {
 
 // The first pass: WIDE sums of a row. `from` is the first sample under the first sum's taps.
 template <typename Sample, typename Sum>
-__device__ inline void sum_row(Sum *to, const Sample *from, const struct separable_filter &f)
+static __device__ inline void sum_row(Sum *to, const Sample *from, const struct separable_filter &f)
 {
     operand<Sum> window[WIDE + shape::COLUMNS];
     Sum sums[WIDE];
@@ -56,9 +56,9 @@ __device__ inline void sum_row(Sum *to, const Sample *from, const struct separab
 // tap i - r of row r; for those that are none, column has zeros. (Sums that there are not may be
 // anything, and 0 times that no number.)
 template <typename Sample, typename Sum>
-__device__ inline void sum_columns(const Sum *from, int rows,
-                                   const struct conv_stencil_plane &plane, int x, int y,
-                                   const struct separable_filter &f)
+static __device__ inline void sum_columns(const Sum *from, int rows,
+                                          const struct conv_stencil_plane &plane, int x, int y,
+                                          const struct separable_filter &f)
 {
     Sum sums[shape::ROWS][shape::COLUMNS];
 #pragma unroll

@@ -44,7 +44,7 @@ template <int SIDE> struct tma_filter {
 // --- samples -------------------------------------------------------------------------------------
 
 // 16 packed samples of the stage: the middle 8 are at the columns that the lane computes.
-__device__ inline void load_line(uint32_t (&line)[4], const uint8_t *from)
+static __device__ inline void load_line(uint32_t (&line)[4], const uint8_t *from)
 {
     uint2 middle = *(const uint2 *)(from + 4);
     line[0] = *(const uint32_t *)from;
@@ -53,7 +53,7 @@ __device__ inline void load_line(uint32_t (&line)[4], const uint8_t *from)
     line[3] = *(const uint32_t *)(from + 12);
 }
 
-__device__ inline void load_line(uint2 (&line)[4], const uint8_t *from)
+static __device__ inline void load_line(uint2 (&line)[4], const uint8_t *from)
 {
     uint4 middle = *(const uint4 *)(from + 8);
     line[0] = *(const uint2 *)from;
@@ -62,14 +62,15 @@ __device__ inline void load_line(uint2 (&line)[4], const uint8_t *from)
     line[3] = *(const uint2 *)(from + 24);
 }
 
-template <typename Packed4> __device__ inline void unpack_line(float *to, const Packed4 (&line)[4])
+template <typename Packed4>
+static __device__ inline void unpack_line(float *to, const Packed4 (&line)[4])
 {
     for (int q = 0; q < 4; q++)
         unpack_denormal(to + 4 * q, line[q]);
 }
 
 template <typename Packed4>
-__device__ inline void unpack_line(int32_t *to, const Packed4 (&line)[4])
+static __device__ inline void unpack_line(int32_t *to, const Packed4 (&line)[4])
 {
     for (int q = 0; q < 4; q++)
         unpack(to + 4 * q, line[q]);
@@ -77,7 +78,8 @@ __device__ inline void unpack_line(int32_t *to, const Packed4 (&line)[4])
 
 // Rounds and packs four integer sums; denormal_unpack.cuh has the same for floats.
 template <bool EXACT, typename Packed4>
-__device__ inline void round_packed4(Packed4 &to, const int32_t *sums, const struct rounding &r)
+static __device__ inline void round_packed4(Packed4 &to, const int32_t *sums,
+                                            const struct rounding &r)
 {
     uint32_t samples[4];
     for (int k = 0; k < 4; k++)
@@ -85,13 +87,13 @@ __device__ inline void round_packed4(Packed4 &to, const int32_t *sums, const str
     pack(to, samples);
 }
 
-__device__ inline void drop_sample(uint32_t (&samples)[2])
+static __device__ inline void drop_sample(uint32_t (&samples)[2])
 {
     samples[0] = __funnelshift_r(samples[0], samples[1], 8);
     samples[1] >>= 8;
 }
 
-__device__ inline void drop_sample(uint2 (&samples)[2])
+static __device__ inline void drop_sample(uint2 (&samples)[2])
 {
     samples[0].x = __funnelshift_r(samples[0].x, samples[0].y, 16);
     samples[0].y = __funnelshift_r(samples[0].y, samples[1].x, 16);
@@ -102,7 +104,7 @@ __device__ inline void drop_sample(uint2 (&samples)[2])
 // Stores the first `bytes` of a row, which need not be aligned. A loop, to be short: few rows take
 // this path.
 template <typename Sample>
-__device__ inline void store_part(uint8_t *to, packed4<Sample> (&samples)[2], int bytes)
+static __device__ inline void store_part(uint8_t *to, packed4<Sample> (&samples)[2], int bytes)
 {
 #pragma unroll 1
     for (int k = 0; k < bytes; k += (int)sizeof(Sample)) {
@@ -122,7 +124,7 @@ struct tma_microtile {
 
 // Stores the next rows, those of them that exist.
 template <typename Sample, int ROWS>
-__device__ inline void store_rows(struct tma_microtile &m, packed4<Sample> (&made)[ROWS][2])
+static __device__ inline void store_rows(struct tma_microtile &m, packed4<Sample> (&made)[ROWS][2])
 {
     typedef typename std::conditional<sizeof(Sample) == 1, uint2, uint4>::type Row;
     int whole = m.whole ? m.rows : 0;
@@ -150,7 +152,8 @@ template <int SIDE> struct tma_registers {
 // Called once per kernel. The compiler loads plain parameters again for every part of a turn; it
 // keeps the result of an operation, and cannot see that zero is 0.
 template <int SIDE>
-__device__ inline struct tma_registers<SIDE> load_registers(const struct tma_filter<SIDE> &f) {
+static __device__ inline struct tma_registers<SIDE>
+load_registers(const struct tma_filter<SIDE> &f) {
     struct tma_registers<SIDE> registers;
     registers.rounding = f.rounding;
 #pragma unroll
@@ -161,8 +164,8 @@ __device__ inline struct tma_registers<SIDE> load_registers(const struct tma_fil
 
 // Adds a row of taps to the sums of a row of samples.
 template <int SIDE, typename Sum>
-__device__ inline void add_row(Sum (&sums)[COLUMNS], int tap_row, const operand<Sum> *line,
-                               const struct tma_registers<SIDE> &f)
+static __device__ inline void add_row(Sum (&sums)[COLUMNS], int tap_row, const operand<Sum> *line,
+                                      const struct tma_registers<SIDE> &f)
 {
 #pragma unroll
     for (int k = 0; k < COLUMNS; k++) {
@@ -175,8 +178,8 @@ __device__ inline void add_row(Sum (&sums)[COLUMNS], int tap_row, const operand<
 }
 
 template <bool EXACT, typename Sum, typename Packed4>
-__device__ inline void round_row(Packed4 (&made)[2], const Sum (&sums)[COLUMNS],
-                                 const struct rounding &r)
+static __device__ inline void round_row(Packed4 (&made)[2], const Sum (&sums)[COLUMNS],
+                                        const struct rounding &r)
 {
     round_packed4<EXACT>(made[0], sums, r);
     round_packed4<EXACT>(made[1], sums + 4, r);
@@ -191,9 +194,9 @@ __device__ inline void round_row(Packed4 (&made)[2], const Sum (&sums)[COLUMNS],
 // The first turn completes nothing, the last one begins nothing. Rows are taken in pairs, and the
 // next pair is loaded before the arithmetic of this one to hide the latency of shared memory.
 template <int SIDE, typename Sample, typename Sum, bool EXACT>
-__device__ inline void take_turn(bool finishes, bool begins, struct tma_microtile &m,
-                                 packed4<Sample> (&next)[2][4], Sum (&sums)[SIDE - 1][COLUMNS],
-                                 const struct tma_registers<SIDE> &f)
+static __device__ inline void
+take_turn(bool finishes, bool begins, struct tma_microtile &m, packed4<Sample> (&next)[2][4],
+          Sum (&sums)[SIDE - 1][COLUMNS], const struct tma_registers<SIDE> &f)
 {
     constexpr int ROWS = SIDE - 1;
     packed4<Sample> made[ROWS][2];
@@ -229,7 +232,8 @@ __device__ inline void take_turn(bool finishes, bool begins, struct tma_microtil
 }
 
 template <int SIDE, typename Sample, typename Sum, bool EXACT>
-__device__ inline void filter_turns(struct tma_microtile &m, const struct tma_registers<SIDE> &f)
+static __device__ inline void filter_turns(struct tma_microtile &m,
+                                           const struct tma_registers<SIDE> &f)
 {
     constexpr int ROWS = lane_rows<SIDE, Sample>, TURNS = ROWS / (SIDE - 1);
     static_assert(TURNS * (SIDE - 1) == ROWS, "turns divide the rows");
@@ -246,7 +250,8 @@ __device__ inline void filter_turns(struct tma_microtile &m, const struct tma_re
 // 7 x 7 taps: 8 rows read 14 rows of the stage, which are two turns of 7. There are sums of SIDE
 // rows, whose registers rotate once per turn.
 template <int SIDE, typename Sample, typename Sum, bool EXACT>
-__device__ inline void filter_rotating(struct tma_microtile &m, const struct tma_registers<SIDE> &f)
+static __device__ inline void filter_rotating(struct tma_microtile &m,
+                                              const struct tma_registers<SIDE> &f)
 {
     constexpr int ROWS = lane_rows<SIDE, Sample>, LINES = ROWS + SIDE - 1;
     static_assert(LINES % SIDE == 0, "turns divide the rows");
@@ -277,8 +282,8 @@ __device__ inline void filter_rotating(struct tma_microtile &m, const struct tma
 }
 
 template <int SIDE, typename Sample, typename Sum, bool EXACT>
-__device__ inline void filter_microtile(const struct work_tile &tile, const uint8_t *samples,
-                                        int microtile, const struct tma_registers<SIDE> &f)
+static __device__ inline void filter_microtile(const struct work_tile &tile, const uint8_t *samples,
+                                               int microtile, const struct tma_registers<SIDE> &f)
 {
     bool exists = microtile < tile.microtiles;
     microtile = exists ? microtile : 0; // all lanes run the same code; rows is 0

@@ -38,7 +38,7 @@ template <int WIDTH> constexpr int around = (WIDTH / 2 + 3) / 4 * 4;
 
 // Loads COUNT packed words, which are aligned to COUNT words, by the widest loads.
 template <int COUNT, typename Packed4>
-__device__ inline void load_packed4(Packed4 *to, const uint8_t *from)
+static __device__ inline void load_packed4(Packed4 *to, const uint8_t *from)
 {
     constexpr int BYTES = COUNT * (int)sizeof(Packed4), STEP = BYTES % 16 == 0  ? 16
                                                                : BYTES % 8 == 0 ? 8
@@ -50,17 +50,17 @@ __device__ inline void load_packed4(Packed4 *to, const uint8_t *from)
         *(Step *)((uint8_t *)to + i) = *(const Step *)(from + i);
 }
 
-__device__ inline void unpack_four(float *to, uint32_t from)
+static __device__ inline void unpack_four(float *to, uint32_t from)
 {
     unpack_denormal(to, from);
 }
 
-__device__ inline void unpack_four(float *to, uint2 from)
+static __device__ inline void unpack_four(float *to, uint2 from)
 {
     unpack_denormal(to, from);
 }
 
-template <typename Packed4> __device__ inline void unpack_four(int32_t *to, Packed4 from)
+template <typename Packed4> static __device__ inline void unpack_four(int32_t *to, Packed4 from)
 {
     unpack(to, from);
 }
@@ -74,7 +74,8 @@ template <int WIDTH, typename Packed4> struct row_window {
 
 // `middle` is the lane's first sample.
 template <int WIDTH, typename Packed4>
-__device__ inline void load_line(struct row_window<WIDTH, Packed4> *to, const uint8_t *middle)
+static __device__ inline void load_line(struct row_window<WIDTH, Packed4> *to,
+                                        const uint8_t *middle)
 {
     load_packed4<around<WIDTH> / 4>(to->left, middle - sizeof to->left);
     load_packed4<COLUMNS / 4>(to->own, middle);
@@ -82,7 +83,8 @@ __device__ inline void load_line(struct row_window<WIDTH, Packed4> *to, const ui
 }
 
 template <int WIDTH, typename Packed4, typename Operand>
-__device__ inline void unpack_line(Operand *to, const struct row_window<WIDTH, Packed4> &from)
+static __device__ inline void unpack_line(Operand *to,
+                                          const struct row_window<WIDTH, Packed4> &from)
 {
     constexpr int SIDE = around<WIDTH> / 4;
 #pragma unroll
@@ -96,7 +98,8 @@ __device__ inline void unpack_line(Operand *to, const struct row_window<WIDTH, P
 }
 
 template <typename Packed4>
-__device__ inline void round_four(Packed4 &to, const float *sums, const struct tma_large_filter &f)
+static __device__ inline void round_four(Packed4 &to, const float *sums,
+                                         const struct tma_large_filter &f)
 {
     if (f.exact)
         round_packed4<true>(to, sums, f.rounding);
@@ -105,8 +108,8 @@ __device__ inline void round_four(Packed4 &to, const float *sums, const struct t
 }
 
 template <typename Packed4>
-__device__ inline void round_four(Packed4 &to, const int32_t *sums,
-                                  const struct tma_large_filter &f)
+static __device__ inline void round_four(Packed4 &to, const int32_t *sums,
+                                         const struct tma_large_filter &f)
 {
     uint32_t samples[4];
     for (int k = 0; k < 4; k++)
@@ -116,7 +119,8 @@ __device__ inline void round_four(Packed4 &to, const int32_t *sums,
 
 // Stores those of the lane's samples that lie in the image.
 template <typename Sample>
-__device__ inline void store_row(const struct work_tile &tile, int x, int y, packed4<Sample> *made)
+static __device__ inline void store_row(const struct work_tile &tile, int x, int y,
+                                        packed4<Sample> *made)
 {
     uint8_t *to = tile.dst + (int64_t)y * tile.dst_stride + x;
     int bytes = tile.stored - x;
@@ -136,9 +140,9 @@ __device__ inline void store_row(const struct work_tile &tile, int x, int y, pac
 // A microtile: one row of 16 samples. Taps are added in row-major order, which defines real
 // filters.
 template <int WIDTH, typename Sample, typename Sum>
-__device__ inline void filter_segment(const struct work_tile &tile, const uint8_t *samples,
-                                      int microtile, const int32_t *coefs,
-                                      const struct tma_large_filter &f)
+static __device__ inline void filter_segment(const struct work_tile &tile, const uint8_t *samples,
+                                             int microtile, const int32_t *coefs,
+                                             const struct tma_large_filter &f)
 {
     bool exists = microtile < tile.microtiles;
     microtile = exists ? microtile : 0; // all lanes run the same code
@@ -182,7 +186,7 @@ __device__ inline void filter_segment(const struct work_tile &tile, const uint8_
 
 // Writes the coefficients, centred in rows of WIDTH. All threads of the block together.
 template <int WIDTH, typename Sample, typename Sum>
-__device__ inline void load_coefs(int32_t *to, const struct tma_large_filter &f)
+static __device__ inline void load_coefs(int32_t *to, const struct tma_large_filter &f)
 {
     int width = f.taps->width, left = WIDTH / 2 - width / 2;
     constexpr int THREADS = block_threads<tma_large_traits<Sample>>;

@@ -24,9 +24,9 @@ static_assert(sizeof(((struct byte_taps *)0)->coef) == PIPELINE_SCRATCH,
 
 // Two microtiles of a lane. RAGGED: see store.
 template <int ROWS, bool TIES, bool RAGGED>
-__device__ inline void filter_microtiles(struct lane_microtile m0, struct lane_microtile m1,
-                                         const uint2 (&taps)[ROWS][2], const struct work_tile &tile,
-                                         const struct tma_mma_filter &f)
+static __device__ inline void
+filter_microtiles(struct lane_microtile m0, struct lane_microtile m1, const uint2 (&taps)[ROWS][2],
+                  const struct work_tile &tile, const struct tma_mma_filter &f)
 {
     auto load = [&](int, uint32_t(&window)[4]) {
         window[0] = *(const uint32_t *)m0.from;

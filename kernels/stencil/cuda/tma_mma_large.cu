@@ -34,7 +34,7 @@ template <int BLOCKS> constexpr size_t tap_row_bytes = WARP *(BLOCKS == 3 ? 24 :
 
 // to += A * B for the last 16 bytes of a window. PTX ISA, "Matrix Fragments for mma.m16n8k16 with
 // integer type".
-__device__ inline void multiply_third(int32_t (&to)[4], const uint32_t *a, uint32_t b)
+static __device__ inline void multiply_third(int32_t (&to)[4], const uint32_t *a, uint32_t b)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
         "{%7,%8,%9,%10};"
@@ -43,7 +43,7 @@ __device__ inline void multiply_third(int32_t (&to)[4], const uint32_t *a, uint3
 }
 
 // Four bytes at any address.
-__device__ inline uint32_t load_any(const uint8_t *from)
+static __device__ inline uint32_t load_any(const uint8_t *from)
 {
     uint32_t skip = shared_address(from) % 4;
     const uint32_t *words = (const uint32_t *)(from - skip);
@@ -54,8 +54,8 @@ __device__ inline uint32_t load_any(const uint8_t *from)
 // memory for the rows with zeros around them. All threads of the block together; the barriers are
 // there because each step reads what other threads wrote.
 template <int BLOCKS, int THREADS>
-__device__ inline void lay_out_taps(uint8_t *table, uint8_t *padded,
-                                    const struct tma_mma_large_filter &f)
+static __device__ inline void lay_out_taps(uint8_t *table, uint8_t *padded,
+                                           const struct tma_mma_large_filter &f)
 {
     for (int i = (int)threadIdx.x; i < f.height * ROW / 4; i += THREADS)
         ((uint32_t *)padded)[i] = 0;
@@ -76,7 +76,7 @@ __device__ inline void lay_out_taps(uint8_t *table, uint8_t *padded,
 }
 
 template <int BLOCKS>
-__device__ inline struct tap_row load_row(const uint8_t *table, int row, int height)
+static __device__ inline struct tap_row load_row(const uint8_t *table, int row, int height)
 {
     struct tap_row taps = {};
     int i = row * WARP + (int)threadIdx.x % WARP;
@@ -88,8 +88,8 @@ __device__ inline struct tap_row load_row(const uint8_t *table, int row, int hei
 
 // The windows of a row of both microtiles.
 template <int BLOCKS>
-__device__ inline void load_windows(uint32_t (&to)[2 * BLOCKS], struct lane_microtile *m0,
-                                    struct lane_microtile *m1, int pitch)
+static __device__ inline void load_windows(uint32_t (&to)[2 * BLOCKS], struct lane_microtile *m0,
+                                           struct lane_microtile *m1, int pitch)
 {
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++) {
@@ -101,8 +101,9 @@ __device__ inline void load_windows(uint32_t (&to)[2 * BLOCKS], struct lane_micr
 }
 
 template <int BLOCKS>
-__device__ inline void add_taps(int32_t (&even)[4], int32_t (&odd)[4],
-                                const uint32_t (&windows)[2 * BLOCKS], const struct tap_row &taps)
+static __device__ inline void add_taps(int32_t (&even)[4], int32_t (&odd)[4],
+                                       const uint32_t (&windows)[2 * BLOCKS],
+                                       const struct tap_row &taps)
 {
     const uint32_t pair[4] = {windows[0], windows[1], windows[2], windows[3]};
     multiply(even, pair, make_uint2(taps.pairs.x, taps.pairs.y), even);
@@ -113,8 +114,8 @@ __device__ inline void add_taps(int32_t (&even)[4], int32_t (&odd)[4],
     }
 }
 
-__device__ inline uint32_t round_four(float, int32_t s0, int32_t s1, int32_t s2, int32_t s3,
-                                      const struct rounding &r)
+static __device__ inline uint32_t round_four(float, int32_t s0, int32_t s1, int32_t s2, int32_t s3,
+                                             const struct rounding &r)
 {
     int32_t sums[4] = {s0, s1, s2, s3};
     float v[4];
@@ -124,8 +125,8 @@ __device__ inline uint32_t round_four(float, int32_t s0, int32_t s1, int32_t s2,
     return round_to_bytes(v[0], v[1], v[2], v[3]);
 }
 
-__device__ inline uint32_t round_four(int32_t, int32_t s0, int32_t s1, int32_t s2, int32_t s3,
-                                      const struct rounding &r)
+static __device__ inline uint32_t round_four(int32_t, int32_t s0, int32_t s1, int32_t s2,
+                                             int32_t s3, const struct rounding &r)
 {
     uint32_t samples[4] = {round_sum(s0, r), round_sum(s1, r), round_sum(s2, r), round_sum(s3, r)};
     uint32_t four;
@@ -134,9 +135,9 @@ __device__ inline uint32_t round_four(int32_t, int32_t s0, int32_t s1, int32_t s
 }
 
 template <int BLOCKS, typename Sum>
-__device__ inline void filter_microtiles(struct lane_microtile m0, struct lane_microtile m1,
-                                         const uint8_t *table, const struct work_tile &tile,
-                                         const struct tma_mma_large_filter &f)
+static __device__ inline void filter_microtiles(struct lane_microtile m0, struct lane_microtile m1,
+                                                const uint8_t *table, const struct work_tile &tile,
+                                                const struct tma_mma_large_filter &f)
 {
     int32_t even[MMA_ROWS][4], odd[MMA_ROWS][4];
 #pragma unroll

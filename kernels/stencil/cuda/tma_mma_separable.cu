@@ -62,8 +62,8 @@ template <int BLOCKS> struct toeplitz {
 };
 
 // to = A * B + start for one block, or for two whose words of B are in adjacent registers.
-__device__ inline void multiply_block(int32_t (&to)[4], const uint32_t (&a)[2], uint32_t b,
-                                      const int32_t (&start)[4])
+static __device__ inline void multiply_block(int32_t (&to)[4], const uint32_t (&a)[2], uint32_t b,
+                                             const int32_t (&start)[4])
 {
     asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.u8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
         "{%7,%8,%9,%10};"
@@ -71,9 +71,9 @@ __device__ inline void multiply_block(int32_t (&to)[4], const uint32_t (&a)[2], 
         : "r"(a[0]), "r"(a[1]), "r"(b), "r"(start[0]), "r"(start[1]), "r"(start[2]), "r"(start[3]));
 }
 
-__device__ inline void multiply_pair(int32_t (&to)[4], const uint32_t (&a0)[2],
-                                     const uint32_t (&a1)[2], uint32_t b0, uint32_t b1,
-                                     const int32_t (&start)[4])
+static __device__ inline void multiply_pair(int32_t (&to)[4], const uint32_t (&a0)[2],
+                                            const uint32_t (&a1)[2], uint32_t b0, uint32_t b1,
+                                            const int32_t (&start)[4])
 {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
         "{%10,%11,%12,%13};"
@@ -84,8 +84,8 @@ __device__ inline void multiply_pair(int32_t (&to)[4], const uint32_t (&a0)[2],
 
 // For all blocks. EVEN: words 0 and 1 of B are in adjacent registers, and 2 and 3; else 1 and 2.
 template <bool EVEN, int BLOCKS>
-__device__ inline void multiply(int32_t (&to)[4], const struct toeplitz<BLOCKS> &a,
-                                const uint32_t (&b)[BLOCKS], const int32_t (&start)[4])
+static __device__ inline void multiply(int32_t (&to)[4], const struct toeplitz<BLOCKS> &a,
+                                       const uint32_t (&b)[BLOCKS], const int32_t (&start)[4])
 {
     if (EVEN) {
         multiply_pair(to, a.words[0], a.words[1], b[0], b[1], start);
@@ -105,8 +105,8 @@ __device__ inline void multiply(int32_t (&to)[4], const struct toeplitz<BLOCKS> 
 // The matrix whose rows g and g + 8 have tap 0 at the columns `upper` and `lower`. order(0 ... 3)
 // are the columns of the lane's four bytes in a block.
 template <int BLOCKS, typename Order>
-__device__ inline void load_matrix(struct toeplitz<BLOCKS> *to, const int8_t *factor, int upper,
-                                   int lower, Order order)
+static __device__ inline void load_matrix(struct toeplitz<BLOCKS> *to, const int8_t *factor,
+                                          int upper, int lower, Order order)
 {
 #pragma unroll
     for (int block = 0; block < BLOCKS; block++) {
@@ -132,9 +132,9 @@ template <int WIDTH, int HEIGHT> struct separable_registers {
 // B, of which it gets 2t and 2t + 1: 8 neighbours in total. The order of rows: a lane's sums of the
 // first pass are of rows 2t, 2t + 1, and those 8 below, so the column's taps are in this order.
 template <int WIDTH, int HEIGHT>
-__device__ inline void load_registers(struct separable_registers<WIDTH, HEIGHT> *to,
-                                      const int8_t *row, const int8_t *column,
-                                      const struct factors &f)
+static __device__ inline void load_registers(struct separable_registers<WIDTH, HEIGHT> *to,
+                                             const int8_t *row, const int8_t *column,
+                                             const struct factors &f)
 {
     int lane = (int)threadIdx.x % WARP, g = lane / 4, t = lane % 4;
     int x = g / 2 * 8 + g % 2;
@@ -159,8 +159,8 @@ struct row_sums {
 
 // The first pass. `from` is the lane's first word of the window.
 template <int WIDTH, int HEIGHT>
-__device__ inline void sum_rows(struct row_sums *to, const uint8_t *from, int pitch,
-                                const struct separable_registers<WIDTH, HEIGHT> &f)
+static __device__ inline void sum_rows(struct row_sums *to, const uint8_t *from, int pitch,
+                                       const struct separable_registers<WIDTH, HEIGHT> &f)
 {
     constexpr int BLOCKS = across<WIDTH>;
     int32_t made[2][2][4];
@@ -186,7 +186,8 @@ __device__ inline void sum_rows(struct row_sums *to, const uint8_t *from, int pi
 
 // ROUND_U8: see round_u8.cuh. Else the sum is an integer of at most 24 bits: see round_sum.
 template <bool ROUND_U8, int WIDTH, int HEIGHT>
-__device__ inline float divide(int32_t sum, const struct separable_registers<WIDTH, HEIGHT> &f)
+static __device__ inline float divide(int32_t sum,
+                                      const struct separable_registers<WIDTH, HEIGHT> &f)
 {
     if (ROUND_U8)
         return __fmaf_rn(__int_as_float(sum), f.scale, f.offset);
@@ -202,13 +203,13 @@ struct store_target {
 };
 
 // No "memory" clobber: later loads of samples, which are elsewhere, may move before the store.
-__device__ inline void store_eight(uint64_t to, uint2 samples)
+static __device__ inline void store_eight(uint64_t to, uint2 samples)
 {
     asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(samples.x), "r"(samples.y));
 }
 
 template <bool RAGGED>
-__device__ inline void store(const struct store_target &target, int row, uint2 samples)
+static __device__ inline void store(const struct store_target &target, int row, uint2 samples)
 {
     uint64_t to = target.to + (uint64_t)(row * target.stride);
     if (!RAGGED || (target.whole && row < target.rows)) {
@@ -226,8 +227,9 @@ __device__ inline void store(const struct store_target &target, int row, uint2 s
 // The second pass: 16 rows, of which the lane gets the rows g and g + 8. sums[0] is the first group
 // that they read.
 template <bool EVEN, bool RAGGED, bool ROUND_U8, int WIDTH, int HEIGHT>
-__device__ inline void sum_columns(const struct row_sums *sums, const struct store_target &target,
-                                   int row, const struct separable_registers<WIDTH, HEIGHT> &f)
+static __device__ inline void sum_columns(const struct row_sums *sums,
+                                          const struct store_target &target, int row,
+                                          const struct separable_registers<WIDTH, HEIGHT> &f)
 {
     constexpr int BLOCKS = down<HEIGHT>;
     int32_t made[4][4];
@@ -264,9 +266,9 @@ __device__ inline void sum_columns(const struct row_sums *sums, const struct sto
 // so that one has instructions while the other waits for its products. RAGGED: there are fewer than
 // HIGH rows, or some lane has fewer than 8 columns or unaligned ones.
 template <bool RAGGED, bool ROUND_U8, int WIDTH, int HEIGHT>
-__device__ inline void filter_rows(const uint8_t *from, int pitch,
-                                   const struct store_target &target, int rows,
-                                   const struct separable_registers<WIDTH, HEIGHT> &f)
+static __device__ inline void filter_rows(const uint8_t *from, int pitch,
+                                          const struct store_target &target, int rows,
+                                          const struct separable_registers<WIDTH, HEIGHT> &f)
 {
     constexpr int BLOCKS = down<HEIGHT>, GROUPS = HIGH / GROUP + BLOCKS - 1;
     struct row_sums sums[GROUPS];
@@ -294,9 +296,9 @@ __device__ inline void filter_rows(const uint8_t *from, int pitch,
 }
 
 template <bool ROUND_U8, int WIDTH, int HEIGHT>
-__device__ inline void filter_microtile(const struct work_tile &tile, const uint8_t *samples,
-                                        int microtile,
-                                        const struct separable_registers<WIDTH, HEIGHT> &f)
+static __device__ inline void filter_microtile(const struct work_tile &tile, const uint8_t *samples,
+                                               int microtile,
+                                               const struct separable_registers<WIDTH, HEIGHT> &f)
 {
     int lane = (int)threadIdx.x % WARP, g = lane / 4, t = lane % 4;
     int band = band_of(tile, microtile);
