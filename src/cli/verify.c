@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // conv verify FILTER INPUT...: every kernel of every device against the plain definition. With
 // --json: one object per image, and one for the whole.
-#include "bench/kernel_run.h"
+#include "backend/filter_image.h"
 #include "cli/commands.h"
 #include "cli/device.h"
 #include "cli/hints.h"
@@ -9,15 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/image_reader.h"
 #include "io/walk.h"
-#include "pipeline/stages.h"
 #include "report/json.h"
+
+struct kernel {
+    const struct conv_variant *variant;
+    struct conv_filter_context *context;
+};
 
 struct verify {
     const struct conv_options *options;
-    struct conv_pipeline_config config; // what reading an image needs
-    struct conv_codecs *codec;
-    struct conv_kernel_run *contenders; // the reference first
+    struct conv_image_reader reader;
+    uint8_t *memory; // of `input`, `expected` and `result`, one after another
+    size_t memory_size;
+    struct conv_image input, expected, result;
+    struct kernel *kernels; // the reference first
     int count;
     struct skipped *skipped; // the other variants
     int skipped_count;
@@ -60,37 +67,56 @@ static enum conv_status choose_devices(struct verify *verify, bool *on_gpu, stru
     return CONV_OK;
 }
 
-static enum conv_status open_contenders(struct verify *verify, const struct conv_filter *filters,
-                                        int filter_count, struct conv_err *err)
+static enum conv_status open_kernel(const struct verify *verify, struct kernel *kernel,
+                                    const struct conv_filter *filters, int filter_count,
+                                    struct conv_err *err)
 {
-    int rows;
+    const struct conv_options *options = verify->options;
+    struct conv_device_list list;
+    enum conv_status status = conv_device_parse_one(options, &list, err);
+    struct conv_backend_config config = {
+        .filters = filters,
+        .filter_count = filter_count,
+        .border = options->border,
+        .border_value = options->border_value,
+        .alpha = (enum conv_alpha_mode)options->alpha,
+        .row = kernel->variant,
+        .device = list.ordinals[0],
+    };
+    if (status)
+        return status;
+    return conv_filter_context_open(&kernel->context, options->backends[kernel->variant->place],
+                                    &config, err);
+}
+
+static enum conv_status open_kernels(struct verify *verify, const struct conv_filter *filters,
+                                     int filter_count, struct conv_err *err)
+{
+    int variant_count;
     bool on_gpu;
-    const struct conv_variant *const *variants = conv_stencil_variants(&rows);
+    const struct conv_variant *const *variants = conv_stencil_variants(&variant_count);
     enum conv_status status = choose_devices(verify, &on_gpu, err);
     if (status)
         return status;
-    verify->contenders = calloc((size_t)rows, sizeof *verify->contenders);
-    verify->skipped = calloc((size_t)rows, sizeof *verify->skipped);
-    if (!verify->contenders || !verify->skipped)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d kernels", rows);
-    for (int i = 0; i < rows; i++) {
-        const struct conv_variant *row = variants[rows - 1 - i]; // the reference is the last row
-        struct conv_kernel_run *contender = &verify->contenders[verify->count];
+    verify->kernels = calloc((size_t)variant_count, sizeof *verify->kernels);
+    verify->skipped = calloc((size_t)variant_count, sizeof *verify->skipped);
+    if (!verify->kernels || !verify->skipped)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d kernels", variant_count);
+    for (int i = 0; i < variant_count; i++) {
+        // The reference is the last variant of the table.
+        struct kernel kernel = {.variant = variants[variant_count - 1 - i]};
         struct conv_err reason = {0};
-        if (row->place != CONV_ON_CPU && !on_gpu) {
-            skip(verify, row, verify->no_gpu.text);
-            continue;
-        }
-        if (conv_kernel_run_open(contender, row, verify->options, filters, filter_count, &reason)) {
-            conv_kernel_run_close(contender);
-            if (i == 0)
-                return conv_err_set(err, reason.status, "%s", reason.text);
-            skip(verify, row, reason.text);
+        if (kernel.variant->place != CONV_ON_CPU && !on_gpu) {
+            skip(verify, kernel.variant, verify->no_gpu.text);
+        } else if (!open_kernel(verify, &kernel, filters, filter_count, &reason)) {
+            verify->kernels[verify->count++] = kernel;
+        } else if (i == 0) {
+            return conv_err_set(err, reason.status, "%s", reason.text);
+        } else {
+            skip(verify, kernel.variant, reason.text);
             if (!verify->options->quiet)
-                conv_report_say("%s skipped: %s", row->name, reason.text);
-            continue;
+                conv_report_say("%s skipped: %s", kernel.variant->name, reason.text);
         }
-        verify->count++;
     }
     return CONV_OK;
 }
@@ -106,21 +132,20 @@ static void print_file_json(const char *input, const char *status)
 }
 
 static void print_difference(const struct verify *verify, const char *input,
-                             const struct conv_kernel_run *contender,
-                             const struct conv_difference *first)
+                             const struct conv_variant *variant,
+                             const struct conv_image_difference *first)
 {
     if (verify->options->json) {
         print_file_json(input, "differs");
         printf(",\"variant\":\"%s\",\"channel\":%d,\"x\":%d,\"y\":%d,\"value\":%u,"
                "\"expected\":%u}\n",
-               contender->variant->name, first->plane, first->x, first->y, first->got,
-               first->expected);
+               variant->name, first->channel, first->x, first->y, first->a, first->b);
         return;
     }
     conv_report_print_path(stdout, input);
-    printf(": %s differs from %s: channel %d, x %d, y %d: %u, not %u\n", contender->variant->name,
-           verify->contenders[0].variant->name, first->plane, first->x, first->y, first->got,
-           first->expected);
+    printf(": %s differs from %s: channel %d, x %d, y %d: %u, not %u\n", variant->name,
+           verify->kernels[0].variant->name, first->channel, first->x, first->y, first->a,
+           first->b);
 }
 
 static void print_failure(const struct verify *verify, const char *input, const char *reason)
@@ -142,7 +167,7 @@ static void print_summary(const struct verify *verify)
         printf("%d %s, identical pixels from", verify->images,
                verify->images == 1 ? "image" : "images");
         for (int i = 0; i < verify->count; i++)
-            printf(" %s", verify->contenders[i].variant->name);
+            printf(" %s", verify->kernels[i].variant->name);
         putchar('\n');
         return;
     }
@@ -150,7 +175,7 @@ static void print_summary(const struct verify *verify)
            verify->images, verify->failed,
            verify->differs || verify->images == 0 ? "false" : "true");
     for (int i = 0; i < verify->count; i++)
-        printf("%s\"%s\"", i ? "," : "", verify->contenders[i].variant->name);
+        printf("%s\"%s\"", i ? "," : "", verify->kernels[i].variant->name);
     fputs("],\"skipped\":[", stdout);
     for (int i = 0; i < verify->skipped_count; i++) {
         printf("%s{\"name\":\"%s\",\"reason\":", i ? "," : "", verify->skipped[i].name);
@@ -162,52 +187,68 @@ static void print_summary(const struct verify *verify)
 
 // --- comparing -----------------------------------------------------------------------------------
 
-// False if a kernel differs; *job holds the image's header.
-static bool verify_image(struct verify *verify, struct conv_job *job, enum conv_status *status)
+static enum conv_status reserve_images(struct verify *verify, struct conv_err *err)
 {
-    struct conv_kernel_run *reference = &verify->contenders[0];
-    struct conv_err *err = &job->err;
-    bool filter_alpha = verify->options->alpha != CONV_ALPHA_KEEP;
-    *status = conv_stages_read(&verify->config, job);
+    const struct conv_image *shape = &verify->reader.header.shape;
+    size_t each = conv_image_bytes(shape);
+    if (3 * each > verify->memory_size) {
+        free(verify->memory);
+        verify->memory = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, 3 * each);
+        verify->memory_size = verify->memory ? 3 * each : 0;
+        if (!verify->memory)
+            return conv_err_set(err, CONV_ERR_MEMORY, "no memory for an image of %d x %d pixels",
+                                shape->width, shape->height);
+    }
+    conv_image_lay_out(&verify->input, shape, verify->memory);
+    conv_image_lay_out(&verify->expected, shape, verify->memory + each);
+    conv_image_lay_out(&verify->result, shape, verify->memory + 2 * each);
+    return CONV_OK;
+}
+
+// False if a kernel differs from the reference.
+static bool verify_image(struct verify *verify, const struct conv_item *item,
+                         enum conv_status *status, struct conv_err *err)
+{
+    const struct kernel *reference = &verify->kernels[0];
+    *status = conv_image_reader_read(&verify->reader, item, err);
     if (!*status)
-        *status =
-            conv_kernel_run_place(reference, &job->header.shape, 1, filter_alpha, &job->in, err);
+        *status = reserve_images(verify, err);
     if (!*status)
-        *status = conv_stages_decode(&verify->config, verify->codec, job);
-    for (int i = 1; i < verify->count && !*status; i++)
-        *status = conv_kernel_run_copy(&verify->contenders[i], reference, &job->header.shape,
-                                       filter_alpha, err);
-    for (int i = 0; i < verify->count && !*status; i++) {
-        struct conv_kernel_run *contender = &verify->contenders[i];
-        struct conv_difference first;
-        *status = contender->ops->stream_run(contender->stream, &contender->group, err);
-        if (*status || i == 0 || !conv_kernel_run_differs(reference, contender, &first))
+        *status = conv_image_reader_decode(&verify->reader, &verify->input, err);
+    if (!*status)
+        *status = conv_filter_image(reference->context, &verify->expected, &verify->input, err);
+    for (int i = 1; i < verify->count && !*status; i++) {
+        const struct kernel *kernel = &verify->kernels[i];
+        struct conv_image_difference first;
+        *status = conv_filter_image(kernel->context, &verify->result, &verify->input, err);
+        if (*status || !conv_image_differ(&verify->result, &verify->expected, &first))
             continue;
-        print_difference(verify, job->item.name, contender, &first);
+        print_difference(verify, item->name, kernel->variant, &first);
         return false;
     }
     if (!*status && verify->options->json) {
-        print_file_json(job->item.name, "same");
+        print_file_json(item->name, "same");
         puts("}");
     }
     return true;
 }
 
-static int verify_all(struct verify *verify, struct conv_walk *walk, struct conv_job *job)
+static int verify_all(struct verify *verify, struct conv_walk *walk)
 {
     for (;;) {
-        enum conv_source_step step =
-            conv_source_next(conv_walk_source(walk), &job->item, &job->err);
+        struct conv_item item;
+        struct conv_err err = {0};
+        enum conv_source_step step = conv_source_next(conv_walk_source(walk), &item, &err);
         if (step == CONV_SOURCE_END)
             break;
-        enum conv_status status = job->err.status;
-        if (step == CONV_SOURCE_ITEM && !verify_image(verify, job, &status)) {
+        enum conv_status status = err.status;
+        if (step == CONV_SOURCE_ITEM && !verify_image(verify, &item, &status, &err)) {
             verify->differs = true;
             return CONV_EXIT_SOME_FAILED;
         }
         if (step == CONV_SOURCE_BAD || status) {
             char text[CONV_HINTS_SIZE];
-            print_failure(verify, job->item.name, conv_hints_explain(text, sizeof text, &job->err));
+            print_failure(verify, item.name, conv_hints_explain(text, sizeof text, &err));
             verify->failed++;
             if (status == CONV_ERR_DEVICE)
                 return CONV_EXIT_DEVICE;
@@ -228,21 +269,13 @@ int conv_verify_main(const struct conv_options *options)
     int filter_count = 0, code = CONV_EXIT_OK;
     struct conv_err err = {0};
     struct conv_walk *walk = NULL;
-    struct conv_job *job = calloc(1, sizeof *job);
-    struct conv_file file = {0};
     struct verify verify = {
         .options = options,
-        .config = {.max_pixels = options->max_pixels,
-                   .mem_limit = conv_options_mem_limit(options, true),
-                   .alpha = (enum conv_alpha_mode)options->alpha,
-                   .strip = true,
-                   .first_frame = true,
-                   .no_save = true},
+        .reader = {.file_limit = conv_options_mem_limit(options, true),
+                   .pixel_limit = options->max_pixels},
     };
     enum conv_status status = CONV_OK;
-    if (!job)
-        status = conv_err_set(&err, CONV_ERR_MEMORY, "no memory for an image");
-    else if (options->operand_count < 2)
+    if (options->operand_count < 2)
         status =
             conv_err_set(&err, CONV_ERR_USAGE, "conv verify takes a filter and images or folders");
     if (!status)
@@ -260,23 +293,19 @@ int conv_verify_main(const struct conv_options *options)
     if (!status)
         status = conv_walk_open(&walk, &walk_config, &err);
     if (!status)
-        status = conv_codecs_open(&verify.codec, &options->png, &err);
-    if (!status)
-        status = open_contenders(&verify, filters, filter_count, &err);
+        status = open_kernels(&verify, filters, filter_count, &err);
     if (!status) {
-        job->file = &file;
-        code = verify_all(&verify, walk, job);
+        code = verify_all(&verify, walk);
         print_summary(&verify);
         int flushed = conv_commands_flush();
         code = code ? code : flushed;
     }
     for (int i = 0; i < verify.count; i++)
-        conv_kernel_run_close(&verify.contenders[i]);
-    free(verify.contenders);
+        conv_filter_context_close(verify.kernels[i].context);
+    free(verify.kernels);
     free(verify.skipped);
-    conv_codecs_close(verify.codec);
+    free(verify.memory);
+    conv_image_reader_close(&verify.reader);
     conv_walk_close(walk);
-    free(file.data);
-    free(job);
     return status ? conv_commands_fail(&err) : code;
 }

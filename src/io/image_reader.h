@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// Reads images one at a time: the file of an item as a whole, then its pixels. For callers without
+// a pipeline; that one spreads the same work over threads and bounds its memory.
+#ifndef CONV_IO_IMAGE_READER_H
+#define CONV_IO_IMAGE_READER_H
+
+#include "image/format.h"
+#include "io/source.h"
+
+// Its memory is reused from image to image. Start with {.file_limit =, .pixel_limit =}.
+struct conv_image_reader {
+    size_t file_limit;    // bytes of a file
+    uint64_t pixel_limit; // width * height
+
+    // After a successful read, and until the next one.
+    uint8_t *data;
+    size_t size; // bytes of the file
+    const struct conv_format *format;
+    struct conv_image_header header;
+
+    size_t capacity;                        // of `data`
+    struct conv_codec *codec;               // opened when first needed
+    const struct conv_format *codec_format; // of `codec`
+};
+
+// Reads the item's file and checks its header against the limits; of an animation the first frame
+// counts. CONV_ERR_IO, CONV_ERR_FORMAT, CONV_ERR_LIMIT or CONV_ERR_MEMORY. Waits for a pipe.
+enum conv_status conv_image_reader_read(struct conv_image_reader *reader,
+                                        const struct conv_item *item, struct conv_err *err);
+
+// Decodes the image that was read to the planes of *image, which has the shape of the header.
+// Errors as conv_format.decode and .open.
+enum conv_status conv_image_reader_decode(struct conv_image_reader *reader,
+                                          const struct conv_image *image, struct conv_err *err);
+
+void conv_image_reader_close(struct conv_image_reader *reader);
+
+// The same check for callers with the bytes of a file at hand: CONV_ERR_FORMAT, or CONV_ERR_LIMIT
+// with a hint. Takes no memory.
+enum conv_status conv_image_reader_probe(const struct conv_format *format, const uint8_t *data,
+                                         size_t size, uint64_t pixel_limit,
+                                         struct conv_image_header *header, struct conv_err *err);
+
+#endif
