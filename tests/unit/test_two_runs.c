@@ -114,7 +114,7 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .group_bytes = (size_t)1 << 20,
         .mem_limit = (size_t)64 << 20,
         .max_pixels = 1 << 20,
-        .png = {.level = -1, .stop = &stop},
+        .codec = {.level = -1, .stop = &stop},
         .sink = sink,
         .resume = journal != NULL,
         .stop = &stop,
