@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Which files a sink of files may replace, and how it decides between the two ways of writing one.
 #include "io/file_sink.h"
 
 #include <errno.h>

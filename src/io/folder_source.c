@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Goes down a folder tree, one open folder per level, and sorts its entries into images and others.
 #include "io/folder_source.h"
 
 #include <errno.h>

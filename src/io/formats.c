@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The table, and how a format is chosen from it.
 #include "io/formats.h"
 
 #include <fnmatch.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Finds overlapping inputs by sorting their resolved paths.
 #include "io/in_place.h"
 
 #include <limits.h>
@@ -14,8 +15,7 @@ struct operand {
     bool folder;
 };
 
-// By path, with the slash before all other characters: a folder comes directly before what is in
-// it.
+// By path, with the slash before all other characters: a folder comes directly before its content.
 static int compare_operands(const void *a, const void *b)
 {
     const char *x = ((const struct operand *)a)->resolved;
@@ -35,8 +35,8 @@ static bool is_in(const char *inner, const char *outer)
     return strncmp(inner, outer, length) == 0 && (inner[length] == '/' || outer[length - 1] == '/');
 }
 
-// Sorted operands: the folders that the current one is in are among those before it, each in the
-// one before. `around` has room for as many as there are.
+// The operands are sorted: all folders that contain one come before it, each in the one before.
+// `around` has room for `count`.
 static enum conv_status compare_neighbours(const struct operand *operands, int count,
                                            const struct operand **around, bool recursive,
                                            struct conv_err *err)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What `conv FILTER --in-place INPUT...` may be given.
+// Whether inputs that are to be replaced by their outputs can be: no image may be reached twice.
 #ifndef CONV_IO_IN_PLACE_H
 #define CONV_IO_IN_PLACE_H
 
@@ -8,7 +8,8 @@
 #include "base/err.h"
 
 // CONV_ERR_USAGE if two of the inputs are the same file or folder, links resolved, or if one is
-// inside the other so that its images would be filtered twice. Takes O(n log n) for n inputs.
+// inside the other so that its images would be filtered twice; CONV_ERR_MEMORY. An input that does
+// not exist passes: opening it gives the reason. Takes O(n log n) for n inputs.
 enum conv_status conv_in_place_check(const char *const *inputs, int count, bool recursive,
                                      struct conv_err *err);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Reads, extends and locks the file; the entries themselves are a set of digests.
 #include "io/journal.h"
 
 #include <errno.h>
@@ -22,15 +23,15 @@
 #define LONGEST_LINE (DIGEST_DIGITS + 2 + 4 * PATH_MAX) // every byte escaped as \xNN
 #define BUFFER_SIZE ((size_t)4 * LONGEST_LINE)          // so that half a line at its end can stay
 
-// After a signal a run still waits so long for the lock, which others hold for moments.
+// After a signal a run still waits this long for the lock, which others hold for moments.
 #define PATIENCE_NS 1000000000L
 #define LONGEST_PAUSE_NS 10000000L
 
 struct conv_journal {
     struct conv_journal_config config;
-    int fd;               // -1: nothing there, and nothing to be written
+    int fd;               // -1: there is no file, and nothing is written
     pthread_mutex_t turn; // in place: held while an image is replaced, taken before `lock`
-    pthread_mutex_t lock; // guards all below, and the end of the file
+    pthread_mutex_t lock; // guards everything below, and the end of the file
     char *buffer;         // for reading
     off_t read_to;        // the beginning of the first line, or part of one, that is not read yet
     bool skipping;        // that is the rest of a line that is too long
@@ -41,7 +42,7 @@ struct conv_journal {
 
 // --- lines ---------------------------------------------------------------------------------------
 
-// False if the line is none of ours.
+// False if the line is not a journal's.
 static bool parse_line(struct conv_digest *digest, const char *line, size_t size)
 {
     if (size < DIGEST_DIGITS + 2 || line[DIGEST_DIGITS] != ' ')
@@ -142,7 +143,7 @@ static enum conv_status read_on(struct conv_journal *journal, struct conv_err *e
     return CONV_OK;
 }
 
-// One call of write() in the common case, which puts the whole line behind all others.
+// One call of write() in the common case, which appends the whole line.
 static enum conv_status append(struct conv_journal *journal, const char *text, size_t size,
                                struct conv_err *err)
 {
@@ -163,7 +164,7 @@ static enum conv_status append(struct conv_journal *journal, const char *text, s
     return CONV_OK;
 }
 
-// In place, at the start: a file system without locks is found before any work is done.
+// In place, at the start: a file system without locks is noticed before any work is done.
 static enum conv_status check_locks(struct conv_journal *journal, struct conv_err *err)
 {
     int result;
@@ -180,7 +181,7 @@ static enum conv_status check_locks(struct conv_journal *journal, struct conv_er
     return CONV_OK;
 }
 
-// flock() itself could wait out of reach of a signal, for a run that was suspended with the lock.
+// flock() itself could wait, out of reach of a signal, for a run that was suspended with the lock.
 static enum conv_status lock_file(struct conv_journal *journal, struct conv_err *err)
 {
     struct timespec pause = {.tv_nsec = 100000};
@@ -318,8 +319,8 @@ struct timespec conv_journal_birth(const struct conv_journal *journal, int folde
                              .tv_nsec = (long)info.stx_btime.tv_nsec};
 }
 
-// The numbers alone identify the file: its name may have other spellings. Those of the file system
-// are left out where they would have to outlive the run, since they change when it is mounted anew.
+// The numbers alone identify the file: its name may have other spellings. The number of the file
+// system is omitted where it would have to outlive the run, since mounting changes it.
 static struct conv_digest digest_in_place(const struct conv_journal *journal,
                                           const struct conv_journal_fact *fact,
                                           struct timespec birth)
@@ -363,7 +364,7 @@ bool conv_journal_knows(struct conv_journal *journal, const struct conv_journal_
     pthread_mutex_lock(&journal->lock);
     bool known = conv_digest_set_has(&journal->known, &digest);
     if (!known && journal->config.in_place && fact->birth.tv_sec != 0) {
-        // Noted by a kernel that did not tell the time of birth.
+        // The line may be from a kernel that did not report the time of birth.
         digest = digest_in_place(journal, fact, (struct timespec){0});
         known = conv_digest_set_has(&journal->known, &digest);
     }
@@ -374,7 +375,7 @@ bool conv_journal_knows(struct conv_journal *journal, const struct conv_journal_
 static size_t print_line(char *line, size_t room, const struct conv_digest *digest,
                          const char *input)
 {
-    // The end of a line in front is for one that was cut short.
+    // The newline before the line ends one that was cut short.
     size_t size = (size_t)snprintf(line, room, "\n%016" PRIx64 "%016" PRIx64 " ", digest->word[0],
                                    digest->word[1]);
     for (const unsigned char *s = (const unsigned char *)input; *s; s++)
@@ -392,8 +393,8 @@ static enum conv_status add_line(struct conv_journal *journal, const char *line,
     return append(journal, torn ? line : line + 1, torn ? size : size - 1, err);
 }
 
-// Adds the line and reads it again: what this run finds, every other will find. It can be lost
-// behind half a line of a run into another folder, which was killed and takes no lock.
+// Adds the line and reads it again: what this run finds, every other run finds. The line can be
+// lost after half a line of a killed run that is not in place and so takes no lock.
 static enum conv_status add_surely(struct conv_journal *journal, const struct conv_digest *digest,
                                    const char *line, size_t size, struct conv_err *err)
 {

@@ -6,12 +6,12 @@
 // DIGEST (32 hexadecimal digits) stands for everything that the output depends on and for the
 // output: the settings (filters by their numbers, border, alpha, encoder, ...), names, size and
 // modification time of input and output. INPUT is there for human readers, control characters
-// escaped. So an entry needs no care when something changes: its digest then matches nothing any
-// more and the image is done again. The same holds for lines that are damaged or cut short.
+// escaped. An entry never has to be removed: after a change its digest matches nothing, and the
+// image is done again. The same holds for lines that are damaged or cut short.
 //
 // The line is written before the output gets its name, so that there is no moment at which an image
-// is done and not in the journal; a line whose output did not come to be is stale. Several runs may
-// use one journal: lines are appended whole.
+// is done and not in the journal; the line of an output that failed matches nothing. Several runs
+// may use one journal: lines are appended whole.
 //
 // In place the digest stands for the settings and for the output file itself, by inode number, size
 // and modification time: the input is gone, and its name may be spelled in many ways. With
@@ -19,11 +19,11 @@
 // file system has it. A run replaces an image only under an exclusive lock of the journal (flock),
 // after it has read what other runs have appended:
 //   lock; read new lines; is the image still what was read, and in no line? append; rename; unlock
-// A run that has read what another one made finds that one's line there, because the line precedes
-// the name, the name precedes the end of the lock, and the system ends the lock of a run that is
-// killed. So no image is filtered twice, at whichever moments runs begin, meet and end. That needs
-// locks that work, and inode numbers and times that stay as they are: between the hosts of a
-// network file system it holds as far as that file system provides them.
+// A run that has read the output of another one finds the line of it, because the line precedes the
+// name, the name precedes the end of the lock, and the system ends the lock of a killed run. So no
+// image is filtered twice, whenever runs begin, overlap and end. That needs working locks, and
+// inode numbers and times that do not change: between the hosts of a network file system it holds
+// as far as that file system provides them.
 //
 // Without a file the same protects an image against the run itself, which may reach it twice: by
 // two names, or because the folder changes while it is read.
@@ -43,7 +43,7 @@ struct conv_journal;
 
 struct conv_journal_config {
     const char *path;            // NULL, only in place: no file, entries of this run alone
-    struct conv_digest settings; // of what changes outputs
+    struct conv_digest settings; // of everything that changes outputs, except the input
     bool in_place;
     bool preserve;    // outputs get the modification time of their input
     bool read_only;   // a missing journal is an empty one, nothing is written
@@ -59,16 +59,16 @@ struct conv_journal_fact {
 };
 
 // CONV_ERR_USAGE if the file is something else, which is left alone, or cannot be opened or, in
-// place, locked.
+// place, locked; CONV_ERR_IO; CONV_ERR_MEMORY. Keeps the strings of *config.
 enum conv_status conv_journal_open(struct conv_journal **journal,
                                    const struct conv_journal_config *config, struct conv_err *err);
 void conv_journal_close(struct conv_journal *journal); // NULL is fine
 
-// Lines that say nothing.
+// Number of lines that could not be understood.
 size_t conv_journal_damaged(const struct conv_journal *journal);
 
-// When the file, which is no link, was made, if entries hold that and the file system says so; {0}
-// if not.
+// The time of birth of the file, which is no link; {0} if entries do not hold it or the file system
+// has none.
 struct timespec conv_journal_birth(const struct conv_journal *journal, int folder,
                                    const char *name);
 
@@ -82,8 +82,8 @@ enum conv_status conv_journal_add(struct conv_journal *journal,
                                   const struct conv_journal_fact *fact, struct conv_err *err);
 
 // In place, any thread: keeps other threads and other runs with the same journal from replacing
-// images, and reads what they have added. Waits for them, each for the moment that it takes. On
-// failure nothing is locked.
+// images, and reads what they have added. Waits for them; each holds the lock for a moment only.
+// CONV_ERR_IO, also if the run was stopped while waiting; then nothing is locked.
 enum conv_status conv_journal_lock(struct conv_journal *journal, struct conv_err *err);
 void conv_journal_unlock(struct conv_journal *journal);
 

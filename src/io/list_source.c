@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Turns names into items and recognises those that it has seen.
 #include "io/list_source.h"
 
 #include <stdio.h>

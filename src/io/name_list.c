@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Cuts a list into names while it arrives.
 #include "io/name_list.h"
 
 #include <errno.h>
@@ -52,7 +53,7 @@ bool conv_name_list_may_wait(const struct conv_name_list *list)
            poll(&wait, 1, 0) == 0;
 }
 
-// Reads on behind what is there. False at the end or on an error.
+// Appends to the buffer. False at the end or on an error.
 static bool read_more(struct conv_name_list *list, struct conv_err *err)
 {
     if (list->begin > 0) {
@@ -63,10 +64,10 @@ static bool read_more(struct conv_name_list *list, struct conv_err *err)
     for (;;) {
         if (!conv_paths_wait_readable(list->fd, list->stop)) {
             list->ended = true;
-            list->end = 0; // half a name is none
+            list->end = 0; // half a name is no name
             return false;
         }
-        // One byte stays free for the NUL behind a last name without an end.
+        // One byte stays free for the NUL after a last name without an end.
         ssize_t got = read(list->fd, list->buffer + list->end, sizeof list->buffer - 1 - list->end);
         if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
@@ -78,7 +79,7 @@ static bool read_more(struct conv_name_list *list, struct conv_err *err)
     }
 }
 
-// The rest of the list is not read: its names cannot be told apart.
+// The rest of the list is not read: where its names begin and end is unknown.
 static const char *give_up(struct conv_name_list *list)
 {
     list->ended = true;
@@ -92,7 +93,7 @@ const char *conv_name_list_next(struct conv_name_list *list, struct conv_err *er
         char *name = list->buffer + list->begin;
         size_t size = list->end - list->begin;
         char *last = memchr(name, list->nul ? '\0' : '\n', size);
-        // No name has a NUL in it: taken as its end, it would hide all names up to the next line.
+        // A name contains no NUL: taken as its end, it would hide all names up to the next line.
         if (!list->nul && memchr(name, '\0', last ? (size_t)(last - name) : size)) {
             conv_err_set(err, CONV_ERR_USAGE,
                          "the list has NUL bytes: add -0 if its names end in NUL");

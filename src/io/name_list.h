@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The names of --files-from, one after the other, from a file or a pipe that may be slow.
+// The names in a list of inputs, one after the other, from a file or a pipe that may be slow.
 #ifndef CONV_IO_NAME_LIST_H
 #define CONV_IO_NAME_LIST_H
 
@@ -14,7 +14,7 @@ struct conv_name_list {
     bool nul; // names end in NUL; otherwise in newline, or carriage return and newline
     bool ended;
     atomic_int *stop;  // may be NULL
-    size_t begin, end; // what is not yet handed out
+    size_t begin, end; // of the bytes in `buffer` that were not handed out yet
     char buffer[65536];
 };
 
@@ -23,12 +23,13 @@ enum conv_status conv_name_list_open(struct conv_name_list *list, const char *pa
                                      atomic_int *stop, struct conv_err *err);
 void conv_name_list_close(struct conv_name_list *list);
 
-// True if the next name is not here yet, nor anything of it to be read.
+// True if the next name has not arrived and nothing can be read without waiting.
 bool conv_name_list_may_wait(const struct conv_name_list *list);
 
-// The next name that is not empty; it lives until the next call. NULL at the end, when stopped, or
-// with err->status set if the list cannot be read on (that is said once), has NUL bytes where names
-// end in newline, or a name is longer than any path.
+// The next name that is not empty; valid until the next call. NULL at the end, when stopped, or
+// with err->status set, which the caller has set to CONV_OK: CONV_ERR_IO if reading fails (once;
+// then the list ends), CONV_ERR_USAGE if a list whose names end in newline has NUL bytes,
+// CONV_ERR_LIMIT for a name longer than any path.
 const char *conv_name_list_next(struct conv_name_list *list, struct conv_err *err);
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The checks of inputs and output, in the order in which their messages are most useful.
 #include "io/operands.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Most functions work on strings and ask the system about links only where they must.
 #include "io/paths.h"
 
 #include <errno.h>
@@ -46,7 +47,7 @@ bool conv_paths_is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// Replaces the path of a link by that of what it names. False if it is no link.
+// Replaces the path of a link by that of its target. False if it is no link.
 static bool follow_link(char *path)
 {
     char target[PATH_MAX];
@@ -252,6 +253,6 @@ bool conv_paths_wait_readable(int fd, atomic_int *stop)
             return false;
         int ready = poll(&wait, 1, 100);
         if (ready > 0 || (ready < 0 && errno != EINTR))
-            return true; // an error is for read() to name
+            return true; // read() gives the reason of an error
     }
 }

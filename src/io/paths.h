@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the walk and the output need to know of paths.
+// Paths: joined, resolved, compared, opened, and folders made. Any thread.
 #ifndef CONV_IO_PATHS_H
 #define CONV_IO_PATHS_H
 
@@ -12,7 +12,8 @@
 
 enum conv_paths_relation { CONV_PATHS_APART, CONV_PATHS_SAME, CONV_PATHS_NESTED };
 
-// How two folders lie to each other, links resolved; the second need not exist yet.
+// How two folders lie to each other, links resolved; the second need not exist yet. APART if one
+// cannot be resolved.
 enum conv_paths_relation conv_paths_relation(const char *existing, const char *other);
 
 // The absolute path without links, in `resolved` (PATH_MAX bytes). Its last components need not
@@ -23,10 +24,10 @@ bool conv_paths_resolve(const char *path, char *resolved);
 // itself. False if it does not fit.
 bool conv_paths_join(char *dst, const char *folder, const char *name);
 
-// The part behind the last slash; trailing slashes do not count.
+// The part after the last slash; trailing slashes belong to the name before them.
 const char *conv_paths_base(const char *path);
 
-bool conv_paths_exists(const char *path);
+bool conv_paths_exists(const char *path);    // false for a link that leads nowhere
 bool conv_paths_is_folder(const char *path); // or a link to one
 
 // A file for as long as it exists.
@@ -35,7 +36,8 @@ struct conv_paths_id {
     ino_t inode;
 };
 
-// The file that a path leads to, or would be made as. Other spellings, and links, have the same.
+// The file that a path leads to or that opening it would make. All spellings of a path, and links,
+// have the same identity.
 struct conv_paths_identity {
     bool exists;
     struct stat info;        // of the file; if it does not exist, of the folder
@@ -46,29 +48,29 @@ struct conv_paths_identity {
 bool conv_paths_identify(struct conv_paths_identity *identity, const char *path);
 bool conv_paths_is_same(const struct conv_paths_identity *a, const struct conv_paths_identity *b);
 
-// True if two looks at a file have seen the same file with the same content, as far as size and
-// time of change tell.
+// True if two calls of stat() saw the same file with the same content, as far as inode, size and
+// modification time show.
 bool conv_paths_is_unchanged(const struct stat *before, const struct stat *after);
 
 // True if one component is "..".
 bool conv_paths_climbs(const char *path);
 
-// open() with O_CLOEXEC, for a new file with the umask's mode, once more when a signal came
-// between or when there was no descriptor and others may close one (descriptors.h).
+// open() with O_CLOEXEC, a new file with mode 0666 less the umask. Repeated after a signal, and
+// while there is no free descriptor but other threads may close one (descriptors.h). -1 with errno.
 int conv_paths_open(const char *path, int flags);
 
 // The descriptor of this process that `path` stands for, as /dev/stdout and /dev/fd/3 do; it need
 // not be open. -1 if it stands for none.
 int conv_paths_descriptor(const char *path);
 
-// Waits until a pipe, terminal or socket has something to read (or its end). False once *stop,
-// which may be NULL, is non-zero: a plain read would not notice a signal that another thread took.
+// Waits until a pipe, terminal or socket can be read or has ended. False once *stop, which may be
+// NULL, is non-zero: a plain read would not notice a signal that another thread received.
 bool conv_paths_wait_readable(int fd, atomic_int *stop);
 
-// mkdir -p. CONV_ERR_IO with the reason.
+// mkdir -p. CONV_ERR_IO; CONV_ERR_LIMIT if the path is too long.
 enum conv_status conv_paths_make_folder(const char *path, struct conv_err *err);
 
-// mkdir -p for the folder that a file is to lie in.
+// The same for the folder that the file `path` is to lie in.
 enum conv_status conv_paths_make_parent(const char *path, struct conv_err *err);
 
 #endif

@@ -36,9 +36,11 @@ struct conv_item_ops;
 struct conv_item {
     const struct conv_item_ops *ops;
     char name[PATH_MAX]; // for messages and reports; of a file, its path
-    size_t target;       // offset in `name` of the output's name below the sink: see source.c
-    bool is_named;       // on the command line, so it may be a pipe or a device
-    bool in_place;       // its output replaces it: a regular file that is no link
+    // Offset in `name` of the output's name below the sink ("sub/a.png"), which is a suffix of the
+    // item's name or follows its NUL; of an item that cannot be had it may be empty.
+    size_t target;
+    bool is_named; // on the command line, so it may be a pipe or a device
+    bool in_place; // its output replaces it: a regular file that is no link
 };
 
 #define CONV_INPUT_LATER (-2) // nothing to read yet

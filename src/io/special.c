@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Writes without ever waiting out of reach of a signal.
 #include "io/special.h"
 
 #include <errno.h>
@@ -12,7 +13,8 @@
 #include "io/paths.h"
 
 #define POLL_MS 50
-#define LAST_POLLS 10 // after a stop a reader that takes nothing for half a second is given up
+#define LAST_POLLS                                                                                 \
+    10 // after a stop, a reader that takes nothing for half a second is not waited for
 
 // False if the run is to stop and nothing can be written.
 static bool wait_writable(int fd, const atomic_int *stop)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Nothing can be looked up, checked or taken back on standard output.
 #include "io/standard_sink.h"
 
 #include <stdlib.h>

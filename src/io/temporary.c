@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Identifies processes through /proc.
 #include "io/temporary.h"
 
 #include <dirent.h>
@@ -44,9 +45,8 @@ static bool read_text(char *text, size_t size, const char *path)
     return got > 0;
 }
 
-// When a process started: field 22 of /proc/PID/stat, counted behind the name in brackets, which
-// may hold anything. 0 if that is not known, *dead if it runs no more and only waits for its
-// parent.
+// When a process started: field 22 of /proc/PID/stat, counted after the name in brackets, which may
+// hold anything. 0 if unknown. *dead: it has ended and only waits for its parent.
 static uint64_t process_start(long pid, bool *dead)
 {
     char path[64], text[1024];

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Hands the operands on to the sources that they stand for, in order.
 #include "io/walk.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// An array parallel to conv_formats.
 #include "pipeline/codecs.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Buffers grow with the file; their memory comes from the budget for files.
 #include "pipeline/fetch.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Skips images whose output exists, is newer or is noted as done; plans the rest of a dry run.
 #include "pipeline/plan.h"
 
 #include <errno.h>

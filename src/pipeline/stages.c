@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Each stage is one call of the format or the backend, with its time and its errors.
 #include "pipeline/stages.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Samples the first files and extrapolates.
 #include "pipeline/workload.h"
 
 #include "io/formats.h"
