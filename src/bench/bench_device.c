@@ -123,7 +123,8 @@ static enum conv_status fill(struct conv_bench_device *bench, const char *folder
         any = false;
         status = conv_walk_open(&walk, &walk_config, err);
         while (!status && room &&
-               (step = conv_source_next(conv_walk_source(walk), &job->item, &job->err)) != CONV_SOURCE_END) {
+               (step = conv_source_next(conv_walk_source(walk), &job->item, &job->err)) !=
+                   CONV_SOURCE_END) {
             job->file = &file;
             if (step == CONV_SOURCE_ITEM && stage(bench, job, &config, codec, most))
                 any = true;

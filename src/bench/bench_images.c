@@ -76,7 +76,8 @@ enum conv_status conv_bench_images_load(struct conv_bench_images *images,
     if (!status)
         status = conv_walk_open(&walk, &walk_config, err);
     while (!status) {
-        enum conv_source_step step = conv_source_next(conv_walk_source(walk), &job->item, &job->err);
+        enum conv_source_step step =
+            conv_source_next(conv_walk_source(walk), &job->item, &job->err);
         if (step == CONV_SOURCE_END)
             break;
         if (step == CONV_SOURCE_BAD || load_image(images, job, &config))
