@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How long work on one image learns that a signal has ended the run: a flag that is looked at now
-// and then.
+// How work on one image that takes long is cancelled when a signal ends the run: it reads a flag
+// every few milliseconds.
 #ifndef CONV_BASE_CANCEL_H
 #define CONV_BASE_CANCEL_H
 
@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// The number of the signal once there was one. A negative number (--fail-fast) means that no new
-// image is begun, and cancels nothing. NULL is fine.
+// True once the flag is the number of a signal. A negative number means that no new image is begun,
+// and cancels nothing. NULL is never asked. Any thread.
 static inline bool conv_cancel_is_asked(const atomic_int *stop)
 {
     return stop && atomic_load_explicit(stop, memory_order_relaxed) > 0;

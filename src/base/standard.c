@@ -7,8 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool closed[STDERR_FILENO + 1];
-
 bool conv_standard_open(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -23,14 +21,18 @@ bool conv_standard_open(void)
                 close(got);
             return false;
         }
-        closed[fd] = true;
     }
     return true;
 }
 
 bool conv_standard_is_closed(int fd)
 {
-    return closed[fd];
+    // An epoll descriptor is there only in its place: epoll_wait fails on all others.
+    struct epoll_event event;
+    int errnum = errno;
+    bool is_epoll = epoll_wait(fd, &event, 1, 0) >= 0;
+    errno = errnum;
+    return is_epoll;
 }
 
 bool conv_standard_is_shared(void)
@@ -48,7 +50,7 @@ enum conv_status conv_standard_flush(struct conv_err *err)
     bad |= fflush(stdout) != 0;
     if (!bad)
         return CONV_OK;
-    if (closed[STDOUT_FILENO])
+    if (conv_standard_is_closed(STDOUT_FILENO))
         return conv_err_set(err, CONV_ERR_IO, "cannot write to standard output: it is closed");
     if (errno == 0)
         return conv_err_set(err, CONV_ERR_IO, "cannot write to standard output");

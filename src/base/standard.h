@@ -15,7 +15,7 @@
 // descriptor left for that.
 bool conv_standard_open(void);
 
-// True if `fd` (0 to 2) was closed at the start. Any thread, after conv_standard_open.
+// True if `fd` (0 to 2) was closed before conv_standard_open. Any thread. Leaves errno as it is.
 bool conv_standard_is_closed(int fd);
 
 // True if standard output and standard error are the same file, pipe or socket (2>&1), so that

@@ -167,8 +167,7 @@ void conv_devices_close(struct conv_scheduler *s)
     }
 }
 
-// --- while a run lasts
-// ----------------------------------------------------------------------------
+// --- while a run lasts --------------------------------------------------------------------------
 
 // The first group of each stream loads the kernels that it needs, which takes some 20 ms: time to
 // pin the memory of those that have come together meanwhile.
@@ -282,8 +281,8 @@ void conv_devices_put_stream(struct conv_stream_thread *owner)
     pthread_mutex_unlock(&owner->in_turn);
 }
 
-// With the report's lock.
 static void warn(struct conv_scheduler *s, int device, const struct conv_err *err, const char *so)
+    CONV_NEEDS(s->report_lock)
 {
     char text[sizeof err->text + 96];
     bool several = s->config->device_count > 1;
@@ -297,7 +296,7 @@ void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status
 {
     struct conv_device_state *state = &s->devices[device];
     bool oom = status == CONV_ERR_MEMORY, others = false;
-    conv_lock_acquire(&s->report_lock); // several may be lost at once: told in order
+    conv_lock_acquire(&s->report_lock); // several may be lost at once: in order
     conv_lock_acquire(&s->lock);
     bool news = oom ? !state->oom_reported : state->phase != CONV_DEVICE_LOST;
     if (oom) {
@@ -313,7 +312,7 @@ void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status
     conv_lock_release(&s->lock);
     if (news && others)
         warn(s, device, err, oom ? "what has no room there goes to others" : "others go on");
-    else if (news && s->config->spare_ops) // without one, it is in the name of each that fails
+    else if (news && s->config->spare_ops) // without one, each image that fails has the reason
         warn(s, device, err,
              oom ? "what has no room there is filtered on the CPU" : "going on on the CPU");
     conv_lock_release(&s->report_lock);

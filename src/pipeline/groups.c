@@ -4,9 +4,9 @@
 #include "base/clock.h"
 #include "pipeline/jobs.h"
 
-// --- who codes an image -------------------------------------------------------------------------
+// --- where an image is coded --------------------------------------------------------------------
 
-// How an image's group is to be like, and what the image adds to it.
+// The form of the group that an image needs, and what the image adds to it.
 struct plan {
     int form;
     struct conv_group_coding coding;
@@ -17,7 +17,7 @@ static bool may_decode(const struct conv_scheduler *s, const struct conv_job *jo
     CONV_NEEDS(s->lock)
 {
     const struct conv_pipeline_config *config = s->config;
-    // What is read but once cannot be given back to the CPU.
+    // An input that can be read only once could not be read again for the CPU.
     return config->decode_on != CONV_CODER_CPU && job->decode_on != CONV_CODER_CPU &&
            conv_input_is_file(&job->input) && job->header.device_stream && job->format->device &&
            config->ops->takes_stream(&job->header.shape, job->file->size);
@@ -41,8 +41,8 @@ static bool try_form(const struct conv_scheduler *s, const struct conv_job *job,
     return !conv_pool_is_too_much(&s->pool, &plan->need);
 }
 
-// Who encodes shows in the file, and so follows from the image and the limit alone, whoever
-// decodes it.
+// The encoder determines the file's bytes, so it is chosen by the image and the limit alone and not
+// by what happens to decode the image.
 static struct plan make_plan(const struct conv_scheduler *s, const struct conv_job *job,
                              bool decode) CONV_NEEDS(s->lock)
 {
@@ -56,7 +56,7 @@ static struct plan make_plan(const struct conv_scheduler *s, const struct conv_j
     return plan;
 }
 
-// Images that wait for a decoder or will, this one included, as far as is known.
+// A lower bound on the images to be decoded yet, this one included.
 static uint64_t count_left(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
 {
     uint64_t known = 1 + (uint64_t)(s->jobs.announced.count + s->jobs.found.count);
@@ -66,7 +66,7 @@ static uint64_t count_left(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
     return known > expected ? known : expected;
 }
 
-// Whether the device is to decode a stream of so many bytes.
+// True if a device is to decode a stream of `bytes`.
 static bool pays(const struct conv_scheduler *s, size_t bytes) CONV_NEEDS(s->lock)
 {
     return s->config->decode_on == CONV_CODER_GPU ||
@@ -121,7 +121,8 @@ static void seal(struct conv_scheduler *s, int bits) CONV_NEEDS(s->lock)
             conv_groups_seal(s, s->groups.open[form]);
 }
 
-// The image's place in an open group, if that has one left; a group that is full is sealed.
+// Places the image in the open group of its form. NULL if there is none or it is full: then it is
+// sealed.
 static struct conv_slot *place_in_open(struct conv_scheduler *s, struct conv_job *job,
                                        const struct plan *plan) CONV_NEEDS(s->lock)
 {
@@ -149,7 +150,7 @@ static struct conv_slot *place_in_new(struct conv_scheduler *s, struct conv_job 
     struct conv_slot *slot;
     *status = conv_pool_acquire(&s->pool, &plan->need, &slot, &job->err);
     if (!slot) {
-        seal(s, 0); // none is to wait for images whose place others hold
+        seal(s, 0); // all: no group is to wait for images that have to wait for memory
         return NULL;
     }
     s->groups.open[plan->form] = slot;
@@ -166,7 +167,7 @@ bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv
     bool able = may_decode(s, job), decode = able && pays(s, job->file->size);
     struct plan plan = make_plan(s, job, decode);
     if (able && !decode && !pays(s, 0))
-        seal(s, CONV_FORM_DECODED); // no company will come
+        seal(s, CONV_FORM_DECODED); // no more images will be added
     struct conv_slot *slot = place_in_open(s, job, &plan);
     if (!slot && decode && !may_begin_decoding(s)) {
         if (!conv_decode_policy_may_decode_on_cpu(&s->policy))

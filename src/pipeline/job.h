@@ -2,16 +2,13 @@
 // A job is one image on its way from file to file. It is passed on, never copied: it belongs to the
 // list that it is in, guarded by the scheduler's lock, or to the thread that has taken it.
 //
-//   SPARE ──► FOUND ──► ANNOUNCED ──► READING ──► DECODING ──► DECODED ──► FILTERED ──► ENCODING
-//                          ▲             │  │      ▲    │         │
-//                          │             │  ▼      │    │         │
-//                          │             │  PARKED ◄────┘         │
-//                       UNDECODED ◄──────┼────────────────────────┘
-//                                        ▼
-//                                     WHOLE (a backend that is not async)
+//   SPARE ► FOUND ► ANNOUNCED ► READING ► DECODING ► DECODED ► FILTERED ► ENCODING
+//   READING ► PARKED ► DECODING      there was no staging memory at first
+//   DECODING ► PARKED                its stream cannot be copied for a device: a worker decodes it
+//   DECODED ► UNDECODED ► READING    the device could not decode it: it is read again, for a worker
+//   READING ► WHOLE                  a backend that is not async
 //
-// UNDECODED is announced once more; a worker will decode it. From every state a job may end: it is
-// SPARE again.
+// From every state a job may end: it is SPARE again.
 #ifndef CONV_PIPELINE_JOB_H
 #define CONV_PIPELINE_JOB_H
 
@@ -25,7 +22,7 @@
 #include "report/report.h"
 #include "report/trace.h"
 
-// The bytes of an input file. They are wanted only until the image is decoded, so a few buffers
+// The bytes of an input file. They are needed only until the image is decoded, so a few buffers
 // serve all jobs.
 struct conv_file {
     uint8_t *data;
@@ -56,16 +53,16 @@ struct conv_job {
     const char *reason;         // why skipped or planned
     bool notable;               // as in struct conv_record
     struct conv_input input;    // the item, from announcing to reading; its identity after that
-    struct conv_budget *budget; // that `share` is from; may be NULL
+    struct conv_budget *budget; // of `share`; may be NULL
     struct conv_share share;    // for the file's buffer
-    size_t want;                // of that, as far as the file says before it is read
+    size_t want;                // bytes that `share` is to be, by the file's size before it is read
     struct conv_file *file;     // until decoded
     const struct conv_format *format; // of the input; NULL until its first bytes are read
     struct conv_image_header header;
     struct conv_metadata meta;
     struct conv_image in; // where decoding writes
     size_t out_offset[CONV_IMAGE_MAX_CHANNELS];
-    struct conv_slot *slot;    // staging, while it holds some
+    struct conv_slot *slot;    // while it has staging memory
     int image;                 // its number in a group that is coded
     enum conv_coder decode_on; // CONV_CODER_CPU once a device could not decode it, else AUTO
     bool decoded_on_device, encoded_on_device; // as in struct conv_record

@@ -91,8 +91,8 @@ bool conv_jobs_take_file(struct conv_scheduler *s, struct conv_job *job)
     return true;
 }
 
-// Chunks of so few bytes are among what is known of an image, and their buffer stays with its
-// record; larger ones are rare, and many records with such a buffer each would be a lot.
+// A metadata buffer up to this size counts as part of the job and stays with it. Larger ones are
+// rare, and many spare jobs with such a buffer would add up.
 #define CHUNKS_KEPT 4096
 
 size_t conv_jobs_metadata_bytes(const struct conv_job *job)
@@ -100,7 +100,7 @@ size_t conv_jobs_metadata_bytes(const struct conv_job *job)
     return job->meta.capacity > CHUNKS_KEPT ? job->meta.capacity : 0;
 }
 
-// Buffers that a large file has left are given back, as those of the coders are.
+// Buffers that grew for a large file are freed, like those of the coders.
 static bool is_too_large(const struct conv_scheduler *s, size_t capacity)
 {
     size_t keep = s->config->codec.keep;
@@ -121,9 +121,9 @@ void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
     bool had_some = job->share.bytes > 0;
     conv_budget_release(job->budget, &job->share);
     if (had_some && s->jobs.announced.first)
-        pthread_cond_signal(&s->wake.workers); // it may wait for that
+        pthread_cond_signal(&s->wake.workers); // its file may wait for that budget
     if (had_some)
-        pthread_cond_broadcast(&s->wake.memory); // so may images that are to be worked on
+        pthread_cond_broadcast(&s->wake.memory); // so may images in work
 }
 
 void conv_jobs_read_again(struct conv_scheduler *s, struct conv_job *job)
@@ -150,7 +150,7 @@ void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
         conv_metadata_free(&job->meta);
     conv_jobs_put_away(s, job);
     if (--s->jobs.live == 0)
-        pthread_cond_broadcast(&s->wake.workers); // perhaps the end, for all
+        pthread_cond_broadcast(&s->wake.workers); // perhaps the end of all workers
     else if (s->jobs.live == s->most_live - 1)
         pthread_cond_signal(&s->wake.workers);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How much memory an image takes on a worker that does all of its work, for runs whose memory a
-// container, a job or a shell limits.
+// Memory that an image takes on a worker that decodes, filters and encodes it, for runs whose
+// memory is limited by a container, a batch system or a shell.
 #ifndef CONV_PIPELINE_NEED_H
 #define CONV_PIPELINE_NEED_H
 

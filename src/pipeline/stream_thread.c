@@ -15,10 +15,10 @@
 #include "pipeline/jobs.h"
 #include "report/ranges.h"
 
-// --- what is told of the work --------------------------------------------------------------------
+// --- report and trace ----------------------------------------------------------------------------
 
-// Images that begin in the group, which is the slot's or a part of it: over all parts each counts
-// once.
+// Images whose first plane is in the group, which is the slot's or a part of it: each image counts
+// in one part.
 static int count_images(const struct conv_slot *slot, const struct conv_group *group)
 {
     size_t from = group == &slot->group ? 0 : (size_t)(group->h_in - slot->group.h_in);
@@ -28,9 +28,8 @@ static int count_images(const struct conv_slot *slot, const struct conv_group *g
     return count;
 }
 
-// Tells when each engine of the stream had the group, or the part: its slices are one way there and
-// back, so a group in parts has as many. `spare` is the backend that did it instead, which copies
-// nothing. With the stream in turn.
+// Reports when each engine of the stream had the group or part. `spare` names the backend that did
+// it instead, which copies nothing; or NULL. The caller has the stream in turn.
 static void note_work(const struct conv_stream_thread *thread, struct conv_stream_thread *owner,
                       const struct conv_group *group, const char *spare)
 {
@@ -76,8 +75,8 @@ static enum conv_status reserve_scratch(struct conv_stream_thread *thread, size_
     return status;
 }
 
-// The spare backend's result goes where the device's would have gone. It works in memory that the
-// device, whatever it still does, knows nothing of.
+// The spare backend's result goes where the device's would have gone. It works in memory of its
+// own: a device that failed may still write to the group's.
 static enum conv_status run_on_spare(struct conv_stream_thread *thread, struct conv_group *group,
                                      struct conv_err *err)
 {
@@ -202,7 +201,7 @@ static enum result uncode(struct conv_group *group)
     return group->decoded ? UNDECODED : FILTERED;
 }
 
-// One attempt, by the device or what does the rest for it. False if another device is to try:
+// One attempt, by the device and what it hands its work on to. False if another device is to try:
 // *status is why this one did not do it.
 static bool run_on_device(struct conv_stream_thread *thread, int device, struct conv_group *group,
                           enum result *result, enum conv_status *status, struct conv_err *err)
@@ -257,7 +256,7 @@ static enum conv_status run_group(struct conv_stream_thread *thread, struct conv
     return *result == UNDECODED ? CONV_OK : run_on_spare(thread, group, err);
 }
 
-// Shares the group's times out to an image by its bytes.
+// The image's part of the group's times, by its bytes.
 static void share_times(struct conv_job *job, const struct conv_group *group)
 {
     size_t bytes = 0;
@@ -335,7 +334,7 @@ void *conv_stream_thread_main(void *argument)
         } else if (s->streams_end) {
             break;
         } else if (conv_groups_are_over(s) && conv_pool_detach(&s->pool, &buffer)) {
-            // While workers write the last images: it takes milliseconds.
+            // While workers write the last images: freeing takes milliseconds.
             conv_lock_release(&s->lock);
             conv_pool_free_buffer(&s->pool, &buffer);
             conv_lock_acquire(&s->lock);
