@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Premultiplied colours between two filters of a chain. No rung of the ladder: one read of colour
-// and alpha, one write, wherever the planes are.
+// Premultiplied colours between two filters of a chain: one read of colour and alpha, one write.
 #include "kernels/stencil/alpha.h"
 #include "kernels/stencil/cuda/stencil_device.cuh"
 
 #define BLOCK_WIDTH 32
 #define BLOCK_HEIGHT 8
-#define BLOCKS_A_PLANE 64
+#define BLOCKS_PER_PLANE 64
 
-// A column of the grid for each plane; its blocks of 32 x 8 threads take tiles in turn. Planes
-// without alpha are left as they are.
+// Row blockIdx.y of the grid is a plane; its 64 blocks of 32 x 8 threads take tiles in turn. Planes
+// without alpha are not changed.
 template <typename Sample>
 static __global__ void renew(const struct conv_stencil_plane *planes, uint32_t max)
 {
@@ -34,7 +33,7 @@ static __global__ void renew(const struct conv_stencil_plane *planes, uint32_t m
 enum conv_status conv_cuda_alpha_renew(const struct conv_stencil_plane *d_planes, int count,
                                        int depth, void *stream)
 {
-    dim3 grid(BLOCKS_A_PLANE, (unsigned)count), block(BLOCK_WIDTH, BLOCK_HEIGHT);
+    dim3 grid(BLOCKS_PER_PLANE, (unsigned)count), block(BLOCK_WIDTH, BLOCK_HEIGHT);
     if (depth == 16)
         renew<uint16_t><<<grid, block, 0, (cudaStream_t)stream>>>(d_planes, 65535);
     else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Makes a stencil ready for the device: chooses the cheapest arithmetic that gives the defined
-// bytes, with the proof that it does, and puts the filter into device memory. Host code only.
+// Prepares a stencil for the device: chooses the cheapest arithmetic that gives the defined result,
+// with the proof that it does, and copies the filter to device memory. Host code only.
 #include <math.h>
 #include <stddef.h>
 
@@ -14,10 +14,10 @@ static bool is_power_of_two(int64_t value)
     return (value & (value - 1)) == 0;
 }
 
-// May sums be held in float32 and divided by a multiplication? With B = log2(max + 1), N the sum
-// and bias, d the divisor, q = N / d, every |N| <= 2^24 and scale = fl(1/d), off by at most 2^-24
-// of itself, so that N * scale is off by less than e = 2^(B-24) wherever |q| < 2^B. (Beyond that,
-// the result is clamped, and stays on its side.)
+// True if sums can be held in float32 and divided by a multiplication. With B = log2(max + 1), N
+// the sum and bias, d the divisor, q = N / d, every |N| <= 2^24 and scale = fl(1/d), off by at most
+// 2^-24 of itself, so that N * scale is off by less than e = 2^(B-24) wherever |q| < 2^B. (Beyond
+// that, the result is clamped, and stays on its side.)
 //
 // d a power of two: N * scale is exact, and fma(N, scale, 1.5 * 2^23) rounds it once, half to even.
 // d odd: there are no ties, q is at least 1 / (2d) away from one, and the same fma cannot cross it

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The sixth rung: a block copies its tile and the halo around it into shared memory by words,
-// asynchronously where the device can, and every thread makes 4 x 8 samples of it. A sample is then
-// unpacked once for all the output rows it serves, and global memory sees words of whole warps
-// only.
+// Register blocking: a block copies its tile and the halo around it to shared memory by words,
+// asynchronously from compute capability 8.0 on, and every thread computes 4 x 8 samples of it. A
+// sample is unpacked once for all output rows that it is a tap of, and global memory is accessed by
+// whole words of whole warps.
 #include "kernels/stencil/cuda/blocked.cuh"
 
 typedef block_shape<8> shape;
 
-// A padded row of taps is at most 32 long: see pack_any.
+// A padded row of taps is at most 32 long: see layout_block.
 #define MAX_COEFS (CONV_FILTER_MAX_SIDE * (CONV_FILTER_MAX_SIDE + 1))
 
 // SIDE 3 and 5: filters up to that size, padded with zeros, loops unrolled. 0: any other.
@@ -21,9 +21,8 @@ static_assert(sizeof(struct blocked_filter<0>) <= 4096, "kernel parameters end a
 
 // --- the arithmetic ------------------------------------------------------------------------------
 
-// `from` is the thread's quad of the tile's top row of halo, left neighbour first. A row of input
-// is unpacked once and added to all the output rows that it is a tap of. For every sum the taps
-// come in row-major order, as real filters demand.
+// `from`: see filter_block. A row of input is unpacked once and added to all output rows that it is
+// a tap of. Taps are added in row-major order, which defines real filters.
 template <int SIDE, typename Sample, typename Sum>
 static __device__ inline void filter_unrolled(const Sample *from,
                                               const struct conv_stencil_plane &plane, int x, int y,
@@ -60,7 +59,7 @@ static __device__ inline void filter_unrolled(const Sample *from,
 }
 
 // Any size: a strip of output rows at a time, taps in steps of four, with a window of eight samples
-// that slides along each row. Rows of coefficients begin with zeros so that the first window is
+// that moves along each row. Rows of coefficients begin with zeros so that the first window is
 // aligned.
 template <typename Sample, typename Sum>
 static __device__ inline void filter_any(const Sample *from, const struct conv_stencil_plane &plane,
@@ -107,9 +106,9 @@ static __device__ inline void filter_any(const Sample *from, const struct conv_s
     }
 }
 
-// Blocks of 4 warps make 128 x 32 samples. Shared memory: the tile with its halo, 34 rows of 136
-// samples for 3 x 3, at most 62 of 160 (19,840 bytes at 16 bits). The bound of 4 blocks is no wish:
-// given it, ptxas spends the registers it needs instead of spilling for more blocks.
+// Blocks of 4 warps compute 128 x 32 samples. Shared memory: the tile with its halo, 34 rows of 136
+// samples for 3 x 3, at most 62 of 160 (19,840 bytes at 16 bits). With the bound of 4
+// blocks ptxas uses the registers that it needs instead of spilling for more blocks.
 template <int SIDE, typename Sample, typename Sum>
 static __global__ void __launch_bounds__(shape::THREADS, 4)
     blocked(const __grid_constant__ struct blocked_filter<SIDE> f)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the register-blocked kernels (blocked.cu, dp4a.cu) share: the shape of their blocks, a tile
-// in shared memory that is filled by words.
+// For the register-blocked kernels (blocked.cu, dp4a.cu, separable.cu, mma.cu): the shape of their
+// blocks, and a tile in shared memory that is filled by words.
 #ifndef CONV_KERNELS_STENCIL_CUDA_BLOCKED_CUH
 #define CONV_KERNELS_STENCIL_CUDA_BLOCKED_CUH
 
@@ -8,7 +8,7 @@
 
 #include "kernels/stencil/cuda/pack.cuh"
 
-// Shape of a block of threads that make 4 x ROWS samples each. A warp is as wide as the tile.
+// Shape of a block of threads that compute 4 x ROWS samples each. A warp is as wide as the tile.
 template <int ROWS_> struct block_shape {
     static constexpr int COLUMNS = 4, ROWS = ROWS_; // of a thread: a word of 8-bit samples, rows
     static constexpr int WARPS = 4, THREADS = WARPS * WARP;
@@ -33,9 +33,9 @@ __device__ inline bool packed4_aligned(const uint8_t *data, int64_t stride)
     return ((uintptr_t)data | (uintptr_t)stride) % sizeof(packed4<Sample>) == 0;
 }
 
-// Fills the block's tile: each warp takes every WARPS-th row, its lanes a quad each, left to right.
-// Quads within the image are copied straight to shared memory (asynchronously from sm_80 on);
-// others are put together sample by sample where the border leads.
+// Fills the block's tile: each warp takes every WARPS-th row, its lanes four samples each, from
+// left to right. Four within the image are copied directly to shared memory (asynchronously from
+// sm_80 on); others are loaded one by one from where the border leads.
 template <typename Shape, typename Sample>
 __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile, int halo,
                                  int radius, enum conv_border border, int border_value)
@@ -56,7 +56,7 @@ __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile,
                                         (const Sample *)(from + row * plane.src_stride) + x,
                                         sizeof(packed4<Sample>));
     } else {
-        // What the image's last samples do not need is left out.
+        // Rows and columns that only samples beyond the image would read are not loaded.
         int rows = min(TILE_HEIGHT, plane.height - tile.y) + 2 * radius;
         int columns = min(TILE_WIDTH, plane.width - tile.x) + 2 * halo;
         for (int row = warp; row < rows; row += WARPS) {
@@ -78,7 +78,7 @@ __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile,
     }
     __pipeline_commit();
     __pipeline_wait_prior(0);
-    __syncthreads(); // each warp reads rows that the others have loaded
+    __syncthreads(); // a warp reads rows that others have loaded
 }
 
 // Rounds four sums and stores those of them that lie in the image.
@@ -103,8 +103,9 @@ __device__ inline void store_four(const struct conv_stencil_plane &plane, int x,
 }
 
 // The body of a kernel: loads the block's tile and calls filter(from, plane, x, y) for each thread
-// with samples in the plane. `from` is the thread's quad of the tile's top row of halo, left
-// neighbour first; (x, y) is its first sample. SIDE > 0: the halo is known to the compiler.
+// with samples in the plane. `from` is in the top row of the halo,
+// four columns (or the halo) left of the thread's samples; (x, y) is its first sample. SIDE > 0:
+// the halo is known to the compiler.
 template <typename Shape, int SIDE, typename Sample, typename Filter>
 __device__ inline void filter_block(const struct block_params &b, Filter filter)
 {

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT
-// The second rung: the filter moves to constant memory. All lanes of a warp use the same
-// coefficient at the same time, which the constant cache hands to all of them at once, often as an
-// operand of the arithmetic instruction itself; the load units are left to the image. Kernel
-// parameters lie in constant memory, and a filter of 31 x 31 fits into them: no variable, no
-// upload, nothing shared between streams.
+// As naive.cu, with the filter in constant memory. All lanes of a warp use the same coefficient at
+// the same time, which the constant cache broadcasts, often as an operand of the arithmetic
+// instruction. Kernel parameters are constant memory, and a filter of 31 x 31 fits into them: there
+// is no variable to upload or to share between streams.
 #include "kernels/stencil/cuda/stencil_device.cuh"
 
 #define BLOCK_WIDTH 32
 #define BLOCK_HEIGHT 8
 
-// As naive.cu, but for `filter`. __grid_constant__ keeps an indexed parameter from being copied to
-// each thread's local memory.
+// Blocks of 32 x 8 threads, one per sample. __grid_constant__ keeps an indexed parameter from being
+// copied to each thread's local memory.
 template <typename Sample, typename Sum>
 static __global__ void constant(const struct conv_stencil_plane *planes, int count,
                                 const __grid_constant__ struct taps filter)

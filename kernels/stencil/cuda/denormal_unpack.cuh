@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Sums in floats for fewer instructions. Samples are read as floats below the normal ones, where
-// bits stand for multiples of a power of two, and coefficients are multiplied by as much as samples
-// lack. Every product and sum is what it would be, or that times a power of two, and is rounded
-// alike.
+// Float sums in fewer instructions. Samples are unpacked as denormal floats, whose bits are
+// multiples of a power of two, and coefficients are scaled up by what samples are too small. Every
+// product and sum is the usual one times a power of two, and is rounded alike.
 #ifndef CONV_KERNELS_STENCIL_CUDA_DENORMAL_UNPACK_CUH
 #define CONV_KERNELS_STENCIL_CUDA_DENORMAL_UNPACK_CUH
 
@@ -20,22 +19,22 @@ template <typename Sample> constexpr int sum_power = sizeof(Sample) == 1 ? 0 : -
 
 // --- samples to floats ---------------------------------------------------------------------------
 
-// Two bytes, with a 0 above each: floats of 16 bits that are byte * 2^-24.
+// Two zero-extended bytes, read as 16-bit floats: byte * 2^-24.
 __device__ inline void unpack_halves(float *to, uint32_t from)
 {
     asm("cvt.f32.f16 %0, %1;" : "=f"(to[0]) : "h"((uint16_t)from));
     asm("cvt.f32.f16 %0, %1;" : "=f"(to[1]) : "h"((uint16_t)(from >> 16)));
 }
 
-// Six instructions, where samples.cuh has eight: a PRMT for two bytes, and an HADD2.F32 for each.
+// Six instructions instead of eight in unpack(): a PRMT for two bytes, an HADD2.F32 for each.
 __device__ inline void unpack_denormal(float *to, uint32_t from)
 {
     unpack_halves(to, __byte_perm(from, 0, 0x4140));
     unpack_halves(to + 2, __byte_perm(from, 0, 0x4342));
 }
 
-// Four, where samples.cuh has eight: a float whose exponent is 0 is its mantissa * 2^-149. With the
-// sample 8 bits up that is * 2^-141, and coefficients can make up for it.
+// Four instructions instead of eight in unpack(): a float whose exponent is 0 is its mantissa *
+// 2^-149. With the sample 8 bits up that is sample * 2^-141, for which coefficients can be scaled.
 __device__ inline void unpack_denormal(float *to, uint2 from)
 {
     to[0] = __uint_as_float(__byte_perm(from.x, 0, 0x4104));

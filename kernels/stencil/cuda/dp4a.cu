@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The seventh rung: as blocked.cu, but samples stay bytes. dp4a multiplies four unsigned samples
-// with four signed coefficients and adds them to a sum, in one instruction, for exact filters of
-// 8-bit images whose coefficients fit in a byte. A tap costs a quarter of a multiply-add, and no
-// sample is converted; what remains is to shift four neighbours into one word.
+// As blocked.cu, but samples stay bytes: dp4a multiplies four unsigned samples by four signed
+// coefficients and adds the products to a sum, in one instruction. For exact filters of 8-bit
+// images whose coefficients fit in a byte. What remains is to shift four neighbours into one word.
 #include "kernels/stencil/cuda/blocked.cuh"
 
 typedef block_shape<8> shape;
 
 #define DOT_TAPS 4 // samples in a word, taps of a dp4a
-// Words in the longest row of taps: 30 + 1 or 28 + 3 samples, see pack_any.
+// Words in the longest row of taps: 30 + 1 or 28 + 3 samples, see layout_block.
 #define MAX_ROW_WORDS ((CONV_FILTER_MAX_SIDE + 1) / DOT_TAPS)
 
 // SIDE 3, 5 and 7: filters up to that size, padded with zeros, loops unrolled. 0: any other.
@@ -29,8 +28,8 @@ static __device__ int32_t dot4_u8(int32_t sum, uint32_t samples, uint32_t coefs)
     return result;
 }
 
-// Sums are integers; what they are rounded as depends on the divisor. As floats they start at the
-// bits of INTEGER_FLOATS, so that the finished integer is the bits of INTEGER_FLOATS + sum.
+// Sums are integers, rounded as floats or as integers. Those rounded as floats start at the bits of
+// INTEGER_FLOATS, so that the final integer is the bits of INTEGER_FLOATS + sum.
 static __device__ int32_t first_sum(float, const struct rounding &r)
 {
     return __float_as_int(INTEGER_FLOATS) + (int32_t)r.bias;
@@ -62,9 +61,9 @@ static __device__ void store_sums(const struct conv_stencil_plane &plane, int x,
     store_four<uint8_t>(plane, x, y, aligned, finished, f.rounding);
 }
 
-// `from` is the thread's quad of the tile's top row of halo, left neighbour first: 12 samples that
-// hold every tap of its four columns up to 9 x 9. Byte b of them and the three behind it meet the
-// first taps of column k where b = 4 - SIDE / 2 + k.
+// `from`: see filter_block. The 12 samples from there on hold every tap of the thread's four
+// columns up to 9 x 9. The first four taps of column k apply to bytes b ... b + 3, b = 4 - SIDE / 2
+// + k.
 template <int SIDE, typename Sum>
 static __device__ void filter_unrolled(const uint8_t *from, const struct conv_stencil_plane &plane,
                                        int x, int y, const struct dp4a_filter<SIDE> &f)
@@ -75,7 +74,7 @@ static __device__ void filter_unrolled(const uint8_t *from, const struct conv_st
     int32_t sums[ROWS][COLUMNS];
 #pragma unroll
     for (int j = 0; j < ROWS + SIDE - 1; j++) {
-        uint32_t line[4] = {0, 0, 0, 0}; // only taps that are zero reach into the last word
+        uint32_t line[4] = {0, 0, 0, 0}; // only zero taps apply to the last word
 #pragma unroll
         for (int k = 0; k < 3; k++)
             line[k] = ((const uint32_t *)(from + j * PITCH))[k];
@@ -107,7 +106,7 @@ static __device__ void filter_unrolled(const uint8_t *from, const struct conv_st
     }
 }
 
-// Any size: a strip of output rows at a time, taps by words, with a window of two words that slides
+// Any size: a strip of output rows at a time, taps by words, with a window of two words that moves
 // along each row. Rows of coefficients begin with zeros so that the first window is aligned.
 template <typename Sum>
 static __device__ void filter_any(const uint8_t *from, const struct conv_stencil_plane &plane,
@@ -151,8 +150,8 @@ static __device__ void filter_any(const uint8_t *from, const struct conv_stencil
     }
 }
 
-// Blocks of 4 warps make 128 x 32 samples, as in blocked.cu. Shared memory: the tile with its halo,
-// 34 rows of 136 samples for 3 x 3, at most 62 of 160.
+// Blocks of 4 warps compute 128 x 32 samples, as in blocked.cu. Shared memory: the tile with its
+// halo, 34 rows of 136 samples for 3 x 3, at most 62 of 160.
 template <int SIDE, typename Sum>
 static __global__ void __launch_bounds__(shape::THREADS)
     dp4a(const __grid_constant__ struct dp4a_filter<SIDE> f)

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The ground below the first rung, where everybody starts: the image as a PNG or a camera gives
-// it, RGBRGB..., and one thread a pixel that makes its three samples. Lanes side by side read bytes
-// three apart, so a warp asks for three times the memory that one load of it uses. No row of the
-// table, since images travel as planes; the next rung, naive.cu, differs in nothing but that.
+// One thread per pixel of an image stored as RGBRGB..., as PNG has it: the thread computes three
+// samples. Adjacent lanes read bytes three apart, so a warp requests three times the memory that
+// one of its loads uses. Not in the table, because images are stored as planes; naive.cu is the
+// same for planes.
 #include "kernels/stencil/cuda/stencil_device.cuh"
 
 #define CHANNELS 3
 #define BLOCK_WIDTH 32
 #define BLOCK_HEIGHT 8
 
-// Blocks of 32 x 8 threads. What the table calls a plane is an image here: `width` counts samples,
-// three a pixel, and borders are those of pixels.
+// Blocks of 32 x 8 threads, one per pixel. A plane of the batch is an image here: `width` counts
+// samples, three per pixel, and borders are those of pixels.
 template <typename Sample, typename Sum>
 static __global__ void interleaved(const struct conv_stencil_plane *images, int count,
                                    const struct taps *filter)

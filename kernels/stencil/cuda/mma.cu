@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The rung above dp4a: a block loads its tile as the register-blocked kernels do, and its warps let
-// tensor cores do the taps (mma.cuh). From compute capability 7.5 on, for what cuda_tma_mma takes
-// on newer devices.
+// Tiles as in blocked.cu, taps on tensor cores (mma.cuh): the filters of tma_mma.cu on devices from
+// compute capability 7.5 on.
 #include "kernels/stencil/cuda/blocked.cuh"
 #include "kernels/stencil/cuda/mma.cuh"
 
-typedef block_shape<2 * MMA_ROWS> shape; // a warp makes 8 segments of two bands
+typedef block_shape<2 * MMA_ROWS> shape; // a warp computes 8 segments of two bands
 
-#define SIDE_HALO                                                                                  \
-    MMA_SEGMENT // columns that a tile holds left and right: what A reaches, and aligned
+#define SIDE_HALO MMA_SEGMENT // columns left and right: A reads 8 of them; 16 keep rows aligned
 #define PITCH (shape::TILE_WIDTH + 2 * SIDE_HALO)
 
 struct mma_filter {
@@ -18,7 +16,7 @@ struct mma_filter {
     struct byte_taps taps;
 };
 
-// Stores four samples, those of them that lie in the image.
+// Stores those of four samples that lie in the image.
 static __device__ inline void store_word(const struct conv_stencil_plane &plane, int x, int y,
                                          bool aligned, uint32_t samples)
 {
@@ -34,7 +32,7 @@ static __device__ inline void store_word(const struct conv_stencil_plane &plane,
             to[k] = (uint8_t)(samples >> 8 * k);
 }
 
-// Blocks of 4 warps make 128 x 64 samples. Shared memory: the tile with its halo, 66 rows of 160
+// Blocks of 4 warps compute 128 x 64 samples. Shared memory: the tile with its halo, 66 rows of 160
 // bytes for 3 x 3, at most 72 (11,520 bytes), and the coefficients.
 template <int TAPS, bool TIES>
 static __global__ void __launch_bounds__(shape::THREADS)
@@ -46,7 +44,7 @@ static __global__ void __launch_bounds__(shape::THREADS)
     struct tile tile = find_tile(f.planes, f.count, shape::TILE_WIDTH, shape::TILE_HEIGHT);
     for (uint32_t i = threadIdx.x; i < sizeof coef / 4; i += shape::THREADS)
         coef[i] = ((const uint32_t *)f.taps.coef)[i];
-    // Ends with the barrier that coef waits for as well.
+    // Its barrier also completes coef.
     load_tile<shape>(samples, PITCH, tile, SIDE_HALO, TAPS / 2, (enum conv_border)f.border,
                      f.border_value);
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The first rung: one thread makes one sample, reads every tap of its neighbourhood from global
-// memory, and asks at each tap where the border leads. So does it read the filter. Simple, correct
-// for everything, and the caches do all the work that later rungs do by hand.
+// One thread computes one sample. It reads every tap of its neighbourhood, and the filter, from
+// global memory, and resolves the border at each tap. Correct for every filter; the caches do what
+// other kernels do explicitly.
 #include "kernels/stencil/cuda/stencil_device.cuh"
 
 #define BLOCK_WIDTH 32
 #define BLOCK_HEIGHT 8
 
-// Blocks of 32 x 8 threads: a warp is a row, so that its loads and stores are of adjacent samples.
+// Blocks of 32 x 8 threads, one per sample. A warp is a row, so its loads and stores are adjacent.
 template <typename Sample, typename Sum>
 static __global__ void naive(const struct conv_stencil_plane *planes, int count,
                              const struct taps *filter)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Four samples at a time, as they lie in memory and as registers hold them.
+// Conversion between four packed samples and four registers.
 #ifndef CONV_KERNELS_STENCIL_CUDA_PACK_CUH
 #define CONV_KERNELS_STENCIL_CUDA_PACK_CUH
 
 #include "kernels/stencil/cuda/stencil_device.cuh"
 
-// Four samples as they lie in memory.
+// Four samples as in memory.
 template <typename Sample>
 using packed4 = typename std::conditional<sizeof(Sample) == 1, uint32_t, uint2>::type;
 
@@ -62,8 +62,8 @@ __device__ inline void pack(uint2 &to, const uint32_t *from)
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 750
 
-// Four floats to four bytes: rounded half-even and clamped. ptxas makes two instructions (F2IP) of
-// the six conversions.
+// Four floats to four bytes, rounded half-even and clamped. ptxas compiles the six conversions to
+// two instructions (F2IP).
 __device__ inline uint32_t round_to_bytes(float v0, float v1, float v2, float v3)
 {
     int32_t q0, q1, q2, q3;

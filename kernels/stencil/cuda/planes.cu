@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The fifth rung: one thread makes the same sample of all three planes of an image instead of
-// three threads one each. Where a tap lies and where the border leads is worked out once for three
-// samples, and three independent loads and sums hide each other's latency.
+// As unrolled.cu, but one thread computes the same sample of all three planes of an image. The
+// position of a tap and of the border is computed once for three samples, and three independent
+// loads and sums hide each other's latency.
 #include "kernels/stencil/cuda/tile.cuh"
 
 #define PLANES 3
@@ -10,8 +10,8 @@
 #define TILE_WIDTH BLOCK_WIDTH
 #define TILE_HEIGHT (PLANES * BLOCK_HEIGHT)
 
-// May planes at index / 3 * 3 and behind it go together? Any three in a row of one shape will do:
-// the filter is the same for all planes of a launch, so they need not even be of one image.
+// True if the three planes from `first` on have one shape. They need not belong to one image: the
+// filter is the same for all planes of a launch.
 static __device__ bool is_image(const struct conv_stencil_plane *planes, int count, int first)
 {
     if (first + PLANES > count)
@@ -26,8 +26,8 @@ static __device__ bool is_image(const struct conv_stencil_plane *planes, int cou
     return equal;
 }
 
-// As load_tile_samples, for the same place in three planes; each tile lies `next` samples behind
-// the one before.
+// As load_tile_samples, for the same position in three planes, whose tiles are `next` samples
+// apart.
 template <typename Sample>
 static __device__ void load_three(Sample *to, int pitch, int next,
                                   const struct conv_stencil_plane *planes,
@@ -51,11 +51,11 @@ static __device__ void load_three(Sample *to, int pitch, int next,
     }
 }
 
-// Blocks of 32 x 8 threads make 32 x 24 samples, so that the blocks of three planes are as many as
-// their samples need either way: of planes that go together, the block of the first makes the upper
-// third of the tile in all three, the block of the second the middle, the block of the third the
-// lower one. A plane that has no companions is filtered alone, three rows of samples a thread.
-// Shared memory: three tiles of 8 rows with halos, or one of 24.
+// Blocks of 32 x 8 threads compute 32 x 24 samples. Of three planes of one shape, the block of the
+// first computes the upper third of a tile in all three, that of the second the middle third, that
+// of the third the lower one: the number of blocks is the same as for separate planes. Any other
+// plane is filtered alone, three samples per thread. Shared memory: three tiles of 8 rows with
+// halos, or one of 24.
 template <int SIDE, typename Sample, typename Sum>
 static __global__ void planes_kernel(const struct conv_stencil_plane *planes, int count,
                                      const __grid_constant__ struct square<SIDE> filter)
@@ -78,7 +78,7 @@ static __global__ void planes_kernel(const struct conv_stencil_plane *planes, in
         load_tile_samples(samples, PITCH, plane, left, top, PITCH, TILE_HEIGHT + SIDE - 1, border,
                           filter.border_value);
     }
-    __syncthreads(); // most of what a thread reads now, others have loaded
+    __syncthreads(); // a thread reads samples that others have loaded
 
     if (x >= plane.width || y >= plane.height)
         return;

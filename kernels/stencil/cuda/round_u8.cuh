@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// From sums of bytes to samples in two instructions each, or three: for exact filters of 8-bit
-// images whose sums have 23 bits. Sums start at the bits of 2^23, are floats therefore, and one
-// FMA divides them; the conversion to a byte rounds half-even and clamps. See fits_division for the
-// proof.
+// Rounds sums of bytes to samples in two or three instructions each: for exact filters of 8-bit
+// images whose sums have 23 bits. Sums start at the bits of 2^23, so they can be read as floats;
+// one FMA divides them, and the conversion to a byte rounds half-even and clamps. See fits_division
+// for the proof.
 #ifndef CONV_KERNELS_STENCIL_CUDA_ROUND_U8_CUH
 #define CONV_KERNELS_STENCIL_CUDA_ROUND_U8_CUH
 
@@ -47,7 +47,7 @@ static bool is_power_of_two(int64_t value)
     return (value & (value - 1)) == 0;
 }
 
-// Does N * scale, rounded to a float, give every tie between samples exactly?
+// True if N * scale, rounded to a float, is exact for every tie between samples.
 static bool meets_ties(int64_t divisor, float scale)
 {
     for (int k = 0; k < 256; k++) {
@@ -58,7 +58,8 @@ static bool meets_ties(int64_t divisor, float scale)
     return true;
 }
 
-// 1 / divisor, to the nearest float, or to one beside it that meets ties where that does not.
+// 1 / divisor, rounded to the nearest float, or to a neighbour of it that meets ties. *ties: none
+// does.
 static float choose_scale(int64_t divisor, bool *ties)
 {
     float nearest = 1.0f / (float)divisor;
@@ -86,7 +87,7 @@ static bool fits_division(int64_t divisor)
     return is_power_of_two(divisor) || divisor < 5462;
 }
 
-// Is this rounding right for the stencil's sums?
+// True if this rounding is exact for the stencil's sums.
 static inline bool fits_u8_rounding(const struct conv_stencil *stencil)
 {
     int64_t low = stencil->bias, high = stencil->bias;
@@ -95,7 +96,7 @@ static inline bool fits_u8_rounding(const struct conv_stencil *stencil)
     return low > -SUM_LIMIT && high < SUM_LIMIT && fits_division(stencil->divisor);
 }
 
-// *ties: it must round by way of the grid.
+// *ties is set if sums have to be rounded by way of the grid.
 static inline void pack_rounding(struct u8_rounding *r, bool *ties,
                                  const struct conv_stencil *stencil)
 {

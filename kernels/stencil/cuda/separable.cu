@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: MIT
 // Two passes in one kernel, for exact filters that are a column times a row: the rows of a tile
-// first, into shared memory, then the columns of these sums. A sample then costs as many
-// multiply-adds as a row and a column have taps, not their product: 62 for 961 at 31 x 31. For what
-// tensor_separable.cu does not take: 16-bit images, large factors, devices before Hopper.
+// first, into shared memory, then the columns of these sums. A sample costs as many multiply-adds
+// as a row and a column have taps: 62 instead of 961 at 31 x 31. Unlike tma_mma_separable.cu, it
+// takes 16-bit images and large factors, and needs no tensor cores.
 //
-// Exact because every sum on the way is an integer that its type holds: a partial sum of either
-// pass is at most the sum of all |coef| times the largest sample, which is what conv_cuda_rounding
-// bounds.
+// Exact because every partial sum is an integer that its type holds: it is at most the sum of all
+// |coef| times the largest sample, which conv_cuda_rounding bounds.
 #include "kernels/stencil/cuda/blocked.cuh"
 
 typedef block_shape<8> shape;
 
-#define WIDE 8 // sums of a row that a thread makes at a time
+#define WIDE 8 // sums of a row that a thread computes at a time
 #define MAX_ROW (CONV_FILTER_MAX_SIDE + 1)
 
 struct separable_filter {
     struct block_params block;
     int32_t steps; // taps of a row, a multiple of 4
     struct rounding rounding;
-    int32_t row[MAX_ROW]; // begins with zeros, so that the first step is aligned: see pack
+    int32_t row[MAX_ROW]; // begins with zeros, so that the first step is aligned
     int32_t column[CONV_FILTER_MAX_SIDE +
                    2 * (shape::ROWS - 1)]; // shape::ROWS - 1 zeros, taps, as many zeros
 };
 
-// The first pass: WIDE sums of a row. `from` is the first sample under the first sum's taps.
+// The first pass: WIDE sums of a row. `from` is the sample of the first sum's first tap.
 template <typename Sample, typename Sum>
 static __device__ inline void sum_row(Sum *to, const Sample *from, const struct separable_filter &f)
 {
@@ -52,9 +51,9 @@ static __device__ inline void sum_row(Sum *to, const Sample *from, const struct 
         to[k] = sums[k];
 }
 
-// The second pass: 4 x 8 samples from the `rows` sums below one another that there are. Sum i is
-// tap i - r of row r; for those that are none, column has zeros. (Sums that there are not may be
-// anything, and 0 times that no number.)
+// The second pass: 4 x 8 samples from `rows` rows of sums. Sum i is tap i - r of row r; where it is
+// none, column has a zero. Rows beyond `rows` are not read: they may hold a NaN, and 0 * NaN is not
+// 0.
 template <typename Sample, typename Sum>
 static __device__ inline void sum_columns(const Sum *from, int rows,
                                           const struct conv_stencil_plane &plane, int x, int y,
@@ -82,9 +81,9 @@ static __device__ inline void sum_columns(const Sum *from, int rows,
         store_four<Sample>(plane, x, y + r, aligned, sums[r], f.rounding);
 }
 
-// Blocks of 4 warps make 128 x 32 samples. Shared memory: the sums of the tile's rows and of those
-// of the halo, 128 a row, then the tile with its halo: at most 62 rows, 31,744 bytes and 19,840 at
-// 16 bits.
+// Blocks of 4 warps compute 128 x 32 samples. Shared memory: the sums of the tile's rows and of
+// those of the halo, 128 a row, then the tile with its halo: at most 62 rows, 31,744 bytes and
+// 19,840 at 16 bits.
 template <typename Sample, typename Sum>
 static __global__ void __launch_bounds__(shape::THREADS)
     separable(const __grid_constant__ struct separable_filter f)
@@ -98,7 +97,7 @@ static __global__ void __launch_bounds__(shape::THREADS)
     load_tile<shape>(samples, f.block.pitch, tile, f.block.halo, f.block.radius,
                      (enum conv_border)f.block.border, f.block.border_value);
 
-    // A row's sums are made by 16 threads.
+    // 16 threads compute the sums of a row.
     constexpr int THREADS_A_ROW = shape::TILE_WIDTH / WIDE;
     int first = (int)threadIdx.x % THREADS_A_ROW * WIDE;
     int rows = min(shape::TILE_HEIGHT, tile.plane.height - tile.y) + 2 * f.block.radius;
@@ -106,7 +105,7 @@ static __global__ void __launch_bounds__(shape::THREADS)
          row += shape::THREADS / THREADS_A_ROW)
         sum_row<Sample, Sum>(sums + row * shape::TILE_WIDTH + first,
                              samples + row * f.block.pitch + first, f);
-    __syncthreads(); // a column is made of rows that other threads have summed
+    __syncthreads(); // a column reads sums of other threads
 
     int column = (int)threadIdx.x % WARP * shape::COLUMNS,
         row = (int)threadIdx.x / WARP * shape::ROWS;

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The third rung, the one in every textbook: the block copies its samples and the halo around them
-// to shared memory, waits, and filters from there. Each sample leaves global memory once a block
-// instead of once a tap, and the border is resolved once a sample instead of once a tap. The cache
-// that naive.cu reads through keeps the same samples just as near, though, and this kernel still
-// spends its time on instructions: an addition to the address, a load of one byte and a conversion
-// for each tap.
+// A block copies its samples and the halo around them to shared memory and filters from there. Each
+// sample is read from global memory once per block instead of once per tap, and the border is
+// resolved once per sample. The level 1 cache holds the same samples for naive.cu, though, and most
+// time is still spent on instructions: address, load of one byte and conversion for each tap.
 #include "kernels/stencil/cuda/tile.cuh"
 
-// One thread a sample; the block's shape is the launch's, a multiple of 32 threads. Shared memory:
-// (blockDim.x + width - 1) x (blockDim.y + height - 1) samples, 7,688 bytes at most (32 x 32
-// threads at 31 x 31 taps of 16 bits).
+// One thread per sample; the block has the shape of the launch, a multiple of 32 threads. All
+// threads load, one sample each at a time. Shared memory: (blockDim.x + width - 1) x (blockDim.y +
+// height - 1) samples, 7,688 bytes at most (32 x 32 threads at 31 x 31 taps of 16 bits).
 template <typename Sample, typename Sum>
 static __global__ void tile_kernel(const struct conv_stencil_plane *planes, int count,
                                    const __grid_constant__ struct taps filter)
@@ -22,11 +20,11 @@ static __global__ void tile_kernel(const struct conv_stencil_plane *planes, int 
     load_tile_samples(samples, pitch, plane, tile.x - filter.width / 2, tile.y - filter.height / 2,
                       pitch, (int)blockDim.y + filter.height - 1, (enum conv_border)filter.border,
                       filter.border_value);
-    __syncthreads(); // most of what a thread reads now, others have loaded
+    __syncthreads(); // a thread reads samples that others have loaded
 
     int x = tile.x + (int)threadIdx.x, y = tile.y + (int)threadIdx.y;
     if (x >= plane.width || y >= plane.height)
-        return; // not earlier: a thread without a sample of its own still loads and waits
+        return; // only now: a thread without a sample of its own loads, too
     const Sample *from = samples + (int)threadIdx.y * pitch + (int)threadIdx.x;
     Sum sum;
     start_sum(sum, filter.rounding);

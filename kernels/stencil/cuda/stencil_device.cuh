@@ -71,7 +71,7 @@ static int score_always(const struct conv_stencil *, const struct conv_stencil_s
 // whose every partial sum is an integer of at most 24 bits, which float32 holds exactly.
 enum sum_kind { SUM_FLOAT, SUM_INT32, SUM_INT64 };
 
-// From a sum to a sample; conv_cuda_rounding (prepare.cu) fills it and proves it.
+// From a sum to a sample; conv_cuda_rounding (arithmetic.cu) fills it, with the proof.
 struct rounding {
     int64_t bias, divisor;      // integer sums
     float fbias;                // FLOAT: sample = (sum * scale + grid) + restore, rounded half-even
@@ -85,7 +85,7 @@ struct rounding {
 // half to even, and leaves it in the low bits of the mantissa.
 #define INTEGER_FLOATS 12582912.0f
 
-// A filter as naive.cu finds it in global memory and constant.cu in its parameters.
+// A filter: naive.cu reads it from global memory, constant.cu from its parameters.
 struct taps {
     struct rounding rounding;
     int32_t width, height;
@@ -117,7 +117,7 @@ __device__ inline void start_sum(int64_t &sum, const struct rounding &r)
     sum = r.bias;
 }
 
-// Samples are floats or ints before they meet a coefficient.
+// The type of a sample when it is multiplied by a coefficient.
 template <typename Sum>
 using operand = typename std::conditional<std::is_same<Sum, float>::value, float, int32_t>::type;
 
@@ -250,7 +250,7 @@ static inline cudaError_t allow_shared_memory(const void *kernel)
     return error;
 }
 
-// What a launch left behind. Peeks, so that the caller can still ask cudaGetLastError for the
+// The status of a launch. It peeks, so that the caller can still ask cudaGetLastError for the
 // cause.
 static inline enum conv_status launch_status(void)
 {

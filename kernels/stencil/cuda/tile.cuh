@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-// What the textbook tile kernels (shared.cu, unrolled.cu, planes.cu) share: the copy of a tile with
-// its halo to shared memory.
+// For the textbook tile kernels (shared.cu, unrolled.cu, planes.cu): copying a tile with its halo
+// to shared memory.
 #ifndef CONV_KERNELS_STENCIL_CUDA_TILE_CUH
 #define CONV_KERNELS_STENCIL_CUDA_TILE_CUH
 
 #include "kernels/stencil/cuda/stencil_device.cuh"
 
-// Threads walk over `columns` x `rows` samples in steps of the block, one sample each, and write
-// them `pitch` samples a row. (left, top) is the first one's place in the image; what lies
-// outside comes from where the border leads, so that whoever reads the tile need not know of
-// borders. The caller puts a barrier behind it.
+// Copies `columns` x `rows` samples, the first of which is (left, top) of the plane, in steps of
+// the block, one sample per thread. `pitch`: samples from a row of `to` to the next. Samples
+// outside the plane come from where the border leads. A barrier must follow before `to` is read.
 template <typename Sample>
 __device__ inline void
 load_tile_samples(Sample *to, int pitch, const struct conv_stencil_plane &plane, int left, int top,
@@ -25,8 +24,8 @@ load_tile_samples(Sample *to, int pitch, const struct conv_stencil_plane &plane,
     }
 }
 
-// A filter of at most SIDE x SIDE taps in the middle of a square of SIDE, the rest zeros, which
-// change no sum. Its size is known at compile time: loops over it unroll.
+// A filter of at most SIDE x SIDE taps in the middle of a square of zeros, so that loops over taps
+// can be unrolled.
 template <int SIDE> struct square {
     struct rounding rounding;
     int32_t border, border_value;
@@ -73,7 +72,7 @@ static inline void plan_square(const struct conv_stencil *stencil,
     });
 }
 
-// The sum at the middle of SIDE x SIDE samples of a tile, `from` the first of them.
+// The sum of SIDE x SIDE samples of a tile, beginning at `from`.
 template <int SIDE, typename Sum, typename Sample>
 __device__ inline Sum sum_square(const Sample *from, int pitch, const struct square<SIDE> &filter)
 {

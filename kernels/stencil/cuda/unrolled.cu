@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The fourth rung: the size of the filter is known to the compiler. The loops over taps vanish,
-// every address in the tile is the thread's own plus a number inside the load instruction, every
-// coefficient an operand from constant memory, and the loads of all taps can be in flight together.
+// As shared.cu, with the size of the filter known to the compiler. Loops over taps are unrolled,
+// addresses are offsets in load instructions, coefficients operands from constant memory, and the
+// loads of all taps can be in flight together.
 #include "kernels/stencil/cuda/tile.cuh"
 
 #define BLOCK_WIDTH 32
 
-// One thread a sample, blocks of 32 x blockDim.y. Shared memory: a pitch of 31 + SIDE samples,
-// blockDim.y + SIDE - 1 rows.
+// One thread per sample, blocks of 32 x blockDim.y. All threads load, one sample each at a time.
+// Shared memory: a pitch of 31 + SIDE samples, blockDim.y + SIDE - 1 rows.
 template <int SIDE, typename Sample, typename Sum>
 static __global__ void unrolled(const struct conv_stencil_plane *planes, int count,
                                 const __grid_constant__ struct square<SIDE> filter)
@@ -20,7 +20,7 @@ static __global__ void unrolled(const struct conv_stencil_plane *planes, int cou
     load_tile_samples(samples, PITCH, plane, tile.x - SIDE / 2, tile.y - SIDE / 2, PITCH,
                       (int)blockDim.y + SIDE - 1, (enum conv_border)filter.border,
                       filter.border_value);
-    __syncthreads(); // most of what a thread reads now, others have loaded
+    __syncthreads(); // a thread reads samples that others have loaded
 
     int x = tile.x + (int)threadIdx.x, y = tile.y + (int)threadIdx.y;
     if (x >= plane.width || y >= plane.height)
