@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Chunks, inflate, filters, planes. Whatever is not as almost every PNG has it ends the attempt, so
-// that there is one judge of odd files and it is libpng.
+// Chunks, inflate, unfilter, split. Every irregularity ends the attempt: libpng alone decides about
+// irregular files.
 #include "png/cpu/decode.h"
 
 #include <libdeflate.h>
@@ -19,12 +19,12 @@ struct span {
     size_t size;
 };
 
-// What the chunks hold, each in the place where it must be.
+// The data of the chunks, which are accepted in their regular order only.
 struct content {
     struct span plte, trns, idat;
-    struct conv_buffer *joined; // for IDAT chunks, where there are several
-    bool joins_one;             // and where there is one
-    bool idat_seen;             // one IDAT at least; a pointer cannot say so: an empty one has none
+    struct conv_buffer *joined; // for several IDAT chunks
+    bool joins_one;             // for a single one, too
+    bool idat_seen;             // at least one; idat.data does not tell, since it may be empty
     bool idat_joined;           // `idat` is the content of `joined`
     bool idat_over;             // another chunk came after the image data
 };
@@ -50,7 +50,7 @@ static bool add_idat(struct content *content, struct span chunk)
     }
     if (!content->idat_joined) {
         content->idat_joined = true;
-        joined->size = 0; // what the last image left
+        joined->size = 0; // the last image's
         if (!conv_buffer_append(joined, idat->data, idat->size))
             return false;
     }
@@ -60,8 +60,7 @@ static bool add_idat(struct content *content, struct span chunk)
     return true;
 }
 
-// A chunk that makes pixels. conv_png_probe has seen those before the image data, and what it
-// made of them must be what is made of them here.
+// Adds a chunk that makes pixels. Those before the image data must mean what conv_png_probe found.
 static bool add_chunk(struct content *content, const struct conv_png_header *header, uint32_t type,
                       struct span chunk)
 {
@@ -71,7 +70,7 @@ static bool add_chunk(struct content *content, const struct conv_png_header *hea
     case CONV_CHUNK_IHDR:
         return first && !content->idat_over;
     case CONV_CHUNK_PLTE:
-        // In an image with R, G and B it is a suggestion that nobody takes.
+        // In an RGB image it is a suggestion, which is ignored.
         entries = chunk.size / 3;
         if (!first || !(header->color_type & 2) || chunk.size % 3 != 0 || entries < 1 ||
             entries > 256)
@@ -125,8 +124,8 @@ static bool walk_chunks(struct content *content, const struct conv_png_header *h
 
 struct layout {
     size_t row; // bytes of a plain row
-    size_t raw; // bytes of all rows, each with its filter before it
-    int pixel;  // bytes that the filters take for a pixel
+    size_t raw; // bytes of all rows, each with its filter byte
+    int pixel;  // bytes of a pixel as the filters count them
 };
 
 static bool lay_out(struct layout *layout, const struct conv_png_header *header)
@@ -145,7 +144,7 @@ static bool reserve(struct conv_decoder *decoder, const struct layout *layout, s
            conv_buffer_reserve(&decoder->rows, 3 * (layout->row + CONV_UNFILTER_SLACK + 16));
 }
 
-// The rows that have been inflated so far: what is wrong with them is found out before the rest is.
+// The rows inflated so far, whose filter bytes are checked before the rest is inflated.
 struct progress {
     const struct conv_decoder *decoder;
     size_t pitch; // bytes of a row with its filter
@@ -175,7 +174,7 @@ static bool inflate_rows(struct conv_decoder *decoder, const struct layout *layo
     return good;
 }
 
-// A row is split while it is in the first cache, by the one after which it has been unfiltered.
+// Unfilters row by row and splits each while it is in the first-level cache.
 static bool make_rows(struct conv_decoder *decoder, const struct layout *layout,
                       const struct conv_expand *expand, const struct conv_png_header *header,
                       const struct conv_image *dst)

@@ -18,7 +18,7 @@ void conv_expand_prepare(struct conv_expand *expand, const struct conv_png_heade
             entry[3] = i < trns_size ? trns[i] : 255;
         }
     } else if (trns) {
-        // Of a key only the bits count that a sample has.
+        // Only the bits of a sample count.
         unsigned mask = (1u << header->bit_depth) - 1;
         for (size_t c = 0; c < trns_size / 2; c++)
             expand->key[c] = (uint16_t)((trns[2 * c] << 8 | trns[2 * c + 1]) & (int)mask);
@@ -51,7 +51,7 @@ static void look_up(const struct conv_expand *expand, const struct conv_image *d
                     const uint8_t *row, int depth)
 {
     size_t width = (size_t)dst->width;
-    // The last plane takes the indices first: each is read before its place is written.
+    // The last plane holds the indices until its own samples replace them.
     uint8_t *indices = row_of(dst, dst->channels - 1, y);
     if (depth < 8)
         unpack(indices, row, width, depth, 1);
@@ -66,7 +66,7 @@ static void look_up(const struct conv_expand *expand, const struct conv_image *d
     }
 }
 
-// Alpha from the samples: 0 where all are the key's, else opaque.
+// Sets alpha to 0 where all samples equal the key, else to opaque.
 static void key_out8(uint8_t *restrict alpha, const struct conv_image *dst, int y,
                      const uint16_t *key)
 {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rows whose bytes are not yet the samples that decoding gives: packed bits, palettes, colours that
-// tRNS makes transparent.
+// Rows that need more than a split: packed bits, palettes, and colours that tRNS makes transparent.
 #ifndef CONV_PNG_CPU_EXPAND_H
 #define CONV_PNG_CPU_EXPAND_H
 
@@ -13,15 +12,16 @@ struct conv_expand {
     uint16_t key[3];                               // the transparent gray or R, G, B
 };
 
-// Reads the data of PLTE and tRNS (NULL: there is none), whose sizes are valid.
+// Prepares for an image with this data of PLTE and tRNS, whose sizes are valid; NULL if absent.
 void conv_expand_prepare(struct conv_expand *expand, const struct conv_png_header *header,
                          const uint8_t *plte, size_t plte_size, const uint8_t *trns,
                          size_t trns_size);
 
-// True if rows of such an image go through conv_expand_row.
+// True if rows of such an image need conv_expand_row.
 bool conv_expand_needed(const struct conv_png_header *header);
 
-// Fills row y of the planes from a plain row of the file. The split is the best one there is.
+// Fills row y of the planes from an unfiltered row of the file. `split` is conv_unfilter.split, and
+// `row` has its slack.
 void conv_expand_row(const struct conv_expand *expand, const struct conv_png_header *header,
                      const struct conv_image *dst, int y, const uint8_t *row,
                      void (*split)(const struct conv_image *dst, int y, const uint8_t *row));

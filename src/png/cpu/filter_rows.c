@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The definition, and what runs where nothing better is known. Loops without branches on pixels,
-// which compilers turn into vector code of the base architecture.
+// The reference implementation, also used where there is no faster one. Its loops have no branches
+// on pixels, so compilers vectorise them for the base architecture.
 #include "png/cpu/filter_rows.h"
 
 #include <assert.h>
@@ -86,7 +86,7 @@ static uint64_t sum_of_magnitudes(const uint8_t *bytes, size_t n)
 static void add_costs(uint64_t cost[CONV_ROW_FILTERS], const uint8_t *row, const uint8_t *above,
                       size_t n)
 {
-    // By pieces: each needs the byte before it, and so the first is filtered once more.
+    // In blocks, each with the byte before it.
     enum { PIECE = 1024 };
     uint8_t filtered[PIECE + 1];
     for (size_t x = 0; x < n; x += PIECE) {

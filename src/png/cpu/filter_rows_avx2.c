@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Filtering for AVX2: 32 bytes at a time, a row's last bytes by a vector that overlaps the one
-// before. Paeth stays within bytes: see predict_paeth().
+// Filters with AVX2, 32 bytes at a time. The last vector of a row overlaps the one before. Paeth
+// needs no wider type: see predict_paeth().
 #include "png/cpu/filter_rows.h"
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -23,7 +23,7 @@ AVX2_INLINE void store(uint8_t *p, __m256i v)
     _mm256_storeu_si256((__m256i *)(void *)p, v);
 }
 
-// The bytes left of those at p, at the start of a row: a 0 comes in.
+// The bytes to the left of those at p, where p is the start of a row: 0 for the first.
 AVX2_INLINE __m256i load_left_of_start(const uint8_t *p)
 {
     __m256i v = load(p);
@@ -44,9 +44,9 @@ AVX2_INLINE __m256i predict_average(__m256i a, __m256i b)
 }
 
 // a left, b above, c above left. The distances are |b - c| to a, |a - c| to b and
-// |(a - c) + (b - c)| to c. Where c lies outside of a..b the two terms have one sign and c is the
-// farthest; where it lies between them they have opposite signs, and the distance to c is the
-// difference of the other two.
+// |(a - c) + (b - c)| to c. If c is outside of a..b, both terms have the same sign and c is
+// farthest; if it is between them, they have opposite signs and the distance to c is the difference
+// of the other two.
 AVX2_INLINE __m256i predict_paeth(__m256i a, __m256i b, __m256i c)
 {
     const __m256i zero = _mm256_setzero_si256();
@@ -98,7 +98,7 @@ AVX2 static void filter(uint8_t *dst, enum conv_row_filter type, const uint8_t *
         conv_filter_rows_plain.filter(dst, type, row, above, n);
         return;
     }
-    switch (type) { // a constant type in each call, so that the loops have no branch on it
+    switch (type) { // a constant type per call: the loops have no branch on it
     case CONV_ROW_SUB:
         filter_as(dst, CONV_ROW_SUB, row, above, n);
         break;
@@ -117,7 +117,7 @@ AVX2 static void filter(uint8_t *dst, enum conv_row_filter type, const uint8_t *
     }
 }
 
-// sum[f] holds four sums of 64 bits; `keep` masks the bytes that count.
+// sum[f] holds four 64-bit sums; `keep` masks the bytes to count.
 AVX2_INLINE void add_vector_costs(__m256i sum[CONV_ROW_FILTERS], __m256i v, __m256i a, __m256i b,
                                   __m256i c, __m256i keep)
 {
@@ -148,7 +148,7 @@ AVX2 static void add_costs(uint64_t cost[CONV_ROW_FILTERS], const uint8_t *row,
                      load_left_of_start(above), _mm256_set1_epi8(-1));
     for (size_t x = WIDTH; x < n; x += WIDTH) {
         __m256i keep = _mm256_set1_epi8(-1);
-        if (x > n - WIDTH) { // the first bytes have been counted
+        if (x > n - WIDTH) { // the first bytes have been counted already
             keep = load(edge + WIDTH - (x - (n - WIDTH)));
             x = n - WIDTH;
         }
@@ -185,8 +185,8 @@ AVX2_INLINE void join2(uint8_t *row, __m256i a, __m256i b)
     store_pair(row, _mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b));
 }
 
-// 16 pixels. Each of the three outputs takes bytes of all planes: its shuffle leaves 0 (index 0x80)
-// where another plane's bytes go.
+// 16 pixels. Each output combines shuffled bytes of all planes; an index of -1 gives 0 in the
+// places of the other planes.
 AVX2_INLINE void join3(uint8_t *row, __m128i a, __m128i b, __m128i c)
 {
     const __m128i a0 = _mm_setr_epi8(0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1, -1, 5);
@@ -209,7 +209,7 @@ AVX2_INLINE void join3(uint8_t *row, __m128i a, __m128i b, __m128i c)
                                    _mm_shuffle_epi8(c, c2)));
 }
 
-// 32 pixels of four planes of elements that unpacking by 8 bits, then by 16 brings together.
+// 32 pixels of four planes, interleaved by unpacking 8, then 16 bits.
 AVX2_INLINE void join4(uint8_t *row, __m256i a, __m256i b, __m256i c, __m256i d)
 {
     __m256i ab_low = _mm256_unpacklo_epi8(a, b), ab_high = _mm256_unpackhi_epi8(a, b);
