@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a filter is: a small matrix of coefficients, a scale, an offset. See "What a filter
-// computes" in README for what it does to an image:
+// A filter: a small matrix of coefficients, a scale, an offset. At each pixel of each channel:
 //   out(x,y) = clamp(round_half_even(sum c[j][i] * p(x+i-rx, y+j-ry) / scale + offset), 0, max)
 #ifndef CONV_FILTER_FILTER_H
 #define CONV_FILTER_FILTER_H
@@ -46,14 +45,14 @@ enum conv_status conv_filter_check(const struct conv_filter *filter, struct conv
 // True if coefficients, scale and offset are all integers: then the result is exact by definition.
 bool conv_filter_is_exact(const struct conv_filter *filter);
 
-// THE test of separability, for kernels and for `conv show`: true if coef[j * width + i] is
-// column[j] * row[i] with integers; fills in `height` and `width` of them. False for a matrix of
-// zeros. Every |coef| is at most CONV_FILTER_MAX_COEF.
+// The only test of separability, for kernels and for `conv show`: true if coef[j * width + i] is
+// column[j] * row[i] for integers, of which `height` and `width` are then set. False for a matrix
+// of zeros. Every |coef| must be at most CONV_FILTER_MAX_COEF.
 bool conv_filter_factor(const int32_t *coef, int width, int height, int32_t *column, int32_t *row);
 
 // True if the filter is exact and its coefficients factor as above; then kernels may filter in two
 // passes. Real filters are defined as one order of multiply-adds, so they are never separable here.
-// The factors (integers) are stored where the pointers, which may be NULL, say.
+// Stores the factors (integers); the pointers may be NULL.
 bool conv_filter_is_separable(const struct conv_filter *filter, double *column, double *row);
 
 // Turns the matrix by 180 degrees: correlation becomes convolution.
@@ -66,9 +65,9 @@ const char *conv_filter_border_name(enum conv_border border);
 
 // --- parse.c: text to filter ---------------------------------------------------------------------
 
-// libvips' matrix format: a line `width height [scale offset]`, then one line a row; blanks,
-// commas, semicolons or tabs between numbers. `source` names the text in messages:
-// "FILE:LINE:COLUMN: ...".
+// Parses libvips' matrix format: a line `width height [scale offset]`, then one line per row;
+// blanks, commas, semicolons or tabs between numbers. CONV_ERR_FORMAT with "SOURCE:LINE:COLUMN:
+// ...".
 enum conv_status conv_filter_parse_matrix(struct conv_filter *filter, const char *text, size_t size,
                                           const char *source, struct conv_err *err);
 
@@ -77,7 +76,7 @@ enum conv_status conv_filter_parse_matrix(struct conv_filter *filter, const char
 enum conv_status conv_filter_parse_spec(struct conv_filter *filter, const char *spec,
                                         struct conv_err *err);
 
-// Reads a matrix file.
+// Reads a matrix file. Errors as conv_filter_parse_matrix, and CONV_ERR_IO, CONV_ERR_MEMORY.
 enum conv_status conv_filter_load(struct conv_filter *filter, const char *path,
                                   struct conv_err *err);
 
@@ -87,7 +86,7 @@ struct conv_filter_builtin {
     const char *name;    // "emboss5"
     const char *family;  // "emboss": what --size chooses within
     const char *summary; // one line for `conv list`
-    const char *text;    // the file under filters/, as it stands
+    const char *text;    // content of the file under filters/
 };
 
 // The table, in the order to print it; *count is set.

@@ -47,7 +47,7 @@ static bool is_number(const char *text, size_t size)
     return at == size;
 }
 
-// The text's beginning as a string. Whoever prints the message escapes it.
+// The beginning of the text as a string. The caller that prints the message escapes it.
 static void quote(char *quoted, size_t room, const char *text, size_t size)
 {
     size_t used = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The one way that this program reads a coefficient, a divisor or a bias.
+// Reads coefficients, divisors and biases.
 #ifndef CONV_FILTER_NUMBER_H
 #define CONV_FILTER_NUMBER_H
 
@@ -8,8 +8,8 @@
 #include "base/err.h"
 
 // Reads all of text[0..size) as a decimal number: sign, digits with an optional point, exponent.
-// No blanks, no hexadecimal, no nan or inf; -0 becomes 0. CONV_ERR_FORMAT with a text that quotes
-// what was found if it is no such number or beyond +-limit; *value is then left alone.
+// No blanks, no hexadecimal, no nan or inf; -0 becomes 0. CONV_ERR_FORMAT, quoting the text, if it
+// is no such number or beyond +-limit; *value is then unchanged.
 enum conv_status conv_number_parse(double *value, double limit, const char *text, size_t size,
                                    struct conv_err *err);
 

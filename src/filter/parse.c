@@ -9,7 +9,7 @@
 #include "filter/filter.h"
 #include "filter/scan.h"
 
-// 961 numbers of 63 characters are 61 kB; the rest is for those who align their columns.
+// 961 numbers of 63 characters are 61 kB; the rest is for blanks.
 #define MAX_FILE_BYTES (256 * 1024)
 
 static const char *plural(int count)
@@ -28,25 +28,25 @@ static enum conv_status parse_header(struct conv_scanner *scanner, struct conv_f
     double values[] = {0, 0, 1, 0};
     int count = 0;
     if (!conv_scan_empty_lines(scanner))
-        return conv_scan_complain(scanner, scanner->at, "there is no matrix here (%s)", layout);
+        return conv_scan_error(scanner, scanner->at, "there is no matrix here (%s)", layout);
     for (struct conv_token token; conv_scan_token(scanner, count == 0, &token); count++) {
         if (count == 4)
-            return conv_scan_complain(scanner, token.text, "more than 4 numbers (%s)", layout);
+            return conv_scan_error(scanner, token.text, "more than 4 numbers (%s)", layout);
         enum conv_status status = conv_scan_number(scanner, &token, limits[count], &values[count]);
         if (status != CONV_OK)
             return status;
         double value = values[count];
         if (count < 2 && !(value >= 1 && value <= CONV_FILTER_MAX_SIDE && (int)value == value &&
                            (int)value % 2 == 1))
-            return conv_scan_complain(scanner, token.text,
-                                      "the %s is %g, but must be an odd number from 1 to %d (%s)",
-                                      side_names[count], value, CONV_FILTER_MAX_SIDE, layout);
+            return conv_scan_error(scanner, token.text,
+                                   "the %s is %g, but must be an odd number from 1 to %d (%s)",
+                                   side_names[count], value, CONV_FILTER_MAX_SIDE, layout);
         if (count == 2 && value == 0)
-            return conv_scan_complain(scanner, token.text,
-                                      "the scale is 0, and sums are divided by it");
+            return conv_scan_error(scanner, token.text,
+                                   "the scale is 0, and sums are divided by it");
     }
     if (count < 2)
-        return conv_scan_complain(scanner, scanner->at, "the height is missing (%s)", layout);
+        return conv_scan_error(scanner, scanner->at, "the height is missing (%s)", layout);
     filter->width = (int)values[0];
     filter->height = (int)values[1];
     filter->scale = values[2];
@@ -71,14 +71,14 @@ static enum conv_status parse_row(struct conv_scanner *scanner, const struct con
         // A divisor near 0 must not take real filters out of float32.
         if (value / filter->scale > CONV_FILTER_MAX_COEF ||
             value / filter->scale < -CONV_FILTER_MAX_COEF)
-            return conv_scan_complain(scanner, token.text,
-                                      "the number divided by the scale %g is too large",
-                                      filter->scale);
+            return conv_scan_error(scanner, token.text,
+                                   "the number divided by the scale %g is too large",
+                                   filter->scale);
     }
     if (count != filter->width)
-        return conv_scan_complain(scanner, extra ? extra : scanner->at,
-                                  "row %d has %d number%s, %d expected", row + 1, count,
-                                  plural(count), filter->width);
+        return conv_scan_error(scanner, extra ? extra : scanner->at,
+                               "row %d has %d number%s, %d expected", row + 1, count, plural(count),
+                               filter->width);
     return CONV_OK;
 }
 
@@ -111,17 +111,17 @@ enum conv_status conv_filter_parse_matrix(struct conv_filter *filter, const char
     for (int row = 0; row < parsed.height; row++) {
         conv_scan_line(&scanner);
         if (!conv_scan_empty_lines(&scanner))
-            return conv_scan_complain(&scanner, scanner.at,
-                                      "the matrix ends after %d row%s, %d expected", row,
-                                      plural(row), parsed.height);
+            return conv_scan_error(&scanner, scanner.at,
+                                   "the matrix ends after %d row%s, %d expected", row, plural(row),
+                                   parsed.height);
         status = parse_row(&scanner, &parsed, row, parsed.coef + row * parsed.width);
         if (status != CONV_OK)
             return status;
     }
     conv_scan_line(&scanner);
     if (conv_scan_empty_lines(&scanner))
-        return conv_scan_complain(&scanner, scanner.at,
-                                  "something follows the last row (%d expected)", parsed.height);
+        return conv_scan_error(&scanner, scanner.at, "something follows the last row (%d expected)",
+                               parsed.height);
     name_after(&parsed, source);
     *filter = parsed;
     return CONV_OK;
@@ -180,18 +180,15 @@ static enum conv_status parse_size(struct conv_scanner *scanner, struct conv_fil
     }
     conv_scan_blanks(scanner);
     if (*scanner->at == '+' || *scanner->at == '-')
-        return conv_scan_complain(
-            scanner, scanner->at,
-            "an origin cannot be given, it is always the centre of the kernel");
+        return conv_scan_error(scanner, scanner->at,
+                               "an origin cannot be given, it is always the centre of the kernel");
     if (*scanner->at != ':' || scanner->at == begin)
-        return conv_scan_complain(scanner, scanner->at,
-                                  "expected WIDTHxHEIGHT: before the numbers");
+        return conv_scan_error(scanner, scanner->at, "expected WIDTHxHEIGHT: before the numbers");
     if (filter->width > CONV_FILTER_MAX_SIDE || filter->width % 2 == 0 ||
         filter->height > CONV_FILTER_MAX_SIDE || filter->height % 2 == 0)
-        return conv_scan_complain(scanner, begin,
-                                  "%.*s: both sides must be odd numbers from 1 to %d",
-                                  scanner->at - begin > 16 ? 16 : (int)(scanner->at - begin), begin,
-                                  CONV_FILTER_MAX_SIDE);
+        return conv_scan_error(scanner, begin, "%.*s: both sides must be odd numbers from 1 to %d",
+                               scanner->at - begin > 16 ? 16 : (int)(scanner->at - begin), begin,
+                               CONV_FILTER_MAX_SIDE);
     scanner->at++;
     return CONV_OK;
 }
@@ -222,7 +219,7 @@ static enum conv_status parse_numbers(struct conv_scanner *scanner, struct conv_
         }
         double value;
         if (is_hole(&token))
-            return conv_scan_complain(
+            return conv_scan_error(
                 scanner, token.text,
                 "'%.*s' (no tap here) is not supported; write 0 for a tap that adds "
                 "nothing",

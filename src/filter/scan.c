@@ -20,8 +20,8 @@ const char *conv_scan_dots(const char *path)
     return conv_scan_tail(path) == path ? "" : "...";
 }
 
-enum conv_status conv_scan_complain(const struct conv_scanner *scanner, const char *where,
-                                    const char *fmt, ...)
+enum conv_status conv_scan_error(const struct conv_scanner *scanner, const char *where,
+                                 const char *fmt, ...)
 {
     char reason[256];
     va_list args;
@@ -105,6 +105,6 @@ enum conv_status conv_scan_number(const struct conv_scanner *scanner,
 {
     struct conv_err reason;
     if (conv_number_parse(value, limit, token->text, token->size, &reason) != CONV_OK)
-        return conv_scan_complain(scanner, token->text, "%s", reason.text);
+        return conv_scan_error(scanner, token->text, "%s", reason.text);
     return CONV_OK;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Cuts a text into numbers and knows where it is, for complaints that name line and column.
+// Cuts a text into numbers and keeps the position, for errors with line and column.
 #ifndef CONV_FILTER_SCAN_H
 #define CONV_FILTER_SCAN_H
 
@@ -13,7 +13,7 @@ struct conv_scanner {
     const char *line_begin;
     size_t line;          // from 1
     const char *source;   // the file's name, or NULL for a kernel given as text
-    struct conv_err *err; // for complaints, may be NULL
+    struct conv_err *err; // may be NULL
 };
 
 struct conv_token {
@@ -24,28 +24,29 @@ struct conv_token {
 // Steps over blanks and tabs.
 void conv_scan_blanks(struct conv_scanner *scanner);
 
-// Takes the next piece of the present line, false at its end. Between two numbers there may be one
-// separator; a second one comes out as a token, for conv_scan_number to refuse. `first`: no number
-// has been taken before, so that a separator here is one too many.
+// Takes the next token of the current line; false at its end. Between two numbers there may be one
+// separator; a second one is a token, which conv_scan_number refuses. `first`: no number precedes,
+// so any separator is one too many.
 bool conv_scan_token(struct conv_scanner *scanner, bool first, struct conv_token *token);
 
 // Steps over LF, CR LF or CR; false at the end of the text. Only to be called at the end of a line.
 bool conv_scan_line(struct conv_scanner *scanner);
 
-// Goes to the next line with something on it, which may be the present one; false if there is none.
+// Goes to the next line that is not empty, which may be the current one; false if there is none.
 bool conv_scan_empty_lines(struct conv_scanner *scanner);
 
-// The token as a number within +-limit, or a complaint.
+// Reads the token as a number within +-limit. Errors as conv_scan_error.
 enum conv_status conv_scan_number(const struct conv_scanner *scanner,
                                   const struct conv_token *token, double limit, double *value);
 
-// Sets the error "SOURCE:LINE:COLUMN: ..." (CONV_ERR_FORMAT) for a file; "character N:
-// ..." (CONV_ERR_USAGE) with the hint CONV_HINT_KERNEL_AT for a text. Returns its status. `where` is on the current line.
-enum conv_status conv_scan_complain(const struct conv_scanner *scanner, const char *where,
-                                    const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+// Sets the error "SOURCE:LINE:COLUMN: ..." (CONV_ERR_FORMAT) for a file, and "character N: ..."
+// (CONV_ERR_USAGE) with the hint CONV_HINT_KERNEL_AT for a text. Returns its status. `where` is on
+// the current line.
+enum conv_status conv_scan_error(const struct conv_scanner *scanner, const char *where,
+                                 const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-// The end of a long path, so that the reason behind it still fits a message, and what to put in
-// front of it: "..." or "".
+// The end of a long path, so that the reason after it fits a message, and the prefix for it: "..."
+// or "".
 const char *conv_scan_tail(const char *path);
 const char *conv_scan_dots(const char *path);
 
