@@ -13,7 +13,7 @@ struct adler {
     uint32_t bytes, weighted;
 };
 
-// Adds bytes whose sum is `bytes` and whose sum times their index behind `start` is `weighted`.
+// Adds bytes whose sum is `bytes` and whose sum times their index from `start` on is `weighted`.
 // Of less than 16,400 and 2^31, no sum leaves 32 bits.
 ANYWHERE void add_adler(struct adler *adler, uint32_t start, uint32_t bytes, uint32_t weighted)
 {

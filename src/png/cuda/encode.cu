@@ -149,7 +149,7 @@ enum conv_status conv_cuda_encode(const struct conv_encode_batch *batch)
     if (cudaMemsetAsync(scratch.costs, 0, cost_bytes(plan), stream) != cudaSuccess)
         return CONV_ERR_DEVICE;
     conv_encode_filter_cost(scratch, plan->spans, stream);
-    note(batch, "judge");
+    note(batch, "filter_cost");
     conv_encode_filter(scratch, plan->blocks, stream);
     note(batch, "filter");
     conv_encode_codes(scratch, plan->blocks, stream);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Chunks of bits to finished IDAT chunks, packed into the output: each 16 bytes of it are written
-// once, by one lane, and never read, so that the output may as well be host memory behind PCIe.
+// Packs the chunks of bits into complete IDAT chunks. Each 16 bytes of output are written once, by
+// one lane, and never read, so the output may also be mapped host memory.
 #include "png/cuda/encode_internal.cuh"
 
 #define PART 128 // bits that a lane writes
@@ -55,7 +55,7 @@ __device__ inline uint32_t preamble_bits(const struct encode_size &size, uint32_
     return __funnelshift_r(low, high, at % 32);
 }
 
-// And behind them: what is missing of a byte, Adler-32, CRC-32, zeros.
+// The bits after the data: the rest of a byte, Adler-32, CRC-32, zeros.
 __device__ inline uint32_t trailer_bits(const struct encode_size &size, uint64_t at)
 {
     uint64_t sums = (uint64_t)swap_bytes(size.crc) << 32 | swap_bytes(size.adler);
@@ -63,7 +63,7 @@ __device__ inline uint32_t trailer_bits(const struct encode_size &size, uint64_t
     return (uint32_t)(into < 0 ? sums << -into : into < 64 ? sums >> into : 0);
 }
 
-// From bit `at` on; what is behind the piece's end is of no use.
+// 32 bits from bit `at` on; those after the piece's end are undefined.
 __device__ inline uint32_t piece_bits(const struct piece &piece, uint64_t at)
 {
     uint32_t offset = (uint32_t)(at - piece.begin), shift = offset % 32;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Planes to scanlines: each row by the filter that suits it best, channels joined, rows one behind
-// another as deflate sees them. On the way, what can be known of a deflate block before its codes:
-// how often it sends which token, and its Adler-32.
+// Planes to scanlines: each row is filtered by its cheapest filter, the channels are interleaved
+// and the rows concatenated. The same pass makes what a deflate block needs before its codes: the
+// counts of its tokens, and its Adler-32.
 #include "png/cuda/bytes.cuh"
 #include "png/cuda/encode_internal.cuh"
 #include "png/cuda/tokens.cuh"
@@ -132,7 +132,7 @@ __device__ inline void fill_stage(const struct stage &stage, const uint32_t *cos
     }
 }
 
-// The cases are told apart here, once a stage, so that the loops within know them.
+// Chooses the case once per stage, so that it is a compile-time constant in the loops.
 __device__ inline void fill_stage_of(const struct stage &stage, const uint32_t *costs,
                                      const struct conv_encode_image &image)
 {
@@ -194,7 +194,7 @@ __device__ inline void count_stage(const struct stage &stage, const struct work 
         uint32_t position = stage.begin + at + lane * LANE_BYTES;
         uint32_t rest = position < work.end ? work.end - position : 0, valid = min(rest, 8u);
         uint2 words = *(const uint2 *)(stage.words + at / 4 + lane * 2);
-        *(uint2 *)(stream + position) = words; // zeros behind the last byte, to the window's end
+        *(uint2 *)(stream + position) = words; // zeros from the last byte to the window's end
         add_adler(adler, words, rest);
         uint32_t before = at > 0 ? stage.words[at / 4 - 1] >> 24 : last_byte;
         struct lane_tokens tokens =
@@ -247,7 +247,7 @@ static __global__ void __launch_bounds__(WARPS *WARP, FILTER_BLOCKS)
         __syncthreads(); // the stage is full
         count_stage(stage, work, stream, count, adler, last_byte);
         last_byte = stage.words[STAGE / 4 - 1] >> 24;
-        __syncthreads(); // nobody reads the stage any more
+        __syncthreads(); // all threads have read the stage
     }
     join_adler(sums, adler);
     __syncthreads();

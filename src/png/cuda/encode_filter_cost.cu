@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// What each of the five filters would leave of each row: the sums by which encode_filter.cu chooses
-// one a row. All five at once, straight from the planes, 16 bytes a lane; nothing is written but
-// five numbers a row.
+// The cost of each of the five filters for each row, by which encode_filter.cu chooses one per row.
+// All five are added up at once from the planes, 16 bytes per lane; the output is five sums per
+// row.
 #include "png/cuda/bytes.cuh"
 #include "png/cuda/encode_internal.cuh"
 
 #define WARPS 8
 #define GROUP 16 // bytes that a lane takes at a time
 
-// The bytes from `offset` on, of which `n` belong to the row; those behind it are cleared on all
-// sides, and so cost nothing. `left` is 8 bits for each byte of a sample.
+// Adds the costs of the bytes from `offset` on, of which `n` belong to the row. Those after the row
+// are cleared in all operands and so add nothing. `left` is 8 bits for each byte of a sample.
 template <bool CUT>
 __device__ inline void add_costs(uint32_t cost[PNG_FILTERS], const uint4 &x, uint32_t x_before,
                                  const uint4 &b, uint32_t b_before, uint32_t left, int n)
@@ -24,10 +24,10 @@ __device__ inline void add_costs(uint32_t cost[PNG_FILTERS], const uint4 &x, uin
     }
 }
 
-// 8 warps a block, each with a span of a row: lanes go over its groups plane after plane.
-// (Sums of rows beyond 16 MiB may wrap; no choice is a wrong one.)
+// 8 warps per block, each with a span of a row; lanes take its groups plane after plane. Sums of
+// rows longer than 16 MiB may wrap, which can only choose another filter.
 static __global__ void __launch_bounds__(WARPS *WARP)
-    judge(const struct encode_scratch scratch, uint32_t spans)
+    filter_cost(const struct encode_scratch scratch, uint32_t spans)
 {
     uint32_t index = blockIdx.x * WARPS + threadIdx.x / WARP, lane = threadIdx.x % WARP;
     if (index >= spans)
@@ -73,5 +73,5 @@ static __global__ void __launch_bounds__(WARPS *WARP)
 void conv_encode_filter_cost(const struct encode_scratch &scratch, uint32_t spans,
                              cudaStream_t stream)
 {
-    judge<<<(spans + WARPS - 1) / WARPS, WARPS * WARP, 0, stream>>>(scratch, spans);
+    filter_cost<<<(spans + WARPS - 1) / WARPS, WARPS * WARP, 0, stream>>>(scratch, spans);
 }

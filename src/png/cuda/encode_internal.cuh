@@ -17,7 +17,7 @@
 // a thread block of its own. Photographs: 0.5823 of raw with 16 KiB, 0.5808 with 48, 0.5812 with
 // 128. Also what 32-bit sums (Adler-32, encode_filter.cu) have room for.
 #define BLOCK_MOST 49152
-// Bytes of each plane's row that a warp judges; of a longer row the rest is another's.
+// Bytes of each plane's row per warp; longer rows are shared by several warps.
 #define SPAN_BYTES 32768
 // A warp takes a window at a time, eight bytes a lane. Runs end with it.
 #define WINDOW 256
@@ -58,7 +58,7 @@ struct encode_block {
 };
 
 struct encode_size {
-    uint64_t data_end; // first bit behind the image's last block
+    uint64_t data_end; // first bit after the image's last block
     uint64_t size;     // of its chunk, bytes
     uint64_t offset;   // in the output
     uint32_t adler, crc;
@@ -77,7 +77,7 @@ struct encode_scratch {
 
 // The bits that come before the first block: length, "IDAT", the head of a zlib stream.
 #define PREAMBLE_BITS 80
-// What stands around a stream: these and behind it Adler-32 and CRC-32.
+// Bytes around a stream: these before it, and Adler-32 and CRC-32 after it.
 #define FRAME_BYTES (PREAMBLE_BITS / 8 + 8)
 
 // Bytes that the chunks of a block have room for, each: 15 bits a byte, the first one's header, the
@@ -145,7 +145,7 @@ __device__ inline struct work find_work(const struct encode_scratch &scratch)
 
 // --- launchers, in the order in which they run ---------------------------------------------------
 
-// Each queues one kernel; what it does is told in the file of its name.
+// Each enqueues one kernel, which is described in the file of its name.
 extern "C" {
 void conv_encode_filter_cost(const struct encode_scratch &scratch, uint32_t spans,
                              cudaStream_t stream);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A block of threads inflates an image. DEFLATE's blocks come one after the other, and each is cut
-// into windows: as much input as gives the output that shared memory holds. Of a window, all
-// threads find the symbols (speculate.cuh), put them down, and make bytes of them (window.cuh).
+// A block of threads inflates an image. DEFLATE blocks are decoded in order, each in windows of
+// input whose output fits shared memory. For each window, all threads find the symbols
+// (speculate.cuh), store them and turn them into bytes (window.cuh).
 //
 // Shared memory is what limits how many images are in flight: 27.4 KB for 128 threads, so that
 // eight blocks fit on an SM that has 228 KB, 1024 images on 128 SMs. The fewer images, the more
@@ -35,7 +35,7 @@
 static_assert(8 * (sizeof(struct block_memory<128>) + SYSTEM_SHARED) <= SM_SHARED,
               "eight blocks of 128 threads fit");
 
-// Where the block is: the same in all threads.
+// The position in stream and output; equal in all threads.
 struct progress {
     uint32_t at;          // bit of the stream
     uint32_t out;         // bytes made
@@ -44,9 +44,9 @@ struct progress {
     uint32_t windows;     // so far, of blocks that have codes
 };
 
-// Whether the host wants the kernel to end: thread 0 looks, once in POLL_EACH windows. A read of
-// the host's memory takes 1 to 2 us, as many windows 1 ms or more. Images of fewer than FIRST_POLL
-// windows do without.
+// True if the host has set d_stop: thread 0 reads it once per POLL_EACH windows. A read of host
+// memory takes 1 to 2 us, POLL_EACH windows 1 ms or more. Images of fewer than FIRST_POLL windows
+// never poll.
 #define POLL_EACH 64
 #define FIRST_POLL 3
 __device__ __forceinline__ bool is_stopped(const struct progress &progress,
@@ -57,8 +57,8 @@ __device__ __forceinline__ bool is_stopped(const struct progress &progress,
 
 // --- windows -------------------------------------------------------------------------------------
 
-// Finds out which threads' bytes make the window: those up to the first one that does not begin
-// where the thread before it ends, or for which there is no room, or before which the block ends.
+// Determines the threads whose bytes form the window: those before the first one that does not
+// begin where its predecessor ends, does not fit, or comes after the end of the block.
 template <int THREADS>
 __device__ inline void agree(struct block_memory<THREADS> &shared, const struct part &part,
                              bool right, bool stopped, uint32_t skip, uint32_t *before)
@@ -86,7 +86,7 @@ __device__ inline void agree(struct block_memory<THREADS> &shared, const struct 
     __syncthreads();
 }
 
-// Makes bytes of what was put down in the window, which all threads have.
+// Turns the symbols stored in the window into bytes. Called by all threads.
 template <int THREADS>
 __device__ inline bool finish_window(struct block_memory<THREADS> &shared,
                                      const struct window &window, struct adler *adler)
@@ -203,7 +203,7 @@ __device__ inline uint32_t inflate_block(struct block_memory<THREADS> &shared,
     progress->cost += (origin + at - progress->at) / HEAD_BITS_PER_COST;
     progress->at = origin + at;
     bool ended = false;
-    // Behind the tables, and behind each window's last look at it, is a barrier: the stage is free.
+    // A barrier follows the tables and each window's last read of the stage, which is then free.
     while (result == CONV_DECODE_DECODED && !ended)
         result = inflate_window(shared, stream, rows, rows_bytes, progress, adler, stop, &ended);
     return result;
@@ -223,7 +223,7 @@ __device__ inline uint32_t check_header(const struct stream &stream, uint32_t ro
     return right ? CONV_DECODE_DECODED : CONV_DECODE_HEADER;
 }
 
-// Adds up what the threads have of the Adler-32 and compares it with the stream's.
+// Adds up the threads' parts of the Adler-32 and compares it with the stream's.
 template <int THREADS>
 __device__ inline bool check_adler(struct block_memory<THREADS> &shared,
                                    const struct stream &stream, struct adler adler,
@@ -279,7 +279,7 @@ template <int THREADS> __device__ inline bool filters_exist(const struct conv_de
     return !__syncthreads_or(!all);
 }
 
-// A block an image, the longest streams first.
+// One block per image, the longest streams first.
 template <int THREADS>
 static __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     inflate(const struct conv_decode_image *images, uint32_t *status, uint32_t free_cost,

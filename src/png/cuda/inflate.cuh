@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the threads of a block that inflate one image have in common: shared memory, the stream,
-// and how far they are.
+// State shared by the threads of a block, which inflate one image together: shared memory, the
+// stream and the position.
 #ifndef CONV_PNG_CUDA_INFLATE_CUH
 #define CONV_PNG_CUDA_INFLATE_CUH
 
@@ -12,7 +12,7 @@
 #define LANES 32
 #define ALL_LANES 0xffffffffu
 
-// Behind the last thread's bits: its last match may begin there, and two words are read ahead.
+// Words after the last thread's bits: its last match may begin there, and two words are read ahead.
 #define STAGE_SLACK 4
 
 // What a byte of the output is while it is being made.
@@ -24,8 +24,8 @@
 #define INSIDE 0xffffu
 #define INSIDE_TWICE 0xffffffffu
 
-// What one thread has found and all are to know, written before a barrier and read behind it.
-#define THREADS_STOPPED UINT32_MAX // instead of a number of threads: the host wants an end
+// Results of one thread for all threads, written before a barrier and read after it.
+#define THREADS_STOPPED UINT32_MAX // in place of a number of threads: the host has set d_stop
 struct agreement {
     uint32_t at, bytes, stop, threads, result;
 };
@@ -65,7 +65,7 @@ template <int THREADS> struct block_memory {
 struct stream {
     const uint32_t *words;
     uint32_t lead, bytes; // bytes of the first word that are not the stream's; of all that are
-    uint32_t end;         // the bit behind the last one of DEFLATE's
+    uint32_t end;         // the bit after the last one of the DEFLATE data
 };
 
 __device__ __forceinline__ uint32_t stream_byte(const struct stream &stream, uint32_t i)
@@ -86,8 +86,8 @@ __device__ __forceinline__ uint32_t stream_word(const struct stream &stream, uin
     return word;
 }
 
-// Brings `count` words from that of bit `at` on to the stage. Behind the next barrier they are
-// there; before it nobody may still read the former ones.
+// Copies `count` words, from that of bit `at` on, to the stage. They are valid after the next
+// barrier; the former ones must not be read any more.
 template <int THREADS>
 __device__ inline void fill_stage(struct block_memory<THREADS> &shared, const struct stream &stream,
                                   uint32_t at, uint32_t count)
@@ -96,8 +96,8 @@ __device__ inline void fill_stage(struct block_memory<THREADS> &shared, const st
         shared.stage[i] = stream_word(stream, at / 32 + i);
 }
 
-// The sum of `value` over the threads before this one; *total over all. With a barrier in it;
-// sums[turn] is free again behind the next one.
+// The sum of `value` over the threads before this one; *total over all. Contains a barrier;
+// sums[turn] is free again after the next one.
 template <int THREADS>
 __device__ inline uint32_t sum_before(struct block_memory<THREADS> &shared, uint32_t value,
                                       int turn, uint32_t *total)

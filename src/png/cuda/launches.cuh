@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The kernels of PNG decoding, to those who launch them (decode.cu).
+// Launchers of the kernels of PNG decoding, for decode.cu.
 #ifndef CONV_PNG_CUDA_LAUNCHES_CUH
 #define CONV_PNG_CUDA_LAUNCHES_CUH
 
 #include "png/cuda/cuda_decode.h"
 #include "png/cuda/symbols.cuh"
 
-// Behind the filtered rows: zeros that the filters' kernel may read, then the image's result once
-// more, for that kernel.
+// After the filtered rows come zeros, which the unfilter kernel may read, and a copy of the image's
+// result for that kernel.
 #define CONV_DECODE_SLACK 80
 
 ANYWHERE size_t conv_decode_result_at(uint32_t rows_bytes)
@@ -16,10 +16,10 @@ ANYWHERE size_t conv_decode_result_at(uint32_t rows_bytes)
 }
 
 extern "C" {
-// Each queues one launch. Inflates, checks the Adler-32 and the filters' numbers, writes d_status.
-// *name is what the launch is called.
+// Each enqueues one launch and sets *name to its name. This one inflates, checks the Adler-32 and
+// the filter bytes, and writes d_status.
 enum conv_status conv_cuda_inflate(const struct conv_decode_batch *batch, const char **name);
-// Of the images that were inflated, undoes the filters.
+// Reverses the filters of the images that were inflated.
 enum conv_status conv_cuda_unfilter(const struct conv_decode_batch *batch, const char **name);
 }
 

@@ -10,8 +10,8 @@
 
 #include "png/cuda/inflate.cuh"
 
-// A part is cut in so many pieces. A corrected thread stops where it comes to the same place as
-// before: what lies behind is known.
+// Pieces of a part. A corrected thread stops at the first piece boundary where it arrives at the
+// same place as before, since the rest is then known.
 #define PIECES 4
 // Rounds of correction. What is not right by then is left to the next window: codes that do not
 // fall into step make the block as slow as one thread, but nothing stops.

@@ -173,8 +173,8 @@ ANYWHERE uint32_t entry_value(uint32_t entry, uint32_t bits)
 
 // --- tables --------------------------------------------------------------------------------------
 
-// A code's table is indexed by so many of the next bits. Codewords that are longer go on in tables
-// behind it, one for all that have the same first bits, as large as the longest of them needs.
+// Bits that index a code's table. Longer codewords continue in second tables after it, one for all
+// codewords with the same first bits, sized for the longest of them.
 #define LITLEN_BITS 10
 #define DISTANCE_BITS 8
 // The most entries that any code makes, as zlib's examples/enough.c finds them ("enough 286 10 15"

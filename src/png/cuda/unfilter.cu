@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Undoes the filters of rows, straight into planes. A block takes an image and a thread a row: it
-// is one step behind the thread with the row above, and hears from it what that step has made; when
-// it has done its row, it goes on with the next one that nobody has, without waiting for the end of
-// the wave. A step is 16 bytes of each plane.
+// Reverses the row filters and splits rows into planes. A block has an image and a thread a row,
+// one step after the thread of the row above, which passes on the bytes of its last step. A thread
+// that has finished its row takes the next free one without waiting for the others. A step is 16
+// bytes of each plane.
 #include <cuda_runtime_api.h>
 
 #include "png/cuda/launches.cuh"
@@ -11,17 +11,16 @@
 #define WARP 32
 #define STEP_BYTES 16 // of each plane: what one store writes
 #define MOST_CHANNELS 4
-// More warps on an SM push each other's rows out of its first cache before they are read to the
-// end.
+// More warps per SM evict each other's rows from the first-level cache before they are used up.
 #define MOST_WARPS 16
-#define SYSTEM_SHARED 1024 // bytes of each block's shared memory that are the system's
+#define SYSTEM_SHARED 1024 // bytes of each block's shared memory reserved by the system
 
-// What a step makes of each plane.
+// The bytes of a step, for each plane.
 template <int CHANNELS> struct strip {
     uint32_t words[CHANNELS][STEP_BYTES / 4];
 };
 
-// Where a thread is.
+// The position of a thread.
 struct place {
     uint32_t y, step;
     const uint32_t *words;  // of the filtered row, from its first whole word on
@@ -62,7 +61,7 @@ __device__ __forceinline__ void read_above(struct strip<CHANNELS> *above,
     }
 }
 
-// The next bytes of the row. Those behind its end are the next row's, or the slack's.
+// Reads the bytes of a step. Those after the row's end are the next row's, or the slack.
 template <int CHANNELS>
 __device__ __forceinline__ void read_row(uint32_t *bytes, struct place *place)
 {
@@ -80,8 +79,8 @@ __device__ __forceinline__ uint32_t byte_of(const uint32_t *words, int i)
     return words[i / 4] >> 8 * (i % 4) & 255;
 }
 
-// One step of a row. left[] and above_left[] are of the pixel before it, and of its last pixel
-// afterwards.
+// Unfilters a step of a row. left[] and above_left[] belong to the pixel before it, and to its last
+// pixel afterwards.
 template <int CHANNELS, int SAMPLE>
 __device__ __forceinline__ void
 unfilter_step(struct strip<CHANNELS> *out, const struct strip<CHANNELS> &above,
@@ -112,14 +111,14 @@ __device__ __forceinline__ uint4 plane_words(const struct strip<CHANNELS> &strip
     return make_uint4(strip.words[c][0], strip.words[c][1], strip.words[c][2], strip.words[c][3]);
 }
 
-// Shared memory holds what each thread has made in this step and in the one before:
-// [step % 2][channel][thread].
+// Shared memory holds the bytes of each thread's current and last step: [step %
+// 2][channel][thread].
 template <int CHANNELS, int SAMPLE>
 __device__ inline void unfilter_image(const struct conv_decode_image &image, uint4 *made)
 {
     const uint32_t threads = blockDim.x, me = threadIdx.x, height = (uint32_t)image.height;
     const uint32_t steps = ((uint32_t)image.width * SAMPLE + STEP_BYTES - 1) / STEP_BYTES;
-    // A row narrower than the wave is long makes its threads wait for the wave's end.
+    // With rows of fewer steps than threads, a thread waits for the others before its next row.
     const uint32_t period = max(steps, threads);
     const uint32_t total = (height + threads - 1) / threads * period + threads - 1;
     uint32_t left[CHANNELS * SAMPLE], above_left[CHANNELS * SAMPLE];
@@ -200,7 +199,8 @@ static __global__ void __launch_bounds__(256) unfilter(const struct conv_decode_
     }
 }
 
-// As many warps an image as keep every SM busy: alone, a warp takes all it can use.
+// Uses enough warps per image to occupy every SM; with one warp per image, shared memory is padded
+// to limit the warps per SM.
 enum conv_status conv_cuda_unfilter(const struct conv_decode_batch *batch, const char **name)
 {
     int device, processors, processor;
@@ -214,7 +214,7 @@ enum conv_status conv_cuda_unfilter(const struct conv_decode_batch *batch, const
     size_t bytes = (size_t)(2 * MOST_CHANNELS * WARP * warps) * sizeof(uint4);
     size_t share = (size_t)(processor / MOST_WARPS - SYSTEM_SHARED);
     if (warps == 1 && bytes < share)
-        bytes = share; // so that there is no room for more warps
+        bytes = share; // no room for more warps
     *name = "unfilter";
     unfilter<<<(unsigned)batch->count, (unsigned)(WARP * warps), bytes,
                (cudaStream_t)batch->stream>>>(batch->d_images);
