@@ -30,7 +30,7 @@ enum conv_hint {
     CONV_HINT_KERNEL,         // the kernel that was given as a text
     CONV_HINT_KERNEL_AT,      // the text begins with "character N: "
     CONV_HINT_LIST,           // the list of inputs; the text begins with its path
-    CONV_HINT_LIST_INPUTS,    // the inputs beside such a list
+    CONV_HINT_LIST_INPUTS,    // the inputs given together with such a list
     CONV_HINT_REPLACE,        // images are to be replaced by their results
     CONV_HINT_REPLACE_TWICE,  // the same, and the inputs overlap
     CONV_HINT_REPORT,         // the file with the report; the text begins with its path
@@ -53,7 +53,7 @@ enum conv_hint {
     CONV_HINT_COUNT,
 };
 
-// The reason in the user's words, without the file's name: the reporter puts that in front.
+// The reason in the user's words, without the file's name, which the report puts in front.
 // The caller supplies it; a function that returns CONV_OK leaves it untouched.
 // There is room for a path of any length and the cause after it.
 struct conv_err {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// "did you mean ...?": a typing mistake should cost the user one more look, not the manual.
+// The candidates for "did you mean ...?".
 #include "base/suggest.h"
 
 #include <string.h>
 
-#define MAX_WORD 63 // longer words are no typing mistakes of our names
+#define MAX_WORD 63 // longer words cannot be misspelt names
 
 static char fold(char c)
 {
@@ -51,8 +51,8 @@ static int is_start(const char *word, size_t size, const char *name)
     return 1;
 }
 
-// What separates word from name, or -1 if too much for a mistake: a third of the letters, at least
-// one. A name left unfinished ("gauss") is as near as one wrong letter.
+// The distance between word and name, or -1 if it is too large for a typing mistake: more than a
+// third of the letters, and more than one. An unfinished name ("gauss") counts as one wrong letter.
 static int mistakes(const char *word, size_t word_size, const char *name, size_t name_size)
 {
     if (word_size >= 3 && word_size < name_size && is_start(word, word_size, name))

@@ -106,7 +106,7 @@ static enum conv_status fill(struct conv_bench_device *bench, const char *folder
     struct conv_pipeline_config config = {
         .mem_limit = conv_options_mem_limit(options, true),
         .max_pixels = options->max_pixels,
-        .alpha = (enum conv_alpha_mode)options->alpha,
+        .alpha = options->alpha,
         .strip = true,
         .first_frame = true,
         .no_save = true,

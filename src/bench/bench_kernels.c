@@ -504,7 +504,7 @@ static enum conv_status prepare(struct bench *bench, struct conv_err *err)
     bench->table.border = conv_filter_border_name(options->border);
     bench->table.width = options->bench_width;
     bench->table.height = options->bench_height;
-    bench->table.depth = options->bench_depth ? 16 : 8;
+    bench->table.depth = options->bench_depth == CONV_BENCH_16_BITS ? 16 : 8;
     bench->table.images = options->bench_images ? options->bench_images
                           : bench->table.width  ? 1
                                                 : CONV_BENCH_MIX_IMAGES;

@@ -130,7 +130,7 @@ static enum conv_status prepare(struct bench *bench, const struct conv_options *
     bench->table.folder = bench->folder;
     bench->table.device = bench->device.name;
     bench->table.async = bench->device.ops->async;
-    bench->table.device_only = options->bench_stage == 1;
+    bench->table.device_only = options->bench_stage == CONV_BENCH_DEVICE;
     return CONV_OK;
 }
 

@@ -19,7 +19,7 @@ enum conv_status conv_kernel_run_open(struct conv_kernel_run *contender,
         .filter_count = filter_count,
         .border = options->border,
         .border_value = options->border_value,
-        .alpha = (enum conv_alpha_mode)options->alpha,
+        .alpha = options->alpha,
         .row = row,
     };
     struct conv_device_list list;

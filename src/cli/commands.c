@@ -12,8 +12,8 @@
 #include "image/format.h"
 #include "report/report.h"
 
-// True if there is a file or folder of this name that is rather meant to be filtered. *kind says
-// what.
+// True if the name is that of a folder or of an image: an input rather than a filter. *kind says
+// which.
 static bool is_input(const char *path, const char **kind)
 {
     struct stat info;
@@ -31,7 +31,7 @@ static bool is_input(const char *path, const char **kind)
     return conv_format_of_bytes(head, got) || conv_format_of_name(path);
 }
 
-// Everybody's first mistake: conv photo.png out.png.
+// A common mistake: conv photo.png out.png.
 static enum conv_status refuse_input(const struct conv_options *options, const char *text,
                                      const char *kind, struct conv_err *err)
 {

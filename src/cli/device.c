@@ -108,8 +108,8 @@ enum conv_status conv_device_parse_one(const struct conv_options *options,
 
 // --- opening -------------------------------------------------------------------------------------
 
-// With so many taps a core filters about as fast as it decodes and encodes: 5 x 5 of real numbers
-// are 200 million pixels a second, PNG 110 million.
+// With this many taps a core filters about as fast as it decodes and encodes: 5 x 5 real taps reach
+// 200 million pixels per second, PNG 110 million.
 #define AT_ONCE_TAPS 50
 
 static void add_device(struct conv_device *device, const char *name, int ordinal,
@@ -141,7 +141,7 @@ static enum conv_status open_spare(struct conv_device *device, const struct conv
                                    const struct conv_backend_config *config, struct conv_err *err)
 {
     struct conv_backend_config any = *config;
-    any.variant = NULL; // a name of the other table
+    any.variant = NULL; // it names a variant of the GPU
     device->spare_ops = cpu;
     return device->spare_ops->open(&device->spare, &any, err);
 }
@@ -170,7 +170,7 @@ static enum conv_status await(struct conv_device *device, bool all, bool quiet,
     return all && device->count > 0 && status != CONV_ERR_USAGE ? CONV_OK : status;
 }
 
-// Devices wake up side by side.
+// Opens all devices at the same time.
 static enum conv_status open_gpus(struct conv_device *device, const struct conv_device_list *list,
                                   const struct conv_backend_config *config, bool wait, bool quiet,
                                   struct conv_err *err)
@@ -205,13 +205,13 @@ static bool encodes_by_choice(const struct conv_options *options)
     return options->encode_on == CONV_CODER_AUTO && conv_options_may_encode_on_gpu(options);
 }
 
-// Who encodes must not be a matter of luck, since files differ by it: it is the same for the whole
-// run. Who decodes may change from image to image.
+// Files depend on the encoder, so one place encodes during the whole run. Decoding may move from
+// image to image.
 static void choose_coders(struct conv_device *device, const struct conv_options *options, bool much)
 {
     bool able = device->ops->takes_stream != NULL;
-    device->decode_on = (enum conv_coder)options->decode_on;
-    device->encode_on = (enum conv_coder)options->encode_on;
+    device->decode_on = options->decode_on;
+    device->encode_on = options->encode_on;
     if (device->encode_on == CONV_CODER_AUTO)
         device->encode_on =
             able && much && encodes_by_choice(options) ? CONV_CODER_GPU : CONV_CODER_CPU;
@@ -229,10 +229,10 @@ bool conv_device_wants_amount(const struct conv_options *options)
            (list.choice == CONV_DEVICE_ALL && (decodes || encodes));
 }
 
-// A GPU wakes up in 0.3 s or so. Where it decodes and encodes, the whole run is even with the CPU's
-// after 0.6 s, in which a core gets through 54 MiB of files (photographs, 16 cores and an H200);
-// where it only encodes, after 2.6 s, or 290 MiB. Where it does neither, the copies cost more than
-// the CPU's cores take for small filters. Of the machine, not of --jobs: files must not differ by
+// Opening a GPU takes about 0.3 s. If it decodes and encodes, a run with it takes as long as one on
+// the CPU at 0.6 s, in which a core processes 54 MiB of files (photographs, 16 cores and an H200);
+// if it only encodes, at 2.6 s, or 290 MiB. If it does neither, the copies cost more than small
+// filters cost the CPU. Counts the machine's cores, not --jobs, since files must not depend on
 // that.
 struct conv_workload_thresholds conv_device_enough(const struct conv_options *options)
 {
@@ -264,7 +264,7 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         .filter_count = filter_count,
         .border = options->border,
         .border_value = options->border_value,
-        .alpha = (enum conv_alpha_mode)options->alpha,
+        .alpha = options->alpha,
         .variant = options->variant,
         .stop = stop,
     };
@@ -289,7 +289,7 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         return open_cpu(device, cpu, &config, err);
     struct conv_err reason;
     bool spare = list.choice != CONV_DEVICE_GPU && (!forced || forced == cpu);
-    bool fall_back = spare && !codes; // coding was asked for by name
+    bool fall_back = spare && !codes; // --decode-on or --encode-on gpu needs the GPU
     at_once &= fall_back && !*variant && small && list.gpu->has_driver();
     status = open_gpus(device, &list, &config, !at_once, options->quiet, &reason);
     if (!status) {
@@ -302,7 +302,7 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         status = CONV_ERR_DEVICE; // another process has the device's memory
     if (!fall_back || status != CONV_ERR_DEVICE)
         return conv_err_set(err, status, "%s", reason.text);
-    // `auto` is the CPU where there is no GPU; one that cannot be used is worth a line.
+    // A machine without a GPU is expected with `auto`; a GPU that cannot be used is reported.
     bool expected = list.choice == CONV_DEVICE_AUTO && !list.gpu->has_driver();
     if (!options->quiet && (!expected || options->verbose))
         conv_report_say("%s; filtering on the CPU", reason.text);

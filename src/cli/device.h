@@ -20,17 +20,17 @@ struct conv_device {
     const struct conv_backend_ops *spare_ops; // of `auto` and `all`: the CPU, should GPUs fail
     struct conv_backend *spare;
     char name[16 * CONV_BACKEND_MOST_DEVICES]; // "cuda:0", "cuda:0,cuda:1"
-    enum conv_coder decode_on, encode_on;      // as --decode-on and --encode-on come out
+    enum conv_coder decode_on, encode_on;      // what --decode-on and --encode-on resolve to
     bool left_threads; // a run has left threads that use the backends: these stay open
 };
 
 // CONV_DEVICE_GPU: devices asked for by name.
 enum conv_device_choice { CONV_DEVICE_AUTO, CONV_DEVICE_ALL, CONV_DEVICE_CPU, CONV_DEVICE_GPU };
 
-// What --device says.
+// The value of --device.
 struct conv_device_list {
     enum conv_device_choice choice;
-    const struct conv_backend_ops *gpu;      // the one asked for, or that AUTO and ALL would use
+    const struct conv_backend_ops *gpu;      // the one selected, or that AUTO and ALL would use
     int ordinals[CONV_BACKEND_MOST_DEVICES]; // of `gpu`; 0 unless one is given
     int count;
 };
@@ -42,25 +42,26 @@ enum conv_status conv_device_parse(const struct conv_options *options,
 enum conv_status conv_device_parse_one(const struct conv_options *options,
                                        struct conv_device_list *list, struct conv_err *err);
 
-// `auto` takes the first GPU, unless there is little work, which the CPU has done before a GPU
-// is awake; `all` takes every GPU that can be used. If no GPU can be used, both take the CPU and
-// say why in one line on stderr; `auto` does not say that the machine has no driver.
-// CONV_ERR_DEVICE if a device asked for by name cannot be used. With `at_once` devices of `auto`
-// and `all` may still be on their way, where the CPU does their work meanwhile as well as any
-// core can (chains of small filters). Much work is worth waiting for a GPU, so that `auto` may
-// leave coding to it; devices asked for by name are waited for anyway. A non-zero *stop (which
-// may be NULL, and must outlive the device) ends decoding on a device early.
+// Opens the backends that --device and --variant select. `auto` takes the first GPU, or the CPU if
+// there is little `work`; `all` takes every usable GPU. Without a usable GPU both take the CPU and
+// say why in one line on stderr, unless `auto` finds no driver. CONV_ERR_DEVICE if a device
+// selected by name cannot be used.
+//
+// With `at_once` the devices of `auto` and `all` may still be opening on return if the filters are
+// small; the CPU works until then. For much work, and for devices selected by name, the call waits.
+// A non-zero *stop (which may be NULL, and must outlive the device) ends decoding on a device
+// early.
 enum conv_status conv_device_open(struct conv_device *device, const struct conv_options *options,
                                   const struct conv_filter *filters, int filter_count, bool at_once,
                                   enum conv_workload_kind work, atomic_int *stop,
                                   struct conv_err *err);
 
-// True if it is of use to know how much work there is; and how many bytes of files are much.
+// True if the choice depends on the amount of work; and from how many bytes of files it is much.
 bool conv_device_wants_amount(const struct conv_options *options);
 struct conv_workload_thresholds conv_device_enough(const struct conv_options *options);
-void conv_device_close(struct conv_device *device); // never opened is fine
+void conv_device_close(struct conv_device *device); // {0} is fine
 
-// Takes over what has been opened meanwhile, without waiting for it.
+// Takes over devices that have been opened meanwhile; does not wait.
 void conv_device_look(struct conv_device *device);
 
 #endif

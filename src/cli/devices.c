@@ -14,7 +14,7 @@ static void print_string(const char *lead, const char *text)
     conv_json_string(stdout, text);
 }
 
-// Words, or with `quoted` the elements of a JSON array.
+// Prints words, or with `quoted` the elements of a JSON array.
 static void print_features(bool quoted)
 {
     size_t count;
@@ -28,7 +28,7 @@ static void print_features(bool quoted)
         }
 }
 
-// What limits the cores; the affinity mask, if nothing tighter does.
+// The limit that applies to the cores: a quota, or else the affinity mask.
 static const char *cores_source(const struct conv_limits *limits)
 {
     return limits->cores_source[0]                         ? limits->cores_source
@@ -104,7 +104,7 @@ static void print_gpus(const struct conv_backend_ops *ops)
                info[i].multiprocessors, info[i].free >> 20, info[i].memory >> 20);
 }
 
-// Names of groups are somebody else's: control characters do not reach the terminal.
+// Group names are not ours: control characters are escaped.
 static void print_source(const char *source)
 {
     fputs(" (", stdout);
@@ -112,7 +112,7 @@ static void print_source(const char *source)
     fputs(")\n", stdout);
 }
 
-// What keeps the program from using the whole machine, and which setting of which group that is.
+// The limits on cores, memory and files, and the setting that each comes from.
 static void print_limits(const struct conv_limits *limits)
 {
     printf("limits  cores: %d of %d", limits->cores, limits->machine_cores);

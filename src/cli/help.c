@@ -10,7 +10,7 @@
 #define COLUMN 26 // where the second column of both tables begins
 #define WIDTH 80  // of the terminal that the text is wrapped for
 
-// Prints words from column COLUMN on; what stands left of it has taken `used` columns.
+// Prints words from column COLUMN on, after `used` columns of the line.
 static void print_wrapped(const char *text, int used)
 {
     int column = COLUMN;

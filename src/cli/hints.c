@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// What stands before and after the text. "{N}" is the hint's value, "{SIZE}" the same in bytes.
+// Printed before and after the text. "{N}" is the hint's value, "{SIZE}" the same in bytes.
 struct words {
     const char *before, *after;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Puts the hints of errors into words: only this folder knows how options are called.
+// Puts the hints of errors into words: option names occur in this folder only.
 #ifndef CONV_CLI_HINTS_H
 #define CONV_CLI_HINTS_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The tables of commands and options (private to src/cli/option*.c and help.c): what the parser
-// accepts, what it refuses and what --help prints.
+// The tables of commands and options: what the parser accepts, what it refuses and what --help
+// prints. Private to src/cli/option*.c, commands.c and help.c.
 #ifndef CONV_CLI_OPTION_TABLE_H
 #define CONV_CLI_OPTION_TABLE_H
 
@@ -29,7 +29,7 @@ enum conv_option_kind {
     KIND_INT,    // int within min..max
     KIND_SIZE,   // size_t bytes, "64M"
     KIND_COUNT,  // uint64_t
-    KIND_CHOICE, // int: index into choices
+    KIND_CHOICE, // an enum whose values are indexes into choices
     KIND_STRING, // const char *
     KIND_LIST,   // struct conv_string_list
 };
@@ -51,10 +51,17 @@ struct conv_option {
 extern const struct conv_option conv_option_table[];
 extern const size_t conv_option_count;
 
+// NULL if there is no such option.
+const struct conv_option *conv_option_find(const char *name);
+
 // Writes the value that `text` stands for into the option's field. CONV_ERR_USAGE, with a text that
 // contains the option's name. option_values.c
 enum conv_status conv_option_store(struct conv_options *options, const struct conv_option *row,
                                    const char *text, struct conv_err *err);
+
+// After the command line was read: parses values with a syntax of their own, fills in defaults and
+// applies the rules below. CONV_ERR_USAGE. option_checks.c
+enum conv_status conv_option_check(struct conv_options *options, struct conv_err *err);
 
 // --- which options depend on each other ----------------------------------------------------------
 
@@ -65,7 +72,7 @@ struct conv_option_rule {
     enum conv_option_relation relation;
     const char *other;
     const char *reason; // or NULL
-    unsigned commands;  // where the rule holds
+    unsigned commands;  // where the rule holds, as in struct conv_option; 0: everywhere
     const char *choice; // of a KIND_CHOICE: the rule holds for this value only; NULL: for all
 };
 

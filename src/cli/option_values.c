@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What users type behind an option, as the value that it stands for.
+// Parses the argument of an option.
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -1,30 +1,17 @@
 // SPDX-License-Identifier: MIT
-// The command line: getopt_long with the options that the command takes, and the rules between
-// them.
+// The command line: getopt_long with the options that the command takes. What is wrong with the
+// values is found by option_checks.c.
 #include "cli/options.h"
 
 #include <ctype.h>
 #include <getopt.h>
 #include <string.h>
 
-#include "base/features.h"
-#include "base/limits.h"
 #include "base/suggest.h"
 #include "cli/option_table.h"
 #include "png/png.h"
 
-// Planes of 16 MiB travel at nine tenths of what large copies do. Streams are decoded in as many
-// milliseconds however many there are, so that it is better to have more of them in a group (10,000
-// photographs on an H200: 0.84 s with 32 MiB, 1.07 s with 16).
-#define DEFAULT_GROUP ((size_t)16 << 20)
-#define DEFAULT_CODED_GROUP ((size_t)32 << 20)
-#define DEFAULT_STREAMS 4
-#define DEFAULT_CODED_STREAMS 6
 #define DEFAULT_MAX_PIXELS ((uint64_t)1 << 28) // 16384 x 16384
-
-// Workers beyond this number do not pay, whatever they wait for: memory is shared among them.
-#define JOBS_PER_CORE 4
-#define LEAST_JOBS_LIMIT 64
 
 // The options that a command takes.
 struct syntax {
@@ -45,7 +32,7 @@ static void build_syntax(struct syntax *syntax, unsigned commands, const char *s
 {
     char *shorts = stpcpy(syntax->shorts, start);
     syntax->count = 0;
-    *shorts++ = ':'; // tell a missing argument from an unknown option
+    *shorts++ = ':'; // getopt then reports a missing argument as ":"
     for (size_t i = 0; i < conv_option_count; i++) {
         const struct conv_option *row = &conv_option_table[i];
         if (!(row->commands & commands))
@@ -81,7 +68,7 @@ enum conv_command conv_options_find_command(const char *const *words, int count,
     return count > 0 && strcmp(words[0], "bench") == 0 ? CONV_COMMAND_BENCH : CONV_COMMAND_RUN;
 }
 
-// The command is the first word that is no option, or the first two. *any: there is such a word.
+// The command is the first word that is no option, or the first two. *any: there is one.
 static enum conv_command find_command(int argc, char **argv, bool *any)
 {
     struct syntax syntax;
@@ -89,7 +76,7 @@ static enum conv_command find_command(int argc, char **argv, bool *any)
     int count = 0, used;
     build_syntax(&syntax, ALL_COMMANDS, "+");
     opterr = 0;
-    optind = 0; // start anew, and with another way to order the words
+    optind = 0; // restarts getopt with the other order of words
     for (; count < 2; optind++) {
         while (getopt_long(argc, argv, syntax.shorts, syntax.longs, NULL) != -1)
             ;
@@ -109,21 +96,13 @@ static const struct conv_option *find_letter(const struct syntax *syntax, int le
     return NULL;
 }
 
-static size_t find_row(const char *name)
-{
-    size_t i = 0;
-    while (i < conv_option_count && strcmp(conv_option_table[i].name, name) != 0)
-        i++;
-    return i;
-}
-
 bool conv_options_given(const struct conv_options *options, const char *name)
 {
-    size_t i = find_row(name);
-    return i < conv_option_count && options->given[i];
+    const struct conv_option *row = conv_option_find(name);
+    return row && options->given[row - conv_option_table];
 }
 
-// An option of other commands.
+// The error about an option of other commands.
 static enum conv_status refuse_foreign(const struct syntax *syntax, const struct conv_option *row,
                                        struct conv_err *err)
 {
@@ -176,7 +155,7 @@ static enum conv_status explain_unknown(const struct syntax *syntax, const char 
                         written);
 }
 
-// What getopt_long answered with '?' or ':': says what was wrong with `word`.
+// getopt_long returned '?' or ':' (`missing`): says what is wrong with `word`.
 static enum conv_status explain(const struct syntax *syntax, const char *word, bool missing,
                                 struct conv_err *err)
 {
@@ -205,31 +184,6 @@ static enum conv_status explain(const struct syntax *syntax, const char *word, b
     return explain_unknown(syntax, name, 0, err);
 }
 
-int conv_options_streams(const struct conv_options *options, bool decodes)
-{
-    int usual = decodes ? DEFAULT_CODED_STREAMS : DEFAULT_STREAMS;
-    return options->streams ? options->streams : usual;
-}
-
-size_t conv_options_group_bytes(const struct conv_options *options, bool decodes)
-{
-    size_t usual = decodes ? DEFAULT_CODED_GROUP : DEFAULT_GROUP;
-    return options->group_bytes ? options->group_bytes : usual;
-}
-
-// An image on the CPU takes its staging memory and half as much again for the coders, so that two
-// thirds of what is left are the most that staging can use. On a device up to 2.6 times the limit
-// are taken (README): three eighths of what is left.
-size_t conv_options_mem_limit(const struct conv_options *options, bool async)
-{
-    const struct conv_limits *limits = conv_limits_at_start();
-    size_t half = limits->physical / 2, left = conv_limits_memory_left(limits);
-    size_t part = async ? left / 8 * 3 : left / 3 * 2;
-    if (options->mem_limit)
-        return options->mem_limit;
-    return conv_limits_memory_is_limited(limits) && part < half ? part : half;
-}
-
 static void set_defaults(struct conv_options *options)
 {
     *options = (struct conv_options){
@@ -243,42 +197,7 @@ static void set_defaults(struct conv_options *options)
     };
 }
 
-static bool parse_sides(struct conv_options *options, const char *text)
-{
-    int width, height, used = 0;
-    if (sscanf(text, "%5dx%5d%n", &width, &height, &used) == 2 && text[used] == '\0' && width > 0 &&
-        height > 0) {
-        options->bench_width = width;
-        options->bench_height = height;
-        return true;
-    }
-    if (strcmp(text, "mix") != 0)
-        return false;
-    options->bench_width = options->bench_height = 0;
-    return true;
-}
-
-static enum conv_status parse_size(struct conv_options *options, struct conv_err *err)
-{
-    const char *text = options->size_text;
-    bool of_images = options->command == CONV_COMMAND_BENCH_KERNELS;
-    if (strcmp(text, "3") == 0 || strcmp(text, "5") == 0)
-        options->filter.size = text[0] - '0';
-    else
-        return conv_err_set(err, CONV_ERR_USAGE, "--size takes 3 or 5%s, not '%s'",
-                            of_images ? " (--image-size: WIDTHxHEIGHT or mix)" : "", text);
-    return CONV_OK;
-}
-
-static enum conv_status parse_image_size(struct conv_options *options, struct conv_err *err)
-{
-    if (parse_sides(options, options->image_size_text))
-        return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE, "--image-size takes WIDTHxHEIGHT or mix, not '%s'",
-                        options->image_size_text);
-}
-
-// What was typed, so that a shell would take it again.
+// The command line as typed, quoted for a shell.
 static void join_command(struct conv_options *options, int argc, char **argv)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -300,113 +219,6 @@ static void join_command(struct conv_options *options, int argc, char **argv)
             *at++ = '\'';
     }
     strcpy(at, at < end ? "" : "…");
-}
-
-// Whether the first option of a rule was given, and with the value that the rule is about.
-static bool applies(const struct conv_options *options, const struct conv_option_rule *rule)
-{
-    if (!(rule->commands & 1u << options->command) || !conv_options_given(options, rule->name))
-        return false;
-    const struct conv_option *row = &conv_option_table[find_row(rule->name)];
-    const char *field = (const char *)options + row->offset;
-    return !rule->choice ||
-           strcmp(row->choices[*(const int *)(const void *)field], rule->choice) == 0;
-}
-
-static enum conv_status check_rules(const struct conv_options *options, struct conv_err *err)
-{
-    for (size_t i = 0; i < conv_option_rule_count; i++) {
-        const struct conv_option_rule *rule = &conv_option_rules[i];
-        bool needs = rule->relation == OPTION_NEEDS;
-        if (!applies(options, rule) || conv_options_given(options, rule->other) == needs)
-            continue;
-        if (needs)
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s needs --%s", rule->name, rule->other);
-        return conv_err_set(err, CONV_ERR_USAGE, "--%s%s%s and --%s cannot be combined%s%s",
-                            rule->name, rule->choice ? " " : "", rule->choice ? rule->choice : "",
-                            rule->other, rule->reason ? ": " : "",
-                            rule->reason ? rule->reason : "");
-    }
-    return CONV_OK;
-}
-
-// On a GPU conv bench codec measures only the GPU's own coders.
-static enum conv_status check_codec(const struct conv_options *options, struct conv_err *err)
-{
-    static const char *const ignored[] = {"jobs", "compress"};
-    bool cuda = options->device_text && strncmp(options->device_text, "cuda", 4) == 0;
-    if (options->command != CONV_COMMAND_BENCH_CODEC)
-        return CONV_OK;
-    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
-        if (cuda && conv_options_given(options, ignored[i]))
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s and --device %s cannot be combined",
-                                ignored[i], options->device_text);
-    if (!cuda && options->bench_images)
-        return conv_err_set(err, CONV_ERR_USAGE, "--images needs --device cuda");
-    return CONV_OK;
-}
-
-// More workers than pay are not started, and the user is told.
-static void limit_jobs(struct conv_options *options)
-{
-    int cores = conv_cpu_count();
-    int limit = JOBS_PER_CORE * cores > LEAST_JOBS_LIMIT ? JOBS_PER_CORE * cores : LEAST_JOBS_LIMIT;
-    options->jobs_given = options->jobs != 0;
-    if (!options->jobs_given)
-        options->jobs = cores;
-    if (options->jobs <= limit)
-        return;
-    snprintf(options->note, sizeof options->note,
-             "--jobs %d: using %d worker threads, as many as pay with %d core%s", options->jobs,
-             limit, cores, cores == 1 ? "" : "s");
-    options->jobs = limit;
-}
-
-bool conv_options_may_encode_on_gpu(const struct conv_options *options)
-{
-    return options->png.encoder == CONV_PNG_FAST && options->png.level == -1 &&
-           options->alpha != CONV_ALPHA_PREMULTIPLY;
-}
-
-static enum conv_status check_coders(const struct conv_options *options, struct conv_err *err)
-{
-    bool encodes = options->encode_on == CONV_CODER_GPU;
-    if (!encodes && options->decode_on != CONV_CODER_GPU)
-        return CONV_OK;
-    if (options->alpha == CONV_ALPHA_PREMULTIPLY)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--%s gpu cannot be combined with --alpha premultiply",
-                            encodes ? "encode-on" : "decode-on");
-    if (encodes && !conv_options_may_encode_on_gpu(options))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--encode-on gpu has its own encoder and cannot be combined with "
-                            "--encoder or --compress");
-    return CONV_OK;
-}
-
-// Values that are more than a number or a word.
-static enum conv_status finish(struct conv_options *options, struct conv_err *err)
-{
-    enum conv_status status = check_rules(options, err);
-    if (!status && options->size_text)
-        status = parse_size(options, err);
-    if (!status && options->image_size_text)
-        status = parse_image_size(options, err);
-    if (!status && options->border_text)
-        status = conv_filter_parse_border(&options->border, &options->border_value,
-                                          options->border_text, err);
-    if (!status && options->encoder_text)
-        status = conv_png_parse_encoder(&options->png.encoder, options->encoder_text, err);
-    if (!status)
-        status = conv_png_check_level(&options->png, err);
-    if (options->reproducible)
-        options->encode_on = CONV_CODER_CPU;
-    if (!status)
-        status = check_coders(options, err);
-    if (!status)
-        status = check_codec(options, err);
-    limit_jobs(options);
-    return status;
 }
 
 enum conv_status conv_options_parse(struct conv_options *options, int argc, char **argv,
@@ -431,8 +243,8 @@ enum conv_status conv_options_parse(struct conv_options *options, int argc, char
         if (answer == -1)
             break;
         if (answer == '?' || answer == ':') {
-            // After a long option optind has moved on to the next word; inside a cluster it has
-            // not.
+            // After a long option optind points to the next word; inside a cluster of letters it
+            // still points to the current one.
             const char *culprit = optind > 0 && strncmp(argv[optind - 1], "--", 2) == 0 &&
                                           (optopt == 0 || optopt >= 256)
                                       ? argv[optind - 1]
@@ -448,5 +260,5 @@ enum conv_status conv_options_parse(struct conv_options *options, int argc, char
     }
     options->operands = (const char **)(void *)(argv + optind);
     options->operand_count = argc - optind;
-    return finish(options, err);
+    return conv_option_check(options, err);
 }

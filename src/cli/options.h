@@ -12,7 +12,9 @@
 #include "backend/backends.h"
 #include "base/err.h"
 #include "filter/filter.h"
-#include "pipeline/pipeline.h"
+#include "pipeline/coder.h"
+#include "png/png.h"
+#include "report/when.h"
 
 #define CONV_OPTIONS_MAX_GLOBS 64
 #define CONV_OPTIONS_MOST 80 // options that the table can hold
@@ -31,6 +33,11 @@ enum conv_command {
     CONV_COMMAND_VERSION,
 };
 
+enum conv_bench_depth { CONV_BENCH_8_BITS, CONV_BENCH_16_BITS }; // --depth
+
+// --stage: everything, or only copies and kernels of the device.
+enum conv_bench_stage { CONV_BENCH_ALL, CONV_BENCH_DEVICE };
+
 struct conv_string_list {
     const char *items[CONV_OPTIONS_MAX_GLOBS];
     int count;
@@ -40,7 +47,7 @@ struct conv_options {
     const struct conv_backend_ops *const *backends; // the program's, by place: backends.h
     enum conv_command command;
     bool given[CONV_OPTIONS_MOST]; // by row of the table of options
-    char note[120]; // what the user should know about a value that was changed; "" if none was
+    char note[120];                // for the user, about a value that was changed; "" if none was
     bool help, version;
 
     bool batch, recursive, nul;
@@ -55,12 +62,12 @@ struct conv_options {
     enum conv_border border;
     int border_value;
 
-    int alpha; // enum conv_alpha_mode
+    enum conv_alpha_mode alpha;
     bool strip, preserve, fsync, in_place, first_frame;
     bool reproducible; // makes encode_on CONV_CODER_CPU
     const char *encoder_text;
     struct conv_codec_config png;
-    int decode_on, encode_on; // enum conv_coder
+    enum conv_coder decode_on, encode_on;
 
     const char *device_text;
     int streams; // 0: not given, as with group_bytes
@@ -72,7 +79,7 @@ struct conv_options {
     bool no_save, fail_fast;
     uint64_t max_pixels;
 
-    int progress; // enum conv_when
+    enum conv_when progress;
     bool quiet, verbose, json;
     const char *report_path, *trace_path, *html_path;
     char command_line[1000]; // as typed, for the page
@@ -82,11 +89,11 @@ struct conv_options {
     const char *image_size_text;
     int bench_width, bench_height; // --image-size WxH; 0: a mix of sizes
     int bench_images;              // --images N, 0 = not given
-    int bench_depth;               // --depth: 0 = 8 bits, 1 = 16
-    int bench_stage;               // --stage: 0 = all, 1 = device
+    enum conv_bench_depth bench_depth;
+    enum conv_bench_stage bench_stage;
     bool csv;
 
-    const char **operands; // what is no option, in order, commands included; points into argv
+    const char **operands; // all words but options, in order, commands included; points into argv
     int operand_count;
 };
 
@@ -103,15 +110,15 @@ bool conv_options_given(const struct conv_options *options, const char *name);
 // CONV_COMMAND_RUN if they begin with no command.
 enum conv_command conv_options_find_command(const char *const *words, int count, int *used);
 
-// A GPU has one encoder, with one effort, and knows alpha as a channel only.
+// False if options need the CPU's encoder: the GPU's has one level and does not premultiply alpha.
 bool conv_options_may_encode_on_gpu(const struct conv_options *options);
 
-// --streams and --group, or what is best: `decodes` where a device may decode.
+// --streams and --group, or their defaults; `decodes`: a device may decode.
 int conv_options_streams(const struct conv_options *options, bool decodes);
 size_t conv_options_group_bytes(const struct conv_options *options, bool decodes);
 
-// --mem-limit, or what fits into the memory that the process may take; less where a device does the
-// work, since the staging memory of groups and the coders' memory then grow apart.
+// --mem-limit, or a default that fits into the memory that the process may use. It is lower for an
+// `async` backend, where the memory of groups and that of the coders add up.
 size_t conv_options_mem_limit(const struct conv_options *options, bool async);
 
 #endif

@@ -15,7 +15,7 @@
 
 struct own_file {
     const char *option, *path;
-    bool known; // there is such a file, or may be
+    bool known; // the identity is valid
     struct conv_paths_identity identity;
 };
 
@@ -53,7 +53,8 @@ static bool is_harmless(const struct conv_paths_identity *identity, bool both_wr
            (!both_written || info->st_rdev == makedev(1, 3));
 }
 
-// `what`: "the input". A path of NULL is descriptor `fd`.
+// Compares all own files with `path`, or with descriptor `fd` if it is NULL. `what`, such as "the
+// input", says what that file is.
 static enum conv_status compare(struct check *check, const char *path, int fd, bool written,
                                 const char *what)
 {
@@ -84,7 +85,7 @@ static enum conv_status compare_each_other(struct check *check)
     return CONV_OK;
 }
 
-// The files among "emboss,./own.mat,custom".
+// The matrix files in a chain such as "emboss,./own.mat,custom".
 static enum conv_status compare_filters(struct check *check)
 {
     const char *kernel = check->options->filter.kernel;
@@ -108,7 +109,7 @@ static enum conv_status compare_output(struct check *check)
     if (!use->output || conv_operands_is_standard(use->output))
         return use->output ? compare(check, NULL, STDOUT_FILENO, true, "the output") : CONV_OK;
     enum conv_status status = compare(check, use->output, -1, true, "the output");
-    // Where it is a folder, that of each input that is a file.
+    // In an output folder: the output of each input that is a file.
     for (int i = 0; i < use->input_count && !status; i++)
         if (!is_folder(use->inputs[i]) &&
             conv_paths_join(path, use->output, conv_paths_base(use->inputs[i])))
@@ -116,7 +117,7 @@ static enum conv_status compare_output(struct check *check)
     return status;
 }
 
-// True if a walk would take the name for an image's.
+// True if a walk would take a file of this name as an image.
 static bool looks_like_image(const struct conv_options *options, const char *path)
 {
     const char *base = conv_paths_base(path);
@@ -127,7 +128,7 @@ static bool looks_like_image(const struct conv_options *options, const char *pat
     return include->count == 0 && conv_formats_match_name(base);
 }
 
-// In `folder` it would become an input, or an output would replace it.
+// Refuses files in `folder` that a run would take as an image or replace by one.
 static enum conv_status check_place(struct check *check, const char *folder, const char *what)
 {
     if (!is_folder(folder))
@@ -149,7 +150,8 @@ static enum conv_status check_path(const char *option, const char *path, struct 
 {
     char head[4] = "";
     struct stat info;
-    bool regular = stat(path, &info) == 0 && S_ISREG(info.st_mode); // a pipe is not to be read
+    bool regular =
+        stat(path, &info) == 0 && S_ISREG(info.st_mode); // reading a pipe would consume it
     FILE *old = regular ? fopen(path, "re") : NULL;
     if (old) {
         size_t got = fread(head, 1, sizeof head, old);
@@ -177,7 +179,7 @@ enum conv_status conv_own_files_check(const struct conv_options *options,
             return conv_err_set(err, CONV_ERR_USAGE, "--%s %s: the descriptor is not open",
                                 own->option, own->path);
         own->known = conv_paths_identify(&own->identity, own->path);
-        if (own->path != options->resume_path) // a journal is looked at when it is opened
+        if (own->path != options->resume_path) // conv_journal_open checks the journal
             status = check_path(own->option, own->path, err);
     }
     if (check.count == 0 || status)

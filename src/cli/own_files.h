@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The files that a run writes besides its outputs: --resume, --report, --trace, --html. They may
-// not be what the run reads, nor each other, however they are spelled.
+// The files that a run writes besides its outputs: --resume, --report, --trace, --html. None may be
+// a file that the run reads or another of them, under any name.
 #ifndef CONV_CLI_OWN_FILES_H
 #define CONV_CLI_OWN_FILES_H
 
@@ -24,8 +24,7 @@ struct conv_own_files_use {
 enum conv_status conv_own_files_check(const struct conv_options *options,
                                       const struct conv_own_files_use *use, struct conv_err *err);
 
-// After they are opened: which files they are, so that no output replaces one. Returns their
-// number.
+// After they were opened: their identities, so that no output replaces one. Returns their number.
 int conv_own_files_find(struct conv_paths_id ids[CONV_OWN_FILES_MOST],
                         const struct conv_options *options);
 

@@ -21,7 +21,7 @@
 #include "io/sink.h"
 #include "report/json.h"
 
-// What the parts of conv_run_main hand on to each other.
+// The state of conv_run_main.
 struct run {
     uint64_t start_ns;
     struct conv_options options; // as they take effect
@@ -39,8 +39,8 @@ struct run {
     struct conv_samples kept;
 };
 
-// To be called when nothing else can fail before the first image, and when the files that the run
-// itself writes are open.
+// Called last before the first image, since it creates the output folder, and after the run's own
+// files were opened, so that no output replaces one.
 static enum conv_status open_sink(struct run *run, atomic_int *stop, struct conv_err *err)
 {
     const struct conv_options *options = &run->options;
@@ -69,9 +69,9 @@ static void hash_number(struct conv_digest *digest, int64_t number)
     conv_hash_add(digest, &number, sizeof number);
 }
 
-// Of everything that changes outputs: an entry of the journal made under other settings is stale.
-// Devices, kernels, threads and groups do not change them; who encodes does, unless the user does
-// not mind.
+// A digest of all settings that change outputs: journal entries made under others are stale.
+// Devices, variants, threads and groups do not change outputs. --encode-on is hashed as given,
+// since `auto` accepts files of either encoder.
 static struct conv_digest digest_settings(const struct conv_options *options,
                                           const struct conv_filter *filters, int count)
 {
@@ -116,7 +116,7 @@ static enum conv_status open_journal(const struct conv_options *options,
     return CONV_OK;
 }
 
-// Devices of several kinds may run several kernels.
+// Reports the variant of each filter, for each device, since they may differ.
 static void print_variants(const struct conv_device *device, const struct conv_filter *filters,
                            int count)
 {
@@ -138,25 +138,25 @@ static int exit_code(const struct conv_totals *totals, int stop)
     return totals->done + totals->skipped + totals->planned ? CONV_EXIT_OK : CONV_EXIT_NOTHING;
 }
 
-// Everything that can fail before the first image, the files that the run itself writes included.
+// Opens everything that can fail before the first image, the files of the run itself included.
 static enum conv_status prepare(struct run *run, const struct conv_options *options,
                                 atomic_int *stop, struct conv_err *err)
 {
     conv_descriptors_raise();
     run->options = *options;
     if (options->dry_run) {
-        run->options.device_text = "cpu"; // nothing is filtered: no device is woken up
+        run->options.device_text = "cpu"; // nothing is filtered: no device is opened
         run->options.variant = NULL;
         run->options.decode_on = run->options.encode_on = CONV_CODER_CPU;
     }
     enum conv_status status = conv_run_inputs_open(&run->inputs, &run->options, stop, err);
     if (!status)
         status = conv_device_open(&run->device, &run->options, run->filters, run->filter_count,
-                                  !options->verbose, // which tells of the device's kernels first
+                                  !options->verbose, // print_variants needs open devices
                                   run->inputs.work, stop, err);
     if (!status && options->verbose && !options->dry_run)
         print_variants(&run->device, run->filters, run->filter_count);
-    // In place a run without --resume has one in memory.
+    // --in-place without --resume keeps a journal in memory.
     if (!status && (options->resume_path || options->in_place))
         status = open_journal(options, run->filters, run->filter_count, stop, &run->journal, err);
     if (!status)
@@ -173,7 +173,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
                   options->operand_count == (options->in_place ? 2 : 3),
         .json = options->json,
         .json_path = options->report_path,
-        .progress = (enum conv_when)options->progress,
+        .progress = options->progress,
         .explain = conv_hints_explain,
         .filters = options->operands[0],
         .device = run->device.name,
@@ -183,13 +183,13 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         .jobs = options->jobs,
         .streams = conv_options_streams(options, run->device.decode_on != CONV_CODER_CPU),
         .samples = run->page.file ? &run->kept : NULL,
-        .start_ns = run->start_ns, // what a user waits for is more than images
+        .start_ns = run->start_ns, // includes start-up
     };
     status = conv_report_open(&run->report, &run->config, err);
     return status ? status : open_sink(run, stop, err);
 }
 
-// Which device did how much, where several did something.
+// Each device's share of the work, if several took part.
 static void describe_shares(struct run *run, const struct conv_totals *totals)
 {
     char text[512] = "", name[16];
@@ -246,7 +246,7 @@ static enum conv_status write_page(struct run *run, const struct conv_totals *to
     page->trace = run->trace;
     page->samples = &run->kept;
     describe_run(run, totals);
-    // What was there before --in-place is gone.
+    // With --in-place the originals are gone.
     if (!run->options.no_save && !run->options.dry_run && !run->options.in_place)
         conv_page_take_pairs(&run->page, &run->kept);
     enum conv_status status = conv_page_finish(&run->page, record, err);
@@ -254,8 +254,7 @@ static enum conv_status write_page(struct run *run, const struct conv_totals *to
     return status;
 }
 
-// The report, the trace and the page, each whatever became of the others. Returns the first
-// failure.
+// Closes the report, the trace and the page, each even if another fails. Returns the first failure.
 static enum conv_status finish(struct run *run, int stop, bool failed, int *code,
                                struct conv_err *err)
 {
@@ -293,11 +292,12 @@ int conv_run_main(const struct conv_options *options)
         return conv_commands_fail(&err);
     }
     run->start_ns = start_ns;
-    // Before the handlers are there: a filter may be read from a pipe that nobody writes to.
+    // Before the handlers are installed: reading a filter from a pipe without a writer then ends at
+    // the first signal.
     enum conv_status status = conv_commands_parse_chain(options, options->operands[0], run->filters,
                                                         &run->filter_count, &err);
     atomic_int *stop = conv_signals_install();
-    conv_stall_begin(true); // for the reader of a report that is a pipe, say; nothing is done yet
+    conv_stall_begin(true); // opening a report that is a pipe may wait
     if (!status)
         status = prepare(run, options, stop, &err);
     conv_stall_end(true);

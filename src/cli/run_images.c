@@ -7,9 +7,9 @@
 #include "base/limits.h"
 #include "pipeline/pipeline.h"
 
-// What is freed is to be the system's again. Left alone, glibc takes the size of a large block that
-// is freed as a hint to keep blocks of that size from then on, each thread for itself: sixteen
-// workers with files of 10 MiB held 300 MiB that way under a limit of 24.
+// Freed memory is to return to the system. By default glibc raises its threshold to the size of a
+// large block that is freed, and each thread then keeps blocks of that size: sixteen workers with
+// files of 10 MiB held 300 MiB that way under a limit of 24.
 static void give_memory_back(void)
 {
 #ifdef __GLIBC__
@@ -17,7 +17,7 @@ static void give_memory_back(void)
 #endif
 }
 
-// Where the process is limited: by what is left now that devices are open.
+// If a container or job limits the process: by the memory that is left now that devices are open.
 static void limit_memory(struct conv_pipeline_config *config, bool refuse_beyond)
 {
     struct conv_limits limits;
@@ -26,8 +26,8 @@ static void limit_memory(struct conv_pipeline_config *config, bool refuse_beyond
         return;
     config->memory = conv_limits_memory_left(&limits);
     if (limits.counts_address_space) {
-        // Buffers are mapped larger than they are used, and so are stacks. An arena per thread
-        // would map 64 MiB each.
+        // Buffers and stacks map more address space than they use, and each further arena of glibc
+        // maps 64 MiB.
         config->memory -= config->memory / 4;
 #ifdef __GLIBC__
         (void)mallopt(M_ARENA_MAX, 1);
@@ -60,7 +60,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .mem_limit = conv_options_mem_limit(options, device->ops->async),
         .max_pixels = options->max_pixels,
         .codec = options->png,
-        .alpha = (enum conv_alpha_mode)options->alpha,
+        .alpha = options->alpha,
         .decode_on = device->decode_on,
         .encode_on = device->encode_on,
         .strip = options->strip,
@@ -77,8 +77,8 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .stop = stop,
         .left_threads = &device->left_threads,
     };
-    // What coders and file buffers keep, all workers together, is at most about half of the limit:
-    // each has one buffer for the file, the filtered rows of either way, and the result.
+    // Coders and file buffers of all workers keep at most about half of the limit: each worker has
+    // four, for the file, the filtered rows of both directions, and the result.
     config.codec.keep = config.mem_limit / 8 / (size_t)options->jobs + 1;
     limit_memory(&config, !options->mem_limit);
     config.codec.stop = stop;

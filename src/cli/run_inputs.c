@@ -11,7 +11,7 @@
 #include "cli/own_files.h"
 #include "io/paths.h"
 
-// How long to count what is left after a signal: a name takes about a microsecond.
+// Time to count the remaining images after a signal; a name takes about a microsecond.
 #define COUNT_NS 100000000u
 
 static bool is_standard(const char *path)
@@ -19,7 +19,7 @@ static bool is_standard(const char *path)
     return path && conv_operands_is_standard(path);
 }
 
-// An image is neither shown on a terminal nor typed into one.
+// Refuses a terminal as the output or an input.
 static enum conv_status check_terminals(const struct conv_options *options,
                                         const char *const *inputs, int count, const char *output,
                                         struct conv_err *err)
@@ -49,7 +49,7 @@ static enum conv_status check_batch(const struct conv_options *options, const ch
     return CONV_OK;
 }
 
-// How much there is to do, as far as a device depends on it.
+// Counts the work as far as the choice of the device depends on it.
 static void measure_work(struct conv_run_inputs *inputs, const struct conv_options *options,
                          const struct conv_walk_config *config)
 {
@@ -62,7 +62,7 @@ static void measure_work(struct conv_run_inputs *inputs, const struct conv_optio
     conv_workload_measure(&workload, conv_walk_source(walk), &thresholds);
     conv_walk_close(walk);
     if (!options->skip_existing && !options->update && !options->resume_path)
-        inputs->expected = workload.images; // all of them
+        inputs->expected = workload.images; // each will be processed
     inputs->work = workload.kind;
 }
 
@@ -84,7 +84,7 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
                             options->operands[0], options->files_from ? "[INPUT] " : "INPUT... ");
     const char *output = options->in_place ? NULL : operands[count - 1];
     if (output && conv_paths_descriptor(output) == STDOUT_FILENO)
-        output = "-"; // /dev/stdout, say: another way to write it
+        output = "-"; // another name for it, such as /dev/stdout
     struct conv_own_files_use use = {options->operands[0], operands, count - outputs, output};
     enum conv_status status = conv_own_files_check(options, &use, err);
     if (status)

@@ -59,7 +59,7 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
 {
     double column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
     bool exact = conv_filter_is_exact(filter);
-    conv_report_print_path(stdout, filter->name); // a file's
+    conv_report_print_path(stdout, filter->name); // may be a file name
     putchar('\n');
     printf("  size         %d x %d\n", filter->width, filter->height);
     print_matrix(filter);

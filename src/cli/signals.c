@@ -8,7 +8,7 @@
 #include "base/stall.h"
 #include "io/sink.h"
 
-static atomic_int stop; // a handler has no other way to speak to the program
+static atomic_int stop; // written by the handler
 
 static _Atomic(struct conv_sink *) watched;
 
@@ -28,7 +28,7 @@ static void end_at_once(int number)
 #define STALL_NS 1000000000
 #define LOOK_SECONDS 1
 
-// After the first signal: a run that can only wait for a reader who does not read ends here.
+// After the first signal: ends a run that waits for a reader that has stalled.
 static void on_alarm(int number)
 {
     (void)number;
@@ -50,7 +50,7 @@ static void on_signal(int number)
 
 atomic_int *conv_signals_install(void)
 {
-    // What waits for an input looks at the flag; what is being written is to be written whole.
+    // Threads that wait for an input poll the flag; writes are restarted and completed.
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     static const int endings[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};

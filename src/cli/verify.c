@@ -46,8 +46,8 @@ static void skip(struct verify *verify, const struct conv_variant *row, const ch
              reason);
 }
 
-// Whether a GPU's variants take part, as --device says. If there is no usable GPU, that is said
-// once, and is an error only if a GPU was asked for.
+// Sets *on_gpu if a GPU's variants take part. A missing GPU is reported once, and is an error only
+// if --device asks for one.
 static enum conv_status choose_devices(struct verify *verify, bool *on_gpu, struct conv_err *err)
 {
     struct conv_device_list list;
@@ -62,7 +62,7 @@ static enum conv_status choose_devices(struct verify *verify, bool *on_gpu, stru
     *on_gpu = false;
     if (list.choice == CONV_DEVICE_GPU)
         return conv_err_set(err, reason->status, "%s", reason->text);
-    if (!verify->options->quiet && list.gpu->built) // else there are no such kernels
+    if (!verify->options->quiet && list.gpu->built) // a build without it has no such variants
         conv_report_say("%s kernels skipped: %s", list.gpu->title, reason->text);
     return CONV_OK;
 }

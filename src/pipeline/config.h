@@ -10,11 +10,8 @@
 #include "backend/async_open.h"
 #include "io/formats.h"
 #include "io/sink.h"
+#include "pipeline/coder.h"
 #include "report/trace.h"
-
-// Where image data is decoded or encoded. CONV_CODER_AUTO is for decoding only: by devices and
-// workers, as decode_policy.h decides.
-enum conv_coder { CONV_CODER_CPU, CONV_CODER_AUTO, CONV_CODER_GPU };
 
 struct conv_pipeline_config {
     // --- where images are filtered

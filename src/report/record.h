@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "report/overlap.h"
+#include "report/when.h"
 
 // The stages that an image passes, in order.
 enum conv_stage {
@@ -68,8 +69,6 @@ struct conv_totals {
     double seconds;     // wall clock from open to close
     double cpu_seconds; // of all cores, from open to close
 };
-
-enum conv_when { CONV_AUTO, CONV_ALWAYS, CONV_NEVER };
 
 struct conv_samples;
 

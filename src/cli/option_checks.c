@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+// Values of options: those with a syntax of their own, those that exclude each other, and defaults
+// that depend on the machine.
+#include <string.h>
+
+#include "base/features.h"
+#include "base/limits.h"
+#include "cli/option_table.h"
+
+// Copies of 16 MiB reach nine tenths of the speed of large ones. The time to decode a group on the
+// GPU hardly depends on the number of its images, so larger groups are better there (10,000
+// photographs on an H200: 0.84 s with 32 MiB, 1.07 s with 16).
+#define DEFAULT_GROUP ((size_t)16 << 20)
+#define DEFAULT_CODED_GROUP ((size_t)32 << 20)
+#define DEFAULT_STREAMS 4
+#define DEFAULT_CODED_STREAMS 6
+
+// More workers do not help, whatever they wait for: they share the memory limit.
+#define JOBS_PER_CORE 4
+#define LEAST_JOBS_LIMIT 64
+
+int conv_options_streams(const struct conv_options *options, bool decodes)
+{
+    int usual = decodes ? DEFAULT_CODED_STREAMS : DEFAULT_STREAMS;
+    return options->streams ? options->streams : usual;
+}
+
+size_t conv_options_group_bytes(const struct conv_options *options, bool decodes)
+{
+    size_t usual = decodes ? DEFAULT_CODED_GROUP : DEFAULT_GROUP;
+    return options->group_bytes ? options->group_bytes : usual;
+}
+
+// On the CPU an image takes its staging memory and half as much again for the coders, so staging
+// gets two thirds of the memory that is left. With a device up to 2.6 times the limit is used
+// (docs/memory.md), so staging gets three eighths.
+size_t conv_options_mem_limit(const struct conv_options *options, bool async)
+{
+    const struct conv_limits *limits = conv_limits_at_start();
+    size_t half = limits->physical / 2, left = conv_limits_memory_left(limits);
+    size_t part = async ? left / 8 * 3 : left / 3 * 2;
+    if (options->mem_limit)
+        return options->mem_limit;
+    return conv_limits_memory_is_limited(limits) && part < half ? part : half;
+}
+
+static bool parse_sides(struct conv_options *options, const char *text)
+{
+    int width, height, used = 0;
+    if (sscanf(text, "%5dx%5d%n", &width, &height, &used) == 2 && text[used] == '\0' && width > 0 &&
+        height > 0) {
+        options->bench_width = width;
+        options->bench_height = height;
+        return true;
+    }
+    if (strcmp(text, "mix") != 0)
+        return false;
+    options->bench_width = options->bench_height = 0;
+    return true;
+}
+
+static enum conv_status parse_size(struct conv_options *options, struct conv_err *err)
+{
+    const char *text = options->size_text;
+    bool of_images = options->command == CONV_COMMAND_BENCH_KERNELS;
+    if (strcmp(text, "3") == 0 || strcmp(text, "5") == 0)
+        options->filter.size = text[0] - '0';
+    else
+        return conv_err_set(err, CONV_ERR_USAGE, "--size takes 3 or 5%s, not '%s'",
+                            of_images ? " (--image-size: WIDTHxHEIGHT or mix)" : "", text);
+    return CONV_OK;
+}
+
+static enum conv_status parse_image_size(struct conv_options *options, struct conv_err *err)
+{
+    if (parse_sides(options, options->image_size_text))
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_USAGE, "--image-size takes WIDTHxHEIGHT or mix, not '%s'",
+                        options->image_size_text);
+}
+
+// True if the first option of the rule was given, with the value that the rule is about.
+static bool applies(const struct conv_options *options, const struct conv_option_rule *rule)
+{
+    if ((rule->commands && !(rule->commands & 1u << options->command)) ||
+        !conv_options_given(options, rule->name))
+        return false;
+    const struct conv_option *row = conv_option_find(rule->name);
+    const char *field = (const char *)options + row->offset;
+    return !rule->choice ||
+           strcmp(row->choices[*(const int *)(const void *)field], rule->choice) == 0;
+}
+
+static enum conv_status check_rules(const struct conv_options *options, struct conv_err *err)
+{
+    for (size_t i = 0; i < conv_option_rule_count; i++) {
+        const struct conv_option_rule *rule = &conv_option_rules[i];
+        bool needs = rule->relation == OPTION_NEEDS;
+        if (!applies(options, rule) || conv_options_given(options, rule->other) == needs)
+            continue;
+        if (needs)
+            return conv_err_set(err, CONV_ERR_USAGE, "--%s needs --%s", rule->name, rule->other);
+        return conv_err_set(err, CONV_ERR_USAGE, "--%s%s%s and --%s cannot be combined%s%s",
+                            rule->name, rule->choice ? " " : "", rule->choice ? rule->choice : "",
+                            rule->other, rule->reason ? ": " : "",
+                            rule->reason ? rule->reason : "");
+    }
+    return CONV_OK;
+}
+
+// On a GPU conv bench codec measures only the GPU's own coders.
+static enum conv_status check_codec(const struct conv_options *options, struct conv_err *err)
+{
+    static const char *const ignored[] = {"jobs", "compress"};
+    bool cuda = options->device_text && strncmp(options->device_text, "cuda", 4) == 0;
+    if (options->command != CONV_COMMAND_BENCH_CODEC)
+        return CONV_OK;
+    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
+        if (cuda && conv_options_given(options, ignored[i]))
+            return conv_err_set(err, CONV_ERR_USAGE, "--%s and --device %s cannot be combined",
+                                ignored[i], options->device_text);
+    if (!cuda && options->bench_images)
+        return conv_err_set(err, CONV_ERR_USAGE, "--images needs --device cuda");
+    return CONV_OK;
+}
+
+// Starts no more workers than can help; the note tells the user.
+static void limit_jobs(struct conv_options *options)
+{
+    int cores = conv_cpu_count();
+    int limit = JOBS_PER_CORE * cores > LEAST_JOBS_LIMIT ? JOBS_PER_CORE * cores : LEAST_JOBS_LIMIT;
+    options->jobs_given = options->jobs != 0;
+    if (!options->jobs_given)
+        options->jobs = cores;
+    if (options->jobs <= limit)
+        return;
+    snprintf(options->note, sizeof options->note,
+             "--jobs %d: using %d worker threads, as many as pay with %d core%s", options->jobs,
+             limit, cores, cores == 1 ? "" : "s");
+    options->jobs = limit;
+}
+
+bool conv_options_may_encode_on_gpu(const struct conv_options *options)
+{
+    return options->png.encoder == CONV_PNG_FAST && options->png.level == -1 &&
+           options->alpha != CONV_ALPHA_PREMULTIPLY;
+}
+
+static enum conv_status check_coders(const struct conv_options *options, struct conv_err *err)
+{
+    bool encodes = options->encode_on == CONV_CODER_GPU;
+    if (!encodes && options->decode_on != CONV_CODER_GPU)
+        return CONV_OK;
+    if (options->alpha == CONV_ALPHA_PREMULTIPLY)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--%s gpu cannot be combined with --alpha premultiply",
+                            encodes ? "encode-on" : "decode-on");
+    if (encodes && !conv_options_may_encode_on_gpu(options))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--encode-on gpu has its own encoder and cannot be combined with "
+                            "--encoder or --compress");
+    return CONV_OK;
+}
+
+enum conv_status conv_option_check(struct conv_options *options, struct conv_err *err)
+{
+    enum conv_status status = check_rules(options, err);
+    if (!status && options->size_text)
+        status = parse_size(options, err);
+    if (!status && options->image_size_text)
+        status = parse_image_size(options, err);
+    if (!status && options->border_text)
+        status = conv_filter_parse_border(&options->border, &options->border_value,
+                                          options->border_text, err);
+    if (!status && options->encoder_text)
+        status = conv_png_parse_encoder(&options->png.encoder, options->encoder_text, err);
+    if (!status)
+        status = conv_png_check_level(&options->png, err);
+    if (options->reproducible)
+        options->encode_on = CONV_CODER_CPU;
+    if (!status)
+        status = check_coders(options, err);
+    if (!status)
+        status = check_codec(options, err);
+    limit_jobs(options);
+    return status;
+}

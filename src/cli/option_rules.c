@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+// Which options depend on each other, and the options of similar programs.
+#include "cli/option_table.h"
+
+#define STREAMS (1u << CONV_COMMAND_BENCH_STREAMS)
+#define CODEC (1u << CONV_COMMAND_BENCH_CODEC)
+#define NEEDS(NAME, OTHER) .name = NAME, .relation = OPTION_NEEDS, .other = OTHER
+#define EXCLUDES(NAME, OTHER) .name = NAME, .relation = OPTION_EXCLUDES, .other = OTHER
+
+// --- rules ---------------------------------------------------------------------------------------
+
+const struct conv_option_rule conv_option_rules[] = {
+    {NEEDS("null", "files-from")},
+    {EXCLUDES("recursive", "files-from"), .reason = "the list names the images"},
+    {EXCLUDES("include", "files-from"), .reason = "the list names the images"},
+    {EXCLUDES("exclude", "files-from"), .reason = "the list names the images"},
+    {EXCLUDES("skip-existing", "update")},
+    {EXCLUDES("skip-existing", "resume")},
+    {EXCLUDES("update", "resume")},
+    {EXCLUDES("in-place", "skip-existing"), .reason = "every output exists"},
+    {EXCLUDES("in-place", "update"), .reason = "every output exists"},
+    {EXCLUDES("in-place", "first-frame"), .reason = "the other frames would be lost"},
+    {EXCLUDES("dry-run", "no-save")},
+    {EXCLUDES("reproducible", "encode-on"), .reason = "--reproducible encodes on the CPU"},
+    {EXCLUDES("quiet", "verbose")},
+    {EXCLUDES("json", "csv")},
+    // conv bench codec without --jobs times each coder alone, on the images as they are.
+    {NEEDS("filter", "jobs"), .commands = CODEC},
+    {NEEDS("kernel", "jobs"), .commands = CODEC},
+    {NEEDS("size", "jobs"), .commands = CODEC},
+    {NEEDS("divisor", "jobs"), .commands = CODEC},
+    {NEEDS("bias", "jobs"), .commands = CODEC},
+    {NEEDS("flip", "jobs"), .commands = CODEC},
+    {NEEDS("border", "jobs"), .commands = CODEC},
+    {NEEDS("encoder", "jobs"), .commands = CODEC},
+    {EXCLUDES("stage", "decode-on"), .choice = "device", .commands = STREAMS,
+     .reason = "it codes no PNG"},
+    {EXCLUDES("stage", "encode-on"), .choice = "device", .commands = STREAMS,
+     .reason = "it codes no PNG"},
+    {EXCLUDES("stage", "encoder"), .choice = "device", .commands = STREAMS,
+     .reason = "it codes no PNG"},
+    {EXCLUDES("stage", "compress"), .choice = "device", .commands = STREAMS,
+     .reason = "it codes no PNG"},
+    {EXCLUDES("stage", "strip"), .choice = "device", .commands = STREAMS,
+     .reason = "it codes no PNG"},
+};
+const size_t conv_option_rule_count = sizeof conv_option_rules / sizeof conv_option_rules[0];
+
+// --- synonyms ------------------------------------------------------------------------------------
+
+#define REPLACED "existing outputs are replaced, unless --skip-existing or --update is given"
+
+const struct conv_option_synonym conv_option_synonyms[] = {
+    {"output", 'o', "the output is the last operand: conv FILTER INPUT... OUTPUT"},
+    {"out", 0, "the output is the last operand: conv FILTER INPUT... OUTPUT"},
+    {"threads", 't', "use --jobs N"},
+    {"workers", 0, "use --jobs N"},
+    {NULL, 'n', "use --dry-run"},
+    {"force", 'f', REPLACED},
+    {"overwrite", 0, REPLACED},
+    {"no-clobber", 0, "use --skip-existing"},
+    {"level", 0, "use --compress N"},
+    {"quality", 0, "PNG is lossless; --compress N trades speed for file size"},
+    {"gpu", 0, "use --device cuda"},
+    {"cpu", 0, "use --device cpu"},
+    {"silent", 's', "use --quiet"},
+    {"list", 0, "conv list prints the filters"},
+};
+const size_t conv_option_synonym_count =
+    sizeof conv_option_synonyms / sizeof conv_option_synonyms[0];
