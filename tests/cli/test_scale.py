@@ -53,7 +53,7 @@ def test_tiny_images_in_flight_stay_within_the_limit(box, monkeypatch):
 
 
 def test_one_small_image_takes_no_time(box):
-    """README promises 30 ms until the first output; the best of some runs is what the program itself needs."""
+    """At most 30 ms pass until the first output; the best of some runs is what the program itself needs."""
     fill(box, "a.png")
     best = 60.0
     for _ in range(10):
