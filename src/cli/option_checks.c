@@ -6,6 +6,7 @@
 #include "base/features.h"
 #include "base/limits.h"
 #include "cli/option_table.h"
+#include "png/png.h"
 
 // Copies of 16 MiB reach nine tenths of the speed of large ones. The time to decode a group on the
 // GPU hardly depends on the number of its images, so larger groups are better there (10,000

@@ -12,8 +12,8 @@
 #include "backend/backends.h"
 #include "base/err.h"
 #include "filter/filter.h"
+#include "image/format.h"
 #include "pipeline/coder.h"
-#include "png/png.h"
 #include "report/when.h"
 
 #define CONV_OPTIONS_MAX_GLOBS 64
