@@ -2,9 +2,8 @@
 // Each stage is one call of the format or the backend, with its time and its errors.
 #include "pipeline/stages.h"
 
-#include <inttypes.h>
-
 #include "base/cancel.h"
+#include "io/image_reader.h"
 #include "kernels/stencil/alpha.h"
 #include "pipeline/fetch.h"
 #include "pipeline/phase.h"
@@ -29,20 +28,11 @@ const struct conv_format *conv_stages_output_format(const struct conv_pipeline_c
 static enum conv_status read_header(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     const struct conv_file *file = job->file;
-    const struct conv_image *shape = &job->header.shape;
     if (!job->format)
         job->format = conv_formats_find(file->data, file->size);
     const struct conv_format *format = job->format;
-    enum conv_status status = format->probe(file->data, file->size, &job->header, &job->err);
-    if (status)
-        return status;
-    uint64_t pixels = (uint64_t)shape->width * (uint64_t)shape->height;
-    if (pixels > config->max_pixels)
-        return conv_err_hint(&job->err, CONV_HINT_MAX_PIXELS, 0,
-                             conv_err_set(&job->err, CONV_ERR_LIMIT,
-                                          "%d x %d pixels are more than the limit of %" PRIu64,
-                                          shape->width, shape->height, config->max_pixels));
-    status = format->check_size(file->data, file->size, &job->header, &job->err);
+    enum conv_status status = conv_image_reader_probe(format, file->data, file->size,
+                                                      config->max_pixels, &job->header, &job->err);
     if (status)
         return status;
     if (!config->first_frame && format->is_animated(file->data, file->size))
