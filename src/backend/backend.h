@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where images are filtered: one table of functions, two tenants (cpu.c, cuda.c).
+// Where images are filtered: one table of functions per kind of device (cpu.c, cuda.c). backends.h
+// lists them.
 #ifndef CONV_BACKEND_BACKEND_H
 #define CONV_BACKEND_BACKEND_H
 
@@ -13,22 +14,22 @@
 #include "filter/filter.h"
 #include "kernels/stencil/stencil.h"
 
-#define CONV_BACKEND_MOST_DEVICES 64 // that a run uses
+#define CONV_BACKEND_MOST_DEVICES 64 // per run
 
 struct conv_backend_config {
-    const struct conv_filter *filters; // the chain, copied by open
-    int filter_count;
+    const struct conv_filter *filters; // the chain; read by `open` only
+    int filter_count;                  // 1 to CONV_FILTER_MAX_CHAIN
     enum conv_border border;
     int border_value; // 8-bit units
     // CONV_ALPHA_PREMULTIPLY: colours come multiplied and leave so; between two filters they are
     // divided and multiplied again. Which planes are filtered is decided by conv_group_place.
     enum conv_alpha_mode alpha;
-    const char *variant; // kernel to force, NULL = the best that fits
-    // For benchmarks, instead of `variant`: a row that need not be in the table.
+    const char *variant; // kernel to force; NULL: the best for each filter
+    // Instead of `variant`: a kernel that need not be in the table. NULL: none.
     const struct conv_variant *row;
-    int device; // CUDA ordinal
-    // Becomes non-zero when the run is to end soon: decoding on a device then ends early, as if it
-    // could not be done there. Must outlive the backend. May be NULL.
+    int device; // ordinal among those of the backend
+    // Non-zero once the run should end: decoding on a device then stops as if it were impossible
+    // there. Must outlive the backend. May be NULL.
     atomic_int *stop;
 };
 
@@ -80,18 +81,20 @@ struct conv_coding_test {
     uint64_t chunk_bytes; // encoding: of all in flight
 };
 
-struct conv_backend; // each tenant has its own
-struct conv_stream;  // one CUDA stream with its device memory, or one CPU worker's scratch
+struct conv_backend; // a device with a chain of filters; each kind has its own
+struct conv_stream;  // a CUDA stream with its device memory, or the scratch of a worker
 
+// After `open` a backend does not change: any thread may call any function with it, at the same
+// time as others. A stream belongs to one thread at a time. All streams are closed before the
+// backend.
 struct conv_backend_ops {
     const char *name;      // "cpu", "cuda": how users and the names of kernels call it
     const char *title;     // in sentences: "the CPU", "CUDA"
     enum conv_place place; // whose kernels it runs
-    bool built;            // false: not in this build; then `open` and all after it are no use
+    bool built;            // false: left out of this build; then `open` fails and the rest is NULL
 
-    // True if run() leaves the CPU free while it waits for a device: then the pipeline gives each
-    // stream a thread of its own and packs images into groups. False: a worker calls run() itself
-    // with one image at a time.
+    // True if stream_run sleeps while a device works: the pipeline then gives each stream a thread
+    // and packs images into groups. False: workers call it with one image at a time.
     bool async;
 
     // False if there is no driver, so that opening a device fails at once. Takes microseconds and
@@ -102,43 +105,43 @@ struct conv_backend_ops {
     enum conv_status (*devices)(struct conv_device_info *info, int room, int *count,
                                 struct conv_err *err);
 
-    // CONV_ERR_DEVICE with the reason if there is no usable device; CONV_ERR_USAGE if the forced
-    // variant is unknown or cannot do the chain here.
+    // CONV_ERR_DEVICE with the reason if the device cannot be used; CONV_ERR_MEMORY if it or the
+    // host has no memory left; CONV_ERR_USAGE if the forced kernel is unknown or cannot run the
+    // chain here. *backend is set on success only, and nothing is left open on failure.
     enum conv_status (*open)(struct conv_backend **backend,
                              const struct conv_backend_config *config, struct conv_err *err);
     void (*close)(struct conv_backend *backend); // NULL is fine
 
     // "cpu", "cuda:0"
     void (*describe)(const struct conv_backend *backend, char *text, size_t size);
-    // Name of the kernel that runs filter `step` at `depth`.
+    // The name of the kernel that runs filter `step` of the chain at `depth` bits.
     const char *(*variant)(const struct conv_backend *backend, int step, int depth);
-    // Bytes of the group's table that each filtered plane takes (for conv_group_place), with a
-    // chain of so many filters, and what the tables of images to code take.
+    // Bytes of a group's tables per filtered plane (for conv_group_place) with a chain of
+    // filter_count filters; with `codes` those for decoding and encoding included.
     size_t (*table_bytes)(int filter_count, bool codes);
 
-    // NULL on a backend that codes nothing. Whether it decodes an image of that shape from a zlib
-    // stream of at most `most_bytes` (the size of the file, where only that is known); most bytes
-    // that its chunks take in h_out, with what the backend adds, or 0 if it cannot encode it.
+    // NULL on a backend without coders. takes_stream: true if it can decode an image of that shape
+    // from a zlib stream of at most `most_bytes`; the size of the file will do. chunks_bytes: bound
+    // of the bytes in h_out of such an image's chunks, tables included; 0: it cannot encode it.
     bool (*takes_stream)(const struct conv_image *shape, size_t most_bytes);
     size_t (*chunks_bytes)(const struct conv_image *shape);
 
-    // Pins staging memory (staging.h) for all devices of the tenant, so that copies run at the
-    // bus's speed and beside kernels. False if that cannot be: then they work too, only slower.
-    // Memory whose unpinning fails, which a device that is lost makes it do, must not be given back
-    // to the system: another's pages at its address would pass for it. NULL on a backend that
-    // copies nothing. Any thread.
+    // Pins staging memory (staging.h) for all devices of this kind, so that copies run at the bus's
+    // speed and beside kernels. False if that fails: copies then work, but are slower. Memory that
+    // cannot be unpinned, as after the loss of a device, must not be returned to the system: the
+    // driver would take other pages at its address for it. NULL on a backend that copies nothing.
     bool (*host_pin)(struct conv_backend *backend, void *memory, size_t size);
     bool (*host_unpin)(struct conv_backend *backend, void *memory);
 
-    // A stream with device memory for groups of `bytes`; one thread at a time uses it.
+    // A stream with device memory for groups of `bytes`; it grows if a group needs more. Errors as
+    // of `open`, except CONV_ERR_USAGE.
     enum conv_status (*stream_open)(struct conv_backend *backend, struct conv_stream **stream,
                                     size_t bytes, struct conv_err *err);
     void (*stream_close)(struct conv_stream *stream); // NULL is fine
-    // Filters the whole group through the whole chain and returns when the result is in
-    // group->h_result. Strictly copy in, kernels, copy out; other streams overlap with it. A
-    // backend that is async leaves what is in h_in as it is, so that after a failure another can do
-    // the work, unless the group's lender has taken h_in back: CONV_ERR_MEMORY if the device has no
-    // room for this group (a smaller one may do), anything else if it is of no use any more.
+    // Runs the whole chain on the group: upload, kernels, download. Returns when the result is at
+    // group->h_result. CONV_ERR_MEMORY: no room for this group; a smaller one may succeed.
+    // CONV_ERR_DEVICE: the device is lost. An async backend leaves h_in as it was, even on failure,
+    // so that another device can do the work, unless group->memory has released it.
     enum conv_status (*stream_run)(struct conv_stream *stream, struct conv_group *group,
                                    struct conv_err *err);
     // For benchmarks: the chain's kernels once more, without copies, on what the last stream_run of

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The CPU tenant: a worker filters its own image, straight after decoding it, on its own core.
+// The CPU backend: a worker filters its own image, straight after decoding it, on its own core.
 #include "backend/chain.h"
 
 #include <stdio.h>
@@ -99,8 +99,8 @@ static enum conv_status reserve_scratch(struct conv_stream *stream, size_t size,
     if (!stream->scratch)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB of kernel scratch",
                             size >> 10);
-    // Vectors reach beyond a row's end and multiply what is there by 0, or drop it: whatever it is,
-    // as check_kernels shows, but valgrind wants it to be something.
+    // Vectors reach beyond a row's end, and what they read there has no effect, as check_kernels
+    // shows. It is defined for valgrind's sake.
     memset(stream->scratch, 0, size);
     stream->scratch_size = size;
     return CONV_OK;
@@ -129,7 +129,7 @@ static enum conv_status filter_plane(struct conv_stream *stream, const struct co
     return plan->variant->run(plan, &batch);
 }
 
-// After a step that is not the last: premultiplied colours are made anew.
+// After a filter that is not the last: divides and multiplies premultiplied colours again.
 static void renew_colours(const struct conv_group *group, uint8_t *planes)
 {
     for (int p = 0; p < group->plane_count; p++) {
@@ -162,15 +162,15 @@ static enum conv_status cpu_stream_run(struct conv_stream *stream, struct conv_g
         if (stream->backend->premultiplied && s + 1 < stream->backend->op_count)
             renew_colours(group, dst);
         group->h_result = dst;
-        dst = src; // the next step goes back into what this one has read
+        dst = src; // the next filter overwrites what this one has read
         src = group->h_result;
     }
     group->ns_kernel = conv_clock_ns() - start;
     return CONV_OK;
 }
 
-// What a copy and the kernels are timed on must begin in the same state, or a copy after a slow
-// kernel and one after a fast one differ by a factor of 2 to 4 where the planes fit the caches.
+// The caches must be in the same state before each timing: where planes fit the caches, copies
+// after a slow and after a fast kernel differ by a factor of 2 to 4.
 static void flush_cache(const struct conv_group *group)
 {
     conv_cache_flush(group->h_in, group->front);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The CUDA tenant: prepares the chain's filters on a device and pins staging memory.
+// The CUDA backend: opens a device, uploads the chain's filters and pins staging memory.
 #include "backend/cuda_internal.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "kernels/stencil/cuda/cuda_variants.h"
 
-#define OLDEST_CAPABILITY 75 // what the build has code for, and toolkits since CUDA 13 at all
+#define OLDEST_CAPABILITY 75 // the oldest that the build has code for, and that CUDA 13 supports
 
 static enum conv_status upload_chain(struct conv_backend *backend, struct conv_err *err)
 {
@@ -44,8 +44,8 @@ static enum conv_status prepare_chain(struct conv_backend *backend,
     return status ? status : upload_chain(backend, err);
 }
 
-// Lets the device read the word that a signal handler writes. Where that is not possible, groups
-// that are on the device are waited for.
+// Lets the device read the word that a signal handler writes. Where that is impossible, the end of
+// a run waits for the groups on the device.
 static void map_stop(struct conv_backend *backend, atomic_int *stop)
 {
     _Static_assert(sizeof *stop == sizeof *backend->d_stop, "kernels read 32 bits");

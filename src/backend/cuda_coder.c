@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Image data decoded and encoded on the device: the tables of a group's images, the device
-// memory that the coders work in, and the way of the encoded chunks back to the host.
+// Decoding and encoding on the device: the tables of a group's images, the coders' device memory,
+// and the download of encoded chunks.
 #include "backend/cuda_internal.h"
 
 #include "png/cuda/cuda_decode.h"
 
-// --- what the pipeline asks before it places an image -------------------------------------------
+// --- limits --------------------------------------------------------------------------------------
 
 size_t conv_cuda_coder_table_bytes(void)
 {
@@ -63,16 +63,17 @@ void conv_cuda_coder_free(struct conv_cuda_coder *coder)
 
 // --- tables --------------------------------------------------------------------------------------
 
-// An image's planes when they are at `d_planes`, or, kept ones, where those are.
+// Device addresses of an image's planes: filtered ones in `d_planes`, a passthrough one in the
+// coder's memory.
 static void find_planes(const struct conv_cuda_coder *coder, const struct conv_group *group,
                         const struct conv_group_image *image, uint8_t *d_planes,
                         uint8_t *planes[CONV_IMAGE_MAX_CHANNELS])
 {
-    int filtered = image->shape.channels - (image->kept != SIZE_MAX);
+    int filtered = image->shape.channels - (image->passthrough != SIZE_MAX);
     for (int c = 0; c < filtered; c++)
         planes[c] = d_planes + group->planes[image->plane + c].offset;
-    if (image->kept != SIZE_MAX)
-        planes[filtered] = coder->part[CONV_CUDA_CODER_KEPT].d_data + image->kept -
+    if (image->passthrough != SIZE_MAX)
+        planes[filtered] = coder->part[CONV_CUDA_CODER_PASSTHROUGH].d_data + image->passthrough -
                            (group->capacity - group->back);
 }
 
@@ -130,15 +131,15 @@ static enum conv_status make_encode_table(struct conv_cuda_coder *coder,
     return status ? status : reserve(coder, CONV_CUDA_CODER_CHUNKS, coder->plan.output_bytes, err);
 }
 
-// One memory for the streams and the tables: they are copied in together.
+// Streams and tables share one block, since they are uploaded together.
 uint8_t *conv_cuda_coder_d_in(const struct conv_cuda_coder *coder)
 {
     return coder->part[CONV_CUDA_CODER_STREAMS].d_data;
 }
 
-uint8_t *conv_cuda_coder_d_kept(const struct conv_cuda_coder *coder)
+uint8_t *conv_cuda_coder_d_passthrough(const struct conv_cuda_coder *coder)
 {
-    return coder->part[CONV_CUDA_CODER_KEPT].d_data;
+    return coder->part[CONV_CUDA_CODER_PASSTHROUGH].d_data;
 }
 
 enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struct conv_group *group,
@@ -146,7 +147,7 @@ enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struc
 {
     struct conv_cuda_coder *coder = &stream->coder;
     size_t images = (size_t)group->image_count;
-    enum conv_status status = reserve(coder, CONV_CUDA_CODER_KEPT, group->back, err);
+    enum conv_status status = reserve(coder, CONV_CUDA_CODER_PASSTHROUGH, group->back, err);
     if (!status)
         status = reserve_answers(
             coder, images * (sizeof(struct conv_encode_result) + sizeof(uint32_t)), err);
@@ -166,7 +167,7 @@ enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struc
 
 // --- work ----------------------------------------------------------------------------------------
 
-// What the coders tell: of each image where its chunks are, then of each whether it was decoded.
+// The answers: where each image's chunks are, then whether each image was decoded.
 static size_t results_bytes(const struct conv_group *group)
 {
     return (size_t)group->image_count * sizeof(struct conv_encode_result);
@@ -227,9 +228,9 @@ enum conv_status conv_cuda_coder_copy_chunks(struct conv_stream *stream, struct 
             bytes = results[i].offset + results[i].size;
     }
     if (bytes > coder->plan.output_bytes || bytes > group->capacity)
-        return conv_err_set(err, CONV_ERR_DEVICE, "CUDA encoded more than there is room for");
-    if (group->lender) {
-        enum conv_status status = group->lender->lend(group->lender, bytes, err);
+        return conv_err_set(err, CONV_ERR_DEVICE, "CUDA encoded more than fits into the buffer");
+    if (group->memory) {
+        enum conv_status status = group->memory->acquire_out(group->memory, bytes, err);
         if (status)
             return status;
         group->h_result = group->h_out;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the files of the CUDA tenant share: cuda.c (open, close, staging), cuda_stream.c (a group's
-// way through a stream), cuda_coder.c (its images decoded and encoded there), cuda_copies.c
+// What the files of the CUDA backend share: cuda.c (open, close, staging), cuda_stream.c (running
+// groups), cuda_coder.c (its images decoded and encoded there), cuda_copies.c
 // and cuda_coding.c (copies alone and coders alone, timed).
 #ifndef CONV_BACKEND_CUDA_INTERNAL_H
 #define CONV_BACKEND_CUDA_INTERNAL_H
@@ -24,25 +24,25 @@ struct conv_backend {
     struct conv_chain_op chain[];
 };
 
-// Device memory that one stream's coders work in. Each part grows with what it is needed for.
+// Device memory of one stream's coders. Each part grows with its largest group.
 enum conv_cuda_coder_part {
-    CONV_CUDA_CODER_STREAMS, // as they were copied in, and the tables
-    CONV_CUDA_CODER_ROWS,    // filtered, of images that are decoded
-    CONV_CUDA_CODER_KEPT,    // planes that are not filtered
-    CONV_CUDA_CODER_SCRATCH, // the encoder's
-    CONV_CUDA_CODER_CHUNKS,  // what it has made
+    CONV_CUDA_CODER_STREAMS,     // as uploaded, and the tables
+    CONV_CUDA_CODER_ROWS,        // filtered rows between inflate and unfilter
+    CONV_CUDA_CODER_PASSTHROUGH, // planes that are not filtered
+    CONV_CUDA_CODER_SCRATCH,     // the encoder's
+    CONV_CUDA_CODER_CHUNKS,      // its output
     CONV_CUDA_CODER_PARTS
 };
 
 struct conv_cuda_coder {
     struct conv_cuda_memory part[CONV_CUDA_CODER_PARTS];
-    // Kernels write into it where each image's chunks are, and whether each was decoded.
+    // Written by kernels: where each image's chunks are, and whether it was decoded.
     struct conv_cuda_mapped answers;
-    size_t decodes, encodes;      // offsets of the group's tables in what is copied in
+    size_t decodes, encodes;      // offsets of the group's tables in the upload
     struct conv_encode_plan plan; // of the group
 };
 
-// What the events of a run tell apart.
+// The events of a run.
 enum conv_cuda_mark { MARK_START, MARK_COPIED_IN, MARK_FILTERED, MARK_COPIED_OUT, MARK_COUNT };
 
 struct conv_stream {
@@ -70,28 +70,28 @@ enum conv_status conv_cuda_stream_copy(struct conv_stream *stream, struct conv_g
 
 // --- cuda_coder.c --------------------------------------------------------------------------------
 
-size_t conv_cuda_coder_table_bytes(void); // an image
+size_t conv_cuda_coder_table_bytes(void); // per image
 bool conv_cuda_coder_takes_stream(const struct conv_image *shape, size_t most_bytes);
 size_t conv_cuda_coder_chunks_bytes(const struct conv_image *shape);
 
 void conv_cuda_coder_free(struct conv_cuda_coder *coder);
 
-// Before anything of the group is queued: takes memory and writes the tables of its images to
-// `table_offset` of h_in, of which in_bytes will be copied in.
+// Before the group's first operation: takes memory and writes the tables of its images to
+// `table_offset` of h_in, of which in_bytes will be uploaded.
 enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struct conv_group *group,
                                          size_t in_bytes, size_t table_offset,
                                          struct conv_err *err);
 uint8_t *conv_cuda_coder_d_in(const struct conv_cuda_coder *coder); // of a decoded group
-uint8_t *conv_cuda_coder_d_kept(const struct conv_cuda_coder *coder);
+uint8_t *conv_cuda_coder_d_passthrough(const struct conv_cuda_coder *coder);
 
-// Queue work behind the copy in, which went to d_in; behind the filters.
+// Enqueue decoding after the upload to d_in; enqueue encoding after the filters.
 enum conv_status conv_cuda_coder_decode(struct conv_stream *stream, struct conv_group *group,
                                         const uint8_t *d_in, struct conv_err *err);
 enum conv_status conv_cuda_coder_encode(struct conv_stream *stream, const uint8_t *d_in,
                                         struct conv_err *err);
 
-// Once all that is queued is done: note which images the device could not decode; queue the copy
-// of all chunks.
+// After the group's kernels: note which images the device could not decode; enqueue the download of
+// all chunks.
 void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group);
 enum conv_status conv_cuda_coder_copy_chunks(struct conv_stream *stream, struct conv_group *group,
                                              struct conv_err *err);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A stream of the CUDA tenant: a stream with two device buffers, between which a group goes back
-// and forth, one launch a filter and depth, from one copy in to one copy out.
+// A stream of the CUDA backend: a CUDA stream and two device buffers. A group is uploaded to the
+// first, goes back and forth between them, one launch per filter and depth, and is downloaded.
 #include "backend/cuda_internal.h"
 #include "kernels/stencil/alpha.h"
 
@@ -87,13 +87,12 @@ enum conv_status conv_cuda_stream_open(struct conv_backend *backend, struct conv
     return status;
 }
 
-// --- a group's way through a stream
-// ----------------------------------------------------------------
+// --- running a group -----------------------------------------------------------------------------
 
-// One launch: the planes of one depth at one step of the chain.
+// One launch: the planes of one depth and one filter of the chain.
 struct launch {
     uint32_t tiles;
-    int first, count; // in the step's part of the table
+    int first, count; // in the filter's part of the table
 };
 
 // Fills one part of the table: the group's planes of one depth.
@@ -118,8 +117,8 @@ static void fill_table(struct conv_stencil_plane *table, const struct conv_group
     }
 }
 
-// Builds the tables of all steps behind the group's planes, where the copy in takes them along. A
-// step's part has its 8-bit planes first, then the 16-bit ones.
+// Builds the tables of all filters after the group's planes, as part of the upload. A filter's part
+// has its 8-bit planes first, then the 16-bit ones.
 static void build_tables(const struct conv_stream *stream, struct conv_stencil_plane *tables,
                          const struct conv_group *group,
                          struct launch launches[CONV_FILTER_MAX_CHAIN][2])
@@ -182,23 +181,25 @@ static enum conv_status set_mark(const struct conv_stream *stream, enum conv_cud
     return conv_cuda_event_record(stream->marks[mark], stream->cuda, err);
 }
 
-// What is copied in as one: planes or streams, then the tables.
-struct cargo {
+// The upload, one copy: planes or streams, then the tables.
+struct upload_layout {
     size_t stencils, codes; // offsets of tables
     size_t bytes;
 };
 
-static struct cargo pack(const struct conv_stream *stream, const struct conv_group *group)
+static struct upload_layout lay_out_upload(const struct conv_stream *stream,
+                                           const struct conv_group *group)
 {
-    struct cargo cargo;
-    cargo.stencils =
+    struct upload_layout layout;
+    layout.stencils =
         conv_image_align(group->decoded ? group->streams : group->front, CONV_IMAGE_PLANE_ALIGN);
     size_t stencils = (size_t)stream->backend->op_count * (size_t)group->plane_count *
                       sizeof(struct conv_stencil_plane);
-    cargo.codes = conv_image_align(cargo.stencils + stencils, CONV_IMAGE_ROW_ALIGN);
-    cargo.bytes = cargo.codes + (size_t)group->image_count * conv_cuda_coder_table_bytes();
-    assert(cargo.bytes + (conv_group_is_resident(group) ? 0 : group->back) <= group->in_capacity);
-    return cargo;
+    layout.codes = conv_image_align(layout.stencils + stencils, CONV_IMAGE_ROW_ALIGN);
+    layout.bytes = layout.codes + (size_t)group->image_count * conv_cuda_coder_table_bytes();
+    assert(layout.bytes + (conv_group_is_device_coded(group) ? 0 : group->back) <=
+           group->in_capacity);
+    return layout;
 }
 
 static enum conv_status copy_in(const struct conv_stream *stream, const struct conv_group *group,
@@ -207,7 +208,7 @@ static enum conv_status copy_in(const struct conv_stream *stream, const struct c
     cudaError_t code =
         cudaMemcpyAsync(d_in, group->h_in, bytes, cudaMemcpyHostToDevice, stream->cuda);
     if (!code && group->encoded && !group->decoded && group->back)
-        code = cudaMemcpyAsync(conv_cuda_coder_d_kept(&stream->coder),
+        code = cudaMemcpyAsync(conv_cuda_coder_d_passthrough(&stream->coder),
                                group->h_in + group->capacity - group->back, group->back,
                                cudaMemcpyHostToDevice, stream->cuda);
     return code ? conv_cuda_device_report(err, code, "copy images to the device") : CONV_OK;
@@ -221,7 +222,7 @@ static enum conv_status copy_planes_out(struct conv_stream *stream, struct conv_
                         group->front, cudaMemcpyDeviceToHost, stream->cuda);
     if (!code && group->decoded && group->back)
         code = cudaMemcpyAsync(group->h_in + group->capacity - group->back,
-                               conv_cuda_coder_d_kept(&stream->coder), group->back,
+                               conv_cuda_coder_d_passthrough(&stream->coder), group->back,
                                cudaMemcpyDeviceToHost, stream->cuda);
     return code ? conv_cuda_device_report(err, code, "copy images from the device") : CONV_OK;
 }
@@ -234,41 +235,42 @@ static enum conv_status queue_copy_out(struct conv_stream *stream, struct conv_g
     return status ? status : set_mark(stream, MARK_COPIED_OUT, err);
 }
 
-// A device has one queue for all copies out, in which a copy that waits for its group's kernels
-// holds up those of other streams. Of groups that are coded, whose kernels take long, copies are
-// queued when they can begin; only then is it known how much an encoder has made.
+// A device has one queue for all downloads, in which a copy that waits for its group's kernels
+// delays those of other streams. Downloads of coded groups, whose kernels take long, are therefore
+// enqueued after the kernels; the size of an encoder's output is not known earlier anyway.
 static bool copies_later(const struct conv_group *group)
 {
     return group->image_count > 0;
 }
 
-// Waits for nothing.
+// Enqueues the group and returns without waiting.
 static enum conv_status queue_group(struct conv_stream *stream, struct conv_group *group,
                                     struct conv_err *err)
 {
     struct launch launches[CONV_FILTER_MAX_CHAIN][2] = {0};
-    struct cargo cargo = pack(stream, group);
-    // Streams are opened for the common group; one huge image may need more, which then stays.
-    // Those of streams vary in the planes that they make, and freeing memory holds up all streams.
-    size_t bytes = group->decoded ? group->front : cargo.bytes;
-    size_t spare = conv_group_is_resident(group) ? bytes / 4 : 0;
+    struct upload_layout layout = lay_out_upload(stream, group);
+    // A stream is opened for a group of usual size; a larger image makes its buffers grow for good.
+    // Groups of zlib streams vary in the bytes of their planes, and freeing device memory stalls
+    // all streams: those get spare memory.
+    size_t bytes = group->decoded ? group->front : layout.bytes;
+    size_t spare = conv_group_is_device_coded(group) ? bytes / 4 : 0;
     enum conv_status status = reserve_buffers(stream, bytes, spare, err);
     if (!status && group->image_count)
-        status = conv_cuda_coder_prepare(stream, group, cargo.bytes, cargo.codes, err);
+        status = conv_cuda_coder_prepare(stream, group, layout.bytes, layout.codes, err);
     if (status)
         return status;
     uint8_t *d_in =
         group->decoded ? conv_cuda_coder_d_in(&stream->coder) : stream->buffer[0].d_data;
-    struct conv_stencil_plane *tables = (void *)(group->h_in + cargo.stencils);
+    struct conv_stencil_plane *tables = (void *)(group->h_in + layout.stencils);
     build_tables(stream, tables, group, launches);
 
     if ((status = set_mark(stream, MARK_START, err)) ||
-        (status = copy_in(stream, group, d_in, cargo.bytes, err)) ||
+        (status = copy_in(stream, group, d_in, layout.bytes, err)) ||
         (status = set_mark(stream, MARK_COPIED_IN, err)))
         return status;
     if (group->decoded && (status = conv_cuda_coder_decode(stream, group, d_in, err)))
         return status;
-    status = launch_chain(stream, tables, (void *)(d_in + cargo.stencils), group->plane_count,
+    status = launch_chain(stream, tables, (void *)(d_in + layout.stencils), group->plane_count,
                           launches, err);
     if (!status && group->encoded)
         status = conv_cuda_coder_encode(stream, d_in, err);
@@ -277,15 +279,15 @@ static enum conv_status queue_group(struct conv_stream *stream, struct conv_grou
     return queue_copy_out(stream, group, err);
 }
 
-// Until the group's results are where they belong.
+// Returns once the group's results are in staging memory.
 static enum conv_status wait_for_group(struct conv_stream *stream, struct conv_group *group,
                                        struct conv_err *err)
 {
     cudaError_t code = cudaSuccess;
-    if (group->lender) {
+    if (group->memory) {
         code = cudaEventSynchronize(stream->marks[MARK_COPIED_IN]);
         if (!code)
-            group->lender->take_back(group->lender);
+            group->memory->release_in(group->memory);
     }
     if (!code && copies_later(group)) {
         code = cudaEventSynchronize(stream->marks[MARK_FILTERED]);
@@ -317,10 +319,10 @@ enum conv_status conv_cuda_stream_run(struct conv_stream *stream, struct conv_gr
     if (!status)
         status = wait_for_group(stream, group, err);
     if (status) {
-        // What is queued already must not touch the caller's memory after we return.
+        // Operations in flight must not touch the caller's memory after the return.
         (void)cudaStreamSynchronize(stream->cuda);
         (void)cudaGetLastError();
-        if (status == CONV_ERR_MEMORY) // who comes next, without coders perhaps, may need it
+        if (status == CONV_ERR_MEMORY) // the next group may need it, perhaps without coders
             conv_cuda_coder_free(&stream->coder);
         return status;
     }
@@ -390,7 +392,7 @@ static enum conv_status queue_again(struct conv_stream *stream, struct conv_grou
                                     struct conv_err *err)
 {
     struct launch launches[CONV_FILTER_MAX_CHAIN][2] = {0};
-    size_t stencils = pack(stream, group).stencils;
+    size_t stencils = lay_out_upload(stream, group).stencils;
     struct conv_stencil_plane *tables = (void *)(group->h_in + stencils);
     build_tables(stream, tables, group, launches);
     enum conv_status status = flush_cache(stream, err);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "backend/group.h"
 
-// Room for the alignment of the table behind the planes and of the kept planes at the end.
+// Room to align the table after the planes and the passthrough planes at the end.
 #define GROUP_SLACK 512
 
-static bool is_kept(const struct conv_image *shape, bool filter_alpha, int channel)
+static bool is_passthrough(const struct conv_image *shape, bool filter_alpha, int channel)
 {
     return shape->alpha && !filter_alpha && channel == shape->channels - 1;
 }
@@ -14,7 +14,7 @@ size_t conv_group_need(const struct conv_image *shape, bool filter_alpha, size_t
     size_t plane = conv_image_plane_bytes(shape->width, shape->height, shape->depth);
     size_t need = GROUP_SLACK;
     for (int c = 0; c < shape->channels; c++)
-        need += plane + (is_kept(shape, filter_alpha, c) ? 0 : table_bytes);
+        need += plane + (is_passthrough(shape, filter_alpha, c) ? 0 : table_bytes);
     return need;
 }
 
@@ -35,7 +35,7 @@ bool conv_group_place(struct conv_group *group, const struct conv_image *shape, 
     int alpha = shape->alpha && filter_alpha ? group->plane_count + shape->channels - 1 : -1;
     for (int c = 0; c < shape->channels; c++) {
         size_t offset;
-        if (is_kept(shape, filter_alpha, c)) {
+        if (is_passthrough(shape, filter_alpha, c)) {
             group->back += bytes;
             offset = group->capacity - group->back;
             offset -= offset % CONV_IMAGE_PLANE_ALIGN;
@@ -53,13 +53,13 @@ bool conv_group_place(struct conv_group *group, const struct conv_image *shape, 
             };
             out_offset[c] = offset;
         }
-        in->plane[c].data = conv_group_is_resident(group) ? NULL : group->h_in + offset;
+        in->plane[c].data = conv_group_is_device_coded(group) ? NULL : group->h_in + offset;
         in->plane[c].stride = (ptrdiff_t)conv_image_stride(shape->width, shape->depth);
     }
     return true;
 }
 
-// Streams begin where a kernel reads them best.
+// Streams begin at multiples of what a kernel reads at once.
 #define STREAM_ALIGN 16
 
 static size_t stream_need(size_t stream_bytes, int channels, size_t table_bytes)
@@ -80,7 +80,7 @@ struct conv_group_room conv_group_need_coded(const struct conv_image *shape, boo
         room.in = in;
         return room;
     }
-    // The kept plane comes back into h_in.
+    // The passthrough plane comes back into h_in.
     in += conv_image_plane_bytes(shape->width, shape->height, shape->depth);
     if (coding->stream_bytes && room.planes < in)
         room.planes = in;
@@ -97,7 +97,7 @@ bool conv_group_place_coded(struct conv_group *group, const struct conv_image *s
     if (group->image_count == group->image_capacity)
         return false;
     if (group->decoded) {
-        // Beside the tables and the kept planes of all, this image's included.
+        // Besides the tables and passthrough planes of all images, this one included.
         size_t others =
             stream_need(coding->stream_bytes, group->plane_count + shape->channels, table_bytes);
         if (!group->encoded)
@@ -119,11 +119,11 @@ bool conv_group_place_coded(struct conv_group *group, const struct conv_image *s
     *image = (struct conv_group_image){
         .shape = *shape,
         .plane = plane,
-        .kept = SIZE_MAX,
+        .passthrough = SIZE_MAX,
         .stream = group->streams,
     };
     if (out_offset[shape->channels - 1] == SIZE_MAX) // the last one placed
-        image->kept = group->capacity - group->back;
+        image->passthrough = group->capacity - group->back;
     group->streams = streams;
     group->chunks = chunks;
     *index = group->image_count++;

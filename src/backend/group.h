@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A group: several images packed into one staging buffer, so that they go to the device as one
-// copy, one launch a filter and one copy back however many they are.
+// A group: several images packed into one staging buffer, so that any number of them takes one copy
+// to the device, one launch per filter and one copy back. A group belongs to one thread at a time.
 #ifndef CONV_BACKEND_GROUP_H
 #define CONV_BACKEND_GROUP_H
 
@@ -17,63 +17,69 @@ struct conv_group_plane {
     int alpha; // index of the image's alpha plane, where that is filtered too; else -1
 };
 
-// An image of a group that is coded: whose image data the device decodes, encodes or both.
+// An image whose data the device decodes, encodes or both. Offsets are in bytes.
 struct conv_group_image {
-    struct conv_image shape;     // its planes mean nothing
-    int plane;                   // its first one among the group's
-    size_t kept;                 // offset of the alpha plane that is kept as it is; SIZE_MAX: none
-    size_t stream, stream_bytes; // decoded: where in h_in its zlib stream is
-    bool failed;                 // decoded: not by the device, that is; set by the backend
-    size_t chunks, chunks_bytes; // encoded: where in h_out its IDAT chunks are; set by the backend
+    struct conv_image shape;     // without planes
+    int plane;                   // index of its first plane among the group's
+    size_t passthrough;          // offset of an alpha plane that is not filtered; SIZE_MAX: none
+    size_t stream, stream_bytes; // decoded: its zlib stream in h_in
+    bool failed;                 // decoded: the device could not; set by the backend
+    size_t chunks, chunks_bytes; // encoded: its IDAT chunks in h_out; set by the backend
 };
 
-// Who has a group's staging memory, which a group that is resident needs for its way to the device
-// and back only. Called by stream_run; both may take the pipeline's lock.
-struct conv_group_lender {
-    // All of h_in has been copied in.
-    void (*take_back)(struct conv_group_lender *lender);
-    // Sets h_out to `bytes` of memory.
-    enum conv_status (*lend)(struct conv_group_lender *lender, size_t bytes, struct conv_err *err);
+// The staging memory of a group that the device decodes and encodes: it is needed for the upload
+// and for the download, not in between. stream_run calls both on its own thread; they may wait for
+// a lock.
+struct conv_group_memory {
+    // All of h_in has been uploaded: its owner may use it for other groups.
+    void (*release_in)(struct conv_group_memory *memory);
+    // Sets the group's h_out to `bytes` of memory. CONV_ERR_MEMORY.
+    enum conv_status (*acquire_out)(struct conv_group_memory *memory, size_t bytes,
+                                    struct conv_err *err);
 };
 
 // Planes that the CPU has decoded and will encode:
-//   h_in:  | planes to filter, packed from the front | backend's tables | free | kept planes |
-//   h_out: | filtered planes at the same offsets |
-// Where the device decodes, h_in has the streams instead of the planes to filter, and gets the kept
-// planes from there. Where it encodes, h_out has IDAT chunks instead of planes. The offsets of
-// planes are good for the device's memory all the same, so that `capacity` bounds that, too.
-// Where it does both, the group is resident: no plane is ever in the host's memory, which so need
-// not be as large, nor be the group's all the time that the device decodes.
+//   h_in:  | planes to filter, packed from the front | backend's tables | free | passthrough planes
+//   | h_out: | filtered planes at the same offsets |
+// If the device decodes, h_in has zlib streams instead of the planes to filter, and the device
+// writes the passthrough planes to it. If the device encodes, h_out has IDAT chunks instead of
+// planes. Planes have their offsets in device memory all the same, so `capacity` bounds that, too.
+// If it does both, the group is device-coded: no plane is ever in host memory, so that h_in can be
+// smaller and is released after the upload.
+//
+// The owner of the memory sets the buffers, capacities and arrays, and `decoded` and `encoded`
+// while the group is empty. conv_group_place and _place_coded fill it. The backend sets the fields
+// that say so. All other fields are only read outside group.c.
 struct conv_group {
-    uint8_t *h_in, *h_out;            // staging (staging.h): in_capacity and `capacity` bytes
-    size_t capacity;                  // bytes of planes, on either side of the bus
-    size_t in_capacity;               // the same, unless the group is resident
-    struct conv_group_lender *lender; // of a resident group, which begins without h_out
+    uint8_t *h_in, *h_out;            // staging memory of in_capacity and `capacity` bytes
+    size_t capacity;                  // bytes for planes, in host and in device memory
+    size_t in_capacity;               // as capacity, unless the group is device-coded
+    struct conv_group_memory *memory; // of a device-coded group, which has no h_out at first
     size_t front;                     // bytes of planes to filter
-    size_t back;                      // bytes of kept planes at the end of h_in
+    size_t back;                      // bytes of passthrough planes at the end of h_in
     bool decoded, encoded;            // by the device
-    size_t streams;                   // decoded: bytes of h_in that they take
-    size_t chunks;                    // encoded: most bytes that they take in h_out
+    size_t streams;                   // decoded: bytes of h_in that streams take
+    size_t chunks;                    // encoded: bound of the bytes in h_out that chunks take
     struct conv_group_image *images;  // if decoded or encoded
     int image_count, image_capacity;
     struct conv_group_plane *planes; // the planes to filter
     int plane_count, plane_capacity;
-    uint8_t *h_result; // set by the backend: h_out, or h_in if the last step ended there
+    uint8_t *h_result; // set by the backend: h_out, or h_in if the last filter ended there
     uint64_t ns_start; // when the copy in began, on conv_clock_ns's clock; set by the backend
     uint64_t ns_copy_in, ns_kernel, ns_copy_out; // set by the backend
 };
 
-// Bytes of staging that an image needs: planes, tables (table_bytes a filtered plane), alignment.
+// Bytes of staging memory per image: planes, tables (table_bytes per filtered plane), alignment.
 size_t conv_group_need(const struct conv_image *shape, bool filter_alpha, size_t table_bytes);
 
-static inline bool conv_group_is_resident(const struct conv_group *group)
+static inline bool conv_group_is_device_coded(const struct conv_group *group)
 {
     return group->decoded && group->encoded;
 }
 
 // Reserves room for an image. `shape` gives sizes; on success in->plane[] point into h_in (to be
 // filled) and `out_offset[c]` says where in h_result the filtered channel will be, SIZE_MAX for a
-// kept one (which stays at in->plane[c]). false if the group has no room.
+// passthrough one (which stays at in->plane[c]). False if the group has no room.
 bool conv_group_place(struct conv_group *group, const struct conv_image *shape, bool filter_alpha,
                       size_t table_bytes, struct conv_image *in,
                       size_t out_offset[CONV_IMAGE_MAX_CHANNELS]);
@@ -93,23 +99,23 @@ struct conv_group_room conv_group_need_coded(const struct conv_image *shape, boo
                                              size_t table_bytes,
                                              const struct conv_group_coding *coding);
 
-// As conv_group_place, for a group of which `decoded` or `encoded` is set. *index: the image's
-// among the group's images, whose stream the caller writes; the planes of *in are those of h_in
-// only if they are to be filled, or kept.
+// As conv_group_place, for a group with `decoded` or `encoded` set. *index is the image's among the
+// group's images; the caller writes its stream. The planes of *in are in h_in only if the caller
+// fills them or if they pass through.
 bool conv_group_place_coded(struct conv_group *group, const struct conv_image *shape,
                             bool filter_alpha, size_t table_bytes,
                             const struct conv_group_coding *coding, struct conv_image *in,
                             size_t out_offset[CONV_IMAGE_MAX_CHANNELS], int *index);
 
-// The filtered image: views into h_result and, for kept planes, h_in.
+// The filtered image: views into h_result and, for passthrough planes, h_in.
 void conv_group_result(const struct conv_group *group, const struct conv_image *in,
                        const size_t out_offset[CONV_IMAGE_MAX_CHANNELS], struct conv_image *out);
 
 // Cuts a group in two of about the same size, for a device that cannot take it whole: `head` and
 // `tail` are groups on parts of its memory. False if it cannot be cut: it is one plane, or one
 // image whose alpha its colours need. The tail must be run before the head, since a backend's
-// table lies behind a group's planes, which is where the tail is. The group's table of planes is
-// changed: it is good for nothing but head and tail from then on.
+// table lies after a group's planes, which is where the tail is. The group's table of planes is
+// changed: only head and tail can be used from then on.
 bool conv_group_split(const struct conv_group *group, struct conv_group *head,
                       struct conv_group *tail);
 

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// Pages of this size, where the system has them, are touched and pinned in half the time.
+// Where the system has pages of this size, touching and pinning take half the time.
 #define HUGE_PAGE ((size_t)2 << 20)
 
 static void *map(size_t size)
@@ -17,7 +17,7 @@ static void *map(size_t size)
     return pages == MAP_FAILED ? NULL : pages;
 }
 
-// Maps more than is asked for and gives back what lies around it.
+// Maps more than needed and unmaps what lies around the aligned part.
 static void *map_aligned(size_t size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), kept = (size + page - 1) / page * page;
@@ -35,15 +35,16 @@ static void *map_aligned(size_t size)
 enum conv_status conv_staging_alloc(void **memory, size_t size, struct conv_err *err)
 {
     void *pages = size < HUGE_PAGE ? NULL : map_aligned(size);
-    *memory = pages ? pages : map(size); // an address space with a limit has no room for more
+    *memory =
+        pages ? pages : map(size); // under a limit on address space the aligned attempt may fail
     if (!*memory)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu MiB of staging: %s",
                             size >> 20, strerror(errno));
     return CONV_OK;
 }
 
-// Writes to each page what is there. Asking the system for all of them at once would keep everybody
-// from mapping memory meanwhile, the CUDA driver above all.
+// Writes to each page what it holds. MAP_POPULATE or madvise would hold the lock on the address
+// space meanwhile, which stalls every other mapping, above all the CUDA driver's.
 void conv_staging_touch(void *memory, size_t size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

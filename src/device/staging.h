@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Staging memory, in which groups lie. It is plain memory, so that it is there before any device
-// is; who hands a group to a device pins it first (host_pin of struct conv_backend_ops).
+// Staging memory of groups. It is plain memory, so that it is available before any device is open;
+// it is pinned before its first upload (cuda_memory.h). Any thread may call any of these.
 #ifndef CONV_DEVICE_STAGING_H
 #define CONV_DEVICE_STAGING_H
 
@@ -8,10 +8,10 @@
 
 #include "base/err.h"
 
-// Pages of their own, which come from the system untouched: staging costs what images fill.
+// Whole pages, which take no memory until they are first written. CONV_ERR_MEMORY.
 enum conv_status conv_staging_alloc(void **memory, size_t size, struct conv_err *err);
-// Has all of them there, as pinning would have, but several threads may do so at once: a driver
-// pins for one at a time.
+// Makes all pages resident, as pinning does, but on several threads at once: a driver pins one
+// block at a time. The content stays.
 void conv_staging_touch(void *memory, size_t size);
 void conv_staging_free(void *memory, size_t size); // NULL is fine
 

@@ -105,36 +105,37 @@ static enum conv_status run_on_spare(struct conv_stream_thread *thread, struct c
     return status;
 }
 
-// Gives a group that the device both decodes and encodes its staging memory: conv_group_lender.
-struct lending {
-    struct conv_group_lender lender; // the first member
+// Gives a group that the device both decodes and encodes its staging memory.
+struct staging_loan {
+    struct conv_group_memory memory; // the first member
     struct conv_scheduler *scheduler;
     struct conv_slot *slot;
     struct conv_backend *backend; // that pins it
     bool in_released;
 };
 
-static void take_back(struct conv_group_lender *lender)
+static void release_in(struct conv_group_memory *memory)
 {
-    struct lending *lending = (struct lending *)lender;
-    struct conv_scheduler *s = lending->scheduler;
-    lending->in_released = true;
+    struct staging_loan *loan = (struct staging_loan *)memory;
+    struct conv_scheduler *s = loan->scheduler;
+    loan->in_released = true;
     conv_lock_acquire(&s->lock);
-    conv_pool_release_in(&s->pool, lending->slot);
+    conv_pool_release_in(&s->pool, loan->slot);
     pthread_cond_signal(&s->wake.workers);
     conv_lock_release(&s->lock);
 }
 
-static enum conv_status lend(struct conv_group_lender *lender, size_t bytes, struct conv_err *err)
+static enum conv_status acquire_out(struct conv_group_memory *memory, size_t bytes,
+                                    struct conv_err *err)
 {
-    struct lending *lending = (struct lending *)lender;
-    struct conv_scheduler *s = lending->scheduler;
+    struct staging_loan *loan = (struct staging_loan *)memory;
+    struct conv_scheduler *s = loan->scheduler;
     conv_lock_acquire(&s->lock);
-    enum conv_status status = conv_pool_acquire_out(&s->pool, lending->slot, bytes, err);
+    enum conv_status status = conv_pool_acquire_out(&s->pool, loan->slot, bytes, err);
     pthread_cond_signal(&s->wake.workers); // what was reserved beyond that is free
     conv_lock_release(&s->lock);
     if (!status)
-        conv_pool_pin(&s->pool, lending->slot, lending->backend);
+        conv_pool_pin(&s->pool, loan->slot, loan->backend);
     return status;
 }
 
@@ -144,18 +145,18 @@ static enum conv_status run_on_stream(const struct conv_stream_thread *thread,
                                       bool *in_released, struct conv_err *err)
 {
     struct conv_scheduler *s = thread->scheduler;
-    struct lending lending = {
-        .lender = {take_back, lend},
+    struct staging_loan loan = {
+        .memory = {release_in, acquire_out},
         .scheduler = s,
         .slot = thread->slot,
         .backend = s->devices[owner->device].backend,
     };
-    conv_pool_pin(&s->pool, thread->slot, lending.backend);
-    group->lender = conv_group_is_resident(group) ? &lending.lender : NULL;
+    conv_pool_pin(&s->pool, thread->slot, loan.backend);
+    group->memory = conv_group_is_device_coded(group) ? &loan.memory : NULL;
     enum conv_status status = s->config->ops->stream_run(owner->stream, group, err);
     if (!status)
         note_work(thread, owner, group, NULL);
-    *in_released = lending.in_released;
+    *in_released = loan.in_released;
     return status;
 }
 

@@ -27,7 +27,7 @@
 #include "cli/commands.h"
 #include "faulty.h"
 
-#define TABLE_BYTES 64 // of a plane, behind the planes, as CUDA's
+#define TABLE_BYTES 64 // per plane, after the planes, as CUDA's
 #define MOST_DEVICES 8
 #define MOST_PINS 4096
 
@@ -51,7 +51,7 @@ static struct device {
 
 static bool real;
 static int device_count, real_count = 1;
-static const struct conv_backend_ops *inner; // who does the work
+static const struct conv_backend_ops *inner; // the backend that does the work
 
 static struct {
     pthread_mutex_t lock;
@@ -61,7 +61,7 @@ static struct {
     } pinned[MOST_PINS];
 } pins = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-// What stands behind `word`, for one device; -1: nothing is said of it.
+// The number after `word`, for one device; -1 without such a word.
 static long number_of(const char *text, int device, const char *word)
 {
     char own[32];
@@ -174,7 +174,8 @@ static size_t table_bytes(int filter_count, bool codes)
     return real ? inner->table_bytes(filter_count, codes) : TABLE_BYTES;
 }
 
-// Pages are pinned once. Those at addresses that a lost device still knows must not be others.
+// Aborts if pages are pinned twice, which includes new pages at an address that a lost device still
+// has on record.
 static bool add_pin(char *memory, size_t size)
 {
     int unused = MOST_PINS;
@@ -251,8 +252,8 @@ static void stream_close(struct conv_stream *stream)
     free(stream);
 }
 
-// As CUDA does it: the table is written behind the planes, h_in stays, the result is in h_out, and
-// each of the three steps has its time.
+// Has the side effects of CUDA's stream_run: a table after the planes, h_in unchanged, the result
+// in h_out, times of upload, kernels and download.
 static enum conv_status run_like_cuda(struct conv_stream *stream, struct conv_group *group,
                                       struct conv_err *err)
 {
