@@ -100,9 +100,9 @@ function(conv_cuda_target target)
     target_link_libraries(${target} PUBLIC CUDA::cudart_static)
 endfunction()
 
-# Adds rivals to the benchmark where CONV_BENCH_NPP asks for them and they are found: NPP, and cuDNN,
-# of which the header is enough.
-function(conv_rivals_target target)
+# Adds other libraries to the benchmark where CONV_BENCH_NPP asks for them and they are found: NPP,
+# and cuDNN, of which the header is enough.
+function(conv_competitors_target target)
     set(suffix "")
     if(CONV_STATIC)
         set(suffix _static)
@@ -113,20 +113,19 @@ function(conv_rivals_target target)
         find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
         if(TARGET CUDA::nppif${suffix})
             set(have_npp 1)
-            target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src/bench/bench_npp.c)
+            target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src/bench/bench_competitor_npp.c)
             target_link_libraries(${target} PRIVATE CUDA::nppif${suffix} CUDA::nppc${suffix})
             if(CONV_STATIC)
-                target_link_options(${target} PRIVATE -static-libstdc++) # NPP is written in C++
+                target_link_options(${target} INTERFACE -static-libstdc++) # NPP is written in C++
             endif()
         endif()
         if(CUDNN_INCLUDE_DIR)
             set(have_cudnn 1)
-            target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src/bench/bench_cudnn.c)
+            target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src/bench/bench_competitor_cudnn.c
+                ${PROJECT_SOURCE_DIR}/src/bench/bench_cudnn.c)
             target_include_directories(${target} SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR})
             target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
         endif()
-        target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src/bench/bench_timer.c)
-        target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
     endif()
     if(CONV_BENCH_NPP AND NOT have_npp)
         message(WARNING "CONV_BENCH_NPP: no NPP in this CUDA toolkit")

@@ -33,54 +33,6 @@ struct conv_backend_config {
     atomic_int *stop;
 };
 
-// Copies between staging and device memory, as a benchmark wants them.
-enum conv_copy_way {
-    CONV_COPY_IN,
-    CONV_COPY_OUT,
-    CONV_COPY_BOTH,     // in and out at once, independent of each other
-    CONV_COPY_AND_BACK, // each in and then out again
-};
-
-struct conv_copy_test {
-    enum conv_copy_way way;
-    size_t bytes;    // of one copy
-    int count;       // copies, each way
-    int streams;     // that they are dealt over
-    bool one_by_one; // each is waited for
-    int repeats;     // of the whole test; the shortest counts, since this is a yardstick
-};
-
-#define CONV_CODING_MOST_KERNELS 16
-
-// An image for a test of the device's coders.
-struct conv_coding_image {
-    const uint8_t *stream; // zlib, of stream_bytes
-    size_t stream_bytes;
-    struct conv_image image; // what the stream holds, and what is encoded
-};
-
-// Image data decoded or encoded by the device alone, kernel by kernel.
-struct conv_coding_test {
-    const struct conv_coding_image *images;
-    int image_count;
-    bool decode;   // else encode
-    int in_flight; // images at once, dealt round, each with memory of its own
-    int repeats;   // of the whole; medians count
-    // Called once an image of an encoding test; may be NULL.
-    void (*take_chunks)(void *context, int image, const uint8_t *data, size_t size);
-    void *context;
-
-    // The result.
-    struct {
-        char name[32];
-        double ms;
-    } kernels[CONV_CODING_MOST_KERNELS]; // in the order of their launches
-    int kernel_count;
-    double ms;            // all of them
-    int wrong;            // decoding: images, of image_count, that are not what they should be
-    uint64_t chunk_bytes; // encoding: of all in flight
-};
-
 struct conv_backend; // a device with a chain of filters; each kind has its own
 struct conv_stream;  // a CUDA stream with its device memory, or the scratch of a worker
 
@@ -144,21 +96,6 @@ struct conv_backend_ops {
     // so that another device can do the work, unless group->memory has released it.
     enum conv_status (*stream_run)(struct conv_stream *stream, struct conv_group *group,
                                    struct conv_err *err);
-    // For benchmarks: the chain's kernels once more, without copies, on what the last stream_run of
-    // this group left in the memory that they work in; and, as a yardstick, a copy of the group's
-    // planes within that memory (device to device; h_in to h_out on the CPU). The planes are in no
-    // cache when either begins. *ns is the time. Leaves h_result undefined.
-    enum conv_status (*stream_again)(struct conv_stream *stream, struct conv_group *group,
-                                     uint64_t *ns, struct conv_err *err);
-    enum conv_status (*stream_copy)(struct conv_stream *stream, struct conv_group *group,
-                                    uint64_t *ns, struct conv_err *err);
-    // For benchmarks: *ns is what the test's copies take at best. NULL on a backend that copies
-    // nothing.
-    enum conv_status (*time_copies)(struct conv_backend *backend, const struct conv_copy_test *test,
-                                    uint64_t *ns, struct conv_err *err);
-    // For benchmarks: the device's coders. NULL on a backend that codes nothing.
-    enum conv_status (*time_coding)(struct conv_backend *backend, struct conv_coding_test *test,
-                                    struct conv_err *err);
 };
 
 extern const struct conv_backend_ops conv_backend_cpu, conv_backend_cuda;

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cache.h"
 #include "base/clock.h"
 #include "base/features.h"
 #include "kernels/stencil/alpha.h"
@@ -169,35 +168,6 @@ static enum conv_status cpu_stream_run(struct conv_stream *stream, struct conv_g
     return CONV_OK;
 }
 
-// The caches must be in the same state before each timing: where planes fit the caches, copies
-// after a slow and after a fast kernel differ by a factor of 2 to 4.
-static void flush_cache(const struct conv_group *group)
-{
-    conv_cache_flush(group->h_in, group->front);
-    conv_cache_flush(group->h_out, group->front);
-}
-
-static enum conv_status cpu_stream_again(struct conv_stream *stream, struct conv_group *group,
-                                         uint64_t *ns, struct conv_err *err)
-{
-    flush_cache(group);
-    enum conv_status status = cpu_stream_run(stream, group, err);
-    *ns = group->ns_kernel;
-    return status;
-}
-
-static enum conv_status cpu_stream_copy(struct conv_stream *stream, struct conv_group *group,
-                                        uint64_t *ns, struct conv_err *err)
-{
-    (void)stream;
-    (void)err;
-    flush_cache(group);
-    uint64_t start = conv_clock_ns();
-    memcpy(group->h_out, group->h_in, group->front);
-    *ns = conv_clock_ns() - start;
-    return CONV_OK;
-}
-
 static bool cpu_has_driver(void)
 {
     return true;
@@ -231,6 +201,4 @@ const struct conv_backend_ops conv_backend_cpu = {
     .stream_open = cpu_stream_open,
     .stream_close = cpu_stream_close,
     .stream_run = cpu_stream_run,
-    .stream_again = cpu_stream_again,
-    .stream_copy = cpu_stream_copy,
 };

@@ -142,8 +142,4 @@ const struct conv_backend_ops conv_backend_cuda = {
     .stream_open = conv_cuda_stream_open,
     .stream_close = conv_cuda_stream_close,
     .stream_run = conv_cuda_stream_run,
-    .stream_again = conv_cuda_stream_again,
-    .stream_copy = conv_cuda_stream_copy,
-    .time_copies = conv_cuda_copies_time,
-    .time_coding = conv_cuda_coding_time,
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the files of the CUDA backend share: cuda.c (open, close, staging), cuda_stream.c (running
-// groups), cuda_coder.c (its images decoded and encoded there), cuda_copies.c
-// and cuda_coding.c (copies alone and coders alone, timed).
+// groups), cuda_coder.c (its images decoded and encoded there).
 #ifndef CONV_BACKEND_CUDA_INTERNAL_H
 #define CONV_BACKEND_CUDA_INTERNAL_H
 
@@ -52,7 +51,6 @@ struct conv_stream {
     struct conv_cuda_clock clock;
     struct conv_cuda_memory buffer[2]; // the first also takes the group's tables
     struct conv_cuda_coder coder;
-    struct conv_cuda_memory flush; // for benchmarks: as large as caches are
 };
 
 // --- cuda_stream.c: see struct conv_backend_ops --------------------------------------------------
@@ -63,10 +61,6 @@ enum conv_status conv_cuda_stream_open(struct conv_backend *backend, struct conv
 void conv_cuda_stream_close(struct conv_stream *stream);
 enum conv_status conv_cuda_stream_run(struct conv_stream *stream, struct conv_group *group,
                                       struct conv_err *err);
-enum conv_status conv_cuda_stream_again(struct conv_stream *stream, struct conv_group *group,
-                                        uint64_t *ns, struct conv_err *err);
-enum conv_status conv_cuda_stream_copy(struct conv_stream *stream, struct conv_group *group,
-                                       uint64_t *ns, struct conv_err *err);
 
 // --- cuda_coder.c --------------------------------------------------------------------------------
 
@@ -95,16 +89,5 @@ enum conv_status conv_cuda_coder_encode(struct conv_stream *stream, const uint8_
 void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group);
 enum conv_status conv_cuda_coder_copy_chunks(struct conv_stream *stream, struct conv_group *group,
                                              struct conv_err *err);
-
-// --- cuda_coding.c -------------------------------------------------------------------------------
-
-enum conv_status conv_cuda_coding_time(struct conv_backend *backend, struct conv_coding_test *test,
-                                       struct conv_err *err);
-
-// --- cuda_copies.c -------------------------------------------------------------------------------
-
-enum conv_status conv_cuda_copies_time(struct conv_backend *backend,
-                                       const struct conv_copy_test *test, uint64_t *ns,
-                                       struct conv_err *err);
 
 #endif

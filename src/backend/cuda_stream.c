@@ -47,7 +47,6 @@ void conv_cuda_stream_close(struct conv_stream *stream)
     if (cudaSetDevice(stream->backend->device) == cudaSuccess) {
         free_buffers(stream);
         conv_cuda_coder_free(&stream->coder);
-        conv_cuda_memory_free(&stream->flush);
         for (int i = 0; i < MARK_COUNT; i++)
             conv_cuda_event_destroy(&stream->marks[i]);
         conv_cuda_clock_close(&stream->clock);
@@ -334,80 +333,4 @@ enum conv_status conv_cuda_stream_run(struct conv_stream *stream, struct conv_gr
         (status = read_time(stream, MARK_COPIED_IN, &group->ns_kernel, err)))
         return status;
     return read_time(stream, MARK_FILTERED, &group->ns_copy_out, err);
-}
-
-// --- for benchmarks ------------------------------------------------------------------------------
-
-// Fills the level 2 cache with something else.
-static enum conv_status flush_cache(struct conv_stream *stream, struct conv_err *err)
-{
-    int bytes = 0;
-    cudaError_t code =
-        cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, stream->backend->device);
-    size_t size = 2 * (size_t)(bytes > 0 ? bytes : 1);
-    enum conv_status status =
-        conv_cuda_memory_reserve(&stream->flush, size, 0, "to flush the cache with", err);
-    if (status)
-        return status;
-    if (!code)
-        code = cudaMemsetAsync(stream->flush.d_data, 0, size, stream->cuda);
-    return code ? conv_cuda_device_report(err, code, "flush the cache") : CONV_OK;
-}
-
-// Waits and reads the time of what lies between the marks that queue_copy and queue_again set.
-static enum conv_status finish_timing(struct conv_stream *stream, uint64_t *ns,
-                                      struct conv_err *err)
-{
-    cudaError_t code = cudaEventSynchronize(stream->marks[MARK_FILTERED]);
-    if (code)
-        return conv_cuda_device_report(err, code, "time a group of images");
-    return read_time(stream, MARK_COPIED_IN, ns, err);
-}
-
-static enum conv_status queue_copy(struct conv_stream *stream, const struct conv_group *group,
-                                   struct conv_err *err)
-{
-    enum conv_status status = reserve_buffers(stream, group->front, 0, err);
-    if (status || (status = flush_cache(stream, err)) ||
-        (status = set_mark(stream, MARK_COPIED_IN, err)))
-        return status;
-    cudaError_t code = cudaMemcpyAsync(stream->buffer[1].d_data, stream->buffer[0].d_data,
-                                       group->front, cudaMemcpyDeviceToDevice, stream->cuda);
-    if (code)
-        return conv_cuda_device_report(err, code, "copy images within the device");
-    return set_mark(stream, MARK_FILTERED, err);
-}
-
-enum conv_status conv_cuda_stream_copy(struct conv_stream *stream, struct conv_group *group,
-                                       uint64_t *ns, struct conv_err *err)
-{
-    enum conv_status status = conv_cuda_device_use(stream->backend->device, err);
-    if (status || (status = queue_copy(stream, group, err)))
-        return status;
-    return finish_timing(stream, ns, err);
-}
-
-// The tables are still where the last stream_run has put them, here and on the device.
-static enum conv_status queue_again(struct conv_stream *stream, struct conv_group *group,
-                                    struct conv_err *err)
-{
-    struct launch launches[CONV_FILTER_MAX_CHAIN][2] = {0};
-    size_t stencils = lay_out_upload(stream, group).stencils;
-    struct conv_stencil_plane *tables = (void *)(group->h_in + stencils);
-    build_tables(stream, tables, group, launches);
-    enum conv_status status = flush_cache(stream, err);
-    if (status || (status = set_mark(stream, MARK_COPIED_IN, err)))
-        return status;
-    status = launch_chain(stream, tables, (void *)(stream->buffer[0].d_data + stencils),
-                          group->plane_count, launches, err);
-    return status ? status : set_mark(stream, MARK_FILTERED, err);
-}
-
-enum conv_status conv_cuda_stream_again(struct conv_stream *stream, struct conv_group *group,
-                                        uint64_t *ns, struct conv_err *err)
-{
-    enum conv_status status = conv_cuda_device_use(stream->backend->device, err);
-    if (status || (status = queue_again(stream, group, err)))
-        return status;
-    return finish_timing(stream, ns, err);
 }

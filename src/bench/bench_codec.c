@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Every coder takes its turn on each image before the next image comes, round after round, so
-// that a change of clock or of neighbours meets all of them alike.
-#include "bench/bench_codec.h"
+// All coders process one image before the next image, round after round, so that a change of clock
+// or of other load affects all of them alike.
+#include "bench/bench.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +10,8 @@
 #include "base/stat.h"
 #include "bench/bench_codec_device.h"
 #include "bench/bench_codec_jobs.h"
-#include "bench/bench_competitors.h"
+#include "bench/bench_competitor.h"
 #include "bench/bench_images.h"
-#include "cli/commands.h"
-#include "cli/device.h"
 #include "png/cpu/interleave.h"
 #include "png/libpng.h"
 #include "report/json.h"
@@ -21,31 +19,31 @@
 #define ROUNDS 5
 #define MAX_ROWS 32
 
-// "conv" is conv_png_decode, "libpng" the path below it that is the judge of all the others.
-enum kind { DECODE_CONV, DECODE_LIBPNG, DECODE_RIVAL, ENCODE };
+// "conv" is conv_png_decode; all others are compared with "libpng", one of its two paths.
+enum kind { DECODE_CONV, DECODE_LIBPNG, DECODE_COMPETITOR, ENCODE };
 
 struct row {
     enum kind kind;
     const char *name;
-    int level; // ENCODE
-    conv_bench_rival_fn rival;
+    int level;                                // ENCODE
+    const struct conv_competitor *competitor; // DECODE_COMPETITOR
     struct conv_png_codec *codec;
-    struct conv_buffer pixels; // DECODE_LIBPNG, DECODE_RIVAL
-    uint64_t ns[ROUNDS];       // for all images
-    uint64_t bytes;            // ENCODE: of all files of a round
-    struct conv_err left_out;  // status CONV_OK: takes part
+    struct conv_buffer pixels; // DECODE_LIBPNG, DECODE_COMPETITOR
+    uint64_t ns[ROUNDS];       // of all images
+    uint64_t bytes;            // ENCODE: of all files of one round
+    struct conv_err left_out;  // status CONV_OK: it is measured
 };
 
 struct bench {
-    const struct conv_options *options;
+    const struct conv_bench_options *options;
     struct conv_bench_images all;
     struct row rows[MAX_ROWS];
     int row_count;
-    struct conv_image truth, got; // planes of the present image, as libpng has them and as a row
+    struct conv_image reference, got; // planes of the current image, of libpng and of a row
     struct conv_buffer planes[2], file, scratch;
 };
 
-// With --compress only the level asked for, beside libpng's level 1, which all are held against.
+// With a level requested only that one, and libpng's level 1, with which all are compared.
 static const struct {
     const char *name;
     int level;
@@ -65,14 +63,15 @@ static struct row *add_row(struct bench *bench, enum kind kind, const char *name
 
 static enum conv_status add_rows(struct bench *bench, struct conv_err *err)
 {
-    int rivals;
-    const struct conv_bench_rival *rival = conv_bench_competitors(&rivals);
+    int count;
+    const struct conv_competitor *const *competitors = conv_competitors(&count);
     struct row *row = add_row(bench, DECODE_CONV, "conv");
     struct conv_codec_config config = {.level = -1};
     enum conv_status status = conv_png_codec_open(&row->codec, &config, err);
     add_row(bench, DECODE_LIBPNG, "libpng");
-    for (int i = 0; i < rivals; i++)
-        add_row(bench, DECODE_RIVAL, rival[i].name)->rival = rival[i].decode;
+    for (int i = 0; i < count; i++)
+        if (competitors[i]->decode)
+            add_row(bench, DECODE_COMPETITOR, competitors[i]->name)->competitor = competitors[i];
     for (size_t i = 0; i < sizeof encoders / sizeof encoders[0] && !status; i++) {
         config.level = encoders[i].level;
         bool base = config.level == 1 && strcmp(encoders[i].name, "libpng") == 0;
@@ -89,14 +88,14 @@ static enum conv_status add_rows(struct bench *bench, struct conv_err *err)
 
 // --- one image, one coder ----------------------------------------------------------------------
 
-static void split_rival(const struct bench *bench, const struct row *row)
+static void split_pixels(const struct bench *bench, const struct row *row)
 {
     size_t bytes = conv_interleave_bytes(&bench->got);
     for (int y = 0; y < bench->got.height; y++)
         conv_interleave_split(&bench->got, y, row->pixels.data + (size_t)y * bytes);
 }
 
-// Decodes what a row has encoded with libpng, from a copy in one piece.
+// Decodes with libpng what a row has encoded, from a contiguous copy.
 static enum conv_status read_back(struct bench *bench, const struct conv_encoded *bytes,
                                   struct conv_err *err)
 {
@@ -130,24 +129,24 @@ static enum conv_status run_row(struct bench *bench, struct row *row, int round,
     case DECODE_LIBPNG:
         status = conv_libpng_decode(&row->pixels, file->data, file->size, header, &bench->got, err);
         break;
-    case DECODE_RIVAL:
-        status = row->rival(&row->pixels, file->data, file->size, header, err);
+    case DECODE_COMPETITOR:
+        status = row->competitor->decode(&row->pixels, file->data, file->size, header, err);
         break;
     case ENCODE:
-        status = conv_png_encode(row->codec, &bench->truth, NULL, &bytes, err);
+        status = conv_png_encode(row->codec, &bench->reference, NULL, &bytes, err);
         break;
     }
     row->ns[round] += conv_clock_ns() - start;
     if (status)
         return status;
     row->bytes += round == 0 ? bytes.size : 0;
-    if (row->kind == DECODE_RIVAL)
-        split_rival(bench, row);
-    // A coder's bytes are the same in every round; its read-back costs more than some coders.
+    if (row->kind == DECODE_COMPETITOR)
+        split_pixels(bench, row);
+    // A coder's bytes are the same in every round, and decoding them takes longer than some coders.
     if (row->kind == ENCODE && round == 0)
         status = read_back(bench, &bytes, err);
     if (!status && (row->kind != ENCODE || round == 0) &&
-        !conv_bench_images_equal(&bench->truth, &bench->got))
+        !conv_bench_images_equal(&bench->reference, &bench->got))
         status = conv_err_set(err, CONV_ERR_FORMAT, "WRONG pixels");
     return status;
 }
@@ -156,11 +155,11 @@ static enum conv_status run_round(struct bench *bench, int round, struct conv_er
 {
     for (int i = 0; i < bench->all.count; i++) {
         const struct conv_bench_image *image = &bench->all.images[i];
-        conv_bench_images_place(&bench->truth, &image->header.shape, bench->planes[0].data);
+        conv_bench_images_place(&bench->reference, &image->header.shape, bench->planes[0].data);
         conv_bench_images_place(&bench->got, &image->header.shape, bench->planes[1].data);
         enum conv_status status =
             conv_libpng_decode(&bench->scratch, image->file.data, image->file.size, &image->header,
-                               &bench->truth, err);
+                               &bench->reference, err);
         if (status)
             return status;
         for (int r = 0; r < bench->row_count; r++) {
@@ -183,7 +182,7 @@ static double median(const struct row *row)
     return conv_stat_median(ns, ROUNDS);
 }
 
-// What a row's speed and size are held against: libpng decoding, libpng's level 1.
+// With which a row's speed and size are compared: libpng's decoder, libpng's level 1.
 static const struct row *find_base(const struct bench *bench, bool encode)
 {
     for (int i = 0; i < bench->row_count; i++) {
@@ -264,7 +263,7 @@ static void print_json(const struct bench *bench)
     }
 }
 
-// Wrong pixels are no matter of taste: the command fails, after the table.
+// With wrong pixels the command fails, after the table.
 static enum conv_status find_wrong(const struct bench *bench, struct conv_err *err)
 {
     for (int i = 0; i < bench->row_count; i++) {
@@ -290,12 +289,11 @@ static void close_bench(struct bench *bench)
 }
 
 // Many images at once, on threads or on a device.
-static enum conv_status bench_many(const struct conv_options *options, bool on_gpu,
-                                   struct conv_err *err)
+static enum conv_status bench_many(const struct conv_bench_options *options, struct conv_err *err)
 {
     struct conv_bench_images images = {0};
-    enum conv_status status = conv_bench_images_load(&images, options, options->operands[1], err);
-    if (!status && on_gpu) {
+    enum conv_status status = conv_bench_images_load(&images, options, err);
+    if (!status && options->on_device) {
         status = conv_bench_codec_device(options, &images, err);
     } else if (!status) {
         status = conv_bench_images_filter(&images, options, err);
@@ -306,18 +304,12 @@ static enum conv_status bench_many(const struct conv_options *options, bool on_g
     return status;
 }
 
-enum conv_status conv_bench_codec(const struct conv_options *options, struct conv_err *err)
+enum conv_status conv_bench_codec(const struct conv_bench_options *options, struct conv_err *err)
 {
     struct bench bench = {.options = options};
-    struct conv_device_list list;
-    if (options->operand_count != 2)
-        return conv_err_set(err, CONV_ERR_USAGE, "conv bench codec takes one folder of PNGs");
-    enum conv_status status = conv_device_parse_one(options, &list, err);
-    if (status)
-        return status;
-    if (options->jobs_given || list.choice == CONV_DEVICE_GPU)
-        return bench_many(options, list.choice == CONV_DEVICE_GPU, err);
-    status = conv_bench_images_load(&bench.all, options, options->operands[1], err);
+    if (options->jobs || options->on_device)
+        return bench_many(options, err);
+    enum conv_status status = conv_bench_images_load(&bench.all, options, err);
     if (!status)
         status = add_rows(&bench, err);
     if (!status && !(conv_buffer_reserve(&bench.planes[0], bench.all.most_bytes) &&
@@ -326,7 +318,7 @@ enum conv_status conv_bench_codec(const struct conv_options *options, struct con
     for (int round = 0; round < ROUNDS && !status; round++)
         status = run_round(&bench, round, err);
     if (!status) {
-        if (options->json)
+        if (options->format == CONV_BENCH_JSON)
             print_json(&bench);
         else
             print_table(&bench);

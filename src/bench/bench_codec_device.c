@@ -4,22 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/device.h"
+#include "bench/bench_cuda.h"
 #include "png/cpu/interleave.h"
 #include "png/libpng.h"
 
 #define REPEATS 5
 
 static const int in_flight[] = {1, 132, 1000, 4000};
+static const int thread_counts[] = {128, 256, 512}; // that may inflate an image
 
 struct bench {
-    const struct conv_options *options;
-    struct conv_device device;
-    struct conv_png_codec *codec;     // finds streams, makes files
-    struct conv_coding_image *images; // those that the device takes
-    uint8_t **memory;                 // of their streams and planes: two each
+    const struct conv_bench_options *options;
+    struct conv_png_codec *codec;     // makes files
+    struct conv_coding_image *images; // those that the device decodes
+    uint8_t **memory;                 // two per image: its stream and its planes
     int count;
-    size_t libpng_bytes; // of the files that libpng's level 1 makes of all
+    size_t libpng_bytes; // of all images, encoded by libpng at level 1
     int wrong;
     struct conv_buffer file, scratch, planes;
 };
@@ -39,7 +39,7 @@ static enum conv_status measure_libpng(struct bench *bench, const struct conv_im
     return status;
 }
 
-// Those that are not of the plain kind are left out.
+// Skips an image that the device does not decode.
 static enum conv_status add_image(struct bench *bench, const struct conv_bench_image *from,
                                   struct conv_err *err)
 {
@@ -68,7 +68,7 @@ static enum conv_status add_image(struct bench *bench, const struct conv_bench_i
 
 // --- results -------------------------------------------------------------------------------------
 
-// What the device has encoded, as a file, is read by libpng.
+// libpng decodes what the device has encoded.
 static void check_chunks(void *context, int number, const uint8_t *data, size_t size)
 {
     struct bench *bench = context;
@@ -100,11 +100,11 @@ static void print_row(const struct bench *bench, const struct conv_coding_test *
                       const char *name, double ms, double raw, double ratio, double libpng)
 {
     const char *direction = test->decode ? "decode" : "encode";
-    if (bench->options->json) {
+    if (bench->options->format == CONV_BENCH_JSON) {
         printf("{\"type\":\"bench-codec-device\",\"direction\":\"%s\",\"kernel\":\"%s\",\"in_"
-               "flight\":%d,"
+               "flight\":%d,\"threads\":%d,"
                "\"ms\":%.4f,\"gb_s\":%.3f",
-               direction, name, test->in_flight, ms, raw / ms / 1e6);
+               direction, name, test->in_flight, test->threads, ms, raw / ms / 1e6);
         if (ratio > 0)
             printf(",\"ratio\":%.6f,\"libpng_1\":%.6f", ratio, libpng);
         puts("}");
@@ -131,36 +131,47 @@ static void print_test(const struct bench *bench, const struct conv_coding_test 
     fflush(stdout);
 }
 
+// `threads` 0: as the decoder chooses.
+static enum conv_status run_test(struct bench *bench, int count, bool decode, int threads,
+                                 struct conv_err *err)
+{
+    struct conv_coding_test test = {
+        .images = bench->images,
+        .image_count = bench->count,
+        .decode = decode,
+        .threads = threads,
+        .in_flight = count,
+        .repeats = REPEATS,
+        .take_chunks = check_chunks,
+        .context = bench,
+    };
+    enum conv_status status =
+        conv_bench_cuda()->time_coding(bench->options->devices.ordinals[0], &test, err);
+    bench->wrong += test.wrong;
+    if (!status)
+        print_test(bench, &test);
+    return status;
+}
+
 static enum conv_status run_tests(struct bench *bench, int count, struct conv_err *err)
 {
-    enum conv_status status = CONV_OK;
-    for (int direction = 0; direction < 2 && !status; direction++) {
-        struct conv_coding_test test = {
-            .images = bench->images,
-            .image_count = bench->count,
-            .decode = direction == 0,
-            .in_flight = count,
-            .repeats = REPEATS,
-            .take_chunks = check_chunks,
-            .context = bench,
-        };
-        status = bench->device.ops->time_coding(bench->device.backends[0], &test, err);
-        bench->wrong += test.wrong;
+    enum conv_status status = run_test(bench, count, true, 0, err);
+    for (size_t i = 0;
+         bench->options->in_flight && i < sizeof thread_counts / sizeof thread_counts[0]; i++)
         if (!status)
-            print_test(bench, &test);
-    }
-    return status;
+            status = run_test(bench, count, true, thread_counts[i], err);
+    return status ? status : run_test(bench, count, false, 0, err);
 }
 
 static enum conv_status run_all(struct bench *bench, struct conv_err *err)
 {
-    if (!bench->options->json)
+    if (bench->options->format != CONV_BENCH_JSON)
         printf("%d plain images, copied until that many are in flight; %s, medians of "
                "%d runs\n%-7s %9s  %-20s %10s %10s %8s %9s\n",
-               bench->count, bench->device.name, REPEATS, "", "in flight", "kernel", "ms",
+               bench->count, bench->options->devices.name, REPEATS, "", "in flight", "kernel", "ms",
                "GB/s raw", "ratio", "libpng 1");
-    if (bench->options->bench_images)
-        return run_tests(bench, bench->options->bench_images, err);
+    if (bench->options->in_flight)
+        return run_tests(bench, bench->options->in_flight, err);
     enum conv_status status = CONV_OK;
     for (size_t i = 0; i < sizeof in_flight / sizeof in_flight[0] && !status; i++) {
         status = run_tests(bench, in_flight[i], err);
@@ -178,11 +189,10 @@ static enum conv_status open_bench(struct bench *bench, const struct conv_bench_
                                    struct conv_err *err)
 {
     struct conv_codec_config png = {.level = -1};
-    struct conv_filter identity = {.width = 1, .height = 1, .scale = 1, .coef = {1}};
-    enum conv_status status = conv_device_open(&bench->device, bench->options, &identity, 1, false,
-                                               CONV_AMOUNT_MUCH, NULL, err);
-    if (!status && !bench->device.ops->time_coding)
-        status = conv_err_set(err, CONV_ERR_USAGE, "%s codes no images", bench->device.name);
+    enum conv_status status = CONV_OK;
+    if (!conv_bench_cuda())
+        status =
+            conv_err_set(err, CONV_ERR_USAGE, "%s codes no images", bench->options->devices.name);
     if (!status)
         status = conv_png_codec_open(&bench->codec, &png, err);
     bench->images = calloc((size_t)images->count, sizeof *bench->images);
@@ -206,10 +216,9 @@ static void close_bench(struct bench *bench)
     conv_buffer_free(&bench->file);
     conv_buffer_free(&bench->scratch);
     conv_buffer_free(&bench->planes);
-    conv_device_close(&bench->device);
 }
 
-enum conv_status conv_bench_codec_device(const struct conv_options *options,
+enum conv_status conv_bench_codec_device(const struct conv_bench_options *options,
                                          const struct conv_bench_images *images,
                                          struct conv_err *err)
 {

@@ -24,7 +24,7 @@ struct bench {
 struct worker {
     struct bench *bench;
     struct conv_png_codec *codec;
-    uint8_t *planes; // room for those of any image
+    uint8_t *planes; // of any image
     pthread_t thread;
     double samples_per_ns, pixels_per_ns, images_per_ns;
     struct conv_err err;
@@ -48,7 +48,7 @@ static enum conv_status code(const struct worker *worker, const struct conv_benc
     return status;
 }
 
-// Images are taken in turn until the time is over; the last one counts, and so does its time.
+// Takes images in turn until the time is over. The last image counts, and so does its time.
 static void *work(void *argument)
 {
     struct worker *worker = argument;
@@ -76,7 +76,7 @@ static void *work(void *argument)
 // --- all of them ---------------------------------------------------------------------------------
 
 struct rates {
-    double mb, mpix, images; // a second
+    double mb, mpix, images; // per second
 };
 
 static enum conv_status run_round(struct worker *workers, int count, struct rates *rates,
@@ -128,19 +128,19 @@ static enum conv_status measure(struct bench *bench, struct worker *workers, int
     return status;
 }
 
-static void print(const struct conv_options *options, const struct bench *bench,
+static void print(const struct conv_bench_options *options, const struct bench *bench,
                   const struct rates rates[WORKS], const struct rates one[WORKS])
 {
     const struct conv_bench_images *images = bench->images;
-    if (!options->json)
+    if (options->format != CONV_BENCH_JSON)
         printf("%d %s, %.1f Mpix, %.1f MB of samples; %d %s, encoded after %s, medians of %d "
                "rounds\n%-16s %9s %9s %11s %10s\n",
                images->count, images->count == 1 ? "image" : "images", (double)images->pixels / 1e6,
                (double)images->samples / 1e6, options->jobs,
-               options->jobs == 1 ? "thread" : "threads", options->bench_filter, ROUNDS, "", "MB/s",
+               options->jobs == 1 ? "thread" : "threads", options->filter_text, ROUNDS, "", "MB/s",
                "Mpix/s", "images/s", "one thread");
     for (int w = 0; w < WORKS; w++) {
-        if (options->json)
+        if (options->format == CONV_BENCH_JSON)
             printf("{\"type\":\"bench-codec-jobs\",\"work\":\"%s\",\"jobs\":%d,\"mb_s\":%.2f,"
                    "\"mpix_s\":%.3f,\"images_s\":%.2f,\"speed_up\":%.3f}\n",
                    work_names[w], options->jobs, rates[w].mb, rates[w].mpix, rates[w].images,
@@ -151,7 +151,7 @@ static void print(const struct conv_options *options, const struct bench *bench,
     }
 }
 
-enum conv_status conv_bench_codec_jobs(const struct conv_options *options,
+enum conv_status conv_bench_codec_jobs(const struct conv_bench_options *options,
                                        const struct conv_bench_images *images, struct conv_err *err)
 {
     struct bench bench = {.images = images};

@@ -4,11 +4,10 @@
 
 #include "bench/bench_images.h"
 
-// conv bench codec FOLDER -j N: what the CPU's coders alone do on N threads at once, without files,
-// filters or a device: the rate that a run on N workers can come near to, and no further where it
-// codes on the CPU. Images must have been filtered; each is encoded as that has left it. Prints
-// the table, or JSON.
-enum conv_status conv_bench_codec_jobs(const struct conv_options *options,
+// conv bench codec FOLDER -j N: the CPU's coders alone on N threads at once, without files, filters
+// or a device: the upper bound of a run with N workers that codes on the CPU. The images have been
+// filtered (conv_bench_images_filter); the results are encoded. Prints a table, or JSON.
+enum conv_status conv_bench_codec_jobs(const struct conv_bench_options *options,
                                        const struct conv_bench_images *images,
                                        struct conv_err *err);
 

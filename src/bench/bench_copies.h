@@ -3,13 +3,14 @@
 #ifndef CONV_BENCH_BENCH_COPIES_H
 #define CONV_BENCH_BENCH_COPIES_H
 
-#include "cli/device.h"
-#include "page/page.h"
+#include "bench/bench.h"
 
-// Large copies on all devices at once, and images of `image_bytes` one by one, over streams and
-// in groups on the first. On a backend with time_copies.
+// Times large copies on all devices at once and, on the first one, images of `image_bytes` one by
+// one, over streams and in groups of `group_bytes`. CUDA devices only. CONV_ERR_MEMORY,
+// CONV_ERR_DEVICE.
 enum conv_status conv_bench_copies_time(struct conv_page_copies *copies,
-                                        const struct conv_device *device, size_t image_bytes,
-                                        size_t group_bytes, struct conv_err *err);
+                                        const struct conv_bench_devices *devices,
+                                        size_t image_bytes, size_t group_bytes,
+                                        struct conv_err *err);
 
 #endif

@@ -1,19 +1,43 @@
 // SPDX-License-Identifier: MIT
-// NVIDIA's library for neural networks, for `conv bench kernels` alone; built with
-// -DCONV_BENCH_NPP=ON where its header is found. The library itself is looked for at run time.
+// cuDNN's functions, looked up at run time: only its header is needed to build.
 #ifndef CONV_BENCH_BENCH_CUDNN_H
 #define CONV_BENCH_BENCH_CUDNN_H
 
-#include "backend/group.h"
-#include "base/err.h"
-#include "filter/filter.h"
+#include <cudnn.h>
 
-// As conv_bench_npp. cuDNN convolves float32: planes go in as floats, with the replicated border
-// around them, sums come out, and neither that nor rounding, which is done here, is in the times.
-// Planes of one size are one call, others a call each. CONV_ERR_UNSUPPORTED if there is no cuDNN.
-enum conv_status conv_bench_cudnn(const struct conv_filter *filter, enum conv_border border,
-                                  const struct conv_group_plane *planes, int count,
-                                  const uint8_t *source, uint8_t *result, size_t bytes, int device,
-                                  uint64_t *ns, int runs, struct conv_err *err);
+#include "base/err.h"
+
+// The functions that are called, by their names without "cudnn".
+#define CONV_BENCH_CUDNN_FUNCTIONS(X)                                                              \
+    X(Create)                                                                                      \
+    X(Destroy)                                                                                     \
+    X(SetStream)                                                                                   \
+    X(GetErrorString)                                                                              \
+    X(CreateTensorDescriptor)                                                                      \
+    X(DestroyTensorDescriptor)                                                                     \
+    X(SetTensor4dDescriptor)                                                                       \
+    X(CreateFilterDescriptor)                                                                      \
+    X(DestroyFilterDescriptor)                                                                     \
+    X(SetFilter4dDescriptor)                                                                       \
+    X(CreateConvolutionDescriptor)                                                                 \
+    X(DestroyConvolutionDescriptor)                                                                \
+    X(SetConvolution2dDescriptor)                                                                  \
+    X(FindConvolutionForwardAlgorithm)                                                             \
+    X(ConvolutionForward)
+
+struct conv_bench_cudnn { // starts as {0}
+    void *library;
+#define CONV_BENCH_CUDNN_POINTER(name) __typeof__(cudnn##name) *name;
+    CONV_BENCH_CUDNN_FUNCTIONS(CONV_BENCH_CUDNN_POINTER)
+#undef CONV_BENCH_CUDNN_POINTER
+};
+
+// CONV_ERR_UNSUPPORTED if the library is not installed or lacks a function.
+enum conv_status conv_bench_cudnn_open(struct conv_bench_cudnn *cudnn, struct conv_err *err);
+void conv_bench_cudnn_close(struct conv_bench_cudnn *cudnn); // never opened is fine
+
+// CONV_OK, or CONV_ERR_UNSUPPORTED with cuDNN's reason.
+enum conv_status conv_bench_cudnn_report(const struct conv_bench_cudnn *cudnn, cudnnStatus_t code,
+                                         struct conv_err *err);
 
 #endif

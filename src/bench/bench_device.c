@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "bench/bench_copies.h"
+#include "bench/bench_cuda.h"
 #include "io/walk.h"
 #include "pipeline/pool.h"
 #include "pipeline/stages.h"
@@ -17,8 +18,8 @@
 #define MOST_GROUPS 128
 
 struct conv_bench_device {
-    const struct conv_options *options;
-    const struct conv_device *device;
+    const struct conv_bench_options *options;
+    const struct conv_bench_devices *device;
     struct conv_pool pool;
     struct conv_slot *groups[MOST_GROUPS];
     uint64_t images[MOST_GROUPS], pixels[MOST_GROUPS];
@@ -26,10 +27,10 @@ struct conv_bench_device {
     size_t image_bytes; // of the first image's planes
 
     pthread_mutex_t lock;         // guards all below
-    int free_groups[MOST_GROUPS]; // groups that no stream has
+    int free_groups[MOST_GROUPS]; // not in any stream
     int free_count;
     uint64_t end;  // when streams stop
-    uint64_t last; // when the last group was done
+    uint64_t last; // when the last group was finished
     struct conv_totals totals;
     struct conv_overlap *overlaps[CONV_BACKEND_MOST_DEVICES]; // of an async device
     double bytes;
@@ -40,28 +41,27 @@ struct stream_thread {
     struct conv_bench_device *bench;
     int device;
     struct conv_stream *stream;
-    atomic_int *stop;
     pthread_t thread;
     bool started;
 };
 
 // --- images ------------------------------------------------------------------------------------
 
-// Gives the image a place in the last group or in a new one. False: there is no more room.
+// Places the image in the last group or in a new one. False: there is no more memory.
 static bool place(struct conv_bench_device *bench, const struct conv_image *shape,
                   struct conv_image *in, int most, struct conv_err *err)
 {
-    const struct conv_device *device = bench->device;
-    size_t table = device->ops->table_bytes(device->filter_count, false),
+    const struct conv_bench_devices *device = bench->device;
+    size_t table = device->ops->table_bytes(bench->options->filter_count, false),
            offsets[CONV_IMAGE_MAX_CHANNELS];
     bool filter_alpha = bench->options->alpha != CONV_ALPHA_KEEP;
     size_t bytes = conv_group_need(shape, filter_alpha, table);
     struct conv_pool_need need = {.room = {bytes, bytes}};
     struct conv_slot *slot = bench->group_count ? bench->groups[bench->group_count - 1] : NULL;
     size_t used = slot ? slot->group.front + slot->group.back : 0;
-    // As in the pipeline: a device gets groups, a core one image at a time.
-    bool full = !slot || !device->ops->async ||
-                (used > 0 && used + bytes > conv_options_group_bytes(bench->options, false));
+    // As in the pipeline: groups for a device, single images for a core.
+    bool full =
+        !slot || !device->ops->async || (used > 0 && used + bytes > bench->options->group_bytes);
     if (full || !conv_group_place(&slot->group, shape, filter_alpha, table, in, offsets)) {
         if (bench->group_count == most ||
             conv_pool_acquire(&bench->pool, &need, &slot, err) != CONV_OK || !slot)
@@ -74,7 +74,7 @@ static bool place(struct conv_bench_device *bench, const struct conv_image *shap
     return true;
 }
 
-// True if the image has its place and is decoded into it.
+// True if the image is placed and decoded.
 static bool stage(struct conv_bench_device *bench, struct conv_job *job,
                   const struct conv_pipeline_config *config, struct conv_codecs *codec, int most)
 {
@@ -85,26 +85,18 @@ static bool stage(struct conv_bench_device *bench, struct conv_job *job,
     if (bench->image_bytes == 0)
         bench->image_bytes = conv_image_plane_bytes(job->in.width, job->in.height, job->in.depth) *
                              (size_t)job->in.channels;
-    // An image that is damaged leaves a place with anything in it, which takes as long.
+    // A damaged image leaves arbitrary samples, which take as long to filter.
     (void)conv_stages_decode(config, codec, job);
     return true;
 }
 
-// Goes through the folder, and again, until the groups are full; a folder of few images has
-// as many groups nevertheless.
-static enum conv_status fill(struct conv_bench_device *bench, const char *folder, int most,
-                             struct conv_err *err)
+// Reads the folder repeatedly until all groups are full, so that a folder of few images has as many
+// groups as any other.
+static enum conv_status fill(struct conv_bench_device *bench, int most, struct conv_err *err)
 {
-    const struct conv_options *options = bench->options;
-    struct conv_walk_config walk_config = {
-        .operands = {.inputs = &folder, .input_count = 1, .recursive = options->recursive},
-        .include = options->include.items,
-        .include_count = options->include.count,
-        .exclude = options->exclude.items,
-        .exclude_count = options->exclude.count,
-    };
+    const struct conv_bench_options *options = bench->options;
     struct conv_pipeline_config config = {
-        .mem_limit = conv_options_mem_limit(options, true),
+        .mem_limit = options->mem_limit,
         .max_pixels = options->max_pixels,
         .alpha = options->alpha,
         .strip = true,
@@ -121,7 +113,7 @@ static enum conv_status fill(struct conv_bench_device *bench, const char *folder
         struct conv_walk *walk = NULL;
         enum conv_source_step step;
         any = false;
-        status = conv_walk_open(&walk, &walk_config, err);
+        status = conv_walk_open(&walk, &options->walk, err);
         while (!status && room &&
                (step = conv_source_next(conv_walk_source(walk), &job->item, &job->err)) !=
                    CONV_SOURCE_END) {
@@ -134,7 +126,8 @@ static enum conv_status fill(struct conv_bench_device *bench, const char *folder
         conv_walk_close(walk);
     }
     if (!status && bench->group_count == 0)
-        status = conv_err_set(err, CONV_ERR_USAGE, "no PNG could be filtered in %s", folder);
+        status = conv_err_set(err, CONV_ERR_USAGE, "no PNG could be filtered in %s",
+                              options->walk.operands.inputs[0]);
     conv_codecs_close(codec);
     free(file.data);
     free(job);
@@ -142,10 +135,10 @@ static enum conv_status fill(struct conv_bench_device *bench, const char *folder
 }
 
 enum conv_status conv_bench_device_open(struct conv_bench_device **out,
-                                        const struct conv_options *options,
-                                        const struct conv_device *device, const char *folder,
-                                        int streams, struct conv_err *err)
+                                        const struct conv_bench_options *options, int streams,
+                                        struct conv_err *err)
 {
+    const struct conv_bench_devices *device = &options->devices;
     struct conv_bench_device *bench = calloc(1, sizeof *bench);
     if (!bench)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
@@ -155,16 +148,16 @@ enum conv_status conv_bench_device_open(struct conv_bench_device **out,
     pthread_mutex_init(&bench->lock, NULL); // never fails on Linux
     int most = streams * device->count * GROUPS_PER_STREAM;
     most = most < MOST_GROUPS ? most : MOST_GROUPS;
-    // Without a spare: what is measured is the device.
+    // Without a fallback: the device is measured.
     struct conv_pool_config config = {
         .ops = device->ops,
         .count = most,
-        .limit = conv_options_mem_limit(options, true),
-        .usual_bytes = device->ops->async ? conv_options_group_bytes(options, false) : 1,
+        .limit = options->mem_limit,
+        .usual_bytes = device->ops->async ? options->group_bytes : 1,
         .keep = SIZE_MAX,
     };
     enum conv_status status = conv_pool_open(&bench->pool, &config, err);
-    return status ? status : fill(bench, folder, most, err);
+    return status ? status : fill(bench, most, err);
 }
 
 void conv_bench_device_close(struct conv_bench_device *bench)
@@ -176,8 +169,7 @@ void conv_bench_device_close(struct conv_bench_device *bench)
     free(bench);
 }
 
-// --- streams
-// ---------------------------------------------------------------------------------------
+// --- streams -------------------------------------------------------------------------------------
 
 // With the lock.
 static void count(struct conv_bench_device *bench, int device, int i)
@@ -209,7 +201,8 @@ static void *stream_main(void *argument)
     struct conv_bench_device *bench = thread->bench;
     pthread_mutex_lock(&bench->lock);
     // There are at least as many groups as streams, so one is always free.
-    while (conv_clock_ns() < bench->end && !bench->failure.status && !atomic_load(thread->stop)) {
+    while (conv_clock_ns() < bench->end && !bench->failure.status &&
+           !atomic_load(bench->options->stop)) {
         int i = bench->free_groups[0];
         bench->free_count--;
         memmove(bench->free_groups, bench->free_groups + 1,
@@ -229,17 +222,17 @@ static void *stream_main(void *argument)
     return NULL;
 }
 
-// Each stream once before the clock starts: it takes its memory then.
+// Each stream runs once before the clock starts, to take its memory.
 static enum conv_status open_streams(struct conv_bench_device *bench, struct stream_thread *threads,
                                      int count, struct conv_err *err)
 {
-    const struct conv_device *device = bench->device;
+    const struct conv_bench_devices *device = bench->device;
     enum conv_status status = CONV_OK;
     for (int i = 0; i < count && !status; i++) {
         threads[i].bench = bench;
         threads[i].device = i % device->count;
         status = device->ops->stream_open(device->backends[threads[i].device], &threads[i].stream,
-                                          conv_options_group_bytes(bench->options, false), err);
+                                          bench->options->group_bytes, err);
         for (int g = i; g < bench->group_count && !status; g += count) {
             conv_pool_pin(&bench->pool, bench->groups[g], device->backends[threads[i].device]);
             status = device->ops->stream_run(threads[i].stream, &bench->groups[g]->group, err);
@@ -249,11 +242,10 @@ static enum conv_status open_streams(struct conv_bench_device *bench, struct str
 }
 
 static enum conv_status run_streams(struct conv_bench_device *bench, struct stream_thread *threads,
-                                    int count, atomic_int *stop, struct conv_err *err)
+                                    int count, struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
     for (int i = 0; i < count && !status; i++) {
-        threads[i].stop = stop;
         int errnum = pthread_create(&threads[i].thread, NULL, stream_main, &threads[i]);
         threads[i].started = errnum == 0;
         if (errnum)
@@ -293,7 +285,7 @@ static void close_overlaps(struct conv_bench_device *bench)
 }
 
 enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int streams,
-                                       atomic_int *stop, struct conv_totals *totals, double *bytes,
+                                       struct conv_totals *totals, double *bytes,
                                        struct conv_err *err)
 {
     int stream_count = streams * bench->device->count;
@@ -301,7 +293,7 @@ enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int stre
     if (!threads)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d streams", stream_count);
     if (stream_count > bench->group_count)
-        stream_count = bench->group_count; // --mem-limit lets in no more
+        stream_count = bench->group_count; // --mem-limit allows no more
     bench->totals = (struct conv_totals){0};
     bench->bytes = 0;
     bench->failure = (struct conv_err){0};
@@ -315,7 +307,7 @@ enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int stre
     uint64_t start = bench->last = conv_clock_ns();
     bench->end = start + RUN_NS;
     if (!status)
-        status = run_streams(bench, threads, stream_count, stop, err);
+        status = run_streams(bench, threads, stream_count, err);
     bench->totals.seconds = (double)(bench->last - start) / 1e9;
     bench->totals.cpu_seconds = cpu_seconds() - cpu;
     close_overlaps(bench);
@@ -330,8 +322,8 @@ enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int stre
 enum conv_status conv_bench_device_copies(struct conv_bench_device *bench, bool *measured,
                                           struct conv_page_copies *copies, struct conv_err *err)
 {
-    *measured = bench->device->ops->time_copies != NULL;
+    *measured = bench->device->ops->async && conv_bench_cuda();
     return *measured ? conv_bench_copies_time(copies, bench->device, bench->image_bytes,
-                                              conv_options_group_bytes(bench->options, false), err)
+                                              bench->options->group_bytes, err)
                      : CONV_OK;
 }

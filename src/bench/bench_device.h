@@ -1,33 +1,26 @@
 // SPDX-License-Identifier: MIT
-// `conv bench streams --stage device`: the images are decoded once and wait in staging memory as
-// groups; streams take them in turn, again and again, and the results are dropped. What the wires
-// and the kernels give when no PNG is in the way.
+// `conv bench streams --stage device`: groups of decoded images in staging memory, which streams
+// filter again and again. The results are dropped: what link and kernels reach without any PNG.
 #ifndef CONV_BENCH_BENCH_DEVICE_H
 #define CONV_BENCH_BENCH_DEVICE_H
 
-#include <stdatomic.h>
-
-#include "cli/device.h"
-#include "cli/options.h"
-#include "page/page.h"
+#include "bench/bench.h"
 
 struct conv_bench_device;
 
-// Decodes what the folder holds, as far as it fits into some groups for each of `streams` streams
-// of each device.
+// Decodes images of options->walk until there are two groups for each of `streams` streams of each
+// device, or --mem-limit is reached. CONV_ERR_USAGE if no image can be decoded, CONV_ERR_MEMORY.
 enum conv_status conv_bench_device_open(struct conv_bench_device **bench,
-                                        const struct conv_options *options,
-                                        const struct conv_device *device, const char *folder,
-                                        int streams, struct conv_err *err);
+                                        const struct conv_bench_options *options, int streams,
+                                        struct conv_err *err);
 void conv_bench_device_close(struct conv_bench_device *bench); // NULL is fine
 
-// Runs `streams` streams of each device for a second. *bytes is what they copied, in and out
-// together.
+// Runs `streams` streams of each device for a second. *bytes: copied in both directions together.
 enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int streams,
-                                       atomic_int *stop, struct conv_totals *totals, double *bytes,
+                                       struct conv_totals *totals, double *bytes,
                                        struct conv_err *err);
 
-// Measures what copies alone reach; *measured is false on a backend that has none.
+// Measures copies alone; *measured is false where filtering needs none.
 enum conv_status conv_bench_device_copies(struct conv_bench_device *bench, bool *measured,
                                           struct conv_page_copies *copies, struct conv_err *err);
 

@@ -4,10 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
-#include "cli/commands.h"
-#include "device/staging.h"
-#include "io/walk.h"
+#include "backend/backends.h"
+#include "backend/filter_image.h"
 #include "pipeline/stages.h"
 #include "png/cpu/interleave.h"
 
@@ -53,28 +51,23 @@ static enum conv_status load_image(struct conv_bench_images *images, struct conv
 }
 
 enum conv_status conv_bench_images_load(struct conv_bench_images *images,
-                                        const struct conv_options *options, const char *folder,
+                                        const struct conv_bench_options *options,
                                         struct conv_err *err)
 {
-    struct conv_walk_config walk_config = {
-        .operands = {.inputs = &folder, .input_count = 1, .recursive = options->recursive},
-        .include = options->include.items,
-        .include_count = options->include.count,
-        .exclude = options->exclude.items,
-        .exclude_count = options->exclude.count,
+    struct conv_pipeline_config config = {
+        .max_pixels = options->max_pixels,
+        .mem_limit = options->mem_limit,
+        .strip = true,
+        .first_frame = true,
+        .no_save = true,
     };
-    struct conv_pipeline_config config = {.max_pixels = options->max_pixels,
-                                          .mem_limit = conv_options_mem_limit(options, true),
-                                          .strip = true,
-                                          .first_frame = true,
-                                          .no_save = true};
     struct conv_walk *walk = NULL;
     struct conv_job *job = calloc(1, sizeof *job);
     enum conv_status status = CONV_OK;
     if (!job)
         status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     if (!status)
-        status = conv_walk_open(&walk, &walk_config, err);
+        status = conv_walk_open(&walk, &options->walk, err);
     while (!status) {
         enum conv_source_step step =
             conv_source_next(conv_walk_source(walk), &job->item, &job->err);
@@ -85,7 +78,8 @@ enum conv_status conv_bench_images_load(struct conv_bench_images *images,
                 conv_err_set(err, job->err.status, "%.200s: %s", job->item.name, job->err.text);
     }
     if (!status && images->count == 0)
-        status = conv_err_set(err, CONV_ERR_USAGE, "no PNG in %s", folder);
+        status =
+            conv_err_set(err, CONV_ERR_USAGE, "no PNG in %s", options->walk.operands.inputs[0]);
     conv_walk_close(walk);
     free(job);
     return status;
@@ -126,88 +120,40 @@ bool conv_bench_images_equal(const struct conv_image *a, const struct conv_image
     return true;
 }
 
-// What filters them: the CPU, with room for the largest.
-struct darkroom {
-    struct conv_backend *backend;
-    struct conv_stream *stream;
-    struct conv_png_codec *codec;
-    struct conv_group group;
-    struct conv_group_plane planes[CONV_IMAGE_MAX_CHANNELS];
-};
-
-static enum conv_status open_darkroom(struct darkroom *room, const struct conv_options *options,
-                                      size_t bytes, struct conv_err *err)
+static enum conv_status filter(struct conv_filter_context *context, struct conv_png_codec *codec,
+                               struct conv_bench_image *image, struct conv_err *err)
 {
-    struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
-    struct conv_backend_config config = {
-        .filters = filters, .border = options->border, .border_value = options->border_value};
-    struct conv_codec_config png = {.level = -1};
-    void *sides[2] = {NULL, NULL};
-    enum conv_status status = conv_commands_parse_chain(options, options->bench_filter, filters,
-                                                        &config.filter_count, err);
-    if (!status)
-        status = conv_backends[CONV_ON_CPU]->open(&room->backend, &config, err);
-    if (!status)
-        status = conv_backends[CONV_ON_CPU]->stream_open(room->backend, &room->stream, bytes, err);
-    if (!status)
-        status = conv_png_codec_open(&room->codec, &png, err);
-    for (int i = 0; i < 2 && !status; i++)
-        status = conv_staging_alloc(&sides[i], bytes, err);
-    room->group = (struct conv_group){
-        .h_in = sides[0],
-        .h_out = sides[1],
-        .capacity = bytes,
-        .planes = room->planes,
-        .plane_capacity = CONV_IMAGE_MAX_CHANNELS,
-    };
-    return status;
-}
-
-static void close_darkroom(struct darkroom *room)
-{
-    conv_backends[CONV_ON_CPU]->stream_close(room->stream);
-    conv_backends[CONV_ON_CPU]->close(room->backend);
-    conv_png_codec_close(room->codec);
-    conv_staging_free(room->group.h_in, room->group.capacity);
-    conv_staging_free(room->group.h_out, room->group.capacity);
-}
-
-static enum conv_status develop(struct darkroom *room, struct conv_bench_image *image,
-                                struct conv_err *err)
-{
-    struct conv_image in, out;
-    size_t offsets[CONV_IMAGE_MAX_CHANNELS];
-    conv_group_reset(&room->group);
-    conv_group_place(&room->group, &image->header.shape, true, 0, &in, offsets);
-    enum conv_status status =
-        conv_png_decode(room->codec, image->file.data, image->file.size, &image->header, &in, err);
-    if (!status)
-        status = conv_backends[CONV_ON_CPU]->stream_run(room->stream, &room->group, err);
-    if (status)
-        return status;
-    conv_group_result(&room->group, &in, offsets, &out);
-    size_t bytes = conv_bench_images_place(&image->filtered, &out, NULL);
+    size_t bytes = conv_bench_images_place(&image->filtered, &image->header.shape, NULL);
     image->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, bytes);
     if (!image->planes)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    conv_bench_images_place(&image->filtered, &out, image->planes);
-    for (int c = 0; c < out.channels; c++)
-        memcpy(image->filtered.plane[c].data, out.plane[c].data, bytes / (size_t)out.channels);
-    return CONV_OK;
+    conv_bench_images_place(&image->filtered, &image->header.shape, image->planes);
+    enum conv_status status = conv_png_decode(codec, image->file.data, image->file.size,
+                                              &image->header, &image->filtered, err);
+    return status ? status : conv_filter_image(context, &image->filtered, &image->filtered, err);
 }
 
 enum conv_status conv_bench_images_filter(struct conv_bench_images *images,
-                                          const struct conv_options *options, struct conv_err *err)
+                                          const struct conv_bench_options *options,
+                                          struct conv_err *err)
 {
-    struct darkroom room = {0};
-    size_t bytes = 0;
-    for (int i = 0; i < images->count; i++) {
-        size_t need = conv_group_need(&images->images[i].header.shape, true, 0);
-        bytes = need > bytes ? need : bytes;
-    }
-    enum conv_status status = open_darkroom(&room, options, bytes, err);
+    struct conv_backend_config config = {
+        .filters = options->filters,
+        .filter_count = options->filter_count,
+        .border = options->border,
+        .border_value = options->border_value,
+        .alpha = CONV_ALPHA_FILTER,
+    };
+    struct conv_codec_config png = {.level = -1};
+    struct conv_filter_context *context = NULL;
+    struct conv_png_codec *codec = NULL;
+    enum conv_status status =
+        conv_filter_context_open(&context, conv_backends[CONV_ON_CPU], &config, err);
+    if (!status)
+        status = conv_png_codec_open(&codec, &png, err);
     for (int i = 0; i < images->count && !status; i++)
-        status = develop(&room, &images->images[i], err);
-    close_darkroom(&room);
+        status = filter(context, codec, &images->images[i], err);
+    conv_png_codec_close(codec);
+    conv_filter_context_close(context);
     return status;
 }

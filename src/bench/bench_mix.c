@@ -34,3 +34,19 @@ void conv_bench_mix(struct conv_bench_size *sizes, int count)
         sizes[i].height = i == 0 ? MOST_HEIGHT : random_side(&state, MOST_HEIGHT);
     }
 }
+
+void conv_bench_mix_uniform(struct conv_bench_size *sizes, int count)
+{
+    uint32_t state = 1;
+    for (int i = 0; i < count; i++) {
+        if (i < 2) {
+            sizes[i].width = i == 0 ? 1 : MOST_WIDTH;
+            sizes[i].height = i == 0 ? 1 : MOST_HEIGHT;
+            continue;
+        }
+        state = state * 1664525u + 1013904223u;
+        sizes[i].width = 1 + (int)((state >> 8) % MOST_WIDTH);
+        state = state * 1664525u + 1013904223u;
+        sizes[i].height = 1 + (int)((state >> 8) % MOST_HEIGHT);
+    }
+}

@@ -7,16 +7,30 @@
 #include "report/json.h"
 #include "report/report.h"
 
-static const char *const kinds[] = {"copy", "rung", "shape", "rival"};
+const char *conv_bench_table_kind(enum conv_bench_kind kind)
+{
+    static const char *const kinds[] = {"copy", "rung", "shape", "rival"};
+    return kinds[kind];
+}
+
+const char *conv_bench_table_place(enum conv_place place)
+{
+    return place == CONV_ON_CUDA ? "cuda" : "cpu";
+}
 
 double conv_bench_table_rate(const struct conv_bench_table *table, double ms)
 {
-    return table->pixels * 3 * 2 * (table->depth / 8) / ms / 1e6;
+    return table->bytes / ms / 1e6;
 }
 
 static double pixel_rate(const struct conv_bench_table *table, double ms)
 {
     return table->pixels / ms / 1e3;
+}
+
+static double flop_rate(const struct conv_bench_table *table, double ms)
+{
+    return table->flops / ms / 1e6;
 }
 
 // --- lines ---------------------------------------------------------------------------------------
@@ -33,71 +47,73 @@ static void set_times(struct conv_bench_line *line, double *ns, int runs)
 }
 
 static struct conv_bench_line *add_line(struct conv_bench_table *table, enum conv_bench_kind kind,
-                                        const char *name, const char *summary, bool on_cuda)
+                                        const char *name, const char *summary,
+                                        enum conv_place place)
 {
-    if (table->count == CONV_BENCH_MOST_LINES - 2) // two are for the copies
+    if (table->count == CONV_BENCH_MOST_LINES - CONV_BENCH_MOST_PLACES) // those are for copies
         table->count--; // the table of variants would have to double first
     struct conv_bench_line *line = &table->lines[table->count++];
-    *line = (struct conv_bench_line){
-        .kind = kind, .name = name, .summary = summary, .on_cuda = on_cuda};
+    *line =
+        (struct conv_bench_line){.kind = kind, .name = name, .summary = summary, .place = place};
     return line;
 }
 
 void conv_bench_table_leave_out(struct conv_bench_table *table, enum conv_bench_kind kind,
-                                const char *name, bool on_cuda, const char *reason)
+                                const char *name, enum conv_place place, const char *reason)
 {
-    struct conv_bench_line *line = add_line(table, kind, name, "", on_cuda);
+    struct conv_bench_line *line = add_line(table, kind, name, "", place);
     // Reasons are short: a path is in none of them.
     snprintf(line->left_out, sizeof line->left_out, "%.*s", (int)sizeof line->left_out - 1, reason);
 }
 
-void conv_bench_table_add_copy(struct conv_bench_table *table, bool on_cuda, uint64_t ns)
+void conv_bench_table_add_copy(struct conv_bench_table *table, enum conv_place place, double ns)
 {
-    struct conv_bench_copies *copies = &table->copies[on_cuda];
-    if (copies->count < CONV_BENCH_MOST_COPIES)
-        copies->ns[copies->count++] = (double)ns;
+    struct conv_bench_place *at = &table->places[place];
+    if (at->copy_count < CONV_BENCH_MOST_COPIES)
+        at->copy_ns[at->copy_count++] = ns;
 }
 
 void conv_bench_table_add(struct conv_bench_table *table, enum conv_bench_kind kind,
-                          const char *name, const char *summary, bool on_cuda, double *ns, int runs)
+                          const char *name, const char *summary, enum conv_place place, double *ns,
+                          int runs)
 {
-    double *base = &table->step_base[on_cuda];
-    struct conv_bench_line *line = add_line(table, kind, name, summary, on_cuda);
+    double *rung_ms = &table->places[place].rung_ms;
+    struct conv_bench_line *line = add_line(table, kind, name, summary, place);
     set_times(line, ns, runs);
     if (kind == CONV_BENCH_RUNG) {
-        line->step = *base > 0 ? *base / line->ms : 0;
-        *base = line->ms;
+        line->step = *rung_ms > 0 ? *rung_ms / line->ms : 0;
+        *rung_ms = line->ms;
     }
 }
 
-// Above the first line that was measured there; the new line's place, or NULL: there was no copy.
-static struct conv_bench_line *insert_copy(struct conv_bench_table *table, bool on_cuda)
+// Above the first line that was measured there; the new line, or NULL: there was no copy.
+static struct conv_bench_line *insert_copy(struct conv_bench_table *table, enum conv_place place)
 {
-    struct conv_bench_copies *copies = &table->copies[on_cuda];
+    struct conv_bench_place *from = &table->places[place];
     int at = 0;
-    while (at < table->count && (table->lines[at].on_cuda != on_cuda || *table->lines[at].left_out))
+    while (at < table->count && (table->lines[at].place != place || *table->lines[at].left_out))
         at++;
-    if (copies->count == 0 || at == table->count)
+    if (from->copy_count == 0 || at == table->count)
         return NULL;
     struct conv_bench_line *line = &table->lines[at];
     memmove(line + 1, line, (size_t)(table->count++ - at) * sizeof *line);
     *line = (struct conv_bench_line){
         .kind = CONV_BENCH_COPY,
-        .name = on_cuda ? "device copy" : "memcpy",
+        .name = place == CONV_ON_CUDA ? "device copy" : "memcpy",
         .summary = "the same bytes, copied",
-        .on_cuda = on_cuda,
+        .place = place,
     };
-    set_times(line, copies->ns, copies->count);
+    set_times(line, from->copy_ns, from->copy_count);
     return line;
 }
 
 void conv_bench_table_finish(struct conv_bench_table *table)
 {
-    for (int on_cuda = 0; on_cuda < 2; on_cuda++) {
-        const struct conv_bench_line *copy = insert_copy(table, on_cuda);
+    for (int p = 0; p < CONV_BENCH_MOST_PLACES; p++) {
+        const struct conv_bench_line *copy = insert_copy(table, (enum conv_place)p);
         for (int i = 0; copy && i < table->count; i++) {
             struct conv_bench_line *line = &table->lines[i];
-            if (line->on_cuda == on_cuda && !*line->left_out)
+            if (line->place == copy->place && !*line->left_out)
                 line->share = copy->ms / line->ms;
         }
     }
@@ -107,23 +123,19 @@ void conv_bench_table_finish(struct conv_bench_table *table)
 
 static void print_head(const struct conv_bench_table *table)
 {
-    conv_report_print_path(stdout, table->filter);
-    printf(", %s border, %d %s", table->border, table->images,
-           table->images == 1 ? "image" : "images");
-    if (table->width)
-        printf(" of %dx%d", table->width, table->height);
-    else
-        printf(" from 1x1 to 4000x3000");
-    printf(", 3 planes of %d bits, in one launch\n", table->depth);
-    if (*table->cpu)
-        printf("CPU:  %s\n", table->cpu);
-    if (*table->cuda)
-        printf("CUDA: %s\n", table->cuda);
+    static const char *const labels[CONV_BENCH_MOST_PLACES] = {"CPU: ", "CUDA:"};
+    for (int p = 0; p < CONV_BENCH_MOST_PLACES; p++)
+        if (*table->places[p].machine)
+            printf("%s %s\n", labels[p], table->places[p].machine);
     puts("ms: the median of all runs, and the fastest and the slowest; caches are cold. Of a copy: "
          "share of the copy's\nspeed in this table, the median of runs in turn with those of all "
          "kernels.");
-    printf("%-22s %10s %10s %10s %5s %8s %8s %10s %8s  %s\n", "kernel", "ms", "min", "max", "runs",
-           "Mpix/s", "GB/s", "of a copy", "step", "what it is");
+    printf("%-22s %10s %10s %10s %5s", "kernel", "ms", "min", "max", "runs");
+    if (table->pixels > 0)
+        printf(" %8s", "Mpix/s");
+    if (table->flops > 0)
+        printf(" %9s", "Gflop/s");
+    printf(" %8s %10s %8s  %s\n", "GB/s", "of a copy", "step", "what it is");
 }
 
 static void print_line(const struct conv_bench_table *table, const struct conv_bench_line *line)
@@ -138,10 +150,14 @@ static void print_line(const struct conv_bench_table *table, const struct conv_b
     }
     if (line->step > 0)
         snprintf(step, sizeof step, "%.2fx", line->step);
-    printf("%-22s %10.3f %10.3f %10.3f %5d %8.0f %8.2f %8.1f %% %8s  %s%s\n", name, line->ms,
-           line->ms_min, line->ms_max, line->runs, pixel_rate(table, line->ms),
-           conv_bench_table_rate(table, line->ms), 100 * line->share, step,
-           line->kind == CONV_BENCH_RIVAL ? "RIVAL: " : "", line->summary);
+    printf("%-22s %10.3f %10.3f %10.3f %5d", name, line->ms, line->ms_min, line->ms_max,
+           line->runs);
+    if (table->pixels > 0)
+        printf(" %8.0f", pixel_rate(table, line->ms));
+    if (table->flops > 0)
+        printf(" %9.0f", flop_rate(table, line->ms));
+    printf(" %8.2f %8.1f %% %8s  %s%s\n", conv_bench_table_rate(table, line->ms), 100 * line->share,
+           step, line->kind == CONV_BENCH_COMPETITOR ? "RIVAL: " : "", line->summary);
 }
 
 void conv_bench_table_print(const struct conv_bench_table *table)
@@ -153,29 +169,27 @@ void conv_bench_table_print(const struct conv_bench_table *table)
 
 // --- for programs --------------------------------------------------------------------------------
 
-static void print_member(FILE *stream, const char *name, const char *text)
-{
-    fprintf(stream, ",\"%s\":", name);
-    conv_json_string(stream, text);
-}
-
 static void print_json_line(FILE *stream, const struct conv_bench_table *table,
                             const struct conv_bench_line *line)
 {
     fputs("{\"name\":", stream);
     conv_json_string(stream, line->name);
-    print_member(stream, "kind", kinds[line->kind]);
-    print_member(stream, "where", line->on_cuda ? "cuda" : "cpu");
-    print_member(stream, "summary", line->summary);
+    conv_json_member(stream, "kind", conv_bench_table_kind(line->kind));
+    conv_json_member(stream, "where", conv_bench_table_place(line->place));
+    conv_json_member(stream, "summary", line->summary);
     if (*line->left_out) {
-        print_member(stream, "left_out", line->left_out);
+        conv_json_member(stream, "left_out", line->left_out);
     } else {
         fprintf(stream,
                 ",\"runs\":%d,\"ms\":%.6f,\"ms_min\":%.6f,\"ms_max\":%.6f,"
-                "\"ms_p25\":%.6f,\"ms_p75\":%.6f,\"mpix_per_s\":%.6f,\"gb_per_s\":%.8f,\"share_of_"
-                "copy\":%.6f,\"step\":",
-                line->runs, line->ms, line->ms_min, line->ms_max, line->ms_p25, line->ms_p75,
-                pixel_rate(table, line->ms), conv_bench_table_rate(table, line->ms), line->share);
+                "\"ms_p25\":%.6f,\"ms_p75\":%.6f",
+                line->runs, line->ms, line->ms_min, line->ms_max, line->ms_p25, line->ms_p75);
+        if (table->pixels > 0)
+            fprintf(stream, ",\"mpix_per_s\":%.6f", pixel_rate(table, line->ms));
+        if (table->flops > 0)
+            fprintf(stream, ",\"gflop_per_s\":%.6f", flop_rate(table, line->ms));
+        fprintf(stream, ",\"gb_per_s\":%.8f,\"share_of_copy\":%.6f,\"step\":",
+                conv_bench_table_rate(table, line->ms), line->share);
         if (line->step > 0)
             fprintf(stream, "%.4f", line->step);
         else
@@ -184,22 +198,18 @@ static void print_json_line(FILE *stream, const struct conv_bench_table *table,
     fputc('}', stream);
 }
 
-void conv_bench_table_print_json(const struct conv_bench_table *table, FILE *stream)
+void conv_bench_table_print_json(const struct conv_bench_table *table, const char *members,
+                                 FILE *stream)
 {
-    fputs("{\"type\":\"bench-kernels\",\"version\":\"" CONV_VERSION "\"", stream);
-    print_member(stream, "filter", table->filter);
-    print_member(stream, "border", table->border);
-    print_member(stream, "cpu", table->cpu);
-    print_member(stream, "cuda", table->cuda);
-    fprintf(stream,
-            ",\"width\":%d,\"height\":%d,\"images\":%d,\"planes\":3,\"depth\":%d,\"pixels\":%.0f,"
-            "\"rows\":[\n",
-            table->width, table->height, table->images, table->depth, table->pixels);
+    for (int p = 0; p < CONV_BENCH_MOST_PLACES; p++)
+        conv_json_member(stream, conv_bench_table_place((enum conv_place)p),
+                         table->places[p].machine);
+    fprintf(stream, "%s,\"rows\":[\n", members);
     for (int i = 0; i < table->count; i++) {
         print_json_line(stream, table, &table->lines[i]);
         fputs(i + 1 < table->count ? ",\n" : "\n", stream);
     }
-    fputs("]}\n", stream);
+    fputs("]", stream);
 }
 
 static void print_csv_text(const char *text)
@@ -219,7 +229,8 @@ void conv_bench_table_print_csv(const struct conv_bench_table *table)
          "share_of_copy,step,summary,left_out");
     for (int i = 0; i < table->count; i++) {
         const struct conv_bench_line *line = &table->lines[i];
-        printf("%s,%s,%s,", line->name, kinds[line->kind], line->on_cuda ? "cuda" : "cpu");
+        printf("%s,%s,%s,", line->name, conv_bench_table_kind(line->kind),
+               conv_bench_table_place(line->place));
         if (*line->left_out)
             fputs(",,,,,,,,,", stdout);
         else

@@ -1,74 +1,83 @@
 // SPDX-License-Identifier: MIT
-// What `conv bench kernels` has measured, and the ways to print it. All of them show the same
-// numbers: a copy's speed and each kernel's share of it come from one figure per device.
+// Measured kernels of any kind, as text, JSON or CSV. All forms show the same numbers: a copy's
+// speed and each kernel's share of it come from one figure per place.
 #ifndef CONV_BENCH_BENCH_TABLE_H
 #define CONV_BENCH_BENCH_TABLE_H
 
-#include <stdint.h>
+#include <stdio.h>
 
-#include "cli/options.h"
+#include "kernels/common/place.h"
 
+#define CONV_BENCH_MOST_PLACES 2 // values of enum conv_place
 #define CONV_BENCH_MOST_LINES 64
 #define CONV_BENCH_MOST_RUNS 21 // of one kernel
 #define CONV_BENCH_MOST_COPIES (CONV_BENCH_MOST_LINES * CONV_BENCH_MOST_RUNS)
 
 enum conv_bench_kind {
-    CONV_BENCH_COPY,  // the same bytes copied: the yardstick
-    CONV_BENCH_RUNG,  // a step of the ladder
-    CONV_BENCH_SHAPE, // the rung above it with another block shape
-    CONV_BENCH_RIVAL, // somebody else's
+    CONV_BENCH_COPY,       // the same bytes copied: the yardstick
+    CONV_BENCH_RUNG,       // a step of the ladder
+    CONV_BENCH_SHAPE,      // the rung above it with another block shape
+    CONV_BENCH_COMPETITOR, // another library
 };
 
 struct conv_bench_line {
     enum conv_bench_kind kind;
     const char *name, *summary;
-    bool on_cuda;
+    enum conv_place place;
     int runs;                  // timed
-    double ms, ms_min, ms_max; // median, fastest and slowest of these runs
-    double ms_p25, ms_p75;     // half of them lie between the two
+    double ms, ms_min, ms_max; // median, fastest and slowest run
+    double ms_p25, ms_p75;     // quartiles
     double share;              // of the copy's speed; set by conv_bench_table_finish
-    double step;               // how many times as fast as the rung before; 0: there is none
+    double step;               // speed over the previous rung's; 0: it is the first
     char left_out[480];        // why it was not measured; empty: it was
 };
 
-// Times of copies in ns, over the whole run.
-struct conv_bench_copies {
-    double ns[CONV_BENCH_MOST_COPIES];
-    int count;
+// Copies, and the last rung, at one place.
+struct conv_bench_place {
+    char machine[160]; // "NVIDIA H200"; empty: nothing was measured here
+    double rung_ms;    // of the last rung; 0: there is none
+    double copy_ns[CONV_BENCH_MOST_COPIES];
+    int copy_count;
 };
 
-struct conv_bench_table {
-    const char *filter, *border;
-    char cpu[96], cuda[160]; // where they ran; empty: nothing did
-    int width, height;       // of each image; 0: a mix
-    int images, depth;
-    double pixels; // of all images; three samples each
+struct conv_bench_table { // starts as {0}
+    // Of one run of any line, given by the caller.
+    double bytes;  // read and written
+    double pixels; // 0: not shown
+    double flops;  // floating-point operations; 0: not shown
     struct conv_bench_line lines[CONV_BENCH_MOST_LINES];
     int count;
-    double step_base[2];                // ms of the rung before, on the CPU and on CUDA; 0: none
-    struct conv_bench_copies copies[2]; // on the CPU and on CUDA
+    struct conv_bench_place places[CONV_BENCH_MOST_PLACES];
 };
 
-// The time of one copy of the same bytes. Copies are to be taken in turn with the runs of the
-// kernels, from the table's first line to its last.
-void conv_bench_table_add_copy(struct conv_bench_table *table, bool on_cuda, uint64_t ns);
-// One more line, from `runs` times, which are sorted.
+// The time of one copy of the same bytes. Copies must alternate with the kernels' runs from the
+// table's first line to its last.
+void conv_bench_table_add_copy(struct conv_bench_table *table, enum conv_place place, double ns);
+// One more line, from `runs` times in ns, which are sorted.
 void conv_bench_table_add(struct conv_bench_table *table, enum conv_bench_kind kind,
-                          const char *name, const char *summary, bool on_cuda, double *ns,
+                          const char *name, const char *summary, enum conv_place place, double *ns,
                           int runs);
-// One for what could not be measured.
+// A line for what could not be measured.
 void conv_bench_table_leave_out(struct conv_bench_table *table, enum conv_bench_kind kind,
-                                const char *name, bool on_cuda, const char *reason);
-// Once, after the last line: gives the copy a line of its own, above the others of its device, with
-// the median of all its times, and each line its share of that. Only then can the table be printed.
+                                const char *name, enum conv_place place, const char *reason);
+// Once, after the last line: adds a line for the copy above the others of its place, with the
+// median of all its times, and sets every line's share. Only then can the table be printed.
 void conv_bench_table_finish(struct conv_bench_table *table);
 
-// Gigabytes per second, every sample read once and written once.
+// Gigabytes per second, read and written, of a run of `ms`.
 double conv_bench_table_rate(const struct conv_bench_table *table, double ms);
+// "copy", "rung", "shape", "rival"
+const char *conv_bench_table_kind(enum conv_bench_kind kind);
+// "cpu", "cuda"
+const char *conv_bench_table_place(enum conv_place place);
 
-// Plain text; one JSON object; comma-separated values under a line of names.
+// Lines under a heading, after one line per machine.
 void conv_bench_table_print(const struct conv_bench_table *table);
-void conv_bench_table_print_json(const struct conv_bench_table *table, FILE *stream);
+// Members of a JSON object that is already open: ,"cpu":...,"cuda":...,"rows":[...]. MEMBERS, of
+// the form ,"name":value, come before the rows.
+void conv_bench_table_print_json(const struct conv_bench_table *table, const char *members,
+                                 FILE *stream);
+// Comma-separated values under a line of names.
 void conv_bench_table_print_csv(const struct conv_bench_table *table);
 
 #endif

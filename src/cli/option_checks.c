@@ -54,10 +54,14 @@ static bool parse_sides(struct conv_options *options, const char *text)
         options->bench_height = height;
         return true;
     }
-    if (strcmp(text, "mix") != 0)
-        return false;
-    options->bench_width = options->bench_height = 0;
-    return true;
+    static const char *const names[] = {"", "mix", "uniform", "standard"}; // conv_bench_sizes
+    for (int i = 1; i < 4; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            options->bench_sizes = i;
+            return true;
+        }
+    }
+    return false;
 }
 
 static enum conv_status parse_size(struct conv_options *options, struct conv_err *err)
@@ -67,8 +71,9 @@ static enum conv_status parse_size(struct conv_options *options, struct conv_err
     if (strcmp(text, "3") == 0 || strcmp(text, "5") == 0)
         options->filter.size = text[0] - '0';
     else
-        return conv_err_set(err, CONV_ERR_USAGE, "--size takes 3 or 5%s, not '%s'",
-                            of_images ? " (--image-size: WIDTHxHEIGHT or mix)" : "", text);
+        return conv_err_set(
+            err, CONV_ERR_USAGE, "--size takes 3 or 5%s, not '%s'",
+            of_images ? " (--image-size: WIDTHxHEIGHT, mix, uniform or standard)" : "", text);
     return CONV_OK;
 }
 
@@ -76,7 +81,8 @@ static enum conv_status parse_image_size(struct conv_options *options, struct co
 {
     if (parse_sides(options, options->image_size_text))
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE, "--image-size takes WIDTHxHEIGHT or mix, not '%s'",
+    return conv_err_set(err, CONV_ERR_USAGE,
+                        "--image-size takes WIDTHxHEIGHT, mix, uniform or standard, not '%s'",
                         options->image_size_text);
 }
 

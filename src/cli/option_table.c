@@ -167,10 +167,11 @@ const struct conv_option conv_option_table[] = {
     {STRING("filter", 0, "FILTER", bench_filter), .commands = KERNELS | STREAMS | CODEC,
      .section = "conv bench", .help = "the filter to measure with (default: emboss)"},
     {STRING("image-size", 0, "SIZE", image_size_text), .commands = KERNELS,
-     .help = "bench kernels: WIDTHxHEIGHT, or mix for 1x1 to 4000x3000 (default: 4096x4096)"},
+     .help = "bench kernels: WIDTHxHEIGHT (default: 4096x4096); mix or uniform: 1x1 to 4000x3000; "
+             "standard: four workloads"},
     {INT("images", 0, "N", bench_images, 1, 100000), .commands = KERNELS | CODEC,
-     .help = "bench kernels: images per launch (default: 1; mix: 500); bench codec --device cuda: "
-             "images in flight"},
+     .help = "bench kernels: images per launch (default: 1; mix, uniform: 500); bench codec "
+             "--device cuda: images in flight"},
     {CHOICE("depth", 0, "BITS", bench_depth, depth_choices), .commands = KERNELS,
      .help = "bench kernels: 8 (default) or 16 bits per sample"},
     {CHOICE("stage", 0, "STAGE", bench_stage, stage_choices), .commands = STREAMS,

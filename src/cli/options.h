@@ -87,7 +87,8 @@ struct conv_options {
     // conv bench
     const char *bench_filter; // --filter
     const char *image_size_text;
-    int bench_width, bench_height; // --image-size WxH; 0: a mix of sizes
+    int bench_sizes;               // enum conv_bench_sizes of --image-size
+    int bench_width, bench_height; // --image-size WxH
     int bench_images;              // --images N, 0 = not given
     enum conv_bench_depth bench_depth;
     enum conv_bench_stage bench_stage;

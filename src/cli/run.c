@@ -160,7 +160,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
     if (!status && (options->resume_path || options->in_place))
         status = open_journal(options, run->filters, run->filter_count, stop, &run->journal, err);
     if (!status)
-        status = conv_page_open(&run->page, options, err);
+        status = conv_run_page_open(&run->page, options, err);
     if (!status && (options->trace_path || options->html_path))
         status = conv_trace_open(&run->trace, options->trace_path, run->page.file, err);
     if (status)
@@ -200,25 +200,25 @@ static void describe_shares(struct run *run, const struct conv_totals *totals)
         size_t used = strlen(text);
         snprintf(text + used, sizeof text - used, "%s%s %.0f %%", i ? ", " : "", name, 100 * share);
     }
-    conv_page_fact(&run->page, "shares", "%s", text);
+    conv_page_job_fact(&run->page, "shares", "%s", text);
 }
 
 static void describe_run(struct run *run, const struct conv_totals *totals)
 {
     const struct conv_options *options = &run->options;
     struct conv_page_job *page = &run->page;
-    conv_page_fact(page, "images", "%g Mpix, %.4g MB read, %.4g MB written",
-                   (double)(totals->pixels / 10000) / 100, (double)totals->bytes_in / 1e6,
-                   options->no_save ? 0 : (double)totals->bytes_out / 1e6);
+    conv_page_job_fact(page, "images", "%g Mpix, %.4g MB read, %.4g MB written",
+                       (double)(totals->pixels / 10000) / 100, (double)totals->bytes_in / 1e6,
+                       options->no_save ? 0 : (double)totals->bytes_out / 1e6);
     conv_device_look(&run->device);
-    conv_page_describe(page, &run->device, run->filters, run->filter_count);
-    conv_page_fact(page, "workers", "%d", options->jobs);
+    conv_run_page_describe(page, options, &run->device, run->filters, run->filter_count);
+    conv_page_job_fact(page, "workers", "%d", options->jobs);
     bool decodes = run->device.decode_on != CONV_CODER_CPU;
     if (run->device.ops->async)
-        conv_page_fact(page, "streams", "%d%s, groups of %zu MiB",
-                       conv_options_streams(options, decodes),
-                       run->device.count > 1 ? " a device" : "",
-                       conv_options_group_bytes(options, decodes) >> 20);
+        conv_page_job_fact(page, "streams", "%d%s, groups of %zu MiB",
+                           conv_options_streams(options, decodes),
+                           run->device.count > 1 ? " a device" : "",
+                           conv_options_group_bytes(options, decodes) >> 20);
     describe_shares(run, totals);
 }
 
@@ -248,8 +248,8 @@ static enum conv_status write_page(struct run *run, const struct conv_totals *to
     describe_run(run, totals);
     // With --in-place the originals are gone.
     if (!run->options.no_save && !run->options.dry_run && !run->options.in_place)
-        conv_page_take_pairs(&run->page, &run->kept);
-    enum conv_status status = conv_page_finish(&run->page, record, err);
+        conv_page_job_take_pairs(&run->page, &run->kept);
+    enum conv_status status = conv_page_job_finish(&run->page, record, err);
     free(record);
     return status;
 }
@@ -314,7 +314,7 @@ int conv_run_main(const struct conv_options *options)
         conv_stall_begin(true); // everything is written
         status = status ? status : closed;
     }
-    conv_page_close(&run->page);
+    conv_page_job_close(&run->page);
     conv_trace_free(run->trace);
     conv_samples_free(&run->kept);
     conv_journal_close(run->journal);

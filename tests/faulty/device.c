@@ -297,18 +297,6 @@ static enum conv_status stream_run(struct conv_stream *stream, struct conv_group
     return real ? inner->stream_run(stream->inner, group, err) : run_like_cuda(stream, group, err);
 }
 
-static enum conv_status stream_again(struct conv_stream *stream, struct conv_group *group,
-                                     uint64_t *ns, struct conv_err *err)
-{
-    return inner->stream_again(stream->inner, group, ns, err);
-}
-
-static enum conv_status stream_copy(struct conv_stream *stream, struct conv_group *group,
-                                    uint64_t *ns, struct conv_err *err)
-{
-    return inner->stream_copy(stream->inner, group, ns, err);
-}
-
 static enum conv_status list_devices(struct conv_device_info *info, int room, int *count,
                                      struct conv_err *err)
 {
@@ -347,8 +335,6 @@ int main(int argc, char **argv)
         .stream_open = stream_open,
         .stream_close = stream_close,
         .stream_run = stream_run,
-        .stream_again = stream_again,
-        .stream_copy = stream_copy,
     };
     const struct conv_backend_ops *const backends[CONV_BACKENDS] = {
         [CONV_ON_CPU] = &conv_backend_cpu,

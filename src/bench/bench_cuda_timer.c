@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include "bench/bench_timer.h"
+#include "bench/bench_cuda_timer.h"
+
+#include "device/cuda_device.h"
 
 cudaError_t conv_bench_timer_open(struct conv_bench_timer *timer, int device)
 {
@@ -17,7 +19,7 @@ cudaError_t conv_bench_timer_open(struct conv_bench_timer *timer, int device)
     return code ? code : cudaMalloc(&timer->d_flush, timer->flush_bytes);
 }
 
-// Nothing can be done about a failure to free.
+// A failure to free has no remedy.
 void conv_bench_timer_close(struct conv_bench_timer *timer)
 {
     (void)cudaFree(timer->d_flush);
@@ -48,9 +50,7 @@ cudaError_t conv_bench_timer_stop(const struct conv_bench_timer *timer, uint64_t
     return code;
 }
 
-enum conv_status conv_bench_timer_report(cudaError_t code, struct conv_err *err)
+enum conv_status conv_bench_timer_report(cudaError_t code, const char *doing, struct conv_err *err)
 {
-    if (code == cudaSuccess)
-        return CONV_OK;
-    return conv_err_set(err, CONV_ERR_DEVICE, "CUDA failed: %s", cudaGetErrorString(code));
+    return code ? conv_cuda_device_report(err, code, doing) : CONV_OK;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The one file that includes stb_image and libspng. `static` keeps stb's names out of the program.
-#include "bench/bench_competitors.h"
+#include "bench/bench_competitor.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 #include <spng.h>
 #endif
 
-// stb allocates the pixels itself: its buffer takes the place of the former one.
+// stb allocates the pixels itself: its buffer replaces the previous one.
 static enum conv_status decode_stb(struct conv_buffer *pixels, const uint8_t *data, size_t size,
                                    const struct conv_png_header *header, struct conv_err *err)
 {
@@ -37,6 +37,12 @@ static enum conv_status decode_stb(struct conv_buffer *pixels, const uint8_t *da
         conv_interleave_bytes(&header->shape) * (size_t)header->height;
     return CONV_OK;
 }
+
+const struct conv_competitor conv_competitor_stb = {
+    .name = "stb",
+    .summary = "stb_image",
+    .decode = decode_stb,
+};
 
 #if CONV_HAVE_SPNG
 static enum conv_status decode_spng(struct conv_buffer *pixels, const uint8_t *data, size_t size,
@@ -59,16 +65,10 @@ static enum conv_status decode_spng(struct conv_buffer *pixels, const uint8_t *d
     spng_ctx_free(spng);
     return failed ? conv_err_set(err, CONV_ERR_FORMAT, "%s", spng_strerror(failed)) : CONV_OK;
 }
-#endif
 
-const struct conv_bench_rival *conv_bench_competitors(int *count)
-{
-    static const struct conv_bench_rival rivals[] = {
-        {"stb", decode_stb},
-#if CONV_HAVE_SPNG
-        {"libspng", decode_spng},
+const struct conv_competitor conv_competitor_spng = {
+    .name = "libspng",
+    .summary = "libspng",
+    .decode = decode_spng,
+};
 #endif
-    };
-    *count = sizeof rivals / sizeof rivals[0];
-    return rivals;
-}

@@ -1,26 +1,30 @@
 // SPDX-License-Identifier: MIT
-// The device's PNG coders alone, with everything that they read in device memory: a time a kernel.
-#include "backend/cuda_internal.h"
+// The device's PNG coders alone, with all input in device memory: one time per kernel.
+#include "bench/bench_cuda.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/stat.h"
+#include "bench/bench_cuda_timer.h"
 #include "png/cuda/cuda_decode.h"
+#include "png/cuda/cuda_encode.h"
 
 #define ALIGN CONV_IMAGE_PLANE_ALIGN
+#define MOST_REPEATS 32
 
 struct coding {
     struct conv_coding_test *test;
     cudaStream_t stream;
     cudaEvent_t events[CONV_CODING_MOST_KERNELS + 1];
-    int marked; // launches of the present run
+    int marked; // launches of the current run
     uint8_t *d_streams, *d_planes;
     uint8_t *d_scratch, *d_out; // d_out: chunks, or states
     void *d_table;
     struct conv_encode_result *d_results;
-    void *h_table;    // as many entries as images in flight
-    float *ms;        // [repeats][kernels]
+    void *h_table; // as many entries as images in flight
+    double ms[CONV_CODING_MOST_KERNELS][MOST_REPEATS];
     cudaError_t code; // of the first call that failed
 };
 
@@ -57,7 +61,7 @@ static void copy(struct coding *coding, void *to, const void *from, size_t bytes
 
 // --- what is in device memory --------------------------------------------------------------------
 
-// The first of each image comes from the host, the others from there.
+// The first copy of each image comes from the host, later ones from the first.
 static void fill(struct coding *coding, uint8_t *d_all, size_t at[], int i, const uint8_t *h_from,
                  size_t bytes)
 {
@@ -82,7 +86,7 @@ static bool make_streams(struct coding *coding, size_t at[])
     return !coding->code;
 }
 
-// Planes one behind the other, filled if they are to be encoded.
+// Consecutive planes, filled if they are to be encoded.
 static bool make_planes(struct coding *coding, size_t at[])
 {
     size_t bytes = 0;
@@ -165,20 +169,21 @@ static void mark(void *context, const char *kernel)
 {
     struct coding *coding = context;
     struct conv_coding_test *test = coding->test;
-    if (coding->marked == CONV_CODING_MOST_KERNELS)
+    if (coding->marked == CONV_CODING_MOST_KERNELS) // more are not timed
         return;
     char *name = test->kernels[coding->marked].name;
     snprintf(name, sizeof test->kernels[0].name, "%s", kernel);
     note(coding, cudaEventRecord(coding->events[++coding->marked], coding->stream));
 }
 
-static bool run_once(struct coding *coding, const struct conv_encode_plan *plan, float *ms)
+static bool run_once(struct coding *coding, const struct conv_encode_plan *plan, int run)
 {
     const struct conv_coding_test *test = coding->test;
     struct conv_decode_batch decode = {
         .images = coding->h_table,
         .d_images = coding->d_table,
         .count = test->in_flight,
+        .threads = test->threads,
         .d_status = (uint32_t *)(void *)coding->d_out,
         .stream = coding->stream,
         .mark = mark,
@@ -200,36 +205,21 @@ static bool run_once(struct coding *coding, const struct conv_encode_plan *plan,
         note(coding, cudaGetLastError());
     if (!coding->code)
         note(coding, cudaStreamSynchronize(coding->stream));
-    for (int k = 0; k < coding->marked && !coding->code; k++)
-        note(coding, cudaEventElapsedTime(&ms[k], coding->events[k], coding->events[k + 1]));
+    for (int k = 0; k < coding->marked && !coding->code; k++) {
+        float ms = 0;
+        note(coding, cudaEventElapsedTime(&ms, coding->events[k], coding->events[k + 1]));
+        coding->ms[k][run] = (double)ms;
+    }
     return !coding->code;
 }
 
-static int compare_ms(const void *a, const void *b)
-{
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
-static float median(float *ms, int count)
-{
-    qsort(ms, (size_t)count, sizeof *ms, compare_ms);
-    return ms[count / 2];
-}
-
-// Run 0 is for warming up.
 static void find_medians(struct coding *coding)
 {
     struct conv_coding_test *test = coding->test;
-    float *column = coding->ms; // row 0's place
     test->kernel_count = coding->marked;
     test->ms = 0;
     for (int k = 0; k < coding->marked; k++) {
-        for (int r = 0; r < test->repeats; r++)
-            column[r] =
-                coding
-                    ->ms[(size_t)test->repeats + (size_t)r * CONV_CODING_MOST_KERNELS + (size_t)k];
-        test->kernels[k].ms = (double)median(column, test->repeats);
+        test->kernels[k].ms = conv_stat_median(coding->ms[k], test->repeats);
         test->ms += test->kernels[k].ms;
     }
 }
@@ -316,7 +306,6 @@ static void close_coding(struct coding *coding)
     if (coding->stream)
         (void)cudaStreamDestroy(coding->stream);
     free(coding->h_table);
-    free(coding->ms);
 }
 
 static void run_test(struct coding *coding, size_t streams[], size_t planes[])
@@ -328,11 +317,8 @@ static void run_test(struct coding *coding, size_t streams[], size_t planes[])
                                    : prepare_encode(coding, &plan, planes));
     if (!ready)
         return note(coding, cudaErrorInvalidValue);
-    float *ms = coding->ms + test->repeats;
-    if (!run_once(coding, &plan, ms)) // a first time, to warm up
-        return;
-    for (int r = 0; r < test->repeats; r++)
-        if (!run_once(coding, &plan, ms + (size_t)r * CONV_CODING_MOST_KERNELS))
+    for (int r = -1; r < test->repeats; r++) // -1: warms up
+        if (!run_once(coding, &plan, r < 0 ? 0 : r))
             return;
     find_medians(coding);
     if (test->decode)
@@ -341,30 +327,31 @@ static void run_test(struct coding *coding, size_t streams[], size_t planes[])
         take_encoded(coding);
 }
 
-enum conv_status conv_cuda_coding_time(struct conv_backend *backend, struct conv_coding_test *test,
-                                       struct conv_err *err)
+enum conv_status conv_bench_cuda_time_coding(int ordinal, struct conv_coding_test *test,
+                                             struct conv_err *err)
 {
     struct coding coding = {.test = test};
-    size_t count = (size_t)test->in_flight, repeats = (size_t)test->repeats;
+    size_t count = (size_t)test->in_flight;
     size_t entry = sizeof(struct conv_decode_image) > sizeof(struct conv_encode_image)
                        ? sizeof(struct conv_decode_image)
                        : sizeof(struct conv_encode_image);
-    enum conv_status status = conv_cuda_device_use(backend->device, err);
-    if (status)
-        return status;
+    enum conv_status status = CONV_OK;
+    if (test->repeats > MOST_REPEATS)
+        test->repeats = MOST_REPEATS;
     size_t *places = calloc(2 * count, sizeof *places);
     coding.h_table = calloc(count, entry);
-    coding.ms = calloc(repeats * (CONV_CODING_MOST_KERNELS + 1), sizeof *coding.ms);
     test->wrong = 0;
-    note(&coding, cudaStreamCreateWithFlags(&coding.stream, cudaStreamNonBlocking));
+    note(&coding, cudaSetDevice(ordinal));
+    if (!coding.code)
+        note(&coding, cudaStreamCreateWithFlags(&coding.stream, cudaStreamNonBlocking));
     for (int i = 0; i <= CONV_CODING_MOST_KERNELS && !coding.code; i++)
         note(&coding, cudaEventCreate(&coding.events[i]));
-    if (!places || !coding.h_table || !coding.ms)
+    if (!places || !coding.h_table)
         status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d images", test->in_flight);
     else if (!coding.code)
         run_test(&coding, places, places + count);
-    if (!status && coding.code)
-        status = conv_cuda_device_report(err, coding.code, "time its coders");
+    if (!status)
+        status = conv_bench_timer_report(coding.code, "time its coders", err);
     close_coding(&coding);
     free(places);
     return status;

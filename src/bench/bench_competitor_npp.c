@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The one file that includes NPP.
-#include "bench/bench_npp.h"
+// NVIDIA Performance Primitives; the one file that includes NPP. One call per plane, as NPP takes
+// no more at once.
+#include "bench/bench_competitor.h"
 
 #include <nppi_filtering_functions.h>
 
-#include "bench/bench_timer.h"
-#include "kernels/stencil/stencil.h"
+#include "bench/bench_cuda_timer.h"
+#include "image/image.h"
 
 struct npp {
     struct conv_bench_timer timer;
@@ -27,7 +28,7 @@ static enum conv_status open_context(struct npp *npp, int device, struct conv_er
     if (!code)
         code = cudaStreamGetFlags(npp->timer.stream, &context->nStreamFlags);
     if (code)
-        return conv_bench_timer_report(code, err);
+        return conv_bench_timer_report(code, "prepare NPP", err);
     context->hStream = npp->timer.stream;
     context->nCudaDeviceId = device;
     context->nMultiProcessorCount = properties.multiProcessorCount;
@@ -51,10 +52,10 @@ static enum conv_status upload(struct npp *npp, const void *coefs, size_t coef_b
         code = cudaMemcpy(npp->d_coefs, coefs, coef_bytes, cudaMemcpyHostToDevice);
     if (!code)
         code = cudaMemcpy(npp->d_src, source, bytes, cudaMemcpyHostToDevice);
-    return conv_bench_timer_report(code, err);
+    return conv_bench_timer_report(code, "prepare NPP", err);
 }
 
-// NPP turns the kernel by 180 degrees, which turning it beforehand undoes.
+// NPP rotates the kernel by 180 degrees; so does this, and one undoes the other.
 static enum conv_status prepare(struct npp *npp, const struct conv_filter *filter,
                                 const uint8_t *source, size_t bytes, struct conv_err *err)
 {
@@ -67,11 +68,11 @@ static enum conv_status prepare(struct npp *npp, const struct conv_filter *filte
 }
 
 static NppStatus filter_plane(const struct npp *npp, const struct conv_filter *filter,
-                              const struct conv_group_plane *plane)
+                              const struct conv_bench_plane *plane)
 {
     NppiSize kernel = {filter->width, filter->height}, size = {plane->width, plane->height};
     NppiPoint anchor = {filter->width / 2, filter->height / 2}, origin = {0, 0};
-    int stride = (int)conv_image_stride(plane->width, plane->depth);
+    int stride = (int)conv_image_stride(plane->width, 8);
     return nppiFilterBorder_8u_C1R_Ctx(
         npp->d_src + plane->offset, stride, size, origin, npp->d_dst + plane->offset, stride, size,
         npp->d_coefs, kernel, anchor, npp->divisor, NPP_BORDER_REPLICATE, npp->context);
@@ -90,11 +91,11 @@ static enum conv_status prepare_real(struct npp *npp, const struct conv_filter *
 }
 
 static NppStatus filter_plane_real(const struct npp *npp, const struct conv_filter *filter,
-                                   const struct conv_group_plane *plane)
+                                   const struct conv_bench_plane *plane)
 {
     NppiSize kernel = {filter->width, filter->height}, size = {plane->width, plane->height};
     NppiPoint anchor = {filter->width / 2, filter->height / 2}, origin = {0, 0};
-    int stride = (int)conv_image_stride(plane->width, plane->depth);
+    int stride = (int)conv_image_stride(plane->width, 8);
     return nppiFilterBorder32f_8u_C1R_Ctx(npp->d_src + plane->offset, stride, size, origin,
                                           npp->d_dst + plane->offset, stride, size, npp->d_coefs,
                                           kernel, anchor, NPP_BORDER_REPLICATE, npp->context);
@@ -122,16 +123,16 @@ static enum conv_status prepare_passes(struct npp *npp, const struct conv_filter
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "the divisor is no product");
     npp->divisor = (Npp32s)(stencil.divisor / npp->row_divisor);
     cudaError_t code = cudaMalloc((void **)&npp->d_between, bytes);
-    return code ? conv_bench_timer_report(code, err)
+    return code ? conv_bench_timer_report(code, "prepare NPP", err)
                 : upload(npp, coefs, (size_t)(width + height) * sizeof *coefs, source, bytes, err);
 }
 
 static NppStatus filter_plane_passes(const struct npp *npp, const struct conv_filter *filter,
-                                     const struct conv_group_plane *plane)
+                                     const struct conv_bench_plane *plane)
 {
     NppiSize size = {plane->width, plane->height};
     NppiPoint origin = {0, 0};
-    int stride = (int)conv_image_stride(plane->width, plane->depth);
+    int stride = (int)conv_image_stride(plane->width, 8);
     uint8_t *d_between = npp->d_between + plane->offset;
     NppStatus status = nppiFilterRowBorder_8u_C1R_Ctx(
         npp->d_src + plane->offset, stride, size, origin, d_between, stride, size,
@@ -150,15 +151,16 @@ struct way {
     enum conv_status (*prepare)(struct npp *npp, const struct conv_filter *filter,
                                 const uint8_t *source, size_t bytes, struct conv_err *err);
     NppStatus (*filter_plane)(const struct npp *npp, const struct conv_filter *filter,
-                              const struct conv_group_plane *plane);
+                              const struct conv_bench_plane *plane);
 };
 
 static enum conv_status time_once(const struct npp *npp, const struct way *way,
                                   const struct conv_filter *filter,
-                                  const struct conv_group_plane *planes, int count, uint64_t *ns,
+                                  const struct conv_bench_plane *planes, int count, uint64_t *ns,
                                   struct conv_err *err)
 {
-    enum conv_status status = conv_bench_timer_report(conv_bench_timer_start(&npp->timer), err);
+    enum conv_status status =
+        conv_bench_timer_report(conv_bench_timer_start(&npp->timer), "time NPP", err);
     for (int p = 0; p < count && !status; p++) {
         NppStatus code = way->filter_plane(npp, filter, &planes[p]);
         if (code < 0)
@@ -166,11 +168,11 @@ static enum conv_status time_once(const struct npp *npp, const struct way *way,
                                   planes[p].width, planes[p].height);
     }
     if (!status)
-        status = conv_bench_timer_report(conv_bench_timer_stop(&npp->timer, ns), err);
+        status = conv_bench_timer_report(conv_bench_timer_stop(&npp->timer, ns), "time NPP", err);
     return status;
 }
 
-// Nothing can be done about a failure to free.
+// A failure to free has no remedy.
 static void close_npp(struct npp *npp)
 {
     (void)cudaFree(npp->d_src);
@@ -180,46 +182,57 @@ static void close_npp(struct npp *npp)
     conv_bench_timer_close(&npp->timer);
 }
 
-static enum conv_status bench(const struct way *way, const struct conv_filter *filter,
-                              enum conv_border border, const struct conv_group_plane *planes,
-                              int count, const uint8_t *source, uint8_t *result, size_t bytes,
-                              int device, uint64_t *ns, int runs, struct conv_err *err)
+static enum conv_status run(const struct way *way, const struct conv_competitor_filter *task,
+                            uint64_t *ns, int runs, struct conv_err *err)
 {
-    if (filter->offset != 0 || filter->scale < 0 || border != CONV_BORDER_REPLICATE ||
-        planes[0].depth != 8)
+    const struct conv_filter *filter = task->filter;
+    if (filter->offset != 0 || filter->scale < 0 || task->border != CONV_BORDER_REPLICATE ||
+        task->depth != 8)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED,
                             "NPP has no offset, 8 bits, replicate border");
     struct npp npp = {0};
-    enum conv_status status = open_context(&npp, device, err);
+    enum conv_status status = open_context(&npp, task->device, err);
     if (!status)
-        status = way->prepare(&npp, filter, source, bytes, err);
-    if (!status) // warms up
-        status = time_once(&npp, way, filter, planes, count, ns, err);
-    for (int r = 0; r < runs && !status; r++)
-        status = time_once(&npp, way, filter, planes, count, &ns[r], err);
+        status = way->prepare(&npp, filter, task->source, task->bytes, err);
+    for (int r = -1; r < runs && !status; r++) // -1: warms up
+        status = time_once(&npp, way, filter, task->planes, task->count, &ns[r < 0 ? 0 : r], err);
     if (!status)
         status = conv_bench_timer_report(
-            cudaMemcpy(result, npp.d_dst, bytes, cudaMemcpyDeviceToHost), err);
+            cudaMemcpy(task->result, npp.d_dst, task->bytes, cudaMemcpyDeviceToHost),
+            "copy NPP's results", err);
     close_npp(&npp);
     return status;
 }
 
-enum conv_status conv_bench_npp(const struct conv_filter *filter, enum conv_border border,
-                                const struct conv_group_plane *planes, int count,
-                                const uint8_t *source, uint8_t *result, size_t bytes, int device,
-                                uint64_t *ns, int runs, struct conv_err *err)
+static enum conv_status filter_at_once(const struct conv_competitor_filter *task, uint64_t *ns,
+                                       int runs, struct conv_err *err)
 {
     static const struct way exact = {prepare, filter_plane},
                             real = {prepare_real, filter_plane_real};
-    const struct way *way = conv_filter_is_exact(filter) ? &exact : &real;
-    return bench(way, filter, border, planes, count, source, result, bytes, device, ns, runs, err);
+    return run(conv_filter_is_exact(task->filter) ? &exact : &real, task, ns, runs, err);
 }
 
-enum conv_status conv_bench_npp_passes(const struct conv_filter *filter, enum conv_border border,
-                                       const struct conv_group_plane *planes, int count,
-                                       const uint8_t *source, uint8_t *result, size_t bytes,
-                                       int device, uint64_t *ns, int runs, struct conv_err *err)
+static enum conv_status filter_in_passes(const struct conv_competitor_filter *task, uint64_t *ns,
+                                         int runs, struct conv_err *err)
 {
     static const struct way way = {prepare_passes, filter_plane_passes};
-    return bench(&way, filter, border, planes, count, source, result, bytes, device, ns, runs, err);
+    return run(&way, task, ns, runs, err);
 }
+
+// nppiFilterBorder_8u_C1R, or nppiFilterBorder32f_8u_C1R for real filters.
+const struct conv_competitor conv_competitor_npp = {
+    .name = "NPP FilterBorder",
+    .summary = "a call a plane",
+    .inexact = "a call a plane; truncates, results differ by 1",
+    .tolerance = 1,
+    .filter = filter_at_once,
+};
+
+// nppiFilterRowBorder_8u_C1R, then nppiFilterColumnBorder_8u_C1R on its result, which is bytes.
+const struct conv_competitor conv_competitor_npp_passes = {
+    .name = "NPP Row and Column",
+    .summary = "two calls a plane",
+    .inexact = "two calls a plane; truncates twice, results differ by up to 2",
+    .tolerance = 2,
+    .filter = filter_in_passes,
+};

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT
-// The images on a page: the middle of an input and of its output, pixel for pixel, since scaled
-// down a filter of 3 x 3 would hardly be seen.
+// The images on a page: the middle of an input and of its output, pixel for pixel. Scaled down, a
+// 3 x 3 filter would hardly be visible.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/run_page.h"
 #include "io/paths.h"
+#include "page/page_job.h"
 #include "png/png.h"
 
 #define PIECE_WIDTH 384
 #define PIECE_HEIGHT 256
-#define MOST_PIXELS (1 << 25) // a larger image is not decoded again for this
+#define MOST_PIXELS (1 << 25) // larger images are not decoded again for this
 #define MOST_BYTES ((size_t)1 << 28)
-#define LEVEL 6 // the pieces are small, and the page is kept
+#define LEVEL 6 // the pieces are small, and pages are kept
 
 struct decoded {
     struct conv_image image;
     uint8_t *planes;
 };
 
-// False at an early end, too.
+// False also at an early end of file.
 static bool read_all(int fd, uint8_t *data, size_t size)
 {
     while (size > 0) {
@@ -37,7 +37,7 @@ static bool read_all(int fd, uint8_t *data, size_t size)
     return true;
 }
 
-// NULL unless it is a regular file: what came through a pipe is gone, and to open one would wait.
+// NULL unless it is a regular file: the contents of a pipe are gone, and opening one would block.
 static uint8_t *read_file(const char *path, size_t *size)
 {
     struct stat info;
@@ -81,7 +81,7 @@ static bool decode(struct conv_png_codec *codec, const char *path, struct decode
     return good;
 }
 
-// Makes *decoded a view of its middle, at 8 bits.
+// Reduces *decoded to its middle, at 8 bits.
 static void crop(struct decoded *decoded, int width, int height)
 {
     struct conv_image *image = &decoded->image;
@@ -93,7 +93,7 @@ static void crop(struct decoded *decoded, int width, int height)
             uint8_t *dst = plane->data + y * plane->stride;
             if (image->depth == 8)
                 memmove(dst, row + left, (size_t)width);
-            else // dst is never ahead of what is still to be read
+            else // dst never passes what is still to be read
                 for (int x = 0; x < width; x++)
                     dst[x] =
                         (uint8_t)((((uint16_t *)(void *)row)[left + x] * 255u + 32767) / 65535);
@@ -121,17 +121,17 @@ static bool encode(struct conv_png_codec *codec, const struct decoded *decoded, 
     return *data;
 }
 
-static bool take_pair(struct conv_png_codec *codec, const struct conv_sample_pair *kept,
+static bool take_pair(struct conv_png_codec *codec, const struct conv_sample_pair *sample,
                       struct conv_page_pair *pair)
 {
     struct decoded before = {0}, after = {0};
-    bool good = decode(codec, kept->input, &before) && decode(codec, kept->output, &after) &&
+    bool good = decode(codec, sample->input, &before) && decode(codec, sample->output, &after) &&
                 before.image.width == after.image.width &&
                 before.image.height == after.image.height;
     if (good) {
         int width = before.image.width, height = before.image.height;
         *pair = (struct conv_page_pair){
-            .name = kept->input,
+            .name = sample->input,
             .width = width,
             .height = height,
             .crop_width = width < PIECE_WIDTH ? width : PIECE_WIDTH,
@@ -151,15 +151,15 @@ static bool take_pair(struct conv_png_codec *codec, const struct conv_sample_pai
     return good;
 }
 
-void conv_page_take_pairs(struct conv_page_job *job, const struct conv_samples *kept)
+void conv_page_job_take_pairs(struct conv_page_job *job, const struct conv_samples *samples)
 {
     struct conv_codec_config config = {.encoder = CONV_PNG_FAST, .level = LEVEL};
     struct conv_png_codec *codec = NULL;
     if (conv_png_codec_open(&codec, &config, NULL))
         return;
-    for (int i = 0; i < kept->pair_count; i++)
+    for (int i = 0; i < samples->pair_count; i++)
         job->page.pair_count +=
-            take_pair(codec, &kept->pairs[i], &job->pairs[job->page.pair_count]);
+            take_pair(codec, &samples->pairs[i], &job->pairs[job->page.pair_count]);
     job->page.pairs = job->pairs;
     conv_png_codec_close(codec);
 }

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// `conv bench`: what this machine does, measured. The command line fills the options.
+#ifndef CONV_BENCH_BENCH_H
+#define CONV_BENCH_BENCH_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "backend/backend.h"
+#include "filter/filter.h"
+#include "io/walk.h"
+#include "page/page_job.h"
+#include "png/png.h"
+#include "report/report.h"
+
+enum conv_bench_format { CONV_BENCH_TEXT, CONV_BENCH_JSON, CONV_BENCH_CSV };
+
+// Sizes of the images of `conv bench kernels`.
+enum conv_bench_sizes {
+    CONV_BENCH_SIZES_ONE,      // width x height
+    CONV_BENCH_SIZES_MIX,      // 1x1 to 4000x3000, each octave of a side equally likely
+    CONV_BENCH_SIZES_UNIFORM,  // the same range, each side equally likely
+    CONV_BENCH_SIZES_STANDARD, // four workloads, one after the other
+};
+
+// Open devices for the chain of filters.
+struct conv_bench_devices {
+    const struct conv_backend_ops *ops;
+    struct conv_backend *const *backends;
+    const int *ordinals; // 0 on the CPU
+    const char (*names)[16];
+    int count;
+    const char *name; // "cuda:0,cuda:1"
+};
+
+// Everything that `conv bench` needs to know. Pointers belong to the caller and outlive the call.
+struct conv_bench_options {
+    // The chain of filters.
+    const char *filter_text; // as typed
+    const struct conv_filter *filters;
+    int filter_count;
+    enum conv_border border;
+    int border_value; // 8-bit units
+
+    enum conv_bench_format format; // of stdout
+    bool show_progress;            // on stderr
+    struct conv_page_job *page;    // with file NULL: no page
+    atomic_int *stop;              // non-zero after a signal; of conv_bench_streams
+
+    // conv_bench_kernels
+    const struct conv_variant *variant; // to measure alone, or NULL
+    bool on_cpu, on_cuda;
+    int ordinal;                 // of the CUDA device
+    struct conv_device_info gpu; // that device
+    enum conv_bench_sizes sizes;
+    int width, height, depth;
+    int images; // per launch; 0: as usual for the sizes
+
+    // conv_bench_streams and conv_bench_codec
+    struct conv_walk_config walk; // one folder
+    struct conv_bench_devices devices;
+    struct conv_codec_config png;
+    enum conv_alpha_mode alpha;
+    uint64_t max_pixels;
+    size_t mem_limit, group_bytes;
+    int jobs; // worker threads; of conv_bench_codec 0: each coder alone, on one core
+
+    // conv_bench_streams
+    bool device_only; // --stage device
+    int usual_streams;
+    // Runs the pipeline over `source` with these workers and streams; nothing is saved.
+    enum conv_status (*run)(void *context, int jobs, int streams, struct conv_source *source,
+                            struct conv_report *report, struct conv_err *err);
+    void *run_context;
+    // See conv_report_config.
+    char *(*explain)(char *text, size_t size, const struct conv_err *err);
+
+    // conv_bench_codec
+    bool on_device; // the device's coders instead of the CPU's
+    int in_flight;  // images in flight on the device; 0: a series
+};
+
+// Every kernel variant on the same images, each compared with the reference first: a wrong one ends
+// the benchmark. Prints a table per workload.
+enum conv_status conv_bench_kernels(const struct conv_bench_options *options, struct conv_err *err);
+
+// A variant of the table or of its extras by its name; NULL if there is none.
+const struct conv_variant *conv_bench_kernels_find(const char *name);
+
+// The images of a folder through 1, 2, 4, ... streams (on the CPU: workers).
+enum conv_status conv_bench_streams(const struct conv_bench_options *options, struct conv_err *err);
+
+// Every PNG decoder and encoder on the images of a folder. CONV_ERR_FORMAT, after the table, if
+// pixels were wrong.
+enum conv_status conv_bench_codec(const struct conv_bench_options *options, struct conv_err *err);
+
+#endif

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// What is measured on a CUDA device directly, without backend and pipeline: kernels, copies and
+// coders, each alone.
+#ifndef CONV_BENCH_BENCH_CUDA_H
+#define CONV_BENCH_BENCH_CUDA_H
+
+#include <stdbool.h>
+
+#include "bench/bench_launch.h"
+#include "image/image.h"
+
+// --- copies between pinned and device memory -----------------------------------------------------
+
+enum conv_copy_way {
+    CONV_COPY_IN,
+    CONV_COPY_OUT,
+    CONV_COPY_BOTH,     // in and out at once, independent of each other
+    CONV_COPY_AND_BACK, // each in and then out again
+};
+
+struct conv_copy_test {
+    enum conv_copy_way way;
+    size_t bytes;    // of one copy
+    int count;       // copies, each way
+    int streams;     // that share the copies
+    bool one_by_one; // wait for each copy before the next
+    int repeats;     // of the whole test; the shortest counts, since this is a yardstick
+};
+
+// --- PNG coders ----------------------------------------------------------------------------------
+
+#define CONV_CODING_MOST_KERNELS 16
+
+struct conv_coding_image {
+    const uint8_t *stream; // zlib, of stream_bytes
+    size_t stream_bytes;
+    struct conv_image image; // what the stream holds, and what is encoded
+};
+
+// Image data decoded or encoded by the device alone, kernel by kernel.
+struct conv_coding_test {
+    const struct conv_coding_image *images;
+    int image_count;
+    bool decode;   // else encode
+    int threads;   // that inflate an image together: 128, 256, 512; 0: the decoder's choice
+    int in_flight; // images at once, dealt round, each with memory of its own
+    int repeats;   // of the whole; medians count
+    // Called once per image of an encoding test, in the calling thread; may be NULL.
+    void (*take_chunks)(void *context, int image, const uint8_t *data, size_t size);
+    void *context;
+
+    // The result.
+    struct {
+        char name[32];
+        double ms;
+    } kernels[CONV_CODING_MOST_KERNELS]; // in the order of their launches
+    int kernel_count;
+    double ms;            // sum of the kernels
+    int wrong;            // decoding: images, of image_count, with wrong pixels
+    uint64_t chunk_bytes; // encoding: of all in flight
+};
+
+// --- the table -----------------------------------------------------------------------------------
+
+struct conv_bench_cuda {
+    const struct conv_bench_launch_ops *launch;
+    // *ns is the shortest time of the test's copies. CONV_ERR_MEMORY, CONV_ERR_DEVICE. Any thread.
+    enum conv_status (*time_copies)(int ordinal, const struct conv_copy_test *test, uint64_t *ns,
+                                    struct conv_err *err);
+    // CONV_ERR_MEMORY if the device has no room for so many images, CONV_ERR_DEVICE.
+    enum conv_status (*time_coding)(int ordinal, struct conv_coding_test *test,
+                                    struct conv_err *err);
+};
+
+// NULL in a build without CUDA.
+const struct conv_bench_cuda *conv_bench_cuda(void);
+
+enum conv_status conv_bench_cuda_time_copies(int ordinal, const struct conv_copy_test *test,
+                                             uint64_t *ns, struct conv_err *err);
+enum conv_status conv_bench_cuda_time_coding(int ordinal, struct conv_coding_test *test,
+                                             struct conv_err *err);
+
+#endif

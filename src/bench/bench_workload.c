@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+#include "bench/bench_workload.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bench_mix.h"
+#include "image/image.h"
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    *state ^= *state << 5;
+    return *state;
+}
+
+// Rounding and clamping both happen, and nothing compresses.
+static void fill(const struct conv_bench_workload *workload)
+{
+    uint32_t state = 0x2545F491u;
+    for (int p = 0; p < workload->plane_count; p++) {
+        const struct conv_bench_plane *plane = &workload->planes[p];
+        size_t stride = conv_image_stride(plane->width, workload->depth);
+        for (int y = 0; y < plane->height; y++) {
+            uint8_t *row = workload->source + plane->offset + (size_t)y * stride;
+            for (int x = 0; x < plane->width; x++) {
+                uint32_t noise = next_random(&state);
+                uint32_t value = (uint32_t)(x + y) / 2 % 192 + (noise >> 26);
+                if (workload->depth == 16)
+                    ((uint16_t *)(void *)row)[x] = (uint16_t)(value << 8 | (noise & 255));
+                else
+                    row[x] = (uint8_t)value;
+            }
+        }
+    }
+}
+
+static size_t add_plane(struct conv_bench_plane *plane, size_t offset, int width, int height,
+                        int depth)
+{
+    *plane = (struct conv_bench_plane){.offset = offset, .width = width, .height = height};
+    return offset + conv_image_plane_bytes(width, height, depth);
+}
+
+static void lay_out(struct conv_bench_workload *workload, const struct conv_bench_size *sizes)
+{
+    for (int i = 0; i < workload->images; i++) {
+        int width = sizes ? sizes[i].width : workload->width;
+        int height = sizes ? sizes[i].height : workload->height;
+        for (int c = 0; c < CONV_BENCH_CHANNELS; c++)
+            workload->bytes = add_plane(&workload->planes[CONV_BENCH_CHANNELS * i + c],
+                                        workload->bytes, width, height, workload->depth);
+        workload->wide_bytes = add_plane(&workload->wide[i], workload->wide_bytes,
+                                         CONV_BENCH_CHANNELS * width, height, workload->depth);
+        workload->pixels += (double)width * height;
+    }
+}
+
+enum conv_status conv_bench_workload_open(struct conv_bench_workload *workload,
+                                          enum conv_bench_sizes sizes, int width, int height,
+                                          int images, int depth, struct conv_err *err)
+{
+    bool one = sizes == CONV_BENCH_SIZES_ONE;
+    size_t count = (size_t)(images ? images : one ? 1 : CONV_BENCH_MIX_IMAGES);
+    *workload = (struct conv_bench_workload){
+        .sizes = sizes,
+        .width = one ? width : 0,
+        .height = one ? height : 0,
+        .images = (int)count,
+        .depth = depth,
+        .plane_count = CONV_BENCH_CHANNELS * (int)count,
+    };
+    struct conv_bench_size *list = one ? NULL : calloc(count, sizeof *list);
+    workload->planes = calloc(CONV_BENCH_CHANNELS * count, sizeof *workload->planes);
+    workload->wide = calloc(count, sizeof *workload->wide);
+    if ((one || list) && workload->planes && workload->wide) {
+        if (sizes == CONV_BENCH_SIZES_MIX)
+            conv_bench_mix(list, (int)count);
+        else if (sizes == CONV_BENCH_SIZES_UNIFORM)
+            conv_bench_mix_uniform(list, (int)count);
+        lay_out(workload, list);
+        workload->source = calloc(workload->bytes, 1);
+    }
+    free(list);
+    if (!workload->source)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu images", count);
+    fill(workload);
+    return CONV_OK;
+}
+
+void conv_bench_workload_close(struct conv_bench_workload *workload)
+{
+    free(workload->planes);
+    free(workload->wide);
+    free(workload->source);
+    *workload = (struct conv_bench_workload){0};
+}
+
+// Calls copy for each sample, with its places among planes and in RGBRGB....
+static void for_samples(const struct conv_bench_workload *workload, uint8_t *planes, uint8_t *wide,
+                        void (*copy)(uint8_t *sample, uint8_t *pixel, size_t size))
+{
+    size_t size = (size_t)workload->depth / 8;
+    for (int p = 0; p < workload->plane_count; p++) {
+        const struct conv_bench_plane *plane = &workload->planes[p];
+        const struct conv_bench_plane *image = &workload->wide[p / CONV_BENCH_CHANNELS];
+        size_t channel = (size_t)(p % CONV_BENCH_CHANNELS) * size;
+        size_t stride = conv_image_stride(plane->width, workload->depth);
+        size_t wide_stride = conv_image_stride(image->width, workload->depth);
+        for (int y = 0; y < plane->height; y++) {
+            uint8_t *row = planes + plane->offset + (size_t)y * stride;
+            uint8_t *pixels = wide + image->offset + (size_t)y * wide_stride + channel;
+            for (int x = 0; x < plane->width; x++)
+                copy(row + (size_t)x * size, pixels + (size_t)x * CONV_BENCH_CHANNELS * size, size);
+        }
+    }
+}
+
+static void to_pixel(uint8_t *sample, uint8_t *pixel, size_t size)
+{
+    memcpy(pixel, sample, size);
+}
+
+static void to_sample(uint8_t *sample, uint8_t *pixel, size_t size)
+{
+    memcpy(sample, pixel, size);
+}
+
+void conv_bench_workload_interleave(const struct conv_bench_workload *workload,
+                                    const uint8_t *planes, uint8_t *wide)
+{
+    for_samples(workload, (uint8_t *)(uintptr_t)planes, wide, to_pixel);
+}
+
+void conv_bench_workload_split(const struct conv_bench_workload *workload, const uint8_t *wide,
+                               uint8_t *planes)
+{
+    for_samples(workload, planes, (uint8_t *)(uintptr_t)wide, to_sample);
+}
+
+void conv_bench_workload_describe(const struct conv_bench_workload *workload, const char *times,
+                                  bool named, char *text, size_t size)
+{
+    const char *images = !named ? "" : workload->images == 1 ? " image" : " images";
+    if (workload->width)
+        snprintf(text, size, "%d%s of %d%s%d", workload->images, images, workload->width, times,
+                 workload->height);
+    else
+        snprintf(text, size, "%d%s from 1%s1 to 4000%s3000%s", workload->images, images, times,
+                 times, workload->sizes == CONV_BENCH_SIZES_UNIFORM ? ", uniform" : "");
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// The images that `conv bench kernels` filters in one launch: three planes each, all in one piece
+// of memory.
+#ifndef CONV_BENCH_BENCH_WORKLOAD_H
+#define CONV_BENCH_BENCH_WORKLOAD_H
+
+#include "bench/bench.h"
+#include "bench/bench_launch.h"
+
+#define CONV_BENCH_CHANNELS 3
+
+struct conv_bench_workload {
+    enum conv_bench_sizes sizes; // not CONV_BENCH_SIZES_STANDARD
+    int width, height;           // of each image; 0 unless CONV_BENCH_SIZES_ONE
+    int images, depth;
+    double pixels; // of all images
+    struct conv_bench_plane *planes;
+    int plane_count;
+    size_t bytes;
+    uint8_t *source;
+    // The same images as RGBRGB...: one plane of three times the width each.
+    struct conv_bench_plane *wide;
+    size_t wide_bytes;
+};
+
+// `images` 0: 1, or CONV_BENCH_MIX_IMAGES of many sizes. The samples are noise around a gradient.
+// CONV_ERR_MEMORY.
+enum conv_status conv_bench_workload_open(struct conv_bench_workload *workload,
+                                          enum conv_bench_sizes sizes, int width, int height,
+                                          int images, int depth, struct conv_err *err);
+void conv_bench_workload_close(struct conv_bench_workload *workload); // half-built is fine
+
+// Between planes, `bytes` bytes, and RGBRGB..., wide_bytes bytes.
+void conv_bench_workload_interleave(const struct conv_bench_workload *workload,
+                                    const uint8_t *planes, uint8_t *wide);
+void conv_bench_workload_split(const struct conv_bench_workload *workload, const uint8_t *wide,
+                               uint8_t *planes);
+
+// "1 image of 300x200", "500 images from 1x1 to 4000x3000"; `times` stands between the sides, and
+// `named` adds the word "images".
+void conv_bench_workload_describe(const struct conv_bench_workload *workload, const char *times,
+                                  bool named, char *text, size_t size);
+
+#endif

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+// conv bench kernels | streams FOLDER | codec FOLDER: from options to bench/bench.h.
+#include "bench/bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/stall.h"
+#include "cli/commands.h"
+#include "cli/device.h"
+#include "cli/hints.h"
+#include "cli/own_files.h"
+#include "cli/run.h"
+#include "cli/run_page.h"
+#include "cli/signals.h"
+
+struct command {
+    struct conv_options options; // as they take effect
+    struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
+    int filter_count;
+    struct conv_device device;
+    struct conv_page_job page;
+    struct conv_bench_options bench;
+};
+
+// --- what all of them have in common -------------------------------------------------------------
+
+static void fill_common(struct command *command)
+{
+    const struct conv_options *options = &command->options;
+    struct conv_bench_options *bench = &command->bench;
+    bench->filter_text = options->bench_filter;
+    bench->filters = command->filters;
+    bench->filter_count = command->filter_count;
+    bench->border = options->border;
+    bench->border_value = options->border_value;
+    bench->format = options->json  ? CONV_BENCH_JSON
+                    : options->csv ? CONV_BENCH_CSV
+                                   : CONV_BENCH_TEXT;
+    bench->page = &command->page;
+}
+
+// Of the commands that read a folder.
+static void fill_folder(struct command *command)
+{
+    const struct conv_options *options = &command->options;
+    struct conv_bench_options *bench = &command->bench;
+    bench->walk = (struct conv_walk_config){
+        .operands = {.inputs = &options->operands[1],
+                     .input_count = 1,
+                     .recursive = options->recursive},
+        .include = options->include.items,
+        .include_count = options->include.count,
+        .exclude = options->exclude.items,
+        .exclude_count = options->exclude.count,
+    };
+    bench->png = options->png;
+    bench->alpha = (enum conv_alpha_mode)options->alpha;
+    bench->max_pixels = options->max_pixels;
+    bench->mem_limit = conv_options_mem_limit(options, true);
+    bench->group_bytes = conv_options_group_bytes(options, false);
+}
+
+static void fill_devices(struct command *command)
+{
+    const struct conv_device *device = &command->device;
+    struct conv_bench_devices *devices = &command->bench.devices;
+    devices->ops = device->ops;
+    devices->backends = device->backends;
+    devices->names = device->names;
+    devices->count = device->count;
+    devices->ordinals = device->ordinals;
+    devices->name = device->name;
+}
+
+static enum conv_status parse_chain(struct command *command, struct conv_err *err)
+{
+    return conv_commands_parse_chain(&command->options, command->options.bench_filter,
+                                     command->filters, &command->filter_count, err);
+}
+
+// --- kernels -------------------------------------------------------------------------------------
+
+static enum conv_status about_variant(const struct conv_variant *variant, enum conv_status status,
+                                      const char *reason, struct conv_err *err)
+{
+    return conv_err_hint(err, CONV_HINT_VARIANT, 0,
+                         conv_err_set(err, status, "%s%s", variant->name, reason));
+}
+
+static enum conv_status find_variant(struct command *command, struct conv_err *err)
+{
+    const char *name = command->options.variant;
+    if (!name)
+        return CONV_OK;
+    command->bench.variant = conv_bench_kernels_find(name);
+    if (command->bench.variant)
+        return CONV_OK;
+    const struct conv_backend_ops *ops = conv_backends_of_kernel(command->options.backends, name);
+    enum conv_status status =
+        ops && !ops->built
+            ? conv_err_set(err, CONV_ERR_DEVICE, "%s: this conv was built without %s", name,
+                           ops->title)
+            : conv_err_set(err, CONV_ERR_USAGE,
+                           "%s: unknown variant (conv bench kernels lists them)", name);
+    return conv_err_hint(err, CONV_HINT_VARIANT, 0, status);
+}
+
+// Where to measure. A GPU that cannot be used is an error only if it was requested. A variant that
+// --device excludes, or whose GPU is missing, must not turn into a measurement of something else.
+static enum conv_status choose_places(struct command *command, struct conv_err *err)
+{
+    struct conv_bench_options *bench = &command->bench;
+    const struct conv_variant *variant = bench->variant;
+    struct conv_device_list list;
+    enum conv_status status = conv_device_parse_one(&command->options, &list, err);
+    bool on_cuda = variant && variant->place == CONV_ON_CUDA;
+    if (status)
+        return status;
+    if (variant && list.choice == (on_cuda ? CONV_DEVICE_CPU : CONV_DEVICE_GPU)) {
+        char reason[128];
+        snprintf(reason, sizeof reason, " cannot be combined with the device %.64s",
+                 command->options.device_text);
+        return about_variant(variant, CONV_ERR_USAGE, reason, err);
+    }
+    enum conv_device_choice choice = variant && !on_cuda ? CONV_DEVICE_CPU : list.choice;
+    bench->ordinal = list.ordinals[0];
+    bench->on_cpu = choice != CONV_DEVICE_GPU;
+    if (choice == CONV_DEVICE_CPU)
+        return CONV_OK;
+    struct conv_device_info info[CONV_BACKEND_MOST_DEVICES];
+    struct conv_err reason = {0};
+    int count = 0;
+    status = list.gpu->devices(info, CONV_BACKEND_MOST_DEVICES, &count, &reason);
+    if (!status && (bench->ordinal >= count || bench->ordinal >= CONV_BACKEND_MOST_DEVICES))
+        status = conv_err_set(&reason, CONV_ERR_DEVICE, "no %s device %d", list.gpu->title,
+                              bench->ordinal);
+    bench->on_cuda = !status;
+    if (!status)
+        bench->gpu = info[bench->ordinal];
+    if (status && (choice == CONV_DEVICE_GPU || variant))
+        return conv_err_set(err, status, "%s", reason.text);
+    if (status && !command->options.quiet)
+        conv_report_say("%s; measuring the CPU alone", reason.text);
+    return CONV_OK;
+}
+
+static enum conv_status bench_kernels(struct command *command, struct conv_err *err)
+{
+    const struct conv_options *options = &command->options;
+    struct conv_bench_options *bench = &command->bench;
+    if (options->operand_count != 1)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "conv bench kernels takes no operands, but '%s' was given",
+                            options->operands[1]);
+    enum conv_status status = find_variant(command, err);
+    if (!status)
+        status = parse_chain(command, err);
+    struct conv_own_files_use use = {.filters = options->bench_filter};
+    if (!status)
+        status = conv_own_files_check(options, &use, err);
+    if (!status)
+        status = choose_places(command, err);
+    if (!status)
+        status = conv_run_page_open(&command->page, options, err);
+    if (status)
+        return status;
+    fill_common(command);
+    bench->show_progress =
+        !options->quiet && (options->progress == (int)CONV_ALWAYS ||
+                            (options->progress == (int)CONV_AUTO && isatty(STDERR_FILENO)));
+    bench->sizes = (enum conv_bench_sizes)options->bench_sizes;
+    bench->width = options->bench_width;
+    bench->height = options->bench_height;
+    bench->depth = options->bench_depth == CONV_BENCH_16_BITS ? 16 : 8;
+    bench->images = options->bench_images;
+    return conv_bench_kernels(bench, err);
+}
+
+// --- streams -------------------------------------------------------------------------------------
+
+static enum conv_status run_images(void *context, int jobs, int streams, struct conv_source *source,
+                                   struct conv_report *report, struct conv_err *err)
+{
+    struct command *command = context;
+    command->options.jobs = jobs;
+    command->options.streams = streams;
+    return conv_run_images(&command->options, &command->device, source, NULL, 0, report, NULL,
+                           command->bench.stop, err);
+}
+
+static enum conv_status bench_streams(struct command *command, struct conv_err *err)
+{
+    struct conv_options *options = &command->options;
+    struct conv_bench_options *bench = &command->bench;
+    bench->stop = conv_signals_install();
+    conv_stall_begin(true); // a filter may be read from a pipe
+    options->no_save = options->first_frame = true;
+    // Streams are compared, so the coders stay the same, whatever would be faster.
+    if (options->decode_on == CONV_CODER_AUTO)
+        options->decode_on = CONV_CODER_CPU;
+    if (options->encode_on == CONV_CODER_AUTO)
+        options->encode_on = CONV_CODER_CPU;
+    if (options->operand_count != 2)
+        return conv_err_set(err, CONV_ERR_USAGE, "conv bench streams takes one folder of PNGs");
+    struct conv_own_files_use use = {options->bench_filter, &options->operands[1], 1, NULL};
+    enum conv_status status = conv_own_files_check(options, &use, err);
+    if (!status)
+        status = parse_chain(command, err);
+    if (!status)
+        status = conv_device_open(&command->device, options, command->filters,
+                                  command->filter_count, false, CONV_AMOUNT_MUCH, bench->stop, err);
+    if (!status)
+        status = conv_run_page_open(&command->page, options, err);
+    if (status)
+        return status;
+    fill_common(command);
+    fill_folder(command);
+    fill_devices(command);
+    bench->jobs = options->jobs;
+    bench->device_only = options->bench_stage == CONV_BENCH_DEVICE;
+    bench->usual_streams =
+        conv_options_streams(options, command->device.decode_on != CONV_CODER_CPU);
+    bench->run = run_images;
+    bench->run_context = command;
+    bench->explain = conv_hints_explain;
+    return conv_bench_streams(bench, err);
+}
+
+// --- codec ---------------------------------------------------------------------------------------
+
+static enum conv_status bench_codec(struct command *command, struct conv_err *err)
+{
+    static const struct conv_filter identity = {.width = 1, .height = 1, .scale = 1, .coef = {1}};
+    const struct conv_options *options = &command->options;
+    struct conv_bench_options *bench = &command->bench;
+    struct conv_device_list list;
+    if (options->operand_count != 2)
+        return conv_err_set(err, CONV_ERR_USAGE, "conv bench codec takes one folder of PNGs");
+    enum conv_status status = conv_device_parse_one(options, &list, err);
+    bench->on_device = !status && list.choice == CONV_DEVICE_GPU;
+    if (!status && bench->on_device)
+        status = conv_device_open(&command->device, options, &identity, 1, false, CONV_AMOUNT_MUCH,
+                                  NULL, err);
+    if (!status && !bench->on_device && options->jobs_given)
+        status = parse_chain(command, err);
+    if (status)
+        return status;
+    fill_common(command);
+    fill_folder(command);
+    if (bench->on_device)
+        fill_devices(command);
+    bench->jobs = options->jobs_given ? options->jobs : 0;
+    bench->in_flight = options->bench_images;
+    return conv_bench_codec(bench, err);
+}
+
+// -------------------------------------------------------------------------------------------------
+
+int conv_bench_main(const struct conv_options *options)
+{
+    struct conv_err err = {0};
+    enum conv_status status;
+    struct command *command = calloc(1, sizeof *command);
+    if (!command) {
+        conv_err_set(&err, CONV_ERR_MEMORY, "no memory for the benchmark");
+        return conv_commands_fail(&err);
+    }
+    command->options = *options;
+    if (options->command == CONV_COMMAND_BENCH_KERNELS)
+        status = bench_kernels(command, &err);
+    else if (options->command == CONV_COMMAND_BENCH_STREAMS)
+        status = bench_streams(command, &err);
+    else if (options->command == CONV_COMMAND_BENCH_CODEC)
+        status = bench_codec(command, &err);
+    else
+        status = conv_err_set(&err, CONV_ERR_USAGE,
+                              "conv bench takes: kernels | streams FOLDER | codec FOLDER");
+    conv_page_job_close(&command->page);
+    conv_device_close(&command->device);
+    free(command);
+    return status ? conv_commands_fail(&err) : conv_commands_flush();
+}
