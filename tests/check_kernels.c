@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Compares every variant that this machine can run with the reference, whatever its score, and the
-// reference with an independent definition, on random filters and images; times the variants with
-// --bench. First proves that it catches wrong variants.
+// reference with an independent definition, on random filters and images. First proves that it
+// catches wrong variants.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ struct options {
     uint64_t seed;
     int rounds;
     const char *variant; // NULL: all
-    bool cpu, cuda, bench;
+    bool cpu, cuda;
     bool special; // divisors, ties, layouts, heights and large planes, after the random cases
 };
 
@@ -422,8 +422,6 @@ static bool parse_options(struct options *options, int argc, char **argv)
             options->cuda = false;
         else if (!strcmp(argv[i], "--cuda"))
             options->cpu = false;
-        else if (!strcmp(argv[i], "--bench"))
-            options->bench = true;
         else if (!strcmp(argv[i], "--no-special"))
             options->special = false;
         else
@@ -449,7 +447,7 @@ int main(int argc, char **argv)
         .seed = (uint64_t)time(NULL), .rounds = 400, .cpu = true, .cuda = true, .special = true};
     if (!parse_options(&options, argc, argv)) {
         fprintf(stderr, "usage: check_kernels [--seed N] [--rounds N] [--variant NAME] "
-                        "[--cpu | --cuda] [--bench] [--no-special]\n");
+                        "[--cpu | --cuda] [--no-special]\n");
         return 2;
     }
     struct machine machine = {.features = conv_cpu_features(), .reason = ""};
@@ -474,7 +472,5 @@ int main(int argc, char **argv)
     if (machine.capability && !options.variant && !check_cuda_alpha(options.seed))
         return 1;
 #endif
-    if (options.bench)
-        return check_bench_run(machine.features, options.cpu, machine.capability, options.variant);
     return 0;
 }

@@ -60,9 +60,6 @@ void check_case_init_height(struct check_case *c, int height);
 // A filter of side x side on planes laid out as the program lays them out.
 void check_case_init_layout(struct check_case *c, int side, bool separable,
                             enum conv_border border);
-// `planes` equal planes of noise, for timing.
-void check_case_init_bench(struct check_case *c, const struct conv_filter *filter, int depth,
-                           int width, int height, int planes);
 void check_case_free(struct check_case *c);
 // Fills `expected` with the reference's result and compares it with a second definition. Prints and
 // returns false on a difference.
@@ -76,10 +73,6 @@ void check_case_clear(struct check_case *c);
 // Compares dst with `expected`, guards included; false, and printed unless `quiet`, if they differ.
 bool check_case_compare(const struct check_case *c, const char *variant, bool quiet);
 
-// Times the CPU variants that `have` allows (if `cpu`) and the CUDA variants that `capability`
-// allows; `only` selects one by name, NULL all. Returns the exit code.
-int check_bench_run(unsigned have, bool cpu, int capability, const char *only);
-
 #if CONV_HAVE_CUDA
 // Compute capability of the first device (75 = 7.5), or 0 with the reason.
 int check_cuda_open(const char **reason);
@@ -90,9 +83,6 @@ bool check_cuda_run(const struct conv_variant *variant, struct check_case *c);
 bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check_case *c);
 // Compares the renewal of premultiplied colours with the CPU's. Prints the result.
 bool check_cuda_alpha(uint64_t seed);
-// Median milliseconds of `runs` launches, and of device copies of the same bytes.
-bool check_cuda_time(const struct conv_variant *variant, struct check_case *c, int runs,
-                     double *kernel_ms, double *copy_ms);
 #endif
 
 #endif

@@ -246,30 +246,6 @@ void check_case_init_layout(struct check_case *c, int side, bool separable, enum
     }
 }
 
-void check_case_init_bench(struct check_case *c, const struct conv_filter *filter, int depth,
-                           int width, int height, int planes)
-{
-    *c = (struct check_case){.kind = "bench", .filter = *filter};
-    conv_stencil_init(&c->stencil, filter, depth, CONV_BORDER_REPLICATE, 0);
-    struct check_random random = {1};
-    for (int p = 0; p < planes; p++) {
-        allocate(&c->src[p], (size_t)width * (size_t)height * (size_t)(depth / 8), true);
-        allocate(&c->dst[p], c->src[p].size, true);
-        c->planes[p] = (struct conv_stencil_plane){
-            .src = c->src[p].data,
-            .dst = c->dst[p].data,
-            .src_stride = (int64_t)width * (depth / 8),
-            .dst_stride = (int64_t)width * (depth / 8),
-            .width = width,
-            .height = height,
-        };
-        for (size_t i = 0; i < c->src[p].size; i++)
-            c->src[p].data[i] = (uint8_t)check_random_next(&random);
-        memset(c->dst[p].data, 0, c->dst[p].size); // maps the pages before anything is timed
-        c->count++;
-    }
-}
-
 // --- expected results ----------------------------------------------------------------------------
 
 static int get_sample(const uint8_t *row, int depth, int x)
