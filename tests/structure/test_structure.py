@@ -37,11 +37,12 @@ INSIDE = (  # within a folder: the first may not include the second
     ("kernels/stencil/cpu", "kernels/stencil/cuda"),
     ("kernels/stencil/cuda", "kernels/stencil/cpu"),
 )
-# Included several times with other macros, or inside a file that defines what they use.
+# Not compiled alone: included several times with other macros, or inside a file that defines what they use.
 TEMPLATES = {
     "kernels/stencil/cpu": {"direct.h", "dots.h", "floats.h", "neon.h", "plain.h", "round.h", "strips.h", "vector.h",
                             "vector_variant.h", "x86.h", "passes.h"},
     "src/png/cpu": {"unfilter_x86.h"},
+    "src/bench": {"bench_cudnn.h"},  # needs cuDNN's header, which few machines have
 }
 
 
