@@ -12,7 +12,7 @@
 #define MOST_COUNTED 1024 // with more, those that are open already hardly matter
 #define EACH_WORKER 2     // the folder of an output, and the output
 #define FOLDERS 16        // levels of folders that the walk has open
-#define LEAST_AHEAD 16    // fewer files opened ahead are of no use
+#define LEAST_AHEAD 16    // opening fewer files ahead gains nothing
 #define TRY_NS 50000000
 #define MOST_TRIES 200
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The sizes of `conv bench kernels --image-size mix`: figures of one version can be compared with
-// those of another only as long as they stay. bench_kernels_cuda once had a mix of its own, of
-// images twelve times as large, and 0.85 of a copy where conv said 0.67.
+// those of another only as long as they stay. A second benchmark once had a mix of its own, of
+// images twelve times as large, and reported 0.85 of a copy where conv reported 0.67.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
