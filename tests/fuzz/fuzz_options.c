@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/options.h"
+#include "png/png.h"
 
 #define MOST_WORDS 256
 
