@@ -50,7 +50,8 @@ static int write_parts(int fd, const struct conv_encoded *encoded)
         }
         for (size_t left = (size_t)written; left > 0 && first < CONV_ENCODED_PARTS;) {
             size_t step = left < parts[first].iov_len ? left : parts[first].iov_len;
-            parts[first].iov_base = (uint8_t *)parts[first].iov_base + step;
+            if (step > 0) // an empty part may have no address
+                parts[first].iov_base = (uint8_t *)parts[first].iov_base + step;
             parts[first].iov_len -= step;
             left -= step;
             if (parts[first].iov_len == 0)
