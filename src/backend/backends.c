@@ -26,13 +26,17 @@ conv_backends_of_kernel(const struct conv_backend_ops *const *backends, const ch
 
 const struct conv_backend_ops *conv_backends_gpu(const struct conv_backend_ops *const *backends)
 {
+    // To ask for a driver loads it, which takes time: only where there is a choice.
     const struct conv_backend_ops *first = NULL;
-    for (int i = 0; i < CONV_BACKENDS; i++) {
-        if (backends[i]->place == CONV_ON_CPU)
-            continue;
-        if (backends[i]->has_driver())
-            return backends[i];
-        first = first ? first : backends[i];
+    int count = 0;
+    for (int i = CONV_BACKENDS - 1; i >= 0; i--) {
+        if (backends[i]->place != CONV_ON_CPU) {
+            first = backends[i];
+            count++;
+        }
     }
+    for (int i = 0; i < CONV_BACKENDS && count > 1; i++)
+        if (backends[i]->place != CONV_ON_CPU && backends[i]->has_driver())
+            return backends[i];
     return first;
 }
