@@ -38,7 +38,7 @@ _conv()
     --device) values='auto cpu cuda all' ;;
     --stage) values='all device' ;;
     --depth) values='8 16' ;;
-    --image-size) values=mix ;;
+    --image-size) values="mix uniform standard" ;;
     --progress) values='auto always never' ;;
     -z | --compress) values='0 1 2 3 4 5 6 7 8 9 10 11 12' ;;
     --filter)
