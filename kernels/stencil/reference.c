@@ -8,8 +8,8 @@
 static int read_sample(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
                        int x, int y)
 {
-    int sx = conv_stencil_border(stencil->border, x, plane->width);
-    int sy = conv_stencil_border(stencil->border, y, plane->height);
+    int sx = conv_border_index(stencil->border, x, plane->width);
+    int sy = conv_border_index(stencil->border, y, plane->height);
     if (sx < 0 || sy < 0)
         return stencil->border_value;
     const uint8_t *row = plane->src + sy * plane->src_stride;

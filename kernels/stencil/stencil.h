@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "filter/filter.h"
+#include "kernels/common/border.h"
 #include "kernels/common/host_device.h"
 #include "kernels/common/place.h"
 
@@ -176,36 +177,6 @@ bool conv_stencil_factors(const struct conv_stencil *stencil, int32_t *column, i
 // Sets first_tile of each plane for this variant's tile size and returns the blocks of the launch.
 uint32_t conv_stencil_tiles(const struct conv_variant *variant, struct conv_stencil_plane *planes,
                             int count);
-
-// Where the sample at coordinate x (any value) of a line of n samples comes from: 0 to n-1, or -1
-// for the constant border.
-CONV_HOST_DEVICE static inline int conv_stencil_border(enum conv_border border, int x, int n)
-{
-    if (x >= 0 && x < n)
-        return x;
-    switch (border) {
-    case CONV_BORDER_REPLICATE:
-        return x < 0 ? 0 : n - 1;
-    case CONV_BORDER_WRAP:
-        x %= n;
-        return x < 0 ? x + n : x;
-    case CONV_BORDER_REFLECT: // period 2n, the edge sample is repeated
-        x %= 2 * n;
-        if (x < 0)
-            x += 2 * n;
-        return x < n ? x : 2 * n - 1 - x;
-    case CONV_BORDER_REFLECT101: // period 2n - 2, the edge sample is not repeated
-        if (n == 1)
-            return 0;
-        x %= 2 * n - 2;
-        if (x < 0)
-            x += 2 * n - 2;
-        return x < n ? x : 2 * n - 2 - x;
-    case CONV_BORDER_CONSTANT:
-        break;
-    }
-    return -1;
-}
 
 #ifdef __cplusplus
 }

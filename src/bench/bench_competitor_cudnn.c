@@ -72,10 +72,10 @@ static void pad_plane(float *to, const struct conv_filter *filter,
 {
     size_t stride = conv_image_stride(plane->width, 8);
     for (int y = -(filter->height / 2); y < plane->height + filter->height / 2; y++) {
-        int row = conv_stencil_border(CONV_BORDER_REPLICATE, y, plane->height);
+        int row = conv_border_index(CONV_BORDER_REPLICATE, y, plane->height);
         for (int x = -(filter->width / 2); x < plane->width + filter->width / 2; x++)
             *to++ = source[plane->offset + (size_t)row * stride +
-                           (size_t)conv_stencil_border(CONV_BORDER_REPLICATE, x, plane->width)];
+                           (size_t)conv_border_index(CONV_BORDER_REPLICATE, x, plane->width)];
     }
 }
 

@@ -25,8 +25,9 @@ LAYERS = (
     ("src/page",),
     ("src/pipeline",),
     ("src/report", "src/io", "src/backend"),
-    ("src/device", "src/png", "kernels/stencil"),
-    ("src/filter", "src/image", "kernels/common"),
+    ("src/device", "src/png", "kernels/stencil", "kernels/layer"),
+    ("src/tensor", "kernels/common"),
+    ("src/filter", "src/image"),
     ("src/base",),
 )
 # src/png and kernels/ share one folder below; io may read files of images.
@@ -36,6 +37,8 @@ INSIDE = (  # within a folder: the first may not include the second
     ("src/png/cuda", "src/png/cpu"),
     ("kernels/stencil/cpu", "kernels/stencil/cuda"),
     ("kernels/stencil/cuda", "kernels/stencil/cpu"),
+    ("kernels/layer/cpu", "kernels/layer/cuda"),
+    ("kernels/layer/cuda", "kernels/layer/cpu"),
 )
 # Not compiled alone: included several times with other macros, or inside a file that defines what they use.
 TEMPLATES = {

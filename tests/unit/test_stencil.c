@@ -251,9 +251,9 @@ static void check_border(enum conv_border border, const char *expected)
 {
     // "abcd" from 6 samples before it to 6 after it; '.' is the constant.
     for (int x = -6; x < 10; x++) {
-        int from = conv_stencil_border(border, x, 4);
+        int from = conv_border_index(border, x, 4);
         assert_int_equal(from < 0 ? '.' : "abcd"[from], expected[x + 6]);
-        assert_int_equal(conv_stencil_border(border, x, 1),
+        assert_int_equal(conv_border_index(border, x, 1),
                          border == CONV_BORDER_CONSTANT && x != 0 ? -1 : 0);
     }
 }

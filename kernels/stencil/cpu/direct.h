@@ -202,7 +202,7 @@ static void place_lines(struct direct_job *job, int y)
     const struct conv_stencil_plane *plane = job->plane;
     int height = job->stencil->height;
     for (int k = 0; k <= height; k++) {
-        int sy = conv_stencil_border(job->stencil->border, y + k - height / 2, plane->height);
+        int sy = conv_border_index(job->stencil->border, y + k - height / 2, plane->height);
         job->source[k] = sy < 0 ? job->blank : plane->src + sy * plane->src_stride;
         job->left_edge[k] = edge_line(job, y + k);
         job->right_edge[k] = job->left_edge[k] + CONV_CPU_RIGHT_EDGE;

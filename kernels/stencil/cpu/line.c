@@ -19,7 +19,7 @@ static void fill_border(void *line, const struct conv_stencil *stencil, const ui
                         int width, int x, int from, int to)
 {
     for (int i = from; i < to; i++) {
-        int column = conv_stencil_border(stencil->border, x + i, width);
+        int column = conv_border_index(stencil->border, x + i, width);
         if (column < 0)
             fill_value(line, stencil->depth, stencil->border_value, i, i + 1);
         else if (stencil->depth == 16)
@@ -32,7 +32,7 @@ static void fill_border(void *line, const struct conv_stencil *stencil, const ui
 void conv_cpu_line(void *line, const struct conv_stencil *stencil,
                    const struct conv_stencil_plane *plane, int x, int y, int count)
 {
-    int sy = conv_stencil_border(stencil->border, y, plane->height);
+    int sy = conv_border_index(stencil->border, y, plane->height);
     if (sy < 0) {
         fill_value(line, stencil->depth, stencil->border_value, 0, count);
         return;

@@ -60,7 +60,7 @@ __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile,
         int rows = min(TILE_HEIGHT, plane.height - tile.y) + 2 * radius;
         int columns = min(TILE_WIDTH, plane.width - tile.x) + 2 * halo;
         for (int row = warp; row < rows; row += WARPS) {
-            int sy = conv_stencil_border(border, top + row, plane.height);
+            int sy = conv_border_index(border, top + row, plane.height);
             const Sample *from = (const Sample *)(plane.src + sy * plane.src_stride);
             for (int x = lane * COLUMNS; x < columns; x += WARP * COLUMNS) {
                 int sx = left + x;
@@ -70,7 +70,7 @@ __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile,
                     continue;
                 }
                 for (int k = 0; k < COLUMNS; k++) {
-                    int at = conv_stencil_border(border, sx + k, plane.width);
+                    int at = conv_border_index(border, sx + k, plane.width);
                     to[row * pitch + x + k] = at < 0 || sy < 0 ? (Sample)border_value : from[at];
                 }
             }

@@ -26,8 +26,8 @@ template <typename Traits>
 __device__ inline int source_row(const struct work_tile &tile, const struct tile_schedule &schedule,
                                  int row)
 {
-    return conv_stencil_border((enum conv_border)schedule.border,
-                               tile.y - Traits::TAP_ROWS / 2 + row, tile.plane_height);
+    return conv_border_index((enum conv_border)schedule.border, tile.y - Traits::TAP_ROWS / 2 + row,
+                             tile.plane_height);
 }
 
 // The aligned word at `words`; bytes from `end` on are not read.
@@ -99,7 +99,7 @@ __device__ inline void patch_columns(uint8_t *samples, const struct work_tile &t
     Sample *first = (Sample *)(samples + lane * tile.pitch + Traits::HALO) - tile.x;
     for (int k = 0; k < left + right; k++) {
         int x = k < left ? k - left : tile.plane_width + k - left;
-        int sx = conv_stencil_border((enum conv_border)schedule.border, x, tile.plane_width);
+        int sx = conv_border_index((enum conv_border)schedule.border, x, tile.plane_width);
         Sample *line = first;
         if (sx >= from && sx < end) {
 #pragma unroll 4
@@ -128,7 +128,7 @@ __device__ inline void patch_words(uint8_t *samples, const struct work_tile &til
         int at[4];
         bool here = true;
         for (int k = 0; k < 4; k++) {
-            at[k] = conv_stencil_border((enum conv_border)schedule.border, x + k, tile.plane_width);
+            at[k] = conv_border_index((enum conv_border)schedule.border, x + k, tile.plane_width);
             here = here && at[k] >= from && at[k] < stop;
         }
         for (int row = lane; row < rows; row += WARP) {

@@ -28,10 +28,10 @@ static __global__ void interleaved(const struct conv_stencil_plane *images, int 
         Sum sum;
         start_sum(sum, filter->rounding);
         for (int j = 0; j < filter->height; j++) {
-            int sy = conv_stencil_border(border, top + j, image.height);
+            int sy = conv_border_index(border, top + j, image.height);
             const Sample *row = (const Sample *)(image.src + sy * image.src_stride);
             for (int i = 0; i < filter->width; i++) {
-                int sx = conv_stencil_border(border, left + i, width);
+                int sx = conv_border_index(border, left + i, width);
                 int sample = sx < 0 || sy < 0 ? filter->border_value : row[CHANNELS * sx + c];
                 add_tap(sum, filter->coef[j * filter->width + i], (operand<Sum>)sample);
             }

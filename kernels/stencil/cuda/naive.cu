@@ -23,10 +23,10 @@ static __global__ void naive(const struct conv_stencil_plane *planes, int count,
     Sum sum;
     start_sum(sum, filter->rounding);
     for (int j = 0; j < filter->height; j++) {
-        int sy = conv_stencil_border(border, top + j, plane.height);
+        int sy = conv_border_index(border, top + j, plane.height);
         const Sample *row = (const Sample *)(plane.src + sy * plane.src_stride);
         for (int i = 0; i < filter->width; i++) {
-            int sx = conv_stencil_border(border, left + i, plane.width);
+            int sx = conv_border_index(border, left + i, plane.width);
             int sample = sx < 0 || sy < 0 ? filter->border_value : row[sx];
             add_tap(sum, filter->coef[j * filter->width + i], (operand<Sum>)sample);
         }

@@ -39,9 +39,9 @@ static __device__ void load_three(Sample *to, int pitch, int next,
     for (int k = 0; k < PLANES; k++)
         src[k] = planes[k].src;
     for (int y = (int)threadIdx.y; y < rows; y += BLOCK_HEIGHT) {
-        int sy = conv_stencil_border(border, top + y, shape.height);
+        int sy = conv_border_index(border, top + y, shape.height);
         for (int x = (int)threadIdx.x; x < columns; x += BLOCK_WIDTH) {
-            int sx = conv_stencil_border(border, left + x, shape.width);
+            int sx = conv_border_index(border, left + x, shape.width);
             int64_t at = sy * shape.src_stride + sx * (int64_t)sizeof(Sample);
 #pragma unroll
             for (int k = 0; k < PLANES; k++)

@@ -15,10 +15,10 @@ load_tile_samples(Sample *to, int pitch, const struct conv_stencil_plane &plane,
                   int columns, int rows, enum conv_border border, int border_value)
 {
     for (int y = (int)threadIdx.y; y < rows; y += (int)blockDim.y) {
-        int sy = conv_stencil_border(border, top + y, plane.height);
+        int sy = conv_border_index(border, top + y, plane.height);
         const Sample *from = (const Sample *)(plane.src + sy * plane.src_stride);
         for (int x = (int)threadIdx.x; x < columns; x += (int)blockDim.x) {
-            int sx = conv_stencil_border(border, left + x, plane.width);
+            int sx = conv_border_index(border, left + x, plane.width);
             to[y * pitch + x] = sx < 0 || sy < 0 ? (Sample)border_value : from[sx];
         }
     }

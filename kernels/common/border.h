@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// Where samples beyond the edge of an image come from: the same for every family of kernels.
+#ifndef CONV_KERNELS_COMMON_BORDER_H
+#define CONV_KERNELS_COMMON_BORDER_H
+
+#include "filter/filter.h"
+#include "kernels/common/host_device.h"
+
+// Where the sample at coordinate x (any value) of a line of n samples comes from: 0 to n-1, or -1
+// for the constant border.
+CONV_HOST_DEVICE static inline int conv_border_index(enum conv_border border, int x, int n)
+{
+    if (x >= 0 && x < n)
+        return x;
+    switch (border) {
+    case CONV_BORDER_REPLICATE:
+        return x < 0 ? 0 : n - 1;
+    case CONV_BORDER_WRAP:
+        x %= n;
+        return x < 0 ? x + n : x;
+    case CONV_BORDER_REFLECT: // period 2n, the edge sample is repeated
+        x %= 2 * n;
+        if (x < 0)
+            x += 2 * n;
+        return x < n ? x : 2 * n - 1 - x;
+    case CONV_BORDER_REFLECT101: // period 2n - 2, the edge sample is not repeated
+        if (n == 1)
+            return 0;
+        x %= 2 * n - 2;
+        if (x < 0)
+            x += 2 * n - 2;
+        return x < n ? x : 2 * n - 2 - x;
+    case CONV_BORDER_CONSTANT:
+        break;
+    }
+    return -1;
+}
+
+#endif

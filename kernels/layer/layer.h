@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+// The table of convolution layer kernels. A layer computes, for each image b and map m,
+//   y[b][m][i][j] = act(bias[m] + sum over c, u, v of w[m][c][u][v] *
+//   x[b][c][i*s+u-top][j*s+v-left])
+// A variant states where it runs, what it needs, which layers it can do and how well it suits them.
+// A new idea is a new file and a new entry in layer.c: variants do not refer to each other.
+#ifndef CONV_KERNELS_LAYER_LAYER_H
+#define CONV_KERNELS_LAYER_LAYER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "filter/filter.h"
+#include "kernels/common/place.h"
+#include "tensor/element.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CONV_LAYER_MAX_SIDE 63 // of a kernel, in samples
+
+enum conv_activation {
+    CONV_ACTIVATION_NONE,
+    CONV_ACTIVATION_RELU, // x < 0 ? 0 : x, so NaN stays NaN and -0 stays -0
+    CONV_ACTIVATION_TANH, // one stated order of operations (activation.h)
+    CONV_ACTIVATION_ABS,
+};
+
+// How far a result may be from the definition. A layer that asks for one may run on a variant that
+// delivers it or one above it in this list.
+enum conv_precision {
+    // The definition's bits: float32, fused multiply-adds in the order c, u, v, starting from the
+    // bias (0 without one), then the activation.
+    CONV_PRECISION_EXACT,
+    // Products of float32 precision in any order, also three TF32 products per product: the error
+    // is
+    // within the variant's `bound`.
+    CONV_PRECISION_FAST,
+    CONV_PRECISION_TF32, // operands rounded to TF32
+    CONV_PRECISION_FP16, // operands rounded to float16, float32 sums
+};
+
+// A layer made ready for arithmetic. Weights and bias are in host memory and outlive it.
+struct conv_layer {
+    int channels, maps;              // C and M, at least 1
+    int kernel_height, kernel_width; // 1 to CONV_LAYER_MAX_SIDE, odd or even
+    int stride;                      // of both axes, at least 1
+    // Padding: samples added on each side of every input plane, at least 0. They hold border_value
+    // with CONV_BORDER_CONSTANT, else samples of the plane. Padding takes part in the sum: an
+    // infinite weight times a padding of 0 is NaN.
+    int pad_top, pad_bottom, pad_left, pad_right;
+    enum conv_border border;
+    float border_value;       // in units of the float32 input
+    enum conv_element input;  // U8 or F32
+    float input_divisor;      // U8: x = (float)sample / input_divisor, correctly rounded; 1 or 255
+    enum conv_element output; // F32, or F16: the float32 result rounded to nearest even
+    enum conv_activation activation;
+    enum conv_precision precision;
+    const float *weights; // [maps][channels][kernel_height][kernel_width]
+    const float *bias;    // [maps], or NULL
+};
+
+// The input of a launch.
+struct conv_layer_shape {
+    int64_t images;    // of a typical launch; 0: unknown
+    int height, width; // of each input plane, without padding
+};
+
+// Rows and columns of each output plane; 0 where the kernel is larger than the padded input.
+static inline int conv_layer_out_height(const struct conv_layer *layer, int height)
+{
+    int64_t room = (int64_t)height + layer->pad_top + layer->pad_bottom - layer->kernel_height;
+    return room < 0 ? 0 : (int)(room / layer->stride + 1);
+}
+
+static inline int conv_layer_out_width(const struct conv_layer *layer, int width)
+{
+    int64_t room = (int64_t)width + layer->pad_left + layer->pad_right - layer->kernel_width;
+    return room < 0 ? 0 : (int)(room / layer->stride + 1);
+}
+
+// One launch: images of the plan's height and width, in memory of the place where the kernel runs;
+// src and dst do not overlap. src begins at a multiple of its element's size and has any strides
+// (bytes, non-negative; rows do not overlap); dst begins at a multiple of 16 bytes and holds
+// [images][maps][out height][out width] without gaps. On a CUDA device src begins at a multiple of
+// 16 bytes and the bytes from the end of a plane to the next multiple of 16 may be read.
+struct conv_layer_batch {
+    int64_t images;
+    const void *src;
+    int64_t src_row, src_plane, src_image; // from one row, plane, image to the next
+    void *dst;
+    // CPU: the output rows to compute of every image, so that threads can share one image. CUDA
+    // variants always compute all rows.
+    int first_row, rows;
+    void *scratch; // plan->scratch bytes for this run alone, 64-byte aligned (256 on CUDA)
+    void *stream;  // CUDA: a cudaStream_t
+};
+
+// A variant made ready for a layer and a shape: what does not depend on the data, derived once.
+// Constant once it is ready: any number of threads may run it at the same time.
+struct conv_layer_plan {
+    const struct conv_layer_variant *variant;
+    const struct conv_layer *layer; // outlives the plan
+    struct conv_layer_shape shape;
+    void *packed;         // the weights as the variant reads them, in host memory
+    size_t packed_bytes;  // 0: none
+    const void *d_packed; // CUDA: the same bytes in device memory, 256-byte aligned
+    size_t scratch;       // bytes that each run needs; with `shape.images` images or fewer
+    // The variant's own small constants.
+    __attribute__((aligned(16))) unsigned char constants[256];
+};
+
+// Scores as in stencil.h: a rank by measured speed among the variants of one place.
+#define CONV_LAYER_SCORE_LAST 0
+#define CONV_LAYER_SCORE_UNSUITED 1
+
+struct conv_layer_variant {
+    const char *name;    // "<cpu|cuda>_layer_<method>"
+    const char *summary; // what distinguishes it
+    enum conv_place place;
+    unsigned needs;                // see conv_place_offers
+    enum conv_precision precision; // what it delivers
+    // FAST, TF32, FP16: |y - exact real value| <= bound * 2^-24 * (|bias| + sum |w * x|), which the
+    // tests hold it to. 0 for CONV_PRECISION_EXACT.
+    float bound;
+    // True if it handles padding and 8-bit input itself; else it is given float32 input that is
+    // already padded (conv_layer_needs_pad), and the layer's pads are 0.
+    bool pads;
+    // What is possible. NULL: every layer.
+    bool (*can)(const struct conv_layer *layer, const struct conv_layer_shape *shape);
+    // What is wise. Asked only where `can` says yes.
+    int (*score)(const struct conv_layer *layer, const struct conv_layer_shape *shape);
+    // Bytes of the packed weights; NULL: none.
+    size_t (*packed_bytes)(const struct conv_layer *layer, const struct conv_layer_shape *shape);
+    // Fills in packed, scratch and constants of a plan. NULL: there are none.
+    void (*plan)(struct conv_layer_plan *plan);
+    // Computes the batch. CPU variants are done on return, CUDA variants have only queued the work.
+    // CONV_OK, or CONV_ERR_DEVICE if a launch failed; dst is then undefined.
+    enum conv_status (*run)(const struct conv_layer_plan *plan,
+                            const struct conv_layer_batch *batch);
+};
+
+// The definition: it can do everything, needs nothing, and is what all others are compared with.
+extern const struct conv_layer_variant conv_cpu_layer_reference;
+
+// All variants of this build, CPU and CUDA mixed, in the order of lists and tables; *count is set.
+const struct conv_layer_variant *const *conv_layer_variants(int *count);
+
+// True if a machine that offers `have` (see conv_place_offers) can run this variant on the layer.
+// Layers with padding or 8-bit input that the variant leaves to conv_layer_pad count as possible.
+bool conv_layer_can(const struct conv_layer_variant *variant, const struct conv_layer *layer,
+                    const struct conv_layer_shape *shape, unsigned have);
+
+// The variant at `place` with the highest score of those that can run and are precise enough (of
+// equal ones, the first in the table); with `name` that one, whatever its score. NULL if there is
+// none.
+const struct conv_layer_variant *conv_layer_pick(const struct conv_layer *layer,
+                                                 const struct conv_layer_shape *shape,
+                                                 enum conv_place place, unsigned have,
+                                                 const char *name);
+
+// True if the layer has padding or 8-bit input that `variant` does not handle. The caller then
+// plans with conv_layer_inner's layer and shape and fills a float32 buffer with conv_layer_pad (on
+// CUDA, conv_cuda_layer_pad) before each run.
+bool conv_layer_needs_pad(const struct conv_layer_variant *variant, const struct conv_layer *layer);
+void conv_layer_inner(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                      struct conv_layer *inner, struct conv_layer_shape *inner_shape);
+
+// Fills dst, [images][channels][padded height][padded width] of float32 without gaps, from src as
+// described by the strides in `batch`.
+void conv_layer_pad(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                    const struct conv_layer_batch *batch, float *dst);
+
+// Makes a plan of a variant that can run the layer. `packed` has conv_layer_packed_bytes bytes, is
+// 64-byte aligned and outlives the plan; for CUDA the caller then copies it to the device and sets
+// d_packed.
+size_t conv_layer_packed_bytes(const struct conv_layer_variant *variant,
+                               const struct conv_layer *layer,
+                               const struct conv_layer_shape *shape);
+void conv_layer_plan_init(struct conv_layer_plan *plan, const struct conv_layer_variant *variant,
+                          const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                          void *packed);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

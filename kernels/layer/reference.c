@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+// The definition of a layer, one output after the other, with nothing done for speed. Every other
+// variant is compared with this one, bit for bit or within its bound.
+#include <math.h>
+
+#include "kernels/common/border.h"
+#include "kernels/layer/activation.h"
+#include "kernels/layer/cpu/cpu_layers.h"
+#include "tensor/half.h"
+
+// The sample at row y, column x of a plane; both may lie in the padding.
+static float read_sample(const struct conv_layer_plan *plan, const uint8_t *src, int64_t row, int y,
+                         int x)
+{
+    const struct conv_layer *layer = plan->layer;
+    y = conv_border_index(layer->border, y, plan->shape.height);
+    x = conv_border_index(layer->border, x, plan->shape.width);
+    if (x < 0 || y < 0)
+        return layer->border_value;
+    src += y * row;
+    if (layer->input == CONV_ELEMENT_U8)
+        return (float)src[x] / layer->input_divisor;
+    return ((const float *)(const void *)src)[x];
+}
+
+static float compute(const struct conv_layer_plan *plan, const uint8_t *image,
+                     const struct conv_layer_batch *batch, int m, int i, int j)
+{
+    const struct conv_layer *layer = plan->layer;
+    int top = i * layer->stride - layer->pad_top, left = j * layer->stride - layer->pad_left;
+    size_t taps =
+        (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
+    const float *weight = layer->weights + (size_t)m * taps;
+    float sum = layer->bias ? layer->bias[m] : 0;
+    for (int c = 0; c < layer->channels; c++)
+        for (int u = 0; u < layer->kernel_height; u++)
+            for (int v = 0; v < layer->kernel_width; v++)
+                sum = fmaf(*weight++,
+                           read_sample(plan, image + c * batch->src_plane, batch->src_row, top + u,
+                                       left + v),
+                           sum);
+    return conv_layer_activate(layer->activation, sum);
+}
+
+static int score_reference(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    (void)layer;
+    (void)shape;
+    return CONV_LAYER_SCORE_LAST;
+}
+
+static enum conv_status run_reference(const struct conv_layer_plan *plan,
+                                      const struct conv_layer_batch *batch)
+{
+    const struct conv_layer *layer = plan->layer;
+    int height = conv_layer_out_height(layer, plan->shape.height);
+    int width = conv_layer_out_width(layer, plan->shape.width);
+    for (int64_t b = 0; b < batch->images; b++) {
+        const uint8_t *image = (const uint8_t *)batch->src + b * batch->src_image;
+        for (int m = 0; m < layer->maps; m++) {
+            size_t map = ((size_t)b * (size_t)layer->maps + (size_t)m) * (size_t)height;
+            for (int i = batch->first_row; i < batch->first_row + batch->rows; i++) {
+                for (int j = 0; j < width; j++) {
+                    float value = compute(plan, image, batch, m, i, j);
+                    size_t at = (map + (size_t)i) * (size_t)width + (size_t)j;
+                    if (layer->output == CONV_ELEMENT_F16)
+                        ((uint16_t *)batch->dst)[at] = conv_half_from_float(value);
+                    else
+                        ((float *)batch->dst)[at] = value;
+                }
+            }
+        }
+    }
+    return CONV_OK;
+}
+
+const struct conv_layer_variant conv_cpu_layer_reference = {
+    .name = "cpu_layer_reference",
+    .summary = "the definition, one output after the other",
+    .place = CONV_ON_CPU,
+    .precision = CONV_PRECISION_EXACT,
+    .pads = true,
+    .score = score_reference,
+    .run = run_reference,
+};
