@@ -84,9 +84,10 @@ static inline int conv_layer_out_width(const struct conv_layer *layer, int width
 
 // One launch: images of the plan's height and width, in memory of the place where the kernel runs;
 // src and dst do not overlap. src begins at a multiple of its element's size and has any strides
-// (bytes, non-negative; rows do not overlap); dst begins at a multiple of 16 bytes and holds
-// [images][maps][out height][out width] without gaps. On a CUDA device src begins at a multiple of
-// 16 bytes and the bytes from the end of a plane to the next multiple of 16 may be read.
+// (bytes, non-negative, multiples of that size; rows do not overlap); dst begins at a multiple of
+// 16 bytes and holds [images][maps][out height][out width] without gaps. On a CUDA device src
+// begins at a multiple of 16 bytes and the bytes from the end of a plane to the next multiple of 16
+// may be read.
 struct conv_layer_batch {
     int64_t images;
     const void *src;
@@ -123,8 +124,9 @@ struct conv_layer_variant {
     enum conv_place place;
     unsigned needs;                // see conv_place_offers
     enum conv_precision precision; // what it delivers
-    // FAST, TF32, FP16: |y - exact real value| <= bound * 2^-24 * (|bias| + sum |w * x|), which the
-    // tests hold it to. 0 for CONV_PRECISION_EXACT.
+    // FAST, TF32, FP16: |y - exact real value| <= bound * 2^-24 * (|bias| + sum |w * x|) before the
+    // activation, which the tests hold it to; for finite operands, with FP16 for those in float16's
+    // normal range. A sum that is NaN is NaN in every precision. 0 for CONV_PRECISION_EXACT.
     float bound;
     // True if it handles padding and 8-bit input itself; else it is given float32 input that is
     // already padded (conv_layer_needs_pad), and the layer's pads are 0.

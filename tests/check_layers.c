@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT
+// Compares every layer variant that this machine can run with the reference, whatever its score:
+// bit for bit, or within its bound of float64. First proves that it catches wrong variants.
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/features.h"
+#include "check_layers.h"
+
+#define EXIT_SKIPPED 77 // what ctest's SKIP_RETURN_CODE says
+#define MOST_VARIANTS 96
+#define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
+
+struct options {
+    uint64_t seed;
+    int rounds;
+    int64_t taps;        // of a random case, at most
+    const char *variant; // NULL: all
+    bool cpu, cuda;
+    bool networks; // the layers of known networks, after the random cases
+};
+
+struct machine {
+    unsigned features;
+    int capability; // 0: no CUDA device
+    const char *reason;
+};
+
+struct tally {
+    int cases, useful;
+    double worst; // error of an inexact variant, as a share of its bound
+};
+
+static bool can_run(const struct conv_layer_variant *variant, const struct machine *machine)
+{
+    bool on_cuda = variant->place == CONV_ON_CUDA;
+    if (on_cuda && !machine->capability)
+        return false;
+    return conv_place_offers(variant->place,
+                             on_cuda ? (unsigned)machine->capability : machine->features,
+                             variant->needs);
+}
+
+static bool is_wanted(const struct conv_layer_variant *variant, const struct options *options)
+{
+    return (variant->place == CONV_ON_CUDA ? options->cuda : options->cpu) &&
+           (!options->variant || strcmp(options->variant, variant->name) == 0);
+}
+
+// --- on the CPU ----------------------------------------------------------------------------------
+
+// The case as a variant reads it: padded in a buffer if the variant leaves that to its caller.
+struct prepared {
+    struct conv_layer layer;
+    struct conv_layer_shape shape;
+    struct conv_layer_batch batch;
+    struct check_memory padded, packed, scratch;
+    struct conv_layer_plan plan;
+};
+
+static void prepare(struct prepared *made, const struct conv_layer_variant *variant,
+                    const struct check_case *c)
+{
+    *made = (struct prepared){.layer = c->layer, .shape = c->shape, .batch = check_case_batch(c)};
+    if (conv_layer_needs_pad(variant, &c->layer)) {
+        conv_layer_inner(&c->layer, &c->shape, &made->layer, &made->shape);
+        int64_t row = made->shape.width * (int64_t)sizeof(float), plane = row * made->shape.height;
+        check_memory_init(&made->padded, (size_t)(c->images * c->layer.channels * plane), 4, true);
+        conv_layer_pad(&c->layer, &c->shape, &made->batch, (float *)(void *)made->padded.data);
+        made->batch.src = made->padded.data;
+        made->batch.src_row = row;
+        made->batch.src_plane = plane;
+        made->batch.src_image = plane * c->layer.channels;
+    }
+    made->layer.precision = variant->precision;
+    size_t packed = conv_layer_packed_bytes(variant, &made->layer, &made->shape);
+    check_memory_init(&made->packed, (packed + 63) / 64 * 64, 64, true);
+    conv_layer_plan_init(&made->plan, variant, &made->layer, &made->shape,
+                         packed ? made->packed.data : NULL);
+    // Scratch has exactly the size that the plan asks for and is filled with garbage.
+    check_memory_init(&made->scratch, (made->plan.scratch + 63) / 64 * 64, 64, true);
+    made->batch.scratch = made->plan.scratch ? made->scratch.data : NULL;
+}
+
+static void free_prepared(struct prepared *made)
+{
+    check_memory_free(&made->padded);
+    check_memory_free(&made->packed);
+    check_memory_free(&made->scratch);
+}
+
+// True if the rows from `first` on still hold the pattern.
+static bool rows_untouched(const struct check_case *c, int first)
+{
+    size_t row = (size_t)conv_layer_out_width(&c->layer, c->shape.width) *
+                 conv_element_size(c->layer.output);
+    size_t height = (size_t)conv_layer_out_height(&c->layer, c->shape.height);
+    for (size_t at = 0; at < c->dst.size; at++)
+        if (at / row % height >= (size_t)first && c->dst.data[at] != check_memory_pattern)
+            return false;
+    return true;
+}
+
+bool check_cpu_run(const struct conv_layer_variant *variant, struct check_case *c, bool quiet)
+{
+    struct prepared made;
+    prepare(&made, variant, c);
+    check_memory_clear(&c->dst);
+    int height = made.batch.rows;
+    // The parts depend on the case alone.
+    uint64_t random = c->seed + 1;
+    bool ok = true;
+    for (int first = 0; first < height && ok; first += made.batch.rows) {
+        made.batch.first_row = first;
+        made.batch.rows = height - first;
+        if (random_below(&random, 2))
+            made.batch.rows = 1 + (int)random_below(&random, (unsigned)(height - first));
+        enum conv_status status = variant->run(&made.plan, &made.batch);
+        ok = status == CONV_OK && check_memory_holds(&made.scratch) &&
+             (first > 0 || rows_untouched(c, made.batch.rows));
+        if (!ok && !quiet) {
+            printf("FAILED %s: rows %d to %d: %s\n", variant->name, first,
+                   first + made.batch.rows - 1, status ? "status" : "wrote elsewhere");
+            check_case_print(c, variant->name);
+        }
+    }
+    free_prepared(&made);
+    return ok;
+}
+
+// --- checking ------------------------------------------------------------------------------------
+
+// Runs one variant on one case; false on a difference.
+static bool check_variant(const struct conv_layer_variant *variant, struct check_case *c,
+                          const struct machine *machine, struct tally *tally)
+{
+    bool on_cuda = variant->place == CONV_ON_CUDA;
+    unsigned have = on_cuda ? (unsigned)machine->capability : machine->features;
+    if (!conv_layer_can(variant, &c->layer, &c->shape, have) || !check_case_suits(c, variant))
+        return true;
+    tally->cases++;
+    tally->useful += c->useful;
+#if CONV_HAVE_CUDA
+    if (on_cuda) {
+        check_memory_clear(&c->dst);
+        if (!check_cuda_run(variant, c)) {
+            check_case_print(c, variant->name);
+            return false;
+        }
+        return check_case_compare(c, variant, &tally->worst, false);
+    }
+#endif
+    return check_cpu_run(variant, c, false) && check_case_compare(c, variant, &tally->worst, false);
+}
+
+// Runs the requested variants on one case.
+static bool check_case_variants(struct check_case *c, const struct options *options,
+                                const struct machine *machine, struct tally *tallies)
+{
+    if (!check_case_expect(c))
+        return false;
+    int count;
+    const struct conv_layer_variant *const *variants = conv_layer_variants(&count);
+    bool ok = true;
+    for (int r = 0; r < count; r++)
+        if (is_wanted(variants[r], options) && can_run(variants[r], machine))
+            ok = check_variant(variants[r], c, machine, &tallies[r]) && ok;
+    return ok;
+}
+
+// Layers for which variants of their own exist, at their full size.
+static bool check_networks(const struct options *options, const struct machine *machine,
+                           struct tally *tallies)
+{
+    static const struct check_network_layer layers[] = {
+        {1, 12, 5, 64, 64}, {1, 12, 5, 70, 70}, {1, 50, 5, 28, 28}, {1, 6, 5, 28, 28},
+        {6, 16, 5, 12, 12}, {12, 24, 5, 33, 9}, {3, 64, 3, 9, 224}, {3, 64, 7, 10, 100},
+    };
+    bool ok = true;
+    for (int i = 0; i < COUNT(layers) && ok; i++) {
+        struct check_case c;
+        check_case_init_network(&c, &layers[i], i == 3 || i == 4 ? 3 : 1);
+        ok = check_case_variants(&c, options, machine, tallies);
+        check_case_free(&c);
+    }
+    return ok;
+}
+
+static bool report(const struct options *options, const struct machine *machine,
+                   const struct tally *tallies)
+{
+    int count;
+    const struct conv_layer_variant *const *variants = conv_layer_variants(&count);
+    bool ok = true, found = !options->variant;
+    for (int r = 0; r < count; r++) {
+        const struct conv_layer_variant *variant = variants[r];
+        const struct tally *tally = &tallies[r];
+        if (!is_wanted(variant, options))
+            continue;
+        found = true;
+        if (!can_run(variant, machine)) {
+            printf("%-28s skipped: %s\n", variant->name,
+                   variant->place == CONV_ON_CUDA ? machine->reason : "this CPU cannot run it");
+            continue;
+        }
+        // Nearly all cases are useful; the fewer there are, the more chance decides.
+        bool vacuous = tally->cases >= 20 && tally->useful < tally->cases / 2;
+        printf("%-28s %d cases ", variant->name, tally->cases);
+        if (variant->precision == CONV_PRECISION_EXACT)
+            printf("equal");
+        else
+            printf("within %.0f%% of the bound %g", 100 * tally->worst, (double)variant->bound);
+        printf(", %d of them with few zeros%s\n", tally->useful,
+               vacuous ? ": FAILED, too few" : "");
+        ok = ok && !vacuous;
+    }
+    if (!found)
+        printf("FAILED: there is no variant %s here\n", options->variant);
+    return ok && found;
+}
+
+static bool check_all(const struct options *options, const struct machine *machine)
+{
+    static struct tally tallies[MOST_VARIANTS];
+    bool ok = true;
+    for (int round = 0; round < options->rounds && ok; round++) {
+        struct check_case c;
+        check_case_init(&c, options->seed + (uint64_t)round, options->taps);
+        ok = check_case_variants(&c, options, machine, tallies);
+        check_case_free(&c);
+    }
+    if (ok && options->networks) {
+        ok = check_networks(options, machine, tallies);
+        printf("layers of networks: %s\n", ok ? "equal" : "FAILED");
+    }
+    return ok && report(options, machine, tallies);
+}
+
+// --- main ----------------------------------------------------------------------------------------
+
+static bool parse_options(struct options *options, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        bool value = i + 1 < argc;
+        if (!strcmp(argv[i], "--seed") && value)
+            options->seed = strtoull(argv[++i], NULL, 10);
+        else if (!strcmp(argv[i], "--rounds") && value)
+            options->rounds = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--taps") && value)
+            options->taps = atoll(argv[++i]);
+        else if (!strcmp(argv[i], "--variant") && value)
+            options->variant = argv[++i];
+        else if (!strcmp(argv[i], "--cpu"))
+            options->cuda = false;
+        else if (!strcmp(argv[i], "--cuda"))
+            options->cpu = false;
+        else if (!strcmp(argv[i], "--no-networks"))
+            options->networks = false;
+        else
+            return false;
+    }
+    if (options->rounds == 1) // to repeat a case
+        options->networks = false;
+    return options->rounds > 0 && options->taps > 0 && (options->cpu || options->cuda);
+}
+
+static void open_cuda(struct machine *machine)
+{
+#if CONV_HAVE_CUDA
+    machine->capability = check_cuda_open(&machine->reason);
+#else
+    machine->reason = "built without CUDA";
+#endif
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {.seed = (uint64_t)time(NULL),
+                              .rounds = 300,
+                              .taps = 200000,
+                              .cpu = true,
+                              .cuda = true,
+                              .networks = true};
+    if (!parse_options(&options, argc, argv)) {
+        fprintf(stderr, "usage: check_layers [--seed N] [--rounds N] [--taps N] [--variant NAME] "
+                        "[--cpu | --cuda] [--no-networks]\n");
+        return 2;
+    }
+    struct machine machine = {.features = conv_cpu_features(), .reason = ""};
+    if (options.cuda)
+        open_cuda(&machine);
+    if (options.cuda && !machine.capability) {
+        const char *required = getenv("CONV_REQUIRE_CUDA");
+        bool fail = required && strcmp(required, "1") == 0;
+        printf("CUDA variants %s: %s\n", fail ? "FAILED" : "skipped", machine.reason);
+        if (fail)
+            return 1;
+        if (!options.cpu)
+            return EXIT_SKIPPED;
+    }
+    if (!check_selftest())
+        return 1;
+    printf("seed %" PRIu64 ", %d rounds\n", options.seed, options.rounds);
+    fflush(stdout);
+    return check_all(&options, &machine) ? 0 : 1;
+}
