@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: MIT
+// Scans the JSON header once, without a tree: an object of tensors, each an object with dtype,
+// shape and data_offsets, and __metadata__, which is skipped.
+#include "tensor/safetensors.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/suggest.h"
+#include "tensor/half.h"
+
+#define MOST_DEPTH 16 // of values that are skipped
+#define MOST_NEAR 3   // names in a message
+#define NEAR_NAME 64  // longer ones are not suggested
+
+enum conv_status conv_safetensors_header_bytes(const uint8_t *head, size_t size,
+                                               uint64_t file_bytes, size_t *header,
+                                               struct conv_err *err)
+{
+    uint64_t length = 0;
+    if (size < CONV_SAFETENSORS_HEAD)
+        return conv_err_set(err, CONV_ERR_FORMAT, "is no .safetensors file: it is too short");
+    for (int i = 7; i >= 0; i--)
+        length = length << 8 | head[i];
+    if (length < 2 || length > file_bytes - CONV_SAFETENSORS_HEAD)
+        return conv_err_set(err, CONV_ERR_FORMAT,
+                            "is no .safetensors file, or it is cut off: a header of %" PRIu64
+                            " bytes does not fit into it",
+                            length);
+    if (length > CONV_SAFETENSORS_MOST_HEADER)
+        return conv_err_set(err, CONV_ERR_LIMIT,
+                            "the .safetensors header has %" PRIu64 " bytes; at most %d are read",
+                            length, CONV_SAFETENSORS_MOST_HEADER);
+    *header = (size_t)length;
+    return CONV_OK;
+}
+
+// --- JSON ----------------------------------------------------------------------------------------
+
+struct json {
+    const char *at, *end;
+};
+
+static void skip_space(struct json *json)
+{
+    while (json->at < json->end &&
+           (*json->at == ' ' || *json->at == '\t' || *json->at == '\n' || *json->at == '\r'))
+        json->at++;
+}
+
+static bool take(struct json *json, char c)
+{
+    skip_space(json);
+    if (json->at == json->end || *json->at != c)
+        return false;
+    json->at++;
+    return true;
+}
+
+static bool take_hex(struct json *json, uint32_t *code)
+{
+    *code = 0;
+    for (int i = 0; i < 4; i++, json->at++) {
+        if (json->at == json->end)
+            return false;
+        char c = *json->at;
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
+        if (digit < 0)
+            return false;
+        *code = *code << 4 | (uint32_t)digit;
+    }
+    return true;
+}
+
+// After "\u": one code point, of one or two escapes. 0 and lone surrogates are refused.
+static bool take_code_point(struct json *json, uint32_t *code)
+{
+    uint32_t low;
+    if (!take_hex(json, code) || *code == 0 || (*code >= 0xdc00 && *code <= 0xdfff))
+        return false;
+    if (*code < 0xd800 || *code > 0xdbff)
+        return true;
+    if (json->end - json->at < 2 || json->at[0] != '\\' || json->at[1] != 'u')
+        return false;
+    json->at += 2;
+    if (!take_hex(json, &low) || low < 0xdc00 || low > 0xdfff)
+        return false;
+    *code = 0x10000 + ((*code - 0xd800) << 10) + (low - 0xdc00);
+    return true;
+}
+
+static size_t encode_utf8(char utf8[4], uint32_t code)
+{
+    if (code < 0x80) {
+        utf8[0] = (char)code;
+        return 1;
+    }
+    size_t more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    static const unsigned char lead[] = {0, 0xc0, 0xe0, 0xf0};
+    utf8[0] = (char)(lead[more] | code >> 6 * more);
+    for (size_t i = 1; i <= more; i++)
+        utf8[i] = (char)(0x80 | (code >> 6 * (more - i) & 0x3f));
+    return more + 1;
+}
+
+// After a backslash: the bytes that the escape stands for; 0: it is none.
+static size_t take_escape(struct json *json, char utf8[4])
+{
+    static const char escapes[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
+    uint32_t code;
+    if (json->at == json->end)
+        return 0;
+    char c = *json->at++;
+    const char *escape = c ? strchr(escapes, c) : NULL;
+    if (escape) {
+        utf8[0] = meanings[escape - escapes];
+        return 1;
+    }
+    return c == 'u' && take_code_point(json, &code) ? encode_utf8(utf8, code) : 0;
+}
+
+// Takes a string. Of one that does not fit into `size` bytes with its NUL, `string` is empty.
+static bool take_string(struct json *json, char *string, size_t size)
+{
+    size_t used = 0;
+    bool fits = true;
+    if (!take(json, '"'))
+        return false;
+    while (json->at < json->end) {
+        char utf8[4] = {*json->at++};
+        size_t length = 1;
+        if (utf8[0] == '"') {
+            string[fits ? used : 0] = '\0';
+            return true;
+        }
+        if ((unsigned char)utf8[0] < 0x20)
+            return false;
+        if (utf8[0] == '\\')
+            length = take_escape(json, utf8);
+        if (length == 0)
+            return false;
+        fits = fits && used + length < size;
+        if (fits)
+            memcpy(string + used, utf8, length);
+        used += length;
+    }
+    return false;
+}
+
+static bool take_number(struct json *json, uint64_t *number)
+{
+    skip_space(json);
+    const char *first = json->at;
+    *number = 0;
+    for (; json->at < json->end && *json->at >= '0' && *json->at <= '9'; json->at++) {
+        if (*number > (uint64_t)INT64_MAX / 10 - 1)
+            return false;
+        *number = 10 * *number + (uint64_t)(*json->at - '0');
+    }
+    return json->at > first;
+}
+
+// [1, 2, ...] of at most `room` numbers.
+static bool take_numbers(struct json *json, uint64_t *numbers, int room, int *count)
+{
+    *count = 0;
+    if (!take(json, '['))
+        return false;
+    if (take(json, ']'))
+        return true;
+    do {
+        if (*count == room || !take_number(json, &numbers[*count]))
+            return false;
+        ++*count;
+    } while (take(json, ','));
+    return take(json, ']');
+}
+
+// A word such as true, null or a number of any kind.
+static bool skip_word(struct json *json)
+{
+    const char *first = json->at;
+    while (json->at < json->end && *json->at && strchr("+-.0123456789aeflnrstuE", *json->at))
+        json->at++;
+    return json->at > first;
+}
+
+// Skips a value. The brackets that are open are the bits of a mask: 1 for an object.
+static bool skip_value(struct json *json)
+{
+    char text[1];
+    unsigned is_object = 0;
+    int depth = 0;
+    for (;;) {
+        bool opened = false;
+        if (take(json, '{') || take(json, '[')) {
+            if (++depth > MOST_DEPTH)
+                return false;
+            is_object = is_object << 1 | (json->at[-1] == '{');
+            opened = true;
+        } else if (json->at < json->end && *json->at == '"' ? !take_string(json, text, sizeof text)
+                                                            : !skip_word(json)) {
+            return false;
+        }
+        // What follows: the end of one or more values, and the beginning of the next one.
+        while (depth > 0 && take(json, is_object & 1 ? '}' : ']')) {
+            is_object >>= 1;
+            depth--;
+            opened = false;
+        }
+        if (depth == 0)
+            return true;
+        if (!opened && !take(json, ','))
+            return false;
+        if ((is_object & 1) && (!take_string(json, text, sizeof text) || !take(json, ':')))
+            return false;
+    }
+}
+
+// --- tensors -------------------------------------------------------------------------------------
+
+struct entry {
+    char type[16];
+    struct conv_tensor_shape shape;
+    uint64_t begin, end; // among the data
+    bool has_type, has_shape, has_offsets, has_many_axes;
+};
+
+static bool take_shape(struct json *json, struct entry *entry)
+{
+    uint64_t sides[64];
+    int count;
+    if (!take_numbers(json, sides, 64, &count))
+        return false;
+    entry->has_many_axes = count > CONV_TENSOR_MOST_AXES;
+    entry->shape.axes = entry->has_many_axes ? 0 : count;
+    for (int i = 0; i < entry->shape.axes; i++)
+        entry->shape.side[i] = (int64_t)sides[i];
+    return true;
+}
+
+static bool take_field(struct json *json, struct entry *entry)
+{
+    char key[16];
+    uint64_t offsets[2];
+    int count;
+    if (!take_string(json, key, sizeof key) || !take(json, ':'))
+        return false;
+    if (strcmp(key, "dtype") == 0 && !entry->has_type) {
+        entry->has_type = true;
+        return take_string(json, entry->type, sizeof entry->type);
+    }
+    if (strcmp(key, "shape") == 0 && !entry->has_shape) {
+        entry->has_shape = true;
+        return take_shape(json, entry);
+    }
+    if (strcmp(key, "data_offsets") == 0 && !entry->has_offsets) {
+        entry->has_offsets = true;
+        if (!take_numbers(json, offsets, 2, &count) || count != 2)
+            return false;
+        entry->begin = offsets[0];
+        entry->end = offsets[1];
+        return true;
+    }
+    return false;
+}
+
+static bool take_entry(struct json *json, struct entry *entry)
+{
+    *entry = (struct entry){0};
+    if (!take(json, '{'))
+        return false;
+    do {
+        if (!take_field(json, entry))
+            return false;
+    } while (take(json, ','));
+    return take(json, '}') && entry->has_type && entry->has_shape && entry->has_offsets &&
+           entry->begin <= entry->end;
+}
+
+size_t conv_safetensors_element(enum conv_safetensors_type type)
+{
+    return type == CONV_SAFETENSORS_F32 ? 4 : 2;
+}
+
+static enum conv_status use_entry(struct conv_safetensors *found, const struct entry *entry,
+                                  const char *name, size_t size, uint64_t file_bytes,
+                                  struct conv_err *err)
+{
+    static const char *const types[] = {"F32", "F16", "BF16"};
+    uint64_t data = CONV_SAFETENSORS_HEAD + (uint64_t)size;
+    int type = 0;
+    if (entry->has_many_axes)
+        return conv_err_set(err, CONV_ERR_LIMIT, "the tensor %s has more than %d axes", name,
+                            CONV_TENSOR_MOST_AXES);
+    while (type < 3 && strcmp(entry->type, types[type]) != 0)
+        type++;
+    if (type == 3)
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                            "the tensor %s is of type %s; F32, F16 and BF16 are read", name,
+                            entry->type);
+    found->type = (enum conv_safetensors_type)type;
+    found->shape = entry->shape;
+    found->offset = data + entry->begin;
+    if (!conv_tensor_shape_bytes(&entry->shape, conv_safetensors_element(found->type),
+                                 &found->bytes) ||
+        found->bytes != entry->end - entry->begin)
+        return conv_err_set(err, CONV_ERR_FORMAT,
+                            "the header gives the tensor %s another size than its shape has", name);
+    if (entry->end > file_bytes - data)
+        return conv_err_set(err, CONV_ERR_FORMAT,
+                            "the data of the tensor %s end after the file: it is cut off", name);
+    return CONV_OK;
+}
+
+// --- names for the message -----------------------------------------------------------------------
+
+struct names {
+    char near[MOST_NEAR + 1][NEAR_NAME]; // the best so far, and a place for the next one
+    size_t near_count;
+    char first[MOST_NEAR][NEAR_NAME];
+    size_t count; // of all tensors
+};
+
+// True if name ends in ".word".
+static bool ends_in(const char *name, const char *word)
+{
+    size_t length = strlen(name), tail = strlen(word);
+    return tail > 0 && length > tail && name[length - tail - 1] == '.' &&
+           strcmp(name + length - tail, word) == 0;
+}
+
+static void add_name(struct names *names, const char *name, const char *word)
+{
+    const char *candidates[MOST_NEAR + 1], *near[MOST_NEAR];
+    char kept[MOST_NEAR][NEAR_NAME];
+    if (names->count++ < MOST_NEAR)
+        snprintf(names->first[names->count - 1], NEAR_NAME, "%.*s", NEAR_NAME - 1, name);
+    if (strlen(name) >= NEAR_NAME)
+        return;
+    if (ends_in(name, word)) {
+        if (names->near_count < MOST_NEAR)
+            strcpy(names->near[names->near_count++], name);
+        return;
+    }
+    strcpy(names->near[names->near_count], name);
+    for (size_t i = 0; i <= names->near_count; i++)
+        candidates[i] = names->near[i];
+    size_t found = conv_suggest_all(near, MOST_NEAR, word, candidates, sizeof candidates[0],
+                                    names->near_count + 1);
+    for (size_t i = 0; i < found; i++)
+        strcpy(kept[i], near[i]);
+    bool is_near = false;
+    for (size_t i = 0; i < found; i++)
+        is_near = is_near || strcmp(kept[i], name) == 0;
+    if (!is_near)
+        return;
+    names->near_count = found;
+    for (size_t i = 0; i < found; i++)
+        strcpy(names->near[i], kept[i]);
+}
+
+static enum conv_status refuse_name(const struct names *names, const char *word,
+                                    struct conv_err *err)
+{
+    char list[MOST_NEAR * (NEAR_NAME + 8)] = "";
+    size_t shown = names->near_count          ? names->near_count
+                   : names->count < MOST_NEAR ? names->count
+                                              : MOST_NEAR;
+    if (names->count == 0)
+        return conv_err_set(err, CONV_ERR_USAGE, "has no tensor '%.64s': it has none at all", word);
+    for (size_t i = 0; i < shown; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s'%s'", i ? ", " : "",
+                 names->near_count ? names->near[i] : names->first[i]);
+    }
+    if (names->near_count)
+        return conv_err_set(err, CONV_ERR_USAGE, "has no tensor '%.64s'; did you mean %s?", word,
+                            list);
+    return conv_err_set(err, CONV_ERR_USAGE, "has no tensor '%.64s'; there %s %zu: %s%s", word,
+                        names->count == 1 ? "is" : "are", names->count, list,
+                        names->count > shown ? ", ..." : "");
+}
+
+enum conv_status conv_safetensors_find(struct conv_safetensors *found, const char *text,
+                                       size_t size, uint64_t file_bytes, const char *name,
+                                       struct conv_err *err)
+{
+    struct json json = {text, text + size};
+    struct names names = {0};
+    struct entry entry, wanted;
+    char key[CONV_SAFETENSORS_MOST_NAME];
+    bool is_found = false, good = take(&json, '{');
+    if (good && !take(&json, '}')) {
+        do {
+            good = take_string(&json, key, sizeof key) && take(&json, ':');
+            if (good && strcmp(key, "__metadata__") == 0) {
+                good = skip_value(&json);
+                continue;
+            }
+            good = good && take_entry(&json, &entry);
+            if (!good)
+                break;
+            bool is_wanted = strcmp(key, name) == 0;
+            good = !(is_wanted && is_found);
+            if (is_wanted)
+                wanted = entry;
+            is_found = is_found || is_wanted;
+            add_name(&names, key, name);
+        } while (good && take(&json, ','));
+        good = good && take(&json, '}');
+    }
+    skip_space(&json);
+    if (!good || json.at != json.end)
+        return conv_err_set(err, CONV_ERR_FORMAT, "the .safetensors header is damaged at byte %td",
+                            json.at - text);
+    return is_found ? use_entry(found, &wanted, name, size, file_bytes, err)
+                    : refuse_name(&names, name, err);
+}
+
+void conv_safetensors_convert(float *dst, const uint8_t *src, enum conv_safetensors_type type,
+                              size_t count)
+{
+    size_t element = conv_safetensors_element(type);
+    for (size_t i = 0; i < count; i++, src += element) {
+        uint32_t bits = 0;
+        for (size_t j = 0; j < element; j++)
+            bits |= (uint32_t)src[j] << 8 * j;
+        if (type == CONV_SAFETENSORS_F16) {
+            dst[i] = conv_half_to_float((uint16_t)bits);
+            continue;
+        }
+        if (type == CONV_SAFETENSORS_BF16)
+            bits <<= 16;
+        memcpy(&dst[i], &bits, sizeof bits);
+    }
+}
