@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Adler-32 (RFC 1950) of bytes that come in any order: the sum of the bytes, and the sum of the
-// bytes times their index, of which each thread has a part.
+// Adler-32 (RFC 1950) of bytes in any order: each thread adds up some of the bytes, and the same
+// bytes times their index.
 #ifndef CONV_PNG_CUDA_ADLER_CUH
 #define CONV_PNG_CUDA_ADLER_CUH
 
@@ -13,8 +13,8 @@ struct adler {
     uint32_t bytes, weighted;
 };
 
-// Adds bytes whose sum is `bytes` and whose sum times their index from `start` on is `weighted`.
-// Of less than 16,400 and 2^31, no sum leaves 32 bits.
+// Adds bytes at the indices from `start` on: `bytes` is their sum, `weighted` the sum of each times
+// its distance from `start`. With less than 16,400 and 2^31 no sum exceeds 32 bits.
 ANYWHERE void add_adler(struct adler *adler, uint32_t start, uint32_t bytes, uint32_t weighted)
 {
     uint32_t both = start % ADLER_MODULUS * bytes + weighted; // below 2^30.01 + 2^31
@@ -22,8 +22,8 @@ ANYWHERE void add_adler(struct adler *adler, uint32_t start, uint32_t bytes, uin
     adler->weighted = (adler->weighted + both) % ADLER_MODULUS;
 }
 
-// The Adler-32 of `size` bytes: 1 + d0 + d1 + ..., and the sum of its values after each byte, which
-// has d0 in it `size` times, d1 one time less.
+// The Adler-32 of `size` bytes: 1 + d0 + d1 + ... in the low half; in the high half the sum of that
+// after each byte, which contains d0 `size` times and d1 once less.
 ANYWHERE uint32_t finish_adler(const struct adler *adler, uint32_t size)
 {
     uint64_t n = size % ADLER_MODULUS;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// PNG's row filters on four bytes at a time, in the planes' own order: which byte of a sample it is
-// makes no difference to a filter. C as well as CUDA, so that a unit test holds it against the
-// standard's definition byte by byte.
+// PNG's row filters on four bytes at a time, within planes: a filter treats both bytes of a 16-bit
+// sample alike. C as well as CUDA, so that a unit test compares it with the standard's definition
+// byte by byte.
 #ifndef CONV_PNG_CUDA_BYTES_CUH
 #define CONV_PNG_CUDA_BYTES_CUH
 
@@ -94,7 +94,7 @@ CONV_HOST_DEVICE static inline uint32_t add_magnitudes(uint32_t sum, uint32_t x)
 CONV_HOST_DEVICE static inline uint32_t spread_tops(uint32_t x)
 {
 #ifdef __CUDA_ARCH__
-    // A selector's top bit spreads a sign, which __byte_perm does not pass on.
+    // The top bit of a selector's nibble spreads a sign, which __byte_perm does not support.
     uint32_t spread;
     asm("prmt.b32 %0, %1, 0, 0xbb99;" : "=r"(spread) : "r"(x));
     return spread;
@@ -163,10 +163,10 @@ CONV_HOST_DEVICE static inline uint32_t filter_bytes(int filter, uint32_t x, uin
     }
 }
 
-// What filter choice goes by: how far the bytes are from what each filter predicts. The standard's
-// advice (12.7) is to take residuals as signed numbers, by which 255 and 0 are neighbours; not to
-// takes half the instructions, and 0.01 % more bytes for photographs. Without a prediction it is
-// needed.
+// The costs by which a filter is chosen: the distances of the bytes from each filter's prediction.
+// The standard's advice (12.7) is to take residuals as signed numbers, by which 255 and 0 are
+// neighbours. Plain distances take half the instructions and give 0.01 % more bytes for
+// photographs. Without a prediction signed numbers are needed.
 CONV_HOST_DEVICE static inline void add_costs(uint32_t cost[PNG_FILTERS], uint32_t x, uint32_t a,
                                               uint32_t b, uint32_t c)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products that the kernels look up instead of working them out, made by the compiler.
+// Products that the kernels look up, computed by the compiler.
 #ifndef CONV_PNG_CUDA_CRC_TABLES_CUH
 #define CONV_PNG_CUDA_CRC_TABLES_CUH
 
@@ -20,7 +20,7 @@ struct crc_power_table {
     uint32_t entry[8][16];
 };
 
-// entry[l]: x^(32 * (32 - l)), what stands behind word l of a line of 32, and 32 bits more.
+// entry[l]: x^(32 * (32 - l)), for the words after word l of a line of 32, and 32 bits more.
 struct crc_lane_table {
     uint32_t entry[32];
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What RFC 1951 says of lengths and codes, as far as the encoder uses it. C as well as CUDA.
+// Lengths and codes of RFC 1951, as far as the encoder uses them. C as well as CUDA.
 #ifndef CONV_PNG_CUDA_DEFLATE_CUH
 #define CONV_PNG_CUDA_DEFLATE_CUH
 
@@ -45,19 +45,19 @@ CONV_HOST_DEVICE static inline uint32_t deflate_reverse(uint32_t code, uint32_t 
 #endif
 }
 
-// --- code lengths, as a block's header tells them (3.2.7) ----------------------------------------
+// --- code lengths in a block's header (3.2.7) ----------------------------------------------------
 
 #define DEFLATE_ITEM_NONE 31u // no symbol
 
-// What is sent for the length at place `j` of a run of `run` equal ones: a symbol, how many extra
-// bits follow and their value. DEFLATE_ITEM_NONE where an item before it tells this length too. So
-// all places can ask at once.
+// What is sent for the length at place `j` of a run of `run` equal ones: a symbol, its extra bits
+// and their value; DEFLATE_ITEM_NONE where an earlier item covers this length. It depends on
+// nothing else, so all places can be computed in parallel.
 CONV_HOST_DEVICE static inline uint32_t deflate_length_item(uint32_t length, uint32_t j,
                                                             uint32_t run, uint32_t *extra_bits,
                                                             uint32_t *extra)
 {
     *extra_bits = *extra = 0;
-    if (length > 0) { // itself, then up to six repetitions an item
+    if (length > 0) { // itself, then items of up to six repetitions
         if (j == 0)
             return length;
         j--;
@@ -79,9 +79,9 @@ CONV_HOST_DEVICE static inline uint32_t deflate_length_item(uint32_t length, uin
     return rest < 11 ? 17 : 18;
 }
 
-// Cutting deep leaves off at the limit made a code too dense to be one. Each step takes a leaf from
-// the limit and puts it beside the deepest one above, which moves down a level: the sum of
-// 2^-length falls by one unit of the limit.
+// Cutting deep leaves off at the limit made the code oversubscribed. Each step moves a leaf from
+// the limit next to the deepest leaf above it, which moves down a level: the sum of 2^-length falls
+// by 2^-limit.
 CONV_HOST_DEVICE static inline void deflate_repair(uint32_t *at_depth, uint32_t limit)
 {
     uint32_t sum = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The host's half of the PNG encoder: cuts a batch into work, divides scratch memory and queues the
-// kernels. Nothing here depends on what the images hold.
+// The host's half of the PNG encoder: cuts a batch into work, divides scratch memory and enqueues
+// the kernels. Nothing here depends on the content of the images.
 #include "png/cuda/bytes.cuh"
 #include "png/cuda/encode_internal.cuh"
 
@@ -25,7 +25,7 @@ static void cut_stream(uint64_t bytes, uint32_t *block_bytes, uint32_t *blocks)
 // the same tokens: 254 literals of 8 bits, two of 9, and 13 for each of the other 30 symbols, of
 // which a run takes one, 5 extra bits and a distance for at least 4 bytes. That is 1/1024 at most,
 // to which a code cut off at 15 bits adds less than it has saved by being so uneven. Four times
-// that are allowed for, and the header.
+// that is reserved, plus the header.
 static uint64_t bound_bytes(uint64_t bytes, uint64_t blocks)
 {
     return FRAME_BYTES + bytes + bytes / 256 + blocks * (HEADER_MOST / 8 + 4) + 1;

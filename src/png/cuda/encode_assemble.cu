@@ -3,41 +3,41 @@
 // one lane, and never read, so the output may also be mapped host memory.
 #include "png/cuda/encode_internal.cuh"
 
-#define PART 128 // bits that a lane writes
+#define PART 128 // bits that a lane stores
 
-// An image's chunk as it will be, and a place in it: one of the pieces of bits that its blocks are
-// made of.
+// An image's chunk, and a place in it: one of the segments of bits that its blocks consist of.
 struct image_bits {
     const struct encode_block *blocks;
-    const uint32_t *bits; // of the image's first piece
+    const uint32_t *bits; // of the image's first segment
     uint32_t count;       // of blocks
-    uint32_t room;        // words from a piece to the next
+    uint32_t room;        // words from a segment to the next
     struct encode_size size;
 };
 
-struct piece {
+struct segment {
     uint32_t block, chunk;
     const uint32_t *words;
     uint64_t begin, end; // in the image's chunk
 };
 
-__device__ inline void open_piece(struct piece *piece, const struct image_bits &image,
-                                  uint64_t begin)
+__device__ inline void open_segment(struct segment *segment, const struct image_bits &image,
+                                    uint64_t begin)
 {
-    piece->begin = begin;
-    piece->end = begin + image.blocks[piece->block].chunk_bits[piece->chunk];
-    piece->words = image.bits + ((uint64_t)piece->block * CHUNKS + piece->chunk) * image.room;
+    segment->begin = begin;
+    segment->end = begin + image.blocks[segment->block].chunk_bits[segment->chunk];
+    segment->words = image.bits + ((uint64_t)segment->block * CHUNKS + segment->chunk) * image.room;
 }
 
-// Goes to the piece that has the bit `at`, which is not before this one and before data_end.
-__device__ inline void seek_piece(struct piece *piece, const struct image_bits &image, uint64_t at)
+// Moves to the segment that contains bit `at`, which is not before this one and before data_end.
+__device__ inline void seek_segment(struct segment *segment, const struct image_bits &image,
+                                    uint64_t at)
 {
-    while (at >= piece->end) {
-        if (++piece->chunk == CHUNKS) {
-            piece->chunk = 0;
-            piece->block++;
+    while (at >= segment->end) {
+        if (++segment->chunk == CHUNKS) {
+            segment->chunk = 0;
+            segment->block++;
         }
-        open_piece(piece, image, piece->end);
+        open_segment(segment, image, segment->end);
     }
 }
 
@@ -46,7 +46,7 @@ __device__ inline uint32_t swap_bytes(uint32_t value)
     return __byte_perm(value, 0, 0x0123);
 }
 
-// From bit `at` on of what comes before the blocks.
+// The bits before the blocks, from bit `at` on.
 __device__ inline uint32_t preamble_bits(const struct encode_size &size, uint32_t at)
 {
     uint32_t words[4] = {swap_bytes((uint32_t)size.size - 12), 0x54414449u, 0x0178u, 0}; // "IDAT"
@@ -63,18 +63,18 @@ __device__ inline uint32_t trailer_bits(const struct encode_size &size, uint64_t
     return (uint32_t)(into < 0 ? sums << -into : into < 64 ? sums >> into : 0);
 }
 
-// 32 bits from bit `at` on; those after the piece's end are undefined.
-__device__ inline uint32_t piece_bits(const struct piece &piece, uint64_t at)
+// 32 bits from bit `at` on; those after the segment's end are undefined.
+__device__ inline uint32_t segment_bits(const struct segment &segment, uint64_t at)
 {
-    uint32_t offset = (uint32_t)(at - piece.begin), shift = offset % 32;
-    bool two = piece.end - at > 32 - shift; // or there may be no other
-    const uint32_t *words = piece.words + offset / 32;
+    uint32_t offset = (uint32_t)(at - segment.begin), shift = offset % 32;
+    bool two = segment.end - at > 32 - shift; // else there may be no next word
+    const uint32_t *words = segment.words + offset / 32;
     return __funnelshift_r(words[0], two ? words[1] : 0, shift);
 }
 
-// 32 bits of the image's chunk from `at` on, wherever they come from. `piece` is one that begins
-// no later, and follows.
-__device__ inline uint32_t find_word(const struct image_bits &image, struct piece *piece,
+// 32 bits of the image's chunk from `at` on, whatever they belong to. `segment` is one that begins
+// no later; it is moved on.
+__device__ inline uint32_t find_word(const struct image_bits &image, struct segment *segment,
                                      uint64_t at)
 {
     uint32_t word = 0;
@@ -85,9 +85,9 @@ __device__ inline uint32_t find_word(const struct image_bits &image, struct piec
             bits = preamble_bits(image.size, (uint32_t)from);
             until = min(until, (uint64_t)PREAMBLE_BITS);
         } else if (from < image.size.data_end) {
-            seek_piece(piece, image, from);
-            bits = piece_bits(*piece, from);
-            until = min(until, piece->end);
+            seek_segment(segment, image, from);
+            bits = segment_bits(*segment, from);
+            until = min(until, segment->end);
         } else {
             bits = trailer_bits(image.size, from);
         }
@@ -98,33 +98,35 @@ __device__ inline uint32_t find_word(const struct image_bits &image, struct piec
     return word;
 }
 
-// A part whose bits are not all of one piece: the first of an image, and the last of each piece.
-__device__ inline uint4 find_part(const struct image_bits &image, struct piece piece, uint64_t at)
+// A part whose bits are not all in one segment: the first of an image, and the last of each
+// segment.
+__device__ inline uint4 find_part(const struct image_bits &image, struct segment segment,
+                                  uint64_t at)
 {
     uint4 part;
-    part.x = find_word(image, &piece, at);
-    part.y = find_word(image, &piece, at + 32);
-    part.z = find_word(image, &piece, at + 64);
-    part.w = find_word(image, &piece, at + 96);
+    part.x = find_word(image, &segment, at);
+    part.y = find_word(image, &segment, at + 32);
+    part.z = find_word(image, &segment, at + 64);
+    part.w = find_word(image, &segment, at + 96);
     return part;
 }
 
-// A part within a piece: five words, shifted.
-__device__ inline uint4 copy_part(const struct piece &piece, uint64_t at)
+// A part within a segment: five words, shifted.
+__device__ inline uint4 copy_part(const struct segment &segment, uint64_t at)
 {
-    uint32_t offset = (uint32_t)(at - piece.begin), shift = offset % 32;
-    const uint32_t *words = piece.words + offset / 32;
+    uint32_t offset = (uint32_t)(at - segment.begin), shift = offset % 32;
+    const uint32_t *words = segment.words + offset / 32;
     uint32_t w[5];
 #pragma unroll
     for (int i = 0; i < 5; i++)
-        w[i] = i < 4 || shift ? words[i] : 0; // there may be no fifth
+        w[i] = i < 4 || shift ? words[i] : 0; // else there may be no fifth word
     return make_uint4(__funnelshift_r(w[0], w[1], shift), __funnelshift_r(w[1], w[2], shift),
                       __funnelshift_r(w[2], w[3], shift), __funnelshift_r(w[3], w[4], shift));
 }
 
-// A block of 8 warps for a deflate block, one of its pieces each. A warp writes the parts whose
-// first bit is its piece's; the image's first piece has the preamble's too, its last the
-// trailer's.
+// A block of 8 warps for a deflate block, one segment per warp. A warp writes the parts whose first
+// bit is in its segment; the image's first segment also has those of the preamble, its last one
+// those of the trailer.
 static __global__ void __launch_bounds__(CHUNKS *WARP)
     assemble(const struct encode_scratch scratch, uint8_t *output)
 {
@@ -136,23 +138,23 @@ static __global__ void __launch_bounds__(CHUNKS *WARP)
     image.room = chunk_room(work.image.block_bytes) / 4;
     image.size = scratch.sizes[work.image_index];
 
-    struct piece piece;
-    piece.block = work.index - work.image.first_block;
-    piece.chunk = threadIdx.x / WARP;
-    const struct encode_block &block = image.blocks[piece.block];
+    struct segment segment;
+    segment.block = work.index - work.image.first_block;
+    segment.chunk = threadIdx.x / WARP;
+    const struct encode_block &block = image.blocks[segment.block];
     uint64_t begin = block.start;
-    for (uint32_t i = 0; i < piece.chunk; i++)
+    for (uint32_t i = 0; i < segment.chunk; i++)
         begin += block.chunk_bits[i];
-    open_piece(&piece, image, begin);
+    open_segment(&segment, image, begin);
 
-    bool first = piece.block == 0 && piece.chunk == 0;
-    bool last = piece.block == image.count - 1 && piece.chunk == CHUNKS - 1;
-    uint64_t at = first ? 0 : (piece.begin + PART - 1) / PART * PART;
-    uint64_t end = last ? image.size.size * 8 : piece.end;
+    bool first = segment.block == 0 && segment.chunk == 0;
+    bool last = segment.block == image.count - 1 && segment.chunk == CHUNKS - 1;
+    uint64_t at = first ? 0 : (segment.begin + PART - 1) / PART * PART;
+    uint64_t end = last ? image.size.size * 8 : segment.end;
     uint4 *parts = (uint4 *)(output + image.size.offset);
     for (at += threadIdx.x % WARP * PART; at < end; at += WARP * PART) {
-        bool within = at >= piece.begin && at + PART <= piece.end;
-        parts[at / PART] = within ? copy_part(piece, at) : find_part(image, piece, at);
+        bool within = at >= segment.begin && at + PART <= segment.end;
+        parts[at / PART] = within ? copy_part(segment, at) : find_part(image, segment, at);
     }
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The codes of a deflate block, from how often it sends what, and its header, ready to be sent. A
-// warp a block.
+// The codes of a deflate block, from the counts of its tokens, and its header, ready to be sent.
+// One warp per block.
 #include "png/cuda/encode_internal.cuh"
 #include "png/cuda/huffman.cuh"
 
 #define WARPS 4
-#define DISTANCES 2 // codes of one bit: 1, which is used, and 2, without which the code had a hole
-#define LENGTHS MOST_SYMBOLS // of literals and lengths, with distances behind those
+#define DISTANCES                                                                                  \
+    2 // codes of one bit: 1, which is used, and 2, without which the code would be incomplete
+#define LENGTHS MOST_SYMBOLS // of literals and lengths, followed by distances
 #define LENGTH_WORDS ((LENGTHS + WARP - 1) / WARP)
 #define FIXED_DISTANCE_BITS 5
 
@@ -27,7 +28,7 @@ __device__ inline uint32_t run_symbol(uint32_t run, uint32_t *extra_bits, uint32
     return deflate_length_symbol(4 * (run + 1), extra_bits, extra);
 }
 
-// From uses of tokens to those of symbols.
+// From counts of tokens to counts of symbols.
 __device__ inline void count_symbols(struct space *space, const struct encode_block *block)
 {
     uint32_t lane = threadIdx.x % WARP;
@@ -51,7 +52,7 @@ __device__ inline uint32_t sum_lanes(uint32_t value)
 
 // --- the header ----------------------------------------------------------------------------------
 
-// Puts bits of which none is set yet.
+// Writes bits where all bits are 0 so far.
 __device__ inline void put_bits(uint32_t *words, uint32_t at, uint32_t value, uint32_t bits)
 {
     if (bits == 0)
@@ -61,7 +62,7 @@ __device__ inline void put_bits(uint32_t *words, uint32_t at, uint32_t value, ui
         atomicOr(&words[at / 32 + 1], value >> (32 - at % 32));
 }
 
-// Where the run of equal lengths that place i is in begins, and where it ends.
+// The begin and the end of the run of equal lengths that contains place i.
 __device__ inline void find_run(const struct space *space, uint32_t i, uint32_t count,
                                 uint32_t *begin, uint32_t *end)
 {
@@ -107,11 +108,11 @@ __device__ inline uint32_t item_order(uint32_t i)
     return i < 3 ? 16 + i : i == 3 ? 0 : i % 2 ? 8 - (i - 3) / 2 : 8 + (i - 4) / 2;
 }
 
-// Writes the header of a block with codes of its own to space->header; its bits.
+// Writes the header of a block with codes of its own to space->header; returns its bits.
 __device__ inline uint32_t make_header(struct space *space, bool last)
 {
     uint32_t lane = threadIdx.x % WARP;
-    // How many literals and lengths there are to tell of: up to the last one in use, 256 at least.
+    // The number of literals and lengths to send: up to the last one in use, at least 256.
     uint32_t used = DEFLATE_END + 1;
     for (uint32_t s = used + lane; s < DEFLATE_LITLENS; s += WARP)
         if (space->length[s])
@@ -119,9 +120,9 @@ __device__ inline uint32_t make_header(struct space *space, bool last)
     for (int step = WARP / 2; step > 0; step /= 2)
         used = max(used, __shfl_xor_sync(ALL_LANES, used, step));
     uint32_t count = used + DISTANCES;
-    __syncwarp(); // all have read
+    __syncwarp(); // all lanes have read
     if (lane < DISTANCES)
-        space->length[used + lane] = 1; // of symbols that are not in use, or behind them all
+        space->length[used + lane] = 1; // of symbols that are unused, or after the last one
     if (lane < DEFLATE_LENGTH_SYMBOLS)
         space->item_count[lane] = 0;
     for (uint32_t i = lane; i < HEADER_WORDS; i += WARP)
@@ -141,15 +142,15 @@ __device__ inline uint32_t make_header(struct space *space, bool last)
     make_codes(&space->huffman, space->item_code, space->item_length, DEFLATE_LENGTH_SYMBOLS);
 
     uint32_t order = lane < DEFLATE_LENGTH_SYMBOLS ? item_order(lane) : 0;
-    uint32_t told = lane < DEFLATE_LENGTH_SYMBOLS ? space->item_length[order] : 0;
-    uint32_t items = max(WARP - (uint32_t)__clz((int)__ballot_sync(ALL_LANES, told > 0)), 4u);
+    uint32_t length = lane < DEFLATE_LENGTH_SYMBOLS ? space->item_length[order] : 0;
+    uint32_t items = max(WARP - (uint32_t)__clz((int)__ballot_sync(ALL_LANES, length > 0)), 4u);
     if (lane == 0)
         put_bits(space->header, 0,
                  (last ? 1u : 0u) | 2u << 1 | (used - 257) << 3 | (DISTANCES - 1) << 8 |
                      (items - 4) << 13,
                  17);
     if (lane < items)
-        put_bits(space->header, 17 + 3 * lane, told, 3);
+        put_bits(space->header, 17 + 3 * lane, length, 3);
     uint32_t at = 17 + 3 * items;
     for (uint32_t first = 0; first < count; first += WARP) {
         uint32_t item = item_at(space, first + lane, count, &extra_bits, &extra);
@@ -164,7 +165,7 @@ __device__ inline uint32_t make_header(struct space *space, bool last)
                      bits);
         at += __shfl_sync(ALL_LANES, until, WARP - 1);
     }
-    __syncwarp(); // all have read
+    __syncwarp(); // all lanes have read
     if (lane < DISTANCES)
         space->length[used + lane] = 0;
     __syncwarp();
@@ -173,7 +174,7 @@ __device__ inline uint32_t make_header(struct space *space, bool last)
 
 // --- the choice ----------------------------------------------------------------------------------
 
-// Bits of all symbols but those of the header, by its own codes and by the fixed ones.
+// Bits of all symbols, the header's excluded, with its own codes and with the fixed ones.
 __device__ inline void measure(const struct space *space, uint32_t *own, uint32_t *fixed)
 {
     uint32_t of_own = 0, of_fixed = 0;
@@ -186,7 +187,7 @@ __device__ inline void measure(const struct space *space, uint32_t *own, uint32_
     *fixed = sum_lanes(of_fixed);
 }
 
-// The table that the block is sent by.
+// The table of the codes that the block is sent with.
 __device__ inline void store_entries(const struct space *space, struct encode_block *block,
                                      uint32_t distance_bits)
 {
@@ -202,7 +203,7 @@ __device__ inline void store_entries(const struct space *space, struct encode_bl
     }
 }
 
-// 4 warps a block of threads, a deflate block each.
+// 4 warps per block of threads, one deflate block per warp.
 static __global__ void __launch_bounds__(WARPS *WARP, 6)
     codes(const struct encode_scratch scratch, uint32_t blocks)
 {
@@ -222,8 +223,8 @@ static __global__ void __launch_bounds__(WARPS *WARP, 6)
     measure(space, &own, &fixed);
     uint32_t distance_bits = 1;
     if (fixed + 3 < own + header_bits) {
-        __syncwarp();                                        // all have measured
-        for (uint32_t s = lane; s < MOST_SYMBOLS; s += WARP) // the two that are never sent as well
+        __syncwarp();                                        // all lanes have measured
+        for (uint32_t s = lane; s < MOST_SYMBOLS; s += WARP) // with the two that are never sent
             space->length[s] = deflate_fixed_bits(s);
         if (lane == 0)
             space->header[0] = (last ? 1u : 0u) | 1u << 1;

@@ -9,8 +9,8 @@
 #define WARPS 8
 #define STAGE 16384 // bytes of scanlines in shared memory at a time; a block takes up to three
 
-// Blocks that a processor is to hold at once, as many as registers allow without spilling: one
-// fills its stage while others count.
+// Blocks per processor, as many as registers allow without spilling: one fills its stage while
+// others count.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 900
 #define FILTER_BLOCKS 6
 #elif __CUDA_ARCH__ > 900
@@ -25,9 +25,9 @@ struct stage {
     uint32_t begin, end;
 };
 
-// Puts the bytes of `value` that are in begin ... end - 1 to `at`, a multiple of 4 from the stage's
-// begin on, positions being those in the image's scanlines. Words of which others write a part as
-// well are joined.
+// Writes those bytes of `value` that are within begin ... end - 1 to `at`, a multiple of 4 from the
+// stage's begin on; positions are those in the image's scanlines. Words that other threads write in
+// part are combined with theirs.
 __device__ inline void put_word(const struct stage &stage, int32_t at, uint32_t value,
                                 int32_t begin, int32_t end)
 {
@@ -67,9 +67,9 @@ __device__ inline void filter_words(uint32_t residual[4], const struct conv_enco
     }
 }
 
-// Round `round` of row y: a warp takes a word of each plane a lane and joins them. The bytes come
-// to stand at any multiple of one, so each lane writes its words shifted, begun by the last bytes
-// of the lane before it.
+// Round `round` of row y: each lane takes a word of each plane and interleaves them. The bytes may
+// begin at any address, so each lane writes shifted words that begin with the last bytes of the
+// lane before it.
 template <int CHANNELS, int SAMPLE_BYTES>
 __device__ inline void fill_round(const struct stage &stage, const struct conv_encode_image &image,
                                   int filter, uint32_t y, uint32_t round)
@@ -108,7 +108,7 @@ __device__ inline void fill_round(const struct stage &stage, const struct conv_e
         put_word(stage, at + 4 * CHANNELS, shift_in(words[CHANNELS - 1], 0, 8 * shift), begin, end);
 }
 
-// The round of a row in which its byte `at` is made, the filter's number being byte 0.
+// The round of a row that makes its byte `at`; byte 0 is the filter's number.
 __device__ inline uint32_t round_of(uint32_t at, uint32_t round_bytes)
 {
     return at > 0 ? (at - 1) / round_bytes : 0;
@@ -158,7 +158,7 @@ __device__ inline void fill_stage_of(const struct stage &stage, const uint32_t *
 
 // --- counting ------------------------------------------------------------------------------------
 
-// Adler-32 of a block of n bytes d_i, but for its constant: the sums of d_i and of (n - i) d_i. A
+// Adler-32 of a block of n bytes d_i, without its constant: the sums of d_i and of (n - i) d_i. A
 // thread adds up at most 24 windows' 8 bytes: 24 * 8 * 255 * 49152 stays below 2^32.
 static_assert((uint64_t)BLOCK_MOST / (WARPS * WINDOW) * LANE_BYTES * 255 * BLOCK_MOST < 1ull << 32,
               "sums of a thread fit");
@@ -184,7 +184,7 @@ __device__ inline void count_word(uint32_t *count, uint32_t word, uint32_t sends
     }
 }
 
-// Each warp a window at a time: adds up what is in the stage and hands it on.
+// Each warp takes a window at a time: adds up its bytes and writes it to memory.
 __device__ inline void count_stage(const struct stage &stage, const struct work &work,
                                    uint8_t *stream, uint32_t *count, uint32_t adler[2],
                                    uint32_t last_byte)
@@ -217,14 +217,13 @@ __device__ inline void join_adler(uint32_t *sums, const uint32_t adler[2])
         for (int step = WARP / 2; step > 0; step /= 2)
             sum += __shfl_xor_sync(ALL_LANES, sum, step);
         if (threadIdx.x % WARP == 0)
-            atomicAdd(&sums[i], sum); // of 8 warps' 32 numbers below 2^16
+            atomicAdd(&sums[i], sum); // sums over 8 warps of 32 numbers below 2^16
     }
 }
 
 // A block of 8 warps makes a deflate block's scanlines, a stage at a time: shared memory is
-// cleared, all warps fill it with rounds of rows, then all count and store windows of it. A barrier
-// stands wherever one becomes the other. Shared: a stage, 320 counts, 2 sums, the last byte of a
-// stage.
+// cleared, all warps fill it with rounds of rows, then all count and write windows of it, with a
+// barrier between these. Shared: a stage, 320 counts, 2 sums, the last byte of a stage.
 static __global__ void __launch_bounds__(WARPS *WARP, FILTER_BLOCKS)
     filter(const struct encode_scratch scratch)
 {

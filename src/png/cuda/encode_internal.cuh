@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the kernels of the PNG encoder know of each other: how a batch is cut into work, and what
-// they hand on in scratch memory.
+// Shared by the kernels of the PNG encoder: how a batch is cut into work, and what the kernels pass
+// on in scratch memory.
 #ifndef CONV_PNG_CUDA_ENCODE_INTERNAL_CUH
 #define CONV_PNG_CUDA_ENCODE_INTERNAL_CUH
 
@@ -15,14 +15,14 @@
 
 // Scanlines are cut into deflate blocks of at most this many bytes, each with codes of its own and
 // a thread block of its own. Photographs: 0.5823 of raw with 16 KiB, 0.5808 with 48, 0.5812 with
-// 128. Also what 32-bit sums (Adler-32, encode_filter.cu) have room for.
+// 128. It also keeps sums (Adler-32, encode_filter.cu) within 32 bits.
 #define BLOCK_MOST 49152
 // Bytes of each plane's row per warp; longer rows are shared by several warps.
 #define SPAN_BYTES 32768
-// A warp takes a window at a time, eight bytes a lane. Runs end with it.
+// A warp takes a window at a time, eight bytes per lane. Runs do not continue in the next window.
 #define WINDOW 256
 #define LANE_BYTES (WINDOW / WARP)
-// Of a deflate block, each written by a warp of its own.
+// Per deflate block, each written by a warp of its own.
 #define CHUNKS 8
 
 // --- tokens --------------------------------------------------------------------------------------
@@ -38,8 +38,8 @@
 #define ENTRY_SHIFT 27
 #define ENTRY_MASK ((1u << ENTRY_SHIFT) - 1)
 
-// Bits of a block's header at most: 17, the lengths of 19 codes, 288 lengths of 7 bits each. An
-// item that stands for several takes less than those would.
+// Upper bound of the bits of a block's header: 17, the lengths of 19 codes, and 288 lengths of 7
+// bits each. An item that stands for several lengths takes fewer bits than they would.
 #define HEADER_MOST (17 + 3 * 19 + 7 * 288)
 #define HEADER_WORDS ((HEADER_MOST + 31) / 32)
 
@@ -64,13 +64,13 @@ struct encode_size {
     uint32_t adler, crc;
 };
 
-// All of it, in device memory.
+// All scratch memory of a batch, on the device.
 struct encode_scratch {
     const struct conv_encode_image *images;
     int count;
-    uint32_t *costs; // PNG_FILTERS a row
+    uint32_t *costs; // PNG_FILTERS per row
     struct encode_block *blocks;
-    struct encode_size *sizes; // an image
+    struct encode_size *sizes; // one per image
     uint8_t *streams;          // scanlines of all images, each image's at a multiple of WINDOW
     uint32_t *bits;            // chunks of all blocks
 };
@@ -80,8 +80,8 @@ struct encode_scratch {
 // Bytes around a stream: these before it, and Adler-32 and CRC-32 after it.
 #define FRAME_BYTES (PREAMBLE_BITS / 8 + 8)
 
-// Bytes that the chunks of a block have room for, each: 15 bits a byte, the first one's header, the
-// last one's end, in whole lines of 32 words.
+// Bytes reserved for each chunk of a block: 15 bits per byte, the first one's header, the last
+// one's end, in whole lines of 32 words.
 CONV_HOST_DEVICE static inline uint32_t chunk_bytes(uint32_t block_bytes)
 {
     return (block_bytes + CHUNKS * WINDOW - 1) / (CHUNKS * WINDOW) * WINDOW;

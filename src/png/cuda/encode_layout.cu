@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where everything comes to lie, now that sizes are known: first the blocks of each image, with
-// its checksums, then the images.
+// The positions of all bits, once sizes are known: first of the blocks within each image, with its
+// checksums, then of the images.
 #include "png/cuda/crc_tables.cuh"
 #include "png/cuda/encode_internal.cuh"
 
@@ -24,7 +24,7 @@ __device__ inline uint64_t of_lane(uint64_t value, uint32_t lane)
     return (uint64_t)__shfl_sync(ALL_LANES, (uint32_t)(value >> 32), lane) << 32 | low;
 }
 
-// Gives each of the image's blocks its first bit; the first bit behind the last.
+// Gives each of the image's blocks its first bit; returns the first bit after the last block.
 __device__ inline uint64_t place_blocks(struct encode_block *blocks, uint32_t count)
 {
     uint64_t at = PREAMBLE_BITS;
@@ -38,18 +38,18 @@ __device__ inline uint64_t place_blocks(struct encode_block *blocks, uint32_t co
     return at;
 }
 
-// With the sums s and w of each block's bytes (encode_filter.cu), b bytes behind it and n in all:
-// Adler-32's are 1 + sum of s, and n + sum of w + b * s.
+// For the sums s and w of each block's bytes (encode_filter.cu), b bytes after it and n in total:
+// Adler-32's halves are 1 + sum of s, and n + sum of w + b * s.
 __device__ inline uint32_t join_adler(const struct encode_block *blocks,
                                       const struct conv_encode_image &image)
 {
     uint32_t all = stream_bytes(image), sums[2] = {0, 0};
     for (uint32_t i = threadIdx.x % WARP; i < image.blocks; i += WARP) {
         uint32_t end = i + 1 < image.blocks ? (i + 1) * image.block_bytes : all;
-        uint64_t behind = (all - end) % ADLER_MODULUS;
+        uint64_t after = (all - end) % ADLER_MODULUS;
         sums[0] = (sums[0] + blocks[i].adler[0]) % ADLER_MODULUS;
-        sums[1] = (uint32_t)((sums[1] + blocks[i].adler[1] + behind * blocks[i].adler[0]) %
-                             ADLER_MODULUS);
+        sums[1] =
+            (uint32_t)((sums[1] + blocks[i].adler[1] + after * blocks[i].adler[0]) % ADLER_MODULUS);
     }
     for (int step = WARP / 2; step > 0; step /= 2)
         for (int k = 0; k < 2; k++)
@@ -58,10 +58,10 @@ __device__ inline uint32_t join_adler(const struct encode_block *blocks,
            (sums[0] + 1) % ADLER_MODULUS;
 }
 
-// value * x^behind: what a part adds to the CRC that so many bits follow.
-__device__ inline uint32_t crc_of(uint32_t value, uint64_t behind)
+// value * x^after: what a part followed by `after` bits adds to the CRC.
+__device__ inline uint32_t crc_of(uint32_t value, uint64_t after)
 {
-    return crc_multiply(value, crc_power_by_table(crc_exponent(behind), 8));
+    return crc_multiply(value, crc_power_by_table(crc_exponent(after), 8));
 }
 
 __device__ inline uint32_t swap_bytes(uint32_t value)
@@ -69,8 +69,8 @@ __device__ inline uint32_t swap_bytes(uint32_t value)
     return __byte_perm(value, 0, 0x0123);
 }
 
-// The CRC-32 of "IDAT" and the stream, which ends at data_end with what is missing of a byte and
-// the Adler-32. Beginning with ones means that the first 32 bits are complemented, so "IDAT" is.
+// The CRC-32 of "IDAT" and the stream, whose last byte is filled after data_end and followed by the
+// Adler-32. A CRC begins with ones, which complements the first 32 bits: "IDAT".
 __device__ inline uint32_t join_crc(const struct encode_block *blocks, uint32_t count,
                                     uint64_t data_end, uint32_t adler)
 {
@@ -78,8 +78,8 @@ __device__ inline uint32_t join_crc(const struct encode_block *blocks, uint32_t 
     uint32_t lane = threadIdx.x % WARP, crc = 0;
     for (uint32_t i = lane; i < count; i += WARP) {
         // x^1024 is in a block's remainder already, and 2^32 - 1 is the order of x.
-        uint64_t behind = end - blocks[i].start - blocks[i].bits;
-        crc ^= crc_of(blocks[i].crc, behind + crc_inverse(1024));
+        uint64_t after = end - blocks[i].start - blocks[i].bits;
+        crc ^= crc_of(blocks[i].crc, after + crc_inverse(1024));
     }
     // "IDAT", the first two bytes of the stream, its last four.
     if (lane == 0)
@@ -93,7 +93,7 @@ __device__ inline uint32_t join_crc(const struct encode_block *blocks, uint32_t 
     return ~crc;
 }
 
-// 4 warps a block, an image each.
+// 4 warps per block, one image per warp.
 static __global__ void __launch_bounds__(WARPS *WARP) layout(const struct encode_scratch scratch)
 {
     int index = (int)(blockIdx.x * WARPS + threadIdx.x / WARP);
@@ -136,7 +136,7 @@ static __global__ void __launch_bounds__(PLACE_THREADS)
         uint64_t until = add_up(room, WARP);
         if (lane == WARP - 1)
             sums[warp] = until;
-        __syncthreads(); // the warps' sums are there
+        __syncthreads(); // the warps' sums are written
         uint64_t of_warps = add_up(sums[lane], WARP);
         uint64_t before = warp > 0 ? of_lane(of_warps, warp - 1) : 0;
         if (i < scratch.count) {

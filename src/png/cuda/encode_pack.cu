@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Scanlines to deflate's bits. A warp sends a chunk of a deflate block, a window at a time: each
-// lane puts the codes of its eight bytes one behind another in registers, a sum over the lanes says
-// where they go, and they are joined in shared memory, from where whole lines of 32 words go out. A
-// chunk begins at bit 0 of its place; encode_assemble.cu brings it where it belongs. Its CRC is
-// taken as a polynomial, to which that makes no difference (crc.cuh).
+// Scanlines to deflate's bits. A warp writes a chunk of a deflate block, a window at a time: each
+// lane concatenates the codes of its eight bytes in registers, a prefix sum over the lanes gives
+// their positions, and they are combined in shared memory, from where whole lines of 32 words are
+// stored. A chunk begins at bit 0 of its place; encode_assemble.cu moves it to its final position.
+// Its CRC is computed as a polynomial, which does not depend on the position (crc.cuh).
 #include "png/cuda/crc_tables.cuh"
 #include "png/cuda/encode_internal.cuh"
 #include "png/cuda/tokens.cuh"
 
 // Bits of a chunk that wait for their line to be full, in a ring: less than a line is left when a
-// window or the header comes, 256 bytes of 15 bits each at most, or HEADER_MOST, and a word more.
+// window or the header is added, at most 256 bytes of 15 bits each, or HEADER_MOST, and one word
+// more.
 #define RING 256
 #define LINE 32 // words
 static_assert(LINE + WINDOW * DEFLATE_LIMIT / 32 + 2 <= RING, "a window fits");
@@ -20,7 +21,7 @@ struct writer {
     uint32_t *out;
     uint32_t bits;  // put so far
     uint32_t lines; // written so far
-    uint32_t crc;   // of this lane's words of those
+    uint32_t crc;   // of this lane's words in those lines
 };
 
 __device__ inline uint32_t times_line(const uint32_t *tables, uint32_t value)
@@ -43,14 +44,14 @@ __device__ inline void write_line(struct writer *writer, const uint32_t *crc_tab
 // Writes the lines that are full.
 __device__ inline void write_lines(struct writer *writer, const uint32_t *crc_tables)
 {
-    __syncwarp(); // what all lanes have put is there
+    __syncwarp(); // all lanes' bits are in the ring
     while (writer->bits / (32 * LINE) > writer->lines)
         write_line(writer, crc_tables);
-    __syncwarp(); // places are clear
+    __syncwarp(); // the places are cleared
 }
 
-// Joins `count` bits of low and, above it, high to the ring, 120 at most. Two words have room for
-// most of what eight bytes of a photograph become, so the third and the others are asked for apart.
+// Adds at most 120 bits to the ring: `low`, followed by `high`. Eight bytes of a photograph mostly
+// fit two words, so the third and the following ones are tested separately.
 __device__ inline void put_bits(uint32_t *ring, uint32_t at, uint64_t low, uint64_t high,
                                 uint32_t count)
 {
@@ -70,7 +71,7 @@ __device__ inline void put_bits(uint32_t *ring, uint32_t at, uint64_t low, uint6
     }
 }
 
-// The codes of the first `valid` bytes of a word, and how many bits they are; ALL: of all four.
+// The codes of the first `valid` bytes of a word, and their number of bits. ALL: of all four.
 template <bool ALL>
 __device__ inline uint32_t find_codes(uint64_t *value, const uint32_t *entries, uint32_t word,
                                       uint32_t valid)
@@ -100,7 +101,7 @@ __device__ inline uint32_t find_bits(uint64_t *value, const uint32_t *entries, u
     return bits;
 }
 
-// A window; ALL: all of its 256 bytes are the block's.
+// One window. ALL: all of its 256 bytes belong to the block.
 template <bool ALL>
 __device__ inline void put_window(struct writer *writer, const uint32_t *entries,
                                   const uint2 &words, uint32_t valid, uint32_t before,
@@ -118,7 +119,7 @@ __device__ inline void put_window(struct writer *writer, const uint32_t *entries
         uint32_t below = __shfl_up_sync(ALL_LANES, until, step);
         until += lane >= (uint32_t)step ? below : 0;
     }
-    // One behind the other; the second shift is by 64 if the first is by 0.
+    // Concatenated. The second shift is by 64 if the first is by 0.
     uint64_t low = value0 | value1 << bits0, high = value1 >> 1 >> (63 - bits0);
     put_bits(writer->ring, writer->bits + until - bits0 - bits1, low, high, bits0 + bits1);
     writer->bits += __shfl_sync(ALL_LANES, until, WARP - 1);
@@ -131,9 +132,9 @@ __device__ inline void put_header(struct writer *writer, const struct encode_blo
         writer->ring[i] = block->header[i];
 }
 
-// The remainder of a block's bits, times x^1024: each chunk's is that of its whole lines, so what
-// is behind its bits there is divided off, and multiplied by what follows it in the block. All of
-// one warp; the factor x^1024 keeps exponents from being negative, and they stay below 2^20.
+// The remainder of a block's bits, times x^1024. Each chunk's is that of its whole lines: the bits
+// after its own are divided off, and it is multiplied for the bits that follow in the block. By one
+// warp. The factor x^1024 keeps exponents from being negative; they stay below 2^20.
 static_assert((uint64_t)BLOCK_MOST * DEFLATE_LIMIT + HEADER_MOST + 2048 < 1 << 20,
               "five digits of 4 bits");
 
@@ -158,8 +159,8 @@ __device__ inline void join_chunks(struct encode_block *block, const uint32_t *c
     }
 }
 
-// A block of 8 warps for a deflate block, a chunk each. Shared: a ring a warp, the block's codes,
-// and what multiplies CRCs by x^1024.
+// A block of 8 warps for a deflate block, one chunk per warp. Shared: a ring per warp, the block's
+// codes, and the table that multiplies CRCs by x^1024.
 static __global__ void __launch_bounds__(CHUNKS *WARP) pack(const struct encode_scratch scratch)
 {
     __shared__ uint32_t rings[CHUNKS * RING];

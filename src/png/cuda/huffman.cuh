@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A length-limited Huffman code, made by one warp: the symbols are sorted in registers (a bitonic
-// network), one lane joins the two lightest nodes over and over, all lanes find the depths by
-// jumping from parent to parent, and what is too deep is mended (deflate.cuh).
+// network), one lane joins the two lightest nodes repeatedly, all lanes find the depths by jumping
+// from parent to parent, and lengths beyond the limit are corrected (deflate.cuh).
 #ifndef CONV_PNG_CUDA_HUFFMAN_CUH
 #define CONV_PNG_CUDA_HUFFMAN_CUH
 
@@ -12,7 +12,7 @@
 #define UNUSED 0xffffffffu
 #define MOST_SYMBOLS 288
 
-// What a warp needs in shared memory.
+// Shared memory of one warp.
 struct huffman_space {
     uint32_t sorted[MOST_SYMBOLS]; // by rising count: the count above, the symbol below
     uint32_t weight[MOST_SYMBOLS]; // of joined nodes, in the order in which they are made
@@ -93,8 +93,8 @@ __device__ inline void join_leaves(struct huffman_space *space, uint32_t n)
     space->jump[n - 2] = n - 2;
 }
 
-// Nodes below the root: each jump goes as far again as the one it lands on. A depth of 2^5 would
-// need more than 2^21 uses (Fibonacci), a block has fewer.
+// Nodes below the root, by pointer jumping: each jump goes on by the jump of the node that it
+// reaches. A depth of 2^5 would need more than 2^21 uses (Fibonacci), a block has fewer.
 #define JUMPS 5
 
 template <int NODES> __device__ inline void find_depths(struct huffman_space *space, uint32_t n)
@@ -132,9 +132,9 @@ __device__ inline uint32_t length_of_rank(const struct huffman_space *space, uin
     return length;
 }
 
-// lengths[s] of `symbols` symbols (at most 16 * 32 and MOST_SYMBOLS) used count[s] < 2^23 times,
-// two of them at least; PER_LANE, a power of two, times 32 is no less than `symbols`. All lanes
-// call.
+// Sets lengths[s] of `symbols` symbols (at most 16 * 32 and MOST_SYMBOLS) that are used count[s] <
+// 2^23 times, at least two of them. PER_LANE is a power of two with 32 * PER_LANE >= symbols. All
+// lanes call.
 template <int PER_LANE>
 __device__ inline void make_lengths(struct huffman_space *space, uint32_t *lengths,
                                     const uint32_t *count, uint32_t symbols, uint32_t limit)
@@ -174,7 +174,7 @@ __device__ inline void make_lengths(struct huffman_space *space, uint32_t *lengt
     __syncwarp();
 }
 
-// The canonical codes of these lengths, their bits turned round as deflate sends them.
+// The canonical codes of these lengths, bit-reversed as deflate sends them.
 __device__ inline void make_codes(struct huffman_space *space, uint32_t *codes,
                                   const uint32_t *lengths, uint32_t symbols)
 {

@@ -15,7 +15,7 @@
 #include "png/cuda/tables.cuh"
 #include "png/cuda/window.cuh"
 
-#define SYSTEM_SHARED 1024 // bytes of each block's shared memory that are the system's
+#define SYSTEM_SHARED 1024 // bytes of each block's shared memory that the system reserves
 #define FILTERS 5
 #define SM_SHARED (228 << 10) // of compute capability 9.0 and 10.0
 
@@ -64,7 +64,7 @@ __device__ inline void agree(struct block_memory<THREADS> &shared, const struct 
                              bool right, bool stopped, uint32_t skip, uint32_t *before)
 {
     uint32_t bytes = 0, total, lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
-    for (int p = 0; p < PIECES; p++)
+    for (int p = 0; p < SEGMENTS; p++)
         bytes += part.bytes[p];
     *before = sum_before(shared, bytes, 0, &total);
     bool fits = right && skip + *before + bytes <= THREADS * THREAD_ROOM;
@@ -76,7 +76,7 @@ __device__ inline void agree(struct block_memory<THREADS> &shared, const struct 
     for (uint32_t w = 0; w < THREADS / LANES && threads == w * LANES; w++)
         threads += shared.sums[1][w];
     if (threadIdx.x + 1 == threads) {
-        uint32_t place = part.places[PIECES - 1];
+        uint32_t place = part.places[SEGMENTS - 1];
         shared.agreed.at = place & PLACE_BIT;
         shared.agreed.bytes = *before + bytes;
         shared.agreed.stop = place & ~PLACE_BIT;
@@ -229,14 +229,14 @@ __device__ inline bool check_adler(struct block_memory<THREADS> &shared,
                                    const struct stream &stream, struct adler adler,
                                    uint32_t rows_bytes)
 {
-    uint32_t bytes, weighted, told = 0; // 512 parts below 2^16: no sum leaves 32 bits
+    uint32_t bytes, weighted, expected = 0; // 512 parts below 2^16: no sum leaves 32 bits
     sum_before(shared, adler.bytes, 0, &bytes);
     sum_before(shared, adler.weighted, 1, &weighted);
     adler.bytes = bytes % ADLER_MODULUS;
     adler.weighted = weighted % ADLER_MODULUS;
     for (uint32_t i = stream.bytes - 4; i < stream.bytes; i++)
-        told = told << 8 | stream_byte(stream, i);
-    return finish_adler(&adler, rows_bytes) == told;
+        expected = expected << 8 | stream_byte(stream, i);
+    return finish_adler(&adler, rows_bytes) == expected;
 }
 
 template <int THREADS>

@@ -15,7 +15,7 @@
 // Words after the last thread's bits: its last match may begin there, and two words are read ahead.
 #define STAGE_SLACK 4
 
-// What a byte of the output is while it is being made.
+// States of an output byte:
 //   0 to 0x7fff     in tokens: a match begins here, from this distance less 1; later: the byte is
 //                   the same as the one at this place of the window
 //   0x8000 + byte   the byte
@@ -30,12 +30,12 @@ struct agreement {
     uint32_t at, bytes, stop, threads, result;
 };
 
-// Of codewords of each length: how many there are, and the place of the first in the sorted table.
+// Per length of codewords: their number, and the place of the first in the sorted table.
 struct sorting {
     uint32_t count[MOST_LENGTH + 1], first[MOST_LENGTH + 1];
 };
 
-// What is needed while tables are made, and no longer.
+// Used only while tables are made.
 struct making {
     struct code litlen, distance;
     uint16_t litlens[LITLENS], distances[DISTANCES]; // sorted by codeword
@@ -61,10 +61,10 @@ template <int THREADS> struct block_memory {
     struct agreement agreed;
 };
 
-// The compressed bytes, as words that are aligned: the first byte is at bit 8 * lead.
+// The compressed bytes as aligned words: the first byte is at bit 8 * lead.
 struct stream {
     const uint32_t *words;
-    uint32_t lead, bytes; // bytes of the first word that are not the stream's; of all that are
+    uint32_t lead, bytes; // bytes of the first word before the stream; bytes of the stream
     uint32_t end;         // the bit after the last one of the DEFLATE data
 };
 
@@ -73,7 +73,7 @@ __device__ __forceinline__ uint32_t stream_byte(const struct stream &stream, uin
     return ((const uint8_t *)stream.words)[stream.lead + i];
 }
 
-// Zeros outside of the stream, of which no byte is touched that is not its own.
+// Zeros outside of the stream; no byte outside of it is accessed.
 __device__ __forceinline__ uint32_t stream_word(const struct stream &stream, uint32_t i)
 {
     int32_t first = (int32_t)(4 * i) - (int32_t)stream.lead;
@@ -87,7 +87,7 @@ __device__ __forceinline__ uint32_t stream_word(const struct stream &stream, uin
 }
 
 // Copies `count` words, from that of bit `at` on, to the stage. They are valid after the next
-// barrier; the former ones must not be read any more.
+// barrier; the previous ones must not be read any more.
 template <int THREADS>
 __device__ inline void fill_stage(struct block_memory<THREADS> &shared, const struct stream &stream,
                                   uint32_t at, uint32_t count)

@@ -59,7 +59,7 @@ ANYWHERE bool read_lengths(struct bits *bits, uint8_t *lengths, const uint32_t *
     return lengths[END_OF_BLOCK] != 0;
 }
 
-// The code of a block that has none of its own (3.2.6).
+// The code lengths of blocks with the fixed codes (3.2.6).
 ANYWHERE uint32_t fixed_length(uint32_t i)
 {
     return i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : i < LITLENS ? 8 : 5;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// DEFLATE's codes (RFC 1951, 3.2) as the kernels hold them, and the step from one symbol to the
-// next. No thread needs another one here, so that it is plain C, which unit tests compile for the
-// CPU as well.
+// DEFLATE's codes (RFC 1951, 3.2) in the form that the kernels use, and the step from one symbol to
+// the next. Threads do not depend on each other here, so it is plain C, which unit tests compile
+// for the CPU as well.
 #ifndef CONV_PNG_CUDA_SYMBOLS_CUH
 #define CONV_PNG_CUDA_SYMBOLS_CUH
 
@@ -14,7 +14,7 @@
 #define ANYWHERE static inline
 #endif
 
-#define LITLENS 288    // symbols that the fixed code has; the last two stand for nothing
+#define LITLENS 288    // symbols of the fixed code; the last two are unused
 #define DISTANCES 32   // likewise
 #define PRECODES 19    // symbols of the code that the lengths of the others are written in
 #define MOST_LENGTH 15 // bits of a codeword
@@ -22,8 +22,8 @@
 
 // --- reading bits --------------------------------------------------------------------------------
 
-// The bits of a row of words, lowest first. `low` and `high` are the word that `at` is in and the
-// next one; `ahead` is where the one after them lies.
+// Reads the bits of an array of words, lowest first. `low` and `high` are the word that contains
+// `at` and the next one; `ahead` points to the word after them.
 struct bits {
     const uint32_t *ahead;
     uint32_t at;
@@ -75,9 +75,9 @@ struct code {
 
 #define NO_SYMBOL 0xffffffffu
 
-// Fills a code, which `count` codewords of each length make; first[n] becomes the place of the
-// first symbol of n bits in its table `sorted`. The rules are zlib's: a code is complete, or it has
-// one codeword of one bit, or none; the latter two only if `sparse`.
+// Makes a code from the number of codewords of each length; first[n] becomes the place of the first
+// symbol of n bits in its table `sorted`. The rules are zlib's: a code is complete, or it has one
+// codeword of one bit, or none; the latter two only if `sparse`.
 ANYWHERE bool fill_code(struct code *code, uint32_t *first, const uint32_t *count, bool sparse)
 {
     uint32_t codeword = 0, used = 0;
@@ -108,8 +108,8 @@ ANYWHERE uint32_t reverse_bits(uint32_t bits)
 #endif
 }
 
-// The symbol at the front of `bits` << 8 | the bits of its codeword, of which there are `least` to
-// `most`; NO_SYMBOL if there is none.
+// The symbol at the front of `bits` << 8 | the bits of its codeword, which are `least` to `most`;
+// NO_SYMBOL if there is none.
 ANYWHERE uint32_t find_symbol(const struct code *code, const uint16_t *sorted, uint32_t bits,
                               int least, int most)
 {
@@ -123,26 +123,26 @@ ANYWHERE uint32_t find_symbol(const struct code *code, const uint16_t *sorted, u
 }
 
 // --- entries -------------------------------------------------------------------------------------
-// What the next bits mean. All kinds have one form, so that lanes of a warp that are at different
-// ones do the same:
+// What the next bits mean. All kinds have the same fields, so that lanes of a warp at different
+// ones run the same code:
 //   bits 0-4   bits to drop: codeword and extra bits
-//   bits 5-6   of ENTRY_LITERAL, the bytes that it is: 1, or 2 where the index holds two codewords
+//   bits 5-6   of ENTRY_LITERAL, the number of bytes: 1, or 2 where the index holds two codewords
 //   bits 8-12  bits of the codeword; of ENTRY_LONG, the bits that the next table is indexed by
-//   bits 13-15 what it is, as below
+//   bits 13-15 the kind, as below
 //   bits 16-31 what the extra bits are added to: bytes, a length, a distance less 1; of ENTRY_LONG,
 //              where the next table begins
 #define ENTRY_BYTE (1u << 5)
 #define ENTRY_BYTES (3u << 5)
 #define ENTRY_LITERAL (1u << 13)
 #define ENTRY_LENGTH (2u << 13)
-#define ENTRY_LONG (3u << 13) // the codeword goes on: its rest is in a table of its own
+#define ENTRY_LONG (3u << 13) // the rest of the codeword is in a second table
 #define ENTRY_DISTANCE (0u << 13)
-#define ENTRY_STOP (4u << 13) // no symbol to go on behind: one of these two
+#define ENTRY_STOP (4u << 13) // no symbol follows: one of these two
 #define ENTRY_END ENTRY_STOP
 #define ENTRY_INVALID (5u << 13)
 #define ENTRY_KIND (7u << 13)
 
-// `length` is what is left of the codeword in the table that the entry is for.
+// `length`: bits of the codeword in the table that the entry is for.
 ANYWHERE uint32_t litlen_entry(uint32_t symbol, uint32_t length)
 {
     if (symbol < END_OF_BLOCK)
@@ -204,7 +204,7 @@ ANYWHERE struct table distance_table(const struct code *code, const uint16_t *so
 }
 
 // The entry for the codeword at the front of `bits`, which has more than `known` bits and at most
-// `most`, in a table that is reached when the known ones are dropped.
+// `most`, in a table for the bits after the known ones.
 ANYWHERE uint32_t make_entry(const struct table *table, uint32_t bits, uint32_t known,
                              uint32_t most)
 {
@@ -215,14 +215,14 @@ ANYWHERE uint32_t make_entry(const struct table *table, uint32_t bits, uint32_t 
                       : litlen_entry(found >> 8, (found & 255) - known);
 }
 
-// Codewords in their order, without those that fit into the index: the first bits of the first one.
+// The first prefix of codewords that are longer than the index.
 ANYWHERE uint32_t first_prefix(const struct table *table)
 {
     return (uint32_t)table->code->limit[table->bits] >> (MOST_LENGTH - table->bits);
 }
 
-// The bits that codewords with these first bits have behind them, the longest of them: that is the
-// last one. 0 if there are none.
+// The most bits after this prefix of the codewords that begin with it: those of the last one. 0 if
+// there are none.
 ANYWHERE uint32_t prefix_bits(const struct table *table, uint32_t prefix)
 {
     uint32_t last = ((prefix + 1) << (MOST_LENGTH - table->bits)) - 1;
@@ -232,9 +232,8 @@ ANYWHERE uint32_t prefix_bits(const struct table *table, uint32_t prefix)
     return 0;
 }
 
-// The entry of two literals, where the one behind the first (beyond the index there are zeros, not
-// the stream's bits) is one whose codeword the index holds; else the first. 17 % fewer steps on
-// photographs.
+// One entry for two literals if the index holds both codewords (after the index there are zeros,
+// not the stream's bits); else the first. 17 % fewer steps on photographs.
 ANYWHERE uint32_t join_literals(uint32_t first, uint32_t second)
 {
     bool fits = (first & ENTRY_KIND) == ENTRY_LITERAL && (second & ENTRY_KIND) == ENTRY_LITERAL &&
@@ -245,7 +244,7 @@ ANYWHERE uint32_t join_literals(uint32_t first, uint32_t second)
     return fits ? both : first;
 }
 
-// Makes the table for what follows `prefix`, at entry `at`, and the entry that leads to it.
+// Makes the second table for a prefix, at entry `at`, and the entry that leads to it.
 ANYWHERE void make_prefix(uint32_t *entries, const struct table *table, uint32_t prefix,
                           uint32_t more, uint32_t at)
 {
@@ -258,8 +257,8 @@ ANYWHERE void make_prefix(uint32_t *entries, const struct table *table, uint32_t
 
 // --- steps ---------------------------------------------------------------------------------------
 
-// The table that the next entry is in. Between symbols that is the one of literals and lengths; a
-// distance and the rest of a long codeword are steps of their own.
+// The table of the next look-up. Between symbols it is that of literals and lengths; a distance and
+// the rest of a long codeword are steps of their own.
 struct step {
     uint32_t begin, bits;
 };
@@ -280,8 +279,8 @@ ANYWHERE uint32_t look_up(const uint32_t *entries, const struct step *step, uint
     return entries[step->begin + (bits & ((1u << step->bits) - 1))];
 }
 
-// A long codeword of a distance is told from one of a length by where its table is: neither needs
-// to know.
+// The entry of a long codeword contains the place of its second table, so codewords of lengths and
+// of distances need no distinction.
 ANYWHERE void next_step(struct step *step, uint32_t entry)
 {
     uint32_t kind = entry & ENTRY_KIND;
@@ -291,9 +290,9 @@ ANYWHERE void next_step(struct step *step, uint32_t entry)
                                         : LITLEN_BITS;
 }
 
-// Goes on to the first step between symbols at `limit` or behind it. Adds the bytes on the way to
-// *count. Returns what stopped it, ENTRY_END (which is dropped then) or ENTRY_INVALID,
-// or 0.
+// Moves on to the first position between symbols that is at `limit` or after it. Adds the bytes on
+// the way to *count. Returns 0, or what stopped it: ENTRY_END (which has been dropped then) or
+// ENTRY_INVALID.
 ANYWHERE uint32_t count_symbols(const uint32_t *entries, struct bits *bits, uint32_t limit,
                                 uint32_t *count)
 {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// From the head of a DEFLATE block to its tables, by all threads of a block.
+// Makes a DEFLATE block's tables from its head, with all threads of a block.
 #ifndef CONV_PNG_CUDA_TABLES_CUH
 #define CONV_PNG_CUDA_TABLES_CUH
 
 #include "png/cuda/inflate.cuh"
 
-// Sorts symbols by codeword; for one warp, which has `sorting` to itself. A lane takes a symbol,
-// and of the lanes whose codewords have the same length the first one keeps the books. False, for
-// all lanes, if zlib refuses such a code. Behind it stands a __syncwarp.
+// Sorts symbols by codeword. For one warp, which alone uses `sorting`. A lane takes a symbol; of
+// the lanes whose codewords have the same length, the first one updates the counters. False, for
+// all lanes, if zlib refuses such a code. The last step is a __syncwarp.
 __device__ inline bool sort_code(struct code *code, uint16_t *sorted, struct sorting *sorting,
                                  const uint8_t *lengths, uint32_t symbols, bool sparse)
 {
@@ -16,14 +16,14 @@ __device__ inline bool sort_code(struct code *code, uint16_t *sorted, struct sor
         sorting->count[lane] = 0;
     __syncwarp();
     for (uint32_t s = lane; s < symbols;
-         s += LANES) { // full warps: all numbers are multiples of 32
+         s += LANES) { // full warps: all numbers of symbols are multiples of 32
         uint32_t length = lengths[s], same = __match_any_sync(ALL_LANES, length);
         if (!(same & below))
             sorting->count[length] += (uint32_t)__popc(same);
         __syncwarp();
     }
     bool right = lane != 0 || fill_code(code, sorting->first, sorting->count, sparse);
-    __syncwarp(); // the other lanes see what lane 0 has written
+    __syncwarp(); // the other lanes see lane 0's writes
     if (!__all_sync(ALL_LANES, right))
         return false;
     for (uint32_t s = lane; s < symbols; s += LANES) {
@@ -39,7 +39,7 @@ __device__ inline bool sort_code(struct code *code, uint16_t *sorted, struct sor
     return true;
 }
 
-// Makes the tables of long codewords, for one warp: a lane takes their first bits.
+// Makes the second tables of long codewords, for one warp: one prefix per lane.
 __device__ inline void make_prefixes(uint32_t *entries, const struct table &table)
 {
     uint32_t lane = threadIdx.x % LANES, free = table.begin + (1u << table.bits);
@@ -52,14 +52,14 @@ __device__ inline void make_prefixes(uint32_t *entries, const struct table &tabl
             if (lane >= step)
                 end += before;
         }
-        if (size && free + end <= table.end) // always: see the number of entries
+        if (size && free + end <= table.end) // always true: see LITLEN_ENTRIES
             make_prefix(entries, &table, prefix, more, free + end - size);
         free += __shfl_sync(ALL_LANES, end, LANES - 1);
     }
 }
 
-// Reads the lengths of the precode's codewords, a lane each, and makes its table, which lies where
-// the block's entries will: they are made when nobody needs it any more. For the first warp.
+// Reads the lengths of the precode's codewords, one per lane, and makes its table in the place of
+// the block's entries, which are made later. For the first warp.
 template <int THREADS>
 __device__ inline bool read_precode(struct block_memory<THREADS> &shared, struct bits *bits,
                                     uint32_t precodes)
@@ -86,7 +86,8 @@ __device__ inline bool read_precode(struct block_memory<THREADS> &shared, struct
 }
 
 // Reads the lengths of all codewords to shared.making.lengths, which is all zeros; for the first
-// warp. *at is the bit of the stage behind the block's type. False where zlib refuses.
+// warp. *at is the bit of the stage after the block's type and, on return, after its head. False
+// where zlib refuses.
 template <int THREADS>
 __device__ inline bool read_dynamic(struct block_memory<THREADS> &shared, uint32_t *at)
 {
@@ -95,13 +96,13 @@ __device__ inline bool read_dynamic(struct block_memory<THREADS> &shared, uint32
     bool right = read_length_counts(&bits, &counts) && read_precode(shared, &bits, counts.precodes);
     if (right && threadIdx.x == 0)
         right = read_lengths(&bits, shared.making.lengths, shared.entries, &counts);
-    *at = bits.at; // lane 0's is the one that counts
+    *at = bits.at; // lane 0 has read the lengths
     return __all_sync(ALL_LANES, right);
 }
 
-// Makes the tables of a block of type 1 or 2 whose head, from the bit of the stage at which its
-// type ends, is on the stage. Returns CONV_DECODE_DECODED or CODE to all threads, with the place of
-// the first symbol in *at.
+// Makes the tables of a block of type 1 or 2. Its head is on the stage, and *at is the bit after
+// its type. Returns CONV_DECODE_DECODED or CONV_DECODE_CODE to all threads, with the place of the
+// first symbol in *at.
 template <int THREADS>
 __device__ inline uint32_t make_tables(struct block_memory<THREADS> &shared, bool fixed,
                                        uint32_t *at)
@@ -112,10 +113,10 @@ __device__ inline uint32_t make_tables(struct block_memory<THREADS> &shared, boo
         shared.agreed.result = CONV_DECODE_DECODED;
     __syncthreads();
     if (threadIdx.x < LANES && !fixed) {
-        uint32_t behind = *at;
-        bool right = read_dynamic(shared, &behind);
+        uint32_t after = *at;
+        bool right = read_dynamic(shared, &after);
         if (threadIdx.x == 0) {
-            shared.agreed.at = behind;
+            shared.agreed.at = after;
             if (!right)
                 shared.agreed.result = CONV_DECODE_CODE;
         }
@@ -142,7 +143,7 @@ __device__ inline uint32_t make_tables(struct block_memory<THREADS> &shared, boo
     for (uint32_t i = threadIdx.x; i < 1 << DISTANCE_BITS; i += THREADS)
         shared.entries[LITLEN_ENTRIES + i] = make_entry(&distance, i, 0, DISTANCE_BITS);
     __syncthreads();
-    // All are joined before one is changed: they look at each other.
+    // All are joined before one is changed, since joining reads other entries.
     uint32_t joined[(1 << LITLEN_BITS) / THREADS];
 #pragma unroll
     for (uint32_t i = 0; i < (1 << LITLEN_BITS) / THREADS; i++) {

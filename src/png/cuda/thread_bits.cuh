@@ -6,7 +6,7 @@
 #include "png/cuda/symbols.cuh"
 
 #define THREAD_ROOM 64       // bytes of shared memory for each thread's part of the output
-#define EXPECTED_ROOM 56     // of them that are aimed at: seldom more than there is room for
+#define EXPECTED_ROOM 56     // bytes of output that are aimed at: it seldom exceeds the room
 #define MOST_THREAD_BITS 288 // whole words, an odd number of them: threads begin in 32 banks
 #define LEAST_THREAD_BITS 56 // at most 28 matches begin there: 7,224 bytes fit 128 threads' room
 #define FIRST_THREAD_BITS 224

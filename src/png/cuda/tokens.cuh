@@ -1,34 +1,36 @@
 // SPDX-License-Identifier: MIT
-// How a window of 256 bytes becomes tokens, for the kernel that counts them and for the one that
-// sends them. A lane holds two words. A word whose bytes all equal the one before it belongs to a
-// run; adjacent ones are one token, sent where the last of them stands, and the others send
-// nothing. So each lane knows what its words send from two ballots, without a loop and without
-// divergence. Runs of any bytes instead of words would gain 0.5 % on photographs.
+// How a window of 256 bytes becomes tokens, for the kernels that count and that send them. A lane
+// holds two words. A word whose bytes all equal the byte before it belongs to a run; adjacent ones
+// are one token, sent at the place of the last, and the others send nothing. Two ballots therefore
+// tell each lane what its words send, without a loop and without divergence. Runs of any bytes
+// instead of words would gain 0.5 % on photographs.
 #ifndef CONV_PNG_CUDA_TOKENS_CUH
 #define CONV_PNG_CUDA_TOKENS_CUH
 
 #include "png/cuda/encode_internal.cuh"
 
-// Of each of a lane's words.
+// What a lane's word sends.
 #define SENDS_LITERALS 0u
-#define SENDS_NOTHING 0xffffffffu // or else the number of words of the run that ends here
+#define SENDS_NOTHING 0xffffffffu // else the number of words of the run that ends here
 
 struct lane_tokens {
     uint32_t sends[2];
 };
 
-// How many words of a run end just before this lane's first: first, second tell which lanes' words
-// belong to runs.
+// Words of a run that end just before this lane's first one. `first`, `second`: the lanes whose
+// first or second word belongs to a run.
 __device__ inline uint32_t words_before(uint32_t first, uint32_t second, uint32_t lane)
 {
-    uint32_t broken = ~(first & second) & ((1u << lane) - 1); // lanes below that are not all run
+    uint32_t broken =
+        ~(first & second) & ((1u << lane) - 1); // lanes below of which a word is outside a run
     uint32_t whole = broken ? lane - (32 - (uint32_t)__clz((int)broken)) : lane;
     uint32_t rest = whole < lane ? second >> (lane - whole - 1) & 1 : 0;
     return 2 * whole + rest;
 }
 
-// The tokens of a lane's words, of whose bytes `valid` (0 to 8) belong to the block. `before` is
-// the byte that precedes the window; without one (has_before false) its first word is no run's.
+// The tokens of a lane's words, of which the first `valid` bytes (0 to 8) belong to the block.
+// `before` is the byte before the window; without one (has_before false) its first word is not part
+// of a run.
 __device__ inline struct lane_tokens find_tokens(const uint2 &words, uint32_t valid,
                                                  uint32_t before, bool has_before)
 {

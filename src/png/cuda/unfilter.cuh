@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The way back from PNG's filters (section 9 of the standard), a byte at a time, without a branch:
-// the lanes of a warp are in different rows, each with a filter of its own.
+// Reverses PNG's filters (section 9 of the standard) a byte at a time, without a branch: the lanes
+// of a warp are in different rows, each with a filter of its own.
 #ifndef CONV_PNG_CUDA_UNFILTER_CUH
 #define CONV_PNG_CUDA_UNFILTER_CUH
 
 #include "png/cuda/symbols.cuh"
 
-// What a byte is predicted by: (left * of_left + above * of_above) >> halve, or Paeth's choice.
+// The prediction of a byte: (left * of_left + above * of_above) >> halve, or Paeth's choice.
 struct row_filter {
     uint32_t of_left, of_above, halve;
     bool paeth;
@@ -19,7 +19,7 @@ ANYWHERE struct row_filter choose_filter(uint32_t number) // none, sub, up, aver
     return filter;
 }
 
-// The byte, in the low bits of what is returned.
+// The byte, in the low bits of the result.
 ANYWHERE uint32_t unfilter_byte(const struct row_filter *filter, uint32_t byte, uint32_t left,
                                 uint32_t above, uint32_t above_left)
 {

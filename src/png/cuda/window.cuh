@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: MIT
-// From symbols to bytes, a window of the output at a time, in shared memory. A match says only
-// where it begins and how far back its bytes are: no thread waits for another one's bytes, and none
-// copies a long match alone. When all symbols are there, all threads find for every byte the one
-// that it is the same as, follow these references until they come to bytes, and write those as
-// words.
+// From symbols to bytes, a window of the output at a time, in shared memory. A match is stored as
+// its begin and distance only, so that no thread waits for another one's bytes or copies a long
+// match alone. When all symbols are stored, all threads find the earlier byte that each byte of a
+// match equals, follow these references until they lead to bytes, and write those as words.
 #ifndef CONV_PNG_CUDA_WINDOW_CUH
 #define CONV_PNG_CUDA_WINDOW_CUH
 
 #include "png/cuda/adler.cuh"
 #include "png/cuda/inflate.cuh"
 
-// A warp goes through so many places; a match that begins before them begins at their first one
-// anew. The longest match is shorter, so that it does so once at most.
+// Places that a warp processes at a time. A match that begins before them is stored again at their
+// first place. The longest match is shorter, so that this happens once at most.
 #define STRETCH 512
-#define MOST_HOPS 4 // along references before all threads look whether any are left
+#define MOST_HOPS 4 // along references between two checks whether any are left
 #define PAIRS_AT_ONCE 8
 
-// The window: its first place is that of the aligned word that the output goes on in, `skip` bytes
-// before them.
+// The window. Place 0 is the first byte of the aligned word in which the output continues; the
+// first `skip` places are earlier output.
 struct window {
     uint8_t *rows;      // all of the output
     uint32_t start;     // bytes of the output before the window
@@ -31,8 +30,8 @@ __device__ __forceinline__ struct window open_window(uint8_t *rows, uint32_t sta
     return window;
 }
 
-// Puts down the symbols from bit `start` of the stage to bit `limit`; the first one's bytes are at
-// `place`. They have been counted: nothing here is unknown.
+// Stores the symbols from bit `start` of the stage to bit `limit`; the first one's bytes are at
+// `place`. They have been counted before, so all are valid.
 template <int THREADS>
 __device__ __forceinline__ void put_symbols(struct block_memory<THREADS> &shared, uint32_t start,
                                             uint32_t limit, uint32_t place)
@@ -65,7 +64,7 @@ __device__ __forceinline__ void put_symbols(struct block_memory<THREADS> &shared
     }
 }
 
-// Whether `source` is a byte from before the window; *wrong is set if there is no such byte.
+// True if `source` is a byte from before the window; *wrong is set if there is no such byte.
 __device__ __forceinline__ bool is_earlier(const struct window &window, bool matched,
                                            int32_t source, bool *wrong)
 {
@@ -75,11 +74,11 @@ __device__ __forceinline__ bool is_earlier(const struct window &window, bool mat
     return earlier && !none;
 }
 
-// Makes a reference of every place within a match, by warps: to the place a distance before it,
-// though that may be within the same match. (A remainder would lead to before the match at once; it
-// takes more instructions than following does.) Two places a lane; the match that one is in begins
-// at the last place before it where anything does. Behind a barrier. True if a match is from before
-// the first byte.
+// Makes each place within a match a reference to the place a distance before it, which may be
+// within the same match. (A remainder would lead to before the match at once, but takes more
+// instructions than following references.) A lane takes two places; the match that contains one
+// begins at the last begin before it. To be called after a barrier. True if a match refers to
+// before the first byte.
 template <int THREADS>
 __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct window &window)
 {
@@ -95,7 +94,8 @@ __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct 
             uint32_t low = pair & 0xffff, high = pair >> 16;
             uint32_t last = high != INSIDE ? high : low;
             uint32_t begins = __ballot_sync(ALL_LANES, pair != INSIDE_TWICE);
-            // Of the nearest lane before this one where anything begins, and of the last of all.
+            // `before`: from the nearest lane before this one where anything begins; `latest`: from
+            // the last lane.
             uint32_t before =
                 __shfl_sync(ALL_LANES, last, LANES - 1 - __clz((int)(begins & below)));
             uint32_t latest = __shfl_sync(ALL_LANES, last, LANES - 1 - __clz((int)begins));
@@ -111,7 +111,7 @@ __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct 
                 low = (uint32_t)low_source;
             if (high_matched)
                 high = (uint32_t)high_source;
-            // Both are on their way before one is waited for.
+            // Both loads are issued before one is waited for.
             uint32_t low_byte = 0, high_byte = 0;
             bool low_earlier = is_earlier(window, low_matched, low_source, &wrong);
             bool high_earlier = is_earlier(window, high_matched, high_source, &wrong);
@@ -127,7 +127,7 @@ __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct 
     return wrong;
 }
 
-// Where a reference leads, so many hops on: to a byte, or to the place that has one further on.
+// Where a reference leads after up to MOST_HOPS hops: to a byte, or to another reference.
 __device__ __forceinline__ uint32_t follow(const uint16_t *places, uint32_t place)
 {
     for (int hops = 0; hops < MOST_HOPS && !(place & LITERAL); hops++)
@@ -135,8 +135,9 @@ __device__ __forceinline__ uint32_t follow(const uint16_t *places, uint32_t plac
     return place;
 }
 
-// Follows the references of one in so many pairs of places, PAIRS_AT_ONCE of them from `first` on.
-// True if they do not all end at bytes yet. With two barriers in it: nobody reads what is written.
+// Follows the references of every THREADS-th pair of places, PAIRS_AT_ONCE of them from `first` on.
+// True if they do not all lead to bytes yet. Contains two barriers, so that no place is read while
+// it is written.
 template <int THREADS>
 __device__ __forceinline__ bool follow_pairs(uint32_t *pairs, uint32_t first, uint32_t count)
 {
@@ -165,8 +166,9 @@ __device__ __forceinline__ bool follow_pairs(uint32_t *pairs, uint32_t first, ui
     return left;
 }
 
-// Follows references until all places are bytes. Each round takes what the former ones have
-// shortened, so that they are no more than the logarithm of the longest chain. Between barriers.
+// Follows references until all places are bytes. Each round starts from the shortened references of
+// the one before, so there are at most as many rounds as the logarithm of the longest chain.
+// Between barriers.
 template <int THREADS>
 __device__ inline void follow_references(struct block_memory<THREADS> &shared,
                                          const struct window &window)
