@@ -209,8 +209,9 @@ static enum conv_status bench_streams(struct command *command, struct conv_err *
     if (!status)
         status = parse_chain(command, err);
     if (!status)
-        status = conv_device_open(&command->device, options, command->filters,
-                                  command->filter_count, false, CONV_AMOUNT_MUCH, bench->stop, err);
+        status =
+            conv_device_open(&command->device, options, command->filters, command->filter_count,
+                             false, CONV_WORKLOAD_LARGE, bench->stop, err);
     if (!status)
         status = conv_run_page_open(&command->page, options, err);
     if (status)
@@ -241,8 +242,8 @@ static enum conv_status bench_codec(struct command *command, struct conv_err *er
     enum conv_status status = conv_device_parse_one(options, &list, err);
     bench->on_device = !status && list.choice == CONV_DEVICE_GPU;
     if (!status && bench->on_device)
-        status = conv_device_open(&command->device, options, &identity, 1, false, CONV_AMOUNT_MUCH,
-                                  NULL, err);
+        status = conv_device_open(&command->device, options, &identity, 1, false,
+                                  CONV_WORKLOAD_LARGE, NULL, err);
     if (!status && !bench->on_device && options->jobs_given)
         status = parse_chain(command, err);
     if (status)

@@ -137,13 +137,15 @@ static enum conv_status open_cpu(struct conv_device *device, const struct conv_b
     return CONV_OK;
 }
 
-static enum conv_status open_spare(struct conv_device *device, const struct conv_backend_ops *cpu,
-                                   const struct conv_backend_config *config, struct conv_err *err)
+static enum conv_status open_fallback(struct conv_device *device,
+                                      const struct conv_backend_ops *cpu,
+                                      const struct conv_backend_config *config,
+                                      struct conv_err *err)
 {
     struct conv_backend_config any = *config;
     any.variant = NULL; // it names a variant of the GPU
-    device->spare_ops = cpu;
-    return device->spare_ops->open(&device->spare, &any, err);
+    device->fallback_ops = cpu;
+    return device->fallback_ops->open(&device->fallback, &any, err);
 }
 
 // Waits for the first `count` devices. Of a list, all are needed; `all` drops those that cannot be
@@ -219,7 +221,7 @@ static void choose_coders(struct conv_device *device, const struct conv_options 
         device->decode_on = CONV_CODER_CPU;
 }
 
-bool conv_device_wants_amount(const struct conv_options *options)
+bool conv_device_needs_workload(const struct conv_options *options)
 {
     struct conv_device_list list;
     bool decodes = decodes_by_choice(options), encodes = encodes_by_choice(options);
@@ -234,7 +236,7 @@ bool conv_device_wants_amount(const struct conv_options *options)
 // if it only encodes, at 2.6 s, or 290 MiB. If it does neither, the copies cost more than small
 // filters cost the CPU. Counts the machine's cores, not --jobs, since files must not depend on
 // that.
-struct conv_workload_thresholds conv_device_enough(const struct conv_options *options)
+struct conv_workload_thresholds conv_device_thresholds(const struct conv_options *options)
 {
     uint64_t cores = (uint64_t)conv_cpu_count();
     struct conv_workload_thresholds enough = {UINT64_MAX, UINT64_MAX};
@@ -282,19 +284,19 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
     const struct conv_backend_ops *forced = conv_backends_of_kernel(options->backends, variant);
     if (list.choice == CONV_DEVICE_AUTO && forced == cpu)
         list.choice = CONV_DEVICE_CPU;
-    if (list.choice == CONV_DEVICE_AUTO && work == CONV_AMOUNT_LITTLE && small && !codes &&
+    if (list.choice == CONV_DEVICE_AUTO && work == CONV_WORKLOAD_SMALL && small && !codes &&
         !*variant)
         list.choice = CONV_DEVICE_CPU;
     if (list.choice == CONV_DEVICE_CPU)
         return open_cpu(device, cpu, &config, err);
     struct conv_err reason;
-    bool spare = list.choice != CONV_DEVICE_GPU && (!forced || forced == cpu);
-    bool fall_back = spare && !codes; // --decode-on or --encode-on gpu needs the GPU
+    bool cpu_allowed = list.choice != CONV_DEVICE_GPU && (!forced || forced == cpu);
+    bool fall_back = cpu_allowed && !codes; // --decode-on or --encode-on gpu needs the GPU
     at_once &= fall_back && !*variant && small && list.gpu->has_driver();
     status = open_gpus(device, &list, &config, !at_once, options->quiet, &reason);
     if (!status) {
-        choose_coders(device, options, work == CONV_AMOUNT_MUCH || !spare);
-        return spare ? open_spare(device, cpu, &config, err) : CONV_OK;
+        choose_coders(device, options, work == CONV_WORKLOAD_LARGE || !cpu_allowed);
+        return cpu_allowed ? open_fallback(device, cpu, &config, err) : CONV_OK;
     }
     conv_device_close(device);
     device->filter_count = filter_count;
@@ -326,7 +328,7 @@ void conv_device_close(struct conv_device *device)
         else
             device->ops->close(device->backends[i]);
     }
-    if (device->spare_ops)
-        device->spare_ops->close(device->spare);
+    if (device->fallback_ops)
+        device->fallback_ops->close(device->fallback);
     *device = (struct conv_device){0};
 }

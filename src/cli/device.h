@@ -17,8 +17,8 @@ struct conv_device {
     int ordinals[CONV_BACKEND_MOST_DEVICES];
     struct conv_backend *backends[CONV_BACKEND_MOST_DEVICES];    // NULL: still being opened
     struct conv_async_open *openings[CONV_BACKEND_MOST_DEVICES]; // NULL where `backends` is all
-    const struct conv_backend_ops *spare_ops; // of `auto` and `all`: the CPU, should GPUs fail
-    struct conv_backend *spare;
+    const struct conv_backend_ops *fallback_ops; // of `auto` and `all`: the CPU, should GPUs fail
+    struct conv_backend *fallback;
     char name[16 * CONV_BACKEND_MOST_DEVICES]; // "cuda:0", "cuda:0,cuda:1"
     enum conv_coder decode_on, encode_on;      // what --decode-on and --encode-on resolve to
     bool left_threads; // a run has left threads that use the backends: these stay open
@@ -57,8 +57,8 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
                                   struct conv_err *err);
 
 // True if the choice depends on the amount of work; and from how many bytes of files it is much.
-bool conv_device_wants_amount(const struct conv_options *options);
-struct conv_workload_thresholds conv_device_enough(const struct conv_options *options);
+bool conv_device_needs_workload(const struct conv_options *options);
+struct conv_workload_thresholds conv_device_thresholds(const struct conv_options *options);
 void conv_device_close(struct conv_device *device); // {0} is fine
 
 // Takes over devices that have been opened meanwhile; does not wait.

@@ -179,7 +179,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         .device = run->device.name,
         .device_async = run->device.ops->async,
         .device_count = run->device.ops->async ? run->device.count : 0,
-        .spare = run->device.spare_ops ? run->device.spare_ops->name : NULL,
+        .fallback = run->device.fallback_ops ? run->device.fallback_ops->name : NULL,
         .jobs = options->jobs,
         .streams = conv_options_streams(options, run->device.decode_on != CONV_CODER_CPU),
         .samples = run->page.file ? &run->kept : NULL,

@@ -53,7 +53,7 @@ static enum conv_status check_batch(const struct conv_options *options, const ch
 static void measure_work(struct conv_run_inputs *inputs, const struct conv_options *options,
                          const struct conv_walk_config *config)
 {
-    struct conv_workload_thresholds thresholds = conv_device_enough(options);
+    struct conv_workload_thresholds thresholds = conv_device_thresholds(options);
     struct conv_workload workload;
     struct conv_walk *walk;
     struct conv_err err;
@@ -119,9 +119,9 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
         .nul = options->nul,
         .stop = stop,
     };
-    *inputs = (struct conv_run_inputs){.output = output, .work = CONV_AMOUNT_UNKNOWN};
+    *inputs = (struct conv_run_inputs){.output = output, .work = CONV_WORKLOAD_UNKNOWN};
     status = conv_walk_open(&inputs->walk, &config, err);
-    if (!status && conv_device_wants_amount(options))
+    if (!status && conv_device_needs_workload(options))
         measure_work(inputs, options, &config);
     return status;
 }

@@ -30,7 +30,7 @@ void conv_run_page_describe(struct conv_page_job *job, const struct conv_options
                                     .backends = device->backends,
                                     .device_count = device->count,
                                     .ops = device->ops,
-                                    .spare_ops = device->spare_ops,
-                                    .spare = device->spare,
+                                    .fallback_ops = device->fallback_ops,
+                                    .fallback = device->fallback,
                                 });
 }

@@ -56,9 +56,9 @@ static void describe_device(struct conv_page_job *job, const struct conv_page_se
 
 static void describe_kernels(struct conv_page_job *job, const struct conv_page_setting *setting)
 {
-    bool spare = !setting->backends[0]; // a device that did not open ran no kernel
-    const struct conv_backend_ops *ops = spare ? setting->spare_ops : setting->ops;
-    const struct conv_backend *backend = spare ? setting->spare : setting->backends[0];
+    bool fallback = !setting->backends[0]; // a device that did not open ran no kernel
+    const struct conv_backend_ops *ops = fallback ? setting->fallback_ops : setting->ops;
+    const struct conv_backend *backend = fallback ? setting->fallback : setting->backends[0];
     char kernels[480] = "";
     for (int i = 0; i < setting->filter_count; i++) {
         const char *name = ops->variant(backend, i, 8);

@@ -31,8 +31,8 @@ struct conv_page_setting {
     int device_count;
     const struct conv_backend_ops *ops;
     // The fallback, which filtered if no device opened.
-    const struct conv_backend_ops *spare_ops;
-    const struct conv_backend *spare;
+    const struct conv_backend_ops *fallback_ops;
+    const struct conv_backend *fallback;
 };
 
 // Adds a line such as "processor: ..." to the page; lines beyond the most are dropped.

@@ -22,11 +22,11 @@ struct conv_pipeline_config {
     int device_count;
     const char (*device_names)[16];
     // For each entry of `backends` that is NULL: the device is used once it is open. Until then the
-    // spare backend, which is required, does the work.
+    // fallback, which is required, does the work.
     struct conv_async_open *const *openings;
     // Does what all devices of `ops`, which is async, fail to do; NULL: such images fail.
-    const struct conv_backend_ops *spare_ops;
-    struct conv_backend *spare;
+    const struct conv_backend_ops *fallback_ops;
+    struct conv_backend *fallback;
     int filter_count;
     enum conv_alpha_mode alpha;
 

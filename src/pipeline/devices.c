@@ -111,11 +111,11 @@ static enum conv_status open_device(struct conv_scheduler *s, int d, struct conv
     struct conv_device_state *device = &s->devices[d];
     int needed = config->streams; // a device that is being opened is expected to have room for all
     device->backend = config->backends[d];
-    assert(device->backend || config->spare_ops);
+    assert(device->backend || config->fallback_ops);
     if (device->backend) {
         move(device, CONV_DEVICE_OPENING);
         enum conv_status status = open_streams(s, d, err);
-        if (status && !config->spare_ops)
+        if (status && !config->fallback_ops)
             return err->status = CONV_ERR_DEVICE;
         if (status)
             conv_devices_give_up(s, d, CONV_ERR_DEVICE, err);
@@ -141,7 +141,7 @@ enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *er
         useful |= thread_of(s, d, 0)->is_needed;
     }
     for (int i = 0; i < config->streams && !useful; i++)
-        thread_of(s, 0, i)->is_needed = true; // for the spare backend's work
+        thread_of(s, 0, i)->is_needed = true; // for the fallback's work
     conv_lock_acquire(&s->lock);
     count_streams(s);
     conv_lock_release(&s->lock);
@@ -160,8 +160,8 @@ void conv_devices_close(struct conv_scheduler *s)
         if (!owner->scheduler)
             continue;
         config->ops->stream_close(owner->stream);
-        if (config->spare_ops)
-            config->spare_ops->stream_close(owner->spare);
+        if (config->fallback_ops)
+            config->fallback_ops->stream_close(owner->fallback);
         conv_staging_free(owner->scratch, owner->scratch_size);
         pthread_mutex_destroy(&owner->in_turn);
     }
@@ -312,7 +312,7 @@ void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status
     conv_lock_release(&s->lock);
     if (news && others)
         warn(s, device, err, oom ? "what has no room there goes to others" : "others go on");
-    else if (news && s->config->spare_ops) // without one, each image that fails has the reason
+    else if (news && s->config->fallback_ops) // without one, each image that fails has the reason
         warn(s, device, err,
              oom ? "what has no room there is filtered on the CPU" : "going on on the CPU");
     conv_lock_release(&s->report_lock);

@@ -25,7 +25,7 @@ struct conv_device_state {
 };
 
 // Before the threads start: opens streams on all devices that are open. Streams with less device
-// memory than asked for, or fewer of them, are fine; with a spare backend none are. CONV_ERR_DEVICE
+// memory than asked for, or fewer of them, are fine; with a fallback none are. CONV_ERR_DEVICE
 // with what is missing.
 enum conv_status conv_devices_open(struct conv_scheduler *s, struct conv_err *err)
     CONV_TAKES(s->lock);
@@ -42,7 +42,7 @@ void conv_devices_put_stream(struct conv_stream_thread *owner);
 void conv_devices_await(struct conv_scheduler *s) CONV_TAKES(s->lock);
 
 // The device has failed to run a group: it had no room (CONV_ERR_MEMORY) or is lost. Warns once, if
-// another device or the spare backend takes over.
+// another device or the fallback takes over.
 void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status status,
                           const struct conv_err *err) CONV_TAKES(s->lock)
     CONV_TAKES(s->report_lock);

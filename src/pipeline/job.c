@@ -8,7 +8,7 @@
 bool conv_job_may_move(enum conv_job_state from, enum conv_job_state to)
 {
     static const unsigned next[] = {
-        [CONV_JOB_SPARE] = TO(FOUND),
+        [CONV_JOB_FREE] = TO(FOUND),
         [CONV_JOB_FOUND] = TO(ANNOUNCED),
         [CONV_JOB_ANNOUNCED] = TO(READING),
         [CONV_JOB_READING] = TO(DECODING) | TO(PARKED) | TO(WHOLE),
@@ -20,7 +20,7 @@ bool conv_job_may_move(enum conv_job_state from, enum conv_job_state to)
         [CONV_JOB_ENCODING] = 0,
         [CONV_JOB_WHOLE] = 0,
     };
-    return to == CONV_JOB_SPARE ? from != CONV_JOB_SPARE : next[from] >> to & 1;
+    return to == CONV_JOB_FREE ? from != CONV_JOB_FREE : next[from] >> to & 1;
 }
 
 void conv_job_move(struct conv_job *job, enum conv_job_state state)

@@ -2,13 +2,13 @@
 // A job is one image on its way from file to file. It is passed on, never copied: it belongs to the
 // list that it is in, guarded by the scheduler's lock, or to the thread that has taken it.
 //
-//   SPARE ► FOUND ► ANNOUNCED ► READING ► DECODING ► DECODED ► FILTERED ► ENCODING
+//   FREE ► FOUND ► ANNOUNCED ► READING ► DECODING ► DECODED ► FILTERED ► ENCODING
 //   READING ► PARKED ► DECODING      there was no staging memory at first
 //   DECODING ► PARKED                its stream cannot be copied for a device: a worker decodes it
 //   DECODED ► UNDECODED ► READING    the device could not decode it: it is read again, for a worker
 //   READING ► WHOLE                  a backend that is not async
 //
-// From every state a job may end: it is SPARE again.
+// From every state a job may end: it is FREE again.
 #ifndef CONV_PIPELINE_JOB_H
 #define CONV_PIPELINE_JOB_H
 
@@ -31,7 +31,7 @@ struct conv_file {
 };
 
 enum conv_job_state {
-    CONV_JOB_SPARE,     // to be reused; only its metadata buffer means anything
+    CONV_JOB_FREE,      // to be reused; only its metadata buffer means anything
     CONV_JOB_FOUND,     // in the source
     CONV_JOB_ANNOUNCED, // the system fetches its file
     CONV_JOB_READING,   // its file is being read, or has been

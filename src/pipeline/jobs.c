@@ -50,12 +50,12 @@ struct conv_job *conv_jobs_pop(struct conv_job_list *list)
 
 struct conv_job *conv_jobs_new(struct conv_scheduler *s)
 {
-    if (!s->jobs.spare)
-        s->jobs.spare = calloc(1, sizeof *s->jobs.spare);
-    if (!s->jobs.spare)
+    if (!s->jobs.free)
+        s->jobs.free = calloc(1, sizeof *s->jobs.free);
+    if (!s->jobs.free)
         return NULL;
-    struct conv_job *job = s->jobs.spare;
-    s->jobs.spare = job->next;
+    struct conv_job *job = s->jobs.free;
+    s->jobs.free = job->next;
     struct conv_metadata meta = job->meta; // keeps its memory
     job->err.text[0] = '\0';
     job->outcome = CONV_OUTCOME_DONE;
@@ -81,18 +81,18 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
 
 bool conv_jobs_take_file(struct conv_scheduler *s, struct conv_job *job)
 {
-    if (!s->jobs.spare_files)
-        s->jobs.spare_files = calloc(1, sizeof *s->jobs.spare_files);
-    if (!s->jobs.spare_files)
+    if (!s->jobs.free_files)
+        s->jobs.free_files = calloc(1, sizeof *s->jobs.free_files);
+    if (!s->jobs.free_files)
         return false;
-    job->file = s->jobs.spare_files;
-    s->jobs.spare_files = job->file->next;
+    job->file = s->jobs.free_files;
+    s->jobs.free_files = job->file->next;
     job->file->size = 0;
     return true;
 }
 
 // A metadata buffer up to this size counts as part of the job and stays with it. Larger ones are
-// rare, and many spare jobs with such a buffer would add up.
+// rare, and many free jobs with such a buffer would add up.
 #define CHUNKS_KEPT 4096
 
 size_t conv_jobs_metadata_bytes(const struct conv_job *job)
@@ -114,8 +114,8 @@ void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
             free(job->file->data);
             *job->file = (struct conv_file){0};
         }
-        job->file->next = s->jobs.spare_files;
-        s->jobs.spare_files = job->file;
+        job->file->next = s->jobs.free_files;
+        s->jobs.free_files = job->file;
         job->file = NULL;
     }
     bool had_some = job->share.bytes > 0;
@@ -136,9 +136,9 @@ void conv_jobs_read_again(struct conv_scheduler *s, struct conv_job *job)
 
 void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job)
 {
-    conv_job_move(job, CONV_JOB_SPARE);
-    job->next = s->jobs.spare;
-    s->jobs.spare = job;
+    conv_job_move(job, CONV_JOB_FREE);
+    job->next = s->jobs.free;
+    s->jobs.free = job;
 }
 
 void conv_jobs_drop(struct conv_scheduler *s, struct conv_job *job)
@@ -201,14 +201,14 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
     conv_jobs_drop(s, job);
 }
 
-void conv_jobs_free_spares(struct conv_jobs *jobs)
+void conv_jobs_free(struct conv_jobs *jobs)
 {
-    for (struct conv_job *job = jobs->spare, *next; job; job = next) {
+    for (struct conv_job *job = jobs->free, *next; job; job = next) {
         next = job->next;
         conv_metadata_free(&job->meta);
         free(job);
     }
-    for (struct conv_file *file = jobs->spare_files, *next; file; file = next) {
+    for (struct conv_file *file = jobs->free_files, *next; file; file = next) {
         next = file->next;
         free(file->data);
         free(file);

@@ -35,6 +35,6 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
 size_t conv_jobs_metadata_bytes(const struct conv_job *job);
 
 // After the threads have ended.
-void conv_jobs_free_spares(struct conv_jobs *jobs);
+void conv_jobs_free(struct conv_jobs *jobs);
 
 #endif

@@ -206,7 +206,7 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     bool left = config->left_threads && *config->left_threads;
     if (!left)
         conv_pool_close(&s.pool);
-    conv_jobs_free_spares(&s.jobs);
+    conv_jobs_free(&s.jobs);
     if (!left)
         free(workers);
     free(s.stream_threads);

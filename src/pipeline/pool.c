@@ -89,7 +89,7 @@ static bool make_room(struct conv_pool *pool, size_t more)
 
 // Bytes to allocate for `need`: an eighth more, so that the next image that is slightly larger
 // fits.
-static size_t with_spare(const struct conv_pool *pool, size_t need)
+static size_t with_headroom(const struct conv_pool *pool, size_t need)
 {
     return need <= pool->usual_bytes ? pool->usual_bytes
                                      : conv_image_align(need + need / 8, GROW_STEP);
@@ -204,8 +204,8 @@ static enum conv_status allocate(struct conv_pool *pool, struct conv_slot *slot,
                                  struct conv_err *err)
 {
     size_t in = need->room.in, out = need->device_coded ? 0 : need->room.planes;
-    size_t want_in = slot->in->bytes < in ? with_spare(pool, in) : slot->in->bytes;
-    size_t want_out = slot->out && slot->out->bytes < out ? with_spare(pool, out) : out;
+    size_t want_in = slot->in->bytes < in ? with_headroom(pool, in) : slot->in->bytes;
+    size_t want_out = slot->out && slot->out->bytes < out ? with_headroom(pool, out) : out;
     size_t kept = need->device_coded ? need->room.planes : 0; // of reserved_out, at least
     enum conv_status status =
         fill(pool, slot, want_in, want_out, need->metadata + kept, waits, err);
@@ -328,7 +328,7 @@ enum conv_status conv_pool_acquire_out(struct conv_pool *pool, struct conv_slot 
     bool waits;
     return_out(pool, slot);
     slot->out = take_buffer(pool, bytes);
-    size_t want = slot->out->bytes < bytes ? with_spare(pool, bytes) : bytes;
+    size_t want = slot->out->bytes < bytes ? with_headroom(pool, bytes) : bytes;
     enum conv_status status = fill(pool, slot, 0, want, 0, &waits, err);
     if (waits) // what was reserved is there, except for an image that carries too much metadata
         status = alloc_memory(pool, slot->out, bytes, err);

@@ -17,8 +17,8 @@ struct conv_jobs {
     struct conv_job_list announced; // the system fetches their files, which are not yet read
     struct conv_job_list parked;    // read, waiting for staging memory
     struct conv_job_list to_encode;
-    struct conv_job *spare;
-    struct conv_file *spare_files;
+    struct conv_job *free;
+    struct conv_file *free_files;
     int live;       // begun and not finished
     uint64_t begun; // ever
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What a stream thread does: it hands sealed groups to its device. A group that the device has no
-// room for is halved; one that it fails to run goes to another device, or else to the spare
+// room for is halved; one that it fails to run goes to another device, or else to the fallback
 // backend.
 #include "pipeline/stream_thread.h"
 
@@ -28,14 +28,14 @@ static int count_images(const struct conv_slot *slot, const struct conv_group *g
     return count;
 }
 
-// Reports when each engine of the stream had the group or part. `spare` names the backend that did
-// it instead, which copies nothing; or NULL. The caller has the stream in turn.
+// Reports when each engine of the stream had the group or part. `fallback`: the name of the backend
+// that did it instead, which copies nothing; or NULL. The caller has the stream in turn.
 static void note_work(const struct conv_stream_thread *thread, struct conv_stream_thread *owner,
-                      const struct conv_group *group, const char *spare)
+                      const struct conv_group *group, const char *fallback)
 {
     struct conv_scheduler *s = thread->scheduler;
     struct conv_report_work work = {
-        .device = spare ? s->config->device_count : owner->device,
+        .device = fallback ? s->config->device_count : owner->device,
         .engines_of = owner->device,
         .images = count_images(thread->slot, group),
         .bytes = group->front,
@@ -45,11 +45,11 @@ static void note_work(const struct conv_stream_thread *thread, struct conv_strea
     struct conv_trace_item item = {
         .images = work.images,
         .bytes = group->front,
-        .device = spare,
+        .device = fallback,
     };
     uint64_t start = group->ns_start;
     for (int e = 0; e < CONV_ENGINE_COUNT; e++) {
-        if (!spare || e == CONV_ENGINE_KERNEL)
+        if (!fallback || e == CONV_ENGINE_KERNEL)
             conv_trace_slice(owner->rows[e], CONV_STAGE_COPY_IN + e, start, start + work.ns[e],
                              &item);
         start += work.ns[e];
@@ -75,16 +75,16 @@ static enum conv_status reserve_scratch(struct conv_stream_thread *thread, size_
     return status;
 }
 
-// The spare backend's result goes where the device's would have gone. It works in memory of its
+// The fallback's result goes where the device's would have gone. It works in memory of its
 // own: a device that failed may still write to the group's.
-static enum conv_status run_on_spare(struct conv_stream_thread *thread, struct conv_group *group,
-                                     struct conv_err *err)
+static enum conv_status run_on_fallback(struct conv_stream_thread *thread, struct conv_group *group,
+                                        struct conv_err *err)
 {
     const struct conv_pipeline_config *config = thread->scheduler->config;
-    const struct conv_backend_ops *ops = config->spare_ops;
+    const struct conv_backend_ops *ops = config->fallback_ops;
     enum conv_status status = CONV_OK;
-    if (!thread->spare)
-        status = ops->stream_open(config->spare, &thread->spare, group->front, err);
+    if (!thread->fallback)
+        status = ops->stream_open(config->fallback, &thread->fallback, group->front, err);
     if (!status)
         status = reserve_scratch(thread, group->front, err);
     if (status)
@@ -93,7 +93,7 @@ static enum conv_status run_on_spare(struct conv_stream_thread *thread, struct c
     aside.h_out = thread->scratch;
     pthread_mutex_lock(&thread->in_turn); // the work shows on this thread's row
     group->ns_start = conv_clock_ns();
-    status = ops->stream_run(thread->spare, &aside, err);
+    status = ops->stream_run(thread->fallback, &aside, err);
     if (!status)
         memcpy(group->h_out, aside.h_result, group->front);
     group->h_result = group->h_out;
@@ -231,14 +231,14 @@ static bool run_on_device(struct conv_stream_thread *thread, int device, struct 
         return true;
     }
     conv_devices_give_up(s, device, *status, err);
-    if (!in_released || (config->device_count == 1 && !config->spare_ops))
+    if (!in_released || (config->device_count == 1 && !config->fallback_ops))
         return false;
     *result = uncode(group); // UNDECODED, so that others can do the work
     *status = CONV_OK;
     return true;
 }
 
-// On the thread's own device, on another one if that cannot, on the spare backend if none can.
+// On the thread's own device, on another one if that cannot, on the fallback if none can.
 // *result is FILTERED on entry.
 static enum conv_status run_group(struct conv_stream_thread *thread, struct conv_group *group,
                                   enum result *result, struct conv_err *err)
@@ -251,10 +251,10 @@ static enum conv_status run_group(struct conv_stream_thread *thread, struct conv
         if (run_on_device(thread, (thread->device + i) % config->device_count, group, result,
                           &status, err))
             return status;
-    if (!config->spare_ops)
+    if (!config->fallback_ops)
         return status;
     *result = uncode(group);
-    return *result == UNDECODED ? CONV_OK : run_on_spare(thread, group, err);
+    return *result == UNDECODED ? CONV_OK : run_on_fallback(thread, group, err);
 }
 
 // The image's part of the group's times, by its bytes.

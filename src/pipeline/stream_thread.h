@@ -17,8 +17,8 @@ struct conv_stream_thread {
     struct conv_trace_track *rows[CONV_ENGINE_COUNT];
 
     // The thread's own.
-    struct conv_stream *spare; // of the spare backend; opened when first needed
-    void *scratch;             // of the spare backend, scratch_size bytes
+    struct conv_stream *fallback; // of the fallback; opened when first needed
+    void *scratch;                // of the fallback, scratch_size bytes
     size_t scratch_size;
     struct conv_slot *slot; // whose group it runs
     pthread_t thread;

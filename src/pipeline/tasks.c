@@ -124,7 +124,7 @@ bool conv_tasks_read(struct conv_scheduler *s, struct conv_worker *worker, struc
     enum conv_status status = CONV_OK;
     if (!has_file)
         status = conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory for the file");
-    else if (!s->config->spare_ops && conv_devices_are_lost(s, &job->err))
+    else if (!s->config->fallback_ops && conv_devices_are_lost(s, &job->err))
         status = job->err.status;
     if (!status)
         status = conv_stages_read(s->config, job);

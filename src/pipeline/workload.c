@@ -66,7 +66,7 @@ void conv_workload_measure(struct conv_workload *workload, struct conv_source *s
     struct sample sample = {0};
     bool much = false;
     enum conv_source_step step = CONV_SOURCE_ITEM;
-    *workload = (struct conv_workload){CONV_AMOUNT_UNKNOWN, 0, 0};
+    *workload = (struct conv_workload){CONV_WORKLOAD_UNKNOWN, 0, 0};
     while (step != CONV_SOURCE_END && !much &&
            (sample.files < SAMPLED || sample.bytes / SAMPLED >= LEAST_BYTES)) {
         step = conv_source_next(source, &item, &err);
@@ -80,5 +80,5 @@ void conv_workload_measure(struct conv_workload *workload, struct conv_source *s
         much = sample.files == SAMPLED && is_much(workload, &sample, thresholds);
     }
     much = much || (step == CONV_SOURCE_END && is_much(workload, &sample, thresholds));
-    workload->kind = much ? CONV_AMOUNT_MUCH : CONV_AMOUNT_LITTLE;
+    workload->kind = much ? CONV_WORKLOAD_LARGE : CONV_WORKLOAD_SMALL;
 }

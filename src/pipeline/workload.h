@@ -5,7 +5,7 @@
 
 #include "io/source.h"
 
-enum conv_workload_kind { CONV_AMOUNT_UNKNOWN, CONV_AMOUNT_LITTLE, CONV_AMOUNT_MUCH };
+enum conv_workload_kind { CONV_WORKLOAD_UNKNOWN, CONV_WORKLOAD_SMALL, CONV_WORKLOAD_LARGE };
 
 struct conv_workload {
     enum conv_workload_kind kind;

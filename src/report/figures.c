@@ -34,7 +34,7 @@ bool conv_figures_device(const struct conv_report_config *config, const struct c
                          int i, char name[16], double *share)
 {
     int count = config->device_count;
-    const char *text = i < count ? config->device : config->spare;
+    const char *text = i < count ? config->device : config->fallback;
     uint64_t all = 0;
     for (int d = 0; d <= count; d++)
         all += totals->devices[d].bytes;

@@ -86,7 +86,7 @@ struct conv_report_config {
     const char *device;           // "cuda:0", "cpu", "cuda:0,cuda:1"
     bool device_async;            // streams of devices filter; false: the workers do
     int device_count;             // of the names in `device`; 0 unless device_async
-    const char *spare;            // "cpu": takes over from devices that fail; may be NULL
+    const char *fallback;         // "cpu": takes over from devices that fail; may be NULL
     int jobs, streams;            // streams: per device
     struct conv_samples *samples; // receives what a page shows of single images, or NULL
     uint64_t start_ns;            // when the run began, on conv_clock_ns's clock; 0: now

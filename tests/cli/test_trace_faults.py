@@ -49,8 +49,8 @@ def check_streams(events, records):
         if name.startswith("stream"):
             assert event["name"] == ENGINES[name.split(" ", 2)[2]]
             found[event["name"]].append(event)
-    spare = [e for e in found["kernel"] if e["args"].get("device") == "cpu"]
-    assert len(found["copy_in"]) == len(found["copy_out"]) == len(found["kernel"]) - len(spare)
+    fallback = [e for e in found["kernel"] if e["args"].get("device") == "cpu"]
+    assert len(found["copy_in"]) == len(found["copy_out"]) == len(found["kernel"]) - len(fallback)
     assert not any("device" in e["args"] for e in found["copy_in"] + found["copy_out"])
     assert sum(e["args"]["images"] for e in found["kernel"]) == records[-1]["done"]
     for stage, own in found.items():
@@ -62,7 +62,7 @@ def check_streams(events, records):
         busy += max(0, end - max(begin, until))
         until = max(until, end)
     assert busy / 1e6 / records[-1]["seconds"] == pytest.approx(records[-1]["busy"]["kernel"], rel=0.01, abs=1e-3)
-    return found, spare
+    return found, fallback
 
 
 def bytes_of(events):
@@ -74,11 +74,11 @@ def bytes_of(events):
 def test_a_device_that_is_lost(box, batch, where):  # noqa: F811
     done = run_faulty(f"lost={where}", "--device=all", *SMALL, *SHOWN)
     events, page, records = check_shown()
-    found, spare = check_streams(events, records)
-    assert records[-1]["done"] == 63 and len(spare) > 0
+    found, fallback = check_streams(events, records)
+    assert records[-1]["done"] == 63 and len(fallback) > 0
     assert len(found["copy_in"]) == where - 1
     if where > 1:
-        assert min(e["ts"] for e in spare) > min(e["ts"] for e in found["copy_in"])
+        assert min(e["ts"] for e in fallback) > min(e["ts"] for e in found["copy_in"])
     assert "CUDA failed to do what a test forbids; going on on the CPU" in page.text
     assert done.stderr.count("going on on the CPU") == 1
 
@@ -87,8 +87,8 @@ def test_a_device_that_is_lost(box, batch, where):  # noqa: F811
 def test_a_device_that_is_lost_and_nothing_else_may_do_the_work(box, batch):  # noqa: F811
     run_faulty("lost=4", "--device=cuda", "--streams=2", *SMALL, *SHOWN, code=1)
     events, page, records = check_shown()
-    found, spare = check_streams(events, records)
-    assert spare == [] and len(found["kernel"]) == 3 and 0 < records[-1]["done"] < 63
+    found, fallback = check_streams(events, records)
+    assert fallback == [] and len(found["kernel"]) == 3 and 0 < records[-1]["done"] < 63
     assert records[-1]["done"] + records[-1]["failed"] == 63
     assert page.text.count("CUDA failed to do what a test forbids") == records[-1]["failed"]
 
@@ -99,8 +99,8 @@ def test_a_slice_is_a_part(box, room, parts):
     big_images(box)
     run_faulty(f"room={room}", "--device=all", "--group=1M", *SHOWN)
     events, page, records = check_shown()
-    found, spare = check_streams(events, records)
-    assert spare == [] and 'class="note"' not in page.source
+    found, fallback = check_streams(events, records)
+    assert fallback == [] and 'class="note"' not in page.source
     for own in found.values():
         assert len(own) == 3 * parts and bytes_of(own) >= 3 * 3 * 1200 * 1000
         assert max(e["args"]["bytes"] for e in own) <= room
@@ -110,8 +110,8 @@ def test_a_slice_is_a_part(box, room, parts):
 def test_parts_of_one_group_on_both(box, batch):  # noqa: F811
     run_faulty("room=8000 lost=40", "--device=all", "--group=8M", "-j2", *SHOWN)
     events, _, records = check_shown()
-    found, spare = check_streams(events, records)
-    assert len(spare) > 0 and len(found["copy_in"]) > 0
+    found, fallback = check_streams(events, records)
+    assert len(fallback) > 0 and len(found["copy_in"]) > 0
     run_faulty("", "--device=all", "--group=8M", "-j2", *SHOWN)
     whole, _, records = check_shown()
     assert bytes_of(found["kernel"]) == bytes_of(check_streams(whole, records)[0]["kernel"])
@@ -122,8 +122,8 @@ def test_what_has_no_room_at_all(box):
     big_images(box)
     run_faulty("room=1100000", "--device=all", *SHOWN)
     events, page, records = check_shown()
-    found, spare = check_streams(events, records)
-    assert len(spare) == 9 and found["copy_in"] == [] and records[-1]["busy"]["copy_in"] == 0
+    found, fallback = check_streams(events, records)
+    assert len(fallback) == 9 and found["copy_in"] == [] and records[-1]["busy"]["copy_in"] == 0
     assert "what has no room there is filtered on the CPU" in page.text
 
 

@@ -39,10 +39,10 @@ static void test_jobs_take_these_ways(void **state)
 {
     (void)state;
     const enum conv_job_state usual[] = {
-        JOB(SPARE),   JOB(FOUND),    JOB(ANNOUNCED), JOB(READING), JOB(PARKED), JOB(DECODING),
-        JOB(DECODED), JOB(FILTERED), JOB(ENCODING),  JOB(SPARE),   JOB(FOUND)};
+        JOB(FREE),    JOB(FOUND),    JOB(ANNOUNCED), JOB(READING), JOB(PARKED), JOB(DECODING),
+        JOB(DECODED), JOB(FILTERED), JOB(ENCODING),  JOB(FREE),    JOB(FOUND)};
     const enum conv_job_state whole[] = {JOB(FOUND), JOB(ANNOUNCED), JOB(READING), JOB(WHOLE),
-                                         JOB(SPARE)};
+                                         JOB(FREE)};
     const enum conv_job_state again[] = {JOB(READING), JOB(DECODING), JOB(DECODED), JOB(UNDECODED),
                                          JOB(READING), JOB(DECODING), JOB(PARKED),  JOB(DECODING)};
     walk_job(usual, COUNT(usual));
@@ -68,7 +68,7 @@ static void test_slots_take_these_ways(void **state)
 static void test_others_are_refused(void **state)
 {
     (void)state;
-    assert_false(conv_job_may_move(JOB(SPARE), JOB(SPARE)));       // twice in the list of spares
+    assert_false(conv_job_may_move(JOB(FREE), JOB(FREE)));         // twice in the list of free jobs
     assert_false(conv_job_may_move(JOB(FILTERED), JOB(DECODING))); // its staging memory is gone
     assert_false(conv_job_may_move(JOB(WHOLE), JOB(ENCODING)));
     assert_false(conv_job_may_move(JOB(UNDECODED), JOB(DECODING))); // its file is gone

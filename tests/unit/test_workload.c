@@ -17,7 +17,7 @@
 
 #define KIB ((uint64_t)1024)
 
-static char folder[] = "/tmp/conv-amount-XXXXXX";
+static char folder[] = "/tmp/conv-workload-XXXXXX";
 
 // A file of so many bytes that begins as a PNG of that kind does: all the rest is a hole.
 static void make(int number, uint64_t bytes, int bit_depth, int color_type, int interlaced)
@@ -44,7 +44,7 @@ static void make_plain(int from, int to, uint64_t bytes)
 static int make_folder(void **state)
 {
     (void)state;
-    strcpy(strstr(folder, "amount-") + 7, "XXXXXX");
+    strcpy(strstr(folder, "workload-") + 9, "XXXXXX");
     return mkdtemp(folder) ? 0 : -1;
 }
 
@@ -82,7 +82,7 @@ static struct conv_workload measure(uint64_t plain, uint64_t others, const char 
             {
                 .inputs = inputs,
                 .input_count = 1,
-                .output = "/tmp/conv-amount-out",
+                .output = "/tmp/conv-workload-out",
                 .files_from = list,
             },
     };
@@ -100,11 +100,11 @@ static void test_few_files_are_added_up(void **state)
     (void)state;
     make_plain(0, 3, 20 * KIB);
     make_plain(3, 4, 100 * KIB);
-    struct conv_workload amount = measure(161 * KIB, UINT64_MAX, NULL);
-    assert_int_equal(amount.kind, CONV_AMOUNT_LITTLE);
-    assert_int_equal(amount.images, 4);
-    assert_int_equal(amount.bytes, 160 * KIB);
-    assert_int_equal(measure(160 * KIB, UINT64_MAX, NULL).kind, CONV_AMOUNT_MUCH);
+    struct conv_workload workload = measure(161 * KIB, UINT64_MAX, NULL);
+    assert_int_equal(workload.kind, CONV_WORKLOAD_SMALL);
+    assert_int_equal(workload.images, 4);
+    assert_int_equal(workload.bytes, 160 * KIB);
+    assert_int_equal(measure(160 * KIB, UINT64_MAX, NULL).kind, CONV_WORKLOAD_LARGE);
 }
 
 static void test_many_are_like_the_first(void **state)
@@ -112,23 +112,23 @@ static void test_many_are_like_the_first(void **state)
     (void)state;
     make_plain(0, 256, 100 * KIB);
     make_plain(256, 1000, 1); // nobody looks
-    struct conv_workload amount = measure(UINT64_MAX, UINT64_MAX, list_of(1000));
-    assert_int_equal(amount.kind, CONV_AMOUNT_LITTLE);
-    assert_int_equal(amount.images, 1000);
-    assert_int_equal(amount.bytes, 100000 * KIB);
-    amount =
+    struct conv_workload workload = measure(UINT64_MAX, UINT64_MAX, list_of(1000));
+    assert_int_equal(workload.kind, CONV_WORKLOAD_SMALL);
+    assert_int_equal(workload.images, 1000);
+    assert_int_equal(workload.bytes, 100000 * KIB);
+    workload =
         measure(30000 * KIB, UINT64_MAX, list_of(1000)); // and the walk goes no further than that
-    assert_int_equal(amount.kind, CONV_AMOUNT_MUCH);
-    assert_int_equal(amount.images, 300);
+    assert_int_equal(workload.kind, CONV_WORKLOAD_LARGE);
+    assert_int_equal(workload.images, 300);
 }
 
 static void test_small_ones_are_not_worth_a_walk(void **state)
 {
     (void)state;
     make_plain(0, 400, 15 * KIB);
-    struct conv_workload amount = measure(UINT64_MAX, UINT64_MAX, NULL);
-    assert_int_equal(amount.kind, CONV_AMOUNT_LITTLE);
-    assert_int_equal(amount.images, 256);
+    struct conv_workload workload = measure(UINT64_MAX, UINT64_MAX, NULL);
+    assert_int_equal(workload.kind, CONV_WORKLOAD_SMALL);
+    assert_int_equal(workload.images, 256);
 }
 
 static void test_what_a_device_cannot_decode_is_another_matter(void **state)
@@ -138,14 +138,14 @@ static void test_what_a_device_cannot_decode_is_another_matter(void **state)
     for (int k = 0; k < 3; k++) {
         for (int i = 0; i < 64; i++)
             make(i, 100 * KIB, kinds[k][0], kinds[k][1], kinds[k][2]);
-        assert_int_equal(measure(1, 6401 * KIB, NULL).kind, CONV_AMOUNT_LITTLE);
-        assert_int_equal(measure(1, 6400 * KIB, NULL).kind, CONV_AMOUNT_MUCH);
+        assert_int_equal(measure(1, 6401 * KIB, NULL).kind, CONV_WORKLOAD_SMALL);
+        assert_int_equal(measure(1, 6400 * KIB, NULL).kind, CONV_WORKLOAD_LARGE);
     }
     make_plain(0, 48, 100 * KIB); // three of the four that are opened
     const char *list = list_of(64);
-    assert_int_equal(measure(6400 * KIB, UINT64_MAX, list).kind, CONV_AMOUNT_MUCH);
+    assert_int_equal(measure(6400 * KIB, UINT64_MAX, list).kind, CONV_WORKLOAD_LARGE);
     make(32, 100 * KIB, 16, 4, 1);
-    assert_int_equal(measure(6400 * KIB, UINT64_MAX, list).kind, CONV_AMOUNT_LITTLE);
+    assert_int_equal(measure(6400 * KIB, UINT64_MAX, list).kind, CONV_WORKLOAD_SMALL);
 }
 
 static void test_what_is_no_png_is_not_plain(void **state)
@@ -156,9 +156,9 @@ static void test_what_is_no_png_is_not_plain(void **state)
     snprintf(path, sizeof path, "%s/0000.png", folder);
     assert_int_equal(truncate(path, 0), 0);
     assert_int_equal(truncate(path, 100 << 10), 0);
-    assert_int_equal(measure(1, UINT64_MAX, NULL).kind, CONV_AMOUNT_LITTLE);
+    assert_int_equal(measure(1, UINT64_MAX, NULL).kind, CONV_WORKLOAD_SMALL);
     assert_int_equal(truncate(path, 20), 0);
-    assert_int_equal(measure(1, UINT64_MAX, NULL).kind, CONV_AMOUNT_LITTLE);
+    assert_int_equal(measure(1, UINT64_MAX, NULL).kind, CONV_WORKLOAD_SMALL);
 }
 
 static void test_a_list_from_a_pipe_or_device_is_not_walked_twice(void **state)
