@@ -219,7 +219,7 @@ static enum conv_status bench_reference(struct bench *bench, const struct conv_v
         status =
             conv_bench_launch_open(&launch, reference, &bench->chain, 0, conv_cpu_features(), err);
     if (!status && bench->options->on_cpu)
-        status = run_variant(bench, &launch, CONV_BENCH_RUNG, false, err);
+        status = run_variant(bench, &launch, CONV_BENCH_VARIANT, false, err);
     conv_bench_launch_close(&launch);
     return status;
 }
@@ -283,7 +283,7 @@ static bool is_wanted(const struct bench *bench, const struct conv_variant *vari
            (!options->variant || options->variant == variant);
 }
 
-// Rungs of their own (`of` NULL), or the other shapes of a rung.
+// Variants of their own (`of` NULL), or other block shapes of one.
 static enum conv_status bench_extras(struct bench *bench, const struct conv_variant *of,
                                      struct conv_err *err)
 {
@@ -293,7 +293,7 @@ static enum conv_status bench_extras(struct bench *bench, const struct conv_vari
     for (int i = 0; i < count && !status; i++)
         if (extras[i].of == of && is_wanted(bench, extras[i].variant))
             status =
-                bench_variant(bench, extras[i].variant, of ? CONV_BENCH_SHAPE : CONV_BENCH_RUNG,
+                bench_variant(bench, extras[i].variant, of ? CONV_BENCH_SHAPE : CONV_BENCH_VARIANT,
                               extras[i].interleaved, err);
     return status;
 }
@@ -310,7 +310,7 @@ static enum conv_status bench_variants(struct bench *bench, struct conv_err *err
             status = bench_extras(bench, NULL, err);
         }
         if (!status && is_wanted(bench, variants[i]))
-            status = bench_variant(bench, variants[i], CONV_BENCH_RUNG, false, err);
+            status = bench_variant(bench, variants[i], CONV_BENCH_VARIANT, false, err);
         if (!status)
             status = bench_extras(bench, variants[i], err);
     }

@@ -9,7 +9,7 @@
 
 const char *conv_bench_table_kind(enum conv_bench_kind kind)
 {
-    static const char *const kinds[] = {"copy", "rung", "shape", "rival"};
+    static const char *const kinds[] = {"copy", "variant", "shape", "competitor"};
     return kinds[kind];
 }
 
@@ -77,12 +77,12 @@ void conv_bench_table_add(struct conv_bench_table *table, enum conv_bench_kind k
                           const char *name, const char *summary, enum conv_place place, double *ns,
                           int runs)
 {
-    double *rung_ms = &table->places[place].rung_ms;
+    double *last_ms = &table->places[place].last_ms;
     struct conv_bench_line *line = add_line(table, kind, name, summary, place);
     set_times(line, ns, runs);
-    if (kind == CONV_BENCH_RUNG) {
-        line->step = *rung_ms > 0 ? *rung_ms / line->ms : 0;
-        *rung_ms = line->ms;
+    if (kind == CONV_BENCH_VARIANT) {
+        line->step = *last_ms > 0 ? *last_ms / line->ms : 0;
+        *last_ms = line->ms;
     }
 }
 

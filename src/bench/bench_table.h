@@ -15,8 +15,8 @@
 
 enum conv_bench_kind {
     CONV_BENCH_COPY,       // the same bytes copied: the yardstick
-    CONV_BENCH_RUNG,       // a step of the ladder
-    CONV_BENCH_SHAPE,      // the rung above it with another block shape
+    CONV_BENCH_VARIANT,       // a variant of the table, or one that only benchmarks use
+    CONV_BENCH_SHAPE,      // the variant above it with another block shape
     CONV_BENCH_COMPETITOR, // another library
 };
 
@@ -28,14 +28,14 @@ struct conv_bench_line {
     double ms, ms_min, ms_max; // median, fastest and slowest run
     double ms_p25, ms_p75;     // quartiles
     double share;              // of the copy's speed; set by conv_bench_table_finish
-    double step;               // speed over the previous rung's; 0: it is the first
+    double step;               // speed over the previous variant's; 0: it is the first
     char left_out[480];        // why it was not measured; empty: it was
 };
 
-// Copies, and the last rung, at one place.
+// Copies, and the last variant, at one place.
 struct conv_bench_place {
     char machine[160]; // "NVIDIA H200"; empty: nothing was measured here
-    double rung_ms;    // of the last rung; 0: there is none
+    double last_ms;    // of the last variant; 0: there is none
     double copy_ns[CONV_BENCH_MOST_COPIES];
     int copy_count;
 };
@@ -66,7 +66,7 @@ void conv_bench_table_finish(struct conv_bench_table *table);
 
 // Gigabytes per second, read and written, of a run of `ms`.
 double conv_bench_table_rate(const struct conv_bench_table *table, double ms);
-// "copy", "rung", "shape", "rival"
+// "copy", "variant", "shape", "competitor"
 const char *conv_bench_table_kind(enum conv_bench_kind kind);
 // "cpu", "cuda"
 const char *conv_bench_table_place(enum conv_place place);

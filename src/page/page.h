@@ -47,7 +47,7 @@ struct conv_page_copies {
 // A line of `conv bench kernels`.
 struct conv_page_kernel {
     const char *name, *summary;
-    const char *kind; // "copy", "rung", "shape", "rival"
+    const char *kind; // "copy", "variant", "shape", "competitor"
     bool on_cuda;
     double ms; // median; 0: left out, `summary` says why
     double ms_min, ms_max;

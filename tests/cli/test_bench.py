@@ -27,7 +27,7 @@ def test_kernels_prints_every_row_of_this_machine(box):
     out = run(*SMALL).out
     for name in ("memcpy", "cpu_reference", "cpu_portable"):
         assert re.search(rf"(?m)^{name}( +[\d.]+){{3}} +\d+ +\d+ +[\d.]+ +[\d.]+ %", out), out
-    assert re.search(r"(?m)^cpu_portable .* [\d.]+x", out), "no step over the rung before"
+    assert re.search(r"(?m)^cpu_portable .* [\d.]+x", out), "no step over the variant before"
     assert "37x21" in out and "emboss" in out
 
 
@@ -37,7 +37,7 @@ def test_kernels_json(box):
     assert (table["width"], table["height"], table["images"], table["planes"]) == (37, 21, 3, 3)
     assert table["pixels"] == 37 * 21 * 3
     rows = {row["name"]: row for row in table["rows"]}
-    assert rows["memcpy"]["kind"] == "copy" and rows["cpu_reference"]["kind"] == "rung"
+    assert rows["memcpy"]["kind"] == "copy" and rows["cpu_reference"]["kind"] == "variant"
     assert rows["cpu_reference"]["step"] is None
     for row in table["rows"]:
         assert row["where"] == "cpu"
@@ -61,7 +61,7 @@ def test_kernels_have_one_yardstick(box):
     # The page: every bar and the line at 100 % are drawn to the same scale.
     with open("p.html", encoding="utf-8") as file:
         page = file.read()
-    widths = [float(width) for width in re.findall(r'<i class="(?:copy|rung)" style="width:([\d.]+)%">', page)]
+    widths = [float(width) for width in re.findall(r'<i class="(?:copy|variant)" style="width:([\d.]+)%">', page)]
     limits = {float(at) for at in re.findall(r'<i class="limit" style="left:([\d.]+)%">', page)}
     assert limits == {widths[0]} and len(widths) == len(shown)
     for row, width in zip(shown, widths):
@@ -83,9 +83,9 @@ def test_kernels_print_their_spread(box):
     assert rows[0]["runs"] == sum(row["runs"] for row in rows[1:])
 
 
-def test_kernels_steps_are_over_the_rung_before(box):
-    rungs = [row for row in measured()["rows"] if row["kind"] == "rung" and "left_out" not in row]
-    for before, row in zip(rungs, rungs[1:]):
+def test_kernels_steps_are_over_the_variant_before(box):
+    variants = [row for row in measured()["rows"] if row["kind"] == "variant" and "left_out" not in row]
+    for before, row in zip(variants, variants[1:]):
         assert row["step"] == pytest.approx(before["ms"] / row["ms"], rel=0.01), row["name"]
 
 
@@ -120,11 +120,11 @@ def test_chart_of_kernels(box):
                                      ("--filter", "custom", "-k", "0.5 1 0.5 1 2 1 0.5 1 0.5")))
 def test_kernels_checks_whatever_is_measured(box, options):
     rows = json.loads(run("bench", "kernels", "--device", "cpu", "--image-size", "64x8", "--json", *options).out)["rows"]
-    assert [row["name"] for row in rows if row["kind"] == "rung"].count("cpu_reference") == 1
+    assert [row["name"] for row in rows if row["kind"] == "variant"].count("cpu_reference") == 1
 
 
 def test_kernels_one_variant(box):
-    names = [row["name"] for row in measured("--variant", "cpu_portable")["rows"] if row["kind"] == "rung"]
+    names = [row["name"] for row in measured("--variant", "cpu_portable")["rows"] if row["kind"] == "variant"]
     assert names == ["cpu_reference", "cpu_portable"]
 
 
@@ -132,7 +132,7 @@ def test_kernels_one_variant(box):
 def test_kernels_ladder_on_the_device(box):
     rows = json.loads(run("bench", "kernels", "--device", "cuda", "--image-size", "300x200", "--images", "5",
                           "--json").out)["rows"]
-    names = [row["name"] for row in rows if row["kind"] == "rung" and "left_out" not in row]
+    names = [row["name"] for row in rows if row["kind"] == "variant" and "left_out" not in row]
     ladder = ["cuda_interleaved", "cuda_naive", "cuda_constant", "cuda_shared", "cuda_unrolled", "cuda_planes",
               "cuda_blocked", "cuda_dp4a"]
     assert names[:len(ladder)] == ladder

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Held against a rival that we did not write: cv2.filter2D must give the same bytes for every built-in filter.
+"""Compared with an independent implementation: cv2.filter2D must give the same bytes for every built-in filter.
 
 Where OpenCV gives other bytes, the definition in integers decides, and the case must be in DEVIATIONS below.
 """
