@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Holds the device's PNG coders against zlib and libpng on random images, and times them with
-// --bench. Each coder is a row of the table `parts`.
+// Holds the device's PNG coders against zlib and libpng on random images. Each coder is an entry of
+// the table `parts`. `conv bench codec --device cuda` times them.
 #include "check_codec.h"
 
 #include <inttypes.h>
@@ -18,13 +18,12 @@
 struct part {
     const char *name;
     bool (*check)(const struct check_options *options);
-    bool (*bench)(const struct check_options *options);
 };
 
 #if CONV_HAVE_CUDA
 static const struct part parts[] = {
-    {"encode", check_codec_encode, check_codec_encode_bench},
-    {"decode", check_codec_decode, check_codec_decode_bench},
+    {"encode", check_codec_encode},
+    {"decode", check_codec_decode},
 };
 
 static const char *find_device(void)
@@ -34,7 +33,7 @@ static const char *find_device(void)
     return error != cudaSuccess ? cudaGetErrorString(error) : count ? NULL : "no CUDA device";
 }
 #else
-static const struct part parts[] = {{NULL, NULL, NULL}};
+static const struct part parts[] = {{NULL, NULL}};
 
 static const char *find_device(void)
 {
@@ -45,39 +44,26 @@ static const char *find_device(void)
 // *part is NULL for all.
 static bool parse_options(struct check_options *options, const char **part, int argc, char **argv)
 {
-    bool timed = false;
-    int i = 1;
-    for (; i < argc && argv[i][0] == '-'; i++) {
-        bool value = i + 1 < argc;
-        if (!strcmp(argv[i], "--seed") && value)
-            options->seed = strtoull(argv[++i], NULL, 10);
-        else if (!strcmp(argv[i], "--rounds") && value)
-            options->rounds = atoi(argv[++i]);
-        else if (!strcmp(argv[i], "--part") && value)
-            *part = argv[++i];
-        else if (!strcmp(argv[i], "--corpus") && value)
-            options->corpus = argv[++i];
-        else if (!strcmp(argv[i], "--copies") && value)
-            options->copies = atoi(argv[++i]);
-        else if (!strcmp(argv[i], "--runs") && value)
-            options->runs = atoi(argv[++i]);
-        else if (!strcmp(argv[i], "--threads") && value)
-            options->threads = atoi(argv[++i]);
-        else if (!strcmp(argv[i], "--bench"))
-            timed = true;
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 == argc)
+            return false;
+        const char *name = argv[i], *value = argv[i + 1];
+        if (!strcmp(name, "--seed"))
+            options->seed = strtoull(value, NULL, 10);
+        else if (!strcmp(name, "--rounds"))
+            options->rounds = atoi(value);
+        else if (!strcmp(name, "--part"))
+            *part = value;
+        else if (!strcmp(name, "--corpus"))
+            options->corpus = value;
         else
             return false;
     }
-    options->files = argv + i;
-    options->file_count = argc - i;
-    return options->rounds > 0 && options->copies >= 0 && options->runs > 0 &&
-           timed == (options->file_count > 0);
+    return options->rounds > 0;
 }
 
 static bool run_part(const struct part *part, const struct check_options *options)
 {
-    if (options->file_count)
-        return part->bench(options);
     printf("%s: seed %" PRIu64 ", %d rounds\n", part->name, options->seed, options->rounds);
     fflush(stdout);
     return part->check(options);
@@ -85,13 +71,11 @@ static bool run_part(const struct part *part, const struct check_options *option
 
 int main(int argc, char **argv)
 {
-    struct check_options options = {.seed = (uint64_t)time(NULL), .rounds = 200, .runs = 5};
+    struct check_options options = {.seed = (uint64_t)time(NULL), .rounds = 200};
     const char *part = NULL;
     if (!parse_options(&options, &part, argc, argv)) {
         fprintf(stderr, "usage: check_codec [--part encode|decode] [--seed N] [--rounds N] "
-                        "[--corpus FOLDER]\n"
-                        "       check_codec [--part encode|decode] --bench [--copies N] [--runs N] "
-                        "[--threads N] FILE...\n");
+                        "[--corpus FOLDER]\n");
         return 2;
     }
     const char *reason = find_device();

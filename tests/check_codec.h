@@ -41,18 +41,10 @@ struct check_options {
     uint64_t seed;
     int rounds;
     const char *corpus; // folder of PNG files to decode; NULL: none
-    char **files;       // PNGs to time
-    int file_count;
-    int copies;  // of each at once; 0: as the part likes
-    int runs;    // of which the median is taken
-    int threads; // an image, of the decoder; 0: as it chooses
 };
 
 // Prints what was wrong and returns false; a seed with one round gives a case again.
 bool check_codec_encode(const struct check_options *options);
 bool check_codec_decode(const struct check_options *options);
-// Prints a line a kernel. False if it could not.
-bool check_codec_encode_bench(const struct check_options *options);
-bool check_codec_decode_bench(const struct check_options *options);
 
 #endif

@@ -2,8 +2,6 @@
 // The encoder of src/png/cuda/ against zlib and libpng: random batches, of which every chunk
 // must have the right CRC, inflate to all scanlines with the right Adler-32, and come back from
 // libpng as the image. The same images in another batch must give the same bytes.
-#include "check_codec_encode.h"
-
 #include <cuda_runtime_api.h>
 #include <png.h>
 #include <stdio.h>
@@ -11,6 +9,8 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "check_codec.h"
+#include "png/cuda/cuda_encode.h"
 #include "support/png_make.h"
 
 #define MOST_IMAGES 12
@@ -19,7 +19,25 @@
 #define CHUNK_FRAME 12
 #define LAUNCHES 7 // whatever the batch
 
-bool check_cuda_failed(cudaError_t error, const char *what)
+// Planes, table and memory of a batch, ready to run.
+struct run {
+    int count;
+    struct conv_encode_image *images;
+    // Each plane has memory of its own, so that compute-sanitizer and the emulation see accesses
+    // beside it.
+    void *(*memory)[CONV_IMAGE_MAX_CHANNELS];
+    void *d_images, *d_scratch;
+    uint8_t *d_output, *d_results; // with guards around them
+    struct conv_encode_batch batch;
+};
+
+struct encoded {
+    uint8_t *output;
+    struct conv_encode_result *results;
+};
+
+// Prints what failed.
+static bool failed(cudaError_t error, const char *what)
 {
     if (error != cudaSuccess)
         printf("FAILED %s: %s\n", what, cudaGetErrorString(error));
@@ -28,7 +46,7 @@ bool check_cuda_failed(cudaError_t error, const char *what)
 
 // --- a batch on the device -----------------------------------------------------------------------
 
-void check_encode_free(struct check_encode *run)
+static void free_run(struct run *run)
 {
     for (int i = 0; i < run->count; i++)
         for (int c = 0; c < CONV_IMAGE_MAX_CHANNELS; c++)
@@ -40,24 +58,24 @@ void check_encode_free(struct check_encode *run)
             (void)cudaFree(all[i]);
     free(run->images);
     free(run->memory);
-    *run = (struct check_encode){0};
+    *run = (struct run){0};
 }
 
 static bool upload(void **d_memory, const void *data, size_t size, const char *what)
 {
-    return !check_cuda_failed(cudaMalloc(d_memory, size), what) &&
-           !check_cuda_failed(cudaMemcpy(*d_memory, data, size, cudaMemcpyHostToDevice), what);
+    return !failed(cudaMalloc(d_memory, size), what) &&
+           !failed(cudaMemcpy(*d_memory, data, size, cudaMemcpyHostToDevice), what);
 }
 
 // Memory of `size` bytes with guards around them, all of it PATTERN.
 static bool take_guarded(uint8_t **d_memory, size_t size, const char *what)
 {
-    if (check_cuda_failed(cudaMalloc((void **)d_memory, size + 2 * GUARD), what))
+    if (failed(cudaMalloc((void **)d_memory, size + 2 * GUARD), what))
         return false;
-    return !check_cuda_failed(cudaMemsetAsync(*d_memory, PATTERN, size + 2 * GUARD, NULL), what);
+    return !failed(cudaMemsetAsync(*d_memory, PATTERN, size + 2 * GUARD, NULL), what);
 }
 
-static bool upload_planes(struct check_encode *run, int i, const struct conv_image *image)
+static bool upload_planes(struct run *run, int i, const struct conv_image *image)
 {
     struct conv_encode_image *entry = &run->images[i];
     *entry = (struct conv_encode_image){
@@ -76,9 +94,10 @@ static bool upload_planes(struct check_encode *run, int i, const struct conv_ima
     return true;
 }
 
-bool check_encode_open(struct check_encode *run, const struct conv_image *images, int count)
+// Prints and returns false if CUDA fails; free_run in any case.
+static bool open_run(struct run *run, const struct conv_image *images, int count)
 {
-    *run = (struct check_encode){.count = count};
+    *run = (struct run){.count = count};
     run->images = calloc((size_t)count, sizeof *run->images);
     run->memory = calloc((size_t)count, sizeof *run->memory);
     if (!run->images || !run->memory)
@@ -92,7 +111,7 @@ bool check_encode_open(struct check_encode *run, const struct conv_image *images
         return false;
     }
     size_t results = (size_t)count * sizeof(struct conv_encode_result);
-    if (check_cuda_failed(cudaMalloc(&run->d_scratch, plan->scratch_bytes), "scratch memory") ||
+    if (failed(cudaMalloc(&run->d_scratch, plan->scratch_bytes), "scratch memory") ||
         !upload(&run->d_images, run->images, (size_t)count * sizeof *run->images, "table") ||
         !take_guarded(&run->d_output, plan->output_bytes, "output") ||
         !take_guarded(&run->d_results, results, "results"))
@@ -109,8 +128,7 @@ static uint8_t *fetch(const uint8_t *d_memory, size_t size, const char *what)
 {
     size_t all = size + 2 * GUARD;
     uint8_t *data = malloc(all);
-    bool ok =
-        data && !check_cuda_failed(cudaMemcpy(data, d_memory, all, cudaMemcpyDeviceToHost), what);
+    bool ok = data && !failed(cudaMemcpy(data, d_memory, all, cudaMemcpyDeviceToHost), what);
     for (size_t i = 0; ok && i < GUARD; i++)
         if (data[i] != PATTERN || data[all - 1 - i] != PATTERN) {
             printf("FAILED: writes outside of the %s\n", what);
@@ -125,7 +143,8 @@ static uint8_t *fetch(const uint8_t *d_memory, size_t size, const char *what)
     return data;
 }
 
-bool check_encode_fetch(const struct check_encode *run, struct check_encoded *encoded)
+// After the batch has run. False if anything beside output or results was written.
+static bool fetch_encoded(const struct run *run, struct encoded *encoded)
 {
     size_t results = (size_t)run->count * sizeof(struct conv_encode_result);
     encoded->output = fetch(run->d_output, run->batch.plan.output_bytes, "output");
@@ -133,11 +152,11 @@ bool check_encode_fetch(const struct check_encode *run, struct check_encoded *en
     return encoded->output && encoded->results;
 }
 
-void check_encoded_free(struct check_encoded *encoded)
+static void free_encoded(struct encoded *encoded)
 {
     free(encoded->output);
     free(encoded->results);
-    *encoded = (struct check_encoded){0};
+    *encoded = (struct encoded){0};
 }
 
 static void count_launch(void *context, const char *kernel)
@@ -147,16 +166,16 @@ static void count_launch(void *context, const char *kernel)
 }
 
 static bool encode(const struct conv_image *images, int count, uint64_t seed,
-                   struct check_encoded *encoded)
+                   struct encoded *encoded)
 {
-    struct check_encode run;
-    *encoded = (struct check_encoded){0};
+    struct run run;
+    *encoded = (struct encoded){0};
 #ifdef CONV_EMULATED
     emulated_seed(seed); // so that the case's seed gives the order of threads as well
 #else
     (void)seed;
 #endif
-    bool ok = check_encode_open(&run, images, count);
+    bool ok = open_run(&run, images, count);
     int launches = 0;
     run.batch.mark = count_launch;
     run.batch.mark_context = &launches;
@@ -168,9 +187,8 @@ static bool encode(const struct conv_image *images, int count, uint64_t seed,
         printf("FAILED: %d launches for %d images\n", launches, count);
         ok = false;
     }
-    ok = ok && !check_cuda_failed(cudaDeviceSynchronize(), "encode") &&
-         check_encode_fetch(&run, encoded);
-    check_encode_free(&run);
+    ok = ok && !failed(cudaDeviceSynchronize(), "encode") && fetch_encoded(&run, encoded);
+    free_run(&run);
     return ok;
 }
 
@@ -313,7 +331,7 @@ static bool check_image(const struct conv_image *image, const uint8_t *chunk, si
 }
 
 // Chunks lie one behind another, zeros between them, and nothing is written behind the last.
-static const char *check_packing(const struct check_encoded *encoded, int count, size_t room)
+static const char *check_packing(const struct encoded *encoded, int count, size_t room)
 {
     uint64_t at = 0;
     for (int i = 0; i < count; i++) {
@@ -367,8 +385,7 @@ static bool is_small(const struct check_case *c, int i, size_t size)
            size < 200 + 4 * (size_t)image->height + scanline_bytes(image) / 100;
 }
 
-static bool check_encoded(const struct check_case *c, const struct check_encoded *encoded,
-                          size_t room)
+static bool check_encoded(const struct check_case *c, const struct encoded *encoded, size_t room)
 {
     const char *wrong = check_packing(encoded, c->count, room);
     if (wrong)
@@ -406,7 +423,7 @@ static void change_padding(struct conv_image *image, uint64_t *state)
 }
 
 // The images the other way round, without the first one: the same bytes again.
-static bool check_again(struct check_case *c, const struct check_encoded *encoded, uint64_t seed)
+static bool check_again(struct check_case *c, const struct encoded *encoded, uint64_t seed)
 {
     struct conv_image images[MOST_IMAGES];
     int count = c->count > 1 ? c->count - 1 : 1;
@@ -415,7 +432,7 @@ static bool check_again(struct check_case *c, const struct check_encoded *encode
         change_padding(&c->images[c->count - 1 - i], &state);
         images[i] = c->images[c->count - 1 - i];
     }
-    struct check_encoded again;
+    struct encoded again;
     bool ok = encode(images, count, seed + 1, &again);
     for (int i = 0; i < count && ok; i++) {
         const struct conv_encode_result *one = &encoded->results[c->count - 1 - i];
@@ -424,16 +441,16 @@ static bool check_again(struct check_case *c, const struct check_encoded *encode
             memcmp(encoded->output + one->offset, again.output + two->offset, one->size) != 0)
             ok = complain(c, c->count - 1 - i, "other bytes in another batch");
     }
-    check_encoded_free(&again);
+    free_encoded(&again);
     return ok;
 }
 
 static bool check_round(struct check_case *c, uint64_t seed)
 {
-    struct check_encoded encoded;
+    struct encoded encoded;
     bool ok = encode(c->images, c->count, seed, &encoded) &&
               check_encoded(c, &encoded, room_of(c)) && check_again(c, &encoded, seed);
-    check_encoded_free(&encoded);
+    free_encoded(&encoded);
     for (int i = 0; i < c->count; i++)
         check_free_image(&c->images[i]);
     if (!ok)
