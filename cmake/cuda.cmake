@@ -87,7 +87,7 @@ function(conv_cuda_target target)
     target_compile_options(${target} PRIVATE
         $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;--threads=0;-Xcompiler=-Wall,-Wextra>
         # Kernels are loaded in 16 instead of 24 ms for a seventh more of binary.
-        $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<VERSION_GREATER_EQUAL:${CUDAToolkit_VERSION},12.8>>:--compress-mode=speed>
+        $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<VERSION_GREATER_EQUAL:${CUDAToolkit_VERSION},12.8>>:--compress-mode=size>
         # For the profiler; it would make the program several times as large.
         $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<NOT:$<CONFIG:Release>>>:-lineinfo>)
     if(CONV_WERROR)
