@@ -2,25 +2,27 @@
 // A filter context is a backend, a stream and one group in staging memory.
 #include "backend/filter_image.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "device/staging.h"
 #include "kernels/stencil/alpha.h"
 
-struct placed {
-    struct conv_image image;
-    size_t out_offset[CONV_IMAGE_MAX_CHANNELS];
-};
-
 struct conv_filter_context {
     const struct conv_backend_ops *ops;
     struct conv_backend *backend;
+    bool owns_backend;
     struct conv_stream *stream;
     enum conv_alpha_mode alpha;
     size_t table_bytes; // per filtered plane
-    struct conv_group group;
-    struct placed *placed;
-    int count, capacity; // images
+    // What was placed last, in memory of the context or of the caller.
+    struct conv_group *group;
+    struct conv_placed *placed;
+    int count;
+    // The context's own memory.
+    struct conv_group own_group;
+    struct conv_placed *own_placed;
+    int capacity; // images
 };
 
 static void free_staging(struct conv_group *group)
@@ -36,11 +38,32 @@ void conv_filter_context_close(struct conv_filter_context *context)
     if (!context)
         return;
     context->ops->stream_close(context->stream);
-    context->ops->close(context->backend);
-    free_staging(&context->group);
-    free(context->group.planes);
-    free(context->placed);
+    if (context->owns_backend)
+        context->ops->close(context->backend);
+    free_staging(&context->own_group);
+    free(context->own_group.planes);
+    free(context->own_placed);
     free(context);
+}
+
+enum conv_status conv_filter_context_open_on(struct conv_filter_context **out,
+                                             const struct conv_backend_ops *ops,
+                                             struct conv_backend *backend, int filter_count,
+                                             enum conv_alpha_mode alpha, struct conv_err *err)
+{
+    struct conv_filter_context *context = calloc(1, sizeof *context);
+    if (!context)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a filter context");
+    context->ops = ops;
+    context->backend = backend;
+    context->alpha = alpha;
+    context->table_bytes = ops->table_bytes(filter_count, false);
+    enum conv_status status = ops->stream_open(backend, &context->stream, 0, err);
+    if (status)
+        conv_filter_context_close(context);
+    else
+        *out = context;
+    return status;
 }
 
 enum conv_status conv_filter_context_open(struct conv_filter_context **out,
@@ -48,19 +71,16 @@ enum conv_status conv_filter_context_open(struct conv_filter_context **out,
                                           const struct conv_backend_config *config,
                                           struct conv_err *err)
 {
-    struct conv_filter_context *context = calloc(1, sizeof *context);
-    if (!context)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a filter context");
-    context->ops = ops;
-    context->alpha = config->alpha;
-    context->table_bytes = ops->table_bytes(config->filter_count, false);
-    enum conv_status status = ops->open(&context->backend, config, err);
-    if (!status)
-        status = ops->stream_open(context->backend, &context->stream, 0, err);
+    struct conv_backend *backend = NULL;
+    enum conv_status status = ops->open(&backend, config, err);
     if (status)
-        conv_filter_context_close(context);
+        return status;
+    status =
+        conv_filter_context_open_on(out, ops, backend, config->filter_count, config->alpha, err);
+    if (status)
+        ops->close(backend);
     else
-        *out = context;
+        (*out)->owns_backend = true;
     return status;
 }
 
@@ -93,15 +113,15 @@ static enum conv_status reserve_staging(struct conv_group *group, size_t bytes,
 static enum conv_status reserve_lists(struct conv_filter_context *context, int images,
                                       struct conv_err *err)
 {
-    struct conv_group *group = &context->group;
+    struct conv_group *group = &context->own_group;
     if (images <= context->capacity)
         return CONV_OK;
     int planes = images * CONV_IMAGE_MAX_CHANNELS;
-    free(context->placed);
+    free(context->own_placed);
     free(group->planes);
-    context->placed = calloc((size_t)images, sizeof *context->placed);
+    context->own_placed = calloc((size_t)images, sizeof *context->own_placed);
     group->planes = calloc((size_t)planes, sizeof *group->planes);
-    bool done = context->placed && group->planes;
+    bool done = context->own_placed && group->planes;
     context->capacity = done ? images : 0;
     group->plane_capacity = done ? planes : 0;
     return done ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d images", images);
@@ -112,23 +132,38 @@ enum conv_status conv_filter_context_place(struct conv_filter_context *context,
                                            struct conv_image *images, struct conv_err *err)
 {
     bool filter_alpha = context->alpha != CONV_ALPHA_KEEP;
+    struct conv_group *group = &context->own_group;
     size_t bytes = 0;
     context->count = 0;
     for (int i = 0; i < count; i++)
         bytes += conv_group_need(&shapes[i], filter_alpha, context->table_bytes);
     enum conv_status status = reserve_lists(context, count, err);
     if (!status)
-        status = reserve_staging(&context->group, bytes, err);
+        status = reserve_staging(group, bytes, err);
     if (status)
         return status;
-    conv_group_reset(&context->group);
+    conv_group_reset(group);
+    context->group = group;
+    context->placed = context->own_placed;
     for (; context->count < count; context->count++) {
-        struct placed *placed = &context->placed[context->count];
-        conv_group_place(&context->group, &shapes[context->count], filter_alpha,
-                         context->table_bytes, &placed->image, placed->out_offset);
-        images[context->count] = placed->image;
+        struct conv_placed *placed = &context->placed[context->count];
+        conv_group_place(group, &shapes[context->count], filter_alpha, context->table_bytes,
+                         placed);
+        images[context->count] = placed->in;
     }
     return CONV_OK;
+}
+
+void conv_filter_context_place_in(struct conv_filter_context *context, struct conv_group *group,
+                                  const struct conv_image *shape, struct conv_placed *placed)
+{
+    context->group = group;
+    context->placed = placed;
+    context->count = 1;
+    bool fits = conv_group_place(group, shape, context->alpha != CONV_ALPHA_KEEP,
+                                 context->table_bytes, placed);
+    assert(fits);
+    (void)fits;
 }
 
 // --- filtering -----------------------------------------------------------------------------------
@@ -137,8 +172,8 @@ enum conv_status conv_filter_context_run(struct conv_filter_context *context, st
 {
     bool premultiplied = context->alpha == CONV_ALPHA_PREMULTIPLY;
     for (int i = 0; i < context->count && premultiplied; i++)
-        conv_alpha_multiply(&context->placed[i].image);
-    enum conv_status status = context->ops->stream_run(context->stream, &context->group, err);
+        conv_alpha_multiply(&context->placed[i].in);
+    enum conv_status status = context->ops->stream_run(context->stream, context->group, err);
     for (int i = 0; i < context->count && premultiplied && !status; i++) {
         struct conv_image result;
         conv_filter_context_result(context, i, &result);
@@ -150,8 +185,7 @@ enum conv_status conv_filter_context_run(struct conv_filter_context *context, st
 void conv_filter_context_result(const struct conv_filter_context *context, int index,
                                 struct conv_image *image)
 {
-    const struct placed *placed = &context->placed[index];
-    conv_group_result(&context->group, &placed->image, placed->out_offset, image);
+    conv_group_result(context->group, &context->placed[index], image);
 }
 
 enum conv_status conv_filter_image(struct conv_filter_context *context,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One image through a chain of filters on one device: what callers need who have planes in memory
-// and want planes back. The pipeline does the same for a flow of images, with memory of its own.
+// One image through a chain of filters on one device, from planes in memory to planes in memory.
+// Workers of the pipeline that filter single images use it with staging memory of their own.
 #ifndef CONV_BACKEND_FILTER_IMAGE_H
 #define CONV_BACKEND_FILTER_IMAGE_H
 
@@ -46,5 +46,20 @@ enum conv_status conv_filter_context_run(struct conv_filter_context *context, st
 // until the next place.
 void conv_filter_context_result(const struct conv_filter_context *context, int index,
                                 struct conv_image *image);
+
+// --- the same on a device and in memory of the caller --------------------------------------------
+
+// As conv_filter_context_open, on a backend that was opened with `filter_count` filters and `alpha`
+// and stays open for longer than the context. Several contexts may share it.
+enum conv_status conv_filter_context_open_on(struct conv_filter_context **context,
+                                             const struct conv_backend_ops *ops,
+                                             struct conv_backend *backend, int filter_count,
+                                             enum conv_alpha_mode alpha, struct conv_err *err);
+
+// As conv_filter_context_place for one image in an empty group of the caller, which has room for it
+// (conv_group_need). The group and *placed stay unchanged by others until the last
+// conv_filter_context_result or the next place; conv_group_result gives the same.
+void conv_filter_context_place_in(struct conv_filter_context *context, struct conv_group *group,
+                                  const struct conv_image *shape, struct conv_placed *placed);
 
 #endif

@@ -19,8 +19,7 @@ size_t conv_group_need(const struct conv_image *shape, bool filter_alpha, size_t
 }
 
 bool conv_group_place(struct conv_group *group, const struct conv_image *shape, bool filter_alpha,
-                      size_t table_bytes, struct conv_image *in,
-                      size_t out_offset[CONV_IMAGE_MAX_CHANNELS])
+                      size_t table_bytes, struct conv_placed *placed)
 {
     size_t tables = (size_t)group->plane_count * table_bytes;
     size_t need = conv_group_need(shape, filter_alpha, table_bytes);
@@ -31,7 +30,7 @@ bool conv_group_place(struct conv_group *group, const struct conv_image *shape, 
         return false;
 
     size_t bytes = conv_image_plane_bytes(shape->width, shape->height, shape->depth);
-    *in = *shape;
+    placed->in = *shape;
     int alpha = shape->alpha && filter_alpha ? group->plane_count + shape->channels - 1 : -1;
     for (int c = 0; c < shape->channels; c++) {
         size_t offset;
@@ -40,7 +39,7 @@ bool conv_group_place(struct conv_group *group, const struct conv_image *shape, 
             offset = group->capacity - group->back;
             offset -= offset % CONV_IMAGE_PLANE_ALIGN;
             group->back = group->capacity - offset;
-            out_offset[c] = SIZE_MAX;
+            placed->out_offset[c] = SIZE_MAX;
         } else {
             offset = group->front;
             group->front += bytes;
@@ -51,10 +50,12 @@ bool conv_group_place(struct conv_group *group, const struct conv_image *shape, 
                 .depth = shape->depth,
                 .alpha = c < shape->channels - 1 ? alpha : -1,
             };
-            out_offset[c] = offset;
+            placed->out_offset[c] = offset;
         }
-        in->plane[c].data = conv_group_is_device_coded(group) ? NULL : group->h_in + offset;
-        in->plane[c].stride = (ptrdiff_t)conv_image_stride(shape->width, shape->depth);
+        placed->in.plane[c] = (struct conv_plane){
+            .data = conv_group_is_device_coded(group) ? NULL : group->h_in + offset,
+            .stride = (ptrdiff_t)conv_image_stride(shape->width, shape->depth),
+        };
     }
     return true;
 }
@@ -90,8 +91,8 @@ struct conv_group_room conv_group_need_coded(const struct conv_image *shape, boo
 
 bool conv_group_place_coded(struct conv_group *group, const struct conv_image *shape,
                             bool filter_alpha, size_t table_bytes,
-                            const struct conv_group_coding *coding, struct conv_image *in,
-                            size_t out_offset[CONV_IMAGE_MAX_CHANNELS], int *index)
+                            const struct conv_group_coding *coding, struct conv_placed *placed,
+                            int *index)
 {
     size_t streams = group->streams, chunks = group->chunks;
     if (group->image_count == group->image_capacity)
@@ -113,7 +114,7 @@ bool conv_group_place_coded(struct conv_group *group, const struct conv_image *s
             return false;
     }
     int plane = group->plane_count;
-    if (!conv_group_place(group, shape, filter_alpha, table_bytes, in, out_offset))
+    if (!conv_group_place(group, shape, filter_alpha, table_bytes, placed))
         return false;
     struct conv_group_image *image = &group->images[group->image_count];
     *image = (struct conv_group_image){
@@ -122,7 +123,7 @@ bool conv_group_place_coded(struct conv_group *group, const struct conv_image *s
         .passthrough = SIZE_MAX,
         .stream = group->streams,
     };
-    if (out_offset[shape->channels - 1] == SIZE_MAX) // the last one placed
+    if (placed->out_offset[shape->channels - 1] == SIZE_MAX) // the last one placed
         image->passthrough = group->capacity - group->back;
     group->streams = streams;
     group->chunks = chunks;
@@ -130,13 +131,13 @@ bool conv_group_place_coded(struct conv_group *group, const struct conv_image *s
     return true;
 }
 
-void conv_group_result(const struct conv_group *group, const struct conv_image *in,
-                       const size_t out_offset[CONV_IMAGE_MAX_CHANNELS], struct conv_image *out)
+void conv_group_result(const struct conv_group *group, const struct conv_placed *placed,
+                       struct conv_image *out)
 {
-    *out = *in;
-    for (int c = 0; c < in->channels; c++)
-        if (out_offset[c] != SIZE_MAX)
-            out->plane[c].data = group->h_result + out_offset[c];
+    *out = placed->in;
+    for (int c = 0; c < out->channels; c++)
+        if (placed->out_offset[c] != SIZE_MAX)
+            out->plane[c].data = group->h_result + placed->out_offset[c];
 }
 
 // The plane to cut before: nearest to the middle of those that part no colour from its alpha. 0 if

@@ -77,12 +77,17 @@ static inline bool conv_group_is_device_coded(const struct conv_group *group)
     return group->decoded && group->encoded;
 }
 
-// Reserves room for an image. `shape` gives sizes; on success in->plane[] point into h_in (to be
-// filled) and `out_offset[c]` says where in h_result the filtered channel will be, SIZE_MAX for a
-// passthrough one (which stays at in->plane[c]). False if the group has no room.
+// An image's place in a group.
+struct conv_placed {
+    struct conv_image in; // its planes in h_in, to be filled
+    // Where in h_result a filtered channel will be; SIZE_MAX for a passthrough one, which stays at
+    // in.plane[].
+    size_t out_offset[CONV_IMAGE_MAX_CHANNELS];
+};
+
+// Reserves room for an image of the sizes of `shape`. False if the group has no room.
 bool conv_group_place(struct conv_group *group, const struct conv_image *shape, bool filter_alpha,
-                      size_t table_bytes, struct conv_image *in,
-                      size_t out_offset[CONV_IMAGE_MAX_CHANNELS]);
+                      size_t table_bytes, struct conv_placed *placed);
 
 // What an image adds to a group that is coded.
 struct conv_group_coding {
@@ -100,16 +105,16 @@ struct conv_group_room conv_group_need_coded(const struct conv_image *shape, boo
                                              const struct conv_group_coding *coding);
 
 // As conv_group_place, for a group with `decoded` or `encoded` set. *index is the image's among the
-// group's images; the caller writes its stream. The planes of *in are in h_in only if the caller
-// fills them or if they pass through.
+// group's images; the caller writes its stream. Planes are in h_in only if the caller fills them or
+// if they pass through.
 bool conv_group_place_coded(struct conv_group *group, const struct conv_image *shape,
                             bool filter_alpha, size_t table_bytes,
-                            const struct conv_group_coding *coding, struct conv_image *in,
-                            size_t out_offset[CONV_IMAGE_MAX_CHANNELS], int *index);
+                            const struct conv_group_coding *coding, struct conv_placed *placed,
+                            int *index);
 
 // The filtered image: views into h_result and, for passthrough planes, h_in.
-void conv_group_result(const struct conv_group *group, const struct conv_image *in,
-                       const size_t out_offset[CONV_IMAGE_MAX_CHANNELS], struct conv_image *out);
+void conv_group_result(const struct conv_group *group, const struct conv_placed *placed,
+                       struct conv_image *out);
 
 // Cuts a group in two of about the same size, for a device that cannot take it whole: `head` and
 // `tail` are groups on parts of its memory. False if it cannot be cut: it is one plane, or one

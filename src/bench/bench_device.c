@@ -50,11 +50,10 @@ struct stream_thread {
 
 // Places the image in the last group or in a new one. False: there is no more memory.
 static bool place(struct conv_bench_device *bench, const struct conv_image *shape,
-                  struct conv_image *in, int most, struct conv_err *err)
+                  struct conv_placed *placed, int most, struct conv_err *err)
 {
     const struct conv_bench_devices *device = bench->device;
-    size_t table = device->ops->table_bytes(bench->options->filter_count, false),
-           offsets[CONV_IMAGE_MAX_CHANNELS];
+    size_t table = device->ops->table_bytes(bench->options->filter_count, false);
     bool filter_alpha = bench->options->alpha != CONV_ALPHA_KEEP;
     size_t bytes = conv_group_need(shape, filter_alpha, table);
     struct conv_pool_need need = {.room = {bytes, bytes}};
@@ -63,12 +62,12 @@ static bool place(struct conv_bench_device *bench, const struct conv_image *shap
     // As in the pipeline: groups for a device, single images for a core.
     bool full =
         !slot || !device->ops->async || (used > 0 && used + bytes > bench->options->group_bytes);
-    if (full || !conv_group_place(&slot->group, shape, filter_alpha, table, in, offsets)) {
+    if (full || !conv_group_place(&slot->group, shape, filter_alpha, table, placed)) {
         if (bench->group_count == most ||
             conv_pool_acquire(&bench->pool, &need, &slot, err) != CONV_OK || !slot)
             return false;
         bench->groups[bench->group_count++] = slot;
-        conv_group_place(&slot->group, shape, filter_alpha, table, in, offsets);
+        conv_group_place(&slot->group, shape, filter_alpha, table, placed);
     }
     bench->images[bench->group_count - 1]++;
     bench->pixels[bench->group_count - 1] += (uint64_t)shape->width * (uint64_t)shape->height;
@@ -81,13 +80,15 @@ static bool stage(struct conv_bench_device *bench, struct conv_job *job,
 {
     struct conv_err err;
     job->file->size = 0;
-    if (conv_stages_read(config, job) || !place(bench, &job->header.shape, &job->in, most, &err))
+    if (conv_stages_read(config, job) ||
+        !place(bench, &job->header.shape, &job->placed, most, &err))
         return false;
+    const struct conv_image *in = &job->placed.in;
     if (bench->image_bytes == 0)
-        bench->image_bytes = conv_image_plane_bytes(job->in.width, job->in.height, job->in.depth) *
-                             (size_t)job->in.channels;
+        bench->image_bytes =
+            conv_image_plane_bytes(in->width, in->height, in->depth) * (size_t)in->channels;
     // A damaged image leaves arbitrary samples, which take as long to filter.
-    (void)conv_stages_decode(config, codec, job);
+    (void)conv_stages_decode(codec, job, config->alpha == CONV_ALPHA_PREMULTIPLY);
     return true;
 }
 

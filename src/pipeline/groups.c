@@ -107,10 +107,9 @@ static bool place(struct conv_scheduler *s, struct conv_slot *slot, struct conv_
     const struct conv_image *shape = &job->header.shape;
     struct conv_group *group = &slot->group;
     if (!group->decoded && !group->encoded)
-        return conv_group_place(group, shape, s->filter_alpha, s->table_bytes, &job->in,
-                                job->out_offset);
-    return conv_group_place_coded(group, shape, s->filter_alpha, s->table_bytes, coding, &job->in,
-                                  job->out_offset, &job->image);
+        return conv_group_place(group, shape, s->filter_alpha, s->table_bytes, &job->placed);
+    return conv_group_place_coded(group, shape, s->filter_alpha, s->table_bytes, coding,
+                                  &job->placed, &job->image);
 }
 
 // Seals the open groups whose form has these bits.

@@ -60,9 +60,8 @@ struct conv_job {
     const struct conv_format *format; // of the input; NULL until its first bytes are read
     struct conv_image_header header;
     struct conv_metadata meta;
-    struct conv_image in; // where decoding writes
-    size_t out_offset[CONV_IMAGE_MAX_CHANNELS];
     struct conv_slot *slot;    // while it has staging memory
+    struct conv_placed placed; // its place there
     int image;                 // its number in a group that is coded
     enum conv_coder decode_on; // CONV_CODER_CPU once a device could not decode it, else AUTO
     bool decoded_on_device, encoded_on_device; // as in struct conv_record

@@ -112,7 +112,9 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
         workers[i].row = conv_trace_add_track(config->trace, "worker", i, "");
         status = conv_codecs_open(&workers[i].codecs, &config->codec, err);
         if (!status && !config->ops->async)
-            status = config->ops->stream_open(config->backends[0], &workers[i].stream, 0, err);
+            status =
+                conv_filter_context_open_on(&workers[i].context, config->ops, config->backends[0],
+                                            config->filter_count, config->alpha, err);
     }
     if (!status)
         status = start_streams(s, err);
@@ -155,7 +157,6 @@ static void await_workers(struct conv_scheduler *s, struct conv_worker *workers)
 
 static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers)
 {
-    const struct conv_backend_ops *ops = s->config->ops;
     await_workers(s, workers);
     conv_lock_acquire(&s->lock);
     s->streams_end = true;
@@ -168,7 +169,7 @@ static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers)
     for (int i = 0; i < s->config->jobs; i++) {
         if (is_left(&workers[i]))
             continue;
-        ops->stream_close(workers[i].stream);
+        conv_filter_context_close(workers[i].context);
         conv_codecs_close(workers[i].codecs);
     }
 }

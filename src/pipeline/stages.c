@@ -59,17 +59,16 @@ enum conv_status conv_stages_read(const struct conv_pipeline_config *config, str
     return status;
 }
 
-enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
-                                    struct conv_codecs *codecs, struct conv_job *job)
+enum conv_status conv_stages_decode(struct conv_codecs *codecs, struct conv_job *job,
+                                    bool premultiply)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
-    bool premultiply = config->alpha == CONV_ALPHA_PREMULTIPLY;
     conv_phase_begin(job->phase);
     enum conv_status status =
         job->format->decode(conv_codecs_of(codecs, job->format), job->file->data, job->file->size,
-                            &job->header, &job->in, &job->err);
+                            &job->header, &job->placed.in, &job->err);
     if (!status && premultiply)
-        conv_alpha_multiply(&job->in);
+        conv_alpha_multiply(&job->placed.in);
     conv_phase_end(job->phase);
     conv_codecs_trim(codecs);
     conv_stages_end(job, CONV_STAGE_DECODE, start);
@@ -88,13 +87,13 @@ bool conv_stages_pass_on(struct conv_job *job)
 }
 
 enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
-                                    struct conv_stream *stream, struct conv_job *job)
+                                    struct conv_filter_context *context, struct conv_job *job)
 {
     if (conv_cancel_is_asked(config->stop))
         return conv_err_set(&job->err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
     uint64_t start = conv_trace_begin(CONV_STAGE_KERNEL);
     conv_phase_begin(job->phase);
-    enum conv_status status = config->ops->stream_run(stream, &job->slot->group, &job->err);
+    enum conv_status status = conv_filter_context_run(context, &job->err);
     conv_phase_end(job->phase);
     conv_stages_end(job, CONV_STAGE_KERNEL, start);
     return status;
@@ -115,8 +114,9 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
         return CONV_OK;
     }
     struct conv_image out;
-    conv_group_result(group, &job->in, job->out_offset, &out);
-    bool premultiplied = config->alpha == CONV_ALPHA_PREMULTIPLY;
+    conv_group_result(group, &job->placed, &out);
+    // A filter context has divided.
+    bool premultiplied = config->ops->async && config->alpha == CONV_ALPHA_PREMULTIPLY;
     conv_phase_begin(job->phase);
     if (premultiplied)
         conv_alpha_divide(&out);

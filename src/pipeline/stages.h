@@ -4,6 +4,7 @@
 #ifndef CONV_PIPELINE_STAGES_H
 #define CONV_PIPELINE_STAGES_H
 
+#include "backend/filter_image.h"
 #include "pipeline/codecs.h"
 #include "pipeline/config.h"
 #include "pipeline/job.h"
@@ -22,13 +23,13 @@ bool conv_stages_pass_on(struct conv_job *job);
 // where job->budget has no more for a file that is larger than job->share says.
 enum conv_status conv_stages_read(const struct conv_pipeline_config *config, struct conv_job *job);
 
-// Decodes into job->in (premultiplied if asked).
-enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
-                                    struct conv_codecs *codecs, struct conv_job *job);
+// Decodes into job->placed, and multiplies colours by alpha if asked.
+enum conv_status conv_stages_decode(struct conv_codecs *codecs, struct conv_job *job,
+                                    bool premultiply);
 
-// Filters the image, which is its group's only one, on this thread.
+// Filters the image, which the context has placed, on this thread.
 enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
-                                    struct conv_stream *stream, struct conv_job *job);
+                                    struct conv_filter_context *context, struct conv_job *job);
 
 // Encodes the group's result and writes the output.
 enum conv_status conv_stages_encode(const struct conv_pipeline_config *config,

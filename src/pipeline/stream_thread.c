@@ -24,7 +24,8 @@ static int count_images(const struct conv_slot *slot, const struct conv_group *g
     size_t from = group == &slot->group ? 0 : (size_t)(group->h_in - slot->group.h_in);
     int count = 0;
     for (const struct conv_job *job = slot->jobs; job; job = job->next)
-        count += job->out_offset[0] >= from && job->out_offset[0] - from < group->front;
+        count +=
+            job->placed.out_offset[0] >= from && job->placed.out_offset[0] - from < group->front;
     return count;
 }
 
@@ -260,10 +261,11 @@ static enum conv_status run_group(struct conv_stream_thread *thread, struct conv
 // The image's part of the group's times, by its bytes.
 static void share_times(struct conv_job *job, const struct conv_group *group)
 {
+    const struct conv_image *in = &job->placed.in;
     size_t bytes = 0;
-    for (int c = 0; c < job->in.channels; c++)
-        if (job->out_offset[c] != SIZE_MAX)
-            bytes += conv_image_plane_bytes(job->in.width, job->in.height, job->in.depth);
+    for (int c = 0; c < in->channels; c++)
+        if (job->placed.out_offset[c] != SIZE_MAX)
+            bytes += conv_image_plane_bytes(in->width, in->height, in->depth);
     double share = group->front ? (double)bytes / (double)group->front : 0;
     job->ns[CONV_STAGE_COPY_IN] = (uint64_t)((double)group->ns_copy_in * share);
     job->ns[CONV_STAGE_KERNEL] = (uint64_t)((double)group->ns_kernel * share);

@@ -86,12 +86,12 @@ static void give_file_back(struct conv_scheduler *s, struct conv_job *job) CONV_
 static enum conv_status run_stages(struct conv_scheduler *s, struct conv_worker *worker,
                                    struct conv_job *job) CONV_TAKES(s->lock)
 {
-    conv_group_place(&job->slot->group, &job->header.shape, s->filter_alpha, s->table_bytes,
-                     &job->in, job->out_offset);
-    enum conv_status status = conv_stages_decode(s->config, worker->codecs, job);
+    conv_filter_context_place_in(worker->context, &job->slot->group, &job->header.shape,
+                                 &job->placed);
+    enum conv_status status = conv_stages_decode(worker->codecs, job, false);
     give_file_back(s, job);
     if (!status)
-        status = conv_stages_filter(s->config, worker->stream, job);
+        status = conv_stages_filter(s->config, worker->context, job);
     if (!status)
         status = conv_stages_encode(s->config, worker->codecs, worker->index, job);
     return status;

@@ -4,6 +4,7 @@
 #ifndef CONV_PIPELINE_WORKER_H
 #define CONV_PIPELINE_WORKER_H
 
+#include "backend/filter_image.h"
 #include "pipeline/codecs.h"
 #include "pipeline/scheduler.h"
 
@@ -11,7 +12,7 @@ struct conv_worker {
     struct conv_scheduler *scheduler;
     int index;
     struct conv_codecs *codecs;
-    struct conv_stream *stream; // of a backend that is not async
+    struct conv_filter_context *context; // on a backend that is not async; else NULL
     struct conv_trace_track *row;
     pthread_t thread;
     bool started;

@@ -201,6 +201,54 @@ static void several_images_at_once(void **state)
     conv_filter_context_close(context);
 }
 
+// As workers do it: contexts that share a backend, each image in memory of the caller.
+static void memory_of_the_caller(void **state)
+{
+    (void)state;
+    struct conv_filter chain[2] = {blur, edge};
+    struct conv_backend_config config = {
+        .filters = chain, .filter_count = 2, .alpha = CONV_ALPHA_PREMULTIPLY};
+    struct conv_image shape = {.width = 21, .height = 6, .channels = 4, .alpha = true, .depth = 8};
+    struct conv_err err = {0};
+    struct conv_backend *backend;
+    struct conv_filter_context *contexts[2];
+    struct conv_group_plane planes[CONV_IMAGE_MAX_CHANNELS];
+    size_t bytes = conv_group_need(&shape, true, 0);
+    assert_int_equal(conv_backend_cpu.open(&backend, &config, &err), CONV_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(conv_filter_context_open_on(&contexts[i], &conv_backend_cpu, backend, 2,
+                                                     config.alpha, &err),
+                         CONV_OK);
+    for (int round = 0; round < 4; round++) {
+        struct conv_filter_context *context = contexts[round % 2];
+        struct conv_group group = {.h_in = malloc(bytes),
+                                   .h_out = malloc(bytes),
+                                   .capacity = bytes,
+                                   .in_capacity = bytes,
+                                   .planes = planes,
+                                   .plane_capacity = CONV_IMAGE_MAX_CHANNELS};
+        struct conv_placed placed;
+        struct conv_image expected = shape, result, same;
+        image_alloc(&expected, FILL);
+        fill_with_noise(&expected);
+        conv_filter_context_place_in(context, &group, &shape, &placed);
+        conv_image_copy(&placed.in, &expected);
+        define_image(&expected, &blur, config.alpha);
+        define_image(&expected, &edge, config.alpha);
+        assert_int_equal(conv_filter_context_run(context, &err), CONV_OK);
+        conv_filter_context_result(context, 0, &result);
+        conv_group_result(&group, &placed, &same);
+        assert_same(&result, &expected);
+        assert_ptr_equal(result.plane[0].data, same.plane[0].data);
+        image_free(&expected);
+        free(group.h_in);
+        free(group.h_out);
+    }
+    for (int i = 0; i < 2; i++)
+        conv_filter_context_close(contexts[i]);
+    conv_backend_cpu.close(backend);
+}
+
 static void forced_kernels(void **state)
 {
     (void)state;
@@ -224,6 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_of_all_kinds),
         cmocka_unit_test(several_images_at_once),
+        cmocka_unit_test(memory_of_the_caller),
         cmocka_unit_test(forced_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
