@@ -1,38 +1,34 @@
 // SPDX-License-Identifier: MIT
 #include "base/stall.h"
 
-#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
 
-// A signal handler has no other way to see them.
-static atomic_int calls;
-static _Atomic uint64_t changed_at;
-
-bool conv_stall_may(FILE *stream)
+struct conv_stall *conv_stall_of(struct conv_stall *stall, FILE *stream)
 {
     struct stat info;
-    return fstat(fileno(stream), &info) != 0 || !S_ISREG(info.st_mode);
+    return fstat(fileno(stream), &info) != 0 || !S_ISREG(info.st_mode) ? stall : NULL;
 }
 
-void conv_stall_begin(bool may)
+void conv_stall_begin(struct conv_stall *stall)
 {
-    if (!may)
+    if (!stall)
         return;
-    atomic_store(&changed_at, conv_clock_ns());
-    atomic_fetch_add(&calls, 1);
+    atomic_store(&stall->changed_at, conv_clock_ns());
+    atomic_fetch_add(&stall->calls, 1);
 }
 
-void conv_stall_end(bool may)
+void conv_stall_end(struct conv_stall *stall)
 {
-    if (!may)
+    if (!stall)
         return;
-    atomic_store(&changed_at, conv_clock_ns());
-    atomic_fetch_sub(&calls, 1);
+    atomic_store(&stall->changed_at, conv_clock_ns());
+    atomic_fetch_sub(&stall->calls, 1);
 }
 
-bool conv_stall_lasts(uint64_t ns)
+bool conv_stall_lasts(const struct conv_stall *stall, uint64_t ns)
 {
-    return atomic_load(&calls) > 0 && conv_clock_ns() - atomic_load(&changed_at) >= ns;
+    return atomic_load(&stall->calls) > 0 &&
+           conv_clock_ns() - atomic_load(&stall->changed_at) >= ns;
 }

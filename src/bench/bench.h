@@ -45,7 +45,9 @@ struct conv_bench_options {
     enum conv_bench_format format; // of stdout
     bool show_progress;            // on stderr
     struct conv_page_job *page;    // with file NULL: no page
-    atomic_int *stop;              // non-zero after a signal; of conv_bench_streams
+    // Of conv_bench_streams: non-zero after a signal, and what waits for readers of its output.
+    atomic_int *stop;
+    struct conv_stall *stall;
 
     // conv_bench_kernels
     const struct conv_variant *variant; // to measure alone, or NULL

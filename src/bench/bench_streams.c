@@ -53,11 +53,11 @@ static enum conv_status run_once(struct bench *bench, int count, struct conv_pag
     bool async = bench->table.async;
     bench->config.streams = async ? count : 0;
     bench->config.jobs = bench->staged || !async ? count : bench->options->jobs;
-    conv_stall_end(true);
+    conv_stall_end(bench->options->stall);
     enum conv_status status = bench->staged
                                   ? conv_bench_device_run(bench->staged, count, totals, &bytes, err)
                                   : run_pipeline(bench, totals, err);
-    conv_stall_begin(true);
+    conv_stall_begin(bench->options->stall);
     if (status || !line)
         return status;
     line->count = count;
@@ -156,6 +156,7 @@ enum conv_status conv_bench_streams(const struct conv_bench_options *options, st
         .quiet = true,
         .progress = CONV_NEVER,
         .explain = options->explain,
+        .stall = options->stall,
         .device = devices->name,
         .device_async = async,
         .device_count = async ? devices->count : 0,
@@ -165,7 +166,8 @@ enum conv_status conv_bench_streams(const struct conv_bench_options *options, st
     bench->table.device = devices->name;
     bench->table.async = async;
     bench->table.device_only = options->device_only;
-    conv_stall_begin(true); // except in run_once: readers of the table or the page may be slow
+    conv_stall_begin(
+        options->stall); // except in run_once: readers of the table or the page may be slow
     enum conv_status status = measure(bench, async ? MOST_STREAMS : options->jobs, err);
     if (!status && options->format == CONV_BENCH_JSON)
         conv_streams_table_print_json(&bench->table, stdout);

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/stall.h"
 #include "cli/commands.h"
 #include "cli/device.h"
 #include "cli/hints.h"
@@ -195,7 +194,8 @@ static enum conv_status bench_streams(struct command *command, struct conv_err *
     struct conv_options *options = &command->options;
     struct conv_bench_options *bench = &command->bench;
     bench->stop = conv_signals_install();
-    conv_stall_begin(true); // a filter may be read from a pipe
+    bench->stall = conv_signals_stall();
+    conv_stall_begin(bench->stall); // a filter may be read from a pipe
     options->no_save = options->first_frame = true;
     // Streams are compared, so the coders stay the same, whatever would be faster.
     if (options->decode_on == CONV_CODER_AUTO)

@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/descriptors.h"
-#include "base/stall.h"
 #include "cli/commands.h"
 #include "cli/hints.h"
 #include "cli/own_files.h"
@@ -162,7 +161,8 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
     if (!status)
         status = conv_run_page_open(&run->page, options, err);
     if (!status && (options->trace_path || options->html_path))
-        status = conv_trace_open(&run->trace, options->trace_path, run->page.file, err);
+        status = conv_trace_open(&run->trace, options->trace_path, run->page.file,
+                                 conv_signals_stall(), err);
     if (status)
         return status;
     run->config = (struct conv_report_config){
@@ -184,6 +184,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         .streams = conv_options_streams(options, run->device.decode_on != CONV_CODER_CPU),
         .samples = run->page.file ? &run->kept : NULL,
         .start_ns = run->start_ns, // includes start-up
+        .stall = conv_signals_stall(),
     };
     status = conv_report_open(&run->report, &run->config, err);
     return status ? status : open_sink(run, stop, err);
@@ -267,10 +268,10 @@ static enum conv_status finish(struct run *run, int stop, bool failed, int *code
         conv_run_inputs_count_rest(&run->options, run->inputs.walk, &totals, &rest);
         conv_report_interrupted(run->report, &rest);
     } else if (*code == CONV_EXIT_NOTHING && !failed) {
-        conv_stall_begin(true);
+        conv_stall_begin(conv_signals_stall());
         struct conv_walk_count count = conv_walk_count(run->inputs.walk);
         conv_run_inputs_print_none(&run->options, &count);
-        conv_stall_end(true);
+        conv_stall_end(conv_signals_stall());
     }
     enum conv_status status = conv_report_close(run->report, *code, &totals, err);
     enum conv_status traced = conv_trace_finish(run->trace, status ? &later : err);
@@ -297,10 +298,10 @@ int conv_run_main(const struct conv_options *options)
     enum conv_status status = conv_commands_parse_chain(options, options->operands[0], run->filters,
                                                         &run->filter_count, &err);
     atomic_int *stop = conv_signals_install();
-    conv_stall_begin(true); // opening a report that is a pipe may wait
+    conv_stall_begin(conv_signals_stall()); // opening a report that is a pipe may wait
     if (!status)
         status = prepare(run, options, stop, &err);
-    conv_stall_end(true);
+    conv_stall_end(conv_signals_stall());
     if (!status)
         status =
             conv_run_images(&run->options, &run->device, conv_walk_source(run->inputs.walk),
@@ -311,7 +312,7 @@ int conv_run_main(const struct conv_options *options)
     if (run->report) {
         enum conv_status closed =
             finish(run, atomic_load(stop), status != CONV_OK, &code, status ? &later : &err);
-        conv_stall_begin(true); // everything is written
+        conv_stall_begin(conv_signals_stall()); // everything is written
         status = status ? status : closed;
     }
     conv_page_job_close(&run->page);

@@ -3,10 +3,16 @@
 
 #include <errno.h>
 
+#include "cli/signals.h"
+
 enum conv_status conv_run_page_open(struct conv_page_job *job, const struct conv_options *options,
                                     struct conv_err *err)
 {
-    *job = (struct conv_page_job){.path = options->html_path, .command = options->command_line};
+    *job = (struct conv_page_job){
+        .path = options->html_path,
+        .command = options->command_line,
+        .page.stall = conv_signals_stall(),
+    };
     if (!options->html_path)
         return CONV_OK;
     job->file = fopen(options->html_path, "we");

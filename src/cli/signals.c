@@ -5,16 +5,21 @@
 #include <stddef.h>
 #include <unistd.h>
 
-#include "base/stall.h"
 #include "io/sink.h"
 
 static atomic_int stop; // written by the handler
+static struct conv_stall stall;
 
 static _Atomic(struct conv_sink *) watched;
 
 void conv_signals_watch(struct conv_sink *sink)
 {
     atomic_store(&watched, sink);
+}
+
+struct conv_stall *conv_signals_stall(void)
+{
+    return &stall;
 }
 
 static void end_at_once(int number)
@@ -32,7 +37,7 @@ static void end_at_once(int number)
 static void on_alarm(int number)
 {
     (void)number;
-    if (conv_stall_lasts(STALL_NS))
+    if (conv_stall_lasts(&stall, STALL_NS))
         end_at_once(atomic_load(&stop));
     alarm(LOOK_SECONDS);
 }

@@ -7,8 +7,13 @@
 
 #include <stdatomic.h>
 
+#include "base/stall.h"
+
 // Installs the handlers and returns the flag: 0, the signal that came, or -1 set by the pipeline.
 atomic_int *conv_signals_install(void);
+
+// What waits for the readers of the program's output: the handlers end the program once that lasts.
+struct conv_stall *conv_signals_stall(void);
 
 struct conv_sink;
 

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/stall.h"
 #include "page/page_internal.h"
 #include "page_texts.h"
 
@@ -180,16 +179,17 @@ enum conv_status conv_page_write(const struct conv_page *page, FILE *file, const
 {
     struct conv_page_state *state = calloc(1, sizeof *state);
     struct conv_template *filled = calloc(1, sizeof *filled);
-    bool bad = !state || !filled, may_wait = conv_stall_may(file);
+    struct conv_stall *stall = conv_stall_of(page->stall, file);
+    bool bad = !state || !filled;
     if (!bad) {
         char name[64];
         state->page = page;
         filled->next = next;
         filled->context = state;
         bind_page(filled, page);
-        conv_stall_begin(may_wait);
+        conv_stall_begin(stall);
         bool whole = conv_template_write(filled, file, page_html, name);
-        conv_stall_end(may_wait);
+        conv_stall_end(stall);
         assert(whole);
         (void)whole;
     }
@@ -201,8 +201,8 @@ enum conv_status conv_page_write(const struct conv_page *page, FILE *file, const
     }
     errno = 0;
     bad = ferror(file) != 0;
-    conv_stall_begin(may_wait);
+    conv_stall_begin(stall);
     bad |= fclose(file) != 0;
-    conv_stall_end(may_wait);
+    conv_stall_end(stall);
     return bad ? conv_err_errno(err, errno, "cannot write the page to %s", path) : CONV_OK;
 }

@@ -84,7 +84,8 @@ struct conv_page {
     int kernel_count;
     const char *cpu, *cuda; // where the kernels ran
 
-    const char *record; // JSON
+    const char *record;       // JSON
+    struct conv_stall *stall; // counts waits for the reader of `file`; may be NULL
 };
 
 // Fills what `file` is for and closes it. CONV_ERR_IO.

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
+#include "base/stall.h"
 #include "report/overlap.h"
 #include "report/when.h"
 
@@ -90,6 +91,7 @@ struct conv_report_config {
     int jobs, streams;            // streams: per device
     struct conv_samples *samples; // receives what a page shows of single images, or NULL
     uint64_t start_ns;            // when the run began, on conv_clock_ns's clock; 0: now
+    struct conv_stall *stall;     // counts waits for readers of the output; may be NULL
 };
 
 #endif

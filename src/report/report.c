@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/features.h"
-#include "base/stall.h"
 #include "base/standard.h"
 #include "report/figures.h"
 #include "report/json.h"
@@ -27,8 +26,8 @@ struct conv_report {
     double start_cpu;
     const struct conv_report_rest *rest; // after a signal
     FILE *streams[2];                    // of JSON Lines: stdout, the file of --report; or NULL
-    bool may_wait[2];                    // writing to these may block on a reader
-    bool may_print_wait;                 // so may stdout or stderr
+    struct conv_stall *stall[2];         // of their readers; NULL where there is no need
+    struct conv_stall *print_stall;      // the same of stdout and stderr
 };
 
 // CPU time of this process.
@@ -92,11 +91,14 @@ enum conv_status conv_report_open(struct conv_report **out, const struct conv_re
         return status;
     }
     for (int i = 0; i < 2; i++) {
-        report->may_wait[i] = report->streams[i] && conv_stall_may(report->streams[i]);
-        if (report->streams[i])
-            conv_json_begin(report->streams[i], config);
+        if (!report->streams[i])
+            continue;
+        report->stall[i] = conv_stall_of(config->stall, report->streams[i]);
+        conv_json_begin(report->streams[i], config);
     }
-    report->may_print_wait = conv_stall_may(stdout) || conv_stall_may(stderr);
+    report->print_stall = conv_stall_of(config->stall, stdout);
+    if (!report->print_stall)
+        report->print_stall = conv_stall_of(config->stall, stderr);
     conv_progress_init(&report->progress, config->progress, config->quiet);
     report->start_ns = config->start_ns ? config->start_ns : conv_clock_ns();
     report->start_cpu = config->start_ns ? 0 : cpu_seconds();
@@ -152,7 +154,7 @@ static void print_file(struct conv_report *report, const struct conv_record *rec
     bool reported = record->outcome == CONV_OUTCOME_FAILED || (record->notable && !plain);
     if (!reported && !config->dry_run && !config->verbose && !report->progress.active)
         return;
-    conv_stall_begin(report->may_print_wait);
+    conv_stall_begin(report->print_stall);
     if (reported) {
         conv_progress_clear(&report->progress);
         fputs("conv: ", stderr);
@@ -170,7 +172,7 @@ static void print_file(struct conv_report *report, const struct conv_record *rec
                     record);
     }
     conv_progress_update(&report->progress, &report->totals);
-    conv_stall_end(report->may_print_wait);
+    conv_stall_end(report->print_stall);
 }
 
 void conv_report_file(struct conv_report *report, const struct conv_record *given)
@@ -186,9 +188,9 @@ void conv_report_file(struct conv_report *report, const struct conv_record *give
         conv_samples_add(config->samples, record);
     for (int i = 0; i < 2; i++)
         if (report->streams[i]) {
-            conv_stall_begin(report->may_wait[i]);
+            conv_stall_begin(report->stall[i]);
             conv_json_file(report->streams[i], record);
-            conv_stall_end(report->may_wait[i]);
+            conv_stall_end(report->stall[i]);
         }
     print_file(report, record);
 }
@@ -197,10 +199,10 @@ void conv_report_warn(struct conv_report *report, const char *text)
 {
     if (report->config.samples)
         conv_samples_warn(report->config.samples, text);
-    conv_stall_begin(report->may_print_wait);
+    conv_stall_begin(report->print_stall);
     conv_progress_clear(&report->progress);
     conv_report_say("%s", text);
-    conv_stall_end(report->may_print_wait);
+    conv_stall_end(report->print_stall);
 }
 
 void conv_report_group(struct conv_report *report, const struct conv_report_work *work)
@@ -301,20 +303,19 @@ enum conv_status conv_report_close(struct conv_report *report, int exit_code,
 {
     enum conv_status status = CONV_OK;
     conv_report_totals(report, &report->totals);
-    bool may = report->may_print_wait;
-    conv_stall_begin(may);
+    conv_stall_begin(report->print_stall);
     conv_progress_clear(&report->progress);
-    conv_stall_end(may);
+    conv_stall_end(report->print_stall);
     for (int i = 0; i < 2; i++) {
         FILE *stream = report->streams[i];
         if (!stream)
             continue;
-        conv_stall_begin(report->may_wait[i]);
+        conv_stall_begin(report->stall[i]);
         conv_json_summary(stream, &report->config, &report->totals, exit_code);
         bool bad = ferror(stream) != 0;
         errno = 0;
         bad |= stream != stdout && fclose(stream) != 0;
-        conv_stall_end(report->may_wait[i]);
+        conv_stall_end(report->stall[i]);
         if (stream == stdout)
             continue;
         if (bad && errno)
@@ -325,11 +326,11 @@ enum conv_status conv_report_close(struct conv_report *report, int exit_code,
                                   report->config.json_path);
     }
     // A dry run prints its list on stdout.
-    conv_stall_begin(may);
+    conv_stall_begin(report->print_stall);
     enum conv_status flushed = conv_standard_flush(status ? NULL : err);
     if (!report->config.quiet)
         print_summary(report);
-    conv_stall_end(may);
+    conv_stall_end(report->print_stall);
     status = status ? status : flushed;
     if (totals)
         *totals = report->totals;

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/stall.h"
 #include "report/ranges.h"
 #include "report/text.h"
 
@@ -40,7 +39,8 @@ struct conv_trace_track {
 struct conv_trace {
     uint64_t start;
     bool timeline;
-    bool seekable; // false: a pipe; its tail is written at the end only
+    bool seekable;            // false: a pipe; its tail is written at the end only
+    struct conv_stall *stall; // of its reader
     char *path;
     pthread_mutex_t lock; // guards all below
     int fd;               // -1: no file
@@ -56,10 +56,10 @@ struct conv_trace {
 static bool write_at(struct conv_trace *trace, const char *data, size_t size, off_t at)
 {
     while (size > 0) {
-        conv_stall_begin(!trace->seekable);
+        conv_stall_begin(trace->seekable ? NULL : trace->stall);
         ssize_t wrote =
             trace->seekable ? pwrite(trace->fd, data, size, at) : write(trace->fd, data, size);
-        conv_stall_end(!trace->seekable);
+        conv_stall_end(trace->seekable ? NULL : trace->stall);
         if (wrote < 0 && errno == EINTR)
             continue;
         if (wrote <= 0)
@@ -113,13 +113,14 @@ static enum conv_status open_file(struct conv_trace *trace, const char *path, st
 }
 
 enum conv_status conv_trace_open(struct conv_trace **out, const char *path, bool timeline,
-                                 struct conv_err *err)
+                                 struct conv_stall *stall, struct conv_err *err)
 {
     struct conv_trace *trace = calloc(1, sizeof *trace);
     if (!trace)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the trace");
     trace->fd = -1;
     trace->timeline = timeline;
+    trace->stall = stall;
     trace->tracks_end = &trace->tracks;
     pthread_mutex_init(&trace->lock, NULL); // never fails on Linux
     enum conv_status status = path ? open_file(trace, path, err) : CONV_OK;

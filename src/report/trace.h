@@ -14,9 +14,10 @@
 struct conv_trace;
 struct conv_trace_track;
 
-// `path` may be NULL: no file. `timeline`: keep one for conv_trace_timeline. CONV_ERR_IO.
+// `path` may be NULL: no file. `timeline`: keep one for conv_trace_timeline. `stall`
+// counts waits for the reader of a pipe; may be NULL. CONV_ERR_IO.
 enum conv_status conv_trace_open(struct conv_trace **trace, const char *path, bool timeline,
-                                 struct conv_err *err);
+                                 struct conv_stall *stall, struct conv_err *err);
 // Writes what is buffered and closes the file. CONV_ERR_IO if anything was lost since it was
 // opened. Afterwards no track may be used; the timeline may. NULL is fine.
 enum conv_status conv_trace_finish(struct conv_trace *trace, struct conv_err *err);
