@@ -22,8 +22,6 @@ struct conv_async_open {
     struct conv_filter filters[];
 };
 
-static atomic_int left; // openings that were closed before they were over
-
 static void *open_main(void *argument)
 {
     struct conv_async_open *opening = argument;
@@ -87,24 +85,19 @@ enum conv_status conv_async_open_result(struct conv_async_open *opening,
                                : CONV_OK;
 }
 
-void conv_async_open_close(struct conv_async_open *opening)
+bool conv_async_open_close(struct conv_async_open *opening)
 {
     struct conv_backend *backend = NULL;
     if (!opening)
-        return;
+        return true;
     if (!conv_async_open_is_over(opening)) {
         pthread_detach(opening->thread);
-        atomic_fetch_add(&left, 1);
-        return;
+        return false;
     }
     if (conv_async_open_result(opening, &backend, NULL) == CONV_OK)
         opening->ops->close(backend);
     pthread_mutex_destroy(&opening->lock);
     pthread_mutex_destroy(&opening->notify_lock);
     free(opening);
-}
-
-bool conv_async_open_any_left(void)
-{
-    return atomic_load(&left) > 0;
+    return true;
 }

@@ -27,12 +27,9 @@ bool conv_async_open_is_over(const struct conv_async_open *opening);
 enum conv_status conv_async_open_result(struct conv_async_open *opening,
                                         struct conv_backend **backend, struct conv_err *err);
 
-// Closes the backend. An opening that is not over is left to its thread, to end with the process:
-// see conv_async_open_any_left. NULL is fine.
-void conv_async_open_close(struct conv_async_open *opening);
-
-// True if a closed opening's thread still runs. Then the process must end by _exit(): the exit
-// handlers of a driver that is being opened beside them are none to rely on.
-bool conv_async_open_any_left(void);
+// Closes the backend. False if the opening is not over: it is left to its thread, and the process
+// must end by _exit(), since the exit handlers of a driver cannot be relied on while that driver is
+// being opened. NULL is fine.
+bool conv_async_open_close(struct conv_async_open *opening);
 
 #endif

@@ -9,8 +9,6 @@
 #include <sys/auxv.h>
 #endif
 
-#include "base/limits.h"
-
 static const struct conv_cpu_feature_row features[] = {
     {CONV_CPU_SSE41, "sse41", "SSE4.1"},      {CONV_CPU_AVX2, "avx2", "AVX2"},
     {CONV_CPU_AVX512, "avx512", "AVX-512"},   {CONV_CPU_VNNI, "vnni", "VNNI"},
@@ -75,11 +73,6 @@ unsigned conv_cpu_features(void)
 #else
     return detect();
 #endif
-}
-
-int conv_cpu_count(void)
-{
-    return conv_limits_at_start()->cores;
 }
 
 void conv_cpu_model(char *text, size_t size)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the processor offers: instruction sets, cores.
+// What the processor offers.
 #ifndef CONV_BASE_FEATURES_H
 #define CONV_BASE_FEATURES_H
 
@@ -30,8 +30,5 @@ unsigned conv_cpu_features(void);
 
 // The processor's name as the system reports it, or "unknown processor".
 void conv_cpu_model(char *text, size_t size);
-
-// Cores that this process may use (affinity mask and CPU quota respected), at least 1.
-int conv_cpu_count(void);
 
 #endif

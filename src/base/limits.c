@@ -2,7 +2,6 @@
 #include "base/limits.h"
 
 #include <limits.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -382,20 +381,6 @@ void conv_limits_read(struct conv_limits *limits)
     limits->descriptors = known ? files.rlim_max : SIZE_MAX;
     read_resource(limits, RLIMIT_AS, "VmSize", "RLIMIT_AS (ulimit -v)");
     read_resource(limits, RLIMIT_DATA, "VmData", "RLIMIT_DATA (ulimit -d)");
-}
-
-static struct conv_limits at_start;
-static pthread_once_t at_start_once = PTHREAD_ONCE_INIT;
-
-static void read_at_start(void)
-{
-    conv_limits_read(&at_start);
-}
-
-const struct conv_limits *conv_limits_at_start(void)
-{
-    pthread_once(&at_start_once, read_at_start);
-    return &at_start;
 }
 
 size_t conv_limits_memory_left(const struct conv_limits *limits)

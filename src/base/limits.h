@@ -20,7 +20,7 @@ struct conv_limits {
     size_t descriptors; // that may be open, once the soft limit is raised; SIZE_MAX: any number
     int machine_cores;  // that are online
     int allowed_cores;  // of them, by the affinity mask
-    int cores;          // the same, or the CPU quota rounded up if less
+    int cores;          // the same, or the CPU quota rounded up if less; at least 1
     char cores_source[CONV_LIMITS_SOURCE_SIZE]; // of the quota; "" if `cores` == `allowed_cores`
 };
 
@@ -32,9 +32,6 @@ void conv_limits_read_groups(struct conv_limits *limits, const char *root);
 
 // Reads everything anew.
 void conv_limits_read(struct conv_limits *limits);
-
-// As read the first time that this is called. Thread-safe.
-const struct conv_limits *conv_limits_at_start(void);
 
 // Bytes that this process may still take: the limit less what was in use, and at least an eighth of
 // the limit, since others may have given theirs back by the time it is needed.

@@ -42,9 +42,10 @@ struct conv_bench_options {
     enum conv_border border;
     int border_value; // 8-bit units
 
-    enum conv_bench_format format; // of stdout
-    bool show_progress;            // on stderr
-    struct conv_page_job *page;    // with file NULL: no page
+    enum conv_bench_format format;    // of stdout
+    bool show_progress;               // on stderr
+    struct conv_page_job *page;       // with file NULL: no page
+    const struct conv_limits *limits; // of this process
     // Of conv_bench_streams: non-zero after a signal, and what waits for readers of its output.
     atomic_int *stop;
     struct conv_stall *stall;

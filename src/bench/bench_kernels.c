@@ -213,7 +213,8 @@ static enum conv_status bench_reference(struct bench *bench, const struct conv_v
 {
     show_progress(bench, reference->name);
     enum conv_status status =
-        conv_bench_reference(&bench->workload, &bench->chain, reference, bench->expected, err);
+        conv_bench_reference(&bench->workload, &bench->chain, reference,
+                             bench->options->limits->cores, bench->expected, err);
     struct conv_bench_launch launch = {0};
     if (!status && bench->options->on_cpu)
         status =

@@ -88,6 +88,7 @@ static enum conv_status write_page(const struct conv_bench_options *options,
                                     .filter_count = options->filter_count,
                                     .border = options->border,
                                     .border_value = options->border_value,
+                                    .limits = options->limits,
                                 });
     enum conv_status status = conv_page_job_finish(job, record, err);
     free(record);

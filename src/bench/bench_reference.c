@@ -103,10 +103,10 @@ static void plan(struct work *work, int cores)
 
 enum conv_status conv_bench_reference(const struct conv_bench_workload *workload,
                                       const struct conv_bench_chain *chain,
-                                      const struct conv_variant *reference, uint8_t *result,
-                                      struct conv_err *err)
+                                      const struct conv_variant *reference, int cores,
+                                      uint8_t *result, struct conv_err *err)
 {
-    int cores = conv_cpu_count(), started = 0;
+    int started = 0;
     struct work work = {
         .workload = workload, .chain = chain, .reference = reference, .result = result};
     plan(&work, cores);

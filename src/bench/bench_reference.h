@@ -9,7 +9,7 @@
 // Fills `result`, laid out as the workload's source. CONV_ERR_MEMORY.
 enum conv_status conv_bench_reference(const struct conv_bench_workload *workload,
                                       const struct conv_bench_chain *chain,
-                                      const struct conv_variant *reference, uint8_t *result,
-                                      struct conv_err *err);
+                                      const struct conv_variant *reference, int cores,
+                                      uint8_t *result, struct conv_err *err);
 
 #endif

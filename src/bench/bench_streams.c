@@ -138,6 +138,7 @@ static enum conv_status write_page(struct bench *bench, struct conv_err *err)
                                     .backends = devices->backends,
                                     .device_count = devices->count,
                                     .ops = devices->ops,
+                                    .limits = options->limits,
                                 });
     enum conv_status status = conv_page_job_finish(job, record, err);
     free(record);
@@ -157,6 +158,7 @@ enum conv_status conv_bench_streams(const struct conv_bench_options *options, st
         .progress = CONV_NEVER,
         .explain = options->explain,
         .stall = options->stall,
+        .cores = options->limits->cores,
         .device = devices->name,
         .device_async = async,
         .device_count = async ? devices->count : 0,

@@ -32,6 +32,7 @@ static void fill_common(struct command *command)
     bench->filter_text = options->bench_filter;
     bench->filters = command->filters;
     bench->filter_count = command->filter_count;
+    bench->limits = options->limits;
     bench->border = options->border;
     bench->border_value = options->border_value;
     bench->format = options->json  ? CONV_BENCH_JSON

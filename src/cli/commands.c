@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backend/async_open.h"
 #include "base/standard.h"
+#include "cli/device.h"
 #include "cli/hints.h"
 #include "cli/option_table.h"
 #include "image/format.h"
@@ -104,8 +104,10 @@ static int (*const commands[])(const struct conv_options *options) = {
 static int run(const struct conv_backend_ops *const *backends, int argc, char **argv)
 {
     struct conv_options options;
+    struct conv_limits limits;
     struct conv_err err = {0};
-    if (conv_options_parse(&options, argc, argv, &err))
+    conv_limits_read(&limits);
+    if (conv_options_parse(&options, &limits, argc, argv, &err))
         return conv_commands_fail(&err);
     options.backends = backends;
     if (options.help)
@@ -130,7 +132,7 @@ int conv_commands_main(const struct conv_backend_ops *const *backends, int argc,
     if (!conv_standard_open())
         return CONV_EXIT_SOME_FAILED; // and there is nowhere to say why
     int code = run(backends, argc, argv);
-    if (conv_async_open_any_left()) {
+    if (conv_device_is_opening()) {
         fflush(NULL);
         _exit(code);
     }

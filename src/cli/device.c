@@ -8,6 +8,8 @@
 #include "base/features.h"
 #include "base/suggest.h"
 
+static bool opening_left; // see conv_device_is_opening
+
 // --- --device ------------------------------------------------------------------------------------
 
 static enum conv_status explain(const struct conv_options *options, const char *text,
@@ -162,7 +164,7 @@ static enum conv_status await(struct conv_device *device, bool all, bool quiet,
             add_device(&found, device->names[i], device->ordinals[i], device->openings[i], backend);
             continue;
         }
-        conv_async_open_close(device->openings[i]);
+        (void)conv_async_open_close(device->openings[i]); // it is over
         if (all && reason.status != CONV_ERR_USAGE && !quiet)
             conv_report_say("%s: %s; left out", device->names[i], reason.text);
         if (!status)
@@ -238,7 +240,7 @@ bool conv_device_needs_workload(const struct conv_options *options)
 // that.
 struct conv_workload_thresholds conv_device_thresholds(const struct conv_options *options)
 {
-    uint64_t cores = (uint64_t)conv_cpu_count();
+    uint64_t cores = (uint64_t)options->limits->cores;
     struct conv_workload_thresholds enough = {UINT64_MAX, UINT64_MAX};
     if (encodes_by_choice(options)) {
         enough.others = cores * ((uint64_t)320 << 20);
@@ -318,13 +320,18 @@ void conv_device_look(struct conv_device *device)
             (void)conv_async_open_result(device->openings[i], &device->backends[i], NULL);
 }
 
+bool conv_device_is_opening(void)
+{
+    return opening_left;
+}
+
 void conv_device_close(struct conv_device *device)
 {
     if (device->left_threads)
         return;
     for (int i = 0; i < device->count; i++) {
         if (device->openings[i])
-            conv_async_open_close(device->openings[i]);
+            opening_left |= !conv_async_open_close(device->openings[i]);
         else
             device->ops->close(device->backends[i]);
     }

@@ -61,6 +61,9 @@ bool conv_device_needs_workload(const struct conv_options *options);
 struct conv_workload_thresholds conv_device_thresholds(const struct conv_options *options);
 void conv_device_close(struct conv_device *device); // {0} is fine
 
+// True if a closed device is still being opened by a thread: see conv_async_open_close.
+bool conv_device_is_opening(void);
+
 // Takes over devices that have been opened meanwhile; does not wait.
 void conv_device_look(struct conv_device *device);
 

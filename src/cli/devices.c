@@ -80,7 +80,7 @@ static void print_gpus_json(const struct conv_backend_ops *ops)
 
 static void print_devices_json(const struct conv_options *options)
 {
-    const struct conv_limits *limits = conv_limits_at_start();
+    const struct conv_limits *limits = options->limits;
     printf("{\"type\":\"devices\",\"cpu\":{\"cores\":%d,\"features\":[", limits->cores);
     print_features(true);
     printf("],\"memory\":%zu},", limits->memory);
@@ -137,7 +137,7 @@ int conv_devices_main(const struct conv_options *options)
     for (int i = 0; i < CONV_BACKENDS; i++)
         if (options->backends[i]->place != CONV_ON_CPU)
             print_gpus(options->backends[i]);
-    const struct conv_limits *limits = conv_limits_at_start();
+    const struct conv_limits *limits = options->limits;
     printf("cpu     %d core%s,", limits->cores, limits->cores == 1 ? "" : "s");
     print_features(false);
     printf(", %zu MiB of memory\n", limits->memory >> 20);

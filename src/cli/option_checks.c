@@ -3,8 +3,6 @@
 // that depend on the machine.
 #include <string.h>
 
-#include "base/features.h"
-#include "base/limits.h"
 #include "cli/option_table.h"
 #include "png/png.h"
 
@@ -37,7 +35,7 @@ size_t conv_options_group_bytes(const struct conv_options *options, bool decodes
 // (docs/memory.md), so staging gets three eighths.
 size_t conv_options_mem_limit(const struct conv_options *options, bool async)
 {
-    const struct conv_limits *limits = conv_limits_at_start();
+    const struct conv_limits *limits = options->limits;
     size_t half = limits->physical / 2, left = conv_limits_memory_left(limits);
     size_t part = async ? left / 8 * 3 : left / 3 * 2;
     if (options->mem_limit)
@@ -134,7 +132,7 @@ static enum conv_status check_codec(const struct conv_options *options, struct c
 // Starts no more workers than can help; the note tells the user.
 static void limit_jobs(struct conv_options *options)
 {
-    int cores = conv_cpu_count();
+    int cores = options->limits->cores;
     int limit = JOBS_PER_CORE * cores > LEAST_JOBS_LIMIT ? JOBS_PER_CORE * cores : LEAST_JOBS_LIMIT;
     options->jobs_given = options->jobs != 0;
     if (!options->jobs_given)

@@ -221,12 +221,13 @@ static void join_command(struct conv_options *options, int argc, char **argv)
     strcpy(at, at < end ? "" : "…");
 }
 
-enum conv_status conv_options_parse(struct conv_options *options, int argc, char **argv,
-                                    struct conv_err *err)
+enum conv_status conv_options_parse(struct conv_options *options, const struct conv_limits *limits,
+                                    int argc, char **argv, struct conv_err *err)
 {
     struct syntax syntax;
     bool any;
     set_defaults(options);
+    options->limits = limits;
     options->command = syntax.command = find_command(argc, argv, &any);
     build_syntax(&syntax,
                  !any                                     ? ALL_COMMANDS

@@ -11,6 +11,7 @@
 
 #include "backend/backends.h"
 #include "base/err.h"
+#include "base/limits.h"
 #include "filter/filter.h"
 #include "image/format.h"
 #include "pipeline/coder.h"
@@ -45,6 +46,7 @@ struct conv_string_list {
 
 struct conv_options {
     const struct conv_backend_ops *const *backends; // the program's, by place: backends.h
+    const struct conv_limits *limits;               // of this process, read at its start
     enum conv_command command;
     bool given[CONV_OPTIONS_MOST]; // by row of the table of options
     char note[120];                // for the user, about a value that was changed; "" if none was
@@ -98,11 +100,12 @@ struct conv_options {
     int operand_count;
 };
 
-// Parses argv[1..]. argv is reordered (options first). CONV_ERR_USAGE with a text that contains the
+// Parses argv[1..]. argv is reordered (options first). *limits give defaults and must outlive the
+// options. CONV_ERR_USAGE with a text that contains the
 // option and, for an unknown one, the nearest known one. An option that the command would ignore is
 // refused.
-enum conv_status conv_options_parse(struct conv_options *options, int argc, char **argv,
-                                    struct conv_err *err);
+enum conv_status conv_options_parse(struct conv_options *options, const struct conv_limits *limits,
+                                    int argc, char **argv, struct conv_err *err);
 
 // True if the option was on the command line.
 bool conv_options_given(const struct conv_options *options, const char *name);

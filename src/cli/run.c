@@ -181,6 +181,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         .device_count = run->device.ops->async ? run->device.count : 0,
         .fallback = run->device.fallback_ops ? run->device.fallback_ops->name : NULL,
         .jobs = options->jobs,
+        .cores = options->limits->cores,
         .streams = conv_options_streams(options, run->device.decode_on != CONV_CODER_CPU),
         .samples = run->page.file ? &run->kept : NULL,
         .start_ns = run->start_ns, // includes start-up

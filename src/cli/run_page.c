@@ -38,5 +38,6 @@ void conv_run_page_describe(struct conv_page_job *job, const struct conv_options
                                     .ops = device->ops,
                                     .fallback_ops = device->fallback_ops,
                                     .fallback = device->fallback,
+                                    .limits = options->limits,
                                 });
 }

@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "base/features.h"
-#include "base/limits.h"
 
 void conv_page_job_close(struct conv_page_job *job)
 {
@@ -92,13 +91,13 @@ void conv_page_job_describe(struct conv_page_job *job, const struct conv_page_se
         describe_device(job, setting, d);
     if (setting->device_count > 0)
         describe_kernels(job, setting);
+    int cores = setting->limits->cores;
     char model[96];
     struct utsname system;
     conv_cpu_model(model, sizeof model);
-    conv_page_job_fact(job, "processor", "%s, %d %s for this run", model, conv_cpu_count(),
-                       conv_cpu_count() == 1 ? "core" : "cores");
-    conv_page_job_fact(job, "memory", "%.0f GiB",
-                       (double)conv_limits_at_start()->memory / (1 << 30));
+    conv_page_job_fact(job, "processor", "%s, %d %s for this run", model, cores,
+                       cores == 1 ? "core" : "cores");
+    conv_page_job_fact(job, "memory", "%.0f GiB", (double)setting->limits->memory / (1 << 30));
     if (uname(&system) == 0)
         conv_page_job_fact(job, "system", "%s %s", system.sysname, system.release);
 }

@@ -5,6 +5,7 @@
 #define CONV_PAGE_PAGE_JOB_H
 
 #include "backend/backend.h"
+#include "base/limits.h"
 #include "page/page.h"
 
 #define CONV_PAGE_JOB_MOST_FACTS (24 + CONV_BACKEND_MOST_DEVICES)
@@ -33,6 +34,7 @@ struct conv_page_setting {
     // The fallback, which filtered if no device opened.
     const struct conv_backend_ops *fallback_ops;
     const struct conv_backend *fallback;
+    const struct conv_limits *limits; // of this process
 };
 
 // Adds a line such as "processor: ..." to the page; lines beyond the most are dropped.

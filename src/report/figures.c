@@ -72,7 +72,7 @@ void conv_figures_compute(const struct conv_report_config *config, const struct 
         .mpix_per_s = (double)totals->pixels / run * 1e3,
         .overlap_two = -1,
         .overlap_three = -1,
-        .cores = conv_cpu_count(),
+        .cores = config->cores,
     };
     for (int s = 0; s < CONV_STAGE_COUNT; s++) {
         if (config->device_async && s >= CONV_STAGE_COPY_IN && s <= CONV_STAGE_COPY_OUT) {

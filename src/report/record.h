@@ -89,6 +89,7 @@ struct conv_report_config {
     int device_count;             // of the names in `device`; 0 unless device_async
     const char *fallback;         // "cpu": takes over from devices that fail; may be NULL
     int jobs, streams;            // streams: per device
+    int cores;                    // that this process may use, at least 1
     struct conv_samples *samples; // receives what a page shows of single images, or NULL
     uint64_t start_ns;            // when the run began, on conv_clock_ns's clock; 0: now
     struct conv_stall *stall;     // counts waits for readers of the output; may be NULL

@@ -11,6 +11,14 @@
 
 #define MOST_WORDS 256
 
+static const struct conv_limits limits = {
+    .physical = (size_t)8 << 30,
+    .memory = (size_t)8 << 30,
+    .machine_cores = 4,
+    .allowed_cores = 4,
+    .cores = 4,
+};
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void demand(bool good, const char *what)
@@ -80,7 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char **given = malloc(((size_t)count + 1) * sizeof *given); // getopt_long reorders it
     demand(given != NULL, "no memory");
     memcpy(given, words, ((size_t)count + 1) * sizeof *given);
-    enum conv_status status = conv_options_parse(&options, count, given, &err);
+    enum conv_status status = conv_options_parse(&options, &limits, count, given, &err);
     if (status)
         demand(err.status == status && err.text[0] && memchr(err.text, 0, sizeof err.text),
                "refused without a reason");

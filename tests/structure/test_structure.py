@@ -150,6 +150,35 @@ def unprefixed_symbols(*libraries):
     return found
 
 
+# Variables outside functions that a library may have, by file and with the reason.
+PROCESS_STATE = {
+    "descriptors.c": "the descriptors of a process are one resource, whatever runs in it",
+    "temporary.c": "which process this is: constant once it is known",
+    "inflate_code.c": "the tables of fixed Huffman codes: constant once they are made",
+    "stb.c": "variables of stb's own; conv's calls take a lock",
+    "bench_competitor_png.c": "the same",
+}
+
+
+def process_state(*libraries):
+    """Writable variables of the libraries' C files."""
+    found = []
+    for library in libraries:
+        out = subprocess.run(["nm", "-A", "--format=sysv", str(library)], check=True, text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+        for line in out.splitlines():
+            fields = [field.strip() for field in line.split("|")]
+            if len(fields) < 7 or not re.fullmatch(r"\.t?(data|bss)", fields[6]) or fields[3] not in ("OBJECT", "TLS"):
+                continue
+            member = re.search(r"([\w.]+?)(\.c)?\.o:", fields[0])
+            symbol = fields[0].rsplit(":", 1)[1]
+            if ".cu" in member[1] or symbol.startswith(("__", "_Z")):
+                continue
+            if member[1] + ".c" not in PROCESS_STATE:
+                found.append(f"{member[1]}.c: {symbol}")
+    return found
+
+
 def options_in_messages(root):
     """String literals with the name of an option: only the command line may know them."""
     found = []
@@ -202,6 +231,13 @@ def test_external_symbols_are_ours():
     assert unprefixed_symbols(*libraries) == []
 
 
+def test_libraries_have_no_state_of_the_process():
+    libraries = os.environ.get("CONV_LIBRARIES", "").split(":")
+    if libraries == [""]:
+        pytest.skip("CONV_LIBRARIES names no library")
+    assert process_state(*libraries) == []
+
+
 def test_messages_name_no_options():
     assert options_in_messages(SOURCE) == []
 
@@ -249,6 +285,13 @@ def test_a_planted_symbol_is_found(tmp_path):
     (tmp_path / "a.c").write_text("int planted(void) { return 1; }\nint conv_fine(void) { return 2; }\n", encoding="utf-8")
     subprocess.run([os.environ.get("CC", "cc"), "-c", "a.c", "-o", "a.o"], cwd=tmp_path, check=True)
     assert unprefixed_symbols(tmp_path / "a.o") == ["a.o: planted"]
+
+
+def test_planted_state_is_found(tmp_path):
+    (tmp_path / "a.c").write_text("static int count;\nstatic const int one = 1;\n_Thread_local int own = 2;\n"
+                                  "int conv_a(void) { return count++ + one + own; }\n", encoding="utf-8")
+    subprocess.run([os.environ.get("CC", "cc"), "-c", "a.c", "-o", "a.o"], cwd=tmp_path, check=True)
+    assert sorted(process_state(tmp_path / "a.o")) == ["a.c: count", "a.c: own"]
 
 
 def test_a_planted_option_is_found(planted):

@@ -101,6 +101,7 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .filters = run->filter,
         .device = "cpu",
         .jobs = WORKERS,
+        .cores = WORKERS,
     };
     if (!status)
         status = conv_report_open(&report, &report_config, err);
