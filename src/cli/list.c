@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
-// conv list: the built-in filters, one per line; with --json one object per line.
+// conv list: the built-in filters, one per line; with --json one object per line. conv list banks:
+// the families of filter banks.
+#include <string.h>
+
+#include "cli/banks.h"
 #include "cli/commands.h"
 
 #include "report/json.h"
@@ -13,6 +17,8 @@ static void print_string(const char *lead, const char *text)
 int conv_list_main(const struct conv_options *options)
 {
     struct conv_err err = {0};
+    if (options->operand_count == 1 && strcmp(options->operands[0], "banks") == 0)
+        return conv_banks_list(options);
     if (conv_commands_check_operands(options, &err))
         return conv_commands_fail(&err);
     int count;

@@ -18,8 +18,9 @@
 
 const struct conv_command_row conv_command_table[] = {
     {CONV_COMMAND_RUN, "FILTER", "INPUT... OUTPUT", "filter images"},
-    {CONV_COMMAND_LIST, "list", "", "list the filters"},
-    {CONV_COMMAND_SHOW, "show", "FILTER", "explain a filter and how it would run on this machine"},
+    {CONV_COMMAND_LIST, "list", "[banks]", "list the filters, or the filter banks"},
+    {CONV_COMMAND_SHOW, "show", "FILTER",
+     "explain a filter or bank and how it would run on this machine"},
     {CONV_COMMAND_VERIFY, "verify", "FILTER INPUT...",
      "filter with every kernel of every device and compare the pixels"},
     {CONV_COMMAND_BENCH_KERNELS, "bench kernels", "", "measure every kernel variant"},

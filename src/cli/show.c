@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // conv show FILTER: what a filter computes, and which variants run it on this machine; with --json
-// one object per filter of the chain.
+// one object per filter of the chain. Filter banks are printed by banks.c.
 #include "cli/commands.h"
 
 #include "backend/backend.h"
 #include "base/features.h"
+#include "cli/banks.h"
 #include "kernels/stencil/stencil.h"
 #include "report/json.h"
 #include "report/report.h"
@@ -144,9 +145,13 @@ int conv_show_main(const struct conv_options *options)
     int count = 0;
     struct conv_err err = {0};
     if (options->operand_count != 1) {
-        conv_err_set(&err, CONV_ERR_USAGE, "conv show takes one filter (conv list shows all)");
+        conv_err_set(&err, CONV_ERR_USAGE,
+                     "conv show takes one filter or filter bank (conv list and conv list banks "
+                     "show all)");
         return conv_commands_fail(&err);
     }
+    if (conv_bank_is_name(options->operands[0]))
+        return conv_banks_show(options, options->operands[0]);
     if (conv_commands_parse_chain(options, options->operands[0], filters, &count, &err))
         return conv_commands_fail(&err);
     for (int i = 0; i < count; i++)

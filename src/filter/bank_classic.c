@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// Banks of a few small or round filters, all separable: Laws' products of lines, gradients with
+// their magnitude, Laplacian of Gaussian, difference of Gaussians.
+#include <math.h>
+#include <string.h>
+
+#include "filter/bank_build.h"
+
+static enum conv_status fail_memory(struct conv_err *err)
+{
+    return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a filter");
+}
+
+// A filter that is one product of integers.
+static enum conv_status add_product(struct conv_bank *bank, const char *label, int side,
+                                    const int *column, const int *row, struct conv_err *err)
+{
+    struct conv_bank_filter *filter = conv_bank_add_filter(bank, side, side, 1, "%s", label);
+    if (!filter)
+        return fail_memory(err);
+    for (int i = 0; i < side; i++) {
+        filter->columns[i] = column[i];
+        filter->rows[i] = row[i];
+    }
+    conv_bank_sum_terms(filter);
+    return CONV_OK;
+}
+
+// K. I. Laws, "Textured Image Segmentation" (1980): level, edge, spot, wave, ripple. The first
+// letter of a label is the column.
+enum conv_status conv_bank_laws(struct conv_bank *bank, const struct conv_bank_parameters *given,
+                                struct conv_err *err)
+{
+    static const int lines3[][5] = {{1, 2, 1}, {-1, 0, 1}, {-1, 2, -1}};
+    static const int lines5[][5] = {{1, 4, 6, 4, 1},
+                                    {-1, -2, 0, 2, 1},
+                                    {-1, 0, 2, 0, -1},
+                                    {-1, 2, 0, -2, 1},
+                                    {1, -4, 6, -4, 1}};
+    static const char letters[] = "LESWR";
+    if (given->count && given->value[0] != 9 && given->value[0] != 25)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "%s: Laws' banks are laws:9 (3x3) and laws:25 (5x5)", given->text);
+    int side = given->count && given->value[0] == 9 ? 3 : 5;
+    const int(*lines)[5] = side == 3 ? lines3 : lines5;
+    enum conv_status status = conv_bank_reserve(bank, side * side, side * side, err);
+    for (int u = 0; u < side; u++) {
+        for (int v = 0; v < side && !status; v++) {
+            char label[] = {letters[u], (char)('0' + side), letters[v], (char)('0' + side), 0};
+            status = add_product(bank, label, side, lines[u], lines[v], err);
+            if (!status)
+                conv_bank_add_plain_map(bank);
+        }
+    }
+    return status;
+}
+
+// x, y and magnitude; brighter to the right and below is positive, as in the filters of that name.
+enum conv_status conv_bank_gradient(struct conv_bank *bank,
+                                    const struct conv_bank_parameters *given, struct conv_err *err)
+{
+    static const int difference[] = {-1, 0, 1};
+    static const int sobel[] = {1, 2, 1}, scharr[] = {3, 10, 3}, prewitt[] = {1, 1, 1};
+    const int *smooth = given->text[0] == 'p' ? prewitt : given->text[1] == 'c' ? scharr : sobel;
+    enum conv_status status = conv_bank_reserve(bank, 2, 3, err);
+    if (!status)
+        status = add_product(bank, "x", 3, smooth, difference, err);
+    if (!status) {
+        conv_bank_add_plain_map(bank);
+        status = add_product(bank, "y", 3, difference, smooth, err);
+    }
+    if (!status) {
+        conv_bank_add_plain_map(bank);
+        conv_bank_add_map(bank, CONV_BANK_MAGNITUDE, 2, "magnitude");
+    }
+    return status;
+}
+
+// Where a Gaussian is cut off, in units of sigma: the rest is below 1 in 10,000. IBSI 2 (2024) cuts
+// its Laplacians of Gaussian there, too.
+#define CUT 4.0
+#define MAX_SIGMA 7.75 // 4 * 7.75 = 31 samples on each side
+
+static enum conv_status check_sigma(double sigma, const char *text, struct conv_err *err)
+{
+    if (sigma >= 0.25 && sigma <= MAX_SIGMA)
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_USAGE, "%s: sigma is 0.25 to %g samples", text, MAX_SIGMA);
+}
+
+static void gaussian_of_sum_1(double *line, int half, double sigma)
+{
+    double sum = 0;
+    conv_bank_gaussian(line, half, sigma);
+    for (int i = 0; i <= 2 * half; i++)
+        sum += line[i];
+    for (int i = 0; i <= 2 * half; i++)
+        line[i] /= sum;
+}
+
+// (x^2 + y^2 - 2 sigma^2) / sigma^4 times a Gaussian of sum 1, less the mean, so that the sum is 0.
+enum conv_status conv_bank_log(struct conv_bank *bank, const struct conv_bank_parameters *given,
+                               struct conv_err *err)
+{
+    double sigma = given->value[0], variance = sigma * sigma, mean = 0;
+    enum conv_status status = check_sigma(sigma, given->text, err);
+    if (!status)
+        status = conv_bank_reserve(bank, 1, 1, err);
+    if (status)
+        return status;
+    int half = (int)ceil(CUT * sigma), side = 2 * half + 1;
+    struct conv_bank_filter *filter = conv_bank_add_filter(bank, side, side, 3, "log %g", sigma);
+    if (!filter)
+        return fail_memory(err);
+    double gaussian[CONV_BANK_MAX_SIDE];
+    gaussian_of_sum_1(gaussian, half, sigma);
+    for (int i = 0; i < side; i++) {
+        double x = i - half, second = gaussian[i] * (x * x - variance) / (variance * variance);
+        filter->rows[i] = second;
+        filter->columns[i] = gaussian[i];
+        filter->rows[side + i] = gaussian[i];
+        filter->columns[side + i] = second;
+        filter->rows[2 * side + i] = 1;
+    }
+    conv_bank_sum_terms(filter);
+    for (int i = 0; i < side * side; i++)
+        mean += filter->coef[i] / (side * side);
+    for (int i = 0; i < side; i++)
+        filter->columns[2 * side + i] = -mean;
+    conv_bank_sum_terms(filter);
+    conv_bank_add_plain_map(bank);
+    return CONV_OK;
+}
+
+// The Gaussian of sigma 1 minus that of sigma 2, each of sum 1.
+enum conv_status conv_bank_dog(struct conv_bank *bank, const struct conv_bank_parameters *given,
+                               struct conv_err *err)
+{
+    double sigma1 = given->value[0], sigma2 = given->value[1];
+    enum conv_status status = check_sigma(sigma1, given->text, err);
+    if (!status)
+        status = check_sigma(sigma2, given->text, err);
+    if (!status)
+        status = conv_bank_reserve(bank, 1, 1, err);
+    if (status)
+        return status;
+    int half = (int)ceil(CUT * fmax(sigma1, sigma2)), side = 2 * half + 1;
+    struct conv_bank_filter *filter =
+        conv_bank_add_filter(bank, side, side, 2, "dog %g %g", sigma1, sigma2);
+    if (!filter)
+        return fail_memory(err);
+    gaussian_of_sum_1(filter->rows, half, sigma1);
+    gaussian_of_sum_1(filter->rows + side, half, sigma2);
+    for (int i = 0; i < side; i++) {
+        filter->columns[i] = filter->rows[i];
+        filter->columns[side + i] = -filter->rows[side + i];
+    }
+    conv_bank_sum_terms(filter);
+    conv_bank_add_plain_map(bank);
+    return CONV_OK;
+}

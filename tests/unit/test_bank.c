@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+// Filter banks: names, sizes, and the coefficients against published definitions and values.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "filter/bank.h"
+
+static void parse(struct conv_bank *bank, const char *text)
+{
+    struct conv_err err = {0};
+    if (conv_bank_parse(bank, text, &err))
+        fail_msg("%s: %s", text, err.text);
+}
+
+static double at(const struct conv_bank_filter *filter, int row, int column)
+{
+    return filter->coef[row * filter->width + column];
+}
+
+static void every_family_has_an_example(void **state)
+{
+    (void)state;
+    static const int sizes[][2] = {{64, 32}, {48, 48}, {38, 8}, {13, 13}, {25, 25},
+                                   {2, 3},   {2, 3},   {2, 3},  {1, 1},   {1, 1}};
+    int count;
+    const struct conv_bank_family *families = conv_bank_families(&count);
+    assert_int_equal(count, sizeof sizes / sizeof sizes[0]);
+    for (int k = 0; k < count; k++) {
+        struct conv_bank bank;
+        assert_true(conv_bank_is_name(families[k].example));
+        parse(&bank, families[k].example);
+        assert_string_equal(bank.name, families[k].example);
+        assert_int_equal(bank.filter_count, sizes[k][0]);
+        assert_int_equal(bank.map_count, sizes[k][1]);
+        for (int m = 0; m < bank.map_count; m++) {
+            const struct conv_bank_map *map = &bank.maps[m];
+            assert_true(map->first >= 0 && map->first + map->count <= bank.filter_count);
+            assert_true(map->label[0]);
+            for (int other = 0; other < m; other++)
+                assert_string_not_equal(map->label, bank.maps[other].label);
+        }
+        conv_bank_free(&bank);
+    }
+}
+
+static void separable_filters_are_their_terms(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gabor:6x3", "lm",    "mr8",      "laws:9",
+                                        "laws",      "sobel", "log:7.75", "dog:0.25,3"};
+    int separable = 0;
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+        struct conv_bank bank;
+        parse(&bank, names[k]);
+        for (int i = 0; i < bank.filter_count; i++) {
+            const struct conv_bank_filter *filter = &bank.filters[i];
+            assert_true(filter->height % 2 == 1 && filter->height <= CONV_BANK_MAX_SIDE);
+            assert_true(filter->width % 2 == 1 && filter->width <= CONV_BANK_MAX_SIDE);
+            for (int u = 0; u < filter->height && filter->terms; u++) {
+                for (int v = 0; v < filter->width; v++) {
+                    double sum = 0;
+                    for (int t = 0; t < filter->terms; t++)
+                        sum += filter->columns[t * filter->height + u] *
+                               filter->rows[t * filter->width + v];
+                    assert_true(fabs(sum - at(filter, u, v)) < 1e-12);
+                }
+            }
+            separable += filter->terms > 0;
+        }
+        conv_bank_free(&bank);
+    }
+    assert_int_equal(separable, 36 + 12 + 2 + 9 + 25 + 2 + 1 + 1);
+}
+
+// The formula of scikit-image's gabor_kernel, bandwidth 1: the wave runs along x cos + y sin, rows
+// counted downwards.
+static void gabor_is_the_published_formula(void **state)
+{
+    (void)state;
+    struct conv_bank bank;
+    parse(&bank, "gabor:2x4");
+    const struct conv_bank_filter *real = &bank.filters[2 * (4 + 1)], *imaginary = real + 1;
+    assert_string_equal(real->label, "real 2 45");
+    double frequency = 0.4 / sqrt(2), sigma = sqrt(log(2) / 2) / M_PI * 3 / frequency;
+    int half = real->width / 2;
+    assert_int_equal(half, (int)ceil(3 * sigma));
+    for (int y = -half; y <= half; y++) {
+        for (int x = -half; x <= half; x++) {
+            double along = (x + y) * sqrt(0.5);
+            double density =
+                exp(-(x * x + y * y) / (2 * sigma * sigma)) / (2 * M_PI * sigma * sigma);
+            double phase = 2 * M_PI * frequency * along;
+            assert_true(fabs(at(real, y + half, x + half) - density * cos(phase)) < 1e-12);
+            assert_true(fabs(at(imaginary, y + half, x + half) - density * sin(phase)) < 1e-12);
+        }
+    }
+    conv_bank_free(&bank);
+}
+
+static void texture_filters_are_normalised(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"lm", "mr8", "schmid"};
+    for (size_t k = 0; k < 3; k++) {
+        struct conv_bank bank;
+        parse(&bank, names[k]);
+        for (int i = 0; i < bank.filter_count; i++) {
+            const struct conv_bank_filter *filter = &bank.filters[i];
+            double sum = 0, magnitude = 0;
+            assert_int_equal(filter->height, 49);
+            assert_int_equal(filter->width, 49);
+            for (int j = 0; j < 49 * 49; j++) {
+                sum += filter->coef[j];
+                magnitude += fabs(filter->coef[j]);
+            }
+            assert_true(fabs(sum) < 1e-12);
+            assert_true(fabs(magnitude - 1) < 1e-12);
+        }
+        conv_bank_free(&bank);
+    }
+}
+
+// An edge answers to the brightness across its long axis, which is horizontal at angle 0.
+static void texture_filters_point_the_right_way(void **state)
+{
+    (void)state;
+    struct conv_bank bank;
+    parse(&bank, "lm");
+    const struct conv_bank_filter *edge = &bank.filters[0], *upright = &bank.filters[3];
+    assert_string_equal(edge->label, "edge 1 0");
+    assert_string_equal(upright->label, "edge 1 90");
+    assert_true(at(edge, 22, 24) < -0.01 && at(edge, 26, 24) > 0.01);
+    assert_true(fabs(at(edge, 24, 20)) < 1e-9);
+    assert_true(fabs(at(upright, 24, 22)) > 0.01 && fabs(at(upright, 22, 24)) < 1e-9);
+    const struct conv_bank_filter *bar = &bank.filters[18];
+    assert_string_equal(bar->label, "bar 1 0");
+    assert_true(at(bar, 24, 24) < 0 && at(bar, 27, 24) > 0); // dark centre line
+    assert_string_equal(bank.filters[36].label, "log 1.414");
+    assert_string_equal(bank.filters[43].label, "log 12");
+    assert_string_equal(bank.filters[44].label, "gaussian 1.414");
+    conv_bank_free(&bank);
+}
+
+static void laws_are_integers(void **state)
+{
+    (void)state;
+    struct conv_bank bank;
+    parse(&bank, "laws");
+    const struct conv_bank_filter *filter = &bank.filters[1]; // L5 down, E5 across
+    static const int row[] = {-1, -2, 0, 2, 1}, column[] = {1, 4, 6, 4, 1};
+    assert_string_equal(filter->label, "L5E5");
+    for (int u = 0; u < 5; u++)
+        for (int v = 0; v < 5; v++)
+            assert_true(at(filter, u, v) == column[u] * row[v]);
+    conv_bank_free(&bank);
+}
+
+static void log_and_dog_have_sum_0(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"log:2.5", "dog:1,1.6"};
+    for (size_t k = 0; k < 2; k++) {
+        struct conv_bank bank;
+        double sum = 0;
+        parse(&bank, names[k]);
+        const struct conv_bank_filter *filter = bank.filters;
+        for (int i = 0; i < filter->height * filter->width; i++)
+            sum += filter->coef[i];
+        assert_true(fabs(sum) < 1e-12);
+        double centre = at(filter, filter->height / 2, filter->width / 2);
+        assert_true(k ? centre > 0 : centre < 0);
+        conv_bank_free(&bank);
+    }
+}
+
+static void wrong_names_are_explained(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"gabro:4x8", "did you mean gabor?"},
+        {"gabor", "this bank is written gabor:SCALESxANGLES, for example gabor:4x8"},
+        {"gabor:4", "for example gabor:4x8"},
+        {"gabor:4x8x2", "for example gabor:4x8"},
+        {"gabor:7x8", "1 to 6 scales"},
+        {"gabor:2.5x8", "1 to 6 scales"},
+        {"gabor:-1x8", "1 to 6 scales"},
+        {"lm:3", "this bank is written lm"},
+        {"laws:16", "laws:9 (3x3) and laws:25 (5x5)"},
+        {"log:0", "sigma is 0.25 to 7.75"},
+        {"log:", "for example log:2"},
+        {"dog:1", "for example dog:1,1.6"},
+        {"dog:1,8", "sigma is 0.25 to 7.75"},
+        {"dog:1,nan", "for example dog:1,1.6"},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        struct conv_bank bank;
+        struct conv_err err = {0};
+        assert_int_equal(conv_bank_parse(&bank, cases[k].text, &err), CONV_ERR_USAGE);
+        if (!strstr(err.text, cases[k].says))
+            fail_msg("%s: \"%s\" does not say \"%s\"", cases[k].text, err.text, cases[k].says);
+        assert_null(bank.filters);
+        conv_bank_free(&bank);
+    }
+    assert_false(conv_bank_is_name("weights.npy"));
+    assert_false(conv_bank_is_name("lmx"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_family_has_an_example),
+        cmocka_unit_test(separable_filters_are_their_terms),
+        cmocka_unit_test(gabor_is_the_published_formula),
+        cmocka_unit_test(texture_filters_are_normalised),
+        cmocka_unit_test(texture_filters_point_the_right_way),
+        cmocka_unit_test(laws_are_integers),
+        cmocka_unit_test(log_and_dog_have_sum_0),
+        cmocka_unit_test(wrong_names_are_explained),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
