@@ -13,9 +13,9 @@ _conv()
 {
     local with_value='--include --exclude --files-from --resume --kernel -k --size --divisor --bias --border --alpha
         --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit --max-pixels
-        --variant --progress --report --trace --html --filter --image-size --images --depth --stage'
+        --variant --stride --padding --activation --precision --output-type --range --progress --report --trace --html --filter --image-size --images --depth --stage'
     local options="--batch --recursive --null --skip-existing --update --dry-run --flip --strip --reproducible
-        --first-frame --preserve --in-place --fsync --no-save --fail-fast --quiet --verbose --json --csv --help --version
+        --first-frame --gray --preserve --in-place --fsync --no-save --fail-fast --quiet --verbose --json --csv --help --version
         ${with_value// -[kzj]/}"
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
@@ -40,6 +40,11 @@ _conv()
     --depth) values='8 16' ;;
     --image-size) values="mix uniform standard" ;;
     --progress) values='auto always never' ;;
+    --padding) values='valid same' ;;
+    --activation) values='none relu tanh abs' ;;
+    --precision) values='exact fast tf32 fp16' ;;
+    --output-type) values='f32 f16' ;;
+    --range) values='1 255' ;;
     -z | --compress) values='0 1 2 3 4 5 6 7 8 9 10 11 12' ;;
     --filter)
         _conv_filters "$1" "$word" ''
@@ -71,11 +76,11 @@ _conv()
     local commands=
     case ${#operands[@]}:${operands[0]-} in
     0:)
-        [[ $word != *,* ]] && commands='list show verify bench devices help version'
+        [[ $word != *,* ]] && commands='list show verify layer bench devices help version'
         _conv_filters "$1" "$word" "$commands"
         ;;
     1:show | 1:verify) _conv_filters "$1" "$word" '' ;;
-    1:help) mapfile -t COMPREPLY < <(compgen -W 'list show verify bench devices version' -- "$word") ;;
+    1:help) mapfile -t COMPREPLY < <(compgen -W 'list show verify layer bench devices version' -- "$word") ;;
     1:bench) mapfile -t COMPREPLY < <(compgen -W 'kernels streams codec' -- "$word") ;;
     esac
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Stands in for cuda.c in a build without CUDA.
 #include "backend/backend.h"
+#include "backend/layer_device.h"
 
 static bool has_driver(void)
 {
@@ -34,4 +35,18 @@ const struct conv_backend_ops conv_backend_cuda = {
     .has_driver = has_driver,
     .devices = devices,
     .open = open_none,
+};
+
+static enum conv_status open_no_layer(int device, unsigned *have, struct conv_err *err)
+{
+    int count;
+    (void)device;
+    *have = 0;
+    return devices(NULL, 0, &count, err);
+}
+
+const struct conv_layer_device_ops conv_layer_device_cuda = {
+    .name = "cuda",
+    .place = CONV_ON_CUDA,
+    .open = open_no_layer,
 };

@@ -24,6 +24,7 @@ int conv_list_main(const struct conv_options *options);    // list.c
 int conv_show_main(const struct conv_options *options);    // show.c
 int conv_devices_main(const struct conv_options *options); // devices.c
 int conv_verify_main(const struct conv_options *options);  // verify.c
+int conv_layer_main(const struct conv_options *options);   // layer.c
 int conv_bench_main(const struct conv_options *options);   // bench.c
 int conv_help_main(const struct conv_options *options);    // help.c
 int conv_version_main(const struct conv_options *options); // help.c

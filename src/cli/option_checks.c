@@ -174,7 +174,7 @@ enum conv_status conv_option_check(struct conv_options *options, struct conv_err
         status = parse_size(options, err);
     if (!status && options->image_size_text)
         status = parse_image_size(options, err);
-    if (!status && options->border_text)
+    if (!status && options->border_text && options->command != CONV_COMMAND_LAYER)
         status = conv_filter_parse_border(&options->border, &options->border_value,
                                           options->border_text, err);
     if (!status && options->encoder_text)

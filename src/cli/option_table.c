@@ -10,6 +10,7 @@
 #define RUN (1u << CONV_COMMAND_RUN)
 #define SHOW (1u << CONV_COMMAND_SHOW)
 #define VERIFY (1u << CONV_COMMAND_VERIFY)
+#define LAYER (1u << CONV_COMMAND_LAYER)
 #define KERNELS (1u << CONV_COMMAND_BENCH_KERNELS)
 #define STREAMS (1u << CONV_COMMAND_BENCH_STREAMS)
 #define CODEC (1u << CONV_COMMAND_BENCH_CODEC)
@@ -23,6 +24,8 @@ const struct conv_command_row conv_command_table[] = {
      "explain a filter or bank and how it would run on this machine"},
     {CONV_COMMAND_VERIFY, "verify", "FILTER INPUT...",
      "filter with every kernel of every device and compare the pixels"},
+    {CONV_COMMAND_LAYER, "layer", "WEIGHTS INPUT... OUTPUT",
+     "run a convolution layer over a tensor (.npy) or images"},
     {CONV_COMMAND_BENCH_KERNELS, "bench kernels", "", "measure every kernel variant"},
     {CONV_COMMAND_BENCH_STREAMS, "bench streams", "FOLDER",
      "compare 1, 2, 4, ... CUDA streams (without a GPU: worker threads)"},
@@ -60,13 +63,17 @@ const char *conv_command_name(char *text, size_t size, enum conv_command command
     ROW(NAME, LETTER, ARG, KIND_CHOICE, FIELD), .choices = CHOICES
 
 #define FILTERING (RUN | SHOW | VERIFY | KERNELS | STREAMS | CODEC)
-#define READING (RUN | VERIFY | STREAMS | CODEC)
+#define READING (RUN | VERIFY | LAYER | STREAMS | CODEC)
 
 static const char *const coder_choices[] = {"cpu", "auto", "gpu", NULL};
 static const char *const alpha_choices[] = {"keep", "filter", "premultiply", NULL};
 static const char *const depth_choices[] = {"8", "16", NULL};
 static const char *const stage_choices[] = {"all", "device", NULL};
 static const char *const when_choices[] = {"auto", "always", "never", NULL};
+static const char *const range_choices[] = {"1", "255", NULL};
+static const char *const activation_choices[] = {"none", "relu", "tanh", "abs", NULL};
+static const char *const precision_choices[] = {"exact", "fast", "tf32", "fp16", NULL};
+static const char *const output_type_choices[] = {"f32", "f16", NULL};
 
 const struct conv_option conv_option_table[] = {
     {FLAG("batch", 'b', batch), .commands = RUN, .section = "Which images",
@@ -77,18 +84,18 @@ const struct conv_option conv_option_table[] = {
      .help = "take only names that match; can be repeated (default: *.png in upper or lower case)"},
     {LIST("exclude", 0, "GLOB", exclude), .commands = READING,
      .help = "skip names that match; can be repeated"},
-    {STRING("files-from", 0, "FILE", files_from), .commands = RUN,
+    {STRING("files-from", 0, "FILE", files_from), .commands = RUN | LAYER,
      .help = "read the names of the inputs from FILE, one per line; - is standard input"},
-    {FLAG("null", '0', nul), .commands = RUN,
+    {FLAG("null", '0', nul), .commands = RUN | LAYER,
      .help = "names in --files-from end in NUL, as find -print0 writes them"},
-    {FLAG("skip-existing", 0, skip_existing), .commands = RUN,
+    {FLAG("skip-existing", 0, skip_existing), .commands = RUN | LAYER,
      .help = "skip images whose output exists"},
-    {FLAG("update", 'u', update), .commands = RUN,
+    {FLAG("update", 'u', update), .commands = RUN | LAYER,
      .help = "skip images whose output is not older than the input"},
     {STRING("resume", 0, "FILE", resume_path), .commands = RUN,
      .help = "record finished images in the journal FILE and skip those that it lists as done with "
              "the same settings and unchanged since"},
-    {FLAG("dry-run", 0, dry_run), .commands = RUN,
+    {FLAG("dry-run", 0, dry_run), .commands = RUN | LAYER,
      .help = "print what would be done and why; write nothing"},
     {STRING("kernel", 'k', "SPEC", filter.kernel), .commands = FILTERING, .section = "Filter",
      .help = "the kernel of the filter 'custom': '3x3: -2,-1,0 -1,1,1 0,1,2', '1 2 1 2 4 2 1 2 1', "
@@ -97,24 +104,25 @@ const struct conv_option conv_option_table[] = {
      .help = "use the 3x3 or 5x5 version of the filter (default: as its name says)"},
     {STRING("divisor", 0, "N|sum", filter.divisor), .commands = FILTERING,
      .help = "divide by N, or by the sum of the coefficients (default: the filter's own divisor)"},
-    {STRING("bias", 0, "N", filter.bias), .commands = FILTERING,
-     .help = "add N, on the scale of 8-bit samples (default: the filter's own bias)"},
+    {STRING("bias", 0, "N", filter.bias), .commands = FILTERING | LAYER,
+     .help = "add N, on the scale of 8-bit samples (default: the filter's own bias); conv layer: "
+             "FILE with one number per map, as WEIGHTS"},
     {FLAG("flip", 0, filter.flip), .commands = FILTERING,
      .help = "rotate the kernel by 180 degrees: convolution instead of correlation"},
-    {STRING("border", 0, "MODE", border_text), .commands = FILTERING,
+    {STRING("border", 0, "MODE", border_text), .commands = FILTERING | LAYER,
      .help = "pixels outside the image: replicate (default; also edge, clamp, nearest), reflect, "
-             "reflect101, wrap, constant[:V]"},
+             "reflect101, wrap, constant[:V] (default of conv layer: constant:0)"},
     {CHOICE("alpha", 0, "MODE", alpha, alpha_choices), .commands = RUN | VERIFY | STREAMS,
      .section = "Output", .help = "keep (default), filter or premultiply"},
     {FLAG("strip", 0, strip), .commands = RUN | STREAMS,
      .help = "drop metadata (default: keep what stays true after filtering)"},
-    {FLAG("first-frame", 0, first_frame), .commands = RUN,
+    {FLAG("first-frame", 0, first_frame), .commands = RUN | LAYER,
      .help = "take the first image of an animated PNG (default: refuse it)"},
     {FLAG("preserve", 'p', preserve), .commands = RUN,
      .help = "give the output the input's mode and times"},
     {FLAG("in-place", 0, in_place), .commands = RUN,
      .help = "replace each input by its output; there is no OUTPUT"},
-    {FLAG("fsync", 0, fsync), .commands = RUN,
+    {FLAG("fsync", 0, fsync), .commands = RUN | LAYER,
      .help = "flush each output to the disk before it gets its name"},
     {STRING("encoder", 0, "NAME", encoder_text), .commands = RUN | STREAMS | CODEC,
      .help = "fast (default), libpng or stb"},
@@ -123,7 +131,7 @@ const struct conv_option conv_option_table[] = {
     {FLAG("reproducible", 0, reproducible), .commands = RUN,
      .help = "write the same file bytes on every machine, by encoding on the CPU"},
     {STRING("device", 0, "DEVICE", device_text),
-     .commands = RUN | VERIFY | KERNELS | STREAMS | CODEC, .section = "Machine",
+     .commands = RUN | LAYER | VERIFY | KERNELS | STREAMS | CODEC, .section = "Machine",
      .help = "auto (default: a GPU for large jobs, else the CPU), cpu, cuda, cuda:N, all (every "
              "GPU), or a list such as cuda:0,cuda:1"},
     {CHOICE("decode-on", 0, "WHERE", decode_on, coder_choices), .commands = RUN | STREAMS,
@@ -135,28 +143,28 @@ const struct conv_option conv_option_table[] = {
     {SIZE("group", 0, "SIZE", group_bytes), .commands = RUN | STREAMS,
      .help = "bytes of images copied to the GPU together (default: 16M; 32M if the GPU also "
              "decodes PNG)"},
-    {INT("jobs", 'j', "N", jobs, 1, 1024), .commands = RUN | STREAMS | CODEC,
+    {INT("jobs", 'j', "N", jobs, 1, 1024), .commands = RUN | LAYER | STREAMS | CODEC,
      .help = "worker threads (default: one per core)"},
     {SIZE("mem-limit", 0, "SIZE", mem_limit), .commands = READING,
      .help = "staging memory for images in flight (default: half of the memory; less in a limited "
              "container or job)"},
     {COUNT("max-pixels", 0, "N", max_pixels), .commands = READING,
      .help = "refuse larger images (default: 268435456)"},
-    {STRING("variant", 0, "NAME", variant), .commands = RUN | SHOW | KERNELS | STREAMS,
+    {STRING("variant", 0, "NAME", variant), .commands = RUN | LAYER | SHOW | KERNELS | STREAMS,
      .help = "use this kernel variant (conv bench kernels lists them)"},
-    {FLAG("no-save", 0, no_save), .commands = RUN,
+    {FLAG("no-save", 0, no_save), .commands = RUN | LAYER,
      .help = "do everything except writing the outputs, to measure speed"},
-    {FLAG("fail-fast", 0, fail_fast), .commands = RUN,
+    {FLAG("fail-fast", 0, fail_fast), .commands = RUN | LAYER,
      .help = "stop at the first image that fails"},
-    {CHOICE("progress", 0, "WHEN", progress, when_choices), .commands = RUN, .section = "Messages",
-     .help = "auto (default: on a terminal), always, never"},
-    {FLAG("quiet", 'q', quiet), .commands = RUN | VERIFY | KERNELS | STREAMS,
+    {CHOICE("progress", 0, "WHEN", progress, when_choices), .commands = RUN | LAYER,
+     .section = "Messages", .help = "auto (default: on a terminal), always, never"},
+    {FLAG("quiet", 'q', quiet), .commands = RUN | LAYER | VERIFY | KERNELS | STREAMS,
      .help = "print failures only"},
-    {FLAG("verbose", 'v', verbose), .commands = RUN,
+    {FLAG("verbose", 'v', verbose), .commands = RUN | LAYER,
      .help = "print each image and the kernel variant in use"},
     {FLAG("json", 0, json), .commands = WORKING,
      .help = "print JSON on standard output, one object per line"},
-    {STRING("report", 0, "FILE", report_path), .commands = RUN,
+    {STRING("report", 0, "FILE", report_path), .commands = RUN | LAYER,
      .help = "write the same JSON lines into FILE"},
     {STRING("trace", 0, "FILE", trace_path), .commands = RUN,
      .help = "write a timeline of every thread and stream, for Perfetto or chrome://tracing"},
@@ -165,6 +173,23 @@ const struct conv_option conv_option_table[] = {
     {FLAG("help", 'h', help), .commands = EVERY,
      .help = "print this text, or the options of the command before it"},
     {FLAG("version", 'V', version), .commands = EVERY, .help = "print the version"},
+    {INT("stride", 0, "N", layer.stride, 1, 1024), .commands = LAYER, .section = "conv layer",
+     .help = "compute every Nth output of both axes (default: 1)"},
+    {STRING("padding", 0, "MODE", layer.padding), .commands = LAYER,
+     .help =
+         "valid (default), same (the output is as large as the input), or N samples on each side"},
+    {CHOICE("activation", 0, "NAME", layer.activation, activation_choices), .commands = LAYER,
+     .help = "none (default), relu, tanh or abs"},
+    {CHOICE("precision", 0, "MODE", layer.precision, precision_choices), .commands = LAYER,
+     .help =
+         "exact (default), with the same bits on every device; fast, with float32 products in any "
+         "order; tf32 or fp16"},
+    {CHOICE("output-type", 0, "TYPE", layer.output_type, output_type_choices), .commands = LAYER,
+     .help = "f32 (default) or f16"},
+    {CHOICE("range", 0, "MAX", layer.range, range_choices), .commands = LAYER,
+     .help = "scale integer samples to 0..1 or 0..255 (default: 1 for images)"},
+    {FLAG("gray", 0, layer.gray), .commands = LAYER,
+     .help = "use the luminance of colour images (BT.601) as a single channel"},
     {STRING("filter", 0, "FILTER", bench_filter), .commands = KERNELS | STREAMS | CODEC,
      .section = "conv bench", .help = "the filter to measure with (default: emboss)"},
     {STRING("image-size", 0, "SIZE", image_size_text), .commands = KERNELS,

@@ -194,6 +194,7 @@ static void set_defaults(struct conv_options *options)
         .decode_on = CONV_CODER_AUTO,
         .encode_on = CONV_CODER_AUTO,
         .max_pixels = DEFAULT_MAX_PIXELS,
+        .layer = {.stride = 1},
     };
 }
 

@@ -14,6 +14,7 @@
 #include "base/limits.h"
 #include "filter/filter.h"
 #include "image/format.h"
+#include "kernels/layer/layer.h"
 #include "pipeline/coder.h"
 #include "report/when.h"
 
@@ -25,6 +26,7 @@ enum conv_command {
     CONV_COMMAND_LIST,
     CONV_COMMAND_SHOW,
     CONV_COMMAND_VERIFY,
+    CONV_COMMAND_LAYER,
     CONV_COMMAND_BENCH, // without the word that says what to measure
     CONV_COMMAND_BENCH_KERNELS,
     CONV_COMMAND_BENCH_STREAMS,
@@ -42,6 +44,19 @@ enum conv_bench_stage { CONV_BENCH_ALL, CONV_BENCH_DEVICE };
 struct conv_string_list {
     const char *items[CONV_OPTIONS_MAX_GLOBS];
     int count;
+};
+
+enum conv_layer_range { CONV_LAYER_RANGE_1, CONV_LAYER_RANGE_255 }; // --range
+
+// conv layer; --bias and --border are those of filters, with values of another kind.
+struct conv_layer_options {
+    int stride;          // at least 1
+    const char *padding; // NULL: valid
+    enum conv_activation activation;
+    enum conv_precision precision;
+    int output_type; // 0: float32, 1: float16
+    enum conv_layer_range range;
+    bool gray;
 };
 
 struct conv_options {
@@ -85,6 +100,8 @@ struct conv_options {
     bool quiet, verbose, json;
     const char *report_path, *trace_path, *html_path;
     char command_line[1000]; // as typed, for the page
+
+    struct conv_layer_options layer;
 
     // conv bench
     const char *bench_filter; // --filter

@@ -30,9 +30,8 @@ static bool wait_writable(int fd, const atomic_int *stop)
     }
 }
 
-// Opening a pipe for writing would wait for its reader, out of reach of a signal. -1 with errno:
-// EINTR if the run is to stop.
-static int open_special(const char *path, const atomic_int *stop)
+// Opening a pipe for writing would wait for its reader, out of reach of a signal.
+int conv_special_open(const char *path, const atomic_int *stop)
 {
     for (;;) {
         struct stat info;
@@ -93,7 +92,7 @@ enum conv_status conv_special_write(const char *path, const struct conv_encoded 
                                     const atomic_int *stop, struct conv_err *err)
 {
     int own = conv_paths_descriptor(path);
-    int fd = own >= 0 ? own : open_special(path, stop);
+    int fd = own >= 0 ? own : conv_special_open(path, stop);
     if (fd < 0 && errno == EINTR)
         return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for a reader of %s",
                             path);

@@ -15,7 +15,11 @@
 enum conv_status conv_special_write(const char *path, const struct conv_encoded *file,
                                     const atomic_int *stop, struct conv_err *err);
 
-// The same for a descriptor, which stays open. `name` is for messages.
+// Opens a pipe or device for writing, waiting for its reader. -1 with errno: EINTR if *stop became
+// non-zero meanwhile.
+int conv_special_open(const char *path, const atomic_int *stop);
+
+// The same as conv_special_write for a descriptor, which stays open. `name` is for messages.
 enum conv_status conv_special_write_to(int fd, const char *name, const struct conv_encoded *file,
                                        const atomic_int *stop, struct conv_err *err);
 

@@ -281,7 +281,7 @@ void conv_npy_convert(const struct conv_npy *npy, void *dst, const void *src, si
 // --- writing -------------------------------------------------------------------------------------
 
 size_t conv_npy_write(uint8_t header[CONV_NPY_OWN_HEADER], enum conv_element element,
-                      const struct conv_tensor_shape *shape)
+                      const struct conv_tensor_shape *shape, size_t least)
 {
     static const char *const types[] = {
         [CONV_ELEMENT_U8] = "|u1",
@@ -294,7 +294,8 @@ size_t conv_npy_write(uint8_t header[CONV_NPY_OWN_HEADER], enum conv_element ele
         snprintf(dict, sizeof dict, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }",
                  types[element], conv_tensor_shape_text(text, shape));
     // Spaces and a line's end up to a multiple of 64, so that the elements can be mapped.
-    size_t total = (10 + (size_t)length + 1 + 63) / 64 * 64;
+    size_t used = 10 + (size_t)length + 1;
+    size_t total = ((used < least ? least : used) + 63) / 64 * 64;
     memset(header, ' ', total);
     memcpy(header, magic, sizeof magic);
     header[6] = 1;

@@ -174,7 +174,9 @@ static void reads_its_own_headers(void **state)
     for (int element = CONV_ELEMENT_U8; element <= CONV_ELEMENT_F32; element++) {
         for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
             uint8_t header[CONV_NPY_OWN_HEADER];
-            size_t size = conv_npy_write(header, (enum conv_element)element, &shapes[i]), needed;
+            size_t size = conv_npy_write(header, (enum conv_element)element, &shapes[i],
+                                         i == 0 ? CONV_NPY_OWN_HEADER : 0),
+                   needed;
             struct conv_npy npy;
             struct conv_err err = {0};
             assert_int_equal(size % 64, 0);

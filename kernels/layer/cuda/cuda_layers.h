@@ -5,4 +5,18 @@
 
 #include "kernels/layer/layer.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// As conv_layer_pad on device memory, queued into batch->stream. CONV_ERR_DEVICE if the launch
+// failed; cudaGetLastError returns the cause.
+enum conv_status conv_cuda_layer_pad(const struct conv_layer *layer,
+                                     const struct conv_layer_shape *shape,
+                                     const struct conv_layer_batch *batch, float *d_dst);
+
+#ifdef __cplusplus
+}
+#endif
+
 #endif

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// conv layer WEIGHTS INPUT... OUTPUT: a convolution layer over a tensor or over images.
+#include "cli/layer_command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/descriptors.h"
+#include "base/stall.h"
+#include "cli/commands.h"
+#include "cli/signals.h"
+#include "io/operands.h"
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+// By the first bytes of a regular file, by the name of all others. Standard input is a tensor.
+static bool is_tensor(const char *path)
+{
+    struct stat info;
+    char head[6] = "";
+    if (conv_operands_is_standard(path))
+        return true;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
+        return ends_in(path, ".npy");
+    FILE *file = fopen(path, "re");
+    size_t got = file ? fread(head, 1, sizeof head, file) : 0;
+    if (file)
+        fclose(file);
+    return got == sizeof head ? memcmp(head, "\x93NUMPY", sizeof head) == 0 : ends_in(path, ".npy");
+}
+
+static enum conv_status check_operands(const struct conv_options *options, struct conv_err *err)
+{
+    int least = options->files_from ? 2 : 3;
+    if (options->operand_count >= least)
+        return CONV_OK;
+    static const char *const missing[] = {"weights, input and output are", "input and output are",
+                                          "the output is"};
+    return conv_err_set(err, CONV_ERR_USAGE, "%s missing: conv layer WEIGHTS %s OUTPUT",
+                        missing[options->operand_count < 2 ? options->operand_count : 2],
+                        options->files_from ? "[INPUT]" : "INPUT...");
+}
+
+int conv_layer_main(const struct conv_options *options)
+{
+    struct conv_err err = {0};
+    struct conv_layer_setup setup = {0};
+    int code = CONV_EXIT_OK;
+    enum conv_status status = check_operands(options, &err);
+    // Before the handlers are installed: reading weights from a pipe without a writer then ends at
+    // the first signal.
+    if (!status)
+        status = conv_layer_setup_open(&setup, options, &err);
+    atomic_int *stop = conv_signals_install();
+    conv_descriptors_raise();
+    if (!status) {
+        bool tensor =
+            options->operand_count == 3 && !options->files_from && is_tensor(options->operands[1]);
+        status = tensor ? conv_layer_run_tensor(options, &setup, stop, &code, &err)
+                        : conv_layer_run_images(options, &setup, stop, &code, &err);
+    }
+    conv_layer_setup_close(&setup);
+    int signal = atomic_load(stop);
+    if (signal > 0) {
+        if (status && status != CONV_ERR_CANCELLED)
+            (void)conv_commands_fail(&err);
+        return CONV_EXIT_SIGNAL + signal;
+    }
+    return status ? conv_commands_fail(&err) : code;
+}

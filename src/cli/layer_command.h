@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// What the files of `conv layer` share: layer.c (the command), layer_tensor.c (a tensor in, a
+// tensor out), layer_images.c (images in).
+#ifndef CONV_CLI_LAYER_COMMAND_H
+#define CONV_CLI_LAYER_COMMAND_H
+
+#include <stdatomic.h>
+
+#include "cli/layer_setup.h"
+
+// Each prints its messages but the last, and sets *code, the exit code where nothing went wrong.
+enum conv_status conv_layer_run_tensor(const struct conv_options *options,
+                                       struct conv_layer_setup *setup, atomic_int *stop, int *code,
+                                       struct conv_err *err);
+enum conv_status conv_layer_run_images(const struct conv_options *options,
+                                       struct conv_layer_setup *setup, atomic_int *stop, int *code,
+                                       struct conv_err *err);
+
+#endif

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+#include "cli/layer_setup.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/device.h"
+#include "filter/number.h"
+#include "report/report.h"
+
+// --- values --------------------------------------------------------------------------------------
+
+#define MOST_PADDING 65536
+
+static enum conv_status parse_padding(struct conv_layer *layer, const char *text,
+                                      struct conv_err *err)
+{
+    if (!text || strcmp(text, "valid") == 0)
+        return CONV_OK;
+    if (strcmp(text, "same") == 0) {
+        // As PyTorch: the extra sample of an even kernel is at the bottom and right.
+        layer->pad_top = (layer->kernel_height - 1) / 2;
+        layer->pad_bottom = layer->kernel_height / 2;
+        layer->pad_left = (layer->kernel_width - 1) / 2;
+        layer->pad_right = layer->kernel_width / 2;
+        return CONV_OK;
+    }
+    char *end;
+    long number = isdigit((unsigned char)text[0]) ? strtol(text, &end, 10) : -1;
+    if (number < 0 || *end || number > MOST_PADDING)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--padding takes valid, same or a number from 0 to %d, not '%s'",
+                            MOST_PADDING, text);
+    layer->pad_top = layer->pad_bottom = layer->pad_left = layer->pad_right = (int)number;
+    return CONV_OK;
+}
+
+static enum conv_status parse_border(struct conv_layer *layer, const char *text,
+                                     struct conv_err *err)
+{
+    static const char prefix[] = "constant:";
+    double number = 0;
+    int value;
+    layer->border = CONV_BORDER_CONSTANT;
+    layer->border_value = 0;
+    if (!text)
+        return CONV_OK;
+    if (strncmp(text, prefix, sizeof prefix - 1) != 0)
+        return conv_filter_parse_border(&layer->border, &value, text, err);
+    const char *digits = text + sizeof prefix - 1;
+    if (conv_number_parse(&number, 1e30, digits, strlen(digits), NULL))
+        return conv_err_set(err, CONV_ERR_USAGE, "--border constant:V takes a number, not '%.32s'",
+                            digits);
+    layer->border_value = (float)number;
+    return CONV_OK;
+}
+
+float conv_layer_setup_divisor(const struct conv_options *options, enum conv_element element,
+                               bool is_image)
+{
+    bool is_given = conv_options_given(options, "range");
+    if (!is_image && !is_given)
+        return 1;
+    bool to_255 = is_given && options->layer.range == CONV_LAYER_RANGE_255;
+    if (element == CONV_ELEMENT_U16)
+        return to_255 ? 257 : 65535;
+    return element == CONV_ELEMENT_U8 && !to_255 ? 255 : 1;
+}
+
+// --- weights -------------------------------------------------------------------------------------
+
+static enum conv_status check_weights(const struct conv_tensor_shape *shape, const char *name,
+                                      struct conv_err *err)
+{
+    char text[CONV_TENSOR_TEXT_SIZE];
+    if (shape->axes != 4)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "%s: the weights have shape %s; expected (maps, channels, height, "
+                            "width)",
+                            name, conv_tensor_shape_text(text, shape));
+    const int64_t *side = shape->side;
+    bool fits = side[0] > 0 && side[1] > 0 && side[0] <= INT_MAX && side[1] <= INT_MAX;
+    for (int i = 2; i < 4; i++)
+        if (side[i] < 1 || side[i] > CONV_LAYER_MAX_SIDE)
+            fits = false;
+    return fits ? CONV_OK
+                : conv_err_set(err, CONV_ERR_USAGE,
+                               "%s: the weights have shape %s; at least one map and channel, and "
+                               "kernels of 1 to %d samples a side are possible",
+                               name, conv_tensor_shape_text(text, shape), CONV_LAYER_MAX_SIDE);
+}
+
+static enum conv_status check_bias(const struct conv_tensor_shape *shape, const char *name,
+                                   int maps, struct conv_err *err)
+{
+    char text[CONV_TENSOR_TEXT_SIZE];
+    if (shape->axes == 1 && shape->side[0] == maps)
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_USAGE,
+                        "--bias %s has shape %s; the weights have %d maps, so (%d,) is expected",
+                        name, conv_tensor_shape_text(text, shape), maps, maps);
+}
+
+// A file of the command line that cannot be read is a usage error, as with filters.
+static enum conv_status load(struct conv_tensor *tensor, const struct conv_options *options,
+                             const char *name, struct conv_err *err)
+{
+    enum conv_status status =
+        conv_tensor_load(tensor, name, conv_options_mem_limit(options, false), err);
+    if (status && status != CONV_ERR_MEMORY)
+        status = err->status = CONV_ERR_USAGE;
+    return status;
+}
+
+enum conv_status conv_layer_setup_open(struct conv_layer_setup *setup,
+                                       const struct conv_options *options, struct conv_err *err)
+{
+    static const enum conv_element outputs[] = {CONV_ELEMENT_F32, CONV_ELEMENT_F16};
+    const char *name = options->operands[0], *bias = options->filter.bias;
+    *setup = (struct conv_layer_setup){0};
+    enum conv_status status = load(&setup->weights, options, name, err);
+    if (!status)
+        status = check_weights(&setup->weights.shape, name, err);
+    if (status)
+        return status;
+    const int64_t *side = setup->weights.shape.side;
+    setup->layer = (struct conv_layer){
+        .maps = (int)side[0],
+        .channels = (int)side[1],
+        .kernel_height = (int)side[2],
+        .kernel_width = (int)side[3],
+        .stride = options->layer.stride,
+        .input = CONV_ELEMENT_F32,
+        .input_divisor = 1,
+        .output = outputs[options->layer.output_type],
+        .activation = options->layer.activation,
+        .precision = options->layer.precision,
+        .weights = setup->weights.values,
+    };
+    status = parse_padding(&setup->layer, options->layer.padding, err);
+    if (!status)
+        status = parse_border(&setup->layer, options->border_text, err);
+    if (!status && bias)
+        status = load(&setup->bias, options, bias, err);
+    if (!status && bias)
+        status = check_bias(&setup->bias.shape, bias, setup->layer.maps, err);
+    setup->layer.bias = setup->bias.values;
+    return status;
+}
+
+void conv_layer_setup_close(struct conv_layer_setup *setup)
+{
+    conv_tensor_free(&setup->weights);
+    conv_tensor_free(&setup->bias);
+}
+
+// --- device --------------------------------------------------------------------------------------
+
+// Opening a GPU takes about 0.3 s. From twice that time on, by this estimate, it pays.
+#define CORE_FLOPS 40e9
+#define WORTHWHILE_SECONDS 0.6
+
+enum conv_status conv_layer_setup_choose(struct conv_layer_target *target,
+                                         const struct conv_options *options, double flops,
+                                         struct conv_err *err)
+{
+    struct conv_device_list list;
+    enum conv_status status = conv_device_parse_one(options, &list, err);
+    if (status)
+        return status;
+    const char *variant = options->variant ? options->variant : "";
+    bool of_cpu = strncmp(variant, "cpu_", 4) == 0;
+    *target = (struct conv_layer_target){.place = CONV_ON_CPU};
+    if (list.choice == CONV_DEVICE_CPU || (list.choice == CONV_DEVICE_AUTO && of_cpu))
+        return CONV_OK;
+    bool is_much = flops / (CORE_FLOPS * options->limits->cores) > WORTHWHILE_SECONDS;
+    if (list.choice == CONV_DEVICE_AUTO && !*variant && (!is_much || !list.gpu->has_driver()))
+        return CONV_OK;
+    target->place = list.gpu->place;
+    target->device = list.ordinals[0];
+    target->may_fall_back = list.choice == CONV_DEVICE_AUTO && !*variant;
+    return CONV_OK;
+}
+
+enum conv_status conv_layer_setup_context(struct conv_layer_context **context,
+                                          struct conv_layer_target *target,
+                                          const struct conv_options *options,
+                                          const struct conv_layer *layer, struct conv_err *err)
+{
+    struct conv_layer_config config = {
+        .layer = layer,
+        .place = target->place,
+        .device = target->device,
+        .variant = options->variant,
+    };
+    struct conv_err reason = {0};
+    enum conv_status status = conv_layer_context_open(context, &config, &reason);
+    if (status == CONV_ERR_DEVICE && target->may_fall_back) {
+        if (!options->quiet)
+            conv_report_say("%s; computing on the CPU", reason.text);
+        *target = (struct conv_layer_target){.place = CONV_ON_CPU};
+        config.place = CONV_ON_CPU;
+        config.device = 0;
+        return conv_layer_context_open(context, &config, err);
+    }
+    if (status)
+        *err = reason;
+    return status;
+}

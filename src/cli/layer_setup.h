@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// From the options of `conv layer` to a layer and a device.
+#ifndef CONV_CLI_LAYER_SETUP_H
+#define CONV_CLI_LAYER_SETUP_H
+
+#include "backend/layer_context.h"
+#include "cli/options.h"
+#include "io/tensor_file.h"
+
+struct conv_layer_setup {
+    struct conv_tensor weights, bias;
+    struct conv_layer layer; // without `input`, which depends on the files
+};
+
+// Reads WEIGHTS, --bias, --padding and --border. CONV_ERR_USAGE with the reason, also for files
+// that cannot be read; CONV_ERR_MEMORY. To be closed also after a failure.
+enum conv_status conv_layer_setup_open(struct conv_layer_setup *setup,
+                                       const struct conv_options *options, struct conv_err *err);
+void conv_layer_setup_close(struct conv_layer_setup *setup); // {0} is fine
+
+// What --range divides integer samples of `element` by; `is_image`: its default is that of images.
+float conv_layer_setup_divisor(const struct conv_options *options, enum conv_element element,
+                               bool is_image);
+
+// Where --device and --variant let the layer run. `flops`: multiplications and additions, as far as
+// they are known.
+struct conv_layer_target {
+    enum conv_place place;
+    int device;
+    bool may_fall_back; // to the CPU, if the device cannot be used
+};
+
+enum conv_status conv_layer_setup_choose(struct conv_layer_target *target,
+                                         const struct conv_options *options, double flops,
+                                         struct conv_err *err);
+
+// Opens the layer there, or if allowed on the CPU with a message.
+enum conv_status conv_layer_setup_context(struct conv_layer_context **context,
+                                          struct conv_layer_target *target,
+                                          const struct conv_options *options,
+                                          const struct conv_layer *layer, struct conv_err *err);
+
+#endif
