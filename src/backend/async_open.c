@@ -24,13 +24,13 @@ struct conv_async_open {
 
 static void *open_main(void *argument)
 {
-    struct conv_async_open *opening = argument;
-    opening->err.status = opening->ops->open(&opening->backend, &opening->config, &opening->err);
-    pthread_mutex_lock(&opening->notify_lock);
-    atomic_store(&opening->over, true);
-    if (opening->notify)
-        opening->notify(opening->context);
-    pthread_mutex_unlock(&opening->notify_lock);
+    struct conv_async_open *async = argument;
+    async->err.status = async->ops->open(&async->backend, &async->config, &async->err);
+    pthread_mutex_lock(&async->notify_lock);
+    atomic_store(&async->over, true);
+    if (async->notify)
+        async->notify(async->context);
+    pthread_mutex_unlock(&async->notify_lock);
     return NULL;
 }
 
@@ -40,64 +40,64 @@ enum conv_status conv_async_open_start(struct conv_async_open **out,
                                        struct conv_err *err)
 {
     size_t filters_size = (size_t)config->filter_count * sizeof config->filters[0];
-    struct conv_async_open *opening = calloc(1, sizeof *opening + filters_size);
-    if (!opening)
+    struct conv_async_open *async = calloc(1, sizeof *async + filters_size);
+    if (!async)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory to open a device");
-    opening->ops = ops;
-    opening->config = *config;
-    opening->config.filters = opening->filters;
-    memcpy(opening->filters, config->filters, filters_size);
-    pthread_mutex_init(&opening->lock, NULL); // never fails on Linux
-    pthread_mutex_init(&opening->notify_lock, NULL);
-    opening->has_thread = pthread_create(&opening->thread, NULL, open_main, opening) == 0;
-    if (!opening->has_thread)
-        open_main(opening);
-    *out = opening;
+    async->ops = ops;
+    async->config = *config;
+    async->config.filters = async->filters;
+    memcpy(async->filters, config->filters, filters_size);
+    pthread_mutex_init(&async->lock, NULL); // never fails on Linux
+    pthread_mutex_init(&async->notify_lock, NULL);
+    async->has_thread = pthread_create(&async->thread, NULL, open_main, async) == 0;
+    if (!async->has_thread)
+        open_main(async);
+    *out = async;
     return CONV_OK;
 }
 
-void conv_async_open_set_notify(struct conv_async_open *opening, void (*notify)(void *context),
+void conv_async_open_set_notify(struct conv_async_open *async, void (*notify)(void *context),
                                 void *context)
 {
-    pthread_mutex_lock(&opening->notify_lock);
-    opening->notify = notify;
-    opening->context = context;
-    if (notify && atomic_load(&opening->over))
+    pthread_mutex_lock(&async->notify_lock);
+    async->notify = notify;
+    async->context = context;
+    if (notify && atomic_load(&async->over))
         notify(context);
-    pthread_mutex_unlock(&opening->notify_lock);
+    pthread_mutex_unlock(&async->notify_lock);
 }
 
-bool conv_async_open_is_over(const struct conv_async_open *opening)
+bool conv_async_open_is_over(const struct conv_async_open *async)
 {
-    return atomic_load(&opening->over);
+    return atomic_load(&async->over);
 }
 
-enum conv_status conv_async_open_result(struct conv_async_open *opening,
+enum conv_status conv_async_open_result(struct conv_async_open *async,
                                         struct conv_backend **backend, struct conv_err *err)
 {
-    pthread_mutex_lock(&opening->lock);
-    if (opening->has_thread && !opening->joined)
-        pthread_join(opening->thread, NULL);
-    opening->joined = true;
-    pthread_mutex_unlock(&opening->lock);
-    *backend = opening->backend;
-    return opening->err.status ? conv_err_set(err, opening->err.status, "%s", opening->err.text)
-                               : CONV_OK;
+    pthread_mutex_lock(&async->lock);
+    if (async->has_thread && !async->joined)
+        pthread_join(async->thread, NULL);
+    async->joined = true;
+    pthread_mutex_unlock(&async->lock);
+    *backend = async->backend;
+    return async->err.status ? conv_err_set(err, async->err.status, "%s", async->err.text)
+                             : CONV_OK;
 }
 
-bool conv_async_open_close(struct conv_async_open *opening)
+bool conv_async_open_close(struct conv_async_open *async)
 {
     struct conv_backend *backend = NULL;
-    if (!opening)
+    if (!async)
         return true;
-    if (!conv_async_open_is_over(opening)) {
-        pthread_detach(opening->thread);
+    if (!conv_async_open_is_over(async)) {
+        pthread_detach(async->thread);
         return false;
     }
-    if (conv_async_open_result(opening, &backend, NULL) == CONV_OK)
-        opening->ops->close(backend);
-    pthread_mutex_destroy(&opening->lock);
-    pthread_mutex_destroy(&opening->notify_lock);
-    free(opening);
+    if (conv_async_open_result(async, &backend, NULL) == CONV_OK)
+        async->ops->close(backend);
+    pthread_mutex_destroy(&async->lock);
+    pthread_mutex_destroy(&async->notify_lock);
+    free(async);
     return true;
 }

@@ -43,7 +43,7 @@ struct conv_backend_ops {
     const char *name;      // "cpu", "cuda": how users and the names of kernels call it
     const char *title;     // in sentences: "the CPU", "CUDA"
     enum conv_place place; // whose kernels it runs
-    bool built;            // false: left out of this build; then `open` fails and the rest is NULL
+    bool built;            // false: not in this build; then `open` fails and the rest is NULL
 
     // True if stream_run sleeps while a device works: the pipeline then gives each stream a thread
     // and packs images into groups. False: workers call it with one image at a time.

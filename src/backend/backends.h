@@ -8,7 +8,7 @@
 
 #define CONV_BACKENDS 2 // one for each enum conv_place
 
-// Indexed by place. The entry of a backend that was left out of the build fails to open and says
+// Indexed by place. The entry of a backend that is not in the build fails to open and says
 // so; its `built` is false.
 extern const struct conv_backend_ops *const conv_backends[CONV_BACKENDS];
 

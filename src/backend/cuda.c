@@ -54,7 +54,7 @@ static void map_stop(struct conv_backend *backend, atomic_int *stop)
     cudaError_t code =
         cudaHostRegister(stop, sizeof *stop, cudaHostRegisterPortable | cudaHostRegisterMapped);
     if (!code)
-        backend->stop = stop; // else the backend of another device may have mapped it
+        backend->stop = stop; // otherwise the backend of another device may have mapped it
     void *d_stop = NULL;
     if ((!code || code == cudaErrorHostMemoryAlreadyRegistered) &&
         cudaHostGetDevicePointer(&d_stop, stop, 0) == cudaSuccess)

@@ -49,7 +49,7 @@ struct conv_group_memory {
 //
 // The owner of the memory sets the buffers, capacities and arrays, and `decoded` and `encoded`
 // while the group is empty. conv_group_place and _place_coded fill it. The backend sets the fields
-// that say so. All other fields are only read outside group.c.
+// marked "set by the backend". All other fields are only read outside group.c.
 struct conv_group {
     uint8_t *h_in, *h_out;            // staging memory of in_capacity and `capacity` bytes
     size_t capacity;                  // bytes for planes, in host and in device memory

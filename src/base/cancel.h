@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 // True once the flag is the number of a signal. A negative number means that no new image is begun,
-// and cancels nothing. NULL is never asked. Any thread.
+// and cancels nothing. False for NULL. Any thread.
 static inline bool conv_cancel_is_asked(const atomic_int *stop)
 {
     return stop && atomic_load_explicit(stop, memory_order_relaxed) > 0;

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #define ENOUGH 65536
-#define MOST_COUNTED 1024 // with more, those that are open already hardly matter
+#define MOST_COUNTED 1024 // with more there is no need to count
 #define EACH_WORKER 2     // the folder of an output, and the output
 #define FOLDERS 16        // levels of folders that the walk has open
 #define LEAST_AHEAD 16    // opening fewer files ahead gains nothing
@@ -53,7 +53,7 @@ void conv_descriptors_begin(int workers, const atomic_int *stop)
     int limit = soft_limit(), open = 0, most = MOST_COUNTED + EACH_WORKER * workers;
     pthread_mutex_lock(&lock);
     stopping = stop;
-    if (runs++ > 0) { // what the first run has found out holds for all
+    if (runs++ > 0) { // the limit that the first run has found holds for all
         reserve += EACH_WORKER * workers;
         pthread_mutex_unlock(&lock);
         return;
@@ -151,9 +151,9 @@ void conv_descriptors_end_ahead(void)
         conv_descriptors_keep(-1);
 }
 
-// With the lock. The process has fewer descriptors than was thought, not enough for what this
-// thread has taken or is about to keep: its turn comes once others have given theirs back. False if
-// there are no others.
+// With the lock. The process has fewer descriptors than counted, not enough for those that this
+// thread has taken or is about to keep. Waits until others have given theirs back; false if there
+// are no others.
 static bool step_back(void)
 {
     if (taken == own)
@@ -167,7 +167,7 @@ static bool step_back(void)
     return true;
 }
 
-// With the lock. Somebody unknown may close one.
+// With the lock. Waits a moment: a thread or process outside of the run may close one.
 static void wait_a_moment(void)
 {
     struct timespec until;

@@ -19,7 +19,7 @@ void conv_descriptors_raise(void);
 void conv_descriptors_begin(int workers, const atomic_int *stop);
 void conv_descriptors_end(int workers, const atomic_int *stop);
 
-// True if there are so few that each file should do with as few as possible.
+// True if there are so few that each file should take as few as possible.
 bool conv_descriptors_are_few(void);
 
 // Takes `count` descriptors for a short time in which the thread waits for no other one. Waits

@@ -116,7 +116,7 @@ static uint64_t read_used(const char *folder, const char *usage, const char *con
 
 static void read_memory_v2(struct conv_limits *limits, const char *folder)
 {
-    // Beyond memory.high a process is not killed but held up until it hardly moves.
+    // Beyond memory.high a process is not killed but throttled until it hardly moves.
     static const char *const settings[] = {"memory.max", "memory.high"};
     static const char *const caches[] = {"inactive_file", "active_file", "slab_reclaimable"};
     for (int i = 0; i < 2; i++) {
@@ -134,7 +134,7 @@ static void read_memory_v1(struct conv_limits *limits, const char *folder)
     uint64_t used = read_used(folder, "memory.usage_in_bytes", caches, 2), bytes;
     if (read_number(folder, "memory.limit_in_bytes", &bytes))
         note_memory(limits, bytes, used, "memory.limit_in_bytes", folder);
-    // Of groups above that a container does not see; 0 where memory.stat cannot be read.
+    // Of groups above, which a container cannot read; 0 where memory.stat cannot be read.
     note_memory(limits, sum_stat(folder, hierarchical, 1), used,
                 "hierarchical_memory_limit in memory.stat", folder);
 }

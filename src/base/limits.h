@@ -25,9 +25,9 @@ struct conv_limits {
 };
 
 // Reads the control groups of the process as ROOT/proc/self/cgroup, ROOT/proc/self/mountinfo and
-// the files below the mount points describe them; ROOT is "" except in tests. `limits` holds what
-// is known so far (physical, memory, allowed_cores, cores, ...); a tighter limit replaces it. What
-// is missing, unreadable or malformed is no limit.
+// the files below the mount points describe them; ROOT is "" except in tests. `limits` holds the
+// values so far (physical, memory, allowed_cores, cores, ...); a tighter limit replaces them. A
+// file that is missing, unreadable or malformed is no limit.
 void conv_limits_read_groups(struct conv_limits *limits, const char *root);
 
 // Reads everything anew.

@@ -3,7 +3,7 @@
 
 #include <time.h>
 
-// The analysis takes the declarations for granted; it cannot see that these functions keep them.
+// The analysis relies on the declarations; it cannot check these functions themselves.
 #define UNCHECKED CONV_LOCK_ATTRIBUTE(no_thread_safety_analysis)
 
 int conv_lock_init(struct conv_lock *lock)

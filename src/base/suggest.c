@@ -78,7 +78,7 @@ size_t conv_suggest_all(const char **names, size_t room, const char *word, const
         int n = mistakes(word, word_size, name, name_size);
         if (n < 0 || n > fewest)
             continue;
-        found = n < fewest ? 0 : found; // those before were further away
+        found = n < fewest ? 0 : found; // the names before were further away
         fewest = n;
         size_t k = 0;
         while (k < found && !is_start(names[k], strlen(names[k]), name))

@@ -33,7 +33,7 @@ struct conv_bench_devices {
     const char *name; // "cuda:0,cuda:1"
 };
 
-// Everything that `conv bench` needs to know. Pointers belong to the caller and outlive the call.
+// Everything that `conv bench` needs. Pointers belong to the caller and outlive the call.
 struct conv_bench_options {
     // The chain of filters.
     const char *filter_text; // as typed
@@ -57,7 +57,7 @@ struct conv_bench_options {
     struct conv_device_info gpu; // that device
     enum conv_bench_sizes sizes;
     int width, height, depth;
-    int images; // per launch; 0: as usual for the sizes
+    int images; // per launch; 0: the default for the sizes
 
     // conv_bench_streams and conv_bench_codec
     struct conv_walk_config walk; // one folder

@@ -31,7 +31,7 @@ struct row {
     struct conv_buffer pixels; // DECODE_LIBPNG, DECODE_COMPETITOR
     uint64_t ns[ROUNDS];       // of all images
     uint64_t bytes;            // ENCODE: of all files of one round
-    struct conv_err left_out;  // status CONV_OK: it is measured
+    struct conv_err left_out;  // why it is not measured; CONV_OK: it is
 };
 
 struct bench {

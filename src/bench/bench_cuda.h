@@ -43,7 +43,7 @@ struct conv_coding_test {
     int image_count;
     bool decode;   // else encode
     int threads;   // that inflate an image together: 128, 256, 512; 0: the decoder's choice
-    int in_flight; // images at once, dealt round, each with memory of its own
+    int in_flight; // images at once, cyclically, each with memory of its own
     int repeats;   // of the whole; medians count
     // Called once per image of an encoding test, in the calling thread; may be NULL.
     void (*take_chunks)(void *context, int image, const uint8_t *data, size_t size);
@@ -67,7 +67,7 @@ struct conv_bench_cuda {
     // *ns is the shortest time of the test's copies. CONV_ERR_MEMORY, CONV_ERR_DEVICE. Any thread.
     enum conv_status (*time_copies)(int ordinal, const struct conv_copy_test *test, uint64_t *ns,
                                     struct conv_err *err);
-    // CONV_ERR_MEMORY if the device has no room for so many images, CONV_ERR_DEVICE.
+    // CONV_ERR_MEMORY if the device has no room for that many images, CONV_ERR_DEVICE.
     enum conv_status (*time_coding)(int ordinal, struct conv_coding_test *test,
                                     struct conv_err *err);
 };

@@ -324,7 +324,7 @@ enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int stre
 enum conv_status conv_bench_device_copies(struct conv_bench_device *bench, bool *measured,
                                           struct conv_page_copies *copies, struct conv_err *err)
 {
-    // Another backend in its place, such as that of the tests, has no copies to time.
+    // A backend of the tests in the place of CUDA has no copies to time.
     *measured = bench->device->ops == conv_backends[CONV_ON_CUDA] && conv_bench_cuda();
     return *measured ? conv_bench_copies_time(copies, bench->device, bench->image_bytes,
                                               bench->options->group_bytes, err)

@@ -62,7 +62,7 @@ void conv_bench_table_leave_out(struct conv_bench_table *table, enum conv_bench_
                                 const char *name, enum conv_place place, const char *reason)
 {
     struct conv_bench_line *line = add_line(table, kind, name, "", place);
-    // Reasons are short: a path is in none of them.
+    // Reasons are short: none contains a path.
     snprintf(line->left_out, sizeof line->left_out, "%.*s", (int)sizeof line->left_out - 1, reason);
 }
 

@@ -15,7 +15,7 @@
 
 enum conv_bench_kind {
     CONV_BENCH_COPY,       // the same bytes copied: the yardstick
-    CONV_BENCH_VARIANT,       // a variant of the table, or one that only benchmarks use
+    CONV_BENCH_VARIANT,    // a variant of the table, or one that only benchmarks use
     CONV_BENCH_SHAPE,      // the variant above it with another block shape
     CONV_BENCH_COMPETITOR, // another library
 };

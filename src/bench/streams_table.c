@@ -14,7 +14,7 @@ static bool is_shown(const struct conv_streams_table *table, int stage)
     return (table->async || !copy) && stage != CONV_STAGE_WRITE;
 }
 
-// With the device alone there are no workers who could be.
+// With the device alone there are no workers that could wait.
 static bool has_waiting(const struct conv_streams_table *table)
 {
     return !(table->device_only && table->async);

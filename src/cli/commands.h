@@ -32,7 +32,7 @@ int conv_version_main(const struct conv_options *options); // help.c
 // --help: of the command before it, or of all of them if there is none.
 int conv_help_print(const struct conv_options *options);
 
-// No command and no filter was given: says so and returns CONV_EXIT_USAGE.
+// For a command line without command and filter: prints that and returns CONV_EXIT_USAGE.
 int conv_help_missing(void);
 
 // For commands without operands: CONV_ERR_USAGE if there are any.

@@ -182,7 +182,7 @@ static enum conv_status open_gpus(struct conv_device *device, const struct conv_
     const struct conv_backend_ops *ops = list->gpu;
     bool all = list->choice == CONV_DEVICE_ALL;
     int count = list->count;
-    // What is not in the build says so at once, without a thread.
+    // A backend that is not in the build fails at once, without a thread.
     enum conv_status status = all || !ops->built ? ops->devices(NULL, 0, &count, err) : CONV_OK;
     device->ops = ops;
     for (int i = 0; i < count && i < CONV_BACKEND_MOST_DEVICES && !status; i++) {

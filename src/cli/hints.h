@@ -10,7 +10,7 @@
 // Enough for any error's text and the words around it.
 #define CONV_HINTS_SIZE (sizeof((struct conv_err *)NULL)->text + 128)
 
-// Writes the text of *err, with the options that its hint is about, and returns `text`.
+// Writes the text of *err, with the options that its hint refers to, and returns `text`.
 char *conv_hints_explain(char *text, size_t size, const struct conv_err *err);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Values of options: those with a syntax of their own, those that exclude each other, and defaults
+// Values of options: those with a syntax of their own, those that cannot be combined, and defaults
 // that depend on the machine.
 #include <string.h>
 

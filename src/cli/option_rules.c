@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which options depend on each other, and the options of similar programs.
+// Rules about combinations of options, and the options of similar programs.
 #include "cli/option_table.h"
 
 #define STREAMS (1u << CONV_COMMAND_BENCH_STREAMS)

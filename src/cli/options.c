@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The command line: getopt_long with the options that the command takes. What is wrong with the
-// values is found by option_checks.c.
+// The command line: getopt_long with the options that the command takes. option_checks.c checks the
+// values.
 #include "cli/options.h"
 
 #include <ctype.h>

@@ -145,7 +145,7 @@ static enum conv_status check_place(struct check *check, const char *folder, con
     return CONV_OK;
 }
 
-// A file that the program writes about a run may not be an image that is named by mistake, nor "-".
+// A file that the program writes about a run must not be an image given by mistake, nor "-".
 static enum conv_status check_path(const char *option, const char *path, struct conv_err *err)
 {
     char head[4] = "";

@@ -10,7 +10,7 @@
 // At most: --resume, --report, --trace, --html.
 #define CONV_OWN_FILES_MOST 4
 
-// What else the command line names.
+// The other files on the command line.
 struct conv_own_files_use {
     const char *filters; // as typed; names among them are ignored
     const char *const *inputs;

@@ -49,7 +49,7 @@ static enum conv_status check_batch(const struct conv_options *options, const ch
     return CONV_OK;
 }
 
-// Counts the work as far as the choice of the device depends on it.
+// Estimates the workload if the choice of the device depends on it.
 static void measure_work(struct conv_run_inputs *inputs, const struct conv_options *options,
                          const struct conv_walk_config *config)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The operands of a run: which images they name, and what is said if they name none.
+// The operands of a run: the images that they refer to, and the message if there are none.
 #ifndef CONV_CLI_RUN_INPUTS_H
 #define CONV_CLI_RUN_INPUTS_H
 

@@ -25,8 +25,8 @@ struct conv_stall *conv_signals_stall(void)
 static void end_at_once(int number)
 {
     struct conv_sink *sink = atomic_load(&watched);
-    if (sink && sink->ops->abandon)
-        sink->ops->abandon(sink);
+    if (sink && sink->ops->remove_temporaries)
+        sink->ops->remove_temporaries(sink);
     _exit(128 + number);
 }
 

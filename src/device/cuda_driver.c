@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// A file of its own: a build with an emulated device leaves it out.
+// A file of its own, because a build with an emulated device omits it.
 #include "device/cuda_device.h"
 
 #include <dlfcn.h>
 
-// Loads what the CUDA runtime loads, too, which is about to need it: it stays loaded.
+// Loads the driver, which stays loaded: the CUDA runtime is about to load it, too.
 // cudaDriverGetVersion() would initialise the devices.
 bool conv_cuda_device_has_driver(void)
 {

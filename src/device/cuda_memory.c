@@ -5,7 +5,8 @@
 
 #include "device/cuda_device.h"
 
-// The amount and what is free: other processes, or other streams of this one, may hold the rest.
+// The message has the amount and what is free: other processes, or other streams of this one, may
+// hold the rest.
 static enum conv_status report_no_room(size_t bytes, const char *purpose, cudaError_t code,
                                        struct conv_err *err)
 {

@@ -15,10 +15,10 @@ struct conv_cuda_memory {
     size_t bytes;
 };
 
-// Makes room for at least `bytes`; what was there before is lost if there was less. Taking and
-// freeing device memory holds up all of the device's streams, so `spare` more bytes are taken for
-// what may come where they are to be had. `purpose` ends the message: "... of device memory
-// PURPOSE". CONV_ERR_MEMORY or CONV_ERR_DEVICE, and then there is none.
+// Makes room for at least `bytes`; what was there before is lost if there was less. Allocating and
+// freeing device memory stalls all of the device's streams, so up to `spare` more bytes are
+// allocated for later needs if the device has them. `purpose` ends the message: "... of device
+// memory PURPOSE". CONV_ERR_MEMORY or CONV_ERR_DEVICE, and then there is none.
 enum conv_status conv_cuda_memory_reserve(struct conv_cuda_memory *memory, size_t bytes,
                                           size_t spare, const char *purpose, struct conv_err *err);
 void conv_cuda_memory_free(struct conv_cuda_memory *memory); // {0} afterwards
@@ -34,9 +34,9 @@ enum conv_status conv_cuda_mapped_reserve(struct conv_cuda_mapped *memory, size_
 void conv_cuda_mapped_free(struct conv_cuda_mapped *memory);
 
 // Pins plain memory for all devices, through one of them, so that copies run at the bus's speed and
-// beside kernels. False if that cannot be. Memory that cannot be unpinned, as after a device was
-// lost, must not be given back to the system: other pages at its address would pass for it. Any
-// thread; both set the thread's current device.
+// beside kernels. False if that fails. Memory that cannot be unpinned, as after a device was lost,
+// must not be given back to the system: the driver would take other pages at its address for it.
+// Any thread; both set the thread's current device.
 bool conv_cuda_memory_pin(int device, void *memory, size_t bytes);
 bool conv_cuda_memory_unpin(int device, void *memory);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The properties of a device, whatever its maker. 0: unknown.
+// The properties of a device of any vendor. 0: unknown.
 #ifndef CONV_DEVICE_DEVICE_INFO_H
 #define CONV_DEVICE_DEVICE_INFO_H
 
@@ -7,7 +7,7 @@
 
 struct conv_device_info {
     char name[128];      // "NVIDIA H200"
-    unsigned capability; // what kernels may need: see conv_place_offers. CUDA: 90 = 9.0
+    unsigned capability; // what kernels may require: see conv_place_offers. CUDA: 90 = 9.0
     int multiprocessors;
     size_t memory, free; // bytes
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the user typed, "emboss,blur" and the options beside it, to filters.
+// Makes filters from a text such as "emboss,blur" and the options about filters.
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -126,7 +126,7 @@ static enum conv_status load_element(struct conv_filter *filter, const char *ele
     return status;
 }
 
-// Of real coefficients a sum of 0 may come out as rounding noise: to divide by that is as wrong.
+// With real coefficients a sum of 0 may be rounding noise: dividing by that is as wrong.
 static bool sums_to_zero(const struct conv_filter *filter)
 {
     double magnitude = 0;

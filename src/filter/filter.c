@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What can be said of a filter by looking at its numbers.
+// Properties of a filter that follow from its numbers.
 #include "filter/filter.h"
 
 #include <math.h>

@@ -39,7 +39,7 @@ enum conv_alpha_mode {
     CONV_ALPHA_PREMULTIPLY, // all, the colours multiplied by alpha before and divided by it after
 };
 
-// Checks sides, ranges and scale. CONV_ERR_FORMAT with a text that names what is wrong.
+// Checks sides, ranges and scale. CONV_ERR_FORMAT with the reason.
 enum conv_status conv_filter_check(const struct conv_filter *filter, struct conv_err *err);
 
 // True if coefficients, scale and offset are all integers: then the result is exact by definition.
@@ -51,8 +51,8 @@ bool conv_filter_is_exact(const struct conv_filter *filter);
 bool conv_filter_factor(const int32_t *coef, int width, int height, int32_t *column, int32_t *row);
 
 // True if the filter is exact and its coefficients factor as above; then kernels may filter in two
-// passes. Real filters are defined as one order of multiply-adds, so they are never separable here.
-// Stores the factors (integers); the pointers may be NULL.
+// passes. Real filters are defined as one order of multiply-adds, so they are never separable in
+// this sense. Stores the factors (integers); the pointers may be NULL.
 bool conv_filter_is_separable(const struct conv_filter *filter, double *column, double *row);
 
 // Turns the matrix by 180 degrees: correlation becomes convolution.
@@ -92,7 +92,7 @@ struct conv_filter_builtin {
 // The table, in the order to print it; *count is set.
 const struct conv_filter_builtin *conv_filter_builtins(int *count);
 
-// --- chain.c: what the user typed to filters -----------------------------------------------------
+// --- chain.c: texts of the user to filters -------------------------------------------------------
 
 struct conv_filter_options {
     const char *kernel;  // --kernel SPEC, or NULL
@@ -110,8 +110,8 @@ enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count
                                          const struct conv_filter_options *options,
                                          struct conv_err *err);
 
-// "reflect101", "edge", "constant:128", ... CONV_ERR_USAGE otherwise; `mirror` is refused with both
-// its meanings named. *value (8-bit units, 0 to 255) is set for constant, else 0.
+// "reflect101", "edge", "constant:128", ... CONV_ERR_USAGE otherwise; `mirror` is refused with a
+// text that gives both its meanings. *value (8-bit units, 0 to 255) is set for constant, else 0.
 enum conv_status conv_filter_parse_border(enum conv_border *border, int *value, const char *text,
                                           struct conv_err *err);
 

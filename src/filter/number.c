@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// strtod takes hexadecimal, "nan", "infinity" and leading blanks, none of which is a coefficient:
-// the grammar is checked here, only the conversion is left to it.
+// strtod accepts hexadecimal, "nan", "infinity" and leading blanks, none of which is a coefficient:
+// the grammar is checked here, and strtod only converts.
 #include "filter/number.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Text to filter: libvips' matrix files and what follows --kernel. The text may come from anywhere,
-// so nothing is guessed, and every complaint says where it is.
+// Text to filter: libvips' matrix files and the argument of --kernel. The text may come from
+// anywhere, so nothing is guessed, and every error has its line and column.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,7 +100,7 @@ enum conv_status conv_filter_parse_matrix(struct conv_filter *filter, const char
                                           const char *source, struct conv_err *err)
 {
     struct conv_filter parsed = {0};
-    if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { // editors on Windows: UTF-8's mark
+    if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { // byte order mark of UTF-8
         text += 3;
         size -= 3;
     }
@@ -159,7 +159,7 @@ out:
 
 // --- --kernel ------------------------------------------------------------------------------------
 
-// One side of "WxH:"; 0 if there is no number, and anything too large stays so.
+// One side of "WxH:"; 0 if there is no number; a number that is too large stays too large.
 static int parse_side(struct conv_scanner *scanner)
 {
     int side = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Planar images: one plane a channel, 8 or 16 bits a sample, native byte order. Nothing here owns
-// memory; an image is a view of staging memory that somebody else holds.
+// Planar images: one plane per channel, 8 or 16 bits per sample, native byte order. Nothing here
+// owns memory; an image is a view of memory that its caller owns.
 #ifndef CONV_IMAGE_IMAGE_H
 #define CONV_IMAGE_IMAGE_H
 
@@ -24,7 +24,7 @@ struct conv_plane {
 struct conv_image {
     int width, height; // pixels
     int channels;      // 1 to 4
-    int depth;         // bits a sample: 8 or 16 (16: uint16_t in native byte order)
+    int depth;         // bits per sample: 8 or 16 (16: uint16_t in native byte order)
     bool alpha;        // the last channel is alpha
     struct conv_plane plane[CONV_IMAGE_MAX_CHANNELS];
 };

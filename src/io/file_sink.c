@@ -94,7 +94,8 @@ static bool is_noted(const struct conv_sink *sink, const struct conv_item *item,
     return conv_journal_knows(config->journal, &fact);
 }
 
-// Removes what killed runs have left in the folder of `path`, once per folder and run.
+// Removes temporary files that killed runs have left in the folder of `path`, once per folder and
+// run.
 static void sweep_folder(struct conv_file_sink *sink, const char *path)
 {
     char folder[PATH_MAX];
@@ -197,7 +198,7 @@ static enum conv_status finish(struct conv_sink *base, struct conv_err *err)
     return CONV_OK;
 }
 
-static void abandon(struct conv_sink *base)
+static void remove_temporaries(struct conv_sink *base)
 {
     struct conv_file_sink *sink = (struct conv_file_sink *)base;
     atomic_store(&sink->is_abandoned, true);
@@ -223,7 +224,7 @@ static enum conv_status open_files(struct conv_sink **out, const struct conv_sin
         .is_noted = is_noted,
         .write = write_output,
         .finish = finish,
-        .abandon = abandon,
+        .remove_temporaries = remove_temporaries,
     };
     struct conv_file_sink *sink = calloc(1, sizeof *sink);
     struct conv_file_temporary *temporaries =

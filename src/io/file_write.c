@@ -12,7 +12,7 @@
 #include "io/journal.h"
 #include "io/temporary.h"
 
-#define MOST_ATTEMPTS 100 // at a temporary name that nobody else has
+#define MOST_ATTEMPTS 100 // at an unused temporary name
 
 // A signal during close() is no failure to write: the descriptor is closed all the same.
 static int close_written(int fd)
@@ -70,7 +70,7 @@ static const char *name_folder(char folder[PATH_MAX], const char *path)
     return folder[0] ? folder : ".";
 }
 
-// What stands for `path` in its folder.
+// The name of `path` in its folder.
 static const char *name_in(int folder, const char *path)
 {
     return folder == AT_FDCWD ? path : conv_paths_base(path);
@@ -150,7 +150,7 @@ static enum conv_status fill_file(const struct conv_file_write *write, int fd, s
 
 // --- a new file ----------------------------------------------------------------------------------
 
-// Gives the file that has no name yet its own. False if that cannot be.
+// Gives the file that has no name yet its own. False if that fails.
 static bool link_file(const struct conv_file_write *write, int fd)
 {
     struct conv_file_sink *sink = write->sink;
@@ -173,8 +173,8 @@ static bool link_file(const struct conv_file_write *write, int fd)
     return false;
 }
 
-// Without a temporary name the folder is changed once instead of twice, which is what writers of
-// small files wait for each other for, and a killed run leaves nothing.
+// Without a temporary name the folder is changed once instead of twice, for which writers of small
+// files wait for each other, and a killed run leaves nothing.
 enum conv_status conv_file_write_new(const struct conv_file_write *write, bool *linked,
                                      struct conv_err *err)
 {
@@ -243,8 +243,8 @@ static enum conv_status rename_file(const struct conv_file_write *write, struct 
 }
 
 // Sets write->result to CONV_SINK_REPLACED if the file in the output's place is the result of this
-// run, which reached the image twice, or of another one with the same journal. Any other change
-// since the image was read is someone else's work, which stays.
+// run, which reached the image twice, or of another one with the same journal. A file that was
+// changed otherwise since the image was read is not replaced.
 static enum conv_status check_input(struct conv_file_write *write, struct conv_err *err)
 {
     struct stat now;

@@ -94,7 +94,7 @@ static enum kind kind_of_entry(const struct dirent *entry, const char *path)
     if (entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN)
         return kind_of_mode(DTTOIF(entry->d_type), false);
     bool link = entry->d_type == DT_LNK || (lstat(path, &info) == 0 && S_ISLNK(info.st_mode));
-    // What cannot be examined counts as a file: reading it gives the reason.
+    // An entry that cannot be examined counts as a file: reading it gives the reason.
     return stat(path, &info) == 0 ? kind_of_mode(info.st_mode, link) : KIND_FILE;
 }
 

@@ -5,7 +5,7 @@
 
 #include "image/format.h"
 
-// The first one is the format of outputs whose name says nothing else.
+// The first one is the format of outputs whose name has no format's extension.
 extern const struct conv_format *const conv_formats[];
 extern const int conv_format_count;
 

@@ -38,7 +38,7 @@ static struct conv_digest digest_file(const char *path)
 }
 
 // In place two names are one image if they are one file, otherwise if they have one output: then
-// "a.png" in the list's folder and "/a.png" are two images that exclude each other.
+// "a.png" in the list's folder and "/a.png" are two images with one output.
 static enum conv_source_step check_seen(struct conv_list_source *list, const char *name,
                                         const struct conv_item *item, struct conv_err *err)
 {

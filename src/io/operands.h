@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What inputs and output on a command line mean together: checked before anything is opened.
+// Checks inputs and output of a command line against each other, before anything is opened.
 #ifndef CONV_IO_OPERANDS_H
 #define CONV_IO_OPERANDS_H
 

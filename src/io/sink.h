@@ -76,15 +76,15 @@ struct conv_sink_ops {
     // be completed.
     enum conv_status (*finish)(struct conv_sink *sink, struct conv_err *err);
 
-    // Removes what is half written and prevents more of it. Async-signal-safe, for a handler that
-    // ends the program at once. NULL: there is nothing to remove.
-    void (*abandon)(struct conv_sink *sink);
+    // Removes the temporary files of unfinished outputs and prevents new ones. Async-signal-safe,
+    // for a handler that ends the program at once. NULL: there is nothing to remove.
+    void (*remove_temporaries)(struct conv_sink *sink);
 
     // The rest is for sinks whose outputs may be there already; all NULL otherwise.
 
-    // False once many outputs in a row were new. The next one is then taken to be new as well:
-    // looking for it would keep other threads from adding files to the folder. `write` still finds
-    // out what exists.
+    // False once many outputs in a row were new. The next one is then expected to be new as well:
+    // looking for it would delay other threads that add files to the folder. `write` still notices
+    // what exists.
     bool (*should_look)(const struct conv_sink *sink);
 
     void (*look)(const struct conv_sink *sink, const struct conv_output *output,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A source names images and hands out their bytes. Folders, lists of names and standard input are
-// implementations (walk.h); the pipeline knows none of them. Images that lie one after the other in
-// a stream, as in an archive, need a source and an item table of their own, nothing else.
+// implementations (walk.h); the pipeline depends on none of them. Images that lie one after the
+// other in a stream, as in an archive, need a source and an item table of their own, nothing else.
 #ifndef CONV_IO_SOURCE_H
 #define CONV_IO_SOURCE_H
 
@@ -37,7 +37,7 @@ struct conv_item {
     const struct conv_item_ops *ops;
     char name[PATH_MAX]; // for messages and reports; of a file, its path
     // Offset in `name` of the output's name below the sink ("sub/a.png"), which is a suffix of the
-    // item's name or follows its NUL; of an item that cannot be had it may be empty.
+    // item's name or follows its NUL; it may be empty for CONV_SOURCE_BAD.
     size_t target;
     bool is_named; // on the command line, so it may be a pipe or a device
     bool in_place; // its output replaces it: a regular file that is no link
@@ -51,10 +51,10 @@ struct conv_item_ops {
     bool is_file;      // item->name is a path by which the item can be read again
 
     // Size, times and inode without reading; of an item in place those of a link itself. False with
-    // errno if there is no such item; NULL: not known before it is read.
+    // errno if there is no such item; NULL: unknown before it is read.
     bool (*identify)(const struct conv_item *item, struct stat *info);
 
-    // Optional (may be NULL): opens the item if a descriptor is to spare, starts fetching it from
+    // Optional (may be NULL): opens the item if a descriptor is available, starts fetching it from
     // the disk, and sets input->info if it can. Failures are left for `open` to report.
     void (*announce)(const struct conv_item *item, struct conv_input *input);
 
@@ -105,8 +105,8 @@ bool conv_input_wait(const struct conv_input *input, atomic_int *stop);
 
 enum conv_source_step {
     CONV_SOURCE_ITEM,
-    CONV_SOURCE_BAD,      // item->name cannot be had; *err has the reason
-    CONV_SOURCE_REPEATED, // a list has had this image before, perhaps spelled differently
+    CONV_SOURCE_BAD,      // item->name cannot be read; *err has the reason
+    CONV_SOURCE_REPEATED, // an image that the list had before, perhaps spelled differently
     CONV_SOURCE_END,
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Outputs that are not regular files: standard output, open descriptors (/dev/fd/3), and pipes and
-// devices that are named on the command line. Their readers may never come or never read.
+// devices that are named on the command line. Nothing may ever open or read their other end.
 #ifndef CONV_IO_SPECIAL_H
 #define CONV_IO_SPECIAL_H
 

@@ -10,7 +10,7 @@
 #include "io/list_source.h"
 #include "io/paths.h"
 
-// A step that was taken before it was asked for.
+// A step that was taken ahead.
 struct peeked {
     enum conv_source_step step;
     struct conv_item item;
@@ -38,7 +38,7 @@ static enum conv_source_step next_input(struct conv_walk *walk, struct conv_item
     size_t length = strlen(input), base = (size_t)(conv_paths_base(input) - input);
     snprintf(item->name, sizeof item->name, "%.*s", (int)sizeof item->name - 1, input);
     item->ops = &conv_item_file;
-    item->target = length; // until the name is known to be whole
+    item->target = length; // until the whole name has been written
     item->is_named = false;
     item->in_place = walk->config.operands.in_place;
     if (length >= sizeof item->name) {

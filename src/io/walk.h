@@ -44,7 +44,7 @@ bool conv_walk_is_repeatable(const struct conv_walk_config *config);
 enum conv_status conv_walk_peek(struct conv_walk *walk, bool *is_image, struct conv_err *err);
 
 struct conv_walk_count {
-    uint64_t items;    // handed out, those that cannot be had included
+    uint64_t items;    // handed out, CONV_SOURCE_BAD included
     uint64_t others;   // files in folders whose names do not match
     const char *other; // the name of the first of them; belongs to the walk
 };

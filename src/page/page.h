@@ -20,11 +20,11 @@ struct conv_page_filter {
     double scale, offset;
 };
 
-// A piece of an image as it was and as it became, as PNG files.
+// The middle of an image before and after filtering, as PNG files.
 struct conv_page_pair {
     const char *name;
-    int width, height;           // of the image
-    int crop_width, crop_height; // of the piece
+    int width, height; // of the image
+    int crop_width, crop_height;
     uint8_t *before, *after;
     size_t before_size, after_size;
 };
@@ -34,10 +34,10 @@ struct conv_page_line {
     int count; // streams or workers
     struct conv_figures figures;
     double speed_up;      // over the first line
-    double share_of_copy; // of what copies both ways reach; -1: there is none
+    double share_of_copy; // of the speed of copies both ways; -1: not measured
 };
 
-// What copies of a device's staging reach, for --stage device.
+// Speed of copies alone, for --stage device.
 struct conv_page_copies {
     double in, out, both; // GB/s; 0: not measured
     int small_count, small_streams;
@@ -49,7 +49,7 @@ struct conv_page_kernel {
     const char *name, *summary;
     const char *kind; // "copy", "variant", "shape", "competitor"
     bool on_cuda;
-    double ms; // median; 0: left out, `summary` says why
+    double ms; // median; 0: not measured, `summary` has the reason
     double ms_min, ms_max;
     int runs;
     double gb_per_s, share_of_copy, step;
@@ -66,7 +66,7 @@ struct conv_page {
     const struct conv_page_filter *filters;
     int filter_count;
 
-    // Of a run; config NULL: it is none.
+    // Of a run; config NULL: the page is about something else.
     const struct conv_report_config *config;
     const struct conv_totals *totals;
     const struct conv_trace *trace; // NULL: no timeline
@@ -77,7 +77,7 @@ struct conv_page {
     const struct conv_page_line *lines;
     int line_count;
     bool counts_streams, lines_have_limit;
-    bool device_only;                      // nothing was read or coded
+    bool device_only;                      // nothing was read, decoded or encoded
     const struct conv_page_copies *copies; // or NULL
 
     const struct conv_page_kernel *kernels;
@@ -88,7 +88,7 @@ struct conv_page {
     struct conv_stall *stall; // counts waits for the reader of `file`; may be NULL
 };
 
-// Fills what `file` is for and closes it. CONV_ERR_IO.
+// Writes the page to `file` and closes it. CONV_ERR_IO.
 enum conv_status conv_page_write(const struct conv_page *page, FILE *file, const char *path,
                                  struct conv_err *err);
 

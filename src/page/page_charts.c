@@ -43,7 +43,7 @@ static bool is_on_device(const struct conv_page *page, int stage)
     return async && stage >= CONV_STAGE_COPY_IN && stage <= CONV_STAGE_COPY_OUT;
 }
 
-// Where filtering needs no copies, they are not listed; nor is what a benchmark leaves out.
+// Where filtering needs no copies, they are not listed; nor are stages that a benchmark skips.
 static bool is_listed(const struct conv_page *page, int stage)
 {
     bool copy = stage == CONV_STAGE_COPY_IN || stage == CONV_STAGE_COPY_OUT;
@@ -52,7 +52,7 @@ static bool is_listed(const struct conv_page *page, int stage)
     return measured && written && (!copy || is_on_device(page, stage));
 }
 
-// The i-th stage that is listed, CONV_STAGE_COUNT behind the last.
+// The i-th stage that is listed, CONV_STAGE_COUNT after the last.
 static int find_stage(const struct conv_page *page, int i, bool workers_only)
 {
     int stage = 0;
@@ -132,10 +132,11 @@ static bool next_panel(struct conv_template *filled, int index)
     state->cuda_panel = index == 1 || !places[0];
     snprintf(state->panel, sizeof state->panel, "%s", state->cuda_panel ? page->cuda : page->cpu);
     conv_template_text(filled, "panel_title", state->panel);
-    conv_template_text(filled, "panel_lede",
-                       "Bytes read and written per second, from the foot of the ladder to its top. "
-                       "The share is of the speed of the copy in this table, the dashed line at "
-                       "100 %; the step (×) is over the variant before. Medians, with cold caches.");
+    conv_template_text(
+        filled, "panel_lede",
+        "Bytes read and written per second, from the foot of the ladder to its top. "
+        "The share is of the speed of the copy in this table, the dashed line at "
+        "100 %; the step (×) is over the variant before. Medians, with cold caches.");
     return true;
 }
 

@@ -15,7 +15,7 @@
 #define PIECE_HEIGHT 256
 #define MOST_PIXELS (1 << 25) // larger images are not decoded again for this
 #define MOST_BYTES ((size_t)1 << 28)
-#define LEVEL 6 // the pieces are small, and pages are kept
+#define LEVEL 6 // crops are small, so a high level costs no time
 
 struct decoded {
     struct conv_image image;
@@ -37,7 +37,8 @@ static bool read_all(int fd, uint8_t *data, size_t size)
     return true;
 }
 
-// NULL unless it is a regular file: the contents of a pipe are gone, and opening one would block.
+// NULL unless it is a regular file: the content of a pipe cannot be read again, and opening one
+// would block.
 static uint8_t *read_file(const char *path, size_t *size)
 {
     struct stat info;

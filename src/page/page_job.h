@@ -10,9 +10,9 @@
 
 #define CONV_PAGE_JOB_MOST_FACTS (24 + CONV_BACKEND_MOST_DEVICES)
 
-struct conv_page_job {          // {0}: no page is wanted
+struct conv_page_job {          // {0}: no page
     const char *path, *command; // of --html; the command line as typed
-    FILE *file;                 // NULL: no page is wanted
+    FILE *file;                 // NULL: no page
     struct conv_page page;
     struct conv_page_fact facts[CONV_PAGE_JOB_MOST_FACTS];
     struct conv_page_filter filters[CONV_FILTER_MAX_CHAIN];
@@ -44,8 +44,8 @@ void conv_page_job_fact(struct conv_page_job *job, const char *label, const char
 // Adds the lines about filters, border, devices, kernels and machine.
 void conv_page_job_describe(struct conv_page_job *job, const struct conv_page_setting *setting);
 
-// Reads the samples' images again and cuts out the pieces that the page shows. An image that cannot
-// be read any more is skipped.
+// Reads the images of the samples again and crops them for the page. An image that cannot be read
+// any more is skipped.
 void conv_page_job_take_pairs(struct conv_page_job *job, const struct conv_samples *samples);
 
 // Writes the page around `record` and closes the file. `record` NULL: out of memory.
@@ -53,6 +53,6 @@ void conv_page_job_take_pairs(struct conv_page_job *job, const struct conv_sampl
 enum conv_status conv_page_job_finish(struct conv_page_job *job, const char *record,
                                       struct conv_err *err);
 
-void conv_page_job_close(struct conv_page_job *job); // never opened or finished is fine
+void conv_page_job_close(struct conv_page_job *job); // fine before opening and after finishing
 
 #endif

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The page's timeline: a row a thread and engine, each stage an area whose height is its share of
-// the moment. Its size is bounded, however long the run and however many the rows.
+// The page's timeline: one row per thread and engine, each stage an area whose height is its share
+// of the moment. Its size is bounded, however long the run and however many the rows.
 #include <string.h>
 
 #include "page/page_internal.h"
 
 #define MOST_ROWS 64
-#define MOST_CELLS 8192 // rows times bins; a cell costs up to some 7 bytes a stage
+#define MOST_CELLS 8192 // rows times bins; a cell takes up to 7 bytes per stage
 
 static const struct {
     uint64_t ns;
@@ -126,7 +126,7 @@ static bool next_tick(struct conv_template *filled, int index)
 {
     struct conv_page_state *state = filled->context;
     uint64_t at = state->tick * (uint64_t)index;
-    if (at > state->span / 16 * 15) // its text would stand out at the right
+    if (at > state->span / 16 * 15) // its text would extend beyond the right edge
         return false;
     if (index == 0)
         snprintf(state->tick_text, sizeof state->tick_text, "0");

@@ -70,8 +70,8 @@ static bool put_value(const struct conv_template *filled, FILE *file, const char
     return false;
 }
 
-// Behind the {{/name}} that belongs to a {{#name}} whose inside starts at `text`, or NULL; *inside
-// is where it begins.
+// The text after the {{/name}} that ends a {{#name}} whose content starts at `text`, or NULL;
+// *inside is where the {{/name}} begins.
 static const char *find_end(const char *text, const char *end, const char *name,
                             const char **inside)
 {

@@ -29,7 +29,7 @@ struct conv_template {
 
 // The strings must live until the template is written.
 void conv_template_text(struct conv_template *filled, const char *name, const char *text);
-// Thousands are set apart from 10,000 on.
+// Numbers from 10,000 on get separators of thousands.
 void conv_template_number(struct conv_template *filled, const char *name, double number,
                           int decimals);
 void conv_template_markup(struct conv_template *filled, const char *name,

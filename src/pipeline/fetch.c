@@ -83,7 +83,7 @@ static enum conv_status read_all(const struct conv_pipeline_config *config, stru
             return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for input");
         if (conv_cancel_is_asked(config->stop))
             return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
-        // The first bytes come alone: a file that is no image is not worth its memory.
+        // The first bytes are read alone: no memory is taken for a file that is no image.
         bool first = !job->format;
         size_t room = file->capacity - file->size, most = first ? READ_CHUNK : READ_MOST;
         ssize_t got = job->item.ops->read(&job->input, file->data + file->size,

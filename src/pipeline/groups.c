@@ -67,7 +67,7 @@ static uint64_t count_left(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
 }
 
 // True if a device is to decode a stream of `bytes`.
-static bool pays(const struct conv_scheduler *s, size_t bytes) CONV_NEEDS(s->lock)
+static bool is_worthwhile(const struct conv_scheduler *s, size_t bytes) CONV_NEEDS(s->lock)
 {
     return s->config->decode_on == CONV_CODER_GPU ||
            conv_decode_policy_is_worthwhile(&s->policy, bytes, count_left(s), conv_clock_ns());
@@ -163,9 +163,9 @@ static struct conv_slot *place_in_new(struct conv_scheduler *s, struct conv_job 
 
 bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, enum conv_status *status)
 {
-    bool able = may_decode(s, job), decode = able && pays(s, job->file->size);
+    bool able = may_decode(s, job), decode = able && is_worthwhile(s, job->file->size);
     struct plan plan = make_plan(s, job, decode);
-    if (able && !decode && !pays(s, 0))
+    if (able && !decode && !is_worthwhile(s, 0))
         seal(s, CONV_FORM_DECODED); // no more images will be added
     struct conv_slot *slot = place_in_open(s, job, &plan);
     if (!slot && decode && !may_begin_decoding(s)) {

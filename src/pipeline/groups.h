@@ -27,7 +27,8 @@ void conv_groups_seal(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEE
 // added to slot->jobs, or taken out of the slot.
 void conv_groups_end_decode(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock);
 
-// The queue of groups for the streams; who takes one runs it or puts it back. NULL if it is empty.
+// The queue of groups for the streams; a thread that takes one runs it or puts it back. NULL if it
+// is empty.
 void conv_groups_put_ready(struct conv_scheduler *s, struct conv_slot *slot) CONV_NEEDS(s->lock);
 struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s) CONV_NEEDS(s->lock);
 

@@ -77,7 +77,7 @@ static void add_rows(struct conv_scheduler *s, struct conv_stream_thread *owner)
         owner->rows[e] = conv_trace_add_track(s->config->trace, name, owner->index, engines[e]);
 }
 
-// Fewer threads than asked for are fine, none is a failure.
+// Fewer threads than asked for are fine; none at all is a failure.
 static enum conv_status start_streams(struct conv_scheduler *s, struct conv_err *err)
 {
     int errnum = 0, started = 0, count = stream_count(s->config);

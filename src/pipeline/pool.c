@@ -162,13 +162,13 @@ bool conv_pool_is_too_much(const struct conv_pool *pool, const struct conv_pool_
     return least(need) > pool->limit;
 }
 
-// Makes the slot's buffers at least `in` and `out` bytes large. *waits: other slots hold what is
-// missing for that and for `kept` bytes more.
+// Makes the slot's buffers at least `in` and `out` bytes large. *waits: other slots hold the memory
+// that is missing for that and for `extra` further bytes.
 static enum conv_status fill(struct conv_pool *pool, const struct conv_slot *slot, size_t in,
-                             size_t out, size_t kept, bool *waits, struct conv_err *err)
+                             size_t out, size_t extra, bool *waits, struct conv_err *err)
 {
     struct conv_pool_buffer *buffers[2] = {slot->in, slot->out};
-    size_t bytes[2] = {in, out}, more = kept;
+    size_t bytes[2] = {in, out}, more = extra;
     for (int i = 0; i < 2; i++) {
         if (!buffers[i] || buffers[i]->bytes >= bytes[i]) {
             buffers[i] = NULL;
@@ -206,21 +206,21 @@ static enum conv_status allocate(struct conv_pool *pool, struct conv_slot *slot,
     size_t in = need->room.in, out = need->device_coded ? 0 : need->room.planes;
     size_t want_in = slot->in->bytes < in ? with_headroom(pool, in) : slot->in->bytes;
     size_t want_out = slot->out && slot->out->bytes < out ? with_headroom(pool, out) : out;
-    size_t kept = need->device_coded ? need->room.planes : 0; // of reserved_out, at least
+    size_t extra = need->device_coded ? need->room.planes : 0; // of reserved_out, at least
     enum conv_status status =
-        fill(pool, slot, want_in, want_out, need->metadata + kept, waits, err);
+        fill(pool, slot, want_in, want_out, need->metadata + extra, waits, err);
     if (*waits)
-        status = fill(pool, slot, in, out, need->metadata + kept, waits, err);
+        status = fill(pool, slot, in, out, need->metadata + extra, waits, err);
     if (*waits && !busy) {
         // An image that is alone may carry more metadata than the limit has room for. All that can
         // be in its way are its own buffers, one of which may be larger than needed.
         free_memory(pool, slot->in);
         if (slot->out)
             free_memory(pool, slot->out);
-        status = fill(pool, slot, in, out, kept, waits, err);
+        status = fill(pool, slot, in, out, extra, waits, err);
         assert(!*waits);
     }
-    if (status && busy) { // memory that others hold may be what the system lacks
+    if (status && busy) { // memory of other slots may become free
         *waits = true;
         status = CONV_OK;
     }
@@ -330,7 +330,7 @@ enum conv_status conv_pool_acquire_out(struct conv_pool *pool, struct conv_slot 
     slot->out = take_buffer(pool, bytes);
     size_t want = slot->out->bytes < bytes ? with_headroom(pool, bytes) : bytes;
     enum conv_status status = fill(pool, slot, 0, want, 0, &waits, err);
-    if (waits) // what was reserved is there, except for an image that carries too much metadata
+    if (waits) // reserved memory is there, except for an image that carries too much metadata
         status = alloc_memory(pool, slot->out, bytes, err);
     slot->group.h_out = slot->group.h_result = status ? NULL : slot->out->data;
     return status;

@@ -51,7 +51,8 @@ bool conv_pool_is_too_much(const struct conv_pool *pool, const struct conv_pool_
 // would not help, CONV_ERR_MEMORY if the system has no more.
 enum conv_status conv_pool_acquire(struct conv_pool *pool, const struct conv_pool_need *need,
                                    struct conv_slot **slot, struct conv_err *err);
-// Another image in a slot in use: whether there is room for its metadata, and that it is there.
+// For another image in a slot in use: whether there is room for its metadata; counts the metadata
+// in.
 bool conv_pool_has_room_for_metadata(struct conv_pool *pool, size_t bytes);
 void conv_pool_add_metadata(struct conv_pool *pool, struct conv_slot *slot, size_t bytes);
 // The slot is FREE again.

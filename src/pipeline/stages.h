@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a worker does to one image, step by step. Each step fills job->err on failure and adds its
-// time to job->ns; none of them locks anything.
+// What a worker does to one image, stage by stage. Each function fills job->err on failure and adds
+// its time to job->ns; none of them locks anything.
 #ifndef CONV_PIPELINE_STAGES_H
 #define CONV_PIPELINE_STAGES_H
 

@@ -92,7 +92,7 @@ static enum conv_status run_on_fallback(struct conv_stream_thread *thread, struc
         return status;
     struct conv_group aside = *group;
     aside.h_out = thread->scratch;
-    pthread_mutex_lock(&thread->in_turn); // the work shows on this thread's row
+    pthread_mutex_lock(&thread->in_turn); // the work is shown on this thread's track
     group->ns_start = conv_clock_ns();
     status = ops->stream_run(thread->fallback, &aside, err);
     if (!status)
@@ -107,7 +107,7 @@ static enum conv_status run_on_fallback(struct conv_stream_thread *thread, struc
 }
 
 // Gives a group that the device both decodes and encodes its staging memory.
-struct staging_loan {
+struct staging_of_group {
     struct conv_group_memory memory; // the first member
     struct conv_scheduler *scheduler;
     struct conv_slot *slot;
@@ -117,11 +117,11 @@ struct staging_loan {
 
 static void release_in(struct conv_group_memory *memory)
 {
-    struct staging_loan *loan = (struct staging_loan *)memory;
-    struct conv_scheduler *s = loan->scheduler;
-    loan->in_released = true;
+    struct staging_of_group *staging = (struct staging_of_group *)memory;
+    struct conv_scheduler *s = staging->scheduler;
+    staging->in_released = true;
     conv_lock_acquire(&s->lock);
-    conv_pool_release_in(&s->pool, loan->slot);
+    conv_pool_release_in(&s->pool, staging->slot);
     pthread_cond_signal(&s->wake.workers);
     conv_lock_release(&s->lock);
 }
@@ -129,14 +129,14 @@ static void release_in(struct conv_group_memory *memory)
 static enum conv_status acquire_out(struct conv_group_memory *memory, size_t bytes,
                                     struct conv_err *err)
 {
-    struct staging_loan *loan = (struct staging_loan *)memory;
-    struct conv_scheduler *s = loan->scheduler;
+    struct staging_of_group *staging = (struct staging_of_group *)memory;
+    struct conv_scheduler *s = staging->scheduler;
     conv_lock_acquire(&s->lock);
-    enum conv_status status = conv_pool_acquire_out(&s->pool, loan->slot, bytes, err);
+    enum conv_status status = conv_pool_acquire_out(&s->pool, staging->slot, bytes, err);
     pthread_cond_signal(&s->wake.workers); // what was reserved beyond that is free
     conv_lock_release(&s->lock);
     if (!status)
-        conv_pool_pin(&s->pool, loan->slot, loan->backend);
+        conv_pool_pin(&s->pool, staging->slot, staging->backend);
     return status;
 }
 
@@ -146,22 +146,22 @@ static enum conv_status run_on_stream(const struct conv_stream_thread *thread,
                                       bool *in_released, struct conv_err *err)
 {
     struct conv_scheduler *s = thread->scheduler;
-    struct staging_loan loan = {
+    struct staging_of_group staging = {
         .memory = {release_in, acquire_out},
         .scheduler = s,
         .slot = thread->slot,
         .backend = s->devices[owner->device].backend,
     };
-    conv_pool_pin(&s->pool, thread->slot, loan.backend);
-    group->memory = conv_group_is_device_coded(group) ? &loan.memory : NULL;
+    conv_pool_pin(&s->pool, thread->slot, staging.backend);
+    group->memory = conv_group_is_device_coded(group) ? &staging.memory : NULL;
     enum conv_status status = s->config->ops->stream_run(owner->stream, group, err);
     if (!status)
         note_work(thread, owner, group, NULL);
-    *in_released = loan.in_released;
+    *in_released = staging.in_released;
     return status;
 }
 
-// What became of a group that was run without a failure.
+// The outcome of a group that was run without a failure.
 enum result {
     FILTERED,  // its results are in h_result
     UNDECODED, // there are none: its images have to be read again, for workers to decode
@@ -246,7 +246,8 @@ static enum conv_status run_group(struct conv_stream_thread *thread, struct conv
 {
     const struct conv_pipeline_config *config = thread->scheduler->config;
     enum conv_status status = CONV_OK;
-    if (group->encoded) // or it would be chance who encodes, and with that the file's bytes
+    // The encoder determines the file's bytes, so it must not depend on how fast a device opens.
+    if (group->encoded)
         conv_devices_await(thread->scheduler);
     for (int i = 0; i < config->device_count; i++)
         if (run_on_device(thread, (thread->device + i) % config->device_count, group, result,

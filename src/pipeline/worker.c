@@ -32,7 +32,8 @@ bool conv_worker_leave(struct conv_scheduler *s, struct conv_worker *worker)
 {
     if (!conv_phase_leave(&worker->phase))
         return false;
-    // Its memory stays as it is, the slot's too; what others may wait for is released.
+    // Its memory and the slot's stay as they are; locks and shares that others may wait for are
+    // released.
     conv_budget_release(worker->job->budget, &worker->job->share);
     if (worker->reserved > 0)
         conv_budget_unreserve(&s->files, worker->reserved);

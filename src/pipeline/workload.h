@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How much a run has to do, as far as that can be told before it begins.
+// An estimate, before a run begins, of how much it has to do.
 #ifndef CONV_PIPELINE_WORKLOAD_H
 #define CONV_PIPELINE_WORKLOAD_H
 
@@ -15,7 +15,7 @@ struct conv_workload {
 
 // Bytes of files from which on there is much to do.
 struct conv_workload_thresholds {
-    uint64_t plain;  // if a device could decode most images, as far as their first bytes tell
+    uint64_t plain;  // if a device could decode most images, by their first bytes
     uint64_t others; // if not
 };
 

@@ -79,8 +79,8 @@ static inline bool conv_chunk_is_named(uint32_t type)
     return true;
 }
 
-// A small letter in a type's first, third or fourth place says that the chunk is ancillary, of a
-// reserved kind, or safe to copy by editors that do not know it (5.4).
+// A small letter in a type's first, third or fourth place marks a chunk that is ancillary, of a
+// reserved kind, or safe to copy by editors that do not recognise it (5.4).
 static inline bool conv_chunk_is_ancillary(uint32_t type)
 {
     return type & 0x20000000;

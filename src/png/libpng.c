@@ -21,7 +21,7 @@
 
 #define IDAT 0x49444154u // the chunk's name as a number
 
-// What went wrong, set by the callbacks before a long jump.
+// The error, set by the callbacks before a long jump.
 struct fault {
     bool no_memory;
     bool truncated;

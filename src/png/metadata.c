@@ -40,8 +40,8 @@ static int carried_index(uint32_t type)
     return -1;
 }
 
-// PNG, 14.2: an editor that changes image data copies ancillary chunks that it does not know if
-// their type says so.
+// PNG, 14.2: an editor that changes image data copies ancillary chunks that it does not recognise
+// only if their type marks them as safe to copy.
 static bool is_safe_to_copy(uint32_t type)
 {
     return conv_chunk_is_named(type) && conv_chunk_is_ancillary(type) &&

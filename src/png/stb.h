@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// stb_image_write: a whole encoder in one small file, 8 bits a sample only.
+// stb_image_write: a whole encoder in one small file, 8 bits per sample only.
 #ifndef CONV_PNG_STB_H
 #define CONV_PNG_STB_H
 

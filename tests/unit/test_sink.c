@@ -298,7 +298,7 @@ static void test_abandon_removes_temporaries(void **state)
     temporary->folder = open(folder_path(""), O_PATH | O_DIRECTORY);
     strcpy(temporary->name, "half");
     atomic_store(&temporary->exists, true);
-    sink->ops->abandon(sink);
+    sink->ops->remove_temporaries(sink);
     assert_false(folder_has("half"));
     assert_true(folder_has("whole"));
     close(temporary->folder);
@@ -367,7 +367,7 @@ static void test_two_sinks_at_once(void **state)
     struct conv_sink *first = sink, *second;
     struct conv_sink_config config = {.kind = CONV_SINK_FOLDER, .path = "out2", .workers = 1};
     assert_int_equal(conv_sink_open(&second, &config, &err), CONV_OK);
-    second->ops->abandon(second); // ends one of them only
+    second->ops->remove_temporaries(second); // ends one of them only
     assert_int_equal(write_to("a.png", "new"), CONV_OK);
     assert_int_equal(conv_sink_finish(second, &err), CONV_OK);
     sink = first;

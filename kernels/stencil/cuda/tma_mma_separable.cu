@@ -40,7 +40,7 @@ struct tma_mma_separable_filter {
 static_assert(2 * sizeof(((struct factors *)0)->row) <= PIPELINE_SCRATCH,
               "consumer warps load them from there");
 
-// The matrix of a factor of LENGTH taps has so many blocks of 16 columns: as a row, as a column.
+// Blocks of 16 columns of the matrix of a factor of LENGTH taps: as a row, as a column.
 template <int LENGTH> constexpr int across = LENGTH <= SHORT ? 3 : 4;
 template <int LENGTH> constexpr int down = LENGTH <= SHORT ? 2 : 3;
 
@@ -428,7 +428,7 @@ static bool can_tma_mma_separable(const struct conv_stencil *stencil)
     return find_factors(&factors, &quick, stencil, LONG, LONG);
 }
 
-// Two passes are level with one at 7 x 7 on large images, behind on small ones, and ahead at 9 x 9
+// Two passes are as fast as one at 7 x 7 on large images, slower on small ones, faster at 9 x 9
 // (0.76 of a copy for 0.65). A row of more than SHORT taps pays however few rows there are.
 #define LEAST_HEIGHT 9
 

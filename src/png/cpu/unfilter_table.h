@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What every implementation of conv_unfilter repeats, as macros: the reversals for each pixel size
-// and the split for each shape of image, made from a few inline functions of the including file.
+// The parts that are the same in every implementation of conv_unfilter, as macros: the reversals
+// for each pixel size and the split for each shape of image, made from a few inline functions of
+// the including file.
 #ifndef CONV_PNG_CPU_UNFILTER_TABLE_H
 #define CONV_PNG_CPU_UNFILTER_TABLE_H
 
