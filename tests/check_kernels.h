@@ -48,7 +48,7 @@ struct check_case {
 // The random case of a seed.
 void check_case_init(struct check_case *c, uint64_t seed);
 // Sums of two taps, divided by `divisor`: c0 * a + b + offset * divisor, with all pairs of 8-bit
-// samples a and b, or all 16-bit samples a and one b for each.
+// samples a and b, or all 16-bit samples a with one b each.
 void check_case_init_division(struct check_case *c, int depth, int coef, int divisor, int offset);
 // A real filter for which the rounding of a sample depends on the coefficient `tiny`.
 void check_case_init_tie(struct check_case *c, double tiny);
@@ -61,9 +61,9 @@ void check_case_init_height(struct check_case *c, int height);
 void check_case_init_layout(struct check_case *c, int side, bool separable,
                             enum conv_border border);
 void check_case_free(struct check_case *c);
-// Fills `expected` with the reference's result and compares it with a second definition. Prints and
-// returns false on a difference.
-bool check_case_expect(struct check_case *c);
+// Fills `expected` with the reference's result and, if `define`, compares it with a second
+// definition. Prints and returns false on a difference.
+bool check_case_expect(struct check_case *c, bool define);
 // True if the planes are the three of one image.
 bool check_case_is_image(const struct check_case *c);
 // Prints the filter and how to repeat the case.
