@@ -17,14 +17,14 @@
 // Room for every shape of 4 axes: the header is written last if the shape is known last.
 #define RESERVED_HEADER CONV_NPY_OWN_HEADER
 
-static void abandon(struct conv_sink *sink)
+static void remove_temporaries(struct conv_sink *sink)
 {
     struct conv_tensor_writer *writer = (struct conv_tensor_writer *)sink;
     if (atomic_load(&writer->has_temporary))
         unlink(writer->temporary);
 }
 
-static const struct conv_sink_ops sink_ops = {.abandon = abandon};
+static const struct conv_sink_ops sink_ops = {.remove_temporaries = remove_temporaries};
 
 // The temporary file beside `path`.
 static enum conv_status open_temporary(struct conv_tensor_writer *writer, struct conv_err *err)
