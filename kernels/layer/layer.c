@@ -10,6 +10,13 @@
 #include "kernels/layer/cpu/cpu_layers.h"
 
 static const struct conv_layer_variant *const variants[] = {
+#if defined __x86_64__
+    &conv_cpu_layer_avx512,
+    &conv_cpu_layer_avx2,
+#elif defined __aarch64__
+    &conv_cpu_layer_neon,
+#endif
+    &conv_cpu_layer_portable,
     &conv_cpu_layer_reference,
 };
 

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// The method of all fast CPU variants. A block of output rows is computed from a copy of its input
+// in scratch, made by blocked_copy.h: padded, converted to float32, and arranged so that the
+// samples that a vector of adjacent outputs needs for one tap are adjacent, too. Then
+// blocked_tile.h computes a few vectors of a few maps at a time in registers, each output in the
+// order c, u, v.
+#ifndef CONV_KERNELS_LAYER_CPU_BLOCKED_H
+#define CONV_KERNELS_LAYER_CPU_BLOCKED_H
+
+#include "kernels/layer/layer.h"
+
+// The copy in scratch has for each channel, for each row modulo the stride ("row phase"), several
+// copies of the input rows that differ in where they begin; element j of a row belongs to output
+// column j.
+//   One copy for each tap column v, with as many columns as the output: sample j * stride + v. The
+//     rows adjoin, so vectors continue from one output row to the next and none is partly unused.
+//   Or one for each column modulo the stride, with more columns: tap column v is read from copy
+//     v % stride, v / stride elements further on. A vector belongs to one output row.
+struct conv_layer_blocked {
+    bool adjoining;    // the first of these
+    int height, width; // of the output planes
+    int rows, columns; // of a block of outputs, at most
+    int row_phases, copies, pitch;
+    ptrdiff_t phase_size, copy_size, channel_size; // floats from one to the next
+    ptrdiff_t line;                                // scratch for one padded row, in floats
+    int groups, most_maps; // groups of maps that tiles compute; the maps of the largest
+    int short_groups;      // the last ones, with a map less
+};
+
+_Static_assert(sizeof(struct conv_layer_blocked) <=
+                   sizeof(((struct conv_layer_plan *)0)->constants),
+               "fits a plan");
+
+static inline const struct conv_layer_blocked *
+conv_layer_blocked_of(const struct conv_layer_plan *plan)
+{
+    return (const struct conv_layer_blocked *)(const void *)plan->constants;
+}
+
+// The maps of group g.
+static inline int conv_layer_blocked_maps(const struct conv_layer_blocked *blocked, int g)
+{
+    return blocked->most_maps - (g >= blocked->groups - blocked->short_groups);
+}
+
+// Packed weights: where each tap (u, v) begins in a channel of the copy, int32_t, then for each
+// group the bias of its maps and, for each c, u, v, the weights of its maps.
+size_t conv_layer_blocked_packed_bytes(const struct conv_layer *layer,
+                                       const struct conv_layer_shape *shape);
+// `lanes`: float32 in a vector; `most_maps`: of a tile.
+void conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps);
+// int32_t before the first group.
+static inline size_t conv_layer_blocked_offsets(const struct conv_layer *layer)
+{
+    return ((size_t)layer->kernel_height * (size_t)layer->kernel_width + 15) / 16 * 16;
+}
+
+#endif

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+// Tiles of outputs in registers, and the loops over them: for the instruction set of the including
+// file, which defines
+//   LANES               float32 in a vector
+//   FMA(a, b, c)        a * b + c of vectors, rounded once
+//   SCORE               the variant's score for all layers
+//   MOST_MAPS           maps of a tile, at most 8
+//   VECTORS_FOR(maps)   vectors of a tile with that many maps, at most 8
+#ifndef CONV_KERNELS_LAYER_CPU_BLOCKED_TILE_H
+#define CONV_KERNELS_LAYER_CPU_BLOCKED_TILE_H
+
+#include <string.h>
+
+#include "base/features.h"
+#include "kernels/layer/cpu/blocked_vector.h"
+
+#include "kernels/layer/cpu/blocked_copy.h"
+
+#define MOST_TILES 8 // maps, and vectors
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
+
+// A tile is `maps` x `vectors` sums. It stores `count` outputs of each map.
+struct tile {
+    const float *samples, *weights, *bias;
+    const int32_t *offsets; // of each of a channel's `side` taps
+    int side, channels;
+    ptrdiff_t channel_size;
+    enum conv_activation activation;
+    enum conv_element output;
+    uint8_t *dst;
+    size_t map_size; // bytes from one map to the next
+    int count;
+    vec sums[MOST_TILES * MOST_TILES]; // of the whole tile, for finish_tile
+};
+
+// Stores the tiles that compute_tile does not store itself: with an activation other than ReLU,
+// float16 output, or a last vector that is not full. A function of its own, so that compute_tile
+// has all registers for sums.
+static __attribute__((noinline)) void finish_tile(const struct tile *tile, int maps, int vectors)
+{
+    for (int m = 0; m < maps; m++) {
+        uint8_t *dst = tile->dst + (size_t)m * tile->map_size;
+        for (int k = 0; k < vectors; k++)
+            store(dst, k * LANES, tile->count,
+                  activate(tile->activation, tile->sums[m * vectors + k]), tile->output);
+    }
+}
+
+// `maps` and `vectors` are constants, so that all sums are in registers. Of weights and samples,
+// the fewer are held in registers and the others are read when they are used.
+ALWAYS_INLINE void compute_tile(struct tile *tile, const int maps, const int vectors)
+{
+    vec sums[MOST_TILES][MOST_TILES];
+    UNROLL
+    for (int m = 0; m < maps; m++) {
+        UNROLL
+        for (int k = 0; k < vectors; k++)
+            sums[m][k] = splat(tile->bias[m]);
+    }
+    const float *weights = tile->weights, *channel = tile->samples;
+    for (int c = 0; c < tile->channels; c++, channel += tile->channel_size) {
+        for (int tap = 0; tap < tile->side; tap++, weights += maps) {
+            const float *samples = channel + tile->offsets[tap];
+            vec held[MOST_TILES];
+            if (maps > vectors) {
+                UNROLL
+                for (int k = 0; k < vectors; k++)
+                    held[k] = load(samples + k * LANES);
+                UNROLL
+                for (int m = 0; m < maps; m++) {
+                    vec weight = splat(weights[m]);
+                    UNROLL
+                    for (int k = 0; k < vectors; k++)
+                        sums[m][k] = FMA(weight, held[k], sums[m][k]);
+                }
+            } else {
+                UNROLL
+                for (int m = 0; m < maps; m++)
+                    held[m] = splat(weights[m]);
+                UNROLL
+                for (int k = 0; k < vectors; k++) {
+                    vec sample = load(samples + k * LANES);
+                    UNROLL
+                    for (int m = 0; m < maps; m++)
+                        sums[m][k] = FMA(held[m], sample, sums[m][k]);
+                }
+            }
+        }
+    }
+    bool full = tile->count >= vectors * LANES && tile->output == CONV_ELEMENT_F32;
+    if (full && tile->activation == CONV_ACTIVATION_NONE) {
+        UNROLL
+        for (int m = 0; m < maps; m++) {
+            UNROLL
+            for (int k = 0; k < vectors; k++)
+                put(tile->dst + (size_t)m * tile->map_size, k, sums[m][k]);
+        }
+    } else if (full && tile->activation == CONV_ACTIVATION_RELU) {
+        UNROLL
+        for (int m = 0; m < maps; m++) {
+            UNROLL
+            for (int k = 0; k < vectors; k++)
+                put(tile->dst + (size_t)m * tile->map_size, k, relu_of(sums[m][k]));
+        }
+    } else {
+        UNROLL
+        for (int m = 0; m < maps; m++) {
+            UNROLL
+            for (int k = 0; k < vectors; k++)
+                tile->sums[m * vectors + k] = sums[m][k];
+        }
+        finish_tile(tile, maps, vectors);
+    }
+}
+
+typedef void (*tile_fn)(struct tile *tile);
+
+#define TILE(maps, vectors)                                                                        \
+    static void tile_##maps##_##vectors(struct tile *tile)                                         \
+    {                                                                                              \
+        if (maps <= MOST_MAPS && vectors <= VECTORS_FOR(maps))                                     \
+            compute_tile(tile, maps, vectors);                                                     \
+    }
+#define ROW(T, m) T(m, 1) T(m, 2) T(m, 3) T(m, 4) T(m, 5) T(m, 6) T(m, 7) T(m, 8)
+#define ALL(T) ROW(T, 1) ROW(T, 2) ROW(T, 3) ROW(T, 4) ROW(T, 5) ROW(T, 6) ROW(T, 7) ROW(T, 8)
+ALL(TILE)
+
+#define ENTRY(m, k) [m][k] = tile_##m##_##k,
+static const tile_fn tiles[MOST_TILES + 1][MOST_TILES + 1] = {ALL(ENTRY)};
+
+// The outputs of one image, and what its tiles have in common.
+struct image_run {
+    const struct conv_layer_plan *plan;
+    uint8_t *dst;
+    struct tile tile;
+};
+
+// `count` adjacent outputs of the maps of a group.
+static void compute_group(struct tile *tile, int maps, const float *samples, uint8_t *dst,
+                          int count)
+{
+    const int most = VECTORS_FOR(maps);
+    for (int done = 0; done < count; done += most * LANES) {
+        int vectors = (count - done + LANES - 1) / LANES;
+        tile->samples = samples + done;
+        tile->dst = dst + (size_t)done * conv_element_size(tile->output);
+        tile->count = count - done;
+        tiles[maps][vectors < most ? vectors : most](tile);
+    }
+}
+
+// All maps of `count` adjacent outputs, from element `at` of each map on; their samples are at
+// `samples`. A few hundred outputs at a time: their samples stay in the level 1 cache, and each
+// weight that is fetched is used for all of them.
+static void compute_span(struct image_run *run, const float *samples, size_t at, int count)
+{
+    const struct conv_layer *layer = run->plan->layer;
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
+    struct tile *tile = &run->tile;
+    size_t taps = (size_t)layer->channels * (size_t)tile->side;
+    const int most = 24 * LANES; // a multiple of most tiles
+    for (int done = 0; done < count; done += most) {
+        int n = count - done < most ? count - done : most;
+        const float *packed = (const float *)run->plan->packed + conv_layer_blocked_offsets(layer);
+        uint8_t *dst = run->dst + (at + (size_t)done) * conv_element_size(tile->output);
+        for (int g = 0; g < blocked->groups; g++) {
+            int maps = conv_layer_blocked_maps(blocked, g);
+            tile->bias = packed;
+            tile->weights = packed + maps;
+            compute_group(tile, maps, samples + done, dst, n);
+            packed += (size_t)maps * (taps + 1);
+            dst += (size_t)maps * tile->map_size;
+        }
+    }
+}
+
+static void compute_block(struct image_run *run, const struct conv_layer_batch *batch,
+                          const struct block *block)
+{
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
+    const float *samples = batch->scratch;
+    copy_block(run->plan, batch, block);
+    size_t width = (size_t)blocked->width;
+    size_t at = (size_t)block->first_row * width + (size_t)block->first_column;
+    if (blocked->adjoining) {
+        compute_span(run, samples, at, block->rows * block->columns);
+        return;
+    }
+    for (int i = 0; i < block->rows; i++)
+        compute_span(run, samples + (ptrdiff_t)i * blocked->pitch, at + (size_t)i * width,
+                     block->columns);
+}
+
+static void compute_image(struct image_run *run, const struct conv_layer_batch *batch,
+                          const uint8_t *image)
+{
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
+    int end = batch->first_row + batch->rows;
+    for (int i = batch->first_row; i < end; i += blocked->rows) {
+        for (int j = 0; j < blocked->width; j += blocked->columns) {
+            struct block block = {
+                .image = image,
+                .first_row = i,
+                .rows = end - i < blocked->rows ? end - i : blocked->rows,
+                .first_column = j,
+                .columns =
+                    blocked->width - j < blocked->columns ? blocked->width - j : blocked->columns,
+            };
+            compute_block(run, batch, &block);
+        }
+    }
+}
+
+static enum conv_status run_blocked(const struct conv_layer_plan *plan,
+                                    const struct conv_layer_batch *batch)
+{
+    const struct conv_layer *layer = plan->layer;
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
+    size_t map_size =
+        (size_t)blocked->height * (size_t)blocked->width * conv_element_size(layer->output);
+    struct image_run run = {
+        .plan = plan,
+        .dst = batch->dst,
+        .tile = {.offsets = plan->packed,
+                 .side = layer->kernel_height * layer->kernel_width,
+                 .channels = layer->channels,
+                 .channel_size = blocked->channel_size,
+                 .activation = layer->activation,
+                 .output = layer->output,
+                 .map_size = map_size},
+    };
+    for (int64_t b = 0; b < batch->images; b++) {
+        compute_image(&run, batch, (const uint8_t *)batch->src + b * batch->src_image);
+        run.dst += (size_t)layer->maps * map_size;
+    }
+    return CONV_OK;
+}
+
+static void plan_blocked(struct conv_layer_plan *plan)
+{
+    conv_layer_blocked_plan(plan, LANES, MOST_MAPS);
+}
+
+static int score_blocked(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    (void)layer;
+    (void)shape;
+    return SCORE;
+}
+
+#define CONV_LAYER_BLOCKED(symbol, needed, text)                                                   \
+    const struct conv_layer_variant conv_##symbol = {                                              \
+        .name = #symbol,                                                                           \
+        .summary = text,                                                                           \
+        .place = CONV_ON_CPU,                                                                      \
+        .needs = needed,                                                                           \
+        .precision = CONV_PRECISION_EXACT,                                                         \
+        .pads = true,                                                                              \
+        .score = score_blocked,                                                                    \
+        .packed_bytes = conv_layer_blocked_packed_bytes,                                           \
+        .plan = plan_blocked,                                                                      \
+        .run = run_blocked,                                                                        \
+    }
+
+#endif
