@@ -1,12 +1,301 @@
 // SPDX-License-Identifier: MIT
+// conv layer WEIGHTS IMAGE... OUTPUT: images and folders, one .npy file each or one for all.
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/commands.h"
+#include "cli/hints.h"
 #include "cli/layer_command.h"
+#include "cli/own_files.h"
+#include "cli/signals.h"
+#include "io/operands.h"
+#include "io/paths.h"
+#include "io/walk.h"
+#include "pipeline/layer_images.h"
+#include "pipeline/workload.h"
+
+struct images_run {
+    const struct conv_options *options;
+    const char *output;
+    struct conv_walk *walk;
+    bool collects; // all results go into one file
+    struct conv_layer_target target;
+    struct conv_layer of_bytes, of_floats;
+    struct conv_layer_images images;
+    struct conv_paths_id own_files[CONV_OWN_FILES_MOST];
+    struct conv_report *report;
+};
+
+// --- operands ------------------------------------------------------------------------------------
+
+static bool is_npy(const char *path)
+{
+    size_t length = strlen(path);
+    return length > 4 && strcmp(path + length - 4, ".npy") == 0;
+}
+
+static struct conv_walk_config make_walk(const struct images_run *run, atomic_int *stop)
+{
+    const struct conv_options *options = run->options;
+    return (struct conv_walk_config){
+        .operands =
+            {
+                .inputs = options->operands + 1,
+                .input_count = options->operand_count - 2,
+                .output = run->collects ? NULL : run->output,
+                .recursive = options->recursive,
+                .files_from = options->files_from,
+            },
+        .include = options->include.items,
+        .include_count = options->include.count,
+        .exclude = options->exclude.items,
+        .exclude_count = options->exclude.count,
+        .nul = options->nul,
+        .stop = stop,
+    };
+}
+
+static enum conv_status check_standard(const struct images_run *run, struct conv_err *err)
+{
+    const struct conv_options *options = run->options;
+    if (!conv_operands_is_standard(run->output) || options->dry_run || options->no_save)
+        return CONV_OK;
+    if (options->json)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--json and the result cannot both go to standard output; use "
+                            "--report");
+    if (isatty(STDOUT_FILENO))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "a tensor is not written to a terminal; redirect standard output, or "
+                            "name an output file");
+    return CONV_OK;
+}
+
+// A name that ends in .npy is a file: of one result, or of all.
+static enum conv_status open_walk(struct images_run *run, atomic_int *stop, struct conv_err *err)
+{
+    const struct conv_options *options = run->options;
+    int inputs = options->operand_count - 2;
+    struct conv_own_files_use use = {options->operands[0], options->operands + 1, inputs,
+                                     run->output};
+    enum conv_status status = conv_own_files_check(options, &use, err);
+    if (!status)
+        status = check_standard(run, err);
+    if (status)
+        return status;
+    bool any = options->files_from || inputs > 1;
+    for (int i = 0; i < inputs; i++)
+        any = any || conv_paths_is_folder(options->operands[1 + i]);
+    run->collects = any && is_npy(run->output);
+    if (run->collects && conv_paths_is_folder(run->output))
+        return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a folder", run->output);
+    if (run->collects && options->update)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--update compares files; %s is one file for all images", run->output);
+    struct conv_walk_config config = make_walk(run, stop);
+    return conv_walk_open(&run->walk, &config, err);
+}
+
+// --- device --------------------------------------------------------------------------------------
+
+// Bytes of a PNG file per pixel, for photographs.
+#define BYTES_PER_PIXEL 1.5
+
+// The arithmetic of all images: by their files' sizes, up to where a device pays for certain.
+static double estimate_flops(const struct images_run *run, const struct conv_layer *layer)
+{
+    double per_pixel = 2.0 * layer->maps * layer->channels * layer->kernel_height *
+                       layer->kernel_width / layer->stride / layer->stride;
+    double bytes = conv_layer_setup_much(run->options) / per_pixel * BYTES_PER_PIXEL;
+    struct conv_workload_thresholds much = {(uint64_t)bytes, (uint64_t)bytes};
+    struct conv_walk_config config = make_walk(run, NULL);
+    struct conv_workload workload;
+    struct conv_walk *walk;
+    struct conv_err err;
+    if (!conv_walk_is_repeatable(&config) || conv_walk_open(&walk, &config, &err))
+        return 0;
+    conv_workload_measure(&workload, conv_walk_source(walk), &much);
+    conv_walk_close(walk);
+    return workload.kind == CONV_WORKLOAD_LARGE ? 2 * conv_layer_setup_much(run->options) : 0;
+}
+
+static enum conv_status open_contexts(struct images_run *run, const struct conv_layer_setup *setup,
+                                      struct conv_err *err)
+{
+    const struct conv_options *options = run->options;
+    struct conv_layer_contexts *contexts = &run->images.contexts;
+    run->of_floats = run->of_bytes = setup->layer;
+    run->of_bytes.input = CONV_ELEMENT_U8;
+    run->of_bytes.input_divisor = conv_layer_setup_divisor(options, CONV_ELEMENT_U8, true);
+    double flops = options->device_text ? 0 : estimate_flops(run, &setup->layer);
+    enum conv_status status = conv_layer_setup_choose(&run->target, options, flops, err);
+    if (!status)
+        status = conv_layer_setup_context(&contexts->of_bytes, &run->target, options,
+                                          &run->of_bytes, err);
+    if (!status)
+        status = conv_layer_setup_context(&contexts->of_floats, &run->target, options,
+                                          &run->of_floats, err);
+    return status;
+}
+
+// --- the run -------------------------------------------------------------------------------------
+
+static enum conv_status open_sink(struct images_run *run, atomic_int *stop, struct conv_err *err)
+{
+    const struct conv_options *options = run->options;
+    struct conv_sink_config config = {
+        .kind = conv_walk_shape(run->walk)->sink,
+        .path = run->output,
+        .workers = options->jobs,
+        .fsync = options->fsync,
+        .own_files = run->own_files,
+        .own_file_count = conv_own_files_find(run->own_files, options),
+        .stop = stop,
+    };
+    bool is_image = false, writes = !options->dry_run && !options->no_save;
+    if (run->collects)
+        return CONV_OK;
+    enum conv_status status = conv_sink_open(&run->images.sink, &config, err);
+    conv_signals_watch(run->images.sink);
+    if (!status && writes && config.kind == CONV_SINK_FOLDER && !conv_paths_is_folder(run->output))
+        status = conv_walk_peek(run->walk, &is_image, err);
+    return is_image ? conv_paths_make_folder(run->output, err) : status;
+}
+
+static enum conv_status open_report(struct images_run *run, struct conv_report_config *config,
+                                    uint64_t start, struct conv_err *err)
+{
+    const struct conv_options *options = run->options;
+    *config = (struct conv_report_config){
+        .quiet = options->quiet,
+        .verbose = options->verbose,
+        .dry_run = options->dry_run,
+        .single = !conv_walk_shape(run->walk)->any_folder && options->operand_count == 3,
+        .json = options->json,
+        .json_path = options->report_path,
+        .progress = options->progress,
+        .explain = conv_hints_explain,
+        .filters = options->operands[0],
+        .jobs = options->jobs,
+        .cores = options->limits->cores,
+        .start_ns = start,
+        .stall = conv_signals_stall(),
+    };
+    static char device[32];
+    conv_layer_context_describe(run->images.contexts.of_bytes, device, sizeof device);
+    config->device = device;
+    return conv_report_open(&run->report, config, err);
+}
+
+static void print_none(const struct conv_options *options)
+{
+    fputs("conv: no PNG", stderr);
+    for (int i = 1; i < options->operand_count - 1; i++) {
+        fputs(i > 1 ? ", " : " in ", stderr);
+        conv_report_print_path(stderr, options->operands[i]);
+    }
+    fputc('\n', stderr);
+}
+
+static int exit_code(const struct conv_totals *totals, int stop)
+{
+    if (stop > 0)
+        return CONV_EXIT_SIGNAL + stop;
+    if (totals->failed)
+        return CONV_EXIT_SOME_FAILED;
+    return totals->done + totals->skipped + totals->planned ? CONV_EXIT_OK : CONV_EXIT_NOTHING;
+}
+
+static enum conv_status finish(struct images_run *run, const atomic_int *stop, bool failed,
+                               int *code, struct conv_err *err)
+{
+    struct conv_totals totals;
+    struct conv_report_rest rest = {0};
+    int signal = atomic_load(stop);
+    conv_report_totals(run->report, &totals);
+    *code = exit_code(&totals, signal);
+    if (signal > 0)
+        conv_report_interrupted(run->report, &rest);
+    else if (*code == CONV_EXIT_NOTHING && !failed)
+        print_none(run->options);
+    return conv_report_close(run->report, *code, &totals, err);
+}
+
+static bool exists(const struct images_run *run)
+{
+    return run->collects && run->options->skip_existing && conv_paths_exists(run->output);
+}
+
+static enum conv_status prepare(struct images_run *run, const struct conv_layer_setup *setup,
+                                struct conv_report_config *config, uint64_t start, atomic_int *stop,
+                                struct conv_err *err)
+{
+    const struct conv_options *options = run->options;
+    enum conv_status status = open_walk(run, stop, err);
+    if (!status)
+        status = open_contexts(run, setup, err);
+    if (!status)
+        status = open_report(run, config, start, err);
+    if (!status)
+        status = open_sink(run, stop, err);
+    struct conv_layer_contexts contexts = run->images.contexts;
+    struct conv_sink *sink = run->images.sink;
+    run->images = (struct conv_layer_images){
+        .contexts = contexts,
+        .samples = {.gray = options->layer.gray,
+                    .to_255 = conv_options_given(options, "range") &&
+                              options->layer.range == CONV_LAYER_RANGE_255,
+                    .first_frame = options->first_frame},
+        .jobs = options->jobs,
+        .mem_limit = conv_options_mem_limit(options, run->target.place != CONV_ON_CPU),
+        .max_pixels = options->max_pixels,
+        .sink = sink,
+        .collect = run->collects ? run->output : NULL,
+        .fsync = options->fsync,
+        .skip_existing = options->skip_existing,
+        .update = options->update,
+        .dry_run = options->dry_run,
+        .no_save = options->no_save,
+        .fail_fast = options->fail_fast,
+        .stop = stop,
+        .watch = conv_signals_watch,
+    };
+    return status;
+}
 
 enum conv_status conv_layer_run_images(const struct conv_options *options,
                                        struct conv_layer_setup *setup, atomic_int *stop, int *code,
                                        struct conv_err *err)
 {
-    (void)setup;
-    (void)stop;
-    (void)code;
-    return conv_err_set(err, CONV_ERR_USAGE, "%s is no .npy file", options->operands[1]);
+    struct images_run run = {
+        .options = options,
+        .output = options->operands[options->operand_count - 1],
+    };
+    struct conv_report_config config;
+    struct conv_err later;
+    enum conv_status status = prepare(&run, setup, &config, conv_clock_ns(), stop, err);
+    if (!status && exists(&run)) {
+        struct conv_record record = {
+            .input = options->operands[1],
+            .output = run.output,
+            .outcome = CONV_OUTCOME_SKIPPED,
+            .reason = "the output exists",
+        };
+        conv_report_file(run.report, &record);
+    } else if (!status) {
+        status = conv_layer_images_run(&run.images, conv_walk_source(run.walk), run.report, err);
+    }
+    conv_signals_watch(NULL);
+    enum conv_status finished = conv_sink_finish(run.images.sink, status ? &later : err);
+    status = status ? status : finished;
+    if (run.report) {
+        enum conv_status closed =
+            finish(&run, stop, status != CONV_OK, code, status ? &later : err);
+        status = status ? status : closed;
+    }
+    conv_layer_context_close(run.images.contexts.of_bytes);
+    conv_layer_context_close(run.images.contexts.of_floats);
+    conv_walk_close(run.walk);
+    return status;
 }

@@ -162,6 +162,11 @@ void conv_layer_setup_close(struct conv_layer_setup *setup)
 #define CORE_FLOPS 40e9
 #define WORTHWHILE_SECONDS 0.6
 
+double conv_layer_setup_much(const struct conv_options *options)
+{
+    return WORTHWHILE_SECONDS * CORE_FLOPS * options->limits->cores;
+}
+
 enum conv_status conv_layer_setup_choose(struct conv_layer_target *target,
                                          const struct conv_options *options, double flops,
                                          struct conv_err *err)
@@ -175,7 +180,7 @@ enum conv_status conv_layer_setup_choose(struct conv_layer_target *target,
     *target = (struct conv_layer_target){.place = CONV_ON_CPU};
     if (list.choice == CONV_DEVICE_CPU || (list.choice == CONV_DEVICE_AUTO && of_cpu))
         return CONV_OK;
-    bool is_much = flops / (CORE_FLOPS * options->limits->cores) > WORTHWHILE_SECONDS;
+    bool is_much = flops > conv_layer_setup_much(options);
     if (list.choice == CONV_DEVICE_AUTO && !*variant && (!is_much || !list.gpu->has_driver()))
         return CONV_OK;
     target->place = list.gpu->place;

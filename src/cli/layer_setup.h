@@ -30,6 +30,9 @@ struct conv_layer_target {
     bool may_fall_back; // to the CPU, if the device cannot be used
 };
 
+// From how many flops on `auto` takes a GPU.
+double conv_layer_setup_much(const struct conv_options *options);
+
 enum conv_status conv_layer_setup_choose(struct conv_layer_target *target,
                                          const struct conv_options *options, double flops,
                                          struct conv_err *err);

@@ -70,7 +70,7 @@ static enum conv_status fit_shapes(struct tensor_run *run, const struct conv_lay
     uint64_t bytes;
     return conv_tensor_shape_bytes(&run->out_shape, conv_element_size(layer->output), &bytes)
                ? CONV_OK
-               : conv_err_set(err, CONV_ERR_LIMIT, "%s: the result would have shape %s", run->input,
+               : conv_err_set(err, CONV_ERR_LIMIT, "the result would have shape %s",
                               conv_tensor_shape_text(text, &run->out_shape));
 }
 
@@ -203,8 +203,14 @@ static enum conv_status open_context(struct tensor_run *run, struct conv_layer_f
     struct conv_layer_shape shape = {use->chunk, run->height, run->width};
     if (!status)
         status = conv_layer_context_variant(run->context, &shape, &variant, err);
-    if (!status && options->verbose)
-        conv_report_say("%s: %s", run->input, variant->name);
+    if (!status && options->verbose) {
+        char in[CONV_TENSOR_TEXT_SIZE], out[CONV_TENSOR_TEXT_SIZE];
+        conv_report_say("%s %s -> %s %s: %s, %d worker%s, %lld image%s at a time", run->input,
+                        conv_tensor_shape_text(in, &run->reader.npy.shape), run->output,
+                        conv_tensor_shape_text(out, &run->out_shape), variant->name, use->workers,
+                        use->workers == 1 ? "" : "s", (long long)use->chunk,
+                        use->chunk == 1 ? "" : "s");
+    }
     return status;
 }
 
@@ -215,11 +221,8 @@ static enum conv_status open_input(struct tensor_run *run, const struct conv_lay
     conv_stall_begin(conv_signals_stall()); // opening a pipe waits for its writer
     enum conv_status status = conv_tensor_reader_open(&run->reader, run->input, stop, err);
     conv_stall_end(conv_signals_stall());
-    if (status) {
-        struct conv_err reason = *err;
-        return conv_err_set(err, status, "%s: %s", run->input, reason.text);
-    }
-    status = choose_input(run, err);
+    if (!status)
+        status = choose_input(run, err);
     return status ? status : fit_shapes(run, setup, err);
 }
 
@@ -233,14 +236,10 @@ static enum conv_status compute(struct tensor_run *run, atomic_int *stop, struct
         conv_signals_watch(status ? NULL : &run->writer.sink);
     }
     struct conv_layer_flow flow = make_flow(run, stop);
-    struct conv_err reason = {0};
-    if (!status) {
-        status = conv_layer_flow_run(&flow, &reason);
-        if (!status)
-            status = conv_tensor_reader_finish(&run->reader, &reason);
-        if (status)
-            *err = reason;
-    }
+    if (!status)
+        status = conv_layer_flow_run(&flow, err);
+    if (!status)
+        status = conv_tensor_reader_finish(&run->reader, err);
     conv_signals_watch(NULL);
     enum conv_status closed =
         conv_tensor_writer_close(&run->writer, !status, options->fsync, status ? NULL : err);
@@ -301,32 +300,21 @@ static enum conv_status run_record(struct tensor_run *run, const struct conv_lay
     return status;
 }
 
-enum conv_status conv_layer_run_tensor(const struct conv_options *options,
-                                       struct conv_layer_setup *setup, atomic_int *stop, int *code,
-                                       struct conv_err *err)
+// True if the failure is the input's or the output's, so that it belongs to the record.
+static bool is_of_files(enum conv_status status)
 {
-    static struct tensor_run run;
-    char device[32] = "cpu";
-    uint64_t start = conv_clock_ns();
-    struct conv_report *report = NULL;
-    run = (struct tensor_run){
-        .options = options,
-        .input = options->operands[1],
-        .output = options->operands[2],
-        .reader = {.fd = -1},
-        .writer = {.fd = -1},
-    };
-    struct conv_record record = {
-        .input = run.input,
-        .output = run.output,
-        .are_files = true,
-    };
-    enum conv_status status = check_files(&run, err);
-    if (!status)
-        status = run_record(&run, setup, &record, device, stop, err);
+    return status == CONV_ERR_IO || status == CONV_ERR_FORMAT || status == CONV_ERR_UNSUPPORTED ||
+           status == CONV_ERR_LIMIT || status == CONV_ERR_MEMORY;
+}
+
+static enum conv_status print_record(const struct tensor_run *run, const struct conv_record *record,
+                                     const char *device, uint64_t start, int code,
+                                     struct conv_err *err)
+{
+    const struct conv_options *options = run->options;
+    struct conv_report *report;
     struct conv_report_config config = {
         .quiet = options->quiet,
-        .verbose = options->verbose,
         .dry_run = options->dry_run,
         .single = true,
         .json = options->json,
@@ -336,16 +324,53 @@ enum conv_status conv_layer_run_tensor(const struct conv_options *options,
         .filters = options->operands[0],
         .device = device,
         .jobs = options->jobs,
+        .cores = options->limits->cores,
         .start_ns = start,
+        .stall = conv_signals_stall(),
     };
+    enum conv_status status = conv_report_open(&report, &config, err);
+    if (status)
+        return status;
+    conv_report_file(report, record);
+    return conv_report_close(report, code, NULL, err);
+}
+
+enum conv_status conv_layer_run_tensor(const struct conv_options *options,
+                                       struct conv_layer_setup *setup, atomic_int *stop, int *code,
+                                       struct conv_err *err)
+{
+    char device[32] = "cpu";
+    uint64_t start = conv_clock_ns();
+    struct tensor_run run = {
+        .options = options,
+        .input = options->operands[1],
+        .output = options->operands[2],
+        .reader = {.fd = -1},
+        .writer = {.fd = -1},
+    };
+    struct conv_record record = {
+        .input = run.input,
+        .output = run.output,
+        .title = conv_operands_is_standard(run.input) ? "standard input" : NULL,
+        .are_files = true,
+    };
+    struct conv_err reason = {0};
+    *code = CONV_EXIT_OK;
+    enum conv_status status = check_files(&run, &reason);
     if (!status)
-        status = conv_report_open(&report, &config, err);
-    if (!status) {
-        conv_report_file(report, &record);
-        status = conv_report_close(report, CONV_EXIT_OK, NULL, err);
+        status = run_record(&run, setup, &record, device, stop, &reason);
+    if (is_of_files(status) && atomic_load(stop) == 0) {
+        record.outcome = CONV_OUTCOME_FAILED;
+        record.reason = reason.text;
+        record.err = &reason;
+        *code = CONV_EXIT_SOME_FAILED;
+        status = CONV_OK;
     }
+    if (!status)
+        status = print_record(&run, &record, device, start, *code, &reason);
+    if (status)
+        *err = reason;
     conv_tensor_reader_close(&run.reader);
     conv_layer_context_close(run.context);
-    *code = CONV_EXIT_OK;
     return status;
 }

@@ -91,6 +91,7 @@ enum conv_status conv_image_reader_read(struct conv_image_reader *reader,
     if (!conv_input_is_file(&input))
         conv_input_keep(&input); // the writer of a pipe may take long
     status = read_open(reader, item, &input, err);
+    reader->info = input.info;
     item->ops->close(&input);
     if (status)
         return status;

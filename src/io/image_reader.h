@@ -14,7 +14,8 @@ struct conv_image_reader {
 
     // After a successful read, and until the next one.
     uint8_t *data;
-    size_t size; // bytes of the file
+    size_t size;      // bytes of the file
+    struct stat info; // its identity
     const struct conv_format *format;
     struct conv_image_header header;
 

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+#include "pipeline/layer_image.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+static int colours(const struct conv_image *shape)
+{
+    return shape->channels - shape->alpha; // alpha is dropped
+}
+
+// True if the samples go to the kernel as they are.
+static bool takes_bytes(const struct conv_layer_image *image, const struct conv_image *shape)
+{
+    return shape->depth == 8 && (!image->samples->gray || colours(shape) == 1);
+}
+
+static enum conv_status fit(struct conv_layer_image *image, struct conv_err *err)
+{
+    const struct conv_image *shape = &image->reader.header.shape;
+    image->context =
+        takes_bytes(image, shape) ? image->contexts->of_bytes : image->contexts->of_floats;
+    const struct conv_layer *layer = conv_layer_context_layer(image->context);
+    int channels = image->samples->gray ? 1 : colours(shape);
+    if (channels != layer->channels)
+        return conv_err_hint(
+            err, channels == 3 && layer->channels == 1 ? CONV_HINT_GRAY : CONV_HINT_NONE, 0,
+            conv_err_set(err, CONV_ERR_USAGE,
+                         "the image has shape (%d, %d, %d); the weights, of shape (%d, %d, %d, "
+                         "%d), expect %d channel%s",
+                         channels, shape->height, shape->width, layer->maps, layer->channels,
+                         layer->kernel_height, layer->kernel_width, layer->channels,
+                         layer->channels == 1 ? "" : "s"));
+    if (!conv_layer_context_bytes(layer, shape->height, shape->width, &image->in_bytes,
+                                  &image->result_bytes))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "the image has %d x %d pixels, too few or too many for a kernel of "
+                            "%d x %d",
+                            shape->width, shape->height, layer->kernel_width, layer->kernel_height);
+    image->out = (struct conv_tensor_shape){
+        3,
+        {layer->maps, conv_layer_out_height(layer, shape->height),
+         conv_layer_out_width(layer, shape->width)},
+    };
+    image->bytes = conv_image_bytes(shape) + image->in_bytes + image->result_bytes;
+    return CONV_OK;
+}
+
+enum conv_status conv_layer_image_read(struct conv_layer_image *image, const struct conv_item *item,
+                                       uint64_t ns[CONV_STAGE_COUNT], struct conv_err *err)
+{
+    uint64_t start = conv_clock_ns();
+    struct conv_image_reader *reader = &image->reader;
+    enum conv_status status = conv_image_reader_read(reader, item, err);
+    ns[CONV_STAGE_READ] += conv_clock_ns() - start;
+    if (!status && !image->samples->first_frame &&
+        reader->format->is_animated(reader->data, reader->size))
+        return conv_err_hint(
+            err, CONV_HINT_TAKE_FIRST, 0,
+            conv_err_set(err, CONV_ERR_UNSUPPORTED, "animated: all frames but one would be lost"));
+    return status ? status : fit(image, err);
+}
+
+// --- the layer's input ---------------------------------------------------------------------------
+
+static void copy_bytes(uint8_t *dst, const struct conv_image *planes, int channels)
+{
+    size_t row = (size_t)planes->width;
+    for (int c = 0; c < channels; c++)
+        for (int y = 0; y < planes->height; y++, dst += row)
+            memcpy(dst, planes->plane[c].data + y * planes->plane[c].stride, row);
+}
+
+static unsigned sample(const struct conv_image *image, int channel, int x, int y)
+{
+    const uint8_t *row = image->plane[channel].data + y * image->plane[channel].stride;
+    return image->depth == 16 ? ((const uint16_t *)(const void *)row)[x] : row[x];
+}
+
+// Samples, or the luminance of BT.601 in thousandths, divided once: the float32 that is nearest to
+// the exact quotient. (The double between them changes nothing: no quotient of such integers is
+// that near to the middle between two floats.)
+static void convert(float *dst, const struct conv_image *planes, int channels,
+                    const struct conv_layer_samples *samples)
+{
+    bool weighs = samples->gray && channels == 3;
+    double divisor =
+        planes->depth == 16 ? (samples->to_255 ? 257 : 65535) : (samples->to_255 ? 1 : 255);
+    divisor *= weighs ? 1000 : 1;
+    for (int c = 0; c < (weighs ? 1 : channels); c++)
+        for (int y = 0; y < planes->height; y++)
+            for (int x = 0; x < planes->width; x++) {
+                unsigned value = sample(planes, c, x, y);
+                if (weighs)
+                    value =
+                        299 * value + 587 * sample(planes, 1, x, y) + 114 * sample(planes, 2, x, y);
+                *dst++ = (float)(value / divisor);
+            }
+}
+
+static enum conv_status reserve_planes(struct conv_layer_image *image, size_t size,
+                                       struct conv_err *err)
+{
+    if (size <= image->planes_size)
+        return CONV_OK;
+    free(image->planes);
+    image->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, size);
+    image->planes_size = image->planes ? size : 0;
+    return image->planes ? CONV_OK
+                         : conv_err_set(err, CONV_ERR_MEMORY, "no memory for an image of %zu MiB",
+                                        size >> 20);
+}
+
+enum conv_status conv_layer_image_compute(struct conv_layer_image *image,
+                                          uint64_t ns[CONV_STAGE_COUNT], struct conv_err *err)
+{
+    const struct conv_image *header = &image->reader.header.shape;
+    struct conv_layer_shape shape = {1, header->height, header->width};
+    bool of_bytes = image->context == image->contexts->of_bytes;
+    struct conv_layer_stream **stream = &image->streams[!of_bytes];
+    struct conv_image planes;
+    void *h_in;
+    uint64_t start = conv_clock_ns();
+    enum conv_status status = reserve_planes(image, conv_image_bytes(header), err);
+    if (!status && !*stream)
+        status = conv_layer_stream_open(image->context, 1, stream, err);
+    if (!status)
+        status = conv_layer_stream_staging(*stream, image->in_bytes, image->result_bytes, &h_in,
+                                           &image->result, err);
+    if (status)
+        return status;
+    conv_image_lay_out(&planes, header, image->planes);
+    status = conv_image_reader_decode(&image->reader, &planes, err);
+    if (!status && of_bytes)
+        copy_bytes(h_in, &planes, colours(header));
+    else if (!status)
+        convert(h_in, &planes, colours(header), image->samples);
+    uint64_t decoded = conv_clock_ns();
+    ns[CONV_STAGE_DECODE] += decoded - start;
+    if (!status)
+        status = conv_layer_stream_run(*stream, &shape, 1, h_in, image->result, err);
+    ns[CONV_STAGE_KERNEL] += conv_clock_ns() - decoded;
+    return status;
+}
+
+void conv_layer_image_trim(struct conv_layer_image *image)
+{
+    free(image->planes);
+    image->planes = NULL;
+    image->planes_size = 0;
+    for (int i = 0; i < 2; i++) {
+        conv_layer_stream_close(image->streams[i]);
+        image->streams[i] = NULL;
+    }
+    struct conv_image_reader limits = {
+        .file_limit = image->reader.file_limit,
+        .pixel_limit = image->reader.pixel_limit,
+    };
+    conv_image_reader_close(&image->reader);
+    image->reader = limits;
+}
+
+void conv_layer_image_close(struct conv_layer_image *image)
+{
+    conv_layer_image_trim(image);
+}

@@ -1,0 +1,516 @@
+# SPDX-License-Identifier: MIT
+"""`conv layer`: tensors and images, against the definition in NumPy; damaged files; streams; interrupted runs."""
+import itertools
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import images
+import layer_definition as definition
+import program
+from program import run
+
+FLOATS = ("<f4", ">f4", "<f2", ">f2", "<f8", ">f8")
+INTEGERS = ("|u1", "<u2", ">u2")
+
+
+def rng_of(*seed):
+    return np.random.default_rng(list(seed))
+
+
+def layer(*args, **kwargs):
+    return run("layer", *args, **kwargs)
+
+
+def save(name, values):
+    np.save(name, values)
+    return values
+
+
+def weights(maps=5, channels=3, height=3, width=4, seed=1):
+    return save("w.npy", rng_of(seed).standard_normal((maps, channels, height, width)).astype(np.float32))
+
+
+def tensor(*shape, seed=2):
+    return save("x.npy", rng_of(seed).standard_normal(shape).astype(np.float32))
+
+
+def same_bits(a, b):
+    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+def only(*names):
+    """Nothing else is left in the folder, temporary files least of all."""
+    assert sorted(os.listdir(".")) == sorted(names)
+
+
+# --- what it computes ---------------------------------------------------------------------------------------------------
+
+
+def test_the_definition_agrees_with_float64():
+    rng = rng_of(3)
+    x, w = rng.standard_normal((3, 4, 9, 8)), rng.standard_normal((5, 4, 3, 2))
+    bias = rng.standard_normal(5)
+    x, w, bias = (a.astype(np.float32) for a in (x, w, bias))
+    assert np.allclose(definition.layer(x, w, bias), definition.layer64(x, w, bias), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("jobs", ("1", "3"))
+def test_a_tensor_in_a_tensor_out(box, jobs):
+    w, x = weights(), tensor(7, 3, 11, 13)
+    layer("w.npy", "x.npy", "y.npy", "-j", jobs)
+    assert same_bits(np.load("y.npy"), definition.layer(x, w))
+    only("w.npy", "x.npy", "y.npy")
+
+
+def test_random_layers_have_the_bits_of_the_definition(box):
+    rng = rng_of(int(os.environ.get("CONV_SEED", "4")))
+    for number in range(40):
+        maps, channels, n = rng.integers(1, 7), rng.integers(1, 5), rng.integers(1, 6)
+        kh, kw = rng.integers(1, 6, 2)
+        height, width = kh + rng.integers(0, 20), kw + rng.integers(0, 40)
+        stride, padding = int(rng.integers(1, 4)), rng.choice(["valid", "same", "0", "3"])
+        border = rng.choice(["constant:-1.5", "constant", *definition.BORDERS])
+        w = save("w.npy", rng.standard_normal((maps, channels, kh, kw)).astype(np.float32))
+        x, bias = tensor(n, channels, height, width, seed=number), rng.standard_normal(maps).astype(np.float32)
+        sides = definition.sides_of(padding, kh, kw)
+        if border == "reflect101" and (height <= max(sides) or width <= max(sides)):
+            border = "replicate"
+        save("b.npy", bias)
+        layer("w.npy", "x.npy", "y.npy", f"--stride={stride}", f"--padding={padding}", f"--border={border}",
+              "--bias=b.npy", f"--jobs={rng.integers(1, 9)}")
+        name, _, value = border.partition(":")
+        expected = definition.layer(x, w, bias, stride, sides, name, float(value or 0))
+        assert same_bits(np.load("y.npy"), expected), (number, w.shape, x.shape, stride, padding, border)
+
+
+def test_a_single_image_stays_single(box):
+    w, x = weights(), tensor(3, 11, 13)
+    layer("w.npy", "x.npy", "y.npy")
+    assert same_bits(np.load("y.npy"), definition.layer(x[None], w)[0])
+
+
+def test_no_images_at_all(box):
+    weights()
+    tensor(0, 3, 11, 13)
+    layer("w.npy", "x.npy", "y.npy")
+    assert np.load("y.npy").shape == (0, 5, 9, 10)
+
+
+@pytest.mark.parametrize("kind", FLOATS + INTEGERS)
+def test_types_and_byte_orders(box, kind):
+    w, rng = weights(), rng_of(5)
+    shape = (3, 3, 7, 9)
+    x = rng.standard_normal(shape) * 10 if "f" in kind else rng.integers(0, 256 if kind == "|u1" else 65536, shape)
+    x = save("x.npy", x.astype(kind))
+    layer("w.npy", "x.npy", "y.npy")
+    assert same_bits(np.load("y.npy"), definition.layer(x.astype(np.float32), w))
+    if kind in INTEGERS:
+        top = np.float32(255 if kind == "|u1" else 65535)
+        layer("w.npy", "x.npy", "y.npy", "--range=1")
+        assert same_bits(np.load("y.npy"), definition.layer(x.astype(np.float32) / top, w))
+        layer("w.npy", "x.npy", "y.npy", "--range=255")
+        assert same_bits(np.load("y.npy"), definition.layer(x.astype(np.float32) / (top / np.float32(255)), w))
+    else:
+        assert "--range scales integers" in layer("w.npy", "x.npy", "y.npy", "--range=1", code=2).err
+
+
+def test_weights_of_every_type(box):
+    w, x = weights(), tensor(2, 3, 7, 9)
+    for kind in FLOATS + INTEGERS:
+        stored = save("v.npy", (w if "f" in kind else np.abs(w * 50)).astype(kind))
+        layer("v.npy", "x.npy", "y.npy")
+        assert same_bits(np.load("y.npy"), definition.layer(x, stored.astype(np.float32))), kind
+
+
+def test_activations(box):
+    w, x = weights(), tensor(2, 3, 7, 9)
+    plain = definition.layer(x, w)
+    for name, expected in (("none", plain), ("relu", np.maximum(plain, 0)), ("abs", np.abs(plain))):
+        layer("w.npy", "x.npy", "y.npy", f"--activation={name}")
+        assert same_bits(np.load("y.npy"), expected), name
+    layer("w.npy", "x.npy", "y.npy", "--activation=tanh")
+    assert np.allclose(np.load("y.npy"), np.tanh(plain.astype(np.float64)), rtol=3e-7, atol=0)
+
+
+def test_half_precision_output(box):
+    w, x = weights(), tensor(2, 3, 7, 9)
+    layer("w.npy", "x.npy", "y.npy", "--output-type=f16")
+    assert same_bits(np.load("y.npy"), definition.layer(x, w).astype(np.float16))
+
+
+def test_values_that_are_no_numbers_are_propagated(box):
+    w, x = weights(), tensor(1, 3, 7, 9)
+    w[0, 0, 0, 0], w[1, 1, 1, 1] = np.nan, np.inf
+    save("w.npy", w)
+    layer("w.npy", "x.npy", "y.npy")
+    y = np.load("y.npy")
+    assert np.isnan(y[0, 0]).all() and not np.isfinite(y[0, 1]).any()
+    assert same_bits(y[:, 2:], definition.layer(x, w[2:]))
+
+
+# --- weights ------------------------------------------------------------------------------------------------------------
+
+
+def save_safetensors(name, tensors):
+    """The format, written out: no package needed."""
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for key, (kind, values) in tensors.items():
+        if kind == "BF16":
+            values = (values.astype("<f4").view("<u4") >> 16).astype("<u2")
+        raw = values.astype({"F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8"}[kind]).tobytes()
+        header[key] = {"dtype": kind, "shape": list(values.shape), "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    with open(name, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def test_safetensors(box):
+    w, x = weights(), tensor(2, 3, 7, 9)
+    bias = rng_of(6).standard_normal(5).astype(np.float32)
+    short = (w.view(np.uint32) & 0xffff0000).view(np.float32)
+    save_safetensors("m.safetensors", {"conv1.bias": ("F32", bias), "conv1.weight": ("F32", w), "half": ("F16", w),
+                                       "brain": ("BF16", w), "count": ("I64", np.arange(3))})
+    layer("m.safetensors:conv1.weight", "x.npy", "y.npy", "--bias=m.safetensors:conv1.bias")
+    assert same_bits(np.load("y.npy"), definition.layer(x, w, bias))
+    for name, values in (("half", w.astype(np.float16).astype(np.float32)), ("brain", short)):
+        layer(f"m.safetensors:{name}", "x.npy", "y.npy")
+        assert same_bits(np.load("y.npy"), definition.layer(x, values)), name
+    for name, words in (("conv1.wieght", "did you mean 'conv1.weight'"), ("count", "I64"), ("", "which tensor")):
+        err = layer(f"m.safetensors:{name}" if name else "m.safetensors", "x.npy", "z.npy", code=2).err
+        assert words in err and "m.safetensors" in err, err
+    only("w.npy", "x.npy", "y.npy", "m.safetensors")
+
+
+@pytest.mark.parametrize("typed,words", (
+    (("w.npy", "x.npy"), ("missing",)),
+    (("w.npy", "four.npy", "y.npy"), ("(2, 4, 7, 9)", "(5, 3, 3, 4)", "(images, 3, height, width)")),
+    (("w.npy", "flat.npy", "y.npy"), ("(7, 9)", "(5, 3, 3, 4)", "expected")),
+    (("w.npy", "small.npy", "y.npy"), ("(2, 3, 2, 9)", "3 x 4")),
+    (("flat.npy", "x.npy", "y.npy"), ("(7, 9)", "(maps, channels, height, width)")),
+    (("huge.npy", "x.npy", "y.npy"), ("(1, 1, 64, 1)", "63")),
+    (("none.npy", "x.npy", "y.npy"), ("none.npy", "No such file")),
+    (("w.npy", "x.npy", "y.npy", "--bias=flat.npy"), ("(7, 9)", "(5,)")),
+    (("w.npy", "x.npy", "y.npy", "--padding=some"), ("--padding", "some")),
+    (("w.npy", "x.npy", "y.npy", "--border=constant:x"), ("--border",)),
+    (("w.npy", "x.npy", "y.npy", "--activation=rellu"), ("relu",)),
+    (("w.npy", "x.npy", "x.npy"), ("overwrite the input",)),
+    (("w.npy", "x.npy", "."), ("folder",)),
+    (("w.npy", "x.npy", "-", "--json"), ("--json",)),
+    (("w.npy", "x.npy", "y.npy", "--variant=cpu_layer_referense"), ("cpu_layer_reference",)),
+))
+def test_what_does_not_fit_is_refused(box, typed, words):
+    weights()
+    tensor(2, 3, 7, 9)
+    for name, shape in (("four", (2, 4, 7, 9)), ("flat", (7, 9)), ("small", (2, 3, 2, 9)), ("huge", (1, 1, 64, 1))):
+        save(f"{name}.npy", np.zeros(shape, np.float32))
+    before = sorted(os.listdir("."))
+    err = layer(*typed, code=2).err
+    assert all(word in err for word in words) and err.count("\n") == 1, err
+    assert sorted(os.listdir(".")) == before
+
+
+# --- damaged files ------------------------------------------------------------------------------------------------------
+
+
+def npy(header, data=b"", version=(1, 0), length=None):
+    text = header.encode()
+    size = len(text) if length is None else length
+    return b"\x93NUMPY" + bytes(version) + struct.pack("<H" if version[0] == 1 else "<I", size) + text + data
+
+
+def header(kind="<f4", order=False, shape=(2, 3, 7, 9), more=""):
+    return f"{{'descr': '{kind}', 'fortran_order': {order}, 'shape': {shape}, {more}}}\n"
+
+
+BYTES = 2 * 3 * 7 * 9 * 4
+HOSTILE = {
+    "empty": (b"", "no .npy"), "png": (b"\x89PNG\r\n\x1a\n" + bytes(99), None),
+    "version": (npy(header(), version=(9, 0)), "9.0"), "cut header": (npy(header())[:30], "header"),
+    "long header": (npy("", version=(2, 0), length=1 << 31), "header"),
+    "huge": (npy(header(shape=(1 << 40, 3, 7, 9))), "cut off"),
+    "overflow": (npy(header(shape=(1 << 40, 1 << 20, 7, 9))), "more elements"),
+    "overflow with 0": (npy(header(shape=(0, 1 << 40, 1 << 40, 9))), "more elements"),
+    "wide": (npy(header(shape=(1, 3, 1 << 40, 0))), "does not fit"),
+    "negative": (npy(header(shape=(-1, 3, 7, 9))), "shape"), "short": (npy(header(), bytes(BYTES - 1)), "cut off"),
+    "long": (npy(header(), bytes(BYTES + 1)), "bytes"), "unbalanced": (npy(header()[:-2], bytes(BYTES)), "header"),
+    "more keys": (npy(header(more="'x': 1"), bytes(BYTES)), "'x'"), "code": (npy("__import__('os')"), "dict"),
+    "fortran": (npy(header(order=True), bytes(BYTES)), "np.ascontiguousarray"),
+    "object": (npy(header("|O"), bytes(BYTES)), "astype('float32')"), "int64": (npy(header("<i8")), "astype('float32')"),
+    "record": (npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}"), "records"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_damaged_tensors_are_refused_before_memory_is_taken(box, name):
+    weights()
+    data, words = HOSTILE[name]
+    with open("x.npy", "wb") as file:
+        file.write(data)
+    process = program.start("layer", "w.npy", "x.npy", "y.npy", "--json")
+    out, err = process.communicate(timeout=program.TIMEOUT)
+    assert process.returncode in (1, 2) and b"x.npy" in err and err.count(b"\n") <= 2, err
+    assert words is None or words in err.decode(), err
+    only("w.npy", "x.npy")
+    process = program.start("layer", "x.npy", "w.npy", "y.npy")  # as weights
+    out, err = process.communicate(timeout=program.TIMEOUT)
+    assert process.returncode == 2 and b"x.npy" in err and err.count(b"\n") == 1, err
+    only("w.npy", "x.npy")
+
+
+# --- streams ------------------------------------------------------------------------------------------------------------
+
+
+def test_standard_input_and_output(box):
+    w, x = weights(), tensor(30, 3, 7, 9)
+    with open("x.npy", "rb") as file:
+        data = file.read()
+    out = layer("w.npy", "-", "-", stdin=data).out_bytes
+    with open("y.npy", "wb") as file:
+        file.write(out)
+    assert same_bits(np.load("y.npy"), definition.layer(x, w))
+    for damaged, words in ((data[:-1], "cut off"), (data + b"x", "after its last element"), (data[:50], "header")):
+        assert words in layer("w.npy", "-", "z.npy", stdin=damaged, code=1).err
+        only("w.npy", "x.npy", "y.npy")
+
+
+def test_memory_does_not_depend_on_the_number_of_images(box):
+    weights(8, 1, 3, 3)
+    peaks = []
+    for count in (50, 1600):
+        save("x.npy", np.zeros((count, 1, 64, 64), np.float32))
+        result = program.measure("layer", "--device=cpu", "--mem-limit=1M", "-j2", "w.npy", "x.npy", "y.npy")
+        assert os.path.getsize("y.npy") == 128 + count * 8 * 62 * 62 * 4
+        peaks.append(result.peak)
+    assert peaks[1] < peaks[0] + (8 << 20), peaks  # the output has 197 MB
+    err = layer("--mem-limit=100K", "w.npy", "x.npy", "z.npy", code=1).err
+    assert "--mem-limit" in err
+    only("w.npy", "x.npy", "y.npy")
+
+
+def test_a_large_image_is_shared_by_all_threads(box):
+    w, x = weights(2, 1, 3, 3), tensor(1, 1, 301, 402)
+    expected = definition.layer(x, w)
+    for jobs in (1, 2, 7):
+        layer("w.npy", "x.npy", "y.npy", f"-j{jobs}")
+        assert same_bits(np.load("y.npy"), expected)
+
+
+def slow_input(images=2000):
+    """A process that writes the beginning of a tensor and then waits."""
+    code = (f"import sys, time, numpy as np\nout = sys.stdout.buffer\n"
+            f"np.lib.format.write_array_header_1_0(out, dict(descr='<f4', fortran_order=False, shape=({images}, 3, 7, 9)))\n"
+            f"out.write(bytes(100 * 3 * 7 * 9 * 4))\nout.flush()\ntime.sleep(60)\n")
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGTERM))
+def test_a_signal_leaves_nothing(box, number):
+    weights()
+    writer = slow_input()
+    process = subprocess.Popen([*program.RUNNER, program.BINARY, "layer", "--device=cpu", "w.npy", "-", "y.npy"],
+                               stdin=writer.stdout, stderr=subprocess.PIPE)
+    until = time.monotonic() + 30
+    while not any(name.endswith(".tmp") for name in os.listdir(".")) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert any(name.endswith(".tmp") for name in os.listdir("."))
+    process.send_signal(number)
+    assert process.wait(30) == 128 + number
+    writer.kill()
+    writer.wait()
+    only("w.npy")
+
+
+def test_a_full_disk_is_reported_and_leaves_nothing(box):
+    weights()
+    tensor(200, 3, 40, 40)
+    limit = f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000)); os.execv(sys.argv[1], sys.argv[1:])"
+    process = subprocess.run([sys.executable, "-c", limit, program.BINARY, "layer", "--device=cpu", "w.npy", "x.npy", "y.npy"],
+                             stderr=subprocess.PIPE, text=True, check=False)
+    assert process.returncode == 1 and "cannot write" in process.stderr and "too large" in process.stderr
+    only("w.npy", "x.npy")
+    if os.path.exists("/dev/full"):
+        assert "No space" in layer("w.npy", "x.npy", "/dev/full", code=1).err
+
+
+def test_existing_outputs(box):
+    w, x = weights(), tensor(2, 3, 7, 9)
+    save("y.npy", np.zeros(3))
+    layer("w.npy", "x.npy", "y.npy", "--skip-existing")
+    assert np.load("y.npy").shape == (3,)
+    layer("w.npy", "x.npy", "y.npy", "--update")
+    assert np.load("y.npy").shape == (3,)
+    assert "would" in layer("w.npy", "x.npy", "y.npy", "--dry-run").out
+    assert np.load("y.npy").shape == (3,)
+    os.utime("y.npy", (1, 1))
+    layer("w.npy", "x.npy", "y.npy", "--update")
+    assert same_bits(np.load("y.npy"), definition.layer(x, w))
+    layer("w.npy", "x.npy", "new/folder/y.npy", "--no-save")
+    only("w.npy", "x.npy", "y.npy")
+    layer("w.npy", "x.npy", "new/folder/y.npy")
+    assert same_bits(np.load("new/folder/y.npy"), definition.layer(x, w))
+
+
+def test_json_of_a_tensor(box):
+    weights()
+    tensor(2, 3, 7, 9)
+    begin, file, summary = layer("w.npy", "x.npy", "y.npy", "--json").records()
+    assert (begin["filter"], begin["device"]) == ("w.npy", "cpu")
+    assert (file["status"], file["input"], file["output"], file["channels"]) == ("done", "x.npy", "y.npy", 3)
+    assert file["bytes_out"] == os.path.getsize("y.npy") and summary["exit_code"] == 0
+    with open("x.npy", "r+b") as stream:
+        stream.truncate(200)
+    begin, file, summary = layer("w.npy", "x.npy", "y.npy", "--json", code=1).records()
+    assert (file["status"], summary["exit_code"]) == ("failed", 1) and "cut off" in file["error"]
+
+
+# --- images -------------------------------------------------------------------------------------------------------------
+
+
+def write_image(name, kind, width=30, height=20, seed=0):
+    image = images.make(kind, rng_of(7, seed), width, height)
+    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+    with open(name, "wb") as file:
+        file.write(image.data)
+    return image
+
+
+def channels_of(image, gray=False, top=1):
+    """What the definition takes: the colour planes, scaled."""
+    planes = image.planes[:len(image.planes) - image.alpha]
+    full = {np.dtype(np.uint8): 255, np.dtype(np.uint16): 65535}[planes.dtype]
+    values = planes.astype(np.int64)
+    if gray and len(values) == 3:
+        values = (299 * values[0] + 587 * values[1] + 114 * values[2])[None]
+        full *= 1000
+    return (values / (full / top)).astype(np.float32)[None]
+
+
+@pytest.mark.parametrize("kind", ("gray8", "gray16", "graya8", "rgb8", "rgb16", "rgba8", "rgba16", "palette8", "gray2"))
+def test_images_of_every_kind(box, kind):
+    image = write_image("a.png", kind)
+    channels = len(image.planes) - image.alpha
+    w = weights(4, channels, 3, 3)
+    layer("w.npy", "a.png", "a.npy", "--padding=same")
+    assert same_bits(np.load("a.npy"), definition.layer(channels_of(image), w, sides=(1, 1, 1, 1))[0])
+    layer("w.npy", "a.png", "a.npy", "--range=255")
+    assert same_bits(np.load("a.npy"), definition.layer(channels_of(image, top=255), w)[0])
+    v = save("v.npy", w[:, :1])
+    layer("v.npy", "a.png", "a.npy", "--gray")
+    assert same_bits(np.load("a.npy"), definition.layer(channels_of(image, gray=True), v)[0])
+    with open("a.npy", "rb") as file:
+        assert layer("v.npy", "a.png", "-", "--gray").out_bytes == file.read()
+    if channels == 3:
+        err = layer("v.npy", "a.png", "b.npy", code=1).err
+        assert "(3, 20, 30)" in err and "(4, 1, 3, 3)" in err and "--gray" in err
+        assert not os.path.exists("b.npy")
+
+
+@pytest.mark.parametrize("jobs", ("1", "5"))
+def test_a_folder_into_a_folder(box, jobs):
+    w = weights(4, 3, 3, 3)
+    made = {f"p{i}": write_image(f"in/p{i}.png", ("rgb8", "rgb16", "rgba8")[i % 3], 20 + i, 30 - i, i) for i in range(9)}
+    made["deep/q"] = write_image("in/deep/q.png", "rgb8")
+    write_image("in/gray.png", "gray8")
+    with open("in/bad.png", "wb") as file:
+        file.write(b"no image")
+    result = layer("w.npy", "in", "out", "-r", "-j", jobs, code=1)
+    assert "in/bad.png: " in result.err and "in/gray.png: " in result.err and "10 done, 2 failed" in result.err
+    for name, image in made.items():
+        assert same_bits(np.load(f"out/{name}.npy"), definition.layer(channels_of(image), w)[0]), name
+    assert sorted(os.listdir("out")) == sorted([f"p{i}.npy" for i in range(9)] + ["deep"])
+    assert "0 done, 2 failed, 10 skipped" in layer("w.npy", "in", "out", "-r", "--skip-existing", code=1).err
+    planned = layer("w.npy", "in", "new", "--dry-run").out
+    assert "p0.npy" in planned and not os.path.exists("new")
+
+
+@pytest.mark.parametrize("jobs", ("1", "4"))
+def test_a_folder_into_one_file(box, jobs):
+    w = weights(4, 3, 3, 3)
+    made = {f"in/p{i}.png": write_image(f"in/p{i}.png", "rgb8", seed=i) for i in range(13)}
+    with open("in/bad.png", "wb") as file:
+        file.write(b"no image")
+    write_image("in/other.png", "gray8")
+    records = layer("w.npy", "in", "all.npy", "--json", "-j", jobs, code=1).records()
+    done = {r["input"]: r["output"] for r in records if r["type"] == "file" and r["status"] == "done"}
+    assert sorted(done) == sorted(made) and records[-1]["failed"] == 2
+    values = np.load("all.npy")
+    assert values.shape == (13, 4, 18, 28)
+    for name, place in done.items():
+        index = int(place.removeprefix("all.npy[").removesuffix("]"))
+        assert same_bits(values[index], definition.layer(channels_of(made[name]), w)[0]), name
+    assert sorted(done.values()) == sorted(f"all.npy[{i}]" for i in range(13))
+    only("w.npy", "in", "all.npy")
+    # Another order of threads, the same file.
+    layer("w.npy", "in", "again.npy", "-j3", code=1)
+    with open("all.npy", "rb") as a, open("again.npy", "rb") as b:
+        assert a.read() == b.read()
+
+
+def test_one_file_takes_one_shape(box):
+    weights(4, 3, 3, 3)
+    for i in range(4):
+        write_image(f"in/p{i}.png", "rgb8", 30 + (i == 2), seed=i)
+    err = layer("w.npy", "in", "all.npy", "-j1", code=1).err
+    assert "one shape" in err and np.load("all.npy").shape[0] in (1, 3)
+
+
+def test_a_folder_without_images(box):
+    weights()
+    os.mkdir("in")
+    assert "no PNG in in" in layer("w.npy", "in", "out", code=3).err
+    assert "no PNG in in" in layer("w.npy", "in", "out.npy", code=3).err
+    only("w.npy", "in")
+
+
+def test_large_images_under_a_small_limit(box):
+    """Images that are larger than a worker's share wait for each other, also where results have an order."""
+    w = weights(4, 1, 3, 3)
+    made = {f"p{i:02}": write_image(f"in/p{i:02}.png", "gray8", 160, 100 + 100 * (i % 3 == 0), i) for i in range(12)}
+    layer("w.npy", "in", "out", "--mem-limit=2M", "-j8")
+    for name, image in made.items():
+        assert same_bits(np.load(f"out/{name}.npy"), definition.layer(channels_of(image), w)[0]), name
+    for i in range(12):
+        write_image(f"in/p{i:02}.png", "gray8", 160, 200, i)
+    for _ in range(3):
+        layer("w.npy", "in", "all.npy", "--mem-limit=2M", "-j8")
+        assert np.load("all.npy").shape == (12, 4, 198, 158)
+    err = layer("w.npy", "in", "all.npy", "--mem-limit=500K", code=1).err
+    assert "--mem-limit" in err
+
+
+# --- devices ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not program.EMULATED, reason="needs the emulated device")
+def test_the_emulated_device_gives_the_same_bits(box):
+    def emulated(*args):
+        return subprocess.run([program.EMULATED, "layer", "--device=cuda", *args], stderr=subprocess.PIPE, text=True, check=False)
+
+    w, x = weights(4, 3, 3, 3), tensor(5, 3, 9, 11)
+    bias = save("b.npy", rng_of(8).standard_normal(4).astype(np.float32))
+    result = emulated("w.npy", "x.npy", "y.npy")
+    if "no GPU kernel can do this layer" in result.stderr:
+        pytest.skip("the build has no kernel for CUDA layers")
+    assert result.returncode == 0, result.stderr
+    for stride, (padding, sides), (border, value), kind in itertools.product(
+            (1, 2), (("valid", (0,) * 4), ("same", (1,) * 4)), (("constant", 0.5), ("wrap", 0)), ("<f4", "|u1")):
+        values = save("x.npy", x if kind == "<f4" else rng_of(9).integers(0, 256, x.shape).astype(np.uint8))
+        options = [f"--stride={stride}", f"--padding={padding}", "--bias=b.npy", "--range=1" if kind == "|u1" else "-q",
+                   f"--border={border}" + (f":{value}" if value else "")]
+        result = emulated("w.npy", "x.npy", "y.npy", *options)
+        assert result.returncode == 0, result.stderr
+        scaled = values if kind == "<f4" else values.astype(np.float32) / np.float32(255)
+        expected = definition.layer(scaled, w, bias, stride, sides, border, value)
+        assert same_bits(np.load("y.npy"), expected), options
+    image = write_image("in/a.png", "rgb16")
+    assert emulated("w.npy", "in", "out").returncode == 0
+    assert same_bits(np.load("out/a.npy"), definition.layer(channels_of(image), w)[0])
