@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Holds the device's PNG coders against zlib and libpng on random images. Each coder is an entry of
+// Compares the device's PNG coders with zlib and libpng on random images. Each coder is an entry of
 // the table `parts`. `conv bench codec --device cuda` times them.
 #include "check_codec.h"
 
@@ -13,7 +13,7 @@
 #include <cuda_runtime_api.h>
 #endif
 
-#define EXIT_SKIPPED 77 // what ctest's SKIP_RETURN_CODE says
+#define EXIT_SKIPPED 77 // ctest's SKIP_RETURN_CODE
 
 struct part {
     const char *name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Inside of check_codec: what its parts are called by, and the images that they have in common.
+// Private to check_codec: the interface of its parts, and the images that they share.
 #ifndef CONV_CHECK_CODEC_H
 #define CONV_CHECK_CODEC_H
 
@@ -30,7 +30,8 @@ enum check_kind {
 
 // Fills an image's shape: any, mostly small; 1 x 1, one row and one column among them.
 void check_draw_shape(struct conv_image *image, uint64_t *state);
-// Takes memory for the planes, strides of 16 bytes, and draws samples. Bytes behind rows are noise.
+// Allocates the planes, with strides of multiples of 16 bytes, and draws samples. Bytes after rows
+// are noise.
 void check_draw_image(struct conv_image *image, enum check_kind kind, uint64_t *state);
 void check_free_image(struct conv_image *image);
 const char *check_kind_name(enum check_kind kind);
@@ -43,7 +44,7 @@ struct check_options {
     const char *corpus; // folder of PNG files to decode; NULL: none
 };
 
-// Prints what was wrong and returns false; a seed with one round gives a case again.
+// On failure prints the difference and returns false; a seed with one round repeats a case.
 bool check_codec_encode(const struct check_options *options);
 bool check_codec_decode(const struct check_options *options);
 

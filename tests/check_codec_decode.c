@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Holds the decoder on the device against the one on the CPU: of streams of all kinds it must take
-// those that the other takes, give the same planes, and touch nothing else.
+// Compares the decoder on the device with the one on the CPU: of streams of all kinds it must
+// decode the same ones to the same planes, and access no other memory.
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,26 +21,26 @@ struct batch {
     struct check_stream streams[CHECK_DECODE_MOST];
     struct conv_image planes[CHECK_DECODE_MOST];
     bool right[CHECK_DECODE_MOST];
-    bool limited; // in what the heads of blocks may cost, as in the program
+    bool limited; // the cost of block headers, as in the program
     bool stopped;
     int count;
 };
 
-// How often the judge has said what: a check of streams that are all refused would prove little.
+// Streams that the oracle accepts and refuses: a check in which all are refused would prove little.
 static struct {
     int right, wrong;
-} judged;
+} counts;
 
-static void judge(struct batch *batch, struct check_stream stream)
+static void ask_oracle(struct batch *batch, struct check_stream stream)
 {
     int i = batch->count++;
     batch->streams[i] = stream;
     batch->right[i] = check_oracle(&batch->planes[i], &stream);
-    judged.right += batch->right[i];
-    judged.wrong += !batch->right[i];
+    counts.right += batch->right[i];
+    counts.wrong += !batch->right[i];
 }
 
-// By a number of threads drawn by lot.
+// With a random number of threads per image.
 static bool check(struct batch *batch)
 {
     static const int threads[] = {0, 128, 256, 512};
@@ -71,18 +71,18 @@ static bool same_planes(const struct conv_image *a, const struct conv_image *b)
     return true;
 }
 
-// Good images. Where even the judge does not see what was drawn, the test is wrong; it does not
-// take streams whose window is smaller than the image.
+// Good images. If the oracle decodes another image than was drawn, the test is wrong; it refuses
+// streams whose window is smaller than the image.
 static bool check_good(int count, unsigned samples)
 {
     static struct batch batch;
     for (int i = 0; i < count; i++) {
         struct conv_image drawn;
-        judge(&batch, check_make_stream(1 + check_decode_random(samples), &drawn));
+        ask_oracle(&batch, check_make_stream(1 + check_decode_random(samples), &drawn));
         bool same = !batch.right[i] || same_planes(&drawn, &batch.planes[i]);
         check_free_planes(&drawn);
         if (!same) {
-            printf("FAILED: the judge sees another image than was drawn\n");
+            printf("FAILED: the oracle decodes another image than was drawn\n");
             return false;
         }
     }
@@ -94,7 +94,7 @@ static bool check_damaged(int count, unsigned samples)
     static struct batch batch;
     struct check_stream stream = check_make_stream(1 + check_decode_random(samples), NULL);
     for (int i = 0; i < count; i++)
-        judge(&batch, check_damage_stream(&stream));
+        ask_oracle(&batch, check_damage_stream(&stream));
     free(stream.bytes);
     return check(&batch);
 }
@@ -106,7 +106,7 @@ static bool check_cut(unsigned samples)
     bool ok = true;
     struct check_stream stream = check_make_stream(samples, NULL);
     for (size_t size = 0; size < stream.size && ok; size++) {
-        judge(&batch, check_cut_stream(&stream, size));
+        ask_oracle(&batch, check_cut_stream(&stream, size));
         if (batch.count == CHECK_DECODE_MOST || size + 1 == stream.size)
             ok = check(&batch);
     }
@@ -120,14 +120,14 @@ static bool check_special(void)
     struct check_stream stream;
     bool ok = true;
     for (int number = 0; check_special_stream(&stream, number) && ok; number++) {
-        judge(&batch, stream);
+        ask_oracle(&batch, stream);
         if (batch.count == CHECK_DECODE_MOST)
             ok = check(&batch);
     }
     return ok && check(&batch);
 }
 
-// What is left to the CPU because of its shape or its stream's size.
+// Images that are left to the CPU because of their shape or stream size.
 static bool check_taken(void)
 {
     static const struct {
@@ -164,13 +164,13 @@ static bool check_taken(void)
     return ok;
 }
 
-// What a stream may cost: those that would hold up a batch are left to the CPU, which decodes them.
+// Streams that would delay a batch are left to the CPU, which decodes them.
 static bool check_costly(void)
 {
     static struct batch batch = {.limited = true};
     struct check_stream stream;
     for (int number = 0; check_costly_stream(&stream, number); number++) {
-        judge(&batch, stream);
+        ask_oracle(&batch, stream);
         if (!batch.right[batch.count - 1]) {
             printf("FAILED: the CPU refuses %s\n", stream.kind);
             return false;
@@ -184,7 +184,7 @@ static bool check_stopped(void)
 {
     static struct batch batch = {.stopped = true};
     for (int i = 0; i < 4; i++)
-        judge(&batch, check_long_stream());
+        ask_oracle(&batch, check_long_stream());
     return check(&batch);
 }
 
@@ -202,7 +202,7 @@ static bool check_files(const char *folder)
             continue;
         stream.kind = "a file of the corpus";
         taken++;
-        judge(&batch, stream);
+        ask_oracle(&batch, stream);
         if (batch.count == CHECK_DECODE_MOST)
             ok = check(&batch);
     }
@@ -231,7 +231,7 @@ bool check_codec_decode(const struct check_options *options)
                    (unsigned long long)seed + round);
     }
     ok = ok && check_cut(CHECK_CUT);
-    printf("decode: %d streams that the judge takes, %d that it does not: %s\n", judged.right,
-           judged.wrong, ok ? "ok" : "FAILED");
+    printf("decode: %d streams that the oracle accepts, %d that it refuses: %s\n", counts.right,
+           counts.wrong, ok ? "ok" : "FAILED");
     return ok;
 }

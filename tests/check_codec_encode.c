@@ -17,7 +17,7 @@
 #define GUARD 256 // bytes around what the kernels write
 #define PATTERN 0xa5
 #define CHUNK_FRAME 12
-#define LAUNCHES 7 // whatever the batch
+#define LAUNCHES 7 // for any batch
 
 // Planes, table and memory of a batch, ready to run.
 struct run {
@@ -123,7 +123,7 @@ static bool open_run(struct run *run, const struct conv_image *images, int count
     return true;
 }
 
-// Brings a guarded memory back, and looks at its guards.
+// Copies guarded memory to the host and checks its guards.
 static uint8_t *fetch(const uint8_t *d_memory, size_t size, const char *what)
 {
     size_t all = size + 2 * GUARD;
@@ -171,7 +171,7 @@ static bool encode(const struct conv_image *images, int count, uint64_t seed,
     struct run run;
     *encoded = (struct encoded){0};
 #ifdef CONV_EMULATED
-    emulated_seed(seed); // so that the case's seed gives the order of threads as well
+    emulated_seed(seed); // so that the case's seed also determines the order of threads
 #else
     (void)seed;
 #endif
@@ -205,7 +205,7 @@ static size_t scanline_bytes(const struct conv_image *image)
     return row * (size_t)image->height;
 }
 
-// zlib says that the stream ends with its last byte, has all scanlines and no more.
+// By zlib the stream ends with its last byte and has all scanlines and no more.
 static const char *inflate_all(const struct conv_image *image, const uint8_t *data, size_t size)
 {
     size_t all = scanline_bytes(image);
@@ -282,7 +282,7 @@ static bool same_row(const struct conv_image *image, int y, const uint8_t *row)
     return true;
 }
 
-// libpng, whose warnings count as errors, gives back every sample. *message says what it found.
+// libpng, whose warnings count as errors, decodes every sample. *message is its error.
 static bool same_pixels(const struct conv_image *image, const struct png_file *file, char *message)
 {
     struct reader reader = {file, 0};
@@ -301,7 +301,7 @@ static bool same_pixels(const struct conv_image *image, const struct png_file *f
             if (!ok)
                 snprintf(message, 80, "row %d is another", y);
         }
-        if (ok) // after a wrong row libpng would complain about the rest
+        if (ok) // after a wrong row libpng would report an error about the rest
             png_read_end(png, NULL);
     } else {
         ok = false;
@@ -330,7 +330,7 @@ static bool check_image(const struct conv_image *image, const uint8_t *chunk, si
     return ok;
 }
 
-// Chunks lie one behind another, zeros between them, and nothing is written behind the last.
+// Chunks follow each other with zeros between them, and nothing is written after the last.
 static const char *check_packing(const struct encoded *encoded, int count, size_t room)
 {
     uint64_t at = 0;
@@ -368,7 +368,7 @@ static void draw_case(struct check_case *c, uint64_t seed)
     }
 }
 
-static bool complain(const struct check_case *c, int i, const char *message)
+static bool report(const struct check_case *c, int i, const char *message)
 {
     const struct conv_image *image = &c->images[i];
     printf("FAILED: image %d of %d, %s, %dx%d, %d channels, %d bits: %s\n", i, c->count,
@@ -377,7 +377,7 @@ static bool complain(const struct check_case *c, int i, const char *message)
     return false;
 }
 
-// What must be reached: one colour is runs, broken by the number of each row's filter.
+// Upper bounds of sizes: one colour becomes runs, broken by the number of each row's filter.
 static bool is_small(const struct check_case *c, int i, size_t size)
 {
     const struct conv_image *image = &c->images[i];
@@ -389,14 +389,14 @@ static bool check_encoded(const struct check_case *c, const struct encoded *enco
 {
     const char *wrong = check_packing(encoded, c->count, room);
     if (wrong)
-        return complain(c, 0, wrong);
+        return report(c, 0, wrong);
     for (int i = 0; i < c->count; i++) {
         char message[80] = "";
         const struct conv_encode_result *result = &encoded->results[i];
         if (!check_image(&c->images[i], encoded->output + result->offset, result->size, message))
-            return complain(c, i, message);
+            return report(c, i, message);
         if (!is_small(c, i, result->size))
-            return complain(c, i, "one colour takes too many bytes");
+            return report(c, i, "one colour takes too many bytes");
     }
     return true;
 }
@@ -410,7 +410,7 @@ static size_t room_of(const struct check_case *c)
     return room;
 }
 
-// Bytes behind rows are noise again, other noise.
+// Bytes after rows are noise again, other noise.
 static void change_padding(struct conv_image *image, uint64_t *state)
 {
     for (int c = 0; c < image->channels; c++)
@@ -422,7 +422,7 @@ static void change_padding(struct conv_image *image, uint64_t *state)
         }
 }
 
-// The images the other way round, without the first one: the same bytes again.
+// The images in reverse order, without the first one: the same bytes again.
 static bool check_again(struct check_case *c, const struct encoded *encoded, uint64_t seed)
 {
     struct conv_image images[MOST_IMAGES];
@@ -439,7 +439,7 @@ static bool check_again(struct check_case *c, const struct encoded *encoded, uin
         const struct conv_encode_result *two = &again.results[i];
         if (one->size != two->size ||
             memcmp(encoded->output + one->offset, again.output + two->offset, one->size) != 0)
-            ok = complain(c, c->count - 1 - i, "other bytes in another batch");
+            ok = report(c, c->count - 1 - i, "other bytes in another batch");
     }
     free_encoded(&again);
     return ok;
@@ -458,7 +458,7 @@ static bool check_round(struct check_case *c, uint64_t seed)
     return ok;
 }
 
-// What is longer than a stage of the filter kernel, than a deflate block, than a span.
+// Rows longer than a stage of the filter kernel, than a deflate block, than a span.
 static bool check_large(uint64_t seed)
 {
     static const struct {

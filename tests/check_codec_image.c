@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Images for check_codec: all shapes and depths, and samples that compress in all ways.
+// Images for check_codec: all shapes and depths, and samples that compress well, badly or not at
+// all.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,7 +143,7 @@ void check_draw_image(struct conv_image *image, enum check_kind kind, uint64_t *
         for (int i = 0; i < 2; i++)
             painter.slope[c][i] = check_draw_int(state, -3, 3);
     }
-    // One stride for all planes, as in a lane's memory, with some bytes to spare.
+    // One stride for all planes, as in a stream's memory, with some extra bytes.
     size_t stride = conv_image_stride(image->width, image->depth) +
                     (size_t)check_draw_int(state, 0, 2) * CONV_IMAGE_ROW_ALIGN;
     for (int c = 0; c < image->channels; c++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The parts of check_codec that hold the decoder on the device against the one on the CPU: made
-// images and streams, the judge, the device.
+// The parts of check_codec that compare the decoder on the device with the one on the CPU:
+// generated images and streams, the oracle, the device.
 #ifndef CONV_TESTS_CHECK_DECODE_H
 #define CONV_TESTS_CHECK_DECODE_H
 
@@ -17,7 +17,7 @@ struct check_stream {
     int width, height, channels, depth;
     uint8_t *bytes;
     size_t size;
-    const char *kind; // what it is a case of
+    const char *kind; // the kind of case
     int result;       // an enum conv_decode_result that must come out, or CHECK_ANY_RESULT
 };
 
@@ -28,20 +28,19 @@ struct check_stream {
 void check_decode_seed(uint64_t seed);
 unsigned check_decode_random(unsigned below);
 
-// A random image of about `most` samples, compressed by zlib with random parameters. The bytes
-// are the caller's to free. *planes, if not NULL, becomes what must come out, as check_oracle does.
+// A random image of about `most` samples, compressed by zlib with random parameters. The caller
+// frees the bytes. *planes, if not NULL, is set to the expected planes, as by check_oracle.
 struct check_stream check_make_stream(unsigned most, struct conv_image *planes);
 // A copy, damaged at random; some of the damaged ones get a right Adler-32 again.
 struct check_stream check_damage_stream(const struct check_stream *stream);
 // A copy of the first `size` bytes.
 struct check_stream check_cut_stream(const struct check_stream *stream, size_t size);
 // Streams written bit by bit that break one rule each, and their neighbours that do not. False
-// behind the last one.
+// after the last one.
 bool check_special_stream(struct check_stream *stream, int number);
-// Right streams whose `result` depends on what the heads of their blocks cost. False after the
-// last.
+// Valid streams whose `result` depends on the cost of their block headers. False after the last.
 bool check_costly_stream(struct check_stream *stream, int number);
-// A right stream long enough to be stopped: its `result` is CONV_DECODE_STOPPED.
+// A valid stream long enough to be stopped: its `result` is CONV_DECODE_STOPPED.
 struct check_stream check_long_stream(void);
 // The image data of a PNG file. False if it has none that the device takes.
 bool check_read_stream(struct check_stream *stream, const char *path);
@@ -49,7 +48,7 @@ bool check_read_stream(struct check_stream *stream, const char *path);
 // --- check_decode_oracle.c
 // ------------------------------------------------------------------------
 
-// What src/png/cpu/decode.c makes of the stream in a PNG file: true and planes, whose memory is
+// Decodes the stream in a PNG file with src/png/cpu/decode.c: true and planes, whose memory is
 // planes->plane[0].data alone, or false.
 bool check_oracle(struct conv_image *planes, const struct check_stream *stream);
 void check_alloc_planes(struct conv_image *planes, const struct check_stream *stream);
@@ -59,14 +58,14 @@ void check_free_planes(struct conv_image *planes);
 
 // How a batch is decoded.
 struct check_decode_run {
-    int threads;      // that decode an image together; 0: as many as the decoder chooses
-    bool at_any_cost; // otherwise a right stream may be refused as CONV_DECODE_COSTLY
+    int threads;      // that decode an image together; 0: the decoder's choice
+    bool at_any_cost; // otherwise a valid stream may be refused as CONV_DECODE_COSTLY
     bool stopped;     // by the host, before the start
     uint64_t seed;    // of the order of emulated threads
 };
 
-// Decodes a batch and compares each image with the judge, which has said right[i] and, if so, made
-// planes[i]; right streams whose `result` is CONV_DECODE_COSTLY or CONV_DECODE_STOPPED must end so.
+// Decodes a batch and compares each image with the oracle's right[i] and, if that is true,
+// planes[i]; valid streams whose `result` is CONV_DECODE_COSTLY or CONV_DECODE_STOPPED must end so.
 // False, with a message, if anything differs or memory around the planes has changed.
 bool check_decode_batch(const struct check_stream *streams, const struct conv_image *planes,
                         const bool *right, int count, const struct check_decode_run *how);

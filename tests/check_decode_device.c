@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The device's side of checking the decoder: each image's stream, rows and planes in memory of
-// their own, so that who looks for accesses beside it (compute-sanitizer, emulated/) finds them;
-// planes keep guards around them and behind their rows.
+// The device's side of checking the decoder: each image's stream, rows and planes are separate
+// allocations, so that compute-sanitizer and emulated/ find accesses outside; planes have guards
+// around them and after their rows.
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,8 +94,8 @@ static bool turns_are_right(const struct conv_decode_image *images, int count)
     return right;
 }
 
-// The planner's memory is one piece. Every other time each image gets rows of its own instead, to
-// the byte.
+// The planner's memory is one block. Every other time each image gets rows of its own instead, of
+// the exact size.
 static bool plan(struct device_batch *batch, int count)
 {
     size_t scratch = 0;
@@ -178,10 +178,10 @@ static bool guards_hold(const uint8_t *d_memory, size_t size)
     return true;
 }
 
-// Rows up to the next multiple of 16 bytes may hold anything behind their samples.
+// After their samples rows may hold anything up to the next multiple of 16 bytes.
 static const char *compare_plane(const uint8_t *memory, const struct device_image *own,
                                  const struct conv_decode_image *image,
-                                 const struct conv_plane *truth)
+                                 const struct conv_plane *expected)
 {
     size_t samples = (size_t)image->width * (size_t)image->depth / 8;
     size_t row = conv_image_stride(image->width, image->depth);
@@ -190,9 +190,9 @@ static const char *compare_plane(const uint8_t *memory, const struct device_imag
         bool inside = i >= GUARD && at < own->plane_bytes && x < row;
         if (!inside && memory[i] != FILL)
             return "writes beside the plane";
-        if (inside && x < samples && truth) {
+        if (inside && x < samples && expected) {
             size_t y = at / (size_t)image->stride;
-            if (memory[i] != truth->data[(ptrdiff_t)y * truth->stride + (ptrdiff_t)x])
+            if (memory[i] != expected->data[(ptrdiff_t)y * expected->stride + (ptrdiff_t)x])
                 return "other samples";
         }
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The CPU's decoder as the judge of streams: what its fast path takes is right, with these planes.
+// The CPU's decoder as the oracle for streams: those that its fast path decodes are valid, with
+// these planes.
 #include <stdlib.h>
 #include <string.h>
 

@@ -77,8 +77,8 @@ static void put_dynamic(struct writer *writer, const uint8_t of[5], unsigned lit
     put(writer, (1u << end) - 1, end);
 }
 
-// A head whose first length repeats the one before it, which there is not; without that rule, the
-// lengths are those of two codewords, and none of distances.
+// A head whose first length repeats the one before it, although there is none; without that rule,
+// the lengths are those of two codewords, and none of distances.
 static void put_repeat(struct writer *writer)
 {
     put(writer, 5, 3); // the last block, type 2
@@ -98,13 +98,13 @@ static void put_repeat(struct writer *writer)
 
 // --- the cases -----------------------------------------------------------------------------------
 
-// All are of one gray image of 8 rows: zeros, unless something is wrong. Those that many stored
-// blocks make are higher.
+// All are of one gray image of 8 rows of zeros, unless the case says otherwise. Those made of many
+// stored blocks are higher.
 enum { WIDTH = 39, HEIGHT = 8, BYTES = (WIDTH + 1) * HEIGHT };
 enum { COSTLY_HEIGHT = 5000, COSTLY_BYTES = (WIDTH + 1) * COSTLY_HEIGHT };
 
-// Puts matches of 258 by the fixed code until `bytes` have been written, of which `first` are
-// there.
+// Writes matches of 258 with the fixed code until `bytes` bytes are complete, `first` of which were
+// written before.
 static void put_rest(struct writer *writer, unsigned first, unsigned bytes)
 {
     for (; first < bytes; first++)
@@ -332,7 +332,7 @@ static const char *write_costly(struct writer *writer, int number, int *result)
         return "stored blocks of 10 bytes";
     case 4:
         *result = CONV_DECODE_DECODED;
-        put_stored(writer, 41, COSTLY_BYTES); // they pay for themselves
+        put_stored(writer, 41, COSTLY_BYTES); // their output covers their cost
         return "stored blocks of 41 bytes";
     case 5:
         *result = CONV_DECODE_DECODED;
@@ -347,8 +347,8 @@ static const char *write_costly(struct writer *writer, int number, int *result)
     }
 }
 
-// Ends the stream with the Adler-32 of what the image is when nothing is wrong with it: zeros, of
-// which the first is `filter`.
+// Ends the stream with the Adler-32 of the image without errors: zeros, of which the first is
+// `filter`.
 static void finish_stream(struct check_stream *stream, const struct writer *writer, int height,
                           uint8_t filter)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Streams for checking the decoder: images of all kinds, filtered and compressed in all ways, and
-// the same with damages.
+// Streams for checking the decoder: images of all kinds, with all filters and settings of zlib, and
+// damaged copies.
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -84,7 +84,8 @@ static void draw(uint8_t *bytes, size_t size, size_t row, enum content content)
         case TILES:
             bytes[i] = tile[(x / 7 + y / 5) % 16];
             break;
-        case EVEN: // almost all codewords have 7 bits: who is out of step stays so
+        case EVEN: // almost all codewords have 7 bits: a decoder at a wrong start does not
+                   // synchronise
             bytes[i] = (uint8_t)check_decode_random(127);
             break;
         default: // codewords of all lengths, up to the longest
@@ -94,7 +95,7 @@ static void draw(uint8_t *bytes, size_t size, size_t row, enum content content)
     }
 }
 
-// Section 9 of the standard, as it is written there.
+// Literally from section 9 of the standard.
 static int paeth(int a, int b, int c)
 {
     int p = a + b - c, pa = abs(p - a), pb = abs(p - b), pc = abs(p - c);
@@ -160,7 +161,7 @@ static void compress_rows(struct check_stream *stream, const uint8_t *rows, size
     int memory = 1 + (int)check_decode_random(9);
     if (deflateInit2(&z, level, Z_DEFLATED, window, memory, strategy) != Z_OK)
         abort();
-    // Pieces, with something between them: blocks of all sizes down to empty ones.
+    // Parts with flushes between them: blocks of all sizes down to empty ones.
     size_t piece = check_decode_random(3) ? size : 1 + check_decode_random((unsigned)size);
     int flush = check_decode_random(2) ? flushes[check_decode_random(5)] : -1;
     size_t room = 2 * size + 16 * (size / piece + 1) + MOST_HEAD;
@@ -210,7 +211,8 @@ struct check_stream check_cut_stream(const struct check_stream *stream, size_t s
     return cut;
 }
 
-// What stays a stream of the right size gets its Adler-32 right, so that not all damages end there.
+// If the stream still has the right size, its Adler-32 is corrected, so that not all damages are
+// found by it.
 static void repair_adler(struct check_stream *stream)
 {
     size_t size = (row_bytes(stream) + 1) * (size_t)stream->height;
@@ -247,7 +249,7 @@ struct check_stream check_damage_stream(const struct check_stream *stream)
         made.kind = "too long";
         made.height -= made.height > 1;
         break;
-    case 3: // where heads of blocks are
+    case 3: // where the headers of blocks are
         made.kind = "another head";
         made.bytes[check_decode_random(size < 40 ? size : 40)] ^=
             (uint8_t)(1u << check_decode_random(8));

@@ -30,7 +30,7 @@ def main():
     manifest = os.path.join(build, "install_manifest.txt")
     with tempfile.TemporaryDirectory() as scratch:
         kept = os.path.join(scratch, "kept")
-        if os.path.exists(manifest):  # of whoever has installed this build
+        if os.path.exists(manifest):  # of an earlier installation of this build
             shutil.copy(manifest, kept)
         prefix = os.path.join(scratch, "prefix")
         try:

@@ -12,7 +12,7 @@
 #include "base/features.h"
 #include "check_kernels.h"
 
-#define EXIT_SKIPPED 77 // what ctest's SKIP_RETURN_CODE says
+#define EXIT_SKIPPED 77 // ctest's SKIP_RETURN_CODE
 #define MAX_SATURATED 0.25
 #define SELFTEST_ROUNDS 400
 #define SELFTEST_SEED 1

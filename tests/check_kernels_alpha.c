@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Compares what the device does with premultiplied colours between two filters of a chain
-// (kernels/stencil/cuda/alpha.cu) with what the CPU does, byte for byte.
+// Compares the device's handling of premultiplied colours between two filters of a chain
+// (kernels/stencil/cuda/alpha.cu) with the CPU's, byte for byte.
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
 #include <stdio.h>

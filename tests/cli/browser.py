@@ -17,7 +17,7 @@ def move_up(fd):
 
 
 class Browser:
-    """A browser with one page. What the page says on its console, or throws, gathers in `complaints`."""
+    """A browser with one page. Console messages and exceptions are appended to `complaints`."""
 
     def __init__(self, profile):
         # Out of the way of 3 and 4, where the browser looks for its ends.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the command-line tests share: the binary under test and where a GPU is demanded.
+"""What the command-line tests share: the binary under test, and where a GPU is required.
 
 Environment: CONV_BINARY (default ./conv at the root of the checkout), CONV_REQUIRE_CUDA=1 (a GPU that cannot be
 used fails the tests marked `cuda` instead of skipping them), CONV_PHOTOS (a folder of photographs), CONV_RUNNER (what
@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def box(tmp_path, monkeypatch):
-    """An empty folder that is the working directory, so that tests read like what a user types."""
+    """An empty folder that is the working directory, so that commands are those that a user would type."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

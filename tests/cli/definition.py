@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a filter does, written down once more and slowly, in NumPy integers: what every output is held against."""
+"""An independent definition of a filter in NumPy integers, slow, with which every output is compared."""
 import glob
 import os
 

@@ -31,10 +31,10 @@ def idat(data=STREAM):
 
 
 def zeros(count):
-    """The zlib stream of so many zeros, at the best ratio that there is, without compressing them all."""
+    """A zlib stream of that many zeros at the best possible ratio, made without compressing them all."""
     block = 1 << 20
     squeeze = zlib.compressobj(9)
-    start = squeeze.compress(bytes(block)) + squeeze.flush(zlib.Z_FULL_FLUSH)  # nothing reaches behind this point
+    start = squeeze.compress(bytes(block)) + squeeze.flush(zlib.Z_FULL_FLUSH)  # no match crosses this point
     again = squeeze.compress(bytes(block)) + squeeze.flush(zlib.Z_FULL_FLUSH)
     left = squeeze.compress(bytes(count % block)) + squeeze.flush()
     adler = struct.pack(">I", (count % 65521) << 16 | 1)
@@ -44,7 +44,7 @@ def zeros(count):
 
 
 def rows_and_zeros(mebibytes, rows=ROWS):
-    """The rows and so many zeros behind them as one zlib stream, well compressed but for its end."""
+    """The rows followed by that many zeros as one zlib stream, well compressed except at its end."""
     squeeze = zlib.compressobj(9)
     start = squeeze.compress(rows + bytes(1 << 20)) + squeeze.flush(zlib.Z_FULL_FLUSH)
     return start + (squeeze.compress(bytes(1 << 20)) + squeeze.flush(zlib.Z_FULL_FLUSH)) * (mebibytes - 1)
@@ -85,7 +85,7 @@ def spread(stream, empty):
 MOST = 2**31 - 1
 
 REFUSED = {
-    # more pixels than there is anything for
+    # more pixels than the data holds
     "moon": (head(MOST, MOST) + idat() + IEND, "more than the limit of"),
     "moon_rgba16": (head(MOST, MOST, 16, png.RGBA) + idat() + IEND, "more than the limit of"),
     "beyond_the_moon": (head(2**32 - 1, 1) + idat() + IEND, "bad header"),

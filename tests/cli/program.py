@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs the program under test and reads what it says."""
+"""Runs the program under test and reads its output."""
 import functools
 import json
 import os
@@ -25,8 +25,8 @@ def start(*args, **kwargs):
     return subprocess.Popen([*RUNNER, BINARY, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
 
 
-# Starts the program and notes the most memory that it held. A process of its own, since on Linux that figure begins
-# with what the process held that started it: a bare Python is small, one with NumPy and images is not.
+# Starts the program and records its peak memory. It is a process of its own, since on Linux that figure begins with
+# the memory of the parent: a bare Python is small, one with NumPy and images is not.
 LAUNCHER = """
 import os, sys
 _, status, usage = os.wait4(os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ), 0)
@@ -49,7 +49,7 @@ class Result:
 
 
 def run(*args, code=0, stdin=b"", **kwargs):
-    """Runs to the end, demands the exit code and returns the Result."""
+    """Runs to the end, checks the exit code and returns the Result."""
     process = start(*args, stdin=subprocess.PIPE, **kwargs)
     try:
         out, err = process.communicate(stdin, timeout=TIMEOUT)

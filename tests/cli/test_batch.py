@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Folders in, folders out: what is taken, what is written, what is said, and that nothing is lost."""
+"""Folders: which inputs are read, what is written and printed, and that no image is lost."""
 import json
 import os
 import re
@@ -53,7 +53,7 @@ def is_embossed(path, source):
     return (images.read(path) == definition.apply_image(source.planes, source.alpha, [EMBOSS])).all()
 
 
-# --- what is taken -------------------------------------------------------------------------------
+# --- inputs --------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("flag", ((), ("-b",), ("--batch",)))
 def test_main_job(box, device, flag):
@@ -179,7 +179,7 @@ def test_a_name_twice_in_a_list_is_done_once(box):
 
 
 def test_two_images_of_a_list_with_one_output(box):
-    """Below the output /PATH and PATH are one file, so one of the two images was lost."""
+    """/PATH and PATH have the same output, so one of the two images was lost."""
     below = os.fspath(box)[1:]
     fill(box, f"in/{below}/a.png")
     made = fill(box, "a.png")
@@ -209,7 +209,7 @@ def test_a_list_never_writes_outside_the_output_folder(box):
     assert (box / "a.png").read_bytes() == image(1).data
 
 
-# --- what is left alone --------------------------------------------------------------------------
+# --- what is not changed --------------------------------------------------------------------------
 
 def test_skip_existing(box):
     fill(box / "in", "a.png", "b.png")
@@ -269,7 +269,7 @@ def test_one_folder_in_the_other_is_refused_with_recursive(box, inside, outside)
 
 
 def test_a_current_folder_that_was_removed(box):
-    """Looking for where the output lies once called itself without end."""
+    """The search for the place of the output once recursed without end."""
     fill(box / "in", "a.png")
     (box / "gone").mkdir()
     os.chdir(box / "gone")
@@ -299,7 +299,7 @@ def test_missing_input_is_named(box):
     assert process.returncode in (1, 2) and b"nowhere" in err and not (box / "out").exists()
 
 
-# --- what goes wrong -----------------------------------------------------------------------------
+# --- failures -----------------------------------------------------------------------------------
 
 BAD = {
     "empty.png": b"",
@@ -401,7 +401,7 @@ def test_header_that_promises_the_moon_takes_no_memory(box):
     assert "conv: in/bomb.png: " in run("emboss", "in", "out", code=1).err and tree("out") == ["good.png"]
 
 
-# --- what is written -----------------------------------------------------------------------------
+# --- outputs -------------------------------------------------------------------------------------
 
 def test_output_is_replaced_not_overwritten(box):
     made = fill(box / "in", "a.png")
@@ -438,7 +438,7 @@ def test_preserve_keeps_mode_and_time(box):
 
 
 def metadata():
-    """Chunks in front of the pixels and behind them."""
+    """Chunks before and after the image data."""
     early = [png.chunk(b"gAMA", (45455).to_bytes(4, "big")), png.chunk(b"cHRM", bytes(range(32))),
              png.chunk(b"sRGB", b"\0"), png.chunk(b"pHYs", (2835).to_bytes(4, "big") * 2 + b"\1"),
              png.chunk(b"oFFs", (7).to_bytes(4, "big") * 2 + b"\0"), png.chunk(b"sCAL", b"\1" b"2\0" b"3"),
@@ -485,7 +485,7 @@ def frame_control(number):
 
 
 def animation(first_is_a_frame=True):
-    """Two frames; the first is the image itself, or that is only for programs without animation."""
+    """Two frames. The image itself is the first one, or is only for programs without animation."""
     source = image(chunks=[ACTL] + [frame_control(0)] * first_is_a_frame + [png.chunk(b"tEXt", b"a\0b")])
     stream = b"".join(data for kind, data in images.chunks(source.data) if kind == b"IDAT")
     frames = frame_control(1) + png.chunk(b"fdAT", (2).to_bytes(4, "big") + stream)
@@ -494,7 +494,7 @@ def animation(first_is_a_frame=True):
 
 @pytest.mark.parametrize("first_is_a_frame", (True, False))
 def test_an_animation_is_refused_or_its_first_frame_taken(box, device, first_is_a_frame):
-    """Its frames were dropped without a word, with --in-place for ever."""
+    """Its frames were dropped silently, with --in-place irrecoverably."""
     source, data = animation(first_is_a_frame)
     good = fill(box / "in", "a.png", "z.png")
     (box / "in" / "move.png").write_bytes(data)
@@ -520,7 +520,7 @@ def test_an_animation_is_never_filtered_in_place(box):
     assert (box / "in" / "move.png").read_bytes() == data and (box / "in" / "a.png").read_bytes() == before
 
 
-# --- what is said --------------------------------------------------------------------------------
+# --- messages ------------------------------------------------------------------------------------
 
 def check_records(records, expected):
     """begin, a file record per image, summary; `expected` is input -> status."""
@@ -592,7 +592,7 @@ def test_verbose_names_the_kernel(box):
     assert "cpu_" in run("emboss", "-v", "in", "out").err
 
 
-# --- much, and the end of it ---------------------------------------------------------------------
+# --- many images -------------------------------------------------------------------------------
 
 def test_five_thousand_tiny_images(box, device):
     (box / "in").mkdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`conv bench` measures what it says, in forms that programs can read. Speeds are not checked here."""
+"""`conv bench`: completeness and consistency of its output in every format. Speeds are not checked here."""
 import csv
 import io
 import json
@@ -215,7 +215,7 @@ def test_streams_with_a_folder_of_nothing(box):
 
 @pytest.mark.cuda
 def test_streams_of_the_device_against_its_wires(box):
-    """The device alone: each line's share of what copies both ways reach, and the small copies of old."""
+    """The device alone: each line's share of the two-way copy speed, and the test of small copies."""
     rng = np.random.default_rng(1)
     (box / "in").mkdir()
     for i in range(4):

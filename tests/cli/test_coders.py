@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Image data decoded and encoded by the device (--decode-on, --encode-on): the same pixels as on the CPU, whatever befalls it.
+"""Image data decoded and encoded by the device (--decode-on, --encode-on): the same pixels as on the CPU, also after failures.
 
 `emulated` is the CUDA backend with its kernels on the CPU (tests/emulated); `cuda` needs a GPU.
 """
@@ -37,7 +37,7 @@ def binary(request):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """`in` with every kind of image, and what the CPU makes of them."""
+    """`in` with every kind of image, and the CPU's outputs."""
     box = tmp_path_factory.mktemp("coders")
     rng = np.random.default_rng(3)
     (box / "in").mkdir()
@@ -59,7 +59,7 @@ def run(binary, box, *args, code=0, faults=""):
 
 
 def same_pixels(box, out, want):
-    """Every file is a PNG that OpenCV's libpng reads without a complaint, to the same samples."""
+    """Every file is a PNG that OpenCV's libpng reads without a warning, with the same samples."""
     assert tree(box / out) == tree(box / want)
     for name in tree(box / want):
         got, expected = (cv2.imread(str(box / place / name), cv2.IMREAD_UNCHANGED) for place in (out, want))
@@ -146,7 +146,7 @@ def test_a_device_that_fails(folder, tmp_path, faults, mode):
     err = run(EMULATED, folder, "emboss,blur5", "-b", "--device=all", *mode, "--group=30K", "in", tmp_path / "out", faults=faults)
     same_pixels(tmp_path, "out", "want")
     if not mode:
-        return  # the CPU may have done it all before the device is awake
+        return  # the CPU may have finished before the device is open
     assert err.count("going on on the CPU") == faults.startswith("lost"), err
     assert err.count("is coded on the CPU") == (faults in ("memory=100000", "memory=400000")) or "1500000" in faults, err
 
@@ -170,7 +170,7 @@ def test_standard_input(binary, folder):
 
 @pytest.mark.parametrize("asked", ("auto", "all"))
 def test_auto_is_the_cpu_for_little_work(binary, folder, tmp_path, asked):
-    """A few images are done before a GPU is awake; which of them it gets is luck, and no file may show it."""
+    """A few images are finished before a GPU is open; which of them it gets is chance, and no file depends on it."""
     program.run("emboss", "-b", "--device=cpu", "in", tmp_path / "want", cwd=folder)
     err = run(binary, folder, "emboss", "-b", f"--device={asked}", *AUTO, "in", tmp_path / "out")
     assert count(err, "encoded") == 0 and (asked == "all" or ", cpu × " in err), err
@@ -179,7 +179,7 @@ def test_auto_is_the_cpu_for_little_work(binary, folder, tmp_path, asked):
 
 
 def test_auto_wakes_a_gpu_where_the_cpu_does_not_do_as_well(binary, folder, tmp_path):
-    """However little there is to do: for large filters, a kernel of the GPU's, a coder asked for by name."""
+    """Even for small jobs: with large filters, with a kernel of the GPU, with its coder selected by name."""
     kernel = "31x31: " + " ".join(",".join(["1"] * 31) for _ in range(31))
     for number, (chain, *options) in enumerate((("custom", "-k", kernel), ("emboss", "--variant=cuda_naive"),
                                                 ("emboss", "--decode-on=gpu"), ("emboss", "--encode-on=gpu"))):
@@ -188,7 +188,7 @@ def test_auto_wakes_a_gpu_where_the_cpu_does_not_do_as_well(binary, folder, tmp_
 
 
 def test_auto_knows_nothing_of_a_list_that_is_read_once(binary, tmp_path):
-    """It may be long: the CPU begins, the GPU joins in."""
+    """A run may be long: the CPU begins, the GPU joins later."""
     (tmp_path / "a.png").write_bytes(images.make("rgb8", np.random.default_rng(4), 50, 40).data)
     done = subprocess.run([*program.RUNNER, binary, "emboss", "--device=auto", "--files-from=-", tmp_path, "out"], cwd=tmp_path,
                           input="a.png\n", capture_output=True, text=True, timeout=program.TIMEOUT)
@@ -205,7 +205,7 @@ def test_auto_is_the_cpu_where_the_device_has_no_choice(binary, folder, tmp_path
 
 
 def much(folder, box):
-    """The folder's images and gigabytes beside them, of nothing, that is no PNG."""
+    """The folder's images and sparse files of gigabytes that are not PNG."""
     (box / "in").mkdir()
     for name in tree(folder / "in"):
         (box / "in" / name).write_bytes((folder / "in" / name).read_bytes())
@@ -215,7 +215,7 @@ def much(folder, box):
 
 @pytest.mark.parametrize("wake", (0, 700))
 def test_auto_encodes_much_work_on_the_device(folder, tmp_path, wake):
-    """All of it, however late the device is there: the same files each time."""
+    """The GPU encodes every image, however late it opens: the same files each time."""
     if not EMULATED:
         pytest.skip("no CONV_EMULATED_BINARY")
     much(folder, tmp_path)
@@ -243,7 +243,7 @@ def test_who_encodes_does_not_depend_on_who_decodes(binary, tmp_path, limit):
 
 
 def test_auto_does_not_wait_for_ever(folder, tmp_path):
-    """For a device that does not wake up: once a run, not once a group."""
+    """A device that does not open is waited for once per run, not once per group."""
     if not EMULATED:
         pytest.skip("no CONV_EMULATED_BINARY")
     much(folder, tmp_path)
@@ -257,7 +257,7 @@ def test_auto_does_not_wait_for_ever(folder, tmp_path):
 
 
 def test_auto_shares_the_decoding(binary, tmp_path):
-    """Once a run is old enough for a device's delay not to matter, it gets its part."""
+    """Once a run has lasted long enough that a device's delay does not matter, the device gets its share."""
     (tmp_path / "in").mkdir()
     rng = np.random.default_rng(4)
     names = [f"{number}.png" for number in range(60)]
@@ -324,7 +324,7 @@ def contents(folder):
 
 
 def test_reproducible_files_are_those_of_the_cpu(folder, tmp_path, binary):
-    """Whatever decodes and filters; without the option the device writes other bytes, so that this compares something."""
+    """Whichever device decodes and filters. Without the option the GPU writes other bytes, so the comparison is not vacuous."""
     program.run("emboss", "-b", folder / "in", tmp_path / "cpu")
     run(binary, folder, "emboss", "-b", "--device=cuda", "--decode-on=gpu", "--reproducible", "in", tmp_path / "reproducible")
     run(binary, folder, "emboss", "-b", "--device=cuda", "--decode-on=gpu", "in", tmp_path / "default")

@@ -21,7 +21,7 @@ def small_disk(box):
 
 
 def test_full_disk(box, small_disk):
-    """What fits is whole, the rest is named, nothing half-written takes up room."""
+    """Outputs that fit are whole, the others are reported, and no partial file remains."""
     fill_with_noise(box / "in", 8)  # embossed about 120 KiB each
     result = run("emboss", "-j2", "in", "disk/out", code=1)
     done = tree("disk/out")
@@ -53,7 +53,7 @@ def test_read_only_disk(box, small_disk):
 
 
 def test_output_folder_that_goes_away(box):
-    """Each image is either there or named; the folder is made again for those to come."""
+    """Each image is either written or reported; the folder is created again for later ones."""
     fill_with_noise(box / "in", 300)
     process = start("emboss", "-j2", "in", "out")
     while not (box / "out").exists() or len(os.listdir("out")) < 5:
@@ -104,7 +104,7 @@ def test_one_name_as_an_operand(box, name):
 
 
 def test_paths_as_long_as_the_system_takes(box):
-    """4096 bytes with their end: what is longer is named, not cut."""
+    """4096 bytes with the NUL: longer paths are reported, not truncated."""
     deep = box / "in"
     while len(os.fsencode(deep)) < 3500:
         deep = deep / ("d" * 200)
@@ -118,7 +118,7 @@ def test_paths_as_long_as_the_system_takes(box):
 
 
 def test_a_link_out_of_the_tree_is_read_not_followed_by_writes(box):
-    """With -r, links to folders are passed over and links to files read; outputs stay below the output."""
+    """With -r, links to folders are skipped and links to files are read; outputs stay below the output."""
     made = fill(box, "outside/a.png", "outside/sub/b.png", "in/c.png")
     os.symlink("../outside", box / "in" / "folder")
     os.symlink("../outside/a.png", box / "in" / "link.png")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Hostile images: each is named once with its cause, costs no memory, leaves nothing, and the rest is done."""
+"""Hostile images: each is reported once with its cause, takes no memory and leaves no file; the others are processed."""
 import os
 import re
 import subprocess
@@ -41,7 +41,7 @@ def check_peak(result, limit):
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory):
-    """What a run of good images costs."""
+    """Peak memory of a run of good images."""
     box = tmp_path_factory.mktemp("usual")
     fill(box / "in", {"a.png": GOOD, "z.png": GOOD})
     return measure("identity", "--device=cpu", "-j2", box / "in", box / "out").peak
@@ -66,7 +66,7 @@ def test_accepted(box, usual, name):
     fill(box / "in", {"a.png": GOOD, "odd.png": data, "z.png": GOOD})
     result = filter_folder()
     assert (images.read("out/odd.png") == planes).all() and len(os.listdir("out")) == 3
-    check_peak(result, usual + 3 * len(data) + ROOM)  # the file, what is carried of it, the output
+    check_peak(result, usual + 3 * len(data) + ROOM)  # the file, its metadata, the output
 
 
 def test_all_of_them_at_once(box, device):
@@ -86,7 +86,7 @@ def test_all_of_them_at_once(box, device):
 
 @pytest.mark.parametrize("fill_byte", (b"\0", b"\x89PNG\r\n\x1a\n"), ids=("zeros", "png"))
 def test_file_of_gigabytes(box, usual, fill_byte):
-    """Three sparse files of 3 GB: what is no PNG is not read to its end, the rest is bounded by --mem-limit."""
+    """Three sparse files of 3 GB: files that are not PNG are not read to their end, others are bounded by --mem-limit."""
     fill(box / "in", {f"{name}.png": fill_byte for name in ("bad1", "bad2", "bad3")} | {"good.png": GOOD})
     for name in ("bad1", "bad2", "bad3"):
         os.truncate(f"in/{name}.png", 3_000_000_000)
@@ -122,7 +122,7 @@ def test_max_pixels_has_the_default_that_is_stated(box):
 
 
 def test_mem_limit_has_the_default_that_is_stated(box):
-    """Half of the memory; an image that alone needs more is named with what it needs."""
+    """Half of the memory; the error of an image that needs more on its own says how much."""
     assert stated(r"`--mem-limit` \(default: ([^;]+);") == "half of the memory"
     if not re.search(r"^ +memory: .*\(no limit\)$", run("devices").out, re.MULTILINE):
         pytest.skip("a container or job limits the memory: see test_limits.py")
@@ -150,7 +150,7 @@ def test_stated_need_is_what_it_takes(box):
 
 @pytest.mark.skipif(is_sanitized(), reason="the memory of a sanitizer says nothing")
 def test_memory_of_large_images_stays_within_the_limit(box, usual):
-    """Eight workers, one large image at a time: what the others have used before must be free again."""
+    """Eight workers, one large image at a time: the memory that the others have used must be free again."""
     fill(box / "in", {f"{i}.png": blank(4000, 4000) for i in range(8)})
     limit = 128 << 20  # an image takes 2 x 46 MiB of staging
     result = measure("identity", "--device=cpu", "-j8", f"--mem-limit={limit}", "in", "out", timeout=HANG)
@@ -162,9 +162,9 @@ FILE = 10 << 20  # bytes, of which there are many
 
 
 def fill_with_large_files(count, kind=b"prVT"):
-    """Small images in files of 10 MiB: what is large is a chunk that nobody needs, or a text, which is carried along."""
+    """Small images in files of 10 MiB: the large part is a chunk that is ignored, or a text, which is copied."""
     os.mkdir("in")
-    head, rest = GOOD[:33], GOOD[33:]  # behind IHDR
+    head, rest = GOOD[:33], GOOD[33:]  # after IHDR
     with open("in/0.png", "wb") as file:
         file.write(head + png.chunk(kind, b"Comment\0".ljust(FILE, b"x")) + rest)
     for index in range(1, count):
@@ -173,7 +173,7 @@ def fill_with_large_files(count, kind=b"prVT"):
 
 @pytest.fixture(params=("cpu", "streams"))
 def way(request, monkeypatch):
-    """--device=... of images that workers take all the way, and of groups in streams."""
+    """--device=... of images that one worker filters, and of groups in streams."""
     if request.param == "cpu":
         return "--device=cpu"
     if not FAULTY:
@@ -193,14 +193,14 @@ def test_memory_of_large_files_stays_within_the_limit(box, usual, way, kind, job
     assert "60 done" in result.err
     bound = usual + limit // 2 + FILE + limit // 8 + (4 << 20)  # as docs/memory.md has it; stacks and small things
     if kind == b"tEXt":
-        bound += limit // 2 + FILE + limit  # the texts of these files, and of images that have their place
+        bound += limit // 2 + FILE + limit  # the texts of these files, and of images that are in a group
     check_peak(result, bound)
 
 
 @pytest.mark.parametrize("jobs", (1, 2, 16))
 @pytest.mark.parametrize("kind", (b"prVT", b"tEXt"), ids=("unknown", "text"))
 def test_files_larger_than_their_share_go_one_by_one(box, way, kind, jobs):
-    """Regular files, whose size is known, and pipes, whose is not, that all go beyond what there is; nobody waits for ever."""
+    """Regular files, whose size is known, and pipes, whose size is not, all larger than the budget: no deadlock."""
     fill_with_large_files(6, kind)
     names = [f"pipe{index}" for index in range(6)]
     for name in names:

@@ -57,7 +57,7 @@ def test_mode_stays_and_times_with_preserve(box):
 
 
 def test_links_are_left_alone(box):
-    """A link in a tree may lead out of it; a link that is named is refused by name."""
+    """A link in a tree may lead out of it; a link given on the command line is refused."""
     made = fill(box, "outside.png", "in/a.png")
     os.symlink("../outside.png", box / "in" / "link.png")
     assert "1 done, 0 failed, 1 skipped" in run("emboss", "--in-place", "-r", "in").err

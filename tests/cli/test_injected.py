@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The system refuses what it seldom refuses: memory, threads, whole reads and writes, quota (tests/preload/faults.c)."""
+"""Faults that are rare in practice: no memory, no threads, short reads and writes, quota (tests/preload/faults.c)."""
 import errno
 import os
 import subprocess
@@ -32,7 +32,7 @@ def environment(faults):
 
 
 def seen():
-    """How often the library did something since the last time, its loading counted."""
+    """Faults that the library has injected since the last call; its loading counts as one."""
     size = os.path.getsize("seen")
     os.truncate("seen", 0)
     return size
@@ -67,7 +67,7 @@ def want_of(box, *options):
 
 
 def check_outcome(box, want, code, err, what):
-    """Exit code 0 means that all is there and right; anything else has a message. No output is ever wrong."""
+    """With exit code 0 all outputs are there and right; otherwise there is a message. No output is ever wrong."""
     made = tree("out") if (box / "out").exists() else []
     for name in made:
         assert (box / "out" / name).read_bytes() == want.get(name), f"{what}: {name}"
@@ -104,7 +104,7 @@ def test_every_allocation_fails_once_where_names_come_from_a_list(box, batch):
 
 @pytest.mark.parametrize("faults,codes", (("thread=1", (1,)), ("thread=2", (0,)), ("thread=2+", (0,)), ("thread=3+", (0,))))
 def test_threads_that_cannot_be_had(box, batch, faults, codes):
-    """The first is needed, the others only make it faster."""
+    """The first thread is required, the others only make the run faster."""
     code, _, err, number = run_with(faults, "emboss,gaussian5", "-j4", "in", "out")
     assert code in codes and number > 0
     check_outcome(box, batch, code, err, faults)
@@ -126,7 +126,7 @@ def test_reads_and_writes_are_short_and_interrupted(box, batch, faults):
 
 
 def test_a_full_table_of_files_is_waited_for(box, batch):
-    """ENFILE: others on the machine have all the open files that there can be. Images failed that only had to wait."""
+    """ENFILE: other processes have all open files of the system. Images failed that only had to wait."""
     code, _, err, faults = run_with("enfile", "emboss,gaussian5", "-j4", "in", "out")
     assert code == 0 and faults >= len(batch), err
     check_outcome(box, batch, code, err, "enfile")
@@ -165,7 +165,7 @@ def test_an_input_that_changes_while_it_is_read_is_named(box, batch, action):
 
 
 def test_an_input_that_vanishes_while_it_is_read_is_done(box, batch):
-    """Who holds a file open still has it."""
+    """An open file stays readable after it was removed."""
     code, _, err, faults = run_with("read=vanish", "emboss,gaussian5", "-j1", "in", "out")
     assert code == 0 and faults == 1 and len(tree("in")) == len(batch) - 1
     check_outcome(box, batch, code, err, "vanish")
@@ -202,7 +202,7 @@ def test_in_place_a_journal_without_locks_is_refused(box):
 
 
 def test_the_library_is_no_blank(box):
-    """What the tests above rely on: without a fault asked for there is none, with one there is."""
+    """The tests above rely on this: there is a fault if one is requested, and none otherwise."""
     fill(box / "in", "a.png")
     assert run_with("nothing", "emboss", "in", "out")[3] == 0
     assert run_with("alloc=1", "emboss", "in", "out")[3] == 1

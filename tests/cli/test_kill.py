@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The end at any moment: what is on the disk is whole, and the next run clears up and does the rest."""
+"""A run killed at any moment: outputs on the disk are whole, and the next run removes leftovers and completes the work."""
 import os
 import random
 import signal
@@ -13,7 +13,7 @@ import program
 from program import run, start
 from test_batch import fill, fill_with_noise, image, tree
 
-STRANGER = ".conv-00000001-1-1-0.tmp"  # of another machine: nothing is known of its process
+STRANGER = ".conv-00000001-1-1-0.tmp"  # of another machine, whose processes cannot be looked up
 
 
 def is_temporary(name):
@@ -21,7 +21,7 @@ def is_temporary(name):
 
 
 def fill_with_one(folder, count):
-    """`count` times the same small image: outputs that are whole are alike."""
+    """`count` times the same small image: complete outputs are identical."""
     folder.mkdir()
     data = image(4, 60, 40).data
     for index in range(count):
@@ -29,7 +29,7 @@ def fill_with_one(folder, count):
 
 
 def check_whole(folder, want):
-    """Every output there is, by its bytes; returns their number."""
+    """Checks the bytes of every output; returns the number of outputs."""
     names = [name for name in tree(folder) if not is_temporary(name)]
     for name in names:
         assert (folder / name).read_bytes() == want, name
@@ -45,7 +45,7 @@ def kill_soon(delay, *args):
 
 
 def test_a_hundred_kills(box):
-    """Each time at a random moment of a run that replaces what the ones before have written."""
+    """Each time at a random moment of a run that replaces the outputs of the runs before."""
     moments = random.Random(6)
     fill_with_one(box / "in", 150)
     command = ("emboss", "-j2", "--fsync", "in", "out")
@@ -55,7 +55,7 @@ def test_a_hundred_kills(box):
     want = (box / "out" / "0000.png").read_bytes()
     images.decode(want)
     killed = left_over = 0
-    kills = 25 if os.environ.get("CONV_SANITIZED") else 100  # what is slow shows no other moments
+    kills = 25 if os.environ.get("CONV_SANITIZED") else 100  # a slower build reaches no other moments
     for _ in range(kills):
         killed += kill_soon(moments.uniform(0, whole_run), *command)
         left_over += any(map(is_temporary, os.listdir("out")))
@@ -93,7 +93,7 @@ def test_new_outputs_leave_nothing_when_killed(box):
 
 
 def test_a_link_in_the_outputs_place_gives_way(box):
-    """To something or to nothing: a new file, and what the link names is as it was."""
+    """A link to a file or to nothing: the output is a new file, and the target of the link is unchanged."""
     fill(box / "in", "a.png", "b.png")
     run("emboss", "in", "want")
     (box / "out").mkdir()
@@ -140,7 +140,7 @@ def test_a_second_signal_ends_at_once_with_nothing_half_written(box, number):
     assert len({(box / "out" / name).read_bytes() for name in names}) == 1
 
 
-# --- what lies about -----------------------------------------------------------------------------
+# --- temporary files -----------------------------------------------------------------------------
 
 def temporary_of(process_id):
     """A file name as the process `process_id`, which writes now, gives it."""
@@ -153,9 +153,9 @@ def temporary_of(process_id):
 def test_only_files_of_dead_processes_are_removed(box):
     fill(box / "in", "a.png")
     run("emboss", "in", "out")
-    # A process that is stopped while it writes: its file must stay whoever comes by.
+    # A process that is stopped while it writes: no other run removes its file.
     fill_with_noise(box / "slow", 200)
-    run("emboss", "slow", "out")  # what replaces nothing has no temporary name
+    run("emboss", "slow", "out")  # an output that replaces nothing has no temporary name
     writer = start("emboss", "--fsync", "slow", "out")
     try:
         for _ in range(2000):
@@ -219,7 +219,7 @@ def test_two_runs_on_one_output_at_once(box):
 # --- pipes ---------------------------------------------------------------------------------------
 
 def test_nobody_reads_standard_output(box):
-    """SIGPIPE is a message and exit code 1, with JSON Lines and with an image, and ends nothing in the middle."""
+    """SIGPIPE gives a message and exit code 1, with JSON Lines and with an image; no output is cut short."""
     fill_with_one(box / "in", 50)
     for args in (("emboss", "--json", "in", "out"), ("emboss", "in/0000.png", "-")):
         read_end, write_end = os.pipe()

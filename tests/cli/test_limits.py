@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a container, a job or a shell allows: real control groups where this user can make them, and resource limits."""
+"""Limits of containers, jobs and shells: real control groups where this user can make them, and resource limits."""
 import contextlib
 import os
 import re
@@ -95,7 +95,7 @@ def test_six_large_images_in_a_group_of_400_mb(box):
         devices = run("devices", preexec_fn=entering(folder)).out
         assert re.search(rf"memory: {LIMIT >> 20} MiB of \d+ MiB, \d+ MiB in use \(\S+ of "
                          rf"{os.path.dirname(folder)}\)", devices), devices
-        # What cannot be done there fails by itself, with a message, while the rest goes on.
+        # An image that needs more fails on its own, with a message; the others are processed.
         result = run("emboss", "-j2", "-z", "6", "in/0.png", SAMPLE, "out", code=1, preexec_fn=entering(folder))
         assert re.search(r"in/0.png: the image may need \d+ MiB of memory, but only \d+ MiB are left", result.err)
         assert "1 done, 1 failed" in result.err
@@ -112,7 +112,7 @@ def test_cpu_quota_of_a_group(box):
 
 @pytest.mark.skipif(is_sanitized() or bool(program.RUNNER), reason="what watches the program needs address space")
 def test_address_space(box):
-    """ulimit -v: large images go one after the other instead of failing for want of memory."""
+    """ulimit -v: large images are processed one after the other instead of failing for lack of memory."""
     os.mkdir("in")
     row = bytes(1 + 3 * 4000)
     for i in range(4):
@@ -136,7 +136,7 @@ def test_affinity(box):
 # --- descriptors ---------------------------------------------------------------------------------
 
 def few(count, soft=False):
-    """For preexec_fn: the program starts with so many descriptors."""
+    """For preexec_fn: limits the descriptors of the program."""
     def limit():
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard if soft else count))
@@ -202,7 +202,7 @@ def test_too_few_descriptors_for_a_tree(box, batch):
 
 @pytest.mark.skipif(is_sanitized() or bool(program.RUNNER), reason="what watches the program needs descriptors")
 def test_pipes_and_few_descriptors(box, batch):
-    """Pipes that nobody writes to yet keep their descriptors, for which nothing else waits."""
+    """Pipes without a writer yet keep their descriptors, and nothing else waits for those."""
     names = [f"pipe{i}" for i in range(3)]
     for name in names:
         os.mkfifo(name)

@@ -91,7 +91,7 @@ def test_lost_in_the_middle_with_cuda_names_what_failed(box, batch, gpu, where):
 
 
 def test_standard_input_is_not_lost_with_the_device(box, gpu):
-    """It cannot be read again: the decoded image is what the CPU goes on with."""
+    """The input cannot be read again: the CPU continues with the decoded image."""
     (box / "a.png").write_bytes(image(3).data)
     program.run(CHAIN, "a.png", "want.png")
     done = subprocess.run([BINARY, CHAIN, "--device=all", "-", "-"], input=(box / "a.png").read_bytes(), capture_output=True,
@@ -117,7 +117,7 @@ def test_parts_of_a_group_run_wherever_they_can(box, batch):
 
 
 def big_images(box):
-    """Each of 1.2 MB a plane."""
+    """Each has planes of 1.2 MB."""
     (box / "in").mkdir()
     data = images.make("rgb8", np.random.default_rng(2), 1200, 1000, filters=0, level=1).data
     for index in range(3):
@@ -126,7 +126,7 @@ def big_images(box):
 
 @pytest.mark.parametrize("room,whole", ((5_000_000, True), (1_300_000, True), (1_100_000, False)))
 def test_a_image_without_room(box, room, whole):
-    """It goes plane by plane; where that is too much, to the CPU or not at all, and it is said why."""
+    """The image is filtered plane by plane; if that is too much, by the CPU or not at all, with the reason."""
     big_images(box)
     want = want_of(box)
     done = run_faulty(f"room={room}", "--device=all")
@@ -140,7 +140,7 @@ def test_a_image_without_room(box, room, whole):
 @pytest.mark.parametrize("fault", ("streams=1000", "closed"))
 def test_a_device_that_is_full_from_the_start(box, batch, fault):
     done = run_faulty(fault, "--device=all", *SMALL)
-    assert "on the CPU" in warnings(done)[-1] and len(warnings(done)) == (2 if fault == "closed" else 1)  # why, and what then
+    assert "on the CPU" in warnings(done)[-1] and len(warnings(done)) == (2 if fault == "closed" else 1)  # the cause, and the consequence
     check_outcome(box, want_of(box), 0, done.stderr, fault)
     done = run_faulty(fault, "--device=cuda", *SMALL, code=4)
     assert len(warnings(done)) == 1 and tree("out") == []
@@ -157,7 +157,7 @@ def test_memory_that_cannot_be_pinned(box, batch, gpu, number):
 @pytest.mark.cuda
 @pytest.mark.parametrize("leave", (1, 4, 16, 40))
 def test_somebody_else_has_the_devices_memory(box, leave):
-    """CUDA itself finds `leave` MiB; 3 images of 3.6 MB want 16 MiB a stream and side."""
+    """CUDA itself finds `leave` MiB; 3 images of 3.6 MB need 16 MiB per stream and direction."""
     assert has_real()
     big_images(box)
     want = want_of(box)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What else lies in a folder: names of every kind, things that are no files, and ways out of the output folder."""
+"""Entries of folders: names of every kind, entries that are not files, and names that lead out of the output folder."""
 import os
 import re
 import socket
@@ -29,7 +29,7 @@ def tree(folder):
 
 
 def failures(result):
-    """name -> cause of the lines on stderr but the last, each of which must name one image."""
+    """name -> cause of the lines on stderr but the last, each of which must be about one image."""
     lines = [re.fullmatch(r"conv: (.*\.png): (.*)", line) for line in result.err.splitlines()[:-1]]
     assert all(lines), result.err
     named = {match[1]: match[2] for match in lines}
@@ -102,7 +102,7 @@ def test_a_tree_too_deep_is_named(box):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 @pytest.mark.parametrize("mode,named", ((0o000, "cannot open the folder: Permission denied"), (0o755, None)))
 def test_no_permission(box, mode, named):
-    """As a user who owns nothing here: an image and a folder that may not be read."""
+    """As a user without permissions: an image and a folder that cannot be read."""
     fill(box / "in", "a.png", "closed.png", "sub/b.png")
     (box / "in" / "closed.png").chmod(0)
     (box / "in" / "sub").chmod(mode)

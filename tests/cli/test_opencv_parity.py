@@ -34,7 +34,7 @@ DEVIATIONS = {
 
 
 def opencv(image, filt, border):
-    """What a user of OpenCV would write. Borders that filter2D does not know are made first."""
+    """The OpenCV code for the same filter. Borders that filter2D lacks are added first."""
     unit = 257 if image.dtype == np.uint16 else 1
     kernel, delta = filt.c / filt.scale, filt.offset * unit
     if border not in ("wrap", "constant"):
@@ -46,7 +46,7 @@ def opencv(image, filt, border):
 
 
 def read(path):
-    """An image's colour channels, (height, width, 1 or 3), and alpha left out."""
+    """An image's colour channels without alpha, (height, width, 1 or 3)."""
     image = cv2.imread(os.fspath(path), cv2.IMREAD_UNCHANGED)
     image = image if image.ndim == 3 else image[..., None]
     return np.ascontiguousarray(image[..., :3])

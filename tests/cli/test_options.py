@@ -27,7 +27,7 @@ def photo(box):
     return image
 
 
-USAGE_ERRORS = [  # what is typed, what the message must name
+USAGE_ERRORS = [  # the words typed, what the message must contain
     ((), "FILTER"),
     (("emboss",), "emboss"),
     (("emboss", "a.png"), "output"),
@@ -162,7 +162,7 @@ def test_help_of_something_unknown(box):
 
 
 def test_every_option_that_a_command_ignores_is_refused(box):
-    """By each command, for each option that it does not take: exit code 2 and a message with both names."""
+    """Each command refuses each option that it does not take: exit code 2 and a message with both names."""
     every = options_in(run("--help").out)
     taken = {command: set(options_in(run("help", *command.split()).out)) for command in COMMANDS}
     assert taken["list"] == taken["devices"] == {"json", "help", "version"}
@@ -473,7 +473,7 @@ def test_other_formats_are_recognised(box, head, name):
 
 
 def test_a_folder_without_png(box):
-    """What is there is said, and nothing else; no empty output folder is made."""
+    """The message lists what was found; no empty output folder is created."""
     (box / "in").mkdir()
     for name in ("a.jpg", "b.jpg", "c.txt"):
         (box / "in" / name).write_bytes(b"")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What is in an output's place, and where outputs go when standard descriptors are closed or special files are used.
+"""What an output may replace, and where outputs go when standard descriptors are closed or special files are used.
 
-After many outputs that were new nobody looks any more, before one is whole."""
+After many new outputs in a row conv no longer looks for an existing file before it writes one."""
 import itertools
 import json
 import os
@@ -18,7 +18,7 @@ import program
 from program import run, start
 from test_batch import fill, is_embossed, tree
 
-NEW = 70  # more than it takes to expect another
+NEW = 70  # more new outputs than conv takes to expect another
 
 
 def fill_and_list(box, last):
@@ -92,7 +92,7 @@ def make_link(target):
     return lambda path: os.symlink(target, path)
 
 
-KEPT = {"pipe": os.mkfifo, "socket": make_socket}  # what is reported and stays
+KEPT = {"pipe": os.mkfifo, "socket": make_socket}  # reported and left alone
 REPLACED = {"to_null": make_link("/dev/null"), "to_pipe": make_link("../pipe"), "to_nothing": make_link("nothing"),
             "to_itself": make_link("to_itself.png"), "to_file": make_link("../file")}
 if os.geteuid() == 0:
@@ -160,7 +160,7 @@ def test_devices_that_are_named(box):
 
 @pytest.mark.parametrize("name", ("/proc/self/fd/{}", "/dev/fd/{}", "fds/{}"))
 def test_descriptors_that_are_named(box, name):
-    """They are written to, be they files: a file's /dev/stdout was replaced, a link that all programs use."""
+    """They are written to, also if they are files: with stdout in a file, the link /dev/stdout was replaced."""
     made = fill(box / "in", "a.png")
     os.symlink("/dev/fd", box / "fds")
     for number in (1, 3):
@@ -182,7 +182,7 @@ def test_descriptors_that_are_named(box, name):
                                   ("--trace=/dev/fd/3", "--files-from=list", "in", "out"),
                                   ("--html=/dev/fd/3", "--files-from=list", "in", "out")), ids=" ".join)
 def test_descriptors_that_are_not_open(box, args):
-    """Their numbers are those of the first files that the run opens: the list of names was overwritten."""
+    """The first files that the run opens get their numbers: the list of names was overwritten."""
     fill(box / "in", "a.png")
     (box / "list").write_bytes(b"a.png\n")
     options = ("--resume=journal",) if "list" not in args else ()
@@ -224,7 +224,7 @@ def contents(folder):
 
 @pytest.fixture
 def desk(box):
-    """One file of everything that a run reads, and other ways to name them."""
+    """One file of each kind that a run reads, and other spellings of their names."""
     fill(box, "a.png", "in/b.png")
     (box / "a.dat").write_bytes(b"an input that is no image, which a look at it would not protect")
     (box / "own.mat").write_text("1 1 1 0\n1\n")
@@ -323,7 +323,7 @@ def run_closed(closed, *args, stdin=b""):
 
 
 def check_files_of_run(folder):
-    """Report, journal, trace and page hold what belongs there and nothing else."""
+    """Report, journal, trace and page have their own content and nothing else."""
     records = [json.loads(line) for line in (folder / "report").read_bytes().splitlines()]
     assert [records[0]["type"], records[-1]["type"]] == ["begin", "summary"]
     lines = (folder / "journal").read_text().splitlines()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""--html: a page that needs nothing but itself, whose figures are those of the record."""
+"""--html: a self-contained page whose figures are those of the record."""
 import html.parser
 import json
 import os

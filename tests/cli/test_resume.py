@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""--resume: the journal knows what is done under which settings from which input, and never says so wrongly."""
+"""--resume: the journal holds which images are done, with which settings and from which input, and never an image that is not."""
 import fcntl
 import json
 import os
@@ -21,7 +21,7 @@ FAULTS = None if program.RUNNER else os.environ.get("CONV_FAULTS_LIBRARY")
 
 
 def resume(*args, filters="emboss", journal="journal", code=0):
-    """What became of the images: (done, skipped)."""
+    """The outcome of a run: (done, skipped)."""
     summary = run(filters, "--json", "--resume", journal, *args, code=code).records()[-1]
     return summary["done"], summary["skipped"]
 
@@ -98,7 +98,7 @@ def test_in_place_nothing_is_ever_filtered_twice(box):
     begin = time.monotonic()
     run("emboss", "-j2", "fresh", "once")
     whole_run = time.monotonic() - begin
-    for _ in range(8):  # each gets on a little
+    for _ in range(8):  # each makes some progress
         kill_soon(whole_run / 4, "emboss", "--in-place", "--resume", "journal", "-j2", "in")
     resume("--in-place", "in")
     assert {(box / "in" / name).read_bytes() for name in os.listdir("in")} == {new}
@@ -169,7 +169,7 @@ def test_in_place_no_line_is_lost_after_half_a_line(box):
 
 
 def test_in_place_a_suspended_run_holds_up_no_signal(box):
-    """Who waits for a lock that is not given back is not deaf to Ctrl-C, and leaves the image as it is."""
+    """A run that waits for a lock that is never released ends on Ctrl-C and leaves the image unchanged."""
     made = fill(box / "in", "a.png")
     (box / "journal").touch()
     with open("journal", "rb") as journal:
@@ -184,8 +184,8 @@ def test_in_place_a_suspended_run_holds_up_no_signal(box):
 
 
 def test_in_place_a_hundred_races(box):
-    """Two runs at once with one journal, which pause where they might get into each other's way; half of the times one is
-    killed at a random line of the journal. Then a third does the rest, and every image has been filtered once."""
+    """Two runs at once with one journal, which pause where they could interfere; half of the time one is
+    killed at a random line of the journal. Then a third completes the work, and every image has been filtered once."""
     draw = random.Random(8)
     fill_with_one(box / "fresh", 8)
     run("emboss", "fresh/0000.png", "want.png")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Many images cost what few cost, one costs next to nothing, and who asks for the CPU wakes no GPU.
+"""Time and memory per image do not grow with their number, one image takes milliseconds, and --device cpu starts no GPU.
 
 The measured sizes are small here, the bounds generous: a busy machine must not fail them. tools/bench-scale without
 them is what the documented figures come from.
@@ -21,7 +21,7 @@ FAULTY = os.environ.get("CONV_FAULTY_BINARY")
 
 @pytest.fixture
 def memory(box):
-    """A folder in memory where there is one: what a disk's journal costs a file depends on who else writes."""
+    """A folder in memory where there is one: on a disk the time per file depends on what other processes write."""
     shared = "/dev/shm"
     with tempfile.TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else box) as folder:
         yield folder

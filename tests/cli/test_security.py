@@ -28,7 +28,7 @@ def segments():
 
 
 def symbols():
-    """What the program takes from libraries; of a static one all that it holds."""
+    """Functions that the program imports; of a static one all that it contains."""
     is_static = "INTERP" not in segments()
     lines = tell("nm") if is_static else tell("nm", "-D", "--undefined-only")
     names = {line.split()[-1].split("@")[0] for line in lines.splitlines()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What must not change a byte: workers, streams, groups, memory, the order of the names, where it is computed.
+"""Settings that must not change any output: workers, streams, groups, memory, the order of the names, the device.
 
 Each round draws all of them at random and compares every output, every name of a failure and every count with one
 plain run (one worker, CPU). CONV_SEED repeats a round that failed; CONV_ROUNDS sets how many there are.
@@ -24,7 +24,7 @@ EMULATED = program.EMULATED  # the CUDA backend on the CPU
 SEED = int(os.environ.get("CONV_SEED", random.SystemRandom().randrange(1 << 32)))
 ROUNDS = int(os.environ.get("CONV_ROUNDS", 8 if os.environ.get("CONV_SANITIZED") or program.RUNNER else 60))
 
-# What does change bytes; each has a plain run of its own.
+# Settings that do change bytes; each has a plain run of its own.
 JOBS = (("emboss",), ("gaussian5,sharpen", "--alpha=premultiply", "--border=wrap"),
         ("blur5,emboss,identity", "--alpha=filter", "-z2"), ("scharr-x", "--strip", "--encoder=libpng"))
 SIDES = (1, 2, 3, 7, 16, 33, 64, 90, 131)
@@ -32,7 +32,7 @@ LARGEST = 2 * 8 * 131 * (256 + 131)  # bytes of staging that the largest image t
 
 
 class Folder:
-    """Where the images are, their names, and what plain runs have made of them."""
+    """The folder of images, their names, and the outputs of plain runs."""
 
     def __init__(self, box, good, bad):
         self.box, self.good, self.bad, self.wants = box, good, bad, {}
@@ -59,7 +59,7 @@ def folder(tmp_path_factory):
     for index in range(6):  # files and texts that fill what --mem-limit may leave for them
         data = images.make("rgb8", rng, 9, 7).data
         text = png.chunk(b"tEXt", b"Comment\0".ljust(50000 << index % 3, b"x"))
-        files[f"{'abc'[index % 3]}/text{index}.png"] = data[:33] + text + data[33:]  # behind IHDR
+        files[f"{'abc'[index % 3]}/text{index}.png"] = data[:33] + text + data[33:]  # after IHDR
     good = sorted(files)
     small = [name for name, (data, _) in sorted(hostile.REFUSED.items()) if len(data) < 10000]
     bad = {f"b/{name}.png": hostile.REFUSED[name][0] for name in small[::3]}
@@ -72,7 +72,7 @@ def folder(tmp_path_factory):
 
 
 def draw_device(draw):
-    """(binary, --device, what faulty devices do)"""
+    """(binary, --device, CONV_FAULTY)"""
     where = draw.choice(["cpu"] + ["streams"] * 2 * bool(FAULTY) + ["cuda"] * program.has_cuda() + ["emulated"] * bool(EMULATED))
     if where == "emulated":
         return EMULATED, "cuda", ""
@@ -98,12 +98,12 @@ def draw_settings(draw):
     options = [f"-j{draw.choice((1, 2, 3, 4, 8, 33))}", f"--streams={draw.choice((1, 2, 3, 4, 9))}"]
     options.append(f"--group={int(2 ** draw.uniform(0, 24))}")
     options.append(f"--mem-limit={int(LARGEST * 2 ** draw.uniform(0, 9))}")
-    options.append("--encode-on=cpu")  # who encodes shows in the bytes, who decodes does not
+    options.append("--encode-on=cpu")  # the bytes depend on the encoder, not on the decoder
     return options + draw.choice(([], [], ["--fsync"], ["--preserve"], ["--resume=JOURNAL"]))
 
 
 def draw_inputs(draw, names):
-    """(operands, standard input): the tree as it lies, or its names in any order."""
+    """(operands, standard input): the tree, or its names in any order."""
     if draw.random() < 0.3:
         return ["-r", "in"], b""
     return ["--files-from=-", "in"], "".join(f"{name}\n" for name in draw.sample(names, len(names))).encode()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Several GPUs: groups go to whichever asks, what one fails to do the others do, and the report says who did what.
+"""Several GPUs: groups go to the device that is ready, other devices take over from one that fails, and the report has each one's share.
 
-The devices are those of tests/faulty: the CPU behind the asynchronous interface, as many as wanted. Tests with `real` put
+The devices are those of tests/faulty: the CPU behind the asynchronous interface, any number of them. Tests with `real` put
 CUDA behind each of them, on a machine with one GPU the same one.
 """
 import json
@@ -20,7 +20,7 @@ from test_lost_device import BINARY, SMALL, batch, big_images, gpu, pytestmark, 
 from test_trace import check_rows, load, slices
 
 TWO = "--device=cuda:0,cuda:1"
-MANY = ("--group=1K", "-j2")  # a group an image
+MANY = ("--group=1K", "-j2")  # one image per group
 
 
 def summary(path="r.jsonl"):
@@ -34,7 +34,7 @@ def shares(done):
 
 
 @pytest.mark.parametrize("asked,count", (("all", 3), ("cuda:2,cuda:0", 2), ("cuda:1", 1), ("cuda", 1)))
-def test_all_that_are_asked_for_work(box, batch, gpu, asked, count):  # noqa: F811
+def test_all_selected_devices_work(box, batch, gpu, asked, count):  # noqa: F811
     done = run_faulty(f"{gpu}devices=3 slow=10", f"--device={asked}", "--streams=2", *MANY, "--report=r.jsonl")
     check_outcome(box, want_of(box), 0, done.stderr, asked)
     devices = summary()["devices"]
@@ -92,7 +92,7 @@ def test_when_the_last_one_is_lost(box, batch, faults):  # noqa: F811
 
 @pytest.mark.cuda
 def test_cuda_loses_all_devices_of_a_process_at_once(box, batch):  # noqa: F811
-    """So it may be; a machine whose other devices go on is as well."""
+    """This may happen; devices that continue are tested as well."""
     done = run_faulty("real devices=2 0:trap=3", "--device=all", *SMALL)
     check_outcome(box, want_of(box), 0, done.stderr, "trap")
     assert 1 <= len(re.findall(r"(?m)^conv: cuda:\d: CUDA failed", done.stderr)) <= 2
@@ -127,7 +127,7 @@ def test_a_device_that_is_full_from_the_start(box, batch, fault):  # noqa: F811
 
 
 def test_memory_that_a_lost_device_has_pinned_is_never_reused(box):
-    """Slots grow and give their memory back while one of two devices is gone: the fake one aborts the program when an
+    """Slots grow and give their memory back while one of two devices is lost: the fake one aborts the program when an
     address that it has pinned comes back with other pages, which a real one would copy from and to."""
     (box / "in").mkdir()
     rng = np.random.default_rng(3)
@@ -175,7 +175,7 @@ def test_trace_page_and_report_tell_devices_apart(box, batch):  # noqa: F811
 @OWN_TIME
 @pytest.mark.parametrize("stage", ("all", "device"))
 def test_bench_streams(box, gpu, monkeypatch, stage):  # noqa: F811
-    """One stream on each of two devices that are slow does twice what it does on one."""
+    """One stream on each of two devices that are slow reaches twice the rate of one device."""
     fill(box / "in", *[f"{index}.png" for index in range(40)])
     monkeypatch.setattr(program, "BINARY", BINARY)
     for _ in range(3):  # other processes may take the time that one of the two measurements needs
@@ -216,7 +216,7 @@ CODERS = ((), ("--decode-on=gpu", "--encode-on=gpu"))
 
 @pytest.fixture
 def few(box, batch):  # noqa: F811
-    """Some of the images: an emulated device takes its time."""
+    """Some of the images: an emulated device is slow."""
     for name in tree("in")[12 if program.is_sanitized() else 21:]:
         (box / "in" / name).unlink()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The first signal is answered at once, however long the image takes that is in flight, and nothing is left behind."""
+"""The first signal ends the run at once, however long the image in flight takes, and no temporary file remains."""
 import os
 import signal
 import struct
@@ -65,7 +65,7 @@ def cpu_seconds(process):
 
 
 def interrupt(process, number=signal.SIGINT):
-    """Sends the signal once the work is under way; returns what is said and the CPU time that followed."""
+    """Sends the signal once the work is under way; returns the messages and the CPU time that followed."""
     while (before := cpu_seconds(process)) < BEFORE:
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
@@ -129,7 +129,7 @@ def photograph_like(side):
     """An RGB image of that side, in rows that repeat: 64 megapixels in a second."""
     row = b"\0" + bytes(np.random.default_rng(1).integers(0, 24, 3 * side, dtype=np.uint8))
     squeeze = zlib.compressobj(1)
-    stream = squeeze.compress(row * 4) + squeeze.flush(zlib.Z_FULL_FLUSH)  # nothing reaches back beyond this point
+    stream = squeeze.compress(row * 4) + squeeze.flush(zlib.Z_FULL_FLUSH)  # no match crosses this point
     stream += (squeeze.compress(row * 4) + squeeze.flush(zlib.Z_FULL_FLUSH)) * (side // 4 - 1)
     adler = 1
     for _ in range(side):
@@ -141,7 +141,7 @@ def photograph_like(side):
 
 @pytest.mark.cuda
 def test_a_signal_ends_the_decoding_of_large_images_on_a_device_cuda(box):
-    """Eight images of 192 MB take it 2 s; a signal at any moment is answered in 0.1 to 0.3 s, CUDA's own end included."""
+    """Eight images of 192 MB take it 2 s; a signal at any moment ends the run in 0.1 to 0.3 s, CUDA's own end included."""
     (box / "in").mkdir()
     (box / "in" / "0.png").write_bytes(photograph_like(8000))
     for number in range(1, 8):

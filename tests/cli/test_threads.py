@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""No order in which threads meet loses a wake-up or has them wait for each other.
+"""No interleaving of threads loses a wake-up or deadlocks.
 
 Threads pause at random where they take and leave locks (`delay=` of tests/preload/faults.c), under random settings and
 little memory, while names trickle in, signals come and devices fail. A run that does not end is the failure.
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not LIBRARY or bool(program.RUNNER), reason="no 
 
 
 def trickle(process, names, draw):
-    """Writes names into a pipe, at times with a pause, as somebody does who is still making the files."""
+    """Writes names into a pipe, at times with a pause, as a program does that is still creating the files."""
     try:
         for name in names:
             if draw.random() < 0.05:

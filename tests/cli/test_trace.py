@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""--trace: what it says is what happened, and whatever ends the run leaves a file that opens."""
+"""--trace: its slices agree with the run, and the file is valid however the run ends."""
 import json
 import os
 import re

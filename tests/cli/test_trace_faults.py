@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""--trace and --html of runs on a GPU without room or that fails in the middle, and of runs that go on with others' work.
+"""--trace and --html of runs on a GPU without room or that fails in the middle, and of runs that continue on other devices.
 
 The device is that of tests/faulty.
 """
@@ -41,7 +41,7 @@ def check_shown():
 
 
 def check_streams(events, records):
-    """What the streams' rows say: slices of each engine, and of the kernels those on the CPU. They are the report's."""
+    """The streams' tracks: slices per engine, and the kernel slices that ran on the CPU. They agree with the report."""
     rows = check_rows(events)
     found = {stage: [] for stage in ENGINES.values()}
     for event in slices(events):
@@ -55,7 +55,7 @@ def check_streams(events, records):
     assert sum(e["args"]["images"] for e in found["kernel"]) == records[-1]["done"]
     for stage, own in found.items():
         assert sum(e["dur"] for e in own) / 1000 == pytest.approx(records[-1]["ms"][stage], rel=0.01, abs=0.05), stage
-    # A row holds one thing at a time, so the device was at it for as long as the slices of all rows reach.
+    # A track holds one slice at a time, so the device was busy for the union of the slices of all tracks.
     ends = sorted((e["ts"], e["ts"] + e["dur"]) for e in found["kernel"])
     busy, until = 0, 0
     for begin, end in ends:

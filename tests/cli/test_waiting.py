@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Inputs that are slow, endless or in the way: each line of this file was once a hang or a lost file."""
+"""Inputs and outputs that are slow or endless: each test was once a hang or a lost file."""
 import fcntl
 import json
 import os
@@ -81,7 +81,7 @@ def test_one_signal_ends_the_wait_for_a_pipe_and_for_a_list(box):
 
 
 def test_one_signal_ends_the_wait_for_a_reader(box):
-    """Nobody opens the pipe, or somebody does and reads nothing."""
+    """No process opens the pipe, or one opens it and reads nothing."""
     fill_with_noise(box / "in", 1)
     os.mkfifo("pipe")
     command = ("identity", "-z0", "--report=report", "in/0000.png")
@@ -171,13 +171,13 @@ def test_files_of_the_system_without_an_end(box, page):
         process.kill()
         process.wait()
     error = err.decode().splitlines()[0]
-    # Should the kernel log something meanwhile, that is no PNG.
+    # If the kernel logs something meanwhile, it is not a PNG.
     assert error in (f"conv: in/log.png: {KMSG}", "conv: in/log.png: not a PNG (bad signature)")
     assert is_embossed("out/a.png", made["a.png"]) and os.listdir("out") == ["a.png"]
 
 
 def test_a_page_about_pipes(box):
-    """The page's images were read from the pipes once more, and nobody wrote to those."""
+    """The page's images were read from the pipes once more, which had no writer any more."""
     made = fill(box, "a.png")
     os.mkfifo("from")
     os.mkfifo("to")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A GPU takes a while to wake up: with `auto` and `all` the CPU works meanwhile, and nobody waits for a device in vain.
+"""A GPU takes a while to open: with `auto` and `all` the CPU works meanwhile, and no thread waits for a device in vain.
 
 The devices are those of tests/faulty, with a delay when they are opened (`open=MS`).
 """
@@ -25,7 +25,7 @@ def by_whom(done):
     return done.stderr.splitlines()[-1]
 
 
-def test_nobody_waits_for_a_device(box, batch):  # noqa: F811
+def test_no_thread_waits_for_a_device(box, batch):  # noqa: F811
     begin = time.monotonic()
     done = run_faulty(f"devices=2 {NEVER}", "--device=all", *SMALL, *SHOWN)
     assert time.monotonic() - begin < 30
@@ -66,7 +66,7 @@ def feed(process, box, names):
 @pytest.mark.parametrize("alpha", ("keep", "premultiply"))
 @pytest.mark.parametrize("devices", (1, 2))
 def test_it_joins_in(box, batch, gpu, devices, alpha):  # noqa: F811
-    """What comes before it is there is the CPU's, what comes after it goes to it."""
+    """Images before it is open are filtered by the CPU, later ones by the GPU."""
     names = tree("in")
     process = start_with_names(box, f"{gpu}devices={devices} open=1000", f"--alpha={alpha}")
     feed(process, box, names[:20])
@@ -86,7 +86,7 @@ def test_it_joins_in(box, batch, gpu, devices, alpha):  # noqa: F811
 
 
 @pytest.mark.parametrize("fault", ("closed", "streams=1000", "lost=1", "lost=3"))
-def test_it_fails_when_it_is_there(box, batch, fault):  # noqa: F811
+def test_it_fails_when_it_is_open(box, batch, fault):  # noqa: F811
     names = tree("in")
     process = start_with_names(box, f"open=100 {fault}")
     feed(process, box, names[:20])
@@ -98,7 +98,7 @@ def test_it_fails_when_it_is_there(box, batch, fault):  # noqa: F811
     check_shown()
 
 
-def test_one_that_wakes_late_takes_over_for_one_that_is_lost(box, batch):  # noqa: F811
+def test_one_that_opens_late_takes_over_for_one_that_is_lost(box, batch):  # noqa: F811
     names = tree("in")
     process = start_with_names(box, "devices=2 0:open=1 0:lost=2 1:open=400")
     feed(process, box, names[:20])
@@ -111,7 +111,7 @@ def test_one_that_wakes_late_takes_over_for_one_that_is_lost(box, batch):  # noq
 
 
 @pytest.mark.parametrize("args", (("--device=cuda",), ("--device=cuda:0",), ("--device=all", "--verbose")))
-def test_where_the_cpu_may_not_or_cannot_do_as_well_it_is_waited_for(box, batch, args):  # noqa: F811
+def test_it_is_waited_for_where_the_cpu_cannot_replace_it(box, batch, args):  # noqa: F811
     done = run_faulty("open=300", *args, *SMALL)
     check_outcome(box, want_of(box), 0, done.stderr, str(args))
     assert "cuda:0 × 4 streams" in by_whom(done)
@@ -125,14 +125,14 @@ def test_large_filters_wait_for_the_device(box):
     assert done.returncode == 0 and "cuda:0 × 4 streams" in by_whom(done)
 
 
-def test_page_of_a_device_that_is_there(box, batch, gpu):  # noqa: F811
+def test_page_of_an_open_device(box, batch, gpu):  # noqa: F811
     run_faulty(f"{gpu}open=1", "--device=all", *SMALL, "--html=p.html")
     check_page("p.html")
 
 
 @pytest.mark.skipif(program.is_sanitized() or bool(program.RUNNER), reason="what watches the program takes its own time")
 def test_two_hundred_small_images_do_not_wait(box, monkeypatch):
-    """0.3 s of opening are no 0.3 s of the run: the best of some runs with and without."""
+    """A device that takes 0.3 s to open does not lengthen the run: best of some runs with and without it."""
     fill(box / "in", *[f"{index}.png" for index in range(200)])
     monkeypatch.setattr(program, "BINARY", BINARY)
 

@@ -28,11 +28,11 @@ struct warp {
 
 static struct {
     warp warps[WARPS];
-    // The barrier of the block: who has arrived, who is left.
+    // The barrier of the block: the threads that have arrived and those that have not.
     int arrived, left;
     site where;
     unsigned phase;
-    bool any[2];  // what threads have brought to a phase
+    bool any[2];  // the votes of a phase
     char keys[2]; // for the thread sanitizer: a phase's arrivals
 } block;
 

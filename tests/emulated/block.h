@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the threads of an emulated block know and do together. Each is a fiber of one system thread
-// (scheduler.h); blocks run one after the other. Who breaks a rule ends the launch with a message
+// What the threads of an emulated block share. Each is a fiber of one system thread (scheduler.h);
+// blocks run one after the other. A thread that breaks a rule ends the launch with a message
 // (fail).
 #ifndef CONV_EMULATED_BLOCK_H
 #define CONV_EMULATED_BLOCK_H
@@ -35,7 +35,7 @@ CONV_EMULATED_CONST dim3 grid_shape();
 CONV_EMULATED_CONST int lane();
 
 // --- shared memory -------------------------------------------------------------------------------
-// Full of noise when a block begins; behind its end, the address sanitizer's guard.
+// Filled with noise when a block begins; after its end comes the address sanitizer's guard.
 
 void *dynamic_shared();
 void *find_static_shared(const void *key, size_t size);
@@ -66,7 +66,7 @@ meeting *meet_warp(site where, uint32_t mask, const uint64_t *words, int count);
 const uint64_t *words_of(const meeting *meeting, int lane);
 void leave_warp(meeting *meeting);
 
-// What all lanes have brought to a collective.
+// The arguments of all lanes of a collective.
 template <typename Value> class lanes
 {
   public:

@@ -34,9 +34,9 @@ static barrier barriers[MOST_BARRIERS];
 static int barrier_count;
 static bulk copies[MOST_COPIES];
 static int copy_count, landed_count;
-static struct fiber engine; // who copies, for the thread sanitizer
+static struct fiber engine; // the copying thread, for the thread sanitizer
 
-// What lies in memory where a barrier is: whoever writes over it is caught.
+// The pattern in memory where a barrier is: overwriting it is detected.
 static uint64_t mark_of(uint32_t address)
 {
     return 0x6d62617272696572 ^ address;
@@ -126,7 +126,7 @@ void copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t address)
     *copy = {shared_at(to, bytes, GRAIN), from, bytes, find(address)};
     if (-copy->barrier->bytes + bytes > MOST_BYTES)
         fail("the barrier at %u cannot count %u bytes more", address, bytes);
-    // From now on nobody can tell what is there.
+    // From now on its content is undefined.
     fill_with_noise(copy->to, bytes);
     announce(copy);
     happen_later(land, copy_count++);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Barriers in shared memory that count arrivals and bytes (mbarrier), and the bulk copy engine:
-// copies begin when they are asked for and land some time later, at the latest when nothing else
-// can go on.
+// copies begin when they are requested and complete some time later, at the latest when no thread
+// can continue.
 #ifndef CONV_EMULATED_BULK_H
 #define CONV_EMULATED_BULK_H
 
@@ -17,7 +17,7 @@ void arrive_at(uint32_t barrier, uint32_t bytes);
 void wait_for(uint32_t barrier, uint32_t parity);
 void copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier);
 
-// Before a block's first thread, and behind its last one: fails if copies are still under way.
+// Before a block's first thread, and after its last one: fails if copies are still under way.
 void open_bulk();
 void close_bulk();
 

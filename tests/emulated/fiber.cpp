@@ -97,7 +97,7 @@ static void forget_stack(fiber *fiber)
 
 // --- with the sanitizers -------------------------------------------------------------------------
 
-static fiber *previous; // who has switched to the one that runs
+static fiber *previous; // the fiber that has switched to the running one
 
 // First thing on a stack that has been switched to.
 static void arrive()
@@ -127,7 +127,7 @@ bool make_fiber(fiber *fiber, void (*entry)())
 {
     first_entry = entry;
     *fiber = {};
-    // Stacks grow downwards, to a page that nobody may touch.
+    // Stacks grow downwards, to a page without access.
     void *map = mmap(nullptr, GUARD_SIZE + STACK_SIZE, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED)

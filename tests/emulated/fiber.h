@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Stacks that one system thread switches between, known to the sanitizers. The thread sanitizer
-// takes each for a thread of its own, and a switch for no synchronisation: it finds what CUDA
-// threads race for.
+// Stacks that one system thread switches between, announced to the sanitizers. To the thread
+// sanitizer each is a thread of its own and a switch is no synchronisation, so that it finds races
+// of CUDA threads.
 #ifndef CONV_EMULATED_FIBER_H
 #define CONV_EMULATED_FIBER_H
 
@@ -14,7 +14,7 @@ struct fiber {
     void *stack_pointer; // of a fiber that does not run
     char *stack;         // null: the system thread's own
     size_t stack_size;
-    const void *asan_stack; // what the sanitizers ask for
+    const void *asan_stack; // required by the sanitizers
     size_t asan_size;
     void *tsan;
 };
@@ -26,13 +26,13 @@ bool make_fiber(fiber *fiber, void (*entry)());
 void free_fiber(fiber *fiber);
 void switch_fiber(fiber *from, fiber *to);
 
-// For the thread sanitizer alone: who does something on behalf of somebody else, who has no stack,
-// and is the caller again with null.
+// For the thread sanitizer alone: the caller acts as a phantom, which has no stack, until it calls
+// this with null.
 void make_phantom(fiber *phantom); // once
 void impersonate(fiber *phantom);
 
-// For the thread sanitizer: what has happened before announce(key) has happened before what comes
-// behind observe(key).
+// For the thread sanitizer: everything before announce(key) has happened before everything after
+// observe(key).
 void announce(const void *key);
 void observe(const void *key);
 

@@ -221,7 +221,7 @@ static inline void cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_byte
     emulated::copy_bulk(to, (const void *)from, bytes, barrier);
 }
 
-// Registers and the order of memory accesses that differ in kind are not emulated.
+// Register counts, and the order of accesses by different proxies, are not emulated.
 static inline void fence_proxy_async_shared_cta()
 {
 }

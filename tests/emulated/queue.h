@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What streams have queued, and the one thread that does it, in the order in which it was queued
-// anywhere: any order in which the device of a real machine may do it as well.
+// The work queued by all streams, and the one thread that executes it in the order of queueing,
+// which is one of the orders that CUDA allows.
 #ifndef CONV_EMULATED_QUEUE_H
 #define CONV_EMULATED_QUEUE_H
 
@@ -10,11 +10,11 @@
 namespace emulated
 {
 
-// Any thread. Nothing is done before somebody waits for it, or for what was queued later. The
+// Any thread. Nothing is executed before a thread waits for it, or for later work. Returns the
 // number of the work, from 1 on.
 uint64_t queue_work(std::function<void()> work);
 
-// Until the work of this number, and all before it, is done.
+// Waits until the work of this number, and all before it, is done.
 void wait_for_work(uint64_t number);
 
 uint64_t last_queued();

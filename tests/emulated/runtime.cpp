@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The CUDA runtime of cuda_runtime_api.h. Nothing is done before somebody waits: a launch whose
-// memory is gone or changed too early shows. CONV_EMULATED in the environment has words that make
+// The CUDA runtime of cuda_runtime_api.h. Nothing is executed before a thread waits: a launch whose
+// memory is freed or changed too early shows. CONV_EMULATED in the environment has words that make
 // the device a worse one:
 //   memory=N   it has N bytes
 //   lost=N     it is lost when it has done N copies and launches
-//   devices=N  there are so many; who uses one's stream, event or memory with another is told so.
-//              All have the memory of one, and one that is lost takes the others with it
+//   devices=N  number of devices; using the stream, event or memory of one with another fails.
+//              They share their memory, and all are lost together
 #include "cuda_runtime_api.h"
 
 #include <chrono>
@@ -24,8 +24,8 @@
 #include "scheduler.h"
 
 #define MOST_THREADS 1024
-#define PLAIN_SHARED (48 << 10) // bytes that a launch may have unasked
-#define SYSTEM_SHARED 1024      // bytes of a block's that are the system's
+#define PLAIN_SHARED (48 << 10) // bytes that a launch may have without an attribute
+#define SYSTEM_SHARED 1024      // bytes of a block's shared memory that the system reserves
 #define ALIGN 256               // of device memory
 #define GRAIN 16                // its least size: what a bulk copy may read of a row's end
 
@@ -42,7 +42,7 @@ static thread_local int current; // device
 static std::mutex lock;          // guards what follows
 static std::map<const uint8_t *, allocation> allocations;
 static std::map<const uint8_t *, size_t> registered; // memory of the host
-// Of kernels that have asked, on a device with so much shared memory.
+// The limits that kernels have set, on a device with this much shared memory.
 static std::map<std::pair<const void *, int>, size_t> shared_limits;
 static size_t taken; // bytes of all allocations
 static cudaError_t last_error;
@@ -179,7 +179,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     case cudaDevAttrL2CacheSize:
         *value = 1 << 20;
         return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMajor: // asked for by who opens the device
+    case cudaDevAttrComputeCapabilityMajor: // queried when the device is opened
         std::this_thread::sleep_for(std::chrono::milliseconds(word("open=", 0)));
         *value = 9;
         return cudaSuccess;
@@ -219,7 +219,7 @@ cudaError_t cudaMalloc(void **memory, size_t size)
     size_t taken_size = (size + GRAIN - 1) / GRAIN * GRAIN;
     if (size == 0 || !take(taken_size))
         return report(cudaErrorMemoryAllocation);
-    // No longer than asked for: the address sanitizer sees what is behind it, as memcheck does.
+    // Exactly the requested size: the address sanitizer sees accesses after it, as memcheck does.
     if (posix_memalign(memory, ALIGN, size))
         abort();
     emulated::fill_with_noise(*memory, size);
@@ -294,13 +294,13 @@ static bool is_on_device(const void *p, size_t size, int device)
            next->second.device == device;
 }
 
-// No stream is that of the device that is the thread's.
+// NULL is the default stream of the thread's device.
 static int device_of(cudaStream_t stream)
 {
     return stream && stream != cudaStreamLegacy ? stream->device : current;
 }
 
-static int running; // the device whose launch is being done; the queue's thread alone knows it
+static int running; // the device whose launch is being executed; used by the queue's thread alone
 
 void emulated::check_global(const void *p, size_t size, size_t align)
 {
@@ -316,7 +316,7 @@ static bool is_lost()
     return lost;
 }
 
-// The first failure stays, as on a device, which does nothing any more.
+// The first failure stays, as on a real device, which executes nothing afterwards.
 static void note_failure(const char *text)
 {
     std::lock_guard<std::mutex> held(lock);

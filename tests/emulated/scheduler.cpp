@@ -13,7 +13,7 @@
 namespace emulated
 {
 
-// Who may go on, by lot: the smallest key is next.
+// Threads and events that can continue, by random keys: the smallest key is next.
 struct turn {
     uint64_t key;
     thread *who; // null: an event
@@ -25,11 +25,11 @@ struct turn {
     }
 };
 
-// How lots are drawn; each finds other mistakes.
+// How keys are drawn; each way finds other mistakes.
 enum order {
-    EACH_TURN, // anew each time: all go on at about the same speed
-    BY_THREAD, // once for a thread: some hurry, others starve
-    BY_WARP,   // once for a warp, as roles of warps would be served
+    EACH_TURN, // at each turn: all advance at about the same speed
+    BY_THREAD, // once per thread: some are fast, others starve
+    BY_WARP,   // once per warp, as for warps with roles
     ORDERS
 };
 
@@ -136,7 +136,7 @@ static uint64_t draw_key(const thread *who)
     uint64_t low = draw() >> 32;
     if (!who || now.order == EACH_TURN)
         return draw();
-    // Now and then somebody's fortune turns.
+    // Now and then a thread's key is drawn again.
     thread *drawn = now.order == BY_WARP
                         ? &now.threads[who->number / CONV_EMULATED_WARP * CONV_EMULATED_WARP]
                         : &now.threads[who->number];
@@ -162,7 +162,7 @@ void happen_later(void (*event)(int argument), int argument)
     add_turn({draw_key(nullptr), nullptr, event, argument});
 }
 
-// To the next one, or back to the host where nobody can go on. Returns when it is the caller's
+// Switches to the next thread, or to the host if none can continue. Returns when it is the caller's
 // turn.
 static void pass_on()
 {
@@ -245,7 +245,7 @@ void fail(const char *format, ...)
         switch_fiber(&me->fiber, &now.host);
 }
 
-// Nobody can go on, but not all have returned: who waits for what.
+// No thread can continue, but not all have returned: prints what each waits for.
 static void complain_of_deadlock()
 {
     char text[400] = "";
@@ -277,7 +277,7 @@ static bool make_threads(int count)
     return true;
 }
 
-// After a failure: stacks that threads have left in the middle are of no use.
+// After a failure: stacks of unfinished threads cannot be reused.
 static void free_threads()
 {
     while (now.made > 0)

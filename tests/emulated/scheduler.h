@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Inside of the emulation: the threads of the block that runs, and whose turn it is. A thread goes
-// on until it waits; who is next is drawn by lot, so that an order that nothing guarantees does not
-// hold for long.
+// Private to the emulation: the threads of the running block, and whose turn it is. A thread runs
+// until it waits; the next one is chosen at random, so that code that relies on an order without
+// guarantee fails soon.
 #ifndef CONV_EMULATED_SCHEDULER_H
 #define CONV_EMULATED_SCHEDULER_H
 
@@ -18,7 +18,7 @@
 namespace emulated
 {
 
-// A copy to shared memory that a thread has asked for, in its groups (cuda_pipeline.h).
+// A copy to shared memory that a thread has requested, in its groups (cuda_pipeline.h).
 struct pending_copy {
     void *to;
     const void *from;
@@ -31,7 +31,7 @@ struct thread {
     int number;
     dim3 index;
     bool returned;
-    const char *waits; // for what; null: it does not wait
+    const char *waits; // the reason; null: it does not wait
     site where;
     size_t what;          // of several of the kind: which one
     thread *next_waiting; // at the same barrier in shared memory
@@ -45,7 +45,7 @@ thread *thread_at(int number);
 int thread_count(); // of the block
 size_t dynamic_bytes();
 
-// Lets another one run, until somebody makes this one ready.
+// Lets another thread run, until one makes this thread ready.
 void wait(const char *what, site where, size_t which);
 void make_ready(thread *thread);
 
@@ -58,7 +58,7 @@ void fill_with_noise(void *memory, size_t size);
 
 // Ends the launch from within a thread. The first message stays.
 [[noreturn]] __attribute__((format(printf, 1, 2))) void fail(const char *format, ...);
-// The same, for who can still return.
+// The same for callers that can return.
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 
 // The parts of the emulation as a block begins, as one of its threads returns.

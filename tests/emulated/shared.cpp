@@ -23,7 +23,7 @@ static static_array statics[MOST_STATICS];
 static void *allocate(size_t size)
 {
     void *memory;
-    // As kernels may ask for; behind the end, the address sanitizer's guard.
+    // The most that kernels may request; after the end comes the address sanitizer's guard.
     if (posix_memalign(&memory, 128, size ? size : 1)) {
         complain("no memory for %zu bytes of shared memory", size);
         return nullptr;
@@ -52,7 +52,7 @@ void *find_static_shared(const void *key, size_t size)
     for (static_array &array : statics) {
         if (!array.key) {
             array = {key, allocate(size)};
-            announce(&array); // nothing but that it is there
+            announce(&array); // only its existence
         }
         if (array.key == key) {
             observe(&array);

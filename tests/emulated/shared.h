@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Inside of the emulation: the shared memory of the block that runs.
+// Private to the emulation: the shared memory of the running block.
 #ifndef CONV_EMULATED_SHARED_H
 #define CONV_EMULATED_SHARED_H
 
@@ -12,7 +12,8 @@ namespace emulated
 // Made anew for each block, with noise in it.
 void open_shared();
 
-// What a 32-bit address of PTX means; fails unless `size` bytes there are aligned and the block's.
+// The pointer for a 32-bit address of PTX; fails unless `size` bytes there are aligned and the
+// block's.
 void *shared_at(uint32_t address, size_t size, size_t align);
 
 } // namespace emulated

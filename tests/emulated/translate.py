@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-# Turns what only nvcc reads in a CUDA source into calls of the emulation (include/):
+# Translates the syntax that only nvcc reads in a CUDA source to calls of the emulation (include/):
 #   kernel<<<grid, block, bytes, stream>>>(a, b)   emulated::launch(kernel, NAME, {...}, a, b)
 #   asm("dp4a.u32.s32 %0, %1, ...;" : ...)         ptx::dp4a_u32_s32(result, samples, ...)
 #   __shared__ arrays                              memory of the block
-#   #pragma unroll                                 nothing: unrolling would take clang a minute a file
+#   #pragma unroll                                 nothing: unrolling would take clang a minute per file
 # Everything else, line numbers included, stays as it is. translate.py SOURCE TARGET
 import re
 import sys
 
 
 class Source:
-    """A text in which brackets are matched, blind to strings and comments."""
+    """A text in which brackets are matched, outside of strings and comments."""
 
     def __init__(self, text):
         self.text = text
@@ -20,7 +20,7 @@ class Source:
         self.plain = re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', blank, text, flags=re.S)
 
     def close(self, at):
-        """Behind the bracket that closes the one at `at`."""
+        """The place after the bracket that closes the one at `at`."""
         depth = 0
         for i in range(at, len(self.plain)):
             depth += (self.plain[i] in "([{") - (self.plain[i] in ")]}")
@@ -44,7 +44,7 @@ def one_line(text):
 
 
 def replace(source, start, end, by):
-    """text with [start:end] replaced by one line, the lines behind it where they were."""
+    """text with [start:end] replaced by one line; later lines keep their numbers."""
     lines = source.text.count("\n", start, end)
     return source.text[:start] + by + "\n" * lines + source.text[end:]
 

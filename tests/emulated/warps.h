@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the kernels of PNG decoding ask of blocks beyond include/cuda_runtime.h.
+// Functions that the kernels of PNG decoding need beyond include/cuda_runtime.h.
 #ifndef CONV_EMULATED_WARPS_H
 #define CONV_EMULATED_WARPS_H
 

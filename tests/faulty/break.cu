@@ -16,7 +16,7 @@ void faulty_trap(int device)
     if (cudaSetDevice(device) != cudaSuccess)
         return;
     trap<<<1, 1>>>();
-    (void)cudaDeviceSynchronize(); // the error is what is wanted; it stays
+    (void)cudaDeviceSynchronize(); // the error is intended and stays
 }
 
 void faulty_hog(int device, size_t leave)

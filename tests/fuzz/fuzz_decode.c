@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// libFuzzer target: the decoders against libpng, on the bytes as they are and with their sums made
-// right, since no fuzzer guesses a CRC. Verdict and pixels have to be libpng's (support/oracle.h).
-// Inputs are changed chunk by chunk and code by code, three times in four.
+// libFuzzer target: the decoders against libpng, on the bytes as they are and with corrected
+// checksums, since no fuzzer guesses a CRC. Verdict and pixels have to be libpng's
+// (support/oracle.h). Inputs are changed chunk by chunk and code by code, three times in four.
 #include <stdlib.h>
 #include <string.h>
 

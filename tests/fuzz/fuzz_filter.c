@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // libFuzzer target: everything that makes a filter out of text. The first byte says which parser
-// reads the rest: m a matrix file, k --kernel, c a chain with its options (parts divided by |),
-// b a border. A filter that comes out must be a sound one, and every kernel of this machine must
-// make the same of it as the reference.
+// reads the rest: m a matrix file, k --kernel, c a chain with its options (parts divided by |), b a
+// border. A filter that comes out must be a sound one, and every kernel of this machine must give
+// the same result as the reference.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,7 +132,7 @@ static bool names_a_file(const char *text)
     return strchr(text, '/') || strstr(text, ".mat");
 }
 
-// CHAIN|KERNEL|DIVISOR|BIAS|FLAGS; what is left out is not given.
+// CHAIN|KERNEL|DIVISOR|BIAS|FLAGS; an empty part is not given.
 static void try_chain(char *text)
 {
     static struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
@@ -186,7 +186,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         try_border(text);
         break;
     case 'm':
-        text = realloc(text, size > 1 ? size - 1 : 1); // a matrix has no NUL behind it
+        text = realloc(text, size > 1 ? size - 1 : 1); // a matrix has no NUL after it
         if (!text)
             abort();
         try_matrix(text, size - 1);

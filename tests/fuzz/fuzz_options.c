@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// libFuzzer target: the command line, one word a line. Whatever is typed, parsing comes back, says
-// what is wrong or leaves every option within its range.
+// libFuzzer target: the command line, one word a line. For any words the parser returns, with an
+// error or with every option within its range.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

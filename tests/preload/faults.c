@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// LD_PRELOAD library for tests/cli/test_injected.py: makes the system refuse or do less than asked,
-// as CONV_FAULTS says: words separated by blanks.
+// LD_PRELOAD library for tests/cli/test_injected.py: system calls fail or do less than requested.
+// CONV_FAULTS has words separated by blanks:
 //   alloc=N        the Nth allocation (malloc and its kin, anonymous mmap) finds no memory
 //   thread=N       the Nth pthread_create finds no resources; thread=N+ all from there on
 //   short          every read and write moves a few bytes only
@@ -10,15 +10,14 @@
 //   fsync=ERRNO    every fsync fails with this number
 //   flock=ERRNO    every flock fails with this number
 //   nameless=open  no file can be made without a name; nameless=link: none is given one;
-//                  nameless=path: one is given only to who names the descriptor by a path
+//                  nameless=path: only linkat() with the path of the descriptor works
 //   touch=PATH     that file gets a byte more at the first write to a regular file
-//   read=ACTION    grow, shrink, vanish: what befalls the file at its first read
-//   delay=US       threads pause at random for up to so long where they take and leave locks and
-//                  before they rename, so that they meet in other orders; and waits of more than
-//                  half a second never end by themselves, so that what heals a lost wake-up does
-//                  not hide one
-//   seed=N         of when they pause
-// CONV_FAULTS_SEEN names a file that gets a byte when the library was loaded and one a fault.
+//   read=ACTION    grow, shrink, vanish: what happens to the file at its first read
+//   delay=US       threads pause at random for up to this time when they take and release locks
+//                  and before they rename, so that they interleave differently; and waits of more
+//                  than half a second do not time out, which would hide a lost wake-up
+//   seed=N         of the pauses
+// CONV_FAULTS_SEEN names a file that gets a byte when the library is loaded and one per fault.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -110,8 +109,8 @@ static void *next(const char *name)
     return function;
 }
 
-// Faults begin with main(): what the loader and the constructors do (those of the CUDA runtime take
-// memory) is not the program's.
+// Faults begin with main(): the loader and constructors (those of the CUDA runtime allocate memory)
+// are not under test.
 typedef int main_function(int, char **, char **);
 
 static main_function *program;
@@ -204,7 +203,7 @@ typedef int signal_function(pthread_cond_t *);
 typedef int wait_function(pthread_cond_t *, pthread_mutex_t *);
 typedef int timedwait_function(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
 
-// Half of the times not at all, mostly for a moment, seldom for long.
+// Half of the time not at all, mostly for a moment, rarely for long.
 static void pause_at_random(void)
 {
     static atomic_uint threads_seen;
@@ -287,7 +286,7 @@ int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *lock,
 
 // --- files ---------------------------------------------------------------------------------------
 
-// Half of the calls, in no rhythm: a program that tries again gets on, whatever its loop.
+// Half of the calls, at random: a program that retries makes progress.
 static bool interrupt(void)
 {
     static _Thread_local uint64_t state = 1;
@@ -305,7 +304,7 @@ static size_t shorten(size_t size)
     if (!plan.short_io || size < 2)
         return size;
     tell();
-    return size < 600 ? 1 : size / 3; // few enough calls for a test, and never what was asked for
+    return size < 600 ? 1 : size / 3; // few enough calls for a test, and never the whole size
 }
 
 static bool is_regular(int fd)
@@ -452,7 +451,7 @@ int renameat(int from, const char *old, int to, const char *name)
 
 int close(int fd)
 {
-    int result = (int)syscall(SYS_close, fd); // Linux closes whatever it answers
+    int result = (int)syscall(SYS_close, fd); // Linux closes the descriptor in any case
     return interrupt() ? -1 : result;
 }
 

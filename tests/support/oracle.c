@@ -49,8 +49,8 @@ static void compare_reference(const struct conv_image *got, const struct referen
     }
 }
 
-// png.h promises the verdict of libpng, but for what it lists: a damaged end of the zlib stream, a
-// first chunk that is not IHDR, and image data without measure, which small files cannot hold.
+// png.h promises the verdict of libpng, except for what it lists: a damaged end of the zlib stream,
+// a first chunk that is not IHDR, and image data without measure, which small files cannot hold.
 static void check_verdict(bool good, enum reference_verdict reference, const uint8_t *data,
                           size_t size)
 {
@@ -65,8 +65,8 @@ static void check_verdict(bool good, enum reference_verdict reference, const uin
         fail("verdict", "refuses what plain libpng takes");
 }
 
-// The GPU decodes a stream that is handed over as one piece: a good one may only come from a file
-// that libpng takes. It does not decode streams whose window is smaller than the image (see
+// The GPU decodes a stream that is copied in one piece: a valid one may only come from a file that
+// libpng accepts. It does not decode streams whose window is smaller than the image (see
 // png/inflate.h): zlib refuses distances beyond the window, but only when it inflates row by row.
 static void check_stream(const uint8_t *data, size_t size, const struct conv_png_header *header,
                          bool good)
@@ -92,7 +92,7 @@ static void check_stream(const uint8_t *data, size_t size, const struct conv_png
     free(raw);
 }
 
-// What is carried to an output must not make it a file that libpng refuses.
+// The carried chunks must not make the output a file that libpng refuses.
 static void check_carried(const uint8_t *data, size_t size, const struct conv_png_header *header)
 {
     static const int color_types[] = {0, 0, 4, 2, 6};
@@ -123,7 +123,7 @@ static void check_carried(const uint8_t *data, size_t size, const struct conv_pn
 
 // --- the fast decoder ----------------------------------------------------------------------------
 
-// Without what other files have left in the buffers of a decoder.
+// With a new decoder, whose buffers are empty.
 static bool decode_fresh(const uint8_t *data, size_t size, const struct conv_png_header *header,
                          const struct conv_image *got)
 {
@@ -135,7 +135,7 @@ static bool decode_fresh(const uint8_t *data, size_t size, const struct conv_png
 
 enum oracle_verdict oracle_file(const uint8_t *data, size_t size, size_t limit)
 {
-    // Kept, as a worker keeps them: an image must not be helped by what the last one left.
+    // Reused, as by a worker: leftovers of the last image must not matter.
     static struct conv_decoder decoder;
     static struct conv_buffer rows;
     struct conv_png_header header = {0};
@@ -198,7 +198,7 @@ static void put_u32(uint8_t *p, uint32_t value)
         p[i] = (uint8_t)(value >> (24 - 8 * i));
 }
 
-// Sums up what a zlib stream holds, where it can be inflated at all. False if nothing was changed.
+// Corrects the Adler-32 of a zlib stream if it can be inflated. False if nothing was changed.
 static bool repair_adler(uint8_t *data, size_t size, uint8_t *inflated, size_t room)
 {
     z_stream stream = {.next_in = data + 2, .avail_in = (uInt)size - 2};

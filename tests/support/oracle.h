@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The decoders against libpng: whatever the fast one takes, libpng takes too with identical pixels,
-// and the verdict on a file is the one that libpng gives to other programs.
+// The decoders against libpng: every file that the fast one decodes, libpng decodes to identical
+// pixels, and a file is accepted exactly if libpng accepts it for other programs.
 #ifndef CONV_TESTS_ORACLE_H
 #define CONV_TESTS_ORACLE_H
 

@@ -87,7 +87,7 @@ static void read_image(png_structp png, png_infop info, struct source *source,
     png_read_end(png, info);
 }
 
-// Nothing but the jump lives here, so that no local variable is lost by it.
+// A function of its own, so that the jump loses no local variable.
 static bool read_guarded(png_structp png, png_infop info, struct source *source,
                          struct reference_image *image)
 {

@@ -9,7 +9,7 @@
 
 enum reference_verdict {
     REFERENCE_REFUSES,
-    REFERENCE_WARNS, // takes it, but says that the zlib stream is damaged after the last row
+    REFERENCE_WARNS, // accepted with a warning that the zlib stream is damaged after the last row
     REFERENCE_TAKES,
     REFERENCE_TOO_LARGE, // more pixels than `limit`: not read
 };

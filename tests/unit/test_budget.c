@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The budget for files: nobody takes more than there is but for one, and everybody gets on.
+// The budget for files: only one share at a time exceeds it, and no thread waits for ever.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static void test_shares_fit_or_one_goes_beyond(void **state)
     assert_ptr_equal(budget.beyond, &c);
     assert_false(conv_budget_try(&budget, &a, 61)); // one at a time
     assert_int_equal(a.bytes, 60);
-    assert_true(conv_budget_try(&budget, &c, 500)); // who is beyond may go further
+    assert_true(conv_budget_try(&budget, &c, 500)); // a share beyond the limit may grow further
     assert_int_equal(budget.used, 600);
     conv_budget_release(&budget, &c);
     assert_true(conv_budget_try(&budget, &a, SIZE_MAX / 2));
@@ -58,7 +58,7 @@ static void test_images_and_files_share_the_total(void **state)
     assert_true(conv_budget_reserve(&budget, 5));
     assert_true(conv_budget_try(&budget, &b, 5));
     assert_false(conv_budget_try(&budget, &c, 1)); // full, and images will end
-    assert_false(conv_budget_try(&budget, &b, 6)); // whoever holds something waits as well
+    assert_false(conv_budget_try(&budget, &b, 6)); // a thread that holds a share waits as well
     assert_null(budget.beyond);
     conv_budget_unreserve(&budget, 60);
     assert_true(conv_budget_try(&budget, &b, 20)); // beyond 40, which the total has room for

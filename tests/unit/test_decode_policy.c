@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Who decodes: the rule of src/pipeline/decode_policy.h, on made-up times.
+// The rule of src/pipeline/decode_policy.h on made-up times.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -149,7 +149,7 @@ static void test_workers_help_in_time_that_they_have(void **state)
     assert_true(conv_decode_policy_wait_limit_ns(&policy) > 1000000 * MS);
     policy.is_pending = false;
     assert_false(conv_decode_policy_may_decode_on_cpu(&policy));
-    policy.failures = 12; // nothing is to be had from the device
+    policy.failures = 12; // the device has failed too often
     assert_true(conv_decode_policy_may_decode_on_cpu(&policy));
     policy.failures = 0;
     assert_false(conv_decode_policy_may_decode_on_cpu(&policy));

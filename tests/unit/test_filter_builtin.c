@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The table of built-in filters against the files that it embeds, and against what their names
-// promise.
+// The table of built-in filters against the files that it embeds, and against the meaning of their
+// names.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

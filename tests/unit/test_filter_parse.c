@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Matrix files and --kernel: what is read, and what each malformed one is told.
+// Matrix files and --kernel: the filters read, and the error of each malformed text.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -120,7 +120,7 @@ static void test_a_killed_run_leaves_half_a_line(void **state)
     add(1);
     add(2);
     size_t size = strlen(folder_read("journal"));
-    // Wherever it was cut, the first line holds and the next run goes on behind the rest.
+    // Wherever it was cut, the first line counts and the next run appends after the rest.
     for (size_t cut = size - 1; cut > size - 45; cut--) {
         assert_int_equal(truncate(folder_path("journal"), (off_t)cut), 0);
         open_again();

@@ -154,7 +154,7 @@ static void test_groups_above_count(void **state)
     plant("/sys/fs/cgroup/slice/cpu.max", "300000 100000\n");
     plant("/sys/fs/cgroup/slice/job_1/cpu.max", "800000 100000\n");
     expect(512 * MIB, 0, 3);
-    // What others in a wider group use may leave less than a tighter group does.
+    // The use of other processes in a wider group may leave less than a tighter group.
     plant("/sys/fs/cgroup/slice/memory.current", "1996488704\n"); // 1904 MiB
     expect(2048 * MIB, 1904 * MIB, 3);
     struct conv_limits limits = look();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What it costs to decode a file, whatever it contains: at most twice what libpng takes for it.
-// Each family is a kind of file that is written to be expensive. CONV_ROUNDS=1000 searches random
-// ones besides; the seed is printed.
+// The time to decode a file, whatever it contains: at most twice libpng's. Each family is a kind of
+// file that is written to be expensive. CONV_ROUNDS=1000 searches random ones besides; the seed is
+// printed.
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -469,7 +469,7 @@ static double check_family(struct conv_png_codec *codec, const struct family *f)
     double middle = now_ns();
     bool taken = decode_ours(&subject, &file);
     struct cost cost = {now_ns() - middle, middle - start};
-    // libpng takes what it only warns of.
+    // libpng accepts files with warnings.
     if (taken && !good)
         fail_msg("%s: taken, though libpng refuses it", text);
     if (!taken && good && f->flaw == WHOLE)

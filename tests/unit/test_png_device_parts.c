@@ -131,8 +131,8 @@ static void test_crc_of_parts(void **state)
     assert_int_equal(~crc, crc32(0, data, sizeof data));
 }
 
-// Bits that are no whole bytes: a word cut at any bit, each part's remainder by itself, the zeros
-// behind its bits divided off, and the two put together again.
+// Bits that are not whole bytes: a word cut at any bit, each part's remainder by itself, the zeros
+// after its bits divided off, and the two put together again.
 static void test_crc_of_bits(void **state)
 {
     (void)state;

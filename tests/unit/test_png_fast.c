@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The fast encoder: its images are read back by libpng and its streams by zlib, each of its parts
-// is held against a plain definition, and pages that cannot be touched lie behind what it reads and
-// writes.
+// is held against a plain definition, and its buffers end at pages without access.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

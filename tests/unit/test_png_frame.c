@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a coder elsewhere is given and gives back: the one zlib stream of a file, and the file
-// around image data.
+// The interface to coders on a device: the zlib stream of a file, and the file around image data.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +26,7 @@ static struct png_file make_file(const struct png_file *stream, size_t step, int
     return file;
 }
 
-// *stream: malloc'ed, as large as the file, and so that what is written behind it is found out.
+// *stream: malloc'ed, as large as the file, and so that writing after its end is detected.
 static bool copy(const struct png_file *file, uint8_t **stream, size_t *size)
 {
     struct conv_png_header header;

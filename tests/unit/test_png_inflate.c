@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // inflate.c against zlib: streams of every kind that zlib writes, and the same with bits flipped,
-// of which zlib says what they are. Pages that cannot be touched lie behind what is read and
-// written.
+// which zlib classifies. Buffers end at pages without access.
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,20 +85,20 @@ static struct stream compress_data(const uint8_t *data, size_t size, int level, 
 struct bench {
     struct conv_inflate inflate;
     struct guarded in, out;
-    uint8_t truth[MOST + 1];
+    uint8_t expected[MOST + 1];
     int accepted, refused;
 };
 
-// zlib's word on the stream without head and sum, which are made right.
+// zlib's verdict on the stream after correcting its header and checksum.
 static bool ask_zlib(struct bench *bench, uint8_t *stream, size_t stream_size, size_t size)
 {
     z_stream z = {.next_in = stream + 2, .avail_in = (uInt)stream_size - 6};
-    z.next_out = bench->truth;
+    z.next_out = bench->expected;
     z.avail_out = (uInt)size + 1;
     assert_int_equal(inflateInit2(&z, -15), Z_OK);
     bool good = inflate(&z, Z_FINISH) == Z_STREAM_END && z.avail_in == 0 && z.total_out == size;
     inflateEnd(&z);
-    unsigned long sum = adler32(adler32(0, NULL, 0), bench->truth, (uInt)size);
+    unsigned long sum = adler32(adler32(0, NULL, 0), bench->expected, (uInt)size);
     for (int i = 0; i < 4; i++)
         stream[stream_size - 4 + (size_t)i] = (uint8_t)(sum >> (24 - 8 * i));
     return good;
@@ -113,7 +112,7 @@ static void check(struct bench *bench, const struct stream *stream, size_t size,
     bool good = ask_zlib(bench, in, stream->size, size);
     if (conv_inflate_zlib(&bench->inflate, out, size, in, stream->size) != good)
         fail_msg("%s of %zu bytes: zlib says %s", what, size, good ? "good" : "bad");
-    if (good && memcmp(out, bench->truth, size) != 0)
+    if (good && memcmp(out, bench->expected, size) != 0)
         fail_msg("%s of %zu bytes: other bytes than zlib's", what, size);
     good ? bench->accepted++ : bench->refused++;
 }

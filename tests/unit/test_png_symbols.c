@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The parts of the device's PNG decoder that need no device: codes, tables, symbols, Adler-32 and
-// filters, on the CPU against zlib and against the standards' own words.
+// filters, on the CPU against zlib and the definitions of the standards.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -102,7 +102,7 @@ static bool read_head(struct codes *codes, struct bits *bits, uint32_t type)
     return make_codes(codes, lengths);
 }
 
-// Puts the symbols of a block behind out[size], byte by byte. 0 unless it ends as it should.
+// Appends the symbols of a block after out[size], byte by byte. 0 unless it ends as it should.
 static uint32_t put_block(uint8_t *out, uint32_t size, const struct codes *codes, struct bits *bits)
 {
     struct step step = first_step();
@@ -129,7 +129,7 @@ static uint32_t put_block(uint8_t *out, uint32_t size, const struct codes *codes
 // --- streams -------------------------------------------------------------------------------------
 
 static uint8_t data[MOST], decoded[MOST];
-static uint32_t words[MOST]; // a stream, zeros behind it
+static uint32_t words[MOST]; // a stream, followed by zeros
 
 static uint32_t make_stream(uint32_t size, int level, int strategy)
 {
@@ -199,7 +199,7 @@ static void test_streams(void **test)
     assert_true(blocks > 120);
 }
 
-// Counting stops at the first symbol that begins at the limit or behind it, in the middle of none.
+// Counting stops at the first symbol that begins at the limit or after it, never within one.
 static void test_limits(void **test)
 {
     (void)test;
@@ -225,7 +225,7 @@ static void test_limits(void **test)
 
 // --- codes ---------------------------------------------------------------------------------------
 
-// What zlib says to a block with these lengths, of which all codewords are written out, without
+// zlib's verdict on a block with these lengths, of which all codewords are written out, without
 // runs.
 static bool zlib_takes(const uint8_t *lengths)
 {
@@ -400,7 +400,7 @@ static void test_adler(void **test)
 
 // --- filters -------------------------------------------------------------------------------------
 
-// Section 9.4 of the standard, as it is written there.
+// Literally from section 9.4 of the standard.
 static int paeth(int a, int b, int c)
 {
     int p = a + b - c, pa = abs(p - a), pb = abs(p - b), pc = abs(p - c);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every variant of the filters' reversal and of the split against plain code, with the memory
-// behind the rows out of bounds.
+// Every variant of the filters' reversal and of the split against plain code, with rows that end at
+// inaccessible pages.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Staging memory: the limit holds whatever comes, what is promised is given, and who is alone is
-// served.
+// Staging memory: the limit always holds, reserved memory is available, and a single image is
+// always served.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,7 +61,7 @@ static struct conv_pool_need draw_need(size_t most)
     return need;
 }
 
-// Slots in every state, taken and given back in any order.
+// Slots in every state, taken and released in any order.
 static void test_the_limit_holds(void **state)
 {
     (void)state;
@@ -158,7 +158,7 @@ static void test_only_free_memory_is_given_up(void **state)
     conv_pool_free_buffer(&pool, &buffer);
     assert_false(conv_pool_detach(&pool, &buffer)); // the other one is in use
     assert_int_equal(conv_pool_acquire(&pool, &need, &slot, &err), CONV_OK);
-    assert_int_equal(pool.used, 2000); // what is wanted after all comes anew
+    assert_int_equal(pool.used, 2000); // memory that is needed again is allocated again
     conv_pool_close(&pool);
 }
 

@@ -227,7 +227,7 @@ static void test_a_pipe_that_is_named_is_written_to(void **state)
     assert_int_equal(read(fd, got, sizeof got), 10);
     assert_memory_equal(got, "through it", 10);
     close(fd);
-    atomic_store(&stop, 2); // nobody reads: the wait ends
+    atomic_store(&stop, 2); // without a reader: the wait ends
     assert_int_equal(write_item(&from, "through it"), CONV_ERR_CANCELLED);
     assert_int_equal(folder_count(""), 1);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The states of slots and jobs: every way through them that a run takes is allowed, others are not,
-// and no state is a dead end.
+// The states of slots and jobs: every transition that a run makes is allowed, others are not, and
+// no state is a dead end.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

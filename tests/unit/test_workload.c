@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How much there is to do (src/pipeline/workload.h), on files made for it.
+// The estimate of the workload (src/pipeline/workload.h), on files made for it.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 
 static char folder[] = "/tmp/conv-workload-XXXXXX";
 
-// A file of so many bytes that begins as a PNG of that kind does: all the rest is a hole.
+// A file of `size` bytes that begins as a PNG of that kind does; the rest is a hole.
 static void make(int number, uint64_t bytes, int bit_depth, int color_type, int interlaced)
 {
     char path[100];
@@ -111,7 +111,7 @@ static void test_many_are_like_the_first(void **state)
 {
     (void)state;
     make_plain(0, 256, 100 * KIB);
-    make_plain(256, 1000, 1); // nobody looks
+    make_plain(256, 1000, 1); // not opened
     struct conv_workload workload = measure(UINT64_MAX, UINT64_MAX, list_of(1000));
     assert_int_equal(workload.kind, CONV_WORKLOAD_SMALL);
     assert_int_equal(workload.images, 1000);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // CUDA C++ for an ordinary compiler, as much as kernels/stencil/cuda/ uses: what nvcc declares
-// unasked, for compute capability 9.0. Threads that meet do so in block.h.
+// without an include, for compute capability 9.0. Threads that meet do so in block.h.
 #ifndef CONV_EMULATED_CUDA_RUNTIME_H
 #define CONV_EMULATED_CUDA_RUNTIME_H
 
@@ -177,7 +177,7 @@ static inline uint32_t atomicAdd(uint32_t *p, uint32_t value)
     return __atomic_fetch_add(p, value, __ATOMIC_ACQ_REL);
 }
 
-// The addition above is in order already; the thread sanitizer knows no fences.
+// The addition above is sequentially consistent; the thread sanitizer does not support fences.
 static inline void __threadfence(void)
 {
 }
@@ -200,7 +200,7 @@ static inline size_t __cvta_generic_to_global(const void *p)
 }
 
 // --- threads that meet ---------------------------------------------------------------------------
-// A collective is known by the line that calls it.
+// A collective is identified by the line that calls it.
 
 static inline void __syncthreads(const char *file = __builtin_FILE(), int line = __builtin_LINE())
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The part of the CUDA runtime that this project calls, on a device that is this process: device
-// memory is memory, and what a stream has queued is done as late as CUDA allows, so that who does
-// not wait sees it. Plain C, as CUDA's own header of this name.
+// memory is memory, and work of a stream is executed as late as CUDA allows, so that missing waits
+// show. Plain C, as CUDA's own header of this name.
 #ifndef CONV_EMULATED_CUDA_RUNTIME_API_H
 #define CONV_EMULATED_CUDA_RUNTIME_API_H
 
@@ -53,7 +53,7 @@ struct cudaDeviceProp {
     int major, minor, multiProcessorCount;
 };
 
-// One stream: what is queued anywhere is done in its order when somebody waits.
+// One stream: all queued work is executed in order when a thread waits.
 typedef struct cudaStream *cudaStream_t;
 typedef struct cudaEvent *cudaEvent_t;
 #define cudaStreamLegacy ((cudaStream_t)1)
