@@ -28,7 +28,7 @@ if(NOT CONV_CUDA STREQUAL "OFF")
     endif()
 endif()
 
-# What this machine's GPUs are called as architectures: "90a-real". Empty if there are none.
+# The architectures of this machine's GPUs, such as "90a-real". Empty if there are none.
 function(conv_cuda_here result)
     find_program(NVIDIA_SMI nvidia-smi PATHS /usr/lib/wsl/lib)
     set(here "")
@@ -49,8 +49,8 @@ function(conv_cuda_here result)
 endfunction()
 
 if(choose_architectures)
-    # Turing to Blackwell as the toolkit allows; the newest also as PTX for GPUs to come. 90a has what
-    # only Hopper can: warps that pass registers on (kernels/stencil/cuda/tma_pipeline.cuh).
+    # Turing to Blackwell as the toolkit allows; the newest also as PTX for GPUs to come. 90a has features
+    # of Hopper only: warps that release registers to others (kernels/stencil/cuda/tma_pipeline.cuh).
     set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real)
     if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
         list(APPEND CMAKE_CUDA_ARCHITECTURES 89-real 90a-real 100-real 120)
@@ -94,14 +94,14 @@ function(conv_cuda_target target)
         target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
     endif()
     if(CONV_STATIC)
-        # The code around a launch that nvcc makes asks the C++ library for two functions.
+        # The code that nvcc generates around a launch needs two functions of the C++ library.
         target_link_options(${target} INTERFACE -static-libstdc++ -static-libgcc)
     endif()
     target_link_libraries(${target} PUBLIC CUDA::cudart_static)
 endfunction()
 
-# Adds other libraries to the benchmark where CONV_BENCH_NPP asks for them and they are found: NPP,
-# and cuDNN, of which the header is enough.
+# Adds other libraries to the benchmark if CONV_BENCH_NPP is set and they are found: NPP, and cuDNN,
+# which needs its header only.
 function(conv_competitors_target target)
     set(suffix "")
     if(CONV_STATIC)

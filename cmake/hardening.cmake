@@ -1,5 +1,5 @@
-# What makes a fault harder to use, as Debian and Fedora build their packages; shown of the program as
-# it is by tests/cli/test_security.py.
+# Hardening against exploits, as Debian and Fedora build their packages; tests/cli/test_security.py
+# checks the binary.
 include(CheckCCompilerFlag)
 include(CheckLinkerFlag)
 

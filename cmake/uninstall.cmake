@@ -1,5 +1,5 @@
-# Removes what `cmake --install` has noted in its manifest, and the folders of conv alone that are
-# empty then: cmake -DMANIFEST=build/install_manifest.txt -P cmake/uninstall.cmake
+# Removes the files in the manifest of `cmake --install`, and conv's own folders if they are empty
+# then: cmake -DMANIFEST=build/install_manifest.txt -P cmake/uninstall.cmake
 if(NOT EXISTS "${MANIFEST}")
     message(FATAL_ERROR "nothing to uninstall: there is no ${MANIFEST} (cmake --install writes it)")
 endif()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Filters that conv has not built in, for benchmarks: a kind and a side, as tent15 or dense31.
+"""Filters for benchmarks that are not built into conv: a kind and a side, as tent15 or dense31.
 
-tentN: a column times a row, rising to the middle. denseN: integers of which none follows from others. realN: real numbers.
+tentN: a column times a row, rising to the middle. denseN: integers, not separable. realN: real numbers.
 """
 import os
 import random
@@ -10,7 +10,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def make_matrix(name):
-    """Coefficients and divisor of a made filter."""
+    """Coefficients and divisor of such a filter."""
     if name == "classic5":
         rows = [[1, 4, 7, 4, 1], [4, 16, 26, 16, 4], [7, 26, 41, 26, 7]]
         return rows + rows[1::-1], 273

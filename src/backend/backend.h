@@ -26,7 +26,7 @@ struct conv_backend_config {
     enum conv_alpha_mode alpha;
     const char *variant; // kernel to force; NULL: the best for each filter
     // Instead of `variant`: a kernel that need not be in the table. NULL: none.
-    const struct conv_variant *row;
+    const struct conv_variant *kernel;
     int device; // ordinal among those of the backend
     // Non-zero once the run should end: decoding on a device then stops as if it were impossible
     // there. Must outlive the backend. May be NULL.
@@ -66,8 +66,8 @@ struct conv_backend_ops {
 
     // "cpu", "cuda:0"
     void (*describe)(const struct conv_backend *backend, char *text, size_t size);
-    // The name of the kernel that runs filter `step` of the chain at `depth` bits.
-    const char *(*variant)(const struct conv_backend *backend, int step, int depth);
+    // The name of the kernel that runs filter `index` of the chain at `depth` bits.
+    const char *(*variant)(const struct conv_backend *backend, int index, int depth);
     // Bytes of a group's tables per filtered plane (for conv_group_place) with a chain of
     // filter_count filters; with `codes` those for decoding and encoding included.
     size_t (*table_bytes)(int filter_count, bool codes);

@@ -47,15 +47,16 @@ static enum conv_status choose_kernels(struct conv_chain_op *op,
 {
     const struct conv_variant *variant[2];
     for (int d = 0; d < 2; d++) {
-        if (!config->row)
+        if (!config->kernel)
             variant[d] = conv_stencil_pick(&op->stencil[d], NULL, place, have, config->variant);
         else
-            variant[d] = conv_stencil_can(config->row, &op->stencil[d], have) ? config->row : NULL;
+            variant[d] =
+                conv_stencil_can(config->kernel, &op->stencil[d], have) ? config->kernel : NULL;
     }
     if (!variant[0] && !variant[1])
-        return config->row ? conv_err_set(err, CONV_ERR_USAGE, "not for this filter or this %s",
-                                          device_word(place))
-                           : no_variant(config->variant, place, err);
+        return config->kernel ? conv_err_set(err, CONV_ERR_USAGE, "not for this filter or this %s",
+                                             device_word(place))
+                              : no_variant(config->variant, place, err);
     for (int d = 0; d < 2; d++) {
         if (!variant[d])
             variant[d] = conv_stencil_pick(&op->stencil[d], NULL, place, have, NULL);

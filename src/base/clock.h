@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The clock of all measurements and timeouts.
 #ifndef CONV_BASE_CLOCK_H
 #define CONV_BASE_CLOCK_H
 

@@ -19,6 +19,7 @@ struct conv_digest_set {
     size_t count, capacity;    // capacity: a power of two, or 0
 };
 
+// Leaves an empty set.
 void conv_digest_set_free(struct conv_digest_set *set);
 
 // The digest 0 is in no set. May be called by several threads while none adds.

@@ -33,6 +33,7 @@ struct CONV_LOCK_ATTRIBUTE(capability("mutex")) conv_lock {
 int conv_lock_init(struct conv_lock *lock);
 void conv_lock_destroy(struct conv_lock *lock);
 
+// Any thread. The lock is not recursive.
 void conv_lock_acquire(struct conv_lock *lock) CONV_ACQUIRES(*lock);
 void conv_lock_release(struct conv_lock *lock) CONV_RELEASES(*lock);
 

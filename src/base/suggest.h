@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Candidates for "did you mean ...?".
 #ifndef CONV_BASE_SUGGEST_H
 #define CONV_BASE_SUGGEST_H
 

@@ -31,7 +31,7 @@ struct row {
     struct conv_buffer pixels; // DECODE_LIBPNG, DECODE_COMPETITOR
     uint64_t ns[ROUNDS];       // of all images
     uint64_t bytes;            // ENCODE: of all files of one round
-    struct conv_err left_out;  // why it is not measured; CONV_OK: it is
+    struct conv_err skipped;   // why it is not measured; CONV_OK: it is
 };
 
 struct bench {
@@ -165,8 +165,8 @@ static enum conv_status run_round(struct bench *bench, int round, struct conv_er
         for (int r = 0; r < bench->row_count; r++) {
             struct row *row = &bench->rows[r];
             memset(bench->planes[1].data, 0xA5, bench->all.most_bytes);
-            if (!row->left_out.status)
-                run_row(bench, row, round, image, &row->left_out);
+            if (!row->skipped.status)
+                run_row(bench, row, round, image, &row->skipped);
         }
     }
     return CONV_OK;
@@ -189,7 +189,7 @@ static const struct row *find_base(const struct bench *bench, bool encode)
         const struct row *row = &bench->rows[i];
         if (encode ? row->kind == ENCODE && row->level == 1 && strcmp(row->name, "libpng") == 0
                    : row->kind == DECODE_LIBPNG)
-            return row->left_out.status ? NULL : row;
+            return row->skipped.status ? NULL : row;
     }
     return NULL;
 }
@@ -203,9 +203,9 @@ static void print_row(const struct bench *bench, const struct row *row)
         snprintf(name, sizeof name, "%s -z %d", row->name, row->level);
     else
         snprintf(name, sizeof name, "%s", row->name);
-    if (row->left_out.status) {
-        printf("%-12s left out: ", name);
-        conv_report_print_path(stdout, row->left_out.text);
+    if (row->skipped.status) {
+        printf("%-12s skipped: ", name);
+        conv_report_print_path(stdout, row->skipped.text);
         putchar('\n');
         return;
     }
@@ -249,9 +249,9 @@ static void print_json(const struct bench *bench)
                encode ? "encode" : "decode", row->name);
         if (encode)
             printf(",\"level\":%d", row->level);
-        if (row->left_out.status) {
+        if (row->skipped.status) {
             fputs(",\"error\":", stdout);
-            conv_json_string(stdout, row->left_out.text);
+            conv_json_string(stdout, row->skipped.text);
         } else {
             printf(",\"mb_s\":%.2f", (double)bench->all.samples / median(row) * 1e3);
             if (encode)
@@ -268,9 +268,9 @@ static enum conv_status find_wrong(const struct bench *bench, struct conv_err *e
 {
     for (int i = 0; i < bench->row_count; i++) {
         const struct row *row = &bench->rows[i];
-        if (row->left_out.status && row->left_out.status != CONV_ERR_UNSUPPORTED)
-            return conv_err_set(err, row->left_out.status, "%s failed: %s", row->name,
-                                row->left_out.text);
+        if (row->skipped.status && row->skipped.status != CONV_ERR_UNSUPPORTED)
+            return conv_err_set(err, row->skipped.status, "%s failed: %s", row->name,
+                                row->skipped.text);
     }
     return CONV_OK;
 }

@@ -191,8 +191,8 @@ static enum conv_status open_bench(struct bench *bench, const struct conv_bench_
     struct conv_codec_config png = {.level = -1};
     enum conv_status status = CONV_OK;
     if (!conv_bench_cuda())
-        status =
-            conv_err_set(err, CONV_ERR_USAGE, "%s codes no images", bench->options->devices.name);
+        status = conv_err_set(err, CONV_ERR_USAGE, "%s does not decode or encode images",
+                              bench->options->devices.name);
     if (!status)
         status = conv_png_codec_open(&bench->codec, &png, err);
     bench->images = calloc((size_t)images->count, sizeof *bench->images);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The part of `conv bench codec` that measures a device.
 #ifndef CONV_BENCH_BENCH_CODEC_DEVICE_H
 #define CONV_BENCH_BENCH_CODEC_DEVICE_H
 

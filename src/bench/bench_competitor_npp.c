@@ -112,7 +112,7 @@ static enum conv_status prepare_passes(struct npp *npp, const struct conv_filter
     int width = filter->width, height = filter->height;
     conv_stencil_init(&stencil, filter, 8, CONV_BORDER_REPLICATE, 0);
     if (!conv_stencil_factors(&stencil, column, row))
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "no column times a row");
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "not a column times a row");
     for (int j = 0; j < height; j++)
         coefs[j] = column[height - 1 - j];
     for (int i = 0; i < width; i++) {
@@ -120,7 +120,7 @@ static enum conv_status prepare_passes(struct npp *npp, const struct conv_filter
         npp->row_divisor += row[i];
     }
     if (npp->row_divisor <= 0 || stencil.divisor % npp->row_divisor)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "the divisor is no product");
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "the divisor is not a product of integers");
     npp->divisor = (Npp32s)(stencil.divisor / npp->row_divisor);
     cudaError_t code = cudaMalloc((void **)&npp->d_between, bytes);
     return code ? conv_bench_timer_report(code, "prepare NPP", err)
@@ -222,8 +222,8 @@ static enum conv_status filter_in_passes(const struct conv_competitor_filter *ta
 // nppiFilterBorder_8u_C1R, or nppiFilterBorder32f_8u_C1R for real filters.
 const struct conv_competitor conv_competitor_npp = {
     .name = "NPP FilterBorder",
-    .summary = "a call a plane",
-    .inexact = "a call a plane; truncates, results differ by 1",
+    .summary = "one call per plane",
+    .inexact = "one call per plane; truncates, results differ by 1",
     .tolerance = 1,
     .filter = filter_at_once,
 };
@@ -231,8 +231,8 @@ const struct conv_competitor conv_competitor_npp = {
 // nppiFilterRowBorder_8u_C1R, then nppiFilterColumnBorder_8u_C1R on its result, which is bytes.
 const struct conv_competitor conv_competitor_npp_passes = {
     .name = "NPP Row and Column",
-    .summary = "two calls a plane",
-    .inexact = "two calls a plane; truncates twice, results differ by up to 2",
+    .summary = "two calls per plane",
+    .inexact = "two calls per plane; truncates twice, results differ by up to 2",
     .tolerance = 2,
     .filter = filter_in_passes,
 };

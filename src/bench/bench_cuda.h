@@ -67,7 +67,8 @@ struct conv_bench_cuda {
     // *ns is the shortest time of the test's copies. CONV_ERR_MEMORY, CONV_ERR_DEVICE. Any thread.
     enum conv_status (*time_copies)(int ordinal, const struct conv_copy_test *test, uint64_t *ns,
                                     struct conv_err *err);
-    // CONV_ERR_MEMORY if the device has no room for that many images, CONV_ERR_DEVICE.
+    // Sets the result in *test. CONV_ERR_MEMORY if the device has no room for that many images,
+    // CONV_ERR_DEVICE.
     enum conv_status (*time_coding)(int ordinal, struct conv_coding_test *test,
                                     struct conv_err *err);
 };
@@ -75,6 +76,7 @@ struct conv_bench_cuda {
 // NULL in a build without CUDA.
 const struct conv_bench_cuda *conv_bench_cuda(void);
 
+// The entries of the table, in files of their own.
 enum conv_status conv_bench_cuda_time_copies(int ordinal, const struct conv_copy_test *test,
                                              uint64_t *ns, struct conv_err *err);
 enum conv_status conv_bench_cuda_time_coding(int ordinal, struct conv_coding_test *test,

@@ -23,17 +23,18 @@ struct conv_bench_images {
     uint64_t pixels;
 };
 
-// Loads all images of options->walk; a damaged one fails. CONV_ERR_USAGE if there is none.
+// Loads all images of options->walk; a damaged one fails. CONV_ERR_USAGE if there is
+// none; CONV_ERR_IO, CONV_ERR_FORMAT, CONV_ERR_LIMIT, CONV_ERR_MEMORY.
 enum conv_status conv_bench_images_load(struct conv_bench_images *images,
                                         const struct conv_bench_options *options,
                                         struct conv_err *err);
 
-// Filters all of them on the CPU, alpha like a colour.
+// Filters all of them on the CPU, alpha like a colour. CONV_ERR_MEMORY.
 enum conv_status conv_bench_images_filter(struct conv_bench_images *images,
                                           const struct conv_bench_options *options,
                                           struct conv_err *err);
 
-void conv_bench_images_free(struct conv_bench_images *images);
+void conv_bench_images_free(struct conv_bench_images *images); // {0} afterwards
 
 // True if two images of one shape have the same samples.
 bool conv_bench_images_equal(const struct conv_image *a, const struct conv_image *b);

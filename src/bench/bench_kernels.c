@@ -186,8 +186,8 @@ static enum conv_status bench_variant(struct bench *bench, const struct conv_var
     struct conv_err reason = {0};
     show_progress(bench, variant->name);
     if (is_unsuited(bench, variant)) {
-        conv_bench_table_leave_out(&bench->table, kind, variant->name, variant->place,
-                                   "not for filters of this size");
+        conv_bench_table_skip(&bench->table, kind, variant->name, variant->place,
+                              "not for filters of this size");
         return CONV_OK;
     }
     enum conv_status status =
@@ -199,7 +199,7 @@ static enum conv_status bench_variant(struct bench *bench, const struct conv_var
         conv_err_hint(err, CONV_HINT_VARIANT, 0,
                       conv_err_set(err, status, "%s: %s", variant->name, reason.text));
     else if (status == CONV_ERR_USAGE || status == CONV_ERR_DEVICE) {
-        conv_bench_table_leave_out(&bench->table, kind, variant->name, variant->place, reason.text);
+        conv_bench_table_skip(&bench->table, kind, variant->name, variant->place, reason.text);
         status = CONV_OK;
     } else
         *err = reason;
@@ -255,8 +255,8 @@ static void bench_competitor(struct bench *bench, const struct conv_competitor *
             conv_err_set(&err, CONV_ERR_UNSUPPORTED, "differs by up to %u", apart);
     }
     if (err.status) {
-        conv_bench_table_leave_out(&bench->table, CONV_BENCH_COMPETITOR, competitor->name,
-                                   CONV_ON_CUDA, err.text);
+        conv_bench_table_skip(&bench->table, CONV_BENCH_COMPETITOR, competitor->name, CONV_ON_CUDA,
+                              err.text);
         return;
     }
     for (int r = 0; r < COMPETITOR_RUNS; r++)

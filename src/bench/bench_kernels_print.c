@@ -39,11 +39,11 @@ static struct conv_page_kernel make_line(const struct conv_bench_table *table,
 {
     struct conv_page_kernel kernel = {
         .name = line->name,
-        .summary = *line->left_out ? line->left_out : line->summary,
+        .summary = *line->skipped ? line->skipped : line->summary,
         .kind = conv_bench_table_kind(line->kind),
         .on_cuda = line->place == CONV_ON_CUDA,
     };
-    if (!*line->left_out) {
+    if (!*line->skipped) {
         kernel.ms = line->ms;
         kernel.gb_per_s = conv_bench_table_rate(table, line->ms);
         kernel.ms_min = line->ms_min;

@@ -58,12 +58,12 @@ static struct conv_bench_line *add_line(struct conv_bench_table *table, enum con
     return line;
 }
 
-void conv_bench_table_leave_out(struct conv_bench_table *table, enum conv_bench_kind kind,
-                                const char *name, enum conv_place place, const char *reason)
+void conv_bench_table_skip(struct conv_bench_table *table, enum conv_bench_kind kind,
+                           const char *name, enum conv_place place, const char *reason)
 {
     struct conv_bench_line *line = add_line(table, kind, name, "", place);
     // Reasons are short: none contains a path.
-    snprintf(line->left_out, sizeof line->left_out, "%.*s", (int)sizeof line->left_out - 1, reason);
+    snprintf(line->skipped, sizeof line->skipped, "%.*s", (int)sizeof line->skipped - 1, reason);
 }
 
 void conv_bench_table_add_copy(struct conv_bench_table *table, enum conv_place place, double ns)
@@ -91,7 +91,7 @@ static struct conv_bench_line *insert_copy(struct conv_bench_table *table, enum 
 {
     struct conv_bench_place *from = &table->places[place];
     int at = 0;
-    while (at < table->count && (table->lines[at].place != place || *table->lines[at].left_out))
+    while (at < table->count && (table->lines[at].place != place || *table->lines[at].skipped))
         at++;
     if (from->copy_count == 0 || at == table->count)
         return NULL;
@@ -113,7 +113,7 @@ void conv_bench_table_finish(struct conv_bench_table *table)
         const struct conv_bench_line *copy = insert_copy(table, (enum conv_place)p);
         for (int i = 0; copy && i < table->count; i++) {
             struct conv_bench_line *line = &table->lines[i];
-            if (line->place == copy->place && !*line->left_out)
+            if (line->place == copy->place && !*line->skipped)
                 line->share = copy->ms / line->ms;
         }
     }
@@ -142,9 +142,9 @@ static void print_line(const struct conv_bench_table *table, const struct conv_b
 {
     char name[40], step[16] = "";
     snprintf(name, sizeof name, "%s%s", line->kind == CONV_BENCH_SHAPE ? "  " : "", line->name);
-    if (*line->left_out) {
-        printf("%-22s left out: ", name);
-        conv_report_print_path(stdout, line->left_out);
+    if (*line->skipped) {
+        printf("%-22s skipped: ", name);
+        conv_report_print_path(stdout, line->skipped);
         putchar('\n');
         return;
     }
@@ -177,8 +177,8 @@ static void print_json_line(FILE *stream, const struct conv_bench_table *table,
     conv_json_member(stream, "kind", conv_bench_table_kind(line->kind));
     conv_json_member(stream, "where", conv_bench_table_place(line->place));
     conv_json_member(stream, "summary", line->summary);
-    if (*line->left_out) {
-        conv_json_member(stream, "left_out", line->left_out);
+    if (*line->skipped) {
+        conv_json_member(stream, "skipped", line->skipped);
     } else {
         fprintf(stream,
                 ",\"runs\":%d,\"ms\":%.6f,\"ms_min\":%.6f,\"ms_max\":%.6f,"
@@ -226,12 +226,12 @@ static void print_csv_text(const char *text)
 void conv_bench_table_print_csv(const struct conv_bench_table *table)
 {
     puts("name,kind,where,runs,ms,ms_min,ms_max,ms_p25,ms_p75,mpix_per_s,gb_per_s,"
-         "share_of_copy,step,summary,left_out");
+         "share_of_copy,step,summary,skipped");
     for (int i = 0; i < table->count; i++) {
         const struct conv_bench_line *line = &table->lines[i];
         printf("%s,%s,%s,", line->name, conv_bench_table_kind(line->kind),
                conv_bench_table_place(line->place));
-        if (*line->left_out)
+        if (*line->skipped)
             fputs(",,,,,,,,,", stdout);
         else
             printf("%d,%.6f,%.6f,%.6f,%.6f,%.6f,%.3f,%.4f,%.6f,", line->runs, line->ms,
@@ -243,7 +243,7 @@ void conv_bench_table_print_csv(const struct conv_bench_table *table)
         putchar(',');
         print_csv_text(line->summary);
         putchar(',');
-        print_csv_text(line->left_out);
+        print_csv_text(line->skipped);
         putchar('\n');
     }
 }

@@ -29,7 +29,7 @@ struct conv_bench_line {
     double ms_p25, ms_p75;     // quartiles
     double share;              // of the copy's speed; set by conv_bench_table_finish
     double step;               // speed over the previous variant's; 0: it is the first
-    char left_out[480];        // why it was not measured; empty: it was
+    char skipped[480];         // why it was not measured; empty: it was
 };
 
 // Copies, and the last variant, at one place.
@@ -58,8 +58,8 @@ void conv_bench_table_add(struct conv_bench_table *table, enum conv_bench_kind k
                           const char *name, const char *summary, enum conv_place place, double *ns,
                           int runs);
 // A line for what could not be measured.
-void conv_bench_table_leave_out(struct conv_bench_table *table, enum conv_bench_kind kind,
-                                const char *name, enum conv_place place, const char *reason);
+void conv_bench_table_skip(struct conv_bench_table *table, enum conv_bench_kind kind,
+                           const char *name, enum conv_place place, const char *reason);
 // Once, after the last line: adds a line for the copy above the others of its place, with the
 // median of all its times, and sets every line's share. Only then can the table be printed.
 void conv_bench_table_finish(struct conv_bench_table *table);

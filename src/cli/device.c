@@ -166,7 +166,7 @@ static enum conv_status await(struct conv_device *device, bool all, bool quiet,
         }
         (void)conv_async_open_close(device->openings[i]); // it is over
         if (all && reason.status != CONV_ERR_USAGE && !quiet)
-            conv_report_say("%s: %s; left out", device->names[i], reason.text);
+            conv_report_say("%s: %s; skipped", device->names[i], reason.text);
         if (!status)
             status = conv_err_set(err, reason.status, "%s", reason.text);
     }

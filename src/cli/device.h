@@ -35,6 +35,7 @@ struct conv_device_list {
     int count;
 };
 
+// Parses --device. CONV_ERR_USAGE for an unknown device, a device given twice, or too many.
 enum conv_status conv_device_parse(const struct conv_options *options,
                                    struct conv_device_list *list, struct conv_err *err);
 

@@ -33,6 +33,7 @@ struct conv_layer_target {
 // From how many flops on `auto` takes a GPU.
 double conv_layer_setup_much(const struct conv_options *options);
 
+// CONV_ERR_USAGE for values that make no sense; opens no device.
 enum conv_status conv_layer_setup_choose(struct conv_layer_target *target,
                                          const struct conv_options *options, double flops,
                                          struct conv_err *err);

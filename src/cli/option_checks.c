@@ -140,7 +140,7 @@ static void limit_jobs(struct conv_options *options)
     if (options->jobs <= limit)
         return;
     snprintf(options->note, sizeof options->note,
-             "--jobs %d: using %d worker threads, as many as pay with %d core%s", options->jobs,
+             "--jobs %d: using %d worker threads, the most that help with %d core%s", options->jobs,
              limit, cores, cores == 1 ? "" : "s");
     options->jobs = limit;
 }

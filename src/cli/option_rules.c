@@ -34,15 +34,15 @@ const struct conv_option_rule conv_option_rules[] = {
     {NEEDS("border", "jobs"), .commands = CODEC},
     {NEEDS("encoder", "jobs"), .commands = CODEC},
     {EXCLUDES("stage", "decode-on"), .choice = "device", .commands = STREAMS,
-     .reason = "it codes no PNG"},
+     .reason = "it does not decode or encode PNG"},
     {EXCLUDES("stage", "encode-on"), .choice = "device", .commands = STREAMS,
-     .reason = "it codes no PNG"},
+     .reason = "it does not decode or encode PNG"},
     {EXCLUDES("stage", "encoder"), .choice = "device", .commands = STREAMS,
-     .reason = "it codes no PNG"},
+     .reason = "it does not decode or encode PNG"},
     {EXCLUDES("stage", "compress"), .choice = "device", .commands = STREAMS,
-     .reason = "it codes no PNG"},
+     .reason = "it does not decode or encode PNG"},
     {EXCLUDES("stage", "strip"), .choice = "device", .commands = STREAMS,
-     .reason = "it codes no PNG"},
+     .reason = "it does not decode or encode PNG"},
 };
 const size_t conv_option_rule_count = sizeof conv_option_rules / sizeof conv_option_rules[0];
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// From the options of the main job to a run of the pipeline.
 #ifndef CONV_CLI_RUN_H
 #define CONV_CLI_RUN_H
 

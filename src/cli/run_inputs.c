@@ -44,7 +44,7 @@ static enum conv_status check_batch(const struct conv_options *options, const ch
     for (int i = 0; i < count && options->batch; i++)
         if (!conv_paths_is_folder(inputs[i]))
             return conv_err_set(err, CONV_ERR_USAGE, "--batch takes folders; %s is %s", inputs[i],
-                                conv_paths_exists(inputs[i]) ? "a file: leave --batch out"
+                                conv_paths_exists(inputs[i]) ? "a file: omit --batch"
                                                              : "not there");
     return CONV_OK;
 }

@@ -80,7 +80,7 @@ static enum conv_status open_kernel(const struct verify *verify, struct kernel *
         .border = options->border,
         .border_value = options->border_value,
         .alpha = (enum conv_alpha_mode)options->alpha,
-        .row = kernel->variant,
+        .kernel = kernel->variant,
         .device = list.ordinals[0],
     };
     if (status)

@@ -12,6 +12,7 @@
 enum conv_status conv_cuda_event_create(cudaEvent_t *event, struct conv_err *err);
 void conv_cuda_event_destroy(cudaEvent_t *event); // NULL inside is fine; is NULL afterwards
 
+// Enqueues the event on the stream. Errors here and below: CONV_ERR_DEVICE.
 enum conv_status conv_cuda_event_record(cudaEvent_t event, cudaStream_t stream,
                                         struct conv_err *err);
 

@@ -29,9 +29,10 @@ struct conv_cuda_mapped {
     size_t bytes;
 };
 
+// The content is lost if it grows. CONV_ERR_MEMORY or CONV_ERR_DEVICE, and then there is none.
 enum conv_status conv_cuda_mapped_reserve(struct conv_cuda_mapped *memory, size_t bytes,
                                           const char *purpose, struct conv_err *err);
-void conv_cuda_mapped_free(struct conv_cuda_mapped *memory);
+void conv_cuda_mapped_free(struct conv_cuda_mapped *memory); // {0} afterwards
 
 // Pins plain memory for all devices, through one of them, so that copies run at the bus's speed and
 // beside kernels. False if that fails. Memory that cannot be unpinned, as after a device was lost,

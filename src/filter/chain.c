@@ -32,7 +32,7 @@ static enum conv_status refuse_name(const char *name, struct conv_err *err)
                             "unknown filter '%.64s'; did you mean %s? (conv list shows all)", name,
                             offered);
     return conv_err_set(err, CONV_ERR_USAGE,
-                        "unknown filter '%.64s' (conv list shows all; a file is given as "
+                        "unknown filter '%.64s' (conv list shows all; for a file write "
                         "./%.64s)",
                         name, name);
 }
@@ -154,7 +154,7 @@ static enum conv_status apply_divisor(struct conv_filter *filter, const char *te
                              conv_err_set(err, CONV_ERR_USAGE, "%s (or write sum)", reason.text));
     if (filter->scale == 0)
         return conv_err_hint(err, CONV_HINT_DIVISOR, 0,
-                             conv_err_set(err, CONV_ERR_USAGE, "nothing can be divided by 0"));
+                             conv_err_set(err, CONV_ERR_USAGE, "the divisor must not be 0"));
     return CONV_OK;
 }
 

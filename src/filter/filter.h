@@ -61,6 +61,7 @@ void conv_filter_flip(struct conv_filter *filter);
 // Sum of the coefficients.
 double conv_filter_sum(const struct conv_filter *filter);
 
+// "replicate", ..., as conv_filter_parse_border takes it; a static string.
 const char *conv_filter_border_name(enum conv_border border);
 
 // --- parse.c: text to filter ---------------------------------------------------------------------

@@ -28,7 +28,7 @@ static enum conv_status parse_header(struct conv_scanner *scanner, struct conv_f
     double values[] = {0, 0, 1, 0};
     int count = 0;
     if (!conv_scan_empty_lines(scanner))
-        return conv_scan_error(scanner, scanner->at, "there is no matrix here (%s)", layout);
+        return conv_scan_error(scanner, scanner->at, "expected a matrix (%s)", layout);
     for (struct conv_token token; conv_scan_token(scanner, count == 0, &token); count++) {
         if (count == 4)
             return conv_scan_error(scanner, token.text, "more than 4 numbers (%s)", layout);
@@ -120,8 +120,8 @@ enum conv_status conv_filter_parse_matrix(struct conv_filter *filter, const char
     }
     conv_scan_line(&scanner);
     if (conv_scan_empty_lines(&scanner))
-        return conv_scan_error(&scanner, scanner.at, "something follows the last row (%d expected)",
-                               parsed.height);
+        return conv_scan_error(&scanner, scanner.at,
+                               "unexpected text after the last row (%d expected)", parsed.height);
     name_after(&parsed, source);
     *filter = parsed;
     return CONV_OK;

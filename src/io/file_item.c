@@ -76,7 +76,7 @@ static enum conv_status check_file(const struct conv_item *item, struct conv_inp
     if (S_ISDIR(input->info.st_mode))
         return conv_err_set(err, CONV_ERR_FORMAT, "is a folder, not an image");
     if (!S_ISREG(input->info.st_mode) && (!item->is_named || item->in_place))
-        return conv_err_set(err, CONV_ERR_FORMAT, "is no regular file");
+        return conv_err_set(err, CONV_ERR_FORMAT, "is not a regular file");
     return CONV_OK;
 }
 

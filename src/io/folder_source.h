@@ -46,6 +46,7 @@ void conv_folder_source_init(struct conv_folder_source *folder,
 enum conv_status conv_folder_source_begin(struct conv_folder_source *folder, const char *path,
                                           size_t target, struct conv_err *err);
 
+// Closes all open folders.
 void conv_folder_source_close(struct conv_folder_source *folder);
 
 #endif

@@ -34,6 +34,7 @@ enum conv_status conv_image_reader_read(struct conv_image_reader *reader,
 enum conv_status conv_image_reader_decode(struct conv_image_reader *reader,
                                           const struct conv_image *image, struct conv_err *err);
 
+// Frees the buffer and the codec.
 void conv_image_reader_close(struct conv_image_reader *reader);
 
 // The same check for callers with the bytes of a file at hand: CONV_ERR_FORMAT, or CONV_ERR_LIMIT

@@ -87,7 +87,7 @@ static enum conv_status about(struct conv_err *err, enum conv_status status)
 static enum conv_status foreign(const struct conv_journal *journal, struct conv_err *err)
 {
     return about(err, conv_err_set(err, CONV_ERR_USAGE,
-                                   "%s: the file is no journal of this version of conv",
+                                   "%s: the file is not a journal of this version of conv",
                                    journal->config.path));
 }
 

@@ -63,7 +63,7 @@ static enum conv_status check_names(const struct conv_operands *operands, struct
     for (size_t i = 0; i < count && !status; i++)
         if (lacks_name(sorted[i]))
             status = conv_err_set(err, CONV_ERR_USAGE,
-                                  "beside other inputs '%s' gives no name below the output; write "
+                                  "with several inputs '%s' gives no name for the output; write "
                                   "the folder's own",
                                   sorted[i]);
     for (size_t i = 1; i < count && !status; i++)
@@ -139,8 +139,8 @@ static enum conv_status check_output(const struct conv_operands *operands,
     shape->sink = is_folder ? CONV_SINK_FOLDER : CONV_SINK_FILE;
     if (!is_folder && format && strcmp(format, "PNG") != 0)
         return conv_err_set(err, CONV_ERR_USAGE,
-                            "conv writes PNG only, and %s says %s: use %.*s.png", output, format,
-                            (int)(strrchr(output, '.') - output), output);
+                            "conv writes PNG only; the name %s means %s: use %.*s.png", output,
+                            format, (int)(strrchr(output, '.') - output), output);
     if (!is_folder)
         return CONV_OK;
     if (format && !slash && !conv_paths_exists(output))

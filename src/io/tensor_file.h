@@ -60,7 +60,7 @@ void conv_tensor_reader_close(struct conv_tensor_reader *reader);
 // A .npy file that appears whole or not at all: it is written under a temporary name and renamed.
 // Standard output ("-"), pipes and devices are written to directly, in order.
 struct conv_tensor_writer {
-    struct conv_sink sink; // for conv_signals_watch: only `abandon` is set
+    struct conv_sink sink; // for conv_signals_watch: only `remove_temporaries` is set
     const char *path;
     int fd;
     bool is_ordered; // a pipe: parts come in order, from one thread at a time
@@ -84,6 +84,7 @@ enum conv_status conv_tensor_writer_open(struct conv_tensor_writer *writer, cons
 enum conv_status conv_tensor_writer_write(struct conv_tensor_writer *writer, uint64_t offset,
                                           const void *data, size_t size, struct conv_err *err);
 
+// Writes the header that `reserve` has left room for. CONV_ERR_IO, CONV_ERR_CANCELLED.
 enum conv_status conv_tensor_writer_set_shape(struct conv_tensor_writer *writer,
                                               enum conv_element element,
                                               const struct conv_tensor_shape *shape,

@@ -91,7 +91,7 @@ static enum conv_status find_tensor(struct conv_safetensors *found, int fd, cons
     if (fstat(fd, &info) != 0)
         return conv_err_errno(err, errno, "cannot stat");
     if (!S_ISREG(info.st_mode))
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "is no regular file");
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "is not a regular file");
     uint64_t size = (uint64_t)info.st_size;
     enum conv_status status = size < sizeof head ? CONV_OK : read_at(fd, head, sizeof head, 0, err);
     if (!status)

@@ -134,7 +134,7 @@ static bool next_panel(struct conv_template *filled, int index)
     conv_template_text(filled, "panel_title", state->panel);
     conv_template_text(
         filled, "panel_lede",
-        "Bytes read and written per second, from the foot of the ladder to its top. "
+        "Bytes read and written per second, from the simplest kernel to the fastest. "
         "The share is of the speed of the copy in this table, the dashed line at "
         "100 %; the step (×) is over the variant before. Medians, with cold caches.");
     return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The images on a page: the middle of an input and of its output, pixel for pixel. Scaled down, a
-// 3 x 3 filter would hardly be visible.
+// The images on a page: the middle of an input and of its output, not scaled. Scaled down, a 3 x 3
+// filter would hardly be visible.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -35,6 +35,7 @@ struct conv_page_state {
     const struct conv_page_pair *pair;
 };
 
+// Bind the values that the template needs; the timeline's is false if there is nothing to show.
 void conv_page_bind_figures(struct conv_template *filled, const struct conv_figures *figures);
 void conv_page_bind_copies(struct conv_template *filled, const struct conv_page_copies *copies);
 bool conv_page_prepare_timeline(struct conv_template *filled, struct conv_page_state *state);

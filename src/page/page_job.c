@@ -45,7 +45,7 @@ static void describe_device(struct conv_page_job *job, const struct conv_page_se
     const char *name = setting->names[d];
     int ordinal = setting->ordinals[d], known = 0;
     if (!setting->backends[d])
-        conv_page_job_fact(job, "device", "%s, which was not there in time", name);
+        conv_page_job_fact(job, "device", "%s, which did not start in time", name);
     else if (setting->ops->place != CONV_ON_CPU && ordinal < CONV_BACKEND_MOST_DEVICES &&
              setting->ops->devices(info, ordinal + 1, &known, NULL) == CONV_OK && ordinal < known)
         conv_page_job_fact(job, "device", "%s, %s", name, info[ordinal].name);

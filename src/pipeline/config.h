@@ -59,7 +59,7 @@ struct conv_pipeline_config {
 
     // --- the run
     bool fail_fast;           // the first image that fails sets *stop
-    struct conv_trace *trace; // gets a row for each worker and three for each stream; may be NULL
+    struct conv_trace *trace; // gets a track for each worker and three for each stream; may be NULL
     // Non-zero: no new image is begun. Positive: those in flight are cancelled, too, unless they
     // are finished within a moment. The run itself sets -1. Must not be NULL.
     atomic_int *stop;

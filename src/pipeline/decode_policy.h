@@ -35,6 +35,7 @@ struct conv_decode_policy {
     uint64_t idle_ns;         // in which workers have waited for room in a group, not yet spent
 };
 
+// `workers`: threads that decode; `start`: of the run.
 void conv_decode_policy_init(struct conv_decode_policy *policy, int workers, uint64_t start);
 
 // A worker has decoded an image in `ns`.

@@ -228,7 +228,7 @@ static bool are_settled(struct conv_scheduler *s) CONV_NEEDS(s->lock) CONV_TAKES
 static void give_up_pending(struct conv_scheduler *s) CONV_TAKES(s->lock) CONV_TAKES(s->report_lock)
 {
     struct conv_err err;
-    conv_err_set(&err, CONV_ERR_DEVICE, "the GPU has not woken up in %d s",
+    conv_err_set(&err, CONV_ERR_DEVICE, "the GPU did not start within %d s",
                  (int)(AWAIT_NS / 1000000000));
     for (int d = 0; d < s->config->device_count; d++) {
         conv_lock_acquire(&s->lock);
@@ -311,10 +311,11 @@ void conv_devices_give_up(struct conv_scheduler *s, int device, enum conv_status
         others |= d != device && s->devices[d].phase != CONV_DEVICE_LOST;
     conv_lock_release(&s->lock);
     if (news && others)
-        warn(s, device, err, oom ? "what has no room there goes to others" : "others go on");
+        warn(s, device, err,
+             oom ? "images without room there go to other GPUs" : "continuing on the others");
     else if (news && s->config->fallback_ops) // without one, each image that fails has the reason
         warn(s, device, err,
-             oom ? "what has no room there is filtered on the CPU" : "going on on the CPU");
+             oom ? "images without room there are filtered on the CPU" : "continuing on the CPU");
     conv_lock_release(&s->report_lock);
 }
 
@@ -326,7 +327,7 @@ void conv_devices_note_coder_oom(struct conv_scheduler *s, int device, const str
     s->devices[device].coder_oom_reported = true;
     conv_lock_release(&s->lock);
     if (news)
-        warn(s, device, err, "what has no room there is coded on the CPU");
+        warn(s, device, err, "images without room there are decoded and encoded on the CPU");
     conv_lock_release(&s->report_lock);
 }
 

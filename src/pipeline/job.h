@@ -67,14 +67,15 @@ struct conv_job {
     bool decoded_on_device, encoded_on_device; // as in struct conv_record
     size_t bytes_in, bytes_out;
     uint64_t ns[CONV_STAGE_COUNT];
-    struct conv_trace_track *row; // of the worker that has it; may be NULL
-    atomic_int *phase;            // of the same worker: phase.h
-    struct conv_job *next;        // in the one list it is in
+    struct conv_trace_track *track; // of the worker that has it; may be NULL
+    atomic_int *phase;              // of the same worker: phase.h
+    struct conv_job *next;          // in the one list it is in
 };
 
+// True for the transitions above, and from every state but FREE to FREE.
 bool conv_job_may_move(enum conv_job_state from, enum conv_job_state to);
 
-// Asserts that the job may.
+// Asserts that the transition is allowed.
 void conv_job_move(struct conv_job *job, enum conv_job_state state);
 
 struct conv_job_list {

@@ -5,7 +5,10 @@
 
 #include "pipeline/scheduler.h"
 
+// Empty lists.
 void conv_jobs_init(struct conv_jobs *jobs);
+
+// The lists belong to the caller or are guarded by the scheduler's lock. A job is in one at a time.
 void conv_jobs_push(struct conv_job_list *list, struct conv_job *job);
 void conv_jobs_put_back(struct conv_job_list *list, struct conv_job *job); // at the front
 struct conv_job *conv_jobs_pop(struct conv_job_list *list);                // NULL if it is empty

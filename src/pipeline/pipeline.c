@@ -74,7 +74,7 @@ static void add_rows(struct conv_scheduler *s, struct conv_stream_thread *owner)
     if (s->config->device_count > 1)
         snprintf(name, sizeof name, "%s stream", s->config->device_names[owner->device]);
     for (int e = 0; e < CONV_ENGINE_COUNT; e++)
-        owner->rows[e] = conv_trace_add_track(s->config->trace, name, owner->index, engines[e]);
+        owner->tracks[e] = conv_trace_add_track(s->config->trace, name, owner->index, engines[e]);
 }
 
 // Fewer threads than asked for are fine; none at all is a failure.
@@ -109,7 +109,7 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
     for (int i = 0; i < config->jobs && !status; i++) {
         workers[i].scheduler = s;
         workers[i].index = i;
-        workers[i].row = conv_trace_add_track(config->trace, "worker", i, "");
+        workers[i].track = conv_trace_add_track(config->trace, "worker", i, "");
         status = conv_codecs_open(&workers[i].codecs, &config->codec, err);
         if (!status && !config->ops->async)
             status =

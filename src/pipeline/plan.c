@@ -27,7 +27,7 @@ static bool is_done(const struct conv_pipeline_config *config, struct conv_job *
         return skip(job, "the output is up to date");
     if (in && config->resume &&
         conv_sink_is_noted(config->sink, &job->item, in, &job->output, existing))
-        return skip(job, "done before, says the journal");
+        return skip(job, "the journal lists it as done");
     return false;
 }
 
@@ -39,7 +39,7 @@ static const char *plan_reason(const struct conv_pipeline_config *config,
     if (!existing->exists)
         return "new";
     return config->update   ? "the input is newer"
-           : config->resume ? "the journal knows no such output"
+           : config->resume ? "not listed in the journal"
                             : "replaces the output";
 }
 

@@ -49,9 +49,10 @@ struct conv_slot {
     struct conv_slot *next;            // in the queue for the streams
 };
 
+// True for the transitions above.
 bool conv_slot_may_move(enum conv_slot_state from, enum conv_slot_state to);
 
-// Asserts that the slot may.
+// Asserts that the transition is allowed.
 void conv_slot_move(struct conv_slot *slot, enum conv_slot_state state);
 
 #endif

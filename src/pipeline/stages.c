@@ -17,7 +17,7 @@ void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start
         .width = job->header.shape.width,
         .height = job->header.shape.height,
     };
-    job->ns[stage] += conv_trace_end(job->row, stage, start, &item);
+    job->ns[stage] += conv_trace_end(job->track, stage, start, &item);
 }
 
 const struct conv_format *conv_stages_output_format(const struct conv_pipeline_config *config)

@@ -51,7 +51,7 @@ static void note_work(const struct conv_stream_thread *thread, struct conv_strea
     uint64_t start = group->ns_start;
     for (int e = 0; e < CONV_ENGINE_COUNT; e++) {
         if (!fallback || e == CONV_ENGINE_KERNEL)
-            conv_trace_slice(owner->rows[e], CONV_STAGE_COPY_IN + e, start, start + work.ns[e],
+            conv_trace_slice(owner->tracks[e], CONV_STAGE_COPY_IN + e, start, start + work.ns[e],
                              &item);
         start += work.ns[e];
     }

@@ -10,11 +10,11 @@ struct conv_stream_thread {
     struct conv_scheduler *scheduler;
     int device, index;
     bool is_needed; // set before the threads start: there is or will be a stream for it
-    // Guards `stream` and `rows`, which other devices' threads use, too. Acquired before all other
-    // locks.
+    // Guards `stream` and `tracks`, which other devices' threads use, too. Acquired before all
+    // other locks.
     pthread_mutex_t in_turn;
     struct conv_stream *stream; // NULL: the device had no room for one
-    struct conv_trace_track *rows[CONV_ENGINE_COUNT];
+    struct conv_trace_track *tracks[CONV_ENGINE_COUNT];
 
     // The thread's own.
     struct conv_stream *fallback; // of the fallback; opened when first needed

@@ -97,7 +97,7 @@ void conv_tasks_announce(struct conv_scheduler *s, struct conv_worker *worker, s
     s->jobs.live++;
     s->jobs.begun++;
     conv_lock_release(&s->lock);
-    job->row = worker->row;
+    job->track = worker->track;
     enum conv_status status = conv_plan_job(s->config, job);
     bool goes_on = !status && job->outcome == CONV_OUTCOME_DONE;
     if (goes_on) {
@@ -119,8 +119,8 @@ bool conv_tasks_read(struct conv_scheduler *s, struct conv_worker *worker, struc
     int begun = s->jobs.live - s->jobs.announced.count, to_encode = s->jobs.to_encode.count;
     bool has_file = conv_jobs_take_file(s, job);
     conv_lock_release(&s->lock);
-    conv_trace_queues(worker->row, begun, to_encode);
-    job->row = worker->row;
+    conv_trace_queues(worker->track, begun, to_encode);
+    job->track = worker->track;
     enum conv_status status = CONV_OK;
     if (!has_file)
         status = conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory for the file");

@@ -24,7 +24,7 @@ void conv_worker_take(struct conv_worker *worker, struct conv_job *job, bool dec
     worker->job = job;
     worker->decodes = decodes;
     worker->reserved = 0;
-    job->row = worker->row;
+    job->track = worker->track;
     job->phase = &worker->phase;
 }
 

@@ -13,7 +13,7 @@ struct conv_worker {
     int index;
     struct conv_codecs *codecs;
     struct conv_filter_context *context; // on a backend that is not async; else NULL
-    struct conv_trace_track *row;
+    struct conv_trace_track *track;
     pthread_t thread;
     bool started;
     atomic_int phase;     // phase.h
@@ -27,7 +27,8 @@ void *conv_worker_main(void *worker); // struct conv_worker
 // From now on the worker computes on this job, which decodes for a group with others or not.
 void conv_worker_take(struct conv_worker *worker, struct conv_job *job, bool decodes);
 
-// True if the worker was computing and is left behind, with its job. The others go on without it.
+// True if the worker was computing and is left behind, with its job. The others continue without
+// it.
 bool conv_worker_leave(struct conv_scheduler *s, struct conv_worker *worker) CONV_NEEDS(s->lock);
 
 #endif

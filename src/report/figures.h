@@ -21,6 +21,7 @@ struct conv_figures {
     const char *next_limit; // the one that would, if that one were faster
 };
 
+// Fills *figures; of a run that did nothing all rates and shares are 0.
 void conv_figures_compute(const struct conv_report_config *config, const struct conv_totals *totals,
                           struct conv_figures *figures);
 

@@ -23,6 +23,7 @@ struct conv_overlap_times {
 
 struct conv_overlap;
 
+// CONV_ERR_MEMORY; *overlap is then NULL.
 enum conv_status conv_overlap_open(struct conv_overlap **overlap, struct conv_err *err);
 void conv_overlap_close(struct conv_overlap *overlap); // NULL is fine
 

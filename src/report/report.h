@@ -27,6 +27,7 @@ struct conv_report_work {
     uint64_t start, ns[CONV_ENGINE_COUNT];
 };
 
+// Adds the group to the totals and to the overlap of its device's engines.
 void conv_report_group(struct conv_report *report, const struct conv_report_work *work);
 
 // A warning on stderr, in one line: something went wrong and was corrected.

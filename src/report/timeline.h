@@ -15,6 +15,7 @@ struct conv_timeline {
     uint64_t ns[CONV_TIMELINE_BINS][CONV_STAGE_COUNT];
 };
 
+// No time in any bin.
 void conv_timeline_init(struct conv_timeline *timeline);
 // `start` and `end` are ns since the start of the timeline; end >= start.
 void conv_timeline_add(struct conv_timeline *timeline, enum conv_stage stage, uint64_t start,

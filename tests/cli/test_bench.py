@@ -41,7 +41,7 @@ def test_kernels_json(box):
     assert rows["cpu_reference"]["step"] is None
     for row in table["rows"]:
         assert row["where"] == "cpu"
-        if "left_out" in row:
+        if "skipped" in row:
             continue
         assert row["ms"] > 0
         assert row["gb_per_s"] == pytest.approx(table["pixels"] * 6 / row["ms"] / 1e6, rel=0.05)
@@ -52,7 +52,7 @@ def test_kernels_have_one_yardstick(box):
     """Each row used to be divided by a copy of its own: 13.3 GB/s was "50.9 %" of a memcpy of 11.2."""
     out = run("bench", "kernels", "--device", "cpu", "--image-size", "512x512", "--json", "--html", "p.html").out
     rows = json.loads(out)["rows"]
-    shown = [row for row in rows if "left_out" not in row]
+    shown = [row for row in rows if "skipped" not in row]
     copy = shown[0]
     assert copy["name"] == "memcpy" and [row["kind"] for row in rows].count("copy") == 1
     for row in shown:
@@ -69,7 +69,7 @@ def test_kernels_have_one_yardstick(box):
 
 
 def test_kernels_print_their_spread(box):
-    rows = [row for row in measured()["rows"] if "left_out" not in row]
+    rows = [row for row in measured()["rows"] if "skipped" not in row]
     lines = {row["name"]: row for row in csv.DictReader(io.StringIO(run(*SMALL, "--csv").out))}
     text = run(*SMALL).out
     for row in rows:
@@ -84,7 +84,7 @@ def test_kernels_print_their_spread(box):
 
 
 def test_kernels_steps_are_over_the_variant_before(box):
-    variants = [row for row in measured()["rows"] if row["kind"] == "variant" and "left_out" not in row]
+    variants = [row for row in measured()["rows"] if row["kind"] == "variant" and "skipped" not in row]
     for before, row in zip(variants, variants[1:]):
         assert row["step"] == pytest.approx(before["ms"] / row["ms"], rel=0.01), row["name"]
 
@@ -94,7 +94,7 @@ def test_kernels_csv(box):
     assert {"cpu_reference", "cpu_portable"} <= {row["name"] for row in rows}
     for row in rows:
         assert None not in row and None not in row.values(), "a line has more or fewer values than the heading"
-        assert row["left_out"] or float(row["ms"]) > 0
+        assert row["skipped"] or float(row["ms"]) > 0
 
 
 def test_chart_of_kernels(box):
@@ -106,7 +106,7 @@ def test_chart_of_kernels(box):
     assert root.tag == SVG + "svg"
     text = " ".join(element.text or "" for element in root.iter(SVG + "text"))
     bars = [element for element in root.iter(SVG + "rect") if element.get("class") != "page"]
-    shown = [row["name"] for row in table["rows"] if "left_out" not in row]
+    shown = [row["name"] for row in table["rows"] if "skipped" not in row]
     assert len(bars) == len(shown)
     assert all(name in text for name in shown) and "GB/s" in text and "blur" in text
     width, height = float(root.get("width")), float(root.get("height"))
@@ -132,7 +132,7 @@ def test_kernels_one_variant(box):
 def test_kernels_ladder_on_the_device(box):
     rows = json.loads(run("bench", "kernels", "--device", "cuda", "--image-size", "300x200", "--images", "5",
                           "--json").out)["rows"]
-    names = [row["name"] for row in rows if row["kind"] == "variant" and "left_out" not in row]
+    names = [row["name"] for row in rows if row["kind"] == "variant" and "skipped" not in row]
     ladder = ["cuda_interleaved", "cuda_naive", "cuda_constant", "cuda_shared", "cuda_unrolled", "cuda_planes",
               "cuda_blocked", "cuda_dp4a"]
     assert names[:len(ladder)] == ladder

@@ -76,7 +76,7 @@ def test_lost_in_the_middle_with_all_goes_on_on_the_cpu(box, batch, gpu, alpha, 
     fault = f"{'trap' if gpu else 'lost'}={where}"
     done = run_faulty(gpu + fault, "--device=all", f"--alpha={alpha}", *SMALL)
     check_outcome(box, want_of(box, f"--alpha={alpha}"), done.returncode, done.stderr, fault)
-    assert len(warnings(done)) == 1 and "going on on the CPU" in warnings(done)[0]
+    assert len(warnings(done)) == 1 and "continuing on the CPU" in warnings(done)[0]
 
 
 @pytest.mark.parametrize("where", (1, 4))

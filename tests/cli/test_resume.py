@@ -245,7 +245,7 @@ def test_a_journal_that_was_begun_and_no_more(box, content):
 def test_a_file_that_is_no_journal_is_left_alone(box, content):
     fill(box / "in", "a.png")
     (box / "journal").write_bytes(content)
-    assert "no journal" in run("emboss", "--resume", "journal", "in", "out", code=2).err
+    assert "not a journal" in run("emboss", "--resume", "journal", "in", "out", code=2).err
     assert (box / "journal").read_bytes() == content and not (box / "out").exists()
 
 
@@ -265,7 +265,7 @@ def test_a_dry_run_reads_the_journal_only(box):
     resume("in/a.png", "out/a.png")
     before = (box / "journal").read_bytes()
     said = run("emboss", "--dry-run", "--resume", "journal", "in/a.png", "out/a.png").out
-    assert said == "would skip in/a.png -> out/a.png (done before, says the journal)\n"
+    assert said == "would skip in/a.png -> out/a.png (the journal lists it as done)\n"
     assert (box / "journal").read_bytes() == before
 
 

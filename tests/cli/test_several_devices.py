@@ -66,7 +66,7 @@ def test_others_do_what_a_lost_one_cannot(box, batch, alpha, which, where):  # n
     faults = f"devices=2 {1 - which}:slow=20 {which}:lost={where}"  # it is fast enough to get there
     done = run_faulty(faults, TWO, f"--alpha={alpha}", "--streams=2", *MANY, "--report=r.jsonl")
     check_outcome(box, want_of(box, f"--alpha={alpha}"), 0, done.stderr, "lost")
-    assert len(re.findall(rf"(?m)^conv: cuda:{which}: CUDA failed .*; others go on$", done.stderr)) == 1
+    assert len(re.findall(rf"(?m)^conv: cuda:{which}: CUDA failed .*; continuing on the others$", done.stderr)) == 1
     assert len(done.stderr.splitlines()) == 2
     lost, other = (summary()["devices"][i] for i in (which, 1 - which))
     assert lost["images"] + other["images"] == 63 and (lost["images"] > 0) <= (where > 1)
@@ -78,7 +78,7 @@ def test_when_the_last_one_is_lost(box, batch, faults):  # noqa: F811
     done = run_faulty(f"devices={count} slow=1 {faults}", "--device=all", *SMALL, "--report=r.jsonl")
     check_outcome(box, want_of(box), 0, done.stderr, faults)
     said = re.findall(r"(?m)^conv: cuda:\d: CUDA failed .*; (.*)$", done.stderr)
-    assert said == ["others go on"] * (count - 1) + ["going on on the CPU"]
+    assert said == ["continuing on the others"] * (count - 1) + ["continuing on the CPU"]
     assert summary()["devices"][-1]["name"] == "cpu" and "cpu (" in done.stderr
     assert sum(d["images"] for d in summary()["devices"]) == 63
 
@@ -118,7 +118,7 @@ def test_what_has_no_room_on_one_device_goes_to_another(box):
 def test_a_device_that_is_full_from_the_start(box, batch, fault):  # noqa: F811
     done = run_faulty(f"devices=2 {fault}", "--device=all", *SMALL)
     check_outcome(box, want_of(box), 0, done.stderr, fault)
-    assert len(re.findall(r"(?m)^conv: cuda:1: CUDA failed .*; (left out|others go on)$", done.stderr)) == 1
+    assert len(re.findall(r"(?m)^conv: cuda:1: CUDA failed .*; (skipped|continuing on the others)$", done.stderr)) == 1
     done = run_faulty(f"devices=2 {fault}", TWO, *SMALL, code=4)
     assert len(warnings(done)) == 1 and tree("out") == [], "one that was asked for by name must be there"
     done = run_faulty(f"devices=2 {fault[2:]}", "--device=all", *SMALL)
@@ -246,6 +246,6 @@ def test_cuda_itself_loses_several_devices_at_once(box, few, monkeypatch, coders
     monkeypatch.setenv("CONV_EMULATED", "devices=2 lost=24")
     done = run("emboss,gaussian5", "--device=all", "--verbose", *coders, *MANY, "in", "out")
     said = [line.split("; ")[-1] for line in warnings(done, "err")]
-    assert said == ["others go on", "going on on the CPU"], done.err
+    assert said == ["continuing on the others", "continuing on the CPU"], done.err
     for name in tree("want"):
         assert (images.read(f"out/{name}") == images.read(f"want/{name}")).all(), name

@@ -79,8 +79,8 @@ def test_a_device_that_is_lost(box, batch, where):  # noqa: F811
     assert len(found["copy_in"]) == where - 1
     if where > 1:
         assert min(e["ts"] for e in fallback) > min(e["ts"] for e in found["copy_in"])
-    assert "CUDA failed to do what a test forbids; going on on the CPU" in page.text
-    assert done.stderr.count("going on on the CPU") == 1
+    assert "CUDA failed to do what a test forbids; continuing on the CPU" in page.text
+    assert done.stderr.count("continuing on the CPU") == 1
 
 
 @with_a_device
@@ -124,7 +124,7 @@ def test_what_has_no_room_at_all(box):
     events, page, records = check_shown()
     found, fallback = check_streams(events, records)
     assert len(fallback) == 9 and found["copy_in"] == [] and records[-1]["busy"]["copy_in"] == 0
-    assert "what has no room there is filtered on the CPU" in page.text
+    assert "images without room there are filtered on the CPU" in page.text
 
 
 def test_a_run_that_goes_on(box):

@@ -32,7 +32,7 @@ def test_no_thread_waits_for_a_device(box, batch):  # noqa: F811
     check_outcome(box, want_of(box), 0, done.stderr, "all")
     assert "cpu (100 %)" in by_whom(done) and warnings(done) == []
     _, page, records = check_shown()
-    assert "which was not there in time" in page.text and records[-1]["devices"][-1]["images"] == 63
+    assert "which did not start in time" in page.text and records[-1]["devices"][-1]["images"] == 63
 
 
 def test_what_goes_to_standard_output_is_whole(box):
@@ -82,7 +82,7 @@ def test_it_joins_in(box, batch, gpu, devices, alpha):  # noqa: F811
     assert 20 <= on_cpu < 63 and sum(d["images"] for d in records[-1]["devices"]) == 63
     if devices == 1:
         assert sum(e["args"]["images"] for e in check_streams(events, records)[1]) == on_cpu
-    assert "not there in time" not in page.text
+    assert "not start in time" not in page.text
 
 
 @pytest.mark.parametrize("fault", ("closed", "streams=1000", "lost=1", "lost=3"))
@@ -94,7 +94,7 @@ def test_it_fails_when_it_is_open(box, batch, fault):  # noqa: F811
     feed(process, box, names[20:])
     _, err = process.communicate(timeout=60)
     check_outcome(box, want_of(box), process.returncode, err, fault)
-    assert [line.endswith("; going on on the CPU") for line in err.splitlines()] == [True, False]
+    assert [line.endswith("; continuing on the CPU") for line in err.splitlines()] == [True, False]
     check_shown()
 
 
@@ -106,7 +106,7 @@ def test_one_that_opens_late_takes_over_for_one_that_is_lost(box, batch):  # noq
     feed(process, box, names[20:])
     _, err = process.communicate(timeout=60)
     check_outcome(box, want_of(box), process.returncode, err, "late")
-    assert "others go on" in err
+    assert "continuing on the others" in err
     assert 0 < check_shown()[2][-1]["devices"][1]["images"] <= 43
 
 

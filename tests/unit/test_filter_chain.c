@@ -65,7 +65,7 @@ static void malformed_chains_are_refused(void **state)
     refuse("emboss, blur", NO_OPTIONS, "did you mean 'blur'?");
     refuse("gauss", NO_OPTIONS, "did you mean 'gaussian'?");
     refuse("custon", NO_OPTIONS, "did you mean 'custom'?");
-    refuse("median", NO_OPTIONS, "unknown filter 'median' (conv list shows all; a file is given");
+    refuse("median", NO_OPTIONS, "unknown filter 'median' (conv list shows all; for a file write");
     char huge[8192];
     memset(huge, 'a', sizeof huge - 1);
     huge[sizeof huge - 1] = '\0';
@@ -108,7 +108,7 @@ static void divisor_bias_and_flip_apply_to_each(void **state)
     refuse("blur,sobel-x", OPTIONS(.divisor = "sum"), "the coefficients of 'sobel-x' sum to 0");
     // 0.1 + 0.2 - 0.3 is 5.6e-17 in double precision.
     refuse("custom", OPTIONS(.kernel = "3x1: .1 .2 -.3", .divisor = "sum"), "sum to 0");
-    refuse("blur", OPTIONS(.divisor = "0"), "nothing can be divided by 0");
+    refuse("blur", OPTIONS(.divisor = "0"), "the divisor must not be 0");
     refuse("blur", OPTIONS(.divisor = "total"), "expected a number, found 'total'");
     refuse("blur", OPTIONS(.divisor = ""), "expected a number, found ''");
     refuse("blur", OPTIONS(.divisor = " 9"), "expected a number");

@@ -101,8 +101,8 @@ static void largest_matrix_is_read(void **state)
 static void malformed_matrices_are_told_where(void **state)
 {
     (void)state;
-    refuse_matrix("", "1:1", "no matrix");
-    refuse_matrix("\n \n", "3:1", "no matrix");
+    refuse_matrix("", "1:1", "expected a matrix");
+    refuse_matrix("\n \n", "3:1", "expected a matrix");
     refuse_matrix("3\n", "1:2", "height is missing");
     refuse_matrix("4 3 1 0\n", "1:1", "width is 4, but must be an odd number from 1 to 31");
     refuse_matrix("3 2\n", "1:3", "height is 2");
@@ -124,8 +124,8 @@ static void malformed_matrices_are_told_where(void **state)
     refuse_matrix("3 3\n1\n", "2:2", "row 1 has 1 number, 3 expected");
     refuse_matrix("3 3\n1 2 3\n1 2 3\n", "4:1", "ends after 2 rows, 3 expected");
     refuse_matrix("3 3 1 0", "1:8", "ends after 0 rows, 3 expected");
-    refuse_matrix("1 1\n5\n\n 6\n", "4:2", "something follows the last row (1 expected)");
-    refuse_matrix("1 1\n5\n# the end\n", "3:1", "something follows");
+    refuse_matrix("1 1\n5\n\n 6\n", "4:2", "unexpected text after the last row (1 expected)");
+    refuse_matrix("1 1\n5\n# the end\n", "3:1", "unexpected text after");
     refuse_matrix("3 1\n1,,2,3\n", "2:3", "found ','");
     refuse_matrix("3 1\n,1,2,3\n", "2:1", "found ','");
     refuse_matrix("1 1\n1e10\n", "2:1", "out of range");

@@ -73,7 +73,7 @@ static void filters_are_explained(void **state)
          {.kernel = "3x3: 1 2 1 2 4 2 1 2 1", .size = 5},
          "--size 5 chooses among built-in filters; 'custom' is 3x3"},
         {"sobel-x", {.divisor = "sum"}, "--divisor sum: the coefficients of 'sobel-x' sum to 0"},
-        {"blur", {.divisor = "0"}, "--divisor: nothing can be divided by 0"},
+        {"blur", {.divisor = "0"}, "--divisor: the divisor must not be 0"},
         {"blur", {.bias = "half"}, "--bias: expected a number, found 'half'"},
         {"custom", {0}, "the filter 'custom' needs a kernel: --kernel SPEC"},
         {"custom", {.kernel = "3x1: 1 2"}, "--kernel: 3x1 takes 3 numbers; 2 given"},

@@ -155,7 +155,7 @@ static void test_other_files_are_left_alone(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         folder_write("journal", texts[i]);
         assert_int_equal(conv_journal_open(&journal, &config, &err), CONV_ERR_USAGE);
-        assert_non_null(strstr(err.text, "no journal of this version"));
+        assert_non_null(strstr(err.text, "not a journal of this version"));
         assert_string_equal(folder_read("journal"), texts[i]);
     }
     config.path = folder_path("");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Lays the filtered image over the original and lets a slider move the border between them. Without
-// JavaScript both are simply there.
+// JavaScript both are shown side by side.
 for (const frame of document.querySelectorAll(".frame")) {
   const slider = document.createElement("input");
   slider.type = "range";
