@@ -13,7 +13,7 @@ _conv()
 {
     local with_value='--include --exclude --files-from --resume --kernel -k --size --divisor --bias --border --alpha
         --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit --max-pixels
-        --variant --stride --padding --activation --precision --output-type --range --progress --report --trace --html --filter --image-size --images --depth --stage'
+        --variant --stride --padding --activation --precision --output-type --range --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps'
     local options="--batch --recursive --null --skip-existing --update --dry-run --flip --strip --reproducible
         --first-frame --gray --preserve --in-place --fsync --no-save --fail-fast --quiet --verbose --json --csv --help --version
         ${with_value// -[kzj]/}"
@@ -38,6 +38,7 @@ _conv()
     --device) values='auto cpu cuda all' ;;
     --stage) values='all device' ;;
     --depth) values='8 16' ;;
+    --shape) values='lenet-1 lenet-2 net28-1 net64-1 net70-1 net70-2 vgg-1 resnet-1' ;;
     --image-size) values="mix uniform standard" ;;
     --progress) values='auto always never' ;;
     --padding) values='valid same' ;;
@@ -81,7 +82,7 @@ _conv()
         ;;
     1:show | 1:verify) _conv_filters "$1" "$word" '' ;;
     1:help) mapfile -t COMPREPLY < <(compgen -W 'list show verify layer bench devices version' -- "$word") ;;
-    1:bench) mapfile -t COMPREPLY < <(compgen -W 'kernels streams codec' -- "$word") ;;
+    1:bench) mapfile -t COMPREPLY < <(compgen -W 'kernels layers streams codec' -- "$word") ;;
     esac
 }
 

@@ -5,7 +5,7 @@
 function __conv_operands
     set -l with_value --include --exclude --files-from --resume --kernel -k --size --divisor --bias --border \
         --alpha --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit \
-        --max-pixels --variant --stride --padding --activation --precision --output-type --range --progress --report --trace --html --filter --image-size --images --depth --stage
+        --max-pixels --variant --stride --padding --activation --precision --output-type --range --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps
     set -l skip 0
     for word in (commandline -opc)[2..-1]
         if test $skip = 1
@@ -48,11 +48,11 @@ complete -c conv -n __conv_at_first -a list -d 'List the filters'
 complete -c conv -n __conv_at_first -a show -d 'Explain a filter and how it would run on this machine'
 complete -c conv -n __conv_at_first -a verify -d 'Filter with every kernel of every device and compare the results'
 complete -c conv -n __conv_at_first -a layer -d 'Run a convolution layer over a tensor or images'
-complete -c conv -n __conv_at_first -a bench -d 'Measure kernels, streams or PNG coders'
+complete -c conv -n __conv_at_first -a bench -d 'Measure kernels, layers, streams or PNG coders'
 complete -c conv -n __conv_at_first -a devices -d 'List the GPUs and the CPU'
 complete -c conv -n __conv_at_first -a help -d 'Print all options, or those of one command'
 complete -c conv -n __conv_at_first -a version -d 'Print the version'
-complete -c conv -n '__conv_after bench' -f -a 'kernels streams codec'
+complete -c conv -n '__conv_after bench' -f -a 'kernels layers streams codec'
 complete -c conv -n '__conv_after help' -f -a 'list show verify layer bench devices version'
 complete -c conv -n '__conv_after list devices version' -f
 
@@ -102,7 +102,7 @@ complete -c conv -l html -r -d 'Write a page about the run or the benchmark'
 complete -c conv -n '__conv_of layer' -l stride -x -d 'Compute every nth output'
 complete -c conv -n '__conv_of layer' -l padding -x -a 'valid same' -d 'Samples around the input'
 complete -c conv -n '__conv_of layer' -l activation -x -a 'none relu tanh abs' -d 'Applied to each output'
-complete -c conv -n '__conv_of layer' -l precision -x -a 'exact fast tf32 fp16' -d 'How far a result may be from the definition'
+complete -c conv -n '__conv_of layer bench' -l precision -x -a 'exact fast tf32 fp16' -d 'How far a result may be from the definition'
 complete -c conv -n '__conv_of layer' -l output-type -x -a 'f32 f16' -d 'Type of the output'
 complete -c conv -n '__conv_of layer' -l range -x -a '1 255' -d 'Scale of integer samples'
 complete -c conv -n '__conv_of layer' -l gray -d 'Use the luminance of colour images'
@@ -111,6 +111,8 @@ complete -c conv -n '__conv_of bench' -l image-size -x -a 'mix uniform standard'
 complete -c conv -n '__conv_of bench' -l images -x -d 'Number of images'
 complete -c conv -n '__conv_of bench' -l depth -x -a '8 16' -d 'Bits per sample of bench kernels'
 complete -c conv -n '__conv_of bench' -l stage -x -a 'all device' -d 'What bench streams runs'
+complete -c conv -n '__conv_of bench' -l shape -x -a 'lenet-1 lenet-2 net28-1 net64-1 net70-1 net70-2 vgg-1 resnet-1' -d 'Input of bench layers'
+complete -c conv -n '__conv_of bench' -l maps -x -d 'Output maps of bench layers'
 complete -c conv -n '__conv_of bench' -l csv -d 'Print comma-separated values'
 complete -c conv -s h -l help -d 'Print all options'
 complete -c conv -s V -l version -d 'Print the version'

@@ -9,6 +9,7 @@
 #include "backend/backend.h"
 #include "filter/filter.h"
 #include "io/walk.h"
+#include "kernels/layer/layer.h"
 #include "page/page_job.h"
 #include "png/png.h"
 #include "report/report.h"
@@ -33,6 +34,14 @@ struct conv_bench_devices {
     const char *name; // "cuda:0,cuda:1"
 };
 
+// A convolution layer: stride 1, no padding.
+struct conv_bench_layer {
+    const char *name; // of a row of conv_bench_layers_list, else NULL
+    int batch;        // images; 0: the usual batches, one after the other
+    int channels, height, width, maps;
+    int kernel_height, kernel_width;
+};
+
 // Everything that `conv bench` needs. Pointers belong to the caller and outlive the call.
 struct conv_bench_options {
     // The chain of filters.
@@ -50,14 +59,22 @@ struct conv_bench_options {
     atomic_int *stop;
     struct conv_stall *stall;
 
-    // conv_bench_kernels
-    const struct conv_variant *variant; // to measure alone, or NULL
+    // conv_bench_kernels and conv_bench_layers
     bool on_cpu, on_cuda;
     int ordinal;                 // of the CUDA device
     struct conv_device_info gpu; // that device
+
+    // conv_bench_kernels
+    const struct conv_variant *variant; // to measure alone, or NULL
     enum conv_bench_sizes sizes;
     int width, height, depth;
     int images; // per launch; 0: the default for the sizes
+
+    // conv_bench_layers
+    const struct conv_bench_layer *layer;           // NULL: all of conv_bench_layers_list
+    const struct conv_layer_variant *layer_variant; // to measure alone, or NULL
+    bool any_precision;                             // else only variants of `precision`
+    enum conv_precision precision;
 
     // conv_bench_streams and conv_bench_codec
     struct conv_walk_config walk; // one folder
@@ -89,6 +106,17 @@ enum conv_status conv_bench_kernels(const struct conv_bench_options *options, st
 
 // A variant of the table or of its extras by its name; NULL if there is none.
 const struct conv_variant *conv_bench_kernels_find(const char *name);
+
+// Every variant of a convolution layer on the same images, on one core, on all cores and on a CUDA
+// device, each compared with the reference first: a wrong one ends the benchmark. Prints a table
+// per layer and batch.
+enum conv_status conv_bench_layers(const struct conv_bench_options *options, struct conv_err *err);
+
+// A layer variant by its name; NULL if there is none.
+const struct conv_layer_variant *conv_bench_layers_find(const char *name);
+
+// The layers that are measured unless another one is requested.
+const struct conv_bench_layer *conv_bench_layers_list(int *count);
 
 // The images of a folder through 1, 2, 4, ... streams (on the CPU: workers).
 enum conv_status conv_bench_streams(const struct conv_bench_options *options, struct conv_err *err);

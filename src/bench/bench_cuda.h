@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "bench/bench_launch.h"
+#include "bench/bench_layers.h"
 #include "image/image.h"
 
 // --- copies between pinned and device memory -----------------------------------------------------
@@ -64,6 +65,7 @@ struct conv_coding_test {
 
 struct conv_bench_cuda {
     const struct conv_bench_launch_ops *launch;
+    const struct conv_bench_layers_ops *layers;
     // *ns is the shortest time of the test's copies. CONV_ERR_MEMORY, CONV_ERR_DEVICE. Any thread.
     enum conv_status (*time_copies)(int ordinal, const struct conv_copy_test *test, uint64_t *ns,
                                     struct conv_err *err);

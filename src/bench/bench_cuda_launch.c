@@ -139,6 +139,7 @@ const struct conv_bench_cuda *conv_bench_cuda(void)
 {
     static const struct conv_bench_cuda cuda = {
         .launch = &launch_ops,
+        .layers = &conv_bench_layers_cuda,
         .time_copies = conv_bench_cuda_time_copies,
         .time_coding = conv_bench_cuda_time_coding,
     };

@@ -22,7 +22,9 @@
     X(CreateConvolutionDescriptor)                                                                 \
     X(DestroyConvolutionDescriptor)                                                                \
     X(SetConvolution2dDescriptor)                                                                  \
+    X(SetConvolutionMathType)                                                                      \
     X(FindConvolutionForwardAlgorithm)                                                             \
+    X(FindConvolutionForwardAlgorithmEx)                                                           \
     X(ConvolutionForward)
 
 struct conv_bench_cudnn { // starts as {0}

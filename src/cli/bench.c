@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// conv bench kernels | streams FOLDER | codec FOLDER: from options to bench/bench.h.
+// conv bench kernels | layers | streams FOLDER | codec FOLDER: from options to bench/bench.h.
 #include "bench/bench.h"
 
 #include <stdlib.h>
@@ -82,11 +82,12 @@ static enum conv_status parse_chain(struct command *command, struct conv_err *er
 
 // --- kernels -------------------------------------------------------------------------------------
 
-static enum conv_status about_variant(const struct conv_variant *variant, enum conv_status status,
-                                      const char *reason, struct conv_err *err)
+static enum conv_status refuse_device(const struct command *command, struct conv_err *err)
 {
     return conv_err_hint(err, CONV_HINT_VARIANT, 0,
-                         conv_err_set(err, status, "%s%s", variant->name, reason));
+                         conv_err_set(err, CONV_ERR_USAGE,
+                                      "%s cannot be combined with the device %.64s",
+                                      command->options.variant, command->options.device_text));
 }
 
 static enum conv_status find_variant(struct command *command, struct conv_err *err)
@@ -109,21 +110,17 @@ static enum conv_status find_variant(struct command *command, struct conv_err *e
 
 // Where to measure. A GPU that cannot be used is an error only if it was requested. A variant that
 // --device excludes, or whose GPU is missing, must not turn into a measurement of something else.
-static enum conv_status choose_places(struct command *command, struct conv_err *err)
+// `variant`: one was requested, which runs on CUDA devices if `on_cuda`.
+static enum conv_status choose_places(struct command *command, bool variant, bool on_cuda,
+                                      struct conv_err *err)
 {
     struct conv_bench_options *bench = &command->bench;
-    const struct conv_variant *variant = bench->variant;
     struct conv_device_list list;
     enum conv_status status = conv_device_parse_one(&command->options, &list, err);
-    bool on_cuda = variant && variant->place == CONV_ON_CUDA;
     if (status)
         return status;
-    if (variant && list.choice == (on_cuda ? CONV_DEVICE_CPU : CONV_DEVICE_GPU)) {
-        char reason[128];
-        snprintf(reason, sizeof reason, " cannot be combined with the device %.64s",
-                 command->options.device_text);
-        return about_variant(variant, CONV_ERR_USAGE, reason, err);
-    }
+    if (variant && list.choice == (on_cuda ? CONV_DEVICE_CPU : CONV_DEVICE_GPU))
+        return refuse_device(command, err);
     enum conv_device_choice choice = variant && !on_cuda ? CONV_DEVICE_CPU : list.choice;
     bench->ordinal = list.ordinals[0];
     bench->on_cpu = choice != CONV_DEVICE_GPU;
@@ -146,6 +143,12 @@ static enum conv_status choose_places(struct command *command, struct conv_err *
     return CONV_OK;
 }
 
+static bool shows_progress(const struct conv_options *options)
+{
+    return !options->quiet && (options->progress == (int)CONV_ALWAYS ||
+                               (options->progress == (int)CONV_AUTO && isatty(STDERR_FILENO)));
+}
+
 static enum conv_status bench_kernels(struct command *command, struct conv_err *err)
 {
     const struct conv_options *options = &command->options;
@@ -161,21 +164,66 @@ static enum conv_status bench_kernels(struct command *command, struct conv_err *
     if (!status)
         status = conv_own_files_check(options, &use, err);
     if (!status)
-        status = choose_places(command, err);
+        status = choose_places(command, bench->variant,
+                               bench->variant && bench->variant->place == CONV_ON_CUDA, err);
     if (!status)
         status = conv_run_page_open(&command->page, options, err);
     if (status)
         return status;
     fill_common(command);
-    bench->show_progress =
-        !options->quiet && (options->progress == (int)CONV_ALWAYS ||
-                            (options->progress == (int)CONV_AUTO && isatty(STDERR_FILENO)));
+    bench->show_progress = shows_progress(options);
     bench->sizes = (enum conv_bench_sizes)options->bench_sizes;
     bench->width = options->bench_width;
     bench->height = options->bench_height;
     bench->depth = options->bench_depth == CONV_BENCH_16_BITS ? 16 : 8;
     bench->images = options->bench_images;
     return conv_bench_kernels(bench, err);
+}
+
+// --- layers --------------------------------------------------------------------------------------
+
+static enum conv_status find_layer_variant(struct command *command, struct conv_err *err)
+{
+    const char *name = command->options.variant;
+    if (!name)
+        return CONV_OK;
+    command->bench.layer_variant = conv_bench_layers_find(name);
+    if (command->bench.layer_variant)
+        return CONV_OK;
+    return conv_err_hint(err, CONV_HINT_VARIANT, 0,
+                         conv_err_set(err, CONV_ERR_USAGE,
+                                      "%s: unknown variant (conv bench layers lists them)", name));
+}
+
+static enum conv_status bench_layers(struct command *command, struct conv_err *err)
+{
+    const struct conv_options *options = &command->options;
+    struct conv_bench_options *bench = &command->bench;
+    const struct conv_layer_variant *variant;
+    if (options->operand_count != 1)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "conv bench layers takes no operands, but '%s' was given",
+                            options->operands[1]);
+    if (options->html_path && !options->bench_layer.batch)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--html needs one batch: --shape BATCHxCHANNELSxHEIGHTxWIDTH");
+    enum conv_status status = find_layer_variant(command, err);
+    variant = bench->layer_variant;
+    struct conv_own_files_use use = {.filters = ""};
+    if (!status)
+        status = conv_own_files_check(options, &use, err);
+    if (!status)
+        status = choose_places(command, variant, variant && variant->place == CONV_ON_CUDA, err);
+    if (!status)
+        status = conv_run_page_open(&command->page, options, err);
+    if (status)
+        return status;
+    fill_common(command);
+    bench->show_progress = shows_progress(options);
+    bench->layer = options->bench_layer.channels ? &options->bench_layer : NULL;
+    bench->any_precision = !conv_options_given(options, "precision");
+    bench->precision = options->layer.precision;
+    return conv_bench_layers(bench, err);
 }
 
 // --- streams -------------------------------------------------------------------------------------
@@ -272,13 +320,15 @@ int conv_bench_main(const struct conv_options *options)
     command->options = *options;
     if (options->command == CONV_COMMAND_BENCH_KERNELS)
         status = bench_kernels(command, &err);
+    else if (options->command == CONV_COMMAND_BENCH_LAYERS)
+        status = bench_layers(command, &err);
     else if (options->command == CONV_COMMAND_BENCH_STREAMS)
         status = bench_streams(command, &err);
     else if (options->command == CONV_COMMAND_BENCH_CODEC)
         status = bench_codec(command, &err);
     else
         status = conv_err_set(&err, CONV_ERR_USAGE,
-                              "conv bench takes: kernels | streams FOLDER | codec FOLDER");
+                              "conv bench takes: kernels | layers | streams FOLDER | codec FOLDER");
     conv_page_job_close(&command->page);
     conv_device_close(&command->device);
     free(command);

@@ -95,6 +95,7 @@ static int (*const commands[])(const struct conv_options *options) = {
     [CONV_COMMAND_LAYER] = conv_layer_main,
     [CONV_COMMAND_BENCH] = conv_bench_main,
     [CONV_COMMAND_BENCH_KERNELS] = conv_bench_main,
+    [CONV_COMMAND_BENCH_LAYERS] = conv_bench_main,
     [CONV_COMMAND_BENCH_STREAMS] = conv_bench_main,
     [CONV_COMMAND_BENCH_CODEC] = conv_bench_main,
     [CONV_COMMAND_DEVICES] = conv_devices_main,

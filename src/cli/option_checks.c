@@ -84,6 +84,67 @@ static enum conv_status parse_image_size(struct conv_options *options, struct co
                         options->image_size_text);
 }
 
+// "5" or "3x5".
+static bool parse_kernel_size(struct conv_bench_layer *layer, const char *text)
+{
+    int used = 0,
+        count = sscanf(text, "%5dx%5d%n", &layer->kernel_height, &layer->kernel_width, &used);
+    if (count == 1) {
+        layer->kernel_width = layer->kernel_height;
+        used = (int)strspn(text, "0123456789");
+    }
+    return count >= 1 && text[used] == '\0' && layer->kernel_height > 0 &&
+           layer->kernel_width > 0 && layer->kernel_height <= CONV_LAYER_MAX_SIDE &&
+           layer->kernel_width <= CONV_LAYER_MAX_SIDE;
+}
+
+static bool find_layer(struct conv_bench_layer *layer, const char *name)
+{
+    int count;
+    const struct conv_bench_layer *list = conv_bench_layers_list(&count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(list[i].name, name) == 0) {
+            *layer = list[i];
+            return true;
+        }
+    return false;
+}
+
+// The shape of conv bench layers: of a known layer, or four sides together with --maps and
+// --kernel.
+static enum conv_status parse_layer(struct conv_options *options, struct conv_err *err)
+{
+    const char *text = options->shape_text, *kernel = options->filter.kernel;
+    struct conv_bench_layer *layer = &options->bench_layer;
+    int used = 0, maps = layer->maps;
+    if (find_layer(layer, text))
+        return !maps && !kernel
+                   ? CONV_OK
+                   : conv_err_set(err, CONV_ERR_USAGE,
+                                  "--shape %s and --%s cannot be combined: the layer has its own",
+                                  text, maps ? "maps" : "kernel");
+    if (sscanf(text, "%7dx%6dx%6dx%6d%n", &layer->batch, &layer->channels, &layer->height,
+               &layer->width, &used) != 4 ||
+        text[used] != '\0' || layer->batch < 1 || layer->channels < 1 || layer->height < 1 ||
+        layer->width < 1)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--shape takes BATCHxCHANNELSxHEIGHTxWIDTH or the name of a layer, not "
+                            "'%s'",
+                            text);
+    if (!maps || !kernel)
+        return conv_err_set(err, CONV_ERR_USAGE, "--shape %s needs --%s", text,
+                            maps ? "kernel" : "maps");
+    if (!parse_kernel_size(layer, kernel))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--kernel takes a size of 1 to %d, N or HEIGHTxWIDTH, not '%s'",
+                            CONV_LAYER_MAX_SIDE, kernel);
+    if (layer->kernel_height > layer->height || layer->kernel_width > layer->width)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--kernel %s is larger than the planes of %dx%d samples", kernel,
+                            layer->height, layer->width);
+    return CONV_OK;
+}
+
 // True if the first option of the rule was given, with the value that the rule is about.
 static bool applies(const struct conv_options *options, const struct conv_option_rule *rule)
 {
@@ -174,6 +235,8 @@ enum conv_status conv_option_check(struct conv_options *options, struct conv_err
         status = parse_size(options, err);
     if (!status && options->image_size_text)
         status = parse_image_size(options, err);
+    if (!status && options->shape_text && options->command == CONV_COMMAND_BENCH_LAYERS)
+        status = parse_layer(options, err);
     if (!status && options->border_text && options->command != CONV_COMMAND_LAYER)
         status = conv_filter_parse_border(&options->border, &options->border_value,
                                           options->border_text, err);

@@ -3,6 +3,7 @@
 #include "cli/option_table.h"
 
 #define STREAMS (1u << CONV_COMMAND_BENCH_STREAMS)
+#define LAYERS (1u << CONV_COMMAND_BENCH_LAYERS)
 #define CODEC (1u << CONV_COMMAND_BENCH_CODEC)
 #define NEEDS(NAME, OTHER) .name = NAME, .relation = OPTION_NEEDS, .other = OTHER
 #define EXCLUDES(NAME, OTHER) .name = NAME, .relation = OPTION_EXCLUDES, .other = OTHER
@@ -24,6 +25,9 @@ const struct conv_option_rule conv_option_rules[] = {
     {EXCLUDES("reproducible", "encode-on"), .reason = "--reproducible encodes on the CPU"},
     {EXCLUDES("quiet", "verbose")},
     {EXCLUDES("json", "csv")},
+    {NEEDS("maps", "shape"), .commands = LAYERS},
+    {NEEDS("kernel", "shape"), .commands = LAYERS},
+    {NEEDS("html", "shape"), .commands = LAYERS},
     // conv bench codec without --jobs times each coder alone, on the images as they are.
     {NEEDS("filter", "jobs"), .commands = CODEC},
     {NEEDS("kernel", "jobs"), .commands = CODEC},

@@ -12,6 +12,7 @@
 #define VERIFY (1u << CONV_COMMAND_VERIFY)
 #define LAYER (1u << CONV_COMMAND_LAYER)
 #define KERNELS (1u << CONV_COMMAND_BENCH_KERNELS)
+#define LAYERS (1u << CONV_COMMAND_BENCH_LAYERS)
 #define STREAMS (1u << CONV_COMMAND_BENCH_STREAMS)
 #define CODEC (1u << CONV_COMMAND_BENCH_CODEC)
 #define EVERY (~0u)
@@ -27,6 +28,8 @@ const struct conv_command_row conv_command_table[] = {
     {CONV_COMMAND_LAYER, "layer", "WEIGHTS INPUT... OUTPUT",
      "run a convolution layer over a tensor (.npy) or images"},
     {CONV_COMMAND_BENCH_KERNELS, "bench kernels", "", "measure every kernel variant"},
+    {CONV_COMMAND_BENCH_LAYERS, "bench layers", "",
+     "measure every kernel variant of convolution layers"},
     {CONV_COMMAND_BENCH_STREAMS, "bench streams", "FOLDER",
      "compare 1, 2, 4, ... CUDA streams (without a GPU: worker threads)"},
     {CONV_COMMAND_BENCH_CODEC, "bench codec", "FOLDER",
@@ -97,9 +100,10 @@ const struct conv_option conv_option_table[] = {
              "the same settings and unchanged since"},
     {FLAG("dry-run", 0, dry_run), .commands = RUN | LAYER,
      .help = "print what would be done and why; write nothing"},
-    {STRING("kernel", 'k', "SPEC", filter.kernel), .commands = FILTERING, .section = "Filter",
+    {STRING("kernel", 'k', "SPEC", filter.kernel), .commands = FILTERING | LAYERS,
+     .section = "Filter",
      .help = "the kernel of the filter 'custom': '3x3: -2,-1,0 -1,1,1 0,1,2', '1 2 1 2 4 2 1 2 1', "
-             "or @FILE in libvips' matrix format"},
+             "or @FILE in libvips' matrix format; bench layers: its size, N or HEIGHTxWIDTH"},
     {STRING("size", 0, "3|5", size_text), .commands = FILTERING,
      .help = "use the 3x3 or 5x5 version of the filter (default: as its name says)"},
     {STRING("divisor", 0, "N|sum", filter.divisor), .commands = FILTERING,
@@ -131,7 +135,7 @@ const struct conv_option conv_option_table[] = {
     {FLAG("reproducible", 0, reproducible), .commands = RUN,
      .help = "write the same file bytes on every machine, by encoding on the CPU"},
     {STRING("device", 0, "DEVICE", device_text),
-     .commands = RUN | LAYER | VERIFY | KERNELS | STREAMS | CODEC, .section = "Machine",
+     .commands = RUN | LAYER | VERIFY | KERNELS | LAYERS | STREAMS | CODEC, .section = "Machine",
      .help = "auto (default: a GPU for large jobs, else the CPU), cpu, cuda, cuda:N, all (every "
              "GPU), or a list such as cuda:0,cuda:1"},
     {CHOICE("decode-on", 0, "WHERE", decode_on, coder_choices), .commands = RUN | STREAMS,
@@ -150,15 +154,16 @@ const struct conv_option conv_option_table[] = {
              "container or job)"},
     {COUNT("max-pixels", 0, "N", max_pixels), .commands = READING,
      .help = "refuse larger images (default: 268435456)"},
-    {STRING("variant", 0, "NAME", variant), .commands = RUN | LAYER | SHOW | KERNELS | STREAMS,
-     .help = "use this kernel variant (conv bench kernels lists them)"},
+    {STRING("variant", 0, "NAME", variant),
+     .commands = RUN | LAYER | SHOW | KERNELS | LAYERS | STREAMS,
+     .help = "use this kernel variant (conv bench kernels and conv bench layers list them)"},
     {FLAG("no-save", 0, no_save), .commands = RUN | LAYER,
      .help = "do everything except writing the outputs, to measure speed"},
     {FLAG("fail-fast", 0, fail_fast), .commands = RUN | LAYER,
      .help = "stop at the first image that fails"},
     {CHOICE("progress", 0, "WHEN", progress, when_choices), .commands = RUN | LAYER,
      .section = "Messages", .help = "auto (default: on a terminal), always, never"},
-    {FLAG("quiet", 'q', quiet), .commands = RUN | LAYER | VERIFY | KERNELS | STREAMS,
+    {FLAG("quiet", 'q', quiet), .commands = RUN | LAYER | VERIFY | KERNELS | LAYERS | STREAMS,
      .help = "print failures only"},
     {FLAG("verbose", 'v', verbose), .commands = RUN | LAYER,
      .help = "print each image and the kernel variant in use"},
@@ -168,7 +173,7 @@ const struct conv_option conv_option_table[] = {
      .help = "write the same JSON lines into FILE"},
     {STRING("trace", 0, "FILE", trace_path), .commands = RUN,
      .help = "write a timeline of every thread and stream, for Perfetto or chrome://tracing"},
-    {STRING("html", 0, "FILE", html_path), .commands = RUN | KERNELS | STREAMS,
+    {STRING("html", 0, "FILE", html_path), .commands = RUN | KERNELS | LAYERS | STREAMS,
      .help = "write a page about the run or the benchmark, in one self-contained file"},
     {FLAG("help", 'h', help), .commands = EVERY,
      .help = "print this text, or the options of the command before it"},
@@ -180,10 +185,10 @@ const struct conv_option conv_option_table[] = {
          "valid (default), same (the output is as large as the input), or N samples on each side"},
     {CHOICE("activation", 0, "NAME", layer.activation, activation_choices), .commands = LAYER,
      .help = "none (default), relu, tanh or abs"},
-    {CHOICE("precision", 0, "MODE", layer.precision, precision_choices), .commands = LAYER,
+    {CHOICE("precision", 0, "MODE", layer.precision, precision_choices), .commands = LAYER | LAYERS,
      .help =
          "exact (default), with the same bits on every device; fast, with float32 products in any "
-         "order; tf32 or fp16"},
+         "order; tf32 or fp16; bench layers: only variants that deliver this"},
     {CHOICE("output-type", 0, "TYPE", layer.output_type, output_type_choices), .commands = LAYER,
      .help = "f32 (default) or f16"},
     {CHOICE("range", 0, "MAX", layer.range, range_choices), .commands = LAYER,
@@ -203,8 +208,13 @@ const struct conv_option conv_option_table[] = {
     {CHOICE("stage", 0, "STAGE", bench_stage, stage_choices), .commands = STREAMS,
      .help = "bench streams: all (default), or device: images start in pinned memory and results "
              "are discarded"},
-    {FLAG("csv", 0, csv), .commands = KERNELS | STREAMS,
-     .help = "bench kernels and bench streams: print comma-separated values"},
+    {STRING("shape", 0, "SHAPE", shape_text), .commands = LAYERS,
+     .help = "bench layers: the input, BATCHxCHANNELSxHEIGHTxWIDTH, or one of the layers lenet-1, "
+             "lenet-2, net28-1, net64-1, net70-1, net70-2, vgg-1, resnet-1 (default: all of them)"},
+    {INT("maps", 0, "N", bench_layer.maps, 1, 65536), .commands = LAYERS,
+     .help = "bench layers: output maps"},
+    {FLAG("csv", 0, csv), .commands = KERNELS | LAYERS | STREAMS,
+     .help = "bench kernels, bench layers and bench streams: print comma-separated values"},
 };
 
 _Static_assert(sizeof conv_option_table / sizeof conv_option_table[0] <= CONV_OPTIONS_MOST,

@@ -12,6 +12,7 @@
 #include "backend/backends.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "bench/bench.h"
 #include "filter/filter.h"
 #include "image/format.h"
 #include "kernels/layer/layer.h"
@@ -29,6 +30,7 @@ enum conv_command {
     CONV_COMMAND_LAYER,
     CONV_COMMAND_BENCH, // without the word that says what to measure
     CONV_COMMAND_BENCH_KERNELS,
+    CONV_COMMAND_BENCH_LAYERS,
     CONV_COMMAND_BENCH_STREAMS,
     CONV_COMMAND_BENCH_CODEC,
     CONV_COMMAND_DEVICES,
@@ -111,6 +113,8 @@ struct conv_options {
     int bench_images;              // --images N, 0 = not given
     enum conv_bench_depth bench_depth;
     enum conv_bench_stage bench_stage;
+    const char *shape_text;              // --shape
+    struct conv_bench_layer bench_layer; // --shape, --maps and --kernel; channels 0: not given
     bool csv;
 
     const char **operands; // all words but options, in order, commands included; points into argv

@@ -139,8 +139,76 @@ def test_kernels_ladder_on_the_device(box):
     assert any(row["kind"] == "shape" for row in rows) and any(row["kind"] == "copy" for row in rows)
 
 
+# --- layers ---
+
+LAYER = ("bench", "layers", "--device", "cpu", "--shape", "5x2x13x17", "--maps", "3", "--kernel", "3x5")
+
+
+def test_layers_prints_every_row_of_this_machine(box):
+    out = run(*LAYER).out
+    assert "2->3, 13x17, 3x5, batch of 5" in out
+    assert re.search(r"(?m)^cpu_layer_reference +5( +[\d.]+){3} +\d+ +[\d.]+ +[\d.]+ +[\d.]+ % +[\d.]+ % +[\d.]+ +same", out), out
+
+
+def test_layers_json(box):
+    table = json.loads(run(*LAYER, "--json").out)
+    assert table["type"] == "bench-layers" and table["layer"] is None
+    sides = ("batch", "channels", "height", "width", "maps", "kernel_height", "kernel_width")
+    assert [table[side] for side in sides] == [5, 2, 13, 17, 3, 3, 5]
+    assert table["flops"] == 2 * 5 * 3 * (11 * 13) * (2 * 3 * 5)
+    assert table["bytes"] == 4 * (5 * 2 * 13 * 17 + 5 * 3 * 11 * 13 + 3 * 2 * 3 * 5)
+    rows = [row for row in table["rows"] if "left_out" not in row]
+    reference = [row for row in rows if row["name"] == "cpu_layer_reference" and row["threads"] == 1]
+    assert len(reference) == 1 and reference[0]["step"] is None
+    for row in rows:
+        assert row["where"] == "cpu" and row["ms_min"] <= row["ms"] <= row["ms_max"]
+        assert 0 <= row["error"] < 100, "in units of 2^-24 * sum |w * x|"
+        flops = table["flops"] * row["images"] / table["batch"]
+        assert row["tflop_per_s"] == pytest.approx(flops / row["ms"] / 1e9, rel=0.01, abs=1e-6)
+        limit = table["cpu_fma_tflop_per_s" if row["threads"] == 1 else "cpu_all_fma_tflop_per_s"]
+        assert limit > 0 and row["share_of_fma"] == pytest.approx(row["tflop_per_s"] / limit, rel=0.01, abs=1e-5)
+
+
+def test_layers_csv(box):
+    rows = list(csv.DictReader(io.StringIO(run(*LAYER, "--csv").out)))
+    assert "cpu_layer_reference" in {row["name"] for row in rows}
+    for row in rows:
+        assert None not in row and None not in row.values(), "a line has more or fewer values than the heading"
+        assert row["left_out"] or float(row["ms"]) > 0
+
+
+def test_layers_of_one_variant_or_precision(box):
+    rows = json.loads(run(*LAYER, "--json", "--variant", "cpu_layer_reference").out)["rows"]
+    assert {row["name"] for row in rows} == {"cpu_layer_reference"}
+    assert json.loads(run(*LAYER, "--json", "--precision", "fp16").out)["rows"] == []
+
+
+def test_layers_page_and_chart(box):
+    out = run(*LAYER, "--json", "--html", "p.html").out
+    page = (box / "p.html").read_text(encoding="utf-8")
+    assert "conv bench layers" in page and "cpu_layer_reference" in page
+    root = ElementTree.fromstring(subprocess.run([sys.executable, os.path.join(ROOT, "tools", "bench-chart")], input=out + out,
+                                                 encoding="utf-8", stdout=subprocess.PIPE, check=True).stdout)
+    bars = [element for element in root.iter(SVG + "rect") if element.get("class") != "page"]
+    assert len(bars) == 2 * len([row for row in json.loads(out)["rows"] if "left_out" not in row])
+
+
+@pytest.mark.cuda
+def test_layers_on_the_device(box):
+    table = json.loads(run("bench", "layers", "--device", "cuda", *LAYER[4:], "--json").out)
+    rows = [row for row in table["rows"] if "left_out" not in row]
+    assert rows and all(row["where"] == "cuda" for row in rows)
+    assert table["cuda_fma_tflop_per_s"] > 0 and table["cuda_copy_gb_per_s"] > 0
+
+
 @pytest.mark.parametrize("typed,named", (
-    (("bench",), "kernels"), (("bench", "kernel"), "kernels"), (("bench", "kernels", "folder"), "kernels"),
+    (("bench",), "kernels"), (("bench", "layers", "folder"), "layers"), (("bench", "layers", "--shape", "1x1x9"), "--shape"),
+    (("bench", "layers", "--shape", "1x1x9x9", "--kernel", "3"), "--maps"), (("bench", "layers", "--maps", "3"), "--shape"),
+    (("bench", "layers", "--shape", "1x1x9x9", "--maps", "2", "--kernel", "3x"), "--kernel"),
+    (("bench", "layers", "--shape", "1x1x9x9", "--maps", "2", "--kernel", "10"), "9x9"),
+    (("bench", "layers", "--shape", "1x1x0x9", "--maps", "2", "--kernel", "1"), "--shape"),
+    (("bench", "layers", "--shape", "lenet-1", "--maps", "3"), "--maps"), (("bench", "layers", "--shape", "lenet-1", "--html", "p"), "--html"),
+    (("bench", "layers", "--variant", "cpu_portable"), "cpu_portable"), (("bench", "kernel"), "kernels"), (("bench", "kernels", "folder"), "kernels"),
     (("bench", "kernels", "--images"), "--images"), (("bench", "kernels", "--images=0"), "--images"),
     (("bench", "kernels", "-b", "3"), "--images"), (("bench", "codec", "x", "--images=3"), "--device cuda"),
     (("bench", "kernels", "--image-size", "axb"), "axb"), (("bench", "kernels", "--size", "axb"), "axb"), (("bench", "kernels", "--json", "--csv"), "--csv"),

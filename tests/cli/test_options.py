@@ -130,7 +130,7 @@ def test_two_dashes_end_the_options(photo, box):
     assert (box / "-q.png").exists()
 
 
-COMMANDS = ("FILTER", "list", "show", "verify", "layer", "bench kernels", "bench streams", "bench codec", "devices", "help", "version")
+COMMANDS = ("FILTER", "list", "show", "verify", "layer", "bench kernels", "bench layers", "bench streams", "bench codec", "devices", "help", "version")
 
 
 def options_in(text):

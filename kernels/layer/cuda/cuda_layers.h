@@ -15,6 +15,12 @@ enum conv_status conv_cuda_layer_pad(const struct conv_layer *layer,
                                      const struct conv_layer_shape *shape,
                                      const struct conv_layer_batch *batch, float *d_dst);
 
+// Multiply-adds in registers alone, for benchmarks: queues `blocks` blocks that repeat them `turns`
+// times. Nothing is written to `d_out`, which has room for one float. CONV_ERR_DEVICE.
+enum conv_status conv_cuda_layer_fma(float *d_out, int blocks, int turns, void *stream);
+// The floating-point operations of that, two each.
+double conv_cuda_layer_fma_flops(int blocks, int turns);
+
 #ifdef __cplusplus
 }
 #endif

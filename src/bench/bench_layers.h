@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+// One convolution layer with its data, the places where variants of it are timed, and the table of
+// results.
+#ifndef CONV_BENCH_BENCH_LAYERS_H
+#define CONV_BENCH_BENCH_LAYERS_H
+
+#include "bench/bench.h"
+#include "bench/bench_table.h"
+#include "kernels/layer/layer.h"
+
+#define CONV_BENCH_LAYERS_MOST_LINES 128
+
+// --- data ----------------------------------------------------------------------------------------
+
+// Noise for one layer. The input of a launch repeats `distinct` images, so that the results of few
+// images are enough to compare with. Image b of the input and of every result is b % distinct.
+struct conv_bench_layers_data {
+    struct conv_layer layer;
+    struct conv_layer_shape shape; // images: the batch
+    int out_height, out_width;
+    int distinct;
+    size_t image_in, image_out; // samples of one image
+    size_t memory;              // bytes that the process may take
+    float *weights;
+    float *input;    // `distinct` images
+    float *expected; // the reference's results
+    double *exact;   // the same in float64
+    double *scale;   // sum of |w * x| of each: what an error is relative to
+};
+
+// Computes the expected results on `cores` threads. CONV_ERR_MEMORY.
+enum conv_status conv_bench_layers_data_open(struct conv_bench_layers_data *data,
+                                             const struct conv_bench_layer *layer, int batch,
+                                             int cores, struct conv_err *err);
+void conv_bench_layers_data_close(struct conv_bench_layers_data *data); // half-built is fine
+
+// Floating-point operations, and bytes read and written, of `images` images.
+double conv_bench_layers_flops(const struct conv_bench_layers_data *data, double images);
+double conv_bench_layers_bytes(const struct conv_bench_layers_data *data, double images);
+
+// How far `got`, the results of image `image`, are from the exact ones. Takes the larger of *error
+// and the largest |got - exact| / (2^-24 * sum |w * x|) and clears *same if bits differ from the
+// reference's.
+void conv_bench_layers_compare(const struct conv_bench_layers_data *data, int64_t image,
+                               const float *got, double *error, bool *same);
+
+// --- places --------------------------------------------------------------------------------------
+
+// Memory for input and output at one place, and timed work on it. Every function reports
+// CONV_ERR_MEMORY or CONV_ERR_DEVICE.
+struct conv_bench_layers_place;
+
+struct conv_bench_layers_ops {
+    // Room for the images of the data, filled with the input. `number`: threads, or CUDA's ordinal.
+    // CONV_ERR_LIMIT if there is too little memory.
+    enum conv_status (*open)(struct conv_bench_layers_place **place,
+                             const struct conv_bench_layers_data *data, int number,
+                             struct conv_err *err);
+    void (*close)(struct conv_bench_layers_place *place); // NULL is fine
+    // The plan of later runs, which outlives them. CONV_ERR_LIMIT as for open.
+    enum conv_status (*use)(struct conv_bench_layers_place *place, struct conv_layer_plan *plan,
+                            struct conv_err *err);
+    // Computes the first `images` images with cold caches.
+    enum conv_status (*run)(struct conv_bench_layers_place *place, int64_t images, uint64_t *ns,
+                            struct conv_err *err);
+    // The results of one image.
+    enum conv_status (*read)(struct conv_bench_layers_place *place, int64_t image, float *to,
+                             struct conv_err *err);
+    // Copies as many bytes as `images` images read and write, half of them read. The results of a
+    // run are lost, the input stays.
+    enum conv_status (*copy)(struct conv_bench_layers_place *place, int64_t images, uint64_t *ns,
+                             struct conv_err *err);
+    // Multiply-adds of float32 in registers alone; *flops counts two each.
+    enum conv_status (*fma)(struct conv_bench_layers_place *place, double *flops, uint64_t *ns,
+                            struct conv_err *err);
+};
+
+extern const struct conv_bench_layers_ops conv_bench_layers_cpu;
+extern const struct conv_bench_layers_ops conv_bench_layers_cuda; // see struct conv_bench_cuda
+
+// About `flops` operations of multiply-adds in registers on the calling thread; returns their
+// number.
+double conv_bench_layers_fma_cpu(double flops);
+
+// --- cuDNN ---------------------------------------------------------------------------------------
+
+// Its fastest algorithm in NCHW or NHWC, whichever is faster: CONV_PRECISION_EXACT stands for
+// float32. Runs once to warm up, then `runs` times with cold caches: ns[0 ... runs - 1]. `result`
+// has the first data->distinct images, *summary says what was fastest.
+enum conv_status conv_bench_layers_cudnn(const struct conv_bench_layers_data *data, int ordinal,
+                                         enum conv_precision precision, double *ns, int runs,
+                                         float *result, char *summary, size_t size,
+                                         struct conv_err *err);
+
+// --- results -------------------------------------------------------------------------------------
+
+enum conv_bench_layers_where {
+    CONV_BENCH_LAYERS_ONE_CORE,
+    CONV_BENCH_LAYERS_ALL_CORES,
+    CONV_BENCH_LAYERS_CUDA,
+    CONV_BENCH_LAYERS_PLACES,
+};
+
+struct conv_bench_layers_line {
+    enum conv_bench_kind kind;
+    const char *name;
+    char summary[120];
+    enum conv_bench_layers_where where;
+    int64_t images; // of one run
+    int runs;
+    double ms, ms_min, ms_max, ms_p25, ms_p75;
+    double gb_per_s;               // read and written
+    double tflop_per_s;            // 0: a copy
+    double byte_share, flop_share; // of the speed of a copy, and of multiply-adds in registers
+    double error;                  // the largest, in units of 2^-24 * sum |w * x|
+    bool same_bits;                // as the reference
+    double step;                   // speed over the previous step of the ladder; 0: none
+    char left_out[480];            // why it was not measured; empty: it was
+};
+
+struct conv_bench_layers_table {
+    char machine[CONV_BENCH_LAYERS_PLACES][160];      // empty: nothing was measured there
+    double fma_tflop_per_s[CONV_BENCH_LAYERS_PLACES]; // multiply-adds in registers
+    double copy_gb_per_s[CONV_BENCH_LAYERS_PLACES];
+    int threads; // of all cores
+    struct conv_bench_layers_line lines[CONV_BENCH_LAYERS_MOST_LINES];
+    int count;
+};
+
+// Prints the table of one layer and writes options->page. `status` is how the measurement ended:
+// after a failure only text is printed, of what there is. Returns it, or the first failure in
+// writing. `first`: no table was printed before.
+enum conv_status conv_bench_layers_print(const struct conv_bench_options *options,
+                                         const struct conv_bench_layers_data *data,
+                                         const char *name,
+                                         const struct conv_bench_layers_table *table, bool first,
+                                         enum conv_status status, struct conv_err *err);
+
+#endif

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT
+// The results of `conv bench layers` as text, JSON, CSV and page.
+#include <errno.h>
+#include <stdlib.h>
+
+#include "bench/bench_layers.h"
+#include "report/json.h"
+
+static const char *const places[CONV_BENCH_LAYERS_PLACES] = {"cpu", "cpu_all", "cuda"};
+
+static double us_per_image(const struct conv_bench_layers_line *line)
+{
+    return 1e3 * line->ms / (double)line->images;
+}
+
+// "1->12, 64x64, 5x5"
+static void describe(const struct conv_bench_layers_data *data, const char *to, const char *times,
+                     char *text, size_t size)
+{
+    const struct conv_layer *layer = &data->layer;
+    snprintf(text, size, "%d%s%d, %d%s%d, %d%s%d", layer->channels, to, layer->maps,
+             data->shape.height, times, data->shape.width, layer->kernel_height, times,
+             layer->kernel_width);
+}
+
+// --- text ----------------------------------------------------------------------------------------
+
+static void print_head(const struct conv_bench_layers_data *data, const char *name,
+                       const struct conv_bench_layers_table *table, bool first)
+{
+    char text[96];
+    describe(data, "->", "x", text, sizeof text);
+    printf("%s%s%s%s%s, batch of %lld, float32\n", first ? "" : "\n", text, name ? " (" : "",
+           name ? name : "", name ? ")" : "", (long long)data->shape.images);
+    for (int p = 0; p < CONV_BENCH_LAYERS_PLACES; p++)
+        if (*table->machine[p] && table->copy_gb_per_s[p] > 0)
+            printf("%s: copy %.1f GB/s, multiply-adds in registers %.3g TFLOP/s\n",
+                   table->machine[p], table->copy_gb_per_s[p], table->fma_tflop_per_s[p]);
+    if (first)
+        puts("ms: the median of all runs, and the fastest and the slowest; caches are cold. Bytes, "
+             "FP32: share of the speed of\na copy of the same bytes, and of multiply-adds in "
+             "registers. Error: the largest, over 2^-24 * sum |w * x|.");
+    printf("%-34s %6s %9s %9s %9s %4s %9s %8s %7s %7s %8s %5s %7s  %s\n", "kernel", "images", "ms",
+           "min", "max", "runs", "us/image", "TFLOP/s", "bytes", "FP32", "error", "bits", "step",
+           "what it is");
+}
+
+static void print_line(const struct conv_bench_layers_table *table,
+                       const struct conv_bench_layers_line *line)
+{
+    char name[64], step[16] = "";
+    if (line->where == CONV_BENCH_LAYERS_ALL_CORES)
+        snprintf(name, sizeof name, "%s, %d cores", line->name, table->threads);
+    else
+        snprintf(name, sizeof name, "%s%s", line->kind == CONV_BENCH_SHAPE ? "  " : "", line->name);
+    if (*line->left_out) {
+        printf("%-34s left out: ", name);
+        conv_report_print_path(stdout, line->left_out);
+        putchar('\n');
+        return;
+    }
+    if (line->step > 0)
+        snprintf(step, sizeof step, "%.2fx", line->step);
+    printf("%-34s %6lld %9.4f %9.4f %9.4f %4d %9.3f %8.3f %5.1f %% %5.1f %% %8.2f %5s %7s  %s%s\n",
+           name, (long long)line->images, line->ms, line->ms_min, line->ms_max, line->runs,
+           us_per_image(line), line->tflop_per_s, 100 * line->byte_share, 100 * line->flop_share,
+           line->error, line->same_bits ? "same" : "-", step,
+           line->kind == CONV_BENCH_COMPETITOR ? "RIVAL: " : "", line->summary);
+}
+
+// --- for programs --------------------------------------------------------------------------------
+
+static void print_json_line(FILE *stream, const struct conv_bench_layers_table *table,
+                            const struct conv_bench_layers_line *line)
+{
+    bool cuda = line->where == CONV_BENCH_LAYERS_CUDA;
+    fputs("{\"name\":", stream);
+    conv_json_string(stream, line->name);
+    conv_json_member(stream, "kind", conv_bench_table_kind(line->kind));
+    conv_json_member(stream, "where", cuda ? "cuda" : "cpu");
+    if (!cuda)
+        fprintf(stream, ",\"threads\":%d",
+                line->where == CONV_BENCH_LAYERS_ALL_CORES ? table->threads : 1);
+    conv_json_member(stream, "summary", line->summary);
+    if (*line->left_out) {
+        conv_json_member(stream, "left_out", line->left_out);
+    } else {
+        fprintf(stream,
+                ",\"images\":%lld,\"runs\":%d,\"ms\":%.6f,\"ms_min\":%.6f,\"ms_max\":%.6f,"
+                "\"ms_p25\":%.6f,\"ms_p75\":%.6f,\"us_per_image\":%.6f,\"tflop_per_s\":%.6f,"
+                "\"gb_per_s\":%.6f,\"share_of_copy\":%.6f,\"share_of_fma\":%.6f,\"error\":%.4f,"
+                "\"same_bits\":%s,\"step\":",
+                (long long)line->images, line->runs, line->ms, line->ms_min, line->ms_max,
+                line->ms_p25, line->ms_p75, us_per_image(line), line->tflop_per_s, line->gb_per_s,
+                line->byte_share, line->flop_share, line->error,
+                line->same_bits ? "true" : "false");
+        if (line->step > 0)
+            fprintf(stream, "%.4f", line->step);
+        else
+            fputs("null", stream);
+    }
+    fputc('}', stream);
+}
+
+static void print_json(const struct conv_bench_layers_data *data, const char *name,
+                       const struct conv_bench_layers_table *table, FILE *stream)
+{
+    const struct conv_layer *layer = &data->layer;
+    fputs("{\"type\":\"bench-layers\",\"version\":\"" CONV_VERSION "\"", stream);
+    conv_json_member(stream, "layer", name);
+    fprintf(stream,
+            ",\"batch\":%lld,\"channels\":%d,\"height\":%d,\"width\":%d,\"maps\":%d,"
+            "\"kernel_height\":%d,\"kernel_width\":%d,\"flops\":%.0f,\"bytes\":%.0f",
+            (long long)data->shape.images, layer->channels, data->shape.height, data->shape.width,
+            layer->maps, layer->kernel_height, layer->kernel_width,
+            conv_bench_layers_flops(data, (double)data->shape.images),
+            conv_bench_layers_bytes(data, (double)data->shape.images));
+    for (int p = 0; p < CONV_BENCH_LAYERS_PLACES; p++) {
+        conv_json_member(stream, places[p], *table->machine[p] ? table->machine[p] : NULL);
+        fprintf(stream, ",\"%s_copy_gb_per_s\":%.6f,\"%s_fma_tflop_per_s\":%.6f", places[p],
+                table->copy_gb_per_s[p], places[p], table->fma_tflop_per_s[p]);
+    }
+    fputs(",\"rows\":[", stream);
+    for (int i = 0; i < table->count; i++) {
+        print_json_line(stream, table, &table->lines[i]);
+        fputs(i + 1 < table->count ? "," : "", stream);
+    }
+    fputs("]}\n", stream);
+}
+
+static void print_csv(const struct conv_bench_layers_data *data,
+                      const struct conv_bench_layers_table *table, bool first)
+{
+    const struct conv_layer *layer = &data->layer;
+    if (first)
+        puts("batch,channels,height,width,maps,kernel_height,kernel_width,name,kind,where,threads,"
+             "images,runs,ms,ms_min,ms_max,ms_p25,ms_p75,us_per_image,tflop_per_s,gb_per_s,"
+             "share_of_copy,share_of_fma,error,same_bits,step,left_out");
+    for (int i = 0; i < table->count; i++) {
+        const struct conv_bench_layers_line *line = &table->lines[i];
+        bool cuda = line->where == CONV_BENCH_LAYERS_CUDA;
+        printf("%lld,%d,%d,%d,%d,%d,%d,%s,%s,%s,%d,", (long long)data->shape.images,
+               layer->channels, data->shape.height, data->shape.width, layer->maps,
+               layer->kernel_height, layer->kernel_width, line->name,
+               conv_bench_table_kind(line->kind), cuda ? "cuda" : "cpu",
+               cuda                                         ? 0
+               : line->where == CONV_BENCH_LAYERS_ALL_CORES ? table->threads
+                                                            : 1);
+        if (*line->left_out) {
+            fputs(",,,,,,,,,,,,,,,\"", stdout);
+            for (const char *c = line->left_out; *c; c++)
+                fputs(*c == '"' ? "\"\"" : (char[]){*c, 0}, stdout);
+            puts("\"");
+            continue;
+        }
+        printf("%lld,%d,%.6f,%.6f,%.6f,%.6f,%.6f,%.6f,%.6f,%.6f,%.6f,%.6f,%.4f,%d,",
+               (long long)line->images, line->runs, line->ms, line->ms_min, line->ms_max,
+               line->ms_p25, line->ms_p75, us_per_image(line), line->tflop_per_s, line->gb_per_s,
+               line->byte_share, line->flop_share, line->error, line->same_bits);
+        if (line->step > 0)
+            printf("%.4f", line->step);
+        puts(",");
+    }
+}
+
+// --- the page ------------------------------------------------------------------------------------
+
+static enum conv_status write_page(const struct conv_bench_options *options,
+                                   const struct conv_bench_layers_data *data, const char *name,
+                                   const struct conv_bench_layers_table *table,
+                                   struct conv_err *err)
+{
+    struct conv_page_job *job = options->page;
+    struct conv_page_kernel kernels[CONV_BENCH_LAYERS_MOST_LINES];
+    char names[CONV_BENCH_LAYERS_MOST_LINES][64], title[96];
+    char *record = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&record, &size);
+    if (!memory)
+        return conv_err_errno(err, errno, "cannot write the page");
+    print_json(data, name, table, memory);
+    if (fclose(memory) != 0) {
+        free(record);
+        return conv_err_errno(err, errno, "cannot write the page");
+    }
+    for (int i = 0; i < table->count; i++) {
+        const struct conv_bench_layers_line *line = &table->lines[i];
+        bool all = line->where == CONV_BENCH_LAYERS_ALL_CORES;
+        snprintf(names[i], sizeof names[i], "%.48s%s", line->name, all ? ", all cores" : "");
+        kernels[i] = (struct conv_page_kernel){
+            .name = names[i],
+            .summary = *line->left_out ? line->left_out : line->summary,
+            .kind = conv_bench_table_kind(line->kind),
+            .on_cuda = line->where == CONV_BENCH_LAYERS_CUDA,
+            .ms = line->ms,
+            .ms_min = line->ms_min,
+            .ms_max = line->ms_max,
+            .runs = line->runs,
+            .gb_per_s = line->gb_per_s,
+            .share_of_copy = line->byte_share,
+            .step = line->step,
+        };
+    }
+    describe(data, "→", "×", title, sizeof title);
+    job->page.kind = "conv bench layers";
+    job->page.title = title;
+    job->page.kernels = kernels;
+    job->page.kernel_count = table->count;
+    job->page.cpu = table->machine[CONV_BENCH_LAYERS_ONE_CORE];
+    job->page.cuda = table->machine[CONV_BENCH_LAYERS_CUDA];
+    conv_page_job_fact(job, "batch", "%lld images", (long long)data->shape.images);
+    for (int p = 0; p < CONV_BENCH_LAYERS_PLACES; p++)
+        if (*table->machine[p] && table->copy_gb_per_s[p] > 0)
+            conv_page_job_fact(job, "limits", "%s: copy %.1f GB/s, multiply-adds %.3g TFLOP/s",
+                               table->machine[p], table->copy_gb_per_s[p],
+                               table->fma_tflop_per_s[p]);
+    enum conv_status status = conv_page_job_finish(job, record, err);
+    free(record);
+    return status;
+}
+
+// -------------------------------------------------------------------------------------------------
+
+enum conv_status conv_bench_layers_print(const struct conv_bench_options *options,
+                                         const struct conv_bench_layers_data *data,
+                                         const char *name,
+                                         const struct conv_bench_layers_table *table, bool first,
+                                         enum conv_status status, struct conv_err *err)
+{
+    if (options->format == CONV_BENCH_TEXT && table->count > 0) {
+        print_head(data, name, table, first);
+        for (int i = 0; i < table->count; i++)
+            print_line(table, &table->lines[i]);
+        fflush(stdout);
+    }
+    if (status)
+        return status;
+    if (options->format == CONV_BENCH_JSON)
+        print_json(data, name, table, stdout);
+    if (options->format == CONV_BENCH_CSV)
+        print_csv(data, table, first);
+    return options->page->file ? write_page(options, data, name, table, err) : CONV_OK;
+}
