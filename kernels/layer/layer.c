@@ -10,20 +10,43 @@
 #include "kernels/layer/cpu/cpu_layers.h"
 
 static const struct conv_layer_variant *const variants[] = {
+#if CONV_HAVE_CUDA
+    &conv_cuda_layer_register, &conv_cuda_layer_fused,    &conv_cuda_layer_im2col,
+    &conv_cuda_layer_tree,     &conv_cuda_layer_atomics,  &conv_cuda_layer_specialised,
+    &conv_cuda_layer_channels, &conv_cuda_layer_hoisted,  &conv_cuda_layer_shared_constant,
+    &conv_cuda_layer_shared,   &conv_cuda_layer_constant, &conv_cuda_layer_naive,
+#endif
 #if defined __x86_64__
-    &conv_cpu_layer_avx512,
-    &conv_cpu_layer_avx2,
+    &conv_cpu_layer_avx512,    &conv_cpu_layer_avx2,
 #elif defined __aarch64__
     &conv_cpu_layer_neon,
 #endif
-    &conv_cpu_layer_portable,
-    &conv_cpu_layer_reference,
+    &conv_cpu_layer_portable,  &conv_cpu_layer_reference,
 };
 
 const struct conv_layer_variant *const *conv_layer_variants(int *count)
 {
     *count = (int)(sizeof variants / sizeof variants[0]);
     return variants;
+}
+
+const struct conv_layer_extra *conv_layer_extras(int *count)
+{
+#if CONV_HAVE_CUDA
+    static const struct conv_layer_extra extras[] = {
+        {&conv_cuda_layer_register_shapes[0], &conv_cuda_layer_register},
+        {&conv_cuda_layer_register_shapes[1], &conv_cuda_layer_register},
+        {&conv_cuda_layer_register_shapes[2], &conv_cuda_layer_register},
+        {&conv_cuda_layer_register_shapes[3], &conv_cuda_layer_register},
+        {&conv_cuda_layer_register_shapes[4], &conv_cuda_layer_register},
+        {&conv_cuda_layer_register_shapes[5], &conv_cuda_layer_register},
+    };
+    *count = (int)(sizeof extras / sizeof extras[0]);
+    return extras;
+#else
+    *count = 0;
+    return NULL;
+#endif
 }
 
 bool conv_layer_needs_pad(const struct conv_layer_variant *variant, const struct conv_layer *layer)

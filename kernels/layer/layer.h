@@ -151,6 +151,13 @@ extern const struct conv_layer_variant conv_cpu_layer_reference;
 // All variants of this build, CPU and CUDA mixed, in the order of lists and tables; *count is set.
 const struct conv_layer_variant *const *conv_layer_variants(int *count);
 
+// Variants with another tile, for benchmarks and tests; they are never chosen.
+struct conv_layer_extra {
+    const struct conv_layer_variant *variant;
+    const struct conv_layer_variant *of; // the variant of the table that it is a form of
+};
+const struct conv_layer_extra *conv_layer_extras(int *count);
+
 // True if a machine that offers `have` (see conv_place_offers) can run this variant on the layer.
 // Layers with padding or 8-bit input that the variant leaves to conv_layer_pad count as possible.
 bool conv_layer_can(const struct conv_layer_variant *variant, const struct conv_layer *layer,

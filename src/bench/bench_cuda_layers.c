@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Layers on a CUDA device, timed with events on a stream of their own.
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "bench/bench_cuda_timer.h"
@@ -133,7 +134,9 @@ static enum conv_status cuda_run(struct conv_bench_layers_place *place, int64_t 
         code = cudaGetLastError();
     if (!code)
         code = conv_bench_timer_stop(&place->timer, ns);
-    return conv_bench_timer_report(code, "run the layer", err);
+    char doing[96];
+    snprintf(doing, sizeof doing, "launch kernel %s", place->plan->variant->name);
+    return conv_bench_timer_report(code, doing, err);
 }
 
 static enum conv_status cuda_read(struct conv_bench_layers_place *place, int64_t image, float *to,

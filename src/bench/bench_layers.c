@@ -12,7 +12,7 @@
 #include "bench/bench_layers.h"
 
 #define LEAST_RUNS 3
-#define ENOUGH_NS 2000000000u // for all runs of a variant
+#define ENOUGH_NS 1000000000u // for all runs of a variant
 #define MOST_YARDSTICKS 512   // copies, or runs of multiply-adds, of a place
 #define YARDSTICK_RUNS 3      // of each with each variant
 #define CHECKED 24            // images of a result
@@ -46,6 +46,10 @@ const struct conv_layer_variant *conv_bench_layers_find(const char *name)
     for (int i = 0; i < count; i++)
         if (strcmp(variants[i]->name, name) == 0)
             return variants[i];
+    const struct conv_layer_extra *extras = conv_layer_extras(&count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(extras[i].variant->name, name) == 0)
+            return extras[i].variant;
     return NULL;
 }
 
@@ -346,6 +350,19 @@ static void limit_cpu_images(struct bench *bench)
         bench->here.shape.images = most < 1 ? 1 : (int64_t)most;
 }
 
+// A variant and its extras.
+static enum conv_status
+bench_variants(struct bench *bench, const struct conv_layer_variant *variant, struct conv_err *err)
+{
+    int count;
+    const struct conv_layer_extra *extras = conv_layer_extras(&count);
+    enum conv_status status = bench_variant(bench, variant, CONV_BENCH_VARIANT, err);
+    for (int i = 0; i < count && !status; i++)
+        if (extras[i].of == variant)
+            status = bench_variant(bench, extras[i].variant, CONV_BENCH_SHAPE, err);
+    return status;
+}
+
 static enum conv_status bench_place(struct bench *bench, enum conv_bench_layers_where where,
                                     const struct conv_bench_layers_ops *ops, int number,
                                     struct conv_err *err)
@@ -361,7 +378,7 @@ static enum conv_status bench_place(struct bench *bench, enum conv_bench_layers_
         limit_cpu_images(bench);
     enum conv_status status = ops->open(&bench->place, &bench->here, number, err);
     for (int i = count - 1; i >= 0 && !status; i--)
-        status = bench_variant(bench, variants[i], CONV_BENCH_VARIANT, err);
+        status = bench_variants(bench, variants[i], err);
     ops->close(bench->place);
     bench->place = NULL;
 #if CONV_HAVE_CUDNN

@@ -392,7 +392,7 @@ void emulated::queue_launch(const char *name, const void *kernel, const launch_s
 {
     size_t threads = (size_t)shape.block.x * shape.block.y * shape.block.z;
     if (threads == 0 || threads > MOST_THREADS || shape.grid.x == 0 || shape.grid.y == 0 ||
-        shape.grid.y > UINT16_MAX || shape.grid.z != 1) {
+        shape.grid.y > UINT16_MAX || shape.grid.z == 0 || shape.grid.z > UINT16_MAX) {
         report(cudaErrorInvalidConfiguration);
         return;
     }

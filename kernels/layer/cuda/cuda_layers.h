@@ -15,6 +15,14 @@ enum conv_status conv_cuda_layer_pad(const struct conv_layer *layer,
                                      const struct conv_layer_shape *shape,
                                      const struct conv_layer_batch *batch, float *d_dst);
 
+// The ladder, from the first attempt on, one idea each. Files ladder_*.cu.
+extern const struct conv_layer_variant conv_cuda_layer_naive, conv_cuda_layer_constant,
+    conv_cuda_layer_shared, conv_cuda_layer_shared_constant, conv_cuda_layer_hoisted,
+    conv_cuda_layer_channels, conv_cuda_layer_specialised, conv_cuda_layer_atomics,
+    conv_cuda_layer_tree, conv_cuda_layer_im2col, conv_cuda_layer_fused, conv_cuda_layer_register;
+// For benchmarks and tests: other tiles.
+extern const struct conv_layer_variant conv_cuda_layer_register_shapes[6];
+
 // Multiply-adds in registers alone, for benchmarks: queues `blocks` blocks that repeat them `turns`
 // times. Nothing is written to `d_out`, which has room for one float. CONV_ERR_DEVICE.
 enum conv_status conv_cuda_layer_fma(float *d_out, int blocks, int turns, void *stream);

@@ -177,7 +177,17 @@ static inline uint32_t atomicAdd(uint32_t *p, uint32_t value)
     return __atomic_fetch_add(p, value, __ATOMIC_ACQ_REL);
 }
 
-// The addition above is sequentially consistent; the thread sanitizer does not support fences.
+static inline float atomicAdd(float *p, float value)
+{
+    uint32_t old = __atomic_load_n((uint32_t *)p, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n((uint32_t *)p, &old,
+                                        same_bits<uint32_t>(same_bits<float>(old) + value), false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    }
+    return same_bits<float>(old);
+}
+
+// The additions above are sequentially consistent; the thread sanitizer does not support fences.
 static inline void __threadfence(void)
 {
 }

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+// What the textbook kernels of the ladder have in common: a launch in samples, weights and bias in
+// device memory, one thread per output.
+#ifndef CONV_KERNELS_LAYER_CUDA_LADDER_CUH
+#define CONV_KERNELS_LAYER_CUDA_LADDER_CUH
+
+#include <cuda_runtime.h>
+#include <string.h>
+
+#include "kernels/layer/activation.h"
+#include "kernels/layer/cuda/cuda_layers.h"
+
+#define LADDER_SIDE 16                   // of a block and its tile of outputs
+#define LADDER_SHARED ((size_t)48 << 10) // bytes that every block can have without asking
+// Weights that fit into kernel parameters, 4 KB, together with a struct ladder. Parameters are
+// constant memory, which is not shared between streams: there is no variable to protect.
+#define LADDER_CONSTANT 960
+
+// A launch. Strides are in samples.
+struct ladder {
+    const float *x;
+    int64_t image, plane, row;
+    float *y;             // [images][maps][out_height][out_width]
+    const float *weights; // [maps][channels][kernel_height][kernel_width]
+    const float *bias;    // [maps]
+    int64_t images;
+    int channels, maps, kernel_height, kernel_width, stride, out_height, out_width;
+    int tiles_x; // of a plane of outputs
+    int activation;
+};
+
+struct ladder_constant {
+    float weights[LADDER_CONSTANT];
+};
+
+static inline size_t ladder_taps(const struct conv_layer *layer) // of one map
+{
+    return (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
+}
+
+static inline size_t ladder_packed_bytes(const struct conv_layer *layer,
+                                         const struct conv_layer_shape *shape)
+{
+    (void)shape;
+    return (size_t)layer->maps * (ladder_taps(layer) + 1) * sizeof(float);
+}
+
+// The weights as they are, then the bias.
+static inline void ladder_plan(struct conv_layer_plan *plan)
+{
+    const struct conv_layer *layer = plan->layer;
+    size_t weights = (size_t)layer->maps * ladder_taps(layer);
+    float *packed = (float *)plan->packed;
+    memcpy(packed, layer->weights, weights * sizeof *packed);
+    for (int m = 0; m < layer->maps; m++)
+        packed[weights + (size_t)m] = layer->bias ? layer->bias[m] : 0;
+}
+
+static inline bool ladder_can(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    return layer->output == CONV_ELEMENT_F32 && layer->maps <= 65535 &&
+           (int64_t)shape->height * shape->width <= INT32_MAX / 4;
+}
+
+template <int SCORE>
+static int ladder_score(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    (void)layer;
+    (void)shape;
+    return SCORE;
+}
+
+static inline struct ladder ladder_of(const struct conv_layer_plan *plan,
+                                      const struct conv_layer_batch *batch, int tile_width)
+{
+    const struct conv_layer *layer = plan->layer;
+    const float *packed = (const float *)plan->d_packed;
+    struct ladder ladder = {};
+    ladder.x = (const float *)batch->src;
+    ladder.image = batch->src_image / (int64_t)sizeof(float);
+    ladder.plane = batch->src_plane / (int64_t)sizeof(float);
+    ladder.row = batch->src_row / (int64_t)sizeof(float);
+    ladder.y = (float *)batch->dst;
+    ladder.weights = packed;
+    ladder.bias = packed + (size_t)layer->maps * ladder_taps(layer);
+    ladder.images = batch->images;
+    ladder.channels = layer->channels;
+    ladder.maps = layer->maps;
+    ladder.kernel_height = layer->kernel_height;
+    ladder.kernel_width = layer->kernel_width;
+    ladder.stride = layer->stride;
+    ladder.out_height = conv_layer_out_height(layer, plan->shape.height);
+    ladder.out_width = conv_layer_out_width(layer, plan->shape.width);
+    ladder.tiles_x = (ladder.out_width - 1) / tile_width + 1;
+    ladder.activation = (int)layer->activation;
+    return ladder;
+}
+
+// Blocks of one image and one of `planes` planes each; later images are the same block's.
+static inline dim3 ladder_grid(const struct ladder *ladder, int tile_height, int planes)
+{
+    int tiles_y = (ladder->out_height - 1) / tile_height + 1;
+    return dim3((unsigned)(ladder->tiles_x * tiles_y), (unsigned)planes,
+                (unsigned)(ladder->images < 65535 ? ladder->images : 65535));
+}
+
+static inline enum conv_status ladder_status(void)
+{
+    return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
+}
+
+// A launch for each group of maps whose weights fit into parameters.
+template <typename Launch>
+static enum conv_status ladder_groups(const struct conv_layer_plan *plan, const Launch &launch)
+{
+    const struct conv_layer *layer = plan->layer;
+    size_t taps = ladder_taps(layer);
+    int group = (int)(LADDER_CONSTANT / taps);
+    const float *weights = (const float *)plan->packed;
+    for (int first = 0; first < layer->maps; first += group) {
+        int count = layer->maps - first < group ? layer->maps - first : group;
+        struct ladder_constant constant;
+        memcpy(constant.weights, weights + (size_t)first * taps,
+               (size_t)count * taps * sizeof(float));
+        launch(constant, first, count);
+        if (ladder_status())
+            return CONV_ERR_DEVICE;
+    }
+    return CONV_OK;
+}
+
+// Defines a row of the table, cuda_layer_NAME.
+#define LADDER_VARIANT(NAME, SUMMARY, PRECISION, BOUND, CAN, SCORE, PLAN, RUN)                     \
+    const struct conv_layer_variant conv_cuda_layer_##NAME = {                                     \
+        "cuda_layer_" #NAME,                                                                       \
+        SUMMARY,                                                                                   \
+        CONV_ON_CUDA,                                                                              \
+        75,                                                                                        \
+        CONV_PRECISION_##PRECISION,                                                                \
+        BOUND,                                                                                     \
+        false,                                                                                     \
+        CAN,                                                                                       \
+        ladder_score<SCORE>,                                                                       \
+        ladder_packed_bytes,                                                                       \
+        PLAN,                                                                                      \
+        RUN,                                                                                       \
+    }
+
+// --- in kernels ----------------------------------------------------------------------------------
+
+static __device__ inline void ladder_store(const struct ladder &ladder, int64_t image, int map,
+                                           int i, int j, float sum)
+{
+    int64_t plane = image * ladder.maps + map;
+    ladder.y[(plane * ladder.out_height + i) * ladder.out_width + j] =
+        conv_layer_activate((enum conv_activation)ladder.activation, sum);
+}
+
+// Rows and columns of the input that a tile of outputs reads.
+static CONV_HOST_DEVICE inline int ladder_reach(int side, int stride, int kernel)
+{
+    return (side - 1) * stride + kernel;
+}
+
+// Loads `height` x `width` samples from row `top`, column `left` of a plane on; what is beyond
+// `rows` and `columns` is not read by any output of the image.
+static __device__ inline void ladder_load(float *tile, const float *plane, int64_t row, int top,
+                                          int left, int height, int width, int rows, int columns)
+{
+    int threads = (int)(blockDim.x * blockDim.y);
+    for (int t = (int)(threadIdx.y * blockDim.x + threadIdx.x); t < height * width; t += threads) {
+        int y = top + t / width, x = left + t % width;
+        if (y < rows && x < columns)
+            tile[t] = plane[y * row + x];
+    }
+}
+
+#endif

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// As ladder_naive.cu, with the weights in constant memory: all threads of a warp use the same
+// weight at the same time, which the constant cache broadcasts. A launch computes as many maps as
+// have weights that fit into its parameters.
+#include "kernels/layer/cuda/ladder.cuh"
+
+// Blocks of 16 x 16 outputs of one of the maps from `first` on.
+static __global__ void constant(struct ladder ladder,
+                                const __grid_constant__ struct ladder_constant weights, int first)
+{
+    int i = (int)(blockIdx.x / ladder.tiles_x) * LADDER_SIDE + (int)threadIdx.y;
+    int j = (int)(blockIdx.x % ladder.tiles_x) * LADDER_SIDE + (int)threadIdx.x;
+    int m = (int)blockIdx.y;
+    if (i >= ladder.out_height || j >= ladder.out_width)
+        return;
+    for (int64_t b = blockIdx.z; b < ladder.images; b += gridDim.z) {
+        float sum = ladder.bias[first + m];
+        for (int c = 0; c < ladder.channels; c++)
+            for (int u = 0; u < ladder.kernel_height; u++)
+                for (int v = 0; v < ladder.kernel_width; v++) {
+                    int tap = ((m * ladder.channels + c) * ladder.kernel_height + u) *
+                                  ladder.kernel_width +
+                              v;
+                    int64_t sample = b * ladder.image + c * ladder.plane +
+                                     (i * ladder.stride + u) * ladder.row + j * ladder.stride + v;
+                    sum = fmaf(weights.weights[tap], ladder.x[sample], sum);
+                }
+        ladder_store(ladder, b, first + m, i, j, sum);
+    }
+}
+
+static bool can_constant(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    return ladder_can(layer, shape) && ladder_taps(layer) <= LADDER_CONSTANT;
+}
+
+static enum conv_status run_constant(const struct conv_layer_plan *plan,
+                                     const struct conv_layer_batch *batch)
+{
+    struct ladder ladder = ladder_of(plan, batch, LADDER_SIDE);
+    return ladder_groups(plan, [&](const struct ladder_constant &weights, int first, int count) {
+        constant<<<ladder_grid(&ladder, LADDER_SIDE, count), dim3(LADDER_SIDE, LADDER_SIDE), 0,
+                   (cudaStream_t)batch->stream>>>(ladder, weights, first);
+    });
+}
+
+LADDER_VARIANT(constant, "as naive, weights in constant memory", EXACT, 0, can_constant, 12,
+               ladder_plan, run_constant);

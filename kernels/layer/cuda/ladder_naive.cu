@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// The start of the ladder: one thread computes one output, and reads input and weights from global
+// memory. The caches do what later kernels do explicitly.
+#include "kernels/layer/cuda/ladder.cuh"
+
+// Blocks of 16 x 16 outputs of one map.
+static __global__ void naive(struct ladder ladder)
+{
+    int i = (int)(blockIdx.x / ladder.tiles_x) * LADDER_SIDE + (int)threadIdx.y;
+    int j = (int)(blockIdx.x % ladder.tiles_x) * LADDER_SIDE + (int)threadIdx.x;
+    int m = (int)blockIdx.y;
+    if (i >= ladder.out_height || j >= ladder.out_width)
+        return;
+    for (int64_t b = blockIdx.z; b < ladder.images; b += gridDim.z) {
+        float sum = ladder.bias[m];
+        for (int c = 0; c < ladder.channels; c++)
+            for (int u = 0; u < ladder.kernel_height; u++)
+                for (int v = 0; v < ladder.kernel_width; v++) {
+                    int64_t tap = ((int64_t)(m * ladder.channels + c) * ladder.kernel_height + u) *
+                                      ladder.kernel_width +
+                                  v;
+                    int64_t sample = b * ladder.image + c * ladder.plane +
+                                     (i * ladder.stride + u) * ladder.row + j * ladder.stride + v;
+                    sum = fmaf(ladder.weights[tap], ladder.x[sample], sum);
+                }
+        ladder_store(ladder, b, m, i, j, sum);
+    }
+}
+
+static enum conv_status run_naive(const struct conv_layer_plan *plan,
+                                  const struct conv_layer_batch *batch)
+{
+    struct ladder ladder = ladder_of(plan, batch, LADDER_SIDE);
+    naive<<<ladder_grid(&ladder, LADDER_SIDE, ladder.maps), dim3(LADDER_SIDE, LADDER_SIDE), 0,
+            (cudaStream_t)batch->stream>>>(ladder);
+    return ladder_status();
+}
+
+LADDER_VARIANT(naive, "one thread per output, everything in global memory", EXACT, 0, ladder_can,
+               11, ladder_plan, run_naive);
