@@ -157,18 +157,28 @@ static bool check_variant(const struct conv_layer_variant *variant, struct check
     return check_cpu_run(variant, c, false) && check_case_compare(c, variant, &tally->worst, false);
 }
 
+// Those of the table, then those that only benchmarks use. NULL beyond the last.
+static const struct conv_layer_variant *variant_at(int number)
+{
+    int count, extra_count;
+    const struct conv_layer_variant *const *variants = conv_layer_variants(&count);
+    const struct conv_layer_extra *extras = conv_layer_extras(&extra_count);
+    if (number < count)
+        return variants[number];
+    return number - count < extra_count ? extras[number - count].variant : NULL;
+}
+
 // Runs the requested variants on one case.
 static bool check_case_variants(struct check_case *c, const struct options *options,
                                 const struct machine *machine, struct tally *tallies)
 {
     if (!check_case_expect(c))
         return false;
-    int count;
-    const struct conv_layer_variant *const *variants = conv_layer_variants(&count);
+    const struct conv_layer_variant *variant;
     bool ok = true;
-    for (int r = 0; r < count; r++)
-        if (is_wanted(variants[r], options) && can_run(variants[r], machine))
-            ok = check_variant(variants[r], c, machine, &tallies[r]) && ok;
+    for (int r = 0; (variant = variant_at(r)); r++)
+        if (is_wanted(variant, options) && can_run(variant, machine))
+            ok = check_variant(variant, c, machine, &tallies[r]) && ok;
     return ok;
 }
 
@@ -193,11 +203,9 @@ static bool check_networks(const struct options *options, const struct machine *
 static bool report(const struct options *options, const struct machine *machine,
                    const struct tally *tallies)
 {
-    int count;
-    const struct conv_layer_variant *const *variants = conv_layer_variants(&count);
+    const struct conv_layer_variant *variant;
     bool ok = true, found = !options->variant;
-    for (int r = 0; r < count; r++) {
-        const struct conv_layer_variant *variant = variants[r];
+    for (int r = 0; (variant = variant_at(r)); r++) {
         const struct tally *tally = &tallies[r];
         if (!is_wanted(variant, options))
             continue;

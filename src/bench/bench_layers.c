@@ -265,10 +265,11 @@ static enum conv_status run_variant(struct bench *bench, const struct conv_layer
     if (!status)
         status = bench->ops->use(bench->place, &plan, err);
     if (!status) {
-        struct conv_bench_layers_line line;
+        struct conv_bench_layers_line line; // in the table once it is complete
         struct conv_bench_layers_line *added =
             add_line(bench, kind, variant->name, variant->summary);
         line = *added;
+        line.precision = variant->precision;
         status = time_variant(bench, variant, &line, err);
         if (!status && kind == CONV_BENCH_VARIANT)
             set_step(bench, &line);
@@ -332,6 +333,7 @@ static void bench_cudnn(struct bench *bench)
         struct conv_bench_layers_line *line =
             add_line(bench, CONV_BENCH_COMPETITOR, names[p], summary);
         set_times(bench, line, times, CONV_BENCH_MOST_RUNS, data->shape.images);
+        line->precision = (enum conv_precision)p;
         line->same_bits = true;
         for (int b = 0; b < data->distinct; b++)
             conv_bench_layers_compare(data, b, result + (size_t)b * data->image_out, &line->error,

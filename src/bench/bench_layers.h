@@ -35,8 +35,22 @@ enum conv_status conv_bench_layers_data_open(struct conv_bench_layers_data *data
 void conv_bench_layers_data_close(struct conv_bench_layers_data *data); // half-built is fine
 
 // Floating-point operations, and bytes read and written, of `images` images.
-double conv_bench_layers_flops(const struct conv_bench_layers_data *data, double images);
-double conv_bench_layers_bytes(const struct conv_bench_layers_data *data, double images);
+static inline double conv_bench_layers_flops(const struct conv_bench_layers_data *data,
+                                             double images)
+{
+    const struct conv_layer *layer = &data->layer;
+    return 2 * images * (double)data->image_out * layer->channels * layer->kernel_height *
+           layer->kernel_width;
+}
+
+static inline double conv_bench_layers_bytes(const struct conv_bench_layers_data *data,
+                                             double images)
+{
+    const struct conv_layer *layer = &data->layer;
+    double weights =
+        (double)layer->maps * layer->channels * layer->kernel_height * layer->kernel_width;
+    return sizeof(float) * (images * (double)(data->image_in + data->image_out) + weights);
+}
 
 // How far `got`, the results of image `image`, are from the exact ones. Takes the larger of *error
 // and the largest |got - exact| / (2^-24 * sum |w * x|) and clears *same if bits differ from the
@@ -106,7 +120,8 @@ struct conv_bench_layers_line {
     const char *name;
     char summary[120];
     enum conv_bench_layers_where where;
-    int64_t images; // of one run
+    enum conv_precision precision; // what the variant delivers
+    int64_t images;                // of one run
     int runs;
     double ms, ms_min, ms_max, ms_p25, ms_p75;
     double gb_per_s;               // read and written

@@ -11,21 +11,6 @@
 #define MOST_DISTINCT 16
 #define ENOUGH_PRODUCTS 4e8 // of all distinct images: a second of one core
 
-double conv_bench_layers_flops(const struct conv_bench_layers_data *data, double images)
-{
-    const struct conv_layer *layer = &data->layer;
-    return 2 * images * (double)data->image_out * layer->channels * layer->kernel_height *
-           layer->kernel_width;
-}
-
-double conv_bench_layers_bytes(const struct conv_bench_layers_data *data, double images)
-{
-    const struct conv_layer *layer = &data->layer;
-    double weights =
-        (double)layer->maps * layer->channels * layer->kernel_height * layer->kernel_width;
-    return sizeof(float) * (images * (double)(data->image_in + data->image_out) + weights);
-}
-
 // -1 to 1, the same on every machine.
 static void fill_noise(float *values, size_t count, uint64_t state)
 {

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import images
-from program import ROOT, run
+from program import EMULATED, ROOT, run
 
 SMALL = ("bench", "kernels", "--device", "cpu", "--image-size", "37x21")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -193,12 +193,30 @@ def test_layers_page_and_chart(box):
     assert len(bars) == 2 * len([row for row in json.loads(out)["rows"] if "left_out" not in row])
 
 
+LADDER = ["naive", "constant", "shared", "shared_constant", "hoisted", "channels", "specialised", "atomics", "tree",
+          "im2col", "fused", "register"]
+
+
+def check_ladder(out):
+    table = json.loads(out)
+    rows = [row for row in table["rows"] if "left_out" not in row]
+    assert all(row["where"] == "cuda" for row in rows)
+    names = [row["name"] for row in rows if row["kind"] == "variant"]
+    assert [name for name in names if name.removeprefix("cuda_layer_") in LADDER] == ["cuda_layer_" + name for name in LADDER]
+    assert any(row["kind"] == "shape" for row in rows)
+    assert all(row["same_bits"] for row in rows if row["precision"] == "exact" and row["kind"] != "competitor")
+    assert table["cuda_fma_tflop_per_s"] > 0 and table["cuda_copy_gb_per_s"] > 0
+
+
 @pytest.mark.cuda
 def test_layers_on_the_device(box):
-    table = json.loads(run("bench", "layers", "--device", "cuda", *LAYER[4:], "--json").out)
-    rows = [row for row in table["rows"] if "left_out" not in row]
-    assert rows and all(row["where"] == "cuda" for row in rows)
-    assert table["cuda_fma_tflop_per_s"] > 0 and table["cuda_copy_gb_per_s"] > 0
+    check_ladder(run("bench", "layers", "--device", "cuda", "--shape", "100x6x12x12", "--maps", "16", "--kernel", "5", "--json").out)
+
+
+@pytest.mark.skipif(not EMULATED, reason="no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
+def test_layers_on_the_emulated_device(box):
+    check_ladder(subprocess.run([EMULATED, "bench", "layers", "--device", "cuda", "--shape", "2x6x12x12", "--maps", "3",
+                                 "--kernel", "5", "--json"], check=True, encoding="utf-8", stdout=subprocess.PIPE).stdout)
 
 
 @pytest.mark.parametrize("typed,named", (
