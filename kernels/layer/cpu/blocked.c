@@ -2,8 +2,11 @@
 // Chooses how a layer's input is copied and in which blocks, and packs its weights.
 #include "kernels/layer/cpu/blocked.h"
 
-// Half of the smallest level 2 cache that processors with these instruction sets have, in bytes.
-#define MOST_COPIED (192 << 10)
+// Bytes of the copy. It shares the level 2 cache with weights and outputs: 256 KiB is what x86
+// processors have had at least since 2008; where larger blocks waste less, those since 2017 hold
+// 768.
+#define MOST_COPIED (256 << 10)
+#define MOST_COPIED_LARGE (768 << 10)
 
 static int min(int a, int b)
 {
@@ -37,17 +40,24 @@ static double cost(const struct conv_layer_blocked *blocked, const struct conv_l
                    int lanes)
 {
     double rows = blocked->rows, columns = blocked->columns;
-    double taps = (double)layer->channels * layer->kernel_height * layer->kernel_width;
-    double vectors = blocked->adjoining ? rows * columns / lanes + 0.5
+    double taps = (double)conv_layer_blocked_taps(layer);
+    // The last tile is rarely full, and a vector across a row's end partly unused.
+    double vectors = blocked->adjoining ? rows * columns / lanes + 1
                                         : rows * (round_up(blocked->columns, lanes) / lanes);
-    // Copying a vector costs about as much as three taps.
+    // Copying a vector costs about as much as six taps.
     double copied = (double)layer->channels * (double)blocked->channel_size / lanes;
-    return (vectors * taps * layer->maps + 3 * copied) / (rows * columns);
+    return (vectors * taps * layer->maps + 6 * copied) / (rows * columns);
 }
 
-// The largest block whose copy is small enough, with all columns if they are adjoining.
-static void choose_block(struct conv_layer_blocked *blocked, const struct conv_layer *layer,
-                         int lanes)
+static bool is_small(const struct conv_layer_blocked *blocked, ptrdiff_t most)
+{
+    return blocked->line * (ptrdiff_t)sizeof(float) <= most;
+}
+
+// The largest block whose copy has at most `most` bytes, with all columns if they are adjoining.
+// False if there is none; the block is then the smallest.
+static bool choose_block(struct conv_layer_blocked *blocked, const struct conv_layer *layer,
+                         int lanes, ptrdiff_t most)
 {
     blocked->columns = blocked->width;
     for (;;) {
@@ -56,12 +66,11 @@ static void choose_block(struct conv_layer_blocked *blocked, const struct conv_l
             blocked->rows = (blocked->height + blocks - 1) / blocks;
             lay_out(blocked, layer, lanes);
             blocks++;
-        } while (blocked->rows > 1 && blocked->line * (ptrdiff_t)sizeof(float) > MOST_COPIED);
+        } while (blocked->rows > 1 && !is_small(blocked, most));
         // Rows that share much of their input are worth more than long rows.
-        bool small = blocked->line * (ptrdiff_t)sizeof(float) <= MOST_COPIED &&
-                     blocked->rows >= min(blocked->height, 4);
+        bool small = is_small(blocked, most) && blocked->rows >= min(blocked->height, 4);
         if (small || blocked->adjoining || blocked->columns <= 8 * lanes)
-            return;
+            return is_small(blocked, most);
         blocked->columns = round_up(blocked->columns / 2, 4 * lanes);
     }
 }
@@ -71,30 +80,35 @@ static void choose_copy(struct conv_layer_blocked *blocked, const struct conv_la
 {
     struct conv_layer_blocked adjoining = *blocked;
     adjoining.adjoining = true;
-    choose_block(&adjoining, layer, lanes);
-    choose_block(blocked, layer, lanes);
-    bool fits = adjoining.line * (ptrdiff_t)sizeof(float) <= 4 * MOST_COPIED;
-    if (fits && cost(&adjoining, layer, lanes) < cost(blocked, layer, lanes))
+    choose_block(blocked, layer, lanes, MOST_COPIED);
+    if (choose_block(&adjoining, layer, lanes, MOST_COPIED) &&
+        cost(&adjoining, layer, lanes) < cost(blocked, layer, lanes))
         *blocked = adjoining;
+    if (choose_block(&adjoining, layer, lanes, MOST_COPIED_LARGE) &&
+        cost(&adjoining, layer, lanes) < 0.97 * cost(blocked, layer, lanes))
+        *blocked = adjoining;
+}
+
+// Where the samples of a tap begin in the copy.
+static ptrdiff_t offset_of(const struct conv_layer_blocked *blocked, int stride, int c, int u,
+                           int v)
+{
+    ptrdiff_t at = c * blocked->channel_size + u % stride * blocked->phase_size +
+                   (ptrdiff_t)(u / stride) * blocked->pitch;
+    if (blocked->adjoining)
+        return at + v * blocked->copy_size;
+    return at + v % stride * blocked->copy_size + v / stride;
 }
 
 static void pack(struct conv_layer_plan *plan, const struct conv_layer_blocked *blocked)
 {
     const struct conv_layer *layer = plan->layer;
     int32_t *offsets = plan->packed;
-    for (int u = 0; u < layer->kernel_height; u++) {
-        for (int v = 0; v < layer->kernel_width; v++) {
-            ptrdiff_t at = u % layer->stride * blocked->phase_size +
-                           (ptrdiff_t)(u / layer->stride) * blocked->pitch;
-            if (blocked->adjoining)
-                at += v * blocked->copy_size;
-            else
-                at += v % layer->stride * blocked->copy_size + v / layer->stride;
-            *offsets++ = (int32_t)at;
-        }
-    }
-    size_t taps =
-        (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
+    for (int c = 0; c < layer->channels; c++)
+        for (int u = 0; u < layer->kernel_height; u++)
+            for (int v = 0; v < layer->kernel_width; v++)
+                *offsets++ = (int32_t)offset_of(blocked, layer->stride, c, u, v);
+    size_t taps = conv_layer_blocked_taps(layer);
     float *packed = (float *)plan->packed + conv_layer_blocked_offsets(layer);
     int first = 0;
     for (int g = 0; g < blocked->groups; g++) {
@@ -112,10 +126,8 @@ size_t conv_layer_blocked_packed_bytes(const struct conv_layer *layer,
                                        const struct conv_layer_shape *shape)
 {
     (void)shape;
-    size_t taps =
-        (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
     return conv_layer_blocked_offsets(layer) * sizeof(int32_t) +
-           (size_t)layer->maps * (taps + 1) * sizeof(float);
+           (size_t)layer->maps * (conv_layer_blocked_taps(layer) + 1) * sizeof(float);
 }
 
 void conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps)

@@ -43,16 +43,21 @@ static inline int conv_layer_blocked_maps(const struct conv_layer_blocked *block
     return blocked->most_maps - (g >= blocked->groups - blocked->short_groups);
 }
 
-// Packed weights: where each tap (u, v) begins in a channel of the copy, int32_t, then for each
-// group the bias of its maps and, for each c, u, v, the weights of its maps.
+static inline size_t conv_layer_blocked_taps(const struct conv_layer *layer)
+{
+    return (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
+}
+
+// Packed weights: where the samples of each tap c, u, v begin in the copy, int32_t, then for each
+// group the bias of its maps and, for each tap, the weights of its maps.
 size_t conv_layer_blocked_packed_bytes(const struct conv_layer *layer,
                                        const struct conv_layer_shape *shape);
 // `lanes`: float32 in a vector; `most_maps`: of a tile.
 void conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps);
-// int32_t before the first group.
+// Elements of 4 bytes before the first group.
 static inline size_t conv_layer_blocked_offsets(const struct conv_layer *layer)
 {
-    return ((size_t)layer->kernel_height * (size_t)layer->kernel_width + 15) / 16 * 16;
+    return (conv_layer_blocked_taps(layer) + 15) / 16 * 16;
 }
 
 #endif

@@ -5,6 +5,9 @@
 
 #define LANES 16
 #define FMA(a, b, c) ((vec)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
+#define PUT_SOME(p, x, n)                                                                          \
+    _mm512_mask_storeu_ps(p, (__mmask16)((n) < LANES ? (1 << (n)) - 1 : 0xffff), (__m512)(x))
+#define GET_SOME(p, n) ((vec)_mm512_maskz_loadu_ps((__mmask16)((1 << (n)) - 1), p))
 #define SCORE 50
 #define MOST_MAPS 8
 // At most 28 sums, and 3 to 4 registers for weights and samples. A tap takes as many cycles as half

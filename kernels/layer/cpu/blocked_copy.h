@@ -66,9 +66,9 @@ static inline void copy_samples(float *dst, const float *src, int n, int stride)
     if (stride == 1) {
         int j = 0;
         for (; j + LANES <= n; j += LANES)
-            *(vec_loose *)(dst + j) = *(const vec_loose *)(src + j);
-        for (; j < n; j++)
-            dst[j] = src[j];
+            put(dst + j, load(src + j));
+        if (j < n)
+            PUT_SOME(dst + j, GET_SOME(src + j, n - j), n - j);
     } else {
         for (int j = 0; j < n; j++)
             dst[j] = src[(ptrdiff_t)j * stride];

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Any processor, without a fused multiply-add instruction: 4 outputs at a time in float64.
 #define LANES 4
+#define PUT_SOME(p, x, n) put_some(p, x, n)
+#define GET_SOME(p, n) get_some(p, n)
 #define SCORE 20
 #define MOST_MAPS 2
 #define VECTORS_FOR(maps) 2

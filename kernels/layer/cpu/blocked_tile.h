@@ -3,6 +3,8 @@
 // file, which defines
 //   LANES               float32 in a vector
 //   FMA(a, b, c)        a * b + c of vectors, rounded once
+//   PUT_SOME(p, x, n)   stores the first n elements of x, all if n >= LANES
+//   GET_SOME(p, n)      a vector whose first n elements, n < LANES, are those at p
 //   SCORE               the variant's score for all layers
 //   MOST_MAPS           maps of a tile, at most 8
 //   VECTORS_FOR(maps)   vectors of a tile with that many maps, at most 8
@@ -26,9 +28,7 @@
 // A tile is `maps` x `vectors` sums. It stores `count` outputs of each map.
 struct tile {
     const float *samples, *weights, *bias;
-    const int32_t *offsets; // of each of a channel's `side` taps
-    int side, channels;
-    ptrdiff_t channel_size;
+    const int32_t *offsets, *offsets_end; // of each tap's samples
     enum conv_activation activation;
     enum conv_element output;
     uint8_t *dst;
@@ -37,9 +37,8 @@ struct tile {
     vec sums[MOST_TILES * MOST_TILES]; // of the whole tile, for finish_tile
 };
 
-// Stores the tiles that compute_tile does not store itself: with an activation other than ReLU,
-// float16 output, or a last vector that is not full. A function of its own, so that compute_tile
-// has all registers for sums.
+// Stores the tiles that compute_tile does not store itself: with another activation than ReLU, or
+// float16 output. A function of its own, so that compute_tile has all registers for sums.
 static __attribute__((noinline)) void finish_tile(const struct tile *tile, int maps, int vectors)
 {
     for (int m = 0; m < maps; m++) {
@@ -61,50 +60,51 @@ ALWAYS_INLINE void compute_tile(struct tile *tile, const int maps, const int vec
         for (int k = 0; k < vectors; k++)
             sums[m][k] = splat(tile->bias[m]);
     }
-    const float *weights = tile->weights, *channel = tile->samples;
-    for (int c = 0; c < tile->channels; c++, channel += tile->channel_size) {
-        for (int tap = 0; tap < tile->side; tap++, weights += maps) {
-            const float *samples = channel + tile->offsets[tap];
-            vec held[MOST_TILES];
-            if (maps > vectors) {
+    const float *weights = tile->weights;
+    for (const int32_t *tap = tile->offsets; tap < tile->offsets_end; tap++, weights += maps) {
+        const float *samples = tile->samples + *tap;
+        vec held[MOST_TILES];
+        if (maps > vectors) {
+            UNROLL
+            for (int k = 0; k < vectors; k++)
+                held[k] = load(samples + k * LANES);
+            UNROLL
+            for (int m = 0; m < maps; m++) {
+                vec weight = splat(weights[m]);
                 UNROLL
                 for (int k = 0; k < vectors; k++)
-                    held[k] = load(samples + k * LANES);
-                UNROLL
-                for (int m = 0; m < maps; m++) {
-                    vec weight = splat(weights[m]);
-                    UNROLL
-                    for (int k = 0; k < vectors; k++)
-                        sums[m][k] = FMA(weight, held[k], sums[m][k]);
-                }
-            } else {
+                    sums[m][k] = FMA(weight, held[k], sums[m][k]);
+            }
+        } else {
+            UNROLL
+            for (int m = 0; m < maps; m++)
+                held[m] = splat(weights[m]);
+            UNROLL
+            for (int k = 0; k < vectors; k++) {
+                vec sample = load(samples + k * LANES);
                 UNROLL
                 for (int m = 0; m < maps; m++)
-                    held[m] = splat(weights[m]);
-                UNROLL
-                for (int k = 0; k < vectors; k++) {
-                    vec sample = load(samples + k * LANES);
-                    UNROLL
-                    for (int m = 0; m < maps; m++)
-                        sums[m][k] = FMA(held[m], sample, sums[m][k]);
-                }
+                    sums[m][k] = FMA(held[m], sample, sums[m][k]);
             }
         }
     }
-    bool full = tile->count >= vectors * LANES && tile->output == CONV_ELEMENT_F32;
-    if (full && tile->activation == CONV_ACTIVATION_NONE) {
-        UNROLL
-        for (int m = 0; m < maps; m++) {
+    if (tile->output == CONV_ELEMENT_F32 && tile->activation <= CONV_ACTIVATION_RELU) {
+        if (tile->activation == CONV_ACTIVATION_RELU) {
             UNROLL
-            for (int k = 0; k < vectors; k++)
-                put(tile->dst + (size_t)m * tile->map_size, k, sums[m][k]);
+            for (int m = 0; m < maps; m++) {
+                UNROLL
+                for (int k = 0; k < vectors; k++)
+                    sums[m][k] = relu_of(sums[m][k]);
+            }
         }
-    } else if (full && tile->activation == CONV_ACTIVATION_RELU) {
+        const int last = vectors - 1, count = tile->count - last * LANES;
         UNROLL
         for (int m = 0; m < maps; m++) {
+            float *dst = (float *)(void *)(tile->dst + (size_t)m * tile->map_size);
             UNROLL
-            for (int k = 0; k < vectors; k++)
-                put(tile->dst + (size_t)m * tile->map_size, k, relu_of(sums[m][k]));
+            for (int k = 0; k < last; k++)
+                put(dst + k * LANES, sums[m][k]);
+            PUT_SOME(dst + last * LANES, sums[m][last], count);
         }
     } else {
         UNROLL
@@ -143,13 +143,15 @@ struct image_run {
 static void compute_group(struct tile *tile, int maps, const float *samples, uint8_t *dst,
                           int count)
 {
-    const int most = VECTORS_FOR(maps);
-    for (int done = 0; done < count; done += most * LANES) {
-        int vectors = (count - done + LANES - 1) / LANES;
+    int left = (count + LANES - 1) / LANES; // vectors
+    for (int n = (left + VECTORS_FOR(maps) - 1) / VECTORS_FOR(maps), done = 0; n > 0; n--) {
+        int vectors = (left + n - 1) / n; // of tiles about equally large
         tile->samples = samples + done;
         tile->dst = dst + (size_t)done * conv_element_size(tile->output);
         tile->count = count - done;
-        tiles[maps][vectors < most ? vectors : most](tile);
+        tiles[maps][vectors](tile);
+        left -= vectors;
+        done += vectors * LANES;
     }
 }
 
@@ -161,7 +163,7 @@ static void compute_span(struct image_run *run, const float *samples, size_t at,
     const struct conv_layer *layer = run->plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
     struct tile *tile = &run->tile;
-    size_t taps = (size_t)layer->channels * (size_t)tile->side;
+    size_t taps = conv_layer_blocked_taps(layer);
     const int most = 24 * LANES; // a multiple of most tiles
     for (int done = 0; done < count; done += most) {
         int n = count - done < most ? count - done : most;
@@ -226,9 +228,7 @@ static enum conv_status run_blocked(const struct conv_layer_plan *plan,
         .plan = plan,
         .dst = batch->dst,
         .tile = {.offsets = plan->packed,
-                 .side = layer->kernel_height * layer->kernel_width,
-                 .channels = layer->channels,
-                 .channel_size = blocked->channel_size,
+                 .offsets_end = (const int32_t *)plan->packed + conv_layer_blocked_taps(layer),
                  .activation = layer->activation,
                  .output = layer->output,
                  .map_size = map_size},

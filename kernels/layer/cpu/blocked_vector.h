@@ -96,10 +96,25 @@ ALWAYS_INLINE vec_u16 half_of(vec x)
     return __builtin_convertvector((vec_u32)half | sign, vec_u16);
 }
 
-// Vector k of an array of float32.
-ALWAYS_INLINE void put(uint8_t *dst, int k, vec x)
+ALWAYS_INLINE void put(float *dst, vec x)
 {
-    ((vec_loose *)(void *)dst)[k] = x;
+    *(vec_loose *)dst = x;
+}
+
+// GET_SOME and PUT_SOME where no instruction does it.
+ALWAYS_INLINE vec get_some(const float *src, int n)
+{
+    vec x = {0};
+    memcpy(&x, src, sizeof *src * (size_t)n);
+    return x;
+}
+
+ALWAYS_INLINE void put_some(float *dst, vec x, int n)
+{
+    if (n < LANES)
+        memcpy(dst, &x, sizeof *dst * (size_t)n);
+    else
+        put(dst, x);
 }
 
 // Stores x as elements `first` and following of dst, of which there are `count`.
@@ -109,10 +124,8 @@ ALWAYS_INLINE void store(uint8_t *dst, int first, int count, vec x, enum conv_el
     if (element == CONV_ELEMENT_F16) {
         vec_u16 half = half_of(x);
         memcpy(dst + 2 * first, &half, 2 * (size_t)n);
-    } else if (n == LANES) {
-        *(vec_loose *)(void *)(dst + 4 * first) = x;
     } else {
-        memcpy(dst + 4 * first, &x, 4 * (size_t)n);
+        PUT_SOME((float *)(void *)dst + first, x, n);
     }
 }
 
