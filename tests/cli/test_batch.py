@@ -594,15 +594,16 @@ def test_verbose_names_the_kernel(box):
 
 # --- many images -------------------------------------------------------------------------------
 
-def test_five_thousand_tiny_images(box, device):
+def test_thousands_of_tiny_images(box, device):
+    count = 500 if "emulated" in os.path.basename(BINARY) else 5000  # an emulated one takes 5 ms
     (box / "in").mkdir()
     data = [image(seed, 3 + seed % 5, 4).data for seed in range(10)]
-    for i in range(5000):
+    for i in range(count):
         (box / "in" / f"{i:05}.png").write_bytes(data[i % 10])
-    assert "5000 done" in run("emboss", "-b", "--device", device, "in", "out").err
-    assert len(os.listdir("out")) == 5000
+    assert f"{count} done" in run("emboss", "-b", "--device", device, "in", "out").err
+    assert len(os.listdir("out")) == count
     # Images from one source are alike: a mix-up between jobs would show.
-    assert len({(box / "out" / f"{i:05}.png").read_bytes() for i in range(7, 5000, 10)}) == 1
+    assert len({(box / "out" / f"{i:05}.png").read_bytes() for i in range(7, count, 10)}) == 1
 
 
 @pytest.mark.parametrize("number,code", ((signal.SIGINT, 130), (signal.SIGTERM, 143)))

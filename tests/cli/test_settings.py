@@ -22,7 +22,7 @@ from test_injected import LIBRARY
 FAULTY = os.environ.get("CONV_FAULTY_BINARY")
 EMULATED = program.EMULATED  # the CUDA backend on the CPU
 SEED = int(os.environ.get("CONV_SEED", random.SystemRandom().randrange(1 << 32)))
-ROUNDS = int(os.environ.get("CONV_ROUNDS", 8 if os.environ.get("CONV_SANITIZED") or program.RUNNER else 60))
+ROUNDS = int(os.environ.get("CONV_ROUNDS", 8 if os.environ.get("CONV_SANITIZED") or program.RUNNER else 30))
 
 # Settings that do change bytes; each has a plain run of its own.
 JOBS = (("emboss",), ("gaussian5,sharpen", "--alpha=premultiply", "--border=wrap"),
