@@ -103,7 +103,7 @@ size_t conv_bench_images_place(struct conv_image *image, const struct conv_image
     *image = *shape;
     size_t bytes = conv_image_plane_bytes(shape->width, shape->height, shape->depth);
     for (int c = 0; c < shape->channels; c++) {
-        image->plane[c].data = planes + (size_t)c * bytes;
+        image->plane[c].data = planes ? planes + (size_t)c * bytes : NULL;
         image->plane[c].stride = (ptrdiff_t)conv_image_stride(shape->width, shape->depth);
     }
     return bytes * (size_t)shape->channels;

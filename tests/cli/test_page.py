@@ -217,7 +217,9 @@ def test_page_of_a_run_on_the_device(folder):
 
 # --- in a browser --------------------------------------------------------------------------------
 
-in_a_browser = pytest.mark.skipif(not browser.BINARY, reason="no chromium")
+# A sanitizer sees nothing of the browser, and the other tests write the same pages.
+in_a_browser = pytest.mark.skipif(not browser.BINARY or bool(os.environ.get("CONV_SANITIZED")),
+                                  reason="no chromium, or a sanitizer build")
 
 
 @pytest.fixture(scope="module")
