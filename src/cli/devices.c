@@ -8,12 +8,6 @@
 #include "report/json.h"
 #include "report/report.h"
 
-static void print_string(const char *lead, const char *text)
-{
-    fputs(lead, stdout);
-    conv_json_string(stdout, text);
-}
-
 // Prints words, or with `quoted` the elements of a JSON array.
 static void print_features(bool quoted)
 {
@@ -45,8 +39,8 @@ static void print_limits_json(const struct conv_limits *limits)
 {
     printf("\"limits\":{\"machine_cores\":%d,\"machine_memory\":%zu,\"memory_used\":%zu",
            limits->machine_cores, limits->physical, limits->memory_used);
-    print_string(",\"cores_source\":", cores_source(limits));
-    print_string(",\"memory_source\":", memory_source(limits));
+    conv_json_member(stdout, "cores_source", cores_source(limits));
+    conv_json_member(stdout, "memory_source", memory_source(limits));
     fputs(",\"open_files\":", stdout);
     if (limits->descriptors < SIZE_MAX)
         printf("%zu}", limits->descriptors);
@@ -65,17 +59,16 @@ static void print_gpus_json(const struct conv_backend_ops *ops)
     printf(",\"%s\":[", ops->name);
     for (int i = 0; i < count && i < MOST_LISTED; i++) {
         printf("%s{\"name\":\"%s:%d\"", i ? "," : "", ops->name, i);
-        print_string(",\"model\":", info[i].name);
+        conv_json_member(stdout, "model", info[i].name);
         printf(",\"compute_capability\":\"%u.%u\",\"multiprocessors\":%d,\"memory\":%zu,"
                "\"free\":%zu}",
                info[i].capability / 10, info[i].capability % 10, info[i].multiprocessors,
                info[i].memory, info[i].free);
     }
-    printf("],\"%s_error\":", ops->name);
-    if (err.status)
-        print_string("", err.text);
-    else
-        fputs("null", stdout);
+    char name[32];
+    snprintf(name, sizeof name, "%s_error", ops->name);
+    putchar(']');
+    conv_json_member(stdout, name, err.status ? err.text : NULL);
 }
 
 static void print_devices_json(const struct conv_options *options)

@@ -8,12 +8,6 @@
 
 #include "report/json.h"
 
-static void print_string(const char *lead, const char *text)
-{
-    fputs(lead, stdout);
-    conv_json_string(stdout, text);
-}
-
 int conv_list_main(const struct conv_options *options)
 {
     struct conv_err err = {0};
@@ -28,9 +22,10 @@ int conv_list_main(const struct conv_options *options)
             printf("%-12s %s\n", builtins[i].name, builtins[i].summary);
             continue;
         }
-        print_string("{\"type\":\"filter\",\"name\":", builtins[i].name);
-        print_string(",\"family\":", builtins[i].family);
-        print_string(",\"summary\":", builtins[i].summary);
+        fputs("{\"type\":\"filter\"", stdout);
+        conv_json_member(stdout, "name", builtins[i].name);
+        conv_json_member(stdout, "family", builtins[i].family);
+        conv_json_member(stdout, "summary", builtins[i].summary);
         puts("}");
     }
     return conv_commands_flush();

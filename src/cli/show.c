@@ -10,12 +10,6 @@
 #include "report/json.h"
 #include "report/report.h"
 
-static void print_string(const char *lead, const char *text)
-{
-    fputs(lead, stdout);
-    conv_json_string(stdout, text);
-}
-
 static void print_numbers(const char *lead, const double *numbers, int count)
 {
     fputs(lead, stdout);
@@ -105,7 +99,7 @@ static void print_variant_json(const struct conv_filter *filter, const struct co
             conv_stencil_pick(&stencil, NULL, ops->place, info.capability, options->variant);
         printf("%s\"%d\":", depth == 8 ? "{" : ",", depth);
         if (variant)
-            print_string("", variant->name);
+            conv_json_string(stdout, variant->name);
         else
             fputs("null", stdout);
     }
@@ -115,13 +109,14 @@ static void print_variant_json(const struct conv_filter *filter, const struct co
 static void print_filter_json(const struct conv_filter *filter, const struct conv_options *options)
 {
     double column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
-    print_string("{\"type\":\"filter\",\"name\":", filter->name);
+    fputs("{\"type\":\"filter\"", stdout);
+    conv_json_member(stdout, "name", filter->name);
     printf(",\"width\":%d,\"height\":%d", filter->width, filter->height);
     for (int j = 0; j < filter->height; j++)
         print_numbers(j ? "," : ",\"kernel\":[", filter->coef + j * filter->width, filter->width);
     printf("],\"divisor\":%.17g,\"bias\":%.17g,\"flip\":%s", filter->scale, filter->offset,
            options->filter.flip ? "true" : "false");
-    print_string(",\"border\":", conv_filter_border_name(options->border));
+    conv_json_member(stdout, "border", conv_filter_border_name(options->border));
     if (options->border == CONV_BORDER_CONSTANT)
         printf(",\"border_value\":%d", options->border_value);
     printf(",\"exact\":%s", conv_filter_is_exact(filter) ? "true" : "false");

@@ -126,9 +126,9 @@ static enum conv_status open_kernels(struct verify *verify, const struct conv_fi
 // The beginning of an image's JSON object.
 static void print_file_json(const char *input, const char *status)
 {
-    fputs("{\"type\":\"file\",\"input\":", stdout);
-    conv_json_string(stdout, input);
-    printf(",\"status\":\"%s\"", status);
+    fputs("{\"type\":\"file\"", stdout);
+    conv_json_member(stdout, "input", input);
+    conv_json_member(stdout, "status", status);
 }
 
 static void print_difference(const struct verify *verify, const char *input,
@@ -154,8 +154,7 @@ static void print_failure(const struct verify *verify, const char *input, const 
     if (!verify->options->json)
         return;
     print_file_json(input, "failed");
-    fputs(",\"error\":", stdout);
-    conv_json_string(stdout, reason);
+    conv_json_member(stdout, "error", reason);
     puts("}");
 }
 
@@ -178,8 +177,8 @@ static void print_summary(const struct verify *verify)
         printf("%s\"%s\"", i ? "," : "", verify->kernels[i].variant->name);
     fputs("],\"skipped\":[", stdout);
     for (int i = 0; i < verify->skipped_count; i++) {
-        printf("%s{\"name\":\"%s\",\"reason\":", i ? "," : "", verify->skipped[i].name);
-        conv_json_string(stdout, verify->skipped[i].reason);
+        printf("%s{\"name\":\"%s\"", i ? "," : "", verify->skipped[i].name);
+        conv_json_member(stdout, "reason", verify->skipped[i].reason);
         putchar('}');
     }
     puts("]}");
