@@ -94,7 +94,10 @@ struct conv_stencil_plan {
             size_t scratch_fixed, scratch_per_column; // bytes: see conv_stencil_plan_scratch
         } cpu;
         struct {
-            const void *d_taps; // the filter in device memory (conv_cuda_upload)
+            // Set by conv_cuda_upload: the filter in device memory, and the device's limits.
+            const void *d_taps;
+            int processors;                       // multiprocessors
+            int shared_bytes, block_shared_bytes; // shared memory of a processor, of a block
         } cuda;
     };
     // The variant's own.

@@ -115,13 +115,29 @@ size_t conv_cuda_upload_bytes(void)
     return (sizeof(struct taps) + 255) / 256 * 256;
 }
 
+static cudaError_t query_limits(struct conv_stencil_plan *plan)
+{
+    int device;
+    cudaError_t error = cudaGetDevice(&device);
+    if (!error)
+        error =
+            cudaDeviceGetAttribute(&plan->cuda.processors, cudaDevAttrMultiProcessorCount, device);
+    if (!error)
+        error = cudaDeviceGetAttribute(&plan->cuda.shared_bytes,
+                                       cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+    if (!error)
+        error = cudaDeviceGetAttribute(&plan->cuda.block_shared_bytes,
+                                       cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    return error;
+}
+
 enum conv_status conv_cuda_upload(struct conv_stencil_plan *plan, void *d_memory)
 {
     struct taps taps = {};
     conv_cuda_taps(&taps, plan->stencil);
     // A copy from pageable memory may still be under way when cudaMemcpy returns.
     if (cudaMemcpy(d_memory, &taps, sizeof taps, cudaMemcpyHostToDevice) != cudaSuccess ||
-        cudaStreamSynchronize(cudaStreamLegacy) != cudaSuccess)
+        cudaStreamSynchronize(cudaStreamLegacy) != cudaSuccess || query_limits(plan) != cudaSuccess)
         return CONV_ERR_DEVICE;
     plan->cuda.d_taps = d_memory;
     return CONV_OK;

@@ -172,7 +172,7 @@ static enum conv_status launch_blocks(const struct conv_stencil_plan *plan,
     f.block.planes = batch->cuda.d_planes;
     f.block.count = batch->count;
     // A kernel has 48 KB without asking.
-    if (constants->shared_bytes > 48 * 1024 && allow_shared_memory((const void *)kernel))
+    if (constants->shared_bytes > 48 * 1024 && allow_shared_memory(plan, (const void *)kernel))
         return CONV_ERR_DEVICE;
     kernel<<<batch->cuda.tiles, Shape::THREADS, constants->shared_bytes,
              (cudaStream_t)batch->cuda.stream>>>(f);

@@ -27,8 +27,9 @@ extern const struct conv_variant conv_cuda_shared_shapes[5], conv_cuda_unrolled_
 size_t conv_cuda_upload_bytes(void);
 
 // Copies what kernels read from device memory to d_memory (conv_cuda_upload_bytes() bytes, 256-byte
-// aligned, as cudaMalloc gives) and sets plan->cuda.d_taps. The caller owns d_memory and keeps it
-// as long as the plan is run. Done on return. CONV_ERR_DEVICE if the copy failed.
+// aligned, as cudaMalloc gives) and sets plan->cuda for the calling thread's current device, on
+// which alone the plan can be run. The caller owns d_memory and keeps it as long as the plan is
+// run. Done on return. CONV_ERR_DEVICE if a call of the runtime failed.
 enum conv_status conv_cuda_upload(struct conv_stencil_plan *plan, void *d_memory);
 
 #ifdef __cplusplus

@@ -239,15 +239,11 @@ template <typename Launch> static void with_types(int depth, enum sum_kind kind,
 // belongs to the kernel, not to the launch, and several threads launch at the same time, each on
 // its own stream: a limit set to the need of one launch would be too low for another one in
 // between, which then fails as "invalid argument". The kernel has no static shared memory.
-static inline cudaError_t allow_shared_memory(const void *kernel)
+static inline cudaError_t allow_shared_memory(const struct conv_stencil_plan *plan,
+                                              const void *kernel)
 {
-    int device, bytes;
-    cudaError_t error = cudaGetDevice(&device);
-    if (!error)
-        error = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    if (!error)
-        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    return error;
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                plan->cuda.block_shared_bytes);
 }
 
 // The status of a launch. It peeks, so that the caller can still ask cudaGetLastError for the

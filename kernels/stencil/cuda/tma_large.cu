@@ -231,11 +231,10 @@ template <typename Sample>
 static enum conv_status launch(const struct conv_stencil_plan *plan,
                                const struct conv_stencil_batch *batch)
 {
-    const auto *constants = constants_of<struct kernel_constants<struct tma_large_filter>>(plan);
-    struct tma_large_filter f = constants->filter;
+    struct tma_large_filter f =
+        constants_of<struct kernel_constants<struct tma_large_filter>>(plan)->filter;
     f.taps = (const struct taps *)plan->cuda.d_taps; // uploaded after the plan was made
-    return tma_pipeline_launch<tma_large_traits<Sample>>(constants->kernel, &f, plan->stencil,
-                                                         batch, constants->shared_bytes);
+    return tma_pipeline_launch<tma_large_traits<Sample>>(plan, &f, batch);
 }
 
 template <int WIDTH, typename Sample>

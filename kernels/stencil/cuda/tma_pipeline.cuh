@@ -276,25 +276,6 @@ __device__ inline void tma_pipeline_main(const struct tile_schedule &schedule, P
 
 // --- host ----------------------------------------------------------------------------------------
 
-struct device_limits {
-    int processors, bytes, block_bytes; // shared memory of a processor, of a block
-};
-
-static inline cudaError_t query_limits(struct device_limits *limits)
-{
-    int device;
-    cudaError_t error = cudaGetDevice(&device);
-    if (!error)
-        error = cudaDeviceGetAttribute(&limits->processors, cudaDevAttrMultiProcessorCount, device);
-    if (!error)
-        error = cudaDeviceGetAttribute(&limits->bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor,
-                                       device);
-    if (!error)
-        error = cudaDeviceGetAttribute(&limits->block_bytes,
-                                       cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    return error;
-}
-
 // How tiles are handed out to `blocks` blocks. In a fixed order blocks would not end at the same
 // time, because some are farther from memory (8192 x 8192, 3 x 3: 0.84 of a copy for 0.86), so the
 // work counter decides; smaller groups at the end shorten the wait for the last block.
@@ -313,14 +294,12 @@ static void plan_groups(struct tile_schedule *schedule, uint32_t blocks)
 // Fills *schedule for a launch, sets the grid and the shared memory of a block, of which `extra`
 // bytes lie after the stages, and allows the kernel as much.
 template <typename Traits>
-static cudaError_t plan_pipeline(struct tile_schedule *schedule, const struct conv_stencil *stencil,
+static cudaError_t plan_pipeline(struct tile_schedule *schedule,
+                                 const struct conv_stencil_plan *plan,
                                  const struct conv_stencil_batch *batch, const void *kernel,
                                  size_t extra, uint32_t *grid, size_t *bytes)
 {
-    struct device_limits limits;
-    cudaError_t error = query_limits(&limits);
-    if (error)
-        return error;
+    const struct conv_stencil *stencil = plan->stencil;
     schedule->planes = batch->cuda.d_planes;
     schedule->count = batch->count;
     schedule->tiles = batch->cuda.tiles;
@@ -342,41 +321,40 @@ static cudaError_t plan_pipeline(struct tile_schedule *schedule, const struct co
             (uint32_t)(schedule->merged_tiles * Traits::TILE_HEIGHT + Traits::TAP_ROWS - 1) +
         2 * Traits::HALO;
     // One block per processor, of whose shared memory the system takes 1 KB.
-    int most = min(limits.block_bytes, limits.bytes - 1024) - (int)(PIPELINE_BYTES + extra);
+    int most = min(plan->cuda.block_shared_bytes, plan->cuda.shared_bytes - 1024) -
+               (int)(PIPELINE_BYTES + extra);
     bool large = schedule->tiles / (uint32_t)schedule->count > SMALL_PLANE_TILES;
     schedule->stages = min(most / (int)schedule->stage_bytes,
                            large ? Traits::STAGES_FOR_LARGE_PLANES : MAX_STAGES);
-    *grid = min((uint32_t)limits.processors, schedule->tiles);
+    *grid = min((uint32_t)plan->cuda.processors, schedule->tiles);
     plan_groups(schedule, *grid);
     *bytes = PIPELINE_BYTES + (size_t)schedule->stages * schedule->stage_bytes + extra;
-    return allow_shared_memory(kernel);
+    return allow_shared_memory(plan, kernel);
 }
 
-// Launches a kernel whose only parameter is *f, after filling f->schedule. `extra` bytes of shared
-// memory lie after the stages.
+// Launches the planned kernel with *f, a copy of its constants, as its only parameter, after
+// filling f->schedule. shared_bytes of the constants lie after the stages.
 template <typename Traits, typename Filter>
-static enum conv_status
-tma_pipeline_launch(void (*kernel)(Filter), Filter *f, const struct conv_stencil *stencil,
-                    const struct conv_stencil_batch *batch, size_t extra = 0)
+static enum conv_status tma_pipeline_launch(const struct conv_stencil_plan *plan, Filter *f,
+                                            const struct conv_stencil_batch *batch)
 {
+    const auto *constants = constants_of<struct kernel_constants<Filter>>(plan);
+    auto kernel = constants->kernel;
     uint32_t grid;
     size_t bytes;
-    if (plan_pipeline<Traits>(&f->schedule, stencil, batch, (const void *)kernel, extra, &grid,
-                              &bytes))
+    if (plan_pipeline<Traits>(&f->schedule, plan, batch, (const void *)kernel,
+                              constants->shared_bytes, &grid, &bytes))
         return CONV_ERR_DEVICE;
     kernel<<<grid, block_threads<Traits>, bytes, (cudaStream_t)batch->cuda.stream>>>(*f);
     return launch_status();
 }
 
-// Launches the planned kernel; shared_bytes of its constants lie after the stages.
 template <typename Traits, typename Filter>
 static enum conv_status tma_pipeline_run(const struct conv_stencil_plan *plan,
                                          const struct conv_stencil_batch *batch)
 {
-    const auto *constants = constants_of<struct kernel_constants<Filter>>(plan);
-    Filter f = constants->filter;
-    return tma_pipeline_launch<Traits>(constants->kernel, &f, plan->stencil, batch,
-                                       constants->shared_bytes);
+    Filter f = constants_of<struct kernel_constants<Filter>>(plan)->filter;
+    return tma_pipeline_launch<Traits>(plan, &f, batch);
 }
 
 #endif
