@@ -4,8 +4,7 @@
 #ifndef CONV_IO_IMAGE_READER_H
 #define CONV_IO_IMAGE_READER_H
 
-#include "image/format.h"
-#include "io/source.h"
+#include "io/file_read.h"
 
 // Its memory is reused from image to image. Start with {.file_limit =, .pixel_limit =}.
 struct conv_image_reader {
@@ -13,13 +12,11 @@ struct conv_image_reader {
     uint64_t pixel_limit; // width * height
 
     // After a successful read, and until the next one.
-    uint8_t *data;
-    size_t size;      // bytes of the file
+    struct conv_file file;
     struct stat info; // its identity
     const struct conv_format *format;
     struct conv_image_header header;
 
-    size_t capacity;                        // of `data`
     struct conv_codec *codec;               // opened when first needed
     const struct conv_format *codec_format; // of `codec`
 };

@@ -15,20 +15,12 @@
 #include <stdatomic.h>
 
 #include "backend/group.h"
+#include "io/file_read.h"
 #include "io/sink.h"
-#include "io/source.h"
 #include "pipeline/budget.h"
 #include "pipeline/config.h"
 #include "report/report.h"
 #include "report/trace.h"
-
-// The bytes of an input file. They are needed only until the image is decoded, so a few buffers
-// serve all jobs.
-struct conv_file {
-    uint8_t *data;
-    size_t size, capacity;
-    struct conv_file *next;
-};
 
 enum conv_job_state {
     CONV_JOB_FREE,      // to be reused; only its metadata buffer means anything
@@ -56,7 +48,7 @@ struct conv_job {
     struct conv_budget *budget; // of `share`; may be NULL
     struct conv_share share;    // for the file's buffer
     size_t want;                // bytes that `share` is to be, by the file's size before it is read
-    struct conv_file *file;     // until decoded
+    struct conv_file *file;     // until decoded, so that a few buffers serve all jobs
     const struct conv_format *format; // of the input; NULL until its first bytes are read
     struct conv_image_header header;
     struct conv_metadata meta;

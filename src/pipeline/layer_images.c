@@ -314,13 +314,13 @@ static enum conv_status run_item(struct worker *worker)
     size_t taken = 0;
     enum conv_status status = conv_layer_image_read(image, &worker->item, record->ns, &worker->err);
     const struct conv_image *shape = &image->reader.header.shape;
-    record->bytes_in = image->reader.size;
+    record->bytes_in = image->reader.file.size;
     if (!status) {
         record->width = shape->width;
         record->height = shape->height;
         record->channels = shape->channels;
         record->depth = shape->depth;
-        size_t needed = image->bytes + image->reader.size;
+        size_t needed = image->bytes + image->reader.file.size;
         status = take_memory(worker, needed);
         taken = status ? 0 : needed;
     }

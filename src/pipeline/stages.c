@@ -28,8 +28,6 @@ const struct conv_format *conv_stages_output_format(const struct conv_pipeline_c
 static enum conv_status read_header(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     const struct conv_file *file = job->file;
-    if (!job->format)
-        job->format = conv_formats_find(file->data, file->size);
     const struct conv_format *format = job->format;
     enum conv_status status = conv_image_reader_probe(format, file->data, file->size,
                                                       config->max_pixels, &job->header, &job->err);
