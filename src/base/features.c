@@ -30,7 +30,8 @@ static unsigned detect(void)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("sse4.1"))
         have |= CONV_CPU_SSE41;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("bmi2"))
         have |= CONV_CPU_AVX2;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {

@@ -7,7 +7,7 @@
 
 enum conv_cpu_feature {
     CONV_CPU_SSE41 = 1 << 0,
-    CONV_CPU_AVX2 = 1 << 1,   // AVX2 together with FMA3, and the system saves the registers
+    CONV_CPU_AVX2 = 1 << 1,   // AVX2, FMA3 and BMI2, and the system saves the registers
     CONV_CPU_AVX512 = 1 << 2, // AVX-512 F, BW, DQ, VL
     CONV_CPU_VNNI = 1 << 3,   // AVX-512 VNNI
     CONV_CPU_NEON = 1 << 4,

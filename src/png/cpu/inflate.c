@@ -6,6 +6,7 @@
 #include <libdeflate.h>
 #include <string.h>
 
+#include "base/features.h"
 #include "png/cpu/inflate_symbols.h"
 
 #define DROP CONV_INFLATE_DROP
@@ -221,7 +222,7 @@ bool conv_inflate_zlib(struct conv_inflate *inflate, uint8_t *out, size_t out_si
         return false;
     struct conv_inflate_reader reader = {.at = data + 2, .end = data + size - 4};
     struct conv_inflate_output output = {
-        .decoders = conv_inflate_symbols_choose(),
+        .decoders = conv_inflate_symbols_choose(conv_cpu_features()),
         .fixed = conv_inflate_code_fixed(),
         .begin = out,
         .at = out,

@@ -3,6 +3,8 @@
 // match. Looking up several literals at once is from Intel's ISA-L.
 #include "png/cpu/inflate_symbols.h"
 
+#include "base/features.h"
+
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
@@ -243,7 +245,7 @@ DECODER(decode_literals, , true, false)
 DECODER(decode_mixed, , true, true)
 DECODER(decode_tail, , false, false)
 #ifdef __x86_64__
-// BMI2 has variable shifts and masks in one instruction.
+// BMI2, which comes with AVX2, has variable shifts and masks in one instruction.
 #define BMI2 __attribute__((target("bmi2")))
 DECODER(decode_literals_bmi2, BMI2, true, false)
 DECODER(decode_mixed_bmi2, BMI2, true, true)
@@ -254,14 +256,15 @@ struct conv_inflate_decoders {
     decode_fn literals, mixed;
 };
 
-const struct conv_inflate_decoders *conv_inflate_symbols_choose(void)
+const struct conv_inflate_decoders *conv_inflate_symbols_choose(unsigned features)
 {
     static const struct conv_inflate_decoders plain = {decode_literals, decode_mixed};
 #ifdef __x86_64__
     static const struct conv_inflate_decoders bmi2 = {decode_literals_bmi2, decode_mixed_bmi2};
-    if (__builtin_cpu_supports("bmi2"))
+    if (features & CONV_CPU_AVX2)
         return &bmi2;
 #endif
+    (void)features;
     return &plain;
 }
 

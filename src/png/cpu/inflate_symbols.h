@@ -81,8 +81,8 @@ CONV_INFLATE_INLINE void conv_inflate_put_literals(uint8_t *out, uint64_t entry)
 
 // --- symbols -------------------------------------------------------------------------------------
 
-// The decoders for this CPU.
-const struct conv_inflate_decoders *conv_inflate_symbols_choose(void);
+// The fastest decoders that these bits of conv_cpu_features allow.
+const struct conv_inflate_decoders *conv_inflate_symbols_choose(unsigned features);
 
 enum conv_inflate_state { CONV_INFLATE_WORKING, CONV_INFLATE_DONE, CONV_INFLATE_FAILED };
 
