@@ -4,7 +4,8 @@
 
 #include "page/page_internal.h"
 
-const char *conv_page_stage_label(enum conv_stage stage)
+// CONV_STAGE_COPY_IN: "copy in"
+static const char *stage_label(enum conv_stage stage)
 {
     static const char *const labels[CONV_STAGE_COUNT] = {"read",     "decode", "copy in", "kernel",
                                                          "copy out", "encode", "write"};
@@ -70,7 +71,7 @@ static bool next_stage(struct conv_template *filled, int index, bool workers_onl
     if (stage == CONV_STAGE_COUNT)
         return false;
     conv_template_text(filled, "stage", conv_record_stage_name((enum conv_stage)stage));
-    conv_template_text(filled, "stage_label", conv_page_stage_label((enum conv_stage)stage));
+    conv_template_text(filled, "stage_label", stage_label((enum conv_stage)stage));
     const struct conv_figures *figures = state->shown ? state->shown : &state->figures;
     conv_template_number(filled, "stage_busy", 100 * figures->busy[stage], 1);
     conv_template_number(filled, "stage_width", 100 * figures->busy[stage], 3);

@@ -45,7 +45,4 @@ bool conv_page_next_chart(struct conv_template *filled, const char *list, int in
 bool conv_page_next_timeline(struct conv_template *filled, const char *list, int index);
 bool conv_page_next_pair(struct conv_template *filled, const char *list, int index);
 
-// "copy_in": "copy in"
-const char *conv_page_stage_label(enum conv_stage stage);
-
 #endif

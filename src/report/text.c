@@ -88,7 +88,7 @@ size_t conv_text_json_unit(char *dst, const char **text)
     return size + 1;
 }
 
-size_t conv_text_html_unit(char *dst, const char **text)
+static size_t html_unit(char *dst, const char **text)
 {
     size_t size = copy_plain(dst, text);
     if (size > 0)
@@ -125,7 +125,7 @@ void conv_text_json(FILE *stream, const char *text)
 
 void conv_text_html(FILE *stream, const char *text)
 {
-    put_all(stream, text, conv_text_html_unit);
+    put_all(stream, text, html_unit);
 }
 
 void conv_text_terminal(FILE *stream, const char *text)

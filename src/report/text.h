@@ -13,7 +13,6 @@
 // Writes the unit for the next character of *text, advances *text past it and returns the number of
 // bytes written, at most CONV_TEXT_UNIT. **text is not 0.
 size_t conv_text_json_unit(char *dst, const char **text);
-size_t conv_text_html_unit(char *dst, const char **text);
 
 // The whole text, without quotes around it.
 void conv_text_json(FILE *stream, const char *text);

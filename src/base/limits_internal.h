@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+// What limits.c and limits_groups.c share.
+#ifndef CONV_BASE_LIMITS_INTERNAL_H
+#define CONV_BASE_LIMITS_INTERNAL_H
+
+#include <stdint.h>
+
+#include "base/limits.h"
+
+// Reads a number that fills its word. "max", negative numbers and anything else are none.
+bool conv_limits_parse_number(const char *text, uint64_t *number);
+
+// Takes note of a limit of `bytes`, of which `used` are in use: the one that leaves the least room
+// counts. `folder` is that of the group that sets it, or "".
+void conv_limits_note_memory(struct conv_limits *limits, uint64_t bytes, uint64_t used,
+                             const char *setting, const char *folder);
+
+#endif
