@@ -47,7 +47,7 @@ static enum conv_status run_reference(const struct conv_stencil *stencil,
                                       const struct conv_stencil_batch *batch)
 {
     static struct conv_stencil_plan plan;
-    conv_stencil_plan_init(&plan, &conv_cpu_reference, stencil, NULL);
+    conv_stencil_plan_init(&plan, &conv_cpu_reference, stencil);
     return conv_cpu_reference.run(&plan, batch);
 }
 
@@ -158,7 +158,7 @@ static bool run_on_cpu(const struct conv_variant *variant, struct check_case *c)
 {
     static struct conv_stencil_plan plan;
     size_t size = 0;
-    conv_stencil_plan_init(&plan, variant, &c->stencil, NULL);
+    conv_stencil_plan_init(&plan, variant, &c->stencil);
     for (int p = 0; p < c->count; p++) {
         size_t need = conv_stencil_plan_scratch(&plan, c->planes[p].width);
         size = need > size ? need : size;

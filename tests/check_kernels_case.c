@@ -408,7 +408,7 @@ bool check_case_expect(struct check_case *c, bool define)
     struct conv_stencil_batch batch = {.planes = c->planes, .count = c->count};
     int64_t saturated = 0, samples = 0;
     check_case_clear(c);
-    conv_stencil_plan_init(&plan, &conv_cpu_reference, &c->stencil, NULL);
+    conv_stencil_plan_init(&plan, &conv_cpu_reference, &c->stencil);
     conv_cpu_reference.run(&plan, &batch);
     for (int p = 0; p < c->count; p++) {
         memcpy(c->expected[p], c->dst[p].data, c->dst[p].size);

@@ -94,7 +94,7 @@ static bool upload(struct device_case *device, const struct check_case *c,
                           cudaMemcpyHostToDevice),
                "copy of planes"))
         return false;
-    conv_stencil_plan_init(&device->plan, variant, &c->stencil, NULL);
+    conv_stencil_plan_init(&device->plan, variant, &c->stencil);
     return conv_cuda_upload(&device->plan, device->d_tables) == CONV_OK;
 }
 
@@ -191,7 +191,7 @@ bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check
         .cuda.tiles = conv_stencil_tiles(variant, &plane, 1),
     };
     static struct conv_stencil_plan plan;
-    conv_stencil_plan_init(&plan, variant, &c->stencil, NULL);
+    conv_stencil_plan_init(&plan, variant, &c->stencil);
     if (ok) {
         memset(memory, 0, src);
         memset(memory + src, INTERLEAVED_GUARD, dst);

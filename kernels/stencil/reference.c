@@ -72,11 +72,10 @@ static int filter_real(const struct conv_stencil *stencil, const struct conv_ste
     return value > (float)stencil->max ? stencil->max : (int)value;
 }
 
-static int score_reference(const struct conv_stencil *stencil,
-                           const struct conv_stencil_shape *shape)
+static int score_reference(const struct conv_stencil *stencil, size_t launch_bytes)
 {
     (void)stencil;
-    (void)shape;
+    (void)launch_bytes;
     return CONV_SCORE_LAST;
 }
 

@@ -77,8 +77,8 @@ bool conv_stencil_can(const struct conv_variant *variant, const struct conv_sten
 }
 
 const struct conv_variant *conv_stencil_pick(const struct conv_stencil *stencil,
-                                             const struct conv_stencil_shape *shape,
-                                             enum conv_place place, unsigned have, const char *name)
+                                             size_t launch_bytes, enum conv_place place,
+                                             unsigned have, const char *name)
 {
     const struct conv_variant *best = NULL;
     int best_score = -1;
@@ -87,7 +87,7 @@ const struct conv_variant *conv_stencil_pick(const struct conv_stencil *stencil,
         if (variant->place != place || (name && strcmp(variant->name, name) != 0) ||
             !conv_stencil_can(variant, stencil, have))
             continue;
-        int score = variant->score(stencil, shape);
+        int score = variant->score(stencil, launch_bytes);
         if (score > best_score) {
             best = variant;
             best_score = score;
@@ -97,12 +97,11 @@ const struct conv_variant *conv_stencil_pick(const struct conv_stencil *stencil,
 }
 
 void conv_stencil_plan_init(struct conv_stencil_plan *plan, const struct conv_variant *variant,
-                            const struct conv_stencil *stencil,
-                            const struct conv_stencil_shape *shape)
+                            const struct conv_stencil *stencil)
 {
     *plan = (struct conv_stencil_plan){.variant = variant, .stencil = stencil};
     if (variant->plan)
-        variant->plan(stencil, shape, plan);
+        variant->plan(stencil, plan);
 }
 
 size_t conv_stencil_plan_scratch(const struct conv_stencil_plan *plan, int width)

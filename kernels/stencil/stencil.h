@@ -76,12 +76,6 @@ struct conv_stencil_batch {
     };
 };
 
-// The launches that a kernel is chosen for, as far as they are known; 0: unknown.
-struct conv_stencil_shape {
-    int width, height; // samples of a typical plane
-    int planes;        // planes in a launch
-};
-
 #define CONV_STENCIL_PLAN_BYTES (24 << 10) // for the constants of any variant
 
 // A variant made ready for a stencil: everything that does not depend on the planes, derived once.
@@ -119,12 +113,12 @@ struct conv_variant {
     unsigned needs; // see conv_place_offers
     // What is possible: arithmetic, depth, size. NULL: every stencil.
     bool (*can)(const struct conv_stencil *stencil);
-    // What is wise. Asked only where `can` says yes; `shape` may be NULL.
-    int (*score)(const struct conv_stencil *stencil, const struct conv_stencil_shape *shape);
+    // What is wise. Asked only where `can` says yes. launch_bytes: samples of a typical launch, in
+    // bytes; 0: unknown.
+    int (*score)(const struct conv_stencil *stencil, size_t launch_bytes);
     // Fills in scratch and constants of a plan whose variant and stencil are set; the rest is 0.
-    // NULL: there are none. `shape` may be NULL; it may affect the speed, never the result.
-    void (*plan)(const struct conv_stencil *stencil, const struct conv_stencil_shape *shape,
-                 struct conv_stencil_plan *plan);
+    // NULL: there are none.
+    void (*plan)(const struct conv_stencil *stencil, struct conv_stencil_plan *plan);
     // Filters every plane. CPU variants are done on return, CUDA variants have only queued the
     // work. CONV_OK, or CONV_ERR_DEVICE if a launch failed; the planes at dst are then undefined.
     enum conv_status (*run)(const struct conv_stencil_plan *plan,
@@ -143,16 +137,15 @@ bool conv_stencil_can(const struct conv_variant *variant, const struct conv_sten
                       unsigned have);
 
 // The variant at `place` with the highest score of those that can run (of equal ones, the first in
-// the table); with `name` that one, whatever its score. NULL if there is none. `shape` may be NULL.
+// the table); with `name` that one, whatever its score. NULL if there is none. launch_bytes: as for
+// `score`.
 const struct conv_variant *conv_stencil_pick(const struct conv_stencil *stencil,
-                                             const struct conv_stencil_shape *shape,
-                                             enum conv_place place, unsigned have,
-                                             const char *name);
+                                             size_t launch_bytes, enum conv_place place,
+                                             unsigned have, const char *name);
 
-// Makes a plan of a variant that can run the stencil. `shape` may be NULL.
+// Makes a plan of a variant that can run the stencil.
 void conv_stencil_plan_init(struct conv_stencil_plan *plan, const struct conv_variant *variant,
-                            const struct conv_stencil *stencil,
-                            const struct conv_stencil_shape *shape);
+                            const struct conv_stencil *stencil);
 
 // Bytes of scratch that a CPU plan needs for planes of up to `width` samples; 0: none.
 size_t conv_stencil_plan_scratch(const struct conv_stencil_plan *plan, int width);

@@ -25,6 +25,7 @@ struct conv_backend_config {
     // divided and multiplied again. Which planes are filtered is decided by conv_group_place.
     enum conv_alpha_mode alpha;
     const char *variant; // kernel to force; NULL: the best for each filter
+    size_t launch_bytes; // of samples in a typical group; 0: unknown
     // Instead of `variant`: a kernel that need not be in the table. NULL: none.
     const struct conv_variant *kernel;
     int device; // ordinal among those of the backend

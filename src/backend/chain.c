@@ -48,7 +48,8 @@ static enum conv_status choose_kernels(struct conv_chain_op *op,
     const struct conv_variant *variant[2];
     for (int d = 0; d < 2; d++) {
         if (!config->kernel)
-            variant[d] = conv_stencil_pick(&op->stencil[d], NULL, place, have, config->variant);
+            variant[d] = conv_stencil_pick(&op->stencil[d], config->launch_bytes, place, have,
+                                           config->variant);
         else
             variant[d] =
                 conv_stencil_can(config->kernel, &op->stencil[d], have) ? config->kernel : NULL;
@@ -59,10 +60,11 @@ static enum conv_status choose_kernels(struct conv_chain_op *op,
                               : no_variant(config->variant, place, err);
     for (int d = 0; d < 2; d++) {
         if (!variant[d])
-            variant[d] = conv_stencil_pick(&op->stencil[d], NULL, place, have, NULL);
+            variant[d] =
+                conv_stencil_pick(&op->stencil[d], config->launch_bytes, place, have, NULL);
         if (!variant[d])
             return no_variant(NULL, place, err);
-        conv_stencil_plan_init(&op->plan[d], variant[d], &op->stencil[d], NULL);
+        conv_stencil_plan_init(&op->plan[d], variant[d], &op->stencil[d]);
     }
     return CONV_OK;
 }

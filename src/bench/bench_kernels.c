@@ -137,7 +137,7 @@ static bool is_unsuited(const struct bench *bench, const struct conv_variant *va
     conv_stencil_init(&stencil, &chain->filters[0], chain->depth, chain->border,
                       chain->border_value);
     return !bench->options->variant && (!variant->can || variant->can(&stencil)) &&
-           variant->score(&stencil, NULL) == CONV_SCORE_UNSUITED;
+           variant->score(&stencil, 0) == CONV_SCORE_UNSUITED;
 }
 
 // Places, checks and times an open launch and adds its line.

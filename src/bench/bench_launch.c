@@ -141,7 +141,7 @@ static enum conv_status plan_chain(struct conv_bench_launch *launch,
         conv_stencil_init(stencil, filter, chain->depth, chain->border, chain->border_value);
         conv_stencil_init(&other, filter, 24 - chain->depth, chain->border, chain->border_value);
         if (conv_stencil_can(variant, stencil, have))
-            conv_stencil_plan_init(&launch->plans[f], variant, stencil, NULL);
+            conv_stencil_plan_init(&launch->plans[f], variant, stencil);
         else if (conv_stencil_can(variant, &other, have))
             return conv_err_set(err, CONV_ERR_USAGE, "not at this depth");
         else

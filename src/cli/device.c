@@ -270,6 +270,7 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         .border_value = options->border_value,
         .alpha = options->alpha,
         .variant = options->variant,
+        .launch_bytes = conv_options_group_bytes(options, true),
         .stop = stop,
     };
     struct conv_device_list list;

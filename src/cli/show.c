@@ -44,7 +44,8 @@ static void print_variant(const struct conv_filter *filter, const struct conv_op
     for (int depth = 8; depth <= 16; depth += 8) {
         conv_stencil_init(&stencil, filter, depth, options->border, options->border_value);
         const struct conv_variant *variant =
-            conv_stencil_pick(&stencil, NULL, ops->place, info.capability, options->variant);
+            conv_stencil_pick(&stencil, conv_options_group_bytes(options, true), ops->place,
+                              info.capability, options->variant);
         printf("%s %s (%d bits)", depth == 8 ? "" : ",", variant ? variant->name : "none", depth);
     }
     putchar('\n');
@@ -96,7 +97,8 @@ static void print_variant_json(const struct conv_filter *filter, const struct co
     for (int depth = 8; depth <= 16; depth += 8) {
         conv_stencil_init(&stencil, filter, depth, options->border, options->border_value);
         const struct conv_variant *variant =
-            conv_stencil_pick(&stencil, NULL, ops->place, info.capability, options->variant);
+            conv_stencil_pick(&stencil, conv_options_group_bytes(options, true), ops->place,
+                              info.capability, options->variant);
         printf("%s\"%d\":", depth == 8 ? "{" : ",", depth);
         if (variant)
             conv_json_string(stdout, variant->name);

@@ -299,6 +299,20 @@ def test_show_knows_what_is_separable(box):
     assert "yes" in answer("gaussian") and "no" in answer("emboss")
 
 
+@pytest.mark.skipif(not program.EMULATED, reason="no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
+def test_show_names_the_kernel_that_suits_the_filter(box):
+    """A Gaussian of 7 x 7 ran in one pass with floats, since its coefficients are no bytes."""
+    binomial = [1, 6, 15, 20, 15, 6, 1]
+    kernels = {
+        "7x7: " + " ".join(",".join(["1"] * 7) for _ in range(7)): "cuda_tma_mma",
+        "7x7: " + " ".join(",".join(str(a * b) for b in binomial) for a in binomial): "cuda_tma_mma_separable",
+        "15x15: " + " ".join(",".join(["1"] * 15) for _ in range(15)): "cuda_tma_mma_separable",
+    }
+    for kernel, variant in kernels.items():
+        shown = subprocess.run([program.EMULATED, "show", "custom", "-k", kernel], check=True, stdout=subprocess.PIPE)
+        assert f" {variant} (8 bits)" in shown.stdout.decode()
+
+
 def test_show_takes_options(box):
     out = run("show", "custom", "-k", "0.5 1 1.5 2 2 2 3 3 3", "--bias=12").out
     assert "0.5" in out and "12" in out

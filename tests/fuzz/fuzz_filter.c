@@ -46,7 +46,7 @@ static void run(const struct conv_variant *variant, const struct conv_stencil *s
     };
     struct conv_stencil_batch batch = {.planes = &plane, .count = 1};
     static struct conv_stencil_plan plan;
-    conv_stencil_plan_init(&plan, variant, stencil, NULL);
+    conv_stencil_plan_init(&plan, variant, stencil);
     size_t size = conv_stencil_plan_scratch(&plan, WIDTH);
     if (size > 0)
         batch.cpu.scratch = aligned_alloc(64, (size + 63) / 64 * 64);

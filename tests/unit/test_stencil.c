@@ -134,18 +134,18 @@ static void pick_obeys_needs_and_name(void **state)
 {
     (void)state;
     struct conv_stencil *stencil = init(&emboss, 8);
-    const struct conv_variant *variant = conv_stencil_pick(stencil, NULL, CONV_ON_CPU, 0, NULL);
+    const struct conv_variant *variant = conv_stencil_pick(stencil, 0, CONV_ON_CPU, 0, NULL);
     assert_non_null(variant);
     assert_int_equal(variant->needs, 0);
     assert_string_equal(variant->name, "cpu_portable");
-    variant = conv_stencil_pick(stencil, NULL, CONV_ON_CPU, ~0u, NULL);
+    variant = conv_stencil_pick(stencil, 0, CONV_ON_CPU, ~0u, NULL);
     assert_non_null(variant);
-    variant = conv_stencil_pick(stencil, NULL, CONV_ON_CPU, 0, "cpu_reference");
+    variant = conv_stencil_pick(stencil, 0, CONV_ON_CPU, 0, "cpu_reference");
     assert_ptr_equal(variant, &conv_cpu_reference);
-    assert_null(conv_stencil_pick(stencil, NULL, CONV_ON_CPU, 0, "cpu_none"));
-    assert_null(conv_stencil_pick(stencil, NULL, CONV_ON_CUDA, ~0u, "cpu_reference"));
+    assert_null(conv_stencil_pick(stencil, 0, CONV_ON_CPU, 0, "cpu_none"));
+    assert_null(conv_stencil_pick(stencil, 0, CONV_ON_CUDA, ~0u, "cpu_reference"));
 #ifdef __x86_64__
-    assert_null(conv_stencil_pick(stencil, NULL, CONV_ON_CPU, 0, "cpu_avx2"));
+    assert_null(conv_stencil_pick(stencil, 0, CONV_ON_CPU, 0, "cpu_avx2"));
 #endif
     free(stencil);
 }
@@ -155,15 +155,15 @@ static void expect_best(const struct conv_stencil *stencil, enum conv_place plac
 {
     int count;
     const struct conv_variant *const *variants = conv_stencil_variants(&count);
-    const struct conv_variant *best = conv_stencil_pick(stencil, NULL, place, have, NULL);
+    const struct conv_variant *best = conv_stencil_pick(stencil, 0, place, have, NULL);
     for (int i = 0; i < count; i++) {
         if (variants[i]->place != place || !conv_stencil_can(variants[i], stencil, have))
             continue;
-        int score = variants[i]->score(stencil, NULL);
+        int score = variants[i]->score(stencil, 0);
         assert_in_range(score, CONV_SCORE_LAST, 100);
         assert_non_null(best);
-        assert_true(best->score(stencil, NULL) >= score);
-        assert_ptr_equal(conv_stencil_pick(stencil, NULL, place, have, variants[i]->name),
+        assert_true(best->score(stencil, 0) >= score);
+        assert_ptr_equal(conv_stencil_pick(stencil, 0, place, have, variants[i]->name),
                          variants[i]);
     }
 }
@@ -196,7 +196,7 @@ static void huge_sums_fall_back_to_the_reference(void **state)
     for (int i = 0; i < 31 * 31; i++)
         filter.coef[i] = 2147483647;
     struct conv_stencil *stencil = init(&filter, 16);
-    assert_ptr_equal(conv_stencil_pick(stencil, NULL, CONV_ON_CPU, ~0u, NULL), &conv_cpu_reference);
+    assert_ptr_equal(conv_stencil_pick(stencil, 0, CONV_ON_CPU, ~0u, NULL), &conv_cpu_reference);
     free(stencil);
 }
 

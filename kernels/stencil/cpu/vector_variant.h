@@ -17,10 +17,10 @@ static bool can_vectors(const struct conv_stencil *stencil)
 }
 
 // The instruction set decides, whatever the stencil.
-static int score_vectors(const struct conv_stencil *stencil, const struct conv_stencil_shape *shape)
+static int score_vectors(const struct conv_stencil *stencil, size_t launch_bytes)
 {
     (void)stencil;
-    (void)shape;
+    (void)launch_bytes;
     return SCORE;
 }
 
@@ -34,12 +34,10 @@ struct vector_constants {
 };
 _Static_assert(sizeof(struct vector_constants) <= CONV_STENCIL_PLAN_BYTES, "constants fit");
 
-static void plan_vectors(const struct conv_stencil *stencil, const struct conv_stencil_shape *shape,
-                         struct conv_stencil_plan *plan)
+static void plan_vectors(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
     struct vector_constants *constants = (struct vector_constants *)(void *)plan->constants;
     struct conv_cpu_plan *cpu = &constants->plan;
-    (void)shape;
     conv_cpu_plan_init(cpu, stencil, QUADS, PAIRS);
     conv_cpu_plan_scratch(cpu, stencil, &plan->cpu.scratch_fixed, &plan->cpu.scratch_per_column);
     if (cpu->sums == CONV_CPU_FLOATS || cpu->sums == CONV_CPU_DOUBLES)

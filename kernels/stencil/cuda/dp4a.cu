@@ -187,8 +187,7 @@ static void plan_side(const struct conv_stencil *stencil, struct conv_stencil_pl
     constants->kernel = kind == SUM_FLOAT ? dp4a<SIDE, float> : dp4a<SIDE, int32_t>;
 }
 
-static void plan_dp4a(const struct conv_stencil *stencil, const struct conv_stencil_shape *,
-                      struct conv_stencil_plan *plan)
+static void plan_dp4a(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
     int side = max(stencil->width, stencil->height);
     if (side <= 3)

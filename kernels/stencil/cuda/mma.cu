@@ -97,8 +97,7 @@ static void plan_rows(const struct conv_stencil *stencil, struct conv_stencil_pl
     constants->launch = launch_mma;
 }
 
-static void plan_mma(const struct conv_stencil *stencil, const struct conv_stencil_shape *,
-                     struct conv_stencil_plan *plan)
+static void plan_mma(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
     if (stencil->height <= 3)
         plan_rows<3>(stencil, plan);

@@ -141,8 +141,7 @@ static void pack(struct separable_filter *f, const struct conv_stencil *stencil,
         f->column[shape::ROWS - 1 + j] = coef_bits(column[j], kind);
 }
 
-static void plan_separable(const struct conv_stencil *stencil, const struct conv_stencil_shape *,
-                           struct conv_stencil_plan *plan)
+static void plan_separable(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
     auto *constants = constants_of<struct kernel_constants<struct separable_filter>>(plan);
     struct separable_filter &f = constants->filter;
@@ -171,7 +170,7 @@ static bool can_separable(const struct conv_stencil *stencil)
 // The sums of the halo's rows cost more than they save below this.
 #define LEAST_SIDE 9
 
-static int score_separable(const struct conv_stencil *stencil, const struct conv_stencil_shape *)
+static int score_separable(const struct conv_stencil *stencil, size_t)
 {
     return min(stencil->width, stencil->height) < LEAST_SIDE ? CONV_SCORE_UNSUITED : 45;
 }

@@ -59,8 +59,7 @@ static inline enum conv_status run_planned(const struct conv_stencil_plan *plan,
 }
 
 // The score of a method that suits every stencil that it can do.
-template <int SCORE>
-static int score_always(const struct conv_stencil *, const struct conv_stencil_shape *)
+template <int SCORE> static int score_always(const struct conv_stencil *, size_t)
 {
     return SCORE;
 }
@@ -172,8 +171,7 @@ struct taps_constants {
     struct taps filter;
 };
 
-static inline void plan_taps(const struct conv_stencil *stencil, const struct conv_stencil_shape *,
-                             struct conv_stencil_plan *plan)
+static inline void plan_taps(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
     struct taps_constants *constants = constants_of<struct taps_constants>(plan);
     constants->kind = conv_cuda_taps(&constants->filter, stencil);

@@ -54,8 +54,7 @@ static inline bool can_square(const struct conv_stencil *stencil)
     return max(stencil->width, stencil->height) <= 7;
 }
 
-static inline void plan_square(const struct conv_stencil *stencil,
-                               const struct conv_stencil_shape *, struct conv_stencil_plan *plan)
+static inline void plan_square(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
     with_side(stencil, [&](auto side) {
         constexpr int SIDE = decltype(side)::value;

@@ -367,8 +367,7 @@ static void plan_side(const struct conv_stencil *stencil, struct conv_stencil_pl
         plan_sample<SIDE, uint16_t>(stencil, plan);
 }
 
-static void plan_tma(const struct conv_stencil *stencil, const struct conv_stencil_shape *,
-                     struct conv_stencil_plan *plan)
+static void plan_tma(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
     int side = max(stencil->width, stencil->height);
     if (side <= 3)

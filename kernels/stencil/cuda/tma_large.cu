@@ -271,8 +271,7 @@ static void plan_sample(const struct conv_stencil *stencil, struct conv_stencil_
         plan_width<31, Sample>(stencil, plan);
 }
 
-static void plan_tma_large(const struct conv_stencil *stencil, const struct conv_stencil_shape *,
-                           struct conv_stencil_plan *plan)
+static void plan_tma_large(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
     if (stencil->depth == 8)
         plan_sample<uint8_t>(stencil, plan);
@@ -288,7 +287,7 @@ static bool can_tma_large(const struct conv_stencil *stencil)
 
 // Up to 7 x 7 there are no sums of several rows to share an unpacked sample, nor enough taps to
 // pay for loading their coefficients.
-static int score_tma_large(const struct conv_stencil *stencil, const struct conv_stencil_shape *)
+static int score_tma_large(const struct conv_stencil *stencil, size_t)
 {
     return max(stencil->width, stencil->height) <= 7 ? CONV_SCORE_UNSUITED : 40;
 }

@@ -88,8 +88,7 @@ static void plan_rows(const struct conv_stencil *stencil, struct conv_stencil_pl
     constants->launch = tma_pipeline_run<tma_mma_traits<ROWS>, struct tma_mma_filter>;
 }
 
-static void plan_tma_mma(const struct conv_stencil *stencil, const struct conv_stencil_shape *,
-                         struct conv_stencil_plan *plan)
+static void plan_tma_mma(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
     if (stencil->height <= 3)
         plan_rows<3>(stencil, plan);

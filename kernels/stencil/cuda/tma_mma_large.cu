@@ -223,8 +223,7 @@ static void plan_sized(const struct conv_stencil *stencil, struct conv_stencil_p
     constants->launch = tma_pipeline_run<tma_mma_large_traits<ROWS>, struct tma_mma_large_filter>;
 }
 
-static void plan_tma_mma_large(const struct conv_stencil *stencil,
-                               const struct conv_stencil_shape *, struct conv_stencil_plan *plan)
+static void plan_tma_mma_large(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
     if (stencil->width <= SHORT && stencil->height <= SHORT)
         plan_sized<2, 17>(stencil, plan);
@@ -249,8 +248,7 @@ static bool can_tma_mma_large(const struct conv_stencil *stencil)
 }
 
 // Taps that registers can hold should not come from shared memory.
-static int score_tma_mma_large(const struct conv_stencil *stencil,
-                               const struct conv_stencil_shape *)
+static int score_tma_mma_large(const struct conv_stencil *stencil, size_t)
 {
     bool large = stencil->width > MAX_WIDTH || stencil->height > MAX_HEIGHT;
     return large ? 70 : CONV_SCORE_UNSUITED;

@@ -408,7 +408,6 @@ static void plan_sized(const struct conv_stencil *stencil, struct conv_stencil_p
 }
 
 static void plan_tma_mma_separable(const struct conv_stencil *stencil,
-                                   const struct conv_stencil_shape *,
                                    struct conv_stencil_plan *plan)
 {
     if (stencil->width <= SHORT && stencil->height <= SHORT)
@@ -428,15 +427,22 @@ static bool can_tma_mma_separable(const struct conv_stencil *stencil)
     return find_factors(&factors, &quick, stencil, LONG, LONG);
 }
 
-// Two passes are as fast as one at 7 x 7 on large images, slower on small ones, faster at 9 x 9
-// (0.76 of a copy for 0.65). A row of more than SHORT taps pays however few rows there are.
-#define LEAST_HEIGHT 9
+// Two passes multiply less than one, but start and end more slowly. One pass takes at most 9 rows
+// of SHORT taps whose coefficients are bytes; at 9 x 9 two are faster only in large launches (8192
+// x 8192: 0.76 of a copy for 0.65; but four images of 2880 x 1800: 79 us for 62, one: 26 for 20).
+// Where coefficients are no bytes, two passes are next (one image: 25 us for 61 of cuda_tma at 7 x
+// 7, for 31 at 5 x 5).
+#define ONE_PASS_HEIGHT 9
+#define LARGE_LAUNCH ((size_t)128 << 20)
+#define LEAST_SIDE 5
 
-static int score_tma_mma_separable(const struct conv_stencil *stencil,
-                                   const struct conv_stencil_shape *)
+static int score_tma_mma_separable(const struct conv_stencil *stencil, size_t launch_bytes)
 {
-    bool large = stencil->height >= LEAST_HEIGHT || stencil->width > SHORT;
-    return large ? 90 : CONV_SCORE_UNSUITED;
+    bool large_launch = launch_bytes >= LARGE_LAUNCH;
+    if (stencil->width > SHORT || stencil->height > ONE_PASS_HEIGHT ||
+        (stencil->height == ONE_PASS_HEIGHT && large_launch))
+        return 90;
+    return max(stencil->width, stencil->height) >= LEAST_SIDE ? 75 : CONV_SCORE_UNSUITED;
 }
 
 CONV_CUDA_VARIANT(tma_mma_separable, 90,
