@@ -176,15 +176,14 @@ static void give_memory(struct worker *worker, size_t bytes)
     conv_lock_release(&run->lock);
 }
 
-// The run ends early because of `status` in worker->err. What the worker returns instead: the image
-// is not to blame.
-static enum conv_status fail_run(struct worker *worker, enum conv_status status)
-    CONV_NEEDS(worker->run->lock)
+// The run ends early for that reason. Returns what the worker's image is reported as: it is not to
+// blame.
+static enum conv_status fail_run(struct run *run, enum conv_status status,
+                                 const struct conv_err *err) CONV_NEEDS(run->lock)
 {
-    struct run *run = worker->run;
     if (!run->status) {
         run->status = status;
-        run->err = worker->err;
+        run->err = *err;
     }
     pthread_cond_broadcast(&run->changed);
     return CONV_ERR_CANCELLED;
@@ -252,7 +251,7 @@ static enum conv_status take_place(struct worker *worker, enum conv_status statu
     if (!status && !run->has_writer && !config->no_save) {
         status = open_writer(run, image, &worker->err);
         if (status)
-            status = fail_run(worker, status);
+            status = fail_run(run, status, &worker->err);
     }
     if (!status && run->next_index == 0)
         run->shape = image->out;
@@ -287,7 +286,8 @@ static enum conv_status write_place(struct worker *worker, int64_t index)
 
 static enum conv_status write_result(struct worker *worker, enum conv_status status)
 {
-    const struct conv_layer_images *config = worker->run->config;
+    struct run *run = worker->run;
+    const struct conv_layer_images *config = run->config;
     int64_t index;
     uint64_t start = conv_clock_ns();
     if (config->collect)
@@ -297,9 +297,9 @@ static enum conv_status write_result(struct worker *worker, enum conv_status sta
                  : config->sink  ? write_file(worker)
                                  : CONV_OK;
         if (status && config->collect) { // a hole in the file
-            conv_lock_acquire(&worker->run->lock);
-            status = fail_run(worker, status);
-            conv_lock_release(&worker->run->lock);
+            conv_lock_acquire(&run->lock);
+            status = fail_run(run, status, &worker->err);
+            conv_lock_release(&run->lock);
         }
     }
     worker->record.ns[CONV_STAGE_WRITE] += conv_clock_ns() - start;
@@ -344,7 +344,7 @@ static void report(struct worker *worker, enum conv_status status) CONV_TAKES(wo
         record->err = &worker->err;
     }
     if (status == CONV_ERR_DEVICE)
-        status = fail_run(worker, status);
+        status = fail_run(run, status, &worker->err);
     // After a signal an image that was not finished is left, as those that were not begun.
     if (status != CONV_ERR_CANCELLED)
         conv_report_file(run->report, record);
