@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: MIT
+// The façade of layers on the CPU: every variant through it gives the reference's bits, whatever
+// the number of threads, images and bytes at a time; order and errors of flows.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/layer_flow.h"
+#include "base/features.h"
+#include "support/random.h"
+
+#define MAPS 3
+#define CHANNELS 2
+#define IMAGES 11
+#define HEIGHT 13
+#define WIDTH 17
+#define MOST (IMAGES * MAPS * 32 * 32)
+
+static uint64_t seed = 1;
+static float weights[MAPS * CHANNELS * 3 * 4], bias[MAPS];
+static _Alignas(64) float floats[IMAGES * CHANNELS * HEIGHT * WIDTH];
+static _Alignas(64) uint8_t bytes[IMAGES * CHANNELS * HEIGHT * WIDTH];
+
+static void fill(float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] = (float)((int)(random_bits(&seed) & 0xffff) - 0x8000) / 4096;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    fill(weights, sizeof weights / sizeof weights[0]);
+    fill(bias, MAPS);
+    fill(floats, sizeof floats / sizeof floats[0]);
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)random_bits(&seed);
+    return 0;
+}
+
+// number: bits choose input, output, padding and stride.
+static struct conv_layer make_layer(int number)
+{
+    return (struct conv_layer){
+        .channels = CHANNELS,
+        .maps = MAPS,
+        .kernel_height = 3,
+        .kernel_width = 4,
+        .stride = number & 1 ? 2 : 1,
+        .pad_top = number & 2 ? 1 : 0,
+        .pad_right = number & 2 ? 3 : 0,
+        .border = CONV_BORDER_REFLECT,
+        .input = number & 4 ? CONV_ELEMENT_U8 : CONV_ELEMENT_F32,
+        .input_divisor = number & 4 ? 255 : 1,
+        .output = number & 8 ? CONV_ELEMENT_F16 : CONV_ELEMENT_F32,
+        .activation = CONV_ACTIVATION_RELU,
+        .weights = weights,
+        .bias = bias,
+    };
+}
+
+static const void *input_of(const struct conv_layer *layer)
+{
+    return layer->input == CONV_ELEMENT_U8 ? (const void *)bytes : floats;
+}
+
+static size_t run_reference(const struct conv_layer *layer, void *dst)
+{
+    struct conv_layer_shape shape = {IMAGES, HEIGHT, WIDTH};
+    struct conv_layer_plan plan;
+    conv_layer_plan_init(&plan, &conv_cpu_layer_reference, layer, &shape, NULL);
+    int64_t row = WIDTH * (int64_t)conv_element_size(layer->input);
+    struct conv_layer_batch batch = {
+        .images = IMAGES,
+        .src = input_of(layer),
+        .src_row = row,
+        .src_plane = row * HEIGHT,
+        .src_image = row * HEIGHT * CHANNELS,
+        .dst = dst,
+        .rows = conv_layer_out_height(layer, HEIGHT),
+    };
+    assert_int_equal(plan.variant->run(&plan, &batch), CONV_OK);
+    return conv_element_size(layer->output) * IMAGES * MAPS *
+           (size_t)conv_layer_out_height(layer, HEIGHT) *
+           (size_t)conv_layer_out_width(layer, WIDTH);
+}
+
+static struct conv_layer_context *open_context(const struct conv_layer *layer, const char *variant)
+{
+    struct conv_layer_config config = {.layer = layer, .place = CONV_ON_CPU, .variant = variant};
+    struct conv_layer_context *context = NULL;
+    struct conv_err err = {0};
+    if (conv_layer_context_open(&context, &config, &err))
+        fail_msg("%s", err.text);
+    return context;
+}
+
+static void every_variant_gives_the_bits_of_the_reference(void **state)
+{
+    (void)state;
+    static _Alignas(64) uint8_t expected[4 * MOST], result[4 * MOST];
+    int count;
+    const struct conv_layer_variant *const *variants = conv_layer_variants(&count);
+    for (int number = 0; number < 16; number++) {
+        struct conv_layer layer = make_layer(number);
+        struct conv_layer_shape shape = {IMAGES, HEIGHT, WIDTH};
+        size_t size = run_reference(&layer, expected);
+        assert_true(size <= sizeof expected);
+        for (int i = 0; i < count; i++) {
+            if (variants[i]->place != CONV_ON_CPU ||
+                variants[i]->precision != CONV_PRECISION_EXACT ||
+                !conv_layer_can(variants[i], &layer, &shape, conv_cpu_features()))
+                continue;
+            struct conv_layer_context *context = open_context(&layer, variants[i]->name);
+            for (int jobs = 1; jobs < 16; jobs += 4) {
+                struct conv_err err = {0};
+                memset(result, 0xa5, sizeof result);
+                size_t limit = jobs == 5 ? 20000 : 0;
+                if (conv_layer_flow_run_memory(context, IMAGES, HEIGHT, WIDTH, jobs, limit,
+                                               input_of(&layer), result, &err))
+                    fail_msg("%s: %s", variants[i]->name, err.text);
+                if (memcmp(result, expected, size) != 0)
+                    fail_msg("%s: layer %d with %d jobs", variants[i]->name, number, jobs);
+                for (size_t k = size; k < sizeof result; k++)
+                    assert_int_equal(result[k], 0xa5);
+            }
+            conv_layer_context_close(context);
+        }
+    }
+}
+
+static void threads_of_a_stream_share_rows(void **state)
+{
+    (void)state;
+    static _Alignas(64) uint8_t expected[4 * MOST], result[4 * MOST];
+    for (int number = 0; number < 16; number++) {
+        struct conv_layer layer = make_layer(number);
+        size_t size = run_reference(&layer, expected);
+        struct conv_layer_context *context = open_context(&layer, NULL);
+        for (int threads = 1; threads < 40; threads += 6) { // more than there are rows
+            struct conv_layer_shape shape = {IMAGES, HEIGHT, WIDTH};
+            struct conv_layer_stream *stream;
+            struct conv_err err = {0};
+            assert_int_equal(conv_layer_stream_open(context, threads, &stream, &err), CONV_OK);
+            memset(result, 0, sizeof result);
+            assert_int_equal(
+                conv_layer_stream_run(stream, &shape, IMAGES, input_of(&layer), result, &err),
+                CONV_OK);
+            assert_memory_equal(result, expected, size);
+            conv_layer_stream_close(stream);
+        }
+        conv_layer_context_close(context);
+    }
+}
+
+static void many_shapes_need_many_plans(void **state)
+{
+    (void)state;
+    static _Alignas(64) float first[MOST], second[MOST];
+    struct conv_layer layer = make_layer(0);
+    struct conv_layer_context *context = open_context(&layer, NULL);
+    struct conv_layer_stream *stream;
+    struct conv_err err = {0};
+    assert_int_equal(conv_layer_stream_open(context, 1, &stream, &err), CONV_OK);
+    for (int round = 0; round < 2; round++)
+        for (int height = 3; height <= HEIGHT; height++)
+            for (int width = 4; width <= WIDTH; width++) {
+                struct conv_layer_shape shape = {1, height, width};
+                size_t size = sizeof(float) * MAPS * (size_t)(height - 2) * (size_t)(width - 3);
+                assert_int_equal(conv_layer_stream_run(stream, &shape, 1, floats, first, &err), 0);
+                assert_int_equal(conv_layer_stream_run(stream, &shape, 1, floats, second, &err), 0);
+                assert_memory_equal(first, second, size);
+            }
+    conv_layer_stream_close(stream);
+    conv_layer_context_close(context);
+}
+
+// A batch with gaps between rows, planes and images, on memory that the caller has.
+static void strides_may_have_gaps(void **state)
+{
+    (void)state;
+    static _Alignas(64) uint8_t expected[4 * MOST], result[4 * MOST],
+        wide[IMAGES * CHANNELS][20][WIDTH + 5];
+    for (int number = 4; number < 16; number = number == 7 ? 12 : number + 1) {
+        struct conv_layer layer = make_layer(number);
+        size_t size = run_reference(&layer, expected), scratch = 0;
+        for (int p = 0; p < IMAGES * CHANNELS; p++)
+            for (int y = 0; y < HEIGHT; y++)
+                memcpy(wide[p][y], bytes + (p * HEIGHT + y) * WIDTH, WIDTH);
+        struct conv_layer_shape shape = {IMAGES, HEIGHT, WIDTH};
+        struct conv_layer_context *context = open_context(&layer, NULL);
+        struct conv_err err = {0};
+        assert_int_equal(conv_layer_context_scratch(context, &shape, &scratch, &err), CONV_OK);
+        void *memory = aligned_alloc(64, (scratch + 64) / 64 * 64);
+        assert_non_null(memory);
+        struct conv_layer_batch batch = {
+            .images = IMAGES,
+            .src = wide,
+            .src_row = sizeof wide[0][0],
+            .src_plane = sizeof wide[0],
+            .src_image = CHANNELS * sizeof wide[0],
+            .dst = result,
+            .scratch = memory,
+        };
+        memset(result, 0, sizeof result);
+        assert_int_equal(conv_layer_context_enqueue(context, &shape, &batch, &err), CONV_OK);
+        assert_memory_equal(result, expected, size);
+        free(memory);
+        conv_layer_context_close(context);
+    }
+}
+
+// --- flows ---------------------------------------------------------------------------------------
+
+struct order {
+    int64_t next_read, next_write, fail_read, fail_write, progress;
+};
+
+static enum conv_status read_next(void *user, int64_t first, int64_t count, void *dst,
+                                  struct conv_err *err)
+{
+    struct order *order = user;
+    if (first != order->next_read)
+        return conv_err_set(err, CONV_ERR_IO, "read out of turn");
+    order->next_read += count;
+    memset(dst, 0, (size_t)count * sizeof floats / IMAGES);
+    return first <= order->fail_read && order->fail_read < first + count
+               ? conv_err_set(err, CONV_ERR_FORMAT, "damaged")
+               : CONV_OK;
+}
+
+static enum conv_status write_next(void *user, int64_t first, int64_t count, const void *src,
+                                   struct conv_err *err)
+{
+    struct order *order = user;
+    (void)src;
+    if (first != order->next_write)
+        return conv_err_set(err, CONV_ERR_IO, "written out of turn");
+    order->next_write += count;
+    return first <= order->fail_write && order->fail_write < first + count
+               ? conv_err_set(err, CONV_ERR_LIMIT, "full")
+               : CONV_OK;
+}
+
+static void count_images(void *user, int64_t images)
+{
+    ((struct order *)user)->progress += images;
+}
+
+static enum conv_status run_in_order(struct order *order, const atomic_int *stop, int jobs,
+                                     struct conv_err *err)
+{
+    struct conv_layer layer = make_layer(0);
+    struct conv_layer_context *context = open_context(&layer, NULL);
+    struct conv_layer_flow flow = {
+        .context = context,
+        .images = 500,
+        .height = HEIGHT,
+        .width = WIDTH,
+        .jobs = jobs,
+        .mem_limit = 100000,
+        .read = read_next,
+        .write = write_next,
+        .ordered_read = true,
+        .ordered_write = true,
+        .user = order,
+        .progress = count_images,
+        .stop = stop,
+    };
+    enum conv_status status = conv_layer_flow_run(&flow, err);
+    conv_layer_context_close(context);
+    return status;
+}
+
+static void flows_keep_the_order(void **state)
+{
+    (void)state;
+    for (int jobs = 1; jobs < 9; jobs++) {
+        struct order order = {.fail_read = -1, .fail_write = -1};
+        struct conv_err err = {0};
+        if (run_in_order(&order, NULL, jobs, &err))
+            fail_msg("%s", err.text);
+        assert_int_equal(order.next_read, 500);
+        assert_int_equal(order.next_write, 500);
+        assert_int_equal(order.progress, 500);
+    }
+}
+
+static void flows_end_at_the_first_failure(void **state)
+{
+    (void)state;
+    for (int jobs = 1; jobs < 9; jobs++) {
+        struct order order = {.fail_read = 123, .fail_write = -1};
+        struct conv_err err = {0};
+        assert_int_equal(run_in_order(&order, NULL, jobs, &err), CONV_ERR_FORMAT);
+        assert_string_equal(err.text, "damaged");
+        assert_true(order.next_write <= 123);
+        order = (struct order){.fail_read = -1, .fail_write = 77};
+        assert_int_equal(run_in_order(&order, NULL, jobs, &err), CONV_ERR_LIMIT);
+        assert_string_equal(err.text, "full");
+        assert_true(order.progress <= 77);
+        order = (struct order){.fail_read = -1, .fail_write = -1};
+        atomic_int stop = 15;
+        assert_int_equal(run_in_order(&order, &stop, jobs, &err), CONV_ERR_CANCELLED);
+        assert_int_equal(order.next_write, 0);
+    }
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    struct conv_layer layer = make_layer(0);
+    struct conv_layer_config config = {.layer = &layer, .variant = "cpu_layer_referense"};
+    struct conv_layer_context *context = NULL;
+    struct conv_err err = {0};
+    assert_int_equal(conv_layer_context_open(&context, &config, &err), CONV_ERR_USAGE);
+    assert_int_equal(err.hint, CONV_HINT_VARIANT);
+    assert_non_null(strstr(err.text, "did you mean 'cpu_layer_reference'"));
+    assert_null(context);
+    context = open_context(&layer, NULL);
+    assert_int_equal(conv_layer_flow_run_memory(context, 1, 2, WIDTH, 1, 0, floats, floats, &err),
+                     CONV_ERR_USAGE);
+    err = (struct conv_err){0};
+    assert_int_equal(
+        conv_layer_flow_run_memory(context, 1, HEIGHT, WIDTH, 1, 1000, floats, floats, &err),
+        CONV_ERR_LIMIT);
+    assert_int_equal(err.hint, CONV_HINT_MEM_LIMIT);
+    // What the message says is enough, is enough.
+    static _Alignas(64) float result[MOST];
+    assert_int_equal(conv_layer_flow_run_memory(context, 1, HEIGHT, WIDTH, 1, (size_t)err.value,
+                                                floats, result, &err),
+                     CONV_OK);
+    size_t in, out;
+    assert_false(conv_layer_context_bytes(&layer, INT32_MAX, INT32_MAX, &in, &out));
+    assert_false(conv_layer_context_bytes(&layer, 2, WIDTH, &in, &out));
+    conv_layer_context_close(context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_variant_gives_the_bits_of_the_reference),
+        cmocka_unit_test(threads_of_a_stream_share_rows),
+        cmocka_unit_test(many_shapes_need_many_plans),
+        cmocka_unit_test(strides_may_have_gaps),
+        cmocka_unit_test(flows_keep_the_order),
+        cmocka_unit_test(flows_end_at_the_first_failure),
+        cmocka_unit_test(what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
