@@ -11,6 +11,7 @@
 #include "cli/signals.h"
 #include "io/operands.h"
 #include "io/paths.h"
+#include "io/sorted_source.h"
 #include "io/walk.h"
 #include "pipeline/layer_images.h"
 #include "pipeline/workload.h"
@@ -19,7 +20,8 @@ struct images_run {
     const struct conv_options *options;
     const char *output;
     struct conv_walk *walk;
-    bool collects; // all results go into one file
+    bool collects;                     // all results go into one file
+    struct conv_sorted_source *sorted; // of `collects`
     struct conv_layer_target target;
     struct conv_layer of_bytes, of_floats;
     struct conv_layer_images images;
@@ -284,7 +286,14 @@ enum conv_status conv_layer_run_images(const struct conv_options *options,
         };
         conv_report_file(run.report, &record);
     } else if (!status) {
-        status = conv_layer_images_run(&run.images, conv_walk_source(run.walk), run.report, err);
+        // The order of a list is the user's, that of a folder the file system's.
+        struct conv_source *source = conv_walk_source(run.walk);
+        if (run.collects && !options->files_from) {
+            status = conv_sorted_source_open(&run.sorted, source, stop, err);
+            source = status ? NULL : conv_sorted_source_get(run.sorted);
+        }
+        if (!status)
+            status = conv_layer_images_run(&run.images, source, run.report, err);
     }
     conv_signals_watch(NULL);
     enum conv_status finished = conv_sink_finish(run.images.sink, status ? &later : err);
@@ -296,6 +305,7 @@ enum conv_status conv_layer_run_images(const struct conv_options *options,
     }
     conv_layer_context_close(run.images.contexts.of_bytes);
     conv_layer_context_close(run.images.contexts.of_floats);
+    conv_sorted_source_close(run.sorted);
     conv_walk_close(run.walk);
     return status;
 }
