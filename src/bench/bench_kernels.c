@@ -24,10 +24,10 @@
 struct bench {
     const struct conv_bench_options *options;
     struct conv_bench_chain chain;
-    struct conv_bench_workload workload;
+    struct conv_bench_workload *workload;
     uint8_t *expected, *got; // the reference's result, a variant's; `bytes` of the workload each
     uint8_t *wide;           // RGBRGB..., source and result in turn
-    struct conv_bench_table table;
+    struct conv_bench_table *table;
 };
 
 static void show_progress(const struct bench *bench, const char *name)
@@ -57,9 +57,9 @@ static unsigned find_difference(const struct bench *bench, const char *name, uns
                                 struct conv_err *err)
 {
     unsigned most = 0;
-    int depth = bench->workload.depth;
-    for (int p = 0; p < bench->workload.plane_count; p++) {
-        const struct conv_bench_plane *plane = &bench->workload.planes[p];
+    int depth = bench->workload->depth;
+    for (int p = 0; p < bench->workload->plane_count; p++) {
+        const struct conv_bench_plane *plane = &bench->workload->planes[p];
         size_t stride = conv_image_stride(plane->width, depth);
         for (int y = 0; y < plane->height; y++) {
             size_t at = plane->offset + (size_t)y * stride;
@@ -83,7 +83,7 @@ static unsigned find_difference(const struct bench *bench, const char *name, uns
 static enum conv_status check_result(struct bench *bench, const struct conv_bench_launch *launch,
                                      bool interleaved, struct conv_err *err)
 {
-    const struct conv_bench_workload *workload = &bench->workload;
+    const struct conv_bench_workload *workload = bench->workload;
     enum conv_status status =
         interleaved ? conv_bench_launch_read(launch, 0, bench->wide, workload->wide_bytes, err)
                     : conv_bench_launch_read(launch, 0, bench->got, workload->bytes, err);
@@ -114,7 +114,7 @@ static enum conv_status time_variant(struct bench *bench, struct conv_bench_laun
         if (status)
             return status;
         if (copies)
-            conv_bench_table_add_copy(&bench->table, launch->variant->place, (double)copy);
+            conv_bench_table_add_copy(bench->table, launch->variant->place, (double)copy);
     }
     if (*count == 0)
         times[(*count)++] = (double)first_ns;
@@ -145,7 +145,7 @@ static enum conv_status run_variant(struct bench *bench, struct conv_bench_launc
                                     enum conv_bench_kind kind, bool interleaved,
                                     struct conv_err *err)
 {
-    const struct conv_bench_workload *workload = &bench->workload;
+    const struct conv_bench_workload *workload = bench->workload;
     const struct conv_variant *variant = launch->variant;
     double times[CONV_BENCH_MOST_RUNS];
     uint64_t first_ns;
@@ -167,7 +167,7 @@ static enum conv_status run_variant(struct bench *bench, struct conv_bench_launc
         status = time_variant(bench, launch, first_ns, is_yardstick(bench, interleaved), times,
                               &count, err);
     if (!status)
-        conv_bench_table_add(&bench->table, kind, variant->name, variant->summary, variant->place,
+        conv_bench_table_add(bench->table, kind, variant->name, variant->summary, variant->place,
                              times, count);
     return status;
 }
@@ -186,7 +186,7 @@ static enum conv_status bench_variant(struct bench *bench, const struct conv_var
     struct conv_err reason = {0};
     show_progress(bench, variant->name);
     if (is_unsuited(bench, variant)) {
-        conv_bench_table_skip(&bench->table, kind, variant->name, variant->place,
+        conv_bench_table_skip(bench->table, kind, variant->name, variant->place,
                               "not for filters of this size");
         return CONV_OK;
     }
@@ -199,7 +199,7 @@ static enum conv_status bench_variant(struct bench *bench, const struct conv_var
         conv_err_hint(err, CONV_HINT_VARIANT, 0,
                       conv_err_set(err, status, "%s: %s", variant->name, reason.text));
     else if (status == CONV_ERR_USAGE || status == CONV_ERR_DEVICE) {
-        conv_bench_table_skip(&bench->table, kind, variant->name, variant->place, reason.text);
+        conv_bench_table_skip(bench->table, kind, variant->name, variant->place, reason.text);
         status = CONV_OK;
     } else
         *err = reason;
@@ -213,7 +213,7 @@ static enum conv_status bench_reference(struct bench *bench, const struct conv_v
 {
     show_progress(bench, reference->name);
     enum conv_status status =
-        conv_bench_reference(&bench->workload, &bench->chain, reference,
+        conv_bench_reference(bench->workload, &bench->chain, reference,
                              bench->options->limits->cores, bench->expected, err);
     struct conv_bench_launch launch = {0};
     if (!status && bench->options->on_cpu)
@@ -234,7 +234,7 @@ static void bench_competitor(struct bench *bench, const struct conv_competitor *
     double times[COMPETITOR_RUNS];
     struct conv_err err = {0};
     unsigned apart = 0;
-    const struct conv_bench_workload *workload = &bench->workload;
+    const struct conv_bench_workload *workload = bench->workload;
     struct conv_competitor_filter task = {
         .filter = &bench->chain.filters[0],
         .border = bench->chain.border,
@@ -255,13 +255,13 @@ static void bench_competitor(struct bench *bench, const struct conv_competitor *
             conv_err_set(&err, CONV_ERR_UNSUPPORTED, "differs by up to %u", apart);
     }
     if (err.status) {
-        conv_bench_table_skip(&bench->table, CONV_BENCH_COMPETITOR, competitor->name, CONV_ON_CUDA,
+        conv_bench_table_skip(bench->table, CONV_BENCH_COMPETITOR, competitor->name, CONV_ON_CUDA,
                               err.text);
         return;
     }
     for (int r = 0; r < COMPETITOR_RUNS; r++)
         times[r] = (double)ns[r];
-    conv_bench_table_add(&bench->table, CONV_BENCH_COMPETITOR, competitor->name,
+    conv_bench_table_add(bench->table, CONV_BENCH_COMPETITOR, competitor->name,
                          apart ? competitor->inexact : competitor->summary, CONV_ON_CUDA, times,
                          COMPETITOR_RUNS);
 }
@@ -347,66 +347,78 @@ static void describe_machine(const struct conv_bench_options *options,
         snprintf(cuda->machine, sizeof cuda->machine, "%s", options->gpu.name);
 }
 
-static enum conv_status bench_workload(const struct conv_bench_options *options,
-                                       enum conv_bench_sizes sizes, int width, int height,
-                                       int images, struct conv_err *err)
+static enum conv_status take_memory(struct bench *bench, struct conv_err *err)
 {
-    struct bench *bench = calloc(1, sizeof *bench);
-    if (!bench)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
-    struct conv_bench_workload *workload = &bench->workload;
-    bench->options = options;
-    bench->chain = (struct conv_bench_chain){
-        .filters = options->filters,
-        .count = options->filter_count,
-        .border = options->border,
-        .border_value = options->border_value,
-        .depth = options->depth,
+    const struct conv_bench_workload *workload = bench->workload;
+    bench->expected = calloc(workload->bytes, 1);
+    bench->got = calloc(workload->bytes, 1);
+    bench->wide = calloc(workload->wide_bytes, 1);
+    if (!bench->expected || !bench->got || !bench->wide)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu MiB of images",
+                            3 * workload->bytes >> 20);
+    return CONV_OK;
+}
+
+struct sizes {
+    enum conv_bench_sizes sizes;
+    int width, height, images;
+};
+
+// Measures and prints; *result is finished also after a failure.
+static enum conv_status bench_workload(const struct conv_bench_options *options,
+                                       const struct sizes *sizes, struct conv_bench_result *result,
+                                       struct conv_err *err)
+{
+    struct bench bench = {
+        .options = options,
+        .workload = &result->workload,
+        .table = &result->table,
+        .chain = {.filters = options->filters,
+                  .count = options->filter_count,
+                  .border = options->border,
+                  .border_value = options->border_value,
+                  .depth = options->depth},
     };
-    enum conv_status status =
-        conv_bench_workload_open(workload, sizes, width, height, images, options->depth, err);
+    struct conv_bench_workload *workload = &result->workload;
+    enum conv_status status = conv_bench_workload_open(
+        workload, sizes->sizes, sizes->width, sizes->height, sizes->images, options->depth, err);
+    if (!status)
+        status = take_memory(&bench, err);
+    result->table.pixels = workload->pixels;
+    result->table.bytes = workload->pixels * CONV_BENCH_CHANNELS * 2 * (options->depth / 8);
+    describe_machine(options, &result->table);
     if (!status) {
-        bench->expected = calloc(workload->bytes, 1);
-        bench->got = calloc(workload->bytes, 1);
-        bench->wide = calloc(workload->wide_bytes, 1);
-        if (!bench->expected || !bench->got || !bench->wide)
-            status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu MiB of images",
-                                  3 * workload->bytes >> 20);
-    }
-    bench->table.pixels = workload->pixels;
-    bench->table.bytes = workload->pixels * CONV_BENCH_CHANNELS * 2 * (options->depth / 8);
-    describe_machine(options, &bench->table);
-    if (!status) {
-        status = bench_variants(bench, err);
-        show_progress(bench, NULL);
-        conv_bench_table_finish(&bench->table);
-        status = conv_bench_kernels_print(options, workload, &bench->table, status, err);
+        status = bench_variants(&bench, err);
+        show_progress(&bench, NULL);
+        conv_bench_table_finish(&result->table);
+        conv_bench_kernels_print(options, result, status != CONV_OK);
     }
     conv_bench_workload_close(workload);
-    free(bench->expected);
-    free(bench->got);
-    free(bench->wide);
-    free(bench);
+    free(bench.expected);
+    free(bench.got);
+    free(bench.wide);
     return status;
 }
 
 enum conv_status conv_bench_kernels(const struct conv_bench_options *options, struct conv_err *err)
 {
-    static const struct {
-        enum conv_bench_sizes sizes;
-        int width, height, images;
-    } standard[] = {
+    static const struct sizes standard[CONV_BENCH_MOST_WORKLOADS] = {
         {CONV_BENCH_SIZES_ONE, 8192, 8192, 1},
         {CONV_BENCH_SIZES_ONE, 2880, 1800, 32},
         {CONV_BENCH_SIZES_ONE, 300, 300, 1000},
         {CONV_BENCH_SIZES_MIX, 0, 0, 500},
     };
-    if (options->sizes != CONV_BENCH_SIZES_STANDARD)
-        return bench_workload(options, options->sizes, options->width, options->height,
-                              options->images, err);
+    const struct sizes given = {options->sizes, options->width, options->height, options->images};
+    bool is_standard = options->sizes == CONV_BENCH_SIZES_STANDARD;
+    int count = is_standard ? CONV_BENCH_MOST_WORKLOADS : 1;
+    struct conv_bench_result *results = calloc((size_t)count, sizeof *results);
+    if (!results)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
     enum conv_status status = CONV_OK;
-    for (size_t i = 0; i < sizeof standard / sizeof standard[0] && !status; i++)
-        status = bench_workload(options, standard[i].sizes, standard[i].width, standard[i].height,
-                                standard[i].images, err);
+    for (int i = 0; i < count && !status; i++)
+        status = bench_workload(options, is_standard ? &standard[i] : &given, &results[i], err);
+    if (!status && options->page->file)
+        status = conv_bench_kernels_page(options, results, count, err);
+    free(results);
     return status;
 }

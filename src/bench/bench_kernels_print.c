@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "bench/bench_kernels_print.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "report/json.h"
@@ -55,34 +54,58 @@ static struct conv_page_kernel make_line(const struct conv_bench_table *table,
     return kernel;
 }
 
-static enum conv_status write_page(const struct conv_bench_options *options,
-                                   const struct conv_bench_workload *workload,
-                                   const struct conv_bench_table *table, struct conv_err *err)
+// One object, or an array of several.
+static char *make_record(const struct conv_bench_options *options,
+                         const struct conv_bench_result *results, int count)
 {
-    struct conv_page_job *job = options->page;
-    struct conv_page *page = &job->page;
-    struct conv_page_kernel kernels[CONV_BENCH_MOST_LINES];
-    char *record = NULL, images[80];
+    char *record = NULL;
     size_t size = 0;
     FILE *memory = open_memstream(&record, &size);
     if (!memory)
-        return conv_err_errno(err, errno, "cannot write the page");
-    print_json(options, workload, table, memory);
+        return NULL;
+    for (int i = 0; i < count; i++) {
+        if (count > 1)
+            putc(i == 0 ? '[' : ',', memory);
+        print_json(options, &results[i].workload, &results[i].table, memory);
+    }
+    if (count > 1)
+        putc(']', memory);
     if (fclose(memory) != 0) {
         free(record);
-        return conv_err_errno(err, errno, "cannot write the page");
+        return NULL;
     }
-    for (int i = 0; i < table->count; i++)
-        kernels[i] = make_line(table, &table->lines[i]);
-    page->kind = "conv bench kernels";
-    page->title = options->filter_text;
-    page->kernels = kernels;
-    page->kernel_count = table->count;
-    page->cpu = table->places[CONV_ON_CPU].machine;
-    page->cuda = table->places[CONV_ON_CUDA].machine;
-    conv_bench_workload_describe(workload, "×", false, images, sizeof images);
-    conv_page_job_fact(job, "images", "%s", images);
-    conv_page_job_fact(job, "samples", "3 planes of %d bits", workload->depth);
+    return record;
+}
+
+enum conv_status conv_bench_kernels_page(const struct conv_bench_options *options,
+                                         const struct conv_bench_result *results, int count,
+                                         struct conv_err *err)
+{
+    struct conv_page_job *job = options->page;
+    struct conv_page_kernel kernels[CONV_BENCH_MOST_WORKLOADS][CONV_BENCH_MOST_LINES];
+    struct conv_page_ladder ladders[CONV_BENCH_MOST_WORKLOADS];
+    char images[CONV_BENCH_MOST_WORKLOADS][80];
+    for (int w = 0; w < count; w++) {
+        const struct conv_bench_table *table = &results[w].table;
+        for (int i = 0; i < table->count; i++)
+            kernels[w][i] = make_line(table, &table->lines[i]);
+        const struct conv_bench_workload *workload = &results[w].workload;
+        conv_bench_workload_describe(workload, "×", false, images[w], sizeof images[w]);
+        conv_page_job_fact(job, "images", "%s", images[w]);
+        conv_bench_workload_describe(workload, "×", true, images[w], sizeof images[w]);
+        ladders[w] = (struct conv_page_ladder){
+            .kernels = kernels[w],
+            .kernel_count = table->count,
+            .cpu = table->places[CONV_ON_CPU].machine,
+            .cuda = table->places[CONV_ON_CUDA].machine,
+            .images = images[w],
+        };
+    }
+    job->page.kind = "conv bench kernels";
+    job->page.title = options->filter_text;
+    job->page.ladders = ladders;
+    job->page.ladder_count = count;
+    conv_page_job_fact(job, "samples", "3 planes of %d bits", results[0].workload.depth);
     conv_page_job_describe(job, &(struct conv_page_setting){
                                     .filters = options->filters,
                                     .filter_count = options->filter_count,
@@ -90,6 +113,7 @@ static enum conv_status write_page(const struct conv_bench_options *options,
                                     .border_value = options->border_value,
                                     .limits = options->limits,
                                 });
+    char *record = make_record(options, results, count);
     enum conv_status status = conv_page_job_finish(job, record, err);
     free(record);
     return status;
@@ -97,21 +121,17 @@ static enum conv_status write_page(const struct conv_bench_options *options,
 
 // -------------------------------------------------------------------------------------------------
 
-enum conv_status conv_bench_kernels_print(const struct conv_bench_options *options,
-                                          const struct conv_bench_workload *workload,
-                                          const struct conv_bench_table *table,
-                                          enum conv_status status, struct conv_err *err)
+void conv_bench_kernels_print(const struct conv_bench_options *options,
+                              const struct conv_bench_result *result, bool failed)
 {
+    const struct conv_bench_table *table = &result->table;
     if (options->format == CONV_BENCH_TEXT && table->count > 0) {
-        print_head(options, workload);
+        print_head(options, &result->workload);
         conv_bench_table_print(table);
         fflush(stdout);
     }
-    if (status)
-        return status;
-    if (options->format == CONV_BENCH_JSON)
-        print_json(options, workload, table, stdout);
-    if (options->format == CONV_BENCH_CSV)
+    if (!failed && options->format == CONV_BENCH_JSON)
+        print_json(options, &result->workload, table, stdout);
+    if (!failed && options->format == CONV_BENCH_CSV)
         conv_bench_table_print_csv(table);
-    return options->page->file ? write_page(options, workload, table, err) : CONV_OK;
 }

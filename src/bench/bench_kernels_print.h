@@ -7,11 +7,19 @@
 #include "bench/bench_table.h"
 #include "bench/bench_workload.h"
 
-// Prints a finished table and writes options->page. `status` is how the measurement ended: after a
-// failure only text is printed, of what there is. Returns it, or the first failure in writing.
-enum conv_status conv_bench_kernels_print(const struct conv_bench_options *options,
-                                          const struct conv_bench_workload *workload,
-                                          const struct conv_bench_table *table,
-                                          enum conv_status status, struct conv_err *err);
+#define CONV_BENCH_MOST_WORKLOADS 4
+
+struct conv_bench_result {
+    struct conv_bench_workload workload; // may be closed
+    struct conv_bench_table table;       // finished
+};
+
+// After a failed measurement only text is printed, of what there is.
+void conv_bench_kernels_print(const struct conv_bench_options *options,
+                              const struct conv_bench_result *result, bool failed);
+// Writes options->page. CONV_ERR_MEMORY, CONV_ERR_IO.
+enum conv_status conv_bench_kernels_page(const struct conv_bench_options *options,
+                                         const struct conv_bench_result *results, int count,
+                                         struct conv_err *err);
 
 #endif

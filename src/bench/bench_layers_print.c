@@ -176,6 +176,12 @@ static enum conv_status write_page(const struct conv_bench_options *options,
 {
     struct conv_page_job *job = options->page;
     struct conv_page_kernel kernels[CONV_BENCH_LAYERS_MOST_LINES];
+    struct conv_page_ladder ladder = {
+        .kernels = kernels,
+        .kernel_count = table->count,
+        .cpu = table->machine[CONV_BENCH_LAYERS_ONE_CORE],
+        .cuda = table->machine[CONV_BENCH_LAYERS_CUDA],
+    };
     char names[CONV_BENCH_LAYERS_MOST_LINES][64], title[96];
     char *record = NULL;
     size_t size = 0;
@@ -208,10 +214,8 @@ static enum conv_status write_page(const struct conv_bench_options *options,
     describe(data, "→", "×", title, sizeof title);
     job->page.kind = "conv bench layers";
     job->page.title = title;
-    job->page.kernels = kernels;
-    job->page.kernel_count = table->count;
-    job->page.cpu = table->machine[CONV_BENCH_LAYERS_ONE_CORE];
-    job->page.cuda = table->machine[CONV_BENCH_LAYERS_CUDA];
+    job->page.ladders = &ladder;
+    job->page.ladder_count = 1;
     conv_page_job_fact(job, "batch", "%lld images", (long long)data->shape.images);
     for (int p = 0; p < CONV_BENCH_LAYERS_PLACES; p++)
         if (*table->machine[p] && table->copy_gb_per_s[p] > 0)

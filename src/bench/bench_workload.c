@@ -94,7 +94,8 @@ void conv_bench_workload_close(struct conv_bench_workload *workload)
     free(workload->planes);
     free(workload->wide);
     free(workload->source);
-    *workload = (struct conv_bench_workload){0};
+    workload->planes = workload->wide = NULL;
+    workload->source = NULL;
 }
 
 // Calls copy for each sample, with its places among planes and in RGBRGB....

@@ -28,7 +28,8 @@ struct conv_bench_workload {
 enum conv_status conv_bench_workload_open(struct conv_bench_workload *workload,
                                           enum conv_bench_sizes sizes, int width, int height,
                                           int images, int depth, struct conv_err *err);
-void conv_bench_workload_close(struct conv_bench_workload *workload); // half-built is fine
+// Half-built is fine. The sizes and counts stay.
+void conv_bench_workload_close(struct conv_bench_workload *workload);
 
 // Between planes, `bytes` bytes, and RGBRGB..., wide_bytes bytes.
 void conv_bench_workload_interleave(const struct conv_bench_workload *workload,

@@ -55,6 +55,14 @@ struct conv_page_kernel {
     double gb_per_s, share_of_copy, step;
 };
 
+// All lines of one workload, in the order of the record's rows.
+struct conv_page_ladder {
+    const struct conv_page_kernel *kernels;
+    int kernel_count;
+    const char *cpu, *cuda; // where the kernels ran
+    const char *images;     // "2 images of 300×200"
+};
+
 struct conv_page {
     const char *kind;    // "run", "bench streams", ...
     const char *title;   // "emboss"
@@ -80,11 +88,10 @@ struct conv_page {
     bool device_only;                      // nothing was read, decoded or encoded
     const struct conv_page_copies *copies; // or NULL
 
-    const struct conv_page_kernel *kernels;
-    int kernel_count;
-    const char *cpu, *cuda; // where the kernels ran
+    const struct conv_page_ladder *ladders;
+    int ladder_count;
 
-    const char *record;       // JSON
+    const char *record;       // JSON; an array of objects if there are several ladders
     struct conv_stall *stall; // counts waits for the reader of `file`; may be NULL
 };
 

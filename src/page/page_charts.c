@@ -115,24 +115,37 @@ static bool next_line(struct conv_template *filled, int index)
 
 // --- kernels -------------------------------------------------------------------------------------
 
-static int count_kernels(const struct conv_page *page, bool on_cuda)
+static bool has_kernels(const struct conv_page_ladder *ladder, bool on_cuda)
 {
-    int count = 0;
-    for (int i = 0; i < page->kernel_count; i++)
-        count += page->kernels[i].on_cuda == on_cuda && page->kernels[i].ms > 0;
-    return count;
+    for (int i = 0; i < ladder->kernel_count; i++)
+        if (ladder->kernels[i].on_cuda == on_cuda && ladder->kernels[i].ms > 0)
+            return true;
+    return false;
 }
 
+// A panel per ladder and place. A figure's key begins with the rows of its ladder in the record.
 static bool next_panel(struct conv_template *filled, int index)
 {
     struct conv_page_state *state = filled->context;
     const struct conv_page *page = state->page;
-    bool places[2] = {count_kernels(page, false) > 0, count_kernels(page, true) > 0};
-    if (index >= places[0] + places[1])
+    int panel = 0;
+    for (; panel < 2 * page->ladder_count; panel++)
+        if (has_kernels(&page->ladders[panel / 2], panel % 2) && index-- == 0)
+            break;
+    if (panel == 2 * page->ladder_count)
         return false;
-    state->cuda_panel = index == 1 || !places[0];
-    snprintf(state->panel, sizeof state->panel, "%s", state->cuda_panel ? page->cuda : page->cpu);
+    state->ladder = panel / 2;
+    state->cuda_panel = panel % 2;
+    const struct conv_page_ladder *ladder = &page->ladders[state->ladder];
+    const char *machine = state->cuda_panel ? ladder->cuda : ladder->cpu;
+    snprintf(state->panel, sizeof state->panel, "%s", machine);
+    snprintf(state->rows, sizeof state->rows, "rows");
+    if (page->ladder_count > 1) {
+        snprintf(state->panel, sizeof state->panel, "%s, %s", machine, ladder->images);
+        snprintf(state->rows, sizeof state->rows, "%d.rows", state->ladder);
+    }
     conv_template_text(filled, "panel_title", state->panel);
+    conv_template_text(filled, "kernel_rows", state->rows);
     conv_template_text(
         filled, "panel_lede",
         "Bytes read and written per second, from the simplest kernel to the fastest. "
@@ -144,11 +157,11 @@ static bool next_panel(struct conv_template *filled, int index)
 static bool next_kernel(struct conv_template *filled, int index, bool measured_only)
 {
     const struct conv_page_state *state = filled->context;
-    const struct conv_page *page = state->page;
+    const struct conv_page_ladder *ladder = &state->page->ladders[state->ladder];
     double top = 0, copy = 0;
     int found = -1;
-    for (int i = 0; i < page->kernel_count; i++) {
-        const struct conv_page_kernel *kernel = &page->kernels[i];
+    for (int i = 0; i < ladder->kernel_count; i++) {
+        const struct conv_page_kernel *kernel = &ladder->kernels[i];
         if (kernel->on_cuda != state->cuda_panel || (measured_only && kernel->ms <= 0))
             continue;
         top = kernel->gb_per_s > top ? kernel->gb_per_s : top;
@@ -158,7 +171,7 @@ static bool next_kernel(struct conv_template *filled, int index, bool measured_o
     }
     if (found < 0)
         return false;
-    const struct conv_page_kernel *kernel = &page->kernels[found];
+    const struct conv_page_kernel *kernel = &ladder->kernels[found];
     conv_template_text(filled, "kernel_name", kernel->name);
     conv_template_text(filled, "kernel_kind", kernel->kind);
     conv_template_text(filled, "kernel_summary", kernel->summary);
@@ -183,7 +196,7 @@ static bool kernel_has(const struct conv_template *filled, const char *what)
         if (strcmp(filled->values[i].name, "kernel_index") != 0)
             continue;
         const struct conv_page_kernel *kernel =
-            &state->page->kernels[(int)filled->values[i].number];
+            &state->page->ladders[state->ladder].kernels[(int)filled->values[i].number];
         if (strcmp(what, "kernel_share") == 0)
             return strcmp(kernel->kind, "copy") != 0;
         return strcmp(what, "kernel_step") == 0 ? kernel->step > 0 : kernel->ms > 0;

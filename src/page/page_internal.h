@@ -19,8 +19,9 @@ struct conv_page_state {
 
     const struct conv_figures *shown; // whose stages are listed
     char line[32];
+    int ladder;
     bool cuda_panel;
-    char panel[256];
+    char panel[256], rows[16];
 
     bool timeline;
     uint64_t bin_width; // ns
