@@ -2,8 +2,40 @@
 # library that holds .cu files.
 set(CONV_HAVE_CUDA OFF)
 set(oldest_toolkit 11.7) # __grid_constant__
+
+# The compute capabilities of this machine's GPUs that are at least 7.5, as "75;90".
+function(conv_cuda_capabilities_here result)
+    find_program(NVIDIA_SMI nvidia-smi PATHS /usr/lib/wsl/lib)
+    set(here "")
+    if(NVIDIA_SMI)
+        execute_process(COMMAND ${NVIDIA_SMI} --query-gpu=compute_cap --format=csv,noheader
+            OUTPUT_VARIABLE capabilities ERROR_QUIET RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
+        string(REGEX MATCHALL "[0-9]+\\.[0-9]" capabilities "${capabilities}")
+        foreach(capability IN LISTS capabilities)
+            string(REPLACE "." "" number "${capability}")
+            if(NOT failed AND number GREATER_EQUAL 75)
+                list(APPEND here ${number})
+            endif()
+        endforeach()
+        list(REMOVE_DUPLICATES here)
+    endif()
+    set(${result} "${here}" PARENT_SCOPE)
+endfunction()
+
+set(cuda_wanted ON)
 set(choose_architectures OFF)
-if(NOT CONV_CUDA STREQUAL "OFF")
+if(CONV_CUDA STREQUAL "OFF")
+    set(cuda_wanted OFF)
+elseif(CONV_CUDA_FOR STREQUAL "here" AND NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    conv_cuda_capabilities_here(capabilities_here)
+    if(NOT capabilities_here AND CONV_CUDA STREQUAL "ON")
+        message(FATAL_ERROR "CONV_CUDA_FOR=here, but nvidia-smi names no GPU of compute capability 7.5 or newer")
+    elseif(NOT capabilities_here)
+        message(STATUS "No GPU of compute capability 7.5 or newer on this machine")
+        set(cuda_wanted OFF)
+    endif()
+endif()
+if(cuda_wanted)
     include(CheckLanguage)
     if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
         # NVIDIA's packages install to /usr/local/cuda, which few have on their PATH.
@@ -28,29 +60,30 @@ if(NOT CONV_CUDA STREQUAL "OFF")
     endif()
 endif()
 
-# The architectures of this machine's GPUs, such as "90a-real". Empty if there are none.
-function(conv_cuda_here result)
-    find_program(NVIDIA_SMI nvidia-smi PATHS /usr/lib/wsl/lib)
-    set(here "")
-    if(NVIDIA_SMI)
-        execute_process(COMMAND ${NVIDIA_SMI} --query-gpu=compute_cap --format=csv,noheader
-            OUTPUT_VARIABLE capabilities ERROR_QUIET RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
-        string(REGEX MATCHALL "[0-9]+\\.[0-9]" capabilities "${capabilities}")
-        foreach(capability IN LISTS capabilities)
-            string(REPLACE "." "" number "${capability}")
-            if(NOT failed AND number GREATER_EQUAL 75)
-                string(REGEX REPLACE "^90$" "90a" number "${number}")
-                list(APPEND here ${number}-real)
-            endif()
-        endforeach()
-        list(REMOVE_DUPLICATES here)
-    endif()
-    set(${result} "${here}" PARENT_SCOPE)
+# Machine code for this machine's GPUs; for one that is newer than the toolkit, its newest PTX.
+function(conv_cuda_architectures_here result)
+    execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch OUTPUT_VARIABLE known ERROR_QUIET)
+    string(REGEX MATCHALL "[0-9]+" known "${known}")
+    list(SORT known COMPARE NATURAL ORDER DESCENDING)
+    list(GET known 0 newest)
+    set(architectures "")
+    foreach(number IN LISTS capabilities_here)
+        if(number EQUAL 90 AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.0)
+            list(APPEND architectures 90a-real)
+        elseif(number IN_LIST known)
+            list(APPEND architectures ${number}-real)
+        else()
+            list(APPEND architectures ${newest}-virtual)
+        endif()
+    endforeach()
+    list(REMOVE_DUPLICATES architectures)
+    set(${result} "${architectures}" PARENT_SCOPE)
 endfunction()
 
 if(choose_architectures)
     # Turing to Blackwell as the toolkit allows; the newest also as PTX for GPUs to come. 90a has features
     # of Hopper only: warps that release registers to others (kernels/stencil/cuda/tma_pipeline.cuh).
+    # Machine code for each, so that nothing is compiled when the program starts.
     set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real)
     if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
         list(APPEND CMAKE_CUDA_ARCHITECTURES 89-real 90a-real 100-real 120)
@@ -62,10 +95,7 @@ if(choose_architectures)
         list(APPEND CMAKE_CUDA_ARCHITECTURES 86-virtual)
     endif()
     if(CONV_CUDA_FOR STREQUAL "here")
-        conv_cuda_here(here)
-        if(here)
-            set(CMAKE_CUDA_ARCHITECTURES ${here})
-        endif()
+        conv_cuda_architectures_here(CMAKE_CUDA_ARCHITECTURES)
     elseif(CONV_CUDA_FOR STREQUAL "check")
         set(CMAKE_CUDA_ARCHITECTURES 75-virtual 90a-real)
         if(CUDAToolkit_VERSION VERSION_LESS 12.0)
@@ -87,7 +117,7 @@ function(conv_cuda_target target)
     target_compile_options(${target} PRIVATE
         $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;--threads=0;-Xcompiler=-Wall,-Wextra>
         # Kernels are loaded in 16 instead of 24 ms for a seventh more of binary.
-        $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<VERSION_GREATER_EQUAL:${CUDAToolkit_VERSION},12.8>>:--compress-mode=size>
+        $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<VERSION_GREATER_EQUAL:${CUDAToolkit_VERSION},12.8>>:--compress-mode=speed>
         # For the profiler; it would make the program several times as large.
         $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<NOT:$<CONFIG:Release>>>:-lineinfo>)
     if(CONV_WERROR)
