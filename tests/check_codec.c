@@ -9,11 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#if CONV_HAVE_CUDA
-#include <cuda_runtime_api.h>
-#endif
-
-#define EXIT_SKIPPED 77 // ctest's SKIP_RETURN_CODE
+#include "support/device.h"
 
 struct part {
     const char *name;
@@ -25,20 +21,8 @@ static const struct part parts[] = {
     {"encode", check_codec_encode},
     {"decode", check_codec_decode},
 };
-
-static const char *find_device(void)
-{
-    int count = 0;
-    cudaError_t error = cudaGetDeviceCount(&count);
-    return error != cudaSuccess ? cudaGetErrorString(error) : count ? NULL : "no CUDA device";
-}
 #else
 static const struct part parts[] = {{NULL, NULL}};
-
-static const char *find_device(void)
-{
-    return "built without CUDA";
-}
 #endif
 
 // *part is NULL for all.
@@ -78,13 +62,9 @@ int main(int argc, char **argv)
                         "[--corpus FOLDER]\n");
         return 2;
     }
-    const char *reason = find_device();
-    if (reason) {
-        const char *required = getenv("CONV_REQUIRE_CUDA");
-        bool fail = required && strcmp(required, "1") == 0;
-        printf("%s: %s\n", fail ? "FAILED" : "skipped", reason);
-        return fail ? 1 : EXIT_SKIPPED;
-    }
+    const char *reason;
+    if (!device_capability(&reason))
+        return device_missing("coders", reason);
     bool ok = true, found = false;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (part && strcmp(part, parts[i].name) != 0)

@@ -2,7 +2,6 @@
 // The encoder of src/png/cuda/ against zlib and libpng: random batches, of which every chunk
 // must have the right CRC, inflate to all scanlines with the right Adler-32, and come back from
 // libpng as the image. The same images in another batch must give the same bytes.
-#include <cuda_runtime_api.h>
 #include <png.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 
 #include "check_codec.h"
 #include "png/cuda/cuda_encode.h"
+#include "support/device.h"
 #include "support/png_make.h"
 
 #define MOST_IMAGES 12
@@ -36,14 +36,6 @@ struct encoded {
     struct conv_encode_result *results;
 };
 
-// Prints what failed.
-static bool failed(cudaError_t error, const char *what)
-{
-    if (error != cudaSuccess)
-        printf("FAILED %s: %s\n", what, cudaGetErrorString(error));
-    return error != cudaSuccess;
-}
-
 // --- a batch on the device -----------------------------------------------------------------------
 
 static void free_run(struct run *run)
@@ -63,16 +55,16 @@ static void free_run(struct run *run)
 
 static bool upload(void **d_memory, const void *data, size_t size, const char *what)
 {
-    return !failed(cudaMalloc(d_memory, size), what) &&
-           !failed(cudaMemcpy(*d_memory, data, size, cudaMemcpyHostToDevice), what);
+    return !device_failed(cudaMalloc(d_memory, size), what) &&
+           !device_failed(cudaMemcpy(*d_memory, data, size, cudaMemcpyHostToDevice), what);
 }
 
 // Memory of `size` bytes with guards around them, all of it PATTERN.
 static bool take_guarded(uint8_t **d_memory, size_t size, const char *what)
 {
-    if (failed(cudaMalloc((void **)d_memory, size + 2 * GUARD), what))
+    if (device_failed(cudaMalloc((void **)d_memory, size + 2 * GUARD), what))
         return false;
-    return !failed(cudaMemsetAsync(*d_memory, PATTERN, size + 2 * GUARD, NULL), what);
+    return !device_failed(cudaMemsetAsync(*d_memory, PATTERN, size + 2 * GUARD, NULL), what);
 }
 
 static bool upload_planes(struct run *run, int i, const struct conv_image *image)
@@ -111,7 +103,7 @@ static bool open_run(struct run *run, const struct conv_image *images, int count
         return false;
     }
     size_t results = (size_t)count * sizeof(struct conv_encode_result);
-    if (failed(cudaMalloc(&run->d_scratch, plan->scratch_bytes), "scratch memory") ||
+    if (device_failed(cudaMalloc(&run->d_scratch, plan->scratch_bytes), "scratch memory") ||
         !upload(&run->d_images, run->images, (size_t)count * sizeof *run->images, "table") ||
         !take_guarded(&run->d_output, plan->output_bytes, "output") ||
         !take_guarded(&run->d_results, results, "results"))
@@ -128,7 +120,7 @@ static uint8_t *fetch(const uint8_t *d_memory, size_t size, const char *what)
 {
     size_t all = size + 2 * GUARD;
     uint8_t *data = malloc(all);
-    bool ok = data && !failed(cudaMemcpy(data, d_memory, all, cudaMemcpyDeviceToHost), what);
+    bool ok = data && !device_failed(cudaMemcpy(data, d_memory, all, cudaMemcpyDeviceToHost), what);
     for (size_t i = 0; ok && i < GUARD; i++)
         if (data[i] != PATTERN || data[all - 1 - i] != PATTERN) {
             printf("FAILED: writes outside of the %s\n", what);
@@ -187,7 +179,7 @@ static bool encode(const struct conv_image *images, int count, uint64_t seed,
         printf("FAILED: %d launches for %d images\n", launches, count);
         ok = false;
     }
-    ok = ok && !failed(cudaDeviceSynchronize(), "encode") && fetch_encoded(&run, encoded);
+    ok = ok && !device_failed(cudaDeviceSynchronize(), "encode") && fetch_encoded(&run, encoded);
     free_run(&run);
     return ok;
 }

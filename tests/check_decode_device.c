@@ -2,13 +2,13 @@
 // The device's side of checking the decoder: each image's stream, rows and planes are separate
 // allocations, so that compute-sanitizer and emulated/ find accesses outside; planes have guards
 // around them and after their rows.
-#include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check_decode.h"
 #include "png/cuda/cuda_decode.h"
+#include "support/device.h"
 
 #define GUARD 128
 #define FILL 0xa5
@@ -30,13 +30,6 @@ struct device_batch {
     int marks;
 };
 
-static bool failed(cudaError_t error, const char *what)
-{
-    if (error != cudaSuccess)
-        printf("FAILED %s: %s\n", what, cudaGetErrorString(error));
-    return error != cudaSuccess;
-}
-
 static bool make_memory(uint8_t **d_memory, size_t size)
 {
     size += size == 0; // a stream may have no bytes
@@ -44,8 +37,8 @@ static bool make_memory(uint8_t **d_memory, size_t size)
     if (!filled)
         abort();
     memset(filled, FILL, size);
-    bool ok = !failed(cudaMalloc((void **)d_memory, size), "cudaMalloc") &&
-              !failed(cudaMemcpy(*d_memory, filled, size, cudaMemcpyHostToDevice), "copy");
+    bool ok = !device_failed(cudaMalloc((void **)d_memory, size), "cudaMalloc") &&
+              !device_failed(cudaMemcpy(*d_memory, filled, size, cudaMemcpyHostToDevice), "copy");
     free(filled);
     return ok;
 }
@@ -64,7 +57,7 @@ static bool upload_image(struct device_image *own, struct conv_decode_image *ima
         .depth = stream->depth,
     };
     if (!make_memory(&own->d_stream, before + stream->size) ||
-        failed(
+        device_failed(
             cudaMemcpy(own->d_stream + before, stream->bytes, stream->size, cudaMemcpyHostToDevice),
             "copy of a stream"))
         return false;
@@ -120,11 +113,12 @@ static bool plan(struct device_batch *batch, int count)
     for (int i = 0; i < count; i++)
         untouched[i] = UNTOUCHED;
     size_t words = (size_t)count * sizeof *untouched;
-    return !failed(cudaMalloc((void **)&batch->d_images, table), "cudaMalloc") &&
-           !failed(cudaMemcpy(batch->d_images, batch->images, table, cudaMemcpyHostToDevice),
-                   "copy of the table") &&
-           !failed(cudaMalloc((void **)&batch->d_status, words), "cudaMalloc") &&
-           !failed(cudaMemcpy(batch->d_status, untouched, words, cudaMemcpyHostToDevice), "copy");
+    return !device_failed(cudaMalloc((void **)&batch->d_images, table), "cudaMalloc") &&
+           !device_failed(cudaMemcpy(batch->d_images, batch->images, table, cudaMemcpyHostToDevice),
+                          "copy of the table") &&
+           !device_failed(cudaMalloc((void **)&batch->d_status, words), "cudaMalloc") &&
+           !device_failed(cudaMemcpy(batch->d_status, untouched, words, cudaMemcpyHostToDevice),
+                          "copy");
 }
 
 static void count_mark(void *context, const char *kernel)
@@ -135,8 +129,9 @@ static void count_mark(void *context, const char *kernel)
 
 static bool run(struct device_batch *batch, int count, const struct check_decode_run *how)
 {
-    if (failed(cudaHostAlloc((void **)&batch->h_stop, sizeof *batch->h_stop, cudaHostAllocMapped),
-               "cudaHostAlloc"))
+    if (device_failed(
+            cudaHostAlloc((void **)&batch->h_stop, sizeof *batch->h_stop, cudaHostAllocMapped),
+            "cudaHostAlloc"))
         return false;
     *batch->h_stop = how->stopped;
     struct conv_decode_batch work = {
@@ -151,26 +146,27 @@ static bool run(struct device_batch *batch, int count, const struct check_decode
         .context = batch,
     };
     if (conv_cuda_decode(&work)) {
-        (void)failed(cudaGetLastError(), "conv_cuda_decode");
+        (void)device_failed(cudaGetLastError(), "conv_cuda_decode");
         return false;
     }
     if (batch->marks < 2) {
         printf("FAILED: %d marks\n", batch->marks);
         return false;
     }
-    return !failed(cudaDeviceSynchronize(), "decoding") &&
-           !failed(cudaMemcpy(batch->status, batch->d_status, (size_t)count * sizeof(uint32_t),
-                              cudaMemcpyDeviceToHost),
-                   "copy back");
+    return !device_failed(cudaDeviceSynchronize(), "decoding") &&
+           !device_failed(cudaMemcpy(batch->status, batch->d_status,
+                                     (size_t)count * sizeof(uint32_t), cudaMemcpyDeviceToHost),
+                          "copy back");
 }
 
 // The guards around memory of `size` bytes.
 static bool guards_hold(const uint8_t *d_memory, size_t size)
 {
     uint8_t guards[2 * GUARD];
-    if (failed(cudaMemcpy(guards, d_memory, GUARD, cudaMemcpyDeviceToHost), "copy") ||
-        failed(cudaMemcpy(guards + GUARD, d_memory + GUARD + size, GUARD, cudaMemcpyDeviceToHost),
-               "copy"))
+    if (device_failed(cudaMemcpy(guards, d_memory, GUARD, cudaMemcpyDeviceToHost), "copy") ||
+        device_failed(
+            cudaMemcpy(guards + GUARD, d_memory + GUARD + size, GUARD, cudaMemcpyDeviceToHost),
+            "copy"))
         return false;
     for (size_t i = 0; i < sizeof guards; i++)
         if (guards[i] != FILL)
@@ -220,7 +216,7 @@ static const char *compare(const struct device_batch *batch, int i,
         if (!memory)
             abort();
         what =
-            failed(cudaMemcpy(memory, own->d_plane[c], size, cudaMemcpyDeviceToHost), "copy")
+            device_failed(cudaMemcpy(memory, own->d_plane[c], size, cudaMemcpyDeviceToHost), "copy")
                 ? "no copy"
                 : compare_plane(memory, own, &batch->images[i], right ? &planes->plane[c] : NULL);
         free(memory);

@@ -74,8 +74,6 @@ void check_case_clear(struct check_case *c);
 bool check_case_compare(const struct check_case *c, const char *variant, bool quiet);
 
 #if CONV_HAVE_CUDA
-// Compute capability of the first device (75 = 7.5), or 0 with the reason.
-int check_cuda_open(const char **reason);
 // Runs a variant on copies of the case's memories and copies dst back. Prints and returns false if
 // CUDA fails.
 bool check_cuda_run(const struct conv_variant *variant, struct check_case *c);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The CUDA part of check_kernels: copies a case to the device and runs or times a variant there.
-#include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check_kernels.h"
 #include "kernels/stencil/cuda/cuda_variants.h"
+#include "support/device.h"
 
 #define ALIGN 256
 
@@ -20,25 +20,6 @@ struct device_case {
     struct conv_stencil_plane planes[CHECK_MAX_PLANES];
     struct conv_stencil_batch batch;
 };
-
-static bool failed(cudaError_t error, const char *what)
-{
-    if (error != cudaSuccess)
-        printf("FAILED %s: %s\n", what, cudaGetErrorString(error));
-    return error != cudaSuccess;
-}
-
-int check_cuda_open(const char **reason)
-{
-    int major = 0, minor = 0, count = 0;
-    cudaError_t error = cudaGetDeviceCount(&count);
-    if (error == cudaSuccess && count > 0)
-        error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
-    if (error == cudaSuccess && count > 0)
-        error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-    *reason = error != cudaSuccess ? cudaGetErrorString(error) : "no CUDA device";
-    return error == cudaSuccess ? 10 * major + minor : 0;
-}
 
 static size_t align(size_t size)
 {
@@ -63,9 +44,9 @@ static size_t spare(const struct check_memory *memory, const struct conv_stencil
 
 static bool upload_memory(uint8_t **d_memory, const struct check_memory *memory, size_t more)
 {
-    return !failed(cudaMalloc((void **)d_memory, memory->size + more), "cudaMalloc") &&
-           !failed(cudaMemcpy(*d_memory, memory->data, memory->size, cudaMemcpyHostToDevice),
-                   "copy of a plane");
+    return !device_failed(cudaMalloc((void **)d_memory, memory->size + more), "cudaMalloc") &&
+           !device_failed(cudaMemcpy(*d_memory, memory->data, memory->size, cudaMemcpyHostToDevice),
+                          "copy of a plane");
 }
 
 static bool upload(struct device_case *device, const struct check_case *c,
@@ -73,7 +54,8 @@ static bool upload(struct device_case *device, const struct check_case *c,
 {
     size_t table = conv_cuda_upload_bytes();
     *device = (struct device_case){0};
-    if (failed(cudaMalloc((void **)&device->d_tables, table + sizeof device->planes), "cudaMalloc"))
+    if (device_failed(cudaMalloc((void **)&device->d_tables, table + sizeof device->planes),
+                      "cudaMalloc"))
         return false;
     for (int p = 0; p < c->count; p++) {
         size_t more = spare(&c->src[p], &c->planes[p]);
@@ -90,9 +72,9 @@ static bool upload(struct device_case *device, const struct check_case *c,
         .cuda.d_planes = (struct conv_stencil_plane *)(void *)(device->d_tables + table),
         .cuda.tiles = conv_stencil_tiles(variant, device->planes, c->count),
     };
-    if (failed(cudaMemcpy(device->d_tables + table, device->planes, sizeof device->planes,
-                          cudaMemcpyHostToDevice),
-               "copy of planes"))
+    if (device_failed(cudaMemcpy(device->d_tables + table, device->planes, sizeof device->planes,
+                                 cudaMemcpyHostToDevice),
+                      "copy of planes"))
         return false;
     conv_stencil_plan_init(&device->plan, variant, &c->stencil);
     return conv_cuda_upload(&device->plan, device->d_tables) == CONV_OK;
@@ -110,7 +92,7 @@ static bool launch(const struct conv_variant *variant, const struct device_case 
 static bool leaves_table(const struct conv_variant *variant, const struct device_case *device)
 {
     struct conv_stencil_plane planes[CHECK_MAX_PLANES];
-    if (failed(
+    if (device_failed(
             cudaMemcpy(planes, device->batch.cuda.d_planes, sizeof planes, cudaMemcpyDeviceToHost),
             "copy of planes back"))
         return false;
@@ -127,9 +109,10 @@ bool check_cuda_run(const struct conv_variant *variant, struct check_case *c)
     emulated_seed(c->seed); // the order of threads is repeated with the case
 #endif
     bool ok = upload(&device, c, variant) && launch(variant, &device) &&
-              !failed(cudaDeviceSynchronize(), variant->name) && leaves_table(variant, &device);
+              !device_failed(cudaDeviceSynchronize(), variant->name) &&
+              leaves_table(variant, &device);
     for (int p = 0; p < c->count && ok; p++)
-        ok = !failed(
+        ok = !device_failed(
             cudaMemcpy(c->dst[p].data, device.d_dst[p], c->dst[p].size, cudaMemcpyDeviceToHost),
             "copy back");
     free_device(&device);
@@ -175,7 +158,8 @@ bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check
     size_t stride = row + 10, src = stride * height, dst = stride * (height + 2);
     size_t table = conv_cuda_upload_bytes(), plane_at = table + align(src) + align(dst);
     uint8_t *d_memory = NULL, *memory = malloc(src + dst);
-    bool ok = memory && !failed(cudaMalloc((void **)&d_memory, plane_at + 256), "cudaMalloc");
+    bool ok =
+        memory && !device_failed(cudaMalloc((void **)&d_memory, plane_at + 256), "cudaMalloc");
     struct conv_stencil_plane plane = {
         .src = d_memory + table,
         .dst = d_memory + table + align(src) + stride,
@@ -196,18 +180,20 @@ bool check_cuda_run_interleaved(const struct conv_variant *variant, struct check
         memset(memory, 0, src);
         memset(memory + src, INTERLEAVED_GUARD, dst);
         interleave(c, memory, stride, false);
-        ok = !failed(cudaMemcpy(d_memory + table, memory, src, cudaMemcpyHostToDevice), "copy") &&
-             !failed(cudaMemcpy(d_memory + table + align(src), memory + src, dst,
-                                cudaMemcpyHostToDevice),
-                     "copy") &&
-             !failed(cudaMemcpy(d_memory + plane_at, &plane, sizeof plane, cudaMemcpyHostToDevice),
-                     "copy of planes") &&
+        ok = !device_failed(cudaMemcpy(d_memory + table, memory, src, cudaMemcpyHostToDevice),
+                            "copy") &&
+             !device_failed(cudaMemcpy(d_memory + table + align(src), memory + src, dst,
+                                       cudaMemcpyHostToDevice),
+                            "copy") &&
+             !device_failed(
+                 cudaMemcpy(d_memory + plane_at, &plane, sizeof plane, cudaMemcpyHostToDevice),
+                 "copy of planes") &&
              conv_cuda_upload(&plan, d_memory) == CONV_OK &&
              variant->run(&plan, &batch) == CONV_OK &&
-             !failed(cudaDeviceSynchronize(), variant->name) &&
-             !failed(cudaMemcpy(memory + src, d_memory + table + align(src), dst,
-                                cudaMemcpyDeviceToHost),
-                     "copy back");
+             !device_failed(cudaDeviceSynchronize(), variant->name) &&
+             !device_failed(cudaMemcpy(memory + src, d_memory + table + align(src), dst,
+                                       cudaMemcpyDeviceToHost),
+                            "copy back");
     }
     if (ok && !guards_hold(memory + src, row, stride, height)) {
         printf("FAILED %s: writes outside the image\n", variant->name);

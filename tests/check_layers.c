@@ -10,8 +10,8 @@
 
 #include "base/features.h"
 #include "check_layers.h"
+#include "support/device.h"
 
-#define EXIT_SKIPPED 77 // what ctest's SKIP_RETURN_CODE says
 #define MOST_VARIANTS 96
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 
@@ -276,15 +276,6 @@ static bool parse_options(struct options *options, int argc, char **argv)
     return options->rounds > 0 && options->taps > 0 && (options->cpu || options->cuda);
 }
 
-static void open_cuda(struct machine *machine)
-{
-#if CONV_HAVE_CUDA
-    machine->capability = check_cuda_open(&machine->reason);
-#else
-    machine->reason = "built without CUDA";
-#endif
-}
-
 int main(int argc, char **argv)
 {
     struct options options = {.seed = (uint64_t)time(NULL),
@@ -300,15 +291,11 @@ int main(int argc, char **argv)
     }
     struct machine machine = {.features = conv_cpu_features(), .reason = ""};
     if (options.cuda)
-        open_cuda(&machine);
+        machine.capability = device_capability(&machine.reason);
     if (options.cuda && !machine.capability) {
-        const char *required = getenv("CONV_REQUIRE_CUDA");
-        bool fail = required && strcmp(required, "1") == 0;
-        printf("CUDA variants %s: %s\n", fail ? "FAILED" : "skipped", machine.reason);
-        if (fail)
-            return 1;
-        if (!options.cpu)
-            return EXIT_SKIPPED;
+        int code = device_missing("CUDA variants", machine.reason);
+        if (code == 1 || !options.cpu)
+            return code;
     }
     if (!check_selftest())
         return 1;

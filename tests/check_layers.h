@@ -77,8 +77,6 @@ struct conv_layer_batch check_case_batch(const struct check_case *c);
 bool check_selftest(void);
 
 #if CONV_HAVE_CUDA
-// Compute capability of the first device (75 = 7.5), or 0 with the reason.
-int check_cuda_open(const char **reason);
 // Runs a variant on copies of the case's memories and copies dst back. Prints and returns false if
 // CUDA fails.
 bool check_cuda_run(const struct conv_layer_variant *variant, struct check_case *c);

@@ -1,30 +1,11 @@
 // SPDX-License-Identifier: MIT
 // The CUDA part of check_layers: copies a case to the device and runs a variant there.
-#include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check_layers.h"
-
-static bool failed(cudaError_t error, const char *what)
-{
-    if (error != cudaSuccess)
-        printf("FAILED %s: %s\n", what, cudaGetErrorString(error));
-    return error != cudaSuccess;
-}
-
-int check_cuda_open(const char **reason)
-{
-    int major = 0, minor = 0, count = 0;
-    cudaError_t error = cudaGetDeviceCount(&count);
-    if (error == cudaSuccess && count > 0)
-        error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
-    if (error == cudaSuccess && count > 0)
-        error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-    *reason = error != cudaSuccess ? cudaGetErrorString(error) : "no CUDA device";
-    return error == cudaSuccess ? 10 * major + minor : 0;
-}
+#include "support/device.h"
 
 // Bytes around dst on a real device, checked after the run. The emulated device finds every access
 // outside an allocation by itself.
@@ -68,10 +49,11 @@ static void *must_allocate(size_t size)
 // Copies `size` bytes to a new allocation of `room` bytes.
 static bool upload(void **d_memory, const void *memory, size_t size, size_t room)
 {
-    return !failed(cudaMalloc(d_memory, room), "cudaMalloc") &&
-           !failed(cudaMemsetAsync(*d_memory, check_memory_pattern, room, NULL), "cudaMemset") &&
+    return !device_failed(cudaMalloc(d_memory, room), "cudaMalloc") &&
+           !device_failed(cudaMemsetAsync(*d_memory, check_memory_pattern, room, NULL),
+                          "cudaMemset") &&
            (size == 0 ||
-            !failed(cudaMemcpy(*d_memory, memory, size, cudaMemcpyHostToDevice), "copy"));
+            !device_failed(cudaMemcpy(*d_memory, memory, size, cudaMemcpyHostToDevice), "copy"));
 }
 
 // The source, padded on the host if the variant leaves that to its caller.
@@ -128,7 +110,8 @@ static bool download(const struct conv_layer_variant *variant, const struct devi
 {
     size_t size = c->dst.size + 2 * DST_GUARD;
     uint8_t *memory = must_allocate(size);
-    bool ok = !failed(cudaMemcpy(memory, device->d_dst, size, cudaMemcpyDeviceToHost), "copy back");
+    bool ok = !device_failed(cudaMemcpy(memory, device->d_dst, size, cudaMemcpyDeviceToHost),
+                             "copy back");
     memcpy(c->dst.data, memory + DST_GUARD, c->dst.size);
     for (size_t i = 0; i < size && ok; i++) {
         bool inside = i + 1 > DST_GUARD && i < DST_GUARD + c->dst.size;
@@ -152,7 +135,8 @@ bool check_cuda_run(const struct conv_layer_variant *variant, struct check_case 
         printf("FAILED %s: launch: %s\n", variant->name, cudaGetErrorString(cudaGetLastError()));
         ok = false;
     }
-    ok = ok && !failed(cudaDeviceSynchronize(), variant->name) && download(variant, &device, c);
+    ok = ok && !device_failed(cudaDeviceSynchronize(), variant->name) &&
+         download(variant, &device, c);
     free_device(&device);
     return ok;
 }
