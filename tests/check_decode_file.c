@@ -1,23 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The image data of PNG files, good or bad, for checking and for timing the decoder.
-#include <stdio.h>
+// The image data of PNG files, good or bad, for checking the decoder.
 #include <stdlib.h>
 #include <string.h>
 
 #include "check_decode.h"
 #include "png/png.h"
 #include "support/png_make.h"
-
-static bool read_file(struct png_file *file, const char *path)
-{
-    uint8_t part[4096];
-    FILE *stream = fopen(path, "rb");
-    if (!stream)
-        return false;
-    for (size_t got; (got = fread(part, 1, sizeof part, stream)) > 0;)
-        png_make_bytes(file, part, got);
-    return fclose(stream) == 0;
-}
 
 static uint32_t read_u32(const uint8_t *p)
 {
@@ -30,7 +18,7 @@ bool check_read_stream(struct check_stream *stream, const char *path)
     struct png_file file = {0}, joined = {0};
     struct conv_png_header header;
     struct conv_err err;
-    bool takes = read_file(&file, path) &&
+    bool takes = png_make_read(&file, path) &&
                  conv_png_probe(file.data, file.size, &header, &err) == CONV_OK &&
                  header.bit_depth >= 8 && header.color_type != 3 && !header.interlaced &&
                  !header.transparency;

@@ -42,6 +42,18 @@ void png_make_bytes(struct png_file *file, const void *data, size_t size)
     free(other.data);
 }
 
+bool png_make_read(struct png_file *file, const char *path)
+{
+    uint8_t part[4096];
+    FILE *stream = fopen(path, "rb");
+    if (!stream)
+        return false;
+    for (size_t got; (got = fread(part, 1, sizeof part, stream)) > 0;)
+        png_make_bytes(file, part, got);
+    bool failed = ferror(stream);
+    return fclose(stream) == 0 && !failed;
+}
+
 static void put_u32(uint8_t *p, uint32_t value)
 {
     for (int i = 0; i < 4; i++)

@@ -15,6 +15,8 @@ struct png_file {
 };
 
 void png_make_free(struct png_file *file);
+// A file's bytes, whatever they are. False if it cannot be read.
+bool png_make_read(struct png_file *file, const char *path);
 
 // --- by libpng -----------------------------------------------------------------------------------
 

@@ -24,22 +24,6 @@ static const char *suite_folder(void)
     return folder && folder[0] ? folder : NULL;
 }
 
-static struct png_file read_file(const char *folder, const char *name)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *stream = fopen(path, "rb");
-    uint8_t chunk[4096];
-    struct png_file file = {0};
-    size_t n;
-    assert_non_null(stream);
-    while ((n = fread(chunk, 1, sizeof chunk, stream)) > 0)
-        png_make_bytes(&file, chunk, n);
-    assert_int_equal(ferror(stream), 0);
-    fclose(stream);
-    return file;
-}
-
 static void compare_with_libpng(const struct conv_image *image, const char *folder,
                                 const char *name)
 {
@@ -77,7 +61,10 @@ static void check_suite_file(const char *folder, const char *name)
 {
     struct conv_image image;
     struct conv_err err = {0};
-    struct png_file file = read_file(folder, name);
+    char path[4096];
+    struct png_file file = {0};
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_true(png_make_read(&file, path));
     enum conv_status status = image_decode(&image, file.data, file.size, &err);
     if (name[0] == 'x') {
         if (status != CONV_ERR_FORMAT || !err.text[0])
