@@ -25,7 +25,7 @@ LAYERS = (
     ("src/page",),
     ("src/pipeline",),
     ("src/report", "src/io", "src/backend"),
-    ("src/device", "src/png", "kernels/stencil", "kernels/layer"),
+    ("src/device", "src/png", "kernels/stencil", "kernels/layer", "kernels/bank"),
     ("src/tensor", "kernels/common"),
     ("src/filter", "src/image"),
     ("src/base",),
@@ -45,6 +45,7 @@ TEMPLATES = {
     "kernels/stencil/cpu": {"direct.h", "dots.h", "floats.h", "neon.h", "plain.h", "round.h", "strips.h", "vector.h",
                             "vector_variant.h", "x86.h", "passes.h"},
     "kernels/layer/cpu": {"blocked_copy.h", "blocked_tile.h", "blocked_vector.h"},
+    "kernels/bank": {"separable_body.h"},
     "src/png/cpu": {"unfilter_x86.h"},
     "src/bench": {"bench_cudnn.h"},  # needs cuDNN's header, which few machines have
 }

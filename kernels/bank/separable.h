@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// Separable filters of one size, applied to planes of float32: what filter banks are made of.
+//
+// A filter is a sum of `terms` products of a column and a row, and its response is defined as
+//   line[k][y][x] = sum over v of rows[k][v] * src[y][x+v]
+//   response[y][x] = sum over u, then over t, of columns[u][t] * line[line_of[t]][y+u][x]
+// in float32 with fused multiply-adds in ascending order, each sum starting from 0. Filters share
+// lines. A group is one filter, or two whose map is sqrt(a*a + b*b): rounded a*a, then fmaf(b, b),
+// then the correctly rounded root. The CPU and CUDA give the same bits.
+#ifndef CONV_KERNELS_BANK_SEPARABLE_H
+#define CONV_KERNELS_BANK_SEPARABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CONV_SEPARABLE_MAX_SIDE 63
+#define CONV_SEPARABLE_MAX_TERMS 3
+
+// The arrays are in memory of the place where they are used, and outlive every run.
+struct conv_separable {
+    int height, width;      // taps, 1 to CONV_SEPARABLE_MAX_SIDE
+    int lines;              // different rows
+    int groups;             // maps
+    int parts;              // filters per group: 1, or 2 for magnitudes
+    int terms;              // 1 to CONV_SEPARABLE_MAX_TERMS
+    const float *rows;      // [lines][width]
+    const int32_t *line_of; // [groups][terms]
+    const float *columns;   // [groups][height][terms][parts]
+};
+
+// src points to the sample under the top left tap of the first output; there are
+// out_height + height - 1 rows of out_width + width - 1 samples. Strides in floats.
+struct conv_separable_batch {
+    int64_t images;
+    const float *src;
+    int64_t src_row, src_image;
+    int out_height, out_width;
+    float *dst; // rows without gaps
+    int64_t dst_map, dst_image;
+    // CPU: the output rows to compute, and conv_separable_scratch floats of this run alone, 64-byte
+    // aligned.
+    int first_row, rows;
+    // CUDA: conv_cuda_separable_scratch floats of this run alone, 256-byte aligned.
+    float *scratch;
+    void *stream; // a cudaStream_t
+};
+
+// Floats of scratch for a CPU run.
+size_t conv_separable_scratch(const struct conv_separable *filters, int out_width);
+
+// Computes rows first_row to first_row + rows - 1 of all maps, on the calling thread, with the
+// fastest code for this processor.
+void conv_separable_run(const struct conv_separable *filters,
+                        const struct conv_separable_batch *batch);
+
+// The same on a CUDA device: all rows, queued into batch->stream. CONV_ERR_DEVICE if a launch
+// failed.
+size_t conv_cuda_separable_scratch(const struct conv_separable *filters, int out_height,
+                                   int out_width, int64_t images);
+enum conv_status conv_cuda_separable_run(const struct conv_separable *filters,
+                                         const struct conv_separable_batch *batch);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
