@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Stands in for cuda.c in a build without CUDA.
 #include "backend/backend.h"
+#include "backend/bank_steps.h"
 #include "backend/layer_device.h"
 
 static bool has_driver(void)
@@ -49,4 +50,24 @@ const struct conv_layer_device_ops conv_layer_device_cuda = {
     .name = "cuda",
     .place = CONV_ON_CUDA,
     .open = open_no_layer,
+};
+
+static enum conv_status upload_no_bank(int device, struct conv_bank_steps *steps,
+                                       struct conv_err *err)
+{
+    unsigned have;
+    (void)steps;
+    return open_no_layer(device, &have, err);
+}
+
+static void release_no_bank(int device, struct conv_bank_steps *steps)
+{
+    (void)device;
+    (void)steps;
+}
+
+const struct conv_bank_device_ops conv_bank_device_cuda = {
+    .place = CONV_ON_CUDA,
+    .upload = upload_no_bank,
+    .release = release_no_bank,
 };
