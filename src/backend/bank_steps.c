@@ -122,9 +122,9 @@ static enum conv_status make_separable(struct conv_bank_step *step, const struct
         .columns = calloc(slots * (size_t)(to->height * to->parts), sizeof(float)),
         .line_of = calloc(slots, sizeof(int32_t)),
     };
-    to->rows = builder.rows;
-    to->columns = builder.columns;
-    to->line_of = builder.line_of;
+    to->rows = step->arrays[0] = builder.rows;
+    to->columns = step->arrays[1] = builder.columns;
+    to->line_of = step->line_of = builder.line_of;
     if (!to->rows || !to->columns || !to->line_of)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a filter bank");
     for (int m = 0; m < step->map_count; m++)
@@ -157,6 +157,7 @@ static enum conv_status make_dense(struct conv_bank_step *step,
         filters = step->map_count;
     }
     float *weights = malloc((size_t)filters * (size_t)taps * sizeof *weights);
+    step->weights = weights;
     if (!weights)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a filter bank");
     for (int i = 0; i < filters; i++) {
@@ -231,11 +232,11 @@ void conv_bank_steps_free(struct conv_bank_steps *steps)
 {
     for (int i = 0; i < steps->count; i++) {
         struct conv_bank_step *step = &steps->steps[i];
-        free((void *)step->separable.rows);
-        free((void *)step->separable.columns);
-        free((void *)step->separable.line_of);
+        free(step->arrays[0]);
+        free(step->arrays[1]);
+        free(step->line_of);
         conv_layer_context_close(step->dense);
-        free((void *)step->layer.weights);
+        free(step->weights);
     }
     free(steps->steps);
     *steps = (struct conv_bank_steps){0};

@@ -18,11 +18,14 @@ enum conv_bank_step_kind {
 struct conv_bank_step {
     enum conv_bank_step_kind kind;
     int first_map, map_count;
-    struct conv_separable separable; // SEPARABLE: arrays in host memory, owned
-    struct conv_separable device;    // the same, arrays where the device reads them
-    void *d_arrays;                  // CUDA: what holds them
+    struct conv_separable separable; // SEPARABLE: arrays in host memory, which `arrays` own
+    float *arrays[2];                // rows and columns
+    int32_t *line_of;
+    struct conv_separable device; // the same, arrays where the device reads them
+    void *d_arrays;               // CUDA: what holds them
     // The others:
-    struct conv_layer layer; // weights owned
+    struct conv_layer layer;
+    float *weights; // of the layer
     struct conv_layer_context *dense;
     enum conv_bank_combine combine; // COMBINED: MAGNITUDE or MAX of all maps of the layer
 };

@@ -19,12 +19,16 @@ static double sigma_of(double frequency)
 }
 
 // The real and the imaginary part of one filter. The Gaussian is round, so both are sums of two
-// products: cos(a + b) = cos a cos b - sin a sin b, sin(a + b) = sin a cos b + cos a sin b.
+// products: cos(a + b) = cos a cos b - sin a sin b, sin(a + b) = cos a sin b + sin a cos b. Both
+// parts have the same rows, and so has the angle mirrored at 90 degrees, whose sign of sin a moves
+// into the column: equal rows are computed once.
 static enum conv_status add_pair(struct conv_bank *bank, int scale, int angle, int angles,
                                  struct conv_err *err)
 {
     double frequency = HIGHEST_FREQUENCY / pow(2, scale / 2.0), sigma = sigma_of(frequency);
-    double theta = M_PI * angle / angles, degrees = 180.0 * angle / angles;
+    double degrees = 180.0 * angle / angles;
+    bool mirrored = 2 * angle > angles;
+    double theta = M_PI * (mirrored ? angles - angle : angle) / angles, sign = mirrored ? -1 : 1;
     int half = (int)ceil(3 * sigma), side = 2 * half + 1;
     double gaussian[CONV_BANK_MAX_SIDE];
     conv_bank_gaussian(gaussian, half, sigma);
@@ -38,10 +42,10 @@ static enum conv_status add_pair(struct conv_bank *bank, int scale, int angle, i
             double x = 2 * M_PI * frequency * cos(theta) * (i - half);
             double y = 2 * M_PI * frequency * sin(theta) * (i - half);
             double weight = gaussian[i] / (2 * M_PI * sigma * sigma);
-            filter->rows[i] = gaussian[i] * (part ? sin(x) : cos(x));
-            filter->columns[i] = weight * cos(y);
-            filter->rows[side + i] = gaussian[i] * (part ? cos(x) : -sin(x));
-            filter->columns[side + i] = weight * sin(y);
+            filter->rows[i] = gaussian[i] * cos(x);
+            filter->rows[side + i] = gaussian[i] * sin(x);
+            filter->columns[i] = weight * (part ? sin(y) : cos(y));
+            filter->columns[side + i] = sign * weight * (part ? cos(y) : -sin(y));
         }
         conv_bank_sum_terms(filter);
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Sums over cells and combinations of maps on a CUDA device.
 #include <cuda_runtime.h>
-#include <math_constants.h>
 
 #include "kernels/bank/pool.h"
 
@@ -24,7 +23,7 @@ static __global__ void sum_rows(struct conv_pool_sums *row_sums, int grid, const
     const float *map = maps + row * width;
     for (int j = 0; j < grid; j++) {
         int left = conv_pool_edge(width, grid, j), right = conv_pool_edge(width, grid, j + 1);
-        double sum = 0, squares = 0, max = -CUDART_INF;
+        double sum = 0, squares = 0, max = -(double)INFINITY;
         for (int x = left + (int)threadIdx.x; x < right; x += WARP) {
             double value = map[x];
             sum += value;
@@ -57,7 +56,7 @@ static __global__ void sum_cells(struct conv_pool_sums *cells, int grid,
     int64_t plane = cell / (grid * grid);
     int i = (int)(cell / grid % grid), j = (int)(cell % grid);
     int top = conv_pool_edge(height, grid, i), bottom = conv_pool_edge(height, grid, i + 1);
-    double sum = 0, squares = 0, max = -CUDART_INF;
+    double sum = 0, squares = 0, max = -(double)INFINITY;
     for (int y = top; y < bottom; y += WARP) {
         int rows = min(bottom - y, WARP);
         struct conv_pool_sums own = {0, 0, 0};

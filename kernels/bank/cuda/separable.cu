@@ -99,7 +99,7 @@ struct columns_task {
     int64_t dst_map, dst_image;
 };
 
-template <int PARTS> static __device__ __forceinline__ float finish(const float *response)
+template <int PARTS> static __device__ float finish(const float *response)
 {
     if (PARTS == 1)
         return response[0];

@@ -39,12 +39,25 @@ struct alignas(16) ulonglong2 {
     unsigned long long x, y;
 };
 
+struct alignas(8) float2 {
+    float x, y;
+};
+
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+
 static inline uint2 make_uint2(uint32_t x, uint32_t y)
 {
     return {x, y};
 }
 
 static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
+{
+    return {x, y, z, w};
+}
+
+static inline float4 make_float4(float x, float y, float z, float w)
 {
     return {x, y, z, w};
 }
@@ -97,6 +110,16 @@ static inline float __fmaf_rn(float a, float b, float c)
 static inline float __fadd_rn(float a, float b)
 {
     return a + b;
+}
+
+static inline float __fdiv_rn(float a, float b)
+{
+    return a / b;
+}
+
+static inline float __fsqrt_rn(float a)
+{
+    return sqrtf(a);
 }
 
 static inline float __fmul_rn(float a, float b)
@@ -197,6 +220,18 @@ static inline uint32_t atomicOr(uint32_t *p, uint32_t value)
     return __atomic_fetch_or(p, value, __ATOMIC_RELAXED);
 }
 
+// --- caches, which are not emulated ---------------------------------------------------------------
+
+template <typename Type> static inline Type __ldg(const Type *p)
+{
+    return *p;
+}
+
+template <typename Type> static inline void __stcs(Type *p, Type value)
+{
+    *p = value;
+}
+
 // --- addresses -----------------------------------------------------------------------------------
 
 static inline size_t __cvta_generic_to_shared(const void *p)
@@ -260,6 +295,22 @@ static inline uint32_t __shfl_xor_sync(uint32_t mask, uint32_t value, int lanes,
                                        int line = __builtin_LINE())
 {
     return emulated::exchange<uint32_t>({file, line}, mask, value)[emulated::lane() ^ lanes];
+}
+
+// Of doubles, as overloads.
+static inline double __shfl_sync(uint32_t mask, double value, int lane,
+                                 const char *file = __builtin_FILE(), int line = __builtin_LINE())
+{
+    return emulated::exchange<double>({file, line}, mask, value)[lane % 32];
+}
+
+static inline double __shfl_down_sync(uint32_t mask, double value, uint32_t lanes,
+                                      const char *file = __builtin_FILE(),
+                                      int line = __builtin_LINE())
+{
+    uint32_t from = (uint32_t)emulated::lane() + lanes;
+    auto all = emulated::exchange<double>({file, line}, mask, value);
+    return from > 31 ? value : all[from];
 }
 
 static inline uint32_t __match_any_sync(uint32_t mask, uint32_t value,
