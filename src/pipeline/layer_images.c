@@ -11,7 +11,8 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/lock.h"
-#include "io/paths.h"
+#include "pipeline/layer_collect.h"
+#include "pipeline/layer_output.h"
 
 #define WAIT_NS 100000000u // a signal handler cannot wake a condition
 
@@ -25,14 +26,11 @@ struct run {
 
     struct conv_lock lock; // of all below
     pthread_cond_t changed;
-    int64_t spare;      // bytes for images larger than a worker's share
-    int64_t next_turn;  // of `collect`: the image whose turn it is
-    int64_t next_index; // among the results
-    bool has_writer;
-    struct conv_tensor_writer writer;
-    struct conv_tensor_shape shape; // of the first result
-    enum conv_status status;        // why the run ends early
+    int64_t spare;           // bytes for images larger than a worker's share
+    enum conv_status status; // why the run ends early
     struct conv_err err;
+
+    struct conv_layer_collect collect; // if config->collect
 };
 
 struct worker {
@@ -76,59 +74,6 @@ static enum conv_source_step take_item(struct run *run, struct worker *worker)
     return step;
 }
 
-// NAME.png becomes NAME.npy in the item's target.
-static enum conv_status retarget(struct conv_item *item, struct conv_err *err)
-{
-    char target[PATH_MAX];
-    size_t name = strlen(item->name) + 1;
-    snprintf(target, sizeof target, "%s", conv_item_target(item));
-    char *dot = strrchr(target, '.'), *slash = strrchr(target, '/');
-    if (dot && dot > (slash ? slash + 1 : target))
-        *dot = '\0';
-    size_t length = strlen(target);
-    if (name + length + sizeof ".npy" > sizeof item->name)
-        return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
-    memcpy(item->name + name, target, length);
-    strcpy(item->name + name + length, ".npy");
-    item->target = name;
-    return CONV_OK;
-}
-
-// --- what need not be done -----------------------------------------------------------------------
-
-static bool is_newer_or_same(const struct timespec *a, const struct timespec *b)
-{
-    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec >= b->tv_nsec;
-}
-
-static bool set_outcome(struct worker *worker, enum conv_outcome outcome, const char *reason)
-{
-    worker->record.outcome = outcome;
-    worker->record.reason = reason;
-    return true;
-}
-
-// True if the image is skipped or only planned.
-static bool is_planned(struct worker *worker)
-{
-    const struct conv_layer_images *config = worker->run->config;
-    const struct conv_item *item = &worker->item;
-    struct conv_existing existing = {0};
-    struct stat in;
-    if (!config->dry_run && !config->skip_existing && !config->update)
-        return false;
-    if (config->sink)
-        conv_sink_look(config->sink, &worker->output, &existing);
-    if (existing.exists && S_ISREG(existing.info.st_mode) && config->skip_existing)
-        return set_outcome(worker, CONV_OUTCOME_SKIPPED, "the output exists");
-    if (existing.exists && S_ISREG(existing.info.st_mode) && config->update &&
-        item->ops->identify && item->ops->identify(item, &in) &&
-        is_newer_or_same(&existing.info.st_mtim, &in.st_mtim))
-        return set_outcome(worker, CONV_OUTCOME_SKIPPED, "the output is up to date");
-    return config->dry_run && set_outcome(worker, CONV_OUTCOME_PLANNED,
-                                          existing.exists ? "replaces the output" : "new");
-}
-
 // --- memory --------------------------------------------------------------------------------------
 
 // Half of the limit is shared by the workers, who keep their share. The other half is for larger
@@ -156,7 +101,7 @@ static enum conv_status take_memory(struct worker *worker, size_t bytes)
     // Later images may hold the memory until this one has its place among the results: it does not
     // wait for them.
     while (run->spare < (int64_t)bytes && !run->status &&
-           !(run->config->collect && run->next_turn == worker->turn))
+           !(run->config->collect && conv_layer_collect_is_turn(&run->collect, worker->turn)))
         (void)conv_lock_wait(&run->lock, &run->changed, WAIT_NS);
     run->spare -= run->status ? 0 : (int64_t)bytes;
     bool failed = run->status != CONV_OK;
@@ -209,67 +154,6 @@ static enum conv_status write_file(struct worker *worker)
                                     &worker->err);
 }
 
-static bool same_shape(const struct conv_tensor_shape *a, const struct conv_tensor_shape *b)
-{
-    return memcmp(a->side, b->side, sizeof a->side[0] * (size_t)a->axes) == 0;
-}
-
-static struct conv_tensor_shape stack(const struct conv_tensor_shape *shape, int64_t images)
-{
-    return (struct conv_tensor_shape){4, {images, shape->side[0], shape->side[1], shape->side[2]}};
-}
-
-// The first result: its shape is that of all, and the file is opened.
-static enum conv_status open_writer(struct run *run, const struct conv_layer_image *image,
-                                    struct conv_err *err) CONV_NEEDS(run->lock)
-{
-    const struct conv_layer_images *config = run->config;
-    struct conv_tensor_shape shape = stack(&image->out, 0);
-    run->shape = image->out;
-    enum conv_status status = conv_tensor_writer_open(
-        &run->writer, config->collect, conv_layer_context_layer(image->context)->output, &shape,
-        true, config->stop, err);
-    run->has_writer = !status;
-    if (run->has_writer && config->watch)
-        config->watch(&run->writer.sink);
-    return status;
-}
-
-// Waits until the images before this one have got their places or failed; the result's place in
-// *index. With `status` the image has failed and gets none.
-static enum conv_status take_place(struct worker *worker, enum conv_status status, int64_t *index)
-    CONV_TAKES(worker->run->lock)
-{
-    struct run *run = worker->run;
-    const struct conv_layer_images *config = run->config;
-    const struct conv_layer_image *image = &worker->image;
-    conv_lock_acquire(&run->lock);
-    while (run->next_turn != worker->turn)
-        (void)conv_lock_wait(&run->lock, &run->changed, WAIT_NS);
-    if (!status && run->status)
-        status = CONV_ERR_CANCELLED;
-    if (!status && !run->has_writer && !config->no_save) {
-        status = open_writer(run, image, &worker->err);
-        if (status)
-            status = fail_run(run, status, &worker->err);
-    }
-    if (!status && run->next_index == 0)
-        run->shape = image->out;
-    char first[CONV_TENSOR_TEXT_SIZE], own[CONV_TENSOR_TEXT_SIZE];
-    if (!status && !same_shape(&run->shape, &image->out))
-        status = conv_err_set(&worker->err, CONV_ERR_USAGE,
-                              "the result has shape %s, but %s is for results of one shape, %s; "
-                              "a folder as output takes any",
-                              conv_tensor_shape_text(own, &image->out), config->collect,
-                              conv_tensor_shape_text(first, &run->shape));
-    if (!status)
-        *index = run->next_index++;
-    run->next_turn++;
-    pthread_cond_broadcast(&run->changed);
-    conv_lock_release(&run->lock);
-    return status;
-}
-
 static enum conv_status write_place(struct worker *worker, int64_t index)
 {
     struct run *run = worker->run;
@@ -278,11 +162,33 @@ static enum conv_status write_place(struct worker *worker, int64_t index)
              (long long)index);
     worker->record.output = worker->collected;
     worker->record.bytes_out = image->result_bytes;
-    return conv_tensor_writer_write(&run->writer, (uint64_t)index * image->result_bytes,
-                                    image->result, image->result_bytes, &worker->err);
+    enum conv_status status = conv_layer_collect_write(&run->collect, index, image->result,
+                                                       image->result_bytes, &worker->err);
+    if (status) { // a hole in the file
+        conv_lock_acquire(&run->lock);
+        status = fail_run(run, status, &worker->err);
+        conv_lock_release(&run->lock);
+    }
+    return status;
 }
 
 // --- an image ------------------------------------------------------------------------------------
+
+// The result's place among all; with `status` the image has failed and gets none.
+static enum conv_status take_place(struct worker *worker, enum conv_status status, int64_t *index)
+{
+    struct run *run = worker->run;
+    bool is_fatal;
+    enum conv_status taken =
+        conv_layer_collect_take(&run->collect, worker->turn, status ? NULL : &worker->image.out,
+                                index, &is_fatal, &worker->err);
+    conv_lock_acquire(&run->lock);
+    if (taken && is_fatal)
+        taken = fail_run(run, taken, &worker->err);
+    pthread_cond_broadcast(&run->changed); // a worker that waits for memory may be next
+    conv_lock_release(&run->lock);
+    return status ? status : taken;
+}
 
 static enum conv_status write_result(struct worker *worker, enum conv_status status)
 {
@@ -292,16 +198,12 @@ static enum conv_status write_result(struct worker *worker, enum conv_status sta
     uint64_t start = conv_clock_ns();
     if (config->collect)
         status = take_place(worker, status, &index);
-    if (!status && !config->no_save) {
+    if (!status && !config->no_save)
         status = config->collect ? write_place(worker, index)
                  : config->sink  ? write_file(worker)
                                  : CONV_OK;
-        if (status && config->collect) { // a hole in the file
-            conv_lock_acquire(&run->lock);
-            status = fail_run(run, status, &worker->err);
-            conv_lock_release(&run->lock);
-        }
-    }
+    else
+        start = conv_clock_ns();
     worker->record.ns[CONV_STAGE_WRITE] += conv_clock_ns() - start;
     return status;
 }
@@ -355,20 +257,6 @@ static void report(struct worker *worker, enum conv_status status) CONV_TAKES(wo
     conv_lock_release(&run->lock);
 }
 
-static enum conv_status place_output(struct worker *worker)
-{
-    const struct conv_layer_images *config = worker->run->config;
-    worker->record.output = config->collect;
-    if (!config->sink)
-        return CONV_OK;
-    enum conv_status status = retarget(&worker->item, &worker->err);
-    if (!status)
-        status =
-            config->sink->ops->place(config->sink, &worker->item, &worker->output, &worker->err);
-    worker->record.output = worker->output.path;
-    return status;
-}
-
 // Every image that was taken passes here once, so that the turns of `collect` have no gap.
 static void process(struct worker *worker, enum conv_source_step step)
 {
@@ -384,11 +272,13 @@ static void process(struct worker *worker, enum conv_source_step step)
         status = worker->err.status;
     if (step == CONV_SOURCE_REPEATED) {
         worker->record.notable = true;
-        set_outcome(worker, CONV_OUTCOME_SKIPPED, "listed before");
+        worker->record.outcome = CONV_OUTCOME_SKIPPED;
+        worker->record.reason = "listed before";
     }
     if (step == CONV_SOURCE_ITEM)
-        status = place_output(worker);
-    if (status || step != CONV_SOURCE_ITEM || is_planned(worker)) {
+        status = conv_layer_output_plan(config, &worker->item, &worker->output, &worker->record,
+                                        &worker->err);
+    if (status || worker->record.outcome != CONV_OUTCOME_DONE) {
         if (config->collect) // gives up its turn
             (void)take_place(worker, status ? status : CONV_ERR_CANCELLED, &index);
     } else {
@@ -430,23 +320,29 @@ static struct worker *start_workers(struct run *run)
     return workers;
 }
 
-// The file of `collect` with its final shape, or nothing.
-static enum conv_status end_writer(struct run *run, struct conv_err *err)
+static enum conv_status open_collect(struct run *run, struct conv_err *err)
 {
     const struct conv_layer_images *config = run->config;
-    enum conv_status status = run->status;
-    if (!run->has_writer)
+    struct conv_layer_collect *collect = &run->collect;
+    if (!config->collect)
+        return CONV_OK;
+    collect->path = config->collect;
+    collect->element = conv_layer_context_layer(config->contexts.of_bytes)->output;
+    collect->no_save = config->no_save || config->dry_run;
+    collect->fsync = config->fsync;
+    collect->stop = config->stop;
+    collect->watch = config->watch;
+    return conv_layer_collect_open(collect, err);
+}
+
+static enum conv_status close_collect(struct run *run, enum conv_status status,
+                                      struct conv_err *err)
+{
+    if (!run->config->collect)
         return status;
-    if (!status && conv_cancel_is_asked(config->stop))
+    if (!status && conv_cancel_is_asked(run->config->stop))
         status = conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
-    struct conv_tensor_shape shape = stack(&run->shape, run->next_index);
-    if (!status)
-        status = conv_tensor_writer_set_shape(
-            &run->writer, conv_layer_context_layer(config->contexts.of_bytes)->output, &shape, err);
-    enum conv_status closed =
-        conv_tensor_writer_close(&run->writer, !status, config->fsync, status ? NULL : err);
-    if (config->watch)
-        config->watch(NULL);
+    enum conv_status closed = conv_layer_collect_close(&run->collect, !status, status ? NULL : err);
     return status ? status : closed;
 }
 
@@ -464,10 +360,14 @@ enum conv_status conv_layer_images_run(const struct conv_layer_images *config,
     int errnum = conv_lock_init(&run->lock);
     errnum = errnum ? errnum : conv_lock_init(&run->taking);
     errnum = errnum ? errnum : conv_lock_init_condition(&run->changed);
-    struct worker *workers = errnum ? NULL : start_workers(run);
-    if (!workers) {
+    enum conv_status status =
+        errnum ? conv_err_errno(err, errnum, "cannot start workers") : open_collect(run, err);
+    struct worker *workers = status ? NULL : start_workers(run);
+    if (!status && !workers)
+        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d workers", config->jobs);
+    if (status) {
         free(run);
-        return conv_err_errno(err, errnum ? errnum : ENOMEM, "cannot start workers");
+        return status;
     }
     work(&workers[0]);
     for (int i = 1; i < config->jobs; i++)
@@ -475,7 +375,7 @@ enum conv_status conv_layer_images_run(const struct conv_layer_images *config,
             pthread_join(workers[i].thread, NULL);
     if (run->status && err)
         *err = run->err;
-    enum conv_status status = end_writer(run, err);
+    status = close_collect(run, run->status, err);
     pthread_cond_destroy(&run->changed);
     conv_lock_destroy(&run->taking);
     conv_lock_destroy(&run->lock);
