@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What a layer's definition says, on cases small enough to compute by hand, the activations, and
-// float16. What variants compute is tested by check_layers.
+// float16; the table of variants and the choice among them. What variants compute is tested by
+// check_layers.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/features.h"
 #include "kernels/layer/activation.h"
 #include "kernels/layer/layer.h"
 #include "tensor/half.h"
@@ -157,6 +159,178 @@ static void half_round_trips_and_rounds(void **state)
     assert_int_equal(conv_half_from_float(-INFINITY), 0xfc00);
 }
 
+// --- the table and the choice --------------------------------------------------------------------
+
+#define ALL_FEATURES 0xffffffffu
+
+static const float one_weight[] = {1};
+
+// 1 -> 1 map, 1x1, float32.
+static struct conv_layer plain_layer(void)
+{
+    return (struct conv_layer){.channels = 1,
+                               .maps = 1,
+                               .kernel_height = 1,
+                               .kernel_width = 1,
+                               .stride = 1,
+                               .input = CONV_ELEMENT_F32,
+                               .input_divisor = 1,
+                               .output = CONV_ELEMENT_F32,
+                               .weights = one_weight};
+}
+
+static void output_sizes(void **state)
+{
+    (void)state;
+    struct conv_layer layer = plain_layer();
+    layer.kernel_height = 5;
+    layer.kernel_width = 3;
+    assert_int_equal(conv_layer_out_height(&layer, 5), 1);
+    assert_int_equal(conv_layer_out_height(&layer, 4), 0);
+    assert_int_equal(conv_layer_out_width(&layer, 4), 2);
+    layer.stride = 3;
+    assert_int_equal(conv_layer_out_height(&layer, 10), 2);
+    assert_int_equal(conv_layer_out_height(&layer, 11), 3);
+    layer.pad_top = 1;
+    layer.pad_left = layer.pad_right = 40;
+    assert_int_equal(conv_layer_out_height(&layer, 10), 3);
+    assert_int_equal(conv_layer_out_width(&layer, 1), 27);
+    layer.pad_top = INT32_MAX;
+    assert_int_equal(conv_layer_out_height(&layer, INT32_MAX), 1431655764);
+}
+
+static void table_is_consistent(void **state)
+{
+    (void)state;
+    int count;
+    const struct conv_layer_variant *const *variants = conv_layer_variants(&count);
+    const struct conv_layer_variant *last_on_cpu = NULL;
+    struct conv_layer layer = plain_layer();
+    struct conv_layer_shape shape = {1, 8, 8};
+    for (int i = 0; i < count; i++) {
+        const struct conv_layer_variant *variant = variants[i];
+        bool on_cpu = variant->place == CONV_ON_CPU;
+        const char *prefix = on_cpu ? "cpu_layer_" : "cuda_layer_";
+        assert_memory_equal(variant->name, prefix, strlen(prefix));
+        assert_true(variant->summary[0] != 0);
+        assert_true((variant->precision == CONV_PRECISION_EXACT) == (variant->bound == 0));
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(variant->name, variants[j]->name);
+        if (!variant->can || variant->can(&layer, &shape))
+            assert_true(variant->score(&layer, &shape) >= CONV_LAYER_SCORE_LAST);
+        last_on_cpu = on_cpu ? variant : last_on_cpu;
+    }
+    assert_ptr_equal(last_on_cpu, &conv_cpu_layer_reference);
+}
+
+static void pick_follows_features_and_names(void **state)
+{
+    (void)state;
+    struct conv_layer layer = plain_layer();
+    struct conv_layer_shape shape = {1, 8, 8};
+    const char *name = conv_layer_pick(&layer, &shape, CONV_ON_CPU, 0, NULL)->name;
+    assert_string_equal(name, "cpu_layer_portable");
+    const struct conv_layer_variant *best =
+        conv_layer_pick(&layer, &shape, CONV_ON_CPU, ALL_FEATURES, NULL);
+#if defined __x86_64__
+    assert_string_equal(best->name, "cpu_layer_avx512");
+    best = conv_layer_pick(&layer, &shape, CONV_ON_CPU, CONV_CPU_AVX2, NULL);
+    assert_string_equal(best->name, "cpu_layer_avx2");
+    assert_null(conv_layer_pick(&layer, &shape, CONV_ON_CPU, CONV_CPU_AVX2, "cpu_layer_avx512"));
+#endif
+    // A variant that is more precise than asked for will do.
+    layer.precision = CONV_PRECISION_FP16;
+    assert_ptr_equal(conv_layer_pick(&layer, &shape, CONV_ON_CPU, CONV_CPU_AVX2, best->name), best);
+    // The lowest score does not matter for one that is asked for by name.
+    assert_ptr_equal(conv_layer_pick(&layer, &shape, CONV_ON_CPU, 0, "cpu_layer_reference"),
+                     &conv_cpu_layer_reference);
+    assert_null(conv_layer_pick(&layer, &shape, CONV_ON_CPU, ALL_FEATURES, "cpu_layer_none"));
+#if !CONV_HAVE_CUDA
+    assert_null(conv_layer_pick(&layer, &shape, CONV_ON_CUDA, ALL_FEATURES, NULL));
+#endif
+    // Too many channels for 32-bit offsets.
+    layer.channels = INT32_MAX;
+    assert_ptr_equal(conv_layer_pick(&layer, &shape, CONV_ON_CPU, ALL_FEATURES, NULL),
+                     &conv_cpu_layer_reference);
+}
+
+static bool can_unpadded_10x12(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    return layer->pad_top + layer->pad_bottom + layer->pad_left + layer->pad_right == 0 &&
+           layer->input == CONV_ELEMENT_F32 && shape->height == 10 && shape->width == 12;
+}
+
+static void padding_is_left_to_the_caller(void **state)
+{
+    (void)state;
+    const struct conv_layer_variant pads = {.pads = true, .can = can_unpadded_10x12};
+    const struct conv_layer_variant leaves = {.can = can_unpadded_10x12};
+    struct conv_layer layer = plain_layer(), inner;
+    struct conv_layer_shape shape = {7, 10, 12}, inner_shape;
+    assert_false(conv_layer_needs_pad(&leaves, &layer));
+    assert_true(conv_layer_can(&leaves, &layer, &shape, 0));
+
+    layer.pad_bottom = 2;
+    layer.pad_left = 1;
+    layer.pad_right = 3;
+    shape.height -= 2;
+    shape.width -= 4;
+    assert_true(conv_layer_needs_pad(&leaves, &layer));
+    assert_false(conv_layer_needs_pad(&pads, &layer));
+    assert_true(conv_layer_can(&leaves, &layer, &shape, 0));
+    assert_false(conv_layer_can(&pads, &layer, &shape, 0));
+    conv_layer_inner(&layer, &shape, &inner, &inner_shape);
+    assert_int_equal(inner_shape.images, 7);
+    assert_true(can_unpadded_10x12(&inner, &inner_shape));
+    assert_int_equal(conv_layer_out_height(&inner, 10), conv_layer_out_height(&layer, 8));
+
+    layer.pad_bottom = layer.pad_left = layer.pad_right = 0;
+    layer.input = CONV_ELEMENT_U8;
+    assert_true(conv_layer_needs_pad(&leaves, &layer));
+    assert_false(conv_layer_can(&leaves, &layer, &shape, 0));
+    const struct conv_layer_variant needy = {.needs = CONV_CPU_AVX2};
+    assert_false(conv_layer_can(&needy, &layer, &shape, 0));
+    assert_true(conv_layer_can(&needy, &layer, &shape, CONV_CPU_AVX2));
+}
+
+// Scratch is for a block of rows and columns, whatever the size of the planes.
+static void scratch_is_bounded(void **state)
+{
+    (void)state;
+    static const struct {
+        int channels, side, stride, height, width;
+        size_t most;
+    } cases[] = {
+        {3, 3, 1, 1 << 20, 1 << 20, 1 << 20}, {1, 63, 1, 5000, 5000, 1 << 20},
+        {3, 63, 2, 63, 1 << 26, 1 << 20},     {256, 3, 1, 14, 14, 1 << 20},
+        {512, 5, 1, 3000, 3000, 4 << 20},     {1, 1, 7, INT32_MAX, 1, 1 << 20},
+    };
+    int count;
+    const struct conv_layer_variant *const *variants = conv_layer_variants(&count);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct conv_layer layer = plain_layer();
+        layer.channels = cases[i].channels;
+        layer.kernel_height = layer.kernel_width = cases[i].side;
+        layer.stride = cases[i].stride;
+        struct conv_layer_shape shape = {1, cases[i].height, cases[i].width};
+        float *weights = calloc((size_t)(layer.channels * cases[i].side * cases[i].side), 4);
+        layer.weights = weights;
+        for (int v = 0; v < count; v++) {
+            if (variants[v]->place != CONV_ON_CPU)
+                continue;
+            size_t bytes = conv_layer_packed_bytes(variants[v], &layer, &shape);
+            void *packed = aligned_alloc(64, (bytes + 64) / 64 * 64);
+            struct conv_layer_plan plan;
+            conv_layer_plan_init(&plan, variants[v], &layer, &shape, packed);
+            assert_int_equal(plan.packed_bytes, bytes);
+            assert_ptr_equal(plan.variant, variants[v]);
+            assert_in_range(plan.scratch, 0, cases[i].most);
+            free(packed);
+        }
+        free(weights);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +340,11 @@ int main(void)
         cmocka_unit_test(tanh_is_close),
         cmocka_unit_test(relu_and_abs_on_special_values),
         cmocka_unit_test(half_round_trips_and_rounds),
+        cmocka_unit_test(output_sizes),
+        cmocka_unit_test(table_is_consistent),
+        cmocka_unit_test(pick_follows_features_and_names),
+        cmocka_unit_test(padding_is_left_to_the_caller),
+        cmocka_unit_test(scratch_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

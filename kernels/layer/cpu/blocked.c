@@ -7,6 +7,7 @@
 // 768.
 #define MOST_COPIED (256 << 10)
 #define MOST_COPIED_LARGE (768 << 10)
+#define MOST_LANES 16 // of any variant
 
 static int min(int a, int b)
 {
@@ -54,6 +55,24 @@ static bool is_small(const struct conv_layer_blocked *blocked, ptrdiff_t most)
     return blocked->line * (ptrdiff_t)sizeof(float) <= most;
 }
 
+// Sets the rows of a block so that its copy has at most `most` bytes, or 1, and that the rows of a
+// plane are shared about evenly.
+static void choose_rows(struct conv_layer_blocked *blocked, const struct conv_layer *layer,
+                        int lanes, ptrdiff_t most)
+{
+    blocked->rows = 1;
+    lay_out(blocked, layer, lanes);
+    ptrdiff_t row = (ptrdiff_t)layer->channels * blocked->row_phases * blocked->copies *
+                    blocked->pitch * (ptrdiff_t)sizeof(float);
+    ptrdiff_t more = (most - blocked->line * (ptrdiff_t)sizeof(float)) / row;
+    if (more <= 0)
+        return;
+    int rows = more < blocked->height - 1 ? 1 + (int)more : blocked->height;
+    int blocks = (blocked->height + rows - 1) / rows;
+    blocked->rows = (blocked->height + blocks - 1) / blocks;
+    lay_out(blocked, layer, lanes);
+}
+
 // The largest block whose copy has at most `most` bytes, with all columns if they are adjoining.
 // False if there is none; the block is then the smallest.
 static bool choose_block(struct conv_layer_blocked *blocked, const struct conv_layer *layer,
@@ -61,12 +80,7 @@ static bool choose_block(struct conv_layer_blocked *blocked, const struct conv_l
 {
     blocked->columns = blocked->width;
     for (;;) {
-        int blocks = 1; // that a plane's rows are shared among, about evenly
-        do {
-            blocked->rows = (blocked->height + blocks - 1) / blocks;
-            lay_out(blocked, layer, lanes);
-            blocks++;
-        } while (blocked->rows > 1 && !is_small(blocked, most));
+        choose_rows(blocked, layer, lanes, most);
         // Rows that share much of their input are worth more than long rows.
         bool small = is_small(blocked, most) && blocked->rows >= min(blocked->height, 4);
         if (small || blocked->adjoining || blocked->columns <= 8 * lanes)
@@ -120,6 +134,16 @@ static void pack(struct conv_layer_plan *plan, const struct conv_layer_blocked *
                 *packed++ = layer->weights[(size_t)m * taps + k];
         first += maps;
     }
+}
+
+// Offsets in the smallest block, of 8 vectors, are int32_t.
+bool conv_layer_blocked_can(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    (void)shape;
+    int stride = layer->stride, height = layer->kernel_height, width = layer->kernel_width;
+    int64_t rows = (int64_t)min(stride, height) * (1 + (height - 1) / stride);
+    int64_t columns = (int64_t)min(stride, width) * (8 * MOST_LANES + (width - 1) / stride);
+    return layer->channels <= INT32_MAX / (rows * columns);
 }
 
 size_t conv_layer_blocked_packed_bytes(const struct conv_layer *layer,

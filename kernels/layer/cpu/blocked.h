@@ -50,6 +50,7 @@ static inline size_t conv_layer_blocked_taps(const struct conv_layer *layer)
 
 // Packed weights: where the samples of each tap c, u, v begin in the copy, int32_t, then for each
 // group the bias of its maps and, for each tap, the weights of its maps.
+bool conv_layer_blocked_can(const struct conv_layer *layer, const struct conv_layer_shape *shape);
 size_t conv_layer_blocked_packed_bytes(const struct conv_layer *layer,
                                        const struct conv_layer_shape *shape);
 // `lanes`: float32 in a vector; `most_maps`: of a tile.

@@ -260,6 +260,7 @@ static int score_blocked(const struct conv_layer *layer, const struct conv_layer
         .needs = needed,                                                                           \
         .precision = CONV_PRECISION_EXACT,                                                         \
         .pads = true,                                                                              \
+        .can = conv_layer_blocked_can,                                                             \
         .score = score_blocked,                                                                    \
         .packed_bytes = conv_layer_blocked_packed_bytes,                                           \
         .plan = plan_blocked,                                                                      \
