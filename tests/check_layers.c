@@ -188,7 +188,7 @@ static bool check_networks(const struct options *options, const struct machine *
 {
     static const struct check_network_layer layers[] = {
         {1, 12, 5, 64, 64}, {1, 12, 5, 70, 70}, {1, 50, 5, 28, 28}, {1, 6, 5, 28, 28},
-        {6, 16, 5, 12, 12}, {12, 24, 5, 33, 9}, {3, 64, 3, 9, 224}, {3, 64, 7, 10, 100},
+        {6, 16, 5, 12, 12}, {12, 24, 5, 33, 9}, {3, 64, 3, 4, 224}, {3, 64, 7, 8, 60},
     };
     bool ok = true;
     for (int i = 0; i < COUNT(layers) && ok; i++) {
