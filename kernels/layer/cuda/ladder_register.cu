@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // As ladder_fused.cu, with a tile of outputs per thread in registers: each value from shared memory
-// is used for several outputs, so that multiply-adds, not loads, are what a thread does most.
+// is used for several outputs, so that multiply-adds, not loads, are what a thread does most. The
+// index arithmetic of the columns is hoisted: a thread always makes the same columns, and the tap
+// is the same for all threads.
 #include "kernels/layer/cuda/ladder.cuh"
 
 #define DEPTH 8 // taps of a step
@@ -18,17 +20,27 @@ template <int MAPS, int MAPS_EACH, int POSITIONS, int THREADS>
 static __global__ __launch_bounds__(THREADS) void tiled(struct ladder ladder)
 {
     using tile = shape<MAPS, MAPS_EACH, POSITIONS, THREADS>;
+    constexpr int loads = tile::width / THREADS; // columns that a thread makes
+    static_assert(tile::width % THREADS == 0, "each thread has its own columns");
     __shared__ float a[DEPTH][MAPS];
     __shared__ float b[DEPTH][tile::width];
-    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
     int group = warp % tile::groups * MAPS_EACH;
     int column = warp / tile::groups * (32 * POSITIONS) + lane;
     int first_map = (int)blockIdx.y * MAPS, first = (int)blockIdx.x * tile::width;
     int positions = ladder.out_height * ladder.out_width;
-    int kernel_size = ladder.kernel_height * ladder.kernel_width;
-    int taps = ladder.channels * kernel_size;
+    int taps = ladder.channels * ladder.kernel_height * ladder.kernel_width;
+    int64_t next_row = ladder.row - ladder.kernel_width; // from a row's last tap on
+    int64_t next_plane = ladder.plane - ladder.kernel_height * ladder.row;
+    // Where the thread's columns begin; those beyond the last output repeat it.
+    const float *corners[loads];
+#pragma unroll
+    for (int s = 0; s < loads; s++) {
+        int p = min(first + thread + s * THREADS, positions - 1);
+        int i = p / ladder.out_width, j = p - i * ladder.out_width;
+        corners[s] = ladder.x + i * ladder.stride * ladder.row + j * ladder.stride;
+    }
     for (int64_t image = blockIdx.z; image < ladder.images; image += gridDim.z) {
-        const float *samples = ladder.x + image * ladder.image;
         float sums[MAPS_EACH][POSITIONS];
 #pragma unroll
         for (int r = 0; r < MAPS_EACH; r++)
@@ -36,25 +48,33 @@ static __global__ __launch_bounds__(THREADS) void tiled(struct ladder ladder)
             for (int s = 0; s < POSITIONS; s++)
                 sums[r][s] =
                     first_map + group + r < ladder.maps ? ladder.bias[first_map + group + r] : 0;
+        int64_t offset = image * ladder.image; // of the next tap
+        int u = 0, v = 0;
         for (int k = 0; k < taps; k += DEPTH) {
-            for (int t = (int)threadIdx.x; t < DEPTH * MAPS; t += THREADS) {
+            int end = min(DEPTH, taps - k);
+            for (int t = thread; t < DEPTH * MAPS; t += THREADS) {
                 int m = first_map + t / DEPTH, tap = k + t % DEPTH;
                 a[t % DEPTH][t / DEPTH] =
                     m < ladder.maps && tap < taps ? ladder.weights[(int64_t)m * taps + tap] : 0;
             }
-            for (int t = (int)threadIdx.x; t < DEPTH * tile::width; t += THREADS) {
-                int tap = k + t / tile::width, p = first + t % tile::width;
-                int c = tap / kernel_size, rest = tap - c * kernel_size;
-                int u = rest / ladder.kernel_width, v = rest - u * ladder.kernel_width;
-                int i = p / ladder.out_width, j = p - i * ladder.out_width;
-                b[t / tile::width][t % tile::width] =
-                    tap < taps && p < positions
-                        ? samples[c * ladder.plane + (i * ladder.stride + u) * ladder.row +
-                                  j * ladder.stride + v]
-                        : 0;
+#pragma unroll
+            for (int t = 0; t < DEPTH; t++) {
+                if (t >= end)
+                    break;
+#pragma unroll
+                for (int s = 0; s < loads; s++)
+                    b[t][thread + s * THREADS] = corners[s][offset];
+                offset++;
+                if (++v == ladder.kernel_width) {
+                    v = 0;
+                    offset += next_row;
+                    if (++u == ladder.kernel_height) {
+                        u = 0;
+                        offset += next_plane;
+                    }
+                }
             }
             __syncthreads();
-            int end = min(DEPTH, taps - k);
             for (int t = 0; t < end; t++) {
                 float x[POSITIONS];
 #pragma unroll
