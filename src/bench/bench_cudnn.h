@@ -4,6 +4,7 @@
 #define CONV_BENCH_BENCH_CUDNN_H
 
 #include <cudnn.h>
+#include <cudnn_backend.h>
 
 #include "base/err.h"
 
@@ -22,10 +23,14 @@
     X(CreateConvolutionDescriptor)                                                                 \
     X(DestroyConvolutionDescriptor)                                                                \
     X(SetConvolution2dDescriptor)                                                                  \
-    X(SetConvolutionMathType)                                                                      \
     X(FindConvolutionForwardAlgorithm)                                                             \
-    X(FindConvolutionForwardAlgorithmEx)                                                           \
-    X(ConvolutionForward)
+    X(ConvolutionForward)                                                                          \
+    X(BackendCreateDescriptor)                                                                     \
+    X(BackendDestroyDescriptor)                                                                    \
+    X(BackendSetAttribute)                                                                         \
+    X(BackendGetAttribute)                                                                         \
+    X(BackendFinalize)                                                                             \
+    X(BackendExecute)
 
 struct conv_bench_cudnn { // starts as {0}
     void *library;

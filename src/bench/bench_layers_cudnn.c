@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// cuDNN computes the layers of `conv bench layers`: every algorithm that it finds by trying, in
-// both orders of the axes.
+// cuDNN computes the layers of `conv bench layers`: the plans that it proposes are tried in both
+// orders of the axes. Its graph interface has engines that the older functions lack.
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,22 +11,32 @@
 #include "tensor/half.h"
 
 #define MOST_WORKSPACE ((size_t)2 << 30)
-#define MOST_CHOICES 16
+#define MOST_CONFIGS 16 // of each heuristic
+#define MOST_NOTES 16   // of an engine
+
+// Sets an attribute of a descriptor unless something failed before.
+#define SET(DESCRIPTOR, NAME, TYPE, COUNT, VALUES)                                                 \
+    if (!code)                                                                                     \
+    code = cudnn->api.BackendSetAttribute(DESCRIPTOR, CUDNN_ATTR_##NAME, CUDNN_TYPE_##TYPE, COUNT, \
+                                          VALUES)
+
+// Descriptors of cuDNN's graph interface. The numbers of the tensors are also their identifiers.
+enum part { SRC = 1, DST, WEIGHTS, CONVOLUTION, OPERATION, GRAPH, PACK, PLAN, MOST_PARTS };
 
 struct cudnn {
     const struct conv_bench_layers_data *data;
     struct conv_bench_timer timer;
     struct conv_bench_cudnn api;
     cudnnHandle_t handle;
-    cudnnTensorDescriptor_t src, dst;
-    cudnnFilterDescriptor_t kernel;
-    cudnnConvolutionDescriptor_t convolution;
     cudnnDataType_t type;
     size_t element; // bytes
+    bool tf32;      // float32 operands may be rounded to TF32
     uint8_t *d_src, *d_dst;
     void *d_weights, *d_work;
     size_t work_bytes;
-    cudnnConvolutionFwdAlgoPerf_t choice;
+    cudnnBackendDescriptor_t parts[MOST_PARTS];
+    int tried;         // plans of this order of axes
+    int64_t workspace; // bytes of the fastest
 };
 
 static enum conv_status report(const struct cudnn *cudnn, cudnnStatus_t code, struct conv_err *err)
@@ -127,70 +137,219 @@ static enum conv_status upload(struct cudnn *cudnn, cudnnTensorFormat_t format,
 
 // --- how -----------------------------------------------------------------------------------------
 
+typedef cudnnBackendDescriptor_t descriptor;
+
+// Creates a descriptor of a tensor with these sizes, the last of which are adjacent in NCHW, the
+// second of which are in NHWC.
+static cudnnStatus_t make_tensor(struct cudnn *cudnn, int index, const int64_t sizes[4],
+                                 cudnnTensorFormat_t format)
+{
+    bool last = format == CUDNN_TENSOR_NHWC;
+    int64_t strides[4] = {sizes[1] * sizes[2] * sizes[3], last ? 1 : sizes[2] * sizes[3],
+                          last ? sizes[3] * sizes[1] : sizes[3], last ? sizes[1] : 1};
+    int64_t id = index, alignment = 16;
+    cudnnStatus_t code =
+        cudnn->api.BackendCreateDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, &cudnn->parts[index]);
+    SET(cudnn->parts[index], TENSOR_DATA_TYPE, DATA_TYPE, 1, &cudnn->type);
+    SET(cudnn->parts[index], TENSOR_DIMENSIONS, INT64, 4, sizes);
+    SET(cudnn->parts[index], TENSOR_STRIDES, INT64, 4, strides);
+    SET(cudnn->parts[index], TENSOR_UNIQUE_ID, INT64, 1, &id);
+    SET(cudnn->parts[index], TENSOR_BYTE_ALIGNMENT, INT64, 1, &alignment);
+    return code ? code : cudnn->api.BackendFinalize(cudnn->parts[index]);
+}
+
+static cudnnStatus_t make_operation(struct cudnn *cudnn)
+{
+    const int64_t ones[2] = {1, 1}, zeros[2] = {0, 0}, dimensions = 2;
+    const float one = 1, zero = 0;
+    cudnnDataType_t type = CUDNN_DATA_FLOAT;
+    cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    descriptor *parts = cudnn->parts;
+    cudnnStatus_t code = cudnn->api.BackendCreateDescriptor(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR,
+                                                            &parts[CONVOLUTION]);
+    SET(parts[CONVOLUTION], CONVOLUTION_COMP_TYPE, DATA_TYPE, 1, &type);
+    SET(parts[CONVOLUTION], CONVOLUTION_CONV_MODE, CONVOLUTION_MODE, 1, &mode);
+    SET(parts[CONVOLUTION], CONVOLUTION_SPATIAL_DIMS, INT64, 1, &dimensions);
+    SET(parts[CONVOLUTION], CONVOLUTION_DILATIONS, INT64, 2, ones);
+    SET(parts[CONVOLUTION], CONVOLUTION_FILTER_STRIDES, INT64, 2, ones);
+    SET(parts[CONVOLUTION], CONVOLUTION_PRE_PADDINGS, INT64, 2, zeros);
+    SET(parts[CONVOLUTION], CONVOLUTION_POST_PADDINGS, INT64, 2, zeros);
+    if (!code)
+        code = cudnn->api.BackendFinalize(parts[CONVOLUTION]);
+    if (!code)
+        code = cudnn->api.BackendCreateDescriptor(
+            CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, &parts[OPERATION]);
+    SET(parts[OPERATION], OPERATION_CONVOLUTION_FORWARD_ALPHA, FLOAT, 1, &one);
+    SET(parts[OPERATION], OPERATION_CONVOLUTION_FORWARD_BETA, FLOAT, 1, &zero);
+    SET(parts[OPERATION], OPERATION_CONVOLUTION_FORWARD_CONV_DESC, BACKEND_DESCRIPTOR, 1,
+        &parts[CONVOLUTION]);
+    SET(parts[OPERATION], OPERATION_CONVOLUTION_FORWARD_X, BACKEND_DESCRIPTOR, 1, &parts[SRC]);
+    SET(parts[OPERATION], OPERATION_CONVOLUTION_FORWARD_W, BACKEND_DESCRIPTOR, 1, &parts[WEIGHTS]);
+    SET(parts[OPERATION], OPERATION_CONVOLUTION_FORWARD_Y, BACKEND_DESCRIPTOR, 1, &parts[DST]);
+    return code ? code : cudnn->api.BackendFinalize(parts[OPERATION]);
+}
+
+// The layer as a graph of one operation.
 static enum conv_status describe(struct cudnn *cudnn, cudnnTensorFormat_t format,
-                                 cudnnMathType_t math, struct conv_err *err)
+                                 struct conv_err *err)
 {
     const struct conv_bench_layers_data *data = cudnn->data;
     const struct conv_layer *layer = &data->layer;
-    int images = (int)data->shape.images;
-    cudnnStatus_t code =
-        cudnn->api.SetTensor4dDescriptor(cudnn->src, format, cudnn->type, images, layer->channels,
-                                         data->shape.height, data->shape.width);
+    int64_t images = data->shape.images;
+    descriptor *parts = cudnn->parts;
+    cudnnStatus_t code = make_tensor(
+        cudnn, SRC, (int64_t[]){images, layer->channels, data->shape.height, data->shape.width},
+        format);
     if (!code)
-        code = cudnn->api.SetTensor4dDescriptor(cudnn->dst, format, cudnn->type, images,
-                                                layer->maps, data->out_height, data->out_width);
+        code = make_tensor(cudnn, DST,
+                           (int64_t[]){images, layer->maps, data->out_height, data->out_width},
+                           format);
     if (!code)
-        code = cudnn->api.SetFilter4dDescriptor(cudnn->kernel, cudnn->type, format, layer->maps,
-                                                layer->channels, layer->kernel_height,
-                                                layer->kernel_width);
+        code = make_tensor(
+            cudnn, WEIGHTS,
+            (int64_t[]){layer->maps, layer->channels, layer->kernel_height, layer->kernel_width},
+            format);
     if (!code)
-        code = cudnn->api.SetConvolution2dDescriptor(cudnn->convolution, 0, 0, 1, 1, 1, 1,
-                                                     CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT);
+        code = make_operation(cudnn);
     if (!code)
-        code = cudnn->api.SetConvolutionMathType(cudnn->convolution, math);
+        code = cudnn->api.BackendCreateDescriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR,
+                                                  &parts[GRAPH]);
+    SET(parts[GRAPH], OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, 1, &parts[OPERATION]);
+    SET(parts[GRAPH], OPERATIONGRAPH_HANDLE, HANDLE, 1, &cudnn->handle);
+    if (!code)
+        code = cudnn->api.BackendFinalize(parts[GRAPH]);
     return report(cudnn, code, err);
 }
 
-static enum conv_status choose(struct cudnn *cudnn, struct conv_err *err)
+static void destroy(struct cudnn *cudnn, descriptor *part)
 {
-    cudnnConvolutionFwdAlgoPerf_t choices[MOST_CHOICES];
-    int found = 0;
-    cudnnStatus_t code = cudnn->api.FindConvolutionForwardAlgorithmEx(
-        cudnn->handle, cudnn->src, cudnn->d_src, cudnn->kernel, cudnn->d_weights,
-        cudnn->convolution, cudnn->dst, cudnn->d_dst, MOST_CHOICES, &found, choices, cudnn->d_work,
-        cudnn->work_bytes);
-    (void)cudaGetLastError(); // of an algorithm that did not work
-    enum conv_status status = report(cudnn, code, err);
-    for (int i = 0; i < found && !status; i++)
-        if (choices[i].status == CUDNN_STATUS_SUCCESS && choices[i].memory <= cudnn->work_bytes) {
-            cudnn->choice = choices[i];
-            return report(
-                cudnn, cudnn->api.SetConvolutionMathType(cudnn->convolution, choices[i].mathType),
-                err);
-        }
-    return status ? status
-                  : conv_err_set(err, CONV_ERR_UNSUPPORTED, "cuDNN has no algorithm for this");
+    if (*part)
+        (void)cudnn->api.BackendDestroyDescriptor(*part);
+    *part = NULL;
 }
 
-static enum conv_status time_once(const struct cudnn *cudnn, double *ns, struct conv_err *err)
+static void destroy_parts(struct cudnn *cudnn)
 {
-    const float one = 1, zero = 0;
+    for (int i = MOST_PARTS - 1; i >= 0; i--)
+        destroy(cudnn, &cudnn->parts[i]);
+}
+
+// Engines that round float32 operands are those of TF32 alone.
+static bool is_wanted(struct cudnn *cudnn, descriptor config)
+{
+    cudnnBackendNumericalNote_t notes[MOST_NOTES];
+    descriptor engine = NULL;
+    int64_t count = 0;
+    cudnnStatus_t code =
+        cudnn->api.BackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine);
+    if (!code)
+        code = cudnn->api.BackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                              CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine);
+    if (!code)
+        code = cudnn->api.BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                              CUDNN_TYPE_NUMERICAL_NOTE, MOST_NOTES, &count, notes);
+    destroy(cudnn, &engine);
+    for (int64_t i = 0; i < count && i < MOST_NOTES && !code; i++)
+        if (cudnn->element == 4 && (notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
+                                    (!cudnn->tf32 && notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE)))
+            return false;
+    return !code;
+}
+
+// An executable plan of an engine's configuration, NULL if there is none within the workspace.
+static descriptor make_plan(struct cudnn *cudnn, descriptor config, int64_t *workspace)
+{
+    descriptor plan = NULL;
+    int64_t count = 0;
+    cudnnStatus_t code =
+        cudnn->api.BackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan);
+    SET(plan, EXECUTION_PLAN_ENGINE_CONFIG, BACKEND_DESCRIPTOR, 1, &config);
+    SET(plan, EXECUTION_PLAN_HANDLE, HANDLE, 1, &cudnn->handle);
+    if (!code)
+        code = cudnn->api.BackendFinalize(plan);
+    if (!code)
+        code = cudnn->api.BackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                              CUDNN_TYPE_INT64, 1, &count, workspace);
+    if (code || *workspace > (int64_t)cudnn->work_bytes)
+        destroy(cudnn, &plan);
+    return plan;
+}
+
+static enum conv_status make_pack(struct cudnn *cudnn, struct conv_err *err)
+{
+    const int64_t ids[3] = {SRC, DST, WEIGHTS};
+    void *pointers[3] = {cudnn->d_src, cudnn->d_dst, cudnn->d_weights};
+    descriptor *pack = &cudnn->parts[PACK];
+    cudnnStatus_t code =
+        cudnn->api.BackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, pack);
+    SET(*pack, VARIANT_PACK_UNIQUE_IDS, INT64, 3, ids);
+    SET(*pack, VARIANT_PACK_DATA_POINTERS, VOID_PTR, 3, pointers);
+    SET(*pack, VARIANT_PACK_WORKSPACE, VOID_PTR, 1, &cudnn->d_work);
+    if (!code)
+        code = cudnn->api.BackendFinalize(*pack);
+    return report(cudnn, code, err);
+}
+
+static enum conv_status time_once(const struct cudnn *cudnn, descriptor plan, double *ns,
+                                  struct conv_err *err)
+{
     uint64_t time = 0;
     enum conv_status status =
         conv_bench_timer_report(conv_bench_timer_start(&cudnn->timer), "time cuDNN", err);
-    if (status)
-        return status;
-    status = report(cudnn,
-                    cudnn->api.ConvolutionForward(
-                        cudnn->handle, &one, cudnn->src, cudnn->d_src, cudnn->kernel,
-                        cudnn->d_weights, cudnn->convolution, cudnn->choice.algo, cudnn->d_work,
-                        cudnn->choice.memory, &zero, cudnn->dst, cudnn->d_dst),
-                    err);
+    if (!status)
+        status =
+            report(cudnn, cudnn->api.BackendExecute(cudnn->handle, plan, cudnn->parts[PACK]), err);
     if (!status)
         status =
             conv_bench_timer_report(conv_bench_timer_stop(&cudnn->timer, &time), "time cuDNN", err);
     *ns = (double)time;
     return status;
+}
+
+// Keeps the configuration's plan if it is faster than those before.
+static void try_config(struct cudnn *cudnn, descriptor config, double *best)
+{
+    double ns = 0;
+    int64_t workspace = 0;
+    struct conv_err reason = {0};
+    descriptor plan = is_wanted(cudnn, config) ? make_plan(cudnn, config, &workspace) : NULL;
+    enum conv_status status = plan ? CONV_OK : CONV_ERR_UNSUPPORTED;
+    for (int run = 0; run < 2 && !status; run++) // the first warms up
+        status = time_once(cudnn, plan, &ns, &reason);
+    cudnn->tried += !status;
+    if (!status && (*best <= 0 || ns < *best)) {
+        *best = ns;
+        cudnn->workspace = workspace;
+        destroy(cudnn, &cudnn->parts[PLAN]);
+        cudnn->parts[PLAN] = plan;
+        plan = NULL;
+    }
+    (void)cudaGetLastError(); // of a plan that did not work
+    destroy(cudnn, &plan);
+}
+
+// The fastest of the configurations that a heuristic proposes, best first.
+static void try_mode(struct cudnn *cudnn, cudnnBackendHeurMode_t mode, double *best)
+{
+    descriptor heuristic = NULL, configs[MOST_CONFIGS] = {NULL};
+    int64_t count = 0;
+    cudnnStatus_t code =
+        cudnn->api.BackendCreateDescriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristic);
+    SET(heuristic, ENGINEHEUR_OPERATION_GRAPH, BACKEND_DESCRIPTOR, 1, &cudnn->parts[GRAPH]);
+    SET(heuristic, ENGINEHEUR_MODE, HEUR_MODE, 1, &mode);
+    if (!code)
+        code = cudnn->api.BackendFinalize(heuristic);
+    for (int i = 0; i < MOST_CONFIGS && !code; i++)
+        code = cudnn->api.BackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs[i]);
+    if (!code)
+        code = cudnn->api.BackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                              CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_CONFIGS, &count,
+                                              configs);
+    for (int64_t i = 0; i < count && i < MOST_CONFIGS && !code; i++)
+        try_config(cudnn, configs[i], best);
+    for (int i = 0; i < MOST_CONFIGS; i++)
+        destroy(cudnn, &configs[i]);
+    destroy(cudnn, &heuristic);
 }
 
 static enum conv_status fetch(const struct cudnn *cudnn, cudnnTensorFormat_t format, float *result,
@@ -219,14 +378,6 @@ static enum conv_status open_cudnn(struct cudnn *cudnn, int ordinal, struct conv
     cudnnStatus_t code = cudnn->api.Create(&cudnn->handle);
     if (!code)
         code = cudnn->api.SetStream(cudnn->handle, cudnn->timer.stream);
-    if (!code)
-        code = cudnn->api.CreateTensorDescriptor(&cudnn->src);
-    if (!code)
-        code = cudnn->api.CreateTensorDescriptor(&cudnn->dst);
-    if (!code)
-        code = cudnn->api.CreateFilterDescriptor(&cudnn->kernel);
-    if (!code)
-        code = cudnn->api.CreateConvolutionDescriptor(&cudnn->convolution);
     status = report(cudnn, code, err);
     return status ? status : take_memory(cudnn, err);
 }
@@ -234,14 +385,7 @@ static enum conv_status open_cudnn(struct cudnn *cudnn, int ordinal, struct conv
 // A failure to free has no remedy.
 static void close_cudnn(struct cudnn *cudnn)
 {
-    if (cudnn->src)
-        (void)cudnn->api.DestroyTensorDescriptor(cudnn->src);
-    if (cudnn->dst)
-        (void)cudnn->api.DestroyTensorDescriptor(cudnn->dst);
-    if (cudnn->convolution)
-        (void)cudnn->api.DestroyConvolutionDescriptor(cudnn->convolution);
-    if (cudnn->kernel)
-        (void)cudnn->api.DestroyFilterDescriptor(cudnn->kernel);
+    destroy_parts(cudnn);
     if (cudnn->handle)
         (void)cudnn->api.Destroy(cudnn->handle);
     (void)cudaFree(cudnn->d_src);
@@ -261,18 +405,25 @@ static double median_of(const double *ns, int runs, double *sorted)
 }
 
 // One order of axes; replaces the results if it is faster than *best.
-static enum conv_status try_format(struct cudnn *cudnn, cudnnTensorFormat_t format,
-                                   cudnnMathType_t math, double *best, double *ns, int runs,
-                                   float *result, char *summary, size_t size, struct conv_err *err)
+static enum conv_status try_format(struct cudnn *cudnn, cudnnTensorFormat_t format, double *best,
+                                   double *ns, int runs, float *result, char *summary, size_t size,
+                                   struct conv_err *err)
 {
-    double times[CONV_BENCH_MOST_RUNS], sorted[CONV_BENCH_MOST_RUNS];
-    enum conv_status status = describe(cudnn, format, math, err);
+    double times[CONV_BENCH_MOST_RUNS], sorted[CONV_BENCH_MOST_RUNS], fastest = 0;
+    cudnn->tried = 0;
+    enum conv_status status = describe(cudnn, format, err);
     if (!status)
         status = upload(cudnn, format, err);
     if (!status)
-        status = choose(cudnn, err);
+        status = make_pack(cudnn, err);
+    if (!status) {
+        try_mode(cudnn, CUDNN_HEUR_MODE_A, &fastest);
+        try_mode(cudnn, CUDNN_HEUR_MODE_FALLBACK, &fastest);
+        if (fastest <= 0)
+            status = conv_err_set(err, CONV_ERR_UNSUPPORTED, "cuDNN has no algorithm for this");
+    }
     for (int r = -1; r < runs && !status; r++) // -1: warms up
-        status = time_once(cudnn, &times[r < 0 ? 0 : r], err);
+        status = time_once(cudnn, cudnn->parts[PLAN], &times[r < 0 ? 0 : r], err);
     if (status)
         return status;
     double median = median_of(times, runs, sorted);
@@ -280,9 +431,9 @@ static enum conv_status try_format(struct cudnn *cudnn, cudnnTensorFormat_t form
         return CONV_OK;
     *best = median;
     memcpy(ns, times, (size_t)runs * sizeof *ns);
-    snprintf(summary, size, "%s, algorithm %d of %d, %zu MiB of workspace",
-             format == CUDNN_TENSOR_NHWC ? "NHWC" : "NCHW", (int)cudnn->choice.algo,
-             (int)CUDNN_CONVOLUTION_FWD_ALGO_COUNT, cudnn->choice.memory >> 20);
+    snprintf(summary, size, "%s, the fastest of %d plans, %lld MiB of workspace",
+             format == CUDNN_TENSOR_NHWC ? "NHWC" : "NCHW", cudnn->tried,
+             (long long)(cudnn->workspace >> 20));
     return fetch(cudnn, format, result, err);
 }
 
@@ -291,28 +442,24 @@ enum conv_status conv_bench_layers_cudnn(const struct conv_bench_layers_data *da
                                          float *result, char *summary, size_t size,
                                          struct conv_err *err)
 {
+    static const cudnnTensorFormat_t formats[] = {CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC};
     bool half = precision == CONV_PRECISION_FP16;
-    // Float32 data may be rounded to TF32 unless FMA is requested.
-    cudnnMathType_t math = half                               ? CUDNN_TENSOR_OP_MATH
-                           : precision == CONV_PRECISION_TF32 ? CUDNN_DEFAULT_MATH
-                                                              : CUDNN_FMA_MATH;
     struct cudnn cudnn = {
         .data = data,
         .type = half ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT,
         .element = half ? 2 : 4,
+        .tf32 = precision == CONV_PRECISION_TF32,
     };
-    struct conv_err nchw = {0}, nhwc = {0};
     double best = 0;
+    struct conv_err reason = {0};
     enum conv_status status = open_cudnn(&cudnn, ordinal, err);
-    if (!status) {
-        (void)try_format(&cudnn, CUDNN_TENSOR_NCHW, math, &best, ns, runs, result, summary, size,
-                         &nchw);
-        (void)try_format(&cudnn, CUDNN_TENSOR_NHWC, math, &best, ns, runs, result, summary, size,
-                         &nhwc);
-        if (best <= 0) {
-            *err = nchw;
-            status = nchw.status;
-        }
+    for (int f = 0; f < 2 && !status; f++) {
+        (void)try_format(&cudnn, formats[f], &best, ns, runs, result, summary, size, &reason);
+        destroy_parts(&cudnn);
+    }
+    if (!status && best <= 0) {
+        *err = reason;
+        status = reason.status;
     }
     close_cudnn(&cudnn);
     return status;
