@@ -13,12 +13,12 @@
 // processors.
 #define CHAINS 12
 
-static volatile float sink; // so that no loop is optimised away
-
-// A kernel of VECTOR, LANES floats wide. A start of 0 and factors of 1 and 0 give no subnormals.
+// A kernel of VECTOR, LANES floats wide; the sink keeps its loop from being optimised away. x / 2 +
+// 1 converges to 2, so that no sum is subnormal.
 #define FMA_LOOP(NAME, ATTRIBUTES, VECTOR, LANES, SET, FMADD, FIRST)                               \
     ATTRIBUTES static double NAME(double flops)                                                    \
     {                                                                                              \
+        volatile float sink;                                                                       \
         VECTOR sums[CHAINS], factor = SET(0.5f), addend = SET(1.0f);                               \
         uint64_t turns = (uint64_t)(flops / (2.0 * CHAINS * (LANES))) + 1;                         \
         for (int i = 0; i < CHAINS; i++)                                                           \
@@ -28,6 +28,7 @@ static volatile float sink; // so that no loop is optimised away
                 FMADD(sums[i], factor, addend);                                                    \
         for (int i = 0; i < CHAINS; i++)                                                           \
             sink = FIRST(sums[i]);                                                                 \
+        (void)sink;                                                                                \
         return 2.0 * CHAINS * (LANES) * (double)turns;                                             \
     }
 
