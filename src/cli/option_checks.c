@@ -14,6 +14,9 @@
 #define DEFAULT_STREAMS 4
 #define DEFAULT_CODED_STREAMS 6
 
+// Of a layer's input or output: beyond the memory of any machine, and far from an overflow.
+#define MOST_SAMPLES 1e13
+
 // More workers do not help, whatever they wait for: they share the memory limit.
 #define JOBS_PER_CORE 4
 #define LEAST_JOBS_LIMIT 64
@@ -142,6 +145,10 @@ static enum conv_status parse_layer(struct conv_options *options, struct conv_er
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--kernel %s is larger than the planes of %dx%d samples", kernel,
                             layer->height, layer->width);
+    double plane = (double)layer->batch * layer->height * layer->width;
+    if (plane * layer->channels > MOST_SAMPLES || plane * maps > MOST_SAMPLES)
+        return conv_err_set(err, CONV_ERR_USAGE, "--shape %s with %d maps: more than %g samples",
+                            text, maps, MOST_SAMPLES);
     return CONV_OK;
 }
 

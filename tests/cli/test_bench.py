@@ -219,12 +219,20 @@ def test_layers_on_the_emulated_device(box):
                                  "--kernel", "5", "--json"], check=True, encoding="utf-8", stdout=subprocess.PIPE).stdout)
 
 
+@pytest.mark.skipif(not EMULATED, reason="no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
+def test_layers_too_large_for_the_device_are_left_out(box):
+    out = subprocess.run([EMULATED, "bench", "layers", "--device", "cuda", "--shape", "9999999x64x40x40", "--maps", "2",
+                          "--kernel", "5", "--json"], check=True, encoding="utf-8", stdout=subprocess.PIPE).stdout
+    assert ["MiB of device memory are needed" in row["left_out"] for row in json.loads(out)["rows"]] == [True]
+
+
 @pytest.mark.parametrize("typed,named", (
     (("bench",), "kernels"), (("bench", "layers", "folder"), "layers"), (("bench", "layers", "--shape", "1x1x9"), "--shape"),
     (("bench", "layers", "--shape", "1x1x9x9", "--kernel", "3"), "--maps"), (("bench", "layers", "--maps", "3"), "--shape"),
     (("bench", "layers", "--shape", "1x1x9x9", "--maps", "2", "--kernel", "3x"), "--kernel"),
     (("bench", "layers", "--shape", "1x1x9x9", "--maps", "2", "--kernel", "10"), "9x9"),
     (("bench", "layers", "--shape", "1x1x0x9", "--maps", "2", "--kernel", "1"), "--shape"),
+    (("bench", "layers", "--shape", "9999999x999999x99999x99999", "--maps", "2", "--kernel", "1"), "samples"),
     (("bench", "layers", "--shape", "lenet-1", "--maps", "3"), "--maps"), (("bench", "layers", "--shape", "lenet-1", "--html", "p"), "--html"),
     (("bench", "layers", "--variant", "cpu_portable"), "cpu_portable"), (("bench", "kernel"), "kernels"), (("bench", "kernels", "folder"), "kernels"),
     (("bench", "kernels", "--images"), "--images"), (("bench", "kernels", "--images=0"), "--images"),
