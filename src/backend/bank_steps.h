@@ -6,7 +6,7 @@
 
 #include "backend/bank_context.h"
 #include "backend/layer_context.h"
-#include "kernels/bank/pool.h"
+#include "kernels/bank/pooling.h"
 #include "kernels/bank/separable.h"
 
 enum conv_bank_step_kind {

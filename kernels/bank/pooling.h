@@ -6,8 +6,8 @@
 // rows, sample x of the cell belongs to lane x mod 32; a lane adds its samples from left to right
 // in float64, and lanes are added pairwise at distances 16, 8, 4, 2, 1. The sums of the rows are
 // added from top to bottom.
-#ifndef CONV_KERNELS_BANK_POOL_H
-#define CONV_KERNELS_BANK_POOL_H
+#ifndef CONV_KERNELS_BANK_POOLING_H
+#define CONV_KERNELS_BANK_POOLING_H
 
 #include <stdint.h>
 
