@@ -33,7 +33,7 @@ template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), const char *name, const launch_shape &shape,
             Arguments &&...arguments)
 {
-    static_assert((sizeof(Parameters) + ... + 0) <= 4096, "kernel parameters end at 4 KB");
+    static_assert((sizeof(Parameters) + ... + 0) <= 32764, "kernel parameters end there");
     std::tuple<Parameters...> copies(arguments...);
     queue_launch(name, (const void *)kernel, shape,
                  [kernel, copies] { std::apply(kernel, copies); });

@@ -10,6 +10,8 @@
 
 #include "block.h"
 #include "bulk.h"
+#include "shared.h"
+#include "tensor/half.h"
 
 namespace ptx
 {
@@ -71,6 +73,11 @@ static inline void cvt_f32_f16(float &to, uint16_t from)
                  : exponent == 0 ? ldexpf((float)mantissa, -24)
                                  : ldexpf((float)(mantissa + 0x400), exponent - 25);
     to = from & 0x8000 ? -size : size;
+}
+
+static inline void cvt_rn_f16_f32(uint16_t &to, float from)
+{
+    to = conv_half_from_float(from);
 }
 
 static inline uint32_t saturate_u8(int32_t value)
@@ -161,6 +168,48 @@ static inline void mma_sync_aligned_m16n8k16_row_col_s32_u8_s8_s32(
 {
     multiply({&d0, &d1, &d2, &d3}, {{a0, a1, 0, 0}, {b0, 0}}, false, {c0, c1, c2, c3},
              {file, line});
+}
+
+// Four matrices of 8 rows of 16 bytes; lane 8 i + k has the address of row k of matrix i. Each lane
+// gets 4 bytes of row lane / 4 of each.
+static inline void ldmatrix_sync_aligned_m8n8_x4_shared_b16(uint32_t &d0, uint32_t &d1,
+                                                            uint32_t &d2, uint32_t &d3,
+                                                            uint32_t address,
+                                                            const char *file = __builtin_FILE(),
+                                                            int line = __builtin_LINE())
+{
+    auto all = emulated::exchange<uint32_t>({file, line}, 0xffffffffu, address);
+    uint32_t *const to[4] = {&d0, &d1, &d2, &d3};
+    int lane = emulated::lane();
+    for (int i = 0; i < 4; i++)
+        *to[i] = ((const uint32_t *)emulated::shared_at(all[8 * i + lane / 4], 16, 16))[lane % 4];
+}
+
+static inline float half_of(uint32_t pair, int k)
+{
+    return conv_half_to_float((uint16_t)(pair >> 16 * k));
+}
+
+// As above, for 16 columns of A and rows of B: A's registers hold rows g, g + 8, g, g + 8 at
+// columns 2t (the last two: 8 + 2t), B's column g at rows 2t and 8 + 2t.
+static inline void mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(
+    float &d0, float &d1, float &d2, float &d3, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+    uint32_t b0, uint32_t b1, float c0, float c1, float c2, float c3,
+    const char *file = __builtin_FILE(), int line = __builtin_LINE())
+{
+    auto all =
+        emulated::exchange<fragments>({file, line}, 0xffffffffu, {{a0, a1, a2, a3}, {b0, b1}});
+    int lane = emulated::lane(), g = lane / 4, t = lane % 4;
+    const float c[4] = {c0, c1, c2, c3};
+    float *const d[4] = {&d0, &d1, &d2, &d3};
+    for (int i = 0; i < 4; i++) {
+        double sum = c[i];
+        for (int k = 0; k < 16; k++) {
+            const fragments a = all[g * 4 + k % 8 / 2], b = all[(2 * t + i % 2) * 4 + k % 8 / 2];
+            sum += (double)half_of(a.a[i / 2 + k / 8 * 2], k % 2) * half_of(b.b[k / 8], k % 2);
+        }
+        *d[i] = (float)sum;
+    }
 }
 
 static inline void elect_sync(none, bool &elected, uint32_t mask,

@@ -15,6 +15,10 @@ enum conv_status conv_cuda_layer_pad(const struct conv_layer *layer,
                                      const struct conv_layer_shape *shape,
                                      const struct conv_layer_batch *batch, float *d_dst);
 
+// The fast kernels.
+extern const struct conv_layer_variant conv_cuda_layer_few, conv_cuda_layer_tiles,
+    conv_cuda_layer_direct, conv_cuda_layer_mma, conv_cuda_layer_mma_half;
+
 // The ladder, from the first attempt on, one idea each. Files ladder_*.cu.
 extern const struct conv_layer_variant conv_cuda_layer_naive, conv_cuda_layer_constant,
     conv_cuda_layer_shared, conv_cuda_layer_shared_constant, conv_cuda_layer_hoisted,

@@ -220,7 +220,7 @@ static inline uint32_t atomicOr(uint32_t *p, uint32_t value)
     return __atomic_fetch_or(p, value, __ATOMIC_RELAXED);
 }
 
-// --- caches, which are not emulated ---------------------------------------------------------------
+// --- caches, which are not emulated --------------------------------------------------------------
 
 template <typename Type> static inline Type __ldg(const Type *p)
 {

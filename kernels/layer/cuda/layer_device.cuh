@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// What the CUDA layer kernels share: table rows, plan constants, output elements.
+#ifndef CONV_KERNELS_LAYER_CUDA_LAYER_DEVICE_CUH
+#define CONV_KERNELS_LAYER_CUDA_LAYER_DEVICE_CUH
+
+#include <stdint.h>
+
+#include "kernels/common/border.h"
+#include "kernels/layer/activation.h"
+#include "kernels/layer/cuda/cuda_layers.h"
+
+// Weights in kernel parameters: those end at 32764 bytes, and at 4 KB before CUDA 12.1.
+#if defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ < 1201
+#define LAYER_PARAMETER_FLOATS 900
+#else
+#define LAYER_PARAMETER_FLOATS 7500
+#endif
+
+// The constants of a plan, zeroed by conv_layer_plan_init.
+template <typename Constants> static Constants *layer_constants(struct conv_layer_plan *plan)
+{
+    static_assert(sizeof(Constants) <= sizeof plan->constants && alignof(Constants) <= 16,
+                  "a plan holds them");
+    return (Constants *)plan->constants;
+}
+
+template <typename Constants>
+static const Constants *layer_constants(const struct conv_layer_plan *plan)
+{
+    return (const Constants *)plan->constants;
+}
+
+static inline int ceil_div(int a, int b)
+{
+    return (a + b - 1) / b;
+}
+
+static inline int64_t ceil_div64(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+// Allows each launch of a kernel as much dynamic shared memory as a block can have: the limit
+// belongs to the kernel, and other threads launch it at the same time with other needs.
+static inline cudaError_t layer_allow_shared_memory(const void *kernel)
+{
+    int device, bytes;
+    cudaError_t error = cudaGetDevice(&device);
+    if (!error)
+        error = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (!error)
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    return error;
+}
+
+// The status of a launch. It peeks, so that the caller can still ask cudaGetLastError for the
+// cause.
+static inline enum conv_status layer_launch_status(void)
+{
+    return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
+}
+
+// One sample as float32.
+__device__ inline float layer_sample(const float *sample, float)
+{
+    return *sample;
+}
+
+__device__ inline float layer_sample(const uint8_t *sample, float divisor)
+{
+    return __fdiv_rn((float)*sample, divisor);
+}
+
+// The activation of one output. tanh is long, and a call: kernels have dozens of outputs a thread.
+template <int> __device__ __attribute__((noinline)) float layer_tanh(float x)
+{
+    return conv_layer_tanh(x);
+}
+
+__device__ inline float layer_activate(int activation, float x)
+{
+    if (activation == CONV_ACTIVATION_RELU)
+        return x < 0 ? 0 : x;
+    if (activation == CONV_ACTIVATION_ABS)
+        return fabsf(x);
+    return activation == CONV_ACTIVATION_TANH ? layer_tanh<0>(x) : x;
+}
+
+// The bits of binary16, as conv_half_from_float gives them.
+__device__ inline uint16_t layer_half(float value)
+{
+    uint16_t half;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+    if (value != value)
+        half = (uint16_t)(0x7e00 | (__float_as_uint(value) >> 16 & 0x8000));
+    return half;
+}
+
+// Output elements: float32, or the bits of float16.
+__device__ inline void layer_store(float *to, float value)
+{
+    *to = value;
+}
+
+__device__ inline void layer_store(uint16_t *to, float value)
+{
+    *to = layer_half(value);
+}
+
+// Four neighbouring outputs at a multiple of four elements.
+__device__ inline void layer_store4(float *to, float4 value)
+{
+    __stcs((float4 *)(void *)to, value);
+}
+
+__device__ inline void layer_store4(uint16_t *to, float4 value)
+{
+    uint2 halves = make_uint2(layer_half(value.x) | (uint32_t)layer_half(value.y) << 16,
+                              layer_half(value.z) | (uint32_t)layer_half(value.w) << 16);
+    *(uint2 *)(void *)to = halves;
+}
+
+#endif

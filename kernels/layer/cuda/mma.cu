@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: MIT
+// cuda_layer_mma and cuda_layer_mma_half: the choice of an instance of mma.cuh, the weights as it
+// reads them, and its launch.
+#include <math.h>
+#include <string.h>
+
+#include "kernels/layer/cuda/mma.cuh"
+#include "tensor/half.h"
+
+#define MOST_SHARED (98 << 10) // two blocks on compute capability 9.0, one on 8.6 and later
+#define LEAST_SCALED 0x1p-12f  // see mma()
+
+struct mma_shape {
+    int outputs, maps, products; // of a warp, in units of 16 and 8
+    void (*kernel)(mma_launch);
+};
+
+static const struct mma_shape shapes[] = {
+    {2, 4, 3, mma<2, 4, 3>}, {2, 3, 3, mma<2, 3, 3>}, {2, 2, 3, mma<2, 2, 3>},
+    {2, 1, 3, mma<2, 1, 3>}, {4, 4, 1, mma<4, 4, 1>}, {4, 3, 1, mma<4, 3, 1>},
+    {4, 2, 1, mma<4, 2, 1>}, {4, 1, 1, mma<4, 1, 1>},
+};
+
+struct mma_config {
+    int shape, chunks, planes, last_pixels, atoms, steps;
+    int strip_rows, image_strips, in_rows, in_width, plane_bytes, shared_bytes;
+};
+
+// The taps that an atom covers: plane, kernel row and first column, and how many columns.
+static int row_atoms(const struct conv_layer *layer, const struct mma_config *c)
+{
+    int full = layer->channels / 8 * layer->kernel_width;
+    return full + (layer->channels % 8 ? ceil_div(layer->kernel_width, c->last_pixels) : 0);
+}
+
+static bool fill_config(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                        int index, struct mma_config *c)
+{
+    const struct mma_shape *s = &shapes[index];
+    int out_height = conv_layer_out_height(layer, shape->height);
+    int out_width = conv_layer_out_width(layer, shape->width), rest = layer->channels % 8;
+    c->shape = index;
+    c->chunks = ceil_div(layer->maps, s->maps * 8);
+    c->planes = ceil_div(layer->channels, 8);
+    c->last_pixels = rest ? 8 / rest : 1;
+    c->atoms = row_atoms(layer, c) * layer->kernel_height;
+    c->steps = ceil_div(c->atoms, 2);
+    c->in_width = (out_width - 1) * layer->stride + layer->kernel_width;
+    int64_t weights = (int64_t)c->steps * (s->products == 3 ? 2 : 1) * s->maps * 256;
+    for (int strips = 1; strips <= out_height; strips++) {
+        c->strip_rows = ceil_div(out_height, strips);
+        c->image_strips = ceil_div(out_height, c->strip_rows);
+        c->in_rows = (c->strip_rows - 1) * layer->stride + layer->kernel_height;
+        int64_t plane = (int64_t)c->planes * c->in_rows * c->in_width * 16;
+        int64_t bytes =
+            plane * (s->products == 3 ? 2 : 1) + weights + c->steps * 8 + 2 * MMA_WARPS * 4 + 256;
+        // Blocks of a wide image as large as they can be.
+        if (bytes <= MOST_SHARED) {
+            c->plane_bytes = (int)plane;
+            c->shared_bytes = (int)bytes;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool configure(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                      int products, struct mma_config *best)
+{
+    bool found = false;
+    float least = 0;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct mma_config c;
+        const struct mma_shape *s = &shapes[i];
+        if (s->products != products || !fill_config(layer, shape, (int)i, &c))
+            continue;
+        int outputs = c.strip_rows * conv_layer_out_width(layer, shape->width);
+        int rounds = ceil_div(outputs, s->outputs * 16);
+        float cost =
+            (float)(c.chunks * s->maps) * (float)c.image_strips *
+            (float)((rounds < MMA_WARPS ? rounds : ceil_div(rounds, MMA_WARPS) * MMA_WARPS) *
+                    s->outputs) *
+            (1 + 1.0f / (float)s->maps + 0.5f / (float)s->outputs);
+        if (!found || cost < least) {
+            found = true;
+            least = cost;
+            *best = c;
+        }
+    }
+    return found;
+}
+
+// The power of two that makes the largest weight of a map 2^14 to 2^15; 0 if the weights differ too
+// much in magnitude or are not finite.
+static float weight_scale(const float *weights, size_t taps)
+{
+    float largest = 0, least = INFINITY;
+    for (size_t t = 0; t < taps; t++) {
+        float magnitude = fabsf(weights[t]);
+        if (!(magnitude < INFINITY))
+            return 0;
+        if (magnitude > largest)
+            largest = magnitude;
+        if (magnitude > 0 && magnitude < least)
+            least = magnitude;
+    }
+    if (largest == 0)
+        return 1;
+    if (largest < 0x1p-100f || largest > 0x1p100f)
+        return 0;
+    float scale = ldexpf(1, 14 - ilogbf(largest));
+    return least * scale < LEAST_SCALED ? 0 : scale;
+}
+
+static size_t layer_taps(const struct conv_layer *layer)
+{
+    return (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
+}
+
+static bool can_mma_products(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                             int products)
+{
+    struct mma_config c;
+    if (conv_layer_out_height(layer, shape->height) <= 0 ||
+        conv_layer_out_width(layer, shape->width) <= 0 || !configure(layer, shape, products, &c) ||
+        c.steps > 64)
+        return false;
+    size_t taps = layer_taps(layer);
+    for (int m = 0; m < layer->maps; m++)
+        if (weight_scale(layer->weights + (size_t)m * taps, taps) == 0)
+            return false;
+    return true;
+}
+
+// Bytes of each part of the packed weights.
+struct mma_parts {
+    size_t weights, bias, exact, offsets;
+};
+
+static struct mma_parts parts_of(const struct conv_layer *layer, const struct mma_config *c)
+{
+    const struct mma_shape *s = &shapes[c->shape];
+    struct mma_parts parts;
+    parts.weights =
+        (size_t)c->chunks * (size_t)c->steps * (s->products == 3 ? 2 : 1) * (size_t)s->maps * 256;
+    parts.bias = (size_t)(c->chunks * s->maps * 8) * 2 * sizeof(float);
+    parts.exact = (size_t)layer->maps * layer_taps(layer) * sizeof(float);
+    parts.offsets = (size_t)c->steps * 2 * sizeof(int);
+    return parts;
+}
+
+static size_t packed_mma(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                         int products)
+{
+    struct mma_config c;
+    if (!configure(layer, shape, products, &c))
+        return 0;
+    struct mma_parts parts = parts_of(layer, &c);
+    return parts.weights + parts.bias + parts.exact + parts.offsets;
+}
+
+// Atom `index` of the layer: its place, and the tap of each of its 8 numbers (-1: none).
+static int find_atom(const struct conv_layer *layer, const struct mma_config *c, int index,
+                     int (&taps)[8])
+{
+    int across = row_atoms(layer, c), u = index / across, rest = index % across;
+    int full = layer->channels / 8 * layer->kernel_width;
+    int pixels = rest < full ? 1 : c->last_pixels;
+    int plane = rest < full ? rest / layer->kernel_width : layer->channels / 8;
+    int v = rest < full ? rest % layer->kernel_width : (rest - full) * pixels;
+    int channels = rest < full ? 8 : layer->channels % 8;
+    for (int i = 0; i < 8; i++) {
+        int pixel = pixels == 1 ? 0 : i / channels, k = i - pixel * channels;
+        bool is_tap =
+            index < c->atoms && k < channels && pixel < pixels && v + pixel < layer->kernel_width;
+        taps[i] =
+            is_tap ? ((plane * 8 + k) * layer->kernel_height + u) * layer->kernel_width + v + pixel
+                   : -1;
+    }
+    return index < c->atoms ? ((plane * c->in_rows + u) * c->in_width + v) * 16 : 0;
+}
+
+static uint16_t half_from(float value)
+{
+    return conv_half_from_float(value);
+}
+
+static void plan_mma(struct conv_layer_plan *plan, int products)
+{
+    const struct conv_layer *layer = plan->layer;
+    struct mma_config *c = layer_constants<struct mma_config>(plan);
+    configure(layer, &plan->shape, products, c);
+    const struct mma_shape *s = &shapes[c->shape];
+    struct mma_parts parts = parts_of(layer, c);
+    memset(plan->packed, 0, plan->packed_bytes);
+    uint16_t *weights = (uint16_t *)plan->packed;
+    float *bias = (float *)(void *)((char *)plan->packed + parts.weights);
+    float *exact = (float *)(void *)((char *)bias + parts.bias);
+    int *offsets = (int *)(void *)((char *)exact + parts.exact);
+    size_t all = layer_taps(layer);
+    int padded = c->chunks * s->maps * 8, halves = s->products == 3 ? 2 : 1;
+    memcpy(exact, layer->weights, parts.exact);
+    for (int m = 0; m < layer->maps; m++) {
+        if (layer->bias)
+            bias[m] = layer->bias[m];
+        bias[padded + m] = 1 / weight_scale(layer->weights + (size_t)m * all, all);
+    }
+    for (int index = 0; index < c->steps * 2; index++) {
+        int taps[8], step = index / 2;
+        offsets[index] = find_atom(layer, c, index, taps);
+        for (int m = 0; m < layer->maps; m++) {
+            int chunk = m / (s->maps * 8), n = m / 8 % s->maps;
+            uint16_t *to = weights +
+                           ((((size_t)chunk * (size_t)c->steps + (size_t)step) * (size_t)halves *
+                                 (size_t)s->maps +
+                             (size_t)n) *
+                                2 +
+                            (size_t)(index % 2)) *
+                               64 +
+                           m % 8 * 8;
+            for (int i = 0; i < 8; i++) {
+                if (taps[i] < 0)
+                    continue;
+                float w = layer->weights[(size_t)m * all + (size_t)taps[i]] / bias[padded + m];
+                to[i] = half_from(w);
+                if (halves == 2)
+                    to[i + s->maps * 128] = half_from((w - conv_half_to_float(to[i])) * MMA_LO);
+            }
+        }
+    }
+}
+
+static enum conv_status run_mma(const struct conv_layer_plan *plan,
+                                const struct conv_layer_batch *batch)
+{
+    const struct conv_layer *layer = plan->layer;
+    const struct mma_config *c = layer_constants<struct mma_config>(plan);
+    const struct mma_shape *s = &shapes[c->shape];
+    if (batch->images <= 0)
+        return CONV_OK;
+    struct mma_parts parts = parts_of(layer, c);
+    struct mma_launch p;
+    const char *packed = (const char *)plan->d_packed;
+    p.src = batch->src;
+    p.dst = batch->dst;
+    p.weights = (const uint16_t *)(const void *)packed;
+    p.bias = (const float *)(const void *)(packed + parts.weights);
+    p.exact = (const float *)(const void *)(packed + parts.weights + parts.bias);
+    p.offsets = (const int *)(const void *)(packed + parts.weights + parts.bias + parts.exact);
+    p.src_row = batch->src_row;
+    p.src_plane = batch->src_plane;
+    p.src_image = batch->src_image;
+    p.height = plan->shape.height;
+    p.width = plan->shape.width;
+    p.out_height = conv_layer_out_height(layer, p.height);
+    p.out_width = conv_layer_out_width(layer, p.width);
+    p.channels = layer->channels;
+    p.maps = layer->maps;
+    p.kernel_height = layer->kernel_height;
+    p.kernel_width = layer->kernel_width;
+    p.stride = layer->stride;
+    p.pad_top = layer->pad_top;
+    p.pad_left = layer->pad_left;
+    p.padded = layer->pad_top || layer->pad_bottom || layer->pad_left || layer->pad_right;
+    p.border = (int)layer->border;
+    p.border_value = layer->border_value;
+    p.divisor = layer->input_divisor;
+    p.activation = (int)layer->activation;
+    p.half = layer->output == CONV_ELEMENT_F16;
+    p.bytes = layer->input == CONV_ELEMENT_U8;
+    p.strip_rows = c->strip_rows;
+    p.image_strips = c->image_strips;
+    p.in_rows = c->in_rows;
+    p.in_width = c->in_width;
+    p.planes = c->planes;
+    p.last_pixels = c->last_pixels;
+    p.steps = c->steps;
+    p.chunks = c->chunks;
+    p.plane_bytes = c->plane_bytes;
+    if (layer_allow_shared_memory((const void *)s->kernel))
+        return CONV_ERR_DEVICE;
+    dim3 grid((unsigned)(batch->images * c->image_strips));
+    void (*kernel)(mma_launch) = s->kernel;
+    kernel<<<grid, MMA_THREADS, (size_t)c->shared_bytes, (cudaStream_t)batch->stream>>>(p);
+    return layer_launch_status();
+}
+
+template <int PRODUCTS>
+static bool can_mma(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    return can_mma_products(layer, shape, PRODUCTS);
+}
+
+template <int PRODUCTS>
+static size_t packed_of(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    return packed_mma(layer, shape, PRODUCTS);
+}
+
+template <int PRODUCTS> static void plan_of(struct conv_layer_plan *plan)
+{
+    plan_mma(plan, PRODUCTS);
+}
+
+static int score_mma(const struct conv_layer *layer, const struct conv_layer_shape *)
+{
+    // With few products per output, writing the outputs is the limit.
+    return layer_taps(layer) >= 75 ? 100 : 60;
+}
+
+static int score_half(const struct conv_layer *layer, const struct conv_layer_shape *)
+{
+    return layer_taps(layer) >= 75 ? 110 : 61;
+}
+
+// 12 units of 2^-24 from the operands, 4 for each of at most 64 additions of tensor cores, which
+// truncate.
+const struct conv_layer_variant conv_cuda_layer_mma = {
+    "cuda_layer_mma",
+    "tensor cores, three float16 products of scaled high and low parts",
+    CONV_ON_CUDA,
+    80,
+    CONV_PRECISION_FAST,
+    12 + 4 * 64,
+    true,
+    can_mma<3>,
+    score_mma,
+    packed_of<3>,
+    plan_of<3>,
+    run_mma,
+};
+
+// Operands of 11 bits, as TF32 has: 2^-11 each.
+const struct conv_layer_variant conv_cuda_layer_mma_half = {
+    "cuda_layer_mma_half",
+    "tensor cores, one float16 product of scaled operands",
+    CONV_ON_CUDA,
+    80,
+    CONV_PRECISION_TF32,
+    16400 + 4 * 64,
+    true,
+    can_mma<1>,
+    score_half,
+    packed_of<1>,
+    plan_of<1>,
+    run_mma,
+};

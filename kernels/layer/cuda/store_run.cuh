@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// How a warp stores its outputs: T neighbouring ones of each thread, for MT maps.
+#ifndef CONV_KERNELS_LAYER_CUDA_STORE_RUN_CUH
+#define CONV_KERNELS_LAYER_CUDA_STORE_RUN_CUH
+
+#include "kernels/layer/cuda/layer_device.cuh"
+
+// One output, and four at a multiple of four elements: float32 or float16.
+__device__ inline void store_output(void *dst, bool half, int64_t at, float value)
+{
+    if (half)
+        layer_store((uint16_t *)dst + at, value);
+    else
+        layer_store((float *)dst + at, value);
+}
+
+__device__ inline void store_outputs(void *dst, bool half, int64_t at, float4 value)
+{
+    if (half)
+        layer_store4((uint16_t *)dst + at, value);
+    else
+        layer_store4((float *)dst + at, value);
+}
+
+// Stores a run of `count` outputs that begins at element `at`; element i of it is at
+// buffer[at % 4 + i].
+__device__ inline void store_run(void *dst, bool half, int64_t at, const float *buffer, int count,
+                                 int lane)
+{
+    int phase = (int)(at & 3), end = phase + count, begin = phase ? 4 : 0;
+    at -= phase;
+#pragma unroll 1
+    for (int i = begin + lane * 4; i + 4 <= end; i += 128)
+        store_outputs(dst, half, at + i, *(const float4 *)(const void *)(buffer + i));
+    // Up to three before the first and after the last multiple of four.
+    int i = lane < 4 ? lane : end / 4 * 4 + lane - 4;
+    bool edge = lane < 4 ? i >= phase && i < begin && i < end : lane < 8 && i >= begin && i < end;
+    if (edge)
+        store_output(dst, half, at + i, buffer[i]);
+}
+
+// Applies the activation to a thread's outputs; a layer without one skips the code.
+template <int T, int MT>
+__device__ inline void activate_outputs(int activation, float (&sum)[MT][T])
+{
+    if (activation == CONV_ACTIVATION_NONE)
+        return;
+    if (activation == CONV_ACTIVATION_RELU) {
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int t = 0; t < T; t++)
+                sum[m][t] = sum[m][t] < 0 ? 0 : sum[m][t];
+    } else if (activation == CONV_ACTIVATION_ABS) {
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int t = 0; t < T; t++)
+                sum[m][t] = fabsf(sum[m][t]);
+    }
+}
+
+// tanh is long: a loop over a warp's buffer.
+__device__ inline void activate_tanh(float *buffer, int count, int lane)
+{
+#pragma unroll 1
+    for (int i = lane; i < count; i += 32)
+        buffer[i] = conv_layer_tanh(buffer[i]);
+    __syncwarp();
+}
+
+// Threads whose outputs begin at multiples of four elements, without tanh.
+template <int T, int MT>
+__device__ inline void store_units(void *dst, bool half, int64_t at, int64_t plane, int maps,
+                                   float (&sum)[MT][T])
+{
+    if (half) {
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int t = 0; t < T; t += 4)
+                if (m < maps)
+                    layer_store4(
+                        (uint16_t *)dst + at + m * plane + t,
+                        make_float4(sum[m][t], sum[m][t + 1], sum[m][t + 2], sum[m][t + 3]));
+        return;
+    }
+    float *to = (float *)dst + at;
+#pragma unroll
+    for (int m = 0; m < MT; m++, to += plane)
+#pragma unroll
+        for (int t = 0; t < T; t += 4)
+            if (m < maps)
+                layer_store4(to + t,
+                             make_float4(sum[m][t], sum[m][t + 1], sum[m][t + 2], sum[m][t + 3]));
+}
+
+// Threads whose outputs follow each other or overlap in the order of lanes, at any address: they
+// pass through shared memory, so that whole sectors leave. Warps between two images store alone.
+template <int T, int MT>
+__device__ inline void store_runs(void *dst, bool half, int activation, int64_t at, int64_t plane,
+                                  int maps, float (&sum)[MT][T])
+{
+    const int room = 32 * T + 4, batch = MT % 2 ? 1 : 2;
+    __shared__ float4 buffers[8][(batch * room + 3) / 4];
+    const unsigned all = 0xffffffffu;
+    int lane = (int)threadIdx.x % 32;
+    float *buffer = &buffers[threadIdx.x / 32][0].x;
+    uint32_t low = __shfl_sync(all, (uint32_t)at, 0);
+    uint32_t high = __shfl_sync(all, (uint32_t)(at >> 32), 0);
+    int64_t first = (int64_t)((uint64_t)high << 32 | low);
+    int offset = (int)(at - first);
+    bool run = __all_sync(all, at - first <= 32 * T - T && at >= first);
+    int length = (int)__shfl_sync(all, (uint32_t)offset, 31) + T;
+#pragma unroll
+    for (int m0 = 0; m0 < MT; m0 += batch) {
+#pragma unroll
+        for (int m = 0; m < batch; m++) {
+            int to = m * room + (run ? (int)((first + (m0 + m) * plane) & 3) + offset : lane * T);
+#pragma unroll
+            for (int t = 0; t < T; t++)
+                buffer[to + t] = sum[m0 + m][t];
+        }
+        __syncwarp();
+        if (activation == CONV_ACTIVATION_TANH)
+            activate_tanh(buffer, batch * room, lane);
+#pragma unroll
+        for (int m = 0; m < batch; m++) {
+            if (m0 + m < maps) {
+                if (run) {
+                    store_run(dst, half, first + (m0 + m) * plane, buffer + m * room, length, lane);
+                } else {
+#pragma unroll 1
+                    for (int t = 0; t < T; t++)
+                        store_output(dst, half, at + (m0 + m) * plane + t,
+                                     buffer[m * room + lane * T + t]);
+                }
+            }
+        }
+        __syncwarp();
+    }
+}
+
+#endif
