@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/layer/cuda/mma.cuh"
+#include "kernels/layer/cuda/layer_mma.cuh"
 #include "tensor/half.h"
 
 #define MOST_SHARED (98 << 10) // two blocks on compute capability 9.0, one on 8.6 and later

@@ -3,8 +3,8 @@
 // times a power of two is hi + lo / 2048, two float16 numbers of 11 bits each; three products
 // (hi hi, hi lo, lo hi) give float32's precision, one gives TF32's. Tensor cores multiply float16
 // twice as fast as TF32, whose mantissa is no longer.
-#ifndef CONV_KERNELS_LAYER_CUDA_MMA_CUH
-#define CONV_KERNELS_LAYER_CUDA_MMA_CUH
+#ifndef CONV_KERNELS_LAYER_CUDA_LAYER_MMA_CUH
+#define CONV_KERNELS_LAYER_CUDA_LAYER_MMA_CUH
 
 #include "kernels/layer/cuda/layer_device.cuh"
 
