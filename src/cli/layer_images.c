@@ -105,10 +105,13 @@ static enum conv_status open_walk(struct images_run *run, atomic_int *stop, stru
 #define BYTES_PER_PIXEL 1.5
 
 // The arithmetic of all images: by their files' sizes, up to where a device pays for certain.
-static double estimate_flops(const struct images_run *run, const struct conv_layer *layer)
+static double estimate_flops(const struct images_run *run, const struct conv_layer_setup *setup)
 {
-    double per_pixel = 2.0 * layer->maps * layer->channels * layer->kernel_height *
-                       layer->kernel_width / layer->stride / layer->stride;
+    const struct conv_layer *layer = &setup->layer;
+    double per_pixel = setup->bank.map_count
+                           ? 2 * conv_bank_cost(&setup->bank)
+                           : 2.0 * layer->maps * layer->channels * layer->kernel_height *
+                                 layer->kernel_width / layer->stride / layer->stride;
     double bytes = conv_layer_setup_much(run->options) / per_pixel * BYTES_PER_PIXEL;
     struct conv_workload_thresholds much = {(uint64_t)bytes, (uint64_t)bytes};
     struct conv_walk_config config = make_walk(run, NULL);
@@ -122,6 +125,29 @@ static double estimate_flops(const struct images_run *run, const struct conv_lay
     return workload.kind == CONV_WORKLOAD_LARGE ? 2 * conv_layer_setup_much(run->options) : 0;
 }
 
+static enum conv_status open_banks(struct images_run *run, const struct conv_layer_setup *setup,
+                                   struct conv_err *err)
+{
+    const struct conv_options *options = run->options;
+    struct conv_layer_contexts *contexts = &run->images.contexts;
+    struct conv_bank_config config = {
+        .bank = &setup->bank,
+        .border = setup->layer.border,
+        .border_value = setup->layer.border_value,
+        .input = CONV_ELEMENT_U8,
+        .input_divisor = conv_layer_setup_divisor(options, CONV_ELEMENT_U8, true),
+        .pool = setup->pool,
+    };
+    contexts->pool = setup->pool;
+    enum conv_status status =
+        conv_layer_setup_bank(&contexts->bank_of_bytes, &run->target, options, &config, err);
+    config.input = CONV_ELEMENT_F32;
+    if (!status)
+        status =
+            conv_layer_setup_bank(&contexts->bank_of_floats, &run->target, options, &config, err);
+    return status;
+}
+
 static enum conv_status open_contexts(struct images_run *run, const struct conv_layer_setup *setup,
                                       struct conv_err *err)
 {
@@ -130,8 +156,10 @@ static enum conv_status open_contexts(struct images_run *run, const struct conv_
     run->of_floats = run->of_bytes = setup->layer;
     run->of_bytes.input = CONV_ELEMENT_U8;
     run->of_bytes.input_divisor = conv_layer_setup_divisor(options, CONV_ELEMENT_U8, true);
-    double flops = options->device_text ? 0 : estimate_flops(run, &setup->layer);
+    double flops = options->device_text ? 0 : estimate_flops(run, setup);
     enum conv_status status = conv_layer_setup_choose(&run->target, options, flops, err);
+    if (!status && setup->bank.map_count)
+        return open_banks(run, setup, err);
     if (!status)
         status = conv_layer_setup_context(&contexts->of_bytes, &run->target, options,
                                           &run->of_bytes, err);
@@ -185,7 +213,11 @@ static enum conv_status open_report(struct images_run *run, struct conv_report_c
         .stall = conv_signals_stall(),
     };
     static char device[32];
-    conv_layer_context_describe(run->images.contexts.of_bytes, device, sizeof device);
+    if (run->images.contexts.of_bytes)
+        conv_layer_context_describe(run->images.contexts.of_bytes, device, sizeof device);
+    else
+        snprintf(device, sizeof device, run->target.place == CONV_ON_CPU ? "cpu" : "cuda:%d",
+                 run->target.device);
     config->device = device;
     return conv_report_open(&run->report, config, err);
 }
@@ -245,7 +277,7 @@ static enum conv_status prepare(struct images_run *run, const struct conv_layer_
     struct conv_sink *sink = run->images.sink;
     run->images = (struct conv_layer_images){
         .contexts = contexts,
-        .samples = {.gray = options->layer.gray,
+        .samples = {.gray = options->layer.gray || setup->bank.map_count,
                     .to_255 = conv_options_given(options, "range") &&
                               options->layer.range == CONV_LAYER_RANGE_255,
                     .first_frame = options->first_frame},
@@ -305,6 +337,8 @@ enum conv_status conv_layer_run_images(const struct conv_options *options,
     }
     conv_layer_context_close(run.images.contexts.of_bytes);
     conv_layer_context_close(run.images.contexts.of_floats);
+    conv_bank_context_close(run.images.contexts.bank_of_bytes);
+    conv_bank_context_close(run.images.contexts.bank_of_floats);
     conv_sorted_source_close(run.sorted);
     conv_walk_close(run.walk);
     return status;

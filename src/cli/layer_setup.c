@@ -114,12 +114,37 @@ static enum conv_status load(struct conv_tensor *tensor, const struct conv_optio
     return status;
 }
 
+// A filter bank instead of weights. Its maps have the size of the image, float32 and the order of
+// additions that the bank defines.
+static enum conv_status open_bank(struct conv_layer_setup *setup,
+                                  const struct conv_options *options, struct conv_err *err)
+{
+    static const char *const refused[] = {"bias",      "stride",      "padding", "activation",
+                                          "precision", "output-type", "variant"};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        if (conv_options_given(options, refused[i]))
+            return conv_err_set(err, CONV_ERR_USAGE, "--%s cannot be combined with a filter bank",
+                                refused[i]);
+    }
+    enum conv_status status = parse_border(&setup->layer, options->border_text, err);
+    if (!options->border_text)
+        setup->layer.border = CONV_BORDER_REPLICATE;
+    if (!status && options->layer.pool)
+        status = conv_pooling_parse(&setup->pool, options->layer.pool, err);
+    return status ? status : conv_bank_parse(&setup->bank, options->operands[0], err);
+}
+
 enum conv_status conv_layer_setup_open(struct conv_layer_setup *setup,
                                        const struct conv_options *options, struct conv_err *err)
 {
     static const enum conv_element outputs[] = {CONV_ELEMENT_F32, CONV_ELEMENT_F16};
     const char *name = options->operands[0], *bias = options->filter.bias;
     *setup = (struct conv_layer_setup){0};
+    if (conv_bank_is_name(name))
+        return open_bank(setup, options, err);
+    if (options->layer.pool)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--pool is for filter banks (conv list banks), and %s is a file", name);
     enum conv_status status = load(&setup->weights, options, name, err);
     if (!status)
         status = check_weights(&setup->weights.shape, name, err);
@@ -154,6 +179,7 @@ void conv_layer_setup_close(struct conv_layer_setup *setup)
 {
     conv_tensor_free(&setup->weights);
     conv_tensor_free(&setup->bias);
+    conv_bank_free(&setup->bank);
 }
 
 // --- device --------------------------------------------------------------------------------------
@@ -189,6 +215,18 @@ enum conv_status conv_layer_setup_choose(struct conv_layer_target *target,
     return CONV_OK;
 }
 
+// True if the device cannot be used and the CPU computes instead.
+static bool falls_back(struct conv_layer_target *target, const struct conv_options *options,
+                       enum conv_status status, const struct conv_err *reason)
+{
+    if (status != CONV_ERR_DEVICE || !target->may_fall_back)
+        return false;
+    if (!options->quiet)
+        conv_report_say("%s; computing on the CPU", reason->text);
+    *target = (struct conv_layer_target){.place = CONV_ON_CPU};
+    return true;
+}
+
 enum conv_status conv_layer_setup_context(struct conv_layer_context **context,
                                           struct conv_layer_target *target,
                                           const struct conv_options *options,
@@ -202,13 +240,30 @@ enum conv_status conv_layer_setup_context(struct conv_layer_context **context,
     };
     struct conv_err reason = {0};
     enum conv_status status = conv_layer_context_open(context, &config, &reason);
-    if (status == CONV_ERR_DEVICE && target->may_fall_back) {
-        if (!options->quiet)
-            conv_report_say("%s; computing on the CPU", reason.text);
-        *target = (struct conv_layer_target){.place = CONV_ON_CPU};
+    if (falls_back(target, options, status, &reason)) {
         config.place = CONV_ON_CPU;
         config.device = 0;
         return conv_layer_context_open(context, &config, err);
+    }
+    if (status)
+        *err = reason;
+    return status;
+}
+
+enum conv_status conv_layer_setup_bank(struct conv_bank_context **context,
+                                       struct conv_layer_target *target,
+                                       const struct conv_options *options,
+                                       const struct conv_bank_config *config, struct conv_err *err)
+{
+    struct conv_bank_config own = *config;
+    struct conv_err reason = {0};
+    own.place = target->place;
+    own.device = target->device;
+    enum conv_status status = conv_bank_context_open(context, &own, &reason);
+    if (falls_back(target, options, status, &reason)) {
+        own.place = CONV_ON_CPU;
+        own.device = 0;
+        return conv_bank_context_open(context, &own, err);
     }
     if (status)
         *err = reason;

@@ -59,6 +59,7 @@ struct conv_layer_options {
     int output_type; // 0: float32, 1: float16
     enum conv_layer_range range;
     bool gray;
+    const char *pool; // of a filter bank; NULL: none
 };
 
 struct conv_options {

@@ -15,12 +15,14 @@ enum conv_status conv_layer_collect_open(struct conv_layer_collect *collect, str
 
 static bool same_shape(const struct conv_tensor_shape *a, const struct conv_tensor_shape *b)
 {
-    return memcmp(a->side, b->side, sizeof a->side[0] * (size_t)a->axes) == 0;
+    return a->axes == b->axes && memcmp(a->side, b->side, sizeof a->side[0] * (size_t)a->axes) == 0;
 }
 
 static struct conv_tensor_shape stack(const struct conv_tensor_shape *shape, int64_t images)
 {
-    return (struct conv_tensor_shape){4, {images, shape->side[0], shape->side[1], shape->side[2]}};
+    struct conv_tensor_shape stacked = {shape->axes + 1, {images}};
+    memcpy(stacked.side + 1, shape->side, sizeof shape->side[0] * (size_t)shape->axes);
+    return stacked;
 }
 
 // The first result: its shape is that of all, and the file is opened.

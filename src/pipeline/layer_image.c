@@ -17,12 +17,38 @@ static bool takes_bytes(const struct conv_layer_image *image, const struct conv_
     return shape->depth == 8 && (!image->samples->gray || colours(shape) == 1);
 }
 
-static enum conv_status fit(struct conv_layer_image *image, struct conv_err *err)
+enum conv_element conv_layer_contexts_element(const struct conv_layer_contexts *contexts)
 {
-    const struct conv_image *shape = &image->reader.header.shape;
-    image->context =
-        takes_bytes(image, shape) ? image->contexts->of_bytes : image->contexts->of_floats;
-    const struct conv_layer *layer = conv_layer_context_layer(image->context);
+    return contexts->of_bytes ? conv_layer_context_layer(contexts->of_bytes)->output
+                              : CONV_ELEMENT_F32;
+}
+
+static enum conv_status fit_bank(struct conv_layer_image *image, const struct conv_image *shape,
+                                 struct conv_err *err)
+{
+    const struct conv_layer_contexts *contexts = image->contexts;
+    const struct conv_bank_context *bank =
+        image->of_bytes ? contexts->bank_of_bytes : contexts->bank_of_floats;
+    const struct conv_pooling *pool = &contexts->pool;
+    int64_t maps = conv_bank_context_maps(bank);
+    if (!conv_bank_context_bytes(bank, shape->height, shape->width, &image->in_bytes,
+                                 &image->result_bytes))
+        return conv_err_set(err, CONV_ERR_LIMIT, "the image has too many pixels for %lld maps",
+                            (long long)maps);
+    if (!pool->count)
+        image->out = (struct conv_tensor_shape){3, {maps, shape->height, shape->width}};
+    else if (pool->grid == 1)
+        image->out = (struct conv_tensor_shape){2, {maps, pool->count}};
+    else
+        image->out = (struct conv_tensor_shape){4, {maps, pool->count, pool->grid, pool->grid}};
+    return CONV_OK;
+}
+
+static enum conv_status fit_layer(struct conv_layer_image *image, const struct conv_image *shape,
+                                  struct conv_err *err)
+{
+    const struct conv_layer *layer = conv_layer_context_layer(
+        image->of_bytes ? image->contexts->of_bytes : image->contexts->of_floats);
     int channels = image->samples->gray ? 1 : colours(shape);
     if (channels != layer->channels)
         return conv_err_hint(
@@ -44,8 +70,17 @@ static enum conv_status fit(struct conv_layer_image *image, struct conv_err *err
         {layer->maps, conv_layer_out_height(layer, shape->height),
          conv_layer_out_width(layer, shape->width)},
     };
-    image->bytes = conv_image_bytes(shape) + image->in_bytes + image->result_bytes;
     return CONV_OK;
+}
+
+static enum conv_status fit(struct conv_layer_image *image, struct conv_err *err)
+{
+    const struct conv_image *shape = &image->reader.header.shape;
+    image->of_bytes = takes_bytes(image, shape);
+    enum conv_status status =
+        image->contexts->bank_of_bytes ? fit_bank(image, shape, err) : fit_layer(image, shape, err);
+    image->bytes = conv_image_bytes(shape) + image->in_bytes + image->result_bytes;
+    return status;
 }
 
 enum conv_status conv_layer_image_read(struct conv_layer_image *image, const struct conv_item *item,
@@ -113,34 +148,58 @@ static enum conv_status reserve_planes(struct conv_layer_image *image, size_t si
                                         size >> 20);
 }
 
+// The stream that fits the image, opened at its first use, and its staging memory.
+static enum conv_status prepare_stream(struct conv_layer_image *image, void **h_in,
+                                       struct conv_err *err)
+{
+    const struct conv_layer_contexts *contexts = image->contexts;
+    int which = image->of_bytes;
+    enum conv_status status = CONV_OK;
+    if (contexts->bank_of_bytes) {
+        struct conv_bank_stream **stream = &image->bank_streams[which];
+        if (!*stream)
+            status = conv_bank_stream_open(
+                which ? contexts->bank_of_bytes : contexts->bank_of_floats, stream, err);
+        return status ? status
+                      : conv_bank_stream_staging(*stream, image->in_bytes, image->result_bytes,
+                                                 h_in, &image->result, err);
+    }
+    struct conv_layer_stream **stream = &image->streams[which];
+    if (!*stream)
+        status = conv_layer_stream_open(which ? contexts->of_bytes : contexts->of_floats, 1, stream,
+                                        err);
+    return status ? status
+                  : conv_layer_stream_staging(*stream, image->in_bytes, image->result_bytes, h_in,
+                                              &image->result, err);
+}
+
 enum conv_status conv_layer_image_compute(struct conv_layer_image *image,
                                           uint64_t ns[CONV_STAGE_COUNT], struct conv_err *err)
 {
     const struct conv_image *header = &image->reader.header.shape;
     struct conv_layer_shape shape = {1, header->height, header->width};
-    bool of_bytes = image->context == image->contexts->of_bytes;
-    struct conv_layer_stream **stream = &image->streams[!of_bytes];
     struct conv_image planes;
     void *h_in;
     uint64_t start = conv_clock_ns();
     enum conv_status status = reserve_planes(image, conv_image_bytes(header), err);
-    if (!status && !*stream)
-        status = conv_layer_stream_open(image->context, 1, stream, err);
     if (!status)
-        status = conv_layer_stream_staging(*stream, image->in_bytes, image->result_bytes, &h_in,
-                                           &image->result, err);
+        status = prepare_stream(image, &h_in, err);
     if (status)
         return status;
     conv_image_lay_out(&planes, header, image->planes);
     status = conv_image_reader_decode(&image->reader, &planes, err);
-    if (!status && of_bytes)
+    if (!status && image->of_bytes)
         copy_bytes(h_in, &planes, colours(header));
     else if (!status)
         convert(h_in, &planes, colours(header), image->samples);
     uint64_t decoded = conv_clock_ns();
     ns[CONV_STAGE_DECODE] += decoded - start;
     if (!status)
-        status = conv_layer_stream_run(*stream, &shape, 1, h_in, image->result, err);
+        status = image->contexts->bank_of_bytes
+                     ? conv_bank_stream_run(image->bank_streams[image->of_bytes], shape.height,
+                                            shape.width, 1, h_in, image->result, err)
+                     : conv_layer_stream_run(image->streams[image->of_bytes], &shape, 1, h_in,
+                                             image->result, err);
     ns[CONV_STAGE_KERNEL] += conv_clock_ns() - decoded;
     return status;
 }
@@ -152,7 +211,9 @@ void conv_layer_image_trim(struct conv_layer_image *image)
     image->planes_size = 0;
     for (int i = 0; i < 2; i++) {
         conv_layer_stream_close(image->streams[i]);
+        conv_bank_stream_close(image->bank_streams[i]);
         image->streams[i] = NULL;
+        image->bank_streams[i] = NULL;
     }
     struct conv_image_reader limits = {
         .file_limit = image->reader.file_limit,

@@ -142,7 +142,7 @@ static enum conv_status write_file(struct worker *worker)
     const struct conv_layer_image *image = &worker->image;
     uint8_t header[CONV_NPY_OWN_HEADER];
     enum conv_sink_result result;
-    enum conv_element element = conv_layer_context_layer(image->context)->output;
+    enum conv_element element = conv_layer_contexts_element(image->contexts);
     size_t size = conv_npy_write(header, element, &image->out, 0);
     const struct conv_encoded file = {
         .part = {{header, size}, {image->result, image->result_bytes}},
@@ -327,7 +327,7 @@ static enum conv_status open_collect(struct run *run, struct conv_err *err)
     if (!config->collect)
         return CONV_OK;
     collect->path = config->collect;
-    collect->element = conv_layer_context_layer(config->contexts.of_bytes)->output;
+    collect->element = conv_layer_contexts_element(&config->contexts);
     collect->no_save = config->no_save || config->dry_run;
     collect->fsync = config->fsync;
     collect->stop = config->stop;
