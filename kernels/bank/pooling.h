@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "kernels/common/host_device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,7 +24,7 @@ struct conv_pool_sums {
 };
 
 // The first sample of cell i, and one past the last of cell i - 1.
-static inline int conv_pool_edge(int size, int grid, int i)
+CONV_HOST_DEVICE static inline int conv_pool_edge(int size, int grid, int i)
 {
     return (int)((int64_t)size * i / grid);
 }

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: MIT
+"""conv layer with a filter bank over images, against NumPy in float64."""
+import os
+
+import numpy as np
+import pytest
+
+import images
+from program import EMULATED, ROOT, run
+
+SAMPLES = os.path.join(ROOT, "samples")
+
+
+def load_bank(name):
+    rows = run("show", name, "--json").records()
+    return ([row for row in rows if row["type"] == "map"], [row for row in rows if row["type"] == "bank_filter"])
+
+
+def correlate(image, kernel):
+    height, width = kernel.shape
+    padded = np.pad(image, ((height // 2,) * 2, (width // 2,) * 2), mode="edge")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, kernel.shape)
+    return np.einsum("yxuv,uv->yx", windows, kernel)
+
+
+def expected_maps(image, name):
+    maps, filters = load_bank(name)
+    result = []
+    for row in maps:
+        values = [correlate(image, np.array(filters[row["first"] + i]["kernel"])) for i in range(row["count"])]
+        if row["combine"] == "magnitude":
+            result.append(np.hypot(*values))
+        else:
+            result.append(np.maximum.reduce(values))
+    return np.array(result)
+
+
+@pytest.fixture
+def image(tmp_path):
+    made = images.make("rgb8", np.random.default_rng(7), 45, 37)
+    path = tmp_path / "image.png"
+    path.write_bytes(made.data)
+    return path, np.tensordot([0.299, 0.587, 0.114], made.planes.astype(float), 1) / 255
+
+
+@pytest.mark.parametrize("name", ["gabor:3x4", "laws:25", "mr8", "sobel", "dog:1,1.6"])
+def test_maps(image, tmp_path, name):
+    path, luminance = image
+    run("layer", name, path, tmp_path / "maps.npy", "--device", "cpu")
+    maps, expected = np.load(tmp_path / "maps.npy"), expected_maps(luminance, name)
+    assert maps.dtype == np.float32 and maps.shape == expected.shape
+    assert np.abs(maps - expected).max() < 2e-6 * max(1, np.abs(expected).max())
+
+
+@pytest.mark.parametrize("grid", [1, 3])
+def test_features(image, tmp_path, grid):
+    path, luminance = image
+    pool = "mean,std,max,energy" + (f":{grid}" if grid > 1 else "")
+    run("layer", "gabor:2x3", path, tmp_path / "features.npy", "--device", "cpu", "--pool", pool)
+    features = np.load(tmp_path / "features.npy")
+    maps = expected_maps(luminance, "gabor:2x3")
+    rows = [luminance.shape[0] * i // grid for i in range(grid + 1)]
+    columns = [luminance.shape[1] * i // grid for i in range(grid + 1)]
+    expected = np.empty((len(maps), 4, grid, grid))
+    for i in range(grid):
+        for j in range(grid):
+            cell = maps[:, rows[i]:rows[i + 1], columns[j]:columns[j + 1]].reshape(len(maps), -1)
+            expected[:, :, i, j] = np.stack([cell.mean(1), cell.std(1), cell.max(1), (cell ** 2).mean(1)], axis=1)
+    assert features.shape == (expected[:, :, 0, 0] if grid == 1 else expected).shape
+    assert np.allclose(features.reshape(expected.shape), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_folder_into_one_file(tmp_path):
+    run("layer", "laws:9", SAMPLES, tmp_path / "all.npy", "--pool", "mean,energy", "--device", "cpu")
+    run("layer", "laws:9", SAMPLES, tmp_path / "each", "--pool", "mean,energy", "--device", "cpu")
+    together = np.load(tmp_path / "all.npy")
+    names = sorted(os.listdir(tmp_path / "each"))
+    assert together.shape == (len(names), 9, 2)
+    assert all(np.array_equal(together[i], np.load(tmp_path / "each" / name)) for i, name in enumerate(names))
+
+
+@pytest.mark.skipif(not EMULATED, reason="no emulated device")
+@pytest.mark.parametrize("name", ["gabor:2x2", "schmid"])
+def test_devices_agree(image, tmp_path, name, monkeypatch):
+    path, _ = image
+    run("layer", name, path, tmp_path / "cpu.npy", "--device", "cpu")
+    monkeypatch.setattr("program.BINARY", EMULATED)
+    run("layer", name, path, tmp_path / "cuda.npy", "--device", "cuda")
+    run("layer", name, path, tmp_path / "pooled.npy", "--device", "cuda", "--pool", "max")
+    maps = np.load(tmp_path / "cpu.npy")
+    assert np.array_equal(maps, np.load(tmp_path / "cuda.npy"))
+    assert np.array_equal(maps.max(axis=(1, 2)), np.load(tmp_path / "pooled.npy")[:, 0])
+
+
+@pytest.mark.parametrize("options, says", [
+    (["--bias", "b.npy"], "--bias cannot be combined with a filter bank"),
+    (["--stride", "2"], "--stride cannot be combined with a filter bank"),
+    (["--pool", "median"], "for example mean,std:4"),
+    (["--pool", "mean,mean"], "for example mean,std:4"),
+    (["--pool", "mean:0"], "for example mean,std:4"),
+])
+def test_wrong_options(image, tmp_path, options, says):
+    assert says in run("layer", "lm", image[0], tmp_path / "x.npy", *options, code=2).err
+
+
+def test_wrong_inputs(image, tmp_path):
+    np.save(tmp_path / "t.npy", np.zeros((1, 5, 5), np.float32))
+    assert "takes images" in run("layer", "lm", tmp_path / "t.npy", tmp_path / "x.npy", code=2).err
+    np.save(tmp_path / "w.npy", np.zeros((1, 1, 3, 3), np.float32))
+    result = run("layer", tmp_path / "w.npy", image[0], tmp_path / "x.npy", "--pool", "mean", code=2)
+    assert "--pool is for filter banks" in result.err
+    result = run("layer", "sobel", image[0], tmp_path / "x.npy", "--pool", "mean:40", code=1)
+    assert "smaller than the grid of 40x40 cells" in result.err
