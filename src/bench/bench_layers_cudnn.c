@@ -12,6 +12,7 @@
 
 #define MOST_WORKSPACE ((size_t)2 << 30)
 #define MOST_CONFIGS 16 // of each heuristic
+#define FAR_FROM_BEST 3 // times as long: not run again
 #define MOST_NOTES 16   // of an engine
 
 // Sets an attribute of a descriptor unless something failed before.
@@ -314,8 +315,11 @@ static void try_config(struct cudnn *cudnn, descriptor config, double *best)
     struct conv_err reason = {0};
     descriptor plan = is_wanted(cudnn, config) ? make_plan(cudnn, config, &workspace) : NULL;
     enum conv_status status = plan ? CONV_OK : CONV_ERR_UNSUPPORTED;
-    for (int run = 0; run < 2 && !status; run++) // the first warms up
+    for (int run = 0; run < 2 && !status; run++) { // the first warms up
         status = time_once(cudnn, plan, &ns, &reason);
+        if (*best > 0 && ns > FAR_FROM_BEST * *best)
+            break;
+    }
     cudnn->tried += !status;
     if (!status && (*best <= 0 || ns < *best)) {
         *best = ns;
@@ -409,6 +413,8 @@ static enum conv_status try_format(struct cudnn *cudnn, cudnnTensorFormat_t form
                                    double *ns, int runs, float *result, char *summary, size_t size,
                                    struct conv_err *err)
 {
+    static const cudnnBackendHeurMode_t modes[] = {
+        CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_INSTANT, CUDNN_HEUR_MODE_FALLBACK};
     double times[CONV_BENCH_MOST_RUNS], sorted[CONV_BENCH_MOST_RUNS], fastest = 0;
     cudnn->tried = 0;
     enum conv_status status = describe(cudnn, format, err);
@@ -417,8 +423,8 @@ static enum conv_status try_format(struct cudnn *cudnn, cudnnTensorFormat_t form
     if (!status)
         status = make_pack(cudnn, err);
     if (!status) {
-        try_mode(cudnn, CUDNN_HEUR_MODE_A, &fastest);
-        try_mode(cudnn, CUDNN_HEUR_MODE_FALLBACK, &fastest);
+        for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++)
+            try_mode(cudnn, modes[i], &fastest);
         if (fastest <= 0)
             status = conv_err_set(err, CONV_ERR_UNSUPPORTED, "cuDNN has no algorithm for this");
     }

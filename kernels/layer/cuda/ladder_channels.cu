@@ -17,35 +17,16 @@ static __global__ void channels(struct ladder ladder,
     int height = ladder_reach(LADDER_SIDE, ladder.stride, kernel_height);
     int width = ladder_reach(LADDER_SIDE, ladder.stride, kernel_width);
     int size = height * width;
-    top *= ladder.stride;
-    left *= ladder.stride;
-    int loaded_height =
-        min(height, ladder_reach(ladder.out_height, ladder.stride, kernel_height) - top);
-    int loaded_width =
-        min(width, ladder_reach(ladder.out_width, ladder.stride, kernel_width) - left);
-    const float *from = ladder.x + (top + (int)threadIdx.y) * ladder.row + left;
-    int64_t step = LADDER_SIDE * ladder.row, next_plane = ladder.plane - height * ladder.row;
+    int rows = ladder_reach(ladder.out_height, ladder.stride, kernel_height);
+    int columns = ladder_reach(ladder.out_width, ladder.stride, kernel_width);
     const float *samples =
         tiles + (int)threadIdx.y * ladder.stride * width + (int)threadIdx.x * ladder.stride;
     for (int64_t b = blockIdx.z; b < ladder.images; b += gridDim.z) {
         __syncthreads();
-        for (int x = (int)threadIdx.x; x < loaded_width; x += LADDER_SIDE) {
-            const float *source = from + b * ladder.image + x;
-            float *target = tiles + (int)threadIdx.y * width + x;
-#pragma unroll 4
-            for (int c = 0, y = (int)threadIdx.y; c < ladder.channels;) {
-                if (y < loaded_height)
-                    *target = *source;
-                y += LADDER_SIDE;
-                source += step;
-                target += LADDER_SIDE * width;
-                if (y >= height) { // once at most: a tile has at least 16 rows
-                    y -= height;
-                    source += next_plane;
-                    c++;
-                }
-            }
-        }
+        for (int c = 0; c < ladder.channels; c++)
+            ladder_load(tiles + c * size, ladder.x + b * ladder.image + c * ladder.plane,
+                        ladder.row, top * ladder.stride, left * ladder.stride, height, width, rows,
+                        columns);
         __syncthreads();
         if (!inside)
             continue;
