@@ -127,11 +127,11 @@ static enum conv_status run_tiled(const struct conv_layer_plan *plan,
             ladder_score<SCORE>, ladder_packed_bytes, ladder_plan, run_tiled<__VA_ARGS__>          \
     }
 
-const struct conv_layer_variant conv_cuda_layer_register = ROW(
-    "cuda_layer_register", "as fused, 12 x 4 outputs per thread in registers", 18, 12, 12, 4, 128);
+const struct conv_layer_variant conv_cuda_layer_register =
+    ROW("cuda_layer_register", "as fused, 8 x 4 outputs per thread in registers", 18, 8, 8, 4, 128);
 
 #define NAMED(NAME, ...) ROW("cuda_layer_register_" NAME, SUMMARY(__VA_ARGS__), 9, __VA_ARGS__)
 const struct conv_layer_variant conv_cuda_layer_register_shapes[] = {
-    NAMED("4x4", 4, 4, 4, 128), NAMED("8x4", 8, 8, 4, 128),      NAMED("16x4", 16, 16, 4, 128),
+    NAMED("4x4", 4, 4, 4, 128), NAMED("12x4", 12, 12, 4, 128),   NAMED("16x4", 16, 16, 4, 128),
     NAMED("8x8", 8, 8, 8, 64),  NAMED("2_12x4", 24, 12, 4, 128), NAMED("4_8x4", 32, 8, 4, 128),
 };
