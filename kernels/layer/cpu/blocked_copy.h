@@ -75,13 +75,42 @@ static inline void copy_samples(float *dst, const float *src, int n, int stride)
     }
 }
 
+// Vectors read up to LANES - 1 elements after the last sample. Old contents of scratch there would
+// not change an output, but if they are subnormal, arithmetic on them takes a hundred times as
+// long.
+static void clear_after(float *from, const float *end)
+{
+    for (int i = 0; i < LANES && from + i < end; i++)
+        from[i] = 0;
+}
+
 // The copies of one input row, of which `n` samples are needed.
 static void copy_row(const struct conv_layer_blocked *blocked, int stride, const float *line, int n,
                      float *dst)
 {
     for (int k = 0; k < blocked->copies; k++) {
         int count = blocked->adjoining ? blocked->width : (n - k + stride - 1) / stride;
-        copy_samples(dst + k * blocked->copy_size, line + k, count, stride);
+        float *to = dst + k * blocked->copy_size;
+        copy_samples(to, line + k, count, stride);
+        if (!blocked->adjoining)
+            clear_after(to + count, to + blocked->pitch);
+    }
+}
+
+// Clears what follows the rows of each copy, of a block of adjoining rows that has fewer rows than
+// there is room for, and what follows the last copy.
+static void clear_after_rows(const struct conv_layer_blocked *blocked, int channels, int stride,
+                             int rows, float *scratch)
+{
+    float *end = scratch + channels * blocked->channel_size;
+    clear_after(end, end + LANES);
+    for (float *phases = scratch; phases < end; phases += blocked->channel_size) {
+        for (int p = 0; p < blocked->row_phases; p++) {
+            ptrdiff_t used = (ptrdiff_t)((rows - p + stride - 1) / stride) * blocked->pitch;
+            float *copy = phases + p * blocked->phase_size;
+            for (int k = 0; k < blocked->copies; k++, copy += blocked->copy_size)
+                clear_after(copy + used, copy + blocked->copy_size);
+        }
     }
 }
 
@@ -108,6 +137,8 @@ static void copy_block(const struct conv_layer_plan *plan, const struct conv_lay
                          (ptrdiff_t)(r / stride) * blocked->pitch);
         }
     }
+    if (blocked->adjoining)
+        clear_after_rows(blocked, layer->channels, stride, rows, scratch);
 }
 
 #endif
