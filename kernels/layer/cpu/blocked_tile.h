@@ -56,9 +56,13 @@ ALWAYS_INLINE void compute_tile(struct tile *tile, const int maps, const int vec
     vec sums[MOST_TILES][MOST_TILES];
     UNROLL
     for (int m = 0; m < maps; m++) {
+        const uint8_t *dst = tile->dst + (size_t)m * tile->map_size;
         UNROLL
-        for (int k = 0; k < vectors; k++)
+        for (int k = 0; k < vectors; k++) {
             sums[m][k] = splat(tile->bias[m]);
+            // The cache lines of dst arrive while the sums are computed.
+            __builtin_prefetch(dst + (size_t)k * sizeof(vec), 1);
+        }
     }
     const float *weights = tile->weights;
     for (const int32_t *tap = tile->offsets; tap < tile->offsets_end; tap++, weights += maps) {
