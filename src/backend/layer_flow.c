@@ -20,9 +20,10 @@ struct run {
     const struct conv_layer_flow *flow;
     struct conv_layer_flow_use use;
     struct conv_layer_shape shape;
-    struct conv_lock lock, reading;
+    struct conv_lock lock;
     pthread_cond_t turn;
-    int64_t next;       // image to be read; protected by `lock`, as all below
+    bool is_reading;    // in order; protected by `lock`, as all below
+    int64_t next;       // image to be read
     int64_t next_write; // of ordered writes
     enum conv_status status;
     struct conv_err *err; // of the first failure
@@ -114,12 +115,21 @@ static int64_t read_chunk(struct run *run, int64_t *count, void *h_in, enum conv
     return first;
 }
 
+// One worker at a time. The others wait for a condition, where a signal reaches them, not for a
+// lock.
 static int64_t read_in_turn(struct run *run, int64_t *count, void *h_in, enum conv_status *status,
-                            struct conv_err *err) CONV_TAKES(run->reading)
+                            struct conv_err *err) CONV_TAKES(run->lock)
 {
-    conv_lock_acquire(&run->reading);
+    conv_lock_acquire(&run->lock);
+    while (run->is_reading)
+        (void)conv_lock_wait(&run->lock, &run->turn, WAIT_NS);
+    run->is_reading = true;
+    conv_lock_release(&run->lock);
     int64_t first = read_chunk(run, count, h_in, status, err);
-    conv_lock_release(&run->reading);
+    conv_lock_acquire(&run->lock);
+    run->is_reading = false;
+    pthread_cond_broadcast(&run->turn);
+    conv_lock_release(&run->lock);
     return first;
 }
 
@@ -217,14 +227,10 @@ enum conv_status conv_layer_flow_run(const struct conv_layer_flow *flow, struct 
     int errnum = conv_lock_init(&run.lock);
     if (errnum)
         return conv_err_errno(err, errnum, "cannot start");
-    errnum = conv_lock_init(&run.reading);
+    errnum = conv_lock_init_condition(&run.turn);
     if (!errnum) {
-        errnum = conv_lock_init_condition(&run.turn);
-        if (!errnum) {
-            status = run_workers(&run, err);
-            pthread_cond_destroy(&run.turn);
-        }
-        conv_lock_destroy(&run.reading);
+        status = run_workers(&run, err);
+        pthread_cond_destroy(&run.turn);
     }
     conv_lock_destroy(&run.lock);
     return errnum ? conv_err_errno(err, errnum, "cannot start") : status;
