@@ -17,11 +17,13 @@ struct few_shape {
     }
 
 static const struct few_shape shapes[] = {
-    FEW_INSTANCE(5, 4, 12, 4, true, 2, 2),  FEW_INSTANCE(5, 4, 10, 4, true, 2, 2),
-    FEW_INSTANCE(5, 4, 6, 4, true, 1, 4),   FEW_INSTANCE(5, 6, 12, 2, false, 1, 2),
-    FEW_INSTANCE(5, 6, 6, 2, false, 2, 2),  FEW_INSTANCE(5, 5, 8, 1, false, 2, 2),
-    FEW_INSTANCE(3, 6, 16, 2, false, 1, 2), FEW_INSTANCE(3, 6, 8, 2, false, 1, 3),
-    FEW_INSTANCE(3, 5, 8, 1, false, 1, 3),  FEW_INSTANCE(7, 6, 8, 2, false, 1, 3),
+    // The last number, blocks of a multiprocessor, limits registers: with more of them the compiler
+    // reads weights into ordinary ones.
+    FEW_INSTANCE(5, 4, 12, 4, true, 1, 3), FEW_INSTANCE(5, 4, 10, 4, true, 1, 3),
+    FEW_INSTANCE(5, 4, 6, 4, true, 1, 4),  FEW_INSTANCE(5, 6, 12, 2, false, 1, 2),
+    FEW_INSTANCE(5, 6, 6, 2, false, 1, 3), FEW_INSTANCE(5, 5, 8, 1, false, 1, 3),
+    FEW_INSTANCE(3, 6, 8, 2, false, 1, 3), FEW_INSTANCE(3, 5, 8, 1, false, 1, 3),
+    FEW_INSTANCE(3, 4, 8, 4, true, 1, 4),
 };
 
 struct few_config {
@@ -29,8 +31,9 @@ struct few_config {
     float cost;
 };
 
+// `anywhere`: rows of input may begin at any sample.
 static bool configure(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                      struct few_config *best)
+                      bool anywhere, struct few_config *best)
 {
     int out_height = conv_layer_out_height(layer, shape->height);
     int out_width = conv_layer_out_width(layer, shape->width);
@@ -45,7 +48,8 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
         c.shape = (int)i;
         c.groups = ceil_div(layer->maps, s->maps);
         c.tiles = ceil_div(out_width, s->columns);
-        if (s->kernel_width != layer->kernel_width || out_width < s->columns ||
+        if (s->kernel_width != layer->kernel_width || s->kernel_width != layer->kernel_height ||
+            out_width < s->columns || (anywhere && s->vector > 1) ||
             (s->whole && (out_width % s->columns || layer->activation == CONV_ACTIVATION_TANH)) ||
             (!s->whole && out_width % s->vector) || (shape->width % s->vector) ||
             c.groups * s->maps * (taps + 1) > FEW_FLOATS)
@@ -67,18 +71,19 @@ static bool can_few(const struct conv_layer *layer, const struct conv_layer_shap
 {
     struct few_config c;
     return conv_layer_out_height(layer, shape->height) > 0 &&
-           conv_layer_out_width(layer, shape->width) > 0 && configure(layer, shape, &c);
+           conv_layer_out_width(layer, shape->width) > 0 && configure(layer, shape, true, &c) &&
+           configure(layer, shape, false, &c);
 }
 
 static int score_few(const struct conv_layer *layer, const struct conv_layer_shape *)
 {
-    return layer->channels <= 2 ? 90 : 70;
+    return layer->channels <= 4 ? 90 : 70;
 }
 
 static void plan_few(struct conv_layer_plan *plan)
 {
     struct few_config *c = layer_constants<struct few_config>(plan);
-    configure(plan->layer, &plan->shape, c);
+    configure(plan->layer, &plan->shape, false, c);
 }
 
 static enum conv_status run_few(const struct conv_layer_plan *plan,
@@ -86,9 +91,15 @@ static enum conv_status run_few(const struct conv_layer_plan *plan,
 {
     const struct conv_layer *layer = plan->layer;
     const struct few_config *c = layer_constants<struct few_config>(plan);
-    const struct few_shape *s = &shapes[c->shape];
     if (batch->images <= 0)
         return CONV_OK;
+    struct few_config anywhere;
+    int bytes = shapes[c->shape].vector * 4;
+    if (batch->src_row % bytes || batch->src_plane % bytes || batch->src_image % bytes) {
+        configure(layer, &plan->shape, true, &anywhere);
+        c = &anywhere;
+    }
+    const struct few_shape *s = &shapes[c->shape];
     struct few_launch p;
     p.src = batch->src;
     p.dst = batch->dst;
@@ -101,7 +112,6 @@ static enum conv_status run_few(const struct conv_layer_plan *plan,
     p.tiles = c->tiles;
     p.channels = layer->channels;
     p.maps = layer->maps;
-    p.kernel_height = layer->kernel_height;
     p.activation = (int)layer->activation;
     p.half = layer->output == CONV_ELEMENT_F16;
     int taps = layer->channels * layer->kernel_height * layer->kernel_width;

@@ -18,8 +18,8 @@ struct few_launch {
     int64_t src_row, src_plane, src_image; // bytes
     int64_t images;
     int group_images, group_blocks; // images of a group, and blocks that compute them
-    int out_height, out_width, tiles, channels, maps, kernel_height, activation, half;
-    // [group][1 + channel * kernel row * kernel column][MT], bias first. Pairs, because uniform
+    int out_height, out_width, tiles, channels, maps, activation, half;
+    // [group][1 + channel * K * K][MT], bias first. Pairs, because uniform
     // registers are loaded one or two at a time.
     float2 weights[FEW_FLOATS / 2];
 };
@@ -85,7 +85,7 @@ static __global__ __launch_bounds__(FEW_THREADS,
     for (int i = 0; i < PIECES; i++)
         at[i] =
             few_find<T, WHOLE>(p, first_image, min(unit + i * FEW_THREADS, units - 1), first_map);
-    int taps = p.channels * p.kernel_height * K;
+    int taps = p.channels * K * K;
     int weight = (int)blockIdx.y * (taps + 1) * (MT / 2);
     float sum[PIECES][MT][T];
 #pragma unroll
@@ -99,48 +99,37 @@ static __global__ __launch_bounds__(FEW_THREADS,
     }
     weight += MT / 2;
 
-    // A row ahead: the loads of the next one are in flight while this one is added.
     const int N = T + K - 1;
-    float x[PIECES][N];
-#pragma unroll
-    for (int i = 0; i < PIECES; i++)
-        few_read<N, VX>(x[i], (const float *)(const void *)at[i].src);
-    int lines = p.channels * p.kernel_height, u = 0;
 #pragma unroll 1
-    for (int line = 0; line < lines; line++) {
-        float next[PIECES][N];
-        int64_t step = line + 1 < lines ? p.src_row : 0; // the last row is read once more
-        u++;
-        if (u == p.kernel_height && line + 1 < lines) {
-            u = 0;
-            step = p.src_plane - (p.kernel_height - 1) * p.src_row;
-        }
+    for (int c = 0; c < p.channels; c++) {
+        // All rows at once: few loads come back before the first is needed.
+        float x[PIECES][K][N];
 #pragma unroll
         for (int i = 0; i < PIECES; i++) {
-            at[i].src += step;
-            few_read<N, VX>(next[i], (const float *)(const void *)at[i].src);
+#pragma unroll
+            for (int u = 0; u < K; u++)
+                few_read<N, VX>(x[i][u], (const float *)(const void *)(at[i].src + u * p.src_row));
+            at[i].src += p.src_plane;
         }
 #pragma unroll
-        for (int v = 0; v < K; v++) {
+        for (int u = 0; u < K; u++) {
 #pragma unroll
-            for (int m = 0; m < MT; m += 2) {
-                float2 w = p.weights[weight + (v * MT + m) / 2];
+            for (int v = 0; v < K; v++) {
 #pragma unroll
-                for (int i = 0; i < PIECES; i++) {
+                for (int m = 0; m < MT; m += 2) {
+                    float2 w = p.weights[weight + ((u * K + v) * MT + m) / 2];
 #pragma unroll
-                    for (int t = 0; t < T; t++) {
-                        sum[i][m][t] = fmaf(w.x, x[i][t + v], sum[i][m][t]);
-                        sum[i][m + 1][t] = fmaf(w.y, x[i][t + v], sum[i][m + 1][t]);
+                    for (int i = 0; i < PIECES; i++) {
+#pragma unroll
+                        for (int t = 0; t < T; t++) {
+                            sum[i][m][t] = fmaf(w.x, x[i][u][t + v], sum[i][m][t]);
+                            sum[i][m + 1][t] = fmaf(w.y, x[i][u][t + v], sum[i][m + 1][t]);
+                        }
                     }
                 }
             }
         }
-        weight += K * MT / 2;
-#pragma unroll
-        for (int i = 0; i < PIECES; i++)
-#pragma unroll
-            for (int k = 0; k < N; k++)
-                x[i][k] = next[i][k];
+        weight += K * K * MT / 2;
     }
 
     int64_t plane = (int64_t)p.out_height * p.out_width;

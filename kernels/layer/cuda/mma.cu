@@ -302,15 +302,16 @@ template <int PRODUCTS> static void plan_of(struct conv_layer_plan *plan)
     plan_mma(plan, PRODUCTS);
 }
 
-static int score_mma(const struct conv_layer *layer, const struct conv_layer_shape *)
+// Filling shared memory with float16 parts takes as long as the exact order; one product pays for
+// it where each sample is used often.
+static int score_mma(const struct conv_layer *, const struct conv_layer_shape *)
 {
-    // With few products per output, writing the outputs is the limit.
-    return layer_taps(layer) >= 75 ? 100 : 60;
+    return 30;
 }
 
 static int score_half(const struct conv_layer *layer, const struct conv_layer_shape *)
 {
-    return layer_taps(layer) >= 75 ? 110 : 61;
+    return layer->channels <= 4 && layer->maps >= 32 && layer_taps(layer) >= 120 ? 110 : 30;
 }
 
 // 12 units of 2^-24 from the operands, 4 for each of at most 64 additions of tensor cores, which

@@ -5,7 +5,7 @@
 
 #include "kernels/layer/cuda/layer_device.cuh"
 
-// One output, and four at a multiple of four elements: float32 or float16.
+// One output: float32 or float16.
 __device__ inline void store_output(void *dst, bool half, int64_t at, float value)
 {
     if (half)
@@ -14,29 +14,25 @@ __device__ inline void store_output(void *dst, bool half, int64_t at, float valu
         layer_store((float *)dst + at, value);
 }
 
-__device__ inline void store_outputs(void *dst, bool half, int64_t at, float4 value)
-{
-    if (half)
-        layer_store4((uint16_t *)dst + at, value);
-    else
-        layer_store4((float *)dst + at, value);
-}
-
-// Stores a run of `count` outputs that begins at element `at`; element i of it is at
-// buffer[at % 4 + i].
+// Stores a run of `count` outputs, at most 32 * T, that begins at element `at`, from `buffer`.
+// Sectors that two stores of a warp share are put together in the L2 cache.
+template <int T>
 __device__ inline void store_run(void *dst, bool half, int64_t at, const float *buffer, int count,
                                  int lane)
 {
-    int phase = (int)(at & 3), end = phase + count, begin = phase ? 4 : 0;
-    at -= phase;
+    if (half) {
 #pragma unroll 1
-    for (int i = begin + lane * 4; i + 4 <= end; i += 128)
-        store_outputs(dst, half, at + i, *(const float4 *)(const void *)(buffer + i));
-    // Up to three before the first and after the last multiple of four.
-    int i = lane < 4 ? lane : end / 4 * 4 + lane - 4;
-    bool edge = lane < 4 ? i >= phase && i < begin && i < end : lane < 8 && i >= begin && i < end;
-    if (edge)
-        store_output(dst, half, at + i, buffer[i]);
+        for (int i = lane; i < count; i += 32)
+            layer_store((uint16_t *)dst + at + i, buffer[i]);
+        return;
+    }
+    float *to = (float *)dst + at + lane;
+    buffer += lane;
+    count -= lane;
+#pragma unroll
+    for (int i = 0; i < 32 * T; i += 32)
+        if (i < count)
+            to[i] = buffer[i];
 }
 
 // Applies the activation to a thread's outputs; a layer without one skips the code.
@@ -101,7 +97,7 @@ template <int T, int MT>
 __device__ inline void store_runs(void *dst, bool half, int activation, int64_t at, int64_t plane,
                                   int maps, float (&sum)[MT][T])
 {
-    const int room = 32 * T + 4, batch = MT % 2 ? 1 : 2;
+    const int room = 32 * T, batch = MT % 2 ? 1 : 2;
     __shared__ float4 buffers[8][(batch * room + 3) / 4];
     const unsigned all = 0xffffffffu;
     int lane = (int)threadIdx.x % 32;
@@ -116,7 +112,7 @@ __device__ inline void store_runs(void *dst, bool half, int activation, int64_t 
     for (int m0 = 0; m0 < MT; m0 += batch) {
 #pragma unroll
         for (int m = 0; m < batch; m++) {
-            int to = m * room + (run ? (int)((first + (m0 + m) * plane) & 3) + offset : lane * T);
+            int to = m * room + (run ? offset : lane * T);
 #pragma unroll
             for (int t = 0; t < T; t++)
                 buffer[to + t] = sum[m0 + m][t];
@@ -128,7 +124,8 @@ __device__ inline void store_runs(void *dst, bool half, int activation, int64_t 
         for (int m = 0; m < batch; m++) {
             if (m0 + m < maps) {
                 if (run) {
-                    store_run(dst, half, first + (m0 + m) * plane, buffer + m * room, length, lane);
+                    store_run<T>(dst, half, first + (m0 + m) * plane, buffer + m * room, length,
+                                 lane);
                 } else {
 #pragma unroll 1
                     for (int t = 0; t < T; t++)

@@ -86,8 +86,8 @@ static bool fill_step(const struct conv_layer *layer, const struct tiles_shape *
     if (!s->uniform)
         reads += work * 0.5f; // waiting for the register file
     float loads = (float)(c->block_strips * c->strip_floats) / (float)s->threads *
-                      (c->dense ? 2.5f : 12 / (float)step + 12) +
-                  (float)(20 * c->block_strips) + 40 / (float)step;
+                      (c->dense ? 2.5f : 40 / (float)step + 20) +
+                  (float)(40 * c->block_strips) + 40 / (float)step;
     float useful = (float)out_width / (float)(c->tiles * s->columns) * (float)out_height /
                    (float)(c->strip_rows * c->image_strips) * (float)layer->maps /
                    (float)(c->chunks * c->groups * s->maps);

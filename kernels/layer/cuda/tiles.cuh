@@ -243,7 +243,7 @@ struct tiles_place {
 // Maps staged at a time.
 template <int T, int MT> struct tiles_batch {
     static const int maps = T > 12 ? 1 : MT % 4 ? 2 : 4;
-    static const int floats = (32 * T + 4 + 3) / 4 * 4;   // of one map
+    static const int floats = 32 * T;                     // of one map
     static const int bytes = 32 * 16 + maps * floats * 4; // of a warp
 };
 
@@ -283,11 +283,10 @@ __device__ inline void tiles_store(const tiles_launch &p, float (&sum)[MT][T],
     for (int m0 = 0; m0 < MT; m0 += batch) {
 #pragma unroll
         for (int m = 0; m < batch; m++) {
-            int phase = run ? (int)((first + (m0 + m) * plane) & 3) : 0;
 #pragma unroll
             for (int t = 0; t < T; t++)
                 if (t < place.count)
-                    buffer[m * floats + phase + offset + t] = sum[m0 + m][t];
+                    buffer[m * floats + offset + t] = sum[m0 + m][t];
         }
         __syncwarp();
         if (p.activation == CONV_ACTIVATION_TANH)
@@ -295,8 +294,8 @@ __device__ inline void tiles_store(const tiles_launch &p, float (&sum)[MT][T],
         if (run) {
 #pragma unroll 1
             for (int m = 0; m < batch && m0 + m < maps; m++)
-                store_run(p.dst, p.half, first + (m0 + m) * plane, buffer + m * floats, length,
-                          lane);
+                store_run<T>(p.dst, p.half, first + (m0 + m) * plane, buffer + m * floats, length,
+                             lane);
         } else {
 #pragma unroll 1
             for (int i = lane; i < batch * 32 * T; i += 32) {
