@@ -77,7 +77,7 @@ static bool can_few(const struct conv_layer *layer, const struct conv_layer_shap
 
 static int score_few(const struct conv_layer *layer, const struct conv_layer_shape *)
 {
-    return layer->channels <= 4 ? 90 : 70;
+    return layer->channels <= 8 ? 90 : 70;
 }
 
 static void plan_few(struct conv_layer_plan *plan)

@@ -10,7 +10,7 @@
 #include "kernels/layer/cuda/store_run.cuh"
 
 #define FEW_THREADS 256
-#define FEW_FLOATS (LAYER_PARAMETER_FLOATS < 4096 ? LAYER_PARAMETER_FLOATS : 4096)
+#define FEW_FLOATS LAYER_PARAMETER_FLOATS // of weights and biases
 
 struct few_launch {
     const void *src;

@@ -4,7 +4,8 @@
 
 #include "kernels/layer/cuda/tiles.cuh"
 
-// Shared memory of a block: what compute capability 7.5 has; three blocks fit on 9.0.
+// Shared memory of a block: what compute capability 7.5 has; three blocks fit on 9.0. Instances of
+// 128 threads need less for large kernels and strides.
 #define MOST_SHARED (64 << 10)
 #define MOST_MAPS 64                 // of a chunk, whose weights a block reads
 #define MOST_WEIGHT_BYTES (20 << 10) // of a stage
@@ -14,13 +15,13 @@ static const struct tiles_shape shapes[] = {
     tiles_uniform<5, 1, 8, 8, 4, 256, 2>(),
     tiles_uniform<3, 1, 10, 8, 1, 256, 2>(),
     tiles_uniform<3, 1, 8, 8, 4, 256, 2>(),
-    tiles_uniform<7, 1, 10, 8, 1, 256, 2>(),
+    tiles_uniform<7, 1, 10, 8, 1, 128, 4>(),
     tiles_uniform<1, 1, 8, 8, 1, 256, 2>(),
-    tiles_uniform<5, 2, 8, 8, 1, 256, 2>(),
-    tiles_uniform<3, 2, 8, 8, 1, 256, 2>(),
-    tiles_uniform<7, 2, 8, 8, 1, 256, 2>(),
-    tiles_uniform<11, 1, 8, 8, 1, 256, 2>(),
-    tiles_uniform<9, 1, 8, 8, 1, 256, 2>(),
+    tiles_uniform<5, 2, 8, 8, 1, 128, 4>(),
+    tiles_uniform<3, 2, 8, 8, 1, 128, 4>(),
+    tiles_uniform<7, 2, 8, 8, 1, 128, 4>(),
+    tiles_uniform<11, 1, 8, 8, 1, 128, 4>(),
+    tiles_uniform<9, 1, 8, 8, 1, 128, 4>(),
     // Weights from shared memory: layers with more than fit into kernel parameters.
     tiles_instance<3, 1, 8, 8, 1, 256, 2>(),
     tiles_instance<5, 1, 8, 8, 1, 256, 2>(),
