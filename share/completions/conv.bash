@@ -13,7 +13,7 @@ _conv()
 {
     local with_value='--include --exclude --files-from --resume --kernel -k --size --divisor --bias --border --alpha
         --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit --max-pixels
-        --variant --stride --padding --activation --precision --output-type --range --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps'
+        --variant --stride --padding --activation --precision --output-type --range --pool --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps'
     local options="--batch --recursive --null --skip-existing --update --dry-run --flip --strip --reproducible
         --first-frame --gray --preserve --in-place --fsync --no-save --fail-fast --quiet --verbose --json --csv --help --version
         ${with_value// -[kzj]/}"
@@ -42,6 +42,7 @@ _conv()
     --image-size) values="mix uniform standard" ;;
     --progress) values='auto always never' ;;
     --padding) values='valid same' ;;
+    --pool) values='mean std max energy mean,std' ;;
     --activation) values='none relu tanh abs' ;;
     --precision) values='exact fast tf32 fp16' ;;
     --output-type) values='f32 f16' ;;

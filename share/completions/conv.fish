@@ -5,7 +5,7 @@
 function __conv_operands
     set -l with_value --include --exclude --files-from --resume --kernel -k --size --divisor --bias --border \
         --alpha --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit \
-        --max-pixels --variant --stride --padding --activation --precision --output-type --range --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps
+        --max-pixels --variant --stride --padding --activation --precision --output-type --range --pool --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps
     set -l skip 0
     for word in (commandline -opc)[2..-1]
         if test $skip = 1
@@ -105,6 +105,7 @@ complete -c conv -n '__conv_of layer' -l activation -x -a 'none relu tanh abs' -
 complete -c conv -n '__conv_of layer bench' -l precision -x -a 'exact fast tf32 fp16' -d 'How far a result may be from the definition'
 complete -c conv -n '__conv_of layer' -l output-type -x -a 'f32 f16' -d 'Type of the output'
 complete -c conv -n '__conv_of layer' -l range -x -a '1 255' -d 'Scale of integer samples'
+complete -c conv -n '__conv_of layer' -l pool -x -a 'mean std max energy mean,std' -d 'Features of a filter bank'
 complete -c conv -n '__conv_of layer' -l gray -d 'Use the luminance of colour images'
 complete -c conv -n '__conv_of bench' -l filter -x -a '(__conv_filters)' -d 'The filter to measure with'
 complete -c conv -n '__conv_of bench' -l image-size -x -a 'mix uniform standard' -d 'Size of the images of bench kernels'

@@ -100,7 +100,7 @@ static void leave_out(struct bench *bench, enum conv_bench_kind kind, const char
                       const char *reason)
 {
     struct conv_bench_layers_line *line = add_line(bench, kind, name, "");
-    snprintf(line->left_out, sizeof line->left_out, "%.*s", (int)sizeof line->left_out - 1, reason);
+    snprintf(line->skipped, sizeof line->skipped, "%.*s", (int)sizeof line->skipped - 1, reason);
 }
 
 static void set_times(struct bench *bench, struct conv_bench_layers_line *line, double *ns,
@@ -157,7 +157,7 @@ static void finish_place(struct bench *bench)
     table->fma_tflop_per_s[bench->where] = fma;
     for (int i = 0; i < table->count; i++) {
         struct conv_bench_layers_line *line = &table->lines[i];
-        if (line->where != bench->where || *line->left_out)
+        if (line->where != bench->where || *line->skipped)
             continue;
         line->byte_share = line->gb_per_s / copy;
         line->flop_share = line->tflop_per_s / fma;

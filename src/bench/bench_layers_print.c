@@ -55,9 +55,9 @@ static void print_line(const struct conv_bench_layers_table *table,
         snprintf(name, sizeof name, "%s, %d cores", line->name, table->threads);
     else
         snprintf(name, sizeof name, "%s%s", line->kind == CONV_BENCH_SHAPE ? "  " : "", line->name);
-    if (*line->left_out) {
+    if (*line->skipped) {
         printf("%-34s left out: ", name);
-        conv_report_print_path(stdout, line->left_out);
+        conv_report_print_path(stdout, line->skipped);
         putchar('\n');
         return;
     }
@@ -84,10 +84,10 @@ static void print_json_line(FILE *stream, const struct conv_bench_layers_table *
         fprintf(stream, ",\"threads\":%d",
                 line->where == CONV_BENCH_LAYERS_ALL_CORES ? table->threads : 1);
     conv_json_member(stream, "summary", line->summary);
-    if (!*line->left_out)
+    if (!*line->skipped)
         conv_json_member(stream, "precision", precisions[line->precision]);
-    if (*line->left_out) {
-        conv_json_member(stream, "left_out", line->left_out);
+    if (*line->skipped) {
+        conv_json_member(stream, "skipped", line->skipped);
     } else {
         fprintf(stream,
                 ",\"images\":%lld,\"runs\":%d,\"ms\":%.6f,\"ms_min\":%.6f,\"ms_max\":%.6f,"
@@ -139,7 +139,7 @@ static void print_csv(const struct conv_bench_layers_data *data,
     if (first)
         puts("batch,channels,height,width,maps,kernel_height,kernel_width,name,kind,where,threads,"
              "images,runs,ms,ms_min,ms_max,ms_p25,ms_p75,us_per_image,tflop_per_s,gb_per_s,"
-             "share_of_copy,share_of_fma,error,same_bits,step,left_out");
+             "share_of_copy,share_of_fma,error,same_bits,step,skipped");
     for (int i = 0; i < table->count; i++) {
         const struct conv_bench_layers_line *line = &table->lines[i];
         bool cuda = line->where == CONV_BENCH_LAYERS_CUDA;
@@ -150,9 +150,9 @@ static void print_csv(const struct conv_bench_layers_data *data,
                cuda                                         ? 0
                : line->where == CONV_BENCH_LAYERS_ALL_CORES ? table->threads
                                                             : 1);
-        if (*line->left_out) {
+        if (*line->skipped) {
             fputs(",,,,,,,,,,,,,,,\"", stdout);
-            for (const char *c = line->left_out; *c; c++)
+            for (const char *c = line->skipped; *c; c++)
                 fputs(*c == '"' ? "\"\"" : (char[]){*c, 0}, stdout);
             puts("\"");
             continue;
@@ -199,7 +199,7 @@ static enum conv_status write_page(const struct conv_bench_options *options,
         snprintf(names[i], sizeof names[i], "%.48s%s", line->name, all ? ", all cores" : "");
         kernels[i] = (struct conv_page_kernel){
             .name = names[i],
-            .summary = *line->left_out ? line->left_out : line->summary,
+            .summary = *line->skipped ? line->skipped : line->summary,
             .kind = conv_bench_table_kind(line->kind),
             .on_cuda = line->where == CONV_BENCH_LAYERS_CUDA,
             .ms = line->ms,

@@ -157,7 +157,7 @@ def test_layers_json(box):
     assert [table[side] for side in sides] == [5, 2, 13, 17, 3, 3, 5]
     assert table["flops"] == 2 * 5 * 3 * (11 * 13) * (2 * 3 * 5)
     assert table["bytes"] == 4 * (5 * 2 * 13 * 17 + 5 * 3 * 11 * 13 + 3 * 2 * 3 * 5)
-    rows = [row for row in table["rows"] if "left_out" not in row]
+    rows = [row for row in table["rows"] if "skipped" not in row]
     reference = [row for row in rows if row["name"] == "cpu_layer_reference" and row["threads"] == 1]
     assert len(reference) == 1 and reference[0]["step"] is None
     for row in rows:
@@ -174,7 +174,7 @@ def test_layers_csv(box):
     assert "cpu_layer_reference" in {row["name"] for row in rows}
     for row in rows:
         assert None not in row and None not in row.values(), "a line has more or fewer values than the heading"
-        assert row["left_out"] or float(row["ms"]) > 0
+        assert row["skipped"] or float(row["ms"]) > 0
 
 
 def test_layers_of_one_variant_or_precision(box):
@@ -190,7 +190,7 @@ def test_layers_page_and_chart(box):
     root = ElementTree.fromstring(subprocess.run([sys.executable, os.path.join(ROOT, "tools", "bench-chart")], input=out + out,
                                                  encoding="utf-8", stdout=subprocess.PIPE, check=True).stdout)
     bars = [element for element in root.iter(SVG + "rect") if element.get("class") != "page"]
-    assert len(bars) == 2 * len([row for row in json.loads(out)["rows"] if "left_out" not in row])
+    assert len(bars) == 2 * len([row for row in json.loads(out)["rows"] if "skipped" not in row])
 
 
 LADDER = ["naive", "constant", "shared", "shared_constant", "hoisted", "channels", "specialised", "atomics", "tree",
@@ -199,7 +199,7 @@ LADDER = ["naive", "constant", "shared", "shared_constant", "hoisted", "channels
 
 def check_ladder(out):
     table = json.loads(out)
-    rows = [row for row in table["rows"] if "left_out" not in row]
+    rows = [row for row in table["rows"] if "skipped" not in row]
     assert all(row["where"] == "cuda" for row in rows)
     names = [row["name"] for row in rows if row["kind"] == "variant"]
     assert [name for name in names if name.removeprefix("cuda_layer_") in LADDER] == ["cuda_layer_" + name for name in LADDER]
@@ -220,10 +220,10 @@ def test_layers_on_the_emulated_device(box):
 
 
 @pytest.mark.skipif(not EMULATED, reason="no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
-def test_layers_too_large_for_the_device_are_left_out(box):
+def test_layers_too_large_for_the_device_are_skipped(box):
     out = subprocess.run([EMULATED, "bench", "layers", "--device", "cuda", "--shape", "9999999x64x40x40", "--maps", "2",
                           "--kernel", "5", "--json"], check=True, encoding="utf-8", stdout=subprocess.PIPE).stdout
-    assert ["MiB of device memory are needed" in row["left_out"] for row in json.loads(out)["rows"]] == [True]
+    assert ["MiB of device memory are needed" in row["skipped"] for row in json.loads(out)["rows"]] == [True]
 
 
 @pytest.mark.parametrize("typed,named", (
