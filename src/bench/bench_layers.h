@@ -131,7 +131,7 @@ struct conv_bench_layers_line {
     double error;                  // the largest, in units of 2^-24 * sum |w * x|
     bool same_bits;                // as the reference
     double step;                   // speed over the previous step of the ladder; 0: none
-    char skipped[480];            // why it was not measured; empty: it was
+    char skipped[480];             // why it was not measured; empty: it was
 };
 
 struct conv_bench_layers_table {

@@ -26,7 +26,8 @@ const struct conv_command_row conv_command_table[] = {
     {CONV_COMMAND_VERIFY, "verify", "FILTER INPUT...",
      "filter with every kernel of every device and compare the pixels"},
     {CONV_COMMAND_LAYER, "layer", "WEIGHTS INPUT... OUTPUT",
-     "run a convolution layer over a tensor (.npy) or images, or a filter bank (gabor:4x8) over images"},
+     "run a convolution layer over a tensor (.npy) or images, or a filter bank (gabor:4x8) over "
+     "images"},
     {CONV_COMMAND_BENCH_KERNELS, "bench kernels", "", "measure every kernel variant"},
     {CONV_COMMAND_BENCH_LAYERS, "bench layers", "",
      "measure every kernel variant of convolution layers"},
@@ -195,9 +196,10 @@ const struct conv_option conv_option_table[] = {
      .help = "scale integer samples to 0..1 or 0..255 (default: 1 for images)"},
     {FLAG("gray", 0, layer.gray), .commands = LAYER,
      .help = "use the luminance of colour images (BT.601) as a single channel"},
-    {STRING("pool", 0, "KINDS[:N]", layer.pool), .commands = LAYER,
-     .help = "filter banks: write features instead of maps: mean, std, max, energy of every map, or "
-             "of each cell of a grid of N x N (mean,std:4)"},
+    {STRING("pool", 0, "KINDS", layer.pool), .commands = LAYER,
+     .help =
+         "filter banks: write features instead of maps: mean, std, max, energy of every map, or "
+         "of each cell of a grid of N x N (mean,std:4)"},
     {STRING("filter", 0, "FILTER", bench_filter), .commands = KERNELS | STREAMS | CODEC,
      .section = "conv bench", .help = "the filter to measure with (default: emboss)"},
     {STRING("image-size", 0, "SIZE", image_size_text), .commands = KERNELS,
