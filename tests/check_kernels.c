@@ -199,7 +199,7 @@ struct tally {
 static bool check_variant(const struct entry *entry, struct check_case *c, struct tally *tally)
 {
     const struct conv_variant *variant = entry->variant;
-    if (variant->can && !variant->can(&c->stencil))
+    if (!conv_stencil_takes(variant, &c->stencil))
         return true;
     if (entry->interleaved && !check_case_is_image(c))
         return true;

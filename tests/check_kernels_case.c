@@ -339,6 +339,21 @@ static int define_real(const struct check_case *c, int p, int x, int y)
     return (int)nearbyintf(fminf(fmaxf(sum, 0), (float)(255 * unit)));
 }
 
+static int define_magnitude(const struct check_case *c, int p, int x, int y)
+{
+    const struct conv_filter *f = &c->filter;
+    int side = f->width, unit = c->stencil.depth == 16 ? 257 : 1;
+    float g[2] = {0}; // sums of small integers, exact
+    for (int k = 0; k < side * side; k++) {
+        int sample = sample_at(c, p, x + k % side - side / 2, y + k / side - side / 2);
+        g[0] += (float)f->coef[k] * (float)sample;
+        g[1] += (float)f->coef[k % side * side + k / side] * (float)sample;
+    }
+    float across = g[0] * g[0], down = g[1] * g[1], length = sqrtf(across + down);
+    float value = length / (float)f->scale + (float)(f->offset * unit);
+    return (int)nearbyintf(fminf(fmaxf(value, 0), (float)(255 * unit)));
+}
+
 static bool is_integer(const struct conv_filter *f)
 {
     bool integer = floor(f->scale) == f->scale && floor(f->offset) == f->offset;
@@ -376,7 +391,9 @@ static bool check_definition(const struct check_case *c, int p)
     bool exact = is_integer(&c->filter);
     for (int y = 0; y < plane->height; y++) {
         for (int x = 0; x < plane->width; x++) {
-            int expected = exact ? define_exact(c, p, x, y) : define_real(c, p, x, y);
+            int expected = c->filter.magnitude ? define_magnitude(c, p, x, y)
+                           : exact             ? define_exact(c, p, x, y)
+                                               : define_real(c, p, x, y);
             int got = get_sample(plane->dst + y * plane->dst_stride, c->stencil.depth, x);
             if (got != expected) {
                 print_difference(c, "cpu_reference, compared with the definition", p, x, y, got,

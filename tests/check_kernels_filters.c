@@ -136,12 +136,29 @@ static void undivided(struct check_random *random, struct conv_filter *filter)
     filter->offset = check_random_below(random, 2) ? 0 : 127 - 127 * sum;
 }
 
+// Sobel, Scharr and Prewitt, and other matrices; half of them divided or moved.
+static void magnitude(struct check_random *random, struct conv_filter *filter)
+{
+    int outer = PICK(random, 1, 1, 3, 2, 0, 5), inner = PICK(random, 2, 1, 10, 0, 6);
+    int sign = check_random_below(random, 2) ? 1 : -1;
+    bool usual = check_random_below(random, 4) != 0;
+    filter->magnitude = true;
+    filter->width = filter->height = usual ? 3 : PICK(random, 1, 3, 5);
+    for (int k = 0; k < filter->width * filter->height; k++)
+        filter->coef[k] = usual ? sign * (k % 3 - 1) * (k / 3 == 1 ? inner : outer)
+                                : check_random_below(random, 9) - 4;
+    filter->scale = filter->offset = 0;
+    if (check_random_below(random, 2))
+        filter->offset = check_random_below(random, 300) - 150 + PICK(random, 0, 0, 1) * 0.3;
+    filter->scale = PICK(random, 1, 1, 1, 4, 16, -2, 7) * (check_random_below(random, 4) ? 1 : 1.3);
+}
+
 // Each kind aims at an arithmetic: 8- and 16-bit operands, two passes, float32, float64 and more.
 const char *check_random_filter(struct check_random *random, struct conv_filter *filter)
 {
-    static const char *const kinds[] = {"small", "sparse", "positive",  "8-bit",    "large",
-                                        "real",  "heavy",  "separable", "undivided"};
-    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7, 8);
+    static const char *const kinds[] = {"small", "sparse", "positive",  "8-bit",     "large",
+                                        "real",  "heavy",  "separable", "undivided", "magnitude"};
+    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7, 8, 9);
     random_sides(random, filter);
     for (int i = 0; i < filter->width * filter->height; i++) {
         double values[] = {check_random_below(random, 13) - 6,
@@ -150,6 +167,7 @@ const char *check_random_filter(struct check_random *random, struct conv_filter 
                            check_random_below(random, 257) - 128,
                            (check_random_below(random, 65536) - 32768) * 65535.0,
                            random_unit(random) - 0.4,
+                           0,
                            0,
                            0,
                            0};
@@ -162,6 +180,8 @@ const char *check_random_filter(struct check_random *random, struct conv_filter 
     random_scale(random, filter);
     if (kind == 8)
         undivided(random, filter);
+    if (kind == 9)
+        magnitude(random, filter);
     if (kind == 5) {
         filter->scale *= 0.37 + random_unit(random);
         filter->offset += 0.25;

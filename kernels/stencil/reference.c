@@ -72,6 +72,34 @@ static int filter_real(const struct conv_stencil *stencil, const struct conv_ste
     return value > (float)stencil->max ? stencil->max : (int)value;
 }
 
+// gx and gy are below 2^57, as the sums of exact filters are.
+static int filter_magnitude(const struct conv_stencil *stencil,
+                            const struct conv_stencil_plane *plane, int x, int y)
+{
+    int side = stencil->width, left = x - side / 2, top = y - side / 2;
+    int64_t across = 0, down = 0;
+    for (int j = 0; j < side; j++) {
+        for (int i = 0; i < side; i++) {
+            int64_t sample = read_sample(stencil, plane, left + i, top + j);
+            across += stencil->icoef[j * side + i] * sample;
+            down += stencil->icoef[i * side + j] * sample;
+        }
+    }
+    float gx = (float)across, gy = (float)down;
+    float value = rintf(sqrtf(gx * gx + gy * gy) / stencil->fdivisor + stencil->fbias);
+    if (!(value > 0))
+        return 0;
+    return value > (float)stencil->max ? stencil->max : (int)value;
+}
+
+static int filter_sample(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
+                         int x, int y)
+{
+    if (stencil->magnitude)
+        return filter_magnitude(stencil, plane, x, y);
+    return stencil->exact ? filter_exact(stencil, plane, x, y) : filter_real(stencil, plane, x, y);
+}
+
 static int score_reference(const struct conv_stencil *stencil, size_t launch_bytes)
 {
     (void)stencil;
@@ -85,13 +113,9 @@ static enum conv_status run_reference(const struct conv_stencil_plan *plan,
     const struct conv_stencil *stencil = plan->stencil;
     for (int p = 0; p < batch->count; p++) {
         const struct conv_stencil_plane *plane = &batch->planes[p];
-        for (int y = 0; y < plane->height; y++) {
-            for (int x = 0; x < plane->width; x++) {
-                int value = stencil->exact ? filter_exact(stencil, plane, x, y)
-                                           : filter_real(stencil, plane, x, y);
-                write_sample(stencil, plane, x, y, value);
-            }
-        }
+        for (int y = 0; y < plane->height; y++)
+            for (int x = 0; x < plane->width; x++)
+                write_sample(stencil, plane, x, y, filter_sample(stencil, plane, x, y));
     }
     return CONV_OK;
 }
@@ -102,4 +126,5 @@ const struct conv_variant conv_cpu_reference = {
     .place = CONV_ON_CPU,
     .score = score_reference,
     .run = run_reference,
+    .magnitudes = true,
 };

@@ -21,6 +21,7 @@ static const struct conv_variant *const variants[] = {
     &conv_cuda_tma_large,
     &conv_cuda_dp4a,
     &conv_cuda_blocked,
+    &conv_cuda_gradient,
     &conv_cuda_planes,
     &conv_cuda_unrolled,
     &conv_cuda_shared,
@@ -69,11 +70,16 @@ const struct conv_stencil_extra *conv_stencil_extras(int *count)
 #endif
 }
 
+bool conv_stencil_takes(const struct conv_variant *variant, const struct conv_stencil *stencil)
+{
+    return (variant->magnitudes || !stencil->magnitude) && (!variant->can || variant->can(stencil));
+}
+
 bool conv_stencil_can(const struct conv_variant *variant, const struct conv_stencil *stencil,
                       unsigned have)
 {
     return conv_place_offers(variant->place, have, variant->needs) &&
-           (!variant->can || variant->can(stencil));
+           conv_stencil_takes(variant, stencil);
 }
 
 const struct conv_variant *conv_stencil_pick(const struct conv_stencil *stencil,
@@ -136,6 +142,14 @@ static void init_real(struct conv_stencil *stencil, const struct conv_filter *fi
     stencil->fbias = (float)(filter->offset * unit);
 }
 
+static void init_magnitude(struct conv_stencil *stencil, const struct conv_filter *filter, int unit)
+{
+    for (int i = 0; i < filter->width * filter->height; i++)
+        stencil->icoef[i] = (int32_t)filter->coef[i];
+    stencil->fdivisor = (float)filter->scale;
+    stencil->fbias = (float)(filter->offset * unit);
+}
+
 void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *filter, int depth,
                        enum conv_border border, int border_value)
 {
@@ -149,8 +163,11 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
         .border = border,
         .border_value = border_value * unit,
         .exact = conv_filter_is_exact(filter),
+        .magnitude = filter->magnitude,
     };
-    if (stencil->exact)
+    if (stencil->magnitude)
+        init_magnitude(stencil, filter, unit);
+    else if (stencil->exact)
         init_exact(stencil, filter, unit);
     else
         init_real(stencil, filter, unit);
@@ -160,6 +177,21 @@ bool conv_stencil_factors(const struct conv_stencil *stencil, int32_t *column, i
 {
     return stencil->exact &&
            conv_filter_factor(stencil->icoef, stencil->width, stencil->height, column, row);
+}
+
+bool conv_stencil_smoothing(const struct conv_stencil *stencil, int *outer, int *inner)
+{
+    const int32_t *coef = stencil->icoef;
+    if (!stencil->magnitude || stencil->width != 3 || coef[2] != coef[8])
+        return false;
+    for (int j = 0; j < 3; j++)
+        if ((int64_t)coef[3 * j] + coef[3 * j + 2] != 0 || coef[3 * j + 1] != 0)
+            return false;
+    if ((int64_t)coef[2] * coef[5] < 0 || 2 * llabs(coef[2]) + llabs(coef[5]) > 16)
+        return false;
+    *outer = abs(coef[2]);
+    *inner = abs(coef[5]);
+    return true;
 }
 
 uint32_t conv_stencil_tiles(const struct conv_variant *variant, struct conv_stencil_plane *planes,

@@ -22,6 +22,12 @@ extern "C" {
 //   exact: out = clamp(round_half_even((sum icoef * p + bias) / divisor), 0, max)
 //   real:  acc = fbias; for each tap, row by row, whose fcoef is not 0: acc = fmaf(fcoef, p, acc);
 //          out = clamp(rintf(acc), 0, max)          (this order, in float32, on every machine)
+//   magnitude: gx = sum icoef * p, gy the same with the matrix transposed, exact integers;
+//          m = sqrtf((float)gx * (float)gx + (float)gy * (float)gy), each operation rounded to
+//          float32; out = clamp(rintf(m / fdivisor + fbias), 0, max)
+// With divisor 1 and no offset, a magnitude of 8-bit samples is the exact root, rounded once: below
+// 256 its square is an integer of less than 24 bits, and the root of an integer is at least 1/2048
+// away from a tie. At 16 bits it is off by at most 0.508.
 struct conv_stencil {
     int width, height; // taps; the centre is at (width / 2, height / 2)
     int depth;         // 8 or 16
@@ -29,11 +35,13 @@ struct conv_stencil {
     enum conv_border border;
     int border_value; // a sample at this depth, for CONV_BORDER_CONSTANT
     bool exact;       // coefficients, scale and offset are integers
+    bool magnitude;   // of the gradient; not exact, width == height
     bool fits_int32;  // exact, and 32 bits hold every sum (with bias and rounding) on any image
     int64_t divisor;  // exact: > 0 (a negative scale inverts all coefficients)
     int64_t bias;     // exact: offset in samples times divisor
-    float fbias;      // real: offset in samples
-    int32_t icoef[CONV_FILTER_MAX_TAPS]; // exact, row by row
+    float fbias;      // real and magnitude: offset in samples
+    float fdivisor;   // magnitude: the scale
+    int32_t icoef[CONV_FILTER_MAX_TAPS]; // exact and magnitude, row by row
     float fcoef[CONV_FILTER_MAX_TAPS];   // real: (float)(coef / scale), row by row
 };
 
@@ -124,6 +132,7 @@ struct conv_variant {
     enum conv_status (*run)(const struct conv_stencil_plan *plan,
                             const struct conv_stencil_batch *batch);
     int tile_width, tile_height; // CUDA: samples that a block writes
+    bool magnitudes;             // can do magnitudes; `can` is asked about them only if so
 };
 
 // The definition: it can do everything, needs nothing, and is what all others are compared with.
@@ -131,6 +140,9 @@ extern const struct conv_variant conv_cpu_reference;
 
 // All variants of this build, CPU and CUDA mixed, in the order of lists and tables; *count is set.
 const struct conv_variant *const *conv_stencil_variants(int *count);
+
+// True if the variant can do the stencil, on a machine that has what the variant needs.
+bool conv_stencil_takes(const struct conv_variant *variant, const struct conv_stencil *stencil);
 
 // True if a machine that offers `have` (see conv_place_offers) can run this variant on the stencil.
 bool conv_stencil_can(const struct conv_variant *variant, const struct conv_stencil *stencil,
@@ -169,6 +181,12 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
 // True if the coefficients of an exact stencil are integers column[j] * row[i]; fills `height` and
 // `width` of them.
 bool conv_stencil_factors(const struct conv_stencil *stencil, int32_t *column, int32_t *row);
+
+// True if a magnitude's matrix is the column (outer, inner, outer) times the row (-1, 0, 1), or its
+// negative, with outer, inner >= 0 and 2 * outer + inner <= 16: as those of Sobel, Scharr, Prewitt.
+// The sums are then integers of at most 21 bits. At 8 bits they are at most 16 * 255, and their
+// squares have at most 24 bits; float32 holds all of these exactly.
+bool conv_stencil_smoothing(const struct conv_stencil *stencil, int *outer, int *inner);
 
 // Sets first_tile of each plane for this variant's tile size and returns the blocks of the launch.
 uint32_t conv_stencil_tiles(const struct conv_variant *variant, struct conv_stencil_plane *planes,

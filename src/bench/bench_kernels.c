@@ -136,7 +136,7 @@ static bool is_unsuited(const struct bench *bench, const struct conv_variant *va
     const struct conv_bench_chain *chain = &bench->chain;
     conv_stencil_init(&stencil, &chain->filters[0], chain->depth, chain->border,
                       chain->border_value);
-    return !bench->options->variant && (!variant->can || variant->can(&stencil)) &&
+    return !bench->options->variant && conv_stencil_takes(variant, &stencil) &&
            variant->score(&stencil, 0) == CONV_SCORE_UNSUITED;
 }
 
@@ -249,6 +249,8 @@ static void bench_competitor(struct bench *bench, const struct conv_competitor *
     show_progress(bench, competitor->name);
     if (bench->chain.count > 1)
         conv_err_set(&err, CONV_ERR_UNSUPPORTED, "one filter at a time");
+    else if (bench->chain.filters[0].magnitude)
+        conv_err_set(&err, CONV_ERR_UNSUPPORTED, "no gradient magnitudes");
     else if (!competitor->filter(&task, ns, COMPETITOR_RUNS, &err)) {
         apart = find_difference(bench, competitor->name, competitor->tolerance, &err);
         if (err.status)

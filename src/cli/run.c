@@ -82,6 +82,8 @@ static struct conv_digest digest_settings(const struct conv_options *options,
         conv_hash_add(&digest, filter->coef, taps * sizeof filter->coef[0]);
         conv_hash_add(&digest, &filter->scale, sizeof filter->scale);
         conv_hash_add(&digest, &filter->offset, sizeof filter->offset);
+        if (filter->magnitude)
+            hash_number(&digest, filter->magnitude);
     }
     const int settings[] = {options->border,      options->border_value, options->alpha,
                             options->png.encoder, options->png.level,    options->strip,

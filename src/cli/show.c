@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 // conv show FILTER: what a filter computes, and which variants run it on this machine; with --json
-// one object per filter of the chain. Filter banks are printed by banks.c.
+// one object per filter of the chain. Filter banks are printed by banks.c; a name that is both is
+// the filter here.
 #include "cli/commands.h"
+
+#include <string.h>
 
 #include "backend/backend.h"
 #include "base/features.h"
@@ -59,6 +62,8 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
     putchar('\n');
     printf("  size         %d x %d\n", filter->width, filter->height);
     print_matrix(filter);
+    if (filter->magnitude)
+        puts("  magnitude    yes: sqrt(gx * gx + gy * gy), gx by this kernel, gy by its transpose");
     printf("  divisor      %g\n", filter->scale);
     printf("  bias         %g (in 8-bit units; at 16 bits it counts 257-fold)\n", filter->offset);
     printf("  flip         %s\n", options->filter.flip ? "yes: convolution" : "no: correlation");
@@ -67,8 +72,11 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
         printf(":%d", options->border_value);
     printf("\n  rounding     half to even, once, then clamped to the sample's range\n");
     printf("  exact        %s\n",
-           exact ? "yes: all numbers are integers, the result is the rational number, rounded once"
-                 : "no: float32, multiply-adds row by row, the same on every device");
+           filter->magnitude
+               ? "gx and gy; each operation after them is rounded to float32, on every device"
+           : exact
+               ? "yes: all numbers are integers, the result is the rational number, rounded once"
+               : "no: float32, multiply-adds row by row, the same on every device");
     if (conv_filter_is_separable(filter, column, row)) {
         printf("  separable    yes: column");
         for (int j = 0; j < filter->height; j++)
@@ -82,6 +90,8 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
     }
     for (int i = 0; i < CONV_BACKENDS; i++)
         print_variant(filter, options, options->backends[i]);
+    if (conv_bank_is_name(filter->name))
+        printf("  filter bank  conv layer takes the name, too: gradient x, y and magnitude\n");
 }
 
 static void print_variant_json(const struct conv_filter *filter, const struct conv_options *options,
@@ -121,6 +131,7 @@ static void print_filter_json(const struct conv_filter *filter, const struct con
     conv_json_member(stdout, "border", conv_filter_border_name(options->border));
     if (options->border == CONV_BORDER_CONSTANT)
         printf(",\"border_value\":%d", options->border_value);
+    printf(",\"magnitude\":%s", filter->magnitude ? "true" : "false");
     printf(",\"exact\":%s", conv_filter_is_exact(filter) ? "true" : "false");
     if (conv_filter_is_separable(filter, column, row)) {
         print_numbers(",\"separable\":{\"column\":", column, filter->height);
@@ -136,6 +147,16 @@ static void print_filter_json(const struct conv_filter *filter, const struct con
     puts("}}");
 }
 
+static bool is_filter(const char *name)
+{
+    int count;
+    const struct conv_filter_builtin *builtins = conv_filter_builtins(&count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(builtins[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 int conv_show_main(const struct conv_options *options)
 {
     struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
@@ -147,7 +168,7 @@ int conv_show_main(const struct conv_options *options)
                      "show all)");
         return conv_commands_fail(&err);
     }
-    if (conv_bank_is_name(options->operands[0]))
+    if (conv_bank_is_name(options->operands[0]) && !is_filter(options->operands[0]))
         return conv_banks_show(options, options->operands[0]);
     if (conv_commands_parse_chain(options, options->operands[0], filters, &count, &err))
         return conv_commands_fail(&err);

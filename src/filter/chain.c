@@ -45,7 +45,10 @@ static bool has_size(const struct conv_filter *filter, int size)
 static enum conv_status load_row(struct conv_filter *filter, const struct conv_filter_builtin *row,
                                  struct conv_err *err)
 {
-    return conv_filter_parse_matrix(filter, row->text, strlen(row->text), row->name, err);
+    enum conv_status status =
+        conv_filter_parse_matrix(filter, row->text, strlen(row->text), row->name, err);
+    filter->magnitude = row->magnitude;
+    return status;
 }
 
 static enum conv_status about_size(struct conv_err *err, int size, enum conv_status status)

@@ -10,6 +10,20 @@ static bool is_side(int side)
     return side >= 1 && side <= CONV_FILTER_MAX_SIDE && side % 2 == 1;
 }
 
+static bool is_integer(double value)
+{
+    return value == rint(value);
+}
+
+static bool has_integer_coefs(const struct conv_filter *filter)
+{
+    for (int k = 0; k < filter->width * filter->height; k++) {
+        if (!is_integer(filter->coef[k]))
+            return false;
+    }
+    return true;
+}
+
 enum conv_status conv_filter_check(const struct conv_filter *filter, struct conv_err *err)
 {
     if (!is_side(filter->width) || !is_side(filter->height))
@@ -37,26 +51,16 @@ enum conv_status conv_filter_check(const struct conv_filter *filter, struct conv
                                 "range",
                                 row, column, filter->scale);
     }
+    if (filter->magnitude && (filter->width != filter->height || !has_integer_coefs(filter)))
+        return conv_err_set(err, CONV_ERR_FORMAT,
+                            "the kernel of a magnitude must be square and of integers");
     return CONV_OK;
-}
-
-static bool is_integer(double value)
-{
-    return value == rint(value);
-}
-
-static bool has_integer_coefs(const struct conv_filter *filter)
-{
-    for (int k = 0; k < filter->width * filter->height; k++) {
-        if (!is_integer(filter->coef[k]))
-            return false;
-    }
-    return true;
 }
 
 bool conv_filter_is_exact(const struct conv_filter *filter)
 {
-    return has_integer_coefs(filter) && is_integer(filter->scale) && is_integer(filter->offset);
+    return !filter->magnitude && has_integer_coefs(filter) && is_integer(filter->scale) &&
+           is_integer(filter->offset);
 }
 
 static void divide_by_common(int32_t *factors, int count)

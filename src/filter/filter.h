@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // A filter: a small matrix of coefficients, a scale, an offset. At each pixel of each channel:
 //   out(x,y) = clamp(round_half_even(sum c[j][i] * p(x+i-rx, y+j-ry) / scale + offset), 0, max)
+// A gradient magnitude has two sums: gx by the matrix c, gy by its transpose. In float32, each
+// operation rounded:
+//   out(x,y) = clamp(round_half_even(sqrt(gx * gx + gy * gy) / scale + offset), 0, max)
 #ifndef CONV_FILTER_FILTER_H
 #define CONV_FILTER_FILTER_H
 
@@ -22,6 +25,7 @@ struct conv_filter {
     double coef[CONV_FILTER_MAX_TAPS]; // row by row: coef[j * width + i], top left first
     double scale;                      // divisor, never 0
     double offset;                     // in 8-bit units
+    bool magnitude; // of the gradient; the matrix is square and its coefficients are integers
 };
 
 enum conv_border {
@@ -39,10 +43,12 @@ enum conv_alpha_mode {
     CONV_ALPHA_PREMULTIPLY, // all, the colours multiplied by alpha before and divided by it after
 };
 
-// Checks sides, ranges and scale. CONV_ERR_FORMAT with the reason.
+// Checks sides, ranges and scale, and what a magnitude demands of the matrix. CONV_ERR_FORMAT with
+// the reason.
 enum conv_status conv_filter_check(const struct conv_filter *filter, struct conv_err *err);
 
 // True if coefficients, scale and offset are all integers: then the result is exact by definition.
+// Never true of a magnitude.
 bool conv_filter_is_exact(const struct conv_filter *filter);
 
 // The only test of separability, for kernels and for `conv show`: true if coef[j * width + i] is
@@ -88,6 +94,7 @@ struct conv_filter_builtin {
     const char *family;  // "emboss": what --size chooses within
     const char *summary; // one line for `conv list`
     const char *text;    // content of the file under filters/
+    bool magnitude;      // of the gradient whose x component is the file's filter
 };
 
 // The table, in the order to print it; *count is set.

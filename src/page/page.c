@@ -127,8 +127,9 @@ static bool next_filter(struct conv_template *filled, struct conv_page_state *st
         return false;
     const struct conv_page_filter *filter = state->filter = &state->page->filters[i];
     conv_template_text(filled, "filter_name", filter->name);
-    snprintf(state->terms, sizeof state->terms, "%d × %d, divided by %g%s", filter->width,
-             filter->height, filter->scale, filter->offset < 0 ? ", minus " : "");
+    snprintf(state->terms, sizeof state->terms, "%d × %d%s, divided by %g%s", filter->width,
+             filter->height, filter->magnitude ? ", magnitude with the transpose" : "",
+             filter->scale, filter->offset < 0 ? ", minus " : "");
     size_t used = strlen(state->terms);
     if (filter->offset != 0)
         snprintf(state->terms + used, sizeof state->terms - used, "%s%g",

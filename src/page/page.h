@@ -18,6 +18,7 @@ struct conv_page_filter {
     int width, height;
     const double *coef; // row by row
     double scale, offset;
+    bool magnitude; // of the gradient: this matrix and its transpose
 };
 
 // The middle of an image before and after filtering, as PNG files.

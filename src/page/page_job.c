@@ -80,6 +80,7 @@ void conv_page_job_describe(struct conv_page_job *job, const struct conv_page_se
             .coef = filters[i].coef,
             .scale = filters[i].scale,
             .offset = filters[i].offset,
+            .magnitude = filters[i].magnitude,
         };
     page->filters = job->filters;
     page->filter_count = setting->filter_count;

@@ -11,12 +11,12 @@ BORDERS = ("replicate", "reflect", "reflect101", "wrap", "constant")
 
 
 class Filter:
-    def __init__(self, coefficients, scale=1.0, offset=0.0):
+    def __init__(self, coefficients, scale=1.0, offset=0.0, magnitude=False):
         self.c = np.atleast_2d(np.array(coefficients, np.float64))
-        self.scale, self.offset = float(scale), float(offset)
+        self.scale, self.offset, self.magnitude = float(scale), float(offset), magnitude
 
     def flipped(self):
-        return Filter(self.c[::-1, ::-1], self.scale, self.offset)
+        return Filter(self.c[::-1, ::-1], self.scale, self.offset, self.magnitude)
 
     def text(self):
         """In libvips' matrix format."""
@@ -35,9 +35,12 @@ def load(path):
 
 
 def builtins():
-    """name -> Filter, from the files that are embedded into the binary."""
+    """name -> Filter, from the files that are embedded into the binary, and magnitudes of their gradients."""
     paths = sorted(glob.glob(os.path.join(program.ROOT, "filters", "*.mat")))
-    return {os.path.basename(path)[:-4]: load(path) for path in paths}
+    filters = {os.path.basename(path)[:-4]: load(path) for path in paths}
+    for name in ("prewitt", "scharr", "sobel"):
+        filters[name] = Filter(filters[f"{name}-x"].c, magnitude=True)
+    return filters
 
 
 def source(border, x, n):
@@ -84,6 +87,16 @@ def fma32(a, b, c):
     return bits.view(np.float64).astype(np.float32)
 
 
+def magnitude(wide, filt, unit, plane):
+    """Of the gradient whose x component is the filter and whose y component is its transpose, in float32."""
+    height, width = plane.shape
+    g = [sum(int(m[j, i]) * wide[j:j + height, i:i + width] for j in range(len(m)) for i in range(len(m))).astype(np.float32)
+         for m in (filt.c, filt.c.T)]
+    out = np.sqrt(g[0] * g[0] + g[1] * g[1]) / np.float32(filt.scale) + np.float32(filt.offset * unit)
+    assert out.dtype == np.float32
+    return np.clip(np.rint(out), 0, np.iinfo(plane.dtype).max).astype(plane.dtype)
+
+
 def apply(plane, filt, border="replicate", value=0):
     """The filtered plane. `value` (constant border) and the offset are in 8-bit units."""
     top = int(np.iinfo(plane.dtype).max)
@@ -91,6 +104,8 @@ def apply(plane, filt, border="replicate", value=0):
     height, width = plane.shape
     kh, kw = filt.c.shape
     wide = extend(plane, kw // 2, kh // 2, border, value * unit)
+    if filt.magnitude:
+        return magnitude(wide, filt, unit, plane)
     taps = [(filt.c[j, i], wide[j:j + height, i:i + width]) for j in range(kh) for i in range(kw)]
     if (filt.c % 1 == 0).all() and filt.scale % 1 == 0 and filt.offset % 1 == 0:
         sign = -1 if filt.scale < 0 else 1

@@ -15,7 +15,8 @@ SIZES = ((1, 1), (2, 1), (1, 3), (5, 2), (3, 17), (33, 7), (64, 9), (41, 31))
 DERIVATIVES = ("edge", "laplacian", "laplacian5", "prewitt-x", "prewitt-y", "scharr-x", "scharr-y", "sobel-x",
                "sobel-y")
 # A derivative is negative on one side of every edge: half of it is 0 by its nature. emboss5 is steep.
-VACUOUS = {**dict.fromkeys(DERIVATIVES, 0.8), "emboss5": 0.5}
+# Magnitudes of noise are mostly beyond 255.
+VACUOUS = {**dict.fromkeys(DERIVATIVES, 0.8), "emboss5": 0.5, "prewitt": 0.8, "sobel": 0.9, "scharr": 1}
 
 
 class Album(dict):
@@ -150,6 +151,21 @@ def test_kernel_from_a_file_of_any_size(box, album, small_album, device, width, 
         check(album, box / "out", [filt], border, vacuous=0.5)
     run("./mine.mat", "-b", "--flip", "--device", device, "-z1", album.folder, "flipped")
     check(album, box / "flipped", [filt.flipped()], vacuous=0.5)
+
+
+@pytest.mark.parametrize("name, divisor, bias", (("sobel", 4, 0), ("prewitt", 5, 20), ("scharr", 17.5, 0.25)))
+def test_magnitudes_that_are_divided(box, album, device, name, divisor, bias):
+    filt = Filter(BUILTINS[name].c, divisor, bias, magnitude=True)
+    run(name, "-b", "--device", device, f"--divisor={divisor}", f"--bias={bias}", "--flip", album.folder, "out")
+    check(album, box / "out", [filt])
+
+
+def test_magnitude_in_a_chain(box, album, device):
+    sobel = Filter(BUILTINS["sobel"].c, 4, magnitude=True)
+    run("gaussian,sobel,blur", "-b", "--device", device, album.folder, "out")
+    check(album, box / "out", [BUILTINS["gaussian"], BUILTINS["sobel"], BUILTINS["blur"]], vacuous=0.9)
+    run("sobel,sobel", "--divisor=4", "--alpha=premultiply", "-b", "--device", device, album.folder, "out")
+    check(album, box / "out", [sobel, sobel], alpha="premultiply")
 
 
 def test_divisor_bias_and_flip_change_a_builtin(box, album):

@@ -292,6 +292,14 @@ def test_show_states_what_a_filter_does(box):
         assert word in out.lower(), f"{word} is not in:\n{out}"
 
 
+def test_show_of_a_name_that_is_a_filter_and_a_bank(box):
+    out = run("show", "sobel").out
+    assert out.startswith("sobel\n") and "transpose" in out and "filter bank" in out
+    row, = run("show", "sobel", "--json").records()
+    assert row["type"] == "filter" and row["magnitude"] is True and row["exact"] is False and row["separable"] is None
+    assert run("show", "sobel-x", "--json").records()[0]["magnitude"] is False
+
+
 def test_show_knows_what_is_separable(box):
     def answer(name):
         return re.search(r"(?mi)^.*separable.*$", run("show", name).out).group().lower()
@@ -470,7 +478,7 @@ def test_images_neither_go_to_a_terminal_nor_come_from_one(photo, box):
     (("x.mat", "b.png"), ("'x.mat' is an image",)),
     (("verify", "a.png", "b.png"), ("'a.png' is an image", "conv verify emboss a.png")),
     (("show", "in"), ("'in' is a folder, not a filter",)),
-    (("sobel", "a.png", "b.png"), ("'sobel-x' or 'sobel-y'",)), (("gauss", "a.png", "b.png"), ("did you mean 'gaussian'?",))))
+    (("sobl", "a.png", "b.png"), ("'sobel'",)), (("gauss", "a.png", "b.png"), ("did you mean 'gaussian'?",))))
 def test_an_image_in_place_of_the_filter(photo, box, typed, words):
     (box / "in").mkdir()
     (box / "x.mat").write_bytes(photo.data)

@@ -65,6 +65,14 @@ static inline void cvt_rni_s32_f32(int32_t &to, float from)
                                  : (int32_t)rintf(from);
 }
 
+// Off by as much as the instruction may be, a relative 2^-23, up or down.
+static inline void sqrt_approx_ftz_f32(float &to, float from)
+{
+    to = sqrtf(from);
+    if (from > 0)
+        to *= (long)from % 2 ? 1 + 0x1p-23f : 1 - 0x1p-24f;
+}
+
 // 16-bit floats to 32 bits, which hold every one of them, those below the normal ones too.
 static inline void cvt_f32_f16(float &to, uint16_t from)
 {

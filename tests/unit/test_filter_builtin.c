@@ -43,6 +43,9 @@ static void every_row_is_a_filter(void **state)
         assert_string_equal(filter.name, rows[i].name);
         assert_int_equal(conv_filter_check(&filter, NULL), CONV_OK);
         assert_true(conv_filter_is_exact(&filter));
+        filter.magnitude = rows[i].magnitude;
+        assert_int_equal(conv_filter_check(&filter, NULL), CONV_OK);
+        assert_true(conv_filter_is_exact(&filter) != rows[i].magnitude);
         assert_true(filter.width == filter.height);
         assert_true(strlen(rows[i].summary) > 0 && strlen(rows[i].summary) <= 60);
         assert_null(strchr(rows[i].summary, '\n'));
@@ -73,7 +76,8 @@ static void families_hold_together(void **state)
             if (strcmp(rows[i].family, rows[j].family) == 0)
                 assert_int_not_equal(one.width, other.width);
             // No file was copied under a second name.
-            assert_false(one.width == other.width && one.scale == other.scale &&
+            assert_false(rows[i].magnitude == rows[j].magnitude && one.width == other.width &&
+                         one.scale == other.scale &&
                          memcmp(one.coef, other.coef, sizeof one.coef) == 0);
         }
     }
@@ -90,6 +94,7 @@ static void sums_keep_or_drop_the_brightness(void **state)
         {"motion", 1},    {"sharpen", 1},    {"sharpen5", 1},  {"unsharp", 1},   {"emboss", 1},
         {"emboss5", 1},   {"edge", 0},       {"laplacian", 0}, {"sobel-x", 0},   {"sobel-y", 0},
         {"prewitt-x", 0}, {"laplacian5", 0}, {"scharr-x", 0},  {"prewitt-y", 0}, {"scharr-y", 0},
+        {"sobel", 0},     {"prewitt", 0},    {"scharr", 0},
     };
     int count;
     conv_filter_builtins(&count);

@@ -70,4 +70,9 @@ ALWAYS_INLINE vec_f32 add_tap(vec_f32 sum, vec_f32 tap, vec_f32 coef)
     return (vec_f32)vfmaq_f32((float32x4_t)sum, (float32x4_t)coef, (float32x4_t)tap);
 }
 
+ALWAYS_INLINE vec_f32 sqrt_f32(vec_f32 a)
+{
+    return (vec_f32)vsqrtq_f32((float32x4_t)a);
+}
+
 #endif

@@ -110,7 +110,11 @@ void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *s
                         enum conv_cpu_quads quads, bool pairs)
 {
     struct conv_cpu_rounding rounding;
+    int outer, inner;
     *plan = (struct conv_cpu_plan){.sums = CONV_CPU_FLOATS, .quads = quads};
+    if (stencil->magnitude)
+        plan->sums =
+            conv_stencil_smoothing(stencil, &outer, &inner) ? CONV_CPU_GRADIENT : CONV_CPU_NONE;
     if (!stencil->exact)
         return;
     bool wide = conv_cpu_rounding_wide(&rounding, stencil);
@@ -149,7 +153,7 @@ size_t conv_cpu_sums_bytes(const struct conv_stencil *stencil, const struct conv
 
 // Direct: a ring of edges, and two rows, each rounded up to blocks. Dots: a ring with one line more
 // than the stencil has, of samples or of sums, and two lines of samples. Floats: a ring of lines of
-// floats and a line of samples.
+// floats and a line of samples. Gradients: three lines of samples, and two of twice their size.
 void conv_cpu_plan_scratch(const struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
                            size_t *fixed, size_t *per_column)
 {
@@ -157,6 +161,8 @@ void conv_cpu_plan_scratch(const struct conv_cpu_plan *plan, const struct conv_s
     *per_column = plan->direct ? 2 : 0;
     if (plan->direct)
         *fixed = (size_t)CONV_CPU_EDGE_LINES * CONV_CPU_EDGES + 2 * (size_t)CONV_CPU_BLOCK;
+    else if (plan->sums == CONV_CPU_GRADIENT)
+        *fixed = (3 + 2 * 2) * line;
     else if (plan->sums >= CONV_CPU_FLOATS)
         *fixed = CONV_CPU_LINE * rows * sizeof(float) + line;
     else

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Runs on every machine: vectors of 16 bytes in the compiler's base architecture (SSE2, NEON). Real
 // filters are included only if that has a fused multiply-add.
+#include <math.h>
+
 #define VECTOR 16
 #define QUAD_VECTORS 1
 #define QUADS CONV_CPU_QUADS_SLOW
@@ -65,6 +67,13 @@ ALWAYS_INLINE vec_f32 add_tap(vec_f32 sum, vec_f32 tap, vec_f32 coef)
 #else
     return sum + coef * tap;
 #endif
+}
+
+ALWAYS_INLINE vec_f32 sqrt_f32(vec_f32 a)
+{
+    for (int i = 0; i < VECTOR / 4; i++)
+        a[i] = sqrtf(a[i]);
+    return a;
 }
 
 #include "kernels/stencil/cpu/vector_variant.h"

@@ -9,6 +9,7 @@
 //   divide_u16(a, factor, shift): a * factor >> 16 >> shift
 //   join_u16(even, odd): a vector whose bytes 2i and 2i + 1 are lane i of each, clamped to 0..255
 //   min_i32(a, b), max_i32(a, b)
+//   sqrt_f32(a): correctly rounded
 //   PAIRS: whether dot_pairs is one instruction
 //   QUADS: how dot_quads is computed (enum conv_cpu_quads)
 //   add_tap(sum, tap, coef): sum + coef * tap, fused; if HAVE_FMA is 0, for exact values only

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
-// The variant over the kernels of direct.h, strips.h and floats.h, defined once in each file of an
-// instruction set. SCORE, given by that file, is its score for all stencils.
+// The variant over the kernels of direct.h, strips.h, floats.h and gradient.h, defined once in each
+// file of an instruction set. SCORE, given by that file, is its score for all stencils.
 #ifndef CONV_KERNELS_STENCIL_CPU_VECTOR_VARIANT_H
 #define CONV_KERNELS_STENCIL_CPU_VECTOR_VARIANT_H
 
 #include "base/features.h"
 #include "kernels/stencil/cpu/direct.h"
 #include "kernels/stencil/cpu/floats.h"
+#include "kernels/stencil/cpu/gradient.h"
 #include "kernels/stencil/cpu/strips.h"
 
 static bool can_vectors(const struct conv_stencil *stencil)
 {
     struct conv_cpu_plan plan;
     conv_cpu_plan_init(&plan, stencil, QUADS, PAIRS);
-    return (stencil->exact || HAVE_FMA) && plan.sums != CONV_CPU_NONE;
+    return (stencil->exact || stencil->magnitude || HAVE_FMA) && plan.sums != CONV_CPU_NONE;
 }
 
 // The instruction set decides, whatever the stencil.
@@ -40,6 +41,8 @@ static void plan_vectors(const struct conv_stencil *stencil, struct conv_stencil
     struct conv_cpu_plan *cpu = &constants->plan;
     conv_cpu_plan_init(cpu, stencil, QUADS, PAIRS);
     conv_cpu_plan_scratch(cpu, stencil, &plan->cpu.scratch_fixed, &plan->cpu.scratch_per_column);
+    if (cpu->sums == CONV_CPU_GRADIENT)
+        return;
     if (cpu->sums == CONV_CPU_FLOATS || cpu->sums == CONV_CPU_DOUBLES)
         init_float_constants(&constants->floats, stencil, cpu->sums == CONV_CPU_DOUBLES);
     else if (cpu->direct)
@@ -54,7 +57,9 @@ static enum conv_status run_vectors(const struct conv_stencil_plan *plan,
     const struct vector_constants *constants =
         (const struct vector_constants *)(const void *)plan->constants;
     const struct conv_cpu_plan *cpu = &constants->plan;
-    if (cpu->sums == CONV_CPU_FLOATS || cpu->sums == CONV_CPU_DOUBLES)
+    if (cpu->sums == CONV_CPU_GRADIENT)
+        filter_gradient(plan->stencil, batch);
+    else if (cpu->sums == CONV_CPU_FLOATS || cpu->sums == CONV_CPU_DOUBLES)
         filter_floats(plan->stencil, &constants->floats, batch);
     else if (cpu->direct)
         filter_direct(plan->stencil, &constants->direct, batch);
@@ -74,6 +79,7 @@ static enum conv_status run_vectors(const struct conv_stencil_plan *plan,
         .score = score_vectors,                                                                    \
         .plan = plan_vectors,                                                                      \
         .run = run_vectors,                                                                        \
+        .magnitudes = true,                                                                        \
     }
 
 #endif

@@ -74,6 +74,11 @@ ALWAYS_INLINE vec_f32 add_tap(vec_f32 sum, vec_f32 tap, vec_f32 coef)
 #endif
 }
 
+ALWAYS_INLINE vec_f32 sqrt_f32(vec_f32 a)
+{
+    return OP(sqrt_ps)(a);
+}
+
 ALWAYS_INLINE void stream(uint8_t *p, vec_u8 v)
 {
     STREAM((vec_any *)(void *)p, (vec_any)v);

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+// Gradient magnitudes of 3x3 matrices that are a column (a, b, a) times the row (-1, 0, 1): Sobel,
+// Scharr, Prewitt. For each output row, two lines are made of three lines of samples: the smoothed
+// column sums, whose difference along the row is gx, and the differences between the rows below and
+// above, whose smoothed sum along the row is gy.
+// 8-bit samples: both lines are of 16 bits, and each lane of 32 bits gets gx * gx + gy * gy of an
+// even or an odd sample by one multiplication. 16-bit samples: lines of floats. Either way all
+// integers are exact, so that only the defined operations round.
+#ifndef CONV_KERNELS_STENCIL_CPU_GRADIENT_H
+#define CONV_KERNELS_STENCIL_CPU_GRADIENT_H
+
+#include "kernels/stencil/cpu/cpu_internal.h"
+#include "kernels/stencil/cpu/round.h"
+#include "kernels/stencil/cpu/vector.h"
+
+#define GRADIENT_LANES (VECTOR / (int)sizeof(float))
+
+typedef uint8_t vec_u8_half __attribute__((vector_size(VECTOR / 2)));
+
+struct gradient_job {
+    const struct conv_stencil *stencil;
+    const struct conv_stencil_plane *plane;
+    int outer, inner;      // a and b
+    bool plain;            // divisor 1, offset 0
+    uint8_t *ring;         // three lines of samples; number k holds source row k - 1
+    void *smooth, *differ; // the two lines; [x] is column x - 1
+};
+
+// The samples of the squares of magnitudes, in the low 16 bits of lanes.
+ALWAYS_INLINE vec_u32 finish_gradient(vec_f32 squares, const struct gradient_job *job, bool plain)
+{
+    const vec_f32 zero = {0};
+    vec_f32 v = sqrt_f32(squares);
+    if (!plain)
+        v = v / (zero + job->stencil->fdivisor) + job->stencil->fbias;
+    // Floats that are not negative are in the order of their bits, and negative ones are negative.
+    vec_i32 bits = max_i32((vec_i32)v, (vec_i32)zero);
+    bits = min_i32(bits, (vec_i32)(zero + (float)job->stencil->max));
+    return (vec_u32)((vec_f32)bits + INTEGER_FLOATS) & 0xffff;
+}
+
+// --- 8 bits --------------------------------------------------------------------------------------
+
+ALWAYS_INLINE vec_i16 widen_u8(const uint8_t *p)
+{
+    vec_u8_half v;
+    memcpy(&v, p, sizeof v);
+    return __builtin_convertvector(v, vec_i16);
+}
+
+ALWAYS_INLINE vec_i16 load_i16(const int16_t *p)
+{
+    vec_i16 v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+// The two lines at columns x - 1 to x + count.
+static void make_byte_lines(const struct gradient_job *job, const uint8_t *const lines[3],
+                            int count)
+{
+    int16_t *smooth = job->smooth, *differ = job->differ;
+    for (int x = 0; x < count + 2; x += VECTOR / 2) {
+        vec_i16 top = widen_u8(lines[0] + x), bottom = widen_u8(lines[2] + x);
+        vec_i16 s =
+            (top + bottom) * (int16_t)job->outer + widen_u8(lines[1] + x) * (int16_t)job->inner;
+        vec_i16 d = bottom - top;
+        memcpy(smooth + x, &s, sizeof s);
+        memcpy(differ + x, &d, sizeof d);
+    }
+}
+
+// VECTOR / 2 samples, of 16 bits each.
+ALWAYS_INLINE vec_u16 filter_gradient_half(const struct gradient_job *job, int x, bool plain)
+{
+    const int16_t *smooth = (const int16_t *)job->smooth + x,
+                  *differ = (const int16_t *)job->differ + x;
+    vec_u32 gx = (vec_u32)(load_i16(smooth + 2) - load_i16(smooth));
+    vec_u32 gy = (vec_u32)((load_i16(differ) + load_i16(differ + 2)) * (int16_t)job->outer +
+                           load_i16(differ + 1) * (int16_t)job->inner);
+    vec_u32 even = (gx & 0xffff) | gy << 16, odd = gx >> 16 | (gy & 0xffff0000);
+    const vec_u32 zero = {0};
+    vec_i32 squares[2] = {(vec_i32)dot_words(zero, (vec_u8)even, even),
+                          (vec_i32)dot_words(zero, (vec_u8)odd, odd)};
+    even = finish_gradient(__builtin_convertvector(squares[0], vec_f32), job, plain);
+    odd = finish_gradient(__builtin_convertvector(squares[1], vec_f32), job, plain);
+    return (vec_u16)(even | odd << 16);
+}
+
+ALWAYS_INLINE void filter_byte_gradient(const struct gradient_job *job, uint8_t *row, int count,
+                                        bool plain)
+{
+    for (int x = 0; x < count; x += VECTOR) {
+        vec_u8_half out[2] = {
+            __builtin_convertvector(filter_gradient_half(job, x, plain), vec_u8_half),
+            __builtin_convertvector(filter_gradient_half(job, x + VECTOR / 2, plain), vec_u8_half),
+        };
+        memcpy(row + x, out, count - x < VECTOR ? (size_t)(count - x) : VECTOR);
+    }
+}
+
+// --- 16 bits -------------------------------------------------------------------------------------
+
+static void make_float_lines(const struct gradient_job *job, const uint16_t *restrict top,
+                             const uint16_t *restrict middle, const uint16_t *restrict bottom,
+                             int count)
+{
+    float *restrict smooth = job->smooth, *restrict differ = job->differ;
+    int outer = job->outer, inner = job->inner;
+    for (int x = 0; x < count + 2; x++) {
+        smooth[x] = (float)((top[x] + bottom[x]) * outer + middle[x] * inner);
+        differ[x] = (float)(bottom[x] - top[x]);
+    }
+}
+
+ALWAYS_INLINE void filter_word_gradient(const struct gradient_job *job, uint8_t *row, int count,
+                                        bool plain)
+{
+    float outer = (float)job->outer, inner = (float)job->inner;
+    for (int x = 0; x < count; x += GRADIENT_LANES) {
+        const float *smooth = (const float *)job->smooth + x,
+                    *differ = (const float *)job->differ + x;
+        vec_f32 gx = load_f32(smooth + 2) - load_f32(smooth);
+        vec_f32 gy =
+            (load_f32(differ) + load_f32(differ + 2)) * outer + load_f32(differ + 1) * inner;
+        vec_u32 out = finish_gradient(gx * gx + gy * gy, job, plain);
+        uint16_t words[GRADIENT_LANES];
+        for (int i = 0; i < GRADIENT_LANES; i++)
+            words[i] = (uint16_t)out[i];
+        int valid = count - x < GRADIENT_LANES ? count - x : GRADIENT_LANES;
+        memcpy(row + 2 * (size_t)x, words, 2 * (size_t)valid);
+    }
+}
+
+// --- planes --------------------------------------------------------------------------------------
+
+static void filter_gradient_row(const struct gradient_job *job, uint8_t *row, int count)
+{
+    if (job->stencil->depth == 16) {
+        if (job->plain)
+            filter_word_gradient(job, row, count, true);
+        else
+            filter_word_gradient(job, row, count, false);
+    } else {
+        if (job->plain)
+            filter_byte_gradient(job, row, count, true);
+        else
+            filter_byte_gradient(job, row, count, false);
+    }
+}
+
+static void filter_gradient_strip(const struct gradient_job *job, int x, int count)
+{
+    const struct conv_stencil_plane *plane = job->plane;
+    size_t line = conv_cpu_line_bytes(job->stencil);
+    int filled = 0;
+    for (int y = 0; y < plane->height; y++) {
+        for (; filled < y + 3; filled++)
+            conv_cpu_line(job->ring + (size_t)(filled % 3) * line, job->stencil, plane, x - 1,
+                          filled - 1, count + 2);
+        const uint8_t *lines[3];
+        for (int k = 0; k < 3; k++)
+            lines[k] = job->ring + (size_t)((y + k) % 3) * line;
+        uint8_t *row = plane->dst + y * plane->dst_stride;
+        if (job->stencil->depth == 16)
+            make_float_lines(job, (const uint16_t *)(const void *)lines[0],
+                             (const uint16_t *)(const void *)lines[1],
+                             (const uint16_t *)(const void *)lines[2], count);
+        else
+            make_byte_lines(job, lines, count);
+        filter_gradient_row(job, row + (size_t)x * (size_t)(job->stencil->depth / 8), count);
+    }
+}
+
+static void filter_gradient(const struct conv_stencil *stencil,
+                            const struct conv_stencil_batch *batch)
+{
+    struct gradient_job job = {
+        .stencil = stencil,
+        .plain = stencil->fdivisor == 1 && stencil->fbias == 0,
+        .ring = batch->cpu.scratch,
+    };
+    conv_stencil_smoothing(stencil, &job.outer, &job.inner);
+    size_t line = conv_cpu_line_bytes(stencil);
+    job.smooth = job.ring + 3 * line;
+    job.differ = job.ring + 5 * line; // lines of twice the bytes of samples
+    for (int p = 0; p < batch->count; p++) {
+        job.plane = &batch->planes[p];
+        for (int x = 0; x < job.plane->width; x += CONV_CPU_STRIP) {
+            int left = job.plane->width - x;
+            filter_gradient_strip(&job, x, left < CONV_CPU_STRIP ? left : CONV_CPU_STRIP);
+        }
+    }
+}
+
+#endif
