@@ -36,12 +36,19 @@ static void random_pads(struct check_random *random, struct shape *shape)
     shape->dst_pad = PICK(random, 0, 1, 5, 16, 31, 64);
 }
 
+// Bytes of a result.
+static size_t result_bytes(const struct check_case *c)
+{
+    return c->stencil.floats ? sizeof(float) : (size_t)c->stencil.depth / 8;
+}
+
 static void add_plane(struct check_case *c, struct check_random *random, const struct shape *shape)
 {
     int width = shape->width, height = shape->height, p = c->count++;
     size_t sample = (size_t)c->stencil.depth / 8, row = (size_t)width * sample;
     size_t src_stride = row + (size_t)shape->src_pad * sample;
-    size_t dst_stride = row + (size_t)shape->dst_pad * sample;
+    size_t result = (size_t)width * result_bytes(c);
+    size_t dst_stride = result + (size_t)shape->dst_pad * result_bytes(c);
     // The last row of src has no padding, so that a read past it meets the unmapped page.
     allocate(&c->src[p], src_stride * (size_t)(height - 1) + row, check_random_below(random, 2));
     allocate(&c->dst[p], dst_stride * (size_t)height + 2 * GUARD_BYTES, true);
@@ -57,7 +64,7 @@ static void add_plane(struct check_case *c, struct check_random *random, const s
         .dst_stride = (int64_t)dst_stride,
         .width = width,
         .height = height,
-        .dst_spare = check_random_below(random, 2) ? (uint32_t)(dst_stride - row) : 0,
+        .dst_spare = check_random_below(random, 2) ? (uint32_t)(dst_stride - result) : 0,
     };
 }
 
@@ -129,6 +136,7 @@ void check_case_init(struct check_case *c, uint64_t seed)
     c->border = (enum conv_border)check_random_below(&random, CONV_BORDER_CONSTANT + 1);
     c->border_value = check_random_below(&random, 256);
     conv_stencil_init(&c->stencil, &c->filter, PICK(&random, 8, 8, 16), c->border, c->border_value);
+    c->stencil.floats = check_random_below(&random, 6) == 0;
     // Every third case is an image; the others mix shapes, with some planes alike.
     bool image = check_random_below(&random, 3) == 0;
     int planes = image ? 3 : 1 + check_random_below(&random, CHECK_MAX_PLANES);
@@ -300,8 +308,8 @@ static int sample_at(const struct check_case *c, int p, int x, int y)
 }
 
 // From the filter as the user wrote it: the exact rational number, doubled so that halves are
-// integers.
-static int define_exact(const struct check_case *c, int p, int x, int y)
+// integers. *quotient: the number itself, rounded twice.
+static int define_exact(const struct check_case *c, int p, int x, int y, float *quotient)
 {
     const struct conv_filter *f = &c->filter;
     int unit = c->stencil.depth == 16 ? 257 : 1;
@@ -313,6 +321,7 @@ static int define_exact(const struct check_case *c, int p, int x, int y)
         scale = -scale;
         sum = -sum;
     }
+    *quotient = (float)((double)sum / (double)scale);
     __int128 max = 255 * unit;
     if (sum < 0)
         return 0;
@@ -324,7 +333,7 @@ static int define_exact(const struct check_case *c, int p, int x, int y)
     return (int)value;
 }
 
-static int define_real(const struct check_case *c, int p, int x, int y)
+static float define_real(const struct check_case *c, int p, int x, int y)
 {
     const struct conv_filter *f = &c->filter;
     int unit = c->stencil.depth == 16 ? 257 : 1;
@@ -336,22 +345,7 @@ static int define_real(const struct check_case *c, int p, int x, int y)
         if (coef != 0)
             sum = fmaf(coef, sample, sum);
     }
-    return (int)nearbyintf(fminf(fmaxf(sum, 0), (float)(255 * unit)));
-}
-
-static int define_magnitude(const struct check_case *c, int p, int x, int y)
-{
-    const struct conv_filter *f = &c->filter;
-    int side = f->width, unit = c->stencil.depth == 16 ? 257 : 1;
-    float g[2] = {0}; // sums of small integers, exact
-    for (int k = 0; k < side * side; k++) {
-        int sample = sample_at(c, p, x + k % side - side / 2, y + k / side - side / 2);
-        g[0] += (float)f->coef[k] * (float)sample;
-        g[1] += (float)f->coef[k % side * side + k / side] * (float)sample;
-    }
-    float across = g[0] * g[0], down = g[1] * g[1], length = sqrtf(across + down);
-    float value = length / (float)f->scale + (float)(f->offset * unit);
-    return (int)nearbyintf(fminf(fmaxf(value, 0), (float)(255 * unit)));
+    return sum;
 }
 
 static bool is_integer(const struct conv_filter *f)
@@ -362,12 +356,53 @@ static bool is_integer(const struct conv_filter *f)
     return integer;
 }
 
+static float define_magnitude(const struct check_case *c, int p, int x, int y)
+{
+    const struct conv_filter *f = &c->filter;
+    int side = f->width, unit = c->stencil.depth == 16 ? 257 : 1;
+    float g[2] = {0}; // sums of small integers, exact
+    for (int k = 0; k < side * side; k++) {
+        int sample = sample_at(c, p, x + k % side - side / 2, y + k / side - side / 2);
+        g[0] += (float)f->coef[k] * (float)sample;
+        g[1] += (float)f->coef[k % side * side + k / side] * (float)sample;
+    }
+    float across = g[0] * g[0], down = g[1] * g[1], length = sqrtf(across + down);
+    return length / (float)f->scale + (float)(f->offset * unit);
+}
+
+// The bits of a float, or a sample.
+static unsigned define(const struct check_case *c, int p, int x, int y)
+{
+    float value;
+    unsigned bits;
+    if (is_integer(&c->filter) && !c->filter.magnitude) {
+        int sample = define_exact(c, p, x, y, &value);
+        if (!c->stencil.floats)
+            return (unsigned)sample;
+    } else {
+        value = c->filter.magnitude ? define_magnitude(c, p, x, y) : define_real(c, p, x, y);
+        if (!c->stencil.floats)
+            return (unsigned)nearbyintf(fminf(fmaxf(value, 0), (float)c->stencil.max));
+    }
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static unsigned get_result(const struct check_case *c, const uint8_t *row, int x)
+{
+    unsigned bits;
+    if (!c->stencil.floats)
+        return (unsigned)get_sample(row, c->stencil.depth, x);
+    memcpy(&bits, row + 4 * (size_t)x, sizeof bits);
+    return bits;
+}
+
 void check_case_print(const struct check_case *c)
 {
     const struct conv_filter *f = &c->filter;
-    printf("  %s filter %dx%d, scale %.17g, offset %.17g, border %d (value %d), %d bits\n  coef",
+    printf("  %s filter %dx%d, scale %.17g, offset %.17g, border %d (value %d), %d bits%s\n  coef",
            c->kind, f->width, f->height, f->scale, f->offset, (int)c->border, c->border_value,
-           c->stencil.depth);
+           c->stencil.depth, c->stencil.floats ? " to float32" : "");
     for (int k = 0; k < f->width * f->height; k++)
         printf(" %.17g", f->coef[k]);
     printf("\n");
@@ -376,10 +411,10 @@ void check_case_print(const struct check_case *c)
 }
 
 static void print_difference(const struct check_case *c, const char *variant, int p, int x, int y,
-                             int got, int expected)
+                             unsigned got, unsigned expected)
 {
     const struct conv_stencil_plane *plane = &c->planes[p];
-    printf("FAILED %s: plane %d of %d, %dx%d, strides %d -> %d, at (%d,%d): %d, expected %d\n",
+    printf("FAILED %s: plane %d of %d, %dx%d, strides %d -> %d, at (%d,%d): %#x, expected %#x\n",
            variant, p, c->count, plane->width, plane->height, (int)plane->src_stride,
            (int)plane->dst_stride, x, y, got, expected);
     check_case_print(c);
@@ -388,13 +423,10 @@ static void print_difference(const struct check_case *c, const char *variant, in
 static bool check_definition(const struct check_case *c, int p)
 {
     const struct conv_stencil_plane *plane = &c->planes[p];
-    bool exact = is_integer(&c->filter);
     for (int y = 0; y < plane->height; y++) {
         for (int x = 0; x < plane->width; x++) {
-            int expected = c->filter.magnitude ? define_magnitude(c, p, x, y)
-                           : exact             ? define_exact(c, p, x, y)
-                                               : define_real(c, p, x, y);
-            int got = get_sample(plane->dst + y * plane->dst_stride, c->stencil.depth, x);
+            unsigned expected = define(c, p, x, y);
+            unsigned got = get_result(c, plane->dst + y * plane->dst_stride, x);
             if (got != expected) {
                 print_difference(c, "cpu_reference, compared with the definition", p, x, y, got,
                                  expected);
@@ -410,7 +442,7 @@ static int64_t count_saturated(const struct check_case *c, int p)
     const struct conv_stencil_plane *plane = &c->planes[p];
     int max = c->stencil.depth == 16 ? 65535 : 255;
     int64_t saturated = 0;
-    for (int y = 0; y < plane->height; y++) {
+    for (int y = 0; y < plane->height && !c->stencil.floats; y++) {
         for (int x = 0; x < plane->width; x++) {
             int sample = get_sample(plane->dst + y * plane->dst_stride, c->stencil.depth, x);
             saturated += sample == 0 || sample == max;
@@ -442,7 +474,7 @@ bool check_case_expect(struct check_case *c, bool define)
 static bool check_guards(const struct check_case *c, int p, const char *variant, bool quiet)
 {
     const struct conv_stencil_plane *plane = &c->planes[p];
-    ptrdiff_t row = (ptrdiff_t)plane->width * (c->stencil.depth / 8) + plane->dst_spare;
+    ptrdiff_t row = plane->width * (ptrdiff_t)result_bytes(c) + plane->dst_spare;
     for (ptrdiff_t i = 0; i < (ptrdiff_t)c->dst[p].size; i++) {
         ptrdiff_t at = i - GUARD_BYTES;
         bool inside = at >= 0 && at < plane->height * plane->dst_stride;
@@ -464,7 +496,7 @@ bool check_case_compare(const struct check_case *c, const char *variant, bool qu
         const struct conv_stencil_plane *plane = &c->planes[p];
         if (!check_guards(c, p, variant, quiet))
             return false;
-        size_t row = (size_t)plane->width * (size_t)(c->stencil.depth / 8);
+        size_t row = (size_t)plane->width * result_bytes(c);
         for (int y = 0; y < plane->height; y++) {
             const uint8_t *got = plane->dst + y * plane->dst_stride;
             const uint8_t *expected = c->expected[p] + GUARD_BYTES + y * plane->dst_stride;
@@ -473,8 +505,7 @@ bool check_case_compare(const struct check_case *c, const char *variant, bool qu
             if (quiet)
                 return false;
             for (int x = 0; x < plane->width; x++) {
-                int g = get_sample(got, c->stencil.depth, x);
-                int e = get_sample(expected, c->stencil.depth, x);
+                unsigned g = get_result(c, got, x), e = get_result(c, expected, x);
                 if (g != e) {
                     print_difference(c, variant, p, x, y, g, e);
                     return false;

@@ -39,8 +39,8 @@ static int64_t round_half_even(int64_t numerator, int64_t divisor)
     return above || (tie && quotient % 2 != 0) ? quotient + 1 : quotient;
 }
 
-static int filter_exact(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
-                        int x, int y)
+static int64_t sum_exact(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
+                         int x, int y)
 {
     int left = x - stencil->width / 2, top = y - stencil->height / 2;
     int64_t sum = stencil->bias;
@@ -48,14 +48,11 @@ static int filter_exact(const struct conv_stencil *stencil, const struct conv_st
         for (int i = 0; i < stencil->width; i++)
             sum += (int64_t)stencil->icoef[j * stencil->width + i] *
                    read_sample(stencil, plane, left + i, top + j);
-    int64_t value = round_half_even(sum, stencil->divisor);
-    if (value < 0)
-        return 0;
-    return value > stencil->max ? stencil->max : (int)value;
+    return sum;
 }
 
-static int filter_real(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
-                       int x, int y)
+static float sum_real(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
+                      int x, int y)
 {
     int left = x - stencil->width / 2, top = y - stencil->height / 2;
     float sum = stencil->fbias;
@@ -66,14 +63,11 @@ static int filter_real(const struct conv_stencil *stencil, const struct conv_ste
                 sum = fmaf(coef, (float)read_sample(stencil, plane, left + i, top + j), sum);
         }
     }
-    float value = rintf(sum);
-    if (!(value > 0)) // NaN, which coefficients beyond float32's range can make, becomes 0
-        return 0;
-    return value > (float)stencil->max ? stencil->max : (int)value;
+    return sum;
 }
 
 // gx and gy are below 2^57, as the sums of exact filters are.
-static int filter_magnitude(const struct conv_stencil *stencil,
+static float find_magnitude(const struct conv_stencil *stencil,
                             const struct conv_stencil_plane *plane, int x, int y)
 {
     int side = stencil->width, left = x - side / 2, top = y - side / 2;
@@ -86,18 +80,45 @@ static int filter_magnitude(const struct conv_stencil *stencil,
         }
     }
     float gx = (float)across, gy = (float)down;
-    float value = rintf(sqrtf(gx * gx + gy * gy) / stencil->fdivisor + stencil->fbias);
-    if (!(value > 0))
-        return 0;
-    return value > (float)stencil->max ? stencil->max : (int)value;
+    return sqrtf(gx * gx + gy * gy) / stencil->fdivisor + stencil->fbias;
+}
+
+// The result before it is rounded to an integer; of exact stencils, for float32 results only.
+static float filter_float(const struct conv_stencil *stencil,
+                          const struct conv_stencil_plane *plane, int x, int y)
+{
+    if (stencil->magnitude)
+        return find_magnitude(stencil, plane, x, y);
+    if (!stencil->exact)
+        return sum_real(stencil, plane, x, y);
+    return (float)((double)sum_exact(stencil, plane, x, y) / (double)stencil->divisor);
 }
 
 static int filter_sample(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
                          int x, int y)
 {
-    if (stencil->magnitude)
-        return filter_magnitude(stencil, plane, x, y);
-    return stencil->exact ? filter_exact(stencil, plane, x, y) : filter_real(stencil, plane, x, y);
+    if (stencil->exact) {
+        int64_t value = round_half_even(sum_exact(stencil, plane, x, y), stencil->divisor);
+        if (value < 0)
+            return 0;
+        return value > stencil->max ? stencil->max : (int)value;
+    }
+    float value = rintf(filter_float(stencil, plane, x, y));
+    if (!(value > 0)) // NaN, which coefficients beyond float32's range can make, becomes 0
+        return 0;
+    return value > (float)stencil->max ? stencil->max : (int)value;
+}
+
+static void filter_row(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
+                       int y)
+{
+    float *floats = (float *)(void *)(plane->dst + y * plane->dst_stride);
+    for (int x = 0; x < plane->width; x++) {
+        if (stencil->floats)
+            floats[x] = filter_float(stencil, plane, x, y);
+        else
+            write_sample(stencil, plane, x, y, filter_sample(stencil, plane, x, y));
+    }
 }
 
 static int score_reference(const struct conv_stencil *stencil, size_t launch_bytes)
@@ -114,8 +135,7 @@ static enum conv_status run_reference(const struct conv_stencil_plan *plan,
     for (int p = 0; p < batch->count; p++) {
         const struct conv_stencil_plane *plane = &batch->planes[p];
         for (int y = 0; y < plane->height; y++)
-            for (int x = 0; x < plane->width; x++)
-                write_sample(stencil, plane, x, y, filter_sample(stencil, plane, x, y));
+            filter_row(stencil, plane, y);
     }
     return CONV_OK;
 }
@@ -127,4 +147,5 @@ const struct conv_variant conv_cpu_reference = {
     .score = score_reference,
     .run = run_reference,
     .magnitudes = true,
+    .floats = true,
 };

@@ -72,7 +72,8 @@ const struct conv_stencil_extra *conv_stencil_extras(int *count)
 
 bool conv_stencil_takes(const struct conv_variant *variant, const struct conv_stencil *stencil)
 {
-    return (variant->magnitudes || !stencil->magnitude) && (!variant->can || variant->can(stencil));
+    return (variant->magnitudes || !stencil->magnitude) && (variant->floats || !stencil->floats) &&
+           (!variant->can || variant->can(stencil));
 }
 
 bool conv_stencil_can(const struct conv_variant *variant, const struct conv_stencil *stencil,

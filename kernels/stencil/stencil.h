@@ -25,6 +25,9 @@ extern "C" {
 //   magnitude: gx = sum icoef * p, gy the same with the matrix transposed, exact integers;
 //          m = sqrtf((float)gx * (float)gx + (float)gy * (float)gy), each operation rounded to
 //          float32; out = clamp(rintf(m / fdivisor + fbias), 0, max)
+// A stencil with `floats` neither rounds to integers nor clamps; its results are float32:
+//   exact: out = (float)((double)(sum icoef * p + bias) / (double)divisor); real: out = acc;
+//   magnitude: out = m / fdivisor + fbias
 // With divisor 1 and no offset, a magnitude of 8-bit samples is the exact root, rounded once: below
 // 256 its square is an integer of less than 24 bits, and the root of an integer is at least 1/2048
 // away from a tie. At 16 bits it is off by at most 0.508.
@@ -36,6 +39,7 @@ struct conv_stencil {
     int border_value; // a sample at this depth, for CONV_BORDER_CONSTANT
     bool exact;       // coefficients, scale and offset are integers
     bool magnitude;   // of the gradient; not exact, width == height
+    bool floats;      // results are float32; conv_stencil_init leaves it false
     bool fits_int32;  // exact, and 32 bits hold every sum (with bias and rounding) on any image
     int64_t divisor;  // exact: > 0 (a negative scale inverts all coefficients)
     int64_t bias;     // exact: offset in samples times divisor
@@ -59,7 +63,7 @@ struct conv_cuda_tiling {
 // read, without effect on the result. CUDA kernels read this struct as it is.
 struct conv_stencil_plane {
     const uint8_t *src;
-    uint8_t *dst;
+    uint8_t *dst; // of a stencil with `floats`, rows of float32 at multiples of 4 bytes
     int64_t src_stride, dst_stride; // bytes, positive
     int32_t width, height;          // samples, at least 1
     const uint8_t *alpha; // premultiplied colours of a chain: the filtered alpha, laid out as dst
@@ -132,7 +136,8 @@ struct conv_variant {
     enum conv_status (*run)(const struct conv_stencil_plan *plan,
                             const struct conv_stencil_batch *batch);
     int tile_width, tile_height; // CUDA: samples that a block writes
-    bool magnitudes;             // can do magnitudes; `can` is asked about them only if so
+    // Can do magnitudes, and float32 results; `can` is asked about such stencils only if so.
+    bool magnitudes, floats;
 };
 
 // The definition: it can do everything, needs nothing, and is what all others are compared with.

@@ -45,7 +45,7 @@ _conv()
     --pool) values='mean std max energy mean,std' ;;
     --activation) values='none relu tanh abs' ;;
     --precision) values='exact fast tf32 fp16' ;;
-    --output-type) values='f32 f16' ;;
+    --output-type) values='same u8 u16 f32 f16' ;;
     --range) values='1 255' ;;
     -z | --compress) values='0 1 2 3 4 5 6 7 8 9 10 11 12' ;;
     --filter)

@@ -24,6 +24,8 @@ struct conv_backend_config {
     // CONV_ALPHA_PREMULTIPLY: colours come multiplied and leave so; between two filters they are
     // divided and multiplied again. Which planes are filtered is decided by conv_group_place.
     enum conv_alpha_mode alpha;
+    // The result of the last filter is float32; images then have a result_depth of 32.
+    bool floats;
     const char *variant; // kernel to force; NULL: the best for each filter
     size_t launch_bytes; // of samples in a typical group; 0: unknown
     // Instead of `variant`: a kernel that need not be in the table. NULL: none.

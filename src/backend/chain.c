@@ -75,9 +75,11 @@ enum conv_status conv_chain_prepare(struct conv_chain_op *ops,
 {
     enum conv_status status = CONV_OK;
     for (int i = 0; i < config->filter_count && !status; i++) {
-        for (int d = 0; d < 2; d++)
+        for (int d = 0; d < 2; d++) {
             conv_stencil_init(&ops[i].stencil[d], &config->filters[i], d ? 16 : 8, config->border,
                               config->border_value);
+            ops[i].stencil[d].floats = config->floats && i == config->filter_count - 1;
+        }
         status = choose_kernels(&ops[i], config, place, have, err);
     }
     return status;

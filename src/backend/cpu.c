@@ -115,7 +115,7 @@ static enum conv_status filter_plane(struct conv_stream *stream, const struct co
         .src = src + shape->offset,
         .dst = dst + shape->offset,
         .src_stride = stride,
-        .dst_stride = stride,
+        .dst_stride = plan->stencil->floats ? (int64_t)conv_image_stride(shape->width, 32) : stride,
         .width = shape->width,
         .height = shape->height,
     };

@@ -94,23 +94,24 @@ struct launch {
     int first, count; // in the filter's part of the table
 };
 
-// Fills one part of the table: the group's planes of one depth.
-static void fill_table(struct conv_stencil_plane *table, const struct conv_group *group, int depth,
-                       const uint8_t *d_src, uint8_t *d_dst)
+// Fills one part of the table: the group's planes of the stencil's depth.
+static void fill_table(struct conv_stencil_plane *table, const struct conv_group *group,
+                       const struct conv_stencil *stencil, const uint8_t *d_src, uint8_t *d_dst)
 {
+    int depth = stencil->depth, dst_depth = stencil->floats ? 32 : depth;
     for (int i = 0; i < group->plane_count; i++) {
         const struct conv_group_plane *plane = &group->planes[i];
         if (plane->depth != depth)
             continue;
-        int64_t stride = (int64_t)conv_image_stride(plane->width, depth);
+        int64_t dst_stride = (int64_t)conv_image_stride(plane->width, dst_depth);
         *table++ = (struct conv_stencil_plane){
             .src = d_src + plane->offset,
             .dst = d_dst + plane->offset,
-            .src_stride = stride,
-            .dst_stride = stride,
+            .src_stride = (int64_t)conv_image_stride(plane->width, depth),
+            .dst_stride = dst_stride,
             .width = plane->width,
             .height = plane->height,
-            .dst_spare = (uint32_t)(stride - (int64_t)plane->width * (depth / 8)),
+            .dst_spare = (uint32_t)(dst_stride - (int64_t)plane->width * (dst_depth / 8)),
             .alpha = plane->alpha < 0 ? NULL : d_dst + group->planes[plane->alpha].offset,
         };
     }
@@ -134,7 +135,7 @@ static void build_tables(const struct conv_stream *stream, struct conv_stencil_p
             launch->count = d ? deep : group->plane_count - deep;
             if (launch->count == 0)
                 continue;
-            fill_table(table + launch->first, group, d ? 16 : 8, stream->buffer[s % 2].d_data,
+            fill_table(table + launch->first, group, &op->stencil[d], stream->buffer[s % 2].d_data,
                        stream->buffer[(s + 1) % 2].d_data);
             launch->tiles =
                 conv_stencil_tiles(op->plan[d].variant, table + launch->first, launch->count);

@@ -11,7 +11,8 @@ static bool is_passthrough(const struct conv_image *shape, bool filter_alpha, in
 
 size_t conv_group_need(const struct conv_image *shape, bool filter_alpha, size_t table_bytes)
 {
-    size_t plane = conv_image_plane_bytes(shape->width, shape->height, shape->depth);
+    size_t plane =
+        conv_image_plane_bytes(shape->width, shape->height, conv_image_room_depth(shape));
     size_t need = GROUP_SLACK;
     for (int c = 0; c < shape->channels; c++)
         need += plane + (is_passthrough(shape, filter_alpha, c) ? 0 : table_bytes);
@@ -29,7 +30,8 @@ bool conv_group_place(struct conv_group *group, const struct conv_image *shape, 
     if (group->plane_count + shape->channels > group->plane_capacity)
         return false;
 
-    size_t bytes = conv_image_plane_bytes(shape->width, shape->height, shape->depth);
+    size_t bytes =
+        conv_image_plane_bytes(shape->width, shape->height, conv_image_room_depth(shape));
     placed->in = *shape;
     int alpha = shape->alpha && filter_alpha ? group->plane_count + shape->channels - 1 : -1;
     for (int c = 0; c < shape->channels; c++) {
@@ -82,7 +84,7 @@ struct conv_group_room conv_group_need_coded(const struct conv_image *shape, boo
         return room;
     }
     // The passthrough plane comes back into h_in.
-    in += conv_image_plane_bytes(shape->width, shape->height, shape->depth);
+    in += conv_image_plane_bytes(shape->width, shape->height, conv_image_room_depth(shape));
     if (coding->stream_bytes && room.planes < in)
         room.planes = in;
     room.in = room.planes;
@@ -102,8 +104,8 @@ bool conv_group_place_coded(struct conv_group *group, const struct conv_image *s
         size_t others =
             stream_need(coding->stream_bytes, group->plane_count + shape->channels, table_bytes);
         if (!group->encoded)
-            others +=
-                group->back + conv_image_plane_bytes(shape->width, shape->height, shape->depth);
+            others += group->back + conv_image_plane_bytes(shape->width, shape->height,
+                                                           conv_image_room_depth(shape));
         if (others > group->in_capacity || streams > group->in_capacity - others)
             return false;
         streams += conv_image_align(coding->stream_bytes, STREAM_ALIGN);
@@ -135,9 +137,14 @@ void conv_group_result(const struct conv_group *group, const struct conv_placed 
                        struct conv_image *out)
 {
     *out = placed->in;
-    for (int c = 0; c < out->channels; c++)
-        if (placed->out_offset[c] != SIZE_MAX)
-            out->plane[c].data = group->h_result + placed->out_offset[c];
+    if (out->result_depth)
+        out->depth = out->result_depth;
+    for (int c = 0; c < out->channels; c++) {
+        if (placed->out_offset[c] == SIZE_MAX)
+            continue;
+        out->plane[c].data = group->h_result + placed->out_offset[c];
+        out->plane[c].stride = (ptrdiff_t)conv_image_stride(out->width, out->depth);
+    }
 }
 
 // The plane to cut before: nearest to the middle of those that part no colour from its alpha. 0 if

@@ -112,7 +112,8 @@ bool conv_group_place_coded(struct conv_group *group, const struct conv_image *s
                             const struct conv_group_coding *coding, struct conv_placed *placed,
                             int *index);
 
-// The filtered image: views into h_result and, for passthrough planes, h_in.
+// The filtered image: views into h_result and, for passthrough planes, h_in. It has result_depth,
+// except that passthrough planes are as they were placed, with room for that depth.
 void conv_group_result(const struct conv_group *group, const struct conv_placed *placed,
                        struct conv_image *out);
 

@@ -269,6 +269,7 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         .border = options->border,
         .border_value = options->border_value,
         .alpha = options->alpha,
+        .floats = options->output_type == CONV_OUTPUT_F32,
         .variant = options->variant,
         .launch_bytes = conv_options_group_bytes(options, true),
         .stop = stop,

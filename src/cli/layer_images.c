@@ -44,6 +44,7 @@ static struct conv_walk_config make_walk(const struct images_run *run, atomic_in
         .operands =
             {
                 .inputs = options->operands + 1,
+                .npy = true,
                 .input_count = options->operand_count - 2,
                 .output = run->collects ? NULL : run->output,
                 .recursive = options->recursive,

@@ -137,7 +137,6 @@ static enum conv_status open_bank(struct conv_layer_setup *setup,
 enum conv_status conv_layer_setup_open(struct conv_layer_setup *setup,
                                        const struct conv_options *options, struct conv_err *err)
 {
-    static const enum conv_element outputs[] = {CONV_ELEMENT_F32, CONV_ELEMENT_F16};
     const char *name = options->operands[0], *bias = options->filter.bias;
     *setup = (struct conv_layer_setup){0};
     if (conv_bank_is_name(name))
@@ -159,7 +158,8 @@ enum conv_status conv_layer_setup_open(struct conv_layer_setup *setup,
         .stride = options->layer.stride,
         .input = CONV_ELEMENT_F32,
         .input_divisor = 1,
-        .output = outputs[options->layer.output_type],
+        .output =
+            options->output_type == CONV_OPTIONS_OUTPUT_F16 ? CONV_ELEMENT_F16 : CONV_ELEMENT_F32,
         .activation = options->layer.activation,
         .precision = options->layer.precision,
         .weights = setup->weights.values,

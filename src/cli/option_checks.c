@@ -181,6 +181,23 @@ static enum conv_status check_rules(const struct conv_options *options, struct c
     return CONV_OK;
 }
 
+static enum conv_status check_output_type(const struct conv_options *options, struct conv_err *err)
+{
+    int type = options->output_type;
+    bool runs = options->command == CONV_COMMAND_RUN;
+    if (!conv_options_given(options, "output-type"))
+        return CONV_OK;
+    if (runs ? type == CONV_OPTIONS_OUTPUT_F16 : type < CONV_OUTPUT_F32)
+        return conv_err_set(err, CONV_ERR_USAGE, "--output-type takes %s, not '%s'",
+                            runs ? "same, u8, u16 or f32" : "f32 or f16",
+                            conv_option_find("output-type")->choices[type]);
+    if (type == CONV_OUTPUT_F32 && runs && options->alpha == CONV_ALPHA_PREMULTIPLY)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--output-type f32 and --alpha premultiply cannot be combined: results "
+                            "are not divided by alpha");
+    return CONV_OK;
+}
+
 // On a GPU conv bench codec measures only the GPU's own coders.
 static enum conv_status check_codec(const struct conv_options *options, struct conv_err *err)
 {
@@ -257,6 +274,8 @@ enum conv_status conv_option_check(struct conv_options *options, struct conv_err
         status = check_coders(options, err);
     if (!status)
         status = check_codec(options, err);
+    if (!status)
+        status = check_output_type(options, err);
     limit_jobs(options);
     return status;
 }

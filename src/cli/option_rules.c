@@ -2,11 +2,14 @@
 // Rules about combinations of options, and the options of similar programs.
 #include "cli/option_table.h"
 
+#define RUN (1u << CONV_COMMAND_RUN)
 #define STREAMS (1u << CONV_COMMAND_BENCH_STREAMS)
 #define LAYERS (1u << CONV_COMMAND_BENCH_LAYERS)
 #define CODEC (1u << CONV_COMMAND_BENCH_CODEC)
 #define NEEDS(NAME, OTHER) .name = NAME, .relation = OPTION_NEEDS, .other = OTHER
 #define EXCLUDES(NAME, OTHER) .name = NAME, .relation = OPTION_EXCLUDES, .other = OTHER
+
+#define NOT_PNG "results are .npy files"
 
 // --- rules ---------------------------------------------------------------------------------------
 
@@ -18,6 +21,12 @@ const struct conv_option_rule conv_option_rules[] = {
     {EXCLUDES("skip-existing", "update")},
     {EXCLUDES("skip-existing", "resume")},
     {EXCLUDES("update", "resume")},
+    {EXCLUDES("output-type", "in-place"), .choice = "f32", .commands = RUN, .reason = NOT_PNG},
+    {EXCLUDES("output-type", "encoder"), .choice = "f32", .commands = RUN, .reason = NOT_PNG},
+    {EXCLUDES("output-type", "compress"), .choice = "f32", .commands = RUN, .reason = NOT_PNG},
+    {EXCLUDES("output-type", "encode-on"), .choice = "f32", .commands = RUN, .reason = NOT_PNG},
+    {EXCLUDES("output-type", "strip"), .choice = "f32", .commands = RUN, .reason = NOT_PNG},
+    {EXCLUDES("output-type", "html"), .choice = "f32", .commands = RUN, .reason = NOT_PNG},
     {EXCLUDES("in-place", "skip-existing"), .reason = "every output exists"},
     {EXCLUDES("in-place", "update"), .reason = "every output exists"},
     {EXCLUDES("in-place", "first-frame"), .reason = "the other frames would be lost"},

@@ -77,7 +77,7 @@ static const char *const when_choices[] = {"auto", "always", "never", NULL};
 static const char *const range_choices[] = {"1", "255", NULL};
 static const char *const activation_choices[] = {"none", "relu", "tanh", "abs", NULL};
 static const char *const precision_choices[] = {"exact", "fast", "tf32", "fp16", NULL};
-static const char *const output_type_choices[] = {"f32", "f16", NULL};
+static const char *const output_type_choices[] = {"same", "u8", "u16", "f32", "f16", NULL};
 
 const struct conv_option conv_option_table[] = {
     {FLAG("batch", 'b', batch), .commands = RUN, .section = "Which images",
@@ -119,6 +119,9 @@ const struct conv_option conv_option_table[] = {
              "reflect101, wrap, constant[:V] (default of conv layer: constant:0)"},
     {CHOICE("alpha", 0, "MODE", alpha, alpha_choices), .commands = RUN | VERIFY | STREAMS,
      .section = "Output", .help = "keep (default), filter or premultiply"},
+    {CHOICE("output-type", 0, "TYPE", output_type, output_type_choices), .commands = RUN | LAYER,
+     .help = "same (default), u8 or u16: PNG of 8 or 16 bits; f32: .npy files of float32, neither "
+             "rounded nor clamped; conv layer: f32 (default) or f16"},
     {FLAG("strip", 0, strip), .commands = RUN | STREAMS,
      .help = "drop metadata (default: keep what stays true after filtering)"},
     {FLAG("first-frame", 0, first_frame), .commands = RUN | LAYER,
@@ -190,8 +193,6 @@ const struct conv_option conv_option_table[] = {
      .help =
          "exact (default), with the same bits on every device; fast, with float32 products in any "
          "order; tf32 or fp16; bench layers: only variants that deliver this"},
-    {CHOICE("output-type", 0, "TYPE", layer.output_type, output_type_choices), .commands = LAYER,
-     .help = "f32 (default) or f16"},
     {CHOICE("range", 0, "MAX", layer.range, range_choices), .commands = LAYER,
      .help = "scale integer samples to 0..1 or 0..255 (default: 1 for images)"},
     {FLAG("gray", 0, layer.gray), .commands = LAYER,

@@ -22,10 +22,27 @@ struct syntax {
     char shorts[2 * CONV_OPTIONS_MOST + 3];
 };
 
+#define SYNONYM 1 // getopt_long's value for a synonym; no letter
+
 #define ALL_COMMANDS (~0u)
 #define BENCH_COMMANDS                                                                             \
     (1u << CONV_COMMAND_BENCH_KERNELS | 1u << CONV_COMMAND_BENCH_STREAMS |                         \
      1u << CONV_COMMAND_BENCH_CODEC)
+
+// A synonym that is the beginning of an option's name is no abbreviation of it.
+static void add_synonyms(struct syntax *syntax)
+{
+    struct option *end = &syntax->longs[syntax->count];
+    for (size_t i = 0; i < conv_option_synonym_count; i++) {
+        const char *name = conv_option_synonyms[i].name;
+        bool begins = false;
+        for (size_t k = 0; k < syntax->count && name; k++)
+            begins |= strncmp(syntax->rows[k]->name, name, strlen(name)) == 0;
+        if (begins && end < &syntax->longs[CONV_OPTIONS_MOST])
+            *end++ = (struct option){name, optional_argument, NULL, SYNONYM};
+    }
+    *end = (struct option){0};
+}
 
 // `start`: "+" stops at the first word that is no option, "" takes options anywhere.
 static void build_syntax(struct syntax *syntax, unsigned commands, const char *start)
@@ -46,7 +63,7 @@ static void build_syntax(struct syntax *syntax, unsigned commands, const char *s
                 *shorts++ = ':';
         }
     }
-    syntax->longs[syntax->count] = (struct option){0};
+    add_synonyms(syntax);
     *shorts = '\0';
 }
 
@@ -241,9 +258,11 @@ enum conv_status conv_options_parse(struct conv_options *options, const struct c
     for (;;) {
         int at = optind > 0 ? optind : 1;
         const char *word = at < argc ? argv[at] : "";
-        int answer = getopt_long(argc, argv, syntax.shorts, syntax.longs, NULL);
+        int index = 0, answer = getopt_long(argc, argv, syntax.shorts, syntax.longs, &index);
         if (answer == -1)
             break;
+        if (answer == SYNONYM)
+            return explain_unknown(&syntax, syntax.longs[index].name, 0, err);
         if (answer == '?' || answer == ':') {
             // After a long option optind points to the next word; inside a cluster of letters it
             // still points to the current one.

@@ -48,6 +48,8 @@ struct conv_string_list {
     int count;
 };
 
+#define CONV_OPTIONS_OUTPUT_F16 (CONV_OUTPUT_F32 + 1)
+
 enum conv_layer_range { CONV_LAYER_RANGE_1, CONV_LAYER_RANGE_255 }; // --range
 
 // conv layer; --bias and --border are those of filters, with values of another kind.
@@ -56,7 +58,6 @@ struct conv_layer_options {
     const char *padding; // NULL: valid
     enum conv_activation activation;
     enum conv_precision precision;
-    int output_type; // 0: float32, 1: float16
     enum conv_layer_range range;
     bool gray;
     const char *pool; // of a filter bank; NULL: none
@@ -83,6 +84,7 @@ struct conv_options {
     int border_value;
 
     enum conv_alpha_mode alpha;
+    int output_type; // enum conv_output_type, or CONV_OPTIONS_OUTPUT_F16 of conv layer
     bool strip, preserve, fsync, in_place, first_frame;
     bool reproducible; // makes encode_on CONV_CODER_CPU
     const char *encoder_text;

@@ -90,6 +90,8 @@ static struct conv_digest digest_settings(const struct conv_options *options,
                             options->preserve,    options->encode_on};
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         hash_number(&digest, settings[i]);
+    if (options->output_type)
+        hash_number(&digest, options->output_type);
     return digest;
 }
 

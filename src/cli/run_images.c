@@ -61,6 +61,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .max_pixels = options->max_pixels,
         .codec = options->png,
         .alpha = options->alpha,
+        .output_type = (enum conv_output_type)options->output_type,
         .decode_on = device->decode_on,
         .encode_on = device->encode_on,
         .strip = options->strip,

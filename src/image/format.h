@@ -55,6 +55,14 @@ struct conv_encoded {
     size_t size; // of all parts
 };
 
+// What samples the filtered images have.
+enum conv_output_type {
+    CONV_OUTPUT_SAME, // as the input
+    CONV_OUTPUT_U8,   // 16 bits are filtered as such; results are divided by 257 and rounded
+    CONV_OUTPUT_U16,  // 8 bits are multiplied by 257 before they are filtered
+    CONV_OUTPUT_F32,  // .npy, neither rounded nor clamped, on the scale of the input's samples
+};
+
 struct conv_codec_config {
     int encoder;            // one of the format's own encoders; 0: its usual one
     int level;              // compression level of that encoder; -1: its default
@@ -110,8 +118,9 @@ struct conv_format {
     // True if the file holds several frames, of which decoding gives the first.
     bool (*is_animated)(const uint8_t *data, size_t size);
 
-    // Replaces the content of *metadata by what the output of a filter is to carry over.
-    // CONV_ERR_MEMORY; *metadata is then valid and may be incomplete.
+    // Replaces the content of *metadata by what the output of a filter is to carry over. The depth
+    // of header->shape may be the output's instead of the decoded image's. CONV_ERR_MEMORY;
+    // *metadata is then valid and may be incomplete.
     enum conv_status (*collect)(const uint8_t *data, size_t size,
                                 const struct conv_image_header *header,
                                 struct conv_metadata *metadata, struct conv_err *err);

@@ -56,3 +56,28 @@ bool conv_image_differ(const struct conv_image *a, const struct conv_image *b,
     }
     return false;
 }
+
+void conv_image_widen(const struct conv_image *image)
+{
+    for (int c = 0; c < image->channels; c++) {
+        for (int y = 0; y < image->height; y++) {
+            uint8_t *row = image->plane[c].data + y * image->plane[c].stride;
+            uint16_t *wide = (uint16_t *)(void *)row;
+            for (int x = image->width - 1; x >= 0; x--)
+                wide[x] = (uint16_t)(row[x] * 257);
+        }
+    }
+}
+
+void conv_image_narrow(struct conv_image *image)
+{
+    image->depth = 8;
+    for (int c = 0; c < image->channels; c++) {
+        for (int y = 0; y < image->height; y++) {
+            uint8_t *row = image->plane[c].data + y * image->plane[c].stride;
+            const uint16_t *wide = (const uint16_t *)(const void *)row;
+            for (int x = 0; x < image->width; x++)
+                row[x] = (uint8_t)((wide[x] + 128u) / 257);
+        }
+    }
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Planar images: one plane per channel, 8 or 16 bits per sample, native byte order. Nothing here
-// owns memory; an image is a view of memory that its caller owns.
+// Planar images: one plane per channel, 8, 16 or 32 bits per sample, native byte order. Nothing
+// here owns memory; an image is a view of memory that its caller owns.
 #ifndef CONV_IMAGE_IMAGE_H
 #define CONV_IMAGE_IMAGE_H
 
@@ -24,7 +24,8 @@ struct conv_plane {
 struct conv_image {
     int width, height; // pixels
     int channels;      // 1 to 4
-    int depth;         // bits per sample: 8 or 16 (16: uint16_t in native byte order)
+    int depth;         // bits per sample: 8, 16 (uint16_t in native byte order) or 32 (float)
+    int result_depth;  // of the filtered image; 0: as depth
     bool alpha;        // the last channel is alpha
     struct conv_plane plane[CONV_IMAGE_MAX_CHANNELS];
 };
@@ -47,6 +48,12 @@ static inline size_t conv_image_plane_bytes(int width, int height, int depth)
                             CONV_IMAGE_PLANE_ALIGN);
 }
 
+// The larger of an image's depths: its planes have room for the results.
+static inline int conv_image_room_depth(const struct conv_image *shape)
+{
+    return shape->result_depth > shape->depth ? shape->result_depth : shape->depth;
+}
+
 // Bytes of an image's planes where they lie one after another, as conv_image_lay_out has them.
 static inline size_t conv_image_bytes(const struct conv_image *shape)
 {
@@ -60,6 +67,13 @@ void conv_image_lay_out(struct conv_image *image, const struct conv_image *shape
 
 // Copies all samples between two images of one shape.
 void conv_image_copy(const struct conv_image *dst, const struct conv_image *src);
+
+// From 8 to 16 bits, in place: *image is the image at 16 bits, whose rows begin with the samples of
+// 8 bits. They are multiplied by 257.
+void conv_image_widen(const struct conv_image *image);
+
+// From 16 to 8 bits, in place: divided by 257, to the nearest integer.
+void conv_image_narrow(struct conv_image *image);
 
 struct conv_image_difference {
     int channel, x, y;

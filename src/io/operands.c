@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "image/format.h"
@@ -117,6 +118,12 @@ static enum conv_status check_inputs(const struct conv_operands *operands,
                               : CONV_OK;
 }
 
+static bool ends_in_npy(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 4 && strcasecmp(name + length - 4, ".npy") == 0;
+}
+
 static enum conv_status check_output(const struct conv_operands *operands,
                                      struct conv_operands_shape *shape, struct conv_err *err)
 {
@@ -137,6 +144,17 @@ static enum conv_status check_output(const struct conv_operands *operands,
     bool is_folder = shape->any_folder || shape->several || slash || conv_paths_is_folder(output);
     const char *format = conv_format_of_name(output);
     shape->sink = is_folder ? CONV_SINK_FOLDER : CONV_SINK_FILE;
+    bool is_npy = ends_in_npy(output);
+    if (!is_folder && operands->npy && format)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "float32 results are written as .npy; the name %s means %s: use "
+                            "%.*s.npy",
+                            output, format, (int)(strrchr(output, '.') - output), output);
+    if (!is_folder && !operands->npy && is_npy)
+        return conv_err_hint(err, CONV_HINT_FLOATS, 0,
+                             conv_err_set(err, CONV_ERR_USAGE,
+                                          "the output %s: .npy files are for float32 results",
+                                          output));
     if (!is_folder && format && strcmp(format, "PNG") != 0)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "conv writes PNG only; the name %s means %s: use %.*s.png", output,

@@ -44,8 +44,10 @@ struct conv_pipeline_config {
     uint64_t max_pixels;
     struct conv_codec_config codec;
     const struct conv_format *output_format; // NULL: the first of conv_formats
-    enum conv_coder decode_on, encode_on;    // CONV_CODER_GPU: what the device cannot, the CPU does
-    bool strip;                              // metadata is not carried over
+    // CONV_OUTPUT_F32: the backends were opened with `floats`, and outputs are .npy files.
+    enum conv_output_type output_type;
+    enum conv_coder decode_on, encode_on; // CONV_CODER_GPU: what the device cannot, the CPU does
+    bool strip;                           // metadata is not carried over
     bool first_frame; // of an animated PNG the first image is taken; else it is refused
 
     // --- outputs, and which images need none

@@ -41,15 +41,24 @@ static bool try_form(const struct conv_scheduler *s, const struct conv_job *job,
     return !conv_pool_is_too_much(&s->pool, &plan->need);
 }
 
+// False if the CPU has to change the type of the results.
+static bool may_encode(const struct conv_scheduler *s, const struct conv_job *job)
+    CONV_NEEDS(s->lock)
+{
+    const struct conv_pipeline_config *config = s->config;
+    const struct conv_image *shape = &job->header.shape;
+    return config->encode_on != CONV_CODER_CPU && config->output_type != CONV_OUTPUT_F32 &&
+           !(config->output_type == CONV_OUTPUT_U8 && shape->depth == 16) &&
+           config->ops->chunks_bytes(shape) > 0;
+}
+
 // The encoder determines the file's bytes, so it is chosen by the image and the limit alone and not
 // by what happens to decode the image.
 static struct plan make_plan(const struct conv_scheduler *s, const struct conv_job *job,
                              bool decode) CONV_NEEDS(s->lock)
 {
     struct plan plan;
-    bool encode = s->config->encode_on != CONV_CODER_CPU &&
-                  s->config->ops->chunks_bytes(&job->header.shape) > 0 &&
-                  try_form(s, job, CONV_FORM_ENCODED, &plan);
+    bool encode = may_encode(s, job) && try_form(s, job, CONV_FORM_ENCODED, &plan);
     int form = encode ? CONV_FORM_ENCODED : 0;
     if (!decode || !try_form(s, job, form | CONV_FORM_DECODED, &plan))
         (void)try_form(s, job, form, &plan);

@@ -1,26 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "pipeline/layer_output.h"
 
-#include <stdio.h>
-#include <string.h>
-
-// NAME.png becomes NAME.npy in the item's target.
-static enum conv_status retarget(struct conv_item *item, struct conv_err *err)
-{
-    char target[PATH_MAX];
-    size_t name = strlen(item->name) + 1;
-    snprintf(target, sizeof target, "%s", conv_item_target(item));
-    char *dot = strrchr(target, '.'), *slash = strrchr(target, '/');
-    if (dot && dot > (slash ? slash + 1 : target))
-        *dot = '\0';
-    size_t length = strlen(target);
-    if (name + length + sizeof ".npy" > sizeof item->name)
-        return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
-    memcpy(item->name + name, target, length);
-    strcpy(item->name + name + length, ".npy");
-    item->target = name;
-    return CONV_OK;
-}
+#include "pipeline/output.h"
 
 static bool is_newer_or_same(const struct timespec *a, const struct timespec *b)
 {
@@ -57,7 +38,7 @@ enum conv_status conv_layer_output_plan(const struct conv_layer_images *config,
     enum conv_status status = CONV_OK;
     record->output = config->collect;
     if (config->sink) {
-        status = retarget(item, err);
+        status = conv_output_retarget(item, err);
         if (!status)
             status = config->sink->ops->place(config->sink, item, output, err);
         record->output = output->path;

@@ -6,9 +6,11 @@
 #include "io/image_reader.h"
 #include "kernels/stencil/alpha.h"
 #include "pipeline/fetch.h"
+#include "pipeline/output.h"
 #include "pipeline/phase.h"
 #include "pipeline/plan.h"
 #include "pipeline/pool.h"
+#include "tensor/npy.h"
 
 void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start)
 {
@@ -39,8 +41,12 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
             conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
                          "animated PNG: all frames but one would be lost"));
     job->meta.size = job->meta.front = 0;
-    if (!config->strip)
-        status = format->collect(file->data, file->size, &job->header, &job->meta, &job->err);
+    conv_output_plan(config->output_type, job);
+    struct conv_image_header output = job->header;
+    if (config->output_type == CONV_OUTPUT_U8)
+        output.shape.depth = 8;
+    if (!config->strip && config->output_type != CONV_OUTPUT_F32)
+        status = format->collect(file->data, file->size, &output, &job->meta, &job->err);
     return status;
 }
 
@@ -62,9 +68,14 @@ enum conv_status conv_stages_decode(struct conv_codecs *codecs, struct conv_job 
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
     conv_phase_begin(job->phase);
+    struct conv_image_header header = job->header; // as the file has it
+    struct conv_image planes = job->placed.in;
+    header.shape.depth = planes.depth = job->file_depth;
     enum conv_status status =
         job->format->decode(conv_codecs_of(codecs, job->format), job->file->data, job->file->size,
-                            &job->header, &job->placed.in, &job->err);
+                            &header, &planes, &job->err);
+    if (!status && job->file_depth < job->header.shape.depth)
+        conv_image_widen(&job->placed.in);
     if (!status && premultiply)
         conv_alpha_multiply(&job->placed.in);
     conv_phase_end(job->phase);
@@ -99,7 +110,7 @@ enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
 
 static enum conv_status encode(const struct conv_pipeline_config *config,
                                struct conv_codecs *codecs, struct conv_job *job,
-                               struct conv_encoded *bytes)
+                               uint8_t npy_header[CONV_NPY_OWN_HEADER], struct conv_encoded *bytes)
 {
     const struct conv_group *group = &job->slot->group;
     const struct conv_format *format = conv_stages_output_format(config);
@@ -113,11 +124,17 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
     }
     struct conv_image out;
     conv_group_result(group, &job->placed, &out);
+    if (config->output_type == CONV_OUTPUT_F32) {
+        conv_output_npy(&out, &job->placed, npy_header, bytes);
+        return CONV_OK;
+    }
     // A filter context has divided.
     bool premultiplied = config->ops->async && config->alpha == CONV_ALPHA_PREMULTIPLY;
     conv_phase_begin(job->phase);
     if (premultiplied)
         conv_alpha_divide(&out);
+    if (config->output_type == CONV_OUTPUT_U8 && out.depth == 16)
+        conv_image_narrow(&out);
     enum conv_status status = format->encode(codec, &out, metadata, bytes, &job->err);
     conv_phase_end(job->phase);
     return status;
@@ -141,7 +158,8 @@ enum conv_status conv_stages_encode(const struct conv_pipeline_config *config,
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_ENCODE);
     struct conv_encoded bytes;
-    enum conv_status status = encode(config, codecs, job, &bytes);
+    uint8_t npy_header[CONV_NPY_OWN_HEADER];
+    enum conv_status status = encode(config, codecs, job, npy_header, &bytes);
     job->decoded_on_device = !status && job->slot->group.decoded;
     job->encoded_on_device = !status && job->slot->group.encoded;
     conv_stages_end(job, CONV_STAGE_ENCODE, start);

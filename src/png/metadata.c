@@ -85,6 +85,16 @@ static int convert_background(uint16_t samples[3], const struct conv_chunk *chun
     return count;
 }
 
+// The same samples at the output's depth, if that is another one.
+static void scale_background(uint16_t samples[3], int count, const struct collection *collection)
+{
+    int from = collection->header->bit_depth == 16 ? 16 : 8, to = collection->header->shape.depth;
+    for (int c = 0; c < count && from < to; c++)
+        samples[c] = (uint16_t)(samples[c] * 257);
+    for (int c = 0; c < count && from > to; c++)
+        samples[c] = (uint16_t)((samples[c] + 128u) / 257);
+}
+
 static bool append_background(const struct conv_chunk *chunk, struct collection *collection)
 {
     uint16_t samples[3];
@@ -93,6 +103,7 @@ static bool append_background(const struct conv_chunk *chunk, struct collection 
     size_t size = 2 * (size_t)count;
     if (count == 0)
         return true;
+    scale_background(samples, count, collection);
     conv_chunk_write_u32(bytes, (uint32_t)size);
     conv_chunk_write_u32(bytes + 4, chunk->type);
     for (int c = 0; c < count; c++) {

@@ -53,11 +53,12 @@ enum conv_status conv_png_check_size(const uint8_t *data, size_t size,
 // Collects the chunks that are carried from input to output, complete with length, type and CRC, in
 // file order, each on its side of the image data. These are chunks that are still true after
 // filtering: the first of each for colour and print (iCCP sRGB gAMA cHRM cICP mDCV pHYs eXIf),
-// position and scale (oFFs sCAL sTER) and background (bKGD, converted to the output's colour type);
-// all texts (tEXt zTXt iTXt); and unknown chunks that are safe to copy by their name. Not carried:
-// descriptions of the old samples or file (sBIT tIME hIST sPLT pCAL cLLI dSIG), animation (acTL
-// fcTL fdAT), unknown chunks that are unsafe to copy, and chunks with a wrong CRC or beyond `data`.
-// Replaces the content of *meta. `header` is conv_png_probe's. CONV_ERR_MEMORY.
+// position and scale (oFFs sCAL sTER) and background (bKGD, converted to the output's colour type
+// and depth); all texts (tEXt zTXt iTXt); and unknown chunks that are safe to copy by their name.
+// Not carried: descriptions of the old samples or file (sBIT tIME hIST sPLT pCAL cLLI dSIG),
+// animation (acTL fcTL fdAT), unknown chunks that are unsafe to copy, and chunks with a wrong CRC
+// or beyond `data`. Replaces the content of *meta. `header` is conv_png_probe's, with the depth of
+// the output. CONV_ERR_MEMORY.
 enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
                                        const struct conv_png_header *header,
                                        struct conv_metadata *meta, struct conv_err *err);

@@ -87,30 +87,35 @@ def fma32(a, b, c):
     return bits.view(np.float64).astype(np.float32)
 
 
-def magnitude(wide, filt, unit, plane):
+def magnitude(wide, filt, unit, plane, floats):
     """Of the gradient whose x component is the filter and whose y component is its transpose, in float32."""
     height, width = plane.shape
     g = [sum(int(m[j, i]) * wide[j:j + height, i:i + width] for j in range(len(m)) for i in range(len(m))).astype(np.float32)
          for m in (filt.c, filt.c.T)]
     out = np.sqrt(g[0] * g[0] + g[1] * g[1]) / np.float32(filt.scale) + np.float32(filt.offset * unit)
     assert out.dtype == np.float32
+    if floats:
+        return out
     return np.clip(np.rint(out), 0, np.iinfo(plane.dtype).max).astype(plane.dtype)
 
 
-def apply(plane, filt, border="replicate", value=0):
-    """The filtered plane. `value` (constant border) and the offset are in 8-bit units."""
+def apply(plane, filt, border="replicate", value=0, floats=False):
+    """The filtered plane. `value` (constant border) and the offset are in 8-bit units. `floats`: float32 results, neither
+    rounded nor clamped."""
     top = int(np.iinfo(plane.dtype).max)
     unit = 257 if top == 65535 else 1
     height, width = plane.shape
     kh, kw = filt.c.shape
     wide = extend(plane, kw // 2, kh // 2, border, value * unit)
     if filt.magnitude:
-        return magnitude(wide, filt, unit, plane)
+        return magnitude(wide, filt, unit, plane, floats)
     taps = [(filt.c[j, i], wide[j:j + height, i:i + width]) for j in range(kh) for i in range(kw)]
     if (filt.c % 1 == 0).all() and filt.scale % 1 == 0 and filt.offset % 1 == 0:
         sign = -1 if filt.scale < 0 else 1
         divisor = int(abs(filt.scale))
         total = sum((int(c) * sign) * p for c, p in taps) + int(filt.offset) * unit * divisor
+        if floats:
+            return (total / divisor).astype(np.float32)
         floor, rest = total // divisor, total % divisor
         up = (2 * rest > divisor) | ((2 * rest == divisor) & (floor % 2 == 1))
         return np.clip(floor + up, 0, top).astype(plane.dtype)
@@ -119,6 +124,8 @@ def apply(plane, filt, border="replicate", value=0):
         c = np.float32(c / filt.scale)
         if c != 0:
             acc = fma32(np.full(p.shape, c), p, acc)
+    if floats:
+        return acc
     return np.clip(np.rint(acc), 0, top).astype(plane.dtype)
 
 

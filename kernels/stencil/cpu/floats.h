@@ -99,6 +99,28 @@ ALWAYS_INLINE void round_doubles(uint16_t *restrict out, const double *restrict 
     }
 }
 
+// Results that stay floats.
+static void filter_float_results(const struct float_job *job, float *row, int count)
+{
+    float divisor = (float)job->constants->divisor, factor = 1 / divisor;
+    int block = job->constants->doubles ? DOUBLE_BLOCK : FLOAT_BLOCK;
+    for (int x = 0; x < count; x += block) {
+        double doubles[DOUBLE_BLOCK];
+        float sums[FLOAT_BLOCK];
+        if (job->constants->doubles) {
+            sum_doubles(doubles, job, x);
+            for (int i = 0; i < DOUBLE_BLOCK; i++)
+                sums[i] = (float)(doubles[i] / job->constants->divisor);
+        } else {
+            sum_floats(sums, job, x);
+            for (int i = 0; i < FLOAT_BLOCK; i++)
+                sums[i] = job->constants->multiply ? sums[i] * factor : sums[i] / divisor;
+        }
+        int valid = count - x < block ? count - x : block;
+        memcpy(row + x, sums, sizeof(float) * (size_t)valid);
+    }
+}
+
 static void filter_block_float(uint16_t *out, const struct float_job *job, int x)
 {
     float sums[FLOAT_BLOCK];
@@ -168,7 +190,10 @@ static void filter_float_strip(struct float_job *job, int x, int count)
             job->at[k] = job->ring + (y + tap->row) % ring_rows * CONV_CPU_LINE + tap->column;
         }
         uint8_t *row = plane->dst + y * plane->dst_stride;
-        filter_float_row(job, row + (size_t)x * (size_t)(job->stencil->depth / 8), count);
+        if (job->stencil->floats)
+            filter_float_results(job, (float *)(void *)row + x, count);
+        else
+            filter_float_row(job, row + (size_t)x * (size_t)(job->stencil->depth / 8), count);
     }
 }
 

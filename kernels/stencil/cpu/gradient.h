@@ -4,8 +4,8 @@
 // column sums, whose difference along the row is gx, and the differences between the rows below and
 // above, whose smoothed sum along the row is gy.
 // 8-bit samples: both lines are of 16 bits, and each lane of 32 bits gets gx * gx + gy * gy of an
-// even or an odd sample by one multiplication. 16-bit samples: lines of floats. Either way all
-// integers are exact, so that only the defined operations round.
+// even or an odd sample by one multiplication. 16-bit samples and float32 results: lines of floats.
+// Either way all integers are exact, so that only the defined operations round.
 #ifndef CONV_KERNELS_STENCIL_CPU_GRADIENT_H
 #define CONV_KERNELS_STENCIL_CPU_GRADIENT_H
 
@@ -22,17 +22,23 @@ struct gradient_job {
     const struct conv_stencil_plane *plane;
     int outer, inner;      // a and b
     bool plain;            // divisor 1, offset 0
+    bool floats;           // lines of floats, from samples of 16 bits
     uint8_t *ring;         // three lines of samples; number k holds source row k - 1
+    uint8_t *fresh;        // a line of samples of 8 bits, to be widened
     void *smooth, *differ; // the two lines; [x] is column x - 1
 };
+
+ALWAYS_INLINE vec_f32 find_gradient(vec_f32 squares, const struct gradient_job *job, bool plain)
+{
+    vec_f32 v = sqrt_f32(squares);
+    return plain ? v : v / job->stencil->fdivisor + job->stencil->fbias;
+}
 
 // The samples of the squares of magnitudes, in the low 16 bits of lanes.
 ALWAYS_INLINE vec_u32 finish_gradient(vec_f32 squares, const struct gradient_job *job, bool plain)
 {
     const vec_f32 zero = {0};
-    vec_f32 v = sqrt_f32(squares);
-    if (!plain)
-        v = v / (zero + job->stencil->fdivisor) + job->stencil->fbias;
+    vec_f32 v = find_gradient(squares, job, plain);
     // Floats that are not negative are in the order of their bits, and negative ones are negative.
     vec_i32 bits = max_i32((vec_i32)v, (vec_i32)zero);
     bits = min_i32(bits, (vec_i32)(zero + (float)job->stencil->max));
@@ -99,7 +105,7 @@ ALWAYS_INLINE void filter_byte_gradient(const struct gradient_job *job, uint8_t 
     }
 }
 
-// --- 16 bits -------------------------------------------------------------------------------------
+// --- 16 bits and floats --------------------------------------------------------------------------
 
 static void make_float_lines(const struct gradient_job *job, const uint16_t *restrict top,
                              const uint16_t *restrict middle, const uint16_t *restrict bottom,
@@ -113,62 +119,90 @@ static void make_float_lines(const struct gradient_job *job, const uint16_t *res
     }
 }
 
-ALWAYS_INLINE void filter_word_gradient(const struct gradient_job *job, uint8_t *row, int count,
-                                        bool plain)
+// The squares of the magnitudes at x and on.
+ALWAYS_INLINE vec_f32 square_gradient(const struct gradient_job *job, int x)
 {
     float outer = (float)job->outer, inner = (float)job->inner;
+    const float *smooth = (const float *)job->smooth + x, *differ = (const float *)job->differ + x;
+    vec_f32 gx = load_f32(smooth + 2) - load_f32(smooth);
+    vec_f32 gy = (load_f32(differ) + load_f32(differ + 2)) * outer + load_f32(differ + 1) * inner;
+    return gx * gx + gy * gy;
+}
+
+ALWAYS_INLINE void filter_word_gradient(const struct gradient_job *job, uint16_t *row, int count,
+                                        bool plain)
+{
     for (int x = 0; x < count; x += GRADIENT_LANES) {
-        const float *smooth = (const float *)job->smooth + x,
-                    *differ = (const float *)job->differ + x;
-        vec_f32 gx = load_f32(smooth + 2) - load_f32(smooth);
-        vec_f32 gy =
-            (load_f32(differ) + load_f32(differ + 2)) * outer + load_f32(differ + 1) * inner;
-        vec_u32 out = finish_gradient(gx * gx + gy * gy, job, plain);
+        vec_u32 out = finish_gradient(square_gradient(job, x), job, plain);
         uint16_t words[GRADIENT_LANES];
         for (int i = 0; i < GRADIENT_LANES; i++)
             words[i] = (uint16_t)out[i];
         int valid = count - x < GRADIENT_LANES ? count - x : GRADIENT_LANES;
-        memcpy(row + 2 * (size_t)x, words, 2 * (size_t)valid);
+        memcpy(row + x, words, sizeof *words * (size_t)valid);
+    }
+}
+
+static void filter_float_gradient(const struct gradient_job *job, float *row, int count)
+{
+    for (int x = 0; x < count; x += GRADIENT_LANES) {
+        vec_f32 out = find_gradient(square_gradient(job, x), job, job->plain);
+        int valid = count - x < GRADIENT_LANES ? count - x : GRADIENT_LANES;
+        memcpy(row + x, &out, sizeof *row * (size_t)valid);
     }
 }
 
 // --- planes --------------------------------------------------------------------------------------
 
-static void filter_gradient_row(const struct gradient_job *job, uint8_t *row, int count)
+// `count` results from column x of the row on.
+static void filter_gradient_row(const struct gradient_job *job, uint8_t *row, int x, int count)
 {
-    if (job->stencil->depth == 16) {
-        if (job->plain)
-            filter_word_gradient(job, row, count, true);
-        else
-            filter_word_gradient(job, row, count, false);
-    } else {
-        if (job->plain)
-            filter_byte_gradient(job, row, count, true);
-        else
-            filter_byte_gradient(job, row, count, false);
-    }
+    uint16_t *words = (uint16_t *)(void *)row + x;
+    if (job->stencil->floats)
+        filter_float_gradient(job, (float *)(void *)row + x, count);
+    else if (job->floats && job->plain)
+        filter_word_gradient(job, words, count, true);
+    else if (job->floats)
+        filter_word_gradient(job, words, count, false);
+    else if (job->plain)
+        filter_byte_gradient(job, row + x, count, true);
+    else
+        filter_byte_gradient(job, row + x, count, false);
+}
+
+static uint8_t *gradient_line(const struct gradient_job *job, int k)
+{
+    return job->ring + (size_t)(k % 3) * CONV_CPU_LINE * sizeof(uint16_t);
+}
+
+// Fills line k of the ring from source row k - 1.
+static void fill_gradient_line(const struct gradient_job *job, int x, int k, int count)
+{
+    uint8_t *line = gradient_line(job, k);
+    bool widens = job->floats && job->stencil->depth == 8;
+    conv_cpu_line(widens ? job->fresh : line, job->stencil, job->plane, x - 1, k - 1, count + 2);
+    uint16_t *restrict words = (uint16_t *)(void *)line;
+    const uint8_t *restrict bytes = job->fresh;
+    for (int i = 0; i < count + 2 && widens; i++)
+        words[i] = bytes[i];
 }
 
 static void filter_gradient_strip(const struct gradient_job *job, int x, int count)
 {
     const struct conv_stencil_plane *plane = job->plane;
-    size_t line = conv_cpu_line_bytes(job->stencil);
     int filled = 0;
     for (int y = 0; y < plane->height; y++) {
         for (; filled < y + 3; filled++)
-            conv_cpu_line(job->ring + (size_t)(filled % 3) * line, job->stencil, plane, x - 1,
-                          filled - 1, count + 2);
+            fill_gradient_line(job, x, filled, count);
         const uint8_t *lines[3];
         for (int k = 0; k < 3; k++)
-            lines[k] = job->ring + (size_t)((y + k) % 3) * line;
-        uint8_t *row = plane->dst + y * plane->dst_stride;
-        if (job->stencil->depth == 16)
+            lines[k] = gradient_line(job, y + k);
+        if (job->floats)
             make_float_lines(job, (const uint16_t *)(const void *)lines[0],
                              (const uint16_t *)(const void *)lines[1],
                              (const uint16_t *)(const void *)lines[2], count);
         else
             make_byte_lines(job, lines, count);
-        filter_gradient_row(job, row + (size_t)x * (size_t)(job->stencil->depth / 8), count);
+        filter_gradient_row(job, plane->dst + y * plane->dst_stride, x, count);
     }
 }
 
@@ -178,12 +212,13 @@ static void filter_gradient(const struct conv_stencil *stencil,
     struct gradient_job job = {
         .stencil = stencil,
         .plain = stencil->fdivisor == 1 && stencil->fbias == 0,
+        .floats = stencil->depth == 16 || stencil->floats,
         .ring = batch->cpu.scratch,
     };
     conv_stencil_smoothing(stencil, &job.outer, &job.inner);
-    size_t line = conv_cpu_line_bytes(stencil);
-    job.smooth = job.ring + 3 * line;
-    job.differ = job.ring + 5 * line; // lines of twice the bytes of samples
+    job.fresh = job.ring + 3 * CONV_CPU_LINE * sizeof(uint16_t);
+    job.smooth = job.fresh + CONV_CPU_LINE * sizeof(uint16_t);
+    job.differ = (float *)job.smooth + CONV_CPU_LINE;
     for (int p = 0; p < batch->count; p++) {
         job.plane = &batch->planes[p];
         for (int x = 0; x < job.plane->width; x += CONV_CPU_STRIP) {

@@ -36,7 +36,19 @@ bool conv_cpu_may_multiply(const struct conv_stencil *stencil)
     int64_t divisor = stencil->divisor;
     if (!stencil->exact || (divisor & (divisor - 1)) == 0)
         return true; // real filters have no divisor
-    return divisor % 2 != 0 && divisor <= (int64_t)1 << (22 - stencil->depth);
+    return !stencil->floats && divisor % 2 != 0 && divisor <= (int64_t)1 << (22 - stencil->depth);
+}
+
+// Of exact stencils with float32 results: the quotient of two integers of at most 24 bits, rounded
+// to float64 and then to float32, is the one rounded to float32 at once (Figueroa, "When is double
+// rounding innocuous?", 1995: 53 >= 2 * 24 + 2). So floats.h divides floats where they hold every
+// sum, and doubles otherwise.
+static enum conv_cpu_sums sums_of_floats(const struct conv_stencil *stencil)
+{
+    int64_t bound = sum_bound(stencil);
+    if (bound <= 1 << 24 && stencil->divisor <= 1 << 24)
+        return CONV_CPU_FLOATS;
+    return bound <= (int64_t)1 << 53 ? CONV_CPU_DOUBLES : CONV_CPU_NONE;
 }
 
 // Sets column, row and plain if the stencil has integer factors; else false.
@@ -115,7 +127,9 @@ void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *s
     if (stencil->magnitude)
         plan->sums =
             conv_stencil_smoothing(stencil, &outer, &inner) ? CONV_CPU_GRADIENT : CONV_CPU_NONE;
-    if (!stencil->exact)
+    else if (stencil->exact && stencil->floats)
+        plan->sums = sums_of_floats(stencil);
+    if (!stencil->exact || stencil->floats)
         return;
     bool wide = conv_cpu_rounding_wide(&rounding, stencil);
     bool fast = quads != CONV_CPU_QUADS_SLOW;
@@ -153,7 +167,8 @@ size_t conv_cpu_sums_bytes(const struct conv_stencil *stencil, const struct conv
 
 // Direct: a ring of edges, and two rows, each rounded up to blocks. Dots: a ring with one line more
 // than the stencil has, of samples or of sums, and two lines of samples. Floats: a ring of lines of
-// floats and a line of samples. Gradients: three lines of samples, and two of twice their size.
+// floats and a line of samples. Gradients: four lines of samples and two of sums, of the largest
+// types.
 void conv_cpu_plan_scratch(const struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
                            size_t *fixed, size_t *per_column)
 {
@@ -162,7 +177,7 @@ void conv_cpu_plan_scratch(const struct conv_cpu_plan *plan, const struct conv_s
     if (plan->direct)
         *fixed = (size_t)CONV_CPU_EDGE_LINES * CONV_CPU_EDGES + 2 * (size_t)CONV_CPU_BLOCK;
     else if (plan->sums == CONV_CPU_GRADIENT)
-        *fixed = (3 + 2 * 2) * line;
+        *fixed = CONV_CPU_LINE * (4 * sizeof(uint16_t) + 2 * sizeof(float));
     else if (plan->sums >= CONV_CPU_FLOATS)
         *fixed = CONV_CPU_LINE * rows * sizeof(float) + line;
     else

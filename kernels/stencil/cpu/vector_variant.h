@@ -80,6 +80,7 @@ static enum conv_status run_vectors(const struct conv_stencil_plan *plan,
         .plan = plan_vectors,                                                                      \
         .run = run_vectors,                                                                        \
         .magnitudes = true,                                                                        \
+        .floats = true,                                                                            \
     }
 
 #endif

@@ -73,7 +73,7 @@ enum sum_kind conv_cuda_rounding(struct rounding *rounding, const struct conv_st
     *rounding = {};
     rounding->max = stencil->max;
     rounding->bias = stencil->bias;
-    rounding->divisor = stencil->divisor;
+    rounding->divisor = stencil->divisor; // 0 for real filters
     if (!stencil->exact || float_is_exact(stencil)) {
         round_float(rounding, stencil);
         return SUM_FLOAT;

@@ -10,7 +10,7 @@
 
 // Blocks of 32 x 8 threads, one per sample. __grid_constant__ keeps an indexed parameter from being
 // copied to each thread's local memory.
-template <typename Sample, typename Sum>
+template <typename Sample, typename Sum, bool FLOATS>
 static __global__ void constant(const struct conv_stencil_plane *planes, int count,
                                 const __grid_constant__ struct taps filter)
 {
@@ -33,8 +33,11 @@ static __global__ void constant(const struct conv_stencil_plane *planes, int cou
             add_tap(sum, filter.coef[j * filter.width + i], (operand<Sum>)sample);
         }
     }
-    Sample *row = (Sample *)(plane.dst + y * plane.dst_stride);
-    row[x] = (Sample)round_sum(sum, filter.rounding);
+    uint8_t *row = plane.dst + y * plane.dst_stride;
+    if constexpr (FLOATS)
+        ((float *)row)[x] = divide_sum(sum, filter.rounding);
+    else
+        ((Sample *)row)[x] = (Sample)round_sum(sum, filter.rounding);
 }
 
 static enum conv_status run_constant(const struct conv_stencil_plan *plan,
@@ -43,12 +46,27 @@ static enum conv_status run_constant(const struct conv_stencil_plan *plan,
     const struct taps_constants *constants = constants_of<struct taps_constants>(plan);
     cudaStream_t stream = (cudaStream_t)batch->cuda.stream;
     dim3 block(BLOCK_WIDTH, BLOCK_HEIGHT);
+    bool floats = plan->stencil->floats;
     with_types(plan->stencil->depth, constants->kind, [&](auto sample, auto sum) {
-        constant<decltype(sample), decltype(sum)><<<batch->cuda.tiles, block, 0, stream>>>(
-            batch->cuda.d_planes, batch->count, constants->filter);
+        auto kernel = floats ? constant<decltype(sample), decltype(sum), true>
+                             : constant<decltype(sample), decltype(sum), false>;
+        kernel<<<batch->cuda.tiles, block, 0, stream>>>(batch->cuda.d_planes, batch->count,
+                                                        constants->filter);
     });
     return launch_status();
 }
 
-CONV_CUDA_VARIANT(constant, 75, "one thread per sample, filter in constant memory", NULL,
-                  score_always<11>, plan_taps, run_constant, BLOCK_WIDTH, BLOCK_HEIGHT);
+const struct conv_variant conv_cuda_constant = {
+    "cuda_constant",
+    "one thread per sample, filter in constant memory",
+    CONV_ON_CUDA,
+    75,
+    NULL,
+    score_always<11>,
+    plan_taps,
+    run_constant,
+    BLOCK_WIDTH,
+    BLOCK_HEIGHT,
+    false,
+    true,
+};

@@ -14,6 +14,13 @@ struct gradient_filter {
     int32_t max;
 };
 
+template <bool PLAIN>
+static __device__ inline float find_magnitude(float squares, const struct gradient_filter &f)
+{
+    float v = __fsqrt_rn(squares);
+    return PLAIN ? v : __fadd_rn(__fdiv_rn(v, f.divisor), f.offset);
+}
+
 // Without divisor and offset, a sample of 8 bits is sqrt(s) of an integer s, rounded, or 255. The
 // approximation is off by less than 256 * 2^-22, and sqrt(s) is at least 1/2048 away from a tie:
 // both round to the same integer. The correctly rounded root takes several times as long.
@@ -24,14 +31,38 @@ static __device__ inline uint32_t round_magnitude(float squares, const struct gr
     if constexpr (PLAIN && sizeof(Sample) == 1)
         asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(squares));
     else
-        v = __fsqrt_rn(squares);
-    if constexpr (!PLAIN)
-        v = fmaxf(__fadd_rn(__fdiv_rn(v, f.divisor), f.offset), 0.0f);
+        v = fmaxf(find_magnitude<PLAIN>(squares, f), 0.0f);
     return __float_as_uint(__fadd_rn(fminf(v, (float)f.max), INTEGER_FLOATS));
 }
 
-// `from`: see filter_block.
+// Stores four results, or the first `columns`.
 template <bool PLAIN, typename Sample>
+static __device__ inline void store_magnitudes(Sample *row, int columns, bool aligned,
+                                               const float *squares,
+                                               const struct gradient_filter &f)
+{
+    uint32_t samples[shape::COLUMNS];
+    for (int k = 0; k < shape::COLUMNS; k++)
+        samples[k] = round_magnitude<PLAIN, Sample>(squares[k], f);
+    if (aligned && columns >= shape::COLUMNS)
+        pack(*(packed4<Sample> *)row, samples);
+    else
+        for (int k = 0; k < shape::COLUMNS; k++)
+            if (k < columns)
+                row[k] = (Sample)samples[k];
+}
+
+template <bool PLAIN, typename Sample>
+static __device__ inline void store_magnitudes(float *row, int columns, bool, const float *squares,
+                                               const struct gradient_filter &f)
+{
+    for (int k = 0; k < shape::COLUMNS; k++)
+        if (k < columns)
+            row[k] = find_magnitude<PLAIN>(squares[k], f);
+}
+
+// `from`: see filter_block.
+template <bool PLAIN, typename Sample, typename Result>
 static __device__ inline void filter_gradient(const Sample *from,
                                               const struct conv_stencil_plane &plane, int x, int y,
                                               const struct gradient_filter &f)
@@ -58,38 +89,43 @@ static __device__ inline void filter_gradient(const Sample *from,
             smooth[k] = __fmaf_rn(__fadd_rn(top, bottom), f.outer, __fmul_rn(middle, f.inner));
             differ[k] = __fadd_rn(bottom, -top);
         }
-        uint32_t samples[COLUMNS];
+        float squares[COLUMNS];
 #pragma unroll
         for (int k = 0; k < COLUMNS; k++) {
             float gx = __fadd_rn(smooth[k + 2], -smooth[k]);
             float gy = __fmaf_rn(__fadd_rn(differ[k], differ[k + 2]), f.outer,
                                  __fmul_rn(differ[k + 1], f.inner));
-            float squares = __fadd_rn(__fmul_rn(gx, gx), __fmul_rn(gy, gy));
-            samples[k] = round_magnitude<PLAIN, Sample>(squares, f);
+            squares[k] = __fadd_rn(__fmul_rn(gx, gx), __fmul_rn(gy, gy));
         }
-        Sample *row = (Sample *)(plane.dst + (y + j - 2) * plane.dst_stride) + x;
-        if (aligned && x + COLUMNS <= plane.width)
-            pack(*(packed4<Sample> *)row, samples);
-        else
-            for (int k = 0; k < COLUMNS; k++)
-                if (x + k < plane.width)
-                    row[k] = (Sample)samples[k];
+        Result *row = (Result *)(plane.dst + (y + j - 2) * plane.dst_stride) + x;
+        store_magnitudes<PLAIN, Sample>(row, plane.width - x, aligned, squares, f);
     }
 }
 
 // Blocks of 4 warps compute 128 x 32 samples. Shared memory: the tile with its halo, 34 rows of 136
 // samples.
-template <bool PLAIN, typename Sample>
+template <bool PLAIN, typename Sample, typename Result>
 static __global__ void __launch_bounds__(shape::THREADS)
     gradient(const __grid_constant__ struct gradient_filter f)
 {
     auto filter = [&](const Sample *from, const struct conv_stencil_plane &plane, int x, int y) {
-        filter_gradient<PLAIN, Sample>(from, plane, x, y, f);
+        filter_gradient<PLAIN, Sample, Result>(from, plane, x, y, f);
     };
     filter_block<shape, 3, Sample>(f.block, filter);
 }
 
 // --- host ----------------------------------------------------------------------------------------
+
+template <typename Sample>
+static void choose_kernel(struct kernel_constants<struct gradient_filter> *constants, bool plain,
+                          bool floats)
+{
+    if (floats)
+        constants->kernel = plain ? gradient<true, Sample, float> : gradient<false, Sample, float>;
+    else
+        constants->kernel =
+            plain ? gradient<true, Sample, Sample> : gradient<false, Sample, Sample>;
+}
 
 static void plan_gradient(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
@@ -108,9 +144,9 @@ static void plan_gradient(const struct conv_stencil *stencil, struct conv_stenci
     constants->launch = launch_blocks<shape, struct gradient_filter>;
     bool plain = f.divisor == 1 && f.offset == 0;
     if (stencil->depth == 8)
-        constants->kernel = plain ? gradient<true, uint8_t> : gradient<false, uint8_t>;
+        choose_kernel<uint8_t>(constants, plain, stencil->floats);
     else
-        constants->kernel = plain ? gradient<true, uint16_t> : gradient<false, uint16_t>;
+        choose_kernel<uint16_t>(constants, plain, stencil->floats);
 }
 
 static bool can_gradient(const struct conv_stencil *stencil)
@@ -130,5 +166,6 @@ const struct conv_variant conv_cuda_gradient = {
     run_planned,
     shape::TILE_WIDTH,
     shape::TILE_HEIGHT,
+    true,
     true,
 };

@@ -23,7 +23,7 @@
                                 tile_height)                                                       \
     {                                                                                              \
         "cuda_" #method, summary, CONV_ON_CUDA, capability, can, score, plan, run, tile_width,     \
-            tile_height, false                                                                     \
+            tile_height, false, false                                                              \
     }
 
 // The constants of a plan, zeroed by conv_stencil_plan_init.
@@ -163,6 +163,14 @@ __device__ inline uint32_t round_sum(int64_t sum, const struct rounding &r)
     int64_t quotient = sum / r.divisor;
     int64_t rest = sum - quotient * r.divisor, missing = r.divisor - rest;
     return (uint32_t)(quotient + (rest > missing || (rest == missing && (quotient & 1))));
+}
+
+// A float32 result, as stencil.h defines it. A real filter's sum is the result: its divisor is 0.
+template <typename Sum> __device__ inline float divide_sum(Sum sum, const struct rounding &r)
+{
+    if (r.divisor == 0)
+        return (float)sum;
+    return __double2float_rn(__ddiv_rn((double)sum, (double)r.divisor));
 }
 
 // Constants of the kernels that take any filter as it is.

@@ -127,6 +127,16 @@ static inline float __fmul_rn(float a, float b)
     return a * b;
 }
 
+static inline double __ddiv_rn(double a, double b)
+{
+    return a / b;
+}
+
+static inline float __double2float_rn(double a)
+{
+    return (float)a;
+}
+
 static inline uint32_t __umulhi(uint32_t a, uint32_t b)
 {
     return (uint32_t)((uint64_t)a * b >> 32);

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""--output-type: float32 files against the definition, on the CPU and on the emulated device, and other depths."""
+import os
+import struct
+import subprocess
+
+import numpy as np
+import pytest
+
+import definition
+import images
+import png_writer as png
+import program
+from definition import Filter
+from program import run
+
+BUILTINS = definition.builtins()
+REAL = Filter([[0.1, -0.7, 0.25], [1 / 3, 1e-3, -2.5], [0, 0.5, 1]], 0.9, 3.3)
+LARGE = Filter(np.arange(45).reshape(5, 9) * 40001 - 700001, 7, -3)  # sums beyond float32, at 16 bits beyond 32 bits
+SPECS = {"sobel-x": ("sobel-x", BUILTINS["sobel-x"]), "sobel": ("sobel", BUILTINS["sobel"]), "blur": ("blur", BUILTINS["blur"]),
+         "real": ("./real.mat", REAL), "large": ("./large.mat", LARGE)}
+DEVICES = ("cpu", "emulated", pytest.param("cuda", marks=pytest.mark.cuda))
+
+
+@pytest.fixture
+def album(box):
+    """File name -> Image in the folder `in`: every kind, rows with and without padding."""
+    rng, album = np.random.default_rng(7), {}
+    os.makedirs("in/below")
+    for index, kind in enumerate(images.KINDS):
+        image = images.make(kind, rng, 40 if index % 3 == 0 else 17 + index, 9 + index % 5)
+        album[f"below/{kind}.png" if index % 4 == 0 else f"{kind}.png"] = image
+    for name, image in album.items():
+        with open(f"in/{name}", "wb") as file:
+            file.write(image.data)
+    for name, filt in (("real", REAL), ("large", LARGE)):
+        with open(f"{name}.mat", "w") as file:
+            file.write(filt.text())
+    return album
+
+
+def start(place, *args):
+    """As run, on the CPU, a GPU or the emulated device."""
+    if place != "emulated":
+        return run(args[0], "--device", place, *args[1:])
+    if not program.EMULATED:
+        pytest.skip("no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
+    done = subprocess.run([program.EMULATED, args[0], "--device", "cuda", *args[1:]], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def check_floats(album, filters, alpha="keep"):
+    files = sorted(os.path.relpath(os.path.join(at, name), "out") for at, _, names in os.walk("out") for name in names)
+    assert files == sorted(f"{name[:-4]}.npy" for name in album)
+    signed = 0
+    for name, image in album.items():
+        got, keeps = np.load(f"out/{name[:-4]}.npy"), image.alpha and alpha == "keep"
+        planes = definition.apply_image(image.planes, image.alpha, filters[:-1], alpha=alpha)
+        want = np.stack([definition.apply(plane, filters[-1], floats=True) for plane in planes])
+        if keeps:
+            want[-1] = image.planes[-1]
+        want = want[0] if len(want) == 1 else want
+        assert got.dtype == np.dtype("<f4") and got.flags.c_contiguous and got.shape == want.shape, name
+        assert (got.view(np.uint32) == want.view(np.uint32)).all(), name
+        signed += (got < 0).sum()
+    return signed
+
+
+@pytest.mark.parametrize("place", DEVICES)
+@pytest.mark.parametrize("name", sorted(SPECS))
+def test_floats_are_the_definition(album, place, name):
+    spec, filt = SPECS[name]
+    start(place, spec, "-r", "--output-type=f32", "in", "out")
+    signed = check_floats(album, [filt])
+    assert signed > 0 or name in ("sobel", "blur")
+
+
+@pytest.mark.parametrize("place", DEVICES)
+def test_floats_at_the_end_of_a_chain(album, place):
+    start(place, "gaussian,sobel,sobel-y", "-r", "--alpha=filter", "--output-type=f32", "in", "out")
+    check_floats(album, [BUILTINS["gaussian"], BUILTINS["sobel"], BUILTINS["sobel-y"]], "filter")
+
+
+@pytest.mark.parametrize("place", DEVICES)
+@pytest.mark.parametrize("spec, filt", (("blur", BUILTINS["blur"]), ("sobel", BUILTINS["sobel"])))
+def test_16_bits_out_of_8(album, place, spec, filt):
+    start(place, spec, "-r", "--output-type=u16", "in", "out")
+    for name, image in album.items():
+        planes = image.planes if image.planes.dtype == np.uint16 else image.planes.astype(np.uint16) * 257
+        got = images.read(f"out/{name}")
+        assert got.dtype == np.uint16 and (got == definition.apply_image(planes, image.alpha, [filt])).all(), name
+
+
+@pytest.mark.parametrize("place", DEVICES)
+def test_8_bits_out_of_16(album, place):
+    start(place, "blur", "-r", "--output-type=u8", "in", "out")
+    for name, image in album.items():
+        want = definition.apply_image(image.planes, image.alpha, [BUILTINS["blur"]])
+        if want.dtype == np.uint16:
+            want = np.rint(want / 257).astype(np.uint8)
+        got = images.read(f"out/{name}")
+        assert got.dtype == np.uint8 and (got == want).all(), name
+
+
+def test_standard_streams_and_reports(album):
+    name = next(name for name in album if "/" not in name)
+    run("sobel-x", "--output-type=f32", f"in/{name}", "one.npy")
+    with open(f"in/{name}", "rb") as file:
+        data = subprocess.run([program.BINARY, "sobel-x", "--output-type=f32", "-", "-"], stdin=file, capture_output=True,
+                              check=True).stdout
+    with open("one.npy", "rb") as file:
+        assert file.read() == data
+    summary = run("sobel-x", "-r", "--json", "--output-type=f32", "in", "out").records()[-1]
+    assert summary["done"] == len(album) and summary["bytes_out"] > 4 * summary["pixels"]
+    summary = run("sobel-x", "-r", "--json", "--skip-existing", "--output-type=f32", "in", "out").records()[-1]
+    assert summary["done"] == 0 and summary["skipped"] == len(album)
+
+
+def test_a_journal_is_of_one_output_type(album):
+    resume = ("sobel-x", "-r", "--json", "--resume", "journal", "in", "out")
+    assert run(*resume, "--output-type=f32").records()[-1]["done"] == len(album)
+    assert run(*resume, "--output-type=f32").records()[-1]["skipped"] == len(album)
+    assert run(*resume).records()[-1]["done"] == len(album)
+    assert run(*resume, "--output-type=u16").records()[-1]["done"] == len(album)
+
+
+@pytest.mark.parametrize("typed, words", (
+    (("--output-type=f32", "--in-place", "a.png"), "--in-place"),
+    (("--output-type=f32", "--alpha=premultiply", "a.png", "b.npy"), "premultiply"),
+    (("--output-type=f32", "-z9", "a.png", "b.npy"), "--compress"),
+    (("--output-type=f32", "a.png", "b.png"), "use b.npy"),
+    (("--output-type=f16", "a.png", "b.npy"), "same, u8, u16 or f32"),
+    (("a.png", "b.npy"), "--output-type f32"),
+))
+def test_what_does_not_fit_is_refused(box, typed, words):
+    assert words in run("blur", *typed, code=2).err
+
+
+@pytest.mark.parametrize("kind, depth, background, want", (("rgb8", "u16", (1, 2, 255), (257, 514, 65535)),
+                                                           ("rgb16", "u8", (257, 700, 65535), (1, 3, 255)),
+                                                           ("rgb16", "u16", (257, 700, 65535), (257, 700, 65535))))
+def test_background_has_the_depth_of_the_output(box, kind, depth, background, want):
+    image = images.make(kind, np.random.default_rng(1), 9, 7)
+    chunk = png.chunk(b"bKGD", struct.pack(">3H", *background))
+    with open("a.png", "wb") as file:
+        file.write(image.data[:33] + chunk + image.data[33:])
+    run("blur", f"--output-type={depth}", "a.png", "b.png")
+    with open("b.png", "rb") as file:
+        assert png.chunk(b"bKGD", struct.pack(">3H", *want)) in file.read()
