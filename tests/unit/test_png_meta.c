@@ -36,6 +36,7 @@ static void start_file_of(int color_type, int depth)
     png_make_head(&file, 1, 1, depth, color_type);
     header = (struct conv_png_header){
         .width = 1, .height = 1, .color_type = color_type, .bit_depth = depth};
+    header.shape.depth = depth == 16 ? 16 : 8;
     wanted_front = 0;
 }
 
