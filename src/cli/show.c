@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // conv show FILTER: what a filter computes, and which variants run it on this machine; with --json
-// one object per filter of the chain. Filter banks are printed by banks.c; a name that is both is
-// the filter here.
+// one object per filter of the chain. Filter banks are printed by banks.c, after the filter if the
+// name is both.
 #include "cli/commands.h"
 
 #include <string.h>
@@ -91,7 +91,7 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
     for (int i = 0; i < CONV_BACKENDS; i++)
         print_variant(filter, options, options->backends[i]);
     if (conv_bank_is_name(filter->name))
-        printf("  filter bank  conv layer takes the name, too: gradient x, y and magnitude\n");
+        printf("  filter bank  conv layer takes the name, too, as the bank below\n");
 }
 
 static void print_variant_json(const struct conv_filter *filter, const struct conv_options *options,
@@ -175,5 +175,7 @@ int conv_show_main(const struct conv_options *options)
     for (int i = 0; i < count; i++)
         options->json ? print_filter_json(&filters[i], options)
                       : print_filter(&filters[i], options);
+    if (conv_bank_is_name(options->operands[0]))
+        return conv_banks_show(options, options->operands[0]);
     return conv_commands_flush();
 }

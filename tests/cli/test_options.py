@@ -295,7 +295,9 @@ def test_show_states_what_a_filter_does(box):
 def test_show_of_a_name_that_is_a_filter_and_a_bank(box):
     out = run("show", "sobel").out
     assert out.startswith("sobel\n") and "transpose" in out and "filter bank" in out
-    row, = run("show", "sobel", "--json").records()
+    assert "a bank of 2 filters and 3 maps" in out
+    row, *bank = run("show", "sobel", "--json").records()
+    assert [part["type"] for part in bank] == ["map"] * 3 + ["bank_filter"] * 2
     assert row["type"] == "filter" and row["magnitude"] is True and row["exact"] is False and row["separable"] is None
     assert run("show", "sobel-x", "--json").records()[0]["magnitude"] is False
 

@@ -47,16 +47,18 @@ ALWAYS_INLINE vec_u32 finish_gradient(vec_f32 squares, const struct gradient_job
 
 // --- 8 bits --------------------------------------------------------------------------------------
 
-ALWAYS_INLINE vec_i16 widen_u8(const uint8_t *p)
+// Numbers of 16 bits with a sign, computed as unsigned ones: lanes beyond the last sample hold
+// anything, and may overflow.
+ALWAYS_INLINE vec_u16 widen_u8(const uint8_t *p)
 {
     vec_u8_half v;
     memcpy(&v, p, sizeof v);
-    return __builtin_convertvector(v, vec_i16);
+    return __builtin_convertvector(v, vec_u16);
 }
 
-ALWAYS_INLINE vec_i16 load_i16(const int16_t *p)
+ALWAYS_INLINE vec_u16 load_u16(const uint16_t *p)
 {
-    vec_i16 v;
+    vec_u16 v;
     memcpy(&v, p, sizeof v);
     return v;
 }
@@ -65,12 +67,12 @@ ALWAYS_INLINE vec_i16 load_i16(const int16_t *p)
 static void make_byte_lines(const struct gradient_job *job, const uint8_t *const lines[3],
                             int count)
 {
-    int16_t *smooth = job->smooth, *differ = job->differ;
+    uint16_t *smooth = job->smooth, *differ = job->differ;
     for (int x = 0; x < count + 2; x += VECTOR / 2) {
-        vec_i16 top = widen_u8(lines[0] + x), bottom = widen_u8(lines[2] + x);
-        vec_i16 s =
-            (top + bottom) * (int16_t)job->outer + widen_u8(lines[1] + x) * (int16_t)job->inner;
-        vec_i16 d = bottom - top;
+        vec_u16 top = widen_u8(lines[0] + x), bottom = widen_u8(lines[2] + x);
+        vec_u16 s =
+            (top + bottom) * (uint16_t)job->outer + widen_u8(lines[1] + x) * (uint16_t)job->inner;
+        vec_u16 d = bottom - top;
         memcpy(smooth + x, &s, sizeof s);
         memcpy(differ + x, &d, sizeof d);
     }
@@ -79,11 +81,11 @@ static void make_byte_lines(const struct gradient_job *job, const uint8_t *const
 // VECTOR / 2 samples, of 16 bits each.
 ALWAYS_INLINE vec_u16 filter_gradient_half(const struct gradient_job *job, int x, bool plain)
 {
-    const int16_t *smooth = (const int16_t *)job->smooth + x,
-                  *differ = (const int16_t *)job->differ + x;
-    vec_u32 gx = (vec_u32)(load_i16(smooth + 2) - load_i16(smooth));
-    vec_u32 gy = (vec_u32)((load_i16(differ) + load_i16(differ + 2)) * (int16_t)job->outer +
-                           load_i16(differ + 1) * (int16_t)job->inner);
+    const uint16_t *smooth = (const uint16_t *)job->smooth + x,
+                   *differ = (const uint16_t *)job->differ + x;
+    vec_u32 gx = (vec_u32)(load_u16(smooth + 2) - load_u16(smooth));
+    vec_u32 gy = (vec_u32)((load_u16(differ) + load_u16(differ + 2)) * (uint16_t)job->outer +
+                           load_u16(differ + 1) * (uint16_t)job->inner);
     vec_u32 even = (gx & 0xffff) | gy << 16, odd = gx >> 16 | (gy & 0xffff0000);
     const vec_u32 zero = {0};
     vec_i32 squares[2] = {(vec_i32)dot_words(zero, (vec_u8)even, even),
