@@ -8,6 +8,8 @@ import pytest
 import images
 from program import EMULATED, ROOT, run
 
+# Filters of 49x49 take long under a sanitizer.
+SMALL = bool(os.environ.get("CONV_SANITIZED"))
 SAMPLES = os.path.join(ROOT, "samples")
 
 
@@ -43,7 +45,8 @@ def image(tmp_path):
     return path, np.tensordot([0.299, 0.587, 0.114], made.planes.astype(float), 1) / 255
 
 
-@pytest.mark.parametrize("name", ["gabor:3x4", "laws:25", "mr8", "sobel", "dog:1,1.6"])
+@pytest.mark.parametrize("name", ["gabor:2x2", "laws:9", "sobel"] if SMALL else
+                         ["gabor:3x4", "laws:25", "mr8", "sobel", "dog:1,1.6"])
 def test_maps(image, tmp_path, name):
     path, luminance = image
     run("layer", name, path, tmp_path / "maps.npy", "--device", "cpu")
@@ -80,7 +83,7 @@ def test_folder_into_one_file(tmp_path):
 
 
 @pytest.mark.skipif(not EMULATED, reason="no emulated device")
-@pytest.mark.parametrize("name", ["gabor:2x2", "schmid"])
+@pytest.mark.parametrize("name", ["gabor:1x2"] if SMALL else ["gabor:2x2", "schmid"])
 def test_devices_agree(image, tmp_path, name, monkeypatch):
     path, _ = image
     run("layer", name, path, tmp_path / "cpu.npy", "--device", "cpu")

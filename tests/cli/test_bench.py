@@ -144,6 +144,11 @@ def test_kernels_ladder_on_the_device(box):
 LAYER = ("bench", "layers", "--device", "cpu", "--shape", "5x2x13x17", "--maps", "3", "--kernel", "3x5")
 
 
+# Multiply-adds in registers take seconds under a sanitizer, and every run measures them.
+once_is_enough = pytest.mark.skipif(bool(os.environ.get("CONV_SANITIZED")), reason="test_layers_json runs the same code")
+
+
+@once_is_enough
 def test_layers_prints_every_row_of_this_machine(box):
     out = run(*LAYER).out
     assert "2->3, 13x17, 3x5, batch of 5" in out
@@ -169,6 +174,7 @@ def test_layers_json(box):
         assert limit > 0 and row["share_of_fma"] == pytest.approx(flops / row["ms"] / 1e9 / limit, rel=0.02, abs=1e-5)
 
 
+@once_is_enough
 def test_layers_csv(box):
     rows = list(csv.DictReader(io.StringIO(run(*LAYER, "--csv").out)))
     assert "cpu_layer_reference" in {row["name"] for row in rows}
@@ -183,6 +189,7 @@ def test_layers_of_one_variant_or_precision(box):
     assert json.loads(run(*LAYER, "--json", "--precision", "fp16").out)["rows"] == []
 
 
+@once_is_enough
 def test_layers_page_and_chart(box):
     out = run(*LAYER, "--json", "--html", "p.html").out
     page = (box / "p.html").read_text(encoding="utf-8")
