@@ -36,8 +36,7 @@ enum conv_precision {
     // bias (0 without one), then the activation.
     CONV_PRECISION_EXACT,
     // Products of float32 precision in any order, also three TF32 products per product: the error
-    // is
-    // within the variant's `bound`.
+    // is within the variant's `bound`.
     CONV_PRECISION_FAST,
     CONV_PRECISION_TF32, // operands rounded to TF32
     CONV_PRECISION_FP16, // operands rounded to float16, float32 sums

@@ -56,7 +56,7 @@ static void print_line(const struct conv_bench_layers_table *table,
     else
         snprintf(name, sizeof name, "%s%s", line->kind == CONV_BENCH_SHAPE ? "  " : "", line->name);
     if (*line->skipped) {
-        printf("%-34s left out: ", name);
+        printf("%-34s skipped: ", name);
         conv_report_print_path(stdout, line->skipped);
         putchar('\n');
         return;

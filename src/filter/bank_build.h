@@ -5,7 +5,7 @@
 
 #include "filter/bank.h"
 
-// Reserves room for so many filters and maps. CONV_ERR_MEMORY.
+// Reserves room for that number of filters and maps. CONV_ERR_MEMORY.
 enum conv_status conv_bank_reserve(struct conv_bank *bank, int filters, int maps,
                                    struct conv_err *err);
 

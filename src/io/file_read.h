@@ -23,7 +23,7 @@ struct conv_file_read {
     void *context;
 };
 
-// A capacity that a file of so many bytes is read with.
+// The capacity with which a file of that size is read.
 size_t conv_file_read_capacity(size_t size);
 
 // Opens the item, reads its file and closes it. *format is that of its first bytes, which are
