@@ -27,8 +27,8 @@ void *conv_worker_main(void *worker); // struct conv_worker
 // From now on the worker computes on this job, which decodes for a group with others or not.
 void conv_worker_take(struct conv_worker *worker, struct conv_job *job, bool decodes);
 
-// True if the worker was computing and is left behind, with its job. The others continue without
-// it.
+// True if the worker was computing: then it is abandoned together with its job, and the others
+// continue.
 bool conv_worker_leave(struct conv_scheduler *s, struct conv_worker *worker) CONV_NEEDS(s->lock);
 
 #endif

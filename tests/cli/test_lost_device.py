@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A GPU without room and a GPU that fails in the middle (tests/faulty: the program with another device).
 
-On any machine that device is the CPU behind the asynchronous interface. Tests with `real` need a GPU: there CUDA
+On any machine that device is the CPU with an asynchronous interface. Tests with `real` need a GPU: there CUDA
 itself loses its device to a kernel that traps, or its memory to somebody else.
 """
 import os

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Several GPUs: groups go to the device that is ready, other devices take over from one that fails, and the report has each one's share.
 
-The devices are those of tests/faulty: the CPU behind the asynchronous interface, any number of them. Tests with `real` put
+The devices are those of tests/faulty: the CPU with an asynchronous interface, any number of them. Tests with `real` put
 CUDA behind each of them, on a machine with one GPU the same one.
 """
 import json

@@ -86,19 +86,22 @@ static void gabor_is_the_published_formula(void **state)
     (void)state;
     struct conv_bank bank;
     parse(&bank, "gabor:2x4");
-    const struct conv_bank_filter *real = &bank.filters[2 * (4 + 1)], *imaginary = real + 1;
-    assert_string_equal(real->label, "real 2 45");
-    double frequency = 0.4 / sqrt(2), sigma = sqrt(log(2) / 2) / M_PI * 3 / frequency;
-    int half = real->width / 2;
-    assert_int_equal(half, (int)ceil(3 * sigma));
-    for (int y = -half; y <= half; y++) {
-        for (int x = -half; x <= half; x++) {
-            double along = (x + y) * sqrt(0.5);
-            double density =
-                exp(-(x * x + y * y) / (2 * sigma * sigma)) / (2 * M_PI * sigma * sigma);
-            double phase = 2 * M_PI * frequency * along;
-            assert_true(fabs(at(real, y + half, x + half) - density * cos(phase)) < 1e-12);
-            assert_true(fabs(at(imaginary, y + half, x + half) - density * sin(phase)) < 1e-12);
+    assert_string_equal(bank.filters[2 * (4 + 1)].label, "real 2 45");
+    assert_string_equal(bank.filters[2 * (4 + 3) + 1].label, "imaginary 2 135");
+    for (int pair = 0; pair < 8; pair++) {
+        const struct conv_bank_filter *real = &bank.filters[2 * pair], *imaginary = real + 1;
+        double frequency = pair < 4 ? 0.4 : 0.4 / sqrt(2), theta = M_PI * (pair % 4) / 4;
+        double sigma = sqrt(log(2) / 2) / M_PI * 3 / frequency;
+        int half = real->width / 2;
+        assert_int_equal(half, (int)ceil(3 * sigma));
+        for (int y = -half; y <= half; y++) {
+            for (int x = -half; x <= half; x++) {
+                double phase = 2 * M_PI * frequency * (x * cos(theta) + y * sin(theta));
+                double density =
+                    exp(-(x * x + y * y) / (2 * sigma * sigma)) / (2 * M_PI * sigma * sigma);
+                assert_true(fabs(at(real, y + half, x + half) - density * cos(phase)) < 1e-12);
+                assert_true(fabs(at(imaginary, y + half, x + half) - density * sin(phase)) < 1e-12);
+            }
         }
     }
     conv_bank_free(&bank);

@@ -56,7 +56,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
             continue;
         c.cost = (float)(c.tiles * s->columns * c.groups * s->maps) *
                  (1 + 1.0f / (float)s->columns + 0.3f / (float)s->maps + (s->whole ? 0 : 0.1f));
-        // So many images that the last block of a group is nearly full.
+        // As many images as leave the last block of a group nearly full.
         int units = out_height * c.tiles;
         c.group_images = ceil_div(64 * FEW_THREADS * s->pieces, units);
         if (!found || c.cost < best->cost) {
