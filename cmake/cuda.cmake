@@ -124,6 +124,11 @@ function(conv_cuda_target target)
     elseif(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
         list(APPEND options --compress-mode=speed)
     endif()
+    # Code that is never run: the compiler's front end and the assembler see all of it, in a fifth of the
+    # time (of tiles.cu 2.4 s of processor time instead of 10.7).
+    if(CONV_CUDA_FOR STREQUAL "check" AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 13.0)
+        list(APPEND options --Ofast-compile=max)
+    endif()
     target_compile_options(${target} PRIVATE
         $<$<COMPILE_LANGUAGE:CUDA>:${options}>
         # For the profiler; it would make the program several times as large.
@@ -131,6 +136,11 @@ function(conv_cuda_target target)
     if(CONV_WERROR)
         target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
     endif()
+    set(have_wgmma 0) # instructions of 90a alone
+    if("${CMAKE_CUDA_ARCHITECTURES}" MATCHES "90a")
+        set(have_wgmma 1)
+    endif()
+    target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:CONV_HAVE_WGMMA=${have_wgmma}>)
     if(CONV_STATIC)
         # The code that nvcc generates around a launch needs two functions of the C++ library.
         target_link_options(${target} INTERFACE -static-libstdc++ -static-libgcc)

@@ -29,9 +29,15 @@ static const struct part parts[] = {{NULL, NULL}};
 static bool parse_options(struct check_options *options, const char **part, int argc, char **argv)
 {
     for (int i = 1; i < argc; i += 2) {
+        const char *name = argv[i];
+        if (!strcmp(name, "--no-special")) {
+            options->special = false;
+            i--;
+            continue;
+        }
         if (i + 1 == argc)
             return false;
-        const char *name = argv[i], *value = argv[i + 1];
+        const char *value = argv[i + 1];
         if (!strcmp(name, "--seed"))
             options->seed = strtoull(value, NULL, 10);
         else if (!strcmp(name, "--rounds"))
@@ -55,11 +61,11 @@ static bool run_part(const struct part *part, const struct check_options *option
 
 int main(int argc, char **argv)
 {
-    struct check_options options = {.seed = (uint64_t)time(NULL), .rounds = 200};
+    struct check_options options = {.seed = (uint64_t)time(NULL), .rounds = 200, .special = true};
     const char *part = NULL;
     if (!parse_options(&options, &part, argc, argv)) {
         fprintf(stderr, "usage: check_codec [--part encode|decode] [--seed N] [--rounds N] "
-                        "[--corpus FOLDER]\n");
+                        "[--corpus FOLDER] [--no-special]\n");
         return 2;
     }
     const char *reason;

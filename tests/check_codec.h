@@ -42,6 +42,7 @@ struct check_options {
     uint64_t seed;
     int rounds;
     const char *corpus; // folder of PNG files to decode; NULL: none
+    bool special;       // streams made by hand, and one cut before every byte
 };
 
 // On failure prints the difference and returns false; a seed with one round repeats a case.

@@ -171,18 +171,33 @@ bool check_cpu_run(const struct conv_layer_variant *variant, struct check_case *
 
 // --- checking ------------------------------------------------------------------------------------
 
+// What the place of a variant has for a case.
+static unsigned offered(const struct conv_layer_variant *variant, const struct check_case *c,
+                        const struct machine *machine)
+{
+    if (variant->place != CONV_ON_CUDA)
+        return machine->features;
+#ifdef CONV_EMULATED // each case has a device of its own
+    const char *reason = "";
+    emulated_seed(c->seed);
+    return (unsigned)device_capability(&reason);
+#else
+    (void)c;
+    return (unsigned)machine->capability;
+#endif
+}
+
 // Runs one variant on one case; false on a difference.
 static bool check_variant(const struct conv_layer_variant *variant, struct check_case *c,
                           const struct machine *machine, struct tally *tally)
 {
-    bool on_cuda = variant->place == CONV_ON_CUDA;
-    unsigned have = on_cuda ? (unsigned)machine->capability : machine->features;
-    if (!conv_layer_can(variant, &c->layer, &c->shape, have) || !check_case_suits(c, variant))
+    if (!conv_layer_can(variant, &c->layer, &c->shape, offered(variant, c, machine)) ||
+        !check_case_suits(c, variant))
         return true;
     tally->cases++;
     tally->useful += c->useful;
 #if CONV_HAVE_CUDA
-    if (on_cuda) {
+    if (variant->place == CONV_ON_CUDA) {
         check_memory_clear(&c->dst);
         if (!check_cuda_run(variant, c)) {
             check_case_print(c, variant->name);

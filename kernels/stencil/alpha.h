@@ -43,6 +43,13 @@ void conv_alpha_renew(const struct conv_stencil_plane *plane, int depth);
 enum conv_status conv_cuda_alpha_renew(const struct conv_stencil_plane *d_planes, int count,
                                        int depth, void *stream);
 
+// Before the first filter and after the last one: multiplies or divides the colours at plane->dst
+// by plane->alpha. Otherwise as above.
+enum conv_status conv_cuda_alpha_multiply(const struct conv_stencil_plane *d_planes, int count,
+                                          int depth, void *stream);
+enum conv_status conv_cuda_alpha_divide(const struct conv_stencil_plane *d_planes, int count,
+                                        int depth, void *stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -115,6 +115,14 @@ enum conv_place conv_bank_context_place(const struct conv_bank_context *context)
     return context->config.place;
 }
 
+void conv_bank_context_describe(const struct conv_bank_context *context, char *text, size_t size)
+{
+    if (context->ops->place == CONV_ON_CPU)
+        snprintf(text, size, "cpu");
+    else
+        snprintf(text, size, "cuda:%d", context->config.device);
+}
+
 bool conv_bank_context_bytes(const struct conv_bank_context *context, int height, int width,
                              size_t *in, size_t *out)
 {
@@ -127,6 +135,15 @@ bool conv_bank_context_bytes(const struct conv_bank_context *context, int height
     if (!pool->count)
         per_map = plane;
     return !__builtin_mul_overflow(per_map, (size_t)context->steps.maps * sizeof(float), out);
+}
+
+size_t conv_bank_context_work(const struct conv_bank_context *context, int height, int width)
+{
+    const struct conv_bank_steps *steps = &context->steps;
+    size_t maps = (size_t)(context->config.pool.count ? steps->most_maps : steps->maps);
+    size_t rows = (size_t)height + 2 * (size_t)steps->half_height;
+    size_t columns = (size_t)width + 2 * (size_t)steps->half_width;
+    return rows * columns * sizeof(float) * (1 + maps + (size_t)steps->most_filters);
 }
 
 double conv_bank_cost(const struct conv_bank *bank)

@@ -62,11 +62,17 @@ void conv_bank_context_close(struct conv_bank_context *context); // NULL is fine
 int conv_bank_context_maps(const struct conv_bank_context *context);
 enum conv_place conv_bank_context_place(const struct conv_bank_context *context);
 
+// "cpu", "cuda:0"
+void conv_bank_context_describe(const struct conv_bank_context *context, char *text, size_t size);
+
 // Bytes of one image's input and output in host memory. The output is float32:
 // [maps][height][width] or, pooled, [maps][kinds][grid][grid]. False if that is beyond what a
 // size_t holds.
 bool conv_bank_context_bytes(const struct conv_bank_context *context, int height, int width,
                              size_t *in, size_t *out);
+
+// Bytes of device memory per plane besides its input: maps and what lies between.
+size_t conv_bank_context_work(const struct conv_bank_context *context, int height, int width);
 
 // Multiply-adds per sample of a plane, for the choice of a device.
 double conv_bank_cost(const struct conv_bank *bank);

@@ -6,12 +6,14 @@
 #include <string.h>
 
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/lock.h"
 
 // Bytes of a chunk, input and output. On the CPU both stay in the second-level cache. Copies of
 // 16 MiB reach nine tenths of the bus's speed.
 #define CPU_CHUNK ((size_t)1 << 20)
 #define CUDA_CHUNK ((size_t)16 << 20)
+#define CUDA_WORK ((size_t)256 << 20) // a bank's maps of one chunk in the device's memory
 // Streams that overlap copies in both directions and kernels, with some that read and write files.
 #define CUDA_WORKERS 8
 #define WAIT_NS 100000000u // a signal handler cannot wake a condition
@@ -32,6 +34,7 @@ struct run {
 struct worker {
     pthread_t thread;
     bool has_thread;
+    int number;
     struct run *run;
 };
 
@@ -45,10 +48,10 @@ static int64_t ceil_div(int64_t a, int64_t b)
 enum conv_status conv_layer_flow_plan(struct conv_layer_flow_use *use,
                                       const struct conv_layer_flow *flow, struct conv_err *err)
 {
-    const struct conv_layer *layer = conv_layer_context_layer(flow->context);
-    bool on_cpu = conv_layer_context_place(flow->context) == CONV_ON_CPU;
+    const struct conv_operation *operation = &flow->operation;
+    bool on_cpu = conv_operation_place(operation) == CONV_ON_CPU;
     size_t each;
-    if (!conv_layer_context_bytes(layer, flow->height, flow->width, &use->in, &use->out) ||
+    if (!conv_operation_bytes(operation, flow->height, flow->width, &use->in, &use->out) ||
         __builtin_add_overflow(use->in, use->out, &each))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "planes of %d x %d are too small or too large for this layer",
@@ -66,12 +69,15 @@ enum conv_status conv_layer_flow_plan(struct conv_layer_flow_use *use,
         chunk = ceil_div(images, jobs);
     if (chunk > (int64_t)(limit / each))
         chunk = (int64_t)(limit / each);
+    size_t work = on_cpu ? 0 : conv_operation_work(operation, flow->height, flow->width);
+    if (work > 0 && chunk > (int64_t)(CUDA_WORK / work))
+        chunk = (int64_t)(CUDA_WORK / work);
     use->chunk = chunk > 0 ? chunk : 1;
     int64_t workers = ceil_div(images, use->chunk);
     int64_t most = (int64_t)(limit / each) / use->chunk;
     workers = workers > most ? most : workers;
     use->workers = workers > jobs ? jobs : workers > 0 ? (int)workers : 1;
-    use->threads = on_cpu ? flow->jobs / use->workers : 1;
+    use->threads = on_cpu && !operation->bank ? flow->jobs / use->workers : 1;
     return CONV_OK;
 }
 
@@ -155,24 +161,43 @@ static void end_turn(struct run *run, int64_t count) CONV_TAKES(run->lock)
     conv_lock_release(&run->lock);
 }
 
-static enum conv_status run_chunks(struct run *run, struct conv_layer_stream *stream,
-                                   struct conv_err *err)
+// The time now, which is when the next step begins.
+static uint64_t end_step(const struct worker *worker, enum conv_layer_flow_step step,
+                         uint64_t start, int64_t images)
 {
+    const struct conv_layer_flow *flow = worker->run->flow;
+    uint64_t now = conv_clock_ns();
+    if (flow->timed)
+        flow->timed(flow->user, worker->number, step, start, now, images);
+    return now;
+}
+
+static enum conv_status run_chunks(const struct worker *worker,
+                                   struct conv_operation_stream *stream, struct conv_err *err)
+{
+    struct run *run = worker->run;
     const struct conv_layer_flow *flow = run->flow;
     void *h_in, *h_out;
     size_t chunk = (size_t)run->use.chunk;
-    enum conv_status status = conv_layer_stream_staging(stream, chunk * run->use.in,
-                                                        chunk * run->use.out, &h_in, &h_out, err);
+    enum conv_status status = conv_operation_stream_staging(
+        stream, chunk * run->use.in, chunk * run->use.out, &h_in, &h_out, err);
     while (!status) {
+        uint64_t start = conv_clock_ns();
         int64_t count, first = flow->ordered_read ? read_in_turn(run, &count, h_in, &status, err)
                                                   : read_chunk(run, &count, h_in, &status, err);
         if (first < 0)
             break;
+        start = end_step(worker, CONV_LAYER_FLOW_READ, start, count);
         if (!status)
-            status = conv_layer_stream_run(stream, &run->shape, count, h_in, h_out, err);
-        if (status || (flow->ordered_write && !wait_turn(run, first)))
+            status = conv_operation_stream_run(stream, &run->shape, count, h_in, h_out, err);
+        if (status)
             break;
+        (void)end_step(worker, CONV_LAYER_FLOW_RUN, start, count);
+        if (flow->ordered_write && !wait_turn(run, first))
+            break;
+        start = conv_clock_ns();
         status = flow->write(flow->user, first, count, h_out, err);
+        (void)end_step(worker, CONV_LAYER_FLOW_WRITE, start, count);
         if (!status)
             end_turn(run, count);
     }
@@ -183,15 +208,15 @@ static void *work(void *data)
 {
     struct worker *worker = data;
     struct run *run = worker->run;
-    struct conv_layer_stream *stream = NULL;
+    struct conv_operation_stream stream = {0};
     struct conv_err err = {0};
     enum conv_status status =
-        conv_layer_stream_open(run->flow->context, run->use.threads, &stream, &err);
+        conv_operation_stream_open(&run->flow->operation, run->use.threads, &stream, &err);
     if (!status)
-        status = run_chunks(run, stream, &err);
+        status = run_chunks(worker, &stream, &err);
     if (status)
         fail(run, status, &err);
-    conv_layer_stream_close(stream);
+    conv_operation_stream_close(&stream);
     return NULL;
 }
 
@@ -206,6 +231,7 @@ static enum conv_status run_workers(struct run *run, struct conv_err *err)
     // This thread is the first worker. Others that cannot be started are done without.
     for (int i = 0; i < count; i++) {
         workers[i].run = run;
+        workers[i].number = i;
         workers[i].has_thread =
             i > 0 && pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0;
     }
@@ -268,7 +294,7 @@ enum conv_status conv_layer_flow_run_memory(struct conv_layer_context *context, 
 {
     struct memory memory = {.src = src, .dst = dst};
     struct conv_layer_flow flow = {
-        .context = context,
+        .operation = {.layer = context},
         .images = images,
         .height = height,
         .width = width,

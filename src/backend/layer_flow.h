@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT
-// Runs a layer over a tensor of any number of images: workers with a stream each read a chunk of
-// images, run the layer and write the result, so that reading, computing (or copying to a device)
-// and writing overlap. Memory does not depend on the number of images.
+// Runs a layer or a filter bank over a tensor of any number of images: workers with a stream each
+// read a chunk of images, run the operation and write the result, so that reading, computing (or
+// copying to a device) and writing overlap. Memory does not depend on the number of images.
 #ifndef CONV_BACKEND_LAYER_FLOW_H
 #define CONV_BACKEND_LAYER_FLOW_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "backend/layer_context.h"
+#include "backend/operation.h"
+
+// What a worker does with a chunk, in this order.
+enum conv_layer_flow_step { CONV_LAYER_FLOW_READ, CONV_LAYER_FLOW_RUN, CONV_LAYER_FLOW_WRITE };
 
 struct conv_layer_flow {
-    struct conv_layer_context *context;
+    struct conv_operation operation; // of the caller
     int64_t images;
     int height, width;
     int jobs;         // threads, at least 1
@@ -27,6 +30,10 @@ struct conv_layer_flow {
     void *user;
     // After a chunk was written; one thread at a time. May be NULL.
     void (*progress)(void *user, int64_t images);
+    // After a step of worker 0, 1, ..., which took from `start` to `end` on conv_clock_ns's clock,
+    // with that many images; several threads at a time. May be NULL.
+    void (*timed)(void *user, int worker, enum conv_layer_flow_step step, uint64_t start,
+                  uint64_t end, int64_t images);
     const atomic_int *stop; // ends the run soon after conv_cancel_is_asked; may be NULL
 };
 
@@ -43,12 +50,12 @@ struct conv_layer_flow_use {
 enum conv_status conv_layer_flow_plan(struct conv_layer_flow_use *use,
                                       const struct conv_layer_flow *flow, struct conv_err *err);
 
-// Errors as conv_layer_flow_plan, conv_layer_stream_run and the flow's functions;
+// Errors as conv_layer_flow_plan, conv_operation_stream_run and the flow's functions;
 // CONV_ERR_CANCELLED. After a failure some images may have been written.
 enum conv_status conv_layer_flow_run(const struct conv_layer_flow *flow, struct conv_err *err);
 
-// The same from memory to memory: src and dst as for conv_layer_stream_run, of any number of
-// images.
+// The same of a layer from memory to memory: src and dst as for conv_layer_stream_run, of any
+// number of images.
 enum conv_status conv_layer_flow_run_memory(struct conv_layer_context *context, int64_t images,
                                             int height, int width, int jobs, size_t mem_limit,
                                             const void *src, void *dst, struct conv_err *err);

@@ -6,17 +6,7 @@
 
 #include <stdint.h>
 
-enum conv_status {
-    CONV_OK = 0,
-    CONV_ERR_USAGE,       // the user asked for something that makes no sense
-    CONV_ERR_IO,          // the system refused to read or write
-    CONV_ERR_FORMAT,      // the bytes are no valid PNG (or filter file)
-    CONV_ERR_UNSUPPORTED, // valid, but this program or this option cannot do it
-    CONV_ERR_LIMIT,       // beyond the limit for pixels or memory
-    CONV_ERR_MEMORY,      // the system has no memory left
-    CONV_ERR_DEVICE,      // the GPU or its driver failed
-    CONV_ERR_CANCELLED,   // the run was stopped
-};
+#include "conv_status.h"
 
 // Which setting a failure is about, or which setting would help. Texts do not name options of the
 // command line; cli/hints.c adds them, and a library can name its own settings.

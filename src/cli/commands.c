@@ -79,6 +79,15 @@ int conv_commands_fail(const struct conv_err *err)
     return err->status == CONV_ERR_DEVICE ? CONV_EXIT_DEVICE : CONV_EXIT_SOME_FAILED;
 }
 
+int conv_commands_exit_code(const struct conv_totals *totals, int stop)
+{
+    if (stop > 0)
+        return CONV_EXIT_SIGNAL + stop;
+    if (totals->failed)
+        return CONV_EXIT_SOME_FAILED;
+    return totals->done + totals->skipped + totals->planned ? CONV_EXIT_OK : CONV_EXIT_NOTHING;
+}
+
 int conv_commands_flush(void)
 {
     struct conv_err err = {0};

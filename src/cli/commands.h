@@ -5,6 +5,7 @@
 #define CONV_CLI_COMMANDS_H
 
 #include "cli/options.h"
+#include "report/record.h"
 
 enum {
     CONV_EXIT_OK = 0,
@@ -47,6 +48,9 @@ enum conv_status conv_commands_parse_chain(const struct conv_options *options, c
 
 // Prints `conv: TEXT` on stderr and returns the exit code that belongs to err->status.
 int conv_commands_fail(const struct conv_err *err);
+
+// The exit code of a run over images: of the signal `stop` > 0, or by the totals.
+int conv_commands_exit_code(const struct conv_totals *totals, int stop);
 
 // Flushes stdout: CONV_EXIT_OK, or a message and CONV_EXIT_SOME_FAILED if it could not be written.
 int conv_commands_flush(void);

@@ -6,6 +6,7 @@
 
 #include "base/suggest.h"
 #include "cli/option_table.h"
+#include "conv.h"
 
 #define COLUMN 26 // where the second column of both tables begins
 #define WIDTH 80  // of the terminal that the text is wrapped for
@@ -138,7 +139,7 @@ int conv_version_main(const struct conv_options *options)
     struct conv_err err = {0};
     if (conv_commands_check_operands(options, &err))
         return conv_commands_fail(&err);
-    puts("conv " CONV_VERSION);
+    printf("conv %s\n", conv_version());
     return conv_commands_flush();
 }
 

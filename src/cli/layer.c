@@ -60,14 +60,8 @@ int conv_layer_main(const struct conv_options *options)
     if (!status) {
         bool tensor =
             options->operand_count == 3 && !options->files_from && is_tensor(options->operands[1]);
-        if (tensor && setup.bank.map_count)
-            status = conv_err_set(&err, CONV_ERR_USAGE,
-                                  "%s: a filter bank takes images; convolve tensors with its "
-                                  "coefficients (conv show %s --json) as weights",
-                                  options->operands[1], options->operands[0]);
-        else
-            status = tensor ? conv_layer_run_tensor(options, &setup, stop, &code, &err)
-                            : conv_layer_run_images(options, &setup, stop, &code, &err);
+        status = tensor ? conv_layer_run_tensor(options, &setup, stop, &code, &err)
+                        : conv_layer_run_images(options, &setup, stop, &code, &err);
     }
     conv_layer_setup_close(&setup);
     int signal = atomic_load(stop);

@@ -5,9 +5,11 @@
 
 #include "base/clock.h"
 #include "cli/commands.h"
-#include "cli/hints.h"
 #include "cli/layer_command.h"
+#include "cli/layer_report.h"
+#include "cli/layer_resume.h"
 #include "cli/own_files.h"
+#include "cli/run_inputs.h"
 #include "cli/signals.h"
 #include "io/operands.h"
 #include "io/paths.h"
@@ -23,10 +25,10 @@ struct images_run {
     bool collects;                     // all results go into one file
     struct conv_sorted_source *sorted; // of `collects`
     struct conv_layer_target target;
-    struct conv_layer of_bytes, of_floats;
     struct conv_layer_images images;
     struct conv_paths_id own_files[CONV_OWN_FILES_MOST];
-    struct conv_report *report;
+    struct conv_journal *journal; // of --resume
+    struct conv_layer_report report;
 };
 
 // --- operands ------------------------------------------------------------------------------------
@@ -93,9 +95,10 @@ static enum conv_status open_walk(struct images_run *run, atomic_int *stop, stru
     run->collects = any && is_npy(run->output);
     if (run->collects && conv_paths_is_folder(run->output))
         return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a folder", run->output);
-    if (run->collects && options->update)
+    if (run->collects && (options->update || options->resume_path))
         return conv_err_set(err, CONV_ERR_USAGE,
-                            "--update compares files; %s is one file for all images", run->output);
+                            "--%s compares files; %s is one file for all images",
+                            options->update ? "update" : "resume", run->output);
     struct conv_walk_config config = make_walk(run, stop);
     return conv_walk_open(&run->walk, &config, err);
 }
@@ -126,47 +129,21 @@ static double estimate_flops(const struct images_run *run, const struct conv_lay
     return workload.kind == CONV_WORKLOAD_LARGE ? 2 * conv_layer_setup_much(run->options) : 0;
 }
 
-static enum conv_status open_banks(struct images_run *run, const struct conv_layer_setup *setup,
-                                   struct conv_err *err)
-{
-    const struct conv_options *options = run->options;
-    struct conv_layer_contexts *contexts = &run->images.contexts;
-    struct conv_bank_config config = {
-        .bank = &setup->bank,
-        .border = setup->layer.border,
-        .border_value = setup->layer.border_value,
-        .input = CONV_ELEMENT_U8,
-        .input_divisor = conv_layer_setup_divisor(options, CONV_ELEMENT_U8, true),
-        .pool = setup->pool,
-    };
-    contexts->pool = setup->pool;
-    enum conv_status status =
-        conv_layer_setup_bank(&contexts->bank_of_bytes, &run->target, options, &config, err);
-    config.input = CONV_ELEMENT_F32;
-    if (!status)
-        status =
-            conv_layer_setup_bank(&contexts->bank_of_floats, &run->target, options, &config, err);
-    return status;
-}
-
 static enum conv_status open_contexts(struct images_run *run, const struct conv_layer_setup *setup,
                                       struct conv_err *err)
 {
     const struct conv_options *options = run->options;
     struct conv_layer_contexts *contexts = &run->images.contexts;
-    run->of_floats = run->of_bytes = setup->layer;
-    run->of_bytes.input = CONV_ELEMENT_U8;
-    run->of_bytes.input_divisor = conv_layer_setup_divisor(options, CONV_ELEMENT_U8, true);
+    float divisor = conv_layer_setup_divisor(options, CONV_ELEMENT_U8, true);
     double flops = options->device_text ? 0 : estimate_flops(run, setup);
+    contexts->pool = setup->pool;
     enum conv_status status = conv_layer_setup_choose(&run->target, options, flops, err);
-    if (!status && setup->bank.map_count)
-        return open_banks(run, setup, err);
     if (!status)
-        status = conv_layer_setup_context(&contexts->of_bytes, &run->target, options,
-                                          &run->of_bytes, err);
+        status = conv_layer_setup_operation(&contexts->of_bytes, &run->target, options, setup,
+                                            CONV_ELEMENT_U8, divisor, err);
     if (!status)
-        status = conv_layer_setup_context(&contexts->of_floats, &run->target, options,
-                                          &run->of_floats, err);
+        status = conv_layer_setup_operation(&contexts->of_floats, &run->target, options, setup,
+                                            CONV_ELEMENT_F32, 1, err);
     return status;
 }
 
@@ -180,6 +157,7 @@ static enum conv_status open_sink(struct images_run *run, atomic_int *stop, stru
         .path = run->output,
         .workers = options->jobs,
         .fsync = options->fsync,
+        .journal = run->journal,
         .own_files = run->own_files,
         .own_file_count = conv_own_files_find(run->own_files, options),
         .stop = stop,
@@ -194,67 +172,23 @@ static enum conv_status open_sink(struct images_run *run, atomic_int *stop, stru
     return is_image ? conv_paths_make_folder(run->output, err) : status;
 }
 
-static enum conv_status open_report(struct images_run *run, struct conv_report_config *config,
-                                    uint64_t start, struct conv_err *err)
-{
-    const struct conv_options *options = run->options;
-    *config = (struct conv_report_config){
-        .quiet = options->quiet,
-        .verbose = options->verbose,
-        .dry_run = options->dry_run,
-        .single = !conv_walk_shape(run->walk)->any_folder && options->operand_count == 3,
-        .json = options->json,
-        .json_path = options->report_path,
-        .progress = options->progress,
-        .explain = conv_hints_explain,
-        .filters = options->operands[0],
-        .jobs = options->jobs,
-        .cores = options->limits->cores,
-        .start_ns = start,
-        .stall = conv_signals_stall(),
-    };
-    static char device[32];
-    if (run->images.contexts.of_bytes)
-        conv_layer_context_describe(run->images.contexts.of_bytes, device, sizeof device);
-    else
-        snprintf(device, sizeof device, run->target.place == CONV_ON_CPU ? "cpu" : "cuda:%d",
-                 run->target.device);
-    config->device = device;
-    return conv_report_open(&run->report, config, err);
-}
-
-static void print_none(const struct conv_options *options)
-{
-    fputs("conv: no PNG", stderr);
-    for (int i = 1; i < options->operand_count - 1; i++) {
-        fputs(i > 1 ? ", " : " in ", stderr);
-        conv_report_print_path(stderr, options->operands[i]);
-    }
-    fputc('\n', stderr);
-}
-
-static int exit_code(const struct conv_totals *totals, int stop)
-{
-    if (stop > 0)
-        return CONV_EXIT_SIGNAL + stop;
-    if (totals->failed)
-        return CONV_EXIT_SOME_FAILED;
-    return totals->done + totals->skipped + totals->planned ? CONV_EXIT_OK : CONV_EXIT_NOTHING;
-}
-
 static enum conv_status finish(struct images_run *run, const atomic_int *stop, bool failed,
                                int *code, struct conv_err *err)
 {
     struct conv_totals totals;
     struct conv_report_rest rest = {0};
     int signal = atomic_load(stop);
-    conv_report_totals(run->report, &totals);
-    *code = exit_code(&totals, signal);
-    if (signal > 0)
-        conv_report_interrupted(run->report, &rest);
-    else if (*code == CONV_EXIT_NOTHING && !failed)
-        print_none(run->options);
-    return conv_report_close(run->report, *code, &totals, err);
+    conv_report_totals(run->report.report, &totals);
+    *code = conv_commands_exit_code(&totals, signal);
+    if (signal > 0) {
+        if (!run->collects) // into one file nothing was written
+            conv_run_inputs_count_rest(run->options, run->walk, &totals, &rest);
+        conv_report_interrupted(run->report.report, &rest);
+    } else if (*code == CONV_EXIT_NOTHING && !failed) {
+        struct conv_walk_count count = conv_walk_count(run->walk);
+        conv_run_inputs_print_none(run->options, &count);
+    }
+    return conv_layer_report_finish(&run->report, &run->target, NULL, signal, *code, err);
 }
 
 static bool exists(const struct images_run *run)
@@ -263,15 +197,20 @@ static bool exists(const struct images_run *run)
 }
 
 static enum conv_status prepare(struct images_run *run, const struct conv_layer_setup *setup,
-                                struct conv_report_config *config, uint64_t start, atomic_int *stop,
-                                struct conv_err *err)
+                                uint64_t start, atomic_int *stop, struct conv_err *err)
 {
     const struct conv_options *options = run->options;
     enum conv_status status = open_walk(run, stop, err);
     if (!status)
         status = open_contexts(run, setup, err);
+    if (!status && options->resume_path)
+        status = conv_layer_resume_open(&run->journal, options, setup, stop, err);
     if (!status)
-        status = open_report(run, config, start, err);
+        status = conv_layer_report_prepare(&run->report, options, setup, err);
+    if (!status)
+        status = conv_layer_report_open(
+            &run->report, &run->images.contexts.of_bytes,
+            !conv_walk_shape(run->walk)->any_folder && options->operand_count == 3, start, err);
     if (!status)
         status = open_sink(run, stop, err);
     struct conv_layer_contexts contexts = run->images.contexts;
@@ -293,6 +232,8 @@ static enum conv_status prepare(struct images_run *run, const struct conv_layer_
         .dry_run = options->dry_run,
         .no_save = options->no_save,
         .fail_fast = options->fail_fast,
+        .resume = options->resume_path,
+        .trace = run->report.trace,
         .stop = stop,
         .watch = conv_signals_watch,
     };
@@ -307,9 +248,8 @@ enum conv_status conv_layer_run_images(const struct conv_options *options,
         .options = options,
         .output = options->operands[options->operand_count - 1],
     };
-    struct conv_report_config config;
     struct conv_err later;
-    enum conv_status status = prepare(&run, setup, &config, conv_clock_ns(), stop, err);
+    enum conv_status status = prepare(&run, setup, conv_clock_ns(), stop, err);
     if (!status && exists(&run)) {
         struct conv_record record = {
             .input = options->operands[1],
@@ -317,7 +257,7 @@ enum conv_status conv_layer_run_images(const struct conv_options *options,
             .outcome = CONV_OUTCOME_SKIPPED,
             .reason = "the output exists",
         };
-        conv_report_file(run.report, &record);
+        conv_report_file(run.report.report, &record);
     } else if (!status) {
         // The order of a list is the user's, that of a folder the file system's.
         struct conv_source *source = conv_walk_source(run.walk);
@@ -326,20 +266,20 @@ enum conv_status conv_layer_run_images(const struct conv_options *options,
             source = status ? NULL : conv_sorted_source_get(run.sorted);
         }
         if (!status)
-            status = conv_layer_images_run(&run.images, source, run.report, err);
+            status = conv_layer_images_run(&run.images, source, run.report.report, err);
     }
     conv_signals_watch(NULL);
     enum conv_status finished = conv_sink_finish(run.images.sink, status ? &later : err);
     status = status ? status : finished;
-    if (run.report) {
+    if (run.report.report) {
         enum conv_status closed =
             finish(&run, stop, status != CONV_OK, code, status ? &later : err);
         status = status ? status : closed;
     }
-    conv_layer_context_close(run.images.contexts.of_bytes);
-    conv_layer_context_close(run.images.contexts.of_floats);
-    conv_bank_context_close(run.images.contexts.bank_of_bytes);
-    conv_bank_context_close(run.images.contexts.bank_of_floats);
+    conv_operation_close(&run.images.contexts.of_bytes);
+    conv_operation_close(&run.images.contexts.of_floats);
+    conv_layer_report_close(&run.report);
+    conv_journal_close(run.journal);
     conv_sorted_source_close(run.sorted);
     conv_walk_close(run.walk);
     return status;

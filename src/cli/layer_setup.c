@@ -129,6 +129,7 @@ static enum conv_status open_bank(struct conv_layer_setup *setup,
     enum conv_status status = parse_border(&setup->layer, options->border_text, err);
     if (!options->border_text)
         setup->layer.border = CONV_BORDER_REPLICATE;
+    setup->layer.output = CONV_ELEMENT_F32;
     if (!status && options->layer.pool)
         status = conv_pooling_parse(&setup->pool, options->layer.pool, err);
     return status ? status : conv_bank_parse(&setup->bank, options->operands[0], err);
@@ -227,44 +228,44 @@ static bool falls_back(struct conv_layer_target *target, const struct conv_optio
     return true;
 }
 
-enum conv_status conv_layer_setup_context(struct conv_layer_context **context,
-                                          struct conv_layer_target *target,
-                                          const struct conv_options *options,
-                                          const struct conv_layer *layer, struct conv_err *err)
+static enum conv_status open_operation(struct conv_operation *operation,
+                                       const struct conv_layer_target *target,
+                                       const struct conv_options *options,
+                                       const struct conv_layer_setup *setup,
+                                       const struct conv_layer *layer, struct conv_err *err)
 {
-    struct conv_layer_config config = {
+    struct conv_layer_config of_layer = {
         .layer = layer,
         .place = target->place,
         .device = target->device,
         .variant = options->variant,
     };
-    struct conv_err reason = {0};
-    enum conv_status status = conv_layer_context_open(context, &config, &reason);
-    if (falls_back(target, options, status, &reason)) {
-        config.place = CONV_ON_CPU;
-        config.device = 0;
-        return conv_layer_context_open(context, &config, err);
-    }
-    if (status)
-        *err = reason;
-    return status;
+    struct conv_bank_config of_bank = {
+        .bank = &setup->bank,
+        .place = target->place,
+        .device = target->device,
+        .border = layer->border,
+        .border_value = layer->border_value,
+        .input = layer->input,
+        .input_divisor = layer->input_divisor,
+        .pool = setup->pool,
+    };
+    return setup->bank.map_count ? conv_bank_context_open(&operation->bank, &of_bank, err)
+                                 : conv_layer_context_open(&operation->layer, &of_layer, err);
 }
 
-enum conv_status conv_layer_setup_bank(struct conv_bank_context **context,
-                                       struct conv_layer_target *target,
-                                       const struct conv_options *options,
-                                       const struct conv_bank_config *config, struct conv_err *err)
+enum conv_status
+conv_layer_setup_operation(struct conv_operation *operation, struct conv_layer_target *target,
+                           const struct conv_options *options, const struct conv_layer_setup *setup,
+                           enum conv_element input, float divisor, struct conv_err *err)
 {
-    struct conv_bank_config own = *config;
+    struct conv_layer layer = setup->layer;
     struct conv_err reason = {0};
-    own.place = target->place;
-    own.device = target->device;
-    enum conv_status status = conv_bank_context_open(context, &own, &reason);
-    if (falls_back(target, options, status, &reason)) {
-        own.place = CONV_ON_CPU;
-        own.device = 0;
-        return conv_bank_context_open(context, &own, err);
-    }
+    layer.input = input;
+    layer.input_divisor = divisor;
+    enum conv_status status = open_operation(operation, target, options, setup, &layer, &reason);
+    if (falls_back(target, options, status, &reason))
+        return open_operation(operation, target, options, setup, &layer, err);
     if (status)
         *err = reason;
     return status;

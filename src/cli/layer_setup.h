@@ -3,14 +3,13 @@
 #ifndef CONV_CLI_LAYER_SETUP_H
 #define CONV_CLI_LAYER_SETUP_H
 
-#include "backend/bank_context.h"
-#include "backend/layer_context.h"
+#include "backend/operation.h"
 #include "cli/options.h"
 #include "io/tensor_file.h"
 
 struct conv_layer_setup {
     struct conv_tensor weights, bias;
-    // Without `input`, which depends on the files. Of a bank: border and border_value only.
+    // Without `input`, which depends on the files. Of a bank: border, border_value and output only.
     struct conv_layer layer;
     struct conv_bank bank; // empty if WEIGHTS is a file
     struct conv_pooling pool;
@@ -42,14 +41,11 @@ enum conv_status conv_layer_setup_choose(struct conv_layer_target *target,
                                          const struct conv_options *options, double flops,
                                          struct conv_err *err);
 
-// Opens the layer, or the bank, there, or if allowed on the CPU with a message.
-enum conv_status conv_layer_setup_context(struct conv_layer_context **context,
-                                          struct conv_layer_target *target,
-                                          const struct conv_options *options,
-                                          const struct conv_layer *layer, struct conv_err *err);
-enum conv_status conv_layer_setup_bank(struct conv_bank_context **context,
-                                       struct conv_layer_target *target,
-                                       const struct conv_options *options,
-                                       const struct conv_bank_config *config, struct conv_err *err);
+// Opens the layer or the bank for that input there, or if allowed on the CPU with a message:
+// *target is then the CPU. CONV_ERR_DEVICE, CONV_ERR_USAGE, CONV_ERR_MEMORY.
+enum conv_status
+conv_layer_setup_operation(struct conv_operation *operation, struct conv_layer_target *target,
+                           const struct conv_options *options, const struct conv_layer_setup *setup,
+                           enum conv_element input, float divisor, struct conv_err *err);
 
 #endif

@@ -2,77 +2,46 @@
 // conv layer WEIGHTS INPUT.npy OUTPUT.npy: streamed, in constant memory.
 #include "cli/layer_command.h"
 
-#include <limits.h>
-#include <string.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "backend/layer_flow.h"
 #include "base/clock.h"
 #include "base/stall.h"
 #include "cli/commands.h"
-#include "cli/hints.h"
+#include "cli/layer_report.h"
+#include "cli/layer_shapes.h"
 #include "cli/own_files.h"
 #include "cli/signals.h"
 #include "io/operands.h"
 #include "io/paths.h"
+#include "report/progress.h"
 #include "report/report.h"
 #include "tensor/convert.h"
 
 struct tensor_run {
     const struct conv_options *options;
     const char *input, *output;
-    struct conv_layer layer; // with the input's type
+    const struct conv_layer_setup *setup;
+    enum conv_element element; // of the operation's input
     struct conv_tensor_reader reader;
     struct conv_tensor_writer writer;
-    struct conv_tensor_shape out_shape;
+    struct conv_layer_shapes shapes;
     struct conv_layer_target target;
-    struct conv_layer_context *context;
-    int64_t images;
-    int height, width;
+    struct conv_operation operation;
     size_t in_elements, out_bytes; // of one image
     bool converts;                 // to float32, from anything but float32 and 8 bits
-    float divisor;                 // of 16-bit samples
+    float divisor;                 // of integers
+    const char *kernel;            // of a layer, or the name of the bank
+    struct conv_layer_flow_use use;
+    struct conv_layer_report report;
+    struct conv_trace_track **tracks; // of the workers
+    atomic_uint_fast64_t ns[CONV_STAGE_COUNT];
+    struct conv_progress progress;
+    struct conv_totals done; // so far, for `progress`
 };
 
-// --- shapes --------------------------------------------------------------------------------------
-
-static enum conv_status fit_shapes(struct tensor_run *run, const struct conv_layer_setup *setup,
-                                   struct conv_err *err)
-{
-    char text[CONV_TENSOR_TEXT_SIZE], weights[CONV_TENSOR_TEXT_SIZE];
-    const struct conv_tensor_shape *shape = &run->reader.npy.shape;
-    const struct conv_layer *layer = &run->layer;
-    int axes = shape->axes;
-    conv_tensor_shape_text(text, shape);
-    conv_tensor_shape_text(weights, &setup->weights.shape);
-    const int64_t *side = shape->side + axes - 3;
-    if (axes < 3 || axes > 4 || side[0] != layer->channels)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "%s: shape %s does not fit weights of shape %s; expected (images, %d, "
-                            "height, width) or (%d, height, width)",
-                            run->input, text, weights, layer->channels, layer->channels);
-    int64_t tall = side[1] + layer->pad_top + layer->pad_bottom;
-    int64_t wide = side[2] + layer->pad_left + layer->pad_right;
-    if (side[1] < 1 || side[2] < 1 || tall > INT_MAX || wide > INT_MAX ||
-        tall < layer->kernel_height || wide < layer->kernel_width)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "%s: shape %s does not fit weights of shape %s; expected planes of at "
-                            "least %d x %d samples, padding included",
-                            run->input, text, weights, layer->kernel_height, layer->kernel_width);
-    run->images = axes == 4 ? shape->side[0] : 1;
-    run->height = (int)side[1];
-    run->width = (int)side[2];
-    run->out_shape = *shape;
-    int64_t *out = run->out_shape.side + axes - 3;
-    out[0] = layer->maps;
-    out[1] = conv_layer_out_height(layer, run->height);
-    out[2] = conv_layer_out_width(layer, run->width);
-    uint64_t bytes;
-    return conv_tensor_shape_bytes(&run->out_shape, conv_element_size(layer->output), &bytes)
-               ? CONV_OK
-               : conv_err_set(err, CONV_ERR_LIMIT, "the result would have shape %s",
-                              conv_tensor_shape_text(text, &run->out_shape));
-}
+// --- the input -----------------------------------------------------------------------------------
 
 // 8-bit samples are converted by the kernel, all others before it.
 static enum conv_status choose_input(struct tensor_run *run, struct conv_err *err)
@@ -83,8 +52,12 @@ static enum conv_status choose_input(struct tensor_run *run, struct conv_err *er
     if (!is_integer && conv_options_given(run->options, "range"))
         return conv_err_set(err, CONV_ERR_USAGE, "--range scales integers, but %s has floats",
                             run->input);
-    run->layer.input = npy->element == CONV_ELEMENT_U8 ? CONV_ELEMENT_U8 : CONV_ELEMENT_F32;
-    run->layer.input_divisor = npy->element == CONV_ELEMENT_U8 ? divisor : 1;
+    if (run->options->layer.gray)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--gray is for images, and %s is a tensor: its channels are computed "
+                            "as they are",
+                            run->input);
+    run->element = npy->element == CONV_ELEMENT_U8 ? CONV_ELEMENT_U8 : CONV_ELEMENT_F32;
     run->converts =
         npy->is_double || npy->element == CONV_ELEMENT_U16 || npy->element == CONV_ELEMENT_F16;
     run->divisor = divisor;
@@ -131,22 +104,66 @@ static enum conv_status write_images(void *user, int64_t first, int64_t count, c
                                     (size_t)count * run->out_bytes, err);
 }
 
+static void count_images(void *user, int64_t images)
+{
+    struct tensor_run *run = user;
+    run->done.done += (uint64_t)images;
+    run->done.pixels +=
+        (uint64_t)images * (uint64_t)run->shapes.height * (uint64_t)run->shapes.width;
+    conv_stall_begin(conv_stall_of(conv_signals_stall(), stderr));
+    conv_progress_update(&run->progress, &run->done);
+    conv_stall_end(conv_stall_of(conv_signals_stall(), stderr));
+}
+
+static void note_step(void *user, int worker, enum conv_layer_flow_step step, uint64_t start,
+                      uint64_t end, int64_t images)
+{
+    static const enum conv_stage stages[] = {
+        [CONV_LAYER_FLOW_READ] = CONV_STAGE_READ,
+        [CONV_LAYER_FLOW_RUN] = CONV_STAGE_KERNEL,
+        [CONV_LAYER_FLOW_WRITE] = CONV_STAGE_WRITE,
+    };
+    struct tensor_run *run = user;
+    struct conv_trace_item item = {
+        .images = (int)images,
+        .bytes = (size_t)images * (step == CONV_LAYER_FLOW_WRITE ? run->use.out : run->use.in),
+    };
+    conv_trace_slice(run->tracks[worker], stages[step], start, end, &item);
+    atomic_fetch_add(&run->ns[stages[step]], end - start);
+}
+
 // --- the run -------------------------------------------------------------------------------------
+
+// True if `path` is the same regular file as the output.
+static bool would_overwrite(const struct tensor_run *run, const char *path)
+{
+    struct conv_paths_identity in, out;
+    return conv_paths_identify(&in, path) && in.exists && S_ISREG(in.info.st_mode) &&
+           conv_paths_identify(&out, run->output) && conv_paths_is_same(&in, &out);
+}
 
 static enum conv_status check_files(const struct tensor_run *run, struct conv_err *err)
 {
     const struct conv_options *options = run->options;
     struct conv_own_files_use use = {options->operands[0], options->operands + 1, 1, run->output};
-    struct conv_paths_identity in, out;
     enum conv_status status = conv_own_files_check(options, &use, err);
     bool to_standard = conv_operands_is_standard(run->output);
     if (status)
         return status;
-    if (!to_standard && conv_paths_identify(&in, run->input) && in.exists &&
-        conv_paths_identify(&out, run->output) && conv_paths_is_same(&in, &out) &&
-        S_ISREG(in.info.st_mode))
+    if (options->resume_path)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--resume is for many outputs, and %s is one; use --skip-existing or "
+                            "--update",
+                            run->output);
+    if (!to_standard && would_overwrite(run, run->input))
         return conv_err_set(err, CONV_ERR_USAGE, "%s: the output would overwrite the input",
                             run->input);
+    if (!to_standard && would_overwrite(run, options->operands[0]))
+        return conv_err_set(err, CONV_ERR_USAGE, "%s: the output would overwrite the weights",
+                            options->operands[0]);
+    if (!to_standard && options->filter.bias && would_overwrite(run, options->filter.bias))
+        return conv_err_set(err, CONV_ERR_USAGE, "%s: the output would overwrite the bias",
+                            options->filter.bias);
     if (to_standard && options->json)
         return conv_err_set(
             err, CONV_ERR_USAGE,
@@ -159,71 +176,80 @@ static enum conv_status check_files(const struct tensor_run *run, struct conv_er
     return CONV_OK;
 }
 
-static double count_flops(const struct tensor_run *run)
-{
-    const struct conv_layer *layer = &run->layer;
-    const int64_t *out = run->out_shape.side + run->out_shape.axes - 3;
-    return 2.0 * (double)run->images * (double)out[0] * (double)out[1] * (double)out[2] *
-           layer->channels * layer->kernel_height * layer->kernel_width;
-}
-
 static struct conv_layer_flow make_flow(struct tensor_run *run, const atomic_int *stop)
 {
     const struct conv_options *options = run->options;
     return (struct conv_layer_flow){
-        .context = run->context,
-        .images = run->images,
-        .height = run->height,
-        .width = run->width,
+        .operation = run->operation,
+        .images = run->shapes.images,
+        .height = run->shapes.height,
+        .width = run->shapes.width,
         .jobs = options->jobs,
         .mem_limit =
-            conv_options_mem_limit(options, conv_layer_context_place(run->context) != CONV_ON_CPU),
+            conv_options_mem_limit(options, conv_operation_place(&run->operation) != CONV_ON_CPU),
         .read = read_images,
         .write = write_images,
         .ordered_read = !run->reader.is_regular,
         .ordered_write = run->writer.is_ordered,
         .user = run,
+        .progress = count_images,
+        .timed = note_step,
         .stop = stop,
     };
 }
 
-// The context, and what the kernel would be.
-static enum conv_status open_context(struct tensor_run *run, struct conv_layer_flow_use *use,
-                                     const atomic_int *stop, struct conv_err *err)
+static enum conv_status name_kernel(struct tensor_run *run, struct conv_err *err)
+{
+    const struct conv_layer_variant *variant;
+    struct conv_layer_shape shape = {run->use.chunk, run->shapes.height, run->shapes.width};
+    run->kernel = run->options->operands[0];
+    if (run->operation.bank)
+        return CONV_OK;
+    enum conv_status status =
+        conv_layer_context_variant(run->operation.layer, &shape, &variant, err);
+    if (!status)
+        run->kernel = variant->name;
+    return status;
+}
+
+// The operation, and what it would use.
+static enum conv_status open_operation(struct tensor_run *run, const atomic_int *stop,
+                                       struct conv_err *err)
 {
     const struct conv_options *options = run->options;
-    const struct conv_layer_variant *variant;
-    enum conv_status status = conv_layer_setup_choose(&run->target, options, count_flops(run), err);
+    struct conv_layer_flow_use *use = &run->use;
+    enum conv_status status =
+        conv_layer_setup_choose(&run->target, options, run->shapes.flops, err);
     if (!status)
-        status = conv_layer_setup_context(&run->context, &run->target, options, &run->layer, err);
+        status = conv_layer_setup_operation(&run->operation, &run->target, options, run->setup,
+                                            run->element, run->converts ? 1 : run->divisor, err);
     if (status)
         return status;
     struct conv_layer_flow flow = make_flow(run, stop);
     status = conv_layer_flow_plan(use, &flow, err);
-    struct conv_layer_shape shape = {use->chunk, run->height, run->width};
     if (!status)
-        status = conv_layer_context_variant(run->context, &shape, &variant, err);
+        status = name_kernel(run, err);
     if (!status && options->verbose) {
         char in[CONV_TENSOR_TEXT_SIZE], out[CONV_TENSOR_TEXT_SIZE];
-        conv_report_say("%s %s -> %s %s: %s, %d worker%s, %lld image%s at a time", run->input,
+        conv_report_say("%s %s -> %s %s: %s, %d worker%s, %lld %s%s at a time", run->input,
                         conv_tensor_shape_text(in, &run->reader.npy.shape), run->output,
-                        conv_tensor_shape_text(out, &run->out_shape), variant->name, use->workers,
+                        conv_tensor_shape_text(out, &run->shapes.out), run->kernel, use->workers,
                         use->workers == 1 ? "" : "s", (long long)use->chunk,
-                        use->chunk == 1 ? "" : "s");
+                        run->operation.bank ? "plane" : "image", use->chunk == 1 ? "" : "s");
     }
     return status;
 }
 
-static enum conv_status open_input(struct tensor_run *run, const struct conv_layer_setup *setup,
-                                   atomic_int *stop, struct conv_err *err)
+static enum conv_status open_input(struct tensor_run *run, atomic_int *stop, struct conv_err *err)
 {
-    run->layer = setup->layer;
     conv_stall_begin(conv_signals_stall()); // opening a pipe waits for its writer
     enum conv_status status = conv_tensor_reader_open(&run->reader, run->input, stop, err);
     conv_stall_end(conv_signals_stall());
     if (!status)
         status = choose_input(run, err);
-    return status ? status : fit_shapes(run, setup, err);
+    return status ? status
+                  : conv_layer_shapes_fit(&run->shapes, run->setup, run->input,
+                                          &run->reader.npy.shape, err);
 }
 
 static enum conv_status compute(struct tensor_run *run, atomic_int *stop, struct conv_err *err)
@@ -231,13 +257,15 @@ static enum conv_status compute(struct tensor_run *run, atomic_int *stop, struct
     const struct conv_options *options = run->options;
     enum conv_status status = CONV_OK;
     if (!options->no_save) {
-        status = conv_tensor_writer_open(&run->writer, run->output, run->layer.output,
-                                         &run->out_shape, false, stop, err);
+        status = conv_tensor_writer_open(&run->writer, run->output, run->setup->layer.output,
+                                         &run->shapes.out, false, stop, err);
         conv_signals_watch(status ? NULL : &run->writer.sink);
     }
     struct conv_layer_flow flow = make_flow(run, stop);
+    conv_progress_init(&run->progress, options->progress, options->quiet);
     if (!status)
         status = conv_layer_flow_run(&flow, err);
+    conv_progress_clear(&run->progress);
     if (!status)
         status = conv_tensor_reader_finish(&run->reader, err);
     conv_signals_watch(NULL);
@@ -263,40 +291,48 @@ static const char *skip_reason(const struct tensor_run *run)
     return newer ? "the output is up to date" : NULL;
 }
 
-// Everything up to the result; fills in the record.
-static enum conv_status run_record(struct tensor_run *run, const struct conv_layer_setup *setup,
-                                   struct conv_record *record, char device[32], atomic_int *stop,
-                                   struct conv_err *err)
+// Everything before the result; fills in the record.
+static enum conv_status plan_record(struct tensor_run *run, struct conv_record *record,
+                                    atomic_int *stop, struct conv_err *err)
 {
-    const struct conv_options *options = run->options;
-    struct conv_layer_flow_use use = {0};
     record->reason = skip_reason(run);
     if (record->reason) {
         record->outcome = CONV_OUTCOME_SKIPPED;
         return CONV_OK;
     }
-    enum conv_status status = open_input(run, setup, stop, err);
+    enum conv_status status = open_input(run, stop, err);
     if (!status)
-        status = open_context(run, &use, stop, err);
+        status = open_operation(run, stop, err);
     if (status)
         return status;
-    conv_layer_context_describe(run->context, device, 32);
-    run->in_elements = use.in / conv_element_size(run->layer.input);
-    run->out_bytes = use.out;
-    record->width = run->width;
-    record->height = run->height;
-    record->channels = run->layer.channels;
+    const struct conv_tensor_shape *shape = &run->reader.npy.shape;
+    run->in_elements = run->use.in / conv_element_size(run->element);
+    run->out_bytes = run->use.out;
+    record->width = run->shapes.width;
+    record->height = run->shapes.height;
+    record->channels = shape->axes > 2 ? (int)shape->side[shape->axes - 3] : 1;
     record->depth = 8 * (int)run->reader.npy.file_element;
     record->bytes_in = run->reader.npy.header + (size_t)run->reader.npy.data;
-    if (options->dry_run) {
+    if (run->options->dry_run) {
         record->outcome = CONV_OUTCOME_PLANNED;
         record->reason = conv_paths_exists(run->output) ? "replaces the output" : "new";
-        return CONV_OK;
     }
-    uint64_t start = conv_clock_ns();
-    status = compute(run, stop, err);
-    record->ns[CONV_STAGE_KERNEL] = conv_clock_ns() - start;
-    record->bytes_out = options->no_save ? 0 : run->writer.header + (size_t)run->images * use.out;
+    return CONV_OK;
+}
+
+static enum conv_status run_record(struct tensor_run *run, struct conv_record *record,
+                                   atomic_int *stop, struct conv_err *err)
+{
+    run->tracks = calloc((size_t)run->use.workers, sizeof(struct conv_trace_track *));
+    if (!run->tracks)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d workers", run->use.workers);
+    for (int i = 0; i < run->use.workers; i++)
+        run->tracks[i] = conv_trace_add_track(run->report.trace, "worker", i, "");
+    enum conv_status status = compute(run, stop, err);
+    for (int s = 0; s < CONV_STAGE_COUNT; s++)
+        record->ns[s] = atomic_load(&run->ns[s]);
+    if (!run->options->no_save)
+        record->bytes_out = run->writer.header + (size_t)run->shapes.images * run->use.out;
     return status;
 }
 
@@ -307,46 +343,31 @@ static bool is_of_files(enum conv_status status)
            status == CONV_ERR_LIMIT || status == CONV_ERR_MEMORY;
 }
 
-static enum conv_status print_record(const struct tensor_run *run, const struct conv_record *record,
-                                     const char *device, uint64_t start, int code,
-                                     struct conv_err *err)
+// Turns a failure of the files into one of the record.
+static enum conv_status note_failure(struct conv_record *record, enum conv_status status,
+                                     const struct conv_err *reason, const atomic_int *stop)
 {
-    const struct conv_options *options = run->options;
-    struct conv_report *report;
-    struct conv_report_config config = {
-        .quiet = options->quiet,
-        .dry_run = options->dry_run,
-        .single = true,
-        .json = options->json,
-        .json_path = options->report_path,
-        .progress = CONV_NEVER,
-        .explain = conv_hints_explain,
-        .filters = options->operands[0],
-        .device = device,
-        .jobs = options->jobs,
-        .cores = options->limits->cores,
-        .start_ns = start,
-        .stall = conv_signals_stall(),
-    };
-    enum conv_status status = conv_report_open(&report, &config, err);
-    if (status)
+    if (!is_of_files(status) || atomic_load(stop) != 0)
         return status;
-    conv_report_file(report, record);
-    return conv_report_close(report, code, NULL, err);
+    record->outcome = CONV_OUTCOME_FAILED;
+    record->reason = reason->text;
+    record->err = reason;
+    return CONV_OK;
 }
 
 enum conv_status conv_layer_run_tensor(const struct conv_options *options,
                                        struct conv_layer_setup *setup, atomic_int *stop, int *code,
                                        struct conv_err *err)
 {
-    char device[32] = "cpu";
     uint64_t start = conv_clock_ns();
     struct tensor_run run = {
         .options = options,
         .input = options->operands[1],
         .output = options->operands[2],
+        .setup = setup,
         .reader = {.fd = -1},
         .writer = {.fd = -1},
+        .report = {.draws_progress = true},
     };
     struct conv_record record = {
         .input = run.input,
@@ -354,23 +375,32 @@ enum conv_status conv_layer_run_tensor(const struct conv_options *options,
         .title = conv_operands_is_standard(run.input) ? "standard input" : NULL,
         .are_files = true,
     };
-    struct conv_err reason = {0};
-    *code = CONV_EXIT_OK;
+    struct conv_err reason = {0}, later;
     enum conv_status status = check_files(&run, &reason);
     if (!status)
-        status = run_record(&run, setup, &record, device, stop, &reason);
-    if (is_of_files(status) && atomic_load(stop) == 0) {
-        record.outcome = CONV_OUTCOME_FAILED;
-        record.reason = reason.text;
-        record.err = &reason;
-        *code = CONV_EXIT_SOME_FAILED;
-        status = CONV_OK;
-    }
+        status = conv_layer_report_prepare(&run.report, options, setup, &reason);
     if (!status)
-        status = print_record(&run, &record, device, start, *code, &reason);
+        status = note_failure(&record, plan_record(&run, &record, stop, &reason), &reason, stop);
+    if (!status)
+        status = conv_layer_report_open(&run.report, &run.operation, true, start, &reason);
+    if (!status && record.outcome == CONV_OUTCOME_DONE)
+        status = note_failure(&record, run_record(&run, &record, stop, &reason), &reason, stop);
+    if (run.report.report) {
+        *code = atomic_load(stop) > 0 ? CONV_EXIT_SIGNAL + atomic_load(stop)
+                : status || record.outcome == CONV_OUTCOME_FAILED ? CONV_EXIT_SOME_FAILED
+                                                                  : CONV_EXIT_OK;
+        if (!status)
+            conv_report_file(run.report.report, &record);
+        enum conv_status finished =
+            conv_layer_report_finish(&run.report, &run.target, run.kernel, atomic_load(stop), *code,
+                                     status ? &later : &reason);
+        status = status ? status : finished;
+    }
     if (status)
         *err = reason;
     conv_tensor_reader_close(&run.reader);
-    conv_layer_context_close(run.context);
+    conv_operation_close(&run.operation);
+    conv_layer_report_close(&run.report);
+    free(run.tracks);
     return status;
 }

@@ -4,15 +4,8 @@
 #include <string.h>
 
 #include "cli/option_table.h"
+#include "pipeline/defaults.h"
 #include "png/png.h"
-
-// Copies of 16 MiB reach nine tenths of the speed of large ones. The time to decode a group on the
-// GPU hardly depends on the number of its images, so larger groups are better there (10,000
-// photographs on an H200: 0.84 s with 32 MiB, 1.07 s with 16).
-#define DEFAULT_GROUP ((size_t)16 << 20)
-#define DEFAULT_CODED_GROUP ((size_t)32 << 20)
-#define DEFAULT_STREAMS 4
-#define DEFAULT_CODED_STREAMS 6
 
 // Of a layer's input or output: beyond the memory of any machine, and far from an overflow.
 #define MOST_SAMPLES 1e13
@@ -23,27 +16,18 @@
 
 int conv_options_streams(const struct conv_options *options, bool decodes)
 {
-    int usual = decodes ? DEFAULT_CODED_STREAMS : DEFAULT_STREAMS;
-    return options->streams ? options->streams : usual;
+    return options->streams ? options->streams : conv_defaults_streams(decodes);
 }
 
 size_t conv_options_group_bytes(const struct conv_options *options, bool decodes)
 {
-    size_t usual = decodes ? DEFAULT_CODED_GROUP : DEFAULT_GROUP;
-    return options->group_bytes ? options->group_bytes : usual;
+    return options->group_bytes ? options->group_bytes : conv_defaults_group_bytes(decodes);
 }
 
-// On the CPU an image takes its staging memory and half as much again for the coders, so staging
-// gets two thirds of the memory that is left. With a device up to 2.6 times the limit is used
-// (docs/memory.md), so staging gets three eighths.
 size_t conv_options_mem_limit(const struct conv_options *options, bool async)
 {
-    const struct conv_limits *limits = options->limits;
-    size_t half = limits->physical / 2, left = conv_limits_memory_left(limits);
-    size_t part = async ? left / 8 * 3 : left / 3 * 2;
-    if (options->mem_limit)
-        return options->mem_limit;
-    return conv_limits_memory_is_limited(limits) && part < half ? part : half;
+    return options->mem_limit ? options->mem_limit
+                              : conv_defaults_mem_limit(options->limits, async);
 }
 
 static bool parse_sides(struct conv_options *options, const char *text)

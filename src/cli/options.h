@@ -77,7 +77,7 @@ struct conv_options {
     bool skip_existing, update, dry_run;
     const char *resume_path;
 
-    struct conv_filter_options filter; // --kernel, --size, --divisor, --bias, --flip
+    struct conv_filter_settings filter; // --kernel, --size, --divisor, --bias, --flip
     const char *size_text;
     const char *border_text;
     enum conv_border border;

@@ -102,6 +102,26 @@ static enum conv_status compare_filters(struct check *check)
     return status;
 }
 
+// FILE, or FILE.safetensors:NAME.
+static enum conv_status compare_tensor(struct check *check, const char *name, const char *what)
+{
+    static const char mark[] = ".safetensors:";
+    char path[PATH_MAX];
+    const char *end = name ? strstr(name, mark) : NULL;
+    size_t length = end ? (size_t)(end - name) + sizeof mark - 2 : name ? strlen(name) : 0;
+    if (!name)
+        return CONV_OK;
+    snprintf(path, sizeof path, "%.*s", (int)length, name);
+    return compare(check, path, -1, false, what);
+}
+
+static enum conv_status compare_weights(struct check *check)
+{
+    enum conv_status status = compare_tensor(check, check->use->filters, "the weights");
+    return status ? status
+                  : compare_tensor(check, check->options->filter.bias, "the file of --bias");
+}
+
 static enum conv_status compare_output(struct check *check)
 {
     const struct conv_own_files_use *use = check->use;
@@ -192,7 +212,8 @@ enum conv_status conv_own_files_check(const struct conv_options *options,
         status = compare(&check, conv_operands_is_standard(list) ? NULL : list, STDIN_FILENO, false,
                          "the list of --files-from");
     if (!status)
-        status = compare_filters(&check);
+        status = options->command == CONV_COMMAND_LAYER ? compare_weights(&check)
+                                                        : compare_filters(&check);
     for (int i = 0; i < use->input_count && !status; i++) {
         const char *input = conv_operands_is_standard(use->inputs[i]) ? NULL : use->inputs[i];
         status = compare(&check, input, STDIN_FILENO, false, "the input");

@@ -18,8 +18,8 @@ struct conv_own_files_use {
     const char *output; // NULL: none
 };
 
-// CONV_ERR_USAGE if one of them is an image, the list of --files-from, a file of a filter, an
-// input, an output or another one of them; or would be an input or an output by its name and
+// CONV_ERR_USAGE if one of them is an image, the list of --files-from, a file of a filter, weights,
+// an input, an output or another one of them; or would be an input or an output by its name and
 // folder. To be called before any of them is opened.
 enum conv_status conv_own_files_check(const struct conv_options *options,
                                       const struct conv_own_files_use *use, struct conv_err *err);

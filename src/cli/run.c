@@ -2,8 +2,6 @@
 // The main job: conv FILTER [options] INPUT... OUTPUT
 #include "cli/run.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,12 +11,11 @@
 #include "cli/hints.h"
 #include "cli/own_files.h"
 #include "cli/run_inputs.h"
+#include "cli/run_journal.h"
 #include "cli/run_page.h"
 #include "cli/signals.h"
-#include "io/journal.h"
 #include "io/paths.h"
 #include "io/sink.h"
-#include "report/json.h"
 
 // The state of conv_run_main.
 struct run {
@@ -63,11 +60,6 @@ static enum conv_status open_sink(struct run *run, atomic_int *stop, struct conv
     return is_image ? conv_paths_make_folder(run->inputs.output, err) : status;
 }
 
-static void hash_number(struct conv_digest *digest, int64_t number)
-{
-    conv_hash_add(digest, &number, sizeof number);
-}
-
 // A digest of all settings that change outputs: journal entries made under others are stale.
 // Devices, variants, threads and groups do not change outputs. --encode-on is hashed as given,
 // since `auto` accepts files of either encoder.
@@ -78,45 +70,29 @@ static struct conv_digest digest_settings(const struct conv_options *options,
     for (int i = 0; i < count; i++) {
         const struct conv_filter *filter = &filters[i];
         size_t taps = (size_t)filter->width * (size_t)filter->height;
-        hash_number(&digest, filter->width);
+        conv_run_journal_hash(&digest, filter->width);
         conv_hash_add(&digest, filter->coef, taps * sizeof filter->coef[0]);
         conv_hash_add(&digest, &filter->scale, sizeof filter->scale);
         conv_hash_add(&digest, &filter->offset, sizeof filter->offset);
         if (filter->magnitude)
-            hash_number(&digest, filter->magnitude);
+            conv_run_journal_hash(&digest, filter->magnitude);
     }
     const int settings[] = {options->border,      options->border_value, options->alpha,
                             options->png.encoder, options->png.level,    options->strip,
                             options->preserve,    options->encode_on};
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
-        hash_number(&digest, settings[i]);
+        conv_run_journal_hash(&digest, settings[i]);
     if (options->output_type)
-        hash_number(&digest, options->output_type);
+        conv_run_journal_hash(&digest, options->output_type);
     return digest;
 }
 
-static enum conv_status open_journal(const struct conv_options *options,
-                                     const struct conv_filter *filters, int count, atomic_int *stop,
-                                     struct conv_journal **journal, struct conv_err *err)
+// `options`: as given.
+static enum conv_status open_journal(struct run *run, const struct conv_options *options,
+                                     atomic_int *stop, struct conv_err *err)
 {
-    struct conv_journal_config config = {
-        .path = options->resume_path,
-        .settings = digest_settings(options, filters, count),
-        .in_place = options->in_place,
-        .preserve = options->preserve,
-        .read_only = options->dry_run || options->no_save,
-        .fsync = options->fsync,
-        .stop = stop,
-    };
-    enum conv_status status = conv_journal_open(journal, &config, err);
-    if (status)
-        return status;
-    size_t damaged = conv_journal_damaged(*journal);
-    if (damaged && !options->quiet)
-        fprintf(stderr,
-                "conv: the journal has %zu damaged line%s; those images are processed again\n",
-                damaged, damaged == 1 ? "" : "s");
-    return CONV_OK;
+    struct conv_digest settings = digest_settings(options, run->filters, run->filter_count);
+    return conv_run_journal_open(&run->journal, options, &settings, stop, err);
 }
 
 // Reports the variant of each filter, for each device, since they may differ.
@@ -130,15 +106,6 @@ static void print_variants(const struct conv_device *device, const struct conv_f
                             several ? ": " : "", filters[i].name,
                             device->ops->variant(device->backends[d], i, 8),
                             device->ops->variant(device->backends[d], i, 16));
-}
-
-static int exit_code(const struct conv_totals *totals, int stop)
-{
-    if (stop > 0)
-        return CONV_EXIT_SIGNAL + stop;
-    if (totals->failed)
-        return CONV_EXIT_SOME_FAILED;
-    return totals->done + totals->skipped + totals->planned ? CONV_EXIT_OK : CONV_EXIT_NOTHING;
 }
 
 // Opens everything that can fail before the first image, the files of the run itself included.
@@ -161,7 +128,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         print_variants(&run->device, run->filters, run->filter_count);
     // --in-place without --resume keeps a journal in memory.
     if (!status && (options->resume_path || options->in_place))
-        status = open_journal(options, run->filters, run->filter_count, stop, &run->journal, err);
+        status = open_journal(run, options, stop, err);
     if (!status)
         status = conv_run_page_open(&run->page, options, err);
     if (!status && (options->trace_path || options->html_path))
@@ -213,9 +180,7 @@ static void describe_run(struct run *run, const struct conv_totals *totals)
 {
     const struct conv_options *options = &run->options;
     struct conv_page_job *page = &run->page;
-    conv_page_job_fact(page, "images", "%g Mpix, %.4g MB read, %.4g MB written",
-                       (double)(totals->pixels / 10000) / 100, (double)totals->bytes_in / 1e6,
-                       options->no_save ? 0 : (double)totals->bytes_out / 1e6);
+    conv_run_page_describe_images(page, options, totals);
     conv_device_look(&run->device);
     conv_run_page_describe(page, options, &run->device, run->filters, run->filter_count);
     conv_page_job_fact(page, "workers", "%d", options->jobs);
@@ -232,32 +197,15 @@ static enum conv_status write_page(struct run *run, const struct conv_totals *to
                                    int code, struct conv_err *err)
 {
     struct conv_page *page = &run->page.page;
-    char *record = NULL;
-    size_t size = 0;
-    FILE *memory = open_memstream(&record, &size);
-    if (!memory)
-        return conv_err_errno(err, errno, "cannot write the page");
-    conv_json_summary(memory, &run->config, totals, code);
-    if (fclose(memory) != 0) {
-        free(record);
-        return conv_err_errno(err, errno, "cannot write the page");
-    }
     page->kind = run->options.dry_run ? "conv, a dry run" : "conv, a run";
     page->title = run->options.operands[0];
-    page->note = run->kept.warning;
-    if (stop > 0)
-        page->note = "A signal ended the run: this is what was done until then.";
-    page->config = &run->config;
-    page->totals = totals;
     page->trace = run->trace;
     page->samples = &run->kept;
     describe_run(run, totals);
     // With --in-place the originals are gone.
     if (!run->options.no_save && !run->options.dry_run && !run->options.in_place)
         conv_page_job_take_pairs(&run->page, &run->kept);
-    enum conv_status status = conv_page_job_finish(&run->page, record, err);
-    free(record);
-    return status;
+    return conv_run_page_write(&run->page, &run->config, totals, stop, code, err);
 }
 
 // Closes the report, the trace and the page, each even if another fails. Returns the first failure.
@@ -268,7 +216,7 @@ static enum conv_status finish(struct run *run, int stop, bool failed, int *code
     struct conv_err later;
     struct conv_report_rest rest;
     conv_report_totals(run->report, &totals);
-    *code = exit_code(&totals, stop);
+    *code = conv_commands_exit_code(&totals, stop);
     if (stop > 0) {
         conv_run_inputs_count_rest(&run->options, run->inputs.walk, &totals, &rest);
         conv_report_interrupted(run->report, &rest);

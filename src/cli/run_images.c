@@ -4,7 +4,7 @@
 
 #include <malloc.h>
 
-#include "base/limits.h"
+#include "pipeline/defaults.h"
 #include "pipeline/pipeline.h"
 
 // Freed memory is to return to the system. By default glibc raises its threshold to the size of a
@@ -15,28 +15,6 @@ static void give_memory_back(void)
 #ifdef __GLIBC__
     (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
 #endif
-}
-
-// If a container or job limits the process: by the memory that is left now that devices are open.
-static void limit_memory(struct conv_pipeline_config *config, bool refuse_beyond)
-{
-    struct conv_limits limits;
-    conv_limits_read(&limits);
-    if (!conv_limits_memory_is_limited(&limits))
-        return;
-    config->memory = conv_limits_memory_left(&limits);
-    if (limits.counts_address_space) {
-        // Buffers and stacks map more address space than they use, and each further arena of glibc
-        // maps 64 MiB.
-        config->memory -= config->memory / 4;
-#ifdef __GLIBC__
-        (void)mallopt(M_ARENA_MAX, 1);
-#endif
-    }
-    config->refuse_beyond = refuse_beyond;
-    size_t keep = conv_pipeline_keep(config->memory, config->jobs);
-    if (config->codec.keep > keep)
-        config->codec.keep = keep;
 }
 
 enum conv_status conv_run_images(const struct conv_options *options, struct conv_device *device,
@@ -78,10 +56,13 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .stop = stop,
         .left_threads = &device->left_threads,
     };
-    // Coders and file buffers of all workers keep at most about half of the limit: each worker has
-    // four, for the file, the filtered rows of both directions, and the result.
-    config.codec.keep = config.mem_limit / 8 / (size_t)options->jobs + 1;
-    limit_memory(&config, !options->mem_limit);
+#ifdef __GLIBC__
+    // Each further arena maps 64 MiB.
+    if (conv_defaults_limit(&config, !options->mem_limit))
+        (void)mallopt(M_ARENA_MAX, 1);
+#else
+    (void)conv_defaults_limit(&config, !options->mem_limit);
+#endif
     config.codec.stop = stop;
     give_memory_back();
     return conv_pipeline_run(&config, source, report, err);

@@ -2,8 +2,10 @@
 #include "cli/run_page.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "cli/signals.h"
+#include "report/json.h"
 
 enum conv_status conv_run_page_open(struct conv_page_job *job, const struct conv_options *options,
                                     struct conv_err *err)
@@ -40,4 +42,39 @@ void conv_run_page_describe(struct conv_page_job *job, const struct conv_options
                                     .fallback = device->fallback,
                                     .limits = options->limits,
                                 });
+}
+
+void conv_run_page_describe_images(struct conv_page_job *job, const struct conv_options *options,
+                                   const struct conv_totals *totals)
+{
+    conv_page_job_fact(job, "images", "%g Mpix, %.4g MB read, %.4g MB written",
+                       (double)(totals->pixels / 10000) / 100, (double)totals->bytes_in / 1e6,
+                       options->no_save ? 0 : (double)totals->bytes_out / 1e6);
+}
+
+enum conv_status conv_run_page_write(struct conv_page_job *job,
+                                     const struct conv_report_config *config,
+                                     const struct conv_totals *totals, int stop, int code,
+                                     struct conv_err *err)
+{
+    struct conv_page *page = &job->page;
+    char *record = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&record, &size);
+    if (!memory)
+        return conv_err_errno(err, errno, "cannot write the page");
+    conv_json_summary(memory, config, totals, code);
+    if (fclose(memory) != 0) {
+        free(record);
+        return conv_err_errno(err, errno, "cannot write the page");
+    }
+    if (page->samples)
+        page->note = page->samples->warning;
+    if (stop > 0)
+        page->note = "A signal ended the run: this is what was done until then.";
+    page->config = config;
+    page->totals = totals;
+    enum conv_status status = conv_page_job_finish(job, record, err);
+    free(record);
+    return status;
 }

@@ -107,7 +107,7 @@ static bool is_path(const char *element)
 }
 
 static enum conv_status load_element(struct conv_filter *filter, const char *element,
-                                     const struct conv_filter_options *options,
+                                     const struct conv_filter_settings *options,
                                      struct conv_err *err)
 {
     enum conv_status status;
@@ -162,7 +162,7 @@ static enum conv_status apply_divisor(struct conv_filter *filter, const char *te
 }
 
 static enum conv_status apply_options(struct conv_filter *filter,
-                                      const struct conv_filter_options *options,
+                                      const struct conv_filter_settings *options,
                                       struct conv_err *err)
 {
     struct conv_err reason;
@@ -183,7 +183,7 @@ static enum conv_status apply_options(struct conv_filter *filter,
 }
 
 enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count, const char *text,
-                                         const struct conv_filter_options *options,
+                                         const struct conv_filter_settings *options,
                                          struct conv_err *err)
 {
     int used = 0;

@@ -102,7 +102,7 @@ const struct conv_filter_builtin *conv_filter_builtins(int *count);
 
 // --- chain.c: texts of the user to filters -------------------------------------------------------
 
-struct conv_filter_options {
+struct conv_filter_settings {
     const char *kernel;  // --kernel SPEC, or NULL
     int size;            // 3, 5, or 0 = as the filter's name says
     const char *divisor; // "N" or "sum", or NULL
@@ -115,7 +115,7 @@ struct conv_filter_options {
 // `custom` (with --kernel) or the path of a matrix file (with a '/' or ending in ".mat").
 // CONV_ERR_USAGE for an unknown name (the nearest one is suggested) and for values out of range.
 enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count, const char *text,
-                                         const struct conv_filter_options *options,
+                                         const struct conv_filter_settings *options,
                                          struct conv_err *err);
 
 // "reflect101", "edge", "constant:128", ... CONV_ERR_USAGE otherwise; `mirror` is refused with a

@@ -37,20 +37,29 @@ void conv_page_job_fact(struct conv_page_job *job, const char *label, const char
     page->facts = job->facts;
 }
 
-// "cuda:0, NVIDIA H200"
-static void describe_device(struct conv_page_job *job, const struct conv_page_setting *setting,
-                            int d)
+void conv_page_job_device(struct conv_page_job *job, const struct conv_backend_ops *ops,
+                          const char *name, int ordinal)
 {
     struct conv_device_info info[CONV_BACKEND_MOST_DEVICES];
-    const char *name = setting->names[d];
-    int ordinal = setting->ordinals[d], known = 0;
-    if (!setting->backends[d])
-        conv_page_job_fact(job, "device", "%s, which did not start in time", name);
-    else if (setting->ops->place != CONV_ON_CPU && ordinal < CONV_BACKEND_MOST_DEVICES &&
-             setting->ops->devices(info, ordinal + 1, &known, NULL) == CONV_OK && ordinal < known)
+    int known = 0;
+    if (ops->place != CONV_ON_CPU && ordinal < CONV_BACKEND_MOST_DEVICES &&
+        ops->devices(info, ordinal + 1, &known, NULL) == CONV_OK && ordinal < known)
         conv_page_job_fact(job, "device", "%s, %s", name, info[ordinal].name);
     else
         conv_page_job_fact(job, "device", "%s", name);
+}
+
+void conv_page_job_machine(struct conv_page_job *job, const struct conv_limits *limits)
+{
+    int cores = limits->cores;
+    char model[96];
+    struct utsname system;
+    conv_cpu_model(model, sizeof model);
+    conv_page_job_fact(job, "processor", "%s, %d %s for this run", model, cores,
+                       cores == 1 ? "core" : "cores");
+    conv_page_job_fact(job, "memory", "%.0f GiB", (double)limits->memory / (1 << 30));
+    if (uname(&system) == 0)
+        conv_page_job_fact(job, "system", "%s %s", system.sysname, system.release);
 }
 
 static void describe_kernels(struct conv_page_job *job, const struct conv_page_setting *setting)
@@ -88,19 +97,15 @@ void conv_page_job_describe(struct conv_page_job *job, const struct conv_page_se
         conv_page_job_fact(job, "border", "constant, %d", setting->border_value);
     else
         conv_page_job_fact(job, "border", "%s", conv_filter_border_name(setting->border));
-    for (int d = 0; d < setting->device_count; d++)
-        describe_device(job, setting, d);
+    for (int d = 0; d < setting->device_count; d++) {
+        if (setting->backends[d])
+            conv_page_job_device(job, setting->ops, setting->names[d], setting->ordinals[d]);
+        else
+            conv_page_job_fact(job, "device", "%s, which did not start in time", setting->names[d]);
+    }
     if (setting->device_count > 0)
         describe_kernels(job, setting);
-    int cores = setting->limits->cores;
-    char model[96];
-    struct utsname system;
-    conv_cpu_model(model, sizeof model);
-    conv_page_job_fact(job, "processor", "%s, %d %s for this run", model, cores,
-                       cores == 1 ? "core" : "cores");
-    conv_page_job_fact(job, "memory", "%.0f GiB", (double)setting->limits->memory / (1 << 30));
-    if (uname(&system) == 0)
-        conv_page_job_fact(job, "system", "%s %s", system.sysname, system.release);
+    conv_page_job_machine(job, setting->limits);
 }
 
 enum conv_status conv_page_job_finish(struct conv_page_job *job, const char *record,

@@ -44,6 +44,12 @@ void conv_page_job_fact(struct conv_page_job *job, const char *label, const char
 // Adds the lines about filters, border, devices, kernels and machine.
 void conv_page_job_describe(struct conv_page_job *job, const struct conv_page_setting *setting);
 
+// Parts of it, for a page without filters: a device, "cuda:0, NVIDIA H200"; processor, memory and
+// system.
+void conv_page_job_device(struct conv_page_job *job, const struct conv_backend_ops *ops,
+                          const char *name, int ordinal);
+void conv_page_job_machine(struct conv_page_job *job, const struct conv_limits *limits);
+
 // Reads the images of the samples again and crops them for the page. An image that cannot be read
 // any more is skipped.
 void conv_page_job_take_pairs(struct conv_page_job *job, const struct conv_samples *samples);

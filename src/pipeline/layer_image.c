@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-
 static int colours(const struct conv_image *shape)
 {
     return shape->channels - shape->alpha; // alpha is dropped
@@ -17,19 +15,16 @@ static bool takes_bytes(const struct conv_layer_image *image, const struct conv_
     return shape->depth == 8 && (!image->samples->gray || colours(shape) == 1);
 }
 
-enum conv_element conv_layer_contexts_element(const struct conv_layer_contexts *contexts)
+static const struct conv_operation *operation_of(const struct conv_layer_image *image)
 {
-    return contexts->of_bytes ? conv_layer_context_layer(contexts->of_bytes)->output
-                              : CONV_ELEMENT_F32;
+    return image->of_bytes ? &image->contexts->of_bytes : &image->contexts->of_floats;
 }
 
 static enum conv_status fit_bank(struct conv_layer_image *image, const struct conv_image *shape,
                                  struct conv_err *err)
 {
-    const struct conv_layer_contexts *contexts = image->contexts;
-    const struct conv_bank_context *bank =
-        image->of_bytes ? contexts->bank_of_bytes : contexts->bank_of_floats;
-    const struct conv_pooling *pool = &contexts->pool;
+    const struct conv_bank_context *bank = operation_of(image)->bank;
+    const struct conv_pooling *pool = &image->contexts->pool;
     int64_t maps = conv_bank_context_maps(bank);
     if (!conv_bank_context_bytes(bank, shape->height, shape->width, &image->in_bytes,
                                  &image->result_bytes))
@@ -47,8 +42,7 @@ static enum conv_status fit_bank(struct conv_layer_image *image, const struct co
 static enum conv_status fit_layer(struct conv_layer_image *image, const struct conv_image *shape,
                                   struct conv_err *err)
 {
-    const struct conv_layer *layer = conv_layer_context_layer(
-        image->of_bytes ? image->contexts->of_bytes : image->contexts->of_floats);
+    const struct conv_layer *layer = conv_layer_context_layer(operation_of(image)->layer);
     int channels = image->samples->gray ? 1 : colours(shape);
     if (channels != layer->channels)
         return conv_err_hint(
@@ -78,18 +72,29 @@ static enum conv_status fit(struct conv_layer_image *image, struct conv_err *err
     const struct conv_image *shape = &image->reader.header.shape;
     image->of_bytes = takes_bytes(image, shape);
     enum conv_status status =
-        image->contexts->bank_of_bytes ? fit_bank(image, shape, err) : fit_layer(image, shape, err);
+        operation_of(image)->bank ? fit_bank(image, shape, err) : fit_layer(image, shape, err);
     image->bytes = conv_image_bytes(shape) + image->in_bytes + image->result_bytes;
     return status;
+}
+
+void conv_layer_image_end(const struct conv_layer_image *image, enum conv_stage stage,
+                          uint64_t start, uint64_t ns[CONV_STAGE_COUNT])
+{
+    const struct conv_image *shape = &image->reader.header.shape;
+    struct conv_trace_item item = {
+        .name = image->name, .width = shape->width, .height = shape->height};
+    ns[stage] += conv_trace_end(image->track, stage, start, &item);
 }
 
 enum conv_status conv_layer_image_read(struct conv_layer_image *image, const struct conv_item *item,
                                        uint64_t ns[CONV_STAGE_COUNT], struct conv_err *err)
 {
-    uint64_t start = conv_clock_ns();
+    uint64_t start = conv_trace_begin(CONV_STAGE_READ);
     struct conv_image_reader *reader = &image->reader;
+    image->name = item->name;
+    reader->header.shape.width = reader->header.shape.height = 0; // not the last image's
     enum conv_status status = conv_image_reader_read(reader, item, err);
-    ns[CONV_STAGE_READ] += conv_clock_ns() - start;
+    conv_layer_image_end(image, CONV_STAGE_READ, start, ns);
     if (!status && !image->samples->first_frame &&
         reader->format->is_animated(reader->file.data, reader->file.size))
         return conv_err_hint(
@@ -152,25 +157,15 @@ static enum conv_status reserve_planes(struct conv_layer_image *image, size_t si
 static enum conv_status prepare_stream(struct conv_layer_image *image, void **h_in,
                                        struct conv_err *err)
 {
-    const struct conv_layer_contexts *contexts = image->contexts;
-    int which = image->of_bytes;
+    struct conv_operation_stream *stream = &image->streams[image->of_bytes];
     enum conv_status status = CONV_OK;
-    if (contexts->bank_of_bytes) {
-        struct conv_bank_stream **stream = &image->bank_streams[which];
-        if (!*stream)
-            status = conv_bank_stream_open(
-                which ? contexts->bank_of_bytes : contexts->bank_of_floats, stream, err);
-        return status ? status
-                      : conv_bank_stream_staging(*stream, image->in_bytes, image->result_bytes,
-                                                 h_in, &image->result, err);
-    }
-    struct conv_layer_stream **stream = &image->streams[which];
-    if (!*stream)
-        status = conv_layer_stream_open(which ? contexts->of_bytes : contexts->of_floats, 1, stream,
-                                        err);
-    return status ? status
-                  : conv_layer_stream_staging(*stream, image->in_bytes, image->result_bytes, h_in,
-                                              &image->result, err);
+    if (!image->has_stream[image->of_bytes])
+        status = conv_operation_stream_open(operation_of(image), 1, stream, err);
+    if (status)
+        return status;
+    image->has_stream[image->of_bytes] = true;
+    return conv_operation_stream_staging(stream, image->in_bytes, image->result_bytes, h_in,
+                                         &image->result, err);
 }
 
 enum conv_status conv_layer_image_compute(struct conv_layer_image *image,
@@ -180,7 +175,7 @@ enum conv_status conv_layer_image_compute(struct conv_layer_image *image,
     struct conv_layer_shape shape = {1, header->height, header->width};
     struct conv_image planes;
     void *h_in;
-    uint64_t start = conv_clock_ns();
+    uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
     enum conv_status status = reserve_planes(image, conv_image_bytes(header), err);
     if (!status)
         status = prepare_stream(image, &h_in, err);
@@ -192,15 +187,13 @@ enum conv_status conv_layer_image_compute(struct conv_layer_image *image,
         copy_bytes(h_in, &planes, colours(header));
     else if (!status)
         convert(h_in, &planes, colours(header), image->samples);
-    uint64_t decoded = conv_clock_ns();
-    ns[CONV_STAGE_DECODE] += decoded - start;
-    if (!status)
-        status = image->contexts->bank_of_bytes
-                     ? conv_bank_stream_run(image->bank_streams[image->of_bytes], shape.height,
-                                            shape.width, 1, h_in, image->result, err)
-                     : conv_layer_stream_run(image->streams[image->of_bytes], &shape, 1, h_in,
-                                             image->result, err);
-    ns[CONV_STAGE_KERNEL] += conv_clock_ns() - decoded;
+    conv_layer_image_end(image, CONV_STAGE_DECODE, start, ns);
+    if (status)
+        return status;
+    start = conv_trace_begin(CONV_STAGE_KERNEL);
+    status = conv_operation_stream_run(&image->streams[image->of_bytes], &shape, 1, h_in,
+                                       image->result, err);
+    conv_layer_image_end(image, CONV_STAGE_KERNEL, start, ns);
     return status;
 }
 
@@ -210,10 +203,8 @@ void conv_layer_image_trim(struct conv_layer_image *image)
     image->planes = NULL;
     image->planes_size = 0;
     for (int i = 0; i < 2; i++) {
-        conv_layer_stream_close(image->streams[i]);
-        conv_bank_stream_close(image->bank_streams[i]);
-        image->streams[i] = NULL;
-        image->bank_streams[i] = NULL;
+        conv_operation_stream_close(&image->streams[i]);
+        image->has_stream[i] = false;
     }
     struct conv_image_reader limits = {
         .file_limit = image->reader.file_limit,

@@ -3,10 +3,9 @@
 #ifndef CONV_PIPELINE_LAYER_IMAGE_H
 #define CONV_PIPELINE_LAYER_IMAGE_H
 
-#include "backend/bank_context.h"
-#include "backend/layer_context.h"
+#include "backend/operation.h"
 #include "io/image_reader.h"
-#include "report/record.h"
+#include "report/trace.h"
 #include "tensor/npy.h"
 
 // Which values the samples of an image become.
@@ -18,21 +17,17 @@ struct conv_layer_samples {
 
 // The layer or the filter bank, for both kinds of input. Neither changes after it was opened.
 struct conv_layer_contexts {
-    struct conv_layer_context *of_bytes;  // 8-bit samples, divided by the kernel
-    struct conv_layer_context *of_floats; // everything else
-    // The same of a bank, which takes one channel; the layers are then NULL.
-    struct conv_bank_context *bank_of_bytes, *bank_of_floats;
-    struct conv_pooling pool; // of the bank
+    struct conv_operation of_bytes;  // 8-bit samples, divided by the kernel
+    struct conv_operation of_floats; // everything else
+    struct conv_pooling pool;        // of a bank
 };
 
-// Of the results.
-enum conv_element conv_layer_contexts_element(const struct conv_layer_contexts *contexts);
-
 // What a worker has for its images. The memory is reused. Start with
-// {.reader = {limits}, .contexts =, .samples =}.
+// {.reader = {limits}, .contexts =, .samples =, .track =}.
 struct conv_layer_image {
     const struct conv_layer_contexts *contexts;
     const struct conv_layer_samples *samples;
+    struct conv_trace_track *track; // may be NULL
     struct conv_image_reader reader;
 
     // After conv_layer_image_read:
@@ -43,21 +38,26 @@ struct conv_layer_image {
     void *result;
     size_t result_bytes;
 
+    const char *name; // of the item
     size_t in_bytes;
     uint8_t *planes;
     size_t planes_size;
-    struct conv_layer_stream *streams[2]; // of of_floats and of_bytes
-    struct conv_bank_stream *bank_streams[2];
+    struct conv_operation_stream streams[2]; // of of_floats and of_bytes
+    bool has_stream[2];
 };
 
 // Reads the file and checks that the image fits the layer. CONV_ERR_USAGE if it does not; errors as
-// conv_image_reader_read. Times go to ns[].
+// conv_image_reader_read. Times go to ns[] and to the track.
 enum conv_status conv_layer_image_read(struct conv_layer_image *image, const struct conv_item *item,
                                        uint64_t ns[CONV_STAGE_COUNT], struct conv_err *err);
 
-// Decodes and computes. Errors as conv_image_reader_decode and conv_layer_stream_run.
+// Decodes and computes. Errors as conv_image_reader_decode and conv_operation_stream_run.
 enum conv_status conv_layer_image_compute(struct conv_layer_image *image,
                                           uint64_t ns[CONV_STAGE_COUNT], struct conv_err *err);
+
+// Ends a stage of the image that conv_trace_begin began: adds its time to ns[] and to the track.
+void conv_layer_image_end(const struct conv_layer_image *image, enum conv_stage stage,
+                          uint64_t start, uint64_t ns[CONV_STAGE_COUNT]);
 
 // Frees the memory of images; the next one takes its own.
 void conv_layer_image_trim(struct conv_layer_image *image);

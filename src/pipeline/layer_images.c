@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/cancel.h"
-#include "base/clock.h"
 #include "base/lock.h"
 #include "pipeline/layer_collect.h"
 #include "pipeline/layer_output.h"
@@ -142,7 +141,7 @@ static enum conv_status write_file(struct worker *worker)
     const struct conv_layer_image *image = &worker->image;
     uint8_t header[CONV_NPY_OWN_HEADER];
     enum conv_sink_result result;
-    enum conv_element element = conv_layer_contexts_element(image->contexts);
+    enum conv_element element = conv_operation_output(&image->contexts->of_bytes);
     size_t size = conv_npy_write(header, element, &image->out, 0);
     const struct conv_encoded file = {
         .part = {{header, size}, {image->result, image->result_bytes}},
@@ -195,16 +194,13 @@ static enum conv_status write_result(struct worker *worker, enum conv_status sta
     struct run *run = worker->run;
     const struct conv_layer_images *config = run->config;
     int64_t index;
-    uint64_t start = conv_clock_ns();
     if (config->collect)
         status = take_place(worker, status, &index);
-    if (!status && !config->no_save)
-        status = config->collect ? write_place(worker, index)
-                 : config->sink  ? write_file(worker)
-                                 : CONV_OK;
-    else
-        start = conv_clock_ns();
-    worker->record.ns[CONV_STAGE_WRITE] += conv_clock_ns() - start;
+    if (status || config->no_save || (!config->collect && !config->sink))
+        return status;
+    uint64_t start = conv_trace_begin(CONV_STAGE_WRITE);
+    status = config->collect ? write_place(worker, index) : write_file(worker);
+    conv_layer_image_end(&worker->image, CONV_STAGE_WRITE, start, worker->record.ns);
     return status;
 }
 
@@ -312,6 +308,7 @@ static struct worker *start_workers(struct run *run)
         worker->number = i;
         worker->image.contexts = &config->contexts;
         worker->image.samples = &config->samples;
+        worker->image.track = conv_trace_add_track(config->trace, "worker", i, "");
         worker->image.reader.file_limit = config->mem_limit;
         worker->image.reader.pixel_limit = config->max_pixels;
         // The first one is this thread. Others that cannot be started are done without.
@@ -327,7 +324,7 @@ static enum conv_status open_collect(struct run *run, struct conv_err *err)
     if (!config->collect)
         return CONV_OK;
     collect->path = config->collect;
-    collect->element = conv_layer_contexts_element(&config->contexts);
+    collect->element = conv_operation_output(&config->contexts.of_bytes);
     collect->no_save = config->no_save || config->dry_run;
     collect->fsync = config->fsync;
     collect->stop = config->stop;

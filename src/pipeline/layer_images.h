@@ -26,7 +26,9 @@ struct conv_layer_images {
     bool fsync;
 
     bool skip_existing, update, dry_run, no_save, fail_fast;
-    atomic_int *stop; // a signal ends the run after the images in flight
+    bool resume;              // skip what the sink's journal lists as done
+    struct conv_trace *trace; // of the workers; may be NULL
+    atomic_int *stop;         // a signal ends the run after the images in flight
     // Receives the writer of `collect`, so that a signal can remove its temporary file; NULL at the
     // end.
     void (*watch)(struct conv_sink *sink);

@@ -8,23 +8,35 @@ static bool is_newer_or_same(const struct timespec *a, const struct timespec *b)
     return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec >= b->tv_nsec;
 }
 
+// Why what exists makes the image superfluous; NULL if it does not.
+static const char *find_reason(const struct conv_layer_images *config, const struct conv_item *item,
+                               const struct conv_output *output,
+                               const struct conv_existing *existing)
+{
+    struct stat in;
+    if (!existing->exists || !S_ISREG(existing->info.st_mode))
+        return NULL;
+    if (config->skip_existing)
+        return "the output exists";
+    if ((!config->update && !config->resume) || !item->ops->identify ||
+        !item->ops->identify(item, &in))
+        return NULL;
+    if (config->update && is_newer_or_same(&existing->info.st_mtim, &in.st_mtim))
+        return "the output is up to date";
+    if (config->resume && conv_sink_is_noted(config->sink, item, &in, output, existing))
+        return "the journal lists it as done";
+    return NULL;
+}
+
 static void plan(const struct conv_layer_images *config, const struct conv_item *item,
                  const struct conv_output *output, struct conv_record *record)
 {
     struct conv_existing existing = {0};
-    struct stat in;
     if (config->sink)
         conv_sink_look(config->sink, output, &existing);
-    bool is_file = existing.exists && S_ISREG(existing.info.st_mode);
-    const char *reason = NULL;
-    if (is_file && config->skip_existing)
-        reason = "the output exists";
-    else if (is_file && config->update && item->ops->identify && item->ops->identify(item, &in) &&
-             is_newer_or_same(&existing.info.st_mtim, &in.st_mtim))
-        reason = "the output is up to date";
-    if (reason) {
+    record->reason = find_reason(config, item, output, &existing);
+    if (record->reason) {
         record->outcome = CONV_OUTCOME_SKIPPED;
-        record->reason = reason;
     } else if (config->dry_run) {
         record->outcome = CONV_OUTCOME_PLANNED;
         record->reason = existing.exists ? "replaces the output" : "new";
@@ -43,7 +55,7 @@ enum conv_status conv_layer_output_plan(const struct conv_layer_images *config,
             status = config->sink->ops->place(config->sink, item, output, err);
         record->output = output->path;
     }
-    if (!status && (config->dry_run || config->skip_existing || config->update))
+    if (!status && (config->dry_run || config->skip_existing || config->update || config->resume))
         plan(config, item, output, record);
     return status;
 }

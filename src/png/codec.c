@@ -113,7 +113,8 @@ size_t conv_png_encode_bytes(const struct conv_codec_config *config, const struc
     if (config->encoder == CONV_PNG_STB)
         copies = 4; // plus samples, filtered rows and a file that grows by doubling
     if (__builtin_mul_overflow(conv_interleave_bytes(shape) + 1, (size_t)shape->height, &bytes) ||
-        __builtin_mul_overflow(bytes, copies, &bytes))
+        __builtin_mul_overflow(bytes, copies, &bytes) ||
+        __builtin_add_overflow(bytes, copies == 2 ? bytes / 16 : 0, &bytes)) // rows that are tried
         return SIZE_MAX;
     return bytes;
 }
@@ -128,6 +129,19 @@ enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *da
         return CONV_OK;
     conv_decoder_trim(&codec->decoder, codec->keep); // libpng allocates its own
     return conv_libpng_decode_until(&codec->pixels, data, size, header, dst, codec->stop, err);
+}
+
+enum conv_status conv_png_decode_rows(struct conv_png_codec *codec, const uint8_t *data,
+                                      size_t size, const struct conv_png_header *header,
+                                      const struct conv_png_rows *rows, struct conv_err *err)
+{
+    codec->decoder.put_rows = rows;
+    bool done = conv_decode_fast(&codec->decoder, data, size, header, NULL);
+    codec->decoder.put_rows = NULL;
+    if (done)
+        return CONV_OK;
+    conv_decoder_trim(&codec->decoder, codec->keep); // libpng allocates its own
+    return conv_libpng_decode_rows(&codec->pixels, data, size, header, rows, codec->stop, err);
 }
 
 static void put_parts(struct conv_encoded *bytes, const uint8_t *head,
@@ -151,7 +165,7 @@ enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv
 {
     enum conv_status status;
     if (codec->encoder == CONV_PNG_FAST)
-        status = conv_encode_png(codec->fast, &codec->file, src, err);
+        status = conv_encode_image(codec->fast, &codec->file, src, err);
     else if (codec->encoder == CONV_PNG_STB)
         status = conv_stb_encode(&codec->pixels, &codec->file, src, err);
     else
@@ -162,6 +176,20 @@ enum conv_status conv_png_encode(struct conv_png_codec *codec, const struct conv
     const struct conv_buffer *file = &codec->file;
     size_t data_size = file->size - CONV_ENCODE_HEAD - CONV_ENCODE_TAIL;
     put_parts(bytes, file->data, meta, file->data + CONV_ENCODE_HEAD, data_size);
+    return CONV_OK;
+}
+
+enum conv_status conv_png_encode_rows(struct conv_png_codec *codec, const struct conv_image *shape,
+                                      const struct conv_png_row_source *source,
+                                      struct conv_encoded *bytes, struct conv_err *err)
+{
+    assert(codec->encoder == CONV_PNG_FAST);
+    enum conv_status status = conv_encode_image_rows(codec->fast, &codec->file, shape, source, err);
+    if (status)
+        return status;
+    const struct conv_buffer *file = &codec->file;
+    size_t data_size = file->size - CONV_ENCODE_HEAD - CONV_ENCODE_TAIL;
+    put_parts(bytes, file->data, NULL, file->data + CONV_ENCODE_HEAD, data_size);
     return CONV_OK;
 }
 

@@ -97,7 +97,8 @@ struct reader {
     png_infop info;
     const uint8_t *at, *end;
     const struct conv_png_header *header;
-    const struct conv_image *dst;
+    const struct conv_image *dst;         // NULL: to put_rows
+    const struct conv_png_rows *put_rows; // NULL: to dst
     uint8_t *rows;
     size_t row_size;
     size_t excess; // bytes of image data read after the last row
@@ -167,6 +168,14 @@ static void choose_samples(struct reader *reader)
         png_error(png, "chunks contradict the header");
 }
 
+static void put_row(const struct reader *reader, int y, const uint8_t *row)
+{
+    if (reader->dst)
+        conv_interleave_split(reader->dst, y, row);
+    else
+        reader->put_rows->put_interleaved(reader->put_rows->context, y, row);
+}
+
 static void read_rows(struct reader *reader)
 {
     int height = reader->header->height;
@@ -179,13 +188,13 @@ static void read_rows(struct reader *reader)
         }
         for (int y = 0; y < height; y++) {
             check_stop(reader->png, reader->stop);
-            conv_interleave_split(reader->dst, y, reader->rows + (size_t)y * reader->row_size);
+            put_row(reader, y, reader->rows + (size_t)y * reader->row_size);
         }
     } else {
         for (int y = 0; y < height; y++) {
             check_stop(reader->png, reader->stop);
             png_read_row(reader->png, reader->rows, NULL);
-            conv_interleave_split(reader->dst, y, reader->rows);
+            put_row(reader, y, reader->rows);
         }
     }
     // Only this reads the end of the zlib stream and IEND.
@@ -221,17 +230,11 @@ static enum conv_status read_failure(const struct fault *fault, size_t size, str
     return conv_err_set(err, CONV_ERR_FORMAT, "damaged image: %s", fault->text);
 }
 
-enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *data, size_t size,
-                                    const struct conv_png_header *header,
-                                    const struct conv_image *dst, struct conv_err *err)
-{
-    return conv_libpng_decode_until(rows, data, size, header, dst, NULL, err);
-}
-
-enum conv_status conv_libpng_decode_until(struct conv_buffer *rows, const uint8_t *data,
-                                          size_t size, const struct conv_png_header *header,
-                                          const struct conv_image *dst, const atomic_int *stop,
-                                          struct conv_err *err)
+static enum conv_status read_file(struct conv_buffer *rows, const uint8_t *data, size_t size,
+                                  const struct conv_png_header *header,
+                                  const struct conv_image *dst,
+                                  const struct conv_png_rows *put_rows, const atomic_int *stop,
+                                  struct conv_err *err)
 {
     size_t row_size = conv_interleave_bytes(&header->shape);
     if (!reserve_rows(rows, row_size, header))
@@ -242,6 +245,7 @@ enum conv_status conv_libpng_decode_until(struct conv_buffer *rows, const uint8_
         .end = data + size,
         .header = header,
         .dst = dst,
+        .put_rows = put_rows,
         .rows = rows->data,
         .row_size = row_size,
         .stop = stop,
@@ -256,6 +260,29 @@ enum conv_status conv_libpng_decode_until(struct conv_buffer *rows, const uint8_
         status = read_failure(&fault, size, err);
     png_destroy_read_struct(&reader.png, &reader.info, NULL);
     return status;
+}
+
+enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *data, size_t size,
+                                    const struct conv_png_header *header,
+                                    const struct conv_image *dst, struct conv_err *err)
+{
+    return conv_libpng_decode_until(rows, data, size, header, dst, NULL, err);
+}
+
+enum conv_status conv_libpng_decode_until(struct conv_buffer *rows, const uint8_t *data,
+                                          size_t size, const struct conv_png_header *header,
+                                          const struct conv_image *dst, const atomic_int *stop,
+                                          struct conv_err *err)
+{
+    return read_file(rows, data, size, header, dst, NULL, stop, err);
+}
+
+enum conv_status conv_libpng_decode_rows(struct conv_buffer *scratch, const uint8_t *data,
+                                         size_t size, const struct conv_png_header *header,
+                                         const struct conv_png_rows *rows, const atomic_int *stop,
+                                         struct conv_err *err)
+{
+    return read_file(scratch, data, size, header, NULL, rows, stop, err);
 }
 
 // --- encoding ------------------------------------------------------------------------------------

@@ -22,6 +22,12 @@ enum conv_status conv_libpng_decode_until(struct conv_buffer *rows, const uint8_
                                           const struct conv_image *dst, const atomic_int *stop,
                                           struct conv_err *err);
 
+// The same, row by row to `put_interleaved`.
+enum conv_status conv_libpng_decode_rows(struct conv_buffer *scratch, const uint8_t *data,
+                                         size_t size, const struct conv_png_header *header,
+                                         const struct conv_png_rows *rows, const atomic_int *stop,
+                                         struct conv_err *err);
+
 // Replaces the content of *file by a PNG of IHDR, IDATs and IEND. `row` is scratch.
 // CONV_ERR_MEMORY, CONV_ERR_UNSUPPORTED if libpng refuses the image, CONV_ERR_CANCELLED as above.
 enum conv_status conv_libpng_encode(struct conv_buffer *row, struct conv_buffer *file,

@@ -106,6 +106,33 @@ enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *da
                                  const struct conv_png_header *header, const struct conv_image *dst,
                                  struct conv_err *err);
 
+// Where decoded rows go instead of planes. `put` gets rows that were expanded, as planes of one row
+// at the depth of header->shape; `put_interleaved` gets all others as they are in the file, pixel
+// by pixel, the most significant byte first, and aligned for uint16_t. Rows come in their order,
+// and once more from the first one on where libpng takes over from the fast decoder.
+struct conv_png_rows {
+    void (*put)(void *context, int y, const struct conv_image *row);
+    void (*put_interleaved)(void *context, int y, const uint8_t *row);
+    void *context;
+};
+
+// As conv_png_decode.
+enum conv_status conv_png_decode_rows(struct conv_png_codec *codec, const uint8_t *data,
+                                      size_t size, const struct conv_png_header *header,
+                                      const struct conv_png_rows *rows, struct conv_err *err);
+
+// Where rows to be encoded come from instead of planes: `get` fills in planes of one row. Above
+// level 1 some rows are asked for again.
+struct conv_png_row_source {
+    void (*get)(void *context, int y, const struct conv_image *row);
+    void *context;
+};
+
+// Encodes an image of that shape as conv_png_encode does, without metadata. CONV_PNG_FAST only.
+enum conv_status conv_png_encode_rows(struct conv_png_codec *codec, const struct conv_image *shape,
+                                      const struct conv_png_row_source *source,
+                                      struct conv_encoded *file, struct conv_err *err);
+
 // Encodes an image; meta may be NULL. The parts of *file are: signature and IHDR, carried chunks,
 // image data, carried chunks, IEND. They belong to the codec and to `meta` and are valid until the
 // codec's next call. CONV_ERR_UNSUPPORTED if the encoder cannot write the image (stb: 16 bits);

@@ -74,6 +74,11 @@ struct conv_totals {
 struct conv_samples;
 
 struct conv_report_config {
+    // Gets each record, with the totals so far, instead of a terminal: nothing is printed then. One
+    // call at a time, from any thread. NULL: none.
+    void (*listener)(void *user, const struct conv_totals *totals,
+                     const struct conv_record *record);
+    void *listener_user;
     bool quiet, verbose, dry_run;
     bool single;           // one image only: without a failure nothing is printed about it
     bool json;             // JSON Lines on stdout

@@ -192,13 +192,18 @@ void conv_report_file(struct conv_report *report, const struct conv_record *give
             conv_json_file(report->streams[i], record);
             conv_stall_end(report->stall[i]);
         }
-    print_file(report, record);
+    if (config->listener)
+        config->listener(config->listener_user, &report->totals, record);
+    else
+        print_file(report, record);
 }
 
 void conv_report_warn(struct conv_report *report, const char *text)
 {
     if (report->config.samples)
         conv_samples_warn(report->config.samples, text);
+    if (report->config.listener)
+        return;
     conv_stall_begin(report->print_stall);
     conv_progress_clear(&report->progress);
     conv_report_say("%s", text);
@@ -325,13 +330,15 @@ enum conv_status conv_report_close(struct conv_report *report, int exit_code,
             status = conv_err_set(err, CONV_ERR_IO, "cannot write the report to %s",
                                   report->config.json_path);
     }
-    // A dry run prints its list on stdout.
-    conv_stall_begin(report->print_stall);
-    enum conv_status flushed = conv_standard_flush(status ? NULL : err);
-    if (!report->config.quiet)
-        print_summary(report);
-    conv_stall_end(report->print_stall);
-    status = status ? status : flushed;
+    if (!report->config.listener) {
+        // A dry run prints its list on stdout.
+        conv_stall_begin(report->print_stall);
+        enum conv_status flushed = conv_standard_flush(status ? NULL : err);
+        if (!report->config.quiet)
+            print_summary(report);
+        conv_stall_end(report->print_stall);
+        status = status ? status : flushed;
+    }
     if (totals)
         *totals = report->totals;
     free_report(report);

@@ -48,7 +48,7 @@ enum conv_status conv_npy_check_size(const struct conv_npy *npy, uint64_t file_b
 void conv_npy_convert(const struct conv_npy *npy, void *dst, const void *src, size_t count);
 
 // Writes a header of version 1 for elements in little endian and C order; returns its bytes, a
-// multiple of 64: at least `least` and at most CONV_NPY_OWN_HEADER, for at most 4 axes.
+// multiple of 64: at least `least` and at most CONV_NPY_OWN_HEADER, for at most 5 axes.
 size_t conv_npy_write(uint8_t header[CONV_NPY_OWN_HEADER], enum conv_element element,
                       const struct conv_tensor_shape *shape, size_t least);
 

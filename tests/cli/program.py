@@ -111,3 +111,12 @@ def knows_cuda():
     """True if the program was built with CUDA, with or without a device to use."""
     result = subprocess.run([BINARY, "devices"], capture_output=True, timeout=TIMEOUT)
     return b"built without CUDA" not in result.stdout
+
+
+@functools.lru_cache(maxsize=None)
+def hides_instruction_sets():
+    """True for a program built with its tests (CONV_TESTS): it reads CONV_DISABLE. ctest starts no other."""
+    if "CONV_FAULTY_BINARY" in os.environ:
+        return True
+    with open(BINARY, "rb") as file:
+        return b"CONV_DISABLE" in file.read()

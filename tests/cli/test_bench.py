@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import images
-from program import EMULATED, ROOT, run
+from program import EMULATED, ROOT, hides_instruction_sets, run
 
 SMALL = ("bench", "kernels", "--device", "cpu", "--image-size", "37x21")
+needs_hiding = pytest.mark.skipif(not hides_instruction_sets(), reason="built without CONV_TESTS: no CONV_DISABLE")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -115,7 +116,11 @@ def test_chart_of_kernels(box):
         assert float(bar.get("y")) + float(bar.get("height")) <= height
 
 
-@pytest.mark.parametrize("options", (("--image-size", "1x1"), ("--image-size", "mix", "--images", "3"), ("--depth", "16"),
+# Images of up to 12 megapixels: with a sanitizer, one variant.
+MIX = ("--image-size", "mix", "--images", "3", *(("--variant", "cpu_portable") if os.environ.get("CONV_SANITIZED") else ()))
+
+
+@pytest.mark.parametrize("options", (("--image-size", "1x1"), MIX, ("--depth", "16"),
                                      ("--image-size", "5x300", "--images", "2"), ("--size", "5", "--filter", "blur"), ("--filter", "emboss,gaussian"),
                                      ("--filter", "custom", "-k", "0.5 1 0.5 1 2 1 0.5 1 0.5")))
 def test_kernels_checks_whatever_is_measured(box, options):
@@ -368,6 +373,7 @@ def test_codec_on_threads(folder):
     assert "2 threads" in text and "after blur5" in text and "decode + encode" in text
 
 
+@needs_hiding
 @pytest.mark.parametrize("hidden,name", (("avx512,vnni,vbmi", "AVX-512"), ("avx2", "AVX2"), ("sse41", "SSE4.1")))
 def test_conv_disable_hides_instruction_sets(box, monkeypatch, hidden, name):
     def features():

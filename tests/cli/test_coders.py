@@ -27,6 +27,9 @@ PLAIN = ("gray8", "gray16", "graya8", "graya16", "rgb8", "rgb16", "rgba8", "rgba
 SLOW = bool(os.environ.get("CONV_SANITIZED") or program.RUNNER)
 SIZES = ((31, 17), (1, 9), (24, 13), (40, 1)) if SLOW else ((1, 1), (1, 9), (40, 1), (31, 17), (64, 33), (130, 47))
 STEP = 4 if SLOW else 3  # of the sizes, between two of a kind
+# Which side does the work is a matter of policy, for which the release build is enough; the code that
+# then runs is that of the other tests, and test_waking_device.py opens devices late.
+policy = pytest.mark.skipif(bool(os.environ.get("CONV_SANITIZED")), reason="a policy; the release build tests it")
 
 
 @pytest.fixture(params=("emulated", pytest.param("cuda", marks=pytest.mark.cuda)))
@@ -109,7 +112,7 @@ def test_metadata_is_carried(binary, tmp_path):
     assert (tmp_path / "out" / "a.png").read_bytes()[33:].startswith(text)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", MODES[2 * SLOW:])
 def test_odd_files_are_taken_as_on_the_cpu(binary, tmp_path, mode):
     (tmp_path / "in").mkdir()
     for name, (data, _) in hostile.ACCEPTED.items():
@@ -120,7 +123,7 @@ def test_odd_files_are_taken_as_on_the_cpu(binary, tmp_path, mode):
     same_pixels(tmp_path, "out", "want")
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", MODES[2 * SLOW:])
 def test_damage_is_named_as_on_the_cpu(binary, folder, tmp_path, mode):
     rng = np.random.default_rng(8)
     (tmp_path / "in").mkdir()
@@ -179,6 +182,7 @@ def test_auto_is_the_cpu_for_little_work(binary, folder, tmp_path, asked):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "want" / name).read_bytes(), name
 
 
+@policy
 def test_auto_wakes_a_gpu_where_the_cpu_does_not_do_as_well(binary, folder, tmp_path):
     """Even for small jobs: with large filters, with a kernel of the GPU, with its coder selected by name."""
     kernel = "31x31: " + " ".join(",".join(["1"] * 31) for _ in range(31))
@@ -196,6 +200,7 @@ def test_auto_knows_nothing_of_a_list_that_is_read_once(binary, tmp_path):
     assert done.returncode == 0 and "cuda:0" in done.stderr, done.stderr
 
 
+@policy
 @pytest.mark.parametrize("options", (("--encoder=libpng",), ("-z3",), ("--alpha=premultiply",)))
 def test_auto_is_the_cpu_where_the_device_has_no_choice(binary, folder, tmp_path, options):
     program.run("emboss", "-b", *options, "in", tmp_path / "want", cwd=folder)
@@ -214,6 +219,7 @@ def much(folder, box):
         hole.truncate(os.cpu_count() << 29)
 
 
+@policy
 @pytest.mark.parametrize("wake", (0, 700))
 def test_auto_encodes_much_work_on_the_device(folder, tmp_path, wake):
     """The GPU encodes every image, however late it opens: the same files each time."""
@@ -228,6 +234,7 @@ def test_auto_encodes_much_work_on_the_device(folder, tmp_path, wake):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "want" / name).read_bytes(), name
 
 
+@policy
 @pytest.mark.parametrize("limit", range(340, 400, 20 if SLOW else 6))
 def test_who_encodes_does_not_depend_on_who_decodes(binary, tmp_path, limit):
     """However little memory there is: the three ways to group an image need different amounts."""
@@ -243,6 +250,7 @@ def test_who_encodes_does_not_depend_on_who_decodes(binary, tmp_path, limit):
     assert made[0] == made[1]
 
 
+@policy
 def test_auto_does_not_wait_for_ever(folder, tmp_path):
     """A device that does not open is waited for once per run, not once per group."""
     if not EMULATED:
@@ -257,6 +265,7 @@ def test_auto_does_not_wait_for_ever(folder, tmp_path):
     same_pixels(tmp_path, "out", "want")
 
 
+@policy
 def test_auto_shares_the_decoding(binary, tmp_path):
     """Once a run has lasted long enough that a device's delay does not matter, the device gets its share."""
     (tmp_path / "in").mkdir()
@@ -332,6 +341,7 @@ def test_reproducible_files_are_those_of_the_cpu(folder, tmp_path, binary):
     assert contents(tmp_path / "cpu") == contents(tmp_path / "reproducible") != contents(tmp_path / "default")
 
 
+@pytest.mark.skipif(not program.hides_instruction_sets(), reason="built without CONV_TESTS: no CONV_DISABLE")
 @pytest.mark.parametrize("level", (1, 4))
 def test_reproducible_files_are_those_of_older_processors(folder, tmp_path, level):
     """With the instruction sets hidden one after the other, and any number of workers."""

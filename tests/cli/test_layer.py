@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import pathlib
 import signal
 import struct
 import subprocess
@@ -501,12 +502,22 @@ def test_large_images_under_a_small_limit(box):
     assert "--mem-limit" in err
 
 
+def test_no_input_is_overwritten(box):
+    weights(2, 1, 3, 3)
+    tensor(1, 1, 9, 9)
+    save("b.npy", np.zeros(2, np.float32))
+    for name, what in (("w.npy", "weights"), ("x.npy", "input"), ("b.npy", "bias")):
+        before = pathlib.Path(name).read_bytes()
+        assert f"the output would overwrite the {what}" in layer("w.npy", "x.npy", name, "--bias=b.npy", code=2).err
+        assert pathlib.Path(name).read_bytes() == before
+
+
 # --- devices ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not program.EMULATED, reason="needs the emulated device")
 @pytest.mark.skipif(os.environ.get("CONV_SANITIZED") == "thread",
-                    reason="by design, neighbouring threads of cuda_layer_few store equal values at the same place")
+                    reason="by design, neighbouring threads of cuda_layer_uniform store equal values at the same place")
 def test_the_emulated_device_gives_the_same_bits(box):
     def emulated(*args):
         return subprocess.run([program.EMULATED, "layer", "--device=cuda", *args], stderr=subprocess.PIPE, text=True, check=False)

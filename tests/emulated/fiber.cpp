@@ -7,7 +7,7 @@
 #include <ucontext.h>
 #endif
 
-#ifdef __SANITIZE_ADDRESS__
+#if CONV_EMULATED_ASAN
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if CONV_EMULATED_TSAN
@@ -102,7 +102,7 @@ static fiber *previous; // the fiber that has switched to the running one
 // First thing on a stack that has been switched to.
 static void arrive()
 {
-#ifdef __SANITIZE_ADDRESS__
+#if CONV_EMULATED_ASAN
     __sanitizer_finish_switch_fiber(nullptr, &previous->asan_stack, &previous->asan_size);
 #endif
 }
@@ -162,7 +162,7 @@ void free_fiber(fiber *fiber)
 void switch_fiber(fiber *from, fiber *to)
 {
     previous = from;
-#ifdef __SANITIZE_ADDRESS__
+#if CONV_EMULATED_ASAN
     void *fake_stack;
     __sanitizer_start_switch_fiber(&fake_stack, to->asan_stack, to->asan_size);
 #endif
@@ -170,7 +170,7 @@ void switch_fiber(fiber *from, fiber *to)
     __tsan_switch_to_fiber(to->tsan, __tsan_switch_to_fiber_no_sync);
 #endif
     switch_stack(from, to);
-#ifdef __SANITIZE_ADDRESS__
+#if CONV_EMULATED_ASAN
     __sanitizer_finish_switch_fiber(fake_stack, &previous->asan_stack, &previous->asan_size);
 #endif
 }

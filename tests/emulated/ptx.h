@@ -88,6 +88,16 @@ static inline void cvt_rn_f16_f32(uint16_t &to, float from)
     to = conv_half_from_float(from);
 }
 
+static inline void max_NaN_f32(float &to, float a, float b)
+{
+    to = std::isnan(a) || std::isnan(b) ? NAN : a < b ? b : a;
+}
+
+static inline void cvt_rn_f16x2_f32(uint32_t &to, float high, float low)
+{
+    to = (uint32_t)conv_half_from_float(high) << 16 | conv_half_from_float(low);
+}
+
 static inline uint32_t saturate_u8(int32_t value)
 {
     return (uint32_t)(value < 0 ? 0 : value > 255 ? 255 : value);

@@ -65,4 +65,10 @@ uint64_t last_queued()
     return s.queued;
 }
 
+bool is_done(uint64_t number)
+{
+    std::lock_guard<std::mutex> held(s.lock);
+    return s.done >= number;
+}
+
 } // namespace emulated

@@ -19,6 +19,8 @@ void wait_for_work(uint64_t number);
 
 uint64_t last_queued();
 
+bool is_done(uint64_t number);
+
 } // namespace emulated
 
 #endif

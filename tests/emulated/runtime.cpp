@@ -8,6 +8,7 @@
 //              They share their memory, and all are lost together
 #include "cuda_runtime_api.h"
 
+#include <atomic>
 #include <chrono>
 #include <climits>
 #include <cstdio>
@@ -45,6 +46,7 @@ static std::map<const uint8_t *, size_t> registered; // memory of the host
 // The limits that kernels have set, on a device with this much shared memory.
 static std::map<std::pair<const void *, int>, size_t> shared_limits;
 static size_t taken; // bytes of all allocations
+static std::atomic_ulong allocation_count, wait_count, copy_count;
 static cudaError_t last_error;
 static bool lost; // for good: a kernel has failed
 static char message[1024];
@@ -88,6 +90,8 @@ const char *cudaGetErrorString(cudaError_t error)
     case cudaErrorInsufficientDriver:
     case cudaErrorNoDevice:
         break; // of machines without a device
+    case cudaErrorNotReady:
+        return "device not ready";
     case cudaErrorLaunchFailure:
         return message;
     }
@@ -156,7 +160,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 {
     if (!is_device(device))
         return report(cudaErrorInvalidValue);
-    *properties = {"emulation", 9, 0, processors};
+    *properties = {"emulation", 9, 0, processors, memory_size()};
     return cudaSuccess;
 }
 
@@ -181,7 +185,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
         return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor: // queried when the device is opened
         std::this_thread::sleep_for(std::chrono::milliseconds(word("open=", 0)));
-        *value = 9;
+        *value = most_shared < 227 << 10 ? 12 : 9;
         return cudaSuccess;
     case cudaDevAttrComputeCapabilityMinor:
         *value = 0;
@@ -203,6 +207,11 @@ void emulated_seed(uint64_t seed)
     most_shared = (seed / 3 % 2 ? 227 : 99) << 10;
 }
 
+struct emulated_calls emulated_count(void)
+{
+    return {allocation_count, wait_count, copy_count};
+}
+
 // --- memory --------------------------------------------------------------------------------------
 
 static bool take(size_t size)
@@ -216,6 +225,7 @@ static bool take(size_t size)
 
 cudaError_t cudaMalloc(void **memory, size_t size)
 {
+    allocation_count++;
     size_t taken_size = (size + GRAIN - 1) / GRAIN * GRAIN;
     if (size == 0 || !take(taken_size))
         return report(cudaErrorMemoryAllocation);
@@ -241,6 +251,7 @@ static bool forget(void *memory)
 
 cudaError_t cudaFree(void *memory)
 {
+    allocation_count++;
     cudaError_t error = cudaDeviceSynchronize();
     if (memory && !forget(memory))
         return report(cudaErrorInvalidValue);
@@ -250,6 +261,7 @@ cudaError_t cudaFree(void *memory)
 
 cudaError_t cudaHostAlloc(void **memory, size_t size, unsigned flags)
 {
+    allocation_count++;
     if (posix_memalign(memory, ALIGN, size))
         return report(cudaErrorMemoryAllocation);
     return cudaHostRegister(*memory, size, flags);
@@ -257,6 +269,7 @@ cudaError_t cudaHostAlloc(void **memory, size_t size, unsigned flags)
 
 cudaError_t cudaFreeHost(void *memory)
 {
+    allocation_count++;
     cudaError_t error = memory ? cudaHostUnregister(memory) : cudaSuccess;
     free(memory);
     return error;
@@ -340,6 +353,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, enum cudaMe
                             cudaStream_t stream)
 {
     int device = device_of(stream);
+    copy_count++;
     if ((kind != cudaMemcpyDeviceToHost && !is_on_device(to, size, device)) ||
         (kind != cudaMemcpyHostToDevice && !is_on_device(from, size, device)))
         return report(cudaErrorInvalidValue);
@@ -412,6 +426,7 @@ void emulated::queue_launch(const char *name, const void *kernel, const launch_s
 
 static cudaError_t wait_until(uint64_t number)
 {
+    wait_count++;
     emulated::wait_for_work(number);
     return is_lost() ? cudaErrorLaunchFailure : cudaSuccess;
 }
@@ -471,6 +486,19 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     event->number =
         emulated::queue_work([event] { event->time = std::chrono::steady_clock::now(); });
     return cudaSuccess;
+}
+
+// The queue's order is that of the calls, so that the stream waits in any case.
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
+{
+    return device_of(stream) < 0 || !event ? report(cudaErrorInvalidValue) : cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    if (!emulated::is_done(event->number))
+        return report(cudaErrorNotReady);
+    return is_lost() ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)

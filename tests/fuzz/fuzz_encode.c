@@ -99,7 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     image.height = (int)(bytes / row) + 1;
     alloc_planes(&image, data + HEAD, size - HEAD);
     struct conv_err err;
-    if (conv_encode_png(encoder_for(level, data[0] & 8), &file, &image, &err))
+    if (conv_encode_image(encoder_for(level, data[0] & 8), &file, &image, &err))
         fail("not encoded", err.text);
     read_back(&file, &image);
     free_planes(&image);

@@ -143,7 +143,7 @@ static void try_chain(char *text)
             *part[i]++ = '\0';
     }
     const char *flags = part[4] ? part[4] : "";
-    struct conv_filter_options options = {
+    struct conv_filter_settings options = {
         .kernel = part[1] && *part[1] ? part[1] : NULL,
         .divisor = part[2] && *part[2] ? part[2] : NULL,
         .bias = part[3] && *part[3] ? part[3] : NULL,

@@ -22,13 +22,15 @@ LAYERS = (
     ("src/main.c",),
     ("src/cli",),
     ("src/bench",),
+    ("src/api",),
     ("src/page",),
     ("src/pipeline",),
     ("src/report", "src/io", "src/backend"),
-    ("src/device", "src/png", "kernels/stencil", "kernels/layer", "kernels/bank"),
+    ("src/device", "src/png", "kernels/stencil", "kernels/layer", "kernels/bank", "kernels/layout"),
     ("src/tensor", "kernels/common"),
     ("src/filter", "src/image"),
     ("src/base",),
+    ("include",),
 )
 # src/png and kernels/ share one folder below; io may read files of images.
 RANK = {folder: rank for rank, layer in enumerate(LAYERS) for folder in layer}
@@ -52,7 +54,7 @@ TEMPLATES = {
 
 
 def sources(root, *suffixes):
-    for top in ("src", "kernels"):
+    for top in ("src", "kernels", "include"):
         for path in sorted((root / top).rglob("*")):
             if path.suffix in suffixes:
                 yield path
@@ -68,7 +70,7 @@ def folder_of(path):
 
 def resolve(root, name):
     """The path relative to the root of what an include names; None for the system's and generated ones."""
-    for prefix in ("src/", ""):
+    for prefix in ("src/", "", "include/"):
         if (root / (prefix + name)).exists():
             return prefix + name
     return None
@@ -117,9 +119,9 @@ def headers_that_need_others(root):
             continue
         name = path.relative_to(root).as_posix()
         command = [compiler, "-std=c17", "-D_GNU_SOURCE", "-DCONV_HAVE_CUDA=1", "-fsyntax-only", "-Wall", "-Werror",
-                   "-x", "c", "-", "-I", str(root / "src"), "-I", str(root),
+                   "-x", "c", "-", "-I", str(root / "src"), "-I", str(root), "-I", str(root / "include"),
                    "-isystem", str(SOURCE / "tests/emulated/include")]
-        jobs.append((name, command, f'#include "{name.removeprefix("src/")}"\n#include "{name.removeprefix("src/")}"\n'))
+        jobs.append((name, command, f'#include "{name.removeprefix("src/").removeprefix("include/")}"\n' * 2))
     found = []
     for start in range(0, len(jobs), 8):
         running = []
@@ -211,8 +213,9 @@ def badly_formatted(root, paths):
 
 
 def formatted_files(root):
-    tests = [path for path in (root / "tests").rglob("*") if path.suffix in (".c", ".h", ".cu", ".cpp")]
-    return [*sources(root, ".c", ".h", ".cu", ".cuh"), *tests]
+    others = [path for top in ("tests", "python") for path in (root / top).rglob("*")
+              if path.suffix in (".c", ".h", ".cu", ".cpp")]
+    return [*sources(root, ".c", ".h", ".cu", ".cuh"), *others]
 
 
 def test_folders_include_from_below():
@@ -253,7 +256,7 @@ def test_sources_are_formatted():
 @pytest.fixture
 def planted(tmp_path):
     """A copy of the sources to spoil."""
-    for top in ("src", "kernels"):
+    for top in ("src", "kernels", "include"):
         shutil.copytree(SOURCE / top, tmp_path / top)
 
     def plant(name, text):

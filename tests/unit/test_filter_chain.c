@@ -17,7 +17,7 @@ static struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
 static struct conv_err err;
 static int count;
 
-static void accept(const char *text, struct conv_filter_options options, int expected)
+static void accept(const char *text, struct conv_filter_settings options, int expected)
 {
     count = 0;
     if (conv_filter_parse_chain(filters, &count, text, &options, &err) != CONV_OK)
@@ -25,7 +25,7 @@ static void accept(const char *text, struct conv_filter_options options, int exp
     assert_int_equal(count, expected);
 }
 
-static void refuse(const char *text, struct conv_filter_options options, const char *reason)
+static void refuse(const char *text, struct conv_filter_settings options, const char *reason)
 {
     count = -7;
     assert_int_equal(conv_filter_parse_chain(filters, &count, text, &options, &err),
@@ -35,7 +35,7 @@ static void refuse(const char *text, struct conv_filter_options options, const c
         fail_msg("'%s' does not say '%s'", err.text, reason);
 }
 
-#define OPTIONS(...) ((struct conv_filter_options){__VA_ARGS__})
+#define OPTIONS(...) ((struct conv_filter_settings){__VA_ARGS__})
 #define NO_OPTIONS OPTIONS(.size = 0)
 
 static void chains_are_read(void **state)

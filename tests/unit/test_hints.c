@@ -64,7 +64,7 @@ static void filters_are_explained(void **state)
     (void)state;
     static const struct {
         const char *chain;
-        struct conv_filter_options options;
+        struct conv_filter_settings options;
         const char *expected;
     } cases[] = {
         {"unsharp", {.size = 3}, "--size 3: 'unsharp' comes in 5x5 only"},

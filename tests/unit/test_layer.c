@@ -291,6 +291,11 @@ static void padding_is_left_to_the_caller(void **state)
     const struct conv_layer_variant needy = {.needs = CONV_CPU_AVX2};
     assert_false(conv_layer_can(&needy, &layer, &shape, 0));
     assert_true(conv_layer_can(&needy, &layer, &shape, CONV_CPU_AVX2));
+    assert_true(conv_place_offers(CONV_ON_CUDA, 100, 90));
+    assert_false(conv_place_offers(CONV_ON_CUDA, 89, 90));
+    assert_true(conv_place_offers(CONV_ON_CUDA, 90, CONV_CUDA_ONLY + 90));
+    assert_false(conv_place_offers(CONV_ON_CUDA, 100, CONV_CUDA_ONLY + 90));
+    assert_false(conv_place_offers(CONV_ON_CUDA, 90, CONV_CUDA_ONLY)); // no device
 }
 
 // Scratch is for a block of rows and columns, whatever the size of the planes.

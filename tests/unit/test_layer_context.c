@@ -258,7 +258,7 @@ static enum conv_status run_in_order(struct order *order, const atomic_int *stop
     struct conv_layer layer = make_layer(0);
     struct conv_layer_context *context = open_context(&layer, NULL);
     struct conv_layer_flow flow = {
-        .context = context,
+        .operation = {.layer = context},
         .images = 500,
         .height = HEIGHT,
         .width = WIDTH,

@@ -307,7 +307,7 @@ static void test_this_process(void **state)
 static void test_data_limit(void **state)
 {
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if CONV_SANITIZED
     skip(); // a sanitizer maps far more memory than any limit
 #endif
     struct conv_limits limits;

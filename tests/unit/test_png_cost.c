@@ -34,15 +34,9 @@
 #define REFUSED_NS_PER_BYTE 0.5
 
 // With a sanitizer, or not optimised, the time says nothing about the program.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if !defined(__OPTIMIZE__) || CONV_SANITIZED
 #define TIMED 0
-#endif
-#endif
-#if !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TIMED 0
-#endif
-#ifndef TIMED
+#else
 #define TIMED 1
 #endif
 

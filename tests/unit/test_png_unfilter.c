@@ -43,14 +43,15 @@ static int free_fences(void **state)
     return 0;
 }
 
-// Noise, and now and then the values at which predictions tie or wrap.
+// Noise, the values at which predictions tie or wrap, and stretches of zeros.
 static void fill(uint8_t *p, size_t size)
 {
     static const uint8_t edges[] = {0, 1, 127, 128, 254, 255};
-    unsigned kind = random_bits(&seed) % 3;
+    unsigned kind = random_bits(&seed) % 4;
     for (size_t i = 0; i < size; i++)
         p[i] = (uint8_t)(kind == 0   ? random_bits(&seed)
                          : kind == 1 ? edges[random_bits(&seed) % 6]
+                         : kind == 2 ? random_bits(&seed) % 64 == 0
                                      : i);
 }
 

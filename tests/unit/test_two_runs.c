@@ -64,7 +64,7 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
 {
     static const struct conv_backend_ops *const ops = &conv_backend_cpu;
     struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
-    const struct conv_filter_options filter_options = {0};
+    const struct conv_filter_settings filter_options = {0};
     atomic_int stop = 0;
     const char *inputs[] = {run->in};
     struct conv_backend_config backend_config = {.filters = filters, .stop = &stop};

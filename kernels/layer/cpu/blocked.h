@@ -25,6 +25,8 @@ struct conv_layer_blocked {
     ptrdiff_t line;                                // scratch for one padded row, in floats
     int groups, most_maps; // groups of maps that tiles compute; the maps of the largest
     int short_groups;      // the last ones, with a map less
+    // Where scratch has a vector for each map, if outputs bypass the caches; otherwise 0.
+    size_t kept;
 };
 
 _Static_assert(sizeof(struct conv_layer_blocked) <=
@@ -53,8 +55,8 @@ static inline size_t conv_layer_blocked_taps(const struct conv_layer *layer)
 bool conv_layer_blocked_can(const struct conv_layer *layer, const struct conv_layer_shape *shape);
 size_t conv_layer_blocked_packed_bytes(const struct conv_layer *layer,
                                        const struct conv_layer_shape *shape);
-// `lanes`: float32 in a vector; `most_maps`: of a tile.
-void conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps);
+// `lanes`: float32 in a vector; `most_maps`: of a tile; `streams`: outputs may bypass the caches.
+void conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps, bool streams);
 // Elements of 4 bytes before the first group.
 static inline size_t conv_layer_blocked_offsets(const struct conv_layer *layer)
 {

@@ -3,11 +3,24 @@
 #ifdef __x86_64__
 #include <immintrin.h>
 
+// Elements 16 - n to 31 - n of two vectors.
+static inline __m512i first_to_last(int n)
+{
+    const __m512i ascending =
+        _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_add_epi32(ascending, _mm512_set1_epi32(16 - n));
+}
+
 #define LANES 16
 #define FMA(a, b, c) ((vec)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
 #define PUT_SOME(p, x, n)                                                                          \
     _mm512_mask_storeu_ps(p, (__mmask16)((n) < LANES ? (1 << (n)) - 1 : 0xffff), (__m512)(x))
 #define GET_SOME(p, n) ((vec)_mm512_maskz_loadu_ps((__mmask16)((1 << (n)) - 1), p))
+#define STREAM(p, x) _mm512_stream_ps(p, (__m512)(x))
+#define LAST_OF(a, b, n) ((vec)_mm512_permutex2var_ps((__m512)(a), first_to_last(n), (__m512)(b)))
+#define PUT_RANGE(p, x, first, n)                                                                  \
+    _mm512_mask_storeu_ps(p, (__mmask16)(((1u << (n)) - 1) << (first)), (__m512)(x))
+#define FENCE() _mm_sfence()
 #define SCORE 50
 #define MOST_MAPS 8
 // At most 28 sums, and 3 to 4 registers for weights and samples. A tap takes as many cycles as half

@@ -5,6 +5,10 @@
 //   FMA(a, b, c)        a * b + c of vectors, rounded once
 //   PUT_SOME(p, x, n)   stores the first n elements of x, all if n >= LANES
 //   GET_SOME(p, n)      a vector whose first n elements, n < LANES, are those at p
+//   STREAM(p, x)        optional: stores x at p, a multiple of its size, past the caches; then also
+//   LAST_OF(a, b, n)    the last n elements of a, n < LANES, followed by the first ones of b
+//   PUT_RANGE(p, x, first, n)  stores n elements of x, from `first` on
+//   FENCE()             orders stores of STREAM before all that follow
 //   SCORE               the variant's score for all layers
 //   MOST_MAPS           maps of a tile, at most 8
 //   VECTORS_FOR(maps)   vectors of a tile with that many maps, at most 8
@@ -25,6 +29,16 @@
 #define UNROLL _Pragma("GCC unroll 8")
 #endif
 
+// How a tile's outputs are stored.
+enum tile_stores {
+    TILE_CACHED,
+    // Past the caches, in whole lines. A line rarely begins where a vector does, so the vector
+    // before is kept: the last elements of one and the first of the next make a line.
+    TILE_STREAMED_FIRST, // of adjacent outputs: nothing is kept yet
+    TILE_STREAMED,
+    TILE_STREAMED_LAST, // the last one, also if it is the first
+};
+
 // A tile is `maps` x `vectors` sums. It stores `count` outputs of each map.
 struct tile {
     const float *samples, *weights, *bias;
@@ -34,7 +48,10 @@ struct tile {
     uint8_t *dst;
     size_t map_size; // bytes from one map to the next
     int count;
-    vec sums[MOST_TILES * MOST_TILES]; // of the whole tile, for finish_tile
+    enum tile_stores stores;
+    bool keeps;                        // streamed: there is a vector before
+    vec *kept;                         // streamed: of each map, the vector before
+    vec sums[MOST_TILES * MOST_TILES]; // of the whole tile, for finish_tile and end_stream
 };
 
 // Stores the tiles that compute_tile does not store itself: with another activation than ReLU, or
@@ -49,6 +66,70 @@ static __attribute__((noinline)) void finish_tile(const struct tile *tile, int m
     }
 }
 
+#ifdef STREAM
+
+// Elements from the line that p is in to p.
+ALWAYS_INLINE int after_line(const uint8_t *p)
+{
+    return (int)((uintptr_t)p % sizeof(vec) / sizeof(float));
+}
+
+// One line: `count` elements of x from `first` on, past the caches if it is whole.
+ALWAYS_INLINE void store_line(float *line, vec x, int first, int count)
+{
+    if (first == 0 && count >= LANES)
+        STREAM(line, x);
+    else
+        PUT_RANGE(line, x, first, count);
+}
+
+// The first elements of a map's outputs, up to the end of a line.
+ALWAYS_INLINE void begin_stream(float *line, vec x, int before, int count)
+{
+    store_line(line, LAST_OF(x, x, before), before,
+               count < LANES - before ? count : LANES - before);
+}
+
+// The last outputs, of which the last vector is partly unused.
+static __attribute__((noinline)) void end_stream(const struct tile *tile, int maps, int vectors)
+{
+    for (int m = 0; m < maps; m++) {
+        uint8_t *dst = tile->dst + (size_t)m * tile->map_size;
+        int before = after_line(dst), left = tile->count;
+        float *line = (float *)(void *)(dst - (size_t)before * sizeof(float));
+        vec kept = tile->kept[m];
+        for (int k = 0; k < vectors; k++, line += LANES, left -= LANES) {
+            vec sums = tile->sums[m * vectors + k];
+            if (k == 0 && !tile->keeps)
+                begin_stream(line, sums, before, left);
+            else
+                store_line(line, LAST_OF(kept, sums, before), 0, before + left);
+            kept = sums;
+        }
+        left += before;
+        if (left > 0)
+            PUT_RANGE(line, LAST_OF(kept, kept, before), 0, left);
+    }
+}
+
+// Stores the whole lines of one map's vectors, and keeps the last one.
+ALWAYS_INLINE void stream_map(const struct tile *tile, int m, const int vectors, const vec *sums)
+{
+    uint8_t *dst = tile->dst + (size_t)m * tile->map_size;
+    int before = after_line(dst);
+    float *line = (float *)(void *)(dst - (size_t)before * sizeof(float));
+    if (tile->stores == TILE_STREAMED_FIRST)
+        begin_stream(line, sums[0], before, LANES);
+    else
+        STREAM(line, LAST_OF(tile->kept[m], sums[0], before));
+    UNROLL
+    for (int k = 1; k < vectors; k++)
+        STREAM(line + k * LANES, LAST_OF(sums[k - 1], sums[k], before));
+    tile->kept[m] = sums[vectors - 1];
+}
+
+#endif
+
 // `maps` and `vectors` are constants, so that all sums are in registers. Of weights and samples,
 // the fewer are held in registers and the others are read when they are used.
 ALWAYS_INLINE void compute_tile(struct tile *tile, const int maps, const int vectors)
@@ -61,8 +142,16 @@ ALWAYS_INLINE void compute_tile(struct tile *tile, const int maps, const int vec
         for (int k = 0; k < vectors; k++) {
             sums[m][k] = splat(tile->bias[m]);
             // The cache lines of dst arrive while the sums are computed.
-            __builtin_prefetch(dst + (size_t)k * sizeof(vec), 1);
+            if (tile->stores == TILE_CACHED || (k == 0 && tile->stores == TILE_STREAMED_FIRST))
+                __builtin_prefetch(dst + (size_t)k * sizeof(vec), 1);
         }
+    }
+    if (tile->stores == TILE_STREAMED_LAST) {
+        UNROLL
+        for (int m = 0; m < maps; m++)
+            __builtin_prefetch(tile->dst + (size_t)m * tile->map_size +
+                                   (size_t)tile->count * sizeof(float) - 1,
+                               1);
     }
     const float *weights = tile->weights;
     for (const int32_t *tap = tile->offsets; tap < tile->offsets_end; tap++, weights += maps) {
@@ -92,15 +181,16 @@ ALWAYS_INLINE void compute_tile(struct tile *tile, const int maps, const int vec
             }
         }
     }
-    if (tile->output == CONV_ELEMENT_F32 && tile->activation <= CONV_ACTIVATION_RELU) {
-        if (tile->activation == CONV_ACTIVATION_RELU) {
+    bool is_plain = tile->output == CONV_ELEMENT_F32 && tile->activation <= CONV_ACTIVATION_RELU;
+    if (is_plain && tile->activation == CONV_ACTIVATION_RELU) {
+        UNROLL
+        for (int m = 0; m < maps; m++) {
             UNROLL
-            for (int m = 0; m < maps; m++) {
-                UNROLL
-                for (int k = 0; k < vectors; k++)
-                    sums[m][k] = relu_of(sums[m][k]);
-            }
+            for (int k = 0; k < vectors; k++)
+                sums[m][k] = relu_of(sums[m][k]);
         }
+    }
+    if (is_plain && tile->stores == TILE_CACHED) {
         const int last = vectors - 1, count = tile->count - last * LANES;
         UNROLL
         for (int m = 0; m < maps; m++) {
@@ -110,15 +200,29 @@ ALWAYS_INLINE void compute_tile(struct tile *tile, const int maps, const int vec
                 put(dst + k * LANES, sums[m][k]);
             PUT_SOME(dst + last * LANES, sums[m][last], count);
         }
-    } else {
-        UNROLL
-        for (int m = 0; m < maps; m++) {
-            UNROLL
-            for (int k = 0; k < vectors; k++)
-                tile->sums[m * vectors + k] = sums[m][k];
-        }
-        finish_tile(tile, maps, vectors);
+        return;
     }
+#ifdef STREAM
+    if (tile->stores == TILE_STREAMED || tile->stores == TILE_STREAMED_FIRST) {
+        UNROLL
+        for (int m = 0; m < maps; m++)
+            stream_map(tile, m, vectors, sums[m]);
+        return;
+    }
+#endif
+    UNROLL
+    for (int m = 0; m < maps; m++) {
+        UNROLL
+        for (int k = 0; k < vectors; k++)
+            tile->sums[m * vectors + k] = sums[m][k];
+    }
+#ifdef STREAM
+    if (tile->stores == TILE_STREAMED_LAST) {
+        end_stream(tile, maps, vectors);
+        return;
+    }
+#endif
+    finish_tile(tile, maps, vectors);
 }
 
 typedef void (*tile_fn)(struct tile *tile);
@@ -143,9 +247,22 @@ struct image_run {
     struct tile tile;
 };
 
+// Whether a group's outputs are the first, or the last, of all that are adjacent.
+struct ends {
+    bool is_first, is_last;
+};
+
+static enum tile_stores choose_stores(struct tile *tile, bool is_first, bool is_last)
+{
+    if (!tile->kept)
+        return TILE_CACHED;
+    tile->keeps = !is_first;
+    return is_last ? TILE_STREAMED_LAST : is_first ? TILE_STREAMED_FIRST : TILE_STREAMED;
+}
+
 // `count` adjacent outputs of the maps of a group.
 static void compute_group(struct tile *tile, int maps, const float *samples, uint8_t *dst,
-                          int count)
+                          int count, struct ends ends)
 {
     int left = (count + LANES - 1) / LANES; // vectors
     for (int n = (left + VECTORS_FOR(maps) - 1) / VECTORS_FOR(maps), done = 0; n > 0; n--) {
@@ -153,6 +270,7 @@ static void compute_group(struct tile *tile, int maps, const float *samples, uin
         tile->samples = samples + done;
         tile->dst = dst + (size_t)done * conv_element_size(tile->output);
         tile->count = count - done;
+        tile->stores = choose_stores(tile, ends.is_first && done == 0, ends.is_last && n == 1);
         tiles[maps][vectors](tile);
         left -= vectors;
         done += vectors * LANES;
@@ -173,14 +291,19 @@ static void compute_span(struct image_run *run, const float *samples, size_t at,
         int n = count - done < most ? count - done : most;
         const float *packed = (const float *)run->plan->packed + conv_layer_blocked_offsets(layer);
         uint8_t *dst = run->dst + (at + (size_t)done) * conv_element_size(tile->output);
+        struct ends ends = {done == 0, done + n == count};
+        vec *kept = tile->kept;
         for (int g = 0; g < blocked->groups; g++) {
             int maps = conv_layer_blocked_maps(blocked, g);
             tile->bias = packed;
             tile->weights = packed + maps;
-            compute_group(tile, maps, samples + done, dst, n);
+            compute_group(tile, maps, samples + done, dst, n, ends);
+            if (tile->kept)
+                tile->kept += maps;
             packed += (size_t)maps * (taps + 1);
             dst += (size_t)maps * tile->map_size;
         }
+        tile->kept = kept;
     }
 }
 
@@ -237,16 +360,26 @@ static enum conv_status run_blocked(const struct conv_layer_plan *plan,
                  .output = layer->output,
                  .map_size = map_size},
     };
+    if (blocked->kept)
+        run.tile.kept = (vec *)(void *)((uint8_t *)batch->scratch + blocked->kept);
     for (int64_t b = 0; b < batch->images; b++) {
         compute_image(&run, batch, (const uint8_t *)batch->src + b * batch->src_image);
         run.dst += (size_t)layer->maps * map_size;
     }
+#ifdef STREAM
+    if (blocked->kept)
+        FENCE();
+#endif
     return CONV_OK;
 }
 
 static void plan_blocked(struct conv_layer_plan *plan)
 {
-    conv_layer_blocked_plan(plan, LANES, MOST_MAPS);
+#ifdef STREAM
+    conv_layer_blocked_plan(plan, LANES, MOST_MAPS, true);
+#else
+    conv_layer_blocked_plan(plan, LANES, MOST_MAPS, false);
+#endif
 }
 
 static int score_blocked(const struct conv_layer *layer, const struct conv_layer_shape *shape)

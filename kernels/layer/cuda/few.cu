@@ -4,27 +4,88 @@
 
 #include "kernels/layer/cuda/few.cuh"
 
+// Weights of a launch: [group][1 + taps][maps], the bias first.
+static void fill_weights(const struct conv_layer *layer, int maps, int groups, float *to)
+{
+    int taps = layer->channels * layer->kernel_height * layer->kernel_width;
+    for (int g = 0; g < groups; g++, to += (1 + taps) * maps)
+        for (int m = 0; m < maps; m++) {
+            int map = g * maps + m;
+            to[m] = layer->bias && map < layer->maps ? layer->bias[map] : 0;
+            for (int t = 0; t < taps; t++)
+                to[(1 + t) * maps + m] =
+                    map < layer->maps ? layer->weights[(size_t)map * (size_t)taps + (size_t)t] : 0;
+        }
+}
+
 struct few_shape {
-    int kernel_width, columns, maps, vector;
-    bool whole; // rows of outputs are multiples of `columns`, which is one of 4
-    int pieces;
-    void (*kernel)(few_launch);
+    int channels, kernel, columns, maps, vector, threads;
+    int most_groups; // 0: any number
+    bool whole;      // rows of outputs are multiples of `columns`, which is a multiple of 4
+    float cost;      // of a multiply-add, measured: 1 is the best
+    void (*launch)(const struct conv_layer *layer, const few_launch &p, unsigned blocks,
+                   cudaStream_t stream);
 };
 
-#define FEW_INSTANCE(k, t, m, vx, whole, pieces, blocks)                                           \
-    {                                                                                              \
-        k, t, m, vx, whole, pieces, few<k, t, m, vx, whole, pieces, blocks>                        \
-    }
+static bool is_plain(const struct conv_layer *layer, int maps)
+{
+    return layer->activation == CONV_ACTIVATION_NONE && layer->output == CONV_ELEMENT_F32 &&
+           layer->maps % maps == 0;
+}
+
+template <int C, int K, int T, int MT, int G, int VX, bool WHOLE, int THREADS, int BLOCKS>
+static void launch_fixed(const struct conv_layer *layer, const few_launch &p, unsigned blocks,
+                         cudaStream_t stream)
+{
+    struct few_fixed_launch<G * MT *(1 + C * K * K)> launch;
+    launch.p = p;
+    fill_weights(layer, MT, G, launch.weights);
+    auto kernel = is_plain(layer, MT)
+                      ? few_fixed<C, K, T, MT, G, VX, WHOLE, THREADS, BLOCKS, true>
+                      : few_fixed<C, K, T, MT, G, VX, WHOLE, THREADS, BLOCKS, false>;
+    kernel<<<blocks, THREADS, 0, stream>>>(launch);
+}
+
+template <int C, int K, int T, int MT, int VX, bool WHOLE, int THREADS, int BLOCKS>
+static void launch_looped(const struct conv_layer *, const few_launch &p, unsigned blocks,
+                          cudaStream_t stream)
+{
+    auto kernel = few_looped<C, K, T, MT, VX, WHOLE, THREADS, BLOCKS>;
+    size_t bytes = (size_t)((p.groups * (1 + C * K * K) * MT + 3) / 4 * 4) * sizeof(float);
+    if (!WHOLE)
+        bytes += (size_t)(THREADS / 32 * MT * STORE_ROOM(T)) * sizeof(float);
+    kernel<<<blocks, THREADS, bytes, stream>>>(p);
+}
+
+template <int C, int K, int T, int MT, int G, int VX, bool WHOLE, int THREADS, int BLOCKS>
+static few_shape fixed(float cost)
+{
+    return {C,       K, T,     MT,   VX,
+            THREADS, G, WHOLE, cost, launch_fixed<C, K, T, MT, G, VX, WHOLE, THREADS, BLOCKS>};
+}
+
+template <int C, int K, int T, int MT, int VX, bool WHOLE, int THREADS, int BLOCKS>
+static few_shape looped(float cost)
+{
+    return {C,       K, T,     MT,   VX,
+            THREADS, 0, WHOLE, cost, launch_looped<C, K, T, MT, VX, WHOLE, THREADS, BLOCKS>};
+}
 
 static const struct few_shape shapes[] = {
-    // The last number, blocks of a multiprocessor, limits registers: with more of them the compiler
-    // reads weights into ordinary ones.
-    FEW_INSTANCE(5, 4, 12, 4, true, 1, 3), FEW_INSTANCE(5, 4, 10, 4, true, 1, 3),
-    FEW_INSTANCE(5, 4, 6, 4, true, 1, 4),  FEW_INSTANCE(5, 6, 12, 2, false, 1, 2),
-    FEW_INSTANCE(5, 6, 6, 2, false, 1, 3), FEW_INSTANCE(5, 5, 8, 1, false, 1, 3),
-    FEW_INSTANCE(3, 6, 8, 2, false, 1, 3), FEW_INSTANCE(3, 5, 8, 1, false, 1, 3),
-    FEW_INSTANCE(3, 4, 8, 4, true, 1, 4),
+    // Channels, kernel, columns, maps of a group, groups at most, vector; whole rows; threads of a
+    // block, blocks of a multiprocessor.
+    fixed<1, 5, 4, 2, 3, 4, true, 128, 8>(0.99f), fixed<1, 5, 4, 2, 8, 4, true, 256, 4>(1),
+    looped<1, 5, 4, 10, 4, true, 128, 4>(1.1f),   looped<1, 5, 4, 4, 4, true, 128, 5>(1.12f),
+    fixed<1, 5, 6, 4, 4, 2, false, 128, 5>(1.3f), looped<1, 5, 6, 8, 2, false, 128, 4>(1.4f),
+    looped<1, 5, 5, 8, 1, false, 128, 5>(1.7f),   fixed<1, 3, 4, 4, 4, 4, true, 256, 5>(1),
+    looped<1, 3, 4, 8, 4, true, 256, 4>(1.1f),    fixed<1, 3, 6, 4, 4, 2, false, 128, 6>(1.3f),
+    looped<1, 3, 6, 8, 2, false, 128, 5>(1.4f),   looped<1, 3, 5, 8, 1, false, 128, 5>(1.7f),
+    looped<3, 3, 4, 8, 4, true, 128, 4>(1.1f),    looped<3, 3, 6, 4, 2, false, 128, 4>(1.3f),
+    looped<3, 3, 5, 8, 1, false, 128, 4>(1.7f),   looped<1, 7, 4, 8, 4, true, 128, 4>(1.1f),
+    looped<1, 7, 6, 4, 2, false, 128, 4>(1.3f),   looped<1, 7, 5, 4, 1, false, 128, 4>(1.7f),
 };
+
+#define MOST_SHARED (48 << 10)
 
 struct few_config {
     int shape, tiles, groups, group_images;
@@ -44,21 +105,23 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
         return false;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         const struct few_shape *s = &shapes[i];
-        struct few_config c;
+        struct few_config c = {};
         c.shape = (int)i;
         c.groups = ceil_div(layer->maps, s->maps);
         c.tiles = ceil_div(out_width, s->columns);
-        if (s->kernel_width != layer->kernel_width || s->kernel_width != layer->kernel_height ||
-            out_width < s->columns || (anywhere && s->vector > 1) ||
+        int64_t bytes = (int64_t)c.groups * s->maps * (1 + taps) * 4 +
+                        (s->whole ? 0 : s->threads / 32 * s->maps * STORE_ROOM(s->columns) * 4);
+        if (s->channels != layer->channels || s->kernel != layer->kernel_width ||
+            s->kernel != layer->kernel_height || out_width < s->columns ||
+            (anywhere && s->vector > 1) ||
             (s->whole && (out_width % s->columns || layer->activation == CONV_ACTIVATION_TANH)) ||
-            (!s->whole && out_width % s->vector) || (shape->width % s->vector) ||
-            c.groups * s->maps * (taps + 1) > FEW_FLOATS)
+            (!s->whole && out_width % s->vector) || shape->width % s->vector ||
+            (s->most_groups ? c.groups > s->most_groups : bytes > MOST_SHARED))
             continue;
-        c.cost = (float)(c.tiles * s->columns * c.groups * s->maps) *
-                 (1 + 1.0f / (float)s->columns + 0.3f / (float)s->maps + (s->whole ? 0 : 0.1f));
+        c.cost = (float)(c.tiles * s->columns * c.groups * s->maps) * s->cost;
         // As many images as leave the last block of a group nearly full.
-        int units = out_height * c.tiles;
-        c.group_images = ceil_div(64 * FEW_THREADS * s->pieces, units);
+        int64_t units = (int64_t)out_height * c.tiles;
+        c.group_images = (int)((64 * s->threads + units - 1) / units);
         if (!found || c.cost < best->cost) {
             *best = c;
             found = true;
@@ -69,40 +132,63 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
 
 static bool can_few(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
-    struct few_config c;
+    struct few_config c = {};
     return conv_layer_out_height(layer, shape->height) > 0 &&
            conv_layer_out_width(layer, shape->width) > 0 && configure(layer, shape, true, &c) &&
            configure(layer, shape, false, &c);
 }
 
-static int score_few(const struct conv_layer *layer, const struct conv_layer_shape *)
+static int score_few(const struct conv_layer *, const struct conv_layer_shape *)
 {
-    return layer->channels <= 8 ? 90 : 70;
+    return 90;
 }
+
+// Weights for the instance that is chosen, and for the one that rows at any sample need.
+static size_t packed_few(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    struct few_config c = {};
+    size_t floats = 0;
+    int taps = layer->channels * layer->kernel_height * layer->kernel_width;
+    for (int anywhere = 0; anywhere < 2; anywhere++)
+        if (configure(layer, shape, anywhere, &c))
+            floats += (size_t)((c.groups * shapes[c.shape].maps * (1 + taps) + 3) / 4 * 4);
+    return floats * sizeof(float);
+}
+
+struct few_plan {
+    struct few_config at_vectors, anywhere;
+    int anywhere_weights; // where its weights begin
+};
 
 static void plan_few(struct conv_layer_plan *plan)
 {
-    struct few_config *c = layer_constants<struct few_config>(plan);
-    configure(plan->layer, &plan->shape, false, c);
+    struct few_plan *c = layer_constants<struct few_plan>(plan);
+    const struct conv_layer *layer = plan->layer;
+    int taps = layer->channels * layer->kernel_height * layer->kernel_width;
+    configure(layer, &plan->shape, false, &c->at_vectors);
+    configure(layer, &plan->shape, true, &c->anywhere);
+    int maps = shapes[c->at_vectors.shape].maps;
+    memset(plan->packed, 0, plan->packed_bytes);
+    fill_weights(layer, maps, c->at_vectors.groups, (float *)plan->packed);
+    c->anywhere_weights = (c->at_vectors.groups * maps * (1 + taps) + 3) / 4 * 4;
+    fill_weights(layer, shapes[c->anywhere.shape].maps, c->anywhere.groups,
+                 (float *)plan->packed + c->anywhere_weights);
 }
 
 static enum conv_status run_few(const struct conv_layer_plan *plan,
                                 const struct conv_layer_batch *batch)
 {
     const struct conv_layer *layer = plan->layer;
-    const struct few_config *c = layer_constants<struct few_config>(plan);
+    const struct few_plan *plans = layer_constants<struct few_plan>(plan);
     if (batch->images <= 0)
         return CONV_OK;
-    struct few_config anywhere;
-    int bytes = shapes[c->shape].vector * 4;
-    if (batch->src_row % bytes || batch->src_plane % bytes || batch->src_image % bytes) {
-        configure(layer, &plan->shape, true, &anywhere);
-        c = &anywhere;
-    }
+    int bytes = shapes[plans->at_vectors.shape].vector * 4;
+    bool anywhere = batch->src_row % bytes || batch->src_plane % bytes || batch->src_image % bytes;
+    const struct few_config *c = anywhere ? &plans->anywhere : &plans->at_vectors;
     const struct few_shape *s = &shapes[c->shape];
     struct few_launch p;
     p.src = batch->src;
-    p.dst = batch->dst;
+    p.weights = (const float *)plan->d_packed + (anywhere ? plans->anywhere_weights : 0);
     p.src_row = batch->src_row;
     p.src_plane = batch->src_plane;
     p.src_image = batch->src_image;
@@ -110,29 +196,23 @@ static enum conv_status run_few(const struct conv_layer_plan *plan,
     p.out_height = conv_layer_out_height(layer, plan->shape.height);
     p.out_width = conv_layer_out_width(layer, plan->shape.width);
     p.tiles = c->tiles;
-    p.channels = layer->channels;
     p.maps = layer->maps;
-    p.activation = (int)layer->activation;
-    p.half = layer->output == CONV_ELEMENT_F16;
-    int taps = layer->channels * layer->kernel_height * layer->kernel_width;
-    for (int m = 0; m < c->groups * s->maps; m++) {
-        float *to = (float *)p.weights + m / s->maps * (taps + 1) * s->maps + m % s->maps;
-        to[0] = layer->bias && m < layer->maps ? layer->bias[m] : 0;
-        for (int t = 0; t < taps; t++)
-            to[(t + 1) * s->maps] = m < layer->maps ? layer->weights[m * taps + t] : 0;
-    }
+    p.groups = c->groups;
+    p.to = store_target_of(layer, batch->dst, p.out_height, p.out_width);
     p.group_images = (int)(c->group_images < batch->images ? c->group_images : batch->images);
-    p.group_blocks = ceil_div(p.group_images * p.out_height * p.tiles, FEW_THREADS * s->pieces);
+    int across = p.out_height * p.tiles;
+    p.group_blocks = (int)ceil_div64((int64_t)p.group_images * across, s->threads);
+    p.by_group_blocks = layer_divider_of(p.group_blocks);
+    p.by_image = layer_divider_of(across);
+    p.by_tiles = layer_divider_of(p.tiles);
     int64_t blocks = ceil_div64(batch->images, p.group_images) * p.group_blocks;
-    dim3 grid((unsigned)blocks, (unsigned)c->groups);
-    void (*kernel)(few_launch) = s->kernel;
-    kernel<<<grid, FEW_THREADS, 0, (cudaStream_t)batch->stream>>>(p);
+    s->launch(layer, p, (unsigned)blocks, (cudaStream_t)batch->stream);
     return layer_launch_status();
 }
 
 const struct conv_layer_variant conv_cuda_layer_few = {
     "cuda_layer_few",
-    "columns and maps in registers, weights in uniform registers, whole sectors stored",
+    "samples in registers, weights as operands, groups of maps one after the other",
     CONV_ON_CUDA,
     75,
     CONV_PRECISION_EXACT,
@@ -140,7 +220,7 @@ const struct conv_layer_variant conv_cuda_layer_few = {
     true,
     can_few,
     score_few,
-    NULL,
+    packed_few,
     plan_few,
     run_few,
 };

@@ -40,6 +40,28 @@ static inline int64_t ceil_div64(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
+// Division by a number that a launch knows: n / d for n below 2^31.
+struct layer_divider {
+    uint32_t factor;
+    int shift;
+};
+
+static inline struct layer_divider layer_divider_of(int d)
+{
+    int bits = 0;
+    while ((int64_t)1 << bits < d)
+        bits++;
+    struct layer_divider divider;
+    divider.factor = (uint32_t)(((uint64_t)1 << (31 + bits)) / (uint64_t)d + 1);
+    divider.shift = 31 + bits;
+    return divider;
+}
+
+__device__ inline int layer_divide(int n, layer_divider d)
+{
+    return (int)((uint64_t)(uint32_t)n * d.factor >> d.shift);
+}
+
 // Allows each launch of a kernel as much dynamic shared memory as a block can have: the limit
 // belongs to the kernel, and other threads launch it at the same time with other needs.
 static inline cudaError_t layer_allow_shared_memory(const void *kernel)
@@ -118,6 +140,36 @@ __device__ inline void layer_store4(uint16_t *to, float4 value)
     uint2 halves = make_uint2(layer_half(value.x) | (uint32_t)layer_half(value.y) << 16,
                               layer_half(value.z) | (uint32_t)layer_half(value.w) << 16);
     *(uint2 *)(void *)to = halves;
+}
+
+// Applies the activation to a thread's outputs; a layer without one skips the code.
+template <int T, int MT>
+__device__ inline void activate_outputs(int activation, float (&sum)[MT][T])
+{
+    if (activation == CONV_ACTIVATION_NONE)
+        return;
+    if (activation == CONV_ACTIVATION_RELU) {
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int t = 0; t < T; t++)
+                sum[m][t] = sum[m][t] < 0 ? 0 : sum[m][t];
+    } else if (activation == CONV_ACTIVATION_ABS) {
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int t = 0; t < T; t++)
+                sum[m][t] = fabsf(sum[m][t]);
+    }
+}
+
+// tanh is long: a loop over a warp's buffer.
+__device__ inline void activate_tanh(float *buffer, int count, int lane)
+{
+#pragma unroll 1
+    for (int i = lane; i < count; i += 32)
+        buffer[i] = conv_layer_tanh(buffer[i]);
+    __syncwarp();
 }
 
 #endif

@@ -35,36 +35,6 @@ __device__ inline void store_run(void *dst, bool half, int64_t at, const float *
             to[i] = buffer[i];
 }
 
-// Applies the activation to a thread's outputs; a layer without one skips the code.
-template <int T, int MT>
-__device__ inline void activate_outputs(int activation, float (&sum)[MT][T])
-{
-    if (activation == CONV_ACTIVATION_NONE)
-        return;
-    if (activation == CONV_ACTIVATION_RELU) {
-#pragma unroll
-        for (int m = 0; m < MT; m++)
-#pragma unroll
-            for (int t = 0; t < T; t++)
-                sum[m][t] = sum[m][t] < 0 ? 0 : sum[m][t];
-    } else if (activation == CONV_ACTIVATION_ABS) {
-#pragma unroll
-        for (int m = 0; m < MT; m++)
-#pragma unroll
-            for (int t = 0; t < T; t++)
-                sum[m][t] = fabsf(sum[m][t]);
-    }
-}
-
-// tanh is long: a loop over a warp's buffer.
-__device__ inline void activate_tanh(float *buffer, int count, int lane)
-{
-#pragma unroll 1
-    for (int i = lane; i < count; i += 32)
-        buffer[i] = conv_layer_tanh(buffer[i]);
-    __syncwarp();
-}
-
 // Threads whose outputs begin at multiples of four elements, without tanh.
 template <int T, int MT>
 __device__ inline void store_units(void *dst, bool half, int64_t at, int64_t plane, int maps,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Premultiplied colours between two filters of a chain: one read of colour and alpha, one write.
+// Premultiplied colours before, between and after the filters of a chain: one read of colour and
+// alpha, one write.
 #include "kernels/stencil/alpha.h"
 #include "kernels/stencil/cuda/stencil_device.cuh"
 
@@ -7,10 +8,12 @@
 #define BLOCK_HEIGHT 8
 #define BLOCKS_PER_PLANE 64
 
+enum operation { MULTIPLY, DIVIDE, RENEW };
+
 // Row blockIdx.y of the grid is a plane; its 64 blocks of 32 x 8 threads take tiles in turn. Planes
 // without alpha are not changed.
-template <typename Sample>
-static __global__ void renew(const struct conv_stencil_plane *planes, uint32_t max)
+template <typename Sample, enum operation OPERATION>
+static __global__ void scale_alpha(const struct conv_stencil_plane *planes, uint32_t max)
 {
     struct conv_stencil_plane plane = planes[blockIdx.y];
     if (!plane.alpha)
@@ -25,18 +28,41 @@ static __global__ void renew(const struct conv_stencil_plane *planes, uint32_t m
             continue;
         Sample *colour = (Sample *)(plane.dst + y * plane.dst_stride) + x;
         uint32_t alpha = ((const Sample *)(plane.alpha + y * plane.dst_stride))[x];
-        uint32_t divided = conv_alpha_divide_sample(*colour, alpha, max);
-        *colour = (Sample)conv_alpha_multiply_sample(divided, alpha, max);
+        uint32_t value = *colour;
+        if (OPERATION != MULTIPLY)
+            value = conv_alpha_divide_sample(value, alpha, max);
+        if (OPERATION != DIVIDE)
+            value = conv_alpha_multiply_sample(value, alpha, max);
+        *colour = (Sample)value;
     }
+}
+
+template <enum operation OPERATION>
+static enum conv_status launch_scale(const struct conv_stencil_plane *d_planes, int count,
+                                     int depth, void *stream)
+{
+    dim3 grid(BLOCKS_PER_PLANE, (unsigned)count), block(BLOCK_WIDTH, BLOCK_HEIGHT);
+    if (depth == 16)
+        scale_alpha<uint16_t, OPERATION><<<grid, block, 0, (cudaStream_t)stream>>>(d_planes, 65535);
+    else
+        scale_alpha<uint8_t, OPERATION><<<grid, block, 0, (cudaStream_t)stream>>>(d_planes, 255);
+    return launch_status();
 }
 
 enum conv_status conv_cuda_alpha_renew(const struct conv_stencil_plane *d_planes, int count,
                                        int depth, void *stream)
 {
-    dim3 grid(BLOCKS_PER_PLANE, (unsigned)count), block(BLOCK_WIDTH, BLOCK_HEIGHT);
-    if (depth == 16)
-        renew<uint16_t><<<grid, block, 0, (cudaStream_t)stream>>>(d_planes, 65535);
-    else
-        renew<uint8_t><<<grid, block, 0, (cudaStream_t)stream>>>(d_planes, 255);
-    return launch_status();
+    return launch_scale<RENEW>(d_planes, count, depth, stream);
+}
+
+enum conv_status conv_cuda_alpha_multiply(const struct conv_stencil_plane *d_planes, int count,
+                                          int depth, void *stream)
+{
+    return launch_scale<MULTIPLY>(d_planes, count, depth, stream);
+}
+
+enum conv_status conv_cuda_alpha_divide(const struct conv_stencil_plane *d_planes, int count,
+                                        int depth, void *stream)
+{
+    return launch_scale<DIVIDE>(d_planes, count, depth, stream);
 }

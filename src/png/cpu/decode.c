@@ -136,12 +136,21 @@ static bool lay_out(struct layout *layout, const struct conv_png_header *header)
     return !__builtin_mul_overflow(layout->row + 1, (size_t)header->height, &layout->raw);
 }
 
-static bool reserve(struct conv_decoder *decoder, const struct layout *layout, size_t compressed)
+// Bytes of one expanded row, plane by plane; at most 16 times a plain row and some padding.
+static size_t expanded_bytes(const struct conv_png_header *header)
 {
+    return conv_image_stride(header->width, header->shape.depth) * (size_t)header->shape.channels;
+}
+
+static bool reserve(struct conv_decoder *decoder, const struct layout *layout,
+                    const struct conv_png_header *header, size_t compressed)
+{
+    size_t expanded = decoder->put_rows ? expanded_bytes(header) : 0;
     return layout->raw / CONV_CHUNK_MAX_EXPANSION <= compressed &&
            layout->raw <= SIZE_MAX - CONV_INFLATE_SLACK &&
            conv_buffer_reserve(&decoder->raw, layout->raw + CONV_INFLATE_SLACK) &&
-           conv_buffer_reserve(&decoder->rows, 3 * (layout->row + CONV_UNFILTER_SLACK + 16));
+           conv_buffer_reserve(&decoder->rows,
+                               3 * (layout->row + CONV_UNFILTER_SLACK + 16) + expanded);
 }
 
 // The rows inflated so far, whose filter bytes are checked before the rest is inflated.
@@ -174,6 +183,24 @@ static bool inflate_rows(struct conv_decoder *decoder, const struct layout *layo
     return good;
 }
 
+// Hands row y on as planes of one row, or as it is.
+static void put_row(const struct conv_decoder *decoder, const struct conv_expand *expand,
+                    const struct conv_png_header *header, uint8_t *expanded, int y,
+                    const uint8_t *plain)
+{
+    const struct conv_png_rows *rows = decoder->put_rows;
+    if (!expand) {
+        rows->put_interleaved(rows->context, y, plain);
+        return;
+    }
+    struct conv_image row = header->shape;
+    row.height = 1;
+    for (int c = 0; c < row.channels; c++)
+        row.plane[c].data = expanded + (size_t)c * conv_image_stride(row.width, row.depth);
+    conv_expand_row(expand, header, &row, 0, plain, decoder->unfilter->split);
+    rows->put(rows->context, y, &row);
+}
+
 // Unfilters row by row and splits each while it is in the first-level cache.
 static bool make_rows(struct conv_decoder *decoder, const struct layout *layout,
                       const struct conv_expand *expand, const struct conv_png_header *header,
@@ -190,7 +217,9 @@ static bool make_rows(struct conv_decoder *decoder, const struct layout *layout,
         if (raw[0] >= CONV_UNFILTER_COUNT || conv_cancel_is_asked(decoder->stop))
             return false;
         reverse[raw[0]](plain, raw + 1, above, layout->row);
-        if (expand)
+        if (decoder->put_rows)
+            put_row(decoder, expand, header, decoder->rows.data + 3 * pitch, y, plain);
+        else if (expand)
             conv_expand_row(expand, header, dst, y, plain, unfilter->split);
         else
             unfilter->split(dst, y, plain);
@@ -212,7 +241,7 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
         !walk_chunks(&content, header, data, size) ||
         (header->color_type == CONV_COLOR_PALETTE && !content.plte.data) ||
         header->transparency != (content.trns.data != NULL) ||
-        !reserve(decoder, &layout, content.idat.size) ||
+        !reserve(decoder, &layout, header, content.idat.size) ||
         !inflate_rows(decoder, &layout, content.idat))
         return false;
     bool expands = conv_expand_needed(header);

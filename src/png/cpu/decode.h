@@ -16,7 +16,9 @@ struct conv_decoder {
     struct conv_inflate inflate;
     struct conv_buffer idat;              // concatenated IDAT chunks, if there are several
     struct conv_buffer raw;               // the filtered rows
-    struct conv_buffer rows;              // two plain rows and the zeros above the first one
+    struct conv_buffer rows;              // two plain rows, the zeros above the first one, and one
+                                          // expanded row
+    const struct conv_png_rows *put_rows; // where rows go instead of planes; NULL: to planes
     const struct conv_unfilter *unfilter; // NULL: the fastest for this machine
     const atomic_int *stop;               // conv_cancel_is_asked; may be NULL
 };
@@ -24,7 +26,7 @@ struct conv_decoder {
 // As conv_png_decode, without a reason for failure: false means that the file is damaged, irregular
 // or too large for the memory, or that decoder->stop was set; libpng then has to decode or refuse
 // it. True only if libpng would give identical pixels. It takes no longer than libpng would, and
-// ends where libpng would find the first error.
+// ends where libpng would find the first error. `dst` is not used if decoder->put_rows is set.
 bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t size,
                       const struct conv_png_header *header, const struct conv_image *dst);
 

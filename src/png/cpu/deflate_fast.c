@@ -29,7 +29,7 @@ struct conv_deflate *conv_deflate_open(unsigned features)
 {
     struct conv_deflate *deflate = malloc(sizeof *deflate);
     if (deflate)
-        deflate->features = features;
+        conv_deflate_init_tokens(&deflate->tokens, features);
     return deflate;
 }
 
@@ -56,20 +56,34 @@ void conv_deflate_store(struct conv_bits *out, const uint8_t *data, size_t size,
 
 // --- the choice ---------------------------------------------------------------------------------
 
-// 64 of every 256 bytes are counted: enough to see what a Huffman code gains and how much is flat.
+// 64 of every 256 bytes are looked at: enough to see what a Huffman code gains and how much is
+// flat.
 #define SAMPLE 64
 #define SAMPLE_STEP 256
+// Matches are searched first if at least 1/16 of a block is flat: consists of words of 8 zeros.
+#define FLAT_PART 16
+
+bool conv_deflate_is_flat(const uint8_t *data, size_t size)
+{
+    size_t flat = 0, bytes = 0;
+    for (size_t at = 0; at + SAMPLE <= size; at += SAMPLE_STEP, bytes += SAMPLE) {
+        for (size_t i = at; i < at + SAMPLE; i += 8) {
+            uint64_t word;
+            memcpy(&word, data + i, sizeof word);
+            flat += word == 0;
+        }
+    }
+    return flat * 8 * FLAT_PART >= (size < SAMPLE_STEP ? size : bytes);
+}
 
 static void take_sample(struct conv_deflate_sample *sample, const uint8_t *data, size_t size)
 {
     uint32_t count[4][256] = {{0}}; // four tables: an increment does not depend on its neighbour's
     *sample = (struct conv_deflate_sample){.bytes = 0};
-    size_t flat = 0;
     for (size_t at = 0; at + SAMPLE <= size; at += SAMPLE_STEP) {
         for (size_t i = at; i < at + SAMPLE; i += 8) {
             uint64_t word;
             memcpy(&word, data + i, sizeof word);
-            flat += word == 0;
             for (int k = 0; k < 2; k++) {
                 count[0][word & 0xff]++;
                 count[1][word >> 8 & 0xff]++;
@@ -80,7 +94,6 @@ static void take_sample(struct conv_deflate_sample *sample, const uint8_t *data,
         }
         sample->bytes += SAMPLE;
     }
-    sample->flat = flat * 8;
     if (size < SAMPLE_STEP) { // fewer than 64 bytes, or the first 64 only: count all
         memset(count, 0, sizeof count);
         sample->bytes = size;
@@ -91,25 +104,29 @@ static void take_sample(struct conv_deflate_sample *sample, const uint8_t *data,
         sample->count[s] = count[0][s] + count[1][s] + count[2][s] + count[3][s];
 }
 
-// Matches are searched first if at least 1/16 of a block is flat.
-#define FLAT_PART 16
-
 bool conv_deflate_is_short(const struct conv_bits *out, const struct conv_bits *start, size_t size)
 {
     return (size_t)(out->at - start->at) <= size + 5 * (size / STORED_MOST + 1);
 }
 
-void conv_deflate_block(struct conv_deflate *deflate, struct conv_bits *out, const uint8_t *data,
-                        size_t size, bool last)
+static bool put_literals(struct conv_deflate *deflate, struct conv_bits *out, const uint8_t *data,
+                         size_t size, bool last)
 {
-    const struct conv_bits start = *out;
     struct conv_deflate_sample sample;
     take_sample(&sample, data, size);
-    bool flat = sample.flat * FLAT_PART >= sample.bytes;
-    bool done = !flat && conv_deflate_put_literals(deflate, out, &sample, data, size, last);
-    // Incompressible literals may still repeat.
-    if (!done)
-        done = conv_deflate_put_matches(deflate, out, data, size, last);
+    return conv_deflate_put_literals(deflate, out, &sample, data, size, last);
+}
+
+void conv_deflate_block(struct conv_deflate *deflate, struct conv_bits *out, const uint8_t *data,
+                        size_t size, size_t pixel, bool last)
+{
+    const struct conv_bits start = *out;
+    bool done;
+    if (conv_deflate_is_flat(data, size))
+        done = conv_deflate_put_runs(deflate, out, data, size, pixel, last);
+    else // incompressible literals may still repeat
+        done = put_literals(deflate, out, data, size, last) ||
+               conv_deflate_put_matches(deflate, out, data, size, last);
     if (!done || !conv_deflate_is_short(out, &start, size)) {
         *out = start;
         conv_deflate_store(out, data, size, last);

@@ -25,9 +25,13 @@ void conv_deflate_close(struct conv_deflate *deflate); // NULL is fine
 // bytes, the last one excepted. Nothing below checks for space. Derived in deflate_fast.c.
 size_t conv_deflate_bound(size_t size, size_t block);
 
-// Appends a block for data[0 .. size), 0 < size <= CONV_DEFLATE_BLOCK.
+// Appends a block for data[0 .. size), 0 < size <= CONV_DEFLATE_BLOCK, of pixels of `pixel` bytes,
+// 1 to 8.
 void conv_deflate_block(struct conv_deflate *deflate, struct conv_bits *out, const uint8_t *data,
-                        size_t size, bool last);
+                        size_t size, size_t pixel, bool last);
+
+// True if a sample of the data holds many zeros, as filtered rows of drawings do.
+bool conv_deflate_is_flat(const uint8_t *data, size_t size);
 
 // Appends stored blocks for data[0 .. size), any size.
 void conv_deflate_store(struct conv_bits *out, const uint8_t *data, size_t size, bool last);

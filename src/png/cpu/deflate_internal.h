@@ -19,26 +19,26 @@ enum { CONV_DEFLATE_STORED = 0, CONV_DEFLATE_DYNAMIC = 2 }; // kinds of block
 #define CONV_DEFLATE_MATCH_MOST 258
 #define CONV_DEFLATE_WINDOW 32768u
 
-struct conv_deflate_match {
-    uint32_t literals; // before it
-    uint16_t length;
-    uint16_t distance;
-};
+// The symbols of both codes in one array: distances come after literals and lengths.
+#define CONV_DEFLATE_SYMBOLS (CONV_DEFLATE_LITLENS + CONV_DEFLATE_DISTANCES)
 
-// How often each symbol occurs in a block.
-struct conv_deflate_uses {
-    uint32_t litlen[CONV_DEFLATE_LITLENS];
-    uint32_t distance[CONV_DEFLATE_DISTANCES];
-};
+// A token is a symbol in bits 0-15 and its extra bits in bits 16-31. A match is two tokens, so a
+// block has at most as many tokens as bytes.
+#define CONV_DEFLATE_TOKEN(symbol, extra) ((uint32_t)(symbol) | (uint32_t)(extra) << 16)
 
-// The literals and matches of a block, stored until its codes can be made.
+// Literals are copied this many at a time, with garbage after the last one.
+#define CONV_DEFLATE_COPY 16
+
+// The literals and matches of a block, stored until its codes can be made. `features` and
+// `length_token` are conv_deflate_init_tokens'.
 struct conv_deflate_tokens {
+    unsigned features;
     const uint8_t *data; // of the block
     size_t size;
-    size_t done; // bytes covered by the matches and the literals before them
-    size_t matches;
-    struct conv_deflate_uses uses;
-    struct conv_deflate_match match[CONV_DEFLATE_BLOCK / CONV_DEFLATE_MATCH_LEAST];
+    size_t done; // bytes covered by the tokens
+    size_t count;
+    uint32_t length_token[CONV_DEFLATE_MATCH_MOST + 1];
+    uint32_t token[CONV_DEFLATE_BLOCK + CONV_DEFLATE_COPY];
 };
 
 // The codewords of a block and their lengths.
@@ -52,10 +52,9 @@ struct conv_deflate_codes {
 #define CONV_DEFLATE_HASH_BITS 12
 
 struct conv_deflate {
-    unsigned features; // CONV_CPU_* bits that may be used
     struct conv_deflate_codes codes;
     uint32_t pair[1 << 16];                     // deflate_literals.c: codewords of two literals
-    uint32_t head[1 << CONV_DEFLATE_HASH_BITS]; // deflate_matches.c: last position of each hash
+    uint32_t head[1 << CONV_DEFLATE_HASH_BITS]; // last position of each hash
     struct conv_deflate_tokens tokens;
 };
 
@@ -63,7 +62,6 @@ struct conv_deflate {
 struct conv_deflate_sample {
     uint32_t count[256];
     size_t bytes; // sum of the counts
-    size_t flat;  // of these, in 8-byte words that are 0
 };
 
 // --- deflate_fast.c ------------------------------------------------------------------------------
@@ -77,7 +75,7 @@ bool conv_deflate_is_short(const struct conv_bits *out, const struct conv_bits *
 void conv_deflate_put_header(struct conv_bits *out, const struct conv_deflate_codes *codes,
                              bool last);
 
-// --- deflate_literals.c, deflate_literals_vbmi.c, deflate_matches.c ------------------------------
+// --- deflate_literals.c, deflate_literals_vbmi.c, deflate_matches.c, deflate_runs.c --------------
 
 // Writes a block of literals only, with a code made from the sample. False if that is hardly
 // shorter than a stored block; the caller then has to reset *out, to which some may be written.
@@ -94,11 +92,26 @@ size_t conv_deflate_put_vbmi(struct conv_bits *out, const struct conv_deflate_co
 bool conv_deflate_put_matches(struct conv_deflate *deflate, struct conv_bits *out,
                               const uint8_t *data, size_t size, bool last);
 
+// The same for a block with many runs, of single bytes or of pixels of `pixel` bytes.
+bool conv_deflate_put_runs(struct conv_deflate *deflate, struct conv_bits *out, const uint8_t *data,
+                           size_t size, size_t pixel, bool last);
+
 // --- deflate_tokens.c ----------------------------------------------------------------------------
 
-// The symbol of a length (3 to 258) or distance (1 to 32768) and the number of its extra bits.
+// The symbol of a length (3 to 258) and the number of its extra bits.
 unsigned conv_deflate_length_symbol(unsigned length, unsigned *extra_bits);
-unsigned conv_deflate_distance_symbol(unsigned distance, unsigned *extra_bits);
+
+// The same of a distance (1 to 32768). Each power of two has two symbols.
+static inline unsigned conv_deflate_distance_symbol(unsigned distance, unsigned *extra_bits)
+{
+    unsigned v = distance - 1;
+    unsigned log2 = 31u - (unsigned)__builtin_clz(v | 2);
+    *extra_bits = log2 - 1;
+    return 2 * *extra_bits + (v >> *extra_bits);
+}
+
+// Once, before the first block. `features`: CONV_CPU_* bits that may be used.
+void conv_deflate_init_tokens(struct conv_deflate_tokens *tokens, unsigned features);
 
 // Begins a block, to which matches are added in order of position `at`; a match may be longer than
 // CONV_DEFLATE_MATCH_MOST. All bytes outside of matches are literals.
@@ -109,5 +122,54 @@ void conv_deflate_add_match(struct conv_deflate_tokens *tokens, size_t at, size_
 // Writes the block and sets *codes to its codes. False as above.
 bool conv_deflate_put_tokens(struct conv_bits *out, struct conv_deflate_codes *codes,
                              struct conv_deflate_tokens *tokens, bool last);
+
+static inline uint32_t conv_deflate_distance_token(unsigned distance)
+{
+    unsigned extra_bits, symbol = conv_deflate_distance_symbol(distance, &extra_bits);
+    return CONV_DEFLATE_TOKEN(CONV_DEFLATE_LITLENS + symbol,
+                              (distance - 1) & ((1u << extra_bits) - 1));
+}
+
+// Makes tokens of the literals from tokens->done to `end`.
+static inline __attribute__((always_inline)) void
+conv_deflate_add_literals(struct conv_deflate_tokens *tokens, size_t end)
+{
+    const uint8_t *from = tokens->data + tokens->done;
+    uint32_t *to = tokens->token + tokens->count;
+    size_t count = end - tokens->done, i = 0;
+    tokens->count += count;
+    if (tokens->size - tokens->done >= count + CONV_DEFLATE_COPY) {
+        do { // usually once: most stretches of literals are short
+            for (size_t k = 0; k < CONV_DEFLATE_COPY; k++)
+                to[i + k] = from[i + k];
+            i += CONV_DEFLATE_COPY;
+        } while (i < count);
+    }
+    for (; i < count; i++)
+        to[i] = from[i];
+    tokens->done = end;
+}
+
+// Makes tokens of the literals before position `at` and of the match there.
+static inline __attribute__((always_inline)) void
+conv_deflate_add_tokens(struct conv_deflate_tokens *tokens, size_t at, size_t length,
+                        uint32_t distance_token)
+{
+    conv_deflate_add_literals(tokens, at);
+    tokens->done = at + length;
+    uint32_t *to = tokens->token + tokens->count;
+    while (length > CONV_DEFLATE_MATCH_MOST) {
+        // The rest must not be shorter than a match can be.
+        size_t part = length >= CONV_DEFLATE_MATCH_MOST + CONV_DEFLATE_MATCH_LEAST
+                          ? CONV_DEFLATE_MATCH_MOST
+                          : length - CONV_DEFLATE_MATCH_LEAST;
+        *to++ = tokens->length_token[part];
+        *to++ = distance_token;
+        length -= part;
+    }
+    to[0] = tokens->length_token[length];
+    to[1] = distance_token;
+    tokens->count = (size_t)(to + 2 - tokens->token);
+}
 
 #endif

@@ -134,9 +134,9 @@ bool conv_deflate_put_literals(struct conv_deflate *deflate, struct conv_bits *o
     conv_deflate_put_header(out, codes, last);
     size_t done = size / 8 * 8;
 #if defined(__x86_64__)
-    if (deflate->features & CONV_CPU_VBMI)
+    if (deflate->tokens.features & CONV_CPU_VBMI)
         done = conv_deflate_put_vbmi(out, codes, data, size);
-    else if (deflate->features & CONV_CPU_AVX2)
+    else if (deflate->tokens.features & CONV_CPU_AVX2)
         put_words_avx2(deflate, out, data, size / 8);
     else
 #endif

@@ -7,10 +7,12 @@
 #include <stdlib.h>
 
 #include "base/cancel.h"
+#include "base/features.h"
 #include "png/cpu/deflate_internal.h"
 #include "png/cpu/match_length.h"
 
 #define HASH_BITS 16
+#define HASH_BITS_LEAST 10
 // Prices are in eighths of a bit.
 #define UNIT 8
 // A match this long is taken without trying more candidates.
@@ -22,7 +24,8 @@
 
 struct conv_deflate_search {
     int candidates;
-    int skip_shift;                       // see deflate_search.h
+    int skip_shift; // see deflate_search.h
+    int hash_shift;
     uint32_t head[1 << HASH_BITS];        // last position of each hash
     uint32_t before[CONV_DEFLATE_WINDOW]; // by position modulo the window: the one before it
     uint32_t price_to[CONV_DEFLATE_SEARCH_BLOCK + 1]; // of the block's first n literals
@@ -50,6 +53,7 @@ struct conv_deflate_search *conv_deflate_search_open(int candidates, int skip_sh
     if (search) {
         search->candidates = candidates;
         search->skip_shift = skip_shift;
+        conv_deflate_init_tokens(&search->tokens, conv_cpu_features());
     }
     return search;
 }
@@ -76,18 +80,39 @@ static void price_symbols(struct conv_deflate_search *search, bool first)
     }
 }
 
+// In four arrays, as count_symbols of deflate_tokens.c.
+static void count_bytes(uint32_t (*restrict counts)[256], const uint8_t *restrict data, size_t size)
+{
+    size_t i = 0;
+    for (; size - i >= 4; i += 4) {
+        for (size_t k = 0; k < 4; k++)
+            counts[k][data[i + k]]++;
+    }
+    for (; i < size; i++)
+        counts[0][data[i]]++;
+}
+
+static void sum_prices(uint32_t *restrict price_to, const uint32_t *restrict price,
+                       const uint8_t *restrict data, size_t size)
+{
+    uint32_t sum = 0;
+    for (size_t i = 0; i < size; i++) {
+        price_to[i] = sum;
+        sum += price[data[i]];
+    }
+    price_to[size] = sum;
+}
+
 static void price_literals(struct conv_deflate_search *search, const uint8_t *data, size_t size)
 {
-    uint32_t count[256] = {0}, price[256];
-    for (size_t i = 0; i < size; i++)
-        count[data[i]]++;
+    uint32_t counts[4][256] = {{0}}, price[256];
+    count_bytes(counts, data, size);
     for (int s = 0; s < 256; s++) {
-        float bits = count[s] ? log2f((float)size / (float)count[s]) : 0;
+        uint32_t count = counts[0][s] + counts[1][s] + counts[2][s] + counts[3][s];
+        float bits = count ? log2f((float)size / (float)count) : 0;
         price[s] = (uint32_t)(UNIT * (bits < 1 ? 1 : bits) + 0.5f);
     }
-    search->price_to[0] = 0;
-    for (size_t i = 0; i < size; i++)
-        search->price_to[i + 1] = search->price_to[i] + price[data[i]];
+    sum_prices(search->price_to, price, data, size);
 }
 
 // --- the search ---------------------------------------------------------------------------------
@@ -95,7 +120,8 @@ static void price_literals(struct conv_deflate_search *search, const uint8_t *da
 // Enters a position, with at least four bytes to hash; returns the last one with its hash.
 static inline uint32_t enter(struct conv_deflate_search *search, const uint8_t *data, size_t at)
 {
-    uint32_t *head = &search->head[conv_match_load32(data + at) * 0x9e3779b1u >> (32 - HASH_BITS)];
+    uint32_t *head =
+        &search->head[conv_match_load32(data + at) * 0x9e3779b1u >> search->hash_shift];
     uint32_t last = *head;
     search->before[at % CONV_DEFLATE_WINDOW] = last;
     *head = (uint32_t)at;
@@ -178,8 +204,13 @@ static void find_all(struct conv_deflate_search *search, const struct place *pla
 void conv_deflate_search_put(struct conv_deflate_search *search, struct conv_bits *out,
                              const uint8_t *data, size_t size, const atomic_int *stop)
 {
+    // Small streams need less of the table, whose reset would take longer than they do.
+    int bits = HASH_BITS;
+    while (bits > HASH_BITS_LEAST && size < (size_t)1 << (bits - 1))
+        bits--;
+    search->hash_shift = 32 - bits;
     // 0x80808080: an unused entry is beyond the window.
-    memset(search->head, 0x80, sizeof search->head);
+    memset(search->head, 0x80, sizeof *search->head << bits);
     size_t blocks = (size - 1) / CONV_DEFLATE_SEARCH_BLOCK + 1;
     for (size_t i = 0, from = 0; i < blocks && !conv_cancel_is_asked(stop); i++) {
         size_t to = from + (size - from) / (blocks - i);

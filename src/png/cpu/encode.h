@@ -39,7 +39,13 @@ void conv_encode_trim(struct conv_encoder *encoder, size_t keep); // as conv_buf
 
 // Replaces the content of *file by a PNG of IHDR, IDATs and IEND. CONV_ERR_MEMORY,
 // CONV_ERR_CANCELLED as above; *file then holds anything.
-enum conv_status conv_encode_png(struct conv_encoder *encoder, struct conv_buffer *file,
-                                 const struct conv_image *src, struct conv_err *err);
+enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buffer *file,
+                                   const struct conv_image *src, struct conv_err *err);
+
+// The same, of an image of that shape whose rows `source` makes.
+enum conv_status conv_encode_image_rows(struct conv_encoder *encoder, struct conv_buffer *file,
+                                        const struct conv_image *shape,
+                                        const struct conv_png_row_source *source,
+                                        struct conv_err *err);
 
 #endif

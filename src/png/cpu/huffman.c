@@ -10,7 +10,6 @@
 #define SYMBOL_BITS 9 // CONV_HUFFMAN_MAX_SYMBOLS <= 512
 #define SYMBOL_MASK ((1u << SYMBOL_BITS) - 1)
 #define RADIX_BITS 6
-#define PASSES 4 // for counts of 24 bits; even, so that the result is in the first array
 #define RADIX (1 << RADIX_BITS)
 
 // The count in the upper bits, the symbol in the lowest SYMBOL_BITS.
@@ -30,19 +29,22 @@ static void sort_pass(leaf *dst, const leaf *src, size_t n, int shift)
         dst[start[src[i] >> shift & (RADIX - 1)]++] = src[i];
 }
 
-// Sorts the symbols in use by count, then by symbol; returns their number.
+// Sorts the symbols in use by count, then by symbol; returns their number. Passes go in pairs, so
+// that the result is in the first array; small blocks need one pair.
 static size_t sorted_leaves(leaf *leaves, const uint32_t *counts, size_t symbols)
 {
     leaf other[CONV_HUFFMAN_MAX_SYMBOLS];
+    uint32_t bits = 0;
     size_t n = 0;
     for (size_t s = 0; s < symbols; s++) {
-        assert(counts[s] < 1u << 24);
         leaves[n] = (leaf)counts[s] << SYMBOL_BITS | s;
         n += counts[s] > 0;
+        bits |= counts[s];
     }
-    for (int pass = 0; pass < PASSES; pass += 2) {
-        sort_pass(other, leaves, n, SYMBOL_BITS + pass * RADIX_BITS);
-        sort_pass(leaves, other, n, SYMBOL_BITS + (pass + 1) * RADIX_BITS);
+    assert(bits < 1u << 24);
+    for (int shift = SYMBOL_BITS; bits > 0; bits >>= 2 * RADIX_BITS, shift += 2 * RADIX_BITS) {
+        sort_pass(other, leaves, n, shift);
+        sort_pass(leaves, other, n, shift + RADIX_BITS);
     }
     return n;
 }
@@ -115,22 +117,28 @@ void conv_huffman_lengths(uint8_t *lengths, const uint32_t *counts, size_t symbo
     }
 }
 
-static unsigned reverse(unsigned code, unsigned bits)
-{
-    unsigned reversed = 0;
-    for (; bits > 0; bits--, code >>= 1)
-        reversed = reversed << 1 | (code & 1);
-    return reversed;
-}
-
+// Codewords are counted in the upper bits of 16, so that reversing all 16 is all that is left to
+// do.
 void conv_huffman_codes(uint16_t *codes, const uint8_t *lengths, size_t symbols)
 {
-    unsigned next[CONV_HUFFMAN_MAX_BITS + 2] = {0};
+    unsigned count[CONV_HUFFMAN_MAX_BITS + 1] = {0};
+    uint16_t next[CONV_HUFFMAN_MAX_BITS + 1] = {0}; // [0] stays 0: no codeword
     for (size_t s = 0; s < symbols; s++)
-        next[lengths[s] + 1]++;
-    next[1] = 0; // symbols without a code
-    for (int bits = 1; bits <= CONV_HUFFMAN_MAX_BITS; bits++)
-        next[bits + 1] = (next[bits] + next[bits + 1]) << 1;
-    for (size_t s = 0; s < symbols; s++)
-        codes[s] = lengths[s] ? (uint16_t)reverse(next[lengths[s]]++, lengths[s]) : 0;
+        count[lengths[s]]++;
+    unsigned code = 0;
+    for (int bits = 1; bits <= CONV_HUFFMAN_MAX_BITS; bits++) {
+        next[bits] = (uint16_t)code;
+        code += count[bits] << (16 - bits);
+    }
+    for (size_t s = 0; s < symbols; s++) {
+        codes[s] = next[lengths[s]];
+        next[lengths[s]] = (uint16_t)(codes[s] + (1u << (16 - lengths[s])));
+    }
+    for (size_t s = 0; s < symbols; s++) {
+        unsigned x = codes[s];
+        x = (x >> 1 & 0x5555) | (x & 0x5555) << 1;
+        x = (x >> 2 & 0x3333) | (x & 0x3333) << 2;
+        x = (x >> 4 & 0x0f0f) | (x & 0x0f0f) << 4;
+        codes[s] = (uint16_t)(x >> 8 | x << 8);
+    }
 }

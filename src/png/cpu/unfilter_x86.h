@@ -6,6 +6,7 @@
 #define CONV_PNG_CPU_UNFILTER_X86_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "png/cpu/unfilter_table.h"
@@ -91,25 +92,56 @@ CONV_UNFILTER_INLINE void average(uint8_t *dst, const uint8_t *src, const uint8_
     }
 }
 
+// True if the 8 x bpp bytes at p are 0.
+CONV_UNFILTER_INLINE bool is_zero(const uint8_t *p, size_t bpp)
+{
+    uint64_t any = 0;
+    for (size_t k = 0; k < bpp; k++) {
+        uint64_t word;
+        memcpy(&word, p + 8 * k, sizeof word);
+        any |= word;
+    }
+    return any == 0;
+}
+
+// True if the pixels in 16-bit lanes are equal.
+CONV_UNFILTER_INLINE bool equals(__m128i a, __m128i b, size_t bpp)
+{
+    const int all = (1 << 2 * bpp) - 1;
+    return (_mm_movemask_epi8(_mm_cmpeq_epi16(a, b)) & all) == all;
+}
+
 // predict() of unfilter.c in 16-bit lanes, whose upper bytes stay 0. The filtered pixel is added to
 // all three candidates while they are compared, which leaves four dependent operations per pixel.
+// If the left pixel equals the one above it, the prediction is the pixel above; so where 8 filtered
+// pixels are 0, as in most of an icon or a screenshot, they are copied.
 CONV_UNFILTER_INLINE void paeth(uint8_t *dst, const uint8_t *src, const uint8_t *up, size_t size,
                                 size_t bpp)
 {
+    const size_t eight = 8 * bpp;
     __m128i a = _mm_setzero_si128(), c = a;
-    for (size_t i = 0; i < size; i += bpp) {
-        __m128i b = _mm_cvtepu8_epi16(load_pixel(up + i, bpp));
-        __m128i x = _mm_cvtepu8_epi16(load_pixel(src + i, bpp));
-        __m128i early = _mm_sub_epi16(_mm_add_epi16(_mm_add_epi16(c, c), c), b);
-        // Without this GCC adds a and b first: three dependent operations instead of one.
-        __asm__("" : "+x"(early));
-        __m128i t = _mm_sub_epi16(early, a);
-        __m128i low = _mm_min_epi16(a, b), high = _mm_max_epi16(a, b);
-        __m128i below_high = _mm_cmpgt_epi16(high, t), above_low = _mm_cmpgt_epi16(t, low);
-        a = _mm_blendv_epi8(_mm_add_epi8(low, x), _mm_add_epi8(c, x), below_high);
-        a = _mm_blendv_epi8(_mm_add_epi8(high, x), a, above_low);
-        c = b;
-        store_pixel(dst + i, _mm_packus_epi16(a, a), bpp);
+    for (size_t i = 0, end; i < size;) {
+        end = size - i < eight ? size : i + eight;
+        if (end == i + eight && is_zero(src + i, bpp) && equals(a, c, bpp)) {
+            memcpy(dst + i, up + i, eight);
+            a = c = _mm_cvtepu8_epi16(load_pixel(up + end - bpp, bpp));
+            i = end;
+            continue;
+        }
+        for (; i < end; i += bpp) {
+            __m128i b = _mm_cvtepu8_epi16(load_pixel(up + i, bpp));
+            __m128i x = _mm_cvtepu8_epi16(load_pixel(src + i, bpp));
+            __m128i early = _mm_sub_epi16(_mm_add_epi16(_mm_add_epi16(c, c), c), b);
+            // Without this GCC adds a and b first: three dependent operations instead of one.
+            __asm__("" : "+x"(early));
+            __m128i t = _mm_sub_epi16(early, a);
+            __m128i low = _mm_min_epi16(a, b), high = _mm_max_epi16(a, b);
+            __m128i below_high = _mm_cmpgt_epi16(high, t), above_low = _mm_cmpgt_epi16(t, low);
+            a = _mm_blendv_epi8(_mm_add_epi8(low, x), _mm_add_epi8(c, x), below_high);
+            a = _mm_blendv_epi8(_mm_add_epi8(high, x), a, above_low);
+            c = b;
+            store_pixel(dst + i, _mm_packus_epi16(a, a), bpp);
+        }
     }
 }
 

@@ -55,7 +55,9 @@ struct conv_decode_batch {
     const struct conv_decode_image *images;   // readable by the host, planned
     const struct conv_decode_image *d_images; // the same table in device memory
     int count;                                // at least 1
-    int threads;      // per image in inflate: 128, 256, 512; 0: chosen by `count`
+    int threads;      // per image in inflate: 128, 256, 512; 0: chosen by `at_once`
+    int at_once;      // images that the device decodes at the same time, in this batch and on other
+                      // streams; 0: `count`
     bool at_any_cost; // for tests: no CONV_DECODE_COSTLY
     // A word, usually in mapped host memory. Any thread may set it while the kernels run; within
     // some milliseconds unfinished streams end as CONV_DECODE_STOPPED. May be NULL.

@@ -26,7 +26,7 @@ extern "C" {
 
 // An image in device memory. Kernels read this struct.
 struct conv_encode_image {
-    // `channels` planes, 128-byte aligned; 16-bit samples are native uint16_t.
+    // `channels` planes, 16-byte aligned; 16-bit samples are native uint16_t.
     const uint8_t *plane[CONV_ENCODE_MAX_PLANES];
     int64_t stride; // bytes from a row to the next, of every plane; a multiple of 16 that covers a
                     // row. Bytes after a row within it may be read and have no effect.

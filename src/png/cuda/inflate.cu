@@ -347,7 +347,7 @@ static enum conv_status choose_threads(int count, int *threads)
 enum conv_status conv_cuda_inflate(const struct conv_decode_batch *batch, const char **name)
 {
     int threads = batch->threads;
-    if (choose_threads(batch->count, &threads))
+    if (choose_threads(batch->at_once ? batch->at_once : batch->count, &threads))
         return CONV_ERR_DEVICE;
     switch (threads) {
     case 512:

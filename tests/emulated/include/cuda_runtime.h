@@ -288,7 +288,7 @@ static inline bool __all_sync(uint32_t mask, bool predicate, const char *file = 
 static inline uint32_t __shfl_sync(uint32_t mask, uint32_t value, int lane,
                                    const char *file = __builtin_FILE(), int line = __builtin_LINE())
 {
-    return emulated::exchange<uint32_t>({file, line}, mask, value)[lane % 32];
+    return emulated::exchange<uint32_t>({file, line}, mask, value)[lane & 31];
 }
 
 static inline uint32_t __shfl_up_sync(uint32_t mask, uint32_t value, uint32_t lanes,
@@ -311,7 +311,7 @@ static inline uint32_t __shfl_xor_sync(uint32_t mask, uint32_t value, int lanes,
 static inline double __shfl_sync(uint32_t mask, double value, int lane,
                                  const char *file = __builtin_FILE(), int line = __builtin_LINE())
 {
-    return emulated::exchange<double>({file, line}, mask, value)[lane % 32];
+    return emulated::exchange<double>({file, line}, mask, value)[lane & 31];
 }
 
 static inline double __shfl_down_sync(uint32_t mask, double value, uint32_t lanes,

@@ -19,6 +19,7 @@ typedef enum cudaError {
     cudaErrorInvalidConfiguration = 9,
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
+    cudaErrorNotReady = 600,
     cudaErrorHostMemoryAlreadyRegistered = 712,
     cudaErrorLaunchFailure = 719,
 } cudaError_t;
@@ -47,10 +48,12 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 #define cudaHostRegisterMapped 2u
 #define cudaStreamNonBlocking 1u
 #define cudaEventBlockingSync 1u
+#define cudaEventDisableTiming 2u
 
 struct cudaDeviceProp {
     char name[256];
     int major, minor, multiProcessorCount;
+    size_t totalGlobalMem;
 };
 
 // One stream: all queued work is executed in order when a thread waits.
@@ -83,16 +86,25 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t size, cudaStream_t strea
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaEventCreate(cudaEvent_t *event);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end);
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value);
 
 // No CUDA: the order in which threads of later launches run, and the noise in their memory.
 void emulated_seed(uint64_t seed);
+
+// Likewise: how often memory was taken or given back, how often a thread has waited for the device,
+// and how many copies were queued.
+struct emulated_calls {
+    unsigned long allocations, waits, copies;
+};
+struct emulated_calls emulated_count(void);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+// Copies of samples between image layouts in device memory: planes, interleaved samples, any
+// strides; with conversion of sample types and channels. Plain C without CUDA types.
+#ifndef CONV_KERNELS_LAYOUT_LAYOUT_H
+#define CONV_KERNELS_LAYOUT_LAYOUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CONV_LAYOUT_MAX_CHANNELS 4
+
+// Sample (x, y) of channel c is at channel[c] + y * row + x * column. Strides are bytes, multiples
+// of the size of a sample and not negative; channels begin at multiples of that size.
+struct conv_layout_view {
+    uint8_t *channel[CONV_LAYOUT_MAX_CHANNELS];
+    int64_t row, column;
+    int32_t channels;
+    int32_t sample_bytes; // 1, 2: unsigned integers; 4: float32
+    bool alpha;           // the last channel is alpha
+    // Channels are planes of rows at multiples of 16 bytes, and the bytes after a row up to the
+    // next multiple of 16 may be read (source) or overwritten (destination).
+    bool padded;
+};
+
+// An image that is copied. Source and destination do not overlap. Integers become wider by x * 257,
+// narrower by x / 257 (rounded), and floats of the same value. A single colour channel is repeated
+// for several; alpha is dropped, or added as the largest integer. Floats are only copied, and
+// several colour channels are not reduced to one.
+struct conv_layout_copy {
+    struct conv_layout_view dst, src;
+    int32_t width, height; // pixels, at least 1
+};
+
+// True if the copy is one of those above.
+bool conv_layout_can(const struct conv_layout_copy *copy);
+
+// Queues all copies on `stream`, a cudaStream_t of the calling thread's current device: one launch
+// for every 24 copies of the same sample types. `copies` has been read on return. CONV_ERR_DEVICE;
+// the cause is cudaGetLastError's.
+enum conv_status conv_cuda_layout_copy(const struct conv_layout_copy *copies, int count,
+                                       void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

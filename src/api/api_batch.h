@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// What becomes of the items of a batch, whose failures are independent of each other.
+#ifndef CONV_API_API_BATCH_H
+#define CONV_API_API_BATCH_H
+
+#include "api/api_context.h"
+#include "base/lock.h"
+
+struct conv_api_batch {
+    conv_context *context;
+    conv_item *items; // of the caller; may be NULL
+    int count;
+    struct conv_lock lock;
+    int first_failed; // the lowest index; INT_MAX: none. Its reason is in context->err.
+    enum conv_status status;
+    bool device_lost;
+};
+
+// Marks all items as CONV_OK. CONV_ERR_MEMORY.
+enum conv_status conv_api_batch_start(struct conv_api_batch *batch, conv_context *context,
+                                      conv_item *items, int count);
+
+// For a call that fails as a whole: every item gets its status and reason. `items` may be NULL.
+// Returns what conv_api_end does.
+enum conv_status conv_api_batch_refuse(conv_context *context, conv_item *items, int count,
+                                       enum conv_status status);
+
+// Notes that item `index` failed. Any thread.
+void conv_api_batch_fail(struct conv_api_batch *batch, int index, enum conv_status status,
+                         const struct conv_err *err);
+
+// The status of the first item that failed, as the call's result.
+enum conv_status conv_api_batch_end(struct conv_api_batch *batch);
+
+#endif

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// Checks of the caller's views, and copies between them.
+#ifndef CONV_API_API_VIEW_H
+#define CONV_API_API_VIEW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "conv.h"
+#include "image/image.h"
+
+struct conv_unfilter;
+struct conv_filter_rows;
+
+// CONV_ERR_USAGE unless the view has a size, a sample type of conv_sample up to `most`, memory, and
+// strides that are multiples of its samples within the address space; with `written`, samples that
+// do not overlap. `name` begins the text: "sources[3]".
+enum conv_status conv_api_check_view(const conv_image *view, conv_sample most, bool written,
+                                     const char *name, struct conv_err *err);
+
+// Bytes from the first to the last sample of a checked view.
+size_t conv_api_view_extent(const conv_image *view);
+
+// True if checked views have bytes in common, or might: for views of different strides it is enough
+// that their extents do.
+bool conv_api_views_overlap(const conv_image *a, const conv_image *b);
+
+// True if two views are the same memory with the same strides.
+bool conv_api_view_is(const conv_image *a, const conv_image *b);
+
+// True if the samples of a row are contiguous in each channel, so that kernels can read or write
+// the planes where they are.
+static inline bool conv_api_is_planar(const conv_image *view)
+{
+    return view->column_stride == conv_sample_bytes(view->sample) || view->width == 1;
+}
+
+// The planes of a planar view.
+struct conv_image conv_api_planes(const conv_image *view);
+
+// A planar view of an image in host memory, which has channels of one size.
+conv_image conv_api_view_of(const struct conv_image *image);
+
+// How rows are copied between two views in host memory. Sizes are the same. Sample types and
+// numbers of channels may differ as in conv_decode_options; F32 samples have the values of the
+// integers that they are made from.
+struct conv_api_copier {
+    enum { CONV_API_BY_CHANNEL, CONV_API_AS_IT_IS, CONV_API_SPLIT, CONV_API_JOIN } how;
+    const struct conv_unfilter *splits;
+    const struct conv_filter_rows *joins;
+};
+
+// For views with these types, numbers of channels and strides, at any address.
+void conv_api_copier_init(struct conv_api_copier *copier, const conv_image *dst,
+                          const conv_image *src);
+// Copies one row to where `to` is that of `dst` and `from` that of `src`.
+void conv_api_copier_row(const struct conv_api_copier *copier, const conv_image *dst, void *to,
+                         const conv_image *src, const void *from);
+// Copies rows [first, first + count).
+void conv_api_convert(const conv_image *dst, const conv_image *src, int first, int count);
+
+// A sample as it is in a PNG file.
+static inline uint16_t conv_api_from_big_endian(uint16_t sample)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    return (uint16_t)(sample << 8 | sample >> 8);
+#else
+    return sample;
+#endif
+}
+
+// False if colours would have to become gray.
+static inline bool conv_api_converts(int from_channels, int to_channels)
+{
+    return from_channels < 3 || to_channels >= 3;
+}
+
+#endif

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// Threads that share the work of one call with the thread that makes the call.
+#ifndef CONV_API_API_WORKERS_H
+#define CONV_API_API_WORKERS_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct conv_api_workers;
+
+// Called once for each index from 0 to count - 1, in any order, by several threads at once.
+// `worker` is less than the number of threads; no two calls with one worker overlap.
+typedef void (*conv_api_work_fn)(void *context, int worker, int index);
+
+// At most `threads` (at least 1) take part in a call; all but the caller's own are started when
+// they are first needed. CONV_ERR_MEMORY.
+enum conv_status conv_api_workers_open(struct conv_api_workers **workers, int threads,
+                                       struct conv_err *err);
+// Ends the threads. NULL is fine.
+void conv_api_workers_close(struct conv_api_workers *workers);
+
+// The part of `threads` among which it is worth dividing the work on that many samples.
+int conv_api_threads_for(int threads, uint64_t samples);
+
+// Does all of the work and returns. At most `threads` take part: 1 for work that is done sooner
+// than a thread wakes up. If the system refuses to start threads, fewer do the work.
+void conv_api_workers_run(struct conv_api_workers *workers, int threads, conv_api_work_fn work,
+                          void *context, int count);
+
+#endif

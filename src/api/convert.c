@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+// Copies between views row by row and channel by channel; loops over contiguous samples are apart,
+// which compilers turn into vector code.
+#include "api/api_view.h"
+
+#include <string.h>
+
+#include "base/features.h"
+#include "png/cpu/filter_rows.h"
+#include "png/cpu/interleave.h"
+#include "png/cpu/unfilter.h"
+
+static inline uint8_t u8_of_u8(uint8_t sample)
+{
+    return sample;
+}
+
+static inline uint8_t u8_of_u16(uint16_t sample)
+{
+    return (uint8_t)((sample + 128u) / 257);
+}
+
+static inline uint16_t u16_of_u8(uint8_t sample)
+{
+    return (uint16_t)(sample * 257);
+}
+
+static inline uint16_t u16_of_u16(uint16_t sample)
+{
+    return sample;
+}
+
+static inline float f32_of_u8(uint8_t sample)
+{
+    return sample;
+}
+
+static inline float f32_of_u16(uint16_t sample)
+{
+    return sample;
+}
+
+static inline float f32_of_f32(float sample)
+{
+    return sample;
+}
+
+// `width` samples at strides counted in samples.
+typedef void (*copy_fn)(void *dst, int64_t dst_stride, const void *src, int64_t src_stride,
+                        int64_t width);
+
+#define COPY(to, from, to_type, from_type)                                                         \
+    static void copy_##to##_of_##from(void *dst, int64_t dst_stride, const void *src,              \
+                                      int64_t src_stride, int64_t width)                           \
+    {                                                                                              \
+        to_type *restrict d = dst;                                                                 \
+        const from_type *restrict s = src;                                                         \
+        if (dst_stride == 1 && src_stride == 1)                                                    \
+            for (int64_t x = 0; x < width; x++)                                                    \
+                d[x] = to##_of_##from(s[x]);                                                       \
+        else if (dst_stride == 1 && src_stride == 3)                                               \
+            for (int64_t x = 0; x < width; x++)                                                    \
+                d[x] = to##_of_##from(s[3 * x]);                                                   \
+        else if (dst_stride == 3 && src_stride == 1)                                               \
+            for (int64_t x = 0; x < width; x++)                                                    \
+                d[3 * x] = to##_of_##from(s[x]);                                                   \
+        else                                                                                       \
+            for (int64_t x = 0; x < width; x++)                                                    \
+                d[x * dst_stride] = to##_of_##from(s[x * src_stride]);                             \
+    }
+COPY(u8, u8, uint8_t, uint8_t)
+COPY(u8, u16, uint8_t, uint16_t)
+COPY(u16, u8, uint16_t, uint8_t)
+COPY(u16, u16, uint16_t, uint16_t)
+COPY(f32, u8, float, uint8_t)
+COPY(f32, u16, float, uint16_t)
+COPY(f32, f32, float, float)
+
+static copy_fn choose_copy(conv_sample to, conv_sample from)
+{
+    if (to == CONV_SAMPLE_U8)
+        return from == CONV_SAMPLE_U8 ? copy_u8_of_u8 : copy_u8_of_u16;
+    if (to == CONV_SAMPLE_U16)
+        return from == CONV_SAMPLE_U8 ? copy_u16_of_u8 : copy_u16_of_u16;
+    return from == CONV_SAMPLE_U8    ? copy_f32_of_u8
+           : from == CONV_SAMPLE_U16 ? copy_f32_of_u16
+                                     : copy_f32_of_f32;
+}
+
+static void fill(uint8_t *row, conv_sample sample, int64_t stride, int64_t width)
+{
+    uint16_t *wide = (uint16_t *)(void *)row;
+    if (sample == CONV_SAMPLE_U8)
+        for (int64_t x = 0; x < width; x++)
+            row[x * stride] = 255;
+    else
+        for (int64_t x = 0; x < width; x++)
+            wide[x * stride] = 65535;
+}
+
+// The channel of the source that channel c of the result is; -1: opaque.
+static int source_channel(int c, int to, int from)
+{
+    bool to_alpha = to % 2 == 0, from_alpha = from % 2 == 0;
+    if (to == from)
+        return c;
+    if (to_alpha && c == to - 1)
+        return from_alpha ? from - 1 : -1;
+    return from < 3 ? 0 : c;
+}
+
+// True if the channels of a pixel are one after the other, without gaps between pixels.
+static bool is_packed(const conv_image *view)
+{
+    int64_t sample = conv_sample_bytes(view->sample);
+    return view->column_stride == sample * view->channels &&
+           (view->channels == 1 || view->channel_stride == sample);
+}
+
+void conv_api_copier_init(struct conv_api_copier *copier, const conv_image *dst,
+                          const conv_image *src)
+{
+    *copier = (struct conv_api_copier){.how = CONV_API_BY_CHANNEL};
+    if (dst->sample != src->sample || dst->channels != src->channels)
+        return;
+    bool bytes = src->sample == CONV_SAMPLE_U8 && src->channels > 1;
+    if (is_packed(dst) && is_packed(src)) {
+        copier->how = CONV_API_AS_IT_IS;
+    } else if (bytes && is_packed(src) && dst->column_stride == 1) {
+        copier->how = CONV_API_SPLIT;
+        copier->splits = conv_unfilter_choose(conv_cpu_features());
+    } else if (bytes && is_packed(dst) && src->column_stride == 1) {
+        copier->how = CONV_API_JOIN;
+        copier->joins = conv_filter_rows_choose(conv_cpu_features());
+    }
+}
+
+// Vectors read CONV_UNFILTER_SLACK bytes more than they split, which the end of a row does not
+// have: the last pixels are split one by one.
+static void split_row(const struct conv_unfilter *functions, const conv_image *dst, uint8_t *out,
+                      const uint8_t *row)
+{
+    int last = CONV_UNFILTER_SLACK / dst->channels + 1;
+    last = last < dst->width ? last : dst->width;
+    struct conv_image part = {.width = dst->width - last, .channels = dst->channels, .depth = 8};
+    for (int c = 0; c < dst->channels; c++)
+        part.plane[c].data = out + c * dst->channel_stride;
+    if (part.width > 0)
+        functions->split(&part, 0, row);
+    for (int c = 0; c < dst->channels; c++)
+        part.plane[c].data += part.width;
+    row += (size_t)part.width * (size_t)dst->channels;
+    part.width = last;
+    conv_interleave_split(&part, 0, row);
+}
+
+static void join_row(const struct conv_filter_rows *functions, const conv_image *src, uint8_t *out,
+                     const uint8_t *row)
+{
+    const uint8_t *planes[CONV_IMAGE_MAX_CHANNELS];
+    for (int c = 0; c < src->channels; c++)
+        planes[c] = row + c * src->channel_stride;
+    functions->join(out, planes, src->channels, (size_t)src->width);
+}
+
+static void copy_channels(const conv_image *dst, const conv_image *src, uint8_t *dst_row,
+                          const uint8_t *src_row)
+{
+    copy_fn copy = choose_copy(dst->sample, src->sample);
+    int64_t to = conv_sample_bytes(dst->sample), from = conv_sample_bytes(src->sample);
+    for (int c = 0; c < dst->channels; c++) {
+        int channel = source_channel(c, dst->channels, src->channels);
+        uint8_t *out = dst_row + c * dst->channel_stride;
+        if (channel < 0)
+            fill(out, dst->sample, dst->column_stride / to, dst->width);
+        else
+            copy(out, dst->column_stride / to, src_row + channel * src->channel_stride,
+                 src->column_stride / from, dst->width);
+    }
+}
+
+void conv_api_copier_row(const struct conv_api_copier *copier, const conv_image *dst, void *to,
+                         const conv_image *src, const void *from)
+{
+    switch (copier->how) {
+    case CONV_API_AS_IT_IS:
+        memcpy(to, from, (size_t)(src->width * src->column_stride));
+        break;
+    case CONV_API_SPLIT:
+        split_row(copier->splits, dst, to, from);
+        break;
+    case CONV_API_JOIN:
+        join_row(copier->joins, src, to, from);
+        break;
+    case CONV_API_BY_CHANNEL:
+        copy_channels(dst, src, to, from);
+        break;
+    }
+}
+
+void conv_api_convert(const conv_image *dst, const conv_image *src, int first, int count)
+{
+    struct conv_api_copier copier;
+    conv_api_copier_init(&copier, dst, src);
+    for (int y = first; y < first + count; y++)
+        conv_api_copier_row(&copier, dst, (uint8_t *)dst->data + y * dst->row_stride, src,
+                            (const uint8_t *)src->data + y * src->row_stride);
+}

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT
+// A CUDA device of the library: opening it, its memory, events, and views of its memory.
+#include "api/cuda_api_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "image/image.h"
+
+#define ALIGN 256
+
+// --- the current device --------------------------------------------------------------------------
+
+enum conv_status conv_cuda_api_enter(const struct conv_api_device *device, int *previous,
+                                     struct conv_err *err)
+{
+    cudaError_t code = cudaGetDevice(previous);
+    if (!code && *previous != device->ordinal)
+        code = cudaSetDevice(device->ordinal);
+    return code ? conv_cuda_device_report(err, code, "select the device") : CONV_OK;
+}
+
+void conv_cuda_api_leave(const struct conv_api_device *device, int previous)
+{
+    if (previous != device->ordinal)
+        (void)cudaSetDevice(previous);
+}
+
+static enum conv_status enter(struct conv_api_device *device, int *previous, struct conv_err *err)
+{
+    return conv_cuda_api_enter(device, previous, err);
+}
+
+static void leave(struct conv_api_device *device, int previous)
+{
+    conv_cuda_api_leave(device, previous);
+}
+
+// --- opening -------------------------------------------------------------------------------------
+
+static enum conv_status list(struct conv_device_description *devices, int room, int *count,
+                             struct conv_err *err)
+{
+    enum conv_status status = conv_cuda_device_count(count, err);
+    for (int i = 0; !status && i < *count && i < room; i++) {
+        struct cudaDeviceProp properties;
+        cudaError_t code = cudaGetDeviceProperties(&properties, i);
+        if (code)
+            return conv_cuda_device_report(err, code, "read the device's properties");
+        devices[i] = (struct conv_device_description){.memory = properties.totalGlobalMem};
+        snprintf(devices[i].device, sizeof devices[i].device, "cuda:%d",
+                 i % CONV_BACKEND_MOST_DEVICES);
+        snprintf(devices[i].name, sizeof devices[i].name, "%.*s", (int)sizeof devices[i].name - 1,
+                 properties.name);
+    }
+    return status;
+}
+
+enum conv_status conv_cuda_api_event(cudaEvent_t *event, struct conv_err *err)
+{
+    cudaError_t code = cudaEventCreateWithFlags(event, cudaEventDisableTiming);
+    if (!code)
+        return CONV_OK;
+    *event = NULL;
+    return conv_cuda_device_report(err, code, "make an event");
+}
+
+static void close_device(struct conv_api_device *device)
+{
+    int previous;
+    struct conv_err err;
+    if (!device)
+        return;
+    if (!conv_cuda_api_enter(device, &previous, &err)) {
+        conv_cuda_api_parts_close(device);
+        conv_cuda_memory_free(&device->scratch.memory);
+        if (device->scratch.used)
+            (void)cudaEventDestroy(device->scratch.used);
+        if (device->order)
+            (void)cudaEventDestroy(device->order);
+        conv_cuda_api_leave(device, previous);
+    }
+    free(device);
+}
+
+static enum conv_status fill_device(struct conv_api_device *device, struct conv_err *err)
+{
+    size_t unused;
+    enum conv_status status = conv_cuda_api_event(&device->order, err);
+    if (!status)
+        status = conv_cuda_api_event(&device->scratch.used, err);
+    cudaError_t code = status ? cudaSuccess : cudaMemGetInfo(&unused, &device->memory);
+    return code ? conv_cuda_device_report(err, code, "read the device's memory") : status;
+}
+
+static enum conv_status open_device(struct conv_api_device **out, int ordinal,
+                                    const struct conv_api_host *host, struct conv_err *err)
+{
+    int devices, previous;
+    enum conv_status status = conv_cuda_device_count(&devices, err);
+    if (status)
+        return status;
+    if (ordinal < 0 || ordinal >= devices)
+        return conv_err_set(err, CONV_ERR_DEVICE, "no CUDA device %d: the devices are 0 to %d",
+                            ordinal, devices - 1);
+    struct conv_api_device *device = calloc(1, sizeof *device);
+    if (!device)
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    device->ordinal = ordinal;
+    device->host = *host;
+    status = conv_cuda_api_enter(device, &previous, err);
+    if (!status) {
+        status = fill_device(device, err);
+        conv_cuda_api_leave(device, previous);
+    }
+    if (status)
+        close_device(device);
+    else
+        *out = device;
+    return status;
+}
+
+static enum conv_status synchronise(struct conv_api_device *device, struct conv_err *err)
+{
+    int previous;
+    enum conv_status status = conv_cuda_api_enter(device, &previous, err);
+    if (status)
+        return status;
+    cudaError_t code = cudaDeviceSynchronize();
+    if (code)
+        status = conv_cuda_device_report(err, code, "complete the work of the device");
+    conv_cuda_api_leave(device, previous);
+    return status;
+}
+
+// --- memory --------------------------------------------------------------------------------------
+
+// Host memory is pageable: results of coders are written by threads of the host, and pinning takes
+// a second for 4 GB.
+static enum conv_status allocate(struct conv_api_device *device, conv_memory memory, size_t bytes,
+                                 void **data, struct conv_err *err)
+{
+    int previous;
+    if (memory == CONV_HOST) {
+        *data = aligned_alloc(ALIGN, bytes);
+        return *data ? CONV_OK
+                     : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB", bytes >> 10);
+    }
+    struct conv_cuda_memory block = {0};
+    enum conv_status status = conv_cuda_api_enter(device, &previous, err);
+    if (status)
+        return status;
+    status = conv_cuda_memory_reserve(&block, bytes, 0, "for images", err);
+    conv_cuda_api_leave(device, previous);
+    *data = block.d_data;
+    return status;
+}
+
+static void release(struct conv_api_device *device, conv_memory memory, void *data, size_t bytes)
+{
+    int previous;
+    struct conv_err err;
+    (void)bytes;
+    if (memory == CONV_HOST) {
+        free(data);
+    } else if (!conv_cuda_api_enter(device, &previous, &err)) {
+        (void)cudaFree(data); // nothing can be done about a failure
+        conv_cuda_api_leave(device, previous);
+    }
+}
+
+enum conv_status conv_cuda_api_scratch(struct conv_api_device *device, size_t bytes,
+                                       cudaStream_t stream, uint8_t **d_memory,
+                                       struct conv_err *err)
+{
+    struct conv_cuda_api_scratch *scratch = &device->scratch;
+    bool grows = bytes > scratch->memory.bytes;
+    cudaError_t code =
+        grows ? cudaEventSynchronize(scratch->used) : cudaStreamWaitEvent(stream, scratch->used, 0);
+    if (code)
+        return conv_cuda_device_report(err, code, "wait for a filter");
+    enum conv_status status =
+        conv_cuda_memory_reserve(&scratch->memory, bytes, bytes / 8, "for planes", err);
+    *d_memory = scratch->memory.d_data;
+    return status;
+}
+
+enum conv_status conv_cuda_api_scratch_used(struct conv_api_device *device, cudaStream_t stream,
+                                            struct conv_err *err)
+{
+    return conv_cuda_event_record(device->scratch.used, stream, err);
+}
+
+// --- events --------------------------------------------------------------------------------------
+
+static enum conv_status record_event(struct conv_api_device *device, void **event, void *stream,
+                                     struct conv_err *err)
+{
+    int previous;
+    cudaEvent_t cuda = *event;
+    enum conv_status status = conv_cuda_api_enter(device, &previous, err);
+    if (status)
+        return status;
+    if (!cuda)
+        status = conv_cuda_api_event(&cuda, err);
+    *event = cuda;
+    if (!status)
+        status = conv_cuda_event_record(cuda, stream, err);
+    conv_cuda_api_leave(device, previous);
+    return status;
+}
+
+static enum conv_status wait_event(struct conv_api_device *device, void *event, void *stream,
+                                   struct conv_err *err)
+{
+    int previous;
+    enum conv_status status = conv_cuda_api_enter(device, &previous, err);
+    if (status)
+        return status;
+    cudaError_t code = cudaStreamWaitEvent(stream, event, 0);
+    if (code)
+        status = conv_cuda_device_report(err, code, "order the work of streams");
+    conv_cuda_api_leave(device, previous);
+    return status;
+}
+
+static void destroy_event(struct conv_api_device *device, void *event)
+{
+    int previous;
+    struct conv_err err;
+    if (event && !conv_cuda_api_enter(device, &previous, &err)) {
+        (void)cudaEventDestroy(event);
+        conv_cuda_api_leave(device, previous);
+    }
+}
+
+static enum conv_status wait_stream(struct conv_api_device *device, void *stream,
+                                    struct conv_err *err)
+{
+    int previous;
+    enum conv_status status = conv_cuda_api_enter(device, &previous, err);
+    if (status)
+        return status;
+    cudaError_t code = cudaStreamSynchronize(stream);
+    if (code)
+        status = conv_cuda_device_report(err, code, "complete the work of a stream");
+    conv_cuda_api_leave(device, previous);
+    return status;
+}
+
+// --- views ---------------------------------------------------------------------------------------
+
+struct conv_layout_view conv_cuda_api_layout(const conv_image *view)
+{
+    struct conv_layout_view layout = {
+        .row = view->row_stride,
+        .column = view->column_stride,
+        .channels = view->channels,
+        .sample_bytes = (int32_t)conv_sample_bytes(view->sample),
+        .alpha = view->has_alpha && view->channels > 1,
+    };
+    for (int c = 0; c < view->channels; c++)
+        layout.channel[c] = (uint8_t *)view->data + c * view->channel_stride;
+    return layout;
+}
+
+struct conv_layout_view conv_cuda_api_planes(uint8_t *memory, int width, int height, int channels,
+                                             int depth, bool alpha)
+{
+    size_t bytes = conv_image_plane_bytes(width, height, depth);
+    struct conv_layout_view layout = {
+        .row = (int64_t)conv_image_stride(width, depth),
+        .column = depth / 8,
+        .channels = channels,
+        .sample_bytes = depth / 8,
+        .alpha = alpha,
+        .padded = true,
+    };
+    for (int c = 0; c < channels; c++)
+        layout.channel[c] = memory + (size_t)c * bytes;
+    return layout;
+}
+
+bool conv_cuda_api_is_aligned(const conv_image *view, bool whole)
+{
+    int64_t sample = conv_sample_bytes(view->sample);
+    uintptr_t all = (uintptr_t)view->data | (uintptr_t)view->row_stride;
+    if (view->channels > 1)
+        all |= (uintptr_t)view->channel_stride;
+    if (whole)
+        all |= (uintptr_t)(view->width * sample);
+    // Rows of a view that is only read may overlap.
+    return view->column_stride == sample && view->row_stride >= view->width * sample &&
+           all % CONV_IMAGE_ROW_ALIGN == 0;
+}
+
+enum conv_status conv_cuda_api_copy_layouts(const struct conv_layout_copy *copies, int count,
+                                            cudaStream_t stream, struct conv_err *err)
+{
+    return conv_cuda_layout_copy(copies, count, stream)
+               ? conv_cuda_device_report(err, cudaGetLastError(), "launch kernel copy_layout")
+               : CONV_OK;
+}
+
+const struct conv_api_device_ops conv_api_device_cuda = {
+    .backend = &conv_backend_cuda,
+    .list = list,
+    .open = open_device,
+    .close = close_device,
+    .synchronise = synchronise,
+    .enter = enter,
+    .leave = leave,
+    .allocate = allocate,
+    .release = release,
+    .event_record = record_event,
+    .event_wait = wait_event,
+    .event_destroy = destroy_event,
+    .stream_wait = wait_stream,
+    .copy_bytes = conv_cuda_api_copy_bytes,
+    .copy = conv_cuda_api_copy,
+    .decode = conv_cuda_api_decode,
+    .encode = conv_cuda_api_encode,
+    .filter_open = conv_cuda_api_filter_open,
+    .filter_close = conv_cuda_api_filter_close,
+    .filter_kernel = conv_cuda_api_filter_kernel,
+    .filter_run = conv_cuda_api_filter_run,
+};

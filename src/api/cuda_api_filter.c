@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: MIT
+// A chain of filters on images in device memory: queued on the caller's stream, without waiting.
+// Aligned planes are filtered where they are. Others are rearranged to planes in scratch memory
+// before the first filter, and from there after the last one.
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/cuda_api_internal.h"
+#include "kernels/stencil/alpha.h"
+#include "kernels/stencil/stencil.h"
+
+#define COPIES 24 // at a time: what one launch takes (layout.h)
+// Images are filtered in groups whose planes fit into this much scratch memory, if one does. The
+// device reads and writes that much in 0.5 ms, 100 times as long as it takes to queue a group.
+#define MOST_SCRATCH ((size_t)1 << 30)
+#define MOST_IMAGES 8192 // of a group; a grid has 65535 rows of blocks, one for each plane
+
+struct conv_api_filter {
+    struct conv_api_device *device;
+    struct conv_backend *backend; // the chain, uploaded
+    enum conv_alpha_mode alpha;
+    bool floats;
+    struct conv_cuda_api_tables tables;
+    struct conv_stencil_plane *planes; // of the group that is being queued
+    size_t plane_room;
+};
+
+// --- opening -------------------------------------------------------------------------------------
+
+void conv_cuda_api_filter_close(struct conv_api_filter *filter)
+{
+    int previous;
+    struct conv_err err;
+    if (!filter)
+        return;
+    if (!conv_cuda_api_enter(filter->device, &previous, &err)) {
+        conv_cuda_api_tables_free(&filter->tables);
+        conv_backend_cuda.close(filter->backend);
+        conv_cuda_api_leave(filter->device, previous);
+    }
+    free(filter->planes);
+    free(filter);
+}
+
+enum conv_status conv_cuda_api_filter_open(struct conv_api_device *device,
+                                           struct conv_api_filter **out,
+                                           const struct conv_backend_config *config,
+                                           struct conv_err *err)
+{
+    int previous;
+    struct conv_api_filter *filter = calloc(1, sizeof *filter);
+    if (!filter)
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    filter->device = device;
+    filter->alpha = config->alpha;
+    filter->floats = config->floats;
+    enum conv_status status = conv_cuda_api_enter(device, &previous, err);
+    if (!status) {
+        status = conv_backend_cuda.open(&filter->backend, config, err);
+        conv_cuda_api_leave(device, previous);
+    }
+    if (status)
+        conv_cuda_api_filter_close(filter);
+    else
+        *out = filter;
+    return status;
+}
+
+const char *conv_cuda_api_filter_kernel(const struct conv_api_filter *filter, int index, int depth)
+{
+    return conv_backend_cuda.variant(filter->backend, index, depth);
+}
+
+// --- where planes are ----------------------------------------------------------------------------
+
+// Images of one shape.
+struct run {
+    struct conv_api_filter *filter;
+    const conv_image *results, *sources;
+    cudaStream_t stream;
+    int width, height, channels, depth, result_depth;
+    int filtered; // planes of an image that are filtered; the rest is alpha, which is copied
+    bool alpha, premultiplied;
+    bool loads, stores; // sources are rearranged before, results after the filters
+    int op_count;
+    // Bytes of scratch memory per image: planes as loaded, two sets between filters, results.
+    size_t loaded_bytes, between_bytes, stored_bytes, image_bytes;
+    uint8_t *d_scratch;
+    int first, count; // the images of the group that is being queued
+};
+
+static uint8_t *scratch_of(const struct run *run, int image)
+{
+    return run->d_scratch + (size_t)(image - run->first) * run->image_bytes;
+}
+
+// The planes that the first filter reads, those between filters and those that the last one writes.
+static struct conv_layout_view loaded_planes(const struct run *run, int image)
+{
+    if (!run->loads)
+        return conv_cuda_api_layout(&run->sources[image]);
+    return conv_cuda_api_planes(scratch_of(run, image), run->width, run->height, run->channels,
+                                run->depth, run->alpha);
+}
+
+static struct conv_layout_view planes_between(const struct run *run, int image, int index)
+{
+    return conv_cuda_api_planes(scratch_of(run, image) + run->loaded_bytes +
+                                    (size_t)(index % 2) * run->between_bytes,
+                                run->width, run->height, run->filtered, run->depth, run->alpha);
+}
+
+static struct conv_layout_view stored_planes(const struct run *run, int image)
+{
+    if (!run->stores)
+        return conv_cuda_api_layout(&run->results[image]);
+    size_t before = run->image_bytes - run->stored_bytes;
+    return conv_cuda_api_planes(scratch_of(run, image) + before, run->width, run->height,
+                                run->channels, run->result_depth, run->alpha);
+}
+
+static void plan_run(struct run *run, int count)
+{
+    const struct conv_api_filter *filter = run->filter;
+    const conv_image *shape = run->sources;
+    run->width = shape->width;
+    run->height = shape->height;
+    run->channels = shape->channels;
+    run->depth = shape->sample == CONV_SAMPLE_U16 ? 16 : 8;
+    run->result_depth = filter->floats ? 32 : run->depth;
+    run->alpha = shape->has_alpha && shape->channels > 1;
+    run->premultiplied = run->alpha && filter->alpha == CONV_ALPHA_PREMULTIPLY;
+    run->filtered = run->channels - (run->alpha && filter->alpha == CONV_ALPHA_KEEP);
+    run->op_count = filter->backend->op_count;
+    run->loads = run->premultiplied; // colours are multiplied in place
+    for (int i = 0; i < count; i++) {
+        run->loads |= !conv_cuda_api_is_aligned(&run->sources[i], false);
+        run->stores |= !conv_cuda_api_is_aligned(&run->results[i], false);
+    }
+    size_t plane = conv_image_plane_bytes(run->width, run->height, run->depth);
+    size_t result = conv_image_plane_bytes(run->width, run->height, run->result_depth);
+    int sets = run->op_count < 3 ? run->op_count - 1 : 2;
+    run->loaded_bytes = run->loads ? (size_t)run->channels * plane : 0;
+    run->between_bytes = (size_t)run->filtered * plane;
+    run->stored_bytes = run->stores ? (size_t)run->channels * result : 0;
+    run->image_bytes = run->loaded_bytes + (size_t)sets * run->between_bytes + run->stored_bytes;
+}
+
+// --- the table of planes -------------------------------------------------------------------------
+
+// The entries of one filter, or of the multiplication before the first one, for all images of the
+// group. `op` -1: in place on the loaded planes.
+static void fill_table(const struct run *run, struct conv_stencil_plane *table, int op)
+{
+    for (int i = run->first; i < run->first + run->count; i++) {
+        bool last = op == run->op_count - 1;
+        struct conv_layout_view src =
+            op <= 0 ? loaded_planes(run, i) : planes_between(run, i, op - 1);
+        struct conv_layout_view dst = op < 0 ? src
+                                      : last ? stored_planes(run, i)
+                                             : planes_between(run, i, op);
+        int64_t spare = dst.padded ? dst.row - (int64_t)run->width * dst.sample_bytes : 0;
+        for (int c = 0; c < run->filtered; c++)
+            *table++ = (struct conv_stencil_plane){
+                .src = src.channel[c],
+                .dst = dst.channel[c],
+                .src_stride = src.row,
+                .dst_stride = dst.row,
+                .width = run->width,
+                .height = run->height,
+                .dst_spare = (uint32_t)spare,
+                .alpha = run->premultiplied && c < run->channels - 1
+                             ? dst.channel[run->channels - 1]
+                             : NULL,
+            };
+    }
+}
+
+// --- rearranging ---------------------------------------------------------------------------------
+
+typedef struct conv_layout_copy (*copy_fn)(const struct run *run, int image);
+
+static enum conv_status queue_copies(const struct run *run, copy_fn copy, struct conv_err *err)
+{
+    struct conv_layout_copy copies[COPIES];
+    int end = run->first + run->count;
+    enum conv_status status = CONV_OK;
+    for (int i = run->first; i < end && !status; i += COPIES) {
+        int count = end - i < COPIES ? end - i : COPIES;
+        for (int k = 0; k < count; k++)
+            copies[k] = copy(run, i + k);
+        status = conv_cuda_api_copy_layouts(copies, count, run->stream, err);
+    }
+    return status;
+}
+
+static struct conv_layout_copy load_copy(const struct run *run, int image)
+{
+    return (struct conv_layout_copy){loaded_planes(run, image),
+                                     conv_cuda_api_layout(&run->sources[image]), run->width,
+                                     run->height};
+}
+
+static struct conv_layout_view only_channel(struct conv_layout_view view, int channel)
+{
+    view.channel[0] = view.channel[channel];
+    view.channels = 1;
+    view.alpha = false;
+    return view;
+}
+
+// Alpha that is not filtered.
+static struct conv_layout_copy alpha_copy(const struct run *run, int image)
+{
+    return (struct conv_layout_copy){only_channel(stored_planes(run, image), run->channels - 1),
+                                     only_channel(loaded_planes(run, image), run->channels - 1),
+                                     run->width, run->height};
+}
+
+static struct conv_layout_copy store_copy(const struct run *run, int image)
+{
+    return (struct conv_layout_copy){conv_cuda_api_layout(&run->results[image]),
+                                     stored_planes(run, image), run->width, run->height};
+}
+
+// --- running -------------------------------------------------------------------------------------
+
+static enum conv_status launch_op(const struct run *run, int op,
+                                  const struct conv_stencil_plane *table,
+                                  struct conv_stencil_plane *d_table, uint32_t tiles,
+                                  struct conv_err *err)
+{
+    const struct conv_chain_op *chain = &run->filter->backend->chain[op];
+    const struct conv_stencil_plan *plan = &chain->plan[run->depth == 16];
+    struct conv_stencil_batch batch = {
+        .planes = table,
+        .count = run->count * run->filtered,
+        .cuda = {d_table, tiles, run->stream},
+    };
+    enum conv_status status = plan->variant->run(plan, &batch);
+    if (status)
+        return conv_cuda_device_report(err, cudaGetLastError(), "launch a filter's kernel");
+    bool last = op == run->op_count - 1;
+    if (run->premultiplied && !last)
+        status = conv_cuda_alpha_renew(d_table, batch.count, run->depth, run->stream);
+    else if (run->premultiplied && !run->filter->floats)
+        status = conv_cuda_alpha_divide(d_table, batch.count, run->depth, run->stream);
+    return status ? conv_cuda_device_report(err, cudaGetLastError(), "launch kernel scale_alpha")
+                  : CONV_OK;
+}
+
+// Launches all filters; the table of filter `op` begins at entry (op + premultiplied) * planes.
+static enum conv_status queue_filters(const struct run *run, struct conv_err *err)
+{
+    struct conv_api_filter *filter = run->filter;
+    struct conv_cuda_api_table *table;
+    int planes = run->count * run->filtered, extra = run->premultiplied;
+    uint32_t tiles[CONV_FILTER_MAX_CHAIN];
+    size_t entries = (size_t)(run->op_count + extra) * (size_t)planes;
+    if (run->premultiplied)
+        fill_table(run, filter->planes, -1);
+    for (int op = 0; op < run->op_count; op++) {
+        struct conv_stencil_plane *part = filter->planes + (size_t)(op + extra) * (size_t)planes;
+        fill_table(run, part, op);
+        tiles[op] = conv_stencil_tiles(filter->backend->chain[op].plan[run->depth == 16].variant,
+                                       part, planes);
+    }
+    enum conv_status status =
+        conv_cuda_api_table(&filter->tables, filter->planes,
+                            entries * sizeof(struct conv_stencil_plane), run->stream, &table, err);
+    if (status)
+        return status;
+    struct conv_stencil_plane *d_planes = (void *)table->d_data;
+    if (run->premultiplied && conv_cuda_alpha_multiply(d_planes, planes, run->depth, run->stream))
+        return conv_cuda_device_report(err, cudaGetLastError(), "launch kernel scale_alpha");
+    for (int op = 0; op < run->op_count && !status; op++) {
+        size_t at = (size_t)(op + extra) * (size_t)planes;
+        status = launch_op(run, op, filter->planes + at, d_planes + at, tiles[op], err);
+    }
+    enum conv_status noted = conv_cuda_api_table_used(table, run->stream, err);
+    return status ? status : noted;
+}
+
+static enum conv_status queue_group(struct run *run, struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    if (run->image_bytes > 0)
+        status = conv_cuda_api_scratch(run->filter->device, (size_t)run->count * run->image_bytes,
+                                       run->stream, &run->d_scratch, err);
+    if (!status && run->loads)
+        status = queue_copies(run, load_copy, err);
+    if (!status)
+        status = queue_filters(run, err);
+    if (!status && run->filtered < run->channels)
+        status = queue_copies(run, alpha_copy, err);
+    if (!status && run->stores)
+        status = queue_copies(run, store_copy, err);
+    if (run->image_bytes > 0 && run->d_scratch) {
+        enum conv_status noted = conv_cuda_api_scratch_used(run->filter->device, run->stream, err);
+        status = status ? status : noted;
+    }
+    return status;
+}
+
+static enum conv_status reserve_planes(struct conv_api_filter *filter, size_t count,
+                                       struct conv_err *err)
+{
+    if (count <= filter->plane_room)
+        return CONV_OK;
+    free(filter->planes);
+    filter->planes = calloc(count, sizeof *filter->planes);
+    filter->plane_room = filter->planes ? count : 0;
+    return filter->planes ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+}
+
+// Images of one shape.
+static enum conv_status queue_alike(struct run *run, int count, struct conv_err *err)
+{
+    struct conv_api_filter *filter = run->filter;
+    plan_run(run, count);
+    size_t group = run->image_bytes ? MOST_SCRATCH / run->image_bytes : MOST_IMAGES;
+    group = group < 1 ? 1 : group > MOST_IMAGES ? MOST_IMAGES : group;
+    if (group > (size_t)count)
+        group = (size_t)count;
+    enum conv_status status = reserve_planes(
+        filter, group * (size_t)run->filtered * (size_t)(run->op_count + run->premultiplied), err);
+    for (run->first = 0; run->first < count && !status; run->first += run->count) {
+        run->count = count - run->first < (int)group ? count - run->first : (int)group;
+        status = queue_group(run, err);
+    }
+    return status;
+}
+
+static bool are_alike(const conv_image *a, const conv_image *b)
+{
+    return a->width == b->width && a->height == b->height && a->channels == b->channels &&
+           a->sample == b->sample && !a->has_alpha == !b->has_alpha;
+}
+
+enum conv_status conv_cuda_api_filter_run(struct conv_api_filter *filter, const conv_image *results,
+                                          const conv_image *sources, int count, void *stream,
+                                          struct conv_err *err)
+{
+    int previous;
+    enum conv_status status = conv_cuda_api_enter(filter->device, &previous, err);
+    if (status)
+        return status;
+    for (int first = 0, last; first < count && !status; first = last) {
+        for (last = first + 1; last < count && are_alike(&sources[first], &sources[last]);)
+            last++;
+        struct run run = {.filter = filter,
+                          .results = results + first,
+                          .sources = sources + first,
+                          .stream = stream};
+        status = queue_alike(&run, last - first, err);
+    }
+    conv_cuda_api_leave(filter->device, previous);
+    return status;
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+// Parts of a batch: their streams, their device memory, and the pinned pieces through which they
+// exchange bytes with pageable memory.
+#include "api/cuda_api_internal.h"
+
+// All parts together may take this share of the device's memory.
+#define MEMORY_SHARE 16
+// On an H200 inflate gives 97 GB/s with 4,000 photographs in flight, 81 with 1,000 and 34 with 132:
+// 8 parts of this size hold 2,000 of them.
+#define MOST_PART_BYTES ((size_t)320 << 20)
+#define LEAST_PIECE_BYTES ((size_t)1 << 20)
+
+size_t conv_cuda_api_part_bytes(const struct conv_api_device *device, uint64_t samples,
+                                size_t least, int factor)
+{
+    size_t most = device->memory / MEMORY_SHARE / (size_t)(CONV_CUDA_API_PARTS * factor);
+    uint64_t bytes = samples / CONV_CUDA_API_PARTS + 1;
+    if (most > MOST_PART_BYTES)
+        most = MOST_PART_BYTES;
+    if (bytes < least)
+        bytes = least;
+    return bytes < most ? (size_t)bytes : most;
+}
+
+enum conv_status conv_cuda_api_start(struct conv_api_device *device, cudaStream_t stream,
+                                     struct conv_err *err)
+{
+    return conv_cuda_event_record(device->order, stream, err);
+}
+
+// --- parts ---------------------------------------------------------------------------------------
+
+static enum conv_status make_stream(struct conv_cuda_api_part *part, struct conv_err *err)
+{
+    if (part->cuda)
+        return CONV_OK;
+    enum conv_status status = part->done ? CONV_OK : conv_cuda_event_create(&part->done, err);
+    if (status)
+        return status;
+    cudaError_t code = cudaStreamCreateWithFlags(&part->cuda, cudaStreamNonBlocking);
+    if (!code)
+        return CONV_OK;
+    part->cuda = NULL;
+    return conv_cuda_device_report(err, code, "make a stream");
+}
+
+enum conv_status conv_cuda_api_part_open(struct conv_api_device *device,
+                                         struct conv_cuda_api_part *part, size_t bytes,
+                                         size_t answer_bytes, struct conv_err *err)
+{
+    enum conv_status status = make_stream(part, err);
+    if (!status && bytes > part->bytes) {
+        void *data;
+        conv_api_give(device->host.pools, CONV_DEVICE, part->d_memory);
+        part->d_memory = NULL;
+        part->bytes = 0;
+        status = conv_api_take(device->host.pools, CONV_DEVICE, bytes, &data, err);
+        if (!status) {
+            part->d_memory = data;
+            part->bytes = bytes;
+        }
+    }
+    if (!status && answer_bytes > part->answers.bytes)
+        status = conv_cuda_mapped_reserve(&part->answers, answer_bytes + answer_bytes / 4,
+                                          "for answers", err);
+    if (status)
+        return status;
+    // Before anything of this part, since its memory may still be read by what the stream holds.
+    cudaError_t code = cudaStreamWaitEvent(part->cuda, device->order, 0);
+    return code ? conv_cuda_device_report(err, code, "order the work of streams") : CONV_OK;
+}
+
+enum conv_status conv_cuda_api_part_queued(struct conv_cuda_api_part *part, struct conv_err *err)
+{
+    part->busy = true;
+    return conv_cuda_event_record(part->done, part->cuda, err);
+}
+
+enum conv_status conv_cuda_api_part_wait(struct conv_cuda_api_part *part, struct conv_err *err)
+{
+    if (!part->busy)
+        return CONV_OK;
+    part->busy = false;
+    cudaError_t code = cudaEventSynchronize(part->done);
+    return code ? conv_cuda_device_report(err, code, "process a part of a batch") : CONV_OK;
+}
+
+enum conv_status conv_cuda_api_finish(struct conv_api_device *device, struct conv_err *err)
+{
+    cudaError_t first = cudaSuccess;
+    for (int i = 0; i < CONV_CUDA_API_PARTS; i++) {
+        struct conv_cuda_api_part *part = &device->parts[i];
+        cudaError_t code = part->cuda ? cudaStreamSynchronize(part->cuda) : cudaSuccess;
+        part->busy = false;
+        conv_api_give(device->host.pools, CONV_DEVICE, part->d_memory);
+        part->d_memory = NULL;
+        part->bytes = 0;
+        first = first ? first : code;
+    }
+    for (int i = 0; i < CONV_CUDA_API_PIECES; i++)
+        device->pieces[i].busy = device->pieces[i].held = false; // copied on the streams of parts
+    return first ? conv_cuda_device_report(err, first, "complete a batch") : CONV_OK;
+}
+
+void conv_cuda_api_parts_close(struct conv_api_device *device)
+{
+    for (int i = 0; i < CONV_CUDA_API_PARTS; i++) {
+        struct conv_cuda_api_part *part = &device->parts[i];
+        conv_cuda_mapped_free(&part->answers);
+        conv_cuda_event_destroy(&part->done);
+        if (part->cuda)
+            (void)cudaStreamDestroy(part->cuda);
+    }
+    for (int i = 0; i < CONV_CUDA_API_PIECES; i++) {
+        conv_cuda_mapped_free(&device->pieces[i].staging);
+        conv_cuda_event_destroy(&device->pieces[i].copied);
+    }
+}
+
+// --- pieces --------------------------------------------------------------------------------------
+
+enum conv_status conv_cuda_api_piece_wait(struct conv_cuda_api_piece *piece, struct conv_err *err)
+{
+    if (!piece->busy)
+        return CONV_OK;
+    piece->busy = false;
+    cudaError_t code = cudaEventSynchronize(piece->copied);
+    return code ? conv_cuda_device_report(err, code, "copy a part of a batch") : CONV_OK;
+}
+
+// A piece that is large enough and no longer in use; else the next one in turn, which may have to
+// grow: taking 16 MB of pinned memory lasts 10 ms.
+static struct conv_cuda_api_piece *choose_piece(struct conv_api_device *device, size_t bytes)
+{
+    struct conv_cuda_api_piece *next = NULL;
+    for (int i = 0; i < CONV_CUDA_API_PIECES; i++) {
+        int at = (device->next_piece + i) % CONV_CUDA_API_PIECES;
+        struct conv_cuda_api_piece *piece = &device->pieces[at];
+        if (piece->held)
+            continue;
+        if (!next)
+            next = piece;
+        if (piece->staging.bytes >= bytes &&
+            (!piece->busy || cudaEventQuery(piece->copied) == cudaSuccess)) {
+            next = piece;
+            break;
+        }
+    }
+    (void)cudaGetLastError(); // an event that is not reached is no error
+    device->next_piece = (int)(next - device->pieces + 1) % CONV_CUDA_API_PIECES;
+    return next;
+}
+
+enum conv_status conv_cuda_api_piece_open(struct conv_api_device *device, size_t bytes,
+                                          struct conv_cuda_api_piece **out, struct conv_err *err)
+{
+    struct conv_cuda_api_piece *piece = choose_piece(device, bytes);
+    enum conv_status status = piece->copied ? CONV_OK : conv_cuda_event_create(&piece->copied, err);
+    if (!status)
+        status = conv_cuda_api_piece_wait(piece, err);
+    size_t room = LEAST_PIECE_BYTES;
+    while (room < bytes && room < CONV_CUDA_API_PIECE_BYTES)
+        room *= 2;
+    if (!status)
+        status = conv_cuda_mapped_reserve(&piece->staging, room < bytes ? bytes : room,
+                                          "for copies", err);
+    if (!status)
+        *out = piece;
+    return status;
+}
+
+enum conv_status conv_cuda_api_piece_queued(struct conv_cuda_api_piece *piece, cudaStream_t stream,
+                                            struct conv_err *err)
+{
+    piece->busy = true;
+    return conv_cuda_event_record(piece->copied, stream, err);
+}

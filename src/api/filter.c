@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT
+// Filters: from a text or a matrix to an open chain, and from the caller's views to the device.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api_context.h"
+#include "api/api_view.h"
+#include "filter/filter.h"
+
+struct conv_filter_object {
+    conv_context *context;
+    struct conv_api_filter *opened;
+    int count; // filters of the chain
+    bool floats;
+};
+
+const char *conv_filter_name(int index, const char **summary)
+{
+    int count;
+    const struct conv_filter_builtin *rows = conv_filter_builtins(&count);
+    if (index < 0 || index >= count)
+        return NULL;
+    if (summary)
+        *summary = rows[index].summary;
+    return rows[index].name;
+}
+
+// --- creation ------------------------------------------------------------------------------------
+
+static enum conv_status parse_alpha(enum conv_alpha_mode *alpha, const char *text,
+                                    struct conv_err *err)
+{
+    static const char *const names[] = {[CONV_ALPHA_KEEP] = "keep",
+                                        [CONV_ALPHA_FILTER] = "filter",
+                                        [CONV_ALPHA_PREMULTIPLY] = "premultiply"};
+    *alpha = CONV_ALPHA_KEEP;
+    for (int i = 0; text && i < 3; i++)
+        if (strcmp(text, names[i]) == 0) {
+            *alpha = (enum conv_alpha_mode)i;
+            return CONV_OK;
+        }
+    return text ? conv_err_set(err, CONV_ERR_USAGE,
+                               "unknown alpha mode '%.64s' (there are keep, filter, premultiply)",
+                               text)
+                : CONV_OK;
+}
+
+// What the options say besides the filters themselves.
+static enum conv_status read_settings(struct conv_backend_config *config,
+                                      const conv_context *context,
+                                      const conv_filter_options *options, struct conv_err *err)
+{
+    config->floats = options->floats != 0;
+    config->variant = options->variant;
+    config->device = context->ordinal;
+    enum conv_status status = parse_alpha(&config->alpha, options->alpha, err);
+    if (!status)
+        status = conv_filter_parse_border(&config->border, &config->border_value,
+                                          options->border ? options->border : "replicate", err);
+    if (!status && config->floats && config->alpha == CONV_ALPHA_PREMULTIPLY)
+        status = conv_err_set(err, CONV_ERR_USAGE,
+                              "float32 results and premultiplied alpha cannot be combined: results "
+                              "are divided by alpha as integers");
+    return status;
+}
+
+enum conv_status conv_api_read_chain(struct conv_backend_config *config,
+                                     struct conv_filter *filters, const conv_context *context,
+                                     const char *text, const conv_filter_options *options,
+                                     struct conv_err *err)
+{
+    struct conv_filter_settings settings = {.kernel = options->kernel,
+                                            .size = options->side,
+                                            .divisor = options->divisor,
+                                            .bias = options->bias,
+                                            .flip = options->flip != 0};
+    if (options->side && options->side != 3 && options->side != 5)
+        return conv_err_set(err, CONV_ERR_USAGE, "a side of %d; there are 3 and 5", options->side);
+    *config = (struct conv_backend_config){.filters = filters};
+    enum conv_status status =
+        conv_filter_parse_chain(filters, &config->filter_count, text, &settings, err);
+    return status ? status : read_settings(config, context, options, err);
+}
+
+static enum conv_status open_chain(conv_filter **out, conv_context *context,
+                                   const struct conv_backend_config *config, struct conv_err *err)
+{
+    conv_filter *filter = calloc(1, sizeof *filter);
+    if (!filter)
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    enum conv_status status =
+        context->ops->filter_open(context->device, &filter->opened, config, err);
+    if (status) {
+        free(filter);
+        return status;
+    }
+    filter->context = context;
+    filter->count = config->filter_count;
+    filter->floats = config->floats;
+    *out = filter;
+    return CONV_OK;
+}
+
+conv_status conv_filter_create(conv_filter **filter, conv_context *context, const char *text,
+                               const conv_filter_options *options)
+{
+    conv_filter_options own = CONV_FILTER_OPTIONS_INIT;
+    if (filter)
+        *filter = NULL;
+    if (!context)
+        return CONV_ERR_USAGE;
+    struct conv_err *err = &context->err;
+    enum conv_status status = conv_api_begin(context);
+    if (!status && (!filter || !text))
+        status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", filter ? "text" : "filter");
+    if (!status)
+        status = CONV_API_READ_OPTIONS(&own, options, err);
+    if (status)
+        return conv_api_end(context, status);
+    struct conv_backend_config config;
+    struct conv_filter *filters = malloc(CONV_FILTER_MAX_CHAIN * sizeof *filters);
+    status = filters ? conv_api_read_chain(&config, filters, context, text, &own, err)
+                     : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    if (!status)
+        status = open_chain(filter, context, &config, err);
+    free(filters);
+    return conv_api_end(context, status);
+}
+
+static enum conv_status fill_matrix(struct conv_filter *filter, const double *coefficients,
+                                    int width, int height, double scale, double offset,
+                                    struct conv_err *err)
+{
+    struct conv_err reason;
+    if (!coefficients)
+        return conv_err_set(err, CONV_ERR_USAGE, "`coefficients` is NULL");
+    if (width < 1 || height < 1 || width > CONV_FILTER_MAX_SIDE || height > CONV_FILTER_MAX_SIDE)
+        return conv_err_set(err, CONV_ERR_USAGE, "a matrix of %d x %d; sides are 1 to %d", width,
+                            height, CONV_FILTER_MAX_SIDE);
+    snprintf(filter->name, sizeof filter->name, "matrix");
+    filter->width = width;
+    filter->height = height;
+    memcpy(filter->coef, coefficients, (size_t)width * (size_t)height * sizeof filter->coef[0]);
+    filter->scale = scale;
+    filter->offset = offset;
+    for (int i = 0; i < width * height; i++)
+        if (!isfinite(filter->coef[i]))
+            return conv_err_set(err, CONV_ERR_USAGE, "a coefficient is not a finite number");
+    if (!isfinite(scale) || !isfinite(offset))
+        return conv_err_set(err, CONV_ERR_USAGE, "%s is not a finite number",
+                            isfinite(scale) ? "the offset" : "the scale");
+    return conv_filter_check(filter, &reason) ? conv_err_set(err, CONV_ERR_USAGE, "%s", reason.text)
+                                              : CONV_OK;
+}
+
+conv_status conv_filter_create_matrix(conv_filter **filter, conv_context *context,
+                                      const double *coefficients, int width, int height,
+                                      double scale, double offset,
+                                      const conv_filter_options *options)
+{
+    conv_filter_options own = CONV_FILTER_OPTIONS_INIT;
+    if (filter)
+        *filter = NULL;
+    if (!context)
+        return CONV_ERR_USAGE;
+    struct conv_err *err = &context->err;
+    enum conv_status status = conv_api_begin(context);
+    if (!status && !filter)
+        status = conv_err_set(err, CONV_ERR_USAGE, "`filter` is NULL");
+    if (!status)
+        status = CONV_API_READ_OPTIONS(&own, options, err);
+    if (!status && (own.kernel || own.divisor || own.bias || own.side))
+        status = conv_err_set(err, CONV_ERR_USAGE, "options.%s does not apply to a matrix",
+                              own.kernel    ? "kernel"
+                              : own.divisor ? "divisor"
+                              : own.bias    ? "bias"
+                                            : "side");
+    if (status)
+        return conv_api_end(context, status);
+    struct conv_filter *matrix = calloc(1, sizeof *matrix);
+    status = matrix ? fill_matrix(matrix, coefficients, width, height, scale, offset, err)
+                    : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    if (!status && own.flip)
+        conv_filter_flip(matrix);
+    struct conv_backend_config config = {.filters = matrix, .filter_count = 1};
+    if (!status)
+        status = read_settings(&config, context, &own, err);
+    if (!status)
+        status = open_chain(filter, context, &config, err);
+    free(matrix);
+    return conv_api_end(context, status);
+}
+
+void conv_filter_destroy(conv_filter *filter)
+{
+    if (!filter)
+        return;
+    filter->context->ops->filter_close(filter->opened);
+    free(filter);
+}
+
+const char *conv_filter_kernel(const conv_filter *filter, int index, conv_sample sample)
+{
+    if (!filter || index < 0 || index >= filter->count ||
+        (sample != CONV_SAMPLE_U8 && sample != CONV_SAMPLE_U16))
+        return NULL;
+    return filter->context->ops->filter_kernel(filter->opened, index,
+                                               8 * (int)conv_sample_bytes(sample));
+}
+
+// --- running -------------------------------------------------------------------------------------
+
+static enum conv_status check_pair(const conv_filter *filter, const conv_image *source,
+                                   const conv_image *result, int index, struct conv_err *err)
+{
+    char name[32];
+    snprintf(name, sizeof name, "sources[%d]", index);
+    enum conv_status status = conv_api_check_view(source, CONV_SAMPLE_U16, false, name, err);
+    snprintf(name, sizeof name, "results[%d]", index);
+    if (!status)
+        status = conv_api_check_view(result, CONV_SAMPLE_F32, true, name, err);
+    if (status)
+        return status;
+    if (source->width != result->width || source->height != result->height ||
+        source->channels != result->channels)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "%s has %d x %d x %d samples, the source %d x %d x %d", name,
+                            result->width, result->height, result->channels, source->width,
+                            source->height, source->channels);
+    if (result->sample != (filter->floats ? CONV_SAMPLE_F32 : source->sample))
+        return conv_err_set(err, CONV_ERR_USAGE, "%s: the samples are to be %s", name,
+                            filter->floats ? "float32" : "of the source's type");
+    if (source->memory != result->memory)
+        return conv_err_set(err, CONV_ERR_USAGE, "%s is in other memory than the source", name);
+    bool same = conv_api_view_is(source, result);
+    bool on_device = source->memory == CONV_DEVICE && !conv_api_is_cpu(filter->context);
+    if (same ? on_device : conv_api_views_overlap(source, result))
+        return conv_err_set(err, CONV_ERR_USAGE, "%s overlaps its source", name);
+    return CONV_OK;
+}
+
+// One image in host memory on a device: through device memory of the context.
+static enum conv_status run_through(conv_filter *filter, const conv_image *source,
+                                    const conv_image *result, void *stream, struct conv_err *err)
+{
+    conv_context *context = filter->context;
+    conv_image staged[2] = {*source, *result};
+    void *memory[2] = {NULL, NULL};
+    enum conv_status status = CONV_OK;
+    for (int i = 0; i < 2 && !status; i++) {
+        // Rows of kernels begin at multiples of CONV_IMAGE_ROW_ALIGN.
+        struct conv_image shape = conv_api_planes(&staged[i]), planes;
+        status =
+            conv_api_take(context->pools, CONV_DEVICE, conv_image_bytes(&shape), &memory[i], err);
+        if (status)
+            break;
+        conv_image_lay_out(&planes, &shape, memory[i]);
+        staged[i] = conv_api_view_of(&planes);
+        staged[i].memory = CONV_DEVICE;
+    }
+    if (!status)
+        status = context->ops->copy(context->device, &staged[0], source, 1, stream, err);
+    if (!status)
+        status = context->ops->filter_run(filter->opened, &staged[1], &staged[0], 1, stream, err);
+    if (!status)
+        status = context->ops->copy(context->device, result, &staged[1], 1, stream, err);
+    for (int i = 0; i < 2; i++)
+        conv_api_give(context->pools, CONV_DEVICE, memory[i]);
+    return status;
+}
+
+// Runs of images that the device takes as they are, and others one by one.
+static enum conv_status run_all(conv_filter *filter, const conv_image *sources,
+                                const conv_image *results, int count, void *stream,
+                                struct conv_err *err)
+{
+    conv_context *context = filter->context;
+    enum conv_status status = CONV_OK;
+    for (int first = 0, last; first < count && !status; first = last) {
+        conv_memory memory = sources[first].memory;
+        for (last = first + 1; last < count && sources[last].memory == memory;)
+            last++;
+        if (conv_api_is_cpu(context) || memory == CONV_DEVICE) {
+            if (conv_api_is_cpu(context))
+                last = count;
+            status = context->ops->filter_run(filter->opened, results + first, sources + first,
+                                              last - first, stream, err);
+            continue;
+        }
+        for (int i = first; i < last && !status; i++)
+            status = run_through(filter, &sources[i], &results[i], stream, err);
+    }
+    return status;
+}
+
+conv_status conv_filter_run(conv_filter *filter, const conv_image *sources,
+                            const conv_image *results, int count, void *stream)
+{
+    if (!filter)
+        return CONV_ERR_USAGE;
+    conv_context *context = filter->context;
+    struct conv_err *err = &context->err;
+    enum conv_status status = conv_api_begin(context);
+    if (!status && count < 0)
+        status = conv_err_set(err, CONV_ERR_USAGE, "a count of %d", count);
+    if (!status && count > 0 && (!sources || !results))
+        status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", sources ? "results" : "sources");
+    for (int i = 0; i < count && !status; i++)
+        status = check_pair(filter, &sources[i], &results[i], i, err);
+    if (!status && count > 0)
+        status = run_all(filter, sources, results, count, stream, err);
+    return conv_api_end(context, status);
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT
+// The program's main job as a function: what src/cli/run.c does, without a terminal, signals, or
+// settings of the process.
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api_context.h"
+#include "base/clock.h"
+#include "filter/filter.h"
+#include "io/paths.h"
+#include "io/walk.h"
+#include "pipeline/defaults.h"
+#include "pipeline/pipeline.h"
+
+#define PROGRESS_NS 100000000u // between two calls of the callback
+
+// A source that counts what the walk hands out.
+struct counted_source {
+    struct conv_source head;
+    struct conv_source *walk;
+    atomic_uint_fast64_t found;
+    atomic_bool listed;
+};
+
+struct run {
+    conv_context *context;
+    conv_folder_options options;
+    struct conv_filter *filters;
+    struct conv_backend_config backend_config;
+    struct conv_backend *backend;
+    struct conv_walk *walk;
+    struct counted_source source;
+    struct conv_sink *sink;
+    struct conv_report *report;
+    struct conv_limits limits;
+    conv_folder_progress progress;
+    uint64_t last_ns; // of the callback
+    atomic_int stop;
+};
+
+static enum conv_source_step next_item(struct conv_source *source, struct conv_item *item,
+                                       struct conv_err *err)
+{
+    struct counted_source *counted = (struct counted_source *)source;
+    enum conv_source_step step = conv_source_next(counted->walk, item, err);
+    if (step == CONV_SOURCE_END)
+        atomic_store(&counted->listed, true);
+    else if (step != CONV_SOURCE_REPEATED)
+        atomic_fetch_add(&counted->found, 1);
+    return step;
+}
+
+static bool may_wait(const struct conv_source *source)
+{
+    return conv_source_may_wait(((const struct counted_source *)source)->walk);
+}
+
+static const struct conv_source_ops counted_ops = {next_item, may_wait};
+
+static void update_progress(struct run *run, const struct conv_totals *totals)
+{
+    conv_folder_progress *progress = &run->progress;
+    progress->size = sizeof *progress;
+    progress->done = totals->done;
+    progress->failed = totals->failed;
+    progress->skipped = totals->skipped;
+    progress->listed = atomic_load(&run->source.listed);
+    progress->found = atomic_load(&run->source.found);
+}
+
+static void listen(void *user, const struct conv_totals *totals, const struct conv_record *record)
+{
+    struct run *run = user;
+    uint64_t now = conv_clock_ns();
+    bool failed = record->outcome == CONV_OUTCOME_FAILED;
+    if (!run->options.progress || (!failed && now - run->last_ns < PROGRESS_NS))
+        return;
+    run->last_ns = now;
+    update_progress(run, totals);
+    run->progress.path = failed ? record->input : NULL;
+    run->progress.message = failed ? record->reason : NULL;
+    if (run->options.progress(run->options.user, &run->progress))
+        atomic_store(&run->stop, 1);
+    run->progress.path = run->progress.message = NULL;
+}
+
+// --- opening -------------------------------------------------------------------------------------
+
+static enum conv_status check_call(const char *filter, const char *const *inputs, int input_count,
+                                   const char *output, const conv_folder_options *options,
+                                   struct conv_err *err)
+{
+    struct conv_codec_config codec = {.encoder = CONV_PNG_FAST, .level = options->level};
+    if (!filter || !output || (input_count > 0 && !inputs))
+        return conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL",
+                            !filter   ? "filter"
+                            : !output ? "output"
+                                      : "inputs");
+    if (input_count < 1)
+        return conv_err_set(err, CONV_ERR_USAGE, "there are no inputs");
+    for (int i = 0; i < input_count; i++) {
+        if (!inputs[i])
+            return conv_err_set(err, CONV_ERR_USAGE, "inputs[%d] is NULL", i);
+        if (strcmp(inputs[i], "-") == 0)
+            return conv_err_set(err, CONV_ERR_USAGE, "standard input is not read; use `./-`");
+    }
+    if (strcmp(output, "-") == 0)
+        return conv_err_set(err, CONV_ERR_USAGE, "standard output is not written to; use `./-`");
+    return conv_png_check_level(&codec, err);
+}
+
+static enum conv_status open_walk(struct run *run, const char *const *inputs, int input_count,
+                                  const char *output, struct conv_err *err)
+{
+    struct conv_walk_config config = {
+        .operands =
+            {
+                .inputs = inputs,
+                .input_count = input_count,
+                .output = output,
+                .npy = run->backend_config.floats,
+                .recursive = run->options.recursive != 0,
+            },
+        .stop = &run->stop,
+    };
+    enum conv_status status = conv_walk_open(&run->walk, &config, err);
+    if (!status) {
+        run->source.head.ops = &counted_ops;
+        run->source.walk = conv_walk_source(run->walk);
+    }
+    return status;
+}
+
+// Creates the output folder if there is an image, after which little can fail.
+static enum conv_status open_sink(struct run *run, const char *output, struct conv_err *err)
+{
+    struct conv_sink_config config = {
+        .kind = conv_walk_shape(run->walk)->sink,
+        .path = output,
+        .workers = run->context->threads,
+        .stop = &run->stop,
+    };
+    bool is_image = false;
+    enum conv_status status = conv_sink_open(&run->sink, &config, err);
+    if (!status && config.kind == CONV_SINK_FOLDER && !conv_paths_is_folder(output))
+        status = conv_walk_peek(run->walk, &is_image, err);
+    return is_image && !status ? conv_paths_make_folder(output, err) : status;
+}
+
+static enum conv_status open_report(struct run *run, const char *filter, struct conv_err *err)
+{
+    const struct conv_backend_ops *ops = run->context->ops->backend;
+    struct conv_report_config config = {
+        .listener = listen,
+        .listener_user = run,
+        .quiet = true,
+        .progress = CONV_NEVER,
+        .explain = conv_api_explain,
+        .filters = filter,
+        .device = run->context->name,
+        .device_async = ops->async,
+        .device_count = ops->async ? 1 : 0,
+        .jobs = run->context->threads,
+        .streams = conv_defaults_streams(true),
+        .cores = run->limits.cores,
+    };
+    return conv_report_open(&run->report, &config, err);
+}
+
+static enum conv_status prepare(struct run *run, const char *filter, const char *const *inputs,
+                                int input_count, const char *output, struct conv_err *err)
+{
+    conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
+    enum conv_status status = CONV_API_READ_OPTIONS(&options, run->options.filter, err);
+    if (status)
+        return status;
+    run->filters = malloc(CONV_FILTER_MAX_CHAIN * sizeof *run->filters);
+    if (!run->filters)
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    conv_limits_read(&run->limits);
+    status = conv_api_read_chain(&run->backend_config, run->filters, run->context, filter, &options,
+                                 err);
+    run->backend_config.launch_bytes = conv_defaults_group_bytes(true);
+    run->backend_config.stop = &run->stop;
+    if (!status)
+        status = open_walk(run, inputs, input_count, output, err);
+    if (!status)
+        status = run->context->ops->backend->open(&run->backend, &run->backend_config, err);
+    if (!status)
+        status = open_report(run, filter, err);
+    return status ? status : open_sink(run, output, err);
+}
+
+// --- running -------------------------------------------------------------------------------------
+
+static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
+{
+    const conv_context *context = run->context;
+    const struct conv_backend_ops *ops = context->ops->backend;
+    bool coders = ops->takes_stream && run->backend_config.alpha != CONV_ALPHA_PREMULTIPLY;
+    bool encodes = coders && run->options.level == -1 && !run->backend_config.floats;
+    char names[1][16];
+    snprintf(names[0], sizeof names[0], "%s", context->name);
+    struct conv_pipeline_config config = {
+        .ops = ops,
+        .backends = &run->backend,
+        .device_count = 1,
+        .device_names = (const char(*)[16])names,
+        .filter_count = run->backend_config.filter_count,
+        .alpha = run->backend_config.alpha,
+        .jobs = context->threads,
+        .streams = conv_defaults_streams(coders),
+        .group_bytes = conv_defaults_group_bytes(coders),
+        .mem_limit = conv_defaults_mem_limit(&run->limits, ops->async),
+        .max_pixels = context->max_pixels,
+        .codec = {.encoder = CONV_PNG_FAST, .level = run->options.level},
+        .output_type = run->backend_config.floats ? CONV_OUTPUT_F32 : CONV_OUTPUT_SAME,
+        .decode_on = coders ? CONV_CODER_AUTO : CONV_CODER_CPU,
+        .encode_on = encodes ? CONV_CODER_GPU : CONV_CODER_CPU,
+        .strip = run->options.strip != 0,
+        .sink = run->sink,
+        .skip_existing = run->options.skip_existing != 0,
+        .update = run->options.update != 0,
+        .stop = &run->stop,
+    };
+    (void)conv_defaults_limit(&config, true);
+    config.codec.stop = &run->stop;
+    return conv_pipeline_run(&config, &run->source.head, run->report, err);
+}
+
+// Closes everything, also after a failure; `status` is that of the run so far.
+static enum conv_status finish(struct run *run, enum conv_status status, struct conv_err *err)
+{
+    struct conv_err later;
+    struct conv_totals totals = {0};
+    enum conv_status finished = conv_sink_finish(run->sink, status ? &later : err);
+    status = status ? status : finished;
+    if (run->report) {
+        enum conv_status closed = conv_report_close(run->report, 0, &totals, status ? &later : err);
+        status = status ? status : closed;
+        update_progress(run, &totals);
+    }
+    conv_walk_close(run->walk);
+    if (run->backend)
+        run->context->ops->backend->close(run->backend);
+    free(run->filters);
+    if (!status && atomic_load(&run->stop) > 0)
+        status = conv_err_set(err, CONV_ERR_CANCELLED, "the callback stopped the run");
+    return status;
+}
+
+conv_status conv_filter_folder(conv_context *context, const char *filter, const char *const *inputs,
+                               int input_count, const char *output,
+                               const conv_folder_options *options, conv_folder_progress *result)
+{
+    if (!context)
+        return CONV_ERR_USAGE;
+    struct conv_err *err = &context->err;
+    enum conv_status status = conv_api_begin(context);
+    struct run *run = calloc(1, sizeof *run);
+    if (!status && !run)
+        status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    if (status) {
+        free(run);
+        return conv_api_end(context, status);
+    }
+    run->context = context;
+    run->options = (conv_folder_options)CONV_FOLDER_OPTIONS_INIT;
+    status = CONV_API_READ_OPTIONS(&run->options, options, err);
+    if (!status && result && result->size < sizeof *result)
+        status = conv_err_set(err, CONV_ERR_USAGE, "`size` of the result is not set");
+    if (!status)
+        status = check_call(filter, inputs, input_count, output, &run->options, err);
+    int previous = 0;
+    bool entered = false;
+    if (!status) {
+        status = context->ops->enter(context->device, &previous, err);
+        entered = !status;
+    }
+    if (!status)
+        status = prepare(run, filter, inputs, input_count, output, err);
+    if (!status)
+        status = run_pipeline(run, err);
+    status = finish(run, status, err);
+    if (entered)
+        context->ops->leave(context->device, previous);
+    if (result && result->size >= sizeof *result) { // a newer program's has more members
+        run->progress.size = result->size;
+        memcpy(result, &run->progress, sizeof *result);
+    }
+    free(run);
+    return conv_api_end(context, status);
+}

@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: MIT
+// Convolution layers: batches in host memory pass through a stream of the layer's context in parts;
+// those in device memory are queued as they are.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api_context.h"
+#include "backend/layer_context.h"
+#include "filter/number.h"
+
+// Blocks of scratch that a layer has outgrown, which queued work may still use. Each has at least
+// twice the size of the one before.
+#define MOST_BLOCKS 48
+
+struct conv_layer_object {
+    conv_context *context;
+    struct conv_layer layer;
+    float *weights, *bias;
+    char *variant;
+    struct conv_layer_context *opened;
+    struct conv_layer_stream *stream; // for host memory; opened at the first call
+    // Of work in device memory.
+    void *scratch[MOST_BLOCKS]; // the last one is in use
+    int scratch_count;
+    size_t scratch_bytes; // of the last one
+    void *scratch_event;  // after the last work that uses it
+    void *scratch_stream; // where that was queued
+};
+
+// --- options -------------------------------------------------------------------------------------
+
+#define MOST_PADDING 65536
+
+static enum conv_status parse_padding(struct conv_layer *layer, const char *text,
+                                      struct conv_err *err)
+{
+    char *end;
+    if (!text || strcmp(text, "valid") == 0)
+        return CONV_OK;
+    if (strcmp(text, "same") == 0) {
+        // As PyTorch: the extra sample of an even kernel is at the bottom and right.
+        layer->pad_top = (layer->kernel_height - 1) / 2;
+        layer->pad_bottom = layer->kernel_height / 2;
+        layer->pad_left = (layer->kernel_width - 1) / 2;
+        layer->pad_right = layer->kernel_width / 2;
+        return CONV_OK;
+    }
+    long number = text[0] >= '0' && text[0] <= '9' ? strtol(text, &end, 10) : -1;
+    if (number < 0 || *end || number > MOST_PADDING)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "padding is valid, same or a number from 0 to %d, not '%.32s'",
+                            MOST_PADDING, text);
+    layer->pad_top = layer->pad_bottom = layer->pad_left = layer->pad_right = (int)number;
+    return CONV_OK;
+}
+
+static enum conv_status parse_border(struct conv_layer *layer, const char *text,
+                                     struct conv_err *err)
+{
+    static const char prefix[] = "constant:";
+    double number = 0;
+    int value;
+    layer->border = CONV_BORDER_CONSTANT;
+    if (!text)
+        return CONV_OK;
+    if (strncmp(text, prefix, sizeof prefix - 1) != 0)
+        return conv_filter_parse_border(&layer->border, &value, text, err);
+    const char *digits = text + sizeof prefix - 1;
+    if (conv_number_parse(&number, 1e30, digits, strlen(digits), NULL))
+        return conv_err_set(err, CONV_ERR_USAGE, "border constant:V takes a number, not '%.32s'",
+                            digits);
+    layer->border_value = (float)number;
+    return CONV_OK;
+}
+
+// The index of `text` among the names, or 0 without a text.
+static enum conv_status parse_name(int *index, const char *text, const char *const *names,
+                                   const char *what, struct conv_err *err)
+{
+    char all[64] = "";
+    *index = 0;
+    for (int i = 0; text && names[i]; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *index = i;
+            return CONV_OK;
+        }
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", names[i]);
+    }
+    return text ? conv_err_set(err, CONV_ERR_USAGE, "unknown %s '%.32s' (there are %s)", what, text,
+                               all)
+                : CONV_OK;
+}
+
+static enum conv_status parse_elements(struct conv_layer *layer, const conv_layer_options *options,
+                                       struct conv_err *err)
+{
+    conv_sample input = options->input ? options->input : CONV_SAMPLE_F32;
+    conv_sample output = options->output ? options->output : CONV_SAMPLE_F32;
+    if (input != CONV_SAMPLE_F32 && input != CONV_SAMPLE_U8)
+        return conv_err_set(err, CONV_ERR_USAGE, "input samples are float32 or of 8 bits");
+    if (output != CONV_SAMPLE_F32 && output != CONV_SAMPLE_F16)
+        return conv_err_set(err, CONV_ERR_USAGE, "results are float32 or float16");
+    layer->input = input == CONV_SAMPLE_U8 ? CONV_ELEMENT_U8 : CONV_ELEMENT_F32;
+    layer->output = output == CONV_SAMPLE_F16 ? CONV_ELEMENT_F16 : CONV_ELEMENT_F32;
+    layer->input_divisor = options->input_divisor != 0 ? options->input_divisor : 1;
+    bool by_255 = input == CONV_SAMPLE_U8 && layer->input_divisor == 255;
+    return layer->input_divisor == 1 || by_255
+               ? CONV_OK
+               : conv_err_set(err, CONV_ERR_USAGE,
+                              "input_divisor is 1, or 255 of samples of 8 bits");
+}
+
+static enum conv_status read_layer(struct conv_layer *layer, const conv_layer_options *options,
+                                   struct conv_err *err)
+{
+    static const char *const activations[] = {"none", "relu", "tanh", "abs", NULL};
+    static const char *const precisions[] = {"exact", "fast", "tf32", "fp16", NULL};
+    int activation, precision;
+    if (options->maps < 1 || options->channels < 1)
+        return conv_err_set(err, CONV_ERR_USAGE, "%d maps and %d channels: there is at least one",
+                            options->maps, options->channels);
+    if (options->kernel_height < 1 || options->kernel_width < 1 ||
+        options->kernel_height > CONV_LAYER_MAX_SIDE || options->kernel_width > CONV_LAYER_MAX_SIDE)
+        return conv_err_set(err, CONV_ERR_USAGE, "a kernel of %d x %d; sides are 1 to %d",
+                            options->kernel_height, options->kernel_width, CONV_LAYER_MAX_SIDE);
+    if (options->stride < 0)
+        return conv_err_set(err, CONV_ERR_USAGE, "a stride of %d", options->stride);
+    *layer = (struct conv_layer){
+        .maps = options->maps,
+        .channels = options->channels,
+        .kernel_height = options->kernel_height,
+        .kernel_width = options->kernel_width,
+        .stride = options->stride ? options->stride : 1,
+    };
+    enum conv_status status = parse_elements(layer, options, err);
+    if (!status)
+        status = parse_padding(layer, options->padding, err);
+    if (!status)
+        status = parse_border(layer, options->border, err);
+    if (!status)
+        status = parse_name(&activation, options->activation, activations, "activation", err);
+    if (!status)
+        status = parse_name(&precision, options->precision, precisions, "precision", err);
+    if (status)
+        return status;
+    layer->activation = (enum conv_activation)activation;
+    layer->precision = (enum conv_precision)precision;
+    return CONV_OK;
+}
+
+// --- creation ------------------------------------------------------------------------------------
+
+// A copy of `count` numbers; NULL of NULL.
+static enum conv_status copy_numbers(float **copy, const float *numbers, size_t count,
+                                     struct conv_err *err)
+{
+    *copy = NULL;
+    if (!numbers)
+        return CONV_OK;
+    *copy = count <= SIZE_MAX / sizeof **copy ? malloc(count * sizeof **copy) : NULL;
+    if (!*copy)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the weights");
+    memcpy(*copy, numbers, count * sizeof **copy);
+    return CONV_OK;
+}
+
+static enum conv_status fill_layer(conv_layer *layer, const float *weights, const float *bias,
+                                   const conv_layer_options *options, struct conv_err *err)
+{
+    conv_context *context = layer->context;
+    enum conv_status status = read_layer(&layer->layer, options, err);
+    if (status)
+        return status;
+    size_t taps = (size_t)options->kernel_height * (size_t)options->kernel_width, count;
+    if (__builtin_mul_overflow(taps * (size_t)options->channels, (size_t)options->maps, &count))
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the weights");
+    status = copy_numbers(&layer->weights, weights, count, err);
+    if (!status)
+        status = copy_numbers(&layer->bias, bias, (size_t)options->maps, err);
+    if (!status && options->variant && !(layer->variant = strdup(options->variant)))
+        status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    if (status)
+        return status;
+    layer->layer.weights = layer->weights;
+    layer->layer.bias = layer->bias;
+    struct conv_layer_config config = {
+        .layer = &layer->layer,
+        .place = context->ops->backend->place,
+        .device = context->ordinal,
+        .variant = layer->variant,
+    };
+    return conv_layer_context_open(&layer->opened, &config, err);
+}
+
+conv_status conv_layer_create(conv_layer **out, conv_context *context, const float *weights,
+                              const float *bias, const conv_layer_options *options)
+{
+    conv_layer_options own = CONV_LAYER_OPTIONS_INIT;
+    if (out)
+        *out = NULL;
+    if (!context)
+        return CONV_ERR_USAGE;
+    struct conv_err *err = &context->err;
+    enum conv_status status = conv_api_begin(context);
+    if (!status && (!out || !weights || !options))
+        status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL",
+                              !out       ? "layer"
+                              : !weights ? "weights"
+                                         : "options");
+    if (!status)
+        status = CONV_API_READ_OPTIONS(&own, options, err);
+    if (status)
+        return conv_api_end(context, status);
+    conv_layer *layer = calloc(1, sizeof *layer);
+    if (!layer)
+        return conv_api_end(context, conv_err_set(err, CONV_ERR_MEMORY, "out of memory"));
+    layer->context = context;
+    int previous;
+    status = context->ops->enter(context->device, &previous, err);
+    if (!status) {
+        status = fill_layer(layer, weights, bias, &own, err);
+        context->ops->leave(context->device, previous);
+    }
+    if (status)
+        conv_layer_destroy(layer);
+    else
+        *out = layer;
+    return conv_api_end(context, status);
+}
+
+void conv_layer_destroy(conv_layer *layer)
+{
+    if (!layer)
+        return;
+    conv_context *context = layer->context;
+    struct conv_err err;
+    int previous;
+    bool entered = !context->ops->enter(context->device, &previous, &err);
+    for (int i = 0; i < layer->scratch_count; i++)
+        conv_api_give(context->pools, CONV_DEVICE, layer->scratch[i]);
+    if (layer->scratch_event)
+        context->ops->event_destroy(context->device, layer->scratch_event);
+    conv_layer_stream_close(layer->stream);
+    conv_layer_context_close(layer->opened);
+    if (entered)
+        context->ops->leave(context->device, previous);
+    free(layer->weights);
+    free(layer->bias);
+    free(layer->variant);
+    free(layer);
+}
+
+// --- shapes --------------------------------------------------------------------------------------
+
+// Bytes of an image in host memory, before and after.
+static enum conv_status find_bytes(const conv_layer *layer, int height, int width, size_t *in,
+                                   size_t *out, struct conv_err *err)
+{
+    if (height < 1 || width < 1)
+        return conv_err_set(err, CONV_ERR_USAGE, "an input of %d x %d", height, width);
+    if (!conv_layer_context_bytes(&layer->layer, height, width, in, out))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "an input of %d x %d gives an empty result, or one that is too large",
+                            height, width);
+    return CONV_OK;
+}
+
+conv_status conv_layer_result_size(conv_layer *layer, int height, int width, int *result_height,
+                                   int *result_width)
+{
+    size_t in, out;
+    if (!layer)
+        return CONV_ERR_USAGE;
+    struct conv_err *err = &layer->context->err;
+    enum conv_status status = find_bytes(layer, height, width, &in, &out, err);
+    if (!status && (!result_height || !result_width))
+        status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL",
+                              result_height ? "result_width" : "result_height");
+    if (status)
+        return status;
+    *result_height = conv_layer_out_height(&layer->layer, height);
+    *result_width = conv_layer_out_width(&layer->layer, width);
+    return CONV_OK;
+}
+
+// Replaces strides of 0 and checks the others.
+static enum conv_status check_input(const conv_layer *layer, conv_tensor *input, const void *result,
+                                    struct conv_err *err)
+{
+    int64_t element = layer->layer.input == CONV_ELEMENT_U8 ? 1 : 4, extent;
+    int64_t row = input->width * element, channels = layer->layer.channels;
+    bool on_device = input->memory == CONV_DEVICE && !conv_api_is_cpu(layer->context);
+    if (!input->data || !result)
+        return conv_err_set(err, CONV_ERR_USAGE, "%s is NULL",
+                            result ? "`data` of the input" : "`result`");
+    if (input->memory != CONV_HOST && input->memory != CONV_DEVICE)
+        return conv_err_set(err, CONV_ERR_USAGE, "no such kind of memory");
+    if (input->reserved[0] || input->reserved[1])
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "`reserved` of the input is not 0");
+    if ((uintptr_t)result % 16 || (uintptr_t)input->data % (on_device ? 16u : (unsigned)element))
+        return conv_err_set(err, CONV_ERR_USAGE, "%s does not begin at a multiple of %d bytes",
+                            (uintptr_t)result % 16 ? "the result" : "the input",
+                            on_device || (uintptr_t)result % 16 ? 16 : (int)element);
+    if (!input->row_stride)
+        input->row_stride = row;
+    if (input->row_stride < row || input->row_stride % element)
+        return conv_err_set(err, CONV_ERR_USAGE, "a row stride of %lld bytes",
+                            (long long)input->row_stride);
+    if (__builtin_mul_overflow(input->row_stride, input->height, &extent))
+        return conv_err_set(err, CONV_ERR_USAGE, "strides are too large");
+    if (!input->channel_stride)
+        input->channel_stride = extent;
+    if (input->channel_stride < 0 || input->channel_stride % element)
+        return conv_err_set(err, CONV_ERR_USAGE, "a channel stride of %lld bytes",
+                            (long long)input->channel_stride);
+    int64_t image, last;
+    if (__builtin_mul_overflow(input->channel_stride, channels, &image))
+        return conv_err_set(err, CONV_ERR_USAGE, "strides are too large");
+    if (!input->image_stride)
+        input->image_stride = image;
+    if (input->image_stride < 0 || input->image_stride % element)
+        return conv_err_set(err, CONV_ERR_USAGE, "an image stride of %lld bytes",
+                            (long long)input->image_stride);
+    if (__builtin_mul_overflow(input->image_stride, input->images, &last) ||
+        __builtin_add_overflow(last, image, &last) || __builtin_add_overflow(last, extent, &last) ||
+        (uint64_t)last > UINTPTR_MAX - (uintptr_t)input->data)
+        return conv_err_set(err, CONV_ERR_USAGE, "strides are too large");
+    return CONV_OK;
+}
+
+// --- host memory ---------------------------------------------------------------------------------
+
+#define PART_BYTES ((size_t)64 << 20) // of input and padded input that pass through at a time
+
+static bool has_gaps(const conv_layer *layer, const conv_tensor *input)
+{
+    int64_t row = input->width * (layer->layer.input == CONV_ELEMENT_U8 ? 1 : 4);
+    return input->row_stride != row || input->channel_stride != row * input->height ||
+           input->image_stride != input->channel_stride * layer->layer.channels;
+}
+
+// Rows of images [first, first + count) without gaps.
+static void gather(const conv_layer *layer, const conv_tensor *input, int64_t first, int64_t count,
+                   uint8_t *to)
+{
+    size_t row = (size_t)input->width * (layer->layer.input == CONV_ELEMENT_U8 ? 1 : 4);
+    for (int64_t b = first; b < first + count; b++)
+        for (int c = 0; c < layer->layer.channels; c++)
+            for (int y = 0; y < input->height; y++, to += row)
+                memcpy(to,
+                       (const uint8_t *)input->data + b * input->image_stride +
+                           c * input->channel_stride + y * input->row_stride,
+                       row);
+}
+
+static enum conv_status run_on_host(conv_layer *layer, const conv_tensor *input, uint8_t *result,
+                                    size_t in_bytes, size_t out_bytes, struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    if (!layer->stream)
+        status =
+            conv_layer_stream_open(layer->opened, layer->context->threads, &layer->stream, err);
+    size_t each = in_bytes * (layer->layer.input == CONV_ELEMENT_U8 ? 5 : 2) + 1;
+    int64_t part = each < PART_BYTES ? (int64_t)(PART_BYTES / each) : 1;
+    part = part < input->images ? part : input->images;
+    struct conv_layer_shape shape = {part, input->height, input->width};
+    bool gaps = has_gaps(layer, input), cpu = conv_api_is_cpu(layer->context);
+    bool aligned = (size_t)part * out_bytes % 16 == 0 || part == input->images;
+    for (int64_t done = 0; done < input->images && !status; done += part) {
+        int64_t count = input->images - done < part ? input->images - done : part;
+        void *h_in = (uint8_t *)input->data + done * input->image_stride;
+        void *to = result + (size_t)done * out_bytes, *h_out = to;
+        void *staged_in, *staged_out;
+        bool copies_in = gaps || !cpu, copies_out = !aligned || !cpu;
+        if (copies_in || copies_out)
+            status = conv_layer_stream_staging(
+                layer->stream, copies_in ? (size_t)part * in_bytes : 0,
+                copies_out ? (size_t)part * out_bytes : 0, &staged_in, &staged_out, err);
+        if (status)
+            break;
+        if (copies_in)
+            gather(layer, input, done, count, h_in = staged_in);
+        if (copies_out)
+            h_out = staged_out;
+        status = conv_layer_stream_run(layer->stream, &shape, count, h_in, h_out, err);
+        if (!status && copies_out)
+            memcpy(to, h_out, (size_t)count * out_bytes);
+    }
+    return status;
+}
+
+// --- device memory -------------------------------------------------------------------------------
+
+// Makes the scratch large enough, and `stream` wait for its last use.
+static enum conv_status prepare_scratch(conv_layer *layer, size_t bytes, void *stream,
+                                        struct conv_err *err)
+{
+    conv_context *context = layer->context;
+    if (bytes > layer->scratch_bytes) {
+        void *block;
+        size_t more = bytes > 2 * layer->scratch_bytes ? bytes : 2 * layer->scratch_bytes;
+        enum conv_status status =
+            layer->scratch_count < MOST_BLOCKS
+                ? conv_api_take(context->pools, CONV_DEVICE, more, &block, err)
+                : conv_err_set(err, CONV_ERR_MEMORY, "too much scratch");
+        if (status)
+            return status;
+        layer->scratch[layer->scratch_count++] = block;
+        layer->scratch_bytes = more;
+    } else if (layer->scratch_event && layer->scratch_stream != stream) {
+        return context->ops->event_wait(context->device, layer->scratch_event, stream, err);
+    }
+    return CONV_OK;
+}
+
+static enum conv_status run_on_device(conv_layer *layer, const conv_tensor *input, void *result,
+                                      void *stream, struct conv_err *err)
+{
+    conv_context *context = layer->context;
+    struct conv_layer_shape shape = {input->images, input->height, input->width};
+    size_t scratch;
+    enum conv_status status = conv_layer_context_scratch(layer->opened, &shape, &scratch, err);
+    if (!status && scratch)
+        status = prepare_scratch(layer, scratch, stream, err);
+    if (status)
+        return status;
+    struct conv_layer_batch batch = {
+        .images = input->images,
+        .src = input->data,
+        .src_row = input->row_stride,
+        .src_plane = input->channel_stride,
+        .src_image = input->image_stride,
+        .dst = result,
+        .rows = conv_layer_out_height(&layer->layer, input->height),
+        .scratch = scratch ? layer->scratch[layer->scratch_count - 1] : NULL,
+        .stream = stream,
+    };
+    status = conv_layer_context_enqueue(layer->opened, &shape, &batch, err);
+    if (status || !scratch)
+        return status;
+    layer->scratch_stream = stream;
+    return context->ops->event_record(context->device, &layer->scratch_event, stream, err);
+}
+
+conv_status conv_layer_run(conv_layer *layer, const conv_tensor *input, void *result, void *stream)
+{
+    size_t in_bytes, out_bytes;
+    if (!layer)
+        return CONV_ERR_USAGE;
+    conv_context *context = layer->context;
+    struct conv_err *err = &context->err;
+    enum conv_status status = conv_api_begin(context);
+    if (!status && !input)
+        status = conv_err_set(err, CONV_ERR_USAGE, "`input` is NULL");
+    if (!status && input->images < 0)
+        status =
+            conv_err_set(err, CONV_ERR_USAGE, "a count of %lld images", (long long)input->images);
+    if (status || input->images == 0)
+        return conv_api_end(context, status);
+    conv_tensor own = *input;
+    status = find_bytes(layer, own.height, own.width, &in_bytes, &out_bytes, err);
+    if (!status)
+        status = check_input(layer, &own, result, err);
+    size_t all;
+    if (!status && (__builtin_mul_overflow(out_bytes, (size_t)own.images, &all) ||
+                    all > UINTPTR_MAX - (uintptr_t)result))
+        status = conv_err_set(err, CONV_ERR_USAGE, "a result that is too large");
+    int previous;
+    if (!status)
+        status = context->ops->enter(context->device, &previous, err);
+    if (status)
+        return conv_api_end(context, status);
+    if (own.memory == CONV_DEVICE && !conv_api_is_cpu(context))
+        status = run_on_device(layer, &own, result, stream, err);
+    else
+        status = run_on_host(layer, &own, result, in_bytes, out_bytes, err);
+    context->ops->leave(context->device, previous);
+    return conv_api_end(context, status);
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+// Blocks have one of four sizes for each power of two. Each pool has a table of all its blocks, by
+// address, since device memory cannot hold a header, and a list of free ones for each size.
+#include "api/api_memory.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "api/api_device.h"
+#include "base/lock.h"
+
+#define ALIGN 256
+#define CLASSES (4 * 64)
+#define MOST_LARGER 3 // classes that a free block may be larger than needed: less than twice
+
+struct block {
+    void *data;
+    struct block *next; // of the same bucket of the table
+    struct block *next_free;
+    size_t bytes;
+    int class;
+    bool is_free; // in the list: giving it again is the caller's mistake and does nothing
+};
+
+struct pool {
+    struct conv_lock lock;
+    struct block *free[CLASSES]; // the last freed first, which may still be in a cache
+    size_t free_bytes;
+    struct block **buckets; // a power of two of them
+    size_t bucket_count, block_count;
+};
+
+struct conv_api_pools {
+    const struct conv_api_device_ops *ops;
+    struct conv_api_device *device;
+    size_t keep;
+    struct pool pool[2]; // by enum conv_memory; one only on the CPU
+};
+
+// The smallest class whose blocks hold `bytes`, and their size; false if there is none.
+static bool find_class(size_t bytes, int *class, size_t *rounded)
+{
+    size_t units = bytes / ALIGN + (bytes % ALIGN > 0);
+    if (units < 4) {
+        *class = units > 0 ? (int)units : 1;
+        *rounded = (size_t) * class * ALIGN;
+        return true;
+    }
+    // units is in (4..8] << shift; quarters of that octave.
+    int shift = 61 - __builtin_clzll((unsigned long long)units);
+    size_t step = (size_t)1 << shift;
+    size_t quarters = (units + step - 1) >> shift; // 4 to 8
+    if (quarters == 8) {
+        shift++;
+        quarters = 4;
+    }
+    *class = 4 * shift + (int)quarters;
+    return !__builtin_mul_overflow(quarters << shift, (size_t)ALIGN, rounded) &&
+           *rounded <= PTRDIFF_MAX;
+}
+
+static size_t bucket_of(const struct pool *pool, const void *data)
+{
+    uint64_t hash = (uint64_t)(uintptr_t)data / ALIGN * 0x9e3779b97f4a7c15u;
+    return (size_t)(hash >> 32) & (pool->bucket_count - 1);
+}
+
+static bool grow_table(struct pool *pool)
+{
+    size_t count = pool->bucket_count ? 2 * pool->bucket_count : 64;
+    struct block **buckets = calloc(count, sizeof(struct block *));
+    if (!buckets)
+        return false;
+    struct block **old = pool->buckets;
+    size_t old_count = pool->bucket_count;
+    pool->buckets = buckets;
+    pool->bucket_count = count;
+    for (size_t i = 0; i < old_count; i++)
+        for (struct block *block = old[i], *next; block; block = next) {
+            next = block->next;
+            struct block **bucket = &buckets[bucket_of(pool, block->data)];
+            block->next = *bucket;
+            *bucket = block;
+        }
+    free(old);
+    return true;
+}
+
+static struct block *pop_free(struct pool *pool, int class)
+{
+    for (int c = class; c <= class + MOST_LARGER && c < CLASSES; c++) {
+        struct block *block = pool->free[c];
+        if (block) {
+            pool->free[c] = block->next_free;
+            pool->free_bytes -= block->bytes;
+            block->is_free = false;
+            return block;
+        }
+    }
+    return NULL;
+}
+
+static void release_block(struct conv_api_pools *pools, conv_memory memory, struct block *block)
+{
+    struct pool *pool = &pools->pool[memory];
+    struct block **link = &pool->buckets[bucket_of(pool, block->data)];
+    while (*link != block)
+        link = &(*link)->next;
+    *link = block->next;
+    pool->block_count--;
+    pools->ops->release(pools->device, memory, block->data, block->bytes);
+    free(block);
+}
+
+static void release_free(struct conv_api_pools *pools, conv_memory memory)
+{
+    struct pool *pool = &pools->pool[memory];
+    for (int c = 0; c < CLASSES; c++)
+        while (pool->free[c]) {
+            struct block *block = pool->free[c];
+            pool->free[c] = block->next_free;
+            release_block(pools, memory, block);
+        }
+    pool->free_bytes = 0;
+}
+
+static enum conv_status make_block(struct conv_api_pools *pools, conv_memory memory, int class,
+                                   size_t bytes, struct block **out, struct conv_err *err)
+{
+    struct pool *pool = &pools->pool[memory];
+    struct block *block = malloc(sizeof *block);
+    if (!block || (pool->block_count >= pool->bucket_count && !grow_table(pool))) {
+        free(block);
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    }
+    *block = (struct block){.bytes = bytes, .class = class};
+    enum conv_status status = pools->ops->allocate(pools->device, memory, bytes, &block->data, err);
+    if (status == CONV_ERR_MEMORY && pool->free_bytes > 0) {
+        release_free(pools, memory);
+        status = pools->ops->allocate(pools->device, memory, bytes, &block->data, err);
+    }
+    if (status) {
+        free(block);
+        return status;
+    }
+    struct block **bucket = &pool->buckets[bucket_of(pool, block->data)];
+    block->next = *bucket;
+    *bucket = block;
+    pool->block_count++;
+    *out = block;
+    return CONV_OK;
+}
+
+// On the CPU there is one kind of memory.
+static conv_memory kind_of(const struct conv_api_pools *pools, conv_memory memory)
+{
+    return pools->ops->backend->place == CONV_ON_CPU ? CONV_HOST : memory;
+}
+
+enum conv_status conv_api_take(struct conv_api_pools *pools, conv_memory memory, size_t bytes,
+                               void **data, struct conv_err *err)
+{
+    int class;
+    size_t rounded;
+    enum conv_status status = CONV_OK;
+    memory = kind_of(pools, memory);
+    if (!find_class(bytes, &class, &rounded))
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu bytes", bytes);
+    struct pool *pool = &pools->pool[memory];
+    conv_lock_acquire(&pool->lock);
+    struct block *block = pop_free(pool, class);
+    if (!block)
+        status = make_block(pools, memory, class, rounded, &block, err);
+    conv_lock_release(&pool->lock);
+    if (!status)
+        *data = block->data;
+    return status;
+}
+
+void conv_api_give(struct conv_api_pools *pools, conv_memory memory, void *data)
+{
+    memory = kind_of(pools, memory);
+    struct pool *pool = &pools->pool[memory];
+    if (!data)
+        return;
+    conv_lock_acquire(&pool->lock);
+    struct block *block = pool->bucket_count ? pool->buckets[bucket_of(pool, data)] : NULL;
+    while (block && block->data != data)
+        block = block->next;
+    if (block && block->is_free)
+        block = NULL;
+    if (block && pools->keep && pool->free_bytes + block->bytes > pools->keep) {
+        release_block(pools, memory, block);
+    } else if (block) {
+        block->next_free = pool->free[block->class];
+        pool->free[block->class] = block;
+        pool->free_bytes += block->bytes;
+        block->is_free = true;
+    }
+    conv_lock_release(&pool->lock);
+}
+
+enum conv_status conv_api_pools_open(struct conv_api_pools **out, size_t keep, struct conv_err *err)
+{
+    struct conv_api_pools *pools = calloc(1, sizeof *pools);
+    if (!pools)
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    pools->keep = keep;
+    int errnum = conv_lock_init(&pools->pool[0].lock);
+    if (!errnum && (errnum = conv_lock_init(&pools->pool[1].lock)))
+        conv_lock_destroy(&pools->pool[0].lock);
+    if (errnum) {
+        free(pools);
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    }
+    *out = pools;
+    return CONV_OK;
+}
+
+void conv_api_pools_set_device(struct conv_api_pools *pools, const struct conv_api_device_ops *ops,
+                               struct conv_api_device *device)
+{
+    pools->ops = ops;
+    pools->device = device;
+}
+
+void conv_api_pools_empty(struct conv_api_pools *pools)
+{
+    for (int i = 0; i < 2; i++)
+        release_free(pools, (conv_memory)i);
+}
+
+void conv_api_pools_close(struct conv_api_pools *pools)
+{
+    if (!pools)
+        return;
+    for (int i = 0; i < 2; i++) {
+        struct pool *pool = &pools->pool[i];
+        // Blocks that the caller has not freed are the caller's fault; their entries go all the
+        // same.
+        for (size_t b = 0; b < pool->bucket_count; b++)
+            for (struct block *block = pool->buckets[b], *next; block; block = next) {
+                next = block->next;
+                free(block);
+            }
+        free(pool->buckets);
+        conv_lock_destroy(&pool->lock);
+    }
+    free(pools);
+}

@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: MIT
+// Batches of PNG files to views. All files are probed and all images are laid out first; then the
+// device decodes what it can, and the context's threads decode the rest.
+#include <string.h>
+
+#include "api/api_batch.h"
+#include "api/api_codecs.h"
+#include "api/api_view.h"
+
+conv_status conv_probe_png(const void *data, size_t size, conv_png_info *info, char *message)
+{
+    struct conv_png_header header;
+    struct conv_err err;
+    enum conv_status status =
+        data && info ? conv_png_probe(data, size, &header, &err)
+                     : conv_err_set(&err, CONV_ERR_USAGE, "%s is NULL", data ? "`info`" : "`data`");
+    if (status) {
+        if (message)
+            conv_api_explain(message, CONV_MESSAGE_SIZE, &err);
+        return status;
+    }
+    *info = (conv_png_info){
+        .width = header.width,
+        .height = header.height,
+        .channels = header.shape.channels,
+        .sample = header.shape.depth == 16 ? CONV_SAMPLE_U16 : CONV_SAMPLE_U8,
+        .has_alpha = header.shape.alpha,
+        .bit_depth = header.bit_depth,
+        .color_type = header.color_type,
+        .interlaced = header.interlaced,
+        .animated = conv_png_is_animated(data, size),
+    };
+    return CONV_OK;
+}
+
+#define FILES_PER_THREAD 32 // that are probed in the time in which threads wake up
+
+// --- a batch -------------------------------------------------------------------------------------
+
+struct item {
+    struct conv_png_header header;
+    enum conv_status probed;
+    conv_image view; // where the samples go; data NULL: nothing is to be done, or it failed
+    conv_image host; // of a view in device memory: what the host has decoded; data NULL: nothing
+    bool allocated;  // view.data is from the pool
+    bool on_device;  // decoded by the device
+};
+
+struct decoding {
+    struct conv_api_batch batch;
+    conv_context *context;
+    conv_decode_options options;
+    const conv_bytes *files;
+    struct item *items;
+    int count;
+    uint64_t samples; // of what is to be decoded
+};
+
+static void fail(struct decoding *decoding, int index, enum conv_status status,
+                 const struct conv_err *err)
+{
+    struct item *item = &decoding->items[index];
+    struct conv_api_pools *pools = decoding->context->pools;
+    if (item->allocated)
+        conv_api_give(pools, item->view.memory, item->view.data);
+    conv_api_give(pools, CONV_HOST, item->host.data);
+    item->view.data = item->host.data = NULL;
+    item->allocated = false;
+    conv_api_batch_fail(&decoding->batch, index, status, err);
+}
+
+// Bytes of an image without gaps; false if they do not fit.
+static bool image_bytes(const conv_image *image, size_t *bytes)
+{
+    return !__builtin_mul_overflow((size_t)image->width, (size_t)image->height, bytes) &&
+           !__builtin_mul_overflow(*bytes, (size_t)image->channels, bytes) &&
+           !__builtin_mul_overflow(*bytes, (size_t)conv_sample_bytes(image->sample), bytes) &&
+           *bytes <= PTRDIFF_MAX;
+}
+
+// Memory for an image of that shape, laid out as `planar` says.
+static enum conv_status allocate_image(struct decoding *decoding, conv_image *image,
+                                       conv_memory memory, bool planar, struct conv_err *err)
+{
+    size_t bytes;
+    void *data;
+    if (!image_bytes(image, &bytes))
+        return conv_err_set(err, CONV_ERR_LIMIT, "an image of %d x %d is too large", image->width,
+                            image->height);
+    enum conv_status status = conv_api_take(decoding->context->pools, memory, bytes, &data, err);
+    if (status)
+        return status;
+    *image = planar ? conv_image_planar(data, image->width, image->height, image->channels,
+                                        image->sample, memory)
+                    : conv_image_interleaved(data, image->width, image->height, image->channels,
+                                             image->sample, memory);
+    return CONV_OK;
+}
+
+static enum conv_status check_target(const conv_image *view, const conv_image *shape,
+                                     struct conv_err *err)
+{
+    enum conv_status status = conv_api_check_view(view, CONV_SAMPLE_U16, true, "the image", err);
+    if (status)
+        return status;
+    if (view->width != shape->width || view->height != shape->height)
+        return conv_err_set(err, CONV_ERR_USAGE, "the file has %d x %d pixels, the image %d x %d",
+                            shape->width, shape->height, view->width, view->height);
+    if (view->channels != shape->channels)
+        return conv_err_set(err, CONV_ERR_USAGE, "the file gives %d channels, the image has %d",
+                            shape->channels, view->channels);
+    if (view->sample != shape->sample)
+        return conv_err_set(err, CONV_ERR_USAGE, "the file gives %d-bit samples, the image has %d",
+                            8 * (int)conv_sample_bytes(shape->sample),
+                            8 * (int)conv_sample_bytes(view->sample));
+    return CONV_OK;
+}
+
+static enum conv_status probe_file(const struct decoding *decoding, struct conv_png_header *header,
+                                   const conv_bytes *file, struct conv_err *err)
+{
+    if (!file->data)
+        return conv_err_set(err, CONV_ERR_USAGE, "the file is NULL");
+    enum conv_status status = conv_png_probe(file->data, file->size, header, err);
+    uint64_t most = decoding->context->max_pixels;
+    if (!status && (uint64_t)header->width * (uint64_t)header->height > most)
+        return conv_err_set(err, CONV_ERR_LIMIT, "%d x %d pixels are more than the limit of %llu",
+                            header->width, header->height, (unsigned long long)most);
+    return status ? status : conv_png_check_size(file->data, file->size, header, err);
+}
+
+// Chunks are all over a file, most of it in no cache: all threads look for them.
+static void probe_item(void *context, int worker, int index)
+{
+    struct decoding *decoding = context;
+    struct conv_err err;
+    (void)worker;
+    decoding->items[index].probed =
+        probe_file(decoding, &decoding->items[index].header, &decoding->files[index], &err);
+}
+
+// Finds out where the samples of a file that has been probed go.
+static enum conv_status plan_item(struct decoding *decoding, struct item *item,
+                                  const conv_bytes *file, const conv_image *image,
+                                  struct conv_err *err)
+{
+    const conv_decode_options *options = &decoding->options;
+    struct conv_png_header *header = &item->header;
+    enum conv_status status = item->probed;
+    if (status) // once more, for the message
+        status = probe_file(decoding, header, file, err);
+    if (status)
+        return status;
+    conv_image shape = {
+        .width = header->width,
+        .height = header->height,
+        .channels = options->channels ? options->channels : header->shape.channels,
+        .sample = options->sample             ? options->sample
+                  : header->shape.depth == 16 ? CONV_SAMPLE_U16
+                                              : CONV_SAMPLE_U8,
+    };
+    if (!conv_api_converts(header->shape.channels, shape.channels))
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "colour is not reduced to gray");
+    decoding->samples += (uint64_t)shape.width * (uint64_t)shape.height * (uint64_t)shape.channels;
+    if (image->data) {
+        status = check_target(image, &shape, err);
+        if (!status)
+            item->view = *image;
+        return status;
+    }
+    status = allocate_image(decoding, &shape, options->memory, options->planar, err);
+    if (!status) {
+        item->view = shape;
+        item->allocated = true;
+    }
+    return status;
+}
+
+// --- on the host ---------------------------------------------------------------------------------
+
+// Writes rows to a view that is not the file's planes.
+struct row_writer {
+    const conv_image *view;
+    conv_image row;                // of the file: one interleaved row of native samples
+    struct conv_api_copier copier; // from `row`
+    uint16_t *native;              // of 16 bits: memory of a row
+};
+
+static void put_row(void *context, int y, const struct conv_image *row)
+{
+    const struct row_writer *writer = context;
+    conv_image from = conv_api_view_of(row), to = *writer->view;
+    to.data = (uint8_t *)to.data + y * to.row_stride;
+    conv_api_convert(&to, &from, 0, 1);
+}
+
+static void put_interleaved(void *context, int y, const uint8_t *row)
+{
+    const struct row_writer *writer = context;
+    const conv_image *view = writer->view;
+    const void *from = row;
+    if (writer->native) {
+        size_t count = (size_t)writer->row.width * (size_t)writer->row.channels;
+        const uint16_t *samples = (const uint16_t *)(const void *)row;
+        for (size_t i = 0; i < count; i++)
+            writer->native[i] = conv_api_from_big_endian(samples[i]);
+        from = writer->native;
+    }
+    conv_api_copier_row(&writer->copier, view, (uint8_t *)view->data + y * view->row_stride,
+                        &writer->row, from);
+}
+
+static enum conv_status decode_rows(struct decoding *decoding, struct conv_png_codec *codec,
+                                    const conv_bytes *file, const struct conv_png_header *header,
+                                    const conv_image *view, struct conv_err *err)
+{
+    bool wide = header->shape.depth == 16;
+    int channels = header->shape.channels;
+    struct row_writer writer = {
+        .view = view,
+        .row = conv_image_interleaved(NULL, header->width, 1, channels,
+                                      wide ? CONV_SAMPLE_U16 : CONV_SAMPLE_U8, CONV_HOST),
+    };
+    conv_api_copier_init(&writer.copier, view, &writer.row);
+    struct conv_png_rows rows = {put_row, put_interleaved, &writer};
+    void *memory = NULL;
+    struct conv_api_pools *pools = decoding->context->pools;
+    enum conv_status status = CONV_OK;
+    if (wide)
+        status = conv_api_take(pools, CONV_HOST, (size_t)writer.row.row_stride, &memory, err);
+    writer.native = memory;
+    if (!status)
+        status = conv_png_decode_rows(codec, file->data, file->size, header, &rows, err);
+    conv_api_give(pools, CONV_HOST, memory);
+    return status;
+}
+
+static enum conv_status decode_to(struct decoding *decoding, int worker, const conv_bytes *file,
+                                  const struct conv_png_header *header, const conv_image *view,
+                                  struct conv_err *err)
+{
+    struct conv_png_codec *codec;
+    enum conv_status status =
+        conv_api_codecs_get(decoding->context->codecs, worker, -1, &codec, err);
+    if (status)
+        return status;
+    struct conv_image planes = conv_api_planes(view);
+    if (conv_api_is_planar(view) && view->channels == header->shape.channels &&
+        planes.depth == header->shape.depth)
+        status = conv_png_decode(codec, file->data, file->size, header, &planes, err);
+    else
+        status = decode_rows(decoding, codec, file, header, view, err);
+    conv_png_codec_trim(codec);
+    return status;
+}
+
+static bool is_on_device(const struct decoding *decoding, const conv_image *view)
+{
+    return view->memory == CONV_DEVICE && !conv_api_is_cpu(decoding->context);
+}
+
+static void decode_item(void *context, int worker, int index)
+{
+    struct decoding *decoding = context;
+    struct item *item = &decoding->items[index];
+    struct conv_err err;
+    enum conv_status status = CONV_OK;
+    if (!item->view.data || item->on_device)
+        return;
+    conv_image target = item->view;
+    if (is_on_device(decoding, &target)) {
+        bool planar = target.column_stride == conv_sample_bytes(target.sample);
+        status = allocate_image(decoding, &target, CONV_HOST, planar, &err);
+        if (!status)
+            item->host = target;
+    }
+    if (!status)
+        status = decode_to(decoding, worker, &decoding->files[index], &item->header, &target, &err);
+    if (status)
+        fail(decoding, index, status, &err);
+}
+
+// --- on the device -------------------------------------------------------------------------------
+
+// Lists what the device may decode; `list` has room for all items. NULL: only counts.
+static int list_for_device(struct decoding *decoding, struct conv_api_decode *list)
+{
+    int count = 0;
+    for (int i = 0; i < decoding->count; i++) {
+        const struct item *item = &decoding->items[i];
+        if (!item->view.data || !is_on_device(decoding, &item->view) ||
+            !conv_png_is_plain(&item->header))
+            continue;
+        if (list)
+            list[count] = (struct conv_api_decode){
+                .data = decoding->files[i].data,
+                .size = decoding->files[i].size,
+                .header = item->header,
+                .view = item->view,
+            };
+        count++;
+    }
+    return count;
+}
+
+static void fail_all(struct decoding *decoding, enum conv_status status, const struct conv_err *err)
+{
+    for (int i = 0; i < decoding->count; i++)
+        if (decoding->items[i].view.data)
+            fail(decoding, i, status, err);
+}
+
+static void decode_on_device(struct decoding *decoding, void *stream)
+{
+    conv_context *context = decoding->context;
+    int count = list_for_device(decoding, NULL);
+    struct conv_err err;
+    void *memory;
+    if (!count || conv_api_take(context->pools, CONV_HOST,
+                                (size_t)count * sizeof(struct conv_api_decode), &memory, &err))
+        return;
+    struct conv_api_decode *list = memory;
+    (void)list_for_device(decoding, list);
+    enum conv_status status = context->ops->decode(context->device, list, count, stream, &err);
+    if (status == CONV_ERR_DEVICE)
+        fail_all(decoding, status, &err);
+    for (int i = 0, at = 0; i < decoding->count && !status; i++) {
+        struct item *item = &decoding->items[i];
+        if (at < count && list[at].data == decoding->files[i].data &&
+            list[at].view.data == item->view.data && item->view.data)
+            item->on_device = list[at++].done;
+    }
+    conv_api_give(context->pools, CONV_HOST, memory);
+}
+
+// Copies what the host has decoded for the device: `count` images of the lists, or all together,
+// which takes less time.
+static enum conv_status upload_images(struct decoding *decoding, const conv_image *views,
+                                      const conv_image *hosts, int count, void *stream,
+                                      struct conv_err *err)
+{
+    conv_context *context = decoding->context;
+    if (context->lost)
+        return conv_err_set(err, CONV_ERR_DEVICE, "the device was lost");
+    enum conv_status status = context->ops->copy(context->device, views, hosts, count, stream, err);
+    context->lost |= status == CONV_ERR_DEVICE;
+    return status;
+}
+
+static bool upload_together(struct decoding *decoding, int count, void *stream)
+{
+    struct conv_api_pools *pools = decoding->context->pools;
+    struct conv_err err;
+    void *memory;
+    if (conv_api_take(pools, CONV_HOST, 2 * (size_t)count * sizeof(conv_image), &memory, &err))
+        return false;
+    conv_image *views = memory, *hosts = views + count;
+    int at = 0;
+    for (int i = 0; i < decoding->count; i++)
+        if (decoding->items[i].host.data) {
+            views[at] = decoding->items[i].view;
+            hosts[at++] = decoding->items[i].host;
+        }
+    bool done = !upload_images(decoding, views, hosts, count, stream, &err);
+    conv_api_give(pools, CONV_HOST, memory);
+    return done;
+}
+
+static void upload(struct decoding *decoding, void *stream)
+{
+    int count = 0;
+    for (int i = 0; i < decoding->count; i++)
+        count += decoding->items[i].host.data != NULL;
+    bool done = count > 0 && upload_together(decoding, count, stream);
+    for (int i = 0; i < decoding->count; i++) {
+        struct item *item = &decoding->items[i];
+        struct conv_err err;
+        if (!item->host.data)
+            continue;
+        enum conv_status status =
+            done ? CONV_OK : upload_images(decoding, &item->view, &item->host, 1, stream, &err);
+        if (status) {
+            fail(decoding, i, status, &err);
+            continue;
+        }
+        conv_api_give(decoding->context->pools, CONV_HOST, item->host.data);
+        item->host.data = NULL;
+    }
+}
+
+// --- the call ------------------------------------------------------------------------------------
+
+static enum conv_status check_call(const conv_bytes *files, int count, const conv_image *images,
+                                   const conv_decode_options *options, struct conv_err *err)
+{
+    if (count < 0)
+        return conv_err_set(err, CONV_ERR_USAGE, "a count of %d", count);
+    if (count > 0 && (!files || !images))
+        return conv_err_set(err, CONV_ERR_USAGE, "%s is NULL", files ? "`images`" : "`files`");
+    if (options->channels < 0 || options->channels > CONV_IMAGE_MAX_CHANNELS)
+        return conv_err_set(err, CONV_ERR_USAGE, "%d channels; there can be 1 to 4, or 0",
+                            options->channels);
+    if (options->sample && options->sample != CONV_SAMPLE_U8 && options->sample != CONV_SAMPLE_U16)
+        return conv_err_set(err, CONV_ERR_USAGE, "a sample type that PNG files are not decoded to");
+    if (options->memory != CONV_HOST && options->memory != CONV_DEVICE)
+        return conv_err_set(err, CONV_ERR_USAGE, "no such kind of memory");
+    return CONV_OK;
+}
+
+static void decode_all(struct decoding *decoding, conv_image *images, void *stream)
+{
+    conv_context *context = decoding->context;
+    struct conv_err err;
+    bool on_device = false;
+    conv_api_workers_run(context->workers,
+                         decoding->count < FILES_PER_THREAD ? 1 : context->threads, probe_item,
+                         decoding, decoding->count);
+    for (int i = 0; i < decoding->count; i++) {
+        enum conv_status status =
+            plan_item(decoding, &decoding->items[i], &decoding->files[i], &images[i], &err);
+        if (status)
+            fail(decoding, i, status, &err);
+        on_device |= is_on_device(decoding, &decoding->items[i].view);
+    }
+    if (on_device)
+        decode_on_device(decoding, stream);
+    conv_api_workers_run(context->workers,
+                         conv_api_threads_for(context->threads, decoding->samples), decode_item,
+                         decoding, decoding->count);
+    if (on_device)
+        upload(decoding, stream);
+    for (int i = 0; i < decoding->count; i++)
+        if (decoding->items[i].view.data)
+            images[i] = decoding->items[i].view;
+}
+
+conv_status conv_decode_png(conv_context *context, const conv_bytes *files, int count,
+                            const conv_decode_options *options, conv_image *images,
+                            conv_item *items, void *stream)
+{
+    if (!context)
+        return CONV_ERR_USAGE;
+    struct decoding decoding = {
+        .context = context, .options = CONV_DECODE_OPTIONS_INIT, .files = files, .count = count};
+    struct conv_err *err = &context->err;
+    void *memory = NULL;
+    enum conv_status status = conv_api_begin(context);
+    if (!status)
+        status = CONV_API_READ_OPTIONS(&decoding.options, options, err);
+    if (!status)
+        status = check_call(files, count, images, &decoding.options, err);
+    if (!status && !context->codecs)
+        status = conv_api_codecs_open(&context->codecs, context->threads, err);
+    if (!status && count > 0)
+        status = conv_api_take(context->pools, CONV_HOST, (size_t)count * sizeof(struct item),
+                               &memory, err);
+    if (!status)
+        status = conv_api_batch_start(&decoding.batch, context, items, count);
+    if (status) {
+        conv_api_give(context->pools, CONV_HOST, memory);
+        return conv_api_batch_refuse(context, items, count, status);
+    }
+    decoding.items = count > 0 ? memset(memory, 0, (size_t)count * sizeof(struct item)) : NULL;
+    decode_all(&decoding, images, stream);
+    conv_api_give(context->pools, CONV_HOST, memory);
+    return conv_api_batch_end(&decoding.batch);
+}

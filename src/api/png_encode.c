@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+// Batches of views to PNG files: by the device where the images are in its memory, else by the
+// context's threads.
+#include <string.h>
+
+#include "api/api_batch.h"
+#include "api/api_codecs.h"
+#include "api/api_view.h"
+
+struct item {
+    conv_image view; // data NULL: nothing is to be done, or it failed
+    conv_image host; // of a view in device memory: a copy for the host to encode
+    bool done;
+};
+
+struct encoding {
+    struct conv_api_batch batch;
+    conv_context *context;
+    conv_encode_options options;
+    conv_bytes *files;
+    struct item *items;
+    int count;
+    uint64_t samples;
+};
+
+static void fail(struct encoding *encoding, int index, enum conv_status status,
+                 const struct conv_err *err)
+{
+    struct item *item = &encoding->items[index];
+    conv_api_give(encoding->context->pools, CONV_HOST, item->host.data);
+    item->host.data = item->view.data = NULL;
+    conv_api_batch_fail(&encoding->batch, index, status, err);
+}
+
+static bool is_on_device(const struct encoding *encoding, const conv_image *view)
+{
+    return view->memory == CONV_DEVICE && !conv_api_is_cpu(encoding->context);
+}
+
+// --- on the host ---------------------------------------------------------------------------------
+
+static enum conv_status join_parts(conv_context *context, const struct conv_encoded *encoded,
+                                   conv_bytes *file, struct conv_err *err)
+{
+    void *memory;
+    enum conv_status status = conv_api_take(context->pools, CONV_HOST, encoded->size, &memory, err);
+    if (status)
+        return status;
+    uint8_t *at = memory;
+    for (int i = 0; i < CONV_ENCODED_PARTS; i++) {
+        if (encoded->part[i].size)
+            memcpy(at, encoded->part[i].data, encoded->part[i].size);
+        at += encoded->part[i].size;
+    }
+    *file = (conv_bytes){memory, encoded->size};
+    return CONV_OK;
+}
+
+// A view that is not planar.
+struct row_reader {
+    const conv_image *view;
+    bool started; // `copier` is ready
+    struct conv_api_copier copier;
+};
+
+static void get_row(void *context, int y, const struct conv_image *row)
+{
+    struct row_reader *reader = context;
+    const conv_image *view = reader->view;
+    conv_image to = conv_api_view_of(row);
+    if (!reader->started)
+        conv_api_copier_init(&reader->copier, &to, view);
+    reader->started = true; // all rows have the same strides
+    conv_api_copier_row(&reader->copier, &to, to.data, view,
+                        (const uint8_t *)view->data + y * view->row_stride);
+}
+
+static enum conv_status encode_from(struct encoding *encoding, int worker, const conv_image *view,
+                                    conv_bytes *file, struct conv_err *err)
+{
+    struct conv_png_codec *codec;
+    struct conv_encoded encoded;
+    enum conv_status status = conv_api_codecs_get(encoding->context->codecs, worker,
+                                                  encoding->options.level, &codec, err);
+    if (status)
+        return status;
+    struct conv_image planes = conv_api_planes(view);
+    struct row_reader reader = {.view = view};
+    struct conv_png_row_source source = {get_row, &reader};
+    status = conv_api_is_planar(view)
+                 ? conv_png_encode(codec, &planes, NULL, &encoded, err)
+                 : conv_png_encode_rows(codec, &planes, &source, &encoded, err);
+    if (!status)
+        status = join_parts(encoding->context, &encoded, file, err);
+    conv_png_codec_trim(codec);
+    return status;
+}
+
+static void encode_item(void *context, int worker, int index)
+{
+    struct encoding *encoding = context;
+    struct item *item = &encoding->items[index];
+    const conv_image *view = item->host.data ? &item->host : &item->view;
+    struct conv_err err;
+    if (!item->view.data || item->done)
+        return;
+    enum conv_status status = encode_from(encoding, worker, view, &encoding->files[index], &err);
+    if (status) {
+        fail(encoding, index, status, &err);
+        return;
+    }
+    conv_api_give(encoding->context->pools, CONV_HOST, item->host.data);
+    item->host.data = NULL;
+}
+
+// --- on the device -------------------------------------------------------------------------------
+
+static int list_for_device(struct encoding *encoding, struct conv_api_encode *list)
+{
+    int count = 0;
+    for (int i = 0; i < encoding->count; i++) {
+        const conv_image *view = &encoding->items[i].view;
+        if (!view->data || !is_on_device(encoding, view))
+            continue;
+        if (list)
+            list[count] = (struct conv_api_encode){.view = *view};
+        count++;
+    }
+    return count;
+}
+
+static void fail_on_device(struct encoding *encoding, enum conv_status status,
+                           const struct conv_err *err)
+{
+    for (int i = 0; i < encoding->count; i++)
+        if (encoding->items[i].view.data && is_on_device(encoding, &encoding->items[i].view))
+            fail(encoding, i, status, err);
+}
+
+// A copy in host memory of what the device has not encoded.
+static enum conv_status download(struct encoding *encoding, struct item *item, void *stream,
+                                 struct conv_err *err)
+{
+    conv_context *context = encoding->context;
+    const conv_image *view = &item->view;
+    void *memory;
+    size_t sample = (size_t)conv_sample_bytes(view->sample);
+    size_t bytes = (size_t)view->width * (size_t)view->channels * sample;
+    if (__builtin_mul_overflow(bytes, (size_t)view->height, &bytes))
+        return conv_err_set(err, CONV_ERR_LIMIT, "the image is too large");
+    enum conv_status status = conv_api_take(context->pools, CONV_HOST, bytes, &memory, err);
+    if (status)
+        return status;
+    item->host = conv_image_planar(memory, view->width, view->height, view->channels, view->sample,
+                                   CONV_HOST);
+    return context->ops->copy(context->device, &item->host, view, 1, stream, err);
+}
+
+static void encode_on_device(struct encoding *encoding, void *stream)
+{
+    conv_context *context = encoding->context;
+    int count = list_for_device(encoding, NULL);
+    struct conv_err err;
+    void *memory = NULL;
+    if (!count)
+        return;
+    struct conv_api_encode *list = NULL;
+    enum conv_status status =
+        conv_api_take(context->pools, CONV_HOST, (size_t)count * sizeof *list, &memory, &err);
+    if (!status) {
+        list = memory;
+        (void)list_for_device(encoding, list);
+        status = context->ops->encode(context->device, list, count, stream, &err);
+    }
+    if (status == CONV_ERR_DEVICE) {
+        context->lost = true;
+        fail_on_device(encoding, status, &err);
+    }
+    for (int i = 0, at = 0; i < encoding->count; i++) {
+        struct item *item = &encoding->items[i];
+        if (!item->view.data || !is_on_device(encoding, &item->view))
+            continue;
+        const struct conv_api_encode *made = status ? NULL : &list[at++];
+        if (made && made->done) {
+            encoding->files[i] = (conv_bytes){made->data, made->size};
+            item->done = true;
+            continue;
+        }
+        enum conv_status copied = download(encoding, item, stream, &err);
+        if (copied)
+            fail(encoding, i, copied, &err);
+    }
+    conv_api_give(context->pools, CONV_HOST, memory);
+}
+
+// --- the call ------------------------------------------------------------------------------------
+
+static enum conv_status check_call(const conv_image *images, int count, const conv_bytes *files,
+                                   const conv_encode_options *options, struct conv_err *err)
+{
+    struct conv_codec_config config = {.encoder = CONV_PNG_FAST, .level = options->level};
+    if (count < 0)
+        return conv_err_set(err, CONV_ERR_USAGE, "a count of %d", count);
+    if (count > 0 && (!files || !images))
+        return conv_err_set(err, CONV_ERR_USAGE, "%s is NULL", files ? "`images`" : "`files`");
+    return conv_png_check_level(&config, err);
+}
+
+static void encode_all(struct encoding *encoding, const conv_image *images, void *stream)
+{
+    conv_context *context = encoding->context;
+    bool on_device = false;
+    for (int i = 0; i < encoding->count; i++) {
+        struct conv_err err;
+        encoding->files[i] = (conv_bytes){NULL, 0};
+        enum conv_status status =
+            conv_api_check_view(&images[i], CONV_SAMPLE_U16, false, "the image", &err);
+        if (status) {
+            fail(encoding, i, status, &err);
+            continue;
+        }
+        encoding->items[i].view = images[i];
+        encoding->samples +=
+            (uint64_t)images[i].width * (uint64_t)images[i].height * (uint64_t)images[i].channels;
+        on_device |= is_on_device(encoding, &images[i]);
+    }
+    if (on_device)
+        encode_on_device(encoding, stream);
+    conv_api_workers_run(context->workers,
+                         conv_api_threads_for(context->threads, encoding->samples), encode_item,
+                         encoding, encoding->count);
+}
+
+conv_status conv_encode_png(conv_context *context, const conv_image *images, int count,
+                            const conv_encode_options *options, conv_bytes *files, conv_item *items,
+                            void *stream)
+{
+    if (!context)
+        return CONV_ERR_USAGE;
+    struct encoding encoding = {
+        .context = context, .options = CONV_ENCODE_OPTIONS_INIT, .files = files, .count = count};
+    struct conv_err *err = &context->err;
+    void *memory = NULL;
+    enum conv_status status = conv_api_begin(context);
+    if (!status)
+        status = CONV_API_READ_OPTIONS(&encoding.options, options, err);
+    if (!status)
+        status = check_call(images, count, files, &encoding.options, err);
+    if (!status && !context->codecs)
+        status = conv_api_codecs_open(&context->codecs, context->threads, err);
+    if (!status && count > 0)
+        status = conv_api_take(context->pools, CONV_HOST, (size_t)count * sizeof(struct item),
+                               &memory, err);
+    if (!status)
+        status = conv_api_batch_start(&encoding.batch, context, items, count);
+    if (status) {
+        conv_api_give(context->pools, CONV_HOST, memory);
+        for (int i = 0; files && i < count; i++)
+            files[i] = (conv_bytes){NULL, 0};
+        return conv_api_batch_refuse(context, items, count, status);
+    }
+    encoding.items = count > 0 ? memset(memory, 0, (size_t)count * sizeof(struct item)) : NULL;
+    encode_all(&encoding, images, stream);
+    conv_api_give(context->pools, CONV_HOST, memory);
+    return conv_api_batch_end(&encoding.batch);
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#include "pipeline/defaults.h"
+
+#include "pipeline/pipeline.h"
+
+// Copies of 16 MiB reach nine tenths of the speed of large ones. The time to decode a group on the
+// GPU hardly depends on the number of its images, so larger groups are better there (10,000
+// photographs on an H200: 0.84 s with 32 MiB, 1.07 s with 16).
+#define GROUP ((size_t)16 << 20)
+#define CODED_GROUP ((size_t)32 << 20)
+#define STREAMS 4
+#define CODED_STREAMS 6
+
+int conv_defaults_streams(bool decodes)
+{
+    return decodes ? CODED_STREAMS : STREAMS;
+}
+
+size_t conv_defaults_group_bytes(bool decodes)
+{
+    return decodes ? CODED_GROUP : GROUP;
+}
+
+// On the CPU an image takes its staging memory and half as much again for the coders, so staging
+// gets two thirds of the memory that is left. With a device up to 2.6 times the limit is used
+// (docs/memory.md), so staging gets three eighths.
+size_t conv_defaults_mem_limit(const struct conv_limits *limits, bool async)
+{
+    size_t half = limits->physical / 2, left = conv_limits_memory_left(limits);
+    size_t part = async ? left / 8 * 3 : left / 3 * 2;
+    return conv_limits_memory_is_limited(limits) && part < half ? part : half;
+}
+
+bool conv_defaults_limit(struct conv_pipeline_config *config, bool refuse_beyond)
+{
+    struct conv_limits limits;
+    // Coders and file buffers of all workers keep at most about half of the limit: each worker has
+    // four, for the file, the filtered rows of both directions, and the result.
+    config->codec.keep = config->mem_limit / 8 / (size_t)config->jobs + 1;
+    conv_limits_read(&limits);
+    if (!conv_limits_memory_is_limited(&limits))
+        return false;
+    config->memory = conv_limits_memory_left(&limits);
+    // Buffers and stacks map more address space than they use.
+    if (limits.counts_address_space)
+        config->memory -= config->memory / 4;
+    config->refuse_beyond = refuse_beyond;
+    size_t keep = conv_pipeline_keep(config->memory, config->jobs);
+    if (config->codec.keep > keep)
+        config->codec.keep = keep;
+    return limits.counts_address_space;
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// Settings of a run that depend on the machine and on each other, where the user gives none.
+#ifndef CONV_PIPELINE_DEFAULTS_H
+#define CONV_PIPELINE_DEFAULTS_H
+
+#include "base/limits.h"
+#include "pipeline/config.h"
+
+// Streams of a device, and the staging bytes of a group, for devices that decode or do not.
+int conv_defaults_streams(bool decodes);
+size_t conv_defaults_group_bytes(bool decodes);
+
+// Bytes of staging memory in total: half of the machine's memory, or less under a limit. `async`:
+// a device filters.
+size_t conv_defaults_mem_limit(const struct conv_limits *limits, bool async);
+
+// Once mem_limit, jobs and the devices are set: sets what coders and file buffers keep, and the
+// memory of the whole run if a container or a job limits it. `refuse_beyond` as in the
+// configuration. Returns true if mapped addresses count, so that arenas of malloc do, too.
+bool conv_defaults_limit(struct conv_pipeline_config *config, bool refuse_beyond);
+
+#endif

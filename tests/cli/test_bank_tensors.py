@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""conv layer with a filter bank over tensors: every plane is filtered by itself."""
+import os
+import subprocess
+
+import numpy as np
+import pytest
+
+import images
+import program
+from bank_definition import expected_maps, features
+from program import run
+
+KINDS = "mean,std,max,energy"
+
+
+def random_tensor(*shape, seed=3):
+    values = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    np.save("x.npy", values)
+    return values
+
+
+def layer(bank, *options, output="y.npy", **kwargs):
+    run("layer", bank, "x.npy", output, *options, **kwargs)
+    return np.load(output)
+
+
+@pytest.mark.parametrize("shape", [(13, 17), (3, 13, 17), (2, 3, 13, 17), (0, 3, 13, 17)])
+@pytest.mark.parametrize("bank", ["laws:9", "gabor:2x2"])
+def test_maps_take_the_place_of_their_plane(box, bank, shape):
+    x = random_tensor(*shape)
+    y = layer(bank, "--device", "cpu", "-j", "3")
+    planes = x.reshape(-1, 13, 17).astype(float)
+    expected = np.array([expected_maps(plane, bank) for plane in planes])
+    maps = 9 if bank == "laws:9" else 4
+    assert y.dtype == np.float32
+    assert y.shape == (*shape[:-3], (shape[-3] if len(shape) > 2 else 1) * maps, 13, 17)
+    if expected.size:
+        assert np.abs(y.reshape(-1) - expected.reshape(-1)).max() < 3e-6 * max(1, np.abs(expected).max())
+
+
+@pytest.mark.parametrize("grid", [1, 3])
+def test_features(box, grid):
+    x = random_tensor(2, 3, 13, 17)
+    y = layer("gabor:2x2", "--pool", KINDS + (f":{grid}" if grid > 1 else ""), "--device", "cpu")
+    assert y.shape == (2, 12, 4) + ((grid, grid) if grid > 1 else ())
+    expected = [features(expected_maps(plane, "gabor:2x2"), grid) for plane in x.reshape(6, 13, 17).astype(float)]
+    assert np.allclose(y.reshape(-1), np.array(expected).reshape(-1), rtol=1e-4, atol=1e-5)
+
+
+def test_a_tensor_of_samples_is_an_image(box):
+    made = images.make("gray8", np.random.default_rng(7), 45, 37)
+    with open("image.png", "wb") as file:
+        file.write(made.data)
+    np.save("x.npy", made.planes[0].astype(np.uint8))
+    for options in ([], ["--pool", "mean,std:4"]):
+        run("layer", "gabor:2x3", "image.png", "image.npy", *options)
+        assert np.array_equal(layer("gabor:2x3", "--range=1", *options), np.load("image.npy"))
+        run("layer", "gabor:2x3", "image.png", "image.npy", "--range=255", *options)
+        assert np.array_equal(layer("gabor:2x3", *options), np.load("image.npy"))
+
+
+@pytest.mark.parametrize("kind", ["|u1", ">u2", "<f2", ">f4", "<f8"])
+def test_every_type_of_samples(box, kind):
+    x = (np.random.default_rng(1).random((3, 9, 11)) * 200).astype(kind)
+    np.save("x.npy", x.astype(np.float32))
+    expected = layer("schmid")
+    np.save("x.npy", x)
+    assert np.array_equal(layer("schmid"), expected)
+
+
+def test_chunks_workers_and_pipes_change_nothing(box):
+    random_tensor(60, 3, 33, 41)
+    expected = layer("gabor:2x3", "-j", "1")
+    assert np.array_equal(layer("gabor:2x3", "-j", "7", "--mem-limit", "1M"), expected)
+    with open("x.npy", "rb") as file, open("piped.npy", "wb") as out:
+        subprocess.run([program.BINARY, "layer", "gabor:2x3", "-", "-"], stdin=file, stdout=out, check=True)
+    assert np.array_equal(np.load("piped.npy"), expected)
+
+
+def test_memory_does_not_depend_on_the_number_of_images(box):
+    peaks = []
+    for count in (40, 800):
+        random_tensor(count, 1, 128, 128)
+        result = program.measure("layer", "--device=cpu", "--mem-limit=1M", "-j2", "sobel", "x.npy", "y.npy")
+        assert os.path.getsize("y.npy") == 128 + count * 3 * 128 * 128 * 4
+        peaks.append(result.peak)
+    assert peaks[1] < peaks[0] + (8 << 20), peaks  # the output has 157 MB
+
+
+@pytest.mark.skipif(not program.EMULATED, reason="no emulated device")
+def test_devices_agree(box, monkeypatch):
+    x = random_tensor(2, 2, 19, 23)
+    maps, pooled = layer("gabor:2x2", "--device", "cpu"), layer("gabor:2x2", "--pool", KINDS, "--device", "cpu")
+    monkeypatch.setattr("program.BINARY", program.EMULATED)
+    assert np.array_equal(layer("gabor:2x2", "--device", "cuda"), maps)
+    assert np.array_equal(layer("gabor:2x2", "--pool", KINDS, "--device", "cuda"), pooled)
+    np.save("x.npy", np.abs(x * 40).astype(np.uint8))
+    bytes_on_cuda = layer("laws:9", "--range=1", "--device", "cuda")
+    assert np.array_equal(bytes_on_cuda, layer("laws:9", "--range=1", "--device", "cpu"))
+
+
+@pytest.mark.parametrize("shape, options, says", [
+    ((7,), [], "a filter bank takes (images, channels, height, width)"),
+    ((1, 2, 3, 4, 5), [], "a filter bank takes (images, channels, height, width)"),
+    ((3, 5, 0), [], "expected planes of 1 x 1"),
+    ((3, 5, 6), ["--pool=mean:6"], "expected planes of 6 x 6"),
+    ((3, 5, 6), ["--gray"], "--gray is for images"),
+    ((3, 5, 6), ["--range=1"], "--range scales integers"),
+])
+def test_what_does_not_fit_is_refused(box, shape, options, says):
+    random_tensor(*shape)
+    assert says in run("layer", "laws:9", "x.npy", "y.npy", *options, code=2).err
+    assert not os.path.exists("y.npy")
+
+
+def test_progress(box):
+    random_tensor(200, 1, 64, 64)
+    assert " done, " in run("layer", "laws:9", "x.npy", "y.npy", "--progress=always", "--mem-limit=1M").err
+    assert run("layer", "laws:9", "x.npy", "y.npy").err == ""

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT
+// Filters of the C interface against conv_filter_image, which the program uses: all layouts, sample
+// types, alpha modes, chains, borders, heights of several bands, and any number of threads.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/filter_image.h"
+#include "conv.h"
+#include "support/api_image.h"
+#include "support/random.h"
+
+#define FILL 0xa5
+
+static uint64_t noise = 20;
+
+static conv_context *open_context(int threads)
+{
+    conv_context *context;
+    conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
+    options.device = "cpu";
+    options.threads = threads;
+    assert_int_equal(conv_context_create(&context, &options, NULL), CONV_OK);
+    return context;
+}
+
+// What the program makes of the image: planes of uint8_t, uint16_t or float.
+static void expect(conv_image *result, const conv_image *source, const char *text,
+                   const conv_filter_options *options)
+{
+    struct conv_filter *filters = calloc(CONV_FILTER_MAX_CHAIN, sizeof *filters);
+    struct conv_filter_settings settings = {.flip = options->flip};
+    struct conv_backend_config config = {.filters = filters, .floats = options->floats != 0};
+    struct conv_filter_context *context = NULL;
+    struct conv_err err = {0};
+    assert_int_equal(conv_filter_parse_chain(filters, &config.filter_count, text, &settings, &err),
+                     CONV_OK);
+    assert_int_equal(conv_filter_parse_border(&config.border, &config.border_value,
+                                              options->border ? options->border : "replicate",
+                                              &err),
+                     CONV_OK);
+    config.alpha = !options->alpha                         ? CONV_ALPHA_KEEP
+                   : strcmp(options->alpha, "filter") == 0 ? CONV_ALPHA_FILTER
+                                                           : CONV_ALPHA_PREMULTIPLY;
+    assert_int_equal(conv_filter_context_open(&context, &conv_backend_cpu, &config, &err), CONV_OK);
+    struct conv_image shape = {
+        .width = source->width,
+        .height = source->height,
+        .channels = source->channels,
+        .depth = 8 * (int)conv_sample_bytes(source->sample),
+        .result_depth = options->floats ? 32 : 0,
+        .alpha = source->has_alpha,
+    };
+    struct conv_image staged, out;
+    assert_int_equal(conv_filter_context_place(context, &shape, 1, &staged, &err), CONV_OK);
+    size_t sample = (size_t)conv_sample_bytes(source->sample);
+    for (int c = 0; c < shape.channels; c++)
+        for (int y = 0; y < shape.height; y++)
+            for (int x = 0; x < shape.width; x++) {
+                uint32_t value = api_image_get(source, c, x, y);
+                uint8_t *at = staged.plane[c].data + y * staged.plane[c].stride;
+                if (sample == 1)
+                    at[x] = (uint8_t)value;
+                else
+                    ((uint16_t *)(void *)at)[x] = (uint16_t)value;
+            }
+    assert_int_equal(conv_filter_context_run(context, &err), CONV_OK);
+    conv_filter_context_result(context, 0, &out);
+    for (int c = 0; c < shape.channels; c++) {
+        bool passes = source->has_alpha && !options->alpha && c == shape.channels - 1;
+        for (int y = 0; y < shape.height; y++)
+            for (int x = 0; x < shape.width; x++) {
+                const uint8_t *row = out.plane[c].data + y * out.plane[c].stride;
+                uint32_t value;
+                if (passes && options->floats) {
+                    float number = (float)api_image_get(source, c, x, y);
+                    memcpy(&value, &number, sizeof value);
+                } else if (options->floats) {
+                    memcpy(&value, row + 4 * x, sizeof value);
+                } else if (sample == 1) {
+                    value = row[x];
+                } else {
+                    value = ((const uint16_t *)(const void *)row)[x];
+                }
+                api_image_set(result, c, x, y, value);
+            }
+    }
+    conv_filter_context_close(context);
+    free(filters);
+}
+
+struct run_case {
+    const char *text;
+    conv_filter_options options;
+};
+
+static void check(conv_context *context, const struct run_case *run, int width, int height,
+                  int channels, conv_sample sample, enum api_layout from, enum api_layout to)
+{
+    struct api_image source, result, expected;
+    conv_sample out = run->options.floats ? CONV_SAMPLE_F32 : sample;
+    conv_filter *filter;
+    api_image_make(&source, from, width, height, channels, sample, FILL);
+    api_image_make(&result, to, width, height, channels, out, FILL);
+    api_image_make(&expected, API_PLANAR, width, height, channels, out, 0);
+    api_image_fill(&source.view, &noise);
+    expect(&expected.view, &source.view, run->text, &run->options);
+    if (conv_filter_create(&filter, context, run->text, &run->options))
+        fail_msg("%s", conv_context_message(context));
+    if (conv_filter_run(filter, &source.view, &result.view, 1, NULL))
+        fail_msg("%s", conv_context_message(context));
+    if (!api_image_equal(&result.view, &expected.view))
+        fail_msg("%s, layouts %d to %d, sample %d", run->text, from, to, sample);
+    assert_true(api_image_gaps_are(&result, FILL));
+    assert_true(api_image_gaps_are(&source, FILL));
+    if (!run->options.floats) { // the source is the result
+        assert_int_equal(conv_filter_run(filter, &source.view, &source.view, 1, NULL), CONV_OK);
+        assert_true(api_image_equal(&source.view, &expected.view));
+        assert_true(api_image_gaps_are(&source, FILL));
+    }
+    conv_filter_destroy(filter);
+    api_image_free(&source);
+    api_image_free(&result);
+    api_image_free(&expected);
+}
+
+#define OPTIONS(...)                                                                               \
+    {                                                                                              \
+        .size = sizeof(conv_filter_options), __VA_ARGS__                                           \
+    }
+
+static const struct run_case cases[] = {
+    {"emboss", OPTIONS(.flip = 1)},
+    {"gaussian5", OPTIONS(.border = "reflect101")},
+    {"sobel-x,blur5,sharpen", OPTIONS(.border = "reflect")},
+    {"blur5", OPTIONS(.border = "wrap")},
+    {"laplacian5,edge", OPTIONS(.border = "constant:77", .alpha = "filter")},
+    {"blur,gaussian5", OPTIONS(.alpha = "premultiply")},
+    {"sharpen", OPTIONS(.alpha = "premultiply", .border = "wrap")},
+    {"sobel,blur", OPTIONS(.border = "reflect")},
+    {"emboss5", OPTIONS(.floats = 1)},
+    {"blur,laplacian", OPTIONS(.floats = 1, .border = "constant:3")},
+};
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+static void all_layouts_give_what_the_program_gives(void **state)
+{
+    (void)state;
+    static const int threads[] = {1, 2, 5};
+    for (int t = 0; t < 3; t++) {
+        conv_context *context = open_context(threads[t]);
+        for (int i = 0; i < 150; i++) {
+            int c = 1 + (int)random_below(&noise, 4);
+            check(context, &cases[random_below(&noise, CASES)], 1 + (int)random_below(&noise, 90),
+                  1 + (int)random_below(&noise, 90), c,
+                  random_below(&noise, 3) ? CONV_SAMPLE_U8 : CONV_SAMPLE_U16,
+                  (enum api_layout)random_below(&noise, API_LAYOUTS),
+                  (enum api_layout)random_below(&noise, API_LAYOUTS));
+        }
+        conv_context_destroy(context);
+    }
+}
+
+// Heights of many bands, whose seams must not show.
+static void bands_do_not_show(void **state)
+{
+    (void)state;
+    conv_context *context = open_context(4);
+    for (int i = 0; i < CASES; i++)
+        for (int layout = 0; layout < 4; layout++) {
+            enum api_layout from = (enum api_layout)(layout & 1),
+                            to = (enum api_layout)(layout >> 1);
+            check(context, &cases[i], 300, 700 + i, 3 + layout % 2, CONV_SAMPLE_U8, from, to);
+            check(context, &cases[i], 61, 1500 - i, 1 + layout, CONV_SAMPLE_U16, from, to);
+        }
+    conv_context_destroy(context);
+}
+
+// A matrix of 31 x 31 reaches 15 rows, of which an image may have fewer.
+static void large_matrices_reach_across_bands(void **state)
+{
+    (void)state;
+    double coefficients[31 * 31];
+    char spec[31 * 31 * 4 + 16] = "31x31:";
+    for (int i = 0; i < 31 * 31; i++) {
+        coefficients[i] = (int)random_below(&noise, 19) - 9;
+        size_t used = strlen(spec);
+        snprintf(spec + used, sizeof spec - used, " %d", (int)coefficients[i]);
+    }
+    conv_context *context = open_context(3);
+    conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
+    for (int i = 0; i < 6; i++) {
+        static const int heights[] = {1, 7, 241, 300, 481, 900}; // some end in bands of one row
+        struct api_image source, results[2];
+        conv_filter *filters[2];
+        api_image_make(&source, (enum api_layout)(i % 2), 67, heights[i], 3, CONV_SAMPLE_U8, 0);
+        api_image_fill(&source.view, &noise);
+        conv_filter_options custom = options;
+        custom.kernel = spec;
+        custom.divisor = "300";
+        custom.bias = "100";
+        custom.variant = "cpu_reference"; // whole planes, one thread's worth of work
+        custom.border = options.border = i % 3 ? "reflect" : "wrap";
+        assert_int_equal(conv_filter_create(&filters[0], context, "custom", &custom), CONV_OK);
+        assert_int_equal(conv_filter_create_matrix(&filters[1], context, coefficients, 31, 31, 300,
+                                                   100, &options),
+                         CONV_OK);
+        for (int k = 0; k < 2; k++) {
+            api_image_make(&results[k], API_PLANAR, 67, heights[i], 3, CONV_SAMPLE_U8, k);
+            assert_int_equal(conv_filter_run(filters[k], &source.view, &results[k].view, 1, NULL),
+                             CONV_OK);
+            conv_filter_destroy(filters[k]);
+        }
+        assert_true(api_image_equal(&results[0].view, &results[1].view));
+        for (int k = 0; k < 2; k++)
+            api_image_free(&results[k]);
+        api_image_free(&source);
+    }
+    conv_context_destroy(context);
+}
+
+static void batches_are_of_any_mix(void **state)
+{
+    (void)state;
+    enum { COUNT = 40 };
+    conv_context *context = open_context(3);
+    struct api_image sources[COUNT], results[COUNT], expected;
+    conv_image from[COUNT], to[COUNT];
+    conv_filter *filter;
+    assert_int_equal(conv_filter_create(&filter, context, cases[2].text, &cases[2].options),
+                     CONV_OK);
+    for (int i = 0; i < COUNT; i++) {
+        int width = 1 + (int)random_below(&noise, 200), height = 1 + (int)random_below(&noise, 200);
+        int c = 1 + i % 4;
+        conv_sample sample = i % 3 ? CONV_SAMPLE_U8 : CONV_SAMPLE_U16;
+        api_image_make(&sources[i], (enum api_layout)(i % API_LAYOUTS), width, height, c, sample,
+                       0);
+        api_image_make(&results[i], (enum api_layout)(i / 2 % API_LAYOUTS), width, height, c,
+                       sample, 0);
+        api_image_fill(&sources[i].view, &noise);
+        from[i] = sources[i].view;
+        to[i] = results[i].view;
+    }
+    assert_int_equal(conv_filter_run(filter, from, to, COUNT, NULL), CONV_OK);
+    for (int i = 0; i < COUNT; i++) {
+        api_image_make(&expected, API_PLANAR, from[i].width, from[i].height, from[i].channels,
+                       from[i].sample, 0);
+        expect(&expected.view, &from[i], cases[2].text, &cases[2].options);
+        assert_true(api_image_equal(&to[i], &expected.view));
+        api_image_free(&expected);
+        api_image_free(&sources[i]);
+        api_image_free(&results[i]);
+    }
+    conv_filter_destroy(filter);
+    conv_context_destroy(context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_layouts_give_what_the_program_gives),
+        cmocka_unit_test(bands_do_not_show),
+        cmocka_unit_test(large_matrices_reach_across_bands),
+        cmocka_unit_test(batches_are_of_any_mix),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+// Folders through the C interface: the same pixels as decoding, filtering and encoding by hand,
+// what becomes of outputs that exist, failures and the end by the callback.
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "conv.h"
+#include "support/api_image.h"
+#include "support/png_make.h"
+#include "support/random.h"
+
+#define IMAGES 30
+
+static char root[] = "/tmp/test_api_folder.XXXXXX";
+static uint64_t noise = 3;
+
+static char *path_of(char *path, const char *folder, int image)
+{
+    snprintf(path, 256, "%s/%s/%02d.png", root, folder, image);
+    return path;
+}
+
+static char *folder_of(char *path, const char *folder)
+{
+    snprintf(path, 256, "%s/%s", root, folder);
+    return path;
+}
+
+static conv_context *open_context(void)
+{
+    conv_context *context;
+    conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
+    options.device = "cpu";
+    options.threads = 3;
+    assert_int_equal(conv_context_create(&context, &options, NULL), CONV_OK);
+    return context;
+}
+
+static int make_inputs(void **state)
+{
+    (void)state;
+    char path[256];
+    uint16_t samples[80 * 60 * 3];
+    assert_non_null(mkdtemp(root));
+    assert_int_equal(mkdir(folder_of(path, "in"), 0700), 0);
+    for (int i = 0; i < IMAGES; i++) {
+        struct png_file file = {0};
+        struct png_spec spec = {.width = 10 + i,
+                                .height = 50,
+                                .color_type = i % 2 ? 2 : 0,
+                                .depth = i % 3 ? 8 : 16,
+                                .samples = samples};
+        for (size_t k = 0; k < sizeof samples / sizeof samples[0]; k++)
+            samples[k] = (uint16_t)(random_bits(&noise) & (i % 3 ? 255 : 65535));
+        png_make_image(&file, &spec);
+        FILE *stream = fopen(path_of(path, "in", i), "wb");
+        assert_non_null(stream);
+        assert_int_equal(fwrite(file.data, 1, file.size, stream), file.size);
+        assert_int_equal(fclose(stream), 0);
+        png_make_free(&file);
+    }
+    return 0;
+}
+
+static int remove_inputs(void **state)
+{
+    char command[300];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", root);
+    return system(command);
+}
+
+static void decode_file(conv_context *context, const char *path, conv_image *image)
+{
+    struct png_file file = {0};
+    assert_true(png_make_read(&file, path));
+    conv_bytes bytes = {file.data, file.size};
+    *image = (conv_image){0};
+    assert_int_equal(conv_decode_png(context, &bytes, 1, NULL, image, NULL, NULL), CONV_OK);
+    png_make_free(&file);
+}
+
+static void folders_are_filtered_as_single_images_are(void **state)
+{
+    (void)state;
+    char in[256], out[256], path[256];
+    conv_context *context = open_context();
+    conv_folder_progress result = {.size = sizeof result};
+    const char *inputs[] = {folder_of(in, "in")};
+    conv_filter *filter;
+    if (conv_filter_folder(context, "gaussian5,sharpen", inputs, 1, folder_of(out, "out"), NULL,
+                           &result))
+        fail_msg("%s", conv_context_message(context));
+    assert_int_equal(result.done, IMAGES);
+    assert_int_equal(result.found, IMAGES);
+    assert_int_equal(result.listed, 1);
+    assert_int_equal(result.failed + result.skipped, 0);
+    assert_int_equal(conv_filter_create(&filter, context, "gaussian5,sharpen", NULL), CONV_OK);
+    for (int i = 0; i < IMAGES; i++) {
+        conv_image source, filtered;
+        decode_file(context, path_of(path, "in", i), &source);
+        decode_file(context, path_of(path, "out", i), &filtered);
+        assert_int_equal(conv_filter_run(filter, &source, &source, 1, NULL), CONV_OK);
+        assert_true(api_image_equal(&filtered, &source));
+        conv_free(context, CONV_HOST, source.data);
+        conv_free(context, CONV_HOST, filtered.data);
+    }
+    conv_filter_destroy(filter);
+    conv_context_destroy(context);
+}
+
+struct heard {
+    int calls, failures, stop_at;
+    char path[256];
+};
+
+static int listen(void *user, const conv_folder_progress *progress)
+{
+    struct heard *heard = user;
+    heard->calls++;
+    if (progress->path) {
+        heard->failures++;
+        snprintf(heard->path, sizeof heard->path, "%s", progress->path);
+        assert_true(progress->message[0] != 0);
+    }
+    return heard->stop_at && heard->calls >= heard->stop_at;
+}
+
+static void outputs_that_exist_are_replaced_or_kept(void **state)
+{
+    (void)state;
+    char in[256], out[256], path[256];
+    conv_context *context = open_context();
+    conv_folder_progress result = {.size = sizeof result};
+    const char *inputs[] = {folder_of(in, "in")};
+    conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
+    folder_of(out, "kept");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(conv_filter_folder(context, "blur", inputs, 1, out, &options, &result),
+                         CONV_OK);
+        assert_int_equal(result.done, IMAGES);
+        assert_int_equal(result.skipped, 0);
+    }
+    assert_int_equal(unlink(path_of(path, "kept", 4)), 0);
+    options.skip_existing = 1;
+    assert_int_equal(conv_filter_folder(context, "blur", inputs, 1, out, &options, &result),
+                     CONV_OK);
+    assert_int_equal(result.skipped, IMAGES - 1);
+    assert_int_equal(result.done, 1);
+    options.skip_existing = 0;
+    options.update = 1;
+    struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}}; // long before its input
+    assert_int_equal(utimensat(AT_FDCWD, path_of(path, "kept", 7), times, 0), 0);
+    assert_int_equal(conv_filter_folder(context, "blur", inputs, 1, out, &options, &result),
+                     CONV_OK);
+    assert_int_equal(result.skipped, IMAGES - 1);
+    assert_int_equal(result.done, 1);
+    conv_context_destroy(context);
+}
+
+static void a_bad_file_does_not_end_a_run(void **state)
+{
+    (void)state;
+    char in[256], out[256], path[256];
+    conv_context *context = open_context();
+    conv_folder_progress result = {.size = sizeof result};
+    const char *inputs[] = {folder_of(in, "in")};
+    struct heard heard = {0};
+    conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
+    options.progress = listen;
+    options.user = &heard;
+    FILE *stream = fopen(path_of(path, "in", 99), "wb");
+    assert_non_null(stream);
+    fputs("no PNG", stream);
+    assert_int_equal(fclose(stream), 0);
+    assert_int_equal(
+        conv_filter_folder(context, "blur", inputs, 1, folder_of(out, "bad"), &options, &result),
+        CONV_OK);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(result.failed, 1);
+    assert_int_equal(result.done, IMAGES);
+    assert_string_equal(heard.path, path);
+    conv_context_destroy(context);
+}
+
+static void the_callback_ends_a_run(void **state)
+{
+    (void)state;
+    char in[256], out[256], path[256];
+    conv_context *context = open_context();
+    const char *inputs[] = {folder_of(in, "in")};
+    struct heard heard = {.stop_at = 1};
+    conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
+    options.progress = listen;
+    options.user = &heard;
+    FILE *stream = fopen(path_of(path, "in", 0), "wb"); // the first image fails at once
+    assert_non_null(stream);
+    assert_int_equal(fclose(stream), 0);
+    assert_int_equal(
+        conv_filter_folder(context, "blur", inputs, 1, folder_of(out, "ended"), &options, NULL),
+        CONV_ERR_CANCELLED);
+    // The context goes on.
+    options.progress = NULL;
+    assert_int_equal(
+        conv_filter_folder(context, "blur", inputs, 1, folder_of(out, "again"), &options, NULL),
+        CONV_OK);
+    conv_context_destroy(context);
+}
+
+static void wrong_arguments_are_refused(void **state)
+{
+    (void)state;
+    char in[256], out[256];
+    conv_context *context = open_context();
+    const char *inputs[] = {folder_of(in, "in"), NULL}, *standard[] = {"-"}, *none[] = {"/no/such"};
+    folder_of(out, "wrong");
+    conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
+    conv_folder_progress result = {0};
+    assert_int_equal(conv_filter_folder(NULL, "blur", inputs, 1, out, NULL, NULL), CONV_ERR_USAGE);
+    assert_int_equal(conv_filter_folder(context, NULL, inputs, 1, out, NULL, NULL), CONV_ERR_USAGE);
+    assert_int_equal(conv_filter_folder(context, "blur", NULL, 1, out, NULL, NULL), CONV_ERR_USAGE);
+    assert_int_equal(conv_filter_folder(context, "blur", inputs, 0, out, NULL, NULL),
+                     CONV_ERR_USAGE);
+    assert_int_equal(conv_filter_folder(context, "blur", inputs, -1, out, NULL, NULL),
+                     CONV_ERR_USAGE);
+    assert_int_equal(conv_filter_folder(context, "blur", inputs, 2, out, NULL, NULL),
+                     CONV_ERR_USAGE);
+    assert_int_equal(conv_filter_folder(context, "blur", standard, 1, out, NULL, NULL),
+                     CONV_ERR_USAGE);
+    assert_int_equal(conv_filter_folder(context, "blur", inputs, 1, "-", NULL, NULL),
+                     CONV_ERR_USAGE);
+    assert_int_equal(conv_filter_folder(context, "blurr", inputs, 1, out, NULL, NULL),
+                     CONV_ERR_USAGE);
+    result.size = sizeof result;
+    assert_int_equal(conv_filter_folder(context, "blur", none, 1, out, NULL, &result), CONV_OK);
+    assert_int_equal(result.failed, 1); // as any image that cannot be read
+    result.size = 0;
+    options.level = 13;
+    assert_int_equal(conv_filter_folder(context, "blur", inputs, 1, out, &options, NULL),
+                     CONV_ERR_USAGE);
+    options.level = -1;
+    options.size = 4;
+    assert_int_equal(conv_filter_folder(context, "blur", inputs, 1, out, &options, NULL),
+                     CONV_ERR_USAGE);
+    assert_int_equal(conv_filter_folder(context, "blur", inputs, 1, out, NULL, &result),
+                     CONV_ERR_USAGE); // without a size
+    conv_context_destroy(context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(folders_are_filtered_as_single_images_are),
+        cmocka_unit_test(outputs_that_exist_are_replaced_or_kept),
+        cmocka_unit_test(a_bad_file_does_not_end_a_run),
+        cmocka_unit_test(wrong_arguments_are_refused),
+        cmocka_unit_test(the_callback_ends_a_run),
+    };
+    return cmocka_run_group_tests(tests, make_inputs, remove_inputs);
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT
+// PNG files through the C interface: into and out of every layout, with conversions, in batches of
+// which some files are damaged.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "conv.h"
+#include "support/api_image.h"
+#include "support/png_make.h"
+#include "support/random.h"
+#include "support/reference.h"
+
+#define FILL 0x5a
+
+static uint64_t noise = 9;
+
+static conv_context *open_context(int threads)
+{
+    conv_context *context;
+    conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
+    options.device = "cpu";
+    options.threads = threads;
+    assert_int_equal(conv_context_create(&context, &options, NULL), CONV_OK);
+    return context;
+}
+
+static void make_file(struct png_file *file, int width, int height, int color_type, int depth,
+                      bool interlaced, bool transparency)
+{
+    size_t count = (size_t)width * (size_t)height * (size_t)png_make_channels(color_type);
+    uint16_t *samples = malloc(count * sizeof *samples);
+    unsigned colors = color_type == 3 && depth < 8 ? 1u << depth : 200;
+    for (size_t i = 0; i < count; i++)
+        samples[i] = (uint16_t)(color_type == 3 ? random_below(&noise, colors)
+                                                : random_bits(&noise) & ((1u << depth) - 1));
+    struct png_spec spec = {.width = width,
+                            .height = height,
+                            .color_type = color_type,
+                            .depth = depth,
+                            .interlaced = interlaced,
+                            .palette_size = color_type == 3 ? (int)colors : 0,
+                            .transparency = transparency,
+                            .samples = samples};
+    *file = (struct png_file){0};
+    png_make_image(file, &spec);
+    free(samples);
+}
+
+// The sample that the options make of the reference's.
+static uint32_t expected_sample(const struct reference_image *image, int channels,
+                                conv_sample sample, int c, int x, int y)
+{
+    bool alpha = image->channels % 2 == 0;
+    int from = c;
+    uint32_t value = image->depth == 16 ? 65535 : 255;
+    if (channels != image->channels) {
+        if (channels % 2 == 0 && c == channels - 1)
+            from = alpha ? image->channels - 1 : -1;
+        else if (image->channels < 3)
+            from = 0;
+    }
+    if (from >= 0) {
+        const uint8_t *row = image->rows + (size_t)y * image->row_size;
+        size_t at = (size_t)x * (size_t)image->channels + (size_t)from;
+        value = image->depth == 16 ? (uint32_t)(row[2 * at] << 8 | row[2 * at + 1]) : row[at];
+    }
+    if (sample == CONV_SAMPLE_U8 && image->depth == 16)
+        return (value + 128) / 257;
+    return sample == CONV_SAMPLE_U16 && image->depth == 8 ? value * 257 : value;
+}
+
+static void compare(const conv_image *view, const struct reference_image *image)
+{
+    for (int c = 0; c < view->channels; c++)
+        for (int y = 0; y < view->height; y++)
+            for (int x = 0; x < view->width; x++) {
+                uint32_t expected = expected_sample(image, view->channels, view->sample, c, x, y);
+                if (api_image_get(view, c, x, y) != expected)
+                    fail_msg("%d channels of %d, channel %d, x %d, y %d: %u, not %u",
+                             view->channels, image->channels, c, x, y, api_image_get(view, c, x, y),
+                             expected);
+            }
+}
+
+static void decode_one(conv_context *context, const struct png_file *file,
+                       const conv_decode_options *options, enum api_layout layout)
+{
+    struct reference_image reference = {0};
+    assert_int_equal(reference_read(&reference, file->data, file->size, 1 << 24), REFERENCE_TAKES);
+    conv_bytes bytes = {file->data, file->size};
+    int channels = options->channels ? options->channels : reference.channels;
+    conv_sample sample = options->sample         ? options->sample
+                         : reference.depth == 16 ? CONV_SAMPLE_U16
+                                                 : CONV_SAMPLE_U8;
+    conv_item item;
+    conv_image own = {0};
+    enum conv_status status = conv_decode_png(context, &bytes, 1, options, &own, &item, NULL);
+    if (reference.channels >= 3 && channels < 3) {
+        assert_int_equal(status, CONV_ERR_UNSUPPORTED);
+        assert_null(own.data);
+        free(reference.rows);
+        return;
+    }
+    if (status)
+        fail_msg("%s", item.message);
+    assert_int_equal(own.channels, channels);
+    assert_int_equal(own.sample, sample);
+    assert_int_equal(own.has_alpha, channels % 2 == 0);
+    assert_int_equal((uintptr_t)own.data % 256, 0);
+    compare(&own, &reference);
+    conv_free(context, CONV_HOST, own.data);
+
+    struct api_image image;
+    api_image_make(&image, layout, reference.width, reference.height, channels, sample, FILL);
+    if (conv_decode_png(context, &bytes, 1, options, &image.view, &item, NULL))
+        fail_msg("%s", item.message);
+    compare(&image.view, &reference);
+    assert_true(api_image_gaps_are(&image, FILL));
+    api_image_free(&image);
+    free(reference.rows);
+}
+
+static void every_kind_is_decoded_into_every_layout(void **state)
+{
+    (void)state;
+    static const struct {
+        int color_type, depth;
+    } kinds[] = {{0, 1}, {0, 2}, {0, 4}, {0, 8}, {0, 16}, {2, 8}, {2, 16}, {3, 1},
+                 {3, 2}, {3, 4}, {3, 8}, {4, 8}, {4, 16}, {6, 8}, {6, 16}};
+    conv_context *context = open_context(1);
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        for (int form = 0; form < 4; form++) {
+            struct png_file file;
+            if (form & 2 && kinds[k].color_type & 4)
+                continue; // tRNS and alpha exclude each other
+            make_file(&file, 1 + (int)random_below(&noise, 70), 1 + (int)random_below(&noise, 40),
+                      kinds[k].color_type, kinds[k].depth, form & 1, form & 2);
+            for (int layout = 0; layout < API_LAYOUTS; layout++)
+                for (int channels = 0; channels <= 4; channels++) {
+                    conv_decode_options options = CONV_DECODE_OPTIONS_INIT;
+                    options.channels = channels;
+                    options.planar = layout & 1;
+                    options.sample = (conv_sample)random_below(&noise, 3);
+                    decode_one(context, &file, &options, (enum api_layout)layout);
+                }
+            png_make_free(&file);
+        }
+    conv_context_destroy(context);
+}
+
+static void encoded_images_come_back(void **state)
+{
+    (void)state;
+    conv_context *context = open_context(2);
+    for (int i = 0; i < 300; i++) {
+        struct api_image image, back;
+        int channels = 1 + i % 4, width = 1 + (int)random_below(&noise, 150);
+        int height = 1 + (int)random_below(&noise, 100);
+        conv_sample sample = i % 3 ? CONV_SAMPLE_U8 : CONV_SAMPLE_U16;
+        conv_encode_options options = CONV_ENCODE_OPTIONS_INIT;
+        options.level = i % 14 - 1;
+        api_image_make(&image, (enum api_layout)(i % API_LAYOUTS), width, height, channels, sample,
+                       FILL);
+        api_image_fill(&image.view, &noise);
+        conv_bytes file;
+        conv_item item;
+        if (conv_encode_png(context, &image.view, 1, &options, &file, &item, NULL))
+            fail_msg("%s", item.message);
+        assert_true(api_image_gaps_are(&image, FILL));
+        struct reference_image reference = {0};
+        assert_int_equal(reference_read(&reference, file.data, file.size, 1 << 24),
+                         REFERENCE_TAKES);
+        compare(&image.view, &reference);
+        api_image_make(&back, API_CROPPED, width, height, channels, sample, 0);
+        assert_int_equal(conv_decode_png(context, &file, 1, NULL, &back.view, NULL, NULL), CONV_OK);
+        assert_true(api_image_equal(&back.view, &image.view));
+        conv_free(context, CONV_HOST, (void *)(uintptr_t)file.data);
+        free(reference.rows);
+        api_image_free(&image);
+        api_image_free(&back);
+    }
+    conv_context_destroy(context);
+}
+
+// Damaged files among good ones: each has its own fate.
+static void batches_survive_damaged_files(void **state)
+{
+    (void)state;
+    enum { COUNT = 60 };
+    conv_context *context = open_context(4);
+    struct png_file files[COUNT];
+    conv_bytes bytes[COUNT];
+    conv_image images[COUNT] = {0};
+    conv_item items[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        make_file(&files[i], 20 + i, 30, i % 2 ? 2 : 6, 8, false, false);
+        if (i % 5 == 3)
+            files[i].data[files[i].size / 2] ^= 0x10;
+        bytes[i] = (conv_bytes){files[i].data, i % 7 == 5 ? files[i].size / 2 : files[i].size};
+    }
+    bytes[11] = (conv_bytes){NULL, 0};
+    assert_int_equal(conv_decode_png(context, bytes, COUNT, NULL, images, items, NULL),
+                     CONV_ERR_FORMAT);
+    assert_memory_equal(conv_context_message(context), "item 3: ", 8);
+    for (int i = 0; i < COUNT; i++) {
+        struct reference_image reference = {0};
+        if (i % 5 == 3 || i % 7 == 5 || i == 11) {
+            assert_int_equal(items[i].status, i == 11 ? CONV_ERR_USAGE : CONV_ERR_FORMAT);
+            assert_true(items[i].message[0] != 0);
+            assert_null(images[i].data);
+        } else {
+            assert_int_equal(items[i].status, CONV_OK);
+            assert_string_equal(items[i].message, "");
+            assert_int_equal(reference_read(&reference, files[i].data, files[i].size, 1 << 24),
+                             REFERENCE_TAKES);
+            compare(&images[i], &reference);
+            conv_free(context, CONV_HOST, images[i].data);
+            free(reference.rows);
+        }
+        png_make_free(&files[i]);
+    }
+    conv_context_destroy(context);
+}
+
+static void probing_says_what_decoding_gives(void **state)
+{
+    (void)state;
+    struct png_file file;
+    conv_png_info info;
+    char message[CONV_MESSAGE_SIZE] = "";
+    make_file(&file, 33, 7, 3, 4, true, true);
+    assert_int_equal(conv_probe_png(file.data, file.size, &info, message), CONV_OK);
+    assert_int_equal(info.width, 33);
+    assert_int_equal(info.height, 7);
+    assert_int_equal(info.channels, 4);
+    assert_int_equal(info.sample, CONV_SAMPLE_U8);
+    assert_int_equal(info.has_alpha, 1);
+    assert_int_equal(info.bit_depth, 4);
+    assert_int_equal(info.color_type, 3);
+    assert_int_equal(info.interlaced, 1);
+    assert_int_equal(info.animated, 0);
+    assert_string_equal(message, "");
+    file.data[0] = 'p';
+    assert_int_equal(conv_probe_png(file.data, file.size, &info, message), CONV_ERR_FORMAT);
+    assert_true(message[0] != 0);
+    png_make_free(&file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_is_decoded_into_every_layout),
+        cmocka_unit_test(encoded_images_come_back),
+        cmocka_unit_test(batches_survive_damaged_files),
+        cmocka_unit_test(probing_says_what_decoding_gives),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT
+// Contexts in several threads at once, which share nothing; PNG files changed as an attacker would;
+// and thousands of calls that leak nothing.
+#include <malloc.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "conv.h"
+#include "support/api_image.h"
+#include "support/oracle.h"
+#include "support/png_mutate.h"
+#include "support/random.h"
+#include "support/reference.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
+static conv_context *open_context(int threads)
+{
+    conv_context *context;
+    conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
+    options.device = "cpu";
+    options.threads = threads;
+    options.max_pixels = 1 << 20;
+    return conv_context_create(&context, &options, NULL) ? NULL : context;
+}
+
+// --- several contexts ----------------------------------------------------------------------------
+
+// Decodes, filters, encodes and runs a layer, in a context that is opened here. Returns a digest of
+// all results; 0 if a call failed.
+static uint64_t work(uint64_t seed, int rounds)
+{
+    enum { COUNT = 6 };
+    uint64_t digest = 1469598103934665603u;
+    conv_context *context = open_context(3);
+    conv_filter *filter;
+    conv_layer *layer;
+    float weights[2 * 3 * 9];
+    for (size_t i = 0; i < sizeof weights / sizeof weights[0]; i++)
+        weights[i] = (float)i / 10 - 3;
+    conv_layer_options options = CONV_LAYER_OPTIONS_INIT;
+    options.maps = 2;
+    options.channels = 3;
+    options.kernel_height = options.kernel_width = 3;
+    options.input = CONV_SAMPLE_U8;
+    options.padding = "same";
+    if (!context || conv_filter_create(&filter, context, "gaussian5,emboss", NULL) ||
+        conv_layer_create(&layer, context, weights, NULL, &options))
+        return 0;
+    for (int round = 0; round < rounds; round++) {
+        struct api_image images[COUNT];
+        conv_image views[COUNT], decoded[COUNT] = {0};
+        conv_bytes files[COUNT];
+        for (int i = 0; i < COUNT; i++) {
+            api_image_make(&images[i], (enum api_layout)(i % API_LAYOUTS),
+                           100 + (int)random_below(&seed, 90), 200 + (int)random_below(&seed, 90),
+                           3, CONV_SAMPLE_U8, 0);
+            api_image_fill(&images[i].view, &seed);
+            views[i] = images[i].view;
+        }
+        conv_decode_options planar = CONV_DECODE_OPTIONS_INIT;
+        planar.planar = 1;
+        if (conv_encode_png(context, views, COUNT, NULL, files, NULL, NULL) ||
+            conv_decode_png(context, files, COUNT, &planar, decoded, NULL, NULL) ||
+            conv_filter_run(filter, decoded, views, COUNT, NULL))
+            return 0;
+        for (int i = 0; i < COUNT; i++) {
+            void *maps;
+            size_t size = (size_t)views[i].width * (size_t)views[i].height * 2 * sizeof(float);
+            conv_tensor input = {.data = decoded[i].data,
+                                 .height = views[i].height,
+                                 .width = views[i].width,
+                                 .images = 1};
+            if (conv_allocate(context, CONV_HOST, size, &maps) ||
+                conv_layer_run(layer, &input, maps, NULL))
+                return 0;
+            for (size_t k = 0; k < images[i].size; k++)
+                digest = (digest ^ images[i].memory[k]) * 1099511628211u;
+            for (size_t k = 0; k < size; k++)
+                digest = (digest ^ ((uint8_t *)maps)[k]) * 1099511628211u;
+            conv_free(context, CONV_HOST, maps);
+            conv_free(context, CONV_HOST, decoded[i].data);
+            conv_free(context, CONV_HOST, (void *)(uintptr_t)files[i].data);
+            api_image_free(&images[i]);
+        }
+    }
+    conv_layer_destroy(layer);
+    conv_filter_destroy(filter);
+    conv_context_destroy(context);
+    return digest;
+}
+
+struct worker {
+    pthread_t thread;
+    uint64_t seed, digest;
+};
+
+static void *run_worker(void *argument)
+{
+    struct worker *worker = argument;
+    worker->digest = work(worker->seed, SANITIZED ? 2 : 6);
+    return NULL;
+}
+
+static void contexts_in_threads_are_independent(void **state)
+{
+    (void)state;
+    enum { WORKERS = 4 };
+    struct worker workers[WORKERS];
+    for (int i = 0; i < WORKERS; i++) {
+        workers[i] = (struct worker){.seed = (uint64_t)i / 2}; // two do the same
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]), 0);
+    }
+    for (int i = 0; i < WORKERS; i++)
+        assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
+    assert_true(workers[0].digest != 0);
+    assert_true(workers[0].digest == workers[1].digest);
+    assert_true(workers[2].digest == workers[3].digest);
+    assert_true(workers[0].digest != workers[2].digest);
+    struct worker alone = {.seed = 1};
+    run_worker(&alone);
+    assert_true(alone.digest == workers[2].digest);
+}
+
+// --- hostile files -------------------------------------------------------------------------------
+
+// Batches of changed files: what libpng takes is decoded to its pixels, into every layout; what it
+// refuses is refused. Sanitizers see the rest.
+static void changed_files_are_decoded_or_refused(void **state)
+{
+    (void)state;
+    enum { COUNT = 16, ROOM = 1 << 16 };
+    conv_context *context = open_context(3);
+    uint64_t noise = 77;
+    int rounds = SANITIZED ? 25 : 100, taken = 0, refused = 0;
+    assert_non_null(context);
+    for (int round = 0; round < rounds; round++) {
+        uint8_t *data[COUNT];
+        conv_bytes files[COUNT];
+        conv_image images[COUNT] = {0};
+        conv_item items[COUNT];
+        conv_decode_options options = CONV_DECODE_OPTIONS_INIT;
+        options.planar = round & 1;
+        for (int i = 0; i < COUNT; i++) {
+            struct api_image image;
+            conv_bytes file;
+            api_image_make(&image, API_INTERLEAVED, 1 + (int)random_below(&noise, 40),
+                           1 + (int)random_below(&noise, 40), 1 + i % 4,
+                           i % 3 ? CONV_SAMPLE_U8 : CONV_SAMPLE_U16, 0);
+            api_image_fill(&image.view, &noise);
+            assert_int_equal(conv_encode_png(context, &image.view, 1, NULL, &file, NULL, NULL),
+                             CONV_OK);
+            uint8_t *room = malloc(ROOM);
+            memcpy(room, file.data, file.size);
+            size_t size = png_mutate(room, file.size, ROOM, (uint32_t)random_bits(&noise), NULL);
+            data[i] = malloc(size); // ends where the file ends
+            memcpy(data[i], room, size);
+            files[i] = (conv_bytes){data[i], size};
+            free(room);
+            conv_free(context, CONV_HOST, (void *)(uintptr_t)file.data);
+            api_image_free(&image);
+        }
+        (void)conv_decode_png(context, files, COUNT, &options, images, items, NULL);
+        for (int i = 0; i < COUNT; i++) {
+            struct reference_image expected = {0};
+            enum reference_verdict verdict =
+                reference_read(&expected, files[i].data, files[i].size, 1 << 20);
+            conv_png_info info;
+            (void)conv_probe_png(files[i].data, files[i].size, &info, NULL);
+            if (items[i].status == CONV_OK) {
+                taken++;
+                assert_int_equal(verdict, REFERENCE_TAKES);
+                for (int y = 0; y < expected.height; y++)
+                    for (int x = 0; x < expected.width * expected.channels; x++) {
+                        const uint8_t *row = expected.rows + (size_t)y * expected.row_size;
+                        uint32_t sample = expected.depth == 16
+                                              ? (uint32_t)(row[2 * x] << 8 | row[2 * x + 1])
+                                              : row[x];
+                        assert_int_equal(api_image_get(&images[i], x % expected.channels,
+                                                       x / expected.channels, y),
+                                         sample);
+                    }
+            } else {
+                refused++;
+                assert_null(images[i].data);
+                assert_true(items[i].message[0] != 0);
+                // Stricter than libpng only with files that are listed in png.h.
+                bool listed = files[i].size > ORACLE_SMALL ||
+                              (files[i].size >= 16 && memcmp(data[i] + 12, "IHDR", 4) != 0);
+                assert_true(verdict != REFERENCE_TAKES || listed);
+            }
+            conv_free(context, CONV_HOST, images[i].data);
+            free(expected.rows);
+            free(data[i]);
+        }
+    }
+    assert_true(taken > rounds && refused > rounds); // or the files show nothing
+    conv_context_destroy(context);
+}
+
+// --- leaks ---------------------------------------------------------------------------------------
+
+static size_t bytes_in_use(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+// Every function that takes memory, good and bad calls alike.
+static void call_all(conv_context *context, struct api_image *image)
+{
+    conv_filter *filter;
+    conv_layer *layer;
+    conv_bytes file, bad = {"no PNG", 6};
+    conv_image decoded = {0}, none = {0};
+    const float weights[9] = {1};
+    float y[64];
+    conv_layer_options options = CONV_LAYER_OPTIONS_INIT;
+    options.maps = options.channels = 1;
+    options.kernel_height = options.kernel_width = 3;
+    assert_int_equal(conv_encode_png(context, &image->view, 1, NULL, &file, NULL, NULL), CONV_OK);
+    assert_int_equal(conv_decode_png(context, &file, 1, NULL, &decoded, NULL, NULL), CONV_OK);
+    assert_int_equal(conv_decode_png(context, &bad, 1, NULL, &none, NULL, NULL), CONV_ERR_FORMAT);
+    assert_int_equal(conv_filter_create(&filter, context, "blur,sharpen", NULL), CONV_OK);
+    assert_int_equal(conv_filter_run(filter, &decoded, &image->view, 1, NULL), CONV_OK);
+    conv_filter_destroy(filter);
+    assert_int_equal(conv_filter_create(&filter, context, "blurs", NULL), CONV_ERR_USAGE);
+    assert_int_equal(conv_layer_create(&layer, context, weights, NULL, &options), CONV_OK);
+    void *result;
+    assert_int_equal(conv_allocate(context, CONV_HOST, sizeof y, &result), CONV_OK);
+    conv_tensor input = {.data = y, .height = 4, .width = 4, .images = 2};
+    memset(y, 0, sizeof y);
+    assert_int_equal(conv_layer_run(layer, &input, result, NULL), CONV_OK);
+    conv_layer_destroy(layer);
+    conv_free(context, CONV_HOST, result);
+    conv_free(context, CONV_HOST, decoded.data);
+    conv_free(context, CONV_HOST, (void *)(uintptr_t)file.data);
+}
+
+static void calls_leave_nothing_behind(void **state)
+{
+    (void)state;
+    size_t before = 0;
+    struct api_image image;
+    uint64_t noise = 5;
+    int calls = SANITIZED ? 300 : 1000; // of ten functions each
+    api_image_make(&image, API_INTERLEAVED, 20, 20, 3, CONV_SAMPLE_U8, 0);
+    api_image_fill(&image.view, &noise);
+    conv_context *context = open_context(1);
+    for (int i = 0; i < calls; i++) {
+        if (i == 50)
+            before = bytes_in_use();
+        call_all(context, &image);
+    }
+    size_t after = bytes_in_use();
+    conv_context_destroy(context);
+    if (!SANITIZED && after > before + 1024)
+        fail_msg("%zu bytes more after %d rounds", after - before, calls - 50);
+    // Contexts themselves.
+    for (int i = 0; i < 100; i++) {
+        if (i == 10)
+            before = bytes_in_use();
+        context = open_context(2);
+        call_all(context, &image);
+        conv_context_destroy(context);
+    }
+    if (!SANITIZED && bytes_in_use() > before + 1024)
+        fail_msg("%zu bytes more after 90 contexts", bytes_in_use() - before);
+    api_image_free(&image);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(contexts_in_threads_are_independent),
+        cmocka_unit_test(changed_files_are_decoded_or_refused),
+        cmocka_unit_test(calls_leave_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
