@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: MIT
+from typing import Any, Sequence
+
+import numpy as np
+
+from . import ArrayLike, DeviceLike, Layout, Matrix, StreamLike
+
+class Array:
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def device(self) -> str: ...
+    def numpy(self) -> np.ndarray[Any, Any]: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> Array: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+
+class Filter:
+    def __init__(
+        self,
+        filter: str | Matrix,
+        *,
+        border: str | None = None,
+        alpha: str | None = None,
+        kernel: str | None = None,
+        divisor: float | str | None = None,
+        bias: float | None = None,
+        variant: str | None = None,
+        side: int = 0,
+        flip: bool = False,
+        floats: bool = False,
+    ) -> None: ...
+    def __call__(
+        self,
+        images: ArrayLike | Sequence[ArrayLike],
+        *,
+        layout: Layout = "HWC",
+        out: Any = None,
+        stream: StreamLike = None,
+        device: DeviceLike = None,
+    ) -> Any: ...
+    def kernels(self, device: DeviceLike = "cpu", dtype: str = "uint8") -> list[str]: ...
+
+class Layer:
+    def __init__(
+        self,
+        weights: ArrayLike,
+        bias: ArrayLike | None = None,
+        *,
+        stride: int = 1,
+        padding: str | int | None = None,
+        border: str | None = None,
+        activation: str | None = None,
+        precision: str | None = None,
+        variant: str | None = None,
+        input: str = "float32",
+        output: str = "float32",
+        input_divisor: float = 1.0,
+    ) -> None: ...
+    def __call__(
+        self,
+        images: ArrayLike,
+        *,
+        out: Any = None,
+        stream: StreamLike = None,
+        device: DeviceLike = None,
+    ) -> Any: ...

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: MIT
+"""Exceptions of conv that Python has no type for."""
+
+
+class PngError(ValueError):
+    """A PNG file cannot be decoded, or an image cannot be encoded.
+
+    index:  position in the list that was passed (0 for a single item)
+    reason: a sentence
+    code:   "format" (damaged), "unsupported", "limit", "memory", "usage" or "io"
+    """
+
+    def __init__(self, index: int, reason: str, code: str = "format") -> None:
+        super().__init__(index, reason, code)
+        self.index = index
+        self.reason = reason
+        self.code = code
+
+    def __str__(self) -> str:
+        return f"item {self.index}: {self.reason}"
+
+
+class DeviceError(RuntimeError):
+    """A CUDA device is not there, or failed."""

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+// Streams, devices, layouts, and the images in a tensor.
+#include <climits>
+#include <cstring>
+
+#include "errors.h"
+#include "tensor.h"
+
+namespace convpy
+{
+
+namespace
+{
+
+Stream stream_of_number(nb::handle number)
+{
+    if (PyLong_Check(number.ptr())) {
+        long long value = PyLong_AsLongLong(number.ptr());
+        if (value == -1 && PyErr_Occurred())
+            PyErr_Clear(); // too large
+        if (value >= 0)    // 1 is the default stream as well
+            return {true, value == 1 ? nullptr : reinterpret_cast<void *>(value)};
+    }
+    raise_value("%R is not the number of a CUDA stream", number.ptr());
+}
+
+bool is_text(nb::handle object)
+{
+    return nb::isinstance<nb::str>(object);
+}
+
+} // namespace
+
+int parse_int(nb::handle value, const char *name)
+{
+    int number = 0;
+    if (!PyLong_Check(value.ptr()) || !nb::try_cast(value, number))
+        raise_type("%s is a whole number, not %R", name, value.ptr());
+    return number;
+}
+
+Stream parse_stream(nb::handle stream)
+{
+    if (stream.is_none())
+        return {};
+    if (PyLong_Check(stream.ptr()))
+        return stream_of_number(stream);
+    if (nb::hasattr(stream, "__cuda_stream__")) {
+        nb::object member = stream.attr("__cuda_stream__");
+        nb::object pair = PyCallable_Check(member.ptr()) ? member() : member;
+        return stream_of_number(pair[1]);
+    }
+    for (const char *name : {"cuda_stream", "ptr"}) {
+        if (nb::hasattr(stream, name))
+            return stream_of_number(stream.attr(name));
+    }
+    raise_type(
+        "stream: a number, or an object with __cuda_stream__, cuda_stream or ptr was expected");
+}
+
+int parse_device(nb::handle device)
+{
+    if (device.is_none())
+        return cpu;
+    nb::str text(device); // torch.device, too
+    const char *name = text.c_str();
+    if (strcmp(name, "cpu") == 0)
+        return cpu;
+    if (strcmp(name, "cuda") == 0)
+        return 0;
+    if (strncmp(name, "cuda:", 5) == 0 && name[5]) {
+        long number = 0;
+        for (const char *digit = name + 5; *digit && number < 1000; digit++) {
+            if (*digit < '0' || *digit > '9')
+                number = LONG_MAX / 16;
+            else
+                number = 10 * number + (*digit - '0');
+        }
+        if (number < 1000)
+            return static_cast<int>(number);
+    }
+    raise_value("device is 'cpu', 'cuda' or 'cuda:1', not %R", text.ptr());
+}
+
+Layout parse_layout(nb::handle layout)
+{
+    if (is_text(layout)) {
+        nb::str text = nb::borrow<nb::str>(layout);
+        if (strcmp(text.c_str(), "HWC") == 0)
+            return Layout::hwc;
+        if (strcmp(text.c_str(), "CHW") == 0)
+            return Layout::chw;
+        if (strcmp(text.c_str(), "HW") == 0)
+            return Layout::hw;
+    }
+    raise_value("layout is 'HWC', 'CHW' or 'HW', not %R", layout.ptr());
+}
+
+void append_images(std::vector<conv_image> &images, const Tensor &tensor, Layout layout,
+                   const char *name)
+{
+    int single = layout == Layout::hw ? 2 : 3; // axes of one image
+    int axes = tensor.dimensions;
+    bool gray = axes == 2;
+    if (axes < 2 || axes > single + 1)
+        raise_value("%s has %d axes; an image has height, width (and channels), a batch one more",
+                    name, axes);
+    int first = axes == single + 1 ? 1 : 0; // of the axes of an image
+    int y = first, x = first + 1, c = first + 2;
+    if (layout == Layout::chw && !gray) {
+        c = first;
+        y = first + 1;
+        x = first + 2;
+    }
+    bool has_channels = layout != Layout::hw && !gray;
+    int64_t channels = has_channels ? tensor.shape[c] : 1;
+    if (channels < 1 || channels > 4)
+        raise_value("%s has %lld channels in layout '%s', not 1 to 4; is it layout='%s'?", name,
+                    static_cast<long long>(channels), layout == Layout::chw ? "CHW" : "HWC",
+                    layout == Layout::chw ? "HWC" : "CHW");
+    if (tensor.shape[y] < 1 || tensor.shape[x] < 1)
+        raise_value("%s has no pixels", name);
+    if (tensor.shape[y] > INT32_MAX || tensor.shape[x] > INT32_MAX)
+        raise_value("%s is too large", name);
+    conv_image image = {};
+    image.width = static_cast<int32_t>(tensor.shape[x]);
+    image.height = static_cast<int32_t>(tensor.shape[y]);
+    image.channels = static_cast<int32_t>(channels);
+    image.sample = tensor.sample;
+    image.memory = tensor.memory();
+    image.has_alpha = channels % 2 == 0;
+    image.row_stride = tensor.strides[y];
+    image.column_stride = tensor.strides[x];
+    image.channel_stride = has_channels ? tensor.strides[c] : conv_sample_bytes(tensor.sample);
+    int64_t count = first ? tensor.shape[0] : 1;
+    for (int64_t i = 0; i < count; i++) {
+        image.data = static_cast<char *>(tensor.data) + (first ? i * tensor.strides[0] : 0);
+        images.push_back(image);
+    }
+}
+
+} // namespace convpy

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// conv.Array: samples in memory of libconv. Results in device memory are of this type; on the host
+// it is what numpy arrays and memoryviews keep alive.
+#ifndef CONV_PYTHON_ARRAY_H
+#define CONV_PYTHON_ARRAY_H
+
+#include <atomic>
+#include <memory>
+
+#include "tensor.h"
+
+namespace convpy
+{
+
+// Memory of a context's pool, returned when the last array, tensor or view of it is gone.
+struct Block {
+    std::shared_ptr<Context> context;
+    conv_memory memory;
+    void *data;
+    std::atomic<void *> stream;       // where it is used
+    std::atomic<bool> pending{false}; // work on it has been queued there and may not be done
+
+    Block(std::shared_ptr<Context> owner, conv_memory where, void *address, void *used_on);
+    ~Block();
+    Block(const Block &) = delete;
+    Block &operator=(const Block &) = delete;
+};
+
+struct Array {
+    std::shared_ptr<Block> block;
+    char *data = nullptr;
+    int device = cpu;
+    conv_sample sample = CONV_SAMPLE_U8;
+    int dimensions = 0;
+    int64_t shape[max_dimensions] = {};
+    int64_t strides[max_dimensions] = {}; // bytes, row-major without gaps
+
+    void set_shape(const int64_t *lengths, int count);
+    int64_t bytes() const;
+};
+
+// "uint8", ...; bytes of one sample.
+const char *sample_name(conv_sample sample);
+
+// A new array of that shape in memory of the context. Throws Failure.
+Array new_array(const Borrowed &context, conv_memory memory, conv_sample sample,
+                const int64_t *shape, int dimensions);
+
+// A NumPy array of the memory of a host array; a copy of a device array, complete.
+nb::object to_numpy(const Array &array);
+
+// NumPy's type of that name.
+nb::object numpy_dtype(conv_sample sample);
+
+void bind_array(nb::module_ &module);
+
+} // namespace convpy
+
+#endif

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+#include "contexts.h"
+
+#include <atomic>
+#include <map>
+#include <utility>
+
+#include <unistd.h>
+
+#include "gil.h"
+
+namespace convpy
+{
+
+namespace
+{
+
+constexpr size_t idle_limit = 8; // contexts kept for one device and stream: calls at the same time
+
+struct Pool {
+    std::mutex lock;
+    Settings settings;
+    unsigned generation = 0; // counts changes of the settings
+    std::map<std::pair<int, void *>, std::vector<std::shared_ptr<Context>>> idle;
+    std::vector<std::weak_ptr<Context>> all;
+};
+
+// Never destroyed: at the end of the process arrays may outlive any static object.
+std::atomic<Pool *> current_pool{new Pool};
+
+Pool &pool()
+{
+    return *current_pool.load();
+}
+
+std::string device_name(int device)
+{
+    return device == cpu ? "cpu" : "cuda:" + std::to_string(device);
+}
+
+} // namespace
+
+Context::Context(int device, void *stream, const Settings &settings, unsigned settings_generation)
+    : device_number(device), cuda_stream(stream), generation(settings_generation), process(getpid())
+{
+    conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
+    std::string name = device_name(device);
+    char message[CONV_MESSAGE_SIZE] = "";
+    options.device = name.c_str();
+    options.threads = settings.threads;
+    options.max_pixels = settings.max_pixels;
+    options.pool_bytes = settings.pool_bytes;
+    conv_status status = conv_context_create(&context, &options, message);
+    if (status != CONV_OK)
+        throw Failure{status, message};
+}
+
+Context::~Context()
+{
+    if (process != getpid())
+        return;
+    if (device_number != cpu && !broken)
+        conv_stream_wait(context, cuda_stream); // kernels may still read the filters
+    while (!prepared.empty())
+        destroy_prepared(prepared.begin()->first);
+    free_all();
+    conv_context_destroy(context);
+}
+
+void Context::destroy_prepared(uint64_t id) noexcept
+{
+    auto found = prepared.find(id);
+    if (found == prepared.end())
+        return;
+    if (conv_filter **filter = std::get_if<conv_filter *>(&found->second))
+        conv_filter_destroy(*filter);
+    else
+        conv_layer_destroy(std::get<conv_layer *>(found->second));
+    prepared.erase(found);
+}
+
+// After CONV_ERR_DEVICE memory cannot be freed, only lost with the context.
+void Context::free_all() noexcept
+{
+    for (const Freed &block : freed) {
+        if (!broken)
+            conv_free(context, block.memory, block.data);
+    }
+    freed.clear();
+}
+
+void Context::collect() noexcept
+{
+    free_all();
+    bool here = false; // most were prepared in another context
+    for (uint64_t id : forgotten)
+        here = here || prepared.count(id) != 0;
+    if (here && device_number != cpu && !broken)
+        conv_stream_wait(context, cuda_stream);
+    for (uint64_t id : forgotten)
+        destroy_prepared(id);
+    forgotten.clear();
+}
+
+void Context::free(conv_memory memory, void *data) noexcept
+{
+    if (process != getpid())
+        return;
+    std::lock_guard<std::mutex> guard(lock);
+    freed.push_back({memory, data});
+    if (!busy)
+        free_all();
+}
+
+void Context::forget(uint64_t id) noexcept
+{
+    if (process != getpid())
+        return;
+    std::lock_guard<std::mutex> guard(lock);
+    forgotten.push_back(id);
+    if (!busy)
+        collect();
+}
+
+Borrowed::Borrowed(int device, void *stream)
+{
+    Pool &p = pool();
+    Settings settings;
+    unsigned generation;
+    {
+        std::lock_guard<std::mutex> guard(p.lock);
+        auto &idle = p.idle[{device, stream}];
+        if (!idle.empty()) {
+            context = std::move(idle.back());
+            idle.pop_back();
+        }
+        settings = p.settings;
+        generation = p.generation;
+    }
+    if (!context) {
+        Unlocked unlocked; // starting a device can take a second
+        context = std::make_shared<Context>(device, stream, settings, generation);
+        std::lock_guard<std::mutex> guard(p.lock);
+        for (size_t i = 0; i < p.all.size();) {
+            if (p.all[i].expired()) {
+                p.all[i] = p.all.back();
+                p.all.pop_back();
+            } else {
+                i++;
+            }
+        }
+        p.all.push_back(context);
+    }
+    std::lock_guard<std::mutex> guard(context->lock);
+    context->busy = true;
+}
+
+Borrowed::~Borrowed()
+{
+    {
+        std::lock_guard<std::mutex> guard(context->lock);
+        context->collect();
+        context->busy = false;
+    }
+    if (context->broken || context->process != getpid())
+        return;
+    Pool &p = pool();
+    std::lock_guard<std::mutex> guard(p.lock);
+    auto &idle = p.idle[{context->device_number, context->cuda_stream}];
+    if (context->generation == p.generation && idle.size() < idle_limit)
+        idle.push_back(std::move(context));
+}
+
+void Borrowed::check(conv_status status) const
+{
+    if (status == CONV_OK)
+        return;
+    if (status == CONV_ERR_DEVICE)
+        context->broken = true;
+    throw Failure{status, conv_context_message(context->get())};
+}
+
+void configure(const Settings &settings)
+{
+    Pool &p = pool();
+    decltype(p.idle) dropped; // destroyed without the lock
+    std::lock_guard<std::mutex> guard(p.lock);
+    p.settings = settings;
+    p.generation++;
+    dropped.swap(p.idle);
+}
+
+Settings current_settings()
+{
+    Pool &p = pool();
+    std::lock_guard<std::mutex> guard(p.lock);
+    return p.settings;
+}
+
+uint64_t new_prepared_id()
+{
+    static std::atomic<uint64_t> last{0};
+    return ++last;
+}
+
+void forget_prepared(uint64_t id) noexcept
+{
+    std::vector<std::shared_ptr<Context>> contexts;
+    Pool &p = pool();
+    {
+        std::lock_guard<std::mutex> guard(p.lock);
+        for (const std::weak_ptr<Context> &weak : p.all) {
+            if (std::shared_ptr<Context> context = weak.lock())
+                contexts.push_back(std::move(context));
+        }
+    }
+    for (const std::shared_ptr<Context> &context : contexts)
+        context->forget(id);
+}
+
+void abandon_contexts()
+{
+    forget_other_threads();
+    Settings settings = pool().settings; // unlocked: the thread that held the lock is not here
+    Pool *fresh = new Pool;
+    fresh->settings = settings;
+    current_pool.store(fresh); // the old one leaks: its contexts' threads do not exist here
+}
+
+} // namespace convpy

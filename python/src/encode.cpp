@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+#include "png.h"
+
+#include <cstring>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "errors.h"
+#include "frameworks.h"
+#include "gil.h"
+
+namespace convpy
+{
+
+namespace
+{
+
+constexpr size_t parallel_copy_bytes = size_t{32} << 20; // from there on, threads save time
+constexpr unsigned most_copiers = 8;
+
+struct Encode {
+    std::vector<Tensor> tensors;
+    std::vector<conv_image> images;
+    Stream stream;
+    int device = cpu;
+    std::vector<conv_bytes> files;
+    std::vector<conv_item> items;
+};
+
+void add_image(Encode &call, nb::handle image, Layout layout, nb::handle device)
+{
+    Tensor tensor = import_array(image, call.stream, "images");
+    if (tensor.sample != CONV_SAMPLE_U8 && tensor.sample != CONV_SAMPLE_U16)
+        raise_type("images: samples of type %s; PNG files have uint8 or uint16",
+                   sample_name(tensor.sample));
+    int place = tensor.device == cpu ? parse_device(device) : tensor.device;
+    if (tensor.device != cpu && !device.is_none() && parse_device(device) != place)
+        raise_value("the images are on cuda:%d", place);
+    if (!call.tensors.empty() && place != call.device)
+        raise_value("the images of one call are all on the same device");
+    call.device = place;
+    if (tensor.stream.given)
+        call.stream = tensor.stream;
+    append_images(call.images, tensor, layout, "images");
+    call.tensors.push_back(std::move(tensor));
+}
+
+void run(Encode &call, const Borrowed &context, int level)
+{
+    Unlocked unlocked;
+    conv_encode_options options = CONV_ENCODE_OPTIONS_INIT;
+    options.level = level;
+    call.files.resize(call.images.size());
+    call.items.resize(call.images.size());
+    conv_status status =
+        conv_encode_png(context.get(), call.images.data(), static_cast<int>(call.images.size()),
+                        &options, call.files.data(), call.items.data(), call.stream.handle);
+    bool of_an_item = false;
+    for (const conv_item &item : call.items)
+        of_an_item = of_an_item || item.status == status;
+    if (status == CONV_ERR_DEVICE || (status != CONV_OK && !of_an_item))
+        context.check(status);
+}
+
+// memoryviews of the library's memory.
+nb::object view_of(const conv_bytes &file, const Borrowed &context)
+{
+    Array array;
+    auto size = static_cast<int64_t>(file.size);
+    array.set_shape(&size, 1);
+    array.data = static_cast<char *>(const_cast<void *>(file.data));
+    array.block = std::make_shared<Block>(context.shared(), CONV_HOST,
+                                          const_cast<void *>(file.data), context->stream());
+    PyObject *view = PyMemoryView_FromObject(nb::cast(std::move(array)).ptr());
+    if (!view)
+        throw nb::python_error();
+    return nb::steal(view);
+}
+
+// Fills bytes objects that no other code has seen yet, without the GIL.
+void copy_all(const std::vector<conv_bytes> &files, const std::vector<char *> &copies)
+{
+    size_t total = 0;
+    for (const conv_bytes &file : files)
+        total += file.size;
+    unsigned copiers = std::min(most_copiers, std::thread::hardware_concurrency());
+    if (total < parallel_copy_bytes || copiers < 2)
+        copiers = 1;
+    std::atomic<size_t> next{0};
+    auto work = [&] {
+        for (size_t i; (i = next++) < files.size();) {
+            if (copies[i])
+                memcpy(copies[i], files[i].data, files[i].size);
+        }
+    };
+    std::vector<std::thread> threads;
+    threads.reserve(copiers);
+    try {
+        for (unsigned k = 1; k < copiers; k++)
+            threads.emplace_back(work);
+    } catch (const std::system_error &) { // no more threads: those that there are do the work
+    }
+    work();
+    for (std::thread &thread : threads)
+        thread.join();
+}
+
+// Returns the encoded files to the pool however the call ends.
+struct Encoded {
+    Encode &call;
+    const Borrowed &context;
+    ~Encoded()
+    {
+        for (const conv_bytes &file : call.files)
+            if (file.data)
+                context->free(CONV_HOST, const_cast<void *>(file.data));
+    }
+};
+
+nb::list copies_of(Encode &call)
+{
+    nb::list results;
+    std::vector<char *> copies(call.files.size());
+    for (size_t i = 0; i < call.files.size(); i++) {
+        if (call.items[i].status != CONV_OK) {
+            results.append(
+                png_error(static_cast<int64_t>(i), call.items[i].status, call.items[i].message));
+            continue;
+        }
+        PyObject *bytes =
+            PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(call.files[i].size));
+        if (!bytes)
+            throw nb::python_error();
+        copies[i] = PyBytes_AsString(bytes);
+        results.append(nb::steal(bytes));
+    }
+    Unlocked unlocked;
+    copy_all(call.files, copies);
+    return results;
+}
+
+nb::list views_of(Encode &call, const Borrowed &context)
+{
+    nb::list results;
+    for (size_t i = 0; i < call.files.size(); i++) {
+        if (call.items[i].status != CONV_OK) {
+            results.append(
+                png_error(static_cast<int64_t>(i), call.items[i].status, call.items[i].message));
+            continue;
+        }
+        conv_bytes file = call.files[i];
+        call.files[i].data = nullptr; // now the view's
+        results.append(view_of(file, context));
+    }
+    return results;
+}
+
+nb::object encode_png(nb::handle images, nb::handle layout, nb::handle level, nb::handle device,
+                      nb::handle stream, nb::handle errors, bool views)
+{
+    Layout order = parse_layout(layout);
+    std::string on_error = nb::str(errors).c_str();
+    if (on_error != "raise" && on_error != "return")
+        raise_value("errors is 'raise' or 'return', not %R", errors.ptr());
+    int number = level.is_none() ? -1 : parse_int(level, "level");
+    if (number < -1 || number > 12)
+        raise_value("level is 0 to 12, not %d", number);
+    Encode call;
+    call.stream = parse_stream(stream);
+    bool many = PyList_Check(images.ptr()) || PyTuple_Check(images.ptr());
+    if (many) {
+        for (nb::handle image : images)
+            add_image(call, image, order, device);
+        if (call.images.size() != call.tensors.size())
+            raise_value("a list holds single images; pass a batch by itself");
+    } else {
+        add_image(call, images, order, device);
+        many = call.tensors[0].dimensions > (order == Layout::hw ? 2 : 3);
+    }
+    if (call.images.empty())
+        return nb::list();
+    Borrowed context(call.device, call.stream.handle);
+    Encoded owner{call, context};
+    run(call, context, number);
+    for (size_t i = 0; on_error == "raise" && i < call.items.size(); i++) {
+        if (call.items[i].status != CONV_OK)
+            raise_now(
+                png_error(static_cast<int64_t>(i), call.items[i].status, call.items[i].message));
+    }
+    nb::list results = views ? views_of(call, context) : copies_of(call);
+    return many ? nb::object(results) : nb::object(results[0]);
+}
+
+} // namespace
+
+void bind_encode(nb::module_ &module)
+{
+    using nb::arg, nb::none;
+    module.def("encode_png", encode_png, arg("images"), nb::kw_only(), arg("layout") = "HWC",
+               arg("level") = none(), arg("device") = none(), arg("stream") = none(),
+               arg("errors") = "raise", arg("views") = false);
+}
+
+} // namespace convpy

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// Python exceptions for what libconv and the conversion of arguments report.
+#ifndef CONV_PYTHON_ERRORS_H
+#define CONV_PYTHON_ERRORS_H
+
+#include <nanobind/nanobind.h>
+
+#include "conv.h"
+
+namespace convpy
+{
+
+namespace nb = nanobind;
+
+// Each throws; formats as PyErr_Format does. With the GIL.
+[[noreturn]] void raise_value(const char *format, ...);
+[[noreturn]] void raise_type(const char *format, ...);
+[[noreturn]] void raise_buffer(const char *format, ...);
+[[noreturn]] void raise_now(nb::handle exception);
+
+// A conv.PngError for item `index`; not raised yet.
+nb::object png_error(int64_t index, conv_status status, const char *reason);
+
+// Makes Failure a ValueError, OSError, MemoryError or conv.DeviceError.
+void register_errors(nb::module_ &module);
+
+} // namespace convpy
+
+#endif

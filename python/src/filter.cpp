@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT
+#include "filter.h"
+
+#include <cstring>
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "errors.h"
+#include "frameworks.h"
+#include "gil.h"
+#include "helpers.h"
+
+namespace convpy
+{
+
+namespace
+{
+
+const char *text_or_null(const Text &text)
+{
+    return text ? text->c_str() : nullptr;
+}
+
+// One array of a call and its result.
+struct Pair {
+    Tensor source, result;
+    bool given; // the result is the caller's
+};
+
+struct Call {
+    std::vector<Pair> pairs;
+    std::vector<conv_image> sources, results;
+    Stream stream;
+    int device = cpu;
+};
+
+void check_out(const Tensor &out, const Tensor &source, conv_sample sample)
+{
+    if (!out.writable)
+        raise_buffer("out cannot be written to");
+    if (!out.in_place)
+        raise_buffer("out has strides that are zero or negative");
+    if (out.sample != sample)
+        raise_value("out is %s; the result is %s", sample_name(out.sample), sample_name(sample));
+    bool same = out.dimensions == source.dimensions;
+    for (int i = 0; same && i < out.dimensions; i++)
+        same = out.shape[i] == source.shape[i];
+    if (!same)
+        raise_value("out and the images differ in shape");
+    if (out.device != source.device)
+        raise_value("out and the images are not in the same memory");
+}
+
+// The results of images[i] may be images[i] itself in host memory.
+void check_overlap(const conv_image &source, const conv_image &result)
+{
+    auto extent = [](const conv_image &image) {
+        return (image.height - 1) * image.row_stride + (image.width - 1) * image.column_stride +
+               (image.channels - 1) * image.channel_stride + conv_sample_bytes(image.sample);
+    };
+    auto *a = static_cast<const char *>(source.data);
+    auto *b = static_cast<const char *>(result.data);
+    if (a >= b + extent(result) || b >= a + extent(source))
+        return;
+    bool same = a == b && source.sample == result.sample && source.memory == CONV_HOST &&
+                source.row_stride == result.row_stride &&
+                source.column_stride == result.column_stride &&
+                source.channel_stride == result.channel_stride;
+    if (!same)
+        raise_value(source.memory == CONV_HOST
+                        ? "out overlaps the images without being the same view"
+                        : "out overlaps the images, in device memory");
+}
+
+void add_source(Call &call, nb::handle image, nb::handle device)
+{
+    Pair pair;
+    pair.given = false;
+    pair.source = import_array(image, call.stream, "images");
+    Tensor &source = pair.source;
+    if (source.sample != CONV_SAMPLE_U8 && source.sample != CONV_SAMPLE_U16)
+        raise_type("images: samples of type %s; filters read uint8 and uint16",
+                   sample_name(source.sample));
+    int place = source.device;
+    if (place == cpu)
+        place = parse_device(device);
+    else if (!device.is_none() && parse_device(device) != place)
+        raise_value("the images are on cuda:%d", place);
+    if (source.stream.given)
+        call.stream = source.stream;
+    if (call.pairs.empty())
+        call.device = place;
+    else if (call.device != place || call.pairs[0].source.device != source.device)
+        raise_value("the images of one call are all in the same memory");
+    call.pairs.push_back(std::move(pair));
+}
+
+void add_result(Call &call, Pair &pair, nb::handle out, const Borrowed &context, bool floats)
+{
+    conv_sample sample = floats ? CONV_SAMPLE_F32 : pair.source.sample;
+    pair.given = !out.is_none();
+    if (pair.given) {
+        pair.result = import_array(out, call.stream, "out");
+        check_out(pair.result, pair.source, sample);
+    } else {
+        pair.result = new_result(context, pair.source.kind, pair.source.device, sample,
+                                 pair.source.shape, pair.source.dimensions);
+    }
+}
+
+bool same_shape(const conv_image &a, const conv_image &b)
+{
+    return a.width == b.width && a.height == b.height && a.channels == b.channels &&
+           a.sample == b.sample;
+}
+
+// Runs of images of one shape go to the library together.
+void run(const Borrowed &context, conv_filter *filter, const Call &call)
+{
+    size_t count = call.sources.size();
+    for (size_t first = 0, next; first < count; first = next) {
+        for (next = first + 1; next < count; next++) {
+            if (!same_shape(call.sources[first], call.sources[next]))
+                break;
+        }
+        context.check(conv_filter_run(filter, &call.sources[first], &call.results[first],
+                                      static_cast<int>(next - first), call.stream.handle));
+    }
+}
+
+nb::object finish_pair(Call &call, Pair &pair, nb::handle out, const Borrowed &context)
+{
+    bool on_device = pair.source.device != cpu;
+    if (!pair.given)
+        return finish(pair.result, call.stream.handle, on_device);
+    note_use(pair.result, call.stream.handle, context, true);
+    return nb::borrow(out);
+}
+
+} // namespace
+
+conv_filter_options FilterSettings::options() const
+{
+    conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
+    options.border = text_or_null(border);
+    options.alpha = text_or_null(alpha);
+    options.kernel = text_or_null(kernel);
+    options.divisor = text_or_null(divisor);
+    options.bias = text_or_null(bias);
+    options.variant = text_or_null(variant);
+    options.side = side;
+    options.flip = flip;
+    options.floats = floats;
+    return options;
+}
+
+Filter::Filter(std::string chain, FilterSettings how)
+    : text(std::move(chain)), settings(std::move(how)), id(new_prepared_id())
+{
+    check();
+}
+
+Filter::Filter(std::vector<double> values, int columns, int rows, double divisor, double bias,
+               FilterSettings how)
+    : settings(std::move(how)), coefficients(std::move(values)), width(columns), height(rows),
+      scale(divisor), offset(bias), id(new_prepared_id())
+{
+    check();
+}
+
+Filter::~Filter()
+{
+    forget_prepared(id);
+}
+
+// A forced kernel may be one of a CUDA device only: it is checked when it is used.
+void Filter::check() const
+{
+    if (settings.variant)
+        return;
+    Borrowed context(cpu, nullptr);
+    Unlocked unlocked;
+    ready(context);
+}
+
+conv_filter *Filter::ready(const Borrowed &context) const
+{
+    auto found = context->prepared.find(id);
+    if (found != context->prepared.end())
+        return std::get<conv_filter *>(found->second);
+    conv_filter_options options = settings.options();
+    conv_filter *filter;
+    if (coefficients.empty())
+        context.check(conv_filter_create(&filter, context.get(), text.c_str(), &options));
+    else
+        context.check(conv_filter_create_matrix(&filter, context.get(), coefficients.data(), width,
+                                                height, scale, offset, &options));
+    context->prepared.emplace(id, filter);
+    return filter;
+}
+
+nb::object Filter::call(nb::handle images, nb::handle layout, nb::handle out, nb::handle stream,
+                        nb::handle device) const
+{
+    bool many = PyList_Check(images.ptr()) || PyTuple_Check(images.ptr());
+    Layout order = parse_layout(layout);
+    Call call;
+    call.stream = parse_stream(stream);
+    if (many) {
+        call.pairs.reserve(nb::len(images));
+        for (nb::handle image : images)
+            add_source(call, image, device);
+        if (call.pairs.empty())
+            return nb::list();
+        if (!out.is_none() && (!(PyList_Check(out.ptr()) || PyTuple_Check(out.ptr())) ||
+                               nb::len(out) != call.pairs.size()))
+            raise_value("out: a list of as many arrays as there are images was expected");
+    } else {
+        add_source(call, images, device);
+    }
+    Borrowed context(call.device, call.stream.handle);
+    for (size_t i = 0; i < call.pairs.size(); i++) {
+        Pair &pair = call.pairs[i];
+        nb::object into = nb::borrow(out);
+        if (many && !out.is_none())
+            into = out[i];
+        size_t first = call.sources.size();
+        append_images(call.sources, pair.source, order, "images");
+        add_result(call, pair, into, context, settings.floats);
+        append_images(call.results, pair.result, order, "out");
+        for (size_t k = first; pair.given && k < call.sources.size(); k++)
+            check_overlap(call.sources[k], call.results[k]);
+    }
+    {
+        Unlocked unlocked;
+        run(context, ready(context), call);
+    }
+    for (const Pair &pair : call.pairs)
+        note_use(pair.source, call.stream.handle, context, false);
+    if (!many)
+        return finish_pair(call, call.pairs[0], out, context);
+    nb::list results;
+    for (size_t i = 0; i < call.pairs.size(); i++) {
+        nb::object into = out.is_none() ? nb::borrow(out) : nb::object(out[i]);
+        results.append(finish_pair(call, call.pairs[i], into, context));
+    }
+    return std::move(results);
+}
+
+std::vector<std::string> Filter::kernels(nb::handle device, nb::handle dtype) const
+{
+    std::string type = nb::str(dtype).c_str();
+    if (type != "uint8" && type != "uint16")
+        raise_value("dtype is 'uint8' or 'uint16'");
+    conv_sample sample = type == "uint8" ? CONV_SAMPLE_U8 : CONV_SAMPLE_U16;
+    Borrowed context(parse_device(device), nullptr);
+    std::vector<std::string> names;
+    conv_filter *filter = ready(context);
+    while (const char *name = conv_filter_kernel(filter, static_cast<int>(names.size()), sample))
+        names.push_back(name);
+    return names;
+}
+
+namespace
+{
+
+Text text_of(nb::handle value)
+{
+    if (value.is_none())
+        return {};
+    return std::string(nb::str(value).c_str());
+}
+
+double number_of(nb::handle value, double otherwise)
+{
+    return value.is_none() ? otherwise : nb::cast<double>(value);
+}
+
+void make_filter(Filter *self, nb::handle filter, nb::handle border, nb::handle alpha,
+                 nb::handle kernel, nb::handle divisor, nb::handle bias, nb::handle variant,
+                 int side, bool flip, bool floats)
+{
+    FilterSettings settings;
+    settings.border = text_of(border);
+    settings.alpha = text_of(alpha);
+    settings.variant = text_of(variant);
+    settings.flip = flip;
+    settings.floats = floats;
+    if (nb::isinstance<nb::str>(filter)) {
+        settings.kernel = text_of(kernel);
+        settings.divisor = text_of(divisor);
+        settings.bias = text_of(bias);
+        settings.side = side;
+        new (self) Filter(nb::cast<std::string>(filter), std::move(settings));
+        return;
+    }
+    if (!kernel.is_none() || side != 0)
+        raise_value("kernel and side are for filters by name");
+    nb::object matrix = helpers.asarray(filter, "float64");
+    if (nb::cast<int>(matrix.attr("ndim")) != 2)
+        raise_value("a filter is a text, or a matrix of coefficients with two axes");
+    auto height = nb::cast<int>(matrix.attr("shape")[0]);
+    auto width = nb::cast<int>(matrix.attr("shape")[1]);
+    auto values = nb::cast<std::vector<double>>(matrix.attr("ravel")().attr("tolist")());
+    double scale = 1;
+    if (nb::isinstance<nb::str>(divisor)) {
+        if (strcmp(nb::str(divisor).c_str(), "sum") != 0)
+            raise_value("divisor is a number or 'sum'");
+        scale = nb::cast<double>(matrix.attr("sum")());
+    } else {
+        scale = number_of(divisor, 1);
+    }
+    new (self)
+        Filter(std::move(values), width, height, scale, number_of(bias, 0), std::move(settings));
+}
+
+} // namespace
+
+void bind_filter(nb::module_ &module)
+{
+    using nb::arg, nb::none;
+    nb::class_<Filter>(module, "Filter", nb::is_final(),
+                       "A chain of filters with its settings, for repeated calls.\n\n"
+                       "Arguments and results are those of conv.filter. Any thread may call it.")
+        .def("__init__", make_filter, arg("filter"), nb::kw_only(), arg("border") = none(),
+             arg("alpha") = none(), arg("kernel") = none(), arg("divisor") = none(),
+             arg("bias") = none(), arg("variant") = none(), arg("side") = 0, arg("flip") = false,
+             arg("floats") = false)
+        .def("__call__", &Filter::call, arg("images"), nb::kw_only(), arg("layout") = "HWC",
+             arg("out") = none(), arg("stream") = none(), arg("device") = none(),
+             "Filters images as conv.filter does.")
+        .def("kernels", &Filter::kernels, arg("device") = "cpu", arg("dtype") = "uint8",
+             "Names of the kernels that run the filters of the chain on such samples.")
+        .def("__repr__", [](const Filter &filter) {
+            return filter.text.empty() ? nb::str("conv.Filter(matrix)")
+                                       : nb::str("conv.Filter({!r})").format(filter.text);
+        });
+    module.def("filter_names", [] {
+        nb::list names;
+        const char *summary = "";
+        for (int i = 0; const char *name = conv_filter_name(i, &summary); i++)
+            names.append(nb::make_tuple(name, summary));
+        return names;
+    });
+}
+
+} // namespace convpy

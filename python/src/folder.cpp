@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+// conv.filter_folder. The run has a thread of its own; the calling thread waits for it, calls the
+// callback and looks for Ctrl-C a few times a second.
+#include "folder.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "errors.h"
+#include "filter.h"
+#include "gil.h"
+#include "helpers.h"
+
+namespace convpy
+{
+
+namespace
+{
+
+constexpr auto wait_for_signals = std::chrono::milliseconds(50);
+
+struct State {
+    uint64_t done = 0, failed = 0, skipped = 0, found = 0;
+    bool listed = false;
+};
+
+struct FailedFile {
+    std::string path, message;
+};
+
+// What the run and the calling thread share.
+struct Run {
+    std::mutex lock;
+    std::condition_variable changed;
+    State state;
+    std::vector<FailedFile> failures; // since the last look
+    bool news = false, finished = false;
+    std::atomic<bool> stop{false};
+    conv_status status = CONV_OK;
+    std::string message;
+};
+
+State state_of(const conv_folder_progress &progress)
+{
+    return {progress.done, progress.failed, progress.skipped, progress.found, progress.listed != 0};
+}
+
+// On a thread of the run.
+int note_progress(void *user, const conv_folder_progress *progress)
+{
+    Run &run = *static_cast<Run *>(user);
+    std::lock_guard<std::mutex> guard(run.lock);
+    run.state = state_of(*progress);
+    if (progress->path)
+        run.failures.push_back({progress->path, progress->message ? progress->message : ""});
+    run.news = true;
+    run.changed.notify_one();
+    return run.stop ? 1 : 0;
+}
+
+nb::object progress_object(const State &state, nb::handle failures)
+{
+    return helpers.progress(state.done, state.failed, state.skipped, state.found, state.listed,
+                            failures);
+}
+
+// Paths may hold bytes that are no UTF-8: as os.fsdecode does it.
+nb::object path_text(const std::string &path)
+{
+    PyObject *text =
+        PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size()));
+    if (!text)
+        throw nb::python_error();
+    return nb::steal(text);
+}
+
+nb::object message_text(const std::string &message)
+{
+    PyObject *text =
+        PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace");
+    if (!text)
+        throw nb::python_error();
+    return nb::steal(text);
+}
+
+// Waits for news with the GIL released, then calls the callback. False once the run is over.
+bool look(Run &run, nb::handle callback, nb::list &failures)
+{
+    State state;
+    std::vector<FailedFile> failed;
+    bool finished, news;
+    {
+        Unlocked unlocked;
+        std::unique_lock<std::mutex> guard(run.lock);
+        run.changed.wait_for(guard, wait_for_signals, [&] { return run.news || run.finished; });
+        state = run.state;
+        failed.swap(run.failures);
+        finished = run.finished;
+        news = run.news;
+        run.news = false;
+    }
+    for (const FailedFile &file : failed)
+        failures.append(nb::make_tuple(path_text(file.path), message_text(file.message)));
+    if (PyErr_CheckSignals() != 0)
+        throw nb::python_error();
+    if (news && !callback.is_none())
+        callback(progress_object(state, failures));
+    return !finished;
+}
+
+std::vector<std::string> paths_of(nb::handle paths)
+{
+    nb::object fspath = nb::module_::import_("os").attr("fsencode");
+    std::vector<std::string> result;
+    bool many = PyList_Check(paths.ptr()) || PyTuple_Check(paths.ptr());
+    auto append = [&](nb::handle path) {
+        nb::bytes bytes = nb::cast<nb::bytes>(fspath(path));
+        std::string text(static_cast<const char *>(bytes.data()), bytes.size());
+        if (text.find('\0') != std::string::npos)
+            raise_value("a path has a zero byte");
+        result.push_back(std::move(text));
+    };
+    if (many) {
+        for (nb::handle path : paths)
+            append(path);
+    } else {
+        append(paths);
+    }
+    return result;
+}
+
+struct Job {
+    std::string filter, output, device;
+    std::vector<std::string> inputs;
+    FilterSettings settings;
+    conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
+};
+
+void run_job(const Job &job, Run &run)
+{
+    conv_status status = CONV_OK;
+    std::string message;
+    State state;
+    conv_context_options context_options = CONV_CONTEXT_OPTIONS_INIT;
+    Settings settings = current_settings();
+    context_options.device = job.device.c_str();
+    context_options.threads = settings.threads;
+    context_options.max_pixels = settings.max_pixels;
+    char text[CONV_MESSAGE_SIZE] = "";
+    conv_context *context;
+    status = conv_context_create(&context, &context_options, text);
+    if (status == CONV_OK) {
+        std::vector<const char *> inputs;
+        for (const std::string &input : job.inputs)
+            inputs.push_back(input.c_str());
+        conv_folder_progress result = {};
+        result.size = sizeof result;
+        status = conv_filter_folder(context, job.filter.c_str(), inputs.data(),
+                                    static_cast<int>(inputs.size()), job.output.c_str(),
+                                    &job.options, &result);
+        message = conv_context_message(context);
+        state = state_of(result);
+        conv_context_destroy(context);
+    } else {
+        message = text;
+    }
+    std::lock_guard<std::mutex> guard(run.lock);
+    run.status = status;
+    run.message = std::move(message);
+    run.state = state;
+    run.finished = true;
+    run.changed.notify_one();
+}
+
+} // namespace
+
+nb::object filter_folder(nb::handle inputs, nb::handle output, std::string filter,
+                         nb::handle progress, nb::handle device, nb::dict options)
+{
+    Job job;
+    Run run;
+    job.inputs = paths_of(inputs);
+    job.output = paths_of(output)[0];
+    job.filter = std::move(filter);
+    job.device = nb::str(device).c_str();
+    auto text = [&](const char *name) -> Text {
+        nb::object value = options[name];
+        return value.is_none() ? Text() : Text(nb::str(value).c_str());
+    };
+    job.settings.border = text("border");
+    job.settings.alpha = text("alpha");
+    job.settings.kernel = text("kernel");
+    job.settings.divisor = text("divisor");
+    job.settings.bias = text("bias");
+    job.settings.side = nb::cast<int>(options["side"]);
+    job.settings.flip = nb::cast<bool>(options["flip"]);
+    conv_filter_options filter_options = job.settings.options();
+    job.options.filter = &filter_options;
+    job.options.recursive = nb::cast<bool>(options["recursive"]);
+    job.options.skip_existing = nb::cast<bool>(options["skip_existing"]);
+    job.options.update = nb::cast<bool>(options["update"]);
+    job.options.strip = nb::cast<bool>(options["strip"]);
+    job.options.level = options["level"].is_none() ? -1 : nb::cast<int>(options["level"]);
+    job.options.progress = note_progress;
+    job.options.user = &run;
+
+    nb::list failures;
+    std::thread thread([&] { run_job(job, run); });
+    auto join = [&] {
+        Unlocked unlocked;
+        thread.join();
+    };
+    try {
+        while (look(run, progress, failures)) {
+        }
+    } catch (...) { // Ctrl-C, or an exception of the callback
+        run.stop = true;
+        join();
+        throw;
+    }
+    join();
+    if (run.status != CONV_OK)
+        throw Failure{run.status, run.message};
+    return progress_object(run.state, failures);
+}
+
+void bind_folder(nb::module_ &module)
+{
+    using nb::arg;
+    module.def("filter_folder", filter_folder, arg("inputs"), arg("output"), arg("filter"),
+               arg("progress").none(), arg("device"), arg("options"));
+}
+
+} // namespace convpy

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+#include "frameworks.h"
+
+#include <cstring>
+
+#include "errors.h"
+#include "helpers.h"
+
+namespace convpy
+{
+
+namespace
+{
+
+const char *kind_name(Kind kind)
+{
+    switch (kind) {
+    case Kind::numpy:
+        return "numpy";
+    case Kind::torch:
+        return "torch";
+    case Kind::cupy:
+        return "cupy";
+    case Kind::jax:
+        return "jax";
+    case Kind::conv:
+        return "conv";
+    default:
+        return "other";
+    }
+}
+
+Kind parse_kind(nb::handle name)
+{
+    for (Kind kind : {Kind::numpy, Kind::torch, Kind::cupy, Kind::jax, Kind::conv}) {
+        if (nb::cast<nb::str>(name).equal(nb::str(kind_name(kind))))
+            return kind;
+    }
+    return Kind::other;
+}
+
+} // namespace
+
+Kind kind_of_type(nb::handle type)
+{
+    return parse_kind(helpers.kind_of_type(type));
+}
+
+Kind parse_framework(nb::handle name)
+{
+    if (nb::isinstance<nb::str>(name)) {
+        Kind kind = parse_kind(name);
+        if (kind != Kind::other && kind != Kind::conv)
+            return kind;
+    }
+    raise_value("framework is 'numpy', 'torch', 'cupy' or 'jax', not %R", name.ptr());
+}
+
+void *current_stream(Kind kind, int device)
+{
+    nb::object number = (kind == Kind::torch ? helpers.torch_stream : helpers.cupy_stream)(device);
+    return reinterpret_cast<void *>(nb::cast<uintptr_t>(number));
+}
+
+nb::object contiguous_copy(Kind kind, nb::handle array)
+{
+    return helpers.contiguous(kind_name(kind), array);
+}
+
+Tensor new_result(const Borrowed &context, Kind kind, int device, conv_sample sample,
+                  const int64_t *shape, int dimensions)
+{
+    Tensor tensor;
+    tensor.kind = kind;
+    tensor.device = device;
+    tensor.sample = sample;
+    tensor.writable = true;
+    tensor.dimensions = dimensions;
+    int64_t stride = conv_sample_bytes(sample);
+    for (int i = dimensions - 1; i >= 0; i--) {
+        tensor.shape[i] = shape[i];
+        tensor.strides[i] = stride;
+        stride *= shape[i];
+    }
+    if (kind == Kind::torch || kind == Kind::cupy) {
+        nb::list lengths;
+        for (int i = 0; i < dimensions; i++)
+            lengths.append(shape[i]);
+        nb::handle empty = kind == Kind::torch ? helpers.torch_empty : helpers.cupy_empty;
+        nb::object pair = empty(nb::tuple(lengths), sample_name(sample), device);
+        tensor.owner = pair[0];
+        tensor.data = reinterpret_cast<void *>(nb::cast<uintptr_t>(pair[1]));
+        return tensor;
+    }
+    Array array =
+        new_array(context, device == cpu ? CONV_HOST : CONV_DEVICE, sample, shape, dimensions);
+    tensor.data = array.data;
+    tensor.owner = nb::cast(std::move(array));
+    return tensor;
+}
+
+nb::object finish(Tensor &result, void *stream, bool pending)
+{
+    if (result.kind == Kind::torch || result.kind == Kind::cupy)
+        return std::move(result.owner);
+    Array &array = *nb::inst_ptr<Array>(result.owner);
+    if (result.device != cpu) {
+        array.block->stream = stream;
+        array.block->pending = pending;
+    }
+    if (result.kind == Kind::jax) {
+        return helpers.jax_array(result.device == cpu ? to_numpy(array) : result.owner);
+    }
+    return result.device == cpu ? to_numpy(array) : std::move(result.owner);
+}
+
+void note_use(const Tensor &tensor, void *stream, const Borrowed &context, bool written)
+{
+    if (tensor.device == cpu || tensor.kind != Kind::conv)
+        return;
+    Block &block = *nb::inst_ptr<Array>(tensor.owner)->block;
+    if (written) {
+        block.stream = stream;
+        block.pending = true;
+    }
+    void *home = block.context->stream();
+    if (home != stream)
+        context.check(conv_stream_order(context.get(), stream, home));
+}
+
+} // namespace convpy

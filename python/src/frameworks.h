@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// What the module asks of torch, cupy and jax; the Python side is conv/_frameworks.py.
+#ifndef CONV_PYTHON_FRAMEWORKS_H
+#define CONV_PYTHON_FRAMEWORKS_H
+
+#include "array.h"
+#include "tensor.h"
+
+namespace convpy
+{
+
+Kind kind_of_type(nb::handle type);
+// "numpy", "torch", "cupy", "jax": results of that package. ValueError.
+Kind parse_framework(nb::handle name);
+// The stream on which torch or cupy work at present.
+void *current_stream(Kind kind, int device);
+// The array without gaps and with positive strides; None where that is unknown.
+nb::object contiguous_copy(Kind kind, nb::handle array);
+
+// An array to be filled in, of the package `kind`, row-major without gaps: memory of torch and
+// cupy, else of the context. `finish` makes it what the caller gets.
+Tensor new_result(const Borrowed &context, Kind kind, int device, conv_sample sample,
+                  const int64_t *shape, int dimensions);
+// `stream`: where the work that fills it in has been queued; `pending`: and may not be done.
+nb::object finish(Tensor &result, void *stream, bool pending);
+// To be called for every array of the caller that queued work reads, or with `written` writes: the
+// memory of a conv.Array is used again on the stream of the context that it comes from, which must
+// wait for the work. Throws Failure.
+void note_use(const Tensor &tensor, void *stream, const Borrowed &context, bool written);
+
+} // namespace convpy
+
+#endif

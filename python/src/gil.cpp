@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#include "gil.h"
+
+#include <atomic>
+#include <thread>
+
+#include <unistd.h>
+
+namespace convpy
+{
+
+namespace
+{
+
+std::atomic<bool> shutting_down{false};
+std::atomic<int> returning{0}; // threads that are about to take the GIL
+std::thread::id last_thread;
+
+} // namespace
+
+// A thread counts itself before it looks at the flag, and the flag is set before the threads are
+// counted: one of the two sees the other.
+Unlocked::~Unlocked()
+{
+    returning++;
+    if (shutting_down && std::this_thread::get_id() != last_thread) {
+        returning--;
+        for (;;)
+            pause();
+    }
+    PyEval_RestoreThread(state);
+    returning--;
+}
+
+void forget_other_threads()
+{
+    returning = 0;
+}
+
+void begin_shutdown()
+{
+    last_thread = std::this_thread::get_id();
+    shutting_down = true;
+    while (returning > 0) {
+        PyThreadState *state = PyEval_SaveThread();
+        usleep(1000);
+        PyEval_RestoreThread(state);
+    }
+}
+
+} // namespace convpy

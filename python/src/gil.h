@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// The GIL released for as long as an object lives.
+#ifndef CONV_PYTHON_GIL_H
+#define CONV_PYTHON_GIL_H
+
+#include <nanobind/nanobind.h>
+
+namespace convpy
+{
+
+// At exit, by the thread in which the interpreter ends, with the GIL. Python before 3.14 ends
+// daemon threads that ask for the GIL later with pthread_exit, which must not unwind functions of
+// C++. From here on such threads sleep when they come back from the library, as they do since 3.14.
+void begin_shutdown();
+// In a child process after fork(), which has the calling thread only.
+void forget_other_threads();
+
+class Unlocked
+{
+  public:
+    Unlocked() : state(PyEval_SaveThread())
+    {
+    }
+    ~Unlocked();
+    Unlocked(const Unlocked &) = delete;
+    Unlocked &operator=(const Unlocked &) = delete;
+
+  private:
+    PyThreadState *state;
+};
+
+} // namespace convpy
+
+#endif

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT
+#include "layer.h"
+
+#include <cstring>
+
+#include "errors.h"
+#include "frameworks.h"
+#include "gil.h"
+#include "helpers.h"
+
+namespace convpy
+{
+
+namespace
+{
+
+// True if two arrays share bytes, or could by their extents.
+bool overlap(const Tensor &a, const Tensor &b)
+{
+    auto extent = [](const Tensor &tensor) {
+        int64_t bytes = conv_sample_bytes(tensor.sample);
+        for (int i = 0; i < tensor.dimensions; i++)
+            bytes += (tensor.shape[i] - 1) * tensor.strides[i];
+        return bytes;
+    };
+    auto *from = static_cast<const char *>(a.data), *to = static_cast<const char *>(b.data);
+    return a.device == b.device && a.size() && b.size() && from < to + extent(b) &&
+           to < from + extent(a);
+}
+
+const char *text_or_null(const Text &text)
+{
+    return text ? text->c_str() : nullptr;
+}
+
+Text text_of(nb::handle value)
+{
+    if (value.is_none())
+        return {};
+    return std::string(nb::str(value).c_str());
+}
+
+} // namespace
+
+Layer::Layer(std::vector<float> values, const int64_t (&lengths)[4], std::vector<float> offsets,
+             LayerSettings how)
+    : weights(std::move(values)), bias(std::move(offsets)), settings(std::move(how)),
+      id(new_prepared_id())
+{
+    memcpy(shape, lengths, sizeof shape);
+    if (settings.variant) // may be one of a CUDA device only: it is checked when it is used
+        return;
+    Borrowed context(cpu, nullptr);
+    Unlocked unlocked;
+    ready(context);
+}
+
+Layer::~Layer()
+{
+    forget_prepared(id);
+}
+
+conv_layer *Layer::ready(const Borrowed &context) const
+{
+    auto found = context->prepared.find(id);
+    if (found != context->prepared.end())
+        return std::get<conv_layer *>(found->second);
+    conv_layer_options options = {};
+    options.size = sizeof options;
+    options.maps = static_cast<int32_t>(shape[0]);
+    options.channels = static_cast<int32_t>(shape[1]);
+    options.kernel_height = static_cast<int32_t>(shape[2]);
+    options.kernel_width = static_cast<int32_t>(shape[3]);
+    options.stride = settings.stride;
+    options.input = settings.input;
+    options.output = settings.output;
+    options.input_divisor = settings.input_divisor;
+    options.padding = text_or_null(settings.padding);
+    options.border = text_or_null(settings.border);
+    options.activation = text_or_null(settings.activation);
+    options.precision = text_or_null(settings.precision);
+    options.variant = text_or_null(settings.variant);
+    conv_layer *layer;
+    context.check(conv_layer_create(&layer, context.get(), weights.data(),
+                                    bias.empty() ? nullptr : bias.data(), &options));
+    context->prepared.emplace(id, layer);
+    return layer;
+}
+
+nb::object Layer::call(nb::handle images, nb::handle out, nb::handle stream,
+                       nb::handle device) const
+{
+    Tensor input = import_array(images, parse_stream(stream), "images");
+    if (input.sample != settings.input)
+        raise_type("images: samples of type %s; this layer reads %s", sample_name(input.sample),
+                   sample_name(settings.input));
+    int place = input.device == cpu ? parse_device(device) : input.device;
+    if (input.device != cpu && !device.is_none() && parse_device(device) != place)
+        raise_value("the images are on cuda:%d", place);
+    if (input.dimensions < 3)
+        raise_value("images: channels x height x width was expected, or a batch of that");
+    int first = input.dimensions - 3;
+    if (input.shape[first] != shape[1])
+        raise_value("images have %lld channels; the weights are for %lld",
+                    static_cast<long long>(input.shape[first]), static_cast<long long>(shape[1]));
+    if (input.shape[first + 1] > INT32_MAX || input.shape[first + 2] > INT32_MAX)
+        raise_value("images are too large");
+    if (input.strides[first + 2] != conv_sample_bytes(input.sample)) {
+        nb::object copy = contiguous_copy(input.kind, images);
+        if (copy.is_none())
+            raise_buffer("images: rows have gaps between their samples");
+        input = import_array(copy, parse_stream(stream), "images");
+    }
+    conv_tensor from = {};
+    from.data = input.data;
+    from.memory = input.memory();
+    from.images = first ? input.shape[0] : 1;
+    from.height = static_cast<int32_t>(input.shape[first + 1]);
+    from.width = static_cast<int32_t>(input.shape[first + 2]);
+    from.channel_stride = input.strides[first];
+    from.row_stride = input.strides[first + 1];
+    from.image_stride = first ? input.strides[0] : from.channel_stride * input.shape[first];
+
+    Borrowed context(place, input.stream.handle);
+    conv_layer *layer;
+    int height, width;
+    {
+        Unlocked unlocked;
+        layer = ready(context);
+        context.check(conv_layer_result_size(layer, from.height, from.width, &height, &width));
+    }
+    int64_t lengths[max_dimensions] = {from.images, shape[0], height, width};
+    Tensor result;
+    if (out.is_none()) {
+        result = new_result(context, input.kind, input.device, settings.output, lengths + 1 - first,
+                            3 + first);
+    } else {
+        result = import_array(out, input.stream, "out");
+        bool same = result.dimensions == 3 + first && result.device == input.device &&
+                    result.sample == settings.output;
+        for (int i = 0; same && i < result.dimensions; i++)
+            same = result.shape[i] == lengths[1 - first + i];
+        if (!same)
+            raise_value("out: an array of shape %s(%lld, %d, %d) and type %s was expected",
+                        first ? "(images, ...)" : "", static_cast<long long>(shape[0]), height,
+                        width, sample_name(settings.output));
+        if (!result.writable || !result.contiguous() || !result.in_place)
+            raise_buffer("out cannot be written to, or has gaps");
+        if (overlap(input, result))
+            raise_value("out overlaps the input");
+    }
+    if (from.images > 0) {
+        Unlocked unlocked;
+        context.check(conv_layer_run(layer, &from, result.data, input.stream.handle));
+    }
+    note_use(input, input.stream.handle, context, false);
+    if (out.is_none())
+        return finish(result, input.stream.handle, input.device != cpu);
+    note_use(result, input.stream.handle, context, true);
+    return nb::borrow(out);
+}
+
+nb::str Layer::representation() const
+{
+    return nb::str("conv.Layer({} maps of {} x {} x {})")
+        .format(shape[0], shape[1], shape[2], shape[3]);
+}
+
+namespace
+{
+
+std::vector<float> floats_of(nb::handle array, int axes, int64_t *lengths, const char *name)
+{
+    nb::object host = helpers.host_floats(array);
+    Tensor tensor = import_array(host, {}, name);
+    if (tensor.dimensions != axes || tensor.sample != CONV_SAMPLE_F32 || !tensor.contiguous())
+        raise_value("%s has %d axes, not %d", name, tensor.dimensions, axes);
+    memcpy(lengths, tensor.shape, sizeof(int64_t) * axes);
+    auto *values = static_cast<const float *>(tensor.data);
+    return {values, values + tensor.size()};
+}
+
+conv_sample parse_type(nb::handle dtype, std::initializer_list<conv_sample> possible,
+                       const char *name)
+{
+    std::string text = nb::str(dtype).c_str();
+    for (conv_sample sample : possible) {
+        if (text == sample_name(sample))
+            return sample;
+    }
+    raise_value("%s cannot be %R", name, dtype.ptr());
+}
+
+void make_layer(Layer *self, nb::handle weights, nb::handle bias, int stride, nb::handle padding,
+                nb::handle border, nb::handle activation, nb::handle precision, nb::handle variant,
+                nb::handle input, nb::handle output, float input_divisor)
+{
+    int64_t shape[4], count = 0;
+    std::vector<float> values = floats_of(weights, 4, shape, "weights");
+    std::vector<float> offsets;
+    if (!bias.is_none()) {
+        offsets = floats_of(bias, 1, &count, "bias");
+        if (count != shape[0])
+            raise_value("bias has %lld values for %lld maps", static_cast<long long>(count),
+                        static_cast<long long>(shape[0]));
+    }
+    for (int64_t length : shape) {
+        if (length < 1 || length > 1 << 20)
+            raise_value("weights: each axis has 1 to 2^20 values");
+    }
+    if (stride < 1)
+        raise_value("stride is at least 1, not %d", stride);
+    LayerSettings settings;
+    settings.stride = stride;
+    settings.padding = text_of(padding);
+    settings.border = text_of(border);
+    settings.activation = text_of(activation);
+    settings.precision = text_of(precision);
+    settings.variant = text_of(variant);
+    settings.input = parse_type(input, {CONV_SAMPLE_F32, CONV_SAMPLE_U8}, "input");
+    settings.output = parse_type(output, {CONV_SAMPLE_F32, CONV_SAMPLE_F16}, "output");
+    settings.input_divisor = input_divisor;
+    new (self) Layer(std::move(values), shape, std::move(offsets), std::move(settings));
+}
+
+} // namespace
+
+void bind_layer(nb::module_ &module)
+{
+    using nb::arg, nb::none;
+    nb::class_<Layer>(module, "Layer", nb::is_final(),
+                      "A convolution layer with its weights, for repeated calls.\n\n"
+                      "Arguments and results are those of conv.layer. Any thread may call it.")
+        .def("__init__", make_layer, arg("weights"), arg("bias") = none(), nb::kw_only(),
+             arg("stride") = 1, arg("padding") = none(), arg("border") = none(),
+             arg("activation") = none(), arg("precision") = none(), arg("variant") = none(),
+             arg("input") = "float32", arg("output") = "float32", arg("input_divisor") = 1.0f)
+        .def("__call__", &Layer::call, arg("images"), nb::kw_only(), arg("out") = none(),
+             arg("stream") = none(), arg("device") = none(), "Runs the layer as conv.layer does.")
+        .def("__repr__", &Layer::representation);
+}
+
+} // namespace convpy

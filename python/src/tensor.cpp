@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT
+#include "tensor.h"
+
+#include <cstring>
+#include <unordered_map>
+#include <utility>
+
+#include "array.h"
+#include "errors.h"
+#include "export.h"
+#include "frameworks.h"
+
+namespace convpy
+{
+
+Tensor::Tensor(Tensor &&other) noexcept
+{
+    *this = std::move(other);
+}
+
+Tensor &Tensor::operator=(Tensor &&other) noexcept
+{
+    kind = other.kind;
+    data = other.data;
+    device = other.device;
+    sample = other.sample;
+    dimensions = other.dimensions;
+    memcpy(shape, other.shape, sizeof shape);
+    memcpy(strides, other.strides, sizeof strides);
+    writable = other.writable;
+    in_place = other.in_place;
+    owner = std::move(other.owner);
+    stream = other.stream;
+    std::swap(buffer, other.buffer);
+    std::swap(managed, other.managed);
+    return *this;
+}
+
+Tensor::~Tensor()
+{
+    if (buffer.obj)
+        PyBuffer_Release(&buffer);
+    if (managed && managed->deleter)
+        managed->deleter(managed);
+}
+
+int64_t Tensor::size() const
+{
+    int64_t count = 1;
+    for (int i = 0; i < dimensions; i++)
+        count *= shape[i];
+    return count;
+}
+
+bool Tensor::contiguous() const
+{
+    int64_t stride = conv_sample_bytes(sample);
+    for (int i = dimensions - 1; i >= 0; i--) {
+        if (shape[i] != 1 && strides[i] != stride)
+            return false;
+        stride *= shape[i];
+    }
+    return true;
+}
+
+Kind kind_of(nb::handle array)
+{
+    // The types are kept alive, so that an address means one type.
+    static auto *kinds = new std::unordered_map<PyTypeObject *, Kind>;
+    PyTypeObject *type = Py_TYPE(array.ptr());
+    auto found = kinds->find(type);
+    if (found != kinds->end())
+        return found->second;
+    Kind kind = kind_of_type(nb::handle(reinterpret_cast<PyObject *>(type)));
+    Py_INCREF(reinterpret_cast<PyObject *>(type));
+    kinds->emplace(type, kind);
+    return kind;
+}
+
+namespace
+{
+
+[[noreturn]] void refuse_type(const char *name, const char *type)
+{
+    raise_type("%s: samples of type %s; images are uint8 or uint16, tensors float32", name, type);
+}
+
+// `array` is asked for the name of a type that has only a letter here.
+void set_buffer_type(Tensor &tensor, nb::handle array, const char *name)
+{
+    const char *format = tensor.buffer.format;
+    const char *code = format ? format : "B";
+    if (*code == '@' || *code == '=' || *code == '<')
+        code++;
+    if (strcmp(code, "B") == 0)
+        tensor.sample = CONV_SAMPLE_U8;
+    else if (strcmp(code, "H") == 0)
+        tensor.sample = CONV_SAMPLE_U16;
+    else if (strcmp(code, "f") == 0)
+        tensor.sample = CONV_SAMPLE_F32;
+    else if (strcmp(code, "e") == 0)
+        tensor.sample = CONV_SAMPLE_F16;
+    else
+        refuse_type(name, nb::str(nb::getattr(array, "dtype", nb::str(format))).c_str());
+}
+
+void set_dimensions(Tensor &tensor, int64_t count, const char *name)
+{
+    if (count > max_dimensions)
+        raise_value("%s has %d axes; at most 4 are possible", name, static_cast<int>(count));
+    tensor.dimensions = static_cast<int>(count);
+}
+
+void view_buffer(Tensor &tensor, nb::handle array, const char *name)
+{
+    if (PyObject_GetBuffer(array.ptr(), &tensor.buffer, PyBUF_RECORDS_RO) != 0)
+        throw nb::python_error();
+    const Py_buffer &buffer = tensor.buffer;
+    set_buffer_type(tensor, array, name);
+    set_dimensions(tensor, buffer.ndim, name);
+    int64_t dense = conv_sample_bytes(tensor.sample); // ctypes gives no strides
+    for (int i = buffer.ndim - 1; i >= 0; i--) {
+        tensor.shape[i] = buffer.shape ? buffer.shape[i] : buffer.len / dense;
+        tensor.strides[i] = buffer.strides ? buffer.strides[i] : dense;
+        dense *= tensor.shape[i];
+    }
+    tensor.data = buffer.buf;
+    tensor.writable = !buffer.readonly;
+}
+
+void view_array(Tensor &tensor, const Array &array, const Stream &stream)
+{
+    tensor.data = array.data;
+    tensor.device = array.device;
+    tensor.sample = array.sample;
+    tensor.dimensions = array.dimensions;
+    memcpy(tensor.shape, array.shape, sizeof tensor.shape);
+    memcpy(tensor.strides, array.strides, sizeof tensor.strides);
+    tensor.writable = true;
+    if (array.device == cpu)
+        return;
+    tensor.stream = stream.given ? stream : Stream{true, array.block->stream};
+    order_after(array, tensor.stream.handle);
+}
+
+conv_sample sample_of(DlType type, const char *name)
+{
+    if (type.lanes == 1 && type.code == dl_uint && type.bits == 8)
+        return CONV_SAMPLE_U8;
+    if (type.lanes == 1 && type.code == dl_uint && type.bits == 16)
+        return CONV_SAMPLE_U16;
+    if (type.lanes == 1 && type.code == dl_float && type.bits == 32)
+        return CONV_SAMPLE_F32;
+    if (type.lanes == 1 && type.code == dl_float && type.bits == 16)
+        return CONV_SAMPLE_F16;
+    char text[32];
+    snprintf(text, sizeof text, "%s%d",
+             type.code == dl_int     ? "int"
+             : type.code == dl_uint  ? "uint"
+             : type.code == dl_float ? "float"
+                                     : "other",
+             type.bits);
+    refuse_type(name, text);
+}
+
+nb::object call_dlpack(Tensor &tensor, nb::handle array, const Stream &stream)
+{
+    nb::object method = array.attr("__dlpack__");
+    if (tensor.device == cpu)
+        return method();
+    nb::dict options;
+    bool has_own = tensor.kind == Kind::torch || tensor.kind == Kind::cupy;
+    void *own = has_own ? current_stream(tensor.kind, tensor.device) : nullptr;
+    if (has_own && (!stream.given || stream.handle == own)) {
+        // Queued on the package's own stream, our work needs no other order.
+        tensor.stream = {true, own};
+        options["stream"] = -1;
+    } else {
+        tensor.stream = {true, stream.handle};
+        auto number = reinterpret_cast<uintptr_t>(stream.handle);
+        options["stream"] = number == 0 ? uintptr_t{1} : number;
+    }
+    return method(**options);
+}
+
+void view_dlpack(Tensor &tensor, nb::handle array, const Stream &stream, const char *name)
+{
+    nb::object where = array.attr("__dlpack_device__")();
+    int type = nb::cast<int>(where[0]);
+    if (type == dl_cuda || type == dl_cuda_managed)
+        tensor.device = nb::cast<int>(where[1]);
+    else if (type != dl_cpu && type != dl_cuda_host)
+        raise_buffer("%s is on a device of DLPack type %d; only the host and CUDA are possible",
+                     name, type);
+    nb::object capsule = call_dlpack(tensor, array, stream);
+    auto *managed = static_cast<DlManaged *>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+    if (!managed || PyCapsule_SetName(capsule.ptr(), "used_dltensor") != 0)
+        throw nb::python_error();
+    tensor.managed = managed;
+    const DlTensor &from = managed->tensor;
+    tensor.sample = sample_of(from.dtype, name);
+    set_dimensions(tensor, from.ndim, name);
+    int64_t size = conv_sample_bytes(tensor.sample), dense = size;
+    for (int i = from.ndim - 1; i >= 0; i--) {
+        tensor.shape[i] = from.shape[i];
+        tensor.strides[i] = from.strides ? from.strides[i] * size : dense;
+        dense *= from.shape[i];
+    }
+    tensor.data = static_cast<char *>(from.data) + from.byte_offset;
+    tensor.writable = tensor.kind != Kind::jax;
+}
+
+conv_sample sample_of_typestr(const char *text, const char *name)
+{
+    if (strcmp(text, "|u1") == 0 || strcmp(text, "<u1") == 0)
+        return CONV_SAMPLE_U8;
+    if (strcmp(text, "<u2") == 0)
+        return CONV_SAMPLE_U16;
+    if (strcmp(text, "<f4") == 0)
+        return CONV_SAMPLE_F32;
+    if (strcmp(text, "<f2") == 0)
+        return CONV_SAMPLE_F16;
+    refuse_type(name, text);
+}
+
+// The interface does not say which device it is: the first.
+void view_cuda_interface(Tensor &tensor, nb::handle array, const Stream &stream, const char *name)
+{
+    nb::dict interface = nb::cast<nb::dict>(array.attr("__cuda_array_interface__"));
+    tensor.device = 0;
+    tensor.sample = sample_of_typestr(nb::str(interface["typestr"]).c_str(), name);
+    nb::tuple shape = nb::cast<nb::tuple>(interface["shape"]);
+    set_dimensions(tensor, static_cast<int64_t>(nb::len(shape)), name);
+    nb::object strides =
+        interface.contains("strides") ? nb::object(interface["strides"]) : nb::object(nb::none());
+    int64_t dense = conv_sample_bytes(tensor.sample);
+    for (int i = tensor.dimensions - 1; i >= 0; i--) {
+        tensor.shape[i] = nb::cast<int64_t>(shape[i]);
+        tensor.strides[i] = strides.is_none() ? dense : nb::cast<int64_t>(strides[i]);
+        dense *= tensor.shape[i];
+    }
+    nb::object data = interface["data"];
+    tensor.data = reinterpret_cast<void *>(nb::cast<uintptr_t>(data[0]));
+    tensor.writable = !nb::cast<bool>(data[1]);
+    tensor.stream = {true, stream.handle};
+    nb::object from =
+        interface.contains("stream") ? nb::object(interface["stream"]) : nb::object(nb::none());
+    if (from.is_none())
+        return;
+    auto number = nb::cast<uintptr_t>(from);
+    void *producer = number == 1 ? nullptr : reinterpret_cast<void *>(number);
+    if (producer != stream.handle) {
+        Borrowed context(tensor.device, stream.handle);
+        context.check(conv_stream_order(context.get(), producer, stream.handle));
+    }
+}
+
+// Axes of length 1 may have any stride; the library gets one that fits.
+bool normalize_strides(Tensor &tensor)
+{
+    int64_t dense = conv_sample_bytes(tensor.sample);
+    bool usable = true;
+    for (int i = tensor.dimensions - 1; i >= 0; i--) {
+        if (tensor.shape[i] <= 1)
+            tensor.strides[i] = dense;
+        usable = usable && tensor.strides[i] > 0;
+        if (tensor.strides[i] * tensor.shape[i] > dense)
+            dense = tensor.strides[i] * tensor.shape[i];
+    }
+    return usable;
+}
+
+Tensor view(nb::handle array, const Stream &stream, const char *name)
+{
+    Tensor tensor;
+    tensor.kind = kind_of(array);
+    tensor.owner = nb::borrow(array);
+    // Arrays of cupy and jax have the buffer protocol, but it fails for those in device memory.
+    bool on_device = tensor.kind == Kind::cupy || tensor.kind == Kind::jax;
+    if (tensor.kind == Kind::conv)
+        view_array(tensor, *nb::inst_ptr<Array>(array), stream);
+    else if (!on_device && PyObject_CheckBuffer(array.ptr()))
+        view_buffer(tensor, array, name);
+    else if (nb::hasattr(array, "__dlpack__"))
+        view_dlpack(tensor, array, stream, name);
+    else if (nb::hasattr(array, "__cuda_array_interface__"))
+        view_cuda_interface(tensor, array, stream, name);
+    else
+        raise_type("%s: an array was expected (numpy, torch, cupy, jax, or with DLPack), not %s",
+                   name, nb::type_name(nb::handle(array.type())).c_str());
+    return tensor;
+}
+
+} // namespace
+
+Tensor import_array(nb::handle array, const Stream &stream, const char *name)
+{
+    Tensor tensor = view(array, stream, name);
+    if (normalize_strides(tensor))
+        return tensor;
+    nb::object copy = contiguous_copy(tensor.kind, array);
+    if (copy.is_none())
+        raise_buffer("%s has strides that are zero or negative", name);
+    Tensor result = view(copy, stream, name);
+    normalize_strides(result);
+    result.in_place = false;
+    return result;
+}
+
+} // namespace convpy

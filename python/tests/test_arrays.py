@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: MIT
+"""Arrays of other packages in and out, on the CPU: the buffer protocol and DLPack."""
+
+import array
+import ctypes
+import gc
+import sys
+
+import numpy as np
+import pytest
+
+import conv
+
+
+class OnlyDlpack:
+    """An array that has DLPack and nothing else."""
+
+    def __init__(self, source, device=None):
+        self.source, self.device, self.calls = source, device, []
+
+    def __dlpack__(self, **options):
+        self.calls.append(options)
+        return self.source.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.device or self.source.__dlpack_device__()
+
+
+def test_dlpack_in(noise):
+    image = noise((20, 31, 3))
+    wanted = conv.filter(image, "emboss")
+    other = OnlyDlpack(image)
+    before = sys.getrefcount(image)
+    result = conv.filter(other, "emboss")
+    assert type(result) is np.ndarray and np.array_equal(result, wanted)
+    assert other.calls == [{}]  # the host has no stream
+    gc.collect()
+    assert sys.getrefcount(image) == before
+    out = np.empty_like(image)
+    assert type(conv.filter(image, "emboss", out=OnlyDlpack(out))) is OnlyDlpack
+    assert np.array_equal(out, wanted)
+    view = image[::2, 3:20]
+    assert np.array_equal(conv.filter(OnlyDlpack(view), "emboss"), conv.filter(view, "emboss"))
+
+
+@pytest.mark.parametrize("dtype", ("float64", "int8", "uint32", "float16", "complex64"))
+def test_dlpack_of_other_types(dtype):
+    with pytest.raises(TypeError, match=dtype.rstrip("0123456789") if dtype != "complex64" else "type"):
+        conv.filter(OnlyDlpack(np.zeros((4, 4), dtype)), "emboss")
+
+
+def test_dlpack_of_other_devices(noise):
+    with pytest.raises(BufferError, match="device"):
+        conv.filter(OnlyDlpack(noise((4, 4)), device=(8, 0)), "emboss")
+
+
+def test_dlpack_that_fails():
+    class Broken(OnlyDlpack):
+        def __dlpack__(self, **options):
+            raise BufferError("not now")
+
+    with pytest.raises(BufferError, match="not now"):
+        conv.filter(Broken(np.zeros((4, 4), np.uint8)), "emboss")
+
+    class Wrong(OnlyDlpack):
+        def __dlpack__(self, **options):
+            return 3
+
+    with pytest.raises(ValueError):
+        conv.filter(Wrong(np.zeros((4, 4), np.uint8)), "emboss")
+
+
+def test_dlpack_out(noise):
+    """Results are NumPy arrays, whose DLPack capsules keep the library's memory."""
+    image = noise((20, 31, 3))
+    result = np.from_dlpack(conv.filter(image, "emboss"))
+    gc.collect()
+    assert np.array_equal(result, conv.filter(image, "emboss"))
+
+
+def test_buffers(noise):
+    image = noise((6, 8))
+    wanted = conv.filter(image, "emboss")
+    flat = array.array("B", image.tobytes())
+    assert np.array_equal(conv.filter(memoryview(flat).cast("B", (6, 8)), "emboss"), wanted)
+    pixels = (ctypes.c_uint8 * 8 * 6).from_buffer_copy(image.tobytes())
+    assert np.array_equal(conv.filter(pixels, "emboss"), wanted)
+    deep = (ctypes.c_uint16 * 8 * 6)()
+    assert conv.filter(deep, "emboss").dtype == np.uint16
+    locked = bytearray(image.tobytes())
+    conv.filter(memoryview(locked).cast("B", (6, 8)), "emboss")
+    locked.append(1)  # BufferError if the view had not been released
+
+
+def test_read_only_input(noise):
+    image = noise((6, 8))
+    image.flags.writeable = False
+    assert conv.filter(image, "emboss").flags.writeable
+    with pytest.raises(BufferError):
+        conv.filter(image, "emboss", out=image)
+
+
+def test_subclasses_give_plain_arrays(noise):
+    class Own(np.ndarray):
+        pass
+
+    image = noise((6, 8))
+    assert np.array_equal(conv.filter(image.view(Own), "emboss"), conv.filter(image, "emboss"))
+
+
+def test_nothing_leaks(noise):
+    resource = pytest.importorskip("resource")
+    images = noise((4, 256, 256, 3))
+    files = conv.encode_png(images) + [b"damaged"]
+
+    def rounds(count):
+        for _ in range(count):
+            decoded = conv.decode_png(files, errors="return")
+            conv.filter(decoded[:4], "emboss")
+            conv.filter(OnlyDlpack(images), "gaussian5", out=images)
+            conv.encode_png(decoded[:4], views=True)
+            conv.Filter([[2]])(images[0])
+            with pytest.raises(ValueError):
+                conv.filter(images, "blur", out=images[:1])
+
+    rounds(5)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    rounds(60)
+    # KiB; each round takes 4 MiB, so a leak of any array would be far larger.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 << 10
+
+
+torch = None
+try:
+    import torch
+except ImportError:
+    pass
+with_torch = pytest.mark.skipif(torch is None, reason="no torch")
+
+
+@with_torch
+def test_torch(noise):
+    image = noise((20, 31, 3))
+    wanted = conv.filter(image, "emboss")
+    tensor = torch.from_numpy(image)
+    result = conv.filter(tensor, "emboss")
+    assert type(result) is torch.Tensor and result.dtype == torch.uint8
+    assert np.array_equal(result.numpy(), wanted)
+    planes = conv.filter(tensor.permute(2, 0, 1), "emboss", layout="CHW")
+    assert np.array_equal(planes.permute(1, 2, 0).numpy(), wanted)
+    out = torch.empty_like(tensor)
+    assert conv.filter(tensor, "emboss", out=out) is out and np.array_equal(out.numpy(), wanted)
+    assert conv.filter(tensor, "emboss", dtype=torch.float32).dtype == torch.float32
+    file = conv.encode_png(tensor)
+    decoded = conv.decode_png([file, file], framework="torch", batch=True, layout="CHW")
+    assert type(decoded) is torch.Tensor and decoded.shape == (2, 3, 20, 31)
+    assert torch.equal(decoded[1], tensor.permute(2, 0, 1))
+    expanded = tensor[:1].expand(9, -1, -1)
+    assert torch.equal(conv.filter(expanded, "emboss"), conv.filter(expanded.contiguous(), "emboss"))
+    with pytest.raises(BufferError):
+        conv.filter(tensor, "emboss", out=tensor[:1].expand(20, -1, -1))
+
+
+@with_torch
+def test_torch_views_results_without_a_copy(noise):
+    decoded = conv.decode_png(conv.encode_png(noise((20, 31, 3))))
+    tensor = torch.from_dlpack(decoded)
+    tensor[0, 0, 0] = 99
+    assert decoded[0, 0, 0] == 99
+
+
+@with_torch
+def test_torch_layers(rng):
+    x = torch.from_numpy(rng.standard_normal((2, 3, 20, 24), dtype=np.float32))
+    w = torch.from_numpy(rng.standard_normal((5, 3, 3, 3), dtype=np.float32))
+    b = torch.from_numpy(rng.standard_normal(5, dtype=np.float32))
+    y = conv.layer(x, w, b, padding="same", activation="relu")
+    assert type(y) is torch.Tensor
+    wanted = torch.relu(torch.nn.functional.conv2d(x, w, b, padding=1))
+    assert torch.allclose(y, wanted, rtol=1e-5, atol=1e-5)
+    with pytest.raises(BufferError):
+        conv.layer(x.requires_grad_(), w)
+
+
+def test_jax(noise):
+    jax = pytest.importorskip("jax")
+    image = noise((20, 31, 3))
+    result = conv.filter(jax.numpy.asarray(image), "emboss")
+    assert isinstance(result, jax.Array)
+    assert np.array_equal(np.asarray(result), conv.filter(image, "emboss"))
+    assert isinstance(conv.decode_png(conv.encode_png(image), framework="jax"), jax.Array)
+    with pytest.raises(BufferError):
+        conv.filter(image, "emboss", out=jax.numpy.asarray(image))

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: MIT
+"""Wrong arguments and damaged files raise the documented exceptions, and what follows works."""
+
+import numpy as np
+import png_writer
+import pytest
+
+import conv
+
+IMAGE = np.arange(6 * 8 * 3, dtype=np.uint8).reshape(6, 8, 3)
+FLOATS = np.zeros((2, 3, 9, 8), np.float32)
+WEIGHTS = np.zeros((4, 3, 3, 3), np.float32)
+EMBOSS = [[-2, -1, 0], [-1, 1, 1], [0, 1, 2]]
+FILE = conv.encode_png(IMAGE)
+DAMAGED = {
+    "empty": b"",
+    "other": b"GIF89a" + bytes(100),
+    "short": FILE[: len(FILE) // 2],
+    "flipped": FILE[:60] + bytes([FILE[60] ^ 255]) + FILE[61:],
+    "zeros": FILE[:33] + bytes(len(FILE) - 33),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_damaged_files(kind):
+    with pytest.raises(conv.PngError) as error:
+        conv.decode_png([FILE, DAMAGED[kind], FILE])
+    assert error.value.index == 1 and error.value.reason and error.value.code == "format"
+    assert str(error.value) == f"item 1: {error.value.reason}"
+    assert isinstance(error.value, ValueError)
+    assert np.array_equal(conv.decode_png(FILE), IMAGE)
+
+
+def test_errors_are_returned():
+    files = [FILE, *DAMAGED.values(), FILE]
+    results = conv.decode_png(files, errors="return")
+    assert np.array_equal(results[0], IMAGE) and np.array_equal(results[-1], IMAGE)
+    for i, result in enumerate(results[1:-1], 1):
+        assert isinstance(result, conv.PngError) and result.index == i
+    batch, errors = conv.decode_png(files, errors="return", batch=True)
+    assert batch.shape == (len(files), *IMAGE.shape)
+    assert errors[0] is None and errors[-1] is None
+    assert [error.index for error in errors[1:-1]] == list(range(1, len(files) - 1))
+    assert np.array_equal(batch[0], IMAGE) and np.array_equal(batch[-1], IMAGE)
+    assert not batch[1:-1].any()
+    assert isinstance(conv.decode_png(b"", errors="return"), conv.PngError)
+
+
+def test_a_batch_in_which_all_files_fail():
+    with pytest.raises(ValueError):
+        conv.decode_png([b"", b""], errors="return", batch=True)
+
+
+def test_sizes_beyond_the_limit_take_no_memory():
+    huge = png_writer.SIGNATURE + png_writer.chunk(
+        b"IHDR", (2**31 - 1).to_bytes(4, "big") * 2 + bytes([16, 6, 0, 0, 0])
+    ) + png_writer.chunk(b"IDAT", bytes(10)) + png_writer.chunk(b"IEND")
+    for options in ({}, {"batch": True}):
+        with pytest.raises(conv.PngError) as error:
+            conv.decode_png([huge], **options)
+        assert error.value.code in ("limit", "format")
+
+
+def test_max_pixels():
+    conv.configure(max_pixels=47)
+    try:
+        for options in ({}, {"batch": True}, {"out": [np.empty_like(IMAGE)]}):
+            with pytest.raises(conv.PngError) as error:
+                conv.decode_png([FILE], **options)
+            assert error.value.code == "limit"
+        conv.configure(max_pixels=48)
+        assert np.array_equal(conv.decode_png(FILE), IMAGE)
+    finally:
+        conv.configure(max_pixels=0)
+
+
+WRONG = [
+    (TypeError, lambda: conv.decode_png("photo.png")),
+    (TypeError, lambda: conv.decode_png(None)),
+    (TypeError, lambda: conv.decode_png([FILE, 3])),
+    (TypeError, lambda: conv.decode_png(FILE, unknown=1)),
+    (TypeError, lambda: conv.decode_png(FILE, "cpu")),
+    (ValueError, lambda: conv.decode_png(FILE, device="gpu")),
+    (ValueError, lambda: conv.decode_png(FILE, device="cuda:x")),
+    (ValueError, lambda: conv.decode_png(FILE, device="cuda:99999999999999999999")),
+    (ValueError, lambda: conv.decode_png(FILE, device=3)),
+    (ValueError, lambda: conv.decode_png(FILE, layout="hwc")),
+    (TypeError, lambda: conv.decode_png(FILE, layout=None)),
+    (ValueError, lambda: conv.decode_png(FILE, channels=5)),
+    (ValueError, lambda: conv.decode_png(FILE, channels=0)),
+    (TypeError, lambda: conv.decode_png(FILE, channels="3")),
+    (ValueError, lambda: conv.decode_png(FILE, dtype="float32")),
+    (ValueError, lambda: conv.decode_png(FILE, errors="ignore")),
+    (ValueError, lambda: conv.decode_png(FILE, framework="tensorflow")),
+    (ValueError, lambda: conv.decode_png(FILE, framework="numpy", out=IMAGE)),
+    (ValueError, lambda: conv.decode_png(FILE, batch=True)),
+    (ValueError, lambda: conv.decode_png([], batch=True)),
+    (TypeError, lambda: conv.decode_png(FILE, stream="fast")),
+    (ValueError, lambda: conv.decode_png(FILE, stream=-1)),
+    (ValueError, lambda: conv.decode_png(FILE, stream=2**70)),
+    (TypeError, lambda: conv.probe_png([FILE])),
+    (conv.PngError, lambda: conv.probe_png(b"")),
+    (TypeError, lambda: conv.encode_png(None)),
+    (TypeError, lambda: conv.encode_png([IMAGE, "x"])),
+    (TypeError, lambda: conv.encode_png(IMAGE.astype(np.float32))),
+    (TypeError, lambda: conv.encode_png(IMAGE.astype(np.int16))),
+    (TypeError, lambda: conv.encode_png(IMAGE > 4)),
+    (TypeError, lambda: conv.encode_png(IMAGE.astype(">u2"))),
+    (TypeError, lambda: conv.encode_png(np.array([object()]))),
+    (ValueError, lambda: conv.encode_png(np.uint8(3))),
+    (ValueError, lambda: conv.encode_png(IMAGE[0, :, 0])),
+    (ValueError, lambda: conv.encode_png(IMAGE[None, None, None])),
+    (ValueError, lambda: conv.encode_png(IMAGE[:0])),
+    (ValueError, lambda: conv.encode_png(IMAGE[:, :0])),
+    (ValueError, lambda: conv.encode_png(IMAGE[..., :0])),
+    (ValueError, lambda: conv.encode_png(IMAGE.transpose(2, 0, 1))),
+    (ValueError, lambda: conv.encode_png(IMAGE, layout="CHW")),
+    (ValueError, lambda: conv.encode_png(IMAGE, level=13)),
+    (ValueError, lambda: conv.encode_png(IMAGE, level=-2)),
+    (ValueError, lambda: conv.encode_png([IMAGE[None]] * 2 + [np.stack([IMAGE] * 2)])),
+    (ValueError, lambda: conv.filter(IMAGE, "no-such-filter")),
+    (ValueError, lambda: conv.filter(IMAGE, "")),
+    (ValueError, lambda: conv.filter(IMAGE, "blur,")),
+    (OSError, lambda: conv.filter(IMAGE, "/no/such/file.mat")),
+    (ValueError, lambda: conv.filter(IMAGE, "custom")),
+    (ValueError, lambda: conv.filter(IMAGE, "custom", kernel="1 2")),
+    (ValueError, lambda: conv.filter(IMAGE, "blur", border="none")),
+    (ValueError, lambda: conv.filter(IMAGE, "blur", alpha="x")),
+    (ValueError, lambda: conv.filter(IMAGE, "blur", divisor=0)),
+    (ValueError, lambda: conv.filter(IMAGE, "blur", divisor="much")),
+    (ValueError, lambda: conv.filter(IMAGE, "blur", side=7)),
+    (ValueError, lambda: conv.filter(IMAGE, "blur", variant="fastest")),
+    (ValueError, lambda: conv.filter(IMAGE, "blur", dtype="uint16")),
+    (ValueError, lambda: conv.filter(IMAGE, [[1, 2], [3, 4]])),
+    (ValueError, lambda: conv.filter(IMAGE, [1, 2, 3])),
+    (ValueError, lambda: conv.filter(IMAGE, [[float("nan")]])),
+    (ValueError, lambda: conv.filter(IMAGE, np.ones((33, 33)))),
+    (ValueError, lambda: conv.filter(IMAGE, [])),
+    (ValueError, lambda: conv.filter(IMAGE, [["a"]])),
+    (ValueError, lambda: conv.filter(IMAGE, conv.Filter("blur"), border="wrap")),
+    (TypeError, lambda: conv.filter(IMAGE.astype(np.float32), "blur")),
+    (ValueError, lambda: conv.filter(IMAGE, "blur", out=np.empty((6, 8), np.uint8))),
+    (ValueError, lambda: conv.filter(IMAGE, "blur", out=np.empty(IMAGE.shape, np.uint16))),
+    (ValueError, lambda: conv.filter([IMAGE], "blur", out=IMAGE)),
+    (BufferError, lambda: conv.filter(IMAGE, "blur", out=np.empty_like(IMAGE)[::-1])),
+    (BufferError, lambda: conv.filter(IMAGE, "blur", out=memoryview(IMAGE.tobytes()).cast("B", IMAGE.shape))),
+    (TypeError, lambda: conv.filter(IMAGE, EMBOSS, divisor=[])),
+    (TypeError, lambda: conv.encode_png(IMAGE, level="best")),
+    (ValueError, lambda: conv.layer(FLOATS, WEIGHTS[:, :2])),
+    (ValueError, lambda: conv.layer(FLOATS, WEIGHTS[0])),
+    (ValueError, lambda: conv.layer(FLOATS, WEIGHTS, np.zeros(7))),
+    (ValueError, lambda: conv.layer(FLOATS, WEIGHTS, padding="full")),
+    (ValueError, lambda: conv.layer(FLOATS, WEIGHTS, activation="gelu")),
+    (ValueError, lambda: conv.layer(FLOATS, WEIGHTS, precision="double")),
+    (ValueError, lambda: conv.layer(FLOATS, WEIGHTS, stride=0)),
+    (ValueError, lambda: conv.layer(FLOATS, WEIGHTS, dtype="int8")),
+    (ValueError, lambda: conv.layer(FLOATS[:, :, :2], WEIGHTS)),
+    (ValueError, lambda: conv.layer(FLOATS[0, 0], WEIGHTS)),
+    (TypeError, lambda: conv.layer(FLOATS.astype(np.float64), WEIGHTS)),
+    (TypeError, lambda: conv.layer(FLOATS, WEIGHTS.astype("S3"))),
+    (ValueError, lambda: conv.layer(FLOATS, WEIGHTS, out=np.empty((2, 4, 5, 5), np.float32))),
+    (TypeError, lambda: conv.Layer(WEIGHTS)(FLOATS.astype(np.uint8))),
+    (TypeError, lambda: conv.Filter()),
+    (TypeError, lambda: conv.Array()),
+    (ValueError, lambda: conv.configure(threads=-1)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)))
+def test_wrong_arguments(number):
+    expected, call = WRONG[number]
+    before = IMAGE.copy()
+    with pytest.raises(expected) as error:
+        call()
+    assert str(error.value)
+    assert np.array_equal(IMAGE, before)
+
+
+def test_without_cuda_its_use_is_an_error():
+    if len(conv.devices()) > 1:
+        pytest.skip("a CUDA device")
+    for call in (
+        lambda: conv.decode_png(FILE, device="cuda"),
+        lambda: conv.filter(IMAGE, "blur", device="cuda"),
+        lambda: conv.encode_png(IMAGE, device="cuda:1"),
+    ):
+        with pytest.raises(conv.DeviceError):
+            call()
+
+
+def test_random_damage_never_crashes(rng):
+    image = rng.integers(0, 256, (40, 50, 3), dtype=np.uint8)
+    file = conv.encode_png(image)
+    files = []
+    for _ in range(300):
+        bad = bytearray(file)
+        for at in rng.integers(0, len(file), rng.integers(1, 4)):
+            bad[at] ^= 1 << int(rng.integers(0, 8))
+        files.append(bytes(bad[: rng.integers(1, len(bad) + 1)] if rng.integers(2) else bad))
+    results = conv.decode_png(files, errors="return")
+    assert sum(isinstance(result, conv.PngError) for result in results) > 250
+    for file, result in zip(files, results):
+        if isinstance(result, conv.PngError):
+            with pytest.raises(conv.PngError):
+                conv.decode_png(file)

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: MIT
+"""filter and Filter on the CPU, against OpenCV and NumPy."""
+
+import numpy as np
+import pytest
+from conftest import every_shape
+
+import conv
+
+EMBOSS = [[-2, -1, 0], [-1, 1, 1], [0, 1, 2]]
+
+
+def expected(image, kernel, mode="edge"):
+    """The sums of products in float64, exact for integers; rounded half to even and clamped."""
+    kernel = np.asarray(kernel, np.float64)
+    ry, rx = kernel.shape[0] // 2, kernel.shape[1] // 2
+    widths = [(ry, ry), (rx, rx)] + [(0, 0)] * (image.ndim - 2)
+    padded = np.pad(image.astype(np.float64), widths, mode=mode)
+    total = np.zeros(image.shape)
+    for j in range(kernel.shape[0]):
+        for i in range(kernel.shape[1]):
+            total += kernel[j, i] * padded[j : j + image.shape[0], i : i + image.shape[1]]
+    return np.clip(np.rint(total), 0, np.iinfo(image.dtype).max).astype(image.dtype)
+
+
+@every_shape
+def test_emboss(noise, shape, dtype):
+    image = noise(shape, dtype)
+    result = conv.filter(image, "emboss")
+    assert result.dtype == dtype and result.shape == shape
+    wanted = expected(image, EMBOSS)
+    if len(shape) == 3 and shape[2] in (2, 4):
+        wanted[..., -1] = image[..., -1]
+    assert np.array_equal(result, wanted)
+    if result.size > 500:
+        assert 0.1 < (result > 0).mean() and (result < np.iinfo(dtype).max).mean() > 0.1
+
+
+@pytest.mark.parametrize("name", ("emboss", "blur", "sharpen", "gaussian5", "laplacian"))
+@pytest.mark.parametrize("dtype", (np.uint8, np.uint16))
+def test_opencv_gives_the_same(noise, name, dtype):
+    cv2 = pytest.importorskip("cv2")
+    image = noise((70, 90, 3), dtype)
+    kernels = {
+        "emboss": (EMBOSS, 1),
+        "blur": (np.ones((3, 3)), 9),
+        "sharpen": ([[0, -1, 0], [-1, 5, -1], [0, -1, 0]], 1),
+        "gaussian5": (np.outer([1, 4, 6, 4, 1], [1, 4, 6, 4, 1]), 256),
+        "laplacian": ([[0, -1, 0], [-1, 4, -1], [0, -1, 0]], 1),
+    }
+    kernel, divisor = kernels[name]
+    matrix = np.array(kernel, np.float64)
+    wanted = cv2.filter2D(image, -1, matrix / divisor, borderType=cv2.BORDER_REPLICATE)
+    assert np.array_equal(conv.filter(image, kernel, divisor=divisor), wanted)
+
+
+@pytest.mark.parametrize(
+    "border, mode",
+    (("replicate", "edge"), ("reflect", "symmetric"), ("reflect101", "reflect"), ("wrap", "wrap")),
+)
+def test_borders(noise, border, mode):
+    image = noise((12, 15))
+    kernel = np.array([[1, 0, 2], [0, -3, 0], [1, 0, 1]])
+    assert np.array_equal(conv.filter(image, kernel, border=border), expected(image, kernel, mode))
+
+
+def test_settings(noise):
+    image = noise((12, 15))
+    identity = [[0, 0, 0], [0, 1, 0], [0, 0, 0]]
+    assert np.array_equal(conv.filter(image, identity, divisor=2), np.rint(image / 2))
+    assert np.array_equal(conv.filter(image, identity, bias=200), np.minimum(image + 200.0, 255))
+    kernel = np.arange(9).reshape(3, 3)
+    flipped = conv.filter(image, kernel[::-1, ::-1], divisor=40)
+    assert np.array_equal(conv.filter(image, kernel, flip=True, divisor=40), flipped)
+    assert np.array_equal(conv.filter(image, kernel, divisor="sum"),
+                          conv.filter(image, kernel, divisor=36))
+    text = " ".join(map(str, kernel.ravel()))
+    assert np.array_equal(conv.filter(image, "custom", kernel=text, divisor=36),
+                          conv.filter(image, kernel, divisor=36))
+    padded = np.pad(image, 1, constant_values=77)
+    assert np.array_equal(conv.filter(image, kernel, divisor=36, border="constant:77"),
+                          conv.filter(padded, kernel, divisor=36)[1:-1, 1:-1])
+
+
+def test_alpha(noise):
+    image = noise((12, 15, 4))
+    kept = conv.filter(image, "blur")
+    assert np.array_equal(kept[..., 3], image[..., 3])
+    filtered = conv.filter(image, "blur", alpha="filter")
+    assert np.array_equal(filtered[..., :3], kept[..., :3])
+    assert np.array_equal(filtered[..., 3], conv.filter(image[..., 3], "blur"))
+    assert not np.array_equal(conv.filter(image, "blur", alpha="premultiply"), kept)
+
+
+def test_chains(noise):
+    image = noise((31, 18, 3))
+    assert np.array_equal(conv.filter(image, "gaussian5,sharpen"),
+                          conv.filter(conv.filter(image, "gaussian5"), "sharpen"))
+
+
+def test_float32_results(noise):
+    image = noise((31, 18, 3))
+    kernel = np.array([[1, 0, -1]] * 3)
+    result = conv.filter(image, kernel, dtype=np.float32)
+    assert result.dtype == np.float32 and result.min() < 0 and result.max() > 255
+    clamped = np.clip(np.rint(result), 0, 255).astype(np.uint8)
+    assert np.array_equal(clamped, conv.filter(image, kernel))
+
+
+@every_shape
+def test_layouts(noise, shape, dtype):
+    image = noise(shape, dtype)
+    result = conv.filter(image, "sharpen")
+    if image.ndim == 2:
+        assert np.array_equal(conv.filter(image, "sharpen", layout="CHW"), result)
+        assert np.array_equal(conv.filter(image[..., None], "sharpen")[..., 0], result)
+        assert np.array_equal(conv.filter(image[None], "sharpen", layout="CHW")[0], result)
+        assert np.array_equal(conv.filter(image[None], "sharpen", layout="HW")[0], result)
+        return
+    planes = conv.filter(np.moveaxis(image, -1, 0), "sharpen", layout="CHW")
+    assert np.array_equal(np.moveaxis(planes, 0, -1), result)
+
+
+def test_batches_and_lists(noise):
+    images = noise((4, 20, 31, 3))
+    results = np.stack([conv.filter(image, "emboss") for image in images])
+    assert np.array_equal(conv.filter(images, "emboss"), results)
+    planes = conv.filter(np.ascontiguousarray(np.moveaxis(images, -1, 1)), "emboss", layout="CHW")
+    assert np.array_equal(np.moveaxis(planes, 1, -1), results)
+    mixed = [images[0], images[1], noise((5, 6)), noise((7, 9, 4), np.uint16), images[:2]]
+    for image, result in zip(mixed, conv.filter(mixed, "emboss")):
+        assert np.array_equal(result, conv.filter(image, "emboss"))
+    assert conv.filter((), "emboss") == []
+    assert conv.filter(images[:0], "emboss").shape == (0, 20, 31, 3)
+
+
+@pytest.mark.parametrize("dtype", (np.uint8, np.uint16))
+def test_strided_views(noise, dtype):
+    images = noise((2, 20, 31, 6), dtype)
+    for view in (images[0, ::2, :, :3], images[0, :, 1::3, 1:4], images[0, ..., ::2], images[..., 1:4],
+                 images[0, ::-1, :, :3], images[0, :, ::-1, 2::-1], images[0].transpose(1, 0, 2)[..., :3],
+                 np.broadcast_to(images[0, :1, :, :3], (9, 31, 3))):
+        assert np.array_equal(conv.filter(view, "emboss"),
+                              conv.filter(np.ascontiguousarray(view), "emboss"))
+
+
+def test_out(noise):
+    image = noise((20, 31, 3))
+    wanted = conv.filter(image, "emboss")
+    out = np.empty_like(image)
+    assert conv.filter(image, "emboss", out=out) is out and np.array_equal(out, wanted)
+    wide = np.zeros((20, 64, 3), np.uint8)
+    conv.filter(image, "emboss", out=wide[:, 10:41])
+    assert np.array_equal(wide[:, 10:41], wanted)
+    assert not wide[:, :10].any() and not wide[:, 41:].any()
+    outs = [np.empty_like(image), np.empty_like(image)]
+    assert conv.filter([image, image[::-1]], "emboss", out=outs)[0] is outs[0]
+    assert np.array_equal(outs[1], conv.filter(image[::-1], "emboss"))
+    floats = np.empty(image.shape, np.float32)
+    conv.filter(image, "emboss", out=floats, dtype="float32")
+    assert np.array_equal(np.clip(np.rint(floats), 0, 255), wanted)
+
+
+@pytest.mark.parametrize("chain", ("emboss", "gaussian5,sharpen", "identity"))
+def test_in_place(noise, chain):
+    image = noise((200, 310, 3))
+    wanted = conv.filter(image, chain)
+    assert conv.filter(image, chain, out=image) is image
+    assert np.array_equal(image, wanted)
+
+
+def test_out_that_overlaps(noise):
+    image = noise((20, 31, 3))
+    with pytest.raises(ValueError, match="overlaps"):
+        conv.filter(image[:-1], "emboss", out=image[1:])
+
+
+def test_prepared_filters(noise):
+    image = noise((20, 31, 3))
+    prepared = conv.Filter("gaussian5,sharpen", border="wrap")
+    assert repr(prepared) == "conv.Filter('gaussian5,sharpen')"
+    wanted = conv.filter(image, "gaussian5,sharpen", border="wrap")
+    for _ in range(3):
+        assert np.array_equal(prepared(image), wanted)
+        assert np.array_equal(conv.filter(image, prepared), wanted)
+    assert len(prepared.kernels()) == 2
+    for name in prepared.kernels(dtype="uint16"):
+        assert np.array_equal(conv.filter(image, "emboss", variant=name), conv.filter(image, "emboss"))
+        break
+    many = [conv.Filter([[k]]) for k in range(300)]  # more than contexts keep for texts
+    assert np.array_equal(many[2](image), np.minimum(2.0 * image, 255))
+
+
+def test_a_changed_matrix_file_is_read_again(tmp_path, noise):
+    image, path = noise((9, 9)), tmp_path / "own.mat"
+    path.write_text("1 1\n2\n")
+    assert np.array_equal(conv.filter(image, str(path)), np.minimum(2.0 * image, 255))
+    path.write_text("1 1\n1\n")
+    assert np.array_equal(conv.filter(image, str(path)), image)
+
+
+def test_names():
+    names = [entry.name for entry in conv.filters()]
+    assert "emboss" in names and len(names) == len(set(names)) > 10
+    assert all(entry.summary for entry in conv.filters())
+    image = np.zeros((9, 9), np.uint8)
+    for name in names:
+        assert conv.filter(image, name).shape == image.shape

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: MIT
+"""filter_folder: files, totals, the callback, and what stops a run."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import conv
+
+
+@pytest.fixture
+def photos(tmp_path, noise):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for i in range(12):
+        (folder / f"{i:02}.png").write_bytes(conv.encode_png(noise((30 + i, 40, 3))))
+    return folder
+
+
+def run(photos, out, *arguments, **options):
+    return conv.filter_folder(photos, out, *arguments, device="cpu", **options)
+
+
+def test_a_folder(photos, tmp_path):
+    out = tmp_path / "out"
+    totals = run(photos, out, "gaussian5,sharpen", border="wrap")
+    assert totals == (12, 0, 0, 12, True, [])
+    for path in photos.iterdir():
+        wanted = conv.filter(conv.decode_png(path.read_bytes()), "gaussian5,sharpen", border="wrap")
+        assert np.array_equal(conv.decode_png((out / path.name).read_bytes()), wanted)
+
+
+def test_failures_are_listed(photos, tmp_path):
+    (photos / "bad.png").write_bytes(b"no PNG")
+    totals = run(str(photos), str(tmp_path / "out"), "emboss")
+    assert totals.done == 12 and totals.failed == 1
+    ((path, reason),) = totals.failures
+    assert path == str(photos / "bad.png") and "PNG" in reason
+
+
+def test_existing_outputs(photos, tmp_path):
+    out = tmp_path / "out"
+    run(photos, out, "emboss")
+    assert run(photos, out, "emboss", skip_existing=True).skipped == 12
+    assert run(photos, out, "emboss", update=True).skipped == 12
+    os.utime(photos / "03.png", (2**31 - 9, 2**31 - 9))
+    assert run(photos, out, "emboss", update=True).done == 1
+    assert run(photos, out, "emboss").done == 12
+
+
+def test_inputs(photos, tmp_path):
+    below = photos / "below"
+    below.mkdir()
+    (below / "x.png").write_bytes((photos / "00.png").read_bytes())
+    files = [photos / "03.png", photos / "04.png"]
+    assert run(files, tmp_path / "a", "emboss").done == 2
+    assert run(photos, tmp_path / "b", "emboss").done == 12
+    assert run(photos, tmp_path / "c", "emboss", recursive=True).done == 13
+
+
+def test_progress(photos, tmp_path):
+    seen = []
+
+    def callback(progress):
+        assert threading.current_thread() is threading.main_thread()
+        seen.append(progress)
+
+    run(photos, tmp_path / "out", "emboss", progress=callback)
+    assert all(isinstance(progress, conv.Progress) for progress in seen)
+    assert [p.done for p in seen] == sorted(p.done for p in seen)
+    assert all(p.done <= 12 for p in seen)
+
+
+@pytest.fixture
+def many(tmp_path, noise):
+    """A run of some seconds."""
+    folder = tmp_path / "many"
+    folder.mkdir()
+    (folder / "0.png").write_bytes(conv.encode_png(noise((1500, 1500, 3))))
+    for i in range(1, 200):
+        os.link(folder / "0.png", folder / f"{i}.png")
+    return folder
+
+
+def whole_files(folder):
+    return all(conv.decode_png(path.read_bytes()).shape == (1500, 1500, 3) for path in folder.glob("*.png"))
+
+
+def test_an_exception_of_the_callback_stops_the_run(many, tmp_path):
+    class Enough(Exception):
+        pass
+
+    def callback(progress):
+        raise Enough
+
+    with pytest.raises(Enough):
+        run(many, tmp_path / "out", "gaussian5", progress=callback)
+    assert len(list((tmp_path / "out").glob("*.png"))) < 200
+    assert whole_files(tmp_path / "out")
+
+
+def test_keyboard_interrupt(many, tmp_path):
+    out, over = tmp_path / "out", threading.Event()
+
+    def interrupt_after_the_first_image():
+        while not over.wait(0.001):
+            if any(out.glob("*.png")):
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    thread = threading.Thread(target=interrupt_after_the_first_image)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(many, out, "gaussian5")
+    finally:
+        over.set()
+        thread.join()
+    assert len(list((tmp_path / "out").glob("*.png"))) < 200
+    assert whole_files(tmp_path / "out")
+    assert run(many / "1.png", tmp_path / "one", "blur").done == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, options, expected",
+    (
+        (("no-such-filter",), {}, ValueError),
+        (("blur",), {"border": "x"}, ValueError),
+        (("blur",), {"level": 99}, ValueError),
+        ((3,), {}, TypeError),
+    ),
+)
+def test_wrong_arguments(photos, tmp_path, arguments, options, expected):
+    with pytest.raises(expected):
+        run(photos, tmp_path / "out", *arguments, **options)
+
+
+def test_paths_that_cannot_be(photos, tmp_path):
+    with pytest.raises(FileNotFoundError, match="missing"):
+        run([photos, tmp_path / "missing"], tmp_path / "out", "blur")
+    with pytest.raises(OSError):
+        run(photos, "/proc/out", "blur")
+    with pytest.raises(ValueError):
+        run("a\0b", tmp_path / "out", "blur")
+    with pytest.raises(TypeError):
+        run(3, tmp_path / "out", "blur")
+    with pytest.raises(ValueError):
+        conv.filter_folder(photos, tmp_path / "out", "blur", device="gpu")

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: MIT
+"""CUDA devices: the same results as on the CPU, and arrays of torch and cupy in both directions."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from conftest import ROOT, every_shape
+
+import conv
+
+pytestmark = pytest.mark.gpu
+SAMPLES = sorted((ROOT / "samples").glob("*.png"))
+
+
+@pytest.fixture
+def torch():
+    module = pytest.importorskip("torch")
+    if not module.cuda.is_available():
+        pytest.skip("torch has no CUDA")
+    return module
+
+
+@pytest.fixture
+def cupy():
+    return pytest.importorskip("cupy")
+
+
+def test_devices():
+    assert conv.devices()[0].device == "cpu"
+    device = conv.devices()[1]
+    assert device.device == "cuda:0" and device.memory > 2**30 and device.name
+
+
+@every_shape
+def test_decode(noise, shape, dtype):
+    image = noise(shape, dtype)
+    (decoded,) = conv.decode_png([conv.encode_png(image)], device="cuda")
+    assert type(decoded) is conv.Array and decoded.device == "cuda:0"
+    assert decoded.shape == shape and decoded.dtype == dtype and len(decoded) == shape[0]
+    assert decoded.nbytes == image.nbytes and decoded.strides == image.strides
+    assert np.array_equal(decoded.numpy(), image)
+    assert np.array_equal(decoded[0].numpy(), image[0])
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_samples(sample):
+    file = sample.read_bytes()
+    image = conv.decode_png(file)
+    decoded = conv.decode_png(file, device="cuda")
+    assert np.array_equal(decoded.numpy(), image)
+    assert np.array_equal(conv.decode_png(conv.encode_png(decoded)), image)
+    assert np.array_equal(conv.filter(decoded, "gaussian5,sharpen").numpy(),
+                          conv.filter(image, "gaussian5,sharpen"))
+
+
+@every_shape
+def test_filters(noise, shape, dtype):
+    image = noise(shape, dtype)
+    decoded = conv.decode_png(conv.encode_png(image), device="cuda")
+    wanted = conv.filter(image, "emboss")
+    result = conv.filter(decoded, "emboss")
+    assert type(result) is conv.Array and result.shape == shape
+    assert np.array_equal(result.numpy(), wanted)
+    assert np.array_equal(conv.filter(image, "emboss", device="cuda"), wanted)
+    floats = conv.filter(decoded, "emboss", dtype="float32")
+    assert np.array_equal(floats.numpy(), conv.filter(image, "emboss", dtype="float32"))
+
+
+@every_shape
+def test_encode(noise, shape, dtype):
+    image = noise(shape, dtype)
+    on_device = conv.filter(conv.decode_png(conv.encode_png(image), device="cuda"), "identity")
+    for options in ({}, {"views": True}):
+        assert np.array_equal(conv.decode_png(conv.encode_png(on_device, **options)), image)
+    assert np.array_equal(conv.decode_png(conv.encode_png(image, device="cuda")), image)
+
+
+def test_batches(noise):
+    images = noise((9, 40, 52, 3))
+    files = conv.encode_png(images) + [b"damaged"]
+    batch, errors = conv.decode_png(files, device="cuda", batch=True, errors="return")
+    assert batch.shape == (10, 40, 52, 3) and errors[9].index == 9
+    assert np.array_equal(batch.numpy()[:9], images) and not batch.numpy()[9].any()
+    with pytest.raises(conv.PngError):
+        conv.decode_png(files, device="cuda")
+    planes = conv.decode_png(files[:9], device="cuda", batch=True, layout="CHW")
+    result = conv.filter(planes, "emboss", layout="CHW")
+    assert np.array_equal(np.moveaxis(result.numpy(), 1, -1), conv.filter(images, "emboss"))
+    assert np.array_equal(
+        conv.decode_png(conv.encode_png(result, layout="CHW"), batch=True), conv.filter(images, "emboss")
+    )
+    mixed = [batch[0], conv.decode_png(files[1], device="cuda"), planes[0]]
+    outs = [array.numpy() for array in conv.filter(mixed[:2], "blur")]
+    assert np.array_equal(outs[1], conv.filter(images[1], "blur"))
+
+
+def test_layers(rng):
+    x = rng.standard_normal((2, 16, 30, 33), dtype=np.float32)
+    w = rng.standard_normal((8, 16, 3, 3), dtype=np.float32)
+    wanted = conv.layer(x, w, padding="same", activation="relu")
+    assert np.array_equal(conv.layer(x, w, padding="same", activation="relu", device="cuda"), wanted)
+
+
+def test_torch(torch, noise):
+    image = noise((64, 80, 3))
+    wanted = conv.filter(image, "emboss")
+    tensor = torch.from_numpy(image).cuda()
+    result = conv.filter(tensor, "emboss")
+    assert type(result) is torch.Tensor and result.device == tensor.device
+    assert np.array_equal(result.cpu().numpy(), wanted)
+    planes = conv.filter(tensor.permute(2, 0, 1), "emboss", layout="CHW")
+    assert np.array_equal(planes.permute(1, 2, 0).cpu().numpy(), wanted)
+    out = torch.zeros_like(tensor)
+    assert conv.filter(tensor, "emboss", out=out) is out and torch.equal(out, result)
+    with pytest.raises(ValueError, match="overlap"):
+        conv.filter(tensor, "emboss", out=tensor)
+    file = conv.encode_png(tensor)
+    decoded = conv.decode_png([file] * 3, device=tensor.device, framework="torch", batch=True, layout="CHW")
+    assert decoded.shape == (3, 3, 64, 80) and torch.equal(decoded[2], tensor.permute(2, 0, 1))
+    into = torch.zeros(2, 64, 80, 3, dtype=torch.uint8, device="cuda")
+    assert conv.decode_png([file] * 2, device="cuda", batch=True, out=into) is into
+    assert torch.equal(into[1], tensor)
+
+
+def test_torch_views_arrays_without_a_copy(torch, noise):
+    image = noise((64, 80, 3))
+    array = conv.decode_png(conv.encode_png(image), device="cuda")
+    address = array.__cuda_array_interface__["data"][0]
+    for tensor in (torch.from_dlpack(array), torch.as_tensor(array, device="cuda")):
+        assert tensor.data_ptr() == address and np.array_equal(tensor.cpu().numpy(), image)
+    del array
+    again = conv.decode_png(conv.encode_png(image), device="cuda")  # not in the same memory
+    assert again.__cuda_array_interface__["data"][0] != address
+    del tensor
+
+
+def test_torch_streams(torch, noise):
+    """On a stream of its own, after much other work, results are right, and nothing waits."""
+    image = torch.from_numpy(noise((2048, 2048, 3))).cuda()
+    wanted = conv.filter(image, "gaussian5")
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    busy = torch.randn(8192, 8192, device="cuda")
+    with torch.cuda.stream(stream):
+        for _ in range(10):
+            busy = busy @ busy * 1e-4
+        late = image.clone()
+        result = conv.filter(late, "gaussian5")
+        waited = stream.query()
+        same = torch.equal(result, wanted)
+    assert same and not waited
+    array = conv.decode_png(conv.encode_png(image), device="cuda")
+    queued = conv.filter(array, "gaussian5", stream=stream)
+    assert torch.equal(torch.from_dlpack(queued), wanted)  # ordered by DLPack
+    assert np.array_equal(queued.numpy(), wanted.cpu().numpy())
+
+
+def test_torch_layers(torch, rng):
+    x = torch.from_numpy(rng.standard_normal((2, 16, 30, 33), dtype=np.float32)).cuda()
+    w = torch.from_numpy(rng.standard_normal((8, 16, 3, 3), dtype=np.float32)).cuda()
+    b = torch.from_numpy(rng.standard_normal(8, dtype=np.float32)).cuda()
+    y = conv.layer(x, w, b, padding="same")
+    assert y.is_cuda
+    wanted = conv.layer(x.cpu().numpy(), w.cpu().numpy(), b.cpu().numpy(), padding="same")
+    assert np.array_equal(y.cpu().numpy(), wanted)
+    reference = torch.nn.functional.conv2d(x.double(), w.double(), b.double(), padding=1)
+    assert torch.allclose(y.double(), reference, atol=1e-4)
+    prepared = conv.Layer(w, b, padding="same", precision="fast")
+    assert torch.allclose(prepared(x).double(), reference, atol=1e-3)
+
+
+def test_cupy(cupy, noise):
+    image = noise((64, 80, 3))
+    array = cupy.asarray(image)
+    result = conv.filter(array, "emboss")
+    assert type(result) is cupy.ndarray
+    assert np.array_equal(cupy.asnumpy(result), conv.filter(image, "emboss"))
+    assert np.array_equal(cupy.asnumpy(conv.filter(array[::-1], "emboss")), conv.filter(image[::-1], "emboss"))
+    decoded = conv.decode_png(conv.encode_png(array), device="cuda")
+    view = cupy.asarray(decoded)
+    assert view.data.ptr == decoded.__cuda_array_interface__["data"][0]
+    assert np.array_equal(cupy.asnumpy(view), image)
+    with cupy.cuda.Stream(non_blocking=True):
+        queued = conv.filter(cupy.asarray(image), "emboss")
+        assert np.array_equal(cupy.asnumpy(queued), conv.filter(image, "emboss"))
+
+
+def test_errors(noise):
+    array = conv.decode_png(conv.encode_png(noise((6, 7, 3))), device="cuda")
+    for expected, call in (
+        (TypeError, lambda: np.asarray(array)),
+        (BufferError, lambda: memoryview(array)),
+        (IndexError, lambda: array[6]),
+        (ValueError, lambda: conv.filter(array, "blur", device="cpu")),
+        (ValueError, lambda: conv.filter(array, "blur", out=noise((6, 7, 3)))),
+        (ValueError, lambda: conv.filter([array, noise((6, 7, 3))], "blur")),
+        (ValueError, lambda: conv.filter(array, "blur", out=array)),
+        (ValueError, lambda: array.__dlpack__(stream=0)),
+        (BufferError, lambda: array.__dlpack__(dl_device=(2, 9))),
+        (BufferError, lambda: array.__dlpack__(copy=True)),
+        (conv.DeviceError, lambda: conv.decode_png(b"", device="cuda:99")),
+        (ValueError, lambda: conv.decode_png(conv.encode_png(array), device="cuda", framework="numpy")),
+    ):
+        with pytest.raises(expected):
+            call()
+    assert np.array_equal(np.from_dlpack(array, device="cpu"), array.numpy()) \
+        if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else True
+
+
+def test_threads(noise):
+    images = [noise((120 + i, 90, 3)) for i in range(8)]
+    files = [conv.encode_png(image) for image in images]
+    wanted = [conv.filter(image, "gaussian5") for image in images]
+
+    def work(i):
+        for _ in range(20):
+            decoded = conv.decode_png(files[i], device="cuda")
+            assert np.array_equal(conv.filter(decoded, "gaussian5").numpy(), wanted[i])
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+def test_nothing_leaks(torch, noise):
+    images = noise((16, 512, 512, 3))
+    files = conv.encode_png(images)
+
+    def rounds(count):
+        for _ in range(count):
+            tensor = torch.from_dlpack(conv.filter(conv.decode_png(files, device="cuda", batch=True), "emboss"))
+            conv.encode_png(tensor)
+            conv.Filter([[2]])(tensor)
+
+    rounds(3)
+    torch.cuda.synchronize()
+    before = torch.cuda.mem_get_info()[0]
+    rounds(40)
+    torch.cuda.synchronize()
+    assert before - torch.cuda.mem_get_info()[0] < 64 << 20  # each round takes 50 MiB

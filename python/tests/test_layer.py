@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+"""layer and Layer on the CPU, against sums in float64."""
+
+import numpy as np
+import pytest
+
+import conv
+
+
+def expected(x, w, bias, stride, pad):
+    x = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    height = (x.shape[2] - w.shape[2]) // stride + 1
+    width = (x.shape[3] - w.shape[3]) // stride + 1
+    y = np.zeros((x.shape[0], w.shape[0], height, width))
+    for u in range(w.shape[2]):
+        for v in range(w.shape[3]):
+            part = x[:, :, u : u + stride * height : stride, v : v + stride * width : stride]
+            y += np.einsum("ncij,mc->nmij", part[:, :, :height, :width], w[:, :, u, v])
+    return y + bias[None, :, None, None]
+
+
+@pytest.mark.parametrize("stride", (1, 2))
+@pytest.mark.parametrize("pad", (0, 1))
+def test_layers(rng, stride, pad):
+    x = rng.standard_normal((3, 4, 17, 22), dtype=np.float32)
+    w = rng.standard_normal((6, 4, 3, 3), dtype=np.float32)
+    bias = rng.standard_normal(6, dtype=np.float32)
+    y = conv.layer(x, w, bias, stride=stride, padding=pad)
+    wanted = expected(x, w, bias, stride, pad)
+    assert y.dtype == np.float32 and y.shape == wanted.shape
+    assert np.allclose(y, wanted, rtol=1e-4, atol=1e-4) and np.abs(wanted).max() > 5
+    assert np.array_equal(conv.layer(x[1], w, bias, stride=stride, padding=pad), y[1])
+    half = conv.layer(x, w, bias, stride=stride, padding=pad, dtype="float16")
+    assert half.dtype == np.float16 and np.array_equal(half, y.astype(np.float16))
+
+
+def test_out_overlaps_the_input(rng):
+    x = rng.standard_normal((2, 3, 9, 9)).astype(np.float32)
+    w = rng.standard_normal((3, 3, 3, 3)).astype(np.float32)
+    with pytest.raises(ValueError, match="overlap"):
+        conv.layer(x, w, padding="same", out=x)
+
+
+def test_activations_and_padding(rng):
+    x = rng.standard_normal((1, 3, 9, 11), dtype=np.float32)
+    w = rng.standard_normal((2, 3, 3, 3), dtype=np.float32)
+    y = conv.layer(x, w, padding="same")
+    assert y.shape == (1, 2, 9, 11) and np.array_equal(y, conv.layer(x, w, padding=1))
+    assert np.array_equal(conv.layer(x, w, padding="same", activation="relu"), np.maximum(y, 0))
+    assert np.array_equal(conv.layer(x, w, padding="same", activation="abs"), np.abs(y))
+    assert np.allclose(conv.layer(x, w, padding="same", activation="tanh"), np.tanh(y), atol=1e-5)
+    edge = conv.layer(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="edge"), w)
+    assert np.array_equal(conv.layer(x, w, padding=1, border="replicate"), edge)
+
+
+def test_bytes_as_input(rng):
+    x = rng.integers(0, 256, (2, 3, 9, 11), dtype=np.uint8)
+    w = rng.standard_normal((2, 3, 3, 3), dtype=np.float32)
+    assert np.array_equal(conv.layer(x, w), conv.layer(x.astype(np.float32), w))
+    scaled = conv.layer(x, w, input_divisor=255)
+    assert np.allclose(scaled, conv.layer(x.astype(np.float32) / 255, w), atol=1e-5)
+
+
+def test_prepared_layers_out_and_gaps(rng):
+    x = rng.standard_normal((4, 3, 9, 24), dtype=np.float32)
+    w = rng.standard_normal((2, 3, 3, 3))  # float64: converted
+    prepared = conv.Layer(w, padding="same")
+    w2 = w.copy()
+    w[:] = 0  # has been copied
+    y = conv.layer(x, w2, padding="same")
+    assert y.any() and np.array_equal(prepared(x), y)
+    out = np.empty_like(y)
+    assert prepared(x, out=out) is out and np.array_equal(out, y)
+    with pytest.raises(BufferError):
+        prepared(x, out=np.empty((4, 2, 9, 48), np.float32)[..., ::2])
+    for view in (x[::2], x[:, :, 2:7], x[..., 3:20], x[..., ::2], x[::-1], x[:, :, ::-1]):
+        assert np.array_equal(prepared(view), prepared(np.ascontiguousarray(view)))
+    assert "2 maps" in repr(prepared)

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: MIT
+"""Calls from several threads, the release of the GIL, and child processes."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import conv
+
+
+def test_threads_get_their_own_results(noise):
+    images = [noise((50 + i, 60, 3)) for i in range(16)]
+    files = [conv.encode_png(image) for image in images]
+    shared = conv.Filter("gaussian5,emboss")
+    wanted = [shared(image) for image in images]
+
+    def work(i):
+        for _ in range(20):
+            decoded = conv.decode_png(files[i])
+            assert np.array_equal(decoded, images[i])
+            assert np.array_equal(shared(decoded), wanted[i])
+            assert np.array_equal(conv.filter(decoded, "gaussian5,emboss"), wanted[i])
+            assert conv.encode_png(decoded) == files[i]
+            with pytest.raises(conv.PngError):
+                conv.decode_png(b"damaged")
+            conv.Filter([[i + 1]])(decoded)
+        return True
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(work, range(16)))
+
+
+def test_settings_change_while_others_work(noise):
+    image = noise((100, 90, 3))
+    wanted = conv.filter(image, "emboss")
+    stop = threading.Event()
+
+    def work():
+        while not stop.is_set():
+            assert np.array_equal(conv.filter(image, "emboss"), wanted)
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        runs = [pool.submit(work) for _ in range(4)]
+        for threads in (1, 2, 3, 0) * 5:
+            conv.configure(threads=threads)
+        stop.set()
+        assert all(run.result() for run in runs)
+
+
+def test_the_gil_is_released(noise):
+    images = noise((2, 1500, 1500, 3))
+    count, done = 0, threading.Event()
+
+    def work():
+        for _ in range(3):
+            conv.encode_png(images, level=6, views=True)
+        done.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not done.is_set():
+        count += 1
+        time.sleep(0.001)
+    thread.join()
+    assert count > 20  # in three calls, each of which takes some hundred milliseconds
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_children_after_fork(noise):
+    """As the workers of a torch DataLoader: the parent has used conv, and holds arrays of it."""
+    images = noise((4, 64, 64, 3))
+    files = conv.encode_png(images)
+    held = conv.decode_png(files)
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        for decoded, image in zip(pool.map(conv.decode_png, files, chunksize=1), images):
+            assert np.array_equal(decoded, image)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            del held
+            same = np.array_equal(conv.filter(conv.decode_png(files[0]), "identity"), images[0])
+            os._exit(0 if same else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert np.array_equal(held[3], images[3])
+
+
+def test_arrays_outlive_everything():
+    """At the end of the interpreter, in any order, nothing crashes and nothing is printed."""
+    code = """
+import atexit, threading, numpy as np, conv
+file = conv.encode_png(np.zeros((64, 64, 3), np.uint8))
+keep = conv.decode_png([file] * 3)
+conv.keep = keep[0]
+atexit.register(lambda: conv.filter(keep[1], "emboss"))
+class Late:
+    def __del__(self, image=keep[2]): image[0, 0, 0] = 1
+late = Late()
+threading.Thread(target=lambda: [conv.decode_png(file) for _ in range(2000)], daemon=True).start()
+"""
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
