@@ -112,6 +112,11 @@ static void random_layer(struct conv_layer *layer, uint64_t *random)
     layer->output = random_below(random, 4) ? CONV_ELEMENT_F32 : CONV_ELEMENT_F16;
     layer->activation =
         (enum conv_activation)random_below(random, (unsigned)CONV_ACTIVATION_ABS + 1);
+    if (random_below(random, 3) == 0) { // what the specialised kernels compute
+        layer->kernel_height = layer->kernel_width = PICK(random, 3, 3, 5, 5, 5, 7);
+        layer->stride = 1;
+        layer->input = CONV_ELEMENT_F32;
+    }
 }
 
 // valid, same, and paddings that are larger than the kernel or than the image.
@@ -158,6 +163,11 @@ static void random_shape(struct check_case *c, uint64_t *random)
     }
     int more = (int)random_below(random, (unsigned)layer->stride); // samples that no output reads
     c->images = PICK(random, 1, 1, 1, 2, 3, 4, 5, 8, 17, 33);
+    if (random_below(random, 12) == 0) { // one warp computes outputs of several images
+        rows = PICK(random, 1, 1, 2, 3);
+        columns = PICK(random, 4, 5, 6, 8, 10, 12, 15, 18, 20);
+        c->images = PICK(random, 2, 3, 5, 17, 33);
+    }
     for (;;) {
         c->shape.height = extent(rows, layer->stride, layer->kernel_height,
                                  layer->pad_top + layer->pad_bottom, more);

@@ -76,7 +76,10 @@ __device__ inline void store_runs(void *dst, bool half, int activation, int64_t 
     uint32_t high = __shfl_sync(all, (uint32_t)(at >> 32), 0);
     int64_t first = (int64_t)((uint64_t)high << 32 | low);
     int offset = (int)(at - first);
-    bool run = __all_sync(all, at - first <= 32 * T - T && at >= first);
+    // Images may be so small that a warp's outputs lie close together without following each other.
+    int offset_before = (int)__shfl_sync(all, (uint32_t)offset, (lane + 31) % 32);
+    bool follows = lane == 0 || (offset >= offset_before && offset - offset_before <= T);
+    bool run = __all_sync(all, follows && at - first <= 32 * T - T && at >= first);
     int length = (int)__shfl_sync(all, (uint32_t)offset, 31) + T;
 #pragma unroll
     for (int m0 = 0; m0 < MT; m0 += batch) {
