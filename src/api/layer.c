@@ -7,7 +7,7 @@
 
 #include "api/api_context.h"
 #include "backend/layer_context.h"
-#include "filter/number.h"
+#include "backend/layer_padding.h"
 
 // Blocks of scratch that a layer has outgrown, which queued work may still use. Each has at least
 // twice the size of the one before.
@@ -29,50 +29,6 @@ struct conv_layer_object {
 };
 
 // --- options -------------------------------------------------------------------------------------
-
-#define MOST_PADDING 65536
-
-static enum conv_status parse_padding(struct conv_layer *layer, const char *text,
-                                      struct conv_err *err)
-{
-    char *end;
-    if (!text || strcmp(text, "valid") == 0)
-        return CONV_OK;
-    if (strcmp(text, "same") == 0) {
-        // As PyTorch: the extra sample of an even kernel is at the bottom and right.
-        layer->pad_top = (layer->kernel_height - 1) / 2;
-        layer->pad_bottom = layer->kernel_height / 2;
-        layer->pad_left = (layer->kernel_width - 1) / 2;
-        layer->pad_right = layer->kernel_width / 2;
-        return CONV_OK;
-    }
-    long number = text[0] >= '0' && text[0] <= '9' ? strtol(text, &end, 10) : -1;
-    if (number < 0 || *end || number > MOST_PADDING)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "padding is valid, same or a number from 0 to %d, not '%.32s'",
-                            MOST_PADDING, text);
-    layer->pad_top = layer->pad_bottom = layer->pad_left = layer->pad_right = (int)number;
-    return CONV_OK;
-}
-
-static enum conv_status parse_border(struct conv_layer *layer, const char *text,
-                                     struct conv_err *err)
-{
-    static const char prefix[] = "constant:";
-    double number = 0;
-    int value;
-    layer->border = CONV_BORDER_CONSTANT;
-    if (!text)
-        return CONV_OK;
-    if (strncmp(text, prefix, sizeof prefix - 1) != 0)
-        return conv_filter_parse_border(&layer->border, &value, text, err);
-    const char *digits = text + sizeof prefix - 1;
-    if (conv_number_parse(&number, 1e30, digits, strlen(digits), NULL))
-        return conv_err_set(err, CONV_ERR_USAGE, "border constant:V takes a number, not '%.32s'",
-                            digits);
-    layer->border_value = (float)number;
-    return CONV_OK;
-}
 
 // The index of `text` among the names, or 0 without a text.
 static enum conv_status parse_name(int *index, const char *text, const char *const *names,
@@ -136,9 +92,9 @@ static enum conv_status read_layer(struct conv_layer *layer, const conv_layer_op
     };
     enum conv_status status = parse_elements(layer, options, err);
     if (!status)
-        status = parse_padding(layer, options->padding, err);
+        status = conv_layer_padding_parse(layer, options->padding, err);
     if (!status)
-        status = parse_border(layer, options->border, err);
+        status = conv_layer_padding_parse_border(layer, options->border, err);
     if (!status)
         status = parse_name(&activation, options->activation, activations, "activation", err);
     if (!status)

@@ -12,10 +12,12 @@ struct words {
 // Hints that only the program's options can cause have no words.
 static const struct words table[CONV_HINT_COUNT] = {
     [CONV_HINT_BIAS] = {"bias: ", ""},
+    [CONV_HINT_BORDER_CONSTANT] = {"border constant:V ", ""},
     [CONV_HINT_DIVISOR] = {"divisor: ", ""},
     [CONV_HINT_DIVISOR_SUM] = {"divisor \"sum\": ", ""},
     [CONV_HINT_KERNEL] = {"kernel: ", ""},
     [CONV_HINT_KERNEL_AT] = {"kernel, ", ""},
+    [CONV_HINT_PADDING] = {"padding ", ""},
     [CONV_HINT_SIZE] = {"side: ", ""},
     [CONV_HINT_SIZE_OF_CUSTOM] = {"side is for built-in filters; ", ""},
     [CONV_HINT_SUBFOLDERS] = {"with `recursive`: ", ""},

@@ -14,6 +14,7 @@ enum conv_hint {
     CONV_HINT_NONE = 0,
     // The setting that the text is about.
     CONV_HINT_BIAS,
+    CONV_HINT_BORDER_CONSTANT, // the constant of a border
     CONV_HINT_DIVISOR,
     CONV_HINT_DIVISOR_SUM,    // the divisor is to be the sum of the coefficients
     CONV_HINT_JOURNAL,        // the text begins with its path
@@ -21,6 +22,7 @@ enum conv_hint {
     CONV_HINT_KERNEL_AT,      // the text begins with "character N: "
     CONV_HINT_LIST,           // the list of inputs; the text begins with its path
     CONV_HINT_LIST_INPUTS,    // the inputs given together with such a list
+    CONV_HINT_PADDING,        // of a layer
     CONV_HINT_REPLACE,        // images are to be replaced by their results
     CONV_HINT_REPLACE_TWICE,  // the same, and the inputs overlap
     CONV_HINT_REPORT,         // the file with the report; the text begins with its path

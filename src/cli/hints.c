@@ -12,6 +12,7 @@ struct words {
 
 static const struct words table[CONV_HINT_COUNT] = {
     [CONV_HINT_BIAS] = {"--bias: ", ""},
+    [CONV_HINT_BORDER_CONSTANT] = {"--border constant:V ", ""},
     [CONV_HINT_DIVISOR] = {"--divisor: ", ""},
     [CONV_HINT_DIVISOR_SUM] = {"--divisor sum: ", ""},
     [CONV_HINT_JOURNAL] = {"--resume ", ""},
@@ -19,6 +20,7 @@ static const struct words table[CONV_HINT_COUNT] = {
     [CONV_HINT_KERNEL_AT] = {"--kernel, ", ""},
     [CONV_HINT_LIST] = {"--files-from ", ""},
     [CONV_HINT_LIST_INPUTS] = {"--files-from: ", ""},
+    [CONV_HINT_PADDING] = {"--padding ", ""},
     [CONV_HINT_REPLACE] = {"--in-place: ", ""},
     [CONV_HINT_REPLACE_TWICE] = {"--in-place would filter images twice: ", ""},
     [CONV_HINT_REPORT] = {"--report ", ""},

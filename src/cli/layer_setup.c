@@ -1,61 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "cli/layer_setup.h"
 
-#include <ctype.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/layer_padding.h"
 #include "cli/device.h"
-#include "filter/number.h"
 #include "report/report.h"
 
 // --- values --------------------------------------------------------------------------------------
-
-#define MOST_PADDING 65536
-
-static enum conv_status parse_padding(struct conv_layer *layer, const char *text,
-                                      struct conv_err *err)
-{
-    if (!text || strcmp(text, "valid") == 0)
-        return CONV_OK;
-    if (strcmp(text, "same") == 0) {
-        // As PyTorch: the extra sample of an even kernel is at the bottom and right.
-        layer->pad_top = (layer->kernel_height - 1) / 2;
-        layer->pad_bottom = layer->kernel_height / 2;
-        layer->pad_left = (layer->kernel_width - 1) / 2;
-        layer->pad_right = layer->kernel_width / 2;
-        return CONV_OK;
-    }
-    char *end;
-    long number = isdigit((unsigned char)text[0]) ? strtol(text, &end, 10) : -1;
-    if (number < 0 || *end || number > MOST_PADDING)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--padding takes valid, same or a number from 0 to %d, not '%s'",
-                            MOST_PADDING, text);
-    layer->pad_top = layer->pad_bottom = layer->pad_left = layer->pad_right = (int)number;
-    return CONV_OK;
-}
-
-static enum conv_status parse_border(struct conv_layer *layer, const char *text,
-                                     struct conv_err *err)
-{
-    static const char prefix[] = "constant:";
-    double number = 0;
-    int value;
-    layer->border = CONV_BORDER_CONSTANT;
-    layer->border_value = 0;
-    if (!text)
-        return CONV_OK;
-    if (strncmp(text, prefix, sizeof prefix - 1) != 0)
-        return conv_filter_parse_border(&layer->border, &value, text, err);
-    const char *digits = text + sizeof prefix - 1;
-    if (conv_number_parse(&number, 1e30, digits, strlen(digits), NULL))
-        return conv_err_set(err, CONV_ERR_USAGE, "--border constant:V takes a number, not '%.32s'",
-                            digits);
-    layer->border_value = (float)number;
-    return CONV_OK;
-}
 
 float conv_layer_setup_divisor(const struct conv_options *options, enum conv_element element,
                                bool is_image)
@@ -126,7 +80,8 @@ static enum conv_status open_bank(struct conv_layer_setup *setup,
             return conv_err_set(err, CONV_ERR_USAGE, "--%s cannot be combined with a filter bank",
                                 refused[i]);
     }
-    enum conv_status status = parse_border(&setup->layer, options->border_text, err);
+    enum conv_status status =
+        conv_layer_padding_parse_border(&setup->layer, options->border_text, err);
     if (!options->border_text)
         setup->layer.border = CONV_BORDER_REPLICATE;
     setup->layer.output = CONV_ELEMENT_F32;
@@ -165,9 +120,9 @@ enum conv_status conv_layer_setup_open(struct conv_layer_setup *setup,
         .precision = options->layer.precision,
         .weights = setup->weights.values,
     };
-    status = parse_padding(&setup->layer, options->layer.padding, err);
+    status = conv_layer_padding_parse(&setup->layer, options->layer.padding, err);
     if (!status)
-        status = parse_border(&setup->layer, options->border_text, err);
+        status = conv_layer_padding_parse_border(&setup->layer, options->border_text, err);
     if (!status && bias)
         status = load(&setup->bias, options, bias, err);
     if (!status && bias)
