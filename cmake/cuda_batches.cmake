@@ -1,0 +1,66 @@
+# Few large sources instead of many small ones, where CUDA code is compiled only to be checked: of the
+# 2 s that nvcc takes for a file of kernels, 1.3 s are for its headers and processes.
+
+# Sets RESULT to a source for each of the batches below, made in the build folder, and to the files of
+# no batch. The last arguments are .cu files relative to the project; FOLDER/FILE and SUFFIX are compiled.
+# In a batch, a file is included in a namespace of its own, so that the static names of one do not
+# collide with those of others. Files that define functions for other files come last, in none.
+function(conv_cuda_batches result folder suffix)
+    # NAME:PATTERN; headers that define the same name are in different batches.
+    set(batches "stencil:kernels/stencil/cuda/[^t]" "tma:kernels/stencil/cuda/tma"
+        "ladder:kernels/layer/cuda/ladder" "layer:kernels/layer/cuda/[^l]" "coders:src/png/cuda/")
+    set(alone "/(arithmetic|encode_codes|encode_layout)\\.cu") # static names of theirs are in other files as well
+    set(for_others "src/png/cuda|/(alpha|ladder_fma|pad)\\.cu")
+    string(MD5 place "${folder}")
+    set(place ${PROJECT_BINARY_DIR}/cuda_batches/${place})
+    set(rest "${ARGN}")
+    set(sources "")
+    foreach(batch IN LISTS batches)
+        string(REGEX MATCH "^[^:]+" name "${batch}")
+        string(REGEX REPLACE "^[^:]+:" "" pattern "${batch}")
+        set(files "${rest}")
+        list(FILTER files INCLUDE REGEX "${pattern}")
+        list(FILTER files EXCLUDE REGEX "${alone}")
+        if(NOT files)
+            continue()
+        endif()
+        set(last "${files}")
+        list(FILTER files EXCLUDE REGEX "${for_others}")
+        list(FILTER last INCLUDE REGEX "${for_others}")
+        list(APPEND files ${last})
+        list(REMOVE_ITEM rest ${files})
+        set(includes "")
+        set(body "")
+        foreach(file IN LISTS files)
+            set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${file})
+            file(STRINGS ${PROJECT_SOURCE_DIR}/${file} own REGEX "^#include")
+            list(APPEND includes ${own})
+            set(text "#include \"${folder}/${file}${suffix}\"\n")
+            if(NOT file MATCHES "${for_others}")
+                # The variants that it defines are declared in the namespace as well, so that they have
+                # the names that C sees.
+                set(declarations kernels/stencil/cuda/cuda_variants.h)
+                if(file MATCHES "/layer/")
+                    set(declarations kernels/layer/cuda/cuda_layers.h)
+                endif()
+                string(MAKE_C_IDENTIFIER "${file}" identifier)
+                string(MAKE_C_IDENTIFIER "conv_${declarations}" guard)
+                string(TOUPPER "${guard}" guard)
+                set(text "namespace in_${identifier} {\n#undef ${guard}\n#include \"${declarations}\"\n${text}}\n")
+            endif()
+            file(STRINGS ${PROJECT_SOURCE_DIR}/${file} macros REGEX "^#define [A-Za-z_0-9]+")
+            foreach(macro IN LISTS macros)
+                string(REGEX REPLACE "^#define ([A-Za-z_0-9]+).*" "#undef \\1\n" macro "${macro}")
+                string(APPEND text "${macro}")
+            endforeach()
+            string(APPEND body "${text}")
+        endforeach()
+        list(REMOVE_DUPLICATES includes)
+        list(JOIN includes "\n" includes)
+        file(CONFIGURE OUTPUT ${place}/${name}.cu${suffix} CONTENT "${includes}\n${body}" @ONLY)
+        list(APPEND sources ${place}/${name}.cu${suffix})
+    endforeach()
+    list(TRANSFORM rest PREPEND "${folder}/")
+    list(TRANSFORM rest APPEND "${suffix}")
+    set(${result} ${sources} ${rest} PARENT_SCOPE)
+endfunction()
