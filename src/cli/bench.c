@@ -54,6 +54,7 @@ static void fill_folder(struct command *command)
         .include_count = options->include.count,
         .exclude = options->exclude.items,
         .exclude_count = options->exclude.count,
+        .no_ignore = options->no_ignore,
     };
     bench->png = options->png;
     bench->alpha = (enum conv_alpha_mode)options->alpha;

@@ -56,6 +56,7 @@ static struct conv_walk_config make_walk(const struct images_run *run, atomic_in
         .include_count = options->include.count,
         .exclude = options->exclude.items,
         .exclude_count = options->exclude.count,
+        .no_ignore = options->no_ignore,
         .nul = options->nul,
         .stop = stop,
     };
@@ -180,6 +181,7 @@ static enum conv_status finish(struct images_run *run, const atomic_int *stop, b
     int signal = atomic_load(stop);
     conv_report_totals(run->report.report, &totals);
     *code = conv_commands_exit_code(&totals, signal);
+    conv_report_ignored(run->report.report, conv_walk_count(run->walk).ignored);
     if (signal > 0) {
         if (!run->collects) // into one file nothing was written
             conv_run_inputs_count_rest(run->options, run->walk, &totals, &rest);

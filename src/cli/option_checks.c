@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/option_table.h"
+#include "io/glob.h"
 #include "pipeline/defaults.h"
 #include "png/png.h"
 
@@ -165,6 +166,16 @@ static enum conv_status check_rules(const struct conv_options *options, struct c
     return CONV_OK;
 }
 
+static enum conv_status check_globs(const struct conv_string_list *globs, const char *option,
+                                    struct conv_err *err)
+{
+    struct conv_err reason = {0};
+    for (int i = 0; i < globs->count; i++)
+        if (conv_glob_check(globs->items[i], &reason))
+            return conv_err_set(err, CONV_ERR_USAGE, "--%s: %s", option, reason.text);
+    return CONV_OK;
+}
+
 static enum conv_status check_output_type(const struct conv_options *options, struct conv_err *err)
 {
     int type = options->output_type;
@@ -239,6 +250,10 @@ static enum conv_status check_coders(const struct conv_options *options, struct 
 enum conv_status conv_option_check(struct conv_options *options, struct conv_err *err)
 {
     enum conv_status status = check_rules(options, err);
+    if (!status)
+        status = check_globs(&options->include, "include", err);
+    if (!status)
+        status = check_globs(&options->exclude, "exclude", err);
     if (!status && options->size_text)
         status = parse_size(options, err);
     if (!status && options->image_size_text)

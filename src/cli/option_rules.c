@@ -18,6 +18,7 @@ const struct conv_option_rule conv_option_rules[] = {
     {EXCLUDES("recursive", "files-from"), .reason = "the list names the images"},
     {EXCLUDES("include", "files-from"), .reason = "the list names the images"},
     {EXCLUDES("exclude", "files-from"), .reason = "the list names the images"},
+    {EXCLUDES("no-ignore", "files-from"), .reason = "the list names the images"},
     {EXCLUDES("skip-existing", "update")},
     {EXCLUDES("skip-existing", "resume")},
     {EXCLUDES("update", "resume")},

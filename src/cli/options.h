@@ -20,7 +20,7 @@
 #include "report/when.h"
 
 #define CONV_OPTIONS_MAX_GLOBS 64
-#define CONV_OPTIONS_MOST 80 // options that the table can hold
+#define CONV_OPTIONS_MOST 128 // options that the table can hold
 
 enum conv_command {
     CONV_COMMAND_RUN, // conv FILTER INPUT... OUTPUT
@@ -73,6 +73,7 @@ struct conv_options {
 
     bool batch, recursive, nul;
     struct conv_string_list include, exclude;
+    bool no_ignore;
     const char *files_from;
     bool skip_existing, update, dry_run;
     const char *resume_path;

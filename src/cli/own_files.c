@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "io/formats.h"
+#include "io/glob.h"
 #include "io/operands.h"
 #include "io/paths.h"
 #include "report/report.h"
@@ -143,7 +144,8 @@ static bool looks_like_image(const struct conv_options *options, const char *pat
     const char *base = conv_paths_base(path);
     const struct conv_string_list *include = &options->include;
     for (int i = 0; i < include->count; i++)
-        if (fnmatch(conv_paths_base(include->items[i]), base, 0) == 0)
+        if (conv_glob_match(include->items[i], base, false) ||
+            conv_glob_match(conv_paths_base(include->items[i]), base, false))
             return true;
     return include->count == 0 && conv_formats_match_name(base);
 }

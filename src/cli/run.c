@@ -217,6 +217,7 @@ static enum conv_status finish(struct run *run, int stop, bool failed, int *code
     struct conv_report_rest rest;
     conv_report_totals(run->report, &totals);
     *code = conv_commands_exit_code(&totals, stop);
+    conv_report_ignored(run->report, conv_walk_count(run->inputs.walk).ignored);
     if (stop > 0) {
         conv_run_inputs_count_rest(&run->options, run->inputs.walk, &totals, &rest);
         conv_report_interrupted(run->report, &rest);

@@ -117,6 +117,7 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
         .include_count = options->include.count,
         .exclude = options->exclude.items,
         .exclude_count = options->exclude.count,
+        .no_ignore = options->no_ignore,
         .nul = options->nul,
         .stop = stop,
     };
@@ -147,6 +148,9 @@ void conv_run_inputs_print_none(const struct conv_options *options,
         fprintf(stderr, " matches --include%s", options->exclude.count ? " but not --exclude" : "");
     else if (options->exclude.count)
         fputs(" passes --exclude", stderr);
+    if (count->ignored)
+        fprintf(stderr, " (%" PRIu64 " ignored: ._*, .thumb* or @eaDir; --no-ignore takes them)",
+                count->ignored);
     if (count->others) {
         fprintf(stderr, " (%" PRIu64 " other %s, e.g. ", count->others,
                 count->others == 1 ? "file" : "files");

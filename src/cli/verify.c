@@ -288,6 +288,7 @@ int conv_verify_main(const struct conv_options *options)
         .include_count = options->include.count,
         .exclude = options->exclude.items,
         .exclude_count = options->exclude.count,
+        .no_ignore = options->no_ignore,
     };
     if (!status)
         status = conv_walk_open(&walk, &walk_config, &err);

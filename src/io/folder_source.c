@@ -3,22 +3,20 @@
 #include "io/folder_source.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/descriptors.h"
 #include "io/formats.h"
+#include "io/glob.h"
 #include "io/paths.h"
 #include "io/temporary.h"
 
-static bool matches(const char *const *globs, int count, const char *relative)
+static bool matches(const char *const *globs, int count, const char *relative, bool is_folder)
 {
-    for (int i = 0; i < count; i++) {
-        const char *subject = strchr(globs[i], '/') ? relative : conv_paths_base(relative);
-        if (fnmatch(globs[i], subject, 0) == 0)
+    for (int i = 0; i < count; i++)
+        if (conv_glob_match(globs[i], relative, is_folder))
             return true;
-    }
     return false;
 }
 
@@ -27,8 +25,16 @@ static bool is_included(const struct conv_folder_rules *rules, const char *relat
     if (conv_temporary_is(conv_paths_base(relative)))
         return false;
     if (rules->include_count)
-        return matches(rules->include, rules->include_count, relative);
+        return matches(rules->include, rules->include_count, relative, false);
     return conv_formats_match_name(conv_paths_base(relative));
+}
+
+// What other programs keep beside images: macOS its attributes, file managers and cameras previews,
+// Synology its index.
+static bool is_ignored(const struct conv_folder_rules *rules, const char *name)
+{
+    return !rules->no_ignore && (strncmp(name, "._", 2) == 0 || strncmp(name, ".thumb", 6) == 0 ||
+                                 strcmp(name, "@eaDir") == 0);
 }
 
 // NULL with errno.
@@ -128,9 +134,14 @@ static enum conv_source_step take_entry(struct conv_folder_source *folder,
     }
     enum kind kind = kind_of_entry(entry, item->name);
     const char *relative = relative_name(folder, item->name);
-    if (matches(rules->exclude, rules->exclude_count, relative))
+    bool enters = kind == KIND_FOLDER && rules->recursive;
+    if (matches(rules->exclude, rules->exclude_count, relative, kind == KIND_FOLDER))
         return CONV_SOURCE_END;
-    if (kind == KIND_FOLDER && rules->recursive) {
+    if (is_ignored(rules, entry->d_name) && (enters || is_included(rules, relative))) {
+        folder->ignored++;
+        return CONV_SOURCE_END;
+    }
+    if (enters) {
         strcpy(folder->here, item->name); // of the same size
         if (!push(folder, err))
             return CONV_SOURCE_END;
@@ -190,7 +201,7 @@ void conv_folder_source_init(struct conv_folder_source *folder,
     folder->source.ops = &ops;
     folder->rules = *rules;
     folder->depth = 0;
-    folder->others = 0;
+    folder->others = folder->ignored = 0;
     folder->other[0] = '\0';
 }
 

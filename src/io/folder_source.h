@@ -12,8 +12,7 @@
 // followed.
 #define CONV_FOLDER_LEVELS 256
 
-// Globs: as in rsync, one with a slash is matched against the path below the folder, one without
-// against the name.
+// Globs: glob.h.
 struct conv_folder_rules {
     bool recursive;
     bool in_place;              // see struct conv_item
@@ -21,6 +20,7 @@ struct conv_folder_rules {
     int include_count;
     const char *const *exclude; // an excluded folder is not entered
     int exclude_count;
+    bool no_ignore; // take ._*, .thumb* and @eaDir, which are files of other programs
 };
 
 struct conv_folder_source {
@@ -35,6 +35,7 @@ struct conv_folder_source {
     size_t target;       // of its items' names: struct conv_item
     uint64_t others;     // files passed by because their names do not match
     char other[256];     // the first of them
+    uint64_t ignored;    // files and folders passed by because of what they are called: no_ignore
 };
 
 // Keeps the arrays of *rules. To be closed, even if it was never begun.

@@ -133,6 +133,7 @@ enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_c
         .include_count = config->include_count,
         .exclude = config->exclude,
         .exclude_count = config->exclude_count,
+        .no_ignore = config->no_ignore,
     };
     conv_folder_source_init(&walk->folder, &rules);
     enum conv_status status = conv_operands_check(operands, &walk->shape, err);
@@ -178,5 +179,6 @@ bool conv_walk_is_repeatable(const struct conv_walk_config *config)
 
 struct conv_walk_count conv_walk_count(const struct conv_walk *walk)
 {
-    return (struct conv_walk_count){walk->items, walk->folder.others, walk->folder.other};
+    const struct conv_folder_source *folder = &walk->folder;
+    return (struct conv_walk_count){walk->items, folder->others, folder->other, folder->ignored};
 }

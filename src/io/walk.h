@@ -14,10 +14,11 @@
 
 struct conv_walk_config {
     struct conv_operands operands;
-    const char *const *include; // globs: see struct conv_folder_rules
+    const char *const *include; // globs: glob.h
     int include_count;
     const char *const *exclude;
     int exclude_count;
+    bool no_ignore;   // see struct conv_folder_rules
     bool nul;         // the names of operands.files_from end in NUL, not in newline
     atomic_int *stop; // ends the wait for a slow list when it becomes non-zero; may be NULL
 };
@@ -47,6 +48,7 @@ struct conv_walk_count {
     uint64_t items;    // handed out, CONV_SOURCE_BAD included
     uint64_t others;   // files in folders whose names do not match
     const char *other; // the name of the first of them; belongs to the walk
+    uint64_t ignored;  // files and folders of other programs: struct conv_folder_rules
 };
 
 // Not while another thread takes a step.

@@ -106,11 +106,12 @@ void conv_json_summary(FILE *stream, const struct conv_report_config *config,
 {
     fprintf(stream,
             "{\"type\":\"summary\",\"exit_code\":%d,\"done\":%" PRIu64 ",\"failed\":%" PRIu64
-            ",\"skipped\":%" PRIu64 ",\"planned\":%" PRIu64 ",\"seconds\":%.6f,\"pixels\":%" PRIu64
-            ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64 ",\"decoded_on_device\":%" PRIu64
+            ",\"skipped\":%" PRIu64 ",\"planned\":%" PRIu64 ",\"ignored\":%" PRIu64
+            ",\"seconds\":%.6f,\"pixels\":%" PRIu64 ",\"bytes_in\":%" PRIu64
+            ",\"bytes_out\":%" PRIu64 ",\"decoded_on_device\":%" PRIu64
             ",\"encoded_on_device\":%" PRIu64,
             exit_code, totals->done, totals->failed, totals->skipped, totals->planned,
-            totals->seconds, totals->pixels, totals->bytes_in, totals->bytes_out,
+            totals->ignored, totals->seconds, totals->pixels, totals->bytes_in, totals->bytes_out,
             totals->decoded_on_device, totals->encoded_on_device);
     print_stages(stream, totals->ns);
     struct conv_figures figures;

@@ -62,6 +62,7 @@ struct conv_device_totals {
 
 struct conv_totals {
     uint64_t done, failed, skipped, planned;
+    uint64_t ignored; // files and folders that the source passed by: no images of the user's
     uint64_t pixels, bytes_in, bytes_out; // of done images
     uint64_t decoded_on_device, encoded_on_device;
     uint64_t ns[CONV_STAGE_COUNT]; // of done images, summed over workers and streams

@@ -253,6 +253,17 @@ void conv_report_interrupted(struct conv_report *report, const struct conv_repor
     report->rest = rest;
 }
 
+void conv_report_ignored(struct conv_report *report, uint64_t count)
+{
+    report->totals.ignored = count;
+}
+
+static void print_ignored(const struct conv_totals *totals)
+{
+    if (totals->ignored)
+        fprintf(stderr, ", %" PRIu64 " ignored", totals->ignored);
+}
+
 static void print_interrupted(const struct conv_totals *totals, const struct conv_report_rest *rest)
 {
     uint64_t over = totals->done + totals->failed + totals->skipped + totals->planned;
@@ -281,14 +292,18 @@ static void print_summary(const struct conv_report *report)
     if (over == 0 || (config->single && !config->verbose && !config->dry_run && !totals->skipped))
         return;
     if (config->dry_run) {
-        fprintf(stderr, "%" PRIu64 " to do, %" PRIu64 " failed, %" PRIu64 " skipped\n",
+        fprintf(stderr, "%" PRIu64 " to do, %" PRIu64 " failed, %" PRIu64 " skipped",
                 totals->planned, totals->failed, totals->skipped);
+        print_ignored(totals);
+        fputc('\n', stderr);
         return;
     }
     struct conv_figures figures;
     conv_figures_compute(config, totals, &figures);
-    fprintf(stderr, "%" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " skipped, %.2f s",
-            totals->done, totals->failed, totals->skipped, totals->seconds);
+    fprintf(stderr, "%" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " skipped", totals->done,
+            totals->failed, totals->skipped);
+    print_ignored(totals);
+    fprintf(stderr, ", %.2f s", totals->seconds);
     if (totals->done)
         fprintf(stderr, ", %.*f img/s, %.*f Mpix/s", figures.images_per_s < 10 ? 1 : 0,
                 figures.images_per_s, figures.mpix_per_s < 10 ? 1 : 0, figures.mpix_per_s);

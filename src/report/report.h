@@ -46,6 +46,9 @@ struct conv_report_rest {
 // Before conv_report_close, to which `rest` must live.
 void conv_report_interrupted(struct conv_report *report, const struct conv_report_rest *rest);
 
+// Before conv_report_close: how many files and folders the source passed by.
+void conv_report_ignored(struct conv_report *report, uint64_t count);
+
 // Writes the JSON summary and the closing line, fills *totals (may be NULL), frees the report.
 // `exit_code` is part of the summary. CONV_ERR_IO if the JSON could not be written completely.
 enum conv_status conv_report_close(struct conv_report *report, int exit_code,

@@ -22,7 +22,7 @@ struct found {
     char text[MOST]
              [PATH_MAX + sizeof(struct conv_err)]; // "name -> target", or "name: reason", sorted
     int count;
-    uint64_t others;
+    uint64_t others, ignored;
     char other[256];
 };
 
@@ -64,6 +64,7 @@ static enum conv_status walk(const struct conv_walk_config *config, struct conv_
     struct conv_walk_count count = conv_walk_count(walk);
     assert_int_equal(count.items, found.count);
     found.others = count.others;
+    found.ignored = count.ignored;
     snprintf(found.other, sizeof found.other, "%s", count.other);
     conv_walk_close(walk);
     qsort(found.text, (size_t)found.count, sizeof found.text[0], compare);
@@ -122,13 +123,47 @@ static void test_globs(void **state)
         .include = include,
         .include_count = 2,
     };
-    assert_int_equal(walk(&config, &err), CONV_OK); // in fnmatch "*" matches slashes, too
-    FOUND("in/notes.txt -> notes.txt", "in/sub/c.png -> sub/c.png",
+    assert_int_equal(walk(&config, &err), CONV_OK); // "*" matches no slash
+    FOUND("in/notes.txt -> notes.txt", "in/sub/c.png -> sub/c.png");
+    include[1] = "**/*.png";
+    assert_int_equal(walk(&config, &err), CONV_OK);
+    FOUND("in/a.png -> a.png", "in/notes.txt -> notes.txt", "in/sub/c.png -> sub/c.png",
           "in/sub/deep/d.png -> sub/deep/d.png");
+    include[1] = "sub/**/*.png";
     config.exclude = exclude;
     config.exclude_count = 1;
     assert_int_equal(walk(&config, &err), CONV_OK);
     FOUND("in/notes.txt -> notes.txt", "in/sub/c.png -> sub/c.png");
+}
+
+// macOS keeps attributes of a.png in ._a.png, which made each of them a failure.
+static void test_files_of_other_programs(void **state)
+{
+    (void)state;
+    struct conv_err err;
+    write_tree();
+    folder_write("in/._a.png", "");
+    folder_write("in/.thumb-b.png", "");
+    folder_write("in/._notes.txt", ""); // no image anyway
+    folder_write("in/.thumbnails/a.png", "");
+    folder_write("in/@eaDir/a.png", "");
+    const char *inputs[] = {folder_path("in")};
+    struct conv_walk_config config = {.operands = {.inputs = inputs, .input_count = 1}};
+    assert_int_equal(walk(&config, &err), CONV_OK);
+    FOUND("in/a.png -> a.png", "in/b.PNG -> b.PNG");
+    assert_int_equal(found.ignored, 2);
+    config.operands.recursive = true;
+    assert_int_equal(walk(&config, &err), CONV_OK);
+    assert_int_equal(found.count, 4);
+    assert_int_equal(found.ignored, 4);
+    config.no_ignore = true;
+    assert_int_equal(walk(&config, &err), CONV_OK);
+    assert_int_equal(found.count, 8);
+    assert_int_equal(found.ignored, 0);
+    config.no_ignore = false;
+    inputs[0] = folder_path("in/._a.png"); // named by the user
+    assert_int_equal(walk(&config, &err), CONV_OK);
+    assert_int_equal(found.count, 1);
 }
 
 static void test_several_inputs_keep_their_names(void **state)
@@ -377,6 +412,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_folder),
         TEST(test_globs),
+        TEST(test_files_of_other_programs),
         TEST(test_several_inputs_keep_their_names),
         TEST(test_what_is_no_image_is_reported),
         TEST(test_folders_that_cannot_be_read),
