@@ -71,7 +71,7 @@ struct conv_options {
     char note[120];                // for the user, about a value that was changed; "" if none was
     bool help, version;
 
-    bool batch, recursive, nul;
+    bool batch, recursive, nul, watch;
     struct conv_string_list include, exclude;
     bool no_ignore;
     const char *files_from;

@@ -55,7 +55,10 @@ static enum conv_status open_sink(struct run *run, atomic_int *stop, struct conv
     enum conv_status status = conv_sink_open(&run->sink, &config, err);
     conv_signals_watch(run->sink);
     if (!status && writes && config.kind == CONV_SINK_FOLDER &&
-        !conv_paths_is_folder(run->inputs.output))
+        !conv_paths_is_folder(run->inputs.output) && options->watch)
+        is_image = true; // sooner or later
+    else if (!status && writes && config.kind == CONV_SINK_FOLDER &&
+             !conv_paths_is_folder(run->inputs.output))
         status = conv_walk_peek(run->inputs.walk, &is_image, err);
     return is_image ? conv_paths_make_folder(run->inputs.output, err) : status;
 }
@@ -140,6 +143,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         .quiet = options->quiet,
         .verbose = options->verbose,
         .dry_run = options->dry_run,
+        .each_line = options->watch,
         .single = !conv_walk_shape(run->inputs.walk)->any_folder &&
                   options->operand_count == (options->in_place ? 2 : 3),
         .json = options->json,
@@ -218,7 +222,10 @@ static enum conv_status finish(struct run *run, int stop, bool failed, int *code
     conv_report_totals(run->report, &totals);
     *code = conv_commands_exit_code(&totals, stop);
     conv_report_ignored(run->report, conv_walk_count(run->inputs.walk).ignored);
-    if (stop > 0) {
+    if (run->options.watch && (stop > 0 || *code == CONV_EXIT_NOTHING)) {
+        // A signal is how a watch ends.
+        *code = totals.failed ? CONV_EXIT_SOME_FAILED : CONV_EXIT_OK;
+    } else if (stop > 0) {
         conv_run_inputs_count_rest(&run->options, run->inputs.walk, &totals, &rest);
         conv_report_interrupted(run->report, &rest);
     } else if (*code == CONV_EXIT_NOTHING && !failed) {

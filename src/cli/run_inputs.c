@@ -38,9 +38,14 @@ static enum conv_status check_terminals(const struct conv_options *options,
     return CONV_OK;
 }
 
+// With --batch and --watch all inputs are folders.
 static enum conv_status check_batch(const struct conv_options *options, const char *const *inputs,
                                     int count, struct conv_err *err)
 {
+    for (int i = 0; i < count && options->watch; i++)
+        if (!conv_paths_is_folder(inputs[i]))
+            return conv_err_set(err, CONV_ERR_USAGE, "--watch takes folders; %s is %s", inputs[i],
+                                conv_paths_exists(inputs[i]) ? "a file" : "not there");
     for (int i = 0; i < count && options->batch; i++)
         if (!conv_paths_is_folder(inputs[i]))
             return conv_err_set(err, CONV_ERR_USAGE, "--batch takes folders; %s is %s", inputs[i],
@@ -122,9 +127,13 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
         .stop = stop,
     };
     *inputs = (struct conv_run_inputs){.output = output, .work = CONV_WORKLOAD_UNKNOWN};
-    status = conv_walk_open(&inputs->walk, &config, err);
+    struct conv_walk_config watching = config;
+    watching.watch = options->watch;
+    status = conv_walk_open(&inputs->walk, &watching, err);
     if (!status && conv_device_needs_workload(options))
         measure_work(inputs, options, &config);
+    if (options->watch)
+        inputs->expected = 0;
     return status;
 }
 

@@ -67,6 +67,7 @@ atomic_int *conv_signals_install(void)
     action.sa_handler =
         SIG_IGN; // a closed pipe or a file too large: errors of write(), with a message
     sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGIO, &action, NULL); // ends a lease by which watch.c sees that a file is complete
     sigaction(SIGXFSZ, &action, NULL);
     return &stop;
 }

@@ -129,6 +129,14 @@ static enum conv_status check_unchanged(const struct conv_input *input, struct c
     return CONV_OK;
 }
 
+static bool is_replaced(const struct conv_item *item, const struct conv_input *input)
+{
+    struct stat now;
+    if (stat(item->name, &now) != 0)
+        return errno == ENOENT;
+    return input->info.st_mode != 0 && !conv_paths_is_unchanged(&input->info, &now);
+}
+
 static enum conv_status open_standard(const struct conv_item *item, struct conv_input *input,
                                       struct conv_err *err)
 {
@@ -147,6 +155,17 @@ const struct conv_item_ops conv_item_file = {
     .open = open_file,
     .read = read_file,
     .unchanged = check_unchanged,
+    .close = close_file,
+};
+
+const struct conv_item_ops conv_item_watched = {
+    .is_file = true,
+    .identify = identify_file,
+    .announce = announce_file,
+    .open = open_file,
+    .read = read_file,
+    .unchanged = check_unchanged,
+    .is_replaced = is_replaced,
     .close = close_file,
 };
 

@@ -37,6 +37,18 @@ static bool is_ignored(const struct conv_folder_rules *rules, const char *name)
                                  strcmp(name, "@eaDir") == 0);
 }
 
+bool conv_folder_rules_take(const struct conv_folder_rules *rules, const char *relative)
+{
+    return is_included(rules, relative) && !is_ignored(rules, conv_paths_base(relative)) &&
+           !matches(rules->exclude, rules->exclude_count, relative, false);
+}
+
+bool conv_folder_rules_enter(const struct conv_folder_rules *rules, const char *relative)
+{
+    return rules->recursive && !is_ignored(rules, conv_paths_base(relative)) &&
+           !matches(rules->exclude, rules->exclude_count, relative, true);
+}
+
 // NULL with errno.
 static DIR *open_folder(const char *path)
 {

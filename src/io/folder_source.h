@@ -23,6 +23,11 @@ struct conv_folder_rules {
     bool no_ignore; // take ._*, .thumb* and @eaDir, which are files of other programs
 };
 
+// True if a file is taken, and if a folder is entered; `relative`: its path below the outermost
+// folder. Any thread.
+bool conv_folder_rules_take(const struct conv_folder_rules *rules, const char *relative);
+bool conv_folder_rules_enter(const struct conv_folder_rules *rules, const char *relative);
+
 struct conv_folder_source {
     struct conv_source source;
     struct conv_folder_rules rules;

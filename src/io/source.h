@@ -71,6 +71,10 @@ struct conv_item_ops {
     // new.
     enum conv_status (*unchanged)(const struct conv_input *input, struct conv_err *err);
 
+    // Optional: true if the item is gone, or no longer what `input` says; its source hands out the
+    // new version when that is complete. That it cannot be read is then no failure.
+    bool (*is_replaced)(const struct conv_item *item, const struct conv_input *input);
+
     // Also for an input that was only announced. Does nothing if it is not open.
     void (*close)(struct conv_input *input);
 };
@@ -92,8 +96,8 @@ static inline bool conv_input_is_file(const struct conv_input *input)
 // The output's name below the sink: "sub/a.png".
 const char *conv_item_target(const struct conv_item *item);
 
-// Item tables for files and for standard input (file_item.c).
-extern const struct conv_item_ops conv_item_file, conv_item_standard;
+// Item tables for files, files in watched folders and standard input (file_item.c).
+extern const struct conv_item_ops conv_item_file, conv_item_watched, conv_item_standard;
 
 // The input stays open for longer than reading takes: from now on other threads do not wait for its
 // descriptor.

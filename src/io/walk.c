@@ -9,6 +9,7 @@
 #include "io/folder_source.h"
 #include "io/list_source.h"
 #include "io/paths.h"
+#include "io/watch.h"
 
 // A step that was taken ahead.
 struct peeked {
@@ -24,12 +25,22 @@ struct conv_walk {
     int next_input;
     struct conv_folder_source folder; // the input that is being walked, if it is a folder
     struct conv_list_source list;
+    struct conv_watch *watch; // NULL: folders are not watched
+    bool found_all;           // with a watch: what was there at first has been handed out
     uint64_t items;
     struct peeked *peeked; // NULL: nothing
 };
 
 // The output of standard input in a folder. It follows the item's name: struct conv_item.
 static const char standard_name[] = "-\0stdin.png";
+
+// The offset in an input folder's path at which the names below the sink begin.
+static size_t folder_target(const struct conv_walk *walk, const char *folder)
+{
+    size_t length = strlen(folder);
+    bool slash = length > 0 && folder[length - 1] == '/';
+    return walk->shape.several ? (size_t)(conv_paths_base(folder) - folder) : length + !slash;
+}
 
 static enum conv_source_step next_input(struct conv_walk *walk, struct conv_item *item,
                                         struct conv_err *err)
@@ -51,12 +62,11 @@ static enum conv_source_step next_input(struct conv_walk *walk, struct conv_item
         item->ops = &conv_item_standard;
         item->target = 2;
     } else if (conv_paths_is_folder(input)) {
-        bool slash = length > 0 && input[length - 1] == '/';
-        size_t target = walk->shape.several ? base : length + !slash;
         if (walk->shape.several)
             item->target = base;
-        return conv_folder_source_begin(&walk->folder, input, target, err) ? CONV_SOURCE_BAD
-                                                                           : CONV_SOURCE_END;
+        return conv_folder_source_begin(&walk->folder, input, folder_target(walk, input), err)
+                   ? CONV_SOURCE_BAD
+                   : CONV_SOURCE_END;
     } else {
         item->target = base;
     }
@@ -71,6 +81,8 @@ static enum conv_source_step take_step(struct conv_walk *walk, struct conv_item 
         return conv_source_next(&walk->list.source, item, err);
     for (;;) {
         enum conv_source_step step = conv_source_next(&walk->folder.source, item, err);
+        if (step == CONV_SOURCE_ITEM && walk->watch && !conv_watch_take_found(walk->watch, item))
+            continue;
         if (step != CONV_SOURCE_END || walk->next_input == walk->config.operands.input_count)
             return step;
         step = next_input(walk, item, err);
@@ -79,10 +91,9 @@ static enum conv_source_step take_step(struct conv_walk *walk, struct conv_item 
     }
 }
 
-static enum conv_source_step next_item(struct conv_source *source, struct conv_item *item,
+static enum conv_source_step next_item(struct conv_walk *walk, struct conv_item *item,
                                        struct conv_err *err)
 {
-    struct conv_walk *walk = (struct conv_walk *)source;
     struct peeked *peeked = walk->peeked;
     if (peeked) {
         enum conv_source_step first = peeked->step;
@@ -93,16 +104,49 @@ static enum conv_source_step next_item(struct conv_source *source, struct conv_i
         walk->peeked = NULL;
         return first;
     }
+    if (walk->found_all)
+        return conv_watch_next(walk->watch, item, err);
     enum conv_source_step step = take_step(walk, item, err);
+    if (walk->watch && step == CONV_SOURCE_END) {
+        walk->found_all = true;
+        step = conv_watch_next(walk->watch, item, err);
+    }
+    return step;
+}
+
+// So that may_wait knows whether a watch still has something to hand out at once.
+static void look_ahead(struct conv_walk *walk)
+{
+    struct peeked *peeked = calloc(1, sizeof *peeked);
+    if (!peeked)
+        return;
+    peeked->step = take_step(walk, &peeked->item, &peeked->err);
+    walk->found_all = peeked->step == CONV_SOURCE_END;
+    if (walk->found_all)
+        free(peeked);
+    else
+        walk->peeked = peeked;
+}
+
+static enum conv_source_step next_counted(struct conv_source *source, struct conv_item *item,
+                                          struct conv_err *err)
+{
+    struct conv_walk *walk = (struct conv_walk *)source;
+    enum conv_source_step step = next_item(walk, item, err);
     walk->items += step != CONV_SOURCE_END;
+    if (walk->watch && !walk->found_all && step != CONV_SOURCE_END)
+        look_ahead(walk);
     return step;
 }
 
 static bool may_wait(const struct conv_source *source)
 {
     const struct conv_walk *walk = (const struct conv_walk *)source;
-    return !walk->peeked && walk->config.operands.files_from &&
-           conv_source_may_wait(&walk->list.source);
+    if (walk->peeked)
+        return false;
+    if (walk->watch)
+        return walk->found_all && conv_watch_may_wait(walk->watch);
+    return walk->config.operands.files_from && conv_source_may_wait(&walk->list.source);
 }
 
 enum conv_status conv_walk_peek(struct conv_walk *walk, bool *is_image, struct conv_err *err)
@@ -110,16 +154,31 @@ enum conv_status conv_walk_peek(struct conv_walk *walk, bool *is_image, struct c
     struct peeked *peeked = calloc(1, sizeof *peeked);
     if (!peeked)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the walk");
-    peeked->step = next_item(&walk->source, &peeked->item, &peeked->err);
+    peeked->step = next_item(walk, &peeked->item, &peeked->err);
     walk->peeked = peeked;
     *is_image = peeked->step == CONV_SOURCE_ITEM;
     return CONV_OK;
 }
 
+static enum conv_status begin_watch(struct conv_walk *walk, struct conv_err *err)
+{
+    const struct conv_operands *operands = &walk->config.operands;
+    enum conv_status status =
+        conv_watch_open(&walk->watch, &walk->folder.rules, walk->config.stop, err);
+    for (int i = 0; i < operands->input_count && !status; i++) {
+        const char *input = operands->inputs[i];
+        struct conv_err cause;
+        status = conv_watch_add(walk->watch, input, folder_target(walk, input), &cause);
+        if (status)
+            conv_err_set(err, status, "%s: %s", input, cause.text);
+    }
+    return status;
+}
+
 enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_config *config,
                                 struct conv_err *err)
 {
-    static const struct conv_source_ops ops = {.next = next_item, .may_wait = may_wait};
+    static const struct conv_source_ops ops = {.next = next_counted, .may_wait = may_wait};
     const struct conv_operands *operands = &config->operands;
     struct conv_walk *walk = calloc(1, sizeof *walk);
     if (!walk)
@@ -141,6 +200,8 @@ enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_c
         status = conv_list_source_open(&walk->list, operands->files_from, config->nul,
                                        operands->input_count ? operands->inputs[0] : NULL,
                                        operands->in_place, config->stop, err);
+    if (!status && config->watch)
+        status = begin_watch(walk, err);
     if (status) {
         conv_walk_close(walk);
         return status;
@@ -155,6 +216,7 @@ void conv_walk_close(struct conv_walk *walk)
         return;
     conv_folder_source_close(&walk->folder);
     conv_list_source_close(&walk->list);
+    conv_watch_close(walk->watch);
     free(walk->peeked);
     free(walk);
 }

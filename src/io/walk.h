@@ -19,14 +19,17 @@ struct conv_walk_config {
     const char *const *exclude;
     int exclude_count;
     bool no_ignore;   // see struct conv_folder_rules
+    bool watch;       // after the images that are there, those that arrive in the folders, until
+                      // *stop
     bool nul;         // the names of operands.files_from end in NUL, not in newline
     atomic_int *stop; // ends the wait for a slow list when it becomes non-zero; may be NULL
 };
 
 struct conv_walk;
 
-// Checks what can be checked before the first image: conv_operands_check, and that the list can be
-// opened (CONV_ERR_USAGE). Changes nothing on disk. Keeps the strings and arrays of *config.
+// Checks what can be checked before the first image: conv_operands_check, that the list can be
+// opened (CONV_ERR_USAGE), and that folders can be watched (CONV_ERR_LIMIT, CONV_ERR_IO). Changes
+// nothing on disk. Keeps the strings and arrays of *config.
 enum conv_status conv_walk_open(struct conv_walk **walk, const struct conv_walk_config *config,
                                 struct conv_err *err);
 void conv_walk_close(struct conv_walk *walk); // NULL is fine

@@ -189,7 +189,12 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
         conv_jobs_drop(s, job);
         return;
     }
-    if (status) {
+    bool was_read = job->bytes_out > 0; // and encoded: it is the output that failed
+    if (status && !was_read && job->item.ops->is_replaced &&
+        job->item.ops->is_replaced(&job->item, &job->input)) {
+        job->outcome = CONV_OUTCOME_SKIPPED;
+        job->reason = "was replaced or removed while it was read";
+    } else if (status) {
         job->outcome = CONV_OUTCOME_FAILED;
         job->reason = job->err.text;
         if (s->config->fail_fast)

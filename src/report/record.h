@@ -81,8 +81,9 @@ struct conv_report_config {
                      const struct conv_record *record);
     void *listener_user;
     bool quiet, verbose, dry_run;
-    bool single;           // one image only: without a failure nothing is printed about it
-    bool json;             // JSON Lines on stdout
+    bool each_line; // JSON Lines leave the program one by one: the run has no foreseeable end
+    bool single;    // one image only: without a failure nothing is printed about it
+    bool json;      // JSON Lines on stdout
     const char *json_path; // JSON Lines into this file, or NULL
     enum conv_when progress;
     // Writes an error's text with its hint in the user's words and returns `text`. NULL: hints are

@@ -94,6 +94,8 @@ enum conv_status conv_report_open(struct conv_report **out, const struct conv_re
         if (!report->streams[i])
             continue;
         report->stall[i] = conv_stall_of(config->stall, report->streams[i]);
+        if (config->each_line)
+            (void)setvbuf(report->streams[i], NULL, _IOLBF, 0);
         conv_json_begin(report->streams[i], config);
     }
     report->print_stall = conv_stall_of(config->stall, stdout);

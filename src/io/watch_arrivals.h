@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// Files that have arrived and are about to be handed out, in order of arrival. A file waits until
+// nothing has happened to it for a while: programs that write a file in several steps, or write it
+// and then rename it, cause one hand-out, not several. One thread at a time.
+#ifndef CONV_IO_WATCH_ARRIVALS_H
+#define CONV_IO_WATCH_ARRIVALS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define CONV_WATCH_SETTLE_NS 10000000u // of the 50 ms that may pass from close to output
+
+struct conv_watch_arrival {
+    char *path; // malloc'ed
+    int root;   // the caller's
+    uint64_t due_ns;
+    uint64_t digest, number;
+};
+
+// {0} is empty.
+struct conv_watch_arrivals {
+    struct conv_watch_arrival *queue; // ring
+    size_t first, count, capacity;    // capacity: a power of two, or 0
+    struct {
+        uint64_t digest, number; // of the last event of a name; number 0: removed
+    } * last;                    // by digest; a name displaces another one with the same place
+    uint64_t next_number;
+};
+
+void conv_watch_arrivals_free(struct conv_watch_arrivals *arrivals); // leaves {0}
+
+// `path` is complete. It replaces an earlier arrival of that name. CONV_ERR_MEMORY.
+enum conv_status conv_watch_arrivals_add(struct conv_watch_arrivals *arrivals, const char *path,
+                                         int root, uint64_t now_ns, struct conv_err *err);
+
+// `path` is gone: it is not handed out any more. Best effort, as replacing is: where two names
+// share a place in the table, one is handed out that is not there, or handed out twice.
+void conv_watch_arrivals_remove(struct conv_watch_arrivals *arrivals, const char *path);
+
+// Takes the first arrival that is due; its path then belongs to the caller. False if there is none.
+bool conv_watch_arrivals_take(struct conv_watch_arrivals *arrivals, uint64_t now_ns,
+                              struct conv_watch_arrival *arrival);
+
+// Time until `take` succeeds, 0: at once; UINT64_MAX: nothing has arrived.
+uint64_t conv_watch_arrivals_wait_ns(struct conv_watch_arrivals *arrivals, uint64_t now_ns);
+
+#endif

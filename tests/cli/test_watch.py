@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: MIT
+"""--watch: images are filtered as they arrive in folders."""
+import contextlib
+import os
+import signal
+import time
+
+import pytest
+
+import images
+import program
+from program import run, start
+from test_batch import fill, image, is_embossed
+
+WAIT = 60  # seconds; a sanitizer build on a busy machine is slow
+
+
+def until(ready, process=None):
+    end = time.monotonic() + WAIT
+    while not ready():
+        assert time.monotonic() < end, "nothing happened"
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.005)
+
+
+class Watch:
+    """A running `conv emboss --watch IN OUT`. `end` stops it by a signal."""
+
+    def __init__(self, source, target, *options):
+        self.source, self.target = source, target
+        self.process = start("emboss", "--watch", *options, source, target)
+        self.err = None
+
+    def has(self, *names):
+        until(lambda: all((self.target / name).exists() for name in names), self.process)
+
+    def end(self, number=signal.SIGINT, code=0):
+        self.process.send_signal(number)
+        _, err = self.process.communicate(timeout=WAIT)
+        self.err = err.decode()
+        assert "Sanitizer" not in self.err and self.process.returncode == code, self.err
+        return self.err
+
+
+@contextlib.contextmanager
+def watch(source, target, *options):
+    watched = Watch(source, target, *options)
+    try:
+        # The output folder is made after the input folders are watched.
+        until(target.exists, watched.process)
+        yield watched
+    finally:
+        watched.process.kill()
+        watched.process.communicate()
+
+
+
+
+def folders(tmp_path):
+    (tmp_path / "in").mkdir()
+    return tmp_path / "in", tmp_path / "out"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_arrivals_are_filtered_until_a_signal(tmp_path, device, number):
+    source, target = folders(tmp_path)
+    made = image()
+    (source / "first.png").write_bytes(made.data)
+    with watch(source, target, "--device", device) as watched:
+        watched.has("first.png")
+        (source / "second.png").write_bytes(made.data)
+        watched.has("second.png")
+        (source / "note.txt").write_bytes(b"no image")
+        (tmp_path / "outside.png").write_bytes(made.data)
+        os.rename(tmp_path / "outside.png", source / "renamed.png")
+        watched.has("renamed.png")
+        assert "3 done" in watched.end(number)
+    for name in ("first.png", "second.png", "renamed.png"):
+        assert is_embossed(target / name, made)
+    assert sorted(os.listdir(target)) == ["first.png", "renamed.png", "second.png"]
+
+
+def test_links_arrive_when_they_are_made(tmp_path):
+    source, target = folders(tmp_path)
+    (tmp_path / "outside.png").write_bytes(image().data)
+    with watch(source, target) as watched:
+        os.link(tmp_path / "outside.png", source / "hard.png")
+        os.symlink(tmp_path / "outside.png", source / "soft.png")
+        watched.has("hard.png", "soft.png")
+        watched.end()
+
+
+def test_a_file_is_read_when_it_is_complete(tmp_path):
+    """In the middle of being written, as cp does, before and after the start."""
+    source, target = folders(tmp_path)
+    made = image()
+    with open(source / "before.png", "wb", buffering=0) as before:
+        before.write(made.data[:500])
+        with watch(source, target, "-v") as watched:
+            with open(source / "after.png", "wb", buffering=0) as after:
+                after.write(made.data[:700])
+                (source / "marker.png").write_bytes(made.data)
+                watched.has("marker.png")
+                assert sorted(os.listdir(target)) == ["marker.png"]
+                after.write(made.data[700:])
+            watched.has("after.png")
+            before.write(made.data[500:])
+            before.close()
+            watched.has("before.png")
+            assert "3 done, 0 failed" in watched.end()
+    for name in ("before.png", "after.png"):
+        assert is_embossed(target / name, made)
+
+
+def test_editors_and_downloads(tmp_path):
+    """Temporary names are no images; what is renamed over an image is its new version; what goes at once is nothing."""
+    source, target = folders(tmp_path)
+    old, new = image(1), image(2, width=17, height=31)
+    with watch(source, target) as watched:
+        (source / "image.png").write_bytes(old.data)
+        watched.has("image.png")
+        for temporary in ("image.png.part", ".image.png.swp", "image.png~"):
+            (source / temporary).write_bytes(new.data)
+            os.rename(source / temporary, source / "image.png")
+        (source / "fleeting.png").write_bytes(old.data)
+        os.remove(source / "fleeting.png")
+        until(lambda: images.read(target / "image.png").shape[1:] == (31, 17), watched.process)
+        assert ", 0 failed" in watched.end()
+    assert os.listdir(target) == ["image.png"] and is_embossed(target / "image.png", new)
+
+
+def test_several_steps_of_one_file_are_one_image(tmp_path):
+    source, target = folders(tmp_path)
+    made = image()
+    with watch(source, target) as watched:
+        os.kill(watched.process.pid, signal.SIGSTOP)  # so that all events wait together
+        for part in range(20):
+            (source / "image.png").write_bytes(made.data[:100 * part])
+        (source / "image.png").write_bytes(made.data)
+        os.kill(watched.process.pid, signal.SIGCONT)
+        watched.has("image.png")
+        assert "1 done, 0 failed" in watched.end()
+
+
+def test_folders_that_arrive(tmp_path):
+    """With --recursive: made, moved in with images, moved away, excluded."""
+    source, target = folders(tmp_path)
+    made = image()
+    with watch(source, target, "--recursive", "--exclude", "raw") as watched:
+        (source / "a" / "b").mkdir(parents=True)
+        (source / "a" / "b" / "1.png").write_bytes(made.data)
+        watched.has("a/b/1.png")
+        (tmp_path / "whole" / "deep").mkdir(parents=True)
+        (tmp_path / "whole" / "2.png").write_bytes(made.data)
+        (tmp_path / "whole" / "deep" / "3.png").write_bytes(made.data)
+        os.rename(tmp_path / "whole", source / "whole")
+        watched.has("whole/2.png", "whole/deep/3.png")
+        (source / "raw").mkdir()
+        (source / "raw" / "4.png").write_bytes(made.data)
+        os.rename(source / "a", tmp_path / "away")
+        (tmp_path / "away" / "b" / "5.png").write_bytes(made.data)
+        (source / "whole" / "deep" / "6.png").write_bytes(made.data)
+        watched.has("whole/deep/6.png")
+        os.rename(source / "whole" / "deep", source / "other")
+        watched.has("other/3.png", "other/6.png")
+        (source / "other" / "7.png").write_bytes(made.data)
+        watched.has("other/7.png")
+        watched.end()
+    found = sorted(str(p.relative_to(target)) for p in target.rglob("*.png"))
+    assert found == ["a/b/1.png", "other/3.png", "other/6.png", "other/7.png", "whole/2.png", "whole/deep/3.png",
+                     "whole/deep/6.png"]
+
+
+def test_a_restart_with_a_journal_does_only_what_is_new(tmp_path):
+    source, target = folders(tmp_path)
+    journal = tmp_path / "journal"
+    names = [f"{i}.png" for i in range(5)]
+    fill(source, *names)
+    new = image(9)
+    with watch(source, target, "--resume", journal) as watched:
+        watched.has(*names)
+        assert "5 done" in watched.end()
+    (source / "new.png").write_bytes(image().data)
+    (source / "2.png").write_bytes(new.data)
+    with watch(source, target, "--resume", journal) as watched:
+        watched.has("new.png")
+        until(lambda: is_embossed(target / "2.png", new), watched.process)
+        assert "2 done, 0 failed, 4 skipped" in watched.end()
+
+
+def test_dropped_events(tmp_path):
+    """More events than the system keeps: the folder is listed again."""
+    source, target = folders(tmp_path)
+    with open("/proc/sys/fs/inotify/max_queued_events") as file:
+        most = int(file.read())
+    if most > 20000:
+        pytest.skip(f"the system keeps {most} events")
+    made = image(width=2, height=2)
+    with watch(source, target) as watched:
+        (source / "first.png").write_bytes(made.data)
+        watched.has("first.png")
+        os.kill(watched.process.pid, signal.SIGSTOP)
+        for i in range(most + 10):  # equal events in a row count as one
+            os.close(os.open(source / "ab"[i % 2], os.O_WRONLY | os.O_CREAT))
+        for i in range(50):
+            (source / f"{i}.png").write_bytes(made.data)
+        os.kill(watched.process.pid, signal.SIGCONT)
+        watched.has(*(f"{i}.png" for i in range(50)))
+        assert ", 0 failed" in watched.end()
+
+
+def test_many_arrivals_renames_and_removals(tmp_path):
+    source, target = folders(tmp_path)
+    count = 400
+    made = image(width=4, height=5)
+    with watch(source, target) as watched:
+        for i in range(count):
+            (source / f"{i}.tmp").write_bytes(made.data)
+            os.rename(source / f"{i}.tmp", source / f"{i}.png")
+            if i % 4 == 1:
+                os.rename(source / f"{i}.png", source / f"moved{i}.png")
+            if i % 4 == 2:
+                os.remove(source / f"{i}.png")
+        stay = [f"moved{i}.png" if i % 4 == 1 else f"{i}.png" for i in range(count) if i % 4 != 2]
+        watched.has(*stay)
+        assert ", 0 failed" in watched.end()
+    assert set(os.listdir(source)) == set(stay)
+
+
+def test_a_damaged_image_is_reported_and_its_next_version_is_filtered(tmp_path):
+    source, target = folders(tmp_path)
+    made = image()
+    report = tmp_path / "report.jsonl"
+    with watch(source, target, "--report", report) as watched:
+        (source / "image.png").write_bytes(made.data[:-40])
+        until(lambda: b"image.png" in report.read_bytes(), watched.process)
+        (source / "image.png").write_bytes(made.data)
+        watched.has("image.png")
+        assert "1 done, 1 failed" in watched.end(code=1)
+
+
+def test_the_end_of_a_watched_folder(tmp_path):
+    source, target = folders(tmp_path)
+    with watch(source, target) as watched:
+        (source / "image.png").write_bytes(image().data)
+        watched.has("image.png")
+        os.remove(source / "image.png")
+        os.rmdir(source)
+        _, err = watched.process.communicate(timeout=WAIT)
+        assert watched.process.returncode == 1 and f"{source}: the folder was removed" in err.decode()
+
+
+def test_two_folders(tmp_path):
+    made = image()
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    target = tmp_path / "out"
+    process = start("emboss", "--watch", tmp_path / "a", tmp_path / "b", target)
+    try:
+        until(target.exists, process)
+        for name in "ab":
+            (tmp_path / name / "image.png").write_bytes(made.data)
+        until(lambda: all((target / name / "image.png").exists() for name in "ab"), process)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=WAIT)
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_latency(tmp_path):
+    """From closing the file to the output's name. The bound is for any machine; tools/bench-watch measures."""
+    if program.is_sanitized() or program.RUNNER:
+        pytest.skip("a build for finding faults")
+    source, target = folders(tmp_path)
+    made = image(width=700, height=500)
+    times = []
+    with watch(source, target) as watched:
+        for i in range(7):
+            (source / f"{i}.png").write_bytes(made.data)
+            begin = time.monotonic()
+            watched.has(f"{i}.png")
+            times.append(time.monotonic() - begin)
+        watched.end()
+    assert sorted(times)[3] < 0.5
+
+
+@pytest.mark.parametrize("options, said", [
+    (["--in-place", "in"], "--watch"),
+    (["--files-from", "list", "out"], "--watch"),
+    (["--dry-run", "in", "out"], "--watch"),
+    (["in/a.png", "out"], "--watch takes folders; in/a.png is a file"),
+    (["absent", "out"], "--watch takes folders; absent is not there"),
+    (["--recursive", "in", "in/out"], "may lie inside the other"),
+])
+def test_what_cannot_be_watched(tmp_path, options, said):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.png").write_bytes(image().data)
+    result = run("emboss", "--watch", *options, code=2, cwd=tmp_path)
+    assert said in result.err
