@@ -134,7 +134,7 @@ static enum conv_status run_reference(const struct conv_stencil_plan *plan,
     const struct conv_stencil *stencil = plan->stencil;
     for (int p = 0; p < batch->count; p++) {
         const struct conv_stencil_plane *plane = &batch->planes[p];
-        for (int y = 0; y < plane->height; y++)
+        for (int y = batch->cpu.from, end = conv_cpu_end(batch, plane); y < end; y++)
             filter_row(stencil, plane, y);
     }
     return CONV_OK;

@@ -79,6 +79,7 @@ struct conv_stencil_batch {
     union {
         struct {
             void *scratch; // conv_stencil_plan_scratch() bytes, 64-byte aligned, of this run only
+            int from, to;  // the rows to be written of each plane; to == 0: all of them
         } cpu;
         struct {
             struct conv_stencil_plane *d_planes; // the same table in device memory

@@ -6,6 +6,13 @@
 
 #include "kernels/stencil/stencil.h"
 
+// The end of the rows of `plane` that are to be written; they begin at batch->cpu.from.
+static inline int conv_cpu_end(const struct conv_stencil_batch *batch,
+                               const struct conv_stencil_plane *plane)
+{
+    return batch->cpu.to > 0 ? batch->cpu.to : plane->height;
+}
+
 extern const struct conv_variant conv_cpu_portable;
 #ifdef __x86_64__
 extern const struct conv_variant conv_cpu_sse41, conv_cpu_avx2, conv_cpu_avx512, conv_cpu_vnni;

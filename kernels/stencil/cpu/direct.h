@@ -214,17 +214,17 @@ static void place_lines(struct direct_job *job, int y)
     }
 }
 
-static void filter_direct_plane(struct direct_job *job, filter_direct_fn filter)
+static void filter_direct_plane(struct direct_job *job, filter_direct_fn filter, int from, int end)
 {
     const struct conv_stencil_plane *plane = job->plane;
-    int filled = 0;
-    for (int y = 0; y < plane->height; y += 2) {
+    int filled = from;
+    for (int y = from; y < end; y += 2) {
         // One pair ahead: a load of bytes that were just stored stalls.
         for (; filled <= y + 2 + job->stencil->height; filled++)
             fill_edges(job, filled);
         place_lines(job, y);
         uint8_t *row = plane->dst + y * plane->dst_stride;
-        uint8_t *rows[2] = {row, y + 1 < plane->height ? row + plane->dst_stride : job->spare};
+        uint8_t *rows[2] = {row, y + 1 < end ? row + plane->dst_stride : job->spare};
         filter(job, rows);
     }
 }
@@ -284,7 +284,7 @@ static void filter_direct(const struct conv_stencil *stencil,
     filter_direct_fn filter = choose_direct(stencil->width, job.sums.rounding.division);
     for (int p = 0; p < batch->count; p++) {
         set_direct_plane(&job, &batch->planes[p], batch->cpu.scratch);
-        filter_direct_plane(&job, filter);
+        filter_direct_plane(&job, filter, batch->cpu.from, conv_cpu_end(batch, job.plane));
         if (job.streams)
             stream_end();
     }

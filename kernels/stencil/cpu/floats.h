@@ -176,12 +176,12 @@ static void fill_float_row(const struct float_job *job, float *restrict row, int
     }
 }
 
-static void filter_float_strip(struct float_job *job, int x, int count)
+static void filter_float_strip(struct float_job *job, int x, int count, int from, int end)
 {
     const struct conv_stencil_plane *plane = job->plane;
     int ring_rows = job->stencil->height;
-    int filled = 0; // ring rows so far; number k holds source row k - height / 2
-    for (int y = 0; y < plane->height; y++) {
+    int filled = from; // ring rows so far; number k holds source row k - height / 2
+    for (int y = from; y < end; y++) {
         for (; filled < y + ring_rows; filled++)
             fill_float_row(job, job->ring + filled % ring_rows * CONV_CPU_LINE, x,
                            filled - job->stencil->height / 2, count);
@@ -228,7 +228,8 @@ static void filter_floats(const struct conv_stencil *stencil,
         job.plane = &batch->planes[p];
         for (int x = 0; x < job.plane->width; x += CONV_CPU_STRIP) {
             int left = job.plane->width - x;
-            filter_float_strip(&job, x, left < CONV_CPU_STRIP ? left : CONV_CPU_STRIP);
+            filter_float_strip(&job, x, left < CONV_CPU_STRIP ? left : CONV_CPU_STRIP,
+                               batch->cpu.from, conv_cpu_end(batch, job.plane));
         }
     }
 }

@@ -188,11 +188,12 @@ static void fill_gradient_line(const struct gradient_job *job, int x, int k, int
         words[i] = bytes[i];
 }
 
-static void filter_gradient_strip(const struct gradient_job *job, int x, int count)
+static void filter_gradient_strip(const struct gradient_job *job, int x, int count, int from,
+                                  int end)
 {
     const struct conv_stencil_plane *plane = job->plane;
-    int filled = 0;
-    for (int y = 0; y < plane->height; y++) {
+    int filled = from;
+    for (int y = from; y < end; y++) {
         for (; filled < y + 3; filled++)
             fill_gradient_line(job, x, filled, count);
         const uint8_t *lines[3];
@@ -225,7 +226,8 @@ static void filter_gradient(const struct conv_stencil *stencil,
         job.plane = &batch->planes[p];
         for (int x = 0; x < job.plane->width; x += CONV_CPU_STRIP) {
             int left = job.plane->width - x;
-            filter_gradient_strip(&job, x, left < CONV_CPU_STRIP ? left : CONV_CPU_STRIP);
+            filter_gradient_strip(&job, x, left < CONV_CPU_STRIP ? left : CONV_CPU_STRIP,
+                                  batch->cpu.from, conv_cpu_end(batch, job.plane));
         }
     }
 }

@@ -134,12 +134,13 @@ static void place_taps(struct conv_cpu_dot_job *job, int y)
     }
 }
 
-static void filter_strip(struct conv_cpu_dot_job *job, filter_rows_fn filter, int x, int count)
+static void filter_strip(struct conv_cpu_dot_job *job, filter_rows_fn filter, int x, int count,
+                         int from, int end)
 {
     const struct conv_stencil_plane *plane = job->plane;
-    int height = job->stencil->height, filled = 0;
+    int height = job->stencil->height, filled = from;
     size_t size = (size_t)job->stencil->depth / 8;
-    for (int y = 0; y < plane->height; y += 2) {
+    for (int y = from; y < end; y += 2) {
         for (; filled < y + height + 1; filled++)
             fill_line(job, x, filled, count);
         place_taps(job, y);
@@ -149,7 +150,7 @@ static void filter_strip(struct conv_cpu_dot_job *job, filter_rows_fn filter, in
             job->next[r] = plane->src + next * plane->src_stride + (size_t)x * size;
         }
         uint8_t *row = plane->dst + y * plane->dst_stride + (size_t)x * size;
-        uint8_t *rows[2] = {row, y + 1 < plane->height ? row + plane->dst_stride : job->spare};
+        uint8_t *rows[2] = {row, y + 1 < end ? row + plane->dst_stride : job->spare};
         filter(job, rows, (size_t)count * size);
     }
 }
@@ -223,7 +224,8 @@ static void filter_dots(const struct conv_stencil *stencil, const struct conv_cp
         job.streams = bytes >= CONV_CPU_STREAM && is_aligned(job.plane);
         for (int x = 0; x < job.plane->width; x += CONV_CPU_STRIP) {
             int left = job.plane->width - x;
-            filter_strip(&job, filter, x, left < CONV_CPU_STRIP ? left : CONV_CPU_STRIP);
+            filter_strip(&job, filter, x, left < CONV_CPU_STRIP ? left : CONV_CPU_STRIP,
+                         batch->cpu.from, conv_cpu_end(batch, job.plane));
         }
         if (job.streams)
             stream_end();
