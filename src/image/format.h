@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/parallel.h"
 #include "image/image.h"
 
 // --- recognition: for messages, and to find a format's row ---------------------------------------
@@ -68,6 +69,9 @@ struct conv_codec_config {
     int level;              // compression level of that encoder; -1: its default
     size_t keep;            // bytes that trim leaves a buffer; 0: any number
     const atomic_int *stop; // work ends soon after conv_cancel_is_asked(stop); may be NULL
+    // Threads that may help with one image, kept by the codec; NULL: none. The result does not
+    // depend on them.
+    struct conv_parallel *parallel;
 };
 
 // --- a format ------------------------------------------------------------------------------------

@@ -69,8 +69,10 @@ enum conv_status conv_png_codec_open(struct conv_png_codec **codec,
     if (made->encoder == CONV_PNG_FAST)
         status =
             conv_encode_open(&made->fast, level, conv_cpu_features(), CONV_ENCODE_MAX_CHUNK, err);
-    if (made->fast)
+    if (made->fast) {
         conv_encode_set_stop(made->fast, config->stop);
+        conv_encode_share(made->fast, config->parallel);
+    }
     if (status) {
         conv_png_codec_close(made);
         return status;

@@ -20,6 +20,7 @@
 #include "png/cpu/huffman.h"
 #include "png/libpng.h"
 #include "support/guard.h"
+#include "support/parallel.h"
 #include "support/random.h"
 
 static uint64_t seed;
@@ -342,7 +343,8 @@ static void searched_streams_inflate_again(void **state)
                     guard_alloc(conv_deflate_bound(size, CONV_DEFLATE_SEARCH_BLOCK / 2));
                 fill_content(data.data, size, content);
                 struct conv_bits out = {.at = dst.data};
-                conv_deflate_search_put(search, &out, data.data, size, NULL);
+                const struct conv_deflate_part part = {data.data, 0, size, true};
+                conv_deflate_search_put(search, &out, &part, NULL);
                 conv_bits_align(&out);
                 check_inflates(dst.data, (size_t)(out.at - dst.data), data.data, size);
                 guard_free(&data);
@@ -491,6 +493,79 @@ static void images_read_back(void **state)
     check_level(1, conv_cpu_features() & CONV_CPU_AVX2, CONV_ENCODE_MAX_CHUNK);
 }
 
+// Encodes with bands of so many bytes, on one thread and on several: the same bytes.
+static void check_bands(struct conv_encoder *encoder, const struct planes *planes, size_t bytes)
+{
+    struct conv_parallel parallel = {TEST_PARALLEL_MOST, parallel_run, NULL};
+    struct conv_buffer alone = {0}, shared = {0};
+    conv_encode_set_bands(encoder, 1, bytes);
+    conv_encode_share(encoder, NULL);
+    assert_int_equal(conv_encode_image(encoder, &alone, &planes->image, NULL), CONV_OK);
+    conv_encode_share(encoder, &parallel);
+    assert_int_equal(conv_encode_image(encoder, &shared, &planes->image, NULL), CONV_OK);
+    check_reads_back(&alone, planes);
+    assert_int_equal(alone.size, shared.size);
+    assert_memory_equal(alone.data, shared.data, alone.size);
+    conv_buffer_free(&alone);
+    conv_buffer_free(&shared);
+}
+
+static void bands_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    static const int levels[] = {0, 1, 2, 6, 9, 10, 12},
+                     sizes[][2] = {{1, 40}, {67, 35}, {211, 163}};
+    static const size_t bands[] = {1, 700, 5000}; // bytes
+    seed = 19;
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        struct conv_encoder *encoder;
+        assert_int_equal(conv_encode_open(&encoder, levels[i], conv_cpu_features(),
+                                          i % 2 ? 1000 : CONV_ENCODE_MAX_CHUNK, NULL),
+                         CONV_OK);
+        for (int shape = (int)i % 3; shape<3 * PAINTS; shape += levels[i]> 6 ? 5 : 2) {
+            struct planes planes;
+            const int *size = sizes[shape % 3];
+            planes_alloc(&planes, &(struct conv_image){.width = size[0],
+                                                       .height = size[1],
+                                                       .channels = shape % 4 + 1,
+                                                       .depth = shape % 5 < 3 ? 8 : 16,
+                                                       .alpha = shape % 2 == 1});
+            planes_paint(&planes, shape / 3);
+            check_bands(encoder, &planes, bands[(i + (size_t)shape) % 3]);
+            planes_free(&planes);
+        }
+        conv_encode_close(encoder);
+    }
+}
+
+// Cut in bands, a photograph-like image is hardly larger: matches reach back into the band before.
+static void bands_cost_little(void **state)
+{
+    (void)state;
+    static const int levels[] = {1, 2, 5, 6};
+    struct planes planes;
+    struct conv_buffer file = {0};
+    seed = 23;
+    planes_alloc(&planes,
+                 &(struct conv_image){.width = 700, .height = 500, .channels = 1, .depth = 8});
+    for (size_t i = 0; i < 4 * (size_t)PAINTS; i++) {
+        struct conv_encoder *encoder;
+        planes_paint(&planes, (int)(i / 4));
+        assert_int_equal(conv_encode_open(&encoder, levels[i % 4], conv_cpu_features(),
+                                          CONV_ENCODE_MAX_CHUNK, NULL),
+                         CONV_OK);
+        assert_int_equal(conv_encode_image(encoder, &file, &planes.image, NULL), CONV_OK);
+        size_t whole = file.size;
+        conv_encode_set_bands(encoder, 1, (size_t)120 << 10);
+        assert_int_equal(conv_encode_image(encoder, &file, &planes.image, NULL), CONV_OK);
+        assert_true(file.size != whole); // it was cut
+        assert_true(file.size < whole + whole / 300 + 500);
+        conv_encode_close(encoder);
+    }
+    conv_buffer_free(&file);
+    planes_free(&planes);
+}
+
 static void chunks_are_split(void **state)
 {
     (void)state;
@@ -511,6 +586,8 @@ int main(void)
         cmocka_unit_test(searched_streams_inflate_again),
         cmocka_unit_test(what_is_flat_stays_tiny_and_noise_does_not_grow),
         cmocka_unit_test(images_read_back),
+        cmocka_unit_test(bands_do_not_depend_on_threads),
+        cmocka_unit_test(bands_cost_little),
         cmocka_unit_test(chunks_are_split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

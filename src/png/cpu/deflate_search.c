@@ -201,29 +201,41 @@ static void find_all(struct conv_deflate_search *search, const struct place *pla
     }
 }
 
+// Enters the positions of the window before `from`.
+static void enter_window(struct conv_deflate_search *search, const struct conv_deflate_part *part)
+{
+    size_t at = part->from < CONV_DEFLATE_WINDOW ? 0 : part->from - CONV_DEFLATE_WINDOW;
+    for (; at < part->from && part->to - at >= CONV_DEFLATE_MATCH_LEAST; at++)
+        enter(search, part->data, at);
+}
+
 void conv_deflate_search_put(struct conv_deflate_search *search, struct conv_bits *out,
-                             const uint8_t *data, size_t size, const atomic_int *stop)
+                             const struct conv_deflate_part *part, const atomic_int *stop)
 {
     // Small streams need less of the table, whose reset would take longer than they do.
+    const uint8_t *data = part->data;
+    size_t size = part->to - part->from;
     int bits = HASH_BITS;
     while (bits > HASH_BITS_LEAST && size < (size_t)1 << (bits - 1))
         bits--;
     search->hash_shift = 32 - bits;
     // 0x80808080: an unused entry is beyond the window.
     memset(search->head, 0x80, sizeof *search->head << bits);
+    enter_window(search, part);
     size_t blocks = (size - 1) / CONV_DEFLATE_SEARCH_BLOCK + 1;
-    for (size_t i = 0, from = 0; i < blocks && !conv_cancel_is_asked(stop); i++) {
-        size_t to = from + (size - from) / (blocks - i);
+    for (size_t i = 0, from = part->from; i < blocks && !conv_cancel_is_asked(stop); i++) {
+        size_t to = from + (part->to - from) / (blocks - i);
+        bool last = part->last && to == part->to;
         const struct place place = {data, from, to};
         const struct conv_bits start = *out;
         price_symbols(search, i == 0);
         price_literals(search, data + from, to - from);
         conv_deflate_start_tokens(&search->tokens, data + from, to - from);
         find_all(search, &place);
-        if (!conv_deflate_put_tokens(out, &search->codes, &search->tokens, to == size) ||
+        if (!conv_deflate_put_tokens(out, &search->codes, &search->tokens, last) ||
             !conv_deflate_is_short(out, &start, to - from)) {
             *out = start;
-            conv_deflate_store(out, data + from, to - from, to == size);
+            conv_deflate_store(out, data + from, to - from, last);
         }
         from = to;
     }

@@ -22,10 +22,18 @@ struct conv_deflate_search;
 struct conv_deflate_search *conv_deflate_search_open(int candidates, int skip_shift);
 void conv_deflate_search_close(struct conv_deflate_search *search); // NULL is fine
 
-// Appends a whole deflate stream for data[0 .. size), size > 0. Must be free at out->at:
-// conv_deflate_bound(size, CONV_DEFLATE_SEARCH_BLOCK / 2) bytes. Leaves an incomplete stream soon
-// after conv_cancel_is_asked(stop).
+// The bytes of `data` from `from` to `to`, at least one. Matches may begin in the window before
+// `from`.
+struct conv_deflate_part {
+    const uint8_t *data;
+    size_t from, to;
+    bool last; // the stream ends with it
+};
+
+// Appends the blocks of a part. Must be free at out->at: conv_deflate_bound(bytes of the part,
+// CONV_DEFLATE_SEARCH_BLOCK / 2) bytes. Leaves an incomplete stream soon after
+// conv_cancel_is_asked(stop).
 void conv_deflate_search_put(struct conv_deflate_search *search, struct conv_bits *out,
-                             const uint8_t *data, size_t size, const atomic_int *stop);
+                             const struct conv_deflate_part *part, const atomic_int *stop);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "base/parallel.h"
 #include "png/buffer.h"
 #include "png/png.h"
 
@@ -34,6 +35,14 @@ enum conv_status conv_encode_open(struct conv_encoder **encoder, int level, unsi
 // conv_encode_image fails with CONV_ERR_CANCELLED soon after conv_cancel_is_asked(stop), but not
 // while libdeflate compresses (levels 10 to 12). `stop` may be NULL.
 void conv_encode_set_stop(struct conv_encoder *encoder, const atomic_int *stop);
+// Threads that may help with large images, which are encoded in bands; the file does not depend on
+// them. Kept; NULL: none.
+void conv_encode_share(struct conv_encoder *encoder, struct conv_parallel *parallel);
+// From how many filtered bytes on images are encoded in bands, and how many each has: other values
+// than these in tests only.
+void conv_encode_set_bands(struct conv_encoder *encoder, size_t from, size_t bytes);
+#define CONV_ENCODE_BANDS_FROM ((size_t)8 << 20)
+#define CONV_ENCODE_BAND ((size_t)2 << 20)
 void conv_encode_close(struct conv_encoder *encoder);             // NULL is fine
 void conv_encode_trim(struct conv_encoder *encoder, size_t keep); // as conv_buffer_trim, each
 

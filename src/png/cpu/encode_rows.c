@@ -74,6 +74,7 @@ static struct conv_image fetch_row(const struct conv_encode_rows *rows, int y)
 void conv_encode_rows_next(struct conv_encode_rows *rows, int y)
 {
     struct conv_image src = *rows->src;
+    rows->next = y + 1;
     for (int p = 0; p < rows->planes; p++)
         rows->above[p] = y > 0 ? rows->row[p] : rows->zero;
     if (rows->source)

@@ -17,6 +17,7 @@ struct conv_encode_rows {
     const struct conv_png_row_source *source; // NULL: the planes of src
     uint8_t *fetched[2]; // from `source`: the planes of the rows y with y % 2 == i
     int planes;
+    int next; // the row after the current one
     size_t width;
     const uint8_t *row[CONV_ROW_MAX_PLANES];   // the current row
     const uint8_t *above[CONV_ROW_MAX_PLANES]; // and the one before

@@ -209,6 +209,54 @@ static bool read_block(struct conv_inflate *inflate, struct conv_inflate_reader 
     }
 }
 
+// Bits of the input that were used, without those that were read ahead.
+static size_t used_bits(const struct conv_inflate_reader *reader, const uint8_t *data)
+{
+    return 8 * ((size_t)(reader->at - data) + reader->beyond) - reader->count;
+}
+
+// Decodes all blocks. Sets *last_block to where the last one begins, if that is not NULL.
+static bool read_blocks(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
+                        struct conv_inflate_output *output, const uint8_t *data, size_t *last_block)
+{
+    size_t out_size = (size_t)(output->end - output->begin);
+    inflate->credit = out_size / 4 < MOST_CREDIT ? out_size / 4 : MOST_CREDIT;
+    bool last = false;
+    for (unsigned blocks = 1; !last; blocks++) {
+        if (last_block)
+            *last_block = used_bits(reader, data);
+        if (!read_block(inflate, reader, output, &last))
+            return false;
+        if ((output->at > output->look || blocks % BLOCKS_BETWEEN == 0) &&
+            (output->at > output->end || !look(inflate, output)))
+            return false;
+    }
+    return output->at == output->end;
+}
+
+static struct conv_inflate_output make_output(uint8_t *out, size_t out_size)
+{
+    return (struct conv_inflate_output){
+        .decoders = conv_inflate_symbols_choose(conv_cpu_features()),
+        .fixed = conv_inflate_code_fixed(),
+        .begin = out,
+        .at = out,
+        .end = out + out_size,
+        .look = out,
+    };
+}
+
+bool conv_inflate_find_end(struct conv_inflate *inflate, struct conv_inflate_end *end, uint8_t *out,
+                           size_t out_size, const uint8_t *data, size_t size)
+{
+    struct conv_inflate_reader reader = {.at = data, .end = data + size};
+    struct conv_inflate_output output = make_output(out, out_size);
+    if (!read_blocks(inflate, &reader, &output, data, &end->last_block))
+        return false;
+    end->bits = used_bits(&reader, data);
+    return end->bits <= 8 * size;
+}
+
 bool conv_inflate_zlib(struct conv_inflate *inflate, uint8_t *out, size_t out_size,
                        const uint8_t *data, size_t size)
 {
@@ -221,26 +269,12 @@ bool conv_inflate_zlib(struct conv_inflate *inflate, uint8_t *out, size_t out_si
         (method >> 4 < 7 && out_size > (size_t)256 << (method >> 4)))
         return false;
     struct conv_inflate_reader reader = {.at = data + 2, .end = data + size - 4};
-    struct conv_inflate_output output = {
-        .decoders = conv_inflate_symbols_choose(conv_cpu_features()),
-        .fixed = conv_inflate_code_fixed(),
-        .begin = out,
-        .at = out,
-        .end = out + out_size,
-        .look = out,
-    };
-    inflate->credit = out_size / 4 < MOST_CREDIT ? out_size / 4 : MOST_CREDIT;
-    bool last = false;
-    for (unsigned blocks = 1; !last; blocks++) {
-        if (!read_block(inflate, &reader, &output, &last))
-            return false;
-        if ((output.at > output.look || blocks % BLOCKS_BETWEEN == 0) &&
-            (output.at > output.end || !look(inflate, &output)))
-            return false;
-    }
+    struct conv_inflate_output output = make_output(out, out_size);
+    if (!read_blocks(inflate, &reader, &output, data, NULL))
+        return false;
     const uint8_t *sum = data + size - 4;
     uint32_t adler =
         (uint32_t)sum[0] << 24 | (uint32_t)sum[1] << 16 | (uint32_t)sum[2] << 8 | sum[3];
-    return align(&reader) && reader.at == reader.end && output.at == output.end &&
+    return align(&reader) && reader.at == reader.end &&
            libdeflate_adler32(1, out, out_size) == adler;
 }

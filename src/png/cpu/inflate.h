@@ -35,4 +35,14 @@ struct conv_inflate {
 bool conv_inflate_zlib(struct conv_inflate *inflate, uint8_t *out, size_t out_size,
                        const uint8_t *data, size_t size);
 
+// Positions in a deflate stream, in bits.
+struct conv_inflate_end {
+    size_t last_block; // where its last block begins
+    size_t bits;       // its end
+};
+
+// Finds the end of a deflate stream of exactly out_size bytes. False if it is no such stream.
+bool conv_inflate_find_end(struct conv_inflate *inflate, struct conv_inflate_end *end, uint8_t *out,
+                           size_t out_size, const uint8_t *data, size_t size);
+
 #endif

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT
+// Large images are encoded in bands of rows, by all threads that are there. Each band is compressed
+// where its output would lie if all bands were incompressible, and then moved down to the end of
+// the bands before it.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cancel.h"
+#include "base/lock.h"
+#include "png/cpu/deflate_fast.h"
+#include "png/cpu/encode_internal.h"
+
+#define ADLER_BASE 65521u
+
+// --- threads -------------------------------------------------------------------------------------
+
+struct each {
+    struct conv_encoder *own; // of the calling thread
+    atomic_flag own_taken;
+    conv_encode_prepare_fn prepare;
+    conv_encode_each_fn each;
+    void *context;
+    int count;
+    atomic_int next;
+};
+
+static void take_all(struct each *work, struct conv_encoder *encoder)
+{
+    while (!conv_cancel_is_asked(encoder->stop)) {
+        int i = atomic_fetch_add(&work->next, 1);
+        if (i >= work->count)
+            break;
+        work->each(encoder, work->context, i);
+    }
+}
+
+// A thread without memory leaves all to the others; the first one has what it needs.
+static void work_on(void *context)
+{
+    struct each *work = context;
+    const struct conv_encoder *own = work->own;
+    if (!atomic_flag_test_and_set(&work->own_taken)) {
+        take_all(work, work->own);
+        return;
+    }
+    struct conv_encoder *made;
+    if (conv_encode_open(&made, own->level, own->features, own->max_chunk, NULL))
+        return;
+    made->stop = own->stop;
+    if (conv_buffer_reserve(&made->scratch, own->scratch.capacity) &&
+        work->prepare(made, work->context))
+        take_all(work, made);
+    conv_encode_close(made);
+}
+
+bool conv_encode_each(struct conv_encoder *encoder, conv_encode_prepare_fn prepare,
+                      conv_encode_each_fn each, void *context, int count)
+{
+    struct each work = {.own = encoder,
+                        .own_taken = ATOMIC_FLAG_INIT,
+                        .prepare = prepare,
+                        .each = each,
+                        .context = context,
+                        .count = count};
+    if (!prepare(encoder, context))
+        return false;
+    conv_parallel_run(encoder->source ? NULL : encoder->parallel, work_on, &work);
+    return true;
+}
+
+// --- bands ---------------------------------------------------------------------------------------
+
+void conv_encode_bands_plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
+                            const struct conv_encode_task *task, int unit)
+{
+    int height = task->src->height;
+    bands->task = task;
+    bands->rows = height;
+    bands->count = 1;
+    if (task->all_bytes < encoder->bands_from)
+        return;
+    size_t wanted = task->all_bytes / encoder->band_bytes + 1;
+    size_t units = ((size_t)height + (size_t)unit - 1) / (size_t)unit; // all of them
+    size_t each = (units + wanted - 1) / wanted;
+    if (each >= units)
+        return;
+    bands->rows = (int)each * unit;
+    bands->count = (height - 1) / bands->rows + 1;
+}
+
+void conv_encode_end_band(struct conv_bits *out)
+{
+    static const uint8_t nothing[1];
+    conv_deflate_store(out, nothing, 0, false);
+}
+
+struct part {
+    uint8_t *data;
+    size_t size;
+    uint32_t adler;
+    bool done;
+};
+
+struct run {
+    const struct conv_encode_bands *bands;
+    uint8_t *begin; // of the room of the first band
+    struct part *parts;
+    struct conv_lock lock; // guards all below and parts[].done
+    int moved;             // bands that lie one after the other
+    bool moving;           // a thread moves the next one
+    uint8_t *end;          // of those; used by the thread that moves
+};
+
+// Moves what can be moved, unless another thread does.
+static void move_down(struct run *run) CONV_NEEDS(run->lock)
+{
+    while (!run->moving && run->moved < run->bands->count && run->parts[run->moved].done) {
+        const struct part *part = &run->parts[run->moved];
+        run->moving = true;
+        conv_lock_release(&run->lock);
+        memmove(run->end, part->data, part->size);
+        run->end += part->size;
+        conv_lock_acquire(&run->lock);
+        run->moved++;
+        run->moving = false;
+    }
+}
+
+static void encode_band(struct conv_encoder *encoder, void *context, int i)
+{
+    struct run *run = context;
+    const struct conv_encode_bands *bands = run->bands;
+    struct part *part = &run->parts[i];
+    int height = bands->task->src->height;
+    struct conv_encode_band band = {.from = i * bands->rows, .last = i + 1 == bands->count};
+    band.to = band.last ? height : band.from + bands->rows;
+    part->data = run->begin + (size_t)i * bands->room;
+    part->size = (size_t)(bands->put(encoder, bands, &band, part->data) - part->data);
+    part->adler = band.adler;
+    conv_lock_acquire(&run->lock);
+    part->done = true;
+    move_down(run);
+    conv_lock_release(&run->lock);
+}
+
+static bool prepare(struct conv_encoder *encoder, void *context)
+{
+    const struct run *run = context;
+    encoder->rows = (struct conv_encode_rows){.next = 0};
+    return run->bands->prepare(encoder, run->bands);
+}
+
+// The Adler-32 of two byte strings one after the other, of which the second has `size` bytes: as
+// adler32_combine of zlib.
+static uint32_t join_sums(uint32_t first, uint32_t second, size_t size)
+{
+    uint64_t rest = size % ADLER_BASE, low = first & 0xffff;
+    uint64_t a = low + (second & 0xffff) + ADLER_BASE - 1;
+    uint64_t b = (first >> 16) + (second >> 16) + rest * low + ADLER_BASE - rest;
+    return (uint32_t)(b % ADLER_BASE << 16 | a % ADLER_BASE);
+}
+
+static uint32_t sum_all(const struct run *run)
+{
+    const struct conv_encode_task *task = run->bands->task;
+    size_t each = (size_t)run->bands->rows * task->row_bytes, left = task->all_bytes;
+    uint32_t adler = 1;
+    for (int i = 0; i < run->bands->count; i++, left -= each)
+        adler = join_sums(adler, run->parts[i].adler, left < each ? left : each);
+    return adler;
+}
+
+enum conv_status conv_encode_bands_run(struct conv_encoder *encoder,
+                                       const struct conv_encode_bands *bands,
+                                       struct conv_buffer *file, struct conv_err *err)
+{
+    size_t count = (size_t)bands->count, all;
+    struct run run = {.bands = bands};
+    if (__builtin_mul_overflow(bands->room, count, &all) ||
+        __builtin_add_overflow(all, conv_encode_frames(1), &all) ||
+        !conv_buffer_reserve(file, all) || !(run.parts = calloc(count, sizeof *run.parts)))
+        return conv_encode_out_of_memory(err);
+    int errnum = conv_lock_init(&run.lock);
+    if (errnum) { // never on Linux, where it takes no memory
+        free(run.parts);
+        return conv_err_errno(err, errnum, "cannot make a lock");
+    }
+    run.begin = run.end = conv_encode_put_head(file->data, bands->task->src);
+    bool done = conv_encode_each(encoder, prepare, encode_band, &run, bands->count);
+    bool whole = done && !conv_cancel_is_asked(encoder->stop);
+    if (whole) { // the sum is the last IDAT
+        struct conv_encode_idat idat;
+        uint8_t *at = conv_encode_idat_open(&idat, run.end);
+        conv_chunk_write_u32(at, sum_all(&run));
+        at = conv_encode_put_tail(conv_encode_idat_close(&idat, at + 4));
+        file->size = (size_t)(at - file->data);
+    }
+    conv_lock_destroy(&run.lock);
+    free(run.parts);
+    return whole ? CONV_OK : done ? conv_encode_cancelled(err) : conv_encode_out_of_memory(err);
+}

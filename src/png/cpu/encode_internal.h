@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+// Shared by the files of the encoder, encode*.c.
+#ifndef CONV_PNG_CPU_ENCODE_INTERNAL_H
+#define CONV_PNG_CPU_ENCODE_INTERNAL_H
+
+#include "png/chunk.h"
+#include "png/cpu/bit_writer.h"
+#include "png/cpu/deflate_search.h"
+#include "png/cpu/encode.h"
+#include "png/cpu/encode_rows.h"
+#include "png/cpu/inflate.h"
+
+#define CONV_ENCODE_ZLIB_FRAME 6 // two bytes before the data, Adler-32 after it
+// The two bytes: deflate, a window of 32 KiB, the fastest effort or the default one.
+#define CONV_ENCODE_ZLIB_FASTEST 0x0178
+#define CONV_ENCODE_ZLIB_DEFAULT 0x9c78
+
+// Each thread that encodes a large image has one of its own.
+struct conv_encoder {
+    int level;
+    unsigned features;
+    size_t max_chunk;
+    const atomic_int *stop; // may be NULL
+    const struct conv_filter_rows *functions;
+    struct conv_deflate *deflate;             // up to level 1
+    struct conv_deflate_search *search;       // levels 2 to 9
+    struct libdeflate_compressor *compressor; // levels 10 to 12
+    struct conv_buffer scratch;               // conv_encode_rows_scratch
+    struct conv_buffer filtered;              // a stripe, or all rows from level 2 on
+    struct conv_buffer tried;                 // levels 2 to 9: rows that are tried
+    struct conv_inflate *inflate;             // levels 10 to 12, for large images; or NULL
+    struct conv_buffer inflated;              // the same
+    struct conv_encode_rows rows;             // levels 0 and 1
+    const struct conv_png_row_source *source; // of the current image; NULL: its planes
+    struct conv_parallel *parallel;           // may be NULL
+    size_t bands_from, band_bytes;            // conv_encode_set_bands
+};
+
+// The image that is encoded.
+struct conv_encode_task {
+    const struct conv_image *src;
+    size_t row_bytes; // of a filtered row, with its filter byte
+    size_t all_bytes; // of all rows
+};
+
+enum conv_status conv_encode_out_of_memory(struct conv_err *err);
+enum conv_status conv_encode_cancelled(struct conv_err *err);
+
+// --- encode_chunks.c -----------------------------------------------------------------------------
+
+// A growing IDAT, whose CRC is updated while its data is in the cache.
+struct conv_encode_idat {
+    uint8_t *type;   // address of "IDAT"
+    uint8_t *summed; // `crc` covers the bytes before it
+    uint32_t crc;
+};
+
+// Begins an IDAT at `at`; returns where its data goes.
+uint8_t *conv_encode_idat_open(struct conv_encode_idat *idat, uint8_t *at);
+void conv_encode_idat_sum(struct conv_encode_idat *idat, uint8_t *end);
+// Its data ends at `end`; returns the end of the chunk.
+uint8_t *conv_encode_idat_close(struct conv_encode_idat *idat, uint8_t *end);
+
+// Splits the `size` bytes at at + 8 into IDATs that begin at `at`; returns their end.
+uint8_t *conv_encode_split_chunks(uint8_t *at, size_t size, size_t max_chunk);
+
+uint8_t *conv_encode_put_tail(uint8_t *at);
+
+// All bytes around the deflate stream, of at most one IDAT per stripe.
+size_t conv_encode_frames(size_t stripes);
+
+// --- encode_stripes.c: levels 0 and 1 ------------------------------------------------------------
+
+enum conv_status conv_encode_stripes(struct conv_encoder *encoder, struct conv_buffer *file,
+                                     const struct conv_encode_task *task, struct conv_err *err);
+
+// --- encode_whole.c: levels 2 to 12 --------------------------------------------------------------
+
+enum conv_status conv_encode_whole(struct conv_encoder *encoder, struct conv_buffer *file,
+                                   const struct conv_encode_task *task, struct conv_err *err);
+
+// --- encode_bands.c: large images ----------------------------------------------------------------
+
+// A band: rows that are compressed to whole bytes of the zlib stream, so that bands may be
+// compressed in any order. The sizes of bands depend on the image only, and so does the file.
+struct conv_encode_band {
+    int from, to; // rows
+    bool last;
+    uint32_t adler; // set by put(): of the rows
+};
+
+struct conv_encode_bands {
+    const struct conv_encode_task *task;
+    int rows, count; // rows of a band but the last; 0 bands: the image is too small
+    size_t room;     // bytes that the chunks of a band may take
+    // Writes the band's IDATs to `at`; returns their end. The first begins with the zlib header.
+    uint8_t *(*put)(struct conv_encoder *encoder, const struct conv_encode_bands *bands,
+                    struct conv_encode_band *band, uint8_t *at);
+    // Prepares an encoder of a thread for put(); false: out of memory.
+    bool (*prepare)(struct conv_encoder *encoder, const struct conv_encode_bands *bands);
+    void *context; // for put() and prepare()
+};
+
+// Sets rows and count, in multiples of `unit` rows, and the task.
+void conv_encode_bands_plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
+                            const struct conv_encode_task *task, int unit);
+
+// Encodes the image into *file on all threads that are there. encoder->source is asked for rows in
+// their order by the calling thread alone.
+enum conv_status conv_encode_bands_run(struct conv_encoder *encoder,
+                                       const struct conv_encode_bands *bands,
+                                       struct conv_buffer *file, struct conv_err *err);
+
+// Calls each(encoder, context, i) for 0 <= i < count on all threads that are there, with an encoder
+// of each thread. Stops early after conv_cancel_is_asked. False: out of memory, nothing was done.
+typedef void (*conv_encode_each_fn)(struct conv_encoder *encoder, void *context, int i);
+typedef bool (*conv_encode_prepare_fn)(struct conv_encoder *encoder, void *context);
+bool conv_encode_each(struct conv_encoder *encoder, conv_encode_prepare_fn prepare,
+                      conv_encode_each_fn each, void *context, int count);
+
+// Ends a band that is not the stream's last block: an empty stored block, to a whole byte.
+void conv_encode_end_band(struct conv_bits *out);
+
+#endif
