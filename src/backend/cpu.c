@@ -2,6 +2,7 @@
 // The CPU backend: a worker filters its own image, straight after decoding it, on its own core.
 #include "backend/chain.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +88,15 @@ static void cpu_stream_close(struct conv_stream *stream)
     free(stream);
 }
 
+// Scratch of at least `size` bytes for kernels; NULL: out of memory.
+static void *alloc_scratch(size_t size)
+{
+    void *scratch = aligned_alloc(SCRATCH_ALIGN, conv_image_align(size, SCRATCH_ALIGN));
+    // Vectors reach beyond a row's end, and what they read there has no effect, as check_kernels
+    // shows. It is defined for valgrind's sake.
+    return scratch ? memset(scratch, 0, size) : NULL;
+}
+
 static enum conv_status reserve_scratch(struct conv_stream *stream, size_t size,
                                         struct conv_err *err)
 {
@@ -94,38 +104,108 @@ static enum conv_status reserve_scratch(struct conv_stream *stream, size_t size,
         return CONV_OK;
     free(stream->scratch);
     stream->scratch_size = 0;
-    stream->scratch = aligned_alloc(SCRATCH_ALIGN, conv_image_align(size, SCRATCH_ALIGN));
+    stream->scratch = alloc_scratch(size);
     if (!stream->scratch)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB of kernel scratch",
                             size >> 10);
-    // Vectors reach beyond a row's end, and what they read there has no effect, as check_kernels
-    // shows. It is defined for valgrind's sake.
-    memset(stream->scratch, 0, size);
     stream->scratch_size = size;
     return CONV_OK;
 }
 
-static enum conv_status filter_plane(struct conv_stream *stream, const struct conv_chain_op *op,
-                                     const struct conv_group_plane *shape, const uint8_t *src,
-                                     uint8_t *dst, struct conv_err *err)
+// One filter of the chain on all planes of a group. Planes are cut in bands of rows, which any
+// thread takes in turn.
+struct filtering {
+    const struct conv_chain_op *op;
+    const struct conv_group *group;
+    const uint8_t *src;
+    uint8_t *dst;
+    size_t scratch_size;
+    atomic_flag has_own; // a thread uses `own`
+    void *own;           // scratch of the stream, scratch_size bytes; the others allocate theirs
+    atomic_int next;     // band to be taken
+    _Atomic(int) status; // of the first kernel that failed
+};
+
+// Bytes of samples in a band: enough work for a thread to wake up for, few enough that the threads
+// end at about the same time. Groups below SHARED_FROM bytes are done before a thread has woken up.
+#define BAND_BYTES ((size_t)1 << 20)
+#define SHARED_FROM (8 * BAND_BYTES)
+
+// An even number, since most kernels compute two rows at a time.
+static int band_rows(const struct conv_group_plane *plane)
 {
-    const struct conv_stencil_plan *plan = &op->plan[shape->depth == 16];
+    size_t rows = BAND_BYTES / conv_image_stride(plane->width, plane->depth) / 2 * 2;
+    return rows < 2 ? 2 : rows < (size_t)plane->height ? (int)rows : plane->height;
+}
+
+static void filter_rows(struct filtering *f, int index, int from, int to, void *scratch)
+{
+    const struct conv_group_plane *shape = &f->group->planes[index];
+    const struct conv_stencil_plan *plan = &f->op->plan[shape->depth == 16];
     int64_t stride = (int64_t)conv_image_stride(shape->width, shape->depth);
     struct conv_stencil_plane plane = {
-        .src = src + shape->offset,
-        .dst = dst + shape->offset,
+        .src = f->src + shape->offset,
+        .dst = f->dst + shape->offset,
         .src_stride = stride,
         .dst_stride = plan->stencil->floats ? (int64_t)conv_image_stride(shape->width, 32) : stride,
         .width = shape->width,
         .height = shape->height,
     };
-    enum conv_status status =
-        reserve_scratch(stream, conv_stencil_plan_scratch(plan, shape->width), err);
+    struct conv_stencil_batch batch = {
+        .planes = &plane, .count = 1, .cpu = {.scratch = scratch, .from = from, .to = to}};
+    enum conv_status status = plan->variant->run(plan, &batch);
+    if (status)
+        atomic_store(&f->status, (int)status);
+}
+
+// Takes bands until none is left.
+static void filter_bands(void *context)
+{
+    struct filtering *f = context;
+    bool has_own = !atomic_flag_test_and_set(&f->has_own);
+    void *scratch = has_own || f->scratch_size == 0 ? f->own : alloc_scratch(f->scratch_size);
+    if (!scratch && f->scratch_size > 0)
+        return; // the thread that has `own` takes all
+    for (;;) {
+        int p = 0, rows = 0, band = atomic_fetch_add(&f->next, 1);
+        for (; p < f->group->plane_count; p++) {
+            rows = band_rows(&f->group->planes[p]);
+            int bands = (f->group->planes[p].height + rows - 1) / rows;
+            if (band < bands)
+                break;
+            band -= bands;
+        }
+        if (p == f->group->plane_count)
+            break;
+        int from = band * rows, left = f->group->planes[p].height - from;
+        filter_rows(f, p, from, from + (left < rows ? left : rows), scratch);
+    }
+    if (!has_own && f->scratch_size > 0)
+        free(scratch);
+}
+
+static enum conv_status filter_planes(struct conv_stream *stream, const struct conv_chain_op *op,
+                                      const struct conv_group *group, const uint8_t *src,
+                                      uint8_t *dst, struct conv_err *err)
+{
+    struct filtering f = {
+        .op = op, .group = group, .src = src, .dst = dst, .has_own = ATOMIC_FLAG_INIT};
+    for (int p = 0; p < group->plane_count; p++) {
+        const struct conv_group_plane *shape = &group->planes[p];
+        size_t size = conv_stencil_plan_scratch(&op->plan[shape->depth == 16], shape->width);
+        f.scratch_size = size > f.scratch_size ? size : f.scratch_size;
+    }
+    enum conv_status status = reserve_scratch(stream, f.scratch_size, err);
     if (status)
         return status;
-    struct conv_stencil_batch batch = {
-        .planes = &plane, .count = 1, .cpu.scratch = stream->scratch};
-    return plan->variant->run(plan, &batch);
+    f.own = stream->scratch;
+    if (group->front >= SHARED_FROM && group->parallel) {
+        conv_parallel_run(group->parallel, filter_bands, &f);
+        return (enum conv_status)atomic_load(&f.status);
+    }
+    for (int p = 0; p < group->plane_count; p++)
+        filter_rows(&f, p, 0, group->planes[p].height, f.own);
+    return (enum conv_status)atomic_load(&f.status);
 }
 
 // After a filter that is not the last: divides and multiplies premultiplied colours again.
@@ -152,12 +232,10 @@ static enum conv_status cpu_stream_run(struct conv_stream *stream, struct conv_g
     uint64_t start = conv_clock_ns();
     uint8_t *src = group->h_in, *dst = group->h_out;
     for (int s = 0; s < stream->backend->op_count; s++) {
-        for (int p = 0; p < group->plane_count; p++) {
-            enum conv_status status =
-                filter_plane(stream, &stream->backend->chain[s], &group->planes[p], src, dst, err);
-            if (status)
-                return status;
-        }
+        enum conv_status status =
+            filter_planes(stream, &stream->backend->chain[s], group, src, dst, err);
+        if (status)
+            return status;
         if (stream->backend->premultiplied && s + 1 < stream->backend->op_count)
             renew_colours(group, dst);
         group->h_result = dst;

@@ -15,6 +15,7 @@ struct conv_filter_context {
     struct conv_stream *stream;
     enum conv_alpha_mode alpha;
     size_t table_bytes; // per filtered plane
+    struct conv_parallel *parallel;
     // What was placed last, in memory of the context or of the caller.
     struct conv_group *group;
     struct conv_placed *placed;
@@ -82,6 +83,11 @@ enum conv_status conv_filter_context_open(struct conv_filter_context **out,
     else
         (*out)->owns_backend = true;
     return status;
+}
+
+void conv_filter_context_share(struct conv_filter_context *context, struct conv_parallel *parallel)
+{
+    context->parallel = parallel;
 }
 
 const char *conv_filter_context_variant(const struct conv_filter_context *context, int index,
@@ -173,6 +179,7 @@ enum conv_status conv_filter_context_run(struct conv_filter_context *context, st
     bool premultiplied = context->alpha == CONV_ALPHA_PREMULTIPLY;
     for (int i = 0; i < context->count && premultiplied; i++)
         conv_alpha_multiply(&context->placed[i].in);
+    context->group->parallel = context->parallel;
     enum conv_status status = context->ops->stream_run(context->stream, context->group, err);
     for (int i = 0; i < context->count && premultiplied && !status; i++) {
         struct conv_image result;

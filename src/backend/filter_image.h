@@ -56,6 +56,10 @@ enum conv_status conv_filter_context_open_on(struct conv_filter_context **contex
                                              struct conv_backend *backend, int filter_count,
                                              enum conv_alpha_mode alpha, struct conv_err *err);
 
+// From now on these threads may help with large images, where the backend runs on the CPU. NULL:
+// none. They are kept.
+void conv_filter_context_share(struct conv_filter_context *context, struct conv_parallel *parallel);
+
 // As conv_filter_context_place for one image in an empty group of the caller, which has room for it
 // (conv_group_need). The group and *placed stay unchanged by others until the last
 // conv_filter_context_result or the next place; conv_group_result gives the same.

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/parallel.h"
 #include "image/image.h"
 
 struct conv_group_plane {
@@ -65,6 +66,9 @@ struct conv_group {
     struct conv_group_plane *planes; // the planes to filter
     int plane_count, plane_capacity;
     uint8_t *h_result; // set by the backend: h_out, or h_in if the last filter ended there
+    // Threads that may help to run it, set by its owner; NULL: none. Only the CPU backend uses
+    // them.
+    struct conv_parallel *parallel;
     uint64_t ns_start; // when the copy in began, on conv_clock_ns's clock; set by the backend
     uint64_t ns_copy_in, ns_kernel, ns_copy_out; // set by the backend
 };

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "pipeline/devices.h"
+#include "pipeline/helpers.h"
 #include "pipeline/jobs.h"
 #include "pipeline/phase.h"
 #include "pipeline/scheduler.h"
@@ -110,11 +111,16 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
         workers[i].scheduler = s;
         workers[i].index = i;
         workers[i].track = conv_trace_add_track(config->trace, "worker", i, "");
-        status = conv_codecs_open(&workers[i].codecs, &config->codec, err);
+        conv_helpers_init(&workers[i]);
+        struct conv_codec_config codec = config->codec;
+        codec.parallel = &workers[i].parallel;
+        status = conv_codecs_open(&workers[i].codecs, &codec, err);
         if (!status && !config->ops->async)
             status =
                 conv_filter_context_open_on(&workers[i].context, config->ops, config->backends[0],
                                             config->filter_count, config->alpha, err);
+        if (workers[i].context)
+            conv_filter_context_share(workers[i].context, &workers[i].parallel);
     }
     if (!status)
         status = start_streams(s, err);

@@ -36,7 +36,7 @@ struct conv_groups {
 struct conv_wakeups {
     // Workers of an async backend wait for anything to do. Any of them can do whatever there is, so
     // one is woken when something comes up (images to read or to encode, a free slot), and wakes
-    // the next if there is more. All are woken at the end only.
+    // the next if there is more. All are woken at the end, and to help with a large image.
     pthread_cond_t workers;
     pthread_cond_t memory;  // workers of other backends, for memory
     pthread_cond_t streams; // stream threads, for groups
@@ -64,6 +64,7 @@ struct conv_scheduler {
     struct conv_wakeups wake;
     struct conv_jobs jobs;
     struct conv_groups groups;
+    struct conv_help *helps; // requests for help: helpers.h
     struct conv_pool pool;
     struct conv_decode_policy policy;
     enum conv_source_state source_state; // OVER: no more images will come

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A backend that is not async: one worker decodes, filters, encodes and writes an image.
 #include "base/cancel.h"
+#include "pipeline/helpers.h"
 #include "pipeline/jobs.h"
 #include "pipeline/need.h"
 #include "pipeline/stages.h"
@@ -29,8 +30,8 @@ static enum conv_status try_hold(struct conv_scheduler *s, struct conv_job *job,
 }
 
 // Waits for a slot, and for its part of the run's memory where that is limited.
-static enum conv_status take_hold(struct conv_scheduler *s, struct conv_job *job, struct hold *hold)
-    CONV_NEEDS(s->lock)
+static enum conv_status take_hold(struct conv_scheduler *s, struct conv_worker *worker,
+                                  struct conv_job *job, struct hold *hold) CONV_NEEDS(s->lock)
 {
     const struct conv_pipeline_config *config = s->config;
     size_t bytes = conv_group_need(&job->header.shape, s->filter_alpha, s->table_bytes);
@@ -51,7 +52,8 @@ static enum conv_status take_hold(struct conv_scheduler *s, struct conv_job *job
         enum conv_status status = try_hold(s, job, &need, reserves ? memory.work : 0, hold);
         if (status || hold->slot)
             return status;
-        conv_scheduler_wait(s, &s->wake.memory, CONV_SCHEDULER_LOOK_NS);
+        if (!conv_helpers_help(s, worker, job))
+            conv_scheduler_wait(s, &s->wake.memory, CONV_SCHEDULER_LOOK_NS);
         if (conv_cancel_is_asked(config->stop))
             return conv_err_set(&job->err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
     }
@@ -100,7 +102,7 @@ static enum conv_status run_stages(struct conv_scheduler *s, struct conv_worker 
 void conv_tasks_run(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
 {
     struct hold hold;
-    enum conv_status status = take_hold(s, job, &hold);
+    enum conv_status status = take_hold(s, worker, job, &hold);
     if (!status) {
         conv_job_move(job, CONV_JOB_WHOLE);
         job->slot = hold.slot;

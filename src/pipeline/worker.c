@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "pipeline/groups.h"
+#include "pipeline/helpers.h"
 #include "pipeline/jobs.h"
 #include "pipeline/phase.h"
 #include "pipeline/tasks.h"
@@ -34,12 +35,13 @@ bool conv_worker_leave(struct conv_scheduler *s, struct conv_worker *worker)
         return false;
     // Its memory and the slot's stay as they are; locks and shares that others may wait for are
     // released.
-    conv_budget_release(worker->job->budget, &worker->job->share);
+    if (worker->job)
+        conv_budget_release(worker->job->budget, &worker->job->share);
     if (worker->reserved > 0)
         conv_budget_unreserve(&s->files, worker->reserved);
     if (worker->decodes)
         conv_groups_end_decode(s, worker->job->slot);
-    s->jobs.live--;
+    s->jobs.live -= worker->job != NULL;
     s->working--;
     pthread_cond_broadcast(&s->wake.workers);
     pthread_cond_broadcast(&s->wake.memory);
@@ -223,7 +225,8 @@ static bool do_task(struct conv_scheduler *s, struct conv_worker *worker, bool s
     CONV_NEEDS(s->lock)
 {
     return encode_next(s, worker) || place_parked(s, worker, stopping) || fetch_next(s, stopping) ||
-           drop_waiting(s, stopping) || read_next(s, worker) || announce_next(s, worker);
+           drop_waiting(s, stopping) || read_next(s, worker) || announce_next(s, worker) ||
+           conv_helpers_help(s, worker, NULL);
 }
 
 void *conv_worker_main(void *argument)

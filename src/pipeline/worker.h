@@ -5,6 +5,7 @@
 #define CONV_PIPELINE_WORKER_H
 
 #include "backend/filter_image.h"
+#include "base/parallel.h"
 #include "pipeline/codecs.h"
 #include "pipeline/scheduler.h"
 
@@ -17,9 +18,10 @@ struct conv_worker {
     pthread_t thread;
     bool started;
     atomic_int phase;     // phase.h
-    struct conv_job *job; // on which it computes, while it does
+    struct conv_job *job; // on which it computes, while it does; NULL: it only helps another one
     bool decodes;         // for a group with other images
     size_t reserved;      // of s->files, for the job
+    struct conv_parallel parallel; // for its image: helpers.h
 };
 
 void *conv_worker_main(void *worker); // struct conv_worker
