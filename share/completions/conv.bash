@@ -11,7 +11,7 @@ _conv_filters()
 
 _conv()
 {
-    local with_value='--include --exclude --files-from --resume --kernel -k --size --divisor --bias --border --alpha
+    local with_value='--include --exclude --files-from --resume --shard --shard-by --kernel -k --size --divisor --bias --border --alpha
         --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit --max-pixels
         --variant --stride --padding --activation --precision --output-type --range --pool --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps'
     local options="--no-ignore --batch --recursive --null --watch --skip-existing --update --dry-run --flip --strip --reproducible
@@ -29,6 +29,8 @@ _conv()
 
     local values=
     case $before in
+    --shard) values=auto ;;
+    --shard-by) values='bytes name' ;;
     --size) values='3 5' ;;
     --divisor) values=sum ;;
     --border) values='replicate reflect reflect101 wrap constant' ;;

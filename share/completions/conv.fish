@@ -3,7 +3,7 @@
 
 # What has been typed that is no option: filter or command first.
 function __conv_operands
-    set -l with_value --include --exclude --files-from --resume --kernel -k --size --divisor --bias --border \
+    set -l with_value --include --exclude --files-from --resume --shard --shard-by --kernel -k --size --divisor --bias --border \
         --alpha --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit \
         --max-pixels --variant --stride --padding --activation --precision --output-type --range --pool --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps
     set -l skip 0
@@ -68,6 +68,8 @@ complete -c conv -l skip-existing -d 'Skip images whose output exists'
 complete -c conv -s u -l update -d 'Skip images whose output is not older than the input'
 complete -c conv -l resume -r -d 'Skip what this journal lists as done'
 complete -c conv -l dry-run -d 'Print what would be done and why'
+complete -c conv -l shard -x -a auto -d 'Process one of several parts of the images'
+complete -c conv -l shard-by -x -a 'bytes name' -d 'Divide by bytes or by name'
 complete -c conv -s k -l kernel -r -d 'The kernel of the filter custom'
 complete -c conv -l size -x -a '3 5' -d 'Use the filter of this size'
 complete -c conv -l divisor -x -a sum -d 'Divide by a number, or by the sum of the coefficients'

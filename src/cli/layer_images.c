@@ -10,6 +10,7 @@
 #include "cli/layer_resume.h"
 #include "cli/own_files.h"
 #include "cli/run_inputs.h"
+#include "cli/run_shard.h"
 #include "cli/signals.h"
 #include "io/operands.h"
 #include "io/paths.h"
@@ -21,6 +22,7 @@
 struct images_run {
     const struct conv_options *options;
     const char *output;
+    struct conv_shard_plan *plan; // of --shard, or NULL
     struct conv_walk *walk;
     bool collects;                     // all results go into one file
     struct conv_sorted_source *sorted; // of `collects`
@@ -58,6 +60,7 @@ static struct conv_walk_config make_walk(const struct images_run *run, atomic_in
         .exclude_count = options->exclude.count,
         .no_ignore = options->no_ignore,
         .nul = options->nul,
+        .plan = run->plan,
         .stop = stop,
     };
 }
@@ -101,7 +104,9 @@ static enum conv_status open_walk(struct images_run *run, atomic_int *stop, stru
                             "--%s compares files; %s is one file for all images",
                             options->update ? "update" : "resume", run->output);
     struct conv_walk_config config = make_walk(run, stop);
-    return conv_walk_open(&run->walk, &config, err);
+    status = conv_run_shard_plan(&run->plan, options, &config, stop, err);
+    config.plan = run->plan;
+    return status ? status : conv_walk_open(&run->walk, &config, err);
 }
 
 // --- device --------------------------------------------------------------------------------------
@@ -188,8 +193,12 @@ static enum conv_status finish(struct images_run *run, const atomic_int *stop, b
         conv_report_interrupted(run->report.report, &rest);
     } else if (*code == CONV_EXIT_NOTHING && !failed) {
         struct conv_walk_count count = conv_walk_count(run->walk);
-        conv_run_inputs_print_none(run->options, &count);
+        if (conv_run_shard_is_empty(run->options, run->walk))
+            *code = CONV_EXIT_OK;
+        else
+            conv_run_inputs_print_none(run->options, &count);
     }
+    conv_run_shard_report(run->options, run->plan, run->walk, run->report.report);
     return conv_layer_report_finish(&run->report, &run->target, NULL, signal, *code, err);
 }
 
@@ -284,5 +293,6 @@ enum conv_status conv_layer_run_images(const struct conv_options *options,
     conv_journal_close(run.journal);
     conv_sorted_source_close(run.sorted);
     conv_walk_close(run.walk);
+    conv_shard_plan_close(run.plan);
     return status;
 }

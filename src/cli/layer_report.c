@@ -3,6 +3,7 @@
 
 #include "cli/hints.h"
 #include "cli/run_page.h"
+#include "cli/run_shard.h"
 #include "cli/signals.h"
 
 enum conv_status conv_layer_report_prepare(struct conv_layer_report *report,
@@ -43,6 +44,7 @@ enum conv_status conv_layer_report_open(struct conv_layer_report *report,
         .jobs = options->jobs,
         .cores = options->limits->cores,
         .samples = report->page.file ? &report->samples : NULL,
+        .shard = conv_run_shard_record(options),
         .start_ns = start_ns,
         .stall = conv_signals_stall(),
     };

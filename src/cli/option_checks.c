@@ -275,6 +275,8 @@ enum conv_status conv_option_check(struct conv_options *options, struct conv_err
         status = check_codec(options, err);
     if (!status)
         status = check_output_type(options, err);
+    if (!status)
+        status = conv_option_check_shard(options, err);
     limit_jobs(options);
     return status;
 }

@@ -22,6 +22,8 @@ const struct conv_option_rule conv_option_rules[] = {
     {EXCLUDES("watch", "files-from"), .reason = "folders are watched"},
     {EXCLUDES("watch", "in-place"), .reason = "each result would be a new arrival"},
     {EXCLUDES("watch", "dry-run"), .reason = "it has no end"},
+    {NEEDS("shard-by", "shard")},
+    {EXCLUDES("watch", "shard"), .reason = "what arrives is not divided"},
     {EXCLUDES("skip-existing", "update")},
     {EXCLUDES("skip-existing", "resume")},
     {EXCLUDES("update", "resume")},

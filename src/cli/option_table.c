@@ -68,6 +68,7 @@ const char *conv_command_name(char *text, size_t size, enum conv_command command
 #define FILTERING (RUN | SHOW | VERIFY | KERNELS | STREAMS | CODEC)
 #define READING (RUN | VERIFY | LAYER | STREAMS | CODEC)
 
+static const char *const shard_choices[] = {"bytes", "name", NULL}; // enum conv_shard_by
 static const char *const coder_choices[] = {"cpu", "auto", "gpu", NULL};
 static const char *const alpha_choices[] = {"keep", "filter", "premultiply", NULL};
 static const char *const depth_choices[] = {"8", "16", NULL};
@@ -105,6 +106,13 @@ const struct conv_option conv_option_table[] = {
              "the same settings and unchanged since"},
     {FLAG("dry-run", 0, dry_run), .commands = RUN | LAYER,
      .help = "print what would be done and why; write nothing"},
+    {STRING("shard", 0, "SHARD", shard_text), .commands = RUN | LAYER,
+     .help = "I/N: process only the images of shard I of N, counted from 0; auto: as Slurm or MPI "
+             "number the tasks. {shard} in names of output files stands for I"},
+    {CHOICE("shard-by", 0, "WHAT", shard.by, shard_choices), .commands = RUN | LAYER,
+     .help =
+         "bytes (default), for shards of equal size, which needs the same inputs in every task; "
+         "or name: an image's shard depends on its name alone"},
     {STRING("kernel", 'k', "SPEC", filter.kernel), .commands = FILTERING | LAYERS,
      .section = "Filter",
      .help = "the kernel of the filter 'custom': '3x3: -2,-1,0 -1,1,1 0,1,2', '1 2 1 2 4 2 1 2 1', "

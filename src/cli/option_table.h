@@ -63,6 +63,11 @@ enum conv_status conv_option_store(struct conv_options *options, const struct co
 // applies the rules below. CONV_ERR_USAGE. option_checks.c
 enum conv_status conv_option_check(struct conv_options *options, struct conv_err *err);
 
+// Parses --shard into options->shard, and replaces "{shard}" by the shard's number in the names of
+// the output and of the files that the run writes about itself. CONV_ERR_USAGE, also if all tasks
+// of --shard auto would write one file. option_shard.c
+enum conv_status conv_option_check_shard(struct conv_options *options, struct conv_err *err);
+
 // --- which options depend on each other ----------------------------------------------------------
 
 enum conv_option_relation { OPTION_EXCLUDES, OPTION_NEEDS };

@@ -15,6 +15,7 @@
 #include "bench/bench.h"
 #include "filter/filter.h"
 #include "image/format.h"
+#include "io/shard.h"
 #include "kernels/layer/layer.h"
 #include "pipeline/coder.h"
 #include "report/when.h"
@@ -77,6 +78,10 @@ struct conv_options {
     const char *files_from;
     bool skip_existing, update, dry_run;
     const char *resume_path;
+    const char *shard_text;
+    struct conv_shard shard; // count 0 without --shard
+    char shard_names[8192];  // names of files in which the shard's number was inserted
+    size_t shard_names_used;
 
     struct conv_filter_settings filter; // --kernel, --size, --divisor, --bias, --flip
     const char *size_text;

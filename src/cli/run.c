@@ -13,6 +13,7 @@
 #include "cli/run_inputs.h"
 #include "cli/run_journal.h"
 #include "cli/run_page.h"
+#include "cli/run_shard.h"
 #include "cli/signals.h"
 #include "io/paths.h"
 #include "io/sink.h"
@@ -159,6 +160,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         .cores = options->limits->cores,
         .streams = conv_options_streams(options, run->device.decode_on != CONV_CODER_CPU),
         .samples = run->page.file ? &run->kept : NULL,
+        .shard = conv_run_shard_record(options),
         .start_ns = run->start_ns, // includes start-up
         .stall = conv_signals_stall(),
     };
@@ -231,9 +233,13 @@ static enum conv_status finish(struct run *run, int stop, bool failed, int *code
     } else if (*code == CONV_EXIT_NOTHING && !failed) {
         conv_stall_begin(conv_signals_stall());
         struct conv_walk_count count = conv_walk_count(run->inputs.walk);
-        conv_run_inputs_print_none(&run->options, &count);
+        if (conv_run_shard_is_empty(&run->options, run->inputs.walk))
+            *code = CONV_EXIT_OK;
+        else
+            conv_run_inputs_print_none(&run->options, &count);
         conv_stall_end(conv_signals_stall());
     }
+    conv_run_shard_report(&run->options, run->inputs.plan, run->inputs.walk, run->report);
     enum conv_status status = conv_report_close(run->report, *code, &totals, err);
     enum conv_status traced = conv_trace_finish(run->trace, status ? &later : err);
     status = status ? status : traced;
@@ -282,6 +288,7 @@ int conv_run_main(const struct conv_options *options)
     conv_journal_close(run->journal);
     conv_device_close(&run->device);
     conv_walk_close(run->inputs.walk);
+    conv_shard_plan_close(run->inputs.plan);
     free(run);
     return status ? conv_commands_fail(&err) : code;
 }

@@ -9,6 +9,7 @@
 #include "base/standard.h"
 #include "cli/device.h"
 #include "cli/own_files.h"
+#include "cli/run_shard.h"
 #include "io/paths.h"
 
 // Time to count the remaining images after a signal; a name takes about a microsecond.
@@ -127,9 +128,12 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
         .stop = stop,
     };
     *inputs = (struct conv_run_inputs){.output = output, .work = CONV_WORKLOAD_UNKNOWN};
+    status = conv_run_shard_plan(&inputs->plan, options, &config, stop, err);
+    config.plan = inputs->plan;
     struct conv_walk_config watching = config;
     watching.watch = options->watch;
-    status = conv_walk_open(&inputs->walk, &watching, err);
+    if (!status)
+        status = conv_walk_open(&inputs->walk, &watching, err);
     if (!status && conv_device_needs_workload(options))
         measure_work(inputs, options, &config);
     if (options->watch)

@@ -11,6 +11,7 @@
 #include "report/report.h"
 
 struct conv_run_inputs {
+    struct conv_shard_plan *plan; // of --shard, or NULL; closed by the caller as well
     struct conv_walk *walk;       // to be closed by the caller, also after a failure
     const char *output;           // the operand, "-" for all names of standard output; NULL: none
     uint64_t expected;            // lower bound on the images; 0: unknown

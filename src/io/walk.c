@@ -27,7 +27,9 @@ struct conv_walk {
     struct conv_list_source list;
     struct conv_watch *watch; // NULL: folders are not watched
     bool found_all;           // with a watch: what was there at first has been handed out
-    uint64_t items;
+    uint64_t items, listed;
+    struct conv_digest names; // sum of the digests of listed names
+    bool is_over;
     struct peeked *peeked; // NULL: nothing
 };
 
@@ -91,6 +93,21 @@ static enum conv_source_step take_step(struct conv_walk *walk, struct conv_item 
     }
 }
 
+// Counts the step. False if it is an image of another shard.
+static bool is_ours(struct conv_walk *walk, enum conv_source_step step,
+                    const struct conv_item *item)
+{
+    walk->is_over |= step == CONV_SOURCE_END;
+    walk->listed += step == CONV_SOURCE_ITEM;
+    if (!walk->config.plan || (step != CONV_SOURCE_ITEM && step != CONV_SOURCE_REPEATED))
+        return true;
+    const char *name = conv_item_target(item);
+    struct conv_digest digest = conv_shard_digest(name);
+    for (int i = 0; i < 2 && step == CONV_SOURCE_ITEM; i++)
+        walk->names.word[i] += digest.word[i];
+    return conv_shard_plan_has(walk->config.plan, name);
+}
+
 static enum conv_source_step next_item(struct conv_walk *walk, struct conv_item *item,
                                        struct conv_err *err)
 {
@@ -132,7 +149,10 @@ static enum conv_source_step next_counted(struct conv_source *source, struct con
                                           struct conv_err *err)
 {
     struct conv_walk *walk = (struct conv_walk *)source;
-    enum conv_source_step step = next_item(walk, item, err);
+    enum conv_source_step step;
+    do
+        step = next_item(walk, item, err);
+    while (!is_ours(walk, step, item));
     walk->items += step != CONV_SOURCE_END;
     if (walk->watch && !walk->found_all && step != CONV_SOURCE_END)
         look_ahead(walk);
@@ -241,6 +261,13 @@ bool conv_walk_is_repeatable(const struct conv_walk_config *config)
 
 struct conv_walk_count conv_walk_count(const struct conv_walk *walk)
 {
-    const struct conv_folder_source *folder = &walk->folder;
-    return (struct conv_walk_count){walk->items, folder->others, folder->other, folder->ignored};
+    return (struct conv_walk_count){
+        .items = walk->items,
+        .listed = walk->listed,
+        .names = walk->names,
+        .is_complete = walk->is_over,
+        .others = walk->folder.others,
+        .other = walk->folder.other,
+        .ignored = walk->folder.ignored,
+    };
 }

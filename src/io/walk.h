@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "io/operands.h"
+#include "io/shard.h"
 #include "io/source.h"
 
 struct conv_walk_config {
@@ -18,15 +19,20 @@ struct conv_walk_config {
     int include_count;
     const char *const *exclude;
     int exclude_count;
-    bool no_ignore;   // see struct conv_folder_rules
-    bool watch;       // after the images that are there, those that arrive in the folders, until
-                      // *stop
-    bool nul;         // the names of operands.files_from end in NUL, not in newline
+    bool no_ignore; // see struct conv_folder_rules
+    bool watch;     // after the images that are there, those that arrive in the folders, until
+                    // *stop
+    bool nul;       // the names of operands.files_from end in NUL, not in newline
+    const struct conv_shard_plan
+        *plan;        // hands out only images of its shard; NULL: all. Not with watch
     atomic_int *stop; // ends the wait for a slow list when it becomes non-zero; may be NULL
 };
 
 struct conv_walk;
 
+// With a plan, what cannot be listed (CONV_SOURCE_BAD) is handed out in every shard, since it may
+// be a whole folder.
+//
 // Checks what can be checked before the first image: conv_operands_check, that the list can be
 // opened (CONV_ERR_USAGE), and that folders can be watched (CONV_ERR_LIMIT, CONV_ERR_IO). Changes
 // nothing on disk. Keeps the strings and arrays of *config.
@@ -48,7 +54,11 @@ bool conv_walk_is_repeatable(const struct conv_walk_config *config);
 enum conv_status conv_walk_peek(struct conv_walk *walk, bool *is_image, struct conv_err *err);
 
 struct conv_walk_count {
-    uint64_t items;    // handed out, CONV_SOURCE_BAD included
+    uint64_t items;  // handed out, CONV_SOURCE_BAD included
+    uint64_t listed; // images found, in whatever shard
+    // Of the names of all images found, in any order; without a plan 0.
+    struct conv_digest names;
+    bool is_complete;  // nothing is left to be found
     uint64_t others;   // files in folders whose names do not match
     const char *other; // the name of the first of them; belongs to the walk
     uint64_t ignored;  // files and folders of other programs: struct conv_folder_rules

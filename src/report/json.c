@@ -56,7 +56,11 @@ void conv_json_begin(FILE *stream, const struct conv_report_config *config)
         fprintf(stream, "%d", config->streams);
     else
         fputs("null", stream);
-    fprintf(stream, ",\"dry_run\":%s}\n", config->dry_run ? "true" : "false");
+    fprintf(stream, ",\"dry_run\":%s", config->dry_run ? "true" : "false");
+    if (config->shard.count)
+        fprintf(stream, ",\"shard\":{\"index\":%d,\"count\":%d,\"by\":\"%s\"}", config->shard.index,
+                config->shard.count, config->shard.by);
+    fputs("}\n", stream);
 }
 
 void conv_json_file(FILE *stream, const struct conv_record *record)
@@ -120,5 +124,8 @@ void conv_json_summary(FILE *stream, const struct conv_report_config *config,
     conv_json_member(stream, "limit", figures.limit);
     conv_json_member(stream, "next_limit", figures.next_limit);
     print_devices(stream, config, totals);
+    if (totals->listing.digest[0])
+        fprintf(stream, ",\"listing\":{\"images\":%" PRIu64 ",\"digest\":\"%s\"}",
+                totals->listing.images, totals->listing.digest);
     fputs("}\n", stream);
 }

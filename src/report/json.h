@@ -8,7 +8,8 @@
 #include "report/figures.h"
 #include "report/record.h"
 
-// {"type":"begin","version":...,"filter":...,"device":...,"jobs":...,"streams":...,"dry_run":...}
+// {"type":"begin","version":...,"filter":...,"device":...,"jobs":...,"streams":...,"dry_run":...};
+// of a shard with "shard":{"index":...,"count":...,"by":"bytes"|"name"}
 void conv_json_begin(FILE *stream, const struct conv_report_config *config);
 
 // {"type":"file","input":...,"output":...,"status":"done"|"failed"|"skipped"|"planned","error":...,
@@ -16,7 +17,8 @@ void conv_json_begin(FILE *stream, const struct conv_report_config *config);
 // unknown. Times in milliseconds by stage.
 void conv_json_file(FILE *stream, const struct conv_record *record);
 
-// {"type":"summary","exit_code":...}: totals, figures, limits and each device's share.
+// {"type":"summary","exit_code":...}: totals, figures, limits and each device's share; of a shard
+// that was listed to its end also "listing":{"images":...,"digest":...}, of all shards together.
 void conv_json_summary(FILE *stream, const struct conv_report_config *config,
                        const struct conv_totals *totals, int exit_code);
 

@@ -60,6 +60,18 @@ struct conv_device_totals {
     struct conv_overlap_times overlap; // of its engines
 };
 
+// The part of the images that a run of a larger job processes.
+struct conv_record_shard {
+    int index, count; // 0 <= index < count; count 0: none
+    const char *by;   // "bytes", "name"
+};
+
+// All images of the job, of which the shard is a part: equal for all runs that saw the same.
+struct conv_record_listing {
+    uint64_t images;
+    char digest[33]; // of the names, hexadecimal; "" if it is unknown
+};
+
 struct conv_totals {
     uint64_t done, failed, skipped, planned;
     uint64_t ignored; // files and folders that the source passed by: no images of the user's
@@ -70,6 +82,7 @@ struct conv_totals {
     struct conv_device_totals devices[CONV_REPORT_MOST_DEVICES + 1];
     double seconds;     // wall clock from open to close
     double cpu_seconds; // of all cores, from open to close
+    struct conv_record_listing listing;
 };
 
 struct conv_samples;
@@ -90,10 +103,11 @@ struct conv_report_config {
     // not shown.
     char *(*explain)(char *text, size_t size, const struct conv_err *err);
     // For the begin record and the closing line:
-    const char *filters;          // "emboss,blur"
-    const char *device;           // "cuda:0", "cpu", "cuda:0,cuda:1"
-    bool device_async;            // streams of devices filter; false: the workers do
-    int device_count;             // of the names in `device`; 0 unless device_async
+    const char *filters; // "emboss,blur"
+    const char *device;  // "cuda:0", "cpu", "cuda:0,cuda:1"
+    bool device_async;   // streams of devices filter; false: the workers do
+    int device_count;    // of the names in `device`; 0 unless device_async
+    struct conv_record_shard shard;
     const char *fallback;         // "cpu": takes over from devices that fail; may be NULL
     int jobs, streams;            // streams: per device
     int cores;                    // that this process may use, at least 1

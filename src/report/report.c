@@ -250,6 +250,11 @@ static void print_devices(const struct conv_report_config *config, const struct 
                                  : (config->jobs == 1 ? "worker" : "workers"));
 }
 
+void conv_report_listing(struct conv_report *report, const struct conv_record_listing *listing)
+{
+    report->totals.listing = *listing;
+}
+
 void conv_report_interrupted(struct conv_report *report, const struct conv_report_rest *rest)
 {
     report->rest = rest;

@@ -36,6 +36,9 @@ void conv_report_warn(struct conv_report *report, const char *text);
 // Everything counted so far, seconds included.
 void conv_report_totals(const struct conv_report *report, struct conv_totals *totals);
 
+// Of a run of one shard: what all shards together are. Before conv_report_close.
+void conv_report_listing(struct conv_report *report, const struct conv_record_listing *listing);
+
 // What a signal left undone, for the closing line.
 struct conv_report_rest {
     bool known;         // `images` is the whole rest

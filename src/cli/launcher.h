@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+// Which process of a job this is, by the environment that Slurm, Open MPI and other MPI launchers
+// give to it.
+#ifndef CONV_CLI_LAUNCHER_H
+#define CONV_CLI_LAUNCHER_H
+
+#include "base/err.h"
+
+// The number of this process, from 0, and how many there are. CONV_ERR_USAGE if no launcher says
+// so, if several launchers say different things, or if what they say is known not to be the
+// division of the work: in a Slurm array, and in a batch script outside of srun.
+enum conv_status conv_launcher_find_rank(int *rank, int *size, struct conv_err *err);
+
+// The number of this process, from 0, among those of the job on the same machine; 0 if no launcher
+// says so.
+int conv_launcher_local_rank(void);
+
+#endif

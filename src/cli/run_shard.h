@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// --shard: from options to a plan of io/shard.h, and what reports say about it.
+#ifndef CONV_CLI_RUN_SHARD_H
+#define CONV_CLI_RUN_SHARD_H
+
+#include <stdatomic.h>
+
+#include "cli/options.h"
+#include "io/walk.h"
+#include "report/record.h"
+
+// The plan of the run's shard; *plan is NULL without --shard. Lists all inputs of *config if shards
+// are balanced by size; ends early once *stop, which may be NULL, is non-zero. CONV_ERR_USAGE if
+// they can be listed only once. CONV_ERR_MEMORY.
+enum conv_status conv_run_shard_plan(struct conv_shard_plan **plan,
+                                     const struct conv_options *options,
+                                     const struct conv_walk_config *config, const atomic_int *stop,
+                                     struct conv_err *err);
+
+// What reports repeat of the shard.
+struct conv_record_shard conv_run_shard_record(const struct conv_options *options);
+
+// Before the report is closed: what all shards together are, as this run has listed it. By name it
+// is known only after the walk has come to its end. `plan` may be NULL.
+void conv_run_shard_report(const struct conv_options *options, const struct conv_shard_plan *plan,
+                           const struct conv_walk *walk, struct conv_report *report);
+
+// True if the run had nothing to do only because no image is in its shard, which is then printed.
+bool conv_run_shard_is_empty(const struct conv_options *options, const struct conv_walk *walk);
+
+#endif
