@@ -80,11 +80,12 @@ _conv()
     local commands=
     case ${#operands[@]}:${operands[0]-} in
     0:)
-        [[ $word != *,* ]] && commands='list show verify layer bench devices help version'
+        [[ $word != *,* ]] && commands='list show verify layer report bench devices help version'
         _conv_filters "$1" "$word" "$commands"
         ;;
     1:show | 1:verify) _conv_filters "$1" "$word" '' ;;
-    1:help) mapfile -t COMPREPLY < <(compgen -W 'list show verify layer bench devices version' -- "$word") ;;
+    1:help) mapfile -t COMPREPLY < <(compgen -W 'list show verify layer report bench devices version' -- "$word") ;;
+    1:report) mapfile -t COMPREPLY < <(compgen -W merge -- "$word") ;;
     1:bench) mapfile -t COMPREPLY < <(compgen -W 'kernels layers streams codec' -- "$word") ;;
     esac
 }

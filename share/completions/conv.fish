@@ -49,11 +49,13 @@ complete -c conv -n __conv_at_first -a show -d 'Explain a filter and how it woul
 complete -c conv -n __conv_at_first -a verify -d 'Filter with every kernel of every device and compare the results'
 complete -c conv -n __conv_at_first -a layer -d 'Run a convolution layer over a tensor or images'
 complete -c conv -n __conv_at_first -a bench -d 'Measure kernels, layers, streams or PNG coders'
+complete -c conv -n __conv_at_first -a report -d 'Add up the reports of several runs'
+complete -c conv -n '__conv_after report' -f -a merge
 complete -c conv -n __conv_at_first -a devices -d 'List the GPUs and the CPU'
 complete -c conv -n __conv_at_first -a help -d 'Print all options, or those of one command'
 complete -c conv -n __conv_at_first -a version -d 'Print the version'
 complete -c conv -n '__conv_after bench' -f -a 'kernels layers streams codec'
-complete -c conv -n '__conv_after help' -f -a 'list show verify layer bench devices version'
+complete -c conv -n '__conv_after help' -f -a 'list show verify layer report bench devices version'
 complete -c conv -n '__conv_after list devices version' -f
 
 complete -c conv -s b -l batch -d 'Input and output are folders'

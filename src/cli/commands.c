@@ -102,6 +102,7 @@ static int (*const commands[])(const struct conv_options *options) = {
     [CONV_COMMAND_SHOW] = conv_show_main,
     [CONV_COMMAND_VERIFY] = conv_verify_main,
     [CONV_COMMAND_LAYER] = conv_layer_main,
+    [CONV_COMMAND_REPORT_MERGE] = conv_report_merge_main,
     [CONV_COMMAND_BENCH] = conv_bench_main,
     [CONV_COMMAND_BENCH_KERNELS] = conv_bench_main,
     [CONV_COMMAND_BENCH_LAYERS] = conv_bench_main,

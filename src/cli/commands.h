@@ -20,15 +20,16 @@ enum {
 // Returns the exit code, or ends the process where a thread cannot be waited for.
 int conv_commands_main(const struct conv_backend_ops *const *backends, int argc, char **argv);
 
-int conv_run_main(const struct conv_options *options);     // run.c
-int conv_list_main(const struct conv_options *options);    // list.c
-int conv_show_main(const struct conv_options *options);    // show.c
-int conv_devices_main(const struct conv_options *options); // devices.c
-int conv_verify_main(const struct conv_options *options);  // verify.c
-int conv_layer_main(const struct conv_options *options);   // layer.c
-int conv_bench_main(const struct conv_options *options);   // bench.c
-int conv_help_main(const struct conv_options *options);    // help.c
-int conv_version_main(const struct conv_options *options); // help.c
+int conv_run_main(const struct conv_options *options);          // run.c
+int conv_list_main(const struct conv_options *options);         // list.c
+int conv_show_main(const struct conv_options *options);         // show.c
+int conv_devices_main(const struct conv_options *options);      // devices.c
+int conv_verify_main(const struct conv_options *options);       // verify.c
+int conv_layer_main(const struct conv_options *options);        // layer.c
+int conv_report_merge_main(const struct conv_options *options); // report_merge.c
+int conv_bench_main(const struct conv_options *options);        // bench.c
+int conv_help_main(const struct conv_options *options);         // help.c
+int conv_version_main(const struct conv_options *options);      // help.c
 
 // --help: of the command before it, or of all of them if there is none.
 int conv_help_print(const struct conv_options *options);

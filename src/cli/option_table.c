@@ -15,6 +15,7 @@
 #define LAYERS (1u << CONV_COMMAND_BENCH_LAYERS)
 #define STREAMS (1u << CONV_COMMAND_BENCH_STREAMS)
 #define CODEC (1u << CONV_COMMAND_BENCH_CODEC)
+#define MERGE (1u << CONV_COMMAND_REPORT_MERGE)
 #define EVERY (~0u)
 #define WORKING (EVERY & ~(1u << CONV_COMMAND_HELP | 1u << CONV_COMMAND_VERSION))
 
@@ -27,6 +28,8 @@ const struct conv_command_row conv_command_table[] = {
      "filter with every kernel of every device and compare the pixels"},
     {CONV_COMMAND_LAYER, "layer", "WEIGHTS INPUT... OUTPUT",
      "run a convolution layer or a filter bank (gabor:4x8) over a tensor (.npy) or images"},
+    {CONV_COMMAND_REPORT_MERGE, "report merge", "REPORT...",
+     "add up the reports of several runs, and find what is missing of a job"},
     {CONV_COMMAND_BENCH_KERNELS, "bench kernels", "", "measure every kernel variant"},
     {CONV_COMMAND_BENCH_LAYERS, "bench layers", "",
      "measure every kernel variant of convolution layers"},
@@ -179,13 +182,14 @@ const struct conv_option conv_option_table[] = {
      .help = "stop at the first image that fails"},
     {CHOICE("progress", 0, "WHEN", progress, when_choices), .commands = RUN | LAYER,
      .section = "Messages", .help = "auto (default: on a terminal), always, never"},
-    {FLAG("quiet", 'q', quiet), .commands = RUN | LAYER | VERIFY | KERNELS | LAYERS | STREAMS,
+    {FLAG("quiet", 'q', quiet),
+     .commands = RUN | LAYER | MERGE | VERIFY | KERNELS | LAYERS | STREAMS,
      .help = "print failures only"},
     {FLAG("verbose", 'v', verbose), .commands = RUN | LAYER,
      .help = "print each image and the kernel variant in use"},
     {FLAG("json", 0, json), .commands = WORKING,
      .help = "print JSON on standard output, one object per line"},
-    {STRING("report", 0, "FILE", report_path), .commands = RUN | LAYER,
+    {STRING("report", 0, "FILE", report_path), .commands = RUN | LAYER | MERGE,
      .help = "write the same JSON lines into FILE"},
     {STRING("trace", 0, "FILE", trace_path), .commands = RUN | LAYER,
      .help = "write a timeline of every thread and stream, for Perfetto or chrome://tracing"},

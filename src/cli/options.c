@@ -82,6 +82,8 @@ enum conv_command conv_options_find_command(const char *const *words, int count,
             return row->command;
     }
     *used = 1;
+    if (count > 0 && strcmp(words[0], "report") == 0)
+        return CONV_COMMAND_REPORT_MERGE; // which says that a word is missing
     return count > 0 && strcmp(words[0], "bench") == 0 ? CONV_COMMAND_BENCH : CONV_COMMAND_RUN;
 }
 

@@ -29,6 +29,7 @@ enum conv_command {
     CONV_COMMAND_SHOW,
     CONV_COMMAND_VERIFY,
     CONV_COMMAND_LAYER,
+    CONV_COMMAND_REPORT_MERGE,
     CONV_COMMAND_BENCH, // without the word that says what to measure
     CONV_COMMAND_BENCH_KERNELS,
     CONV_COMMAND_BENCH_LAYERS,

@@ -35,7 +35,7 @@ with open(sys.argv[1], "w") as file:
 sys.exit(os.waitstatus_to_exitcode(status) % 256)
 """
 
-PLAIN_COMMANDS = ("bench", "verify", "list", "show", "devices", "help", "version")
+PLAIN_COMMANDS = ("bench", "verify", "list", "show", "devices", "help", "version", "report")
 
 
 class Result:

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// Adds up the reports of several runs, as JSON Lines, into what they did together. The runs may be
+// the shards of a job, some of them repeated after they were killed.
+#ifndef CONV_REPORT_MERGE_H
+#define CONV_REPORT_MERGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+
+struct conv_merge;
+
+struct conv_merge_totals {
+    int reports;
+    int shards;                              // of the job; 0: the runs are not shards
+    uint64_t done, failed, skipped, planned; // images, by the best that a run made of each
+    uint64_t pixels, bytes_in, bytes_out;    // of all runs
+    double seconds, longest;                 // of all runs that came to their end, of one of them
+    uint64_t repeated;                       // images that two runs of one shard have processed
+    uint64_t overlaps;                       // images in several shards
+    char overlap[256];                       // the beginning of the name of one
+    uint64_t unreported; // images of the job that are in no report, although no shard is missing
+    bool is_mixed;       // shards have divided different sets of images
+    uint64_t damaged;    // lines that are no records
+};
+
+enum conv_merge_shard { CONV_MERGE_FINISHED, CONV_MERGE_UNFINISHED, CONV_MERGE_MISSING };
+
+enum conv_status conv_merge_open(struct conv_merge **merge, struct conv_err *err);
+void conv_merge_close(struct conv_merge *merge); // NULL is fine
+
+// Reads a report. Keeps the string. A report without an end is of a run that was killed.
+// CONV_ERR_USAGE if it cannot be read or is no report, was added before, or is of another job: with
+// other filters or another number of shards. CONV_ERR_IO, CONV_ERR_MEMORY (some 50 bytes per
+// image).
+enum conv_status conv_merge_add(struct conv_merge *merge, const char *path, struct conv_err *err);
+
+// After the last report, before the functions below.
+void conv_merge_count(struct conv_merge *merge, struct conv_merge_totals *totals);
+enum conv_merge_shard conv_merge_shard_state(const struct conv_merge *merge, int shard);
+
+// The path of the next report of a run that is no shard and did not come to its end, beginning with
+// number *at, which moves on; NULL after the last.
+const char *conv_merge_next_unfinished(const struct conv_merge *merge, int *at);
+
+// One record per image, each the best that a run made of it: as JSON Lines between a begin record
+// and a summary (with `exit_code`) if `stream` is not NULL, and to `failed`, which may be NULL, the
+// failed ones. Reads the reports again. CONV_ERR_IO, also if one has changed.
+enum conv_status conv_merge_write(struct conv_merge *merge, FILE *stream, int exit_code,
+                                  void (*failed)(const char *input, const char *reason),
+                                  struct conv_err *err);
+
+#endif

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+// Members of JSON objects, whole and damaged.
+#include "report/json_read.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *text_of(const char *object, const char *name)
+{
+    static char text[16];
+    struct conv_json_value value;
+    return conv_json_read(&value, object, name) && conv_json_text(&value, text, sizeof text) ? text
+                                                                                             : NULL;
+}
+
+static void members_are_found_by_name(void **state)
+{
+    const char *object = " {\"a\" : \"x\", \"b\":{\"c\":\"inner\",\"d\":[1,{\"e\":2}]},\n"
+                         "\"c\":\"outer\", \"n\":18446744073709551615, \"f\":-1.5e2, \"t\":true} ";
+    struct conv_json_value value;
+    uint64_t integer;
+    double number;
+    (void)state;
+    assert_string_equal(text_of(object, "a"), "x");
+    assert_string_equal(text_of(object, "c"), "outer");
+    assert_true(conv_json_read(&value, object, "b"));
+    assert_string_equal(text_of(value.text, "c"), "inner");
+    assert_null(text_of(object, "d"));
+    assert_true(conv_json_read(&value, object, "n") && conv_json_integer(&value, &integer));
+    assert_true(integer == UINT64_MAX);
+    assert_true(conv_json_read(&value, object, "f") && conv_json_number(&value, &number));
+    assert_true(number == -150 && !conv_json_integer(&value, &integer));
+    assert_true(conv_json_read(&value, object, "t") && !conv_json_number(&value, &number));
+    assert_true(conv_json_is_object(object));
+}
+
+static void texts_are_unescaped_and_fit(void **state)
+{
+    (void)state;
+    assert_string_equal(text_of("{\"a\":\"\\\"\\\\\\/\\n\\u0041\\u00e4\"}", "a"), "\"\\/\nA\u00e4");
+    assert_string_equal(text_of("{\"a\":\"\\ud83d\\ude42\"}", "a"), "\U0001F642");
+    assert_string_equal(text_of("{\"a\":\"123456789012345\"}", "a"), "123456789012345");
+    assert_null(text_of("{\"a\":\"1234567890123456\"}", "a"));
+    static const char *const bad[] = {"{\"a\":\"\\x\"}", "{\"a\":\"\\u12\"}", "{\"a\":\"\\u00g0\"}",
+                                      "{\"a\":\"\\u0000\"}", "{\"a\":1}"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_null(text_of(bad[i], "a"));
+}
+
+// Every beginning of an object, each in memory of its own size, so that a sanitizer sees reads past
+// the end.
+static void what_is_cut_short_is_no_object(void **state)
+{
+    const char *object = "{\"a\":[1,\"\\\"]\",{\"b\":{}}],\"c\":\"\\u0041\",\"d\":null}";
+    struct conv_json_value value;
+    (void)state;
+    for (size_t size = 0; size < strlen(object); size++) {
+        char *cut = calloc(1, size + 1);
+        memcpy(cut, object, size);
+        assert_false(conv_json_is_object(cut));
+        (void)conv_json_read(&value, cut, "d");
+        free(cut);
+    }
+    static const char *const bad[] = {"",           "[]",  "{\"a\"}",           "{\"a\":}",
+                                      "{\"a\":1}x", "{,}", "{\"a\":1 \"b\":2}", "{a:1}"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_false(conv_json_is_object(bad[i]));
+    assert_true(conv_json_is_object("{}"));
+}
+
+static void deep_nesting_costs_no_stack(void **state)
+{
+    size_t depth = 1000000;
+    char *object = malloc(2 * depth + 16);
+    (void)state;
+    strcpy(object, "{\"a\":");
+    memset(object + 5, '[', depth);
+    memset(object + 5 + depth, ']', depth);
+    strcpy(object + 5 + 2 * depth, "}");
+    assert_true(conv_json_is_object(object));
+    free(object);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(members_are_found_by_name),
+        cmocka_unit_test(texts_are_unescaped_and_fit),
+        cmocka_unit_test(what_is_cut_short_is_no_object),
+        cmocka_unit_test(deep_nesting_costs_no_stack),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
