@@ -37,6 +37,16 @@ void conv_limits_note_memory(struct conv_limits *limits, uint64_t bytes, uint64_
              *folder ? " of " : "", folder);
 }
 
+void conv_limits_share_memory(struct conv_limits *limits, uint64_t processes, const char *source)
+{
+    char all[sizeof limits->memory_source];
+    snprintf(all, sizeof all, "%s", limits->memory_source);
+    limits->memory /= processes;
+    limits->memory_used /= processes;
+    snprintf(limits->memory_source, sizeof limits->memory_source, "%s%s%.200s", source,
+             all[0] ? ", " : "", all);
+}
+
 static size_t read_physical(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
@@ -93,6 +103,7 @@ void conv_limits_read(struct conv_limits *limits)
     limits->machine_cores = online > 0 && online < INT_MAX ? (int)online : 1;
     limits->allowed_cores = limits->cores = count_allowed(limits->machine_cores);
     conv_limits_read_groups(limits, "");
+    conv_limits_read_job(limits);
     struct rlimit files;
     bool known = getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max != RLIM_INFINITY;
     limits->descriptors = known ? files.rlim_max : SIZE_MAX;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What a container, a job or a shell allows this process: memory, cores and descriptors. Read from
 // control groups (cgroup v1, v2 and both mounted side by side, with all groups above the process's
-// own), resource limits and the affinity mask.
+// own), resource limits, the affinity mask and the environment of a job.
 #ifndef CONV_BASE_LIMITS_H
 #define CONV_BASE_LIMITS_H
 
@@ -21,7 +21,8 @@ struct conv_limits {
     int machine_cores;  // that are online
     int allowed_cores;  // of them, by the affinity mask
     int cores;          // the same, or the CPU quota rounded up if less; at least 1
-    char cores_source[CONV_LIMITS_SOURCE_SIZE]; // of the quota; "" if `cores` == `allowed_cores`
+    char cores_source[CONV_LIMITS_SOURCE_SIZE]; // of the quota or the job; "" if `cores` ==
+                                                // `allowed_cores`
 };
 
 // Reads the control groups of the process as ROOT/proc/self/cgroup, ROOT/proc/self/mountinfo and
@@ -29,6 +30,10 @@ struct conv_limits {
 // values so far (physical, memory, allowed_cores, cores, ...); a tighter limit replaces them. A
 // file that is missing, unreadable or malformed is no limit.
 void conv_limits_read_groups(struct conv_limits *limits, const char *root);
+
+// Reads what Slurm and mpirun say in the environment: cores and memory of a task, and how many
+// processes of the job share this machine. Control groups and the affinity mask were read before.
+void conv_limits_read_job(struct conv_limits *limits);
 
 // Reads everything anew.
 void conv_limits_read(struct conv_limits *limits);

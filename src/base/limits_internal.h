@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What limits.c and limits_groups.c share.
+// What limits.c, limits_groups.c and limits_job.c share.
 #ifndef CONV_BASE_LIMITS_INTERNAL_H
 #define CONV_BASE_LIMITS_INTERNAL_H
 
@@ -14,5 +14,8 @@ bool conv_limits_parse_number(const char *text, uint64_t *number);
 // counts. `folder` is that of the group that sets it, or "".
 void conv_limits_note_memory(struct conv_limits *limits, uint64_t bytes, uint64_t used,
                              const char *setting, const char *folder);
+
+// The memory, and what is in use, is for that many processes together; `source` says so.
+void conv_limits_share_memory(struct conv_limits *limits, uint64_t processes, const char *source);
 
 #endif

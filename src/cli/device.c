@@ -7,6 +7,7 @@
 
 #include "base/features.h"
 #include "base/suggest.h"
+#include "cli/launcher.h"
 
 static bool opening_left; // see conv_device_is_opening
 
@@ -60,6 +61,7 @@ static enum conv_status parse_list(const struct conv_options *options, const cha
                                    struct conv_device_list *list, struct conv_err *err)
 {
     list->choice = CONV_DEVICE_GPU;
+    list->is_numbered = strchr(text, ':') || strchr(text, ',');
     list->count = 0;
     for (const char *item = text;; item++) {
         size_t size = strcspn(item, ",");
@@ -96,6 +98,16 @@ enum conv_status conv_device_parse(const struct conv_options *options,
     else
         return parse_list(options, text, list, err);
     return CONV_OK;
+}
+
+void conv_device_spread(struct conv_device_list *list)
+{
+    int rank = conv_launcher_local_rank(), count = 0;
+    struct conv_err err;
+    bool chooses = list->choice == CONV_DEVICE_AUTO || list->choice == CONV_DEVICE_GPU;
+    if (rank > 0 && chooses && !list->is_numbered &&
+        list->gpu->devices(NULL, 0, &count, &err) == CONV_OK && count > 1)
+        list->ordinals[0] = rank % count;
 }
 
 enum conv_status conv_device_parse_one(const struct conv_options *options,
@@ -296,6 +308,7 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
     struct conv_err reason;
     bool cpu_allowed = list.choice != CONV_DEVICE_GPU && (!forced || forced == cpu);
     bool fall_back = cpu_allowed && !codes; // --decode-on or --encode-on gpu needs the GPU
+    conv_device_spread(&list);
     at_once &= fall_back && !*variant && small && list.gpu->has_driver();
     status = open_gpus(device, &list, &config, !at_once, options->quiet, &reason);
     if (!status) {

@@ -33,11 +33,17 @@ struct conv_device_list {
     const struct conv_backend_ops *gpu;      // the one selected, or that AUTO and ALL would use
     int ordinals[CONV_BACKEND_MOST_DEVICES]; // of `gpu`; 0 unless one is given
     int count;
+    bool is_numbered; // the ordinals were given
 };
 
 // Parses --device. CONV_ERR_USAGE for an unknown device, a device given twice, or too many.
 enum conv_status conv_device_parse(const struct conv_options *options,
                                    struct conv_device_list *list, struct conv_err *err);
+
+// Of several processes of a job on one machine each takes another device, unless the user has
+// chosen one by its number: their number among them, modulo the devices that this process may use
+// (CUDA_VISIBLE_DEVICES). Counts the devices, except in the first process.
+void conv_device_spread(struct conv_device_list *list);
 
 // For commands that take one device: `all` and lists are CONV_ERR_USAGE.
 enum conv_status conv_device_parse_one(const struct conv_options *options,

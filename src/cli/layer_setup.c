@@ -165,6 +165,7 @@ enum conv_status conv_layer_setup_choose(struct conv_layer_target *target,
     bool is_much = flops > conv_layer_setup_much(options);
     if (list.choice == CONV_DEVICE_AUTO && !*variant && (!is_much || !list.gpu->has_driver()))
         return CONV_OK;
+    conv_device_spread(&list);
     target->place = list.gpu->place;
     target->device = list.ordinals[0];
     target->may_fall_back = list.choice == CONV_DEVICE_AUTO && !*variant;

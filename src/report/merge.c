@@ -177,9 +177,6 @@ static enum conv_status read_lines(struct conv_merge *merge, struct conv_merge_r
     }
     if (!status && ferror(file))
         status = conv_err_errno(err, errno, "cannot read %s", report->path);
-    else if (!status && !begun)
-        status = conv_err_set(err, CONV_ERR_USAGE, "%s is empty, not a report in JSON Lines",
-                              report->path);
     free(line);
     return status;
 }

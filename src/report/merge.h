@@ -31,7 +31,8 @@ enum conv_merge_shard { CONV_MERGE_FINISHED, CONV_MERGE_UNFINISHED, CONV_MERGE_M
 enum conv_status conv_merge_open(struct conv_merge **merge, struct conv_err *err);
 void conv_merge_close(struct conv_merge *merge); // NULL is fine
 
-// Reads a report. Keeps the string. A report without an end is of a run that was killed.
+// Reads a report. Keeps the string. A report without an end, or an empty one, is of a run that was
+// killed.
 // CONV_ERR_USAGE if it cannot be read or is no report, was added before, or is of another job: with
 // other filters or another number of shards. CONV_ERR_IO, CONV_ERR_MEMORY (some 50 bytes per
 // image).

@@ -97,6 +97,8 @@ enum conv_status conv_report_open(struct conv_report **out, const struct conv_re
         if (config->each_line)
             (void)setvbuf(report->streams[i], NULL, _IOLBF, 0);
         conv_json_begin(report->streams[i], config);
+        if (report->streams[i] != stdout)
+            fflush(report->streams[i]); // tells whose report it is, should the run be killed
     }
     report->print_stall = conv_stall_of(config->stall, stdout);
     if (!report->print_stall)

@@ -145,13 +145,11 @@ def test_a_merged_report_can_be_merged(job):
     (lambda box: ["r0.jsonl", "blur.jsonl"], "blur.jsonl is of another job: its filter is blur, not emboss"),
     (lambda box: ["r0.jsonl", "--report", "r0.jsonl"], "--report r0.jsonl is one of the reports to merge"),
     (lambda box: ["r0.jsonl", "--report", "no/such/folder"], "no/such/folder"),
-    (lambda box: ["empty"], "empty is empty, not a report"),
     (lambda box: [], "conv report takes: merge REPORT..."),
 ))
 def test_what_is_no_report_of_the_job_is_refused(job, make, message):
     shard(0, of=2, report="other.jsonl")
     run("blur", "in", "blurred", "--report", "blur.jsonl", "-q")
-    (job / "empty").touch()
     before = {path.name: path.read_bytes() for path in job.glob("*.jsonl")}
     result = run("report", "merge", *make(job), code=2)
     assert message in result.err
@@ -161,6 +159,12 @@ def test_what_is_no_report_of_the_job_is_refused(job, make, message):
 def test_report_without_merge_is_refused(box):
     assert "conv report takes: merge REPORT..." in run("report", code=2).err
     assert "conv report takes: merge REPORT..." in run("report", "join", "a", code=2).err
+
+
+def test_an_empty_report_is_of_a_killed_run(job):
+    (job / "r1.jsonl").write_text("")
+    result = merge(job, code=1)
+    assert "of 4 shards 1 are missing: 1\n" in result.err and "r1.jsonl: the run did not finish" in result.err
 
 
 def test_damaged_lines_are_counted(job):

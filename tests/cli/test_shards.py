@@ -5,6 +5,7 @@ import json
 import os
 import random
 import shutil
+import subprocess
 
 import pytest
 
@@ -245,3 +246,39 @@ def test_with_auto_tasks_share_no_file(box, option):
     assert not (box / "file").exists()
     run("emboss", "in", "out", "--shard=auto", f"--{option}=file-{{shard}}", env=env)
     assert (box / "file-1").exists()
+
+
+# --- several processes on one machine ------------------------------------------------------------
+
+FAULTY = os.environ.get("CONV_FAULTY_BINARY")
+
+
+@pytest.mark.skipif(not FAULTY, reason="CONV_FAULTY_BINARY is not set")
+@pytest.mark.parametrize("env, asked, taken", (
+    ({}, "cuda", "cuda:0"),
+    ({"SLURM_LOCALID": "0"}, "cuda", "cuda:0"),
+    ({"SLURM_LOCALID": "1"}, "cuda", "cuda:1"),
+    ({"SLURM_LOCALID": "5"}, "auto", "cuda:2"),
+    ({"OMPI_COMM_WORLD_LOCAL_RANK": "2", "SLURM_LOCALID": "0"}, "cuda", "cuda:2"),  # mpirun in a Slurm job
+    ({"MPI_LOCALRANKID": "1"}, "cuda", "cuda:1"),
+    ({"SLURM_LOCALID": "1"}, "cuda:0", "cuda:0"),
+    ({"SLURM_LOCALID": "1"}, "cuda:2,cuda:0", "cuda:2,cuda:0"),
+    ({"SLURM_LOCALID": "1"}, "all", "cuda:0,cuda:1,cuda:2"),
+    ({"SLURM_LOCALID": "x"}, "cuda", "cuda:0"),
+))
+def test_processes_of_one_machine_take_different_devices(box, env, asked, taken):
+    fill(box / "in", "a.png")
+    heavy = "gaussian5,blur5,unsharp"  # or with `auto` the CPU filters a single image
+    done = subprocess.run([FAULTY, heavy, "in", "out", "--json", "--device", asked], capture_output=True,
+                          env={**CLEAN, "CONV_FAULTY": "devices=3", **env}, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[0])["device"] == taken
+
+
+@pytest.mark.skipif(not FAULTY, reason="CONV_FAULTY_BINARY is not set")
+def test_the_only_visible_device_is_taken(box):
+    """Slurm's binding: CUDA_VISIBLE_DEVICES holds the task's own device."""
+    fill(box / "in", "a.png")
+    done = subprocess.run([FAULTY, "emboss", "in", "out", "--json", "--device=cuda"], capture_output=True,
+                          env={**CLEAN, "CONV_FAULTY": "devices=1", "SLURM_LOCALID": "3"}, timeout=60)
+    assert json.loads(done.stdout.splitlines()[0])["device"] == "cuda:0"
