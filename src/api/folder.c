@@ -8,6 +8,7 @@
 
 #include "api/api_context.h"
 #include "base/clock.h"
+#include "base/lock.h"
 #include "filter/filter.h"
 #include "io/paths.h"
 #include "io/walk.h"
@@ -35,6 +36,7 @@ struct run {
     struct conv_sink *sink;
     struct conv_report *report;
     struct conv_limits limits;
+    struct conv_lock lock; // of the callback and what it is given
     conv_folder_progress progress;
     uint64_t last_ns; // of the callback
     atomic_int stop;
@@ -59,31 +61,58 @@ static bool may_wait(const struct conv_source *source)
 
 static const struct conv_source_ops counted_ops = {next_item, may_wait};
 
+static void update_found(struct run *run)
+{
+    run->progress.listed = atomic_load(&run->source.listed);
+    run->progress.found = atomic_load(&run->source.found);
+}
+
 static void update_progress(struct run *run, const struct conv_totals *totals)
 {
     conv_folder_progress *progress = &run->progress;
-    progress->size = sizeof *progress;
     progress->done = totals->done;
     progress->failed = totals->failed;
     progress->skipped = totals->skipped;
-    progress->listed = atomic_load(&run->source.listed);
-    progress->found = atomic_load(&run->source.found);
+    update_found(run);
+}
+
+static bool is_due(const struct run *run) CONV_NEEDS(run->lock)
+{
+    return conv_clock_ns() - run->last_ns >= PROGRESS_NS;
+}
+
+// `failed`: the image whose failure is the cause of the call, or NULL.
+static void call_back(struct run *run, const struct conv_record *failed) CONV_NEEDS(run->lock)
+{
+    run->last_ns = conv_clock_ns();
+    run->progress.path = failed ? failed->input : NULL;
+    run->progress.message = failed ? failed->reason : NULL;
+    if (run->options.progress && run->options.progress(run->options.user, &run->progress))
+        atomic_store(&run->stop, 1);
+    run->progress.path = run->progress.message = NULL;
 }
 
 static void listen(void *user, const struct conv_totals *totals, const struct conv_record *record)
 {
     struct run *run = user;
-    uint64_t now = conv_clock_ns();
     bool failed = record->outcome == CONV_OUTCOME_FAILED;
-    if (!run->options.progress || (!failed && now - run->last_ns < PROGRESS_NS))
-        return;
-    run->last_ns = now;
+    conv_lock_acquire(&run->lock);
     update_progress(run, totals);
-    run->progress.path = failed ? record->input : NULL;
-    run->progress.message = failed ? record->reason : NULL;
-    if (run->options.progress(run->options.user, &run->progress))
-        atomic_store(&run->stop, 1);
-    run->progress.path = run->progress.message = NULL;
+    if (failed || is_due(run))
+        call_back(run, failed ? record : NULL);
+    conv_lock_release(&run->lock);
+}
+
+// Between images, too, so that a callback can end a run whose images take long.
+static void look(void *user)
+{
+    struct run *run = user;
+    conv_lock_acquire(&run->lock);
+    if (is_due(run)) {
+        update_found(run);
+        call_back(run, NULL);
+    }
+    conv_lock_release(&run->lock);
 }
 
 // --- opening -------------------------------------------------------------------------------------
@@ -224,6 +253,8 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .skip_existing = run->options.skip_existing != 0,
         .update = run->options.update != 0,
         .stop = &run->stop,
+        .look = look,
+        .look_user = run,
     };
     (void)conv_defaults_limit(&config, true);
     config.codec.stop = &run->stop;
@@ -260,13 +291,14 @@ conv_status conv_filter_folder(conv_context *context, const char *filter, const 
     struct conv_err *err = &context->err;
     enum conv_status status = conv_api_begin(context);
     struct run *run = calloc(1, sizeof *run);
-    if (!status && !run)
+    if ((!status && !run) || (run && conv_lock_init(&run->lock)))
         status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     if (status) {
         free(run);
         return conv_api_end(context, status);
     }
     run->context = context;
+    run->progress.size = sizeof run->progress;
     run->options = (conv_folder_options)CONV_FOLDER_OPTIONS_INIT;
     status = CONV_API_READ_OPTIONS(&run->options, options, err);
     if (!status && result && result->size < sizeof *result)
@@ -290,6 +322,7 @@ conv_status conv_filter_folder(conv_context *context, const char *filter, const 
         run->progress.size = result->size;
         memcpy(result, &run->progress, sizeof *result);
     }
+    conv_lock_destroy(&run->lock);
     free(run);
     return conv_api_end(context, status);
 }

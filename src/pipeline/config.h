@@ -69,6 +69,11 @@ struct conv_pipeline_config {
     // flight are cancelled. Else it waits for a moment only: set to true if a thread was still
     // inside a long computation. Then the backends must stay open, and the process is to end soon.
     bool *left_threads;
+
+    // Called some thirty times a second by the thread that runs the pipeline, which otherwise
+    // waits; the run continues meanwhile. NULL: not called.
+    void (*look)(void *user);
+    void *look_user;
 };
 
 #endif

@@ -145,6 +145,11 @@ static void await_workers(struct conv_scheduler *s, struct conv_worker *workers)
     uint64_t asked = 0;
     conv_lock_acquire(&s->lock);
     while (s->working > 0) {
+        if (s->config->look) {
+            conv_lock_release(&s->lock);
+            s->config->look(s->config->look_user);
+            conv_lock_acquire(&s->lock);
+        }
         uint64_t now = conv_clock_ns();
         if (!asked && conv_cancel_is_asked(s->config->stop))
             asked = now;

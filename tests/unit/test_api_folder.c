@@ -217,6 +217,35 @@ static void the_callback_ends_a_run(void **state)
     conv_context_destroy(context);
 }
 
+static int stop_when_found(void *user, const conv_folder_progress *progress)
+{
+    *(uint64_t *)user = progress->found;
+    return progress->found > 0;
+}
+
+// The callback was called only when an image was finished, so it could not end a wait.
+static void the_callback_ends_a_wait(void **state)
+{
+    (void)state;
+    char pipe_path[256], out[256];
+    uint64_t found = 0;
+    conv_context *context = open_context();
+    conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
+    options.progress = stop_when_found;
+    options.user = &found;
+    const char *inputs[] = {folder_of(pipe_path, "pipe")};
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    int end = open(pipe_path, O_RDWR); // a writer that never writes
+    assert_true(end >= 0);
+    assert_int_equal(
+        conv_filter_folder(context, "blur", inputs, 1, folder_of(out, "waited"), &options, NULL),
+        CONV_ERR_CANCELLED);
+    assert_int_equal(found, 1);
+    close(end);
+    assert_int_equal(unlink(pipe_path), 0);
+    conv_context_destroy(context);
+}
+
 static void wrong_arguments_are_refused(void **state)
 {
     (void)state;
@@ -265,6 +294,7 @@ int main(void)
         cmocka_unit_test(a_bad_file_does_not_end_a_run),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(the_callback_ends_a_run),
+        cmocka_unit_test(the_callback_ends_a_wait),
     };
     return cmocka_run_group_tests(tests, make_inputs, remove_inputs);
 }

@@ -485,8 +485,9 @@ typedef struct conv_folder_options {
     int32_t strip;         /**< metadata is not carried over */
     int32_t level;         /**< of compression; -1: the default */
     int32_t reserved_int;  /**< 0 */
-    /** Called from one thread at a time, but from any thread of the run, several times a second and
-     * for each image that fails. Non-zero stops the run. May be NULL. */
+    /** Called from one thread at a time, but from any thread of the run or the calling one, several
+     * times a second, however long an image takes, and for each image that fails. Non-zero stops
+     * the run. May be NULL. */
     int (*progress)(void *user, const conv_folder_progress *progress);
     void *user;           /**< for `progress` */
     uint64_t reserved[4]; /**< 0 */
