@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """An independent definition of a filter in NumPy integers, slow, with which every output is compared."""
+import functools
 import glob
 import os
 
@@ -60,14 +61,17 @@ def source(border, x, n):
     return -1
 
 
-def extend(plane, rx, ry, border, value):
-    """The plane with rx columns and ry rows more on each side."""
-    height, width = plane.shape
-    wider = np.concatenate([plane.astype(np.int64), np.full((1, width), value)])
-    wider = np.concatenate([wider, np.full((height + 1, 1), value)], 1)  # index -1 is now the constant
-    rows = [source(border, y, height) for y in range(-ry, height + ry)]
-    columns = [source(border, x, width) for x in range(-rx, width + rx)]
-    return wider[np.ix_(rows, columns)]
+@functools.lru_cache(maxsize=None)
+def sources(border, n, radius):
+    return np.array([source(border, x, n) for x in range(-radius, n + radius)])
+
+
+def extend(planes, rx, ry, border, value):
+    """The planes (channels, height, width) with rx columns and ry rows more on each side."""
+    channels, height, width = planes.shape
+    wider = np.full((channels, height + 1, width + 1), value, np.int64)  # index -1 is the constant
+    wider[:, :height, :width] = planes
+    return wider[:, sources(border, height, ry)[:, None], sources(border, width, rx)]
 
 
 def fma32(a, b, c):
@@ -87,28 +91,27 @@ def fma32(a, b, c):
     return bits.view(np.float64).astype(np.float32)
 
 
-def magnitude(wide, filt, unit, plane, floats):
+def magnitude(wide, filt, unit, dtype, floats):
     """Of the gradient whose x component is the filter and whose y component is its transpose, in float32."""
-    height, width = plane.shape
-    g = [sum(int(m[j, i]) * wide[j:j + height, i:i + width] for j in range(len(m)) for i in range(len(m))).astype(np.float32)
-         for m in (filt.c, filt.c.T)]
+    side = len(filt.c)
+    height, width = wide.shape[0] - side + 1, wide.shape[1] - side + 1
+    places = [(j, i) for j in range(side) for i in range(side)]
+    g = [sum(int(m[j, i]) * wide[j:j + height, i:i + width] for j, i in places).astype(np.float32) for m in (filt.c, filt.c.T)]
     out = np.sqrt(g[0] * g[0] + g[1] * g[1]) / np.float32(filt.scale) + np.float32(filt.offset * unit)
     assert out.dtype == np.float32
     if floats:
         return out
-    return np.clip(np.rint(out), 0, np.iinfo(plane.dtype).max).astype(plane.dtype)
+    return np.clip(np.rint(out), 0, np.iinfo(dtype).max).astype(dtype)
 
 
-def apply(plane, filt, border="replicate", value=0, floats=False):
-    """The filtered plane. `value` (constant border) and the offset are in 8-bit units. `floats`: float32 results, neither
-    rounded nor clamped."""
-    top = int(np.iinfo(plane.dtype).max)
+def inner(wide, filt, dtype, floats):
+    """The filtered plane of one that extend() made."""
+    top = int(np.iinfo(dtype).max)
     unit = 257 if top == 65535 else 1
-    height, width = plane.shape
     kh, kw = filt.c.shape
-    wide = extend(plane, kw // 2, kh // 2, border, value * unit)
+    height, width = wide.shape[0] - kh + 1, wide.shape[1] - kw + 1
     if filt.magnitude:
-        return magnitude(wide, filt, unit, plane, floats)
+        return magnitude(wide, filt, unit, dtype, floats)
     taps = [(filt.c[j, i], wide[j:j + height, i:i + width]) for j in range(kh) for i in range(kw)]
     if (filt.c % 1 == 0).all() and filt.scale % 1 == 0 and filt.offset % 1 == 0:
         sign = -1 if filt.scale < 0 else 1
@@ -118,7 +121,7 @@ def apply(plane, filt, border="replicate", value=0, floats=False):
             return (total / divisor).astype(np.float32)
         floor, rest = total // divisor, total % divisor
         up = (2 * rest > divisor) | ((2 * rest == divisor) & (floor % 2 == 1))
-        return np.clip(floor + up, 0, top).astype(plane.dtype)
+        return np.clip(floor + up, 0, top).astype(dtype)
     acc = np.full((height, width), np.float32(filt.offset * unit), np.float32)
     for c, p in taps:
         c = np.float32(c / filt.scale)
@@ -126,7 +129,44 @@ def apply(plane, filt, border="replicate", value=0, floats=False):
             acc = fma32(np.full(p.shape, c), p, acc)
     if floats:
         return acc
-    return np.clip(np.rint(acc), 0, top).astype(plane.dtype)
+    return np.clip(np.rint(acc), 0, top).astype(dtype)
+
+
+def apply_all(images, filt, border="replicate", value=0, floats=False):
+    """The filtered images, each an array (channels, height, width). `value` (constant border) and the offset are in
+    8-bit units. `floats`: float32 results, neither rounded nor clamped.
+
+    Images of one depth and about the same height are extended and put side by side, since NumPy takes a microsecond a
+    call however small an array is. Of the sums only those within one image are returned.
+    """
+    out = [None] * len(images)
+    kh, kw = filt.c.shape
+    kinds = [(image.dtype, image.shape[1].bit_length()) for image in images]
+    for kind in set(kinds):
+        dtype = kind[0]
+        unit = 257 if dtype == np.uint16 else 1
+        chosen = [index for index in range(len(images)) if kinds[index] == kind]
+        wide = [extend(images[index], kw // 2, kh // 2, border, value * unit) for index in chosen]
+        width = sum(part.shape[0] * part.shape[2] for part in wide)
+        canvas = np.zeros((max(part.shape[1] for part in wide), width), np.int64)
+        x = 0
+        for part in wide:
+            for channel in part:
+                canvas[:channel.shape[0], x:x + channel.shape[1]] = channel
+                x += channel.shape[1]
+        filtered = inner(canvas, filt, dtype, floats)
+        x = 0
+        for index, part in zip(chosen, wide):
+            channels, height, width = images[index].shape
+            starts = range(x, x + channels * part.shape[2], part.shape[2])
+            out[index] = np.stack([filtered[:height, start:start + width] for start in starts])
+            x += channels * part.shape[2]
+    return out
+
+
+def apply(plane, filt, border="replicate", value=0, floats=False):
+    """As apply_all for one plane."""
+    return apply_all([plane[None]], filt, border, value, floats)[0][0]
 
 
 def saturated(planes):
@@ -135,20 +175,31 @@ def saturated(planes):
     return float(((planes == 0) | (planes == top)).mean())
 
 
-def apply_image(planes, has_alpha, filters, border="replicate", value=0, alpha="keep"):
-    """The whole program on one image: each filter of the chain after the other on all channels."""
-    top = int(np.iinfo(planes.dtype).max)
+def apply_images(images, filters, border="replicate", value=0, alpha="keep"):
+    """The whole program on images (planes, whether the last is alpha): each filter of the chain after the other on all
+    channels."""
+    made = [planes for planes, _ in images]
     for filt in filters:
-        work = planes.astype(np.int64)
-        if has_alpha and alpha == "premultiply":
-            work[:-1] = (work[:-1] * work[-1] * 2 + top) // (2 * top)
-        work = work.astype(planes.dtype)
-        out = np.stack([apply(p, filt, border, value) for p in work])
-        if has_alpha and alpha == "keep":
-            out[-1] = planes[-1]
-        if has_alpha and alpha == "premultiply":
-            a, wide = out[-1].astype(np.int64), out[:-1].astype(np.int64)
-            divided = np.minimum((wide * top * 2 + a) // np.maximum(2 * a, 1), top)
-            out[:-1] = np.where(a > 0, divided, 0).astype(out.dtype)
-        planes = out
-    return planes
+        sources_of = []
+        for planes, (_, has_alpha) in zip(made, images):
+            work = planes.astype(np.int64)
+            if has_alpha and alpha == "premultiply":
+                top = int(np.iinfo(planes.dtype).max)
+                work[:-1] = (work[:-1] * work[-1] * 2 + top) // (2 * top)
+            sources_of.append(work.astype(planes.dtype))
+        results = apply_all(sources_of, filt, border, value)
+        for planes, out, (_, has_alpha) in zip(made, results, images):
+            if has_alpha and alpha == "keep":
+                out[-1] = planes[-1]
+            if has_alpha and alpha == "premultiply":
+                top = int(np.iinfo(planes.dtype).max)
+                a, wide = out[-1].astype(np.int64), out[:-1].astype(np.int64)
+                divided = np.minimum((wide * top * 2 + a) // np.maximum(2 * a, 1), top)
+                out[:-1] = np.where(a > 0, divided, 0).astype(out.dtype)
+        made = results
+    return made
+
+
+def apply_image(planes, has_alpha, filters, border="replicate", value=0, alpha="keep"):
+    """As apply_images for one image."""
+    return apply_images([(planes, has_alpha)], filters, border, value, alpha)[0]
