@@ -64,6 +64,7 @@ enum conv_status conv_png_codec_open(struct conv_png_codec **codec,
     made->level = level;
     made->keep = config->keep > 0 ? config->keep : SIZE_MAX;
     made->stop = made->decoder.stop = config->stop;
+    made->decoder.parallel = config->parallel;
     if (made->encoder == CONV_PNG_STB)
         conv_stb_set_level(level);
     if (made->encoder == CONV_PNG_FAST)

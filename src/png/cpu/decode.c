@@ -9,6 +9,7 @@
 #include "base/cancel.h"
 #include "base/features.h"
 #include "png/chunk.h"
+#include "png/cpu/decode_stream.h"
 #include "png/cpu/expand.h"
 #include "png/cpu/interleave.h"
 
@@ -148,39 +149,8 @@ static bool reserve(struct conv_decoder *decoder, const struct layout *layout,
     size_t expanded = decoder->put_rows ? expanded_bytes(header) : 0;
     return layout->raw / CONV_CHUNK_MAX_EXPANSION <= compressed &&
            layout->raw <= SIZE_MAX - CONV_INFLATE_SLACK &&
-           conv_buffer_reserve(&decoder->raw, layout->raw + CONV_INFLATE_SLACK) &&
            conv_buffer_reserve(&decoder->rows,
                                3 * (layout->row + CONV_UNFILTER_SLACK + 16) + expanded);
-}
-
-// The rows inflated so far, whose filter bytes are checked before the rest is inflated.
-struct progress {
-    const struct conv_decoder *decoder;
-    size_t pitch; // bytes of a row with its filter
-    size_t checked;
-};
-
-static bool check_rows(void *context, size_t done)
-{
-    struct progress *progress = context;
-    const uint8_t *raw = progress->decoder->raw.data;
-    for (; progress->checked < done; progress->checked += progress->pitch) {
-        if (raw[progress->checked] >= CONV_UNFILTER_COUNT)
-            return false;
-    }
-    return !conv_cancel_is_asked(progress->decoder->stop);
-}
-
-static bool inflate_rows(struct conv_decoder *decoder, const struct layout *layout,
-                         struct span stream)
-{
-    struct progress progress = {.decoder = decoder, .pitch = layout->row + 1};
-    decoder->inflate.go_on = check_rows;
-    decoder->inflate.context = &progress;
-    bool good = conv_inflate_zlib(&decoder->inflate, decoder->raw.data, layout->raw, stream.data,
-                                  stream.size);
-    decoder->inflate.context = NULL;
-    return good;
 }
 
 // Hands row y on as planes of one row, or as it is.
@@ -201,30 +171,50 @@ static void put_row(const struct conv_decoder *decoder, const struct conv_expand
     rows->put(rows->context, y, &row);
 }
 
-// Unfilters row by row and splits each while it is in the first-level cache.
-static bool make_rows(struct conv_decoder *decoder, const struct layout *layout,
-                      const struct conv_expand *expand, const struct conv_png_header *header,
-                      const struct conv_image *dst)
+// The rows made so far.
+struct making {
+    struct conv_decoder *decoder;
+    const struct layout *layout;
+    const struct conv_expand *expand; // NULL: rows are as planes need them
+    const struct conv_png_header *header;
+    const struct conv_image *dst;
+    uint8_t *row[2]; // the current one and the one before
+    const uint8_t *above;
+    uint8_t *expanded;
+    int y; // the next one
+};
+
+static void start_rows(struct making *making)
 {
+    uint8_t *rows = making->decoder->rows.data;
+    size_t pitch = conv_image_align(making->layout->row + CONV_UNFILTER_SLACK, 16);
+    making->row[0] = rows;
+    making->row[1] = rows + pitch;
+    making->above = memset(rows + 2 * pitch, 0, pitch);
+    making->expanded = rows + 3 * pitch;
+}
+
+// Unfilters row by row and splits each while it is in the first-level cache.
+static bool make_rows(void *context, const uint8_t *raw, size_t count)
+{
+    struct making *making = context;
+    const struct conv_decoder *decoder = making->decoder;
     const struct conv_unfilter *unfilter = decoder->unfilter;
-    const conv_unfilter_fn *reverse = unfilter->reverse[conv_unfilter_index(layout->pixel)];
-    size_t pitch = conv_image_align(layout->row + CONV_UNFILTER_SLACK, 16);
-    uint8_t *row[2] = {decoder->rows.data, decoder->rows.data + pitch};
-    const uint8_t *above = memset(decoder->rows.data + 2 * pitch, 0, pitch);
-    const uint8_t *raw = decoder->raw.data;
-    for (int y = 0; y < header->height; y++) {
-        uint8_t *plain = row[y & 1];
+    size_t size = making->layout->row;
+    const conv_unfilter_fn *reverse = unfilter->reverse[conv_unfilter_index(making->layout->pixel)];
+    for (; count > 0; count--, raw += size + 1) {
+        int y = making->y++;
+        uint8_t *plain = making->row[y & 1];
         if (raw[0] >= CONV_UNFILTER_COUNT || conv_cancel_is_asked(decoder->stop))
             return false;
-        reverse[raw[0]](plain, raw + 1, above, layout->row);
+        reverse[raw[0]](plain, raw + 1, making->above, size);
         if (decoder->put_rows)
-            put_row(decoder, expand, header, decoder->rows.data + 3 * pitch, y, plain);
-        else if (expand)
-            conv_expand_row(expand, header, dst, y, plain, unfilter->split);
+            put_row(decoder, making->expand, making->header, making->expanded, y, plain);
+        else if (making->expand)
+            conv_expand_row(making->expand, making->header, making->dst, y, plain, unfilter->split);
         else
-            unfilter->split(dst, y, plain);
-        above = plain;
-        raw += layout->row + 1;
+            unfilter->split(making->dst, y, plain);
+        making->above = plain;
     }
     return true;
 }
@@ -241,14 +231,28 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
         !walk_chunks(&content, header, data, size) ||
         (header->color_type == CONV_COLOR_PALETTE && !content.plte.data) ||
         header->transparency != (content.trns.data != NULL) ||
-        !reserve(decoder, &layout, header, content.idat.size) ||
-        !inflate_rows(decoder, &layout, content.idat))
+        !reserve(decoder, &layout, header, content.idat.size))
         return false;
     bool expands = conv_expand_needed(header);
     if (expands)
         conv_expand_prepare(&expand, header, content.plte.data, content.plte.size,
                             content.trns.data, content.trns.size);
-    return make_rows(decoder, &layout, expands ? &expand : NULL, header, dst);
+    struct making making = {.decoder = decoder,
+                            .layout = &layout,
+                            .expand = expands ? &expand : NULL,
+                            .header = header,
+                            .dst = dst};
+    start_rows(&making);
+    const struct conv_decode_stream stream = {.inflate = &decoder->inflate,
+                                              .memory = &decoder->raw,
+                                              .data = content.idat.data,
+                                              .size = content.idat.size,
+                                              .pitch = layout.row + 1,
+                                              .rows = (size_t)header->height,
+                                              .take = make_rows,
+                                              .context = &making};
+    // Rows that go elsewhere go there on this thread.
+    return conv_decode_stream_run(&stream, decoder->put_rows ? NULL : decoder->parallel);
 }
 
 size_t conv_decode_bytes(const struct conv_png_header *header, size_t size)
@@ -257,7 +261,9 @@ size_t conv_decode_bytes(const struct conv_png_header *header, size_t size)
     size_t bytes = conv_interleave_bytes(&header->shape);
     if (header->interlaced) // libpng needs all rows at once
         return __builtin_mul_overflow(bytes, (size_t)header->height, &bytes) ? SIZE_MAX : bytes;
-    if (!lay_out(&layout, header) || __builtin_add_overflow(layout.raw, size, &bytes))
+    if (!lay_out(&layout, header) ||
+        __builtin_add_overflow(conv_decode_stream_bytes(layout.row + 1, (size_t)header->height),
+                               size, &bytes))
         return SIZE_MAX;
     return bytes;
 }

@@ -5,20 +5,22 @@
 
 #include <stdatomic.h>
 
+#include "base/parallel.h"
 #include "png/buffer.h"
 #include "png/cpu/inflate.h"
 #include "png/cpu/unfilter.h"
 #include "png/png.h"
 
-// Scratch memory of one worker: at most the compressed bytes and the filtered rows of the largest
-// image, and three rows. Starts as {0}.
+// Scratch memory of one worker: at most the compressed bytes of the largest file, some rows and
+// less than 4 MiB. Starts as {0}.
 struct conv_decoder {
     struct conv_inflate inflate;
     struct conv_buffer idat;              // concatenated IDAT chunks, if there are several
-    struct conv_buffer raw;               // the filtered rows
+    struct conv_buffer raw;               // the filtered rows, or some of them
     struct conv_buffer rows;              // two plain rows, the zeros above the first one, and one
                                           // expanded row
     const struct conv_png_rows *put_rows; // where rows go instead of planes; NULL: to planes
+    struct conv_parallel *parallel;       // threads that may help; NULL: none
     const struct conv_unfilter *unfilter; // NULL: the fastest for this machine
     const atomic_int *stop;               // conv_cancel_is_asked; may be NULL
 };

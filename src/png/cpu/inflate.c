@@ -24,7 +24,7 @@ enum {
     JOINED_AFTER = 16 << 10,
     MOST_CREDIT = 4 * JOINED_AFTER,
     FEW = 4,                 // literals: 3 + 4 x 9 + 7 bits are available after a refill
-    LEAST_STRETCH = 4 << 10, // bytes of output between two calls of go_on(), at first
+    LEAST_STRETCH = 4 << 10, // bytes of output between two calls of next(), at first
     BLOCKS_BETWEEN = 256,    // blocks between two such calls: empty ones take about 500 us
 };
 
@@ -85,15 +85,30 @@ static bool read_dynamic(struct conv_inflate *inflate, struct conv_inflate_reade
                                     inflate->lengths + litlens, distances);
 }
 
-// Calls go_on() and sets when to call it next: later the more is decoded, so that little work is
-// wasted if one of the first rows is wrong.
+static void count(struct conv_inflate_output *output)
+{
+    size_t size = (size_t)(output->at - output->fresh);
+    output->adler = libdeflate_adler32(output->adler, output->fresh, size);
+    output->counted += size;
+    output->fresh = output->at;
+}
+
+// Calls next() and sets when to call it next: later the more is decoded, so that little work is
+// wasted if one of the first rows is wrong. output->at is not beyond output->end.
 static bool look(const struct conv_inflate *inflate, struct conv_inflate_output *output)
 {
-    size_t done = (size_t)(output->at - output->begin), stretch = LEAST_STRETCH + done / 4;
-    size_t left = (size_t)(output->end - output->at);
+    count(output);
+    uint8_t *at = inflate->next ? inflate->next(inflate->context, output->at) : output->at;
+    if (!at)
+        return false;
+    if (at != output->at)
+        output->begin = at - CONV_INFLATE_WINDOW;
+    output->at = output->fresh = at;
+    size_t stretch = LEAST_STRETCH + output->counted / 4, left = output->total - output->counted;
     stretch = stretch < CONV_INFLATE_STRETCH ? stretch : CONV_INFLATE_STRETCH;
-    output->look = stretch < left ? output->at + stretch : output->end;
-    return !inflate->go_on || inflate->go_on(inflate->context, done);
+    output->look = at + (stretch < left ? stretch : left);
+    output->end = at + (left < CONV_INFLATE_ROOM ? left : CONV_INFLATE_ROOM - CONV_INFLATE_SLACK);
+    return true;
 }
 
 // Bytes of output, but at most 8 per byte of input, since long matches take little time.
@@ -219,8 +234,7 @@ static size_t used_bits(const struct conv_inflate_reader *reader, const uint8_t 
 static bool read_blocks(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
                         struct conv_inflate_output *output, const uint8_t *data, size_t *last_block)
 {
-    size_t out_size = (size_t)(output->end - output->begin);
-    inflate->credit = out_size / 4 < MOST_CREDIT ? out_size / 4 : MOST_CREDIT;
+    inflate->credit = output->total / 4 < MOST_CREDIT ? output->total / 4 : MOST_CREDIT;
     bool last = false;
     for (unsigned blocks = 1; !last; blocks++) {
         if (last_block)
@@ -231,7 +245,10 @@ static bool read_blocks(struct conv_inflate *inflate, struct conv_inflate_reader
             (output->at > output->end || !look(inflate, output)))
             return false;
     }
-    return output->at == output->end;
+    if (output->at > output->end)
+        return false;
+    count(output);
+    return output->counted == output->total;
 }
 
 static struct conv_inflate_output make_output(uint8_t *out, size_t out_size)
@@ -241,8 +258,11 @@ static struct conv_inflate_output make_output(uint8_t *out, size_t out_size)
         .fixed = conv_inflate_code_fixed(),
         .begin = out,
         .at = out,
-        .end = out + out_size,
+        .end = out + (out_size < CONV_INFLATE_STRETCH ? out_size : CONV_INFLATE_STRETCH),
         .look = out,
+        .fresh = out,
+        .total = out_size,
+        .adler = 1,
     };
 }
 
@@ -275,6 +295,5 @@ bool conv_inflate_zlib(struct conv_inflate *inflate, uint8_t *out, size_t out_si
     const uint8_t *sum = data + size - 4;
     uint32_t adler =
         (uint32_t)sum[0] << 24 | (uint32_t)sum[1] << 16 | (uint32_t)sum[2] << 8 | sum[3];
-    return align(&reader) && reader.at == reader.end &&
-           libdeflate_adler32(1, out, out_size) == adler;
+    return align(&reader) && reader.at == reader.end && output.adler == adler;
 }

@@ -21,17 +21,23 @@ struct conv_inflate {
     uint32_t precode[1 << CONV_INFLATE_PRECODE_BITS];
     uint8_t lengths[288 + 32];
     size_t credit; // bytes of the blocks so far, less JOINED_AFTER for each joined table
-    // Called at least once per CONV_INFLATE_STRETCH bytes of output, with the number of bytes that
-    // are final; false ends decompression. May be NULL.
-    bool (*go_on)(void *context, size_t done);
+    // Called at least once per CONV_INFLATE_STRETCH bytes of output: the bytes before `at` are
+    // final. Returns where the next ones go: `at`, or another address with a copy of the last
+    // CONV_INFLATE_WINDOW bytes before it and CONV_INFLATE_ROOM after it; NULL ends decompression.
+    // May be NULL.
+    uint8_t *(*next)(void *context, uint8_t *at);
     void *context;
 };
 
 #define CONV_INFLATE_STRETCH ((size_t)256 << 10)
+#define CONV_INFLATE_WINDOW ((size_t)32 << 10)
+// Bytes written between two calls of next(): a stretch, and a stored block that begins in it.
+#define CONV_INFLATE_ROOM (CONV_INFLATE_STRETCH + 65535 + CONV_INFLATE_SLACK)
 
 // True if the stream holds exactly out_size bytes, ends with the input, has the right Adler-32 and
 // is one that zlib accepts. False otherwise, and also for a window smaller than out_size unless it
-// is the largest; `out` then holds anything.
+// is the largest; `out` then holds anything. `out` has room for out_size + CONV_INFLATE_SLACK
+// bytes, or for CONV_INFLATE_WINDOW + CONV_INFLATE_ROOM if next() moves on in time.
 bool conv_inflate_zlib(struct conv_inflate *inflate, uint8_t *out, size_t out_size,
                        const uint8_t *data, size_t size);
 

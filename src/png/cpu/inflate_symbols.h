@@ -65,9 +65,14 @@ struct conv_inflate_decoders;
 struct conv_inflate_output {
     const struct conv_inflate_decoders *decoders;
     const struct conv_inflate_tables *fixed;
-    uint8_t *begin, *at, *end;
-    uint8_t *stop; // conv_inflate_symbols returns when `at` is beyond it
-    uint8_t *look; // conv_inflate.go_on is called when `at` is beyond it
+    uint8_t *begin; // matches do not reach before it
+    uint8_t *at;
+    uint8_t *end;   // as many bytes as the stream should have, or as there is room for
+    uint8_t *stop;  // conv_inflate_symbols returns when `at` is beyond it
+    uint8_t *look;  // conv_inflate.next is called when `at` is beyond it
+    uint8_t *fresh; // of the last such call: the bytes after it are not yet counted and summed
+    size_t counted, total;
+    uint32_t adler;
 };
 
 CONV_INFLATE_INLINE void conv_inflate_put_literals(uint8_t *out, uint64_t entry)
