@@ -4,11 +4,13 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 
 import pytest
 
+import program
 from program import run
 from test_batch import fill, image, tree
 
@@ -246,6 +248,17 @@ def test_with_auto_tasks_share_no_file(box, option):
     assert not (box / "file").exists()
     run("emboss", "in", "out", "--shard=auto", f"--{option}=file-{{shard}}", env=env)
     assert (box / "file-1").exists()
+
+
+def test_the_documentation_has_the_scripts_that_are_tested():
+    """tools/test cluster runs them."""
+    folder = os.path.join(program.ROOT, "examples", "cluster")
+    with open(os.path.join(program.ROOT, "docs", "clusters.md"), encoding="utf-8") as file:
+        shown = dict(re.findall(r"<!-- ([\w.]+) -->\n```\w+\n(.*?)```", file.read(), re.S))
+    assert sorted(shown) == sorted(os.listdir(folder))
+    for name, text in shown.items():
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            assert text == file.read(), name
 
 
 # --- several processes on one machine ------------------------------------------------------------

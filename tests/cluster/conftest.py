@@ -129,7 +129,10 @@ class Slurm:
 
     def wait(self, job, seconds=300):
         """Waits for the job with all its tasks."""
-        wait_until(lambda: not self.call("squeue", "-h", "-j", str(job), check=False).stdout.strip(), seconds, f"job {job}")
+        def is_over():
+            queue = self.call("squeue", "-h", "-j", str(job), check=False)
+            return queue.returncode == 0 and not queue.stdout.strip()
+        wait_until(is_over, seconds, f"job {job}")
 
 
 @pytest.fixture(scope="session")
