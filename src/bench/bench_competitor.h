@@ -3,8 +3,8 @@
 #ifndef CONV_BENCH_BENCH_COMPETITOR_H
 #define CONV_BENCH_BENCH_COMPETITOR_H
 
+#include "base/buffer.h"
 #include "bench/bench_launch.h"
-#include "png/buffer.h"
 #include "png/png.h"
 
 // One filter on planes. `source` and `result` hold them at their offsets, `bytes` bytes each.

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/features.h"
 #include "base/suggest.h"
-#include "png/buffer.h"
 #include "png/cpu/decode.h"
 #include "png/cpu/encode.h"
 #include "png/cpu/interleave.h"

@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "png/buffer.h"
+#include "base/buffer.h"
 #include "png/png.h"
 
 #define CONV_LIBPNG_MAX_LEVEL 9

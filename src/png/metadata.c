@@ -3,7 +3,7 @@
 #include <libdeflate.h>
 #include <string.h>
 
-#include "png/buffer.h"
+#include "base/buffer.h"
 #include "png/chunk.h"
 #include "png/png.h"
 

@@ -3,7 +3,7 @@
 #ifndef CONV_PNG_STB_H
 #define CONV_PNG_STB_H
 
-#include "png/buffer.h"
+#include "base/buffer.h"
 #include "png/png.h"
 
 #define CONV_STB_DEFAULT_LEVEL 8

@@ -5,8 +5,8 @@
 
 #include <stdatomic.h>
 
+#include "base/buffer.h"
 #include "base/parallel.h"
-#include "png/buffer.h"
 #include "png/cpu/inflate.h"
 #include "png/cpu/unfilter.h"
 #include "png/png.h"

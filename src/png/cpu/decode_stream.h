@@ -4,8 +4,8 @@
 #ifndef CONV_PNG_CPU_DECODE_STREAM_H
 #define CONV_PNG_CPU_DECODE_STREAM_H
 
+#include "base/buffer.h"
 #include "base/parallel.h"
-#include "png/buffer.h"
 #include "png/cpu/inflate.h"
 
 struct conv_decode_stream {

@@ -7,8 +7,8 @@
 
 #include <stdatomic.h>
 
+#include "base/buffer.h"
 #include "base/parallel.h"
-#include "png/buffer.h"
 #include "png/png.h"
 
 #define CONV_ENCODE_MAX_LEVEL 12

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "png/buffer.h"
+#include "base/buffer.h"
 
 #include <stdlib.h>
 #include <string.h>

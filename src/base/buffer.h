@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Memory that a worker reuses from image to image; it grows to the largest need.
-#ifndef CONV_PNG_BUFFER_H
-#define CONV_PNG_BUFFER_H
+#ifndef CONV_BASE_BUFFER_H
+#define CONV_BASE_BUFFER_H
 
 #include <stdbool.h>
 #include <stddef.h>
