@@ -25,13 +25,20 @@ file(READ ${CONV_LIBRARY_VERSION_SCRIPT} script)
 string(REGEX MATCHALL "conv_[a-z_]+" script_names "${script}")
 string(REPLACE ";" "\n" script_names "${script_names}")
 file(GENERATE OUTPUT ${static_names} CONTENT "${script_names}\n")
+set(jpeg_target "")
+set(jpeg_archive "")
+if(CONV_HAVE_JPEG)
+    set(jpeg_target conv_jpeg)
+    set(jpeg_archive $<TARGET_FILE:conv_jpeg>)
+endif()
 add_custom_command(OUTPUT ${static_library}
     COMMAND ${CMAKE_LINKER} -r -o conv.o --whole-archive $<TARGET_FILE:conv_api> --no-whole-archive
-            $<TARGET_FILE:conv_core> $<TARGET_FILE:conv_kernels> $<TARGET_FILE:conv_png> $<TARGET_FILE:conv_base>
+            $<TARGET_FILE:conv_core> $<TARGET_FILE:conv_kernels> $<TARGET_FILE:conv_png>
+            ${jpeg_archive} $<TARGET_FILE:conv_base>
     COMMAND ${CMAKE_OBJCOPY} --keep-global-symbols=${static_names} conv.o
     COMMAND ${CMAKE_COMMAND} -E rm -f ${static_library}
     COMMAND ${CMAKE_AR} rcs ${static_library} conv.o
-    DEPENDS conv_api conv_core conv_kernels conv_png conv_base ${static_names}
+    DEPENDS conv_api conv_core conv_kernels conv_png ${jpeg_target} conv_base ${static_names}
     WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/static VERBATIM)
 add_custom_target(conv_static ALL DEPENDS ${static_library})
 
@@ -39,6 +46,11 @@ add_custom_target(conv_static ALL DEPENDS ${static_library})
 # What a program that links the static library needs besides.
 set(CONV_PRIVATE_LIBRARIES "-ldeflate -lpthread -lm")
 set(CONV_CMAKE_CUDA_LIBRARIES "")
+set(CONV_CMAKE_JPEG_LIBRARY "")
+if(CONV_HAVE_JPEG)
+    string(PREPEND CONV_PRIVATE_LIBRARIES "-ljpeg ")
+    set(CONV_CMAKE_JPEG_LIBRARY ";jpeg")
+endif()
 if(CONV_HAVE_CUDA)
     string(APPEND CONV_PRIVATE_LIBRARIES " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt -ldl -lstdc++")
     set(CONV_CMAKE_CUDA_LIBRARIES ";-L${CUDAToolkit_LIBRARY_DIR};cudart_static;rt;dl;stdc++")

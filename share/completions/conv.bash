@@ -12,11 +12,11 @@ _conv_filters()
 _conv()
 {
     local with_value='--include --exclude --files-from --resume --shard --shard-by --kernel -k --size --divisor --bias --border --alpha
-        --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit --max-pixels
+        --to --quality -Q --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit --max-pixels
         --variant --stride --padding --activation --precision --output-type --range --pool --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps'
     local options="--no-ignore --batch --recursive --null --watch --skip-existing --update --dry-run --flip --strip --reproducible
         --first-frame --gray --preserve --in-place --fsync --no-save --fail-fast --quiet --verbose --json --csv --help --version
-        ${with_value// -[kzj]/}"
+        ${with_value// -[kzjQ]/}"
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
 
@@ -36,6 +36,8 @@ _conv()
     --border) values='replicate reflect reflect101 wrap constant' ;;
     --decode-on | --encode-on) values='auto cpu gpu' ;;
     --alpha) values='keep filter premultiply' ;;
+    --to) values='png jpg' ;;
+    -Q | --quality) values='60 75 85 90 95 100' ;;
     --encoder) values='fast libpng stb' ;;
     --device) values='auto cpu cuda all' ;;
     --stage) values='all device' ;;

@@ -4,7 +4,7 @@
 # What has been typed that is no option: filter or command first.
 function __conv_operands
     set -l with_value --include --exclude --files-from --resume --shard --shard-by --kernel -k --size --divisor --bias --border \
-        --alpha --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit \
+        --alpha --to --quality -Q --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit \
         --max-pixels --variant --stride --padding --activation --precision --output-type --range --pool --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps
     set -l skip 0
     for word in (commandline -opc)[2..-1]
@@ -85,6 +85,8 @@ complete -c conv -l first-frame -d 'Take the first image of an animated PNG'
 complete -c conv -s p -l preserve -d 'Keep mode and times of the input'
 complete -c conv -l in-place -d 'Replace each input by its output'
 complete -c conv -l fsync -d 'Flush each output to the disk before it gets its name'
+complete -c conv -l to -x -a 'png jpg' -d 'Write this format'
+complete -c conv -s Q -l quality -x -a '60 75 85 90 95 100' -d 'JPEG: 1 is smallest, 100 best'
 complete -c conv -l encoder -x -a 'fast libpng stb' -d 'PNG encoder'
 complete -c conv -s z -l compress -x -a '(seq 0 12)' -d '0 is fastest, 12 smallest'
 complete -c conv -l device -x -a 'auto cpu cuda all' -d 'Where to filter'

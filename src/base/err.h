@@ -39,6 +39,7 @@ enum conv_hint {
     CONV_HINT_MEM_LIMIT_FILE,  // a file larger than the limit
     CONV_HINT_MEM_LIMIT_TRY,   // a limit chosen by the user replaces the estimate
     CONV_HINT_OTHER_ENCODER,   // libpng's
+    CONV_HINT_OTHER_FORMAT,    // of the output, with alpha
     CONV_HINT_OTHER_FOLDER,    // for the outputs, or images replaced by their results
     CONV_HINT_REPLACE_INSTEAD, // images replaced by their results
     CONV_HINT_TAKE_FIRST,      // the first image of an animation

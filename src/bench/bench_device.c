@@ -128,7 +128,7 @@ static enum conv_status fill(struct conv_bench_device *bench, int most, struct c
         conv_walk_close(walk);
     }
     if (!status && bench->group_count == 0)
-        status = conv_err_set(err, CONV_ERR_USAGE, "no PNG could be filtered in %s",
+        status = conv_err_set(err, CONV_ERR_USAGE, "no image could be filtered in %s",
                               options->walk.operands.inputs[0]);
     conv_codecs_close(codec);
     free(file.data);

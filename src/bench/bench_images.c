@@ -61,13 +61,19 @@ enum conv_status conv_bench_images_load(struct conv_bench_images *images,
         .first_frame = true,
         .no_save = true,
     };
+    static const char *const png_names[] = {"*.[pP][nN][gG]"};
+    struct conv_walk_config names = options->walk;
     struct conv_walk *walk = NULL;
     struct conv_job *job = calloc(1, sizeof *job);
+    if (names.include_count == 0) {
+        names.include = png_names;
+        names.include_count = 1;
+    }
     enum conv_status status = CONV_OK;
     if (!job)
         status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     if (!status)
-        status = conv_walk_open(&walk, &options->walk, err);
+        status = conv_walk_open(&walk, &names, err);
     while (!status) {
         enum conv_source_step step =
             conv_source_next(conv_walk_source(walk), &job->item, &job->err);

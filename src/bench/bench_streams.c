@@ -40,7 +40,7 @@ static enum conv_status run_pipeline(const struct bench *bench, struct conv_tota
     }
     conv_walk_close(walk);
     if (!status && totals->done == 0)
-        status = conv_err_set(err, CONV_ERR_USAGE, "no PNG could be filtered in %s",
+        status = conv_err_set(err, CONV_ERR_USAGE, "no image could be filtered in %s",
                               bench->table.folder);
     return status;
 }

@@ -73,13 +73,13 @@ static void print_command(const struct conv_command_row *row)
 
 static void print_everything(void)
 {
-    fputs("conv " CONV_VERSION ": filters PNG images by convolution, on NVIDIA GPUs or CPU cores\n"
+    fputs("conv " CONV_VERSION ": filters images (PNG, JPEG) by convolution, on GPUs or CPU cores\n"
           "\n"
           "Usage:\n"
           "  conv FILTER[,FILTER...] [OPTIONS] INPUT... OUTPUT\n"
           "  conv FILTER[,FILTER...] --in-place [OPTIONS] INPUT...\n"
           "\n"
-          "  conv emboss photos embossed          every PNG of a folder, into a folder\n"
+          "  conv emboss photos embossed          every image of a folder, into a folder\n"
           "  conv blur,sharpen photo.png out.png  one image, two filters in turn\n"
           "  conv emboss - - <a.png >b.png        standard input to standard output\n"
           "\n"
@@ -95,7 +95,7 @@ static void print_everything(void)
           "those that it takes (`conv help FILTER`: those of the main job).\n"
           "\n"
           "Exit codes: 0 everything done or skipped, 1 some images failed, 2 usage error,\n"
-          "3 no PNG found, 4 the device cannot be used, 130/143 ended by a signal.\n",
+          "3 no image found, 4 the device cannot be used, 130/143 ended by a signal.\n",
           stdout);
 }
 

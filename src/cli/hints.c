@@ -37,6 +37,7 @@ static const struct words table[CONV_HINT_COUNT] = {
     [CONV_HINT_MEM_LIMIT_TRY] = {"", " (conv devices shows the limit; --mem-limit SIZE tries it "
                                      "nevertheless)"},
     [CONV_HINT_OTHER_ENCODER] = {"", "; use --encoder libpng"},
+    [CONV_HINT_OTHER_FORMAT] = {"", "; --to png keeps them"},
     [CONV_HINT_OTHER_FOLDER] = {"", "; name another output folder, or use --in-place"},
     [CONV_HINT_REPLACE_INSTEAD] = {"", " (--in-place does that)"},
     [CONV_HINT_TAKE_FIRST] = {"", "; --first-frame takes the first"},

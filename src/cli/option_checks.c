@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/option_table.h"
+#include "io/formats.h"
 #include "io/glob.h"
 #include "pipeline/defaults.h"
 #include "png/png.h"
@@ -193,6 +194,41 @@ static enum conv_status check_output_type(const struct conv_options *options, st
     return CONV_OK;
 }
 
+static enum conv_status parse_to(struct conv_options *options, struct conv_err *err)
+{
+    char what[80];
+    options->to = conv_formats_of_extension(options->to_text);
+    if (!options->to)
+        return conv_err_set(err, CONV_ERR_USAGE, "--to takes %s, not '%.64s'",
+                            conv_format_count > 1 ? "png or jpg" : "png", options->to_text);
+    snprintf(what, sizeof what, "--to %s", options->to_text);
+    return conv_options_check_format(options, options->to, what, err);
+}
+
+enum conv_status conv_options_check_format(const struct conv_options *options,
+                                           const struct conv_format *format, const char *what,
+                                           struct conv_err *err)
+{
+    static const struct {
+        const char *option;
+        bool png; // the option is for PNG, else for JPEG
+        const char *reason;
+    } own[] = {{"quality", false, "PNG loses no detail; --compress N trades speed for size"},
+               {"compress", true, "--quality N trades detail for size"},
+               {"encoder", true, "JPEG has one encoder"}};
+    bool png = strcmp(format->name, "PNG") == 0;
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (own[i].png != png && conv_options_given(options, own[i].option))
+            return conv_err_set(err, CONV_ERR_USAGE, "%s and --%s cannot be combined: %s", what,
+                                own[i].option, own[i].reason);
+    if (options->output_type == CONV_OUTPUT_U16 && format->most_depth < 16)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "%s and --output-type u16 cannot be combined: %s has %d bits per "
+                            "sample",
+                            what, format->name, format->most_depth);
+    return CONV_OK;
+}
+
 // On a GPU conv bench codec measures only the GPU's own coders.
 static enum conv_status check_codec(const struct conv_options *options, struct conv_err *err)
 {
@@ -267,6 +303,8 @@ enum conv_status conv_option_check(struct conv_options *options, struct conv_err
         status = conv_png_parse_encoder(&options->png.encoder, options->encoder_text, err);
     if (!status)
         status = conv_png_check_level(&options->png, err);
+    if (!status && options->to_text)
+        status = parse_to(options, err);
     if (options->reproducible)
         options->encode_on = CONV_CODER_CPU;
     if (!status)

@@ -88,8 +88,9 @@ const struct conv_option conv_option_table[] = {
     {FLAG("recursive", 'r', recursive), .commands = READING,
      .help = "also filter the folders below INPUT; OUTPUT gets the same tree"},
     {LIST("include", 0, "GLOB", include), .commands = READING,
-     .help = "take only names that match; can be repeated (default: *.png in upper or lower case); "
-             "GLOB: * ? [a-z] {a,b}, ** for any folders; with a slash it is the path below INPUT"},
+     .help = "take only names that match; can be repeated (default: images by their extension, in "
+             "upper or lower case); GLOB: * ? [a-z] {a,b}, ** for any folders; with a slash it is "
+             "the path below INPUT"},
     {LIST("exclude", 0, "GLOB", exclude), .commands = READING,
      .help = "skip names that match; can be repeated; GLOB/ matches folders only"},
     {FLAG("no-ignore", 0, no_ignore), .commands = READING,
@@ -135,8 +136,9 @@ const struct conv_option conv_option_table[] = {
     {CHOICE("alpha", 0, "MODE", alpha, alpha_choices), .commands = RUN | VERIFY | STREAMS,
      .section = "Output", .help = "keep (default), filter or premultiply"},
     {CHOICE("output-type", 0, "TYPE", output_type, output_type_choices), .commands = RUN | LAYER,
-     .help = "same (default), u8 or u16: PNG of 8 or 16 bits; f32: .npy files of float32, neither "
-             "rounded nor clamped; conv layer: f32 (default) or f16"},
+     .help =
+         "same (default), u8 or u16: 8 or 16 bits per sample; f32: .npy files of float32, neither "
+         "rounded nor clamped; conv layer: f32 (default) or f16"},
     {FLAG("strip", 0, strip), .commands = RUN | STREAMS,
      .help = "drop metadata (default: keep what stays true after filtering)"},
     {FLAG("first-frame", 0, first_frame), .commands = RUN | LAYER,
@@ -147,10 +149,14 @@ const struct conv_option conv_option_table[] = {
      .help = "replace each input by its output; there is no OUTPUT"},
     {FLAG("fsync", 0, fsync), .commands = RUN | LAYER,
      .help = "flush each output to the disk before it gets its name"},
+    {STRING("to", 0, "FORMAT", to_text), .commands = RUN,
+     .help = "write png or jpg (default: as the name of the output says, or as the input)"},
+    {INT("quality", 'Q', "N", png.quality, 1, 100), .commands = RUN,
+     .help = "JPEG: 1 (smallest) to 100 (default: 90); colours at full resolution from 90 on"},
     {STRING("encoder", 0, "NAME", encoder_text), .commands = RUN | STREAMS | CODEC,
-     .help = "fast (default), libpng or stb"},
+     .help = "PNG: fast (default), libpng or stb"},
     {INT("compress", 'z', "N", png.level, 0, 12), .commands = RUN | STREAMS | CODEC,
-     .help = "0 (fastest) to 12 (smallest); libpng and stb: to 9 (default: 1; stb: 8)"},
+     .help = "PNG: 0 (fastest) to 12 (smallest); libpng and stb: to 9 (default: 1; stb: 8)"},
     {FLAG("reproducible", 0, reproducible), .commands = RUN,
      .help = "write the same file bytes on every machine, by encoding on the CPU"},
     {STRING("device", 0, "DEVICE", device_text),

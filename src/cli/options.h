@@ -95,6 +95,8 @@ struct conv_options {
     bool strip, preserve, fsync, in_place, first_frame;
     bool reproducible; // makes encode_on CONV_CODER_CPU
     const char *encoder_text;
+    const char *to_text;
+    const struct conv_format *to; // --to; NULL: by the names of the outputs
     struct conv_codec_config png;
     enum conv_coder decode_on, encode_on;
 
@@ -147,6 +149,12 @@ enum conv_command conv_options_find_command(const char *const *words, int count,
 
 // False if options need the CPU's encoder: the GPU's has one level and does not premultiply alpha.
 bool conv_options_may_encode_on_gpu(const struct conv_options *options);
+
+// CONV_ERR_USAGE if options were given that mean nothing for outputs of that format, or that it
+// cannot do. `what` has chosen it: "--to jpg", "the output a.jpg".
+enum conv_status conv_options_check_format(const struct conv_options *options,
+                                           const struct conv_format *format, const char *what,
+                                           struct conv_err *err);
 
 // --streams and --group, or their defaults; `decodes`: a device may decode.
 int conv_options_streams(const struct conv_options *options, bool decodes);

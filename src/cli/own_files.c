@@ -170,7 +170,9 @@ static enum conv_status check_place(struct check *check, const char *folder, con
 // A file that the program writes about a run must not be an image given by mistake, nor "-".
 static enum conv_status check_path(const char *option, const char *path, struct conv_err *err)
 {
-    char head[4] = "";
+    uint8_t head[CONV_FORMATS_HEAD];
+    const struct conv_format *format;
+    struct conv_err other;
     struct stat info;
     bool regular =
         stat(path, &info) == 0 && S_ISREG(info.st_mode); // reading a pipe would consume it
@@ -178,7 +180,7 @@ static enum conv_status check_path(const char *option, const char *path, struct 
     if (old) {
         size_t got = fread(head, 1, sizeof head, old);
         fclose(old);
-        if (got == sizeof head && memcmp(head, "\x89PNG", sizeof head) == 0)
+        if (got == sizeof head && !conv_formats_check(&format, head, got, &other))
             return conv_err_set(err, CONV_ERR_USAGE, "--%s would overwrite the image %s", option,
                                 path);
     }

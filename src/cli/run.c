@@ -88,6 +88,10 @@ static struct conv_digest digest_settings(const struct conv_options *options,
         conv_run_journal_hash(&digest, settings[i]);
     if (options->output_type)
         conv_run_journal_hash(&digest, options->output_type);
+    if (options->png.quality)
+        conv_run_journal_hash(&digest, 1000 + options->png.quality);
+    if (options->to)
+        conv_hash_add(&digest, options->to->name, strlen(options->to->name));
     return digest;
 }
 

@@ -38,6 +38,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .mem_limit = conv_options_mem_limit(options, device->ops->async),
         .max_pixels = options->max_pixels,
         .codec = options->png,
+        .output_format = options->to,
         .alpha = options->alpha,
         .output_type = (enum conv_output_type)options->output_type,
         .decode_on = device->decode_on,

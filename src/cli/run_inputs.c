@@ -10,6 +10,7 @@
 #include "cli/device.h"
 #include "cli/own_files.h"
 #include "cli/run_shard.h"
+#include "io/formats.h"
 #include "io/paths.h"
 
 // Time to count the remaining images after a signal; a name takes about a microsecond.
@@ -53,6 +54,18 @@ static enum conv_status check_batch(const struct conv_options *options, const ch
                                 conv_paths_exists(inputs[i]) ? "a file: omit --batch"
                                                              : "not there");
     return CONV_OK;
+}
+
+// The name of a single output says its format, for which other options have to make sense.
+static enum conv_status check_format(const struct conv_options *options, const char *output,
+                                     struct conv_err *err)
+{
+    const struct conv_format *format = conv_formats_of_name(output);
+    char what[PATH_MAX + 16];
+    if (!format || options->to)
+        return CONV_OK;
+    snprintf(what, sizeof what, "the output %s", output);
+    return conv_options_check_format(options, format, what, err);
 }
 
 // Estimates the workload if the choice of the device depends on it.
@@ -115,6 +128,7 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
                 .input_count = count - outputs,
                 .output = output,
                 .npy = options->output_type == CONV_OUTPUT_F32,
+                .format = options->to,
                 .in_place = options->in_place,
                 .recursive = options->recursive,
                 .files_from = options->files_from,
@@ -134,6 +148,8 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
     watching.watch = options->watch;
     if (!status)
         status = conv_walk_open(&inputs->walk, &watching, err);
+    if (!status && conv_walk_shape(inputs->walk)->sink == CONV_SINK_FILE)
+        status = check_format(options, output, err);
     if (!status && conv_device_needs_workload(options))
         measure_work(inputs, options, &config);
     if (options->watch)
@@ -151,7 +167,7 @@ void conv_run_inputs_print_none(const struct conv_options *options,
         fputs(" is empty\n", stderr);
         return;
     }
-    fputs("conv: no PNG", stderr);
+    fprintf(stderr, "conv: no %s", conv_formats_read);
     const char *lead = " in ";
     for (int i = 1; i < options->operand_count - !options->in_place; i++, lead = ", ") {
         fputs(lead, stderr);
@@ -168,6 +184,9 @@ void conv_run_inputs_print_none(const struct conv_options *options,
         fprintf(stderr, " (%" PRIu64 " other %s, e.g. ", count->others,
                 count->others == 1 ? "file" : "files");
         conv_report_print_path(stderr, count->other);
+        const char *format = conv_format_of_name(count->other);
+        if (format && !conv_formats_match_name(count->other))
+            fprintf(stderr, "; %s converts %s", conv_formats_converter(format), format);
         fputc(')', stderr);
     }
     fputc('\n', stderr);

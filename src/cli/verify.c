@@ -256,7 +256,7 @@ static int verify_all(struct verify *verify, struct conv_walk *walk)
         verify->images++;
     }
     if (verify->images + verify->failed == 0) {
-        fputs("conv: no PNG found\n", stderr);
+        fprintf(stderr, "conv: no %s found\n", conv_formats_read);
         return CONV_EXIT_NOTHING;
     }
     return verify->failed ? CONV_EXIT_SOME_FAILED : CONV_EXIT_OK;

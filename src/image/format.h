@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "base/parallel.h"
+#include "image/common.h"
 #include "image/image.h"
 
 // --- recognition: for messages, and to find a format's row ---------------------------------------
@@ -67,6 +68,7 @@ enum conv_output_type {
 struct conv_codec_config {
     int encoder;            // one of the format's own encoders; 0: its usual one
     int level;              // compression level of that encoder; -1: its default
+    int quality;            // 1 to 100, of a format that loses detail; 0: its default
     size_t keep;            // bytes that trim leaves a buffer; 0: any number
     const atomic_int *stop; // work ends soon after conv_cancel_is_asked(stop); may be NULL
     // Threads that may help with one image, kept by the codec; NULL: none. The result does not
@@ -101,16 +103,19 @@ struct conv_format_device {
 // In every function `data` is a whole file of `size` bytes and `header` is what `probe` made of it.
 // All of them may be called from any thread, with one thread at a time per codec.
 struct conv_format {
-    const char *name;      // as conv_format_of_bytes says it
-    const char *pattern;   // glob of its files' names, matched in upper and lower case
-    const char *extension; // for a name that is made up, with the dot
-    size_t head_bytes;     // bytes of a file that check_head needs
+    const char *name;        // as conv_format_of_bytes says it
+    const char *patterns[5]; // globs of its files' names, in upper and lower case; ended by NULL
+    const char *extension;   // for a name that is made up, with the dot
+    int most_depth;          // bits per sample; `encode` takes no more
+    int most_side;           // pixels in width and height, as above
+    size_t head_bytes;       // bytes of a file that check_head needs
 
     // CONV_ERR_FORMAT if a file that begins with these bytes is not of this format. Fewer than
     // head_bytes bytes are a whole file.
     enum conv_status (*check_head)(const uint8_t *data, size_t size, struct conv_err *err);
 
-    // Fills *header. CONV_ERR_FORMAT. Takes no memory; the sizes in it are not proven by the file.
+    // Fills *header. CONV_ERR_FORMAT; CONV_ERR_UNSUPPORTED for a kind of file that is not read.
+    // Takes no memory; the sizes in it are not proven by the file.
     enum conv_status (*probe)(const uint8_t *data, size_t size, struct conv_image_header *header,
                               struct conv_err *err);
 
@@ -128,6 +133,15 @@ struct conv_format {
     enum conv_status (*collect)(const uint8_t *data, size_t size,
                                 const struct conv_image_header *header,
                                 struct conv_metadata *metadata, struct conv_err *err);
+
+    // The same for an output in another format: take_common of the input's format fills *common,
+    // which is {0} before, and put_common of the output's replaces the content of *metadata by what
+    // it can hold of that. `shape` is the output's. CONV_ERR_MEMORY, as above.
+    enum conv_status (*take_common)(const uint8_t *data, size_t size,
+                                    const struct conv_image_header *header,
+                                    struct conv_common *common, struct conv_err *err);
+    enum conv_status (*put_common)(const struct conv_common *common, const struct conv_image *shape,
+                                   struct conv_metadata *metadata, struct conv_err *err);
 
     // CONV_ERR_USAGE: the encoder has no such level; CONV_ERR_MEMORY. *codec is then NULL.
     enum conv_status (*open)(struct conv_codec **codec, const struct conv_codec_config *config,

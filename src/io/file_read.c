@@ -55,8 +55,7 @@ static enum conv_status check_head(const struct conv_file *file, const struct co
     const struct conv_format *found = conv_formats_find(file->data, file->size);
     if (file->size < found->head_bytes)
         return CONV_OK;
-    *format = found;
-    return found->check_head(file->data, file->size, err);
+    return conv_formats_check(format, file->data, file->size, err);
 }
 
 static enum conv_status read_open(const struct conv_file_read *how, const struct conv_item *item,
@@ -109,6 +108,6 @@ enum conv_status conv_file_read(const struct conv_file_read *how, const struct c
     status = read_open(how, item, input, file, format, err);
     item->ops->close(input);
     if (!status && !*format)
-        *format = conv_formats_find(file->data, file->size);
+        status = conv_formats_check(format, file->data, file->size, err);
     return status;
 }

@@ -7,7 +7,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "image/format.h"
+#include "io/formats.h"
 #include "io/in_place.h"
 #include "io/paths.h"
 
@@ -124,6 +124,34 @@ static bool ends_in_npy(const char *name)
     return length > 4 && strcasecmp(name + length - 4, ".npy") == 0;
 }
 
+// The name of an output file says its format. `format`: what that is called; NULL for a name that
+// stands for none.
+static enum conv_status check_output_name(const struct conv_operands *operands, const char *output,
+                                          const char *format, struct conv_err *err)
+{
+    const struct conv_format *written = conv_formats_of_name(output);
+    int stem = format ? (int)(strrchr(output, '.') - output) : 0;
+    if (operands->npy && format)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "float32 results are written as .npy; the name %s means %s: use "
+                            "%.*s.npy",
+                            output, format, stem, output);
+    if (!operands->npy && ends_in_npy(output))
+        return conv_err_hint(err, CONV_HINT_FLOATS, 0,
+                             conv_err_set(err, CONV_ERR_USAGE,
+                                          "the output %s: .npy files are for float32 results",
+                                          output));
+    if (format && !written)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "conv writes %s only; the name %s means %s: use %.*s.png",
+                            conv_formats_written, output, format, stem, output);
+    if (written && operands->format && written != operands->format)
+        return conv_err_set(
+            err, CONV_ERR_USAGE, "outputs are to be %s; the name %s means %s: use %.*s%s",
+            operands->format->name, output, format, stem, output, operands->format->extension);
+    return CONV_OK;
+}
+
 static enum conv_status check_output(const struct conv_operands *operands,
                                      struct conv_operands_shape *shape, struct conv_err *err)
 {
@@ -144,23 +172,8 @@ static enum conv_status check_output(const struct conv_operands *operands,
     bool is_folder = shape->any_folder || shape->several || slash || conv_paths_is_folder(output);
     const char *format = conv_format_of_name(output);
     shape->sink = is_folder ? CONV_SINK_FOLDER : CONV_SINK_FILE;
-    bool is_npy = ends_in_npy(output);
-    if (!is_folder && operands->npy && format)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "float32 results are written as .npy; the name %s means %s: use "
-                            "%.*s.npy",
-                            output, format, (int)(strrchr(output, '.') - output), output);
-    if (!is_folder && !operands->npy && is_npy)
-        return conv_err_hint(err, CONV_HINT_FLOATS, 0,
-                             conv_err_set(err, CONV_ERR_USAGE,
-                                          "the output %s: .npy files are for float32 results",
-                                          output));
-    if (!is_folder && format && strcmp(format, "PNG") != 0)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "conv writes PNG only; the name %s means %s: use %.*s.png", output,
-                            format, (int)(strrchr(output, '.') - output), output);
     if (!is_folder)
-        return CONV_OK;
+        return check_output_name(operands, output, format, err);
     if (format && !slash && !conv_paths_exists(output))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "the output %s is not a folder (%s/ would make one)", output, output);

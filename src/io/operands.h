@@ -11,11 +11,12 @@
 struct conv_operands {
     const char *const *inputs; // files, folders, "-" for standard input
     int input_count;
-    const char *output;     // file, folder, "-" for standard output; NULL: there are no outputs
-    bool npy;               // outputs are .npy files instead of PNG
-    bool in_place;          // each input is its own output; `output` is NULL
-    bool recursive;         // with the folders in them
-    const char *files_from; // the inputs are names in this list, below inputs[0]; or NULL
+    const char *output; // file, folder, "-" for standard output; NULL: there are no outputs
+    bool npy;           // outputs are .npy files instead of images
+    const struct conv_format *format; // of the outputs, if it is given; else NULL
+    bool in_place;                    // each input is its own output; `output` is NULL
+    bool recursive;                   // with the folders in them
+    const char *files_from;           // the inputs are names in this list, below inputs[0]; or NULL
 };
 
 struct conv_operands_shape {

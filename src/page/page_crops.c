@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/formats.h"
+#include "io/image_reader.h"
 #include "io/paths.h"
 #include "page/page_job.h"
 #include "png/png.h"
@@ -59,13 +61,18 @@ static uint8_t *read_file(const char *path, size_t *size)
     return data;
 }
 
-static bool decode(struct conv_png_codec *codec, const char *path, struct decoded *decoded)
+static bool decode(const char *path, struct decoded *decoded)
 {
-    struct conv_png_header header;
+    struct conv_codec_config config = {.level = -1};
+    struct conv_image_header header;
+    struct conv_codec *codec = NULL;
     size_t size = 0;
     uint8_t *data = read_file(path, &size);
-    bool good = data && conv_png_probe(data, size, &header, NULL) == CONV_OK &&
-                (int64_t)header.width * header.height <= MOST_PIXELS;
+    const struct conv_format *format = conv_formats_find(data, data ? size : 0);
+    bool good =
+        data &&
+        conv_image_reader_probe(format, data, size, MOST_PIXELS, &header, NULL) == CONV_OK &&
+        format->open(&codec, &config, NULL) == CONV_OK;
     if (good) {
         struct conv_image *image = &decoded->image;
         *image = header.shape;
@@ -76,8 +83,10 @@ static bool decode(struct conv_png_codec *codec, const char *path, struct decode
             image->plane[c].data = decoded->planes + (size_t)c * plane;
             image->plane[c].stride = (ptrdiff_t)conv_image_stride(image->width, image->depth);
         }
-        good = good && conv_png_decode(codec, data, size, &header, image, NULL) == CONV_OK;
+        good = good && format->decode(codec, data, size, &header, image, NULL) == CONV_OK;
     }
+    if (codec)
+        format->close(codec);
     free(data);
     return good;
 }
@@ -126,7 +135,7 @@ static bool take_pair(struct conv_png_codec *codec, const struct conv_sample_pai
                       struct conv_page_pair *pair)
 {
     struct decoded before = {0}, after = {0};
-    bool good = decode(codec, sample->input, &before) && decode(codec, sample->output, &after) &&
+    bool good = decode(sample->input, &before) && decode(sample->output, &after) &&
                 before.image.width == after.image.width &&
                 before.image.height == after.image.height;
     if (good) {

@@ -43,7 +43,9 @@ struct conv_pipeline_config {
     // --- images
     uint64_t max_pixels;
     struct conv_codec_config codec;
-    const struct conv_format *output_format; // NULL: the first of conv_formats
+    // NULL: the one that the output's name stands for, or else the input's. Otherwise outputs in a
+    // folder are named after it: a.jpg becomes a.png.
+    const struct conv_format *output_format;
     // CONV_OUTPUT_F32: the backends were opened with `floats`, and outputs are .npy files.
     enum conv_output_type output_type;
     enum conv_coder decode_on, encode_on; // CONV_CODER_GPU: what the device cannot, the CPU does

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "pipeline/jobs.h"
+#include "pipeline/output.h"
 
 // --- where an image is coded --------------------------------------------------------------------
 
@@ -41,14 +42,15 @@ static bool try_form(const struct conv_scheduler *s, const struct conv_job *job,
     return !conv_pool_is_too_much(&s->pool, &plan->need);
 }
 
-// False if the CPU has to change the type of the results.
+// False if the device has no encoder for the output or the CPU has to change the type of the
+// results.
 static bool may_encode(const struct conv_scheduler *s, const struct conv_job *job)
     CONV_NEEDS(s->lock)
 {
     const struct conv_pipeline_config *config = s->config;
     const struct conv_image *shape = &job->header.shape;
     return config->encode_on != CONV_CODER_CPU && config->output_type != CONV_OUTPUT_F32 &&
-           !(config->output_type == CONV_OUTPUT_U8 && shape->depth == 16) &&
+           job->output_format->device && conv_output_depth(config, job) == shape->depth &&
            config->ops->chunks_bytes(shape) > 0;
 }
 

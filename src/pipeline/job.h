@@ -49,9 +49,10 @@ struct conv_job {
     struct conv_share share;    // for the file's buffer
     size_t want;                // bytes that `share` is to be, by the file's size before it is read
     struct conv_file *file;     // until decoded, so that a few buffers serve all jobs
-    const struct conv_format *format; // of the input; NULL until its first bytes are read
-    struct conv_image_header header;  // its shape with the depths at which the image is filtered
-    int file_depth;                   // bits per sample that decoding the file gives
+    const struct conv_format *format;        // of the input; NULL until its first bytes are read
+    const struct conv_format *output_format; // known when the header is read
+    struct conv_image_header header; // its shape with the depths at which the image is filtered
+    int file_depth;                  // bits per sample that decoding the file gives
     struct conv_metadata meta;
     struct conv_slot *slot;    // while it has staging memory
     struct conv_placed placed; // its place there

@@ -71,7 +71,7 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     job->want = 0;
     job->file = NULL;
     job->input = (struct conv_input){0};
-    job->format = NULL;
+    job->format = job->output_format = NULL;
     job->output.path[0] = '\0';
     job->decode_on = CONV_CODER_AUTO;
     job->decoded_on_device = job->encoded_on_device = false;

@@ -12,6 +12,7 @@
 #include "base/lock.h"
 #include "pipeline/layer_collect.h"
 #include "pipeline/layer_output.h"
+#include "pipeline/output.h"
 
 #define WAIT_NS 100000000u // a signal handler cannot wake a condition
 
@@ -20,6 +21,7 @@ struct run {
     struct conv_report *report;
     struct conv_lock taking; // of the source, whose next image may be long in coming
     struct conv_source *source;
+    struct conv_digest_set claimed; // outputs so far
     bool source_ended;
     int64_t taken;
 
@@ -57,6 +59,13 @@ static bool is_over(struct run *run)
     return failed || atomic_load(run->config->stop) != 0;
 }
 
+// The results of NAME.png are in NAME.npy.
+static enum conv_status name_output(struct run *run, struct worker *worker) CONV_NEEDS(run->taking)
+{
+    enum conv_status status = conv_output_retarget(&worker->item, ".npy", &worker->err);
+    return status ? status : conv_output_claim(&worker->item, &run->claimed, &worker->err);
+}
+
 // The next image with its number. CONV_SOURCE_END also if the run is over.
 static enum conv_source_step take_item(struct run *run, struct worker *worker)
     CONV_TAKES(run->taking)
@@ -65,6 +74,8 @@ static enum conv_source_step take_item(struct run *run, struct worker *worker)
     enum conv_source_step step = CONV_SOURCE_END;
     if (!run->source_ended && !is_over(run))
         step = conv_source_next(run->source, &worker->item, &worker->err);
+    if (step == CONV_SOURCE_ITEM && run->config->sink && name_output(run, worker))
+        step = CONV_SOURCE_BAD;
     if (step == CONV_SOURCE_END)
         run->source_ended = true;
     else
@@ -375,6 +386,7 @@ enum conv_status conv_layer_images_run(const struct conv_layer_images *config,
     status = close_collect(run, run->status, err);
     pthread_cond_destroy(&run->changed);
     conv_lock_destroy(&run->taking);
+    conv_digest_set_free(&run->claimed);
     conv_lock_destroy(&run->lock);
     free(workers);
     free(run);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "pipeline/layer_output.h"
 
-#include "pipeline/output.h"
-
 static bool is_newer_or_same(const struct timespec *a, const struct timespec *b)
 {
     return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec >= b->tv_nsec;
@@ -50,9 +48,7 @@ enum conv_status conv_layer_output_plan(const struct conv_layer_images *config,
     enum conv_status status = CONV_OK;
     record->output = config->collect;
     if (config->sink) {
-        status = conv_output_retarget(item, err);
-        if (!status)
-            status = config->sink->ops->place(config->sink, item, output, err);
+        status = config->sink->ops->place(config->sink, item, output, err);
         record->output = output->path;
     }
     if (!status && (config->dry_run || config->skip_existing || config->update || config->resume))

@@ -22,8 +22,8 @@ void conv_need_estimate(struct conv_need *need, const struct conv_pipeline_confi
     size_t decoding = add(staging, job->format->decode_bytes(&job->header, job->file->size));
     size_t encoding = add(staging, staging);
     if (config->output_type != CONV_OUTPUT_F32) // which is written from where it lies
-        encoding = add(encoding, conv_stages_output_format(config)->encode_bytes(
-                                     &config->codec, &job->header.shape));
+        encoding =
+            add(encoding, job->output_format->encode_bytes(&config->codec, &job->header.shape));
     size_t carried = job->meta.capacity;
     need->work = add(larger(decoding, encoding), carried);
     need->peak = add(larger(add(decoding, file), encoding), carried);

@@ -4,7 +4,23 @@
 #include <stdio.h>
 #include <string.h>
 
-void conv_output_plan(enum conv_output_type type, struct conv_job *job)
+int conv_output_depth(const struct conv_pipeline_config *config, const struct conv_job *job)
+{
+    int depth = job->header.shape.depth, most = job->output_format->most_depth;
+    if (config->output_type == CONV_OUTPUT_U8)
+        most = 8;
+    return depth < most ? depth : most;
+}
+
+// An output without a name below the sink, on standard output for example, is like its input.
+static const struct conv_format *choose_format(const struct conv_pipeline_config *config,
+                                               const struct conv_job *job)
+{
+    const struct conv_format *named = conv_formats_of_name(job->output.path);
+    return config->output_format ? config->output_format : named ? named : job->format;
+}
+
+static void plan_depths(enum conv_output_type type, struct conv_job *job)
 {
     struct conv_image *shape = &job->header.shape;
     job->file_depth = shape->depth;
@@ -14,6 +30,42 @@ void conv_output_plan(enum conv_output_type type, struct conv_job *job)
         shape->result_depth = 32;
     if (type == CONV_OUTPUT_F32 || shape->depth != job->file_depth)
         job->header.device_stream = false;
+}
+
+static enum conv_status collect(const struct conv_pipeline_config *config, struct conv_job *job)
+{
+    const struct conv_file *file = job->file;
+    const struct conv_format *from = job->format, *to = job->output_format;
+    struct conv_image_header output = job->header;
+    output.shape.depth = conv_output_depth(config, job);
+    if (from == to)
+        return from->collect(file->data, file->size, &output, &job->meta, &job->err);
+    struct conv_common common = {0};
+    enum conv_status status =
+        from->take_common(file->data, file->size, &job->header, &common, &job->err);
+    if (!status)
+        status = to->put_common(&common, &output.shape, &job->meta, &job->err);
+    conv_common_free(&common);
+    return status;
+}
+
+enum conv_status conv_output_plan(const struct conv_pipeline_config *config, struct conv_job *job)
+{
+    const struct conv_image *shape = &job->header.shape;
+    job->output_format = choose_format(config, job);
+    job->meta.size = job->meta.front = 0;
+    plan_depths(config->output_type, job);
+    if (config->output_type == CONV_OUTPUT_F32)
+        return CONV_OK;
+    const struct conv_format *format = job->output_format;
+    if (shape->width > format->most_side || shape->height > format->most_side)
+        return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
+                            "%d x %d pixels: %s holds at most %d per side", shape->width,
+                            shape->height, format->name, format->most_side);
+    if (config->output_type == CONV_OUTPUT_U16 && format->most_depth < 16)
+        return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED, "%s cannot hold 16 bits per sample",
+                            format->name);
+    return config->strip ? CONV_OK : collect(config, job);
 }
 
 // From the last sample on, since floats take more room than the samples before them.
@@ -60,7 +112,8 @@ void conv_output_npy(struct conv_image *out, const struct conv_placed *placed,
     }
 }
 
-enum conv_status conv_output_retarget(struct conv_item *item, struct conv_err *err)
+enum conv_status conv_output_retarget(struct conv_item *item, const char *extension,
+                                      struct conv_err *err)
 {
     char target[PATH_MAX];
     size_t name = strlen(item->name) + 1;
@@ -69,10 +122,43 @@ enum conv_status conv_output_retarget(struct conv_item *item, struct conv_err *e
     if (dot && dot > (slash ? slash + 1 : target))
         *dot = '\0';
     size_t length = strlen(target);
-    if (name + length + sizeof ".npy" > sizeof item->name)
+    if (name + length + strlen(extension) >= sizeof item->name)
         return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
     memcpy(item->name + name, target, length);
-    strcpy(item->name + name + length, ".npy");
+    strcpy(item->name + name + length, extension);
     item->target = name;
     return CONV_OK;
+}
+
+enum conv_status conv_output_claim(const struct conv_item *item, struct conv_digest_set *claimed,
+                                   struct conv_err *err)
+{
+    const char *target = conv_item_target(item);
+    struct conv_digest place = {0}, claim;
+    bool added;
+    conv_hash_add(&place, target, strlen(target));
+    claim = place;
+    conv_hash_add(&claim, item->name, strlen(item->name));
+    if (conv_digest_set_has(claimed, &claim))
+        return CONV_OK;
+    enum conv_status status = conv_digest_set_add(claimed, &place, &added, err);
+    if (!status && added)
+        return conv_digest_set_add(claimed, &claim, NULL, err);
+    return status
+               ? status
+               : conv_err_set(err, CONV_ERR_USAGE, "another image has the same output, %s", target);
+}
+
+enum conv_status conv_output_rename(const struct conv_pipeline_config *config,
+                                    struct conv_item *item, struct conv_digest_set *claimed,
+                                    struct conv_err *err)
+{
+    const struct conv_format *format = config->output_format;
+    bool npy = config->output_type == CONV_OUTPUT_F32;
+    enum conv_status status = CONV_OK;
+    if (!npy && !format)
+        return CONV_OK;
+    if (npy || conv_formats_of_name(conv_item_target(item)) != format)
+        status = conv_output_retarget(item, npy ? ".npy" : format->extension, err);
+    return status ? status : conv_output_claim(item, claimed, err);
 }

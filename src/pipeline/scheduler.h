@@ -5,6 +5,7 @@
 #ifndef CONV_PIPELINE_SCHEDULER_H
 #define CONV_PIPELINE_SCHEDULER_H
 
+#include "base/digest_set.h"
 #include "base/lock.h"
 #include "pipeline/config.h"
 #include "pipeline/decode_policy.h"
@@ -49,8 +50,9 @@ enum conv_source_state { CONV_SOURCE_IDLE, CONV_SOURCE_BUSY, CONV_SOURCE_OVER };
 struct conv_scheduler {
     // Not changed while threads run.
     const struct conv_pipeline_config *config;
-    struct conv_source *source; // used by the worker that set source_state to CONV_SOURCE_BUSY
-    size_t table_bytes;         // conv_backend_ops.table_bytes
+    struct conv_source *source;     // used by the worker that set source_state to CONV_SOURCE_BUSY
+    struct conv_digest_set claimed; // outputs of conv_output_rename; used as `source` is
+    size_t table_bytes;             // conv_backend_ops.table_bytes
     bool filter_alpha;
     int most_live;                             // images in the pipeline at once
     struct conv_stream_thread *stream_threads; // of all devices: device * streams + index

@@ -22,11 +22,6 @@ void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start
     job->ns[stage] += conv_trace_end(job->track, stage, start, &item);
 }
 
-const struct conv_format *conv_stages_output_format(const struct conv_pipeline_config *config)
-{
-    return config->output_format ? config->output_format : conv_formats[0];
-}
-
 static enum conv_status read_header(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     const struct conv_file *file = job->file;
@@ -40,14 +35,7 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
             &job->err, job->item.in_place ? CONV_HINT_TAKE_FIRST_COPY : CONV_HINT_TAKE_FIRST, 0,
             conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
                          "animated PNG: all frames but one would be lost"));
-    job->meta.size = job->meta.front = 0;
-    conv_output_plan(config->output_type, job);
-    struct conv_image_header output = job->header;
-    if (config->output_type == CONV_OUTPUT_U8)
-        output.shape.depth = 8;
-    if (!config->strip && config->output_type != CONV_OUTPUT_F32)
-        status = format->collect(file->data, file->size, &output, &job->meta, &job->err);
-    return status;
+    return conv_output_plan(config, job);
 }
 
 enum conv_status conv_stages_read(const struct conv_pipeline_config *config, struct conv_job *job)
@@ -113,9 +101,9 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
                                uint8_t npy_header[CONV_NPY_OWN_HEADER], struct conv_encoded *bytes)
 {
     const struct conv_group *group = &job->slot->group;
-    const struct conv_format *format = conv_stages_output_format(config);
+    const struct conv_format *format = job->output_format;
     struct conv_codec *codec = conv_codecs_of(codecs, format);
-    const struct conv_metadata *metadata = job->format == format ? &job->meta : NULL;
+    const struct conv_metadata *metadata = &job->meta;
     if (group->encoded) { // by the device, without a frame
         const struct conv_group_image *image = &group->images[job->image];
         format->device->frame(codec, &image->shape, metadata, group->h_result + image->chunks,
@@ -133,7 +121,7 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
     conv_phase_begin(job->phase);
     if (premultiplied)
         conv_alpha_divide(&out);
-    if (config->output_type == CONV_OUTPUT_U8 && out.depth == 16)
+    if (conv_output_depth(config, job) < out.depth)
         conv_image_narrow(&out);
     enum conv_status status = format->encode(codec, &out, metadata, bytes, &job->err);
     conv_phase_end(job->phase);

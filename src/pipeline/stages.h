@@ -12,9 +12,6 @@
 // Adds the time since `start` to the stage.
 void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start);
 
-// The format that outputs are written in.
-const struct conv_format *conv_stages_output_format(const struct conv_pipeline_config *config);
-
 // Instead of decoding: copies the compressed data to where the job's group has its place, for a
 // device. False: the CPU has to decode this file.
 bool conv_stages_pass_on(struct conv_job *job);

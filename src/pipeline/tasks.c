@@ -22,8 +22,8 @@ static enum conv_source_step next_job(struct conv_scheduler *s, struct conv_job 
     enum conv_source_step step = conv_source_next(s->source, &job->item, &job->err);
     // What is bad may have no name below the sink: the list itself, for example.
     bool has_place = step != CONV_SOURCE_END && sink && conv_item_target(&job->item)[0];
-    if (has_place && s->config->output_type == CONV_OUTPUT_F32 && step == CONV_SOURCE_ITEM &&
-        conv_output_retarget(&job->item, &job->err))
+    if (has_place && step == CONV_SOURCE_ITEM &&
+        conv_output_rename(s->config, &job->item, &s->claimed, &job->err))
         return CONV_SOURCE_BAD;
     if (has_place &&
         sink->ops->place(sink, &job->item, &job->output,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // PNG as a row of the table of formats: png.h's functions behind the types that all formats share.
 #include "image/format.h"
+#include "png/chunk.h"
 #include "png/png.h"
 
 // Where conv_image_header.detail holds what the header of a PNG has besides the shape.
@@ -59,6 +60,14 @@ static enum conv_status collect(const uint8_t *data, size_t size,
 {
     struct conv_png_header png = unpack_header(header);
     return conv_png_meta_collect(data, size, &png, metadata, err);
+}
+
+static enum conv_status take_common(const uint8_t *data, size_t size,
+                                    const struct conv_image_header *header,
+                                    struct conv_common *common, struct conv_err *err)
+{
+    (void)header;
+    return conv_png_take_common(data, size, common, err);
 }
 
 static enum conv_status open_codec(struct conv_codec **codec,
@@ -124,14 +133,18 @@ static const struct conv_format_device device = {
 
 const struct conv_format conv_png_format = {
     .name = "PNG",
-    .pattern = "*.png",
+    .patterns = {"*.png"},
     .extension = ".png",
+    .most_depth = 16,
+    .most_side = CONV_CHUNK_MAX_FIELD,
     .head_bytes = CONV_PNG_SIGNATURE_SIZE,
     .check_head = conv_png_check_signature,
     .probe = probe,
     .check_size = check_size,
     .is_animated = conv_png_is_animated,
     .collect = collect,
+    .take_common = take_common,
+    .put_common = conv_png_put_common,
     .open = open_codec,
     .close = close_codec,
     .trim = trim,

@@ -67,6 +67,16 @@ enum conv_status conv_png_meta_collect(const uint8_t *data, size_t size,
 // not: decoding would give one frame of several.
 bool conv_png_is_animated(const uint8_t *data, size_t size);
 
+// --- common.c ------------------------------------------------------------------------------------
+
+// conv_format.take_common and .put_common: iCCP, eXIf, pHYs, the XMP packet of an iTXt chunk, and
+// texts with the keyword "Comment".
+enum conv_status conv_png_take_common(const uint8_t *data, size_t size, struct conv_common *common,
+                                      struct conv_err *err);
+enum conv_status conv_png_put_common(const struct conv_common *common,
+                                     const struct conv_image *shape, struct conv_metadata *meta,
+                                     struct conv_err *err);
+
 // --- codec.c: one codec per worker ---------------------------------------------------------------
 
 // conv_codec_config.encoder. Levels: 0 to 12 for fast, 0 to 9 for libpng and for stb, where they

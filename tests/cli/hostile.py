@@ -10,6 +10,7 @@ import zlib
 import numpy as np
 
 import png_writer as png
+from program import HAS_JPEG
 
 SIDE = 4
 PLANES = np.arange(SIDE * SIDE * 3, dtype=np.uint8).reshape(SIDE, SIDE, 3).transpose(2, 0, 1) * 5
@@ -137,7 +138,7 @@ REFUSED = {
     # no PNG at all
     "empty": (b"", "empty file"),
     "text": (b"this is a text, not an image\n", "not a PNG"),
-    "jpeg": (b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(64), "a JPEG; conv reads PNG only"),
+    "jpeg": (b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(64), "damaged: no marker" if HAS_JPEG else "a JPEG; conv reads PNG only"),
     "text_mode": (head().replace(b"\r\n", b"\n") + idat() + IEND, "not a PNG"),
     "signature": (png.SIGNATURE, "truncated"),
 }

@@ -13,6 +13,8 @@ BINARY = os.path.abspath(os.environ.get("CONV_BINARY") or os.path.join(ROOT, "co
 RUNNER = os.environ.get("CONV_RUNNER", "").split()  # what runs it: "valgrind -q ..."
 # The CUDA backend with its kernels on the CPU; its threads change stacks, which valgrind cannot follow.
 EMULATED = None if RUNNER else os.environ.get("CONV_EMULATED_BINARY")
+HAS_JPEG = os.environ.get("CONV_HAVE_JPEG") != "0"  # the program was built with libjpeg-turbo
+NO_IMAGE = f"not a PNG{' or JPEG' if HAS_JPEG else ''} (bad signature)"  # of a file of another kind
 TIMEOUT = 1800 if RUNNER else 300  # seconds: sanitizer builds and valgrind are slow, a hang is longer
 
 

@@ -316,7 +316,7 @@ def test_streams_with_a_folder_of_nothing(box):
     (box / "in").mkdir()
     (box / "in" / "bad.png").write_bytes(b"bad")
     for stage in ("all", "device"):
-        assert "no PNG" in run(*STREAMS, "in", "--stage", stage, code=2).err
+        assert "no image" in run(*STREAMS, "in", "--stage", stage, code=2).err
 
 
 @pytest.mark.cuda

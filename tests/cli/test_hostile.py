@@ -91,7 +91,7 @@ def test_file_of_gigabytes(box, usual, fill_byte):
     for name in ("bad1", "bad2", "bad3"):
         os.truncate(f"in/{name}.png", 3_000_000_000)
     result = filter_folder(*(() if fill_byte == b"\0" else ("--mem-limit=512M",)), code=1)
-    cause = "not a PNG (bad signature)" if fill_byte == b"\0" else "the file is larger than the memory limit (--mem-limit)"
+    cause = program.NO_IMAGE if fill_byte == b"\0" else "the file is larger than the memory limit (--mem-limit)"
     assert sorted(result.err.splitlines()[:-1]) == [f"conv: in/bad{i}.png: {cause}" for i in (1, 2, 3)]
     assert os.listdir("out") == ["good.png"]
     check_peak(result, usual + ROOM)

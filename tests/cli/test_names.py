@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import images
+import program
 from program import run
 
 GOOD = images.make("rgb8", np.random.default_rng(1), 20, 14).data
@@ -159,7 +160,7 @@ def test_names_of_every_kind_are_told_in_one_line(box):
     assert len(lines) == len(NAMES) + 1
     for name in NAMES:
         told = "".join(map(tell, name))
-        assert lines.count(f"conv: in/{told}: not a PNG (bad signature)") == 1, told
+        assert lines.count(f"conv: in/{told}: {program.NO_IMAGE}") == 1, told
 
 
 EVIL = "e\x1b[31mvil\x07\x9b\u202e"

@@ -212,7 +212,7 @@ def test_a_kernel_that_needs_a_gpu_is_not_replaced_by_another(box):
 
 @pytest.mark.parametrize("typed,advice", (
     (("-o", "b.png"), "last operand"), (("--output", "b.png"), "last operand"), (("-t", "4"), "--jobs"),
-    (("--threads=4",), "--jobs"), (("-n",), "--dry-run"), (("-f",), "--skip-existing"), (("--quality=90",), "--compress")))
+    (("--threads=4",), "--jobs"), (("-n",), "--dry-run"), (("-f",), "--skip-existing"), (("--format=jpg",), "--to")))
 def test_options_of_other_programs_are_understood(box, typed, advice):
     assert advice in run("emboss", "a.png", *typed, code=2).err
 
@@ -430,7 +430,7 @@ def test_verify_says_once_that_there_is_no_gpu(photo, box):
 # --- outputs and inputs that are probably a mistake -----------------------------------------------
 
 @pytest.mark.parametrize("typed,words", (
-    (("a.png", "o.jpg"), ("o.jpg", "JPEG", "o.png")), (("a.png", "x/o.WEBP"), ("WebP", "x/o.png")),
+    (("a.png", "o.tif"), ("o.tif", "TIFF", "o.png")), (("a.png", "x/o.WEBP"), ("WebP", "x/o.png")),
     (("a.png", "b.png", "c.png"), ("c.png is not a folder", "c.png/")), (("in", "c.png"), ("c.png is not a folder",)),
     (("a.png", "b.png", "in/there.png"), ("in/there.png is a file",))))
 def test_outputs_under_a_wrong_name_are_refused(photo, box, typed, words):
@@ -489,22 +489,26 @@ def test_an_image_in_place_of_the_filter(photo, box, typed, words):
     assert sorted(os.listdir(box)) == ["a.png", "in", "x.mat"]
 
 
-@pytest.mark.parametrize("head,name", ((b"\xff\xd8\xff\xe0\0\x10JFIF", "a JPEG"), (b"RIFF\0\0\0\0WEBPVP8 ", "a WebP"),
+@pytest.mark.parametrize("head,name", ((b"BM\0\0", "a BMP"), (b"RIFF\0\0\0\0WEBPVP8 ", "a WebP"),
                                        (b"II*\0\x08\0\0\0", "a TIFF"), (b"GIF89a", "a GIF")))
 def test_other_formats_are_recognised(box, head, name):
-    (box / "a.jpg").write_bytes(head + bytes(100))
-    assert f"conv: a.jpg: {name}; conv reads PNG only" in run("emboss", "a.jpg", "b.png", code=1).err
+    (box / "a.xyz").write_bytes(head + bytes(100))
+    err = run("emboss", "a.xyz", "b.png", code=1).err
+    assert f"conv: a.xyz: {name}; conv reads PNG{' and JPEG' if program.HAS_JPEG else ''} only" in err
+    assert ("mogrify -format png INPUT" if "BMP" in name else "vips copy INPUT OUTPUT.png") + " converts it" in err
 
 
 def test_a_folder_without_png(box):
     """The message lists what was found; no empty output folder is created."""
     (box / "in").mkdir()
-    for name in ("a.jpg", "b.jpg", "c.txt"):
+    formats = "PNG or JPEG" if program.HAS_JPEG else "PNG"
+    for name in ("a.webp", "b.webp", "c.webp"):
         (box / "in" / name).write_bytes(b"")
-    assert re.fullmatch(r"conv: no PNG in in \(3 other files, e\.g\. [abc]\.(jpg|txt)\)\n", run("emboss", "in", "out", code=3).err)
+    assert re.fullmatch(rf"conv: no {formats} in in \(3 other files, e\.g\. [abc]\.webp; vips copy INPUT OUTPUT\.png converts WebP\)\n",
+                        run("emboss", "in", "out", code=3).err)
     assert "matches --include (3 other files" in run("emboss", "--include=*.tif", "in", "out", code=3).err
     os.makedirs("empty/below")
-    assert run("emboss", "-r", "empty", "out", code=3).err == "conv: no PNG in empty\n"
+    assert run("emboss", "-r", "empty", "out", code=3).err == f"conv: no {formats} in empty\n"
     assert sorted(os.listdir(box)) == ["empty", "in"]
 
 

@@ -26,7 +26,7 @@ LAYERS = (
     ("src/page",),
     ("src/pipeline",),
     ("src/report", "src/io", "src/backend"),
-    ("src/device", "src/png", "kernels/stencil", "kernels/layer", "kernels/bank", "kernels/layout"),
+    ("src/device", "src/png", "src/jpeg", "kernels/stencil", "kernels/layer", "kernels/bank", "kernels/layout"),
     ("src/tensor", "kernels/common"),
     ("src/filter", "src/image"),
     ("src/base",),

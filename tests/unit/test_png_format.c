@@ -154,13 +154,19 @@ static void a_stream_is_taken_out_and_framed(void **state)
 static void other_files_are_refused_with_their_kind(void **state)
 {
     (void)state;
-    static const uint8_t jpeg[] = {0xff, 0xd8, 0xff, 0xe0, 0, 16, 'J', 'F', 'I', 'F'};
-    const struct conv_format *format = conv_formats_find(jpeg, sizeof jpeg);
-    assert_ptr_equal(format, conv_formats[0]);
+    static const uint8_t gif[] = {'G', 'I', 'F', '8', '9', 'a', 0, 0, 0, 0};
+    const struct conv_format *format;
     struct conv_err err = {0};
-    assert_int_equal(format->check_head(jpeg, sizeof jpeg, &err), CONV_ERR_FORMAT);
-    assert_non_null(strstr(err.text, "JPEG"));
-    assert_int_equal(conv_formats_find(NULL, 0)->check_head(NULL, 0, &err), CONV_ERR_FORMAT);
+    assert_int_equal(conv_formats_check(&format, gif, sizeof gif, &err), CONV_ERR_FORMAT);
+    assert_ptr_equal(format, conv_formats[0]);
+    assert_non_null(strstr(err.text, "a GIF"));
+    assert_int_equal(conv_formats_check(&format, (const uint8_t *)"text", 4, &err),
+                     CONV_ERR_FORMAT);
+    assert_non_null(strstr(err.text, "bad signature"));
+    assert_int_equal(conv_formats_check(&format, (const uint8_t *)"\x89PN", 3, &err),
+                     CONV_ERR_FORMAT);
+    assert_non_null(strstr(err.text, "truncated"));
+    assert_int_equal(conv_formats_check(&format, NULL, 0, &err), CONV_ERR_FORMAT);
     assert_string_equal(err.text, "empty file");
 
     struct conv_codec *codec;

@@ -373,7 +373,7 @@ static void test_kinds_of_output(void **state)
     assert_int_equal(sink_for(folder, slash), CONV_SINK_FOLDER);
     // Refused: several images to one place, other formats, a folder onto itself or a file.
     assert_int_equal(sink_for(folder, "-"), CONV_SINK_NONE);
-    assert_int_equal(sink_for(image, folder_path("new.jpg")), CONV_SINK_NONE);
+    assert_int_equal(sink_for(image, folder_path("new.webp")), CONV_SINK_NONE);
     assert_int_equal(sink_for(folder, folder), CONV_SINK_NONE);
     assert_int_equal(sink_for(folder, folder_path("in/notes.txt")), CONV_SINK_NONE);
     assert_int_equal(sink_for(image, ""), CONV_SINK_NONE);

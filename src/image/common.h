@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// Metadata that image formats have in common, for outputs in another format than their input.
+#ifndef CONV_IMAGE_COMMON_H
+#define CONV_IMAGE_COMMON_H
+
+#include "base/buffer.h"
+
+// A longer profile or packet is not carried: what a compressed one in a small file expands to is
+// bounded, and a JPEG has room for 255 segments.
+#define CONV_COMMON_MOST ((size_t)16 << 20)
+
+// Starts as {0}. What a file does not have is of size 0.
+struct conv_common {
+    struct conv_buffer icc;      // an ICC profile
+    struct conv_buffer exif;     // a TIFF structure
+    struct conv_buffer xmp;      // an XMP packet
+    struct conv_buffer comments; // each ended by NUL
+    // Pixels per metre of both axes or, unless `metres`, their ratio; 0: unknown.
+    uint32_t density_x, density_y;
+    bool metres;
+};
+
+void conv_common_free(struct conv_common *common); // also resets it to {0}
+
+// True if the profile is for images of that many colour channels.
+bool conv_common_icc_fits(const struct conv_buffer *icc, int colors);
+
+#endif

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+// The header of a JPEG, and whether its image data can be enough. Nothing is decoded here.
+#include <string.h>
+
+#include "jpeg/jpeg.h"
+#include "jpeg/marker.h"
+
+#define MAX_COMPONENTS 3
+#define MAX_SAMPLING 4
+#define BLOCK 8 // pixels of a block's side
+
+enum conv_status conv_jpeg_check_signature(const uint8_t *data, size_t size, struct conv_err *err)
+{
+    static const uint8_t signature[CONV_JPEG_HEAD_SIZE] = {0xFF, CONV_MARKER_SOI, 0xFF};
+    if (size == 0)
+        return conv_err_set(err, CONV_ERR_FORMAT, "empty file");
+    if (memcmp(data, signature, size < sizeof signature ? size : sizeof signature) != 0)
+        return conv_err_set(err, CONV_ERR_FORMAT, "not a JPEG (bad signature)");
+    if (size < sizeof signature)
+        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the signature");
+    return CONV_OK;
+}
+
+// Reports why there is no complete marker at `at`.
+static enum conv_status refuse_marker(const uint8_t *data, size_t size, size_t at,
+                                      struct conv_err *err)
+{
+    if (at < size && data[at] != 0xFF)
+        return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no marker at byte %zu", at);
+    for (size_t i = at; i < size; i++) {
+        if (data[i] == 0xFF)
+            continue;
+        if (data[i] == 0 || (size - i > 2 && conv_marker_read_u16(data + i + 1) < 2))
+            return conv_err_set(err, CONV_ERR_FORMAT, "damaged: impossible marker at byte %zu", at);
+        return conv_err_set(err, CONV_ERR_FORMAT,
+                            "truncated: ends inside the segment that starts at byte %zu", at);
+    }
+    return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends before the image data");
+}
+
+static enum conv_status check_kind(int code, int precision, int components, struct conv_err *err)
+{
+    const char *kind = NULL;
+    int type = code - CONV_MARKER_SOF0;
+    if (type == 3 || type == 11)
+        kind = "lossless";
+    else if (type != 0 && type != 1 && type != 2 && type != 9 && type != 10)
+        kind = "hierarchical";
+    if (kind)
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                            "%s JPEG; sequential and progressive ones are read", kind);
+    if (precision == 12)
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                            "JPEG of 12 bits per sample; those of 8 bits are read");
+    if (precision != 8)
+        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %d bits per sample", precision);
+    if (components == 4)
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                            "CMYK JPEG (four channels for print); gray and RGB ones are read");
+    if (components != 1 && components != MAX_COMPONENTS)
+        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %d channels", components);
+    return CONV_OK;
+}
+
+static uint64_t divide_up(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+// How many blocks the components have, whose sampling factors follow each other at p[1], p[4], ...
+static enum conv_status count_blocks(struct conv_jpeg_header *header, const uint8_t *p,
+                                     struct conv_err *err)
+{
+    int most_h = 1, most_v = 1;
+    uint64_t blocks = 0, padded = 0;
+    for (int c = 0; c < header->components; c++) {
+        int h = p[3 * c + 1] >> 4, v = p[3 * c + 1] & 15;
+        if (h < 1 || v < 1 || h > MAX_SAMPLING || v > MAX_SAMPLING)
+            return conv_err_set(err, CONV_ERR_FORMAT, "bad header: sampling factors %d and %d", h,
+                                v);
+        most_h = h > most_h ? h : most_h;
+        most_v = v > most_v ? v : most_v;
+    }
+    for (int c = 0; c < header->components; c++) {
+        uint64_t h = p[3 * c + 1] >> 4, v = p[3 * c + 1] & 15;
+        uint64_t wide = divide_up((uint64_t)header->width * h, (uint64_t)most_h * BLOCK);
+        uint64_t high = divide_up((uint64_t)header->height * v, (uint64_t)most_v * BLOCK);
+        blocks += wide * high;
+        padded += divide_up(wide, h) * h * divide_up(high, v) * v;
+    }
+    header->blocks = (uint32_t)blocks; // at most 3 * 2^26
+    header->padded_blocks = (uint32_t)padded;
+    return CONV_OK;
+}
+
+static enum conv_status read_frame(const struct conv_marker *marker,
+                                   struct conv_jpeg_header *header, struct conv_err *err)
+{
+    const uint8_t *p = marker->data;
+    if (marker->length < 6 || marker->length != 6 + 3 * (size_t)p[5])
+        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %zu bytes", marker->length);
+    enum conv_status status = check_kind(marker->code, p[0], p[5], err);
+    if (status)
+        return status;
+    int type = marker->code - CONV_MARKER_SOF0;
+    *header = (struct conv_jpeg_header){
+        .height = (int)conv_marker_read_u16(p + 1),
+        .width = (int)conv_marker_read_u16(p + 3),
+        .components = p[5],
+        .progressive = type == 2 || type == 10,
+        .arithmetic = type >= 9,
+    };
+    if (header->width == 0 || header->height == 0)
+        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %d x %d pixels", header->width,
+                            header->height);
+    return count_blocks(header, p + 6, err);
+}
+
+static enum conv_status read_scan(const struct conv_marker *marker, struct conv_jpeg_header *header,
+                                  struct conv_err *err)
+{
+    if (header->width == 0)
+        return conv_err_set(err, CONV_ERR_FORMAT, "damaged: image data before the header");
+    if (marker->length < 1)
+        return conv_err_set(err, CONV_ERR_FORMAT, "damaged: a scan without channels");
+    header->several_scans = header->progressive || marker->data[0] < header->components;
+    return CONV_OK;
+}
+
+enum conv_status conv_jpeg_probe(const uint8_t *data, size_t size, struct conv_jpeg_header *header,
+                                 struct conv_err *err)
+{
+    struct conv_marker marker;
+    size_t at = 2;
+    enum conv_status status = conv_jpeg_check_signature(data, size, err);
+    *header = (struct conv_jpeg_header){0};
+    while (!status) {
+        size_t from = at;
+        if (!conv_marker_next(&marker, data, size, &at))
+            return refuse_marker(data, size, from, err);
+        if (marker.code == CONV_MARKER_SOS)
+            return read_scan(&marker, header, err);
+        if (marker.code == CONV_MARKER_EOI)
+            return conv_err_set(err, CONV_ERR_FORMAT, "damaged: there is no image data");
+        if (marker.code == CONV_MARKER_SOI)
+            return conv_err_set(err, CONV_ERR_FORMAT, "damaged: starts twice");
+        if (conv_marker_is_frame(marker.code)) {
+            if (header->width != 0)
+                return conv_err_set(err, CONV_ERR_FORMAT, "damaged: two headers");
+            status = read_frame(&marker, header, err);
+        }
+    }
+    return status;
+}
+
+// Each block of each component has a code of at least one bit for its first coefficient, and in a
+// sequential scan one for the others. Arithmetic codes may be shorter than a bit.
+enum conv_status conv_jpeg_check_size(size_t size, const struct conv_jpeg_header *header,
+                                      struct conv_err *err)
+{
+    uint64_t bits = (uint64_t)header->blocks * (header->progressive ? 1 : 2);
+    if (!header->arithmetic && bits / 8 > size)
+        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: %zu bytes cannot hold %d x %d pixels",
+                            size, header->width, header->height);
+    return CONV_OK;
+}

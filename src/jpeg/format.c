@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+// JPEG as a row of the table of formats, and the codec of a worker.
+#include <stdlib.h>
+
+#include "image/format.h"
+#include "jpeg/jpeg.h"
+#include "jpeg/libjpeg.h"
+#include "jpeg/marker.h"
+
+// At 90 and above colours are stored at full resolution, as by libvips: filters make edges of
+// colour that 4:2:0 would smear.
+#define DEFAULT_QUALITY 90
+#define FULL_CHROMA_QUALITY 90
+
+// Where conv_image_header.detail holds what the header of a JPEG has besides the shape.
+enum { FLAGS, BLOCKS, PADDED_BLOCKS };
+enum { PROGRESSIVE = 1, ARITHMETIC = 2, SEVERAL_SCANS = 4 };
+
+#define BLOCK_SAMPLES 64
+
+// libjpeg's working memory for each column of pixels: rows of samples before and after upsampling,
+// of 4 rows of blocks at most for three components.
+#define COLUMN_BYTES 192
+
+struct conv_codec {
+    struct conv_codec_config config;
+    struct conv_buffer row;
+    struct conv_buffer file;
+};
+
+static struct conv_jpeg_header unpack_header(const struct conv_image_header *header)
+{
+    uint32_t flags = header->detail[FLAGS];
+    return (struct conv_jpeg_header){
+        .width = header->shape.width,
+        .height = header->shape.height,
+        .components = header->shape.channels,
+        .progressive = flags & PROGRESSIVE,
+        .arithmetic = flags & ARITHMETIC,
+        .several_scans = flags & SEVERAL_SCANS,
+        .blocks = header->detail[BLOCKS],
+        .padded_blocks = header->detail[PADDED_BLOCKS],
+    };
+}
+
+static enum conv_status probe(const uint8_t *data, size_t size, struct conv_image_header *header,
+                              struct conv_err *err)
+{
+    struct conv_jpeg_header jpeg;
+    enum conv_status status = conv_jpeg_probe(data, size, &jpeg, err);
+    if (status)
+        return status;
+    *header = (struct conv_image_header){
+        .shape = {.width = jpeg.width,
+                  .height = jpeg.height,
+                  .channels = jpeg.components,
+                  .depth = 8},
+        .detail = {[FLAGS] = (jpeg.progressive ? PROGRESSIVE : 0u) |
+                             (jpeg.arithmetic ? ARITHMETIC : 0u) |
+                             (jpeg.several_scans ? SEVERAL_SCANS : 0u),
+                   [BLOCKS] = jpeg.blocks,
+                   [PADDED_BLOCKS] = jpeg.padded_blocks},
+    };
+    return CONV_OK;
+}
+
+static enum conv_status check_size(const uint8_t *data, size_t size,
+                                   const struct conv_image_header *header, struct conv_err *err)
+{
+    struct conv_jpeg_header jpeg = unpack_header(header);
+    (void)data;
+    return conv_jpeg_check_size(size, &jpeg, err);
+}
+
+// Further images after the first belong to other views or exposures of it.
+static bool is_never_animated(const uint8_t *data, size_t size)
+{
+    (void)data;
+    (void)size;
+    return false;
+}
+
+static enum conv_status open_codec(struct conv_codec **out, const struct conv_codec_config *config,
+                                   struct conv_err *err)
+{
+    struct conv_codec *codec = calloc(1, sizeof *codec);
+    *out = codec;
+    if (!codec)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the codec");
+    codec->config = *config;
+    return CONV_OK;
+}
+
+static void close_codec(struct conv_codec *codec)
+{
+    if (!codec)
+        return;
+    conv_buffer_free(&codec->row);
+    conv_buffer_free(&codec->file);
+    free(codec);
+}
+
+static void trim(struct conv_codec *codec)
+{
+    size_t keep = codec->config.keep ? codec->config.keep : SIZE_MAX;
+    conv_buffer_trim(&codec->row, keep);
+    conv_buffer_trim(&codec->file, keep);
+}
+
+static size_t decode_bytes(const struct conv_image_header *header, size_t size)
+{
+    struct conv_jpeg_header jpeg = unpack_header(header);
+    size_t columns = ((size_t)jpeg.width + 64) * COLUMN_BYTES;
+    size_t coefficients = (size_t)jpeg.padded_blocks * BLOCK_SAMPLES * sizeof(int16_t);
+    (void)size;
+    return columns + (jpeg.several_scans ? coefficients : 0);
+}
+
+static int quality_of(const struct conv_codec_config *config)
+{
+    return config->quality ? config->quality : DEFAULT_QUALITY;
+}
+
+// An upper bound of the compressed bytes: at quality 100, where coefficients are not divided, noise
+// of full amplitude takes 1.6 bytes per sample, and no image 2.25, since the mean square of a
+// block's coefficients is at most that of its samples: 8 bits and a code of 10. At 95 the divisors
+// save 2 of these bits.
+static size_t most_file_bytes(const struct conv_codec_config *config,
+                              const struct conv_image *shape)
+{
+    size_t width = conv_image_align((size_t)shape->width, 16);
+    size_t samples = width * conv_image_align((size_t)shape->height, 16);
+    int quality = quality_of(config);
+    if (shape->channels >= 3)
+        samples = quality >= FULL_CHROMA_QUALITY ? 3 * samples : samples + samples / 2;
+    return (quality > 95 ? samples / 4 * 9 : samples / 2 * 3) + ((size_t)1 << 16);
+}
+
+static size_t encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape)
+{
+    return most_file_bytes(config, shape) + ((size_t)shape->width + 64) * COLUMN_BYTES;
+}
+
+static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
+                               const struct conv_image_header *header, const struct conv_image *dst,
+                               struct conv_err *err)
+{
+    struct conv_jpeg_header jpeg = unpack_header(header);
+    return conv_libjpeg_decode(&codec->row, data, size, &jpeg, dst, codec->config.stop, err);
+}
+
+static bool is_opaque(const struct conv_image *image)
+{
+    const struct conv_plane *alpha = &image->plane[image->channels - 1];
+    for (int y = 0; y < image->height; y++) {
+        const uint8_t *row = alpha->data + y * alpha->stride;
+        unsigned least = 255;
+        for (int x = 0; x < image->width; x++)
+            least &= row[x];
+        if (least != 255)
+            return false;
+    }
+    return true;
+}
+
+static void put_parts(struct conv_encoded *encoded, const struct conv_buffer *file,
+                      const struct conv_metadata *metadata)
+{
+    enum { SOI_SIZE = 2 };
+    bool jfif = conv_jpeg_has_jfif(metadata);
+    *encoded = (struct conv_encoded){
+        .part = {{file->data, SOI_SIZE},
+                 {jfif ? NULL : conv_jpeg_jfif, jfif ? 0 : CONV_JPEG_JFIF_SIZE},
+                 {metadata ? metadata->data : NULL, metadata ? metadata->size : 0},
+                 {file->data + SOI_SIZE, file->size - SOI_SIZE}},
+    };
+    for (int i = 0; i < CONV_ENCODED_PARTS; i++)
+        encoded->size += encoded->part[i].size;
+}
+
+static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
+                               const struct conv_metadata *metadata, struct conv_encoded *file,
+                               struct conv_err *err)
+{
+    int quality = quality_of(&codec->config);
+    struct conv_libjpeg_settings settings = {
+        .quality = quality,
+        .full_chroma = quality >= FULL_CHROMA_QUALITY,
+        .most = most_file_bytes(&codec->config, src),
+    };
+    if (src->alpha && !is_opaque(src))
+        return conv_err_hint(
+            err, CONV_HINT_OTHER_FORMAT, 0,
+            conv_err_set(err, CONV_ERR_UNSUPPORTED, "JPEG cannot hold its transparent pixels"));
+    enum conv_status status =
+        conv_libjpeg_encode(&codec->row, &codec->file, src, &settings, codec->config.stop, err);
+    if (!status)
+        put_parts(file, &codec->file, metadata);
+    return status;
+}
+
+const struct conv_format conv_jpeg_format = {
+    .name = "JPEG",
+    .patterns = {"*.jpg", "*.jpeg", "*.jpe", "*.jfif"},
+    .extension = ".jpg",
+    .most_depth = 8,
+    .most_side = CONV_LIBJPEG_MOST_SIDE,
+    .head_bytes = CONV_JPEG_HEAD_SIZE,
+    .check_head = conv_jpeg_check_signature,
+    .probe = probe,
+    .check_size = check_size,
+    .is_animated = is_never_animated,
+    .collect = conv_jpeg_collect,
+    .take_common = conv_jpeg_take_common,
+    .put_common = conv_jpeg_put_common,
+    .open = open_codec,
+    .close = close_codec,
+    .trim = trim,
+    .decode_bytes = decode_bytes,
+    .encode_bytes = encode_bytes,
+    .decode = decode,
+    .encode = encode,
+};

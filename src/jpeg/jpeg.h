@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// JPEG bytes to planes and planes to JPEG bytes, by libjpeg-turbo. The pipeline uses this through
+// conv_jpeg_format only.
+//
+// Read: Huffman and arithmetic coding, sequential and progressive, 8 bits, gray and colour. Decoded
+// samples are those of libjpeg-turbo's default settings (accurate integer DCT, smooth upsampling of
+// chroma), in R'G'B' as stored: filters work on them as they are.
+// Written: sequential, Huffman-coded, 8 bits, gray or YCbCr, with a JFIF header.
+//
+// Refused: CMYK and YCCK, 12 bits, lossless and hierarchical files, and everything that
+// libjpeg-turbo only warns about and replaces by gray: data that end early, bad codes, missing
+// restart markers or scans. Ignored: bytes after EOI (further images of phones and 3-D cameras), up
+// to 64 stray bytes before it, and unknown versions of JFIF.
+#ifndef CONV_JPEG_JPEG_H
+#define CONV_JPEG_JPEG_H
+
+#include "base/err.h"
+#include "image/format.h"
+
+extern const struct conv_format conv_jpeg_format; // format.c
+
+// --- container.c: the markers before the first scan ----------------------------------------------
+
+struct conv_jpeg_header {
+    int width, height;
+    int components; // 1 or 3
+    bool progressive;
+    bool arithmetic;
+    bool several_scans;     // all coefficients are held at once
+    uint32_t blocks;        // of 8 x 8 coefficients in all components
+    uint32_t padded_blocks; // the same as libjpeg holds them
+};
+
+// CONV_ERR_FORMAT if a file that begins with these bytes is no JPEG.
+#define CONV_JPEG_HEAD_SIZE 3
+enum conv_status conv_jpeg_check_signature(const uint8_t *data, size_t size, struct conv_err *err);
+
+// Reads the markers up to the first scan of a whole file. CONV_ERR_FORMAT, and CONV_ERR_UNSUPPORTED
+// for kinds of JPEG that are not read, with the cause.
+enum conv_status conv_jpeg_probe(const uint8_t *data, size_t size, struct conv_jpeg_header *header,
+                                 struct conv_err *err);
+
+// CONV_ERR_FORMAT if the file is too short to hold a code for each block.
+enum conv_status conv_jpeg_check_size(size_t size, const struct conv_jpeg_header *header,
+                                      struct conv_err *err);
+
+// --- metadata.c ----------------------------------------------------------------------------------
+
+// Collects the segments that are carried from JPEG to JPEG, complete with marker and length, in
+// file order: JFIF's density, Exif (without its thumbnail), XMP, ICC profiles, IPTC captions and
+// comments. Not carried: thumbnails, which show the image before it was filtered, the index of
+// further images (MPF), and segments of unknown meaning.
+enum conv_status conv_jpeg_collect(const uint8_t *data, size_t size,
+                                   const struct conv_image_header *header,
+                                   struct conv_metadata *metadata, struct conv_err *err);
+
+// conv_format.take_common and .put_common.
+enum conv_status conv_jpeg_take_common(const uint8_t *data, size_t size,
+                                       const struct conv_image_header *header,
+                                       struct conv_common *common, struct conv_err *err);
+enum conv_status conv_jpeg_put_common(const struct conv_common *common,
+                                      const struct conv_image *shape,
+                                      struct conv_metadata *metadata, struct conv_err *err);
+
+// The segment that follows SOI where metadata has no JFIF segment of its own.
+#define CONV_JPEG_JFIF_SIZE 18
+extern const uint8_t conv_jpeg_jfif[CONV_JPEG_JFIF_SIZE];
+
+// True if the metadata, which may be NULL, begin with a JFIF segment.
+bool conv_jpeg_has_jfif(const struct conv_metadata *metadata);
+
+// --- exif.c --------------------------------------------------------------------------------------
+
+// Removes the thumbnail from a TIFF structure of *size bytes: its bytes are cut off or become 0.
+// What cannot be understood stays as it is.
+void conv_exif_drop_thumbnail(uint8_t *tiff, size_t *size);
+
+#endif

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: MIT
+// The only file that uses libjpeg and its long jumps. A function that calls setjmp only calls its
+// inner half, so no local variable lives across a jump; its caller owns and frees all memory.
+//
+// The classic interface and not TurboJPEG's: that one needs the whole image interleaved in memory,
+// cannot be cancelled, and does not say what it warns about.
+#include "jpeg/libjpeg.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <jpeglib.h> // needs stdio.h
+
+#include <jerror.h>
+
+#include "base/cancel.h"
+
+// Bytes of the output buffer at first, and at least that much is added.
+#define LEAST_ROOM ((size_t)1 << 16)
+
+// Stray bytes before EOI that are accepted: cameras pad their data, and more of them are a sign of
+// damage in the data before.
+#define MOST_STRAY 64
+
+// The error, set before a long jump. The first member is what libjpeg has a pointer to.
+struct fault {
+    struct jpeg_error_mgr errors;
+    jmp_buf jump;
+    bool no_memory;
+    bool truncated;
+    bool cancelled;
+    char text[JMSG_LENGTH_MAX];
+};
+
+static struct fault *fault_of(j_common_ptr jpeg)
+{
+    return (struct fault *)jpeg->err;
+}
+
+static void on_error(j_common_ptr jpeg)
+{
+    struct fault *fault = fault_of(jpeg);
+    fault->no_memory = jpeg->err->msg_code == JERR_OUT_OF_MEMORY;
+    jpeg->err->format_message(jpeg, fault->text);
+    longjmp(fault->jump, 1);
+}
+
+static void fail(j_common_ptr jpeg, const char *text)
+{
+    struct fault *fault = fault_of(jpeg);
+    snprintf(fault->text, sizeof fault->text, "%s", text);
+    longjmp(fault->jump, 1);
+}
+
+// libjpeg replaces what is damaged by gray or a guess and warns: here that is an error.
+static void on_message(j_common_ptr jpeg, int level)
+{
+    const struct jpeg_error_mgr *errors = jpeg->err;
+    if (level >= 0)
+        return;
+    switch (errors->msg_code) {
+    case JWRN_ADOBE_XFORM: // an unknown colour transform counts as YCbCr
+    case JWRN_JFIF_MAJOR:
+    case JWRN_NOT_SEQUENTIAL: // wrong numbers in a sequential scan, which do not matter
+        return;
+    case JWRN_EXTRANEOUS_DATA:
+        if (errors->msg_parm.i[0] <= MOST_STRAY && errors->msg_parm.i[1] == JPEG_EOI)
+            return;
+        break;
+    default:
+        break;
+    }
+    on_error(jpeg);
+}
+
+static void check_stop(j_common_ptr jpeg, const atomic_int *stop)
+{
+    if (conv_cancel_is_asked(stop)) {
+        fault_of(jpeg)->cancelled = true;
+        fail(jpeg, CONV_CANCEL_TEXT);
+    }
+}
+
+static void init_errors(struct fault *fault)
+{
+    jpeg_std_error(&fault->errors);
+    fault->errors.error_exit = on_error;
+    fault->errors.emit_message = on_message;
+}
+
+static enum conv_status out_of_memory(struct conv_err *err)
+{
+    return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+}
+
+// --- decoding ------------------------------------------------------------------------------------
+
+struct reader {
+    struct jpeg_decompress_struct jpeg;
+    struct jpeg_source_mgr source;
+    struct jpeg_progress_mgr progress;
+    const uint8_t *data;
+    size_t size;
+    const struct conv_jpeg_header *header;
+    const struct conv_image *dst;
+    uint8_t *row;
+    const atomic_int *stop;
+};
+
+static void start_source(j_decompress_ptr jpeg)
+{
+    (void)jpeg;
+}
+
+// All bytes were there from the start.
+static boolean fill_source(j_decompress_ptr jpeg)
+{
+    fault_of((j_common_ptr)jpeg)->truncated = true;
+    fail((j_common_ptr)jpeg, "truncated");
+    return FALSE;
+}
+
+static void skip_source(j_decompress_ptr jpeg, long count)
+{
+    struct jpeg_source_mgr *source = jpeg->src;
+    if (count <= 0)
+        return;
+    if ((size_t)count > source->bytes_in_buffer)
+        (void)fill_source(jpeg);
+    source->next_input_byte += count;
+    source->bytes_in_buffer -= (size_t)count;
+}
+
+// Called for each row of blocks, while scans are collected too.
+static void watch(j_common_ptr jpeg)
+{
+    const struct reader *reader = jpeg->client_data;
+    check_stop(jpeg, reader->stop);
+    if (reader->jpeg.input_scan_number > CONV_LIBJPEG_MOST_SCANS)
+        fail(jpeg, "far too many scans");
+}
+
+static void start_reading(struct reader *reader)
+{
+    j_decompress_ptr jpeg = &reader->jpeg;
+    const struct conv_jpeg_header *header = reader->header;
+    jpeg_create_decompress(jpeg);
+    jpeg->client_data = reader;
+    reader->source = (struct jpeg_source_mgr){
+        .next_input_byte = reader->data,
+        .bytes_in_buffer = reader->size,
+        .init_source = start_source,
+        .fill_input_buffer = fill_source,
+        .skip_input_data = skip_source,
+        .resync_to_restart = jpeg_resync_to_restart, // warns first
+        .term_source = start_source,
+    };
+    jpeg->src = &reader->source;
+    reader->progress.progress_monitor = watch;
+    jpeg->progress = &reader->progress;
+    (void)jpeg_read_header(jpeg, TRUE);
+    // Defaults otherwise: the accurate integer DCT and smooth upsampling, as in other programs.
+    jpeg->out_color_space = header->components == 1 ? JCS_GRAYSCALE : JCS_EXT_RGBX;
+    (void)jpeg_start_decompress(jpeg);
+    if (jpeg->output_width != (JDIMENSION)header->width ||
+        jpeg->output_height != (JDIMENSION)header->height ||
+        jpeg->num_components != header->components ||
+        jpeg->output_components != (header->components == 1 ? 1 : 4))
+        fail((j_common_ptr)jpeg, "contradicts its header");
+}
+
+// A file may end before all components had a scan: libjpeg fills them with gray in silence.
+static void check_scans(struct reader *reader)
+{
+    j_decompress_ptr jpeg = &reader->jpeg;
+    for (int c = 0; c < jpeg->num_components; c++)
+        if (!jpeg->comp_info[c].quant_table || (jpeg->coef_bits && jpeg->coef_bits[c][0] < 0))
+            fail((j_common_ptr)jpeg, "a channel has no image data");
+}
+
+static void put_row(const struct conv_image *dst, int y, const uint8_t *row)
+{
+    uint8_t *to[3];
+    for (int c = 0; c < dst->channels; c++)
+        to[c] = dst->plane[c].data + y * dst->plane[c].stride;
+    if (dst->channels == 1) {
+        memcpy(to[0], row, (size_t)dst->width);
+        return;
+    }
+    uint8_t *restrict r = to[0], *restrict g = to[1], *restrict b = to[2];
+    for (int x = 0; x < dst->width; x++) {
+        r[x] = row[4 * x];
+        g[x] = row[4 * x + 1];
+        b[x] = row[4 * x + 2];
+    }
+}
+
+static bool read_guarded(struct reader *reader)
+{
+    if (setjmp(((struct fault *)reader->jpeg.err)->jump))
+        return false;
+    start_reading(reader);
+    check_scans(reader);
+    while (reader->jpeg.output_scanline < reader->jpeg.output_height) {
+        int y = (int)reader->jpeg.output_scanline;
+        check_stop((j_common_ptr)&reader->jpeg, reader->stop);
+        (void)jpeg_read_scanlines(&reader->jpeg, &reader->row, 1);
+        put_row(reader->dst, y, reader->row);
+    }
+    (void)jpeg_finish_decompress(&reader->jpeg); // reads on to EOI
+    return true;
+}
+
+static enum conv_status read_failure(const struct fault *fault, size_t size, struct conv_err *err)
+{
+    if (fault->no_memory)
+        return out_of_memory(err);
+    if (fault->cancelled)
+        return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+    if (fault->truncated)
+        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends too early, after %zu bytes",
+                            size);
+    return conv_err_set(err, CONV_ERR_FORMAT, "damaged image: %s", fault->text);
+}
+
+enum conv_status conv_libjpeg_decode(struct conv_buffer *row, const uint8_t *data, size_t size,
+                                     const struct conv_jpeg_header *header,
+                                     const struct conv_image *dst, const atomic_int *stop,
+                                     struct conv_err *err)
+{
+    if (!conv_buffer_reserve(row, 4 * (size_t)header->width))
+        return out_of_memory(err);
+    struct fault fault = {0};
+    struct reader reader = {
+        .data = data, .size = size, .header = header, .dst = dst, .row = row->data, .stop = stop};
+    init_errors(&fault);
+    reader.jpeg.err = &fault.errors;
+    enum conv_status status = read_guarded(&reader) ? CONV_OK : read_failure(&fault, size, err);
+    jpeg_destroy_decompress(&reader.jpeg);
+    return status;
+}
+
+// --- encoding ------------------------------------------------------------------------------------
+
+struct writer {
+    struct jpeg_compress_struct jpeg;
+    struct jpeg_destination_mgr destination;
+    const struct conv_image *src;
+    const struct conv_libjpeg_settings *settings;
+    uint8_t *row;
+    struct conv_buffer *file;
+    const atomic_int *stop;
+};
+
+static void offer_room(j_compress_ptr jpeg)
+{
+    struct writer *writer = jpeg->client_data;
+    struct conv_buffer *file = writer->file;
+    writer->destination.next_output_byte = file->data + file->size;
+    writer->destination.free_in_buffer = file->capacity - file->size;
+}
+
+// The buffer grows by half, at the end to what the largest file takes.
+static boolean grow_file(j_compress_ptr jpeg)
+{
+    const struct writer *writer = jpeg->client_data;
+    struct conv_buffer *file = writer->file;
+    size_t more = file->capacity / 2 > LEAST_ROOM ? file->capacity / 2 : LEAST_ROOM;
+    size_t capacity = file->capacity + more, most = writer->settings->most;
+    file->size = file->capacity; // libjpeg calls this when all of it is full
+    if (capacity > most && file->capacity < most)
+        capacity = most;
+    if (!conv_buffer_reserve(file, capacity)) {
+        fault_of((j_common_ptr)jpeg)->no_memory = true;
+        fail((j_common_ptr)jpeg, "out of memory");
+    }
+    offer_room(jpeg);
+    return TRUE;
+}
+
+static void end_file(j_compress_ptr jpeg)
+{
+    const struct writer *writer = jpeg->client_data;
+    writer->file->size = writer->file->capacity - writer->destination.free_in_buffer;
+}
+
+static void start_writing(struct writer *writer)
+{
+    j_compress_ptr jpeg = &writer->jpeg;
+    const struct conv_libjpeg_settings *settings = writer->settings;
+    bool gray = writer->src->channels < 3;
+    jpeg_create_compress(jpeg);
+    jpeg->client_data = writer;
+    writer->destination = (struct jpeg_destination_mgr){
+        .init_destination = offer_room,
+        .empty_output_buffer = grow_file,
+        .term_destination = end_file,
+    };
+    jpeg->dest = &writer->destination;
+    jpeg->image_width = (JDIMENSION)writer->src->width;
+    jpeg->image_height = (JDIMENSION)writer->src->height;
+    jpeg->input_components = gray ? 1 : 4;
+    jpeg->in_color_space = gray ? JCS_GRAYSCALE : JCS_EXT_RGBX;
+    jpeg_set_defaults(jpeg);
+    jpeg_set_quality(jpeg, settings->quality, TRUE);
+    int factor = gray || settings->full_chroma ? 1 : 2;
+    jpeg->comp_info[0].h_samp_factor = jpeg->comp_info[0].v_samp_factor = factor;
+    jpeg->write_JFIF_header = FALSE;
+    jpeg_start_compress(jpeg, TRUE);
+}
+
+static void get_row(uint8_t *row, const struct conv_image *src, int y)
+{
+    const uint8_t *from[3];
+    for (int c = 0; c < 3; c++)
+        from[c] = src->plane[c].data + y * src->plane[c].stride;
+    const uint8_t *restrict r = from[0], *restrict g = from[1], *restrict b = from[2];
+    for (int x = 0; x < src->width; x++) {
+        row[4 * x] = r[x];
+        row[4 * x + 1] = g[x];
+        row[4 * x + 2] = b[x];
+        row[4 * x + 3] = 0;
+    }
+}
+
+static void write_rows(struct writer *writer)
+{
+    const struct conv_image *src = writer->src;
+    for (int y = 0; y < src->height; y++) {
+        uint8_t *row = writer->row;
+        check_stop((j_common_ptr)&writer->jpeg, writer->stop);
+        if (src->channels < 3)
+            row = src->plane[0].data + y * src->plane[0].stride;
+        else
+            get_row(row, src, y);
+        (void)jpeg_write_scanlines(&writer->jpeg, &row, 1);
+    }
+    jpeg_finish_compress(&writer->jpeg);
+}
+
+static bool write_guarded(struct writer *writer)
+{
+    if (setjmp(((struct fault *)writer->jpeg.err)->jump))
+        return false;
+    start_writing(writer);
+    write_rows(writer);
+    return true;
+}
+
+static enum conv_status write_failure(const struct fault *fault, struct conv_err *err)
+{
+    if (fault->no_memory)
+        return out_of_memory(err);
+    if (fault->cancelled)
+        return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+    return conv_err_set(err, CONV_ERR_UNSUPPORTED, "cannot be encoded: %s", fault->text);
+}
+
+enum conv_status conv_libjpeg_encode(struct conv_buffer *row, struct conv_buffer *file,
+                                     const struct conv_image *src,
+                                     const struct conv_libjpeg_settings *settings,
+                                     const atomic_int *stop, struct conv_err *err)
+{
+    file->size = 0;
+    if (!conv_buffer_reserve(row, 4 * (size_t)src->width) || !conv_buffer_reserve(file, LEAST_ROOM))
+        return out_of_memory(err);
+    struct fault fault = {0};
+    struct writer writer = {
+        .src = src, .settings = settings, .row = row->data, .file = file, .stop = stop};
+    init_errors(&fault);
+    writer.jpeg.err = &fault.errors;
+    enum conv_status status = write_guarded(&writer) ? CONV_OK : write_failure(&fault, err);
+    jpeg_destroy_compress(&writer.jpeg);
+    return status;
+}

@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: MIT
+"""JPEG in and out: pixels against OpenCV, names and options, metadata between the formats, refusals, devices."""
+import os
+import struct
+import subprocess
+import zlib
+
+import numpy as np
+import pytest
+
+import images
+import jpeg
+import png_writer as png
+import program
+from program import RUNNER, run
+from test_watch import until, watch
+
+pytestmark = pytest.mark.skipif(not program.HAS_JPEG, reason="built without libjpeg-turbo")
+
+FAULTY = os.environ.get("CONV_FAULTY_BINARY")
+
+
+def photo(width=61, height=37, channels=3, seed=1):
+    planes = images.texture(np.random.default_rng(seed), channels, height, width, 255)
+    return planes[0] if channels == 1 else planes.transpose(1, 2, 0)
+
+
+def write(name, data):
+    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+    with open(name, "wb") as file:
+        file.write(data)
+    return data
+
+
+def read(name):
+    with open(name, "rb") as file:
+        return file.read()
+
+
+def write_png(name, pixels, chunks=b"", depth=8):
+    types = {1: png.GRAY, 2: png.GRAY_ALPHA, 3: png.RGB, 4: png.RGBA}
+    planes = pixels.reshape(pixels.shape[0], pixels.shape[1], -1)
+    data = png.encode(planes.shape[1], planes.shape[0], planes.reshape(planes.shape[0], -1).tolist(), types[planes.shape[2]], depth)
+    return write(name, data[:33] + chunks + data[33:])
+
+
+def pixels_of(name):
+    """Of a PNG that the program wrote, (height, width[, channels])."""
+    planes = images.read(name)
+    return planes[0] if len(planes) == 1 else planes.transpose(1, 2, 0)
+
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def chunks(name):
+    data, at, found = read(name), 8, []
+    while at < len(data):
+        size = struct.unpack(">I", data[at:at + 4])[0]
+        found.append((data[at + 4:at + 8], data[at + 8:at + 8 + size]))
+        at += 12 + size
+    return dict(found)
+
+
+# --- pixels --------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("channels", (1, 3))
+@pytest.mark.parametrize("options", ({}, {"progressive": 1}, {"rst_interval": 2}, {"optimize": 1, "quality": 40}), ids=str)
+def test_decoded_pixels_are_opencvs(box, channels, options):
+    data = write("a.jpg", jpeg.make(photo(channels=channels), **options))
+    run("identity", "a.jpg", "a.png")
+    assert (pixels_of("a.png") == jpeg.decode(data)).all()
+    # What is filtered are these samples.
+    write_png("same.png", jpeg.decode(data))
+    run("emboss,blur", "--border=wrap", "same.png", "want.png")
+    run("emboss,blur", "--border=wrap", "a.jpg", "got.png")
+    assert (pixels_of("got.png") == pixels_of("want.png")).all()
+
+
+def test_verify_and_layers_read_jpeg(box):
+    data = write("in/a.jpg", jpeg.make(photo()))
+    assert "differ" not in run("verify", "sharpen", "in/a.jpg").err
+    np.save("w.npy", np.ones((1, 3, 1, 1), np.float32))
+    run("layer", "w.npy", "in", "out", "--range=255")
+    assert (np.load("out/a.npy")[0] == jpeg.decode(data).astype(np.float32).sum(2)).all()
+    run("identity", "--output-type=f32", "in", "floats")
+    assert (np.load("floats/a.npy") == jpeg.decode(data).transpose(2, 0, 1)).all()
+
+
+def psnr(a, b):
+    return 10 * np.log10(255 ** 2 / np.mean((a.astype(float) - b) ** 2))
+
+
+def test_quality_and_chroma(box):
+    pixels = photo(200, 150)
+    write_png("a.png", pixels)
+    sizes, shares = [], []
+    for quality in (20, 60, 89, 90, 100):
+        run("identity", "a.png", "a.jpg", "--quality", str(quality))
+        data = read("a.jpg")
+        sizes.append(len(data))
+        shares.append(psnr(jpeg.decode(data), pixels))
+        sampling = dict(jpeg.segments(data))[0xC0][7]
+        assert sampling == (0x11 if quality >= 90 else 0x22), quality
+    assert sizes == sorted(sizes) and shares == sorted(shares) and shares[-1] > 45
+    run("identity", "a.png", "b.jpg")
+    run("identity", "a.png", "c.jpg", "-Q90")
+    assert read("b.jpg") == read("c.jpg")
+    run("identity", "a.png", "bad.jpg", "-Q0", code=2)
+
+
+def test_images_of_16_bits_are_rounded(box):
+    pixels = (np.arange(64 * 64).reshape(64, 64) * 16).astype(np.uint16)
+    write_png("a.png", pixels, depth=16)
+    write_png("b.png", (pixels.astype(int) + 128) // 257)
+    run("identity", "a.png", "a.jpg", "-Q100")
+    run("identity", "b.png", "b.jpg", "-Q100")
+    assert (jpeg.decode(read("a.jpg")) == jpeg.decode(read("b.jpg"))).all()
+
+
+def test_alpha(box):
+    pixels = photo(30, 20, 4)
+    write_png("a.png", pixels)
+    err = run("identity", "a.png", "a.jpg", code=1).err
+    assert "JPEG cannot hold its transparent pixels; --to png keeps them" in err and not os.path.exists("a.jpg")
+    pixels[:, :, 3] = 255
+    write_png("b.png", pixels)
+    run("identity", "b.png", "b.jpg", "-Q100")
+    assert psnr(jpeg.decode(read("b.jpg")), pixels[:, :, :3]) > 35
+
+
+def test_more_pixels_than_a_jpeg_holds(box):
+    write_png("a.png", np.zeros((1, 65501), int))
+    assert "JPEG holds at most 65500 per side" in run("identity", "a.png", "a.jpg", code=1).err
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+def kind(name):
+    return {b"\x89PNG": "png", b"\xff\xd8\xff\xe0": "jpg"}[read(name)[:4]]
+
+
+@pytest.fixture
+def mixed(box):
+    """A folder with both formats."""
+    for name in ("a.jpg", "b.JPG", "c.jpeg", "below/d.jfif"):
+        write(f"in/{name}", jpeg.make(photo()))
+    write_png("in/e.png", photo())
+    write("in/f.txt", b"no image")
+    return box
+
+
+def tree(folder):
+    return sorted(os.path.relpath(os.path.join(path, name), folder) for path, _, names in os.walk(folder) for name in names)
+
+
+def test_a_folder_keeps_formats(mixed):
+    assert "5 done" in run("emboss", "-r", "in", "out").err
+    assert tree("out") == ["a.jpg", "b.JPG", "below/d.jfif", "c.jpeg", "e.png"]
+    assert [kind(f"out/{name}") for name in tree("out")] == ["jpg", "jpg", "jpg", "jpg", "png"]
+    assert "5 skipped" in run("emboss", "-r", "--skip-existing", "in", "out").err
+    assert "1 done" in run("emboss", "--include=*.png", "in", "only").err
+
+
+@pytest.mark.parametrize("to,names", (("png", ["a.png", "b.png", "below/d.png", "c.png", "e.png"]),
+                                      ("jpg", ["a.jpg", "b.JPG", "below/d.jfif", "c.jpeg", "e.jpg"])))
+def test_to(mixed, to, names):
+    planned = run("emboss", "-r", "--dry-run", "--json", "--to", to, "in", "out").records()
+    assert sorted(row["output"] for row in planned if row["type"] == "file") == [f"out/{name}" for name in names]
+    run("emboss", "-r", f"--to={to}", "in", "out")
+    assert tree("out") == names and {kind(f"out/{name}") for name in names} == {to}
+    assert "5 skipped" in run("emboss", "-r", "--skip-existing", f"--to={to}", "in", "out").err
+
+
+@pytest.mark.parametrize("options,output", ((("--to=png",), "a.png"), (("--output-type=f32",), "a.npy")))
+def test_collisions_are_reported(box, options, output):
+    """The second of two images with one output replaced the first one's."""
+    write("in/a.jpg", jpeg.make(photo()))
+    write_png("in/a.png", photo())
+    result = run("identity", *options, "in", "out", code=1)
+    assert f"another image has the same output, {output}" in result.err and "1 done, 1 failed" in result.err
+    assert os.listdir("out") == [output]
+    np.save("w.npy", np.ones((1, 3, 1, 1), np.float32))
+    assert "another image has the same output, a.npy" in run("layer", "w.npy", "in", "maps", code=1).err
+
+
+def test_an_image_that_arrives_again_keeps_its_output(box):
+    """--watch: its place is not that of another image."""
+    os.mkdir("in")
+    with watch(box / "in", box / "out", "--to=png") as watched:
+        for seed in (1, 2):
+            write("new.jpg", jpeg.make(photo(seed=seed)))
+            os.rename("new.jpg", "in/a.jpg")
+            watched.has("a.png")
+            run("emboss", "in/a.jpg", "want.png")
+            until(lambda: read("out/a.png") == read("want.png"), watched.process)
+        write("in/a.jpeg", read("in/a.jpg"))
+        write("in/b.jpg", read("in/a.jpg"))
+        watched.has("b.png")
+        assert "in/a.jpeg: another image has the same output, a.png" in watched.end(code=1)
+
+
+def test_output_names_and_streams(box):
+    data = write("a.jpg", jpeg.make(photo()))
+    write_png("b.png", photo())
+    run("identity", "a.jpg", "plain")
+    run("identity", "b.png", "plain2")
+    assert (kind("plain"), kind("plain2")) == ("jpg", "png")
+    assert run("identity", "-", "-", stdin=data).out_bytes[:2] == jpeg.SOI
+    assert run("identity", "--to=png", "-", "-", stdin=data).out_bytes[:4] == b"\x89PNG"
+    run("identity", "--to=jpg", "b.png", "plain3")
+    assert kind("plain3") == "jpg"
+
+
+def test_in_place(mixed):
+    before = {name: read(f"in/{name}") for name in tree("in")}
+    run("emboss", "-r", "--in-place", "in")
+    assert [name for name in before if read(f"in/{name}") == before[name]] == ["f.txt"]
+    assert [kind(f"in/{name}") for name in before if name != "f.txt"] == ["jpg", "jpg", "jpg", "jpg", "png"]
+
+
+@pytest.mark.parametrize("typed,words", (
+    (("--to=webp", "a.png", "b.png"), ("--to takes png or jpg, not 'webp'",)),
+    (("--to=jpg", "a.png", "b.png"), ("outputs are to be JPEG", "use b.jpg")),
+    (("--to=jpg", "--in-place", "a.png"), ("--in-place and --to",)),
+    (("--to=jpg", "-z3", "a.png", "b.jpg"), ("--to jpg and --compress", "--quality")),
+    (("-z3", "a.png", "b.jpg"), ("the output b.jpg and --compress",)),
+    (("--encoder=libpng", "a.png", "b.jpg"), ("the output b.jpg and --encoder",)),
+    (("-Q80", "a.png", "b.png"), ("the output b.png and --quality", "--compress")),
+    (("--output-type=u16", "a.png", "b.jpg"), ("--output-type u16", "8 bits")),
+    (("a.png", "b.webp"), ("conv writes PNG and JPEG only", "use b.png"))))
+def test_contradictions_are_refused(box, typed, words):
+    write_png("a.png", photo())
+    err = run("identity", *typed, code=2).err
+    assert all(word in err for word in words), err
+    assert os.listdir(box) == ["a.png"]
+
+
+def test_resume_knows_quality_and_format(mixed):
+    command = ("emboss", "in", "out", "--resume", "journal")
+    assert "4 done" in run(*command).err
+    assert "4 skipped" in run(*command).err
+    assert "4 done" in run(*command, "--quality=50").err
+    assert "4 done" in run(*command, "--to=png").err
+
+
+def test_a_page_shows_jpegs(mixed):
+    run("emboss", "in", "out", "--html", "page.html")
+    with open("page.html", encoding="utf-8") as file:
+        assert file.read().count("data:image/png;base64") >= 2
+
+
+# --- metadata ------------------------------------------------------------------------------------
+
+XMP = b"<x:xmpmeta xmlns:x='adobe:ns:meta/'>\xc3\xa9</x:xmpmeta>"
+XMP_SEGMENT = jpeg.segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0" + XMP)
+ICC = jpeg.profile(size=150000)
+THUMBNAIL = jpeg.make(photo(16, 16))
+
+
+def resource(number, data):
+    return b"8BIM" + struct.pack(">HHI", number, 0, len(data)) + data + bytes(len(data) % 2)
+
+
+def test_jpeg_to_jpeg(box):
+    """Profile parts in a wrong order are sorted; everything that shows the old image is dropped."""
+    parts = jpeg.icc_segments(ICC)
+    iptc = resource(0x0404, b"caption")
+    source = jpeg.make(photo(), jpeg.exif_segment(jpeg.exif(6, THUMBNAIL)), parts[2], XMP_SEGMENT, parts[0], parts[1],
+                       jpeg.segment(0xE2, b"MPF\0" + bytes(20)), jpeg.segment(0xEB, b"unknown"),
+                       jpeg.segment(0xED, b"Photoshop 3.0\0" + resource(0x040C, THUMBNAIL) + iptc),
+                       jpeg.segment(0xFE, b"one"), jpeg.segment(0xFE, b"two"))
+    source = source[:13] + b"\1\0\x48\0\x60" + source[18:]  # dots per inch
+    write("a.jpg", source)
+    run("emboss", "a.jpg", "b.jpg")
+    data = read("b.jpg")
+    assert jpeg.segments(data)[0] == (0xE0, b"JFIF\0\1\1\1\0\x48\0\x60\0\0")
+    kept = jpeg.metadata(data)
+    assert kept[0] == (0xE1, b"Exif\0\0" + jpeg.exif(6, THUMBNAIL)[:22] + bytes(4) + jpeg.exif(6, THUMBNAIL)[26:56])
+    assert kept[1:] == [(part[1], part[4:]) for part in parts] + [
+        (0xE1, XMP_SEGMENT[4:]), (0xED, b"Photoshop 3.0\0" + iptc), (0xFE, b"one"), (0xFE, b"two")]
+    assert THUMBNAIL not in data
+    run("emboss", "--strip", "a.jpg", "c.jpg")
+    assert jpeg.metadata(read("c.jpg")) == []
+
+
+def test_jpeg_to_png_and_back(box):
+    tiff = jpeg.exif(8)
+    source = jpeg.make(photo(), jpeg.exif_segment(tiff), *jpeg.icc_segments(ICC), XMP_SEGMENT, jpeg.segment(0xFE, b"plain"),
+                       jpeg.segment(0xFE, "größer".encode()), jpeg.segment(0xFE, b"latin \xe9"))
+    source = source[:13] + b"\1\1\x2c\1\x2c" + source[18:]
+    write("a.jpg", source)
+    run("emboss", "a.jpg", "b.png")
+    found = chunks("b.png")
+    assert zlib.decompress(found[b"iCCP"].split(b"\0", 1)[1][1:]) == ICC
+    assert found[b"eXIf"] == tiff and found[b"pHYs"] == struct.pack(">IIB", 11811, 11811, 1)
+    data = read("b.png")
+    for text in (b"iTXtXML:com.adobe.xmp\0\0\0\0\0" + XMP, b"tEXtComment\0plain", b"iTXtComment\0\0\0\0\0gr\xc3\xb6\xc3\x9fer",
+                 b"tEXtComment\0latin \xe9"):
+        assert text in data
+    run("identity", "b.png", "c.jpg")
+    assert jpeg.segments(read("c.jpg"))[0] == (0xE0, b"JFIF\0\1\1\1\1\x2c\1\x2c\0\0")
+    assert sorted(jpeg.metadata(read("c.jpg"))) == sorted(jpeg.metadata(source))
+    run("identity", "--strip", "a.jpg", "d.png")
+    assert set(chunks("d.png")) == {b"IHDR", b"IDAT", b"IEND"}
+
+
+def test_profiles_that_do_not_fit_are_dropped(box):
+    gray = jpeg.icc_segments(jpeg.profile(b"GRAY"))
+    parts = jpeg.icc_segments(ICC)
+    for name, segments in (("channels", gray), ("missing", parts[:2]), ("repeated", parts[:2] + parts[:1])):
+        write(f"{name}.jpg", jpeg.make(photo(), *segments))
+        run("identity", f"{name}.jpg", "out.png")
+        assert b"iCCP" not in chunks("out.png"), name
+        run("identity", f"{name}.jpg", "out.jpg")
+        assert len(jpeg.metadata(read("out.jpg"))) == (1 if name == "channels" else 0), name
+    # 64 MB of zeros in 64 kB, and data that are no zlib stream.
+    for profile in (zlib.compress(bytes(64 << 20)), b"damaged"):
+        write_png("a.png", photo(), chunk(b"iCCP", b"x\0\0" + profile))
+        run("identity", "a.png", "a.jpg")
+        assert jpeg.metadata(read("a.jpg")) == []
+
+
+@pytest.mark.parametrize("tiff", (b"", b"II*\0", b"MM\0*" + b"\xff" * 40, jpeg.exif()[:20], b"II*\0\x08\0\0\0\xff\xff" + bytes(90),
+                                  jpeg.exif(1, b"x" * 9)[:-9], b"garbage" * 9000), ids=len)
+def test_damaged_exif_is_carried_as_it_is(box, tiff):
+    write("a.jpg", jpeg.make(photo(), jpeg.exif_segment(tiff)))
+    run("identity", "a.jpg", "b.jpg")
+    kept = jpeg.metadata(read("b.jpg"))
+    assert len(kept) == 1 and len(kept[0][1]) == len(tiff) + 6
+    run("identity", "a.jpg", "b.png")
+    assert len(chunks("b.png").get(b"eXIf", b"")) == len(tiff)
+
+
+# --- hostile files (tests/unit/test_jpeg.c has more) ---------------------------------------------
+
+def test_refused(box):
+    good = jpeg.make(photo())
+    frame = good.index(b"\xff\xc0")
+    cut = good[:len(good) * 2 // 3]
+    bad = {
+        "cut.jpg": (cut, "truncated: ends too early"),
+        "ended.jpg": (cut + jpeg.EOI, "damaged image"),
+        "cmyk.jpg": (good[:frame] + jpeg.segment(0xC0, b"\x08" + good[frame + 5:frame + 9] + b"\4" + bytes(12)), "CMYK JPEG"),
+        "huge.jpg": (good[:frame + 5] + b"\x3f\0\x3f\0" + good[frame + 9:], "cannot hold"),
+        "huger.jpg": (good[:frame + 5] + b"\xff\0\xff\0" + good[frame + 9:], "are more than the limit"),
+        "text.jpg": (b"this is a text, not an image\n", program.NO_IMAGE),
+        "webp.jpg": (b"RIFF\0\0\0\0WEBPVP8 " + bytes(40), "a WebP; conv reads PNG and JPEG only (vips copy INPUT OUTPUT.png"),
+        "soi.jpg": (jpeg.SOI * 3 + good[2:], "starts twice"),
+        "length.jpg": (good[:4] + b"\0\1" + good[6:], "damaged"),
+    }
+    for name, (data, _) in bad.items():
+        write(f"in/{name}", data)
+    write("in/good.jpg", good)
+    err = run("identity", "in", "out", code=1).err
+    for name, (_, cause) in bad.items():
+        assert any(line.startswith(f"conv: in/{name}: ") and cause in line for line in err.splitlines()), f"{name}: {err}"
+    assert os.listdir("out") == ["good.jpg"]
+
+
+# --- devices -------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("binary,options", (("emulated", ("--decode-on=gpu", "--encode-on=gpu")), ("faulty", ()),
+                                            ("faulty", ("--alpha=premultiply",))), ids=str)
+def test_devices_write_the_same_jpegs(box, binary, options):
+    """The CPU decodes and encodes JPEG beside the device, which may code the PNG files of the same folder."""
+    path = program.EMULATED if binary == "emulated" else FAULTY
+    if not path:
+        pytest.skip(f"no {binary} program")
+    write("in/a.jpg", jpeg.make(photo(20, 9)))
+    write_png("in/b.png", photo(20, 9))
+    write_png("in/deep.png", photo(20, 9).astype(int) * 257, depth=16)
+    alpha = [option for option in options if "alpha" in option]
+    for to in ((), ("--to=jpg",)):
+        run("emboss", *alpha, *to, "in", "want")
+        result = subprocess.run([*RUNNER, path, "emboss", "--device=cuda", *options, *to, "in", "got"], check=True,
+                                timeout=600, stderr=subprocess.PIPE)
+        assert b"cuda" in result.stderr
+    assert tree("got") == tree("want") == ["a.jpg", "b.jpg", "b.png", "deep.jpg", "deep.png"]
+    for name in tree("want"):
+        if kind(f"want/{name}") == "jpg":
+            assert read(f"got/{name}") == read(f"want/{name}"), name
+        else:
+            assert (images.read(f"got/{name}") == images.read(f"want/{name}")).all(), name
+
+
+def test_memory_stays_within_a_limit(box):
+    """Progressive images hold all coefficients: 2 bytes per sample."""
+    write("in/a.jpg", jpeg.make(np.tile(photo(100, 100), (10, 10, 1)), progressive=1))
+    result = run("identity", "--mem-limit=1M", "in", "out", code=1)
+    assert "--mem-limit" in result.err

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+#include "support/jpeg_make.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jpeglib.h>
+
+#include "support/random.h"
+
+#define MOST_SCANS 200
+
+// Smooth colours and some noise.
+static uint8_t make_sample(int x, int y, int channel, uint64_t *seed)
+{
+    unsigned noise = random_below(seed, 24);
+    return (uint8_t)(((x * (5 + channel) + y * 3 * (channel + 1)) & 0xDF) + (int)noise);
+}
+
+// A scan of the DC coefficients, then one per AC coefficient and component, as many as asked for.
+static int script_scans(jpeg_scan_info scans[MOST_SCANS], const struct jpeg_spec *spec)
+{
+    int components = spec->channels, count = 1;
+    scans[0] = (jpeg_scan_info){.comps_in_scan = components, .component_index = {0, 1, 2}};
+    for (int k = 1; k < 64 && count < spec->scans; k++)
+        for (int c = 0; c < components && count < spec->scans; c++)
+            scans[count++] =
+                (jpeg_scan_info){.comps_in_scan = 1, .component_index = {c}, .Ss = k, .Se = k};
+    return count;
+}
+
+static int script_separate(jpeg_scan_info scans[MOST_SCANS], const struct jpeg_spec *spec)
+{
+    for (int c = 0; c < spec->channels; c++)
+        scans[c] = (jpeg_scan_info){.comps_in_scan = 1, .component_index = {c}, .Se = 63};
+    return spec->channels;
+}
+
+static void configure(struct jpeg_compress_struct *jpeg, const struct jpeg_spec *spec,
+                      jpeg_scan_info scans[MOST_SCANS])
+{
+    static const J_COLOR_SPACE inputs[] = {0, JCS_GRAYSCALE, 0, JCS_RGB, JCS_CMYK};
+    jpeg->image_width = (JDIMENSION)spec->width;
+    jpeg->image_height = (JDIMENSION)spec->height;
+    jpeg->input_components = spec->channels;
+    jpeg->in_color_space = inputs[spec->channels];
+    jpeg_set_defaults(jpeg);
+    if (spec->colors == JPEG_RGB)
+        jpeg_set_colorspace(jpeg, JCS_RGB);
+    jpeg_set_quality(jpeg, spec->quality ? spec->quality : 85, TRUE);
+    jpeg->comp_info[0].h_samp_factor = spec->sampling_h ? spec->sampling_h : 1;
+    jpeg->comp_info[0].v_samp_factor = spec->sampling_v ? spec->sampling_v : 1;
+    jpeg->restart_in_rows = spec->restart;
+    jpeg->arith_code = spec->arithmetic;
+    jpeg->optimize_coding = spec->optimized;
+    if (spec->progressive)
+        jpeg_simple_progression(jpeg);
+    if (spec->scans > 0 || spec->separate) {
+        jpeg->num_scans = spec->separate ? script_separate(scans, spec) : script_scans(scans, spec);
+        jpeg->scan_info = scans;
+    }
+}
+
+void jpeg_make(struct png_file *file, const struct jpeg_spec *spec, uint64_t seed)
+{
+    struct jpeg_compress_struct jpeg;
+    struct jpeg_error_mgr errors;
+    jpeg_scan_info scans[MOST_SCANS];
+    unsigned char *data = NULL;
+    unsigned long size = 0;
+    uint8_t *row = malloc((size_t)spec->width * (size_t)spec->channels);
+    jpeg.err = jpeg_std_error(&errors);
+    jpeg_create_compress(&jpeg);
+    jpeg_mem_dest(&jpeg, &data, &size);
+    configure(&jpeg, spec, scans);
+    jpeg_start_compress(&jpeg, TRUE);
+    for (int y = 0; y < spec->height; y++) {
+        for (int x = 0; x < spec->width; x++)
+            for (int c = 0; c < spec->channels; c++)
+                row[x * spec->channels + c] = make_sample(x, y, c, &seed);
+        (void)jpeg_write_scanlines(&jpeg, &row, 1);
+    }
+    jpeg_finish_compress(&jpeg);
+    jpeg_destroy_compress(&jpeg);
+    free(row);
+    png_make_free(file);
+    png_make_bytes(file, data, size);
+    free(data);
+}
+
+uint8_t *jpeg_decode_plain(const struct png_file *file, int width, int height, int channels)
+{
+    struct jpeg_decompress_struct jpeg;
+    struct jpeg_error_mgr errors;
+    jpeg.err = jpeg_std_error(&errors);
+    jpeg_create_decompress(&jpeg);
+    jpeg_mem_src(&jpeg, file->data, file->size);
+    (void)jpeg_read_header(&jpeg, TRUE);
+    (void)jpeg_start_decompress(&jpeg);
+    size_t row_size = (size_t)width * (size_t)channels;
+    uint8_t *pixels = NULL;
+    if (jpeg.output_width == (JDIMENSION)width && jpeg.output_height == (JDIMENSION)height &&
+        jpeg.output_components == channels)
+        pixels = malloc(row_size * (size_t)height);
+    for (int y = 0; pixels && y < height; y++) {
+        uint8_t *row = pixels + (size_t)y * row_size;
+        (void)jpeg_read_scanlines(&jpeg, &row, 1);
+    }
+    if (pixels)
+        (void)jpeg_finish_decompress(&jpeg);
+    jpeg_destroy_decompress(&jpeg);
+    return pixels;
+}
+
+void jpeg_insert(struct png_file *file, size_t at, int code, const void *data, size_t size)
+{
+    struct png_file segment = {0};
+    const uint8_t head[4] = {0xFF, (uint8_t)code, (uint8_t)((size + 2) >> 8), (uint8_t)(size + 2)};
+    png_make_bytes(&segment, head, sizeof head);
+    png_make_bytes(&segment, data, size);
+    png_make_insert(file, at, &segment);
+    png_make_free(&segment);
+}

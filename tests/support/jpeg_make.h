@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// JPEG files of every kind that libjpeg-turbo can write, and its plain way of decoding them.
+#ifndef CONV_TESTS_JPEG_MAKE_H
+#define CONV_TESTS_JPEG_MAKE_H
+
+#include "support/png_make.h"
+
+enum jpeg_colors { JPEG_YCC, JPEG_RGB, JPEG_CMYK };
+
+struct jpeg_spec {
+    int width, height;
+    int channels; // 1, 3, or 4 for JPEG_CMYK
+    enum jpeg_colors colors;
+    int quality;                // 0: 85
+    int sampling_h, sampling_v; // of the first component; 0: 1
+    int restart;                // rows of blocks between restart markers; 0: none
+    bool progressive, arithmetic, optimized;
+    bool separate; // sequential, with a scan for each component
+    int scans;     // more than 0: progressive, with a scan per coefficient, that many
+};
+
+// Replaces *file by a JPEG of a pattern that depends on `seed`. Freed by png_make_free.
+void jpeg_make(struct png_file *file, const struct jpeg_spec *spec, uint64_t seed);
+
+// Decodes with libjpeg's defaults to interleaved rows, which the caller frees. NULL if the file has
+// other sizes.
+uint8_t *jpeg_decode_plain(const struct png_file *file, int width, int height, int channels);
+
+// Inserts a segment of that code before the byte `at`.
+void jpeg_insert(struct png_file *file, size_t at, int code, const void *data, size_t size);
+
+#endif

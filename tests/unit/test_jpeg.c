@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: MIT
+// JPEG: pixels are those of libjpeg-turbo's defaults, whatever the kind of file; what is damaged or
+// of another kind is refused with its cause; work and memory are bounded by the image.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "jpeg/jpeg.h"
+#include "jpeg/libjpeg.h"
+#include "support/jpeg_make.h"
+#include "support/random.h"
+#include "support/test_image.h"
+
+static struct png_file file;
+static struct conv_err err;
+
+static int forget(void **state)
+{
+    (void)state;
+    png_make_free(&file);
+    return 0;
+}
+
+// As a worker does it. The planes are freed by the caller in any case.
+static enum conv_status decode_until(struct conv_image *image, const atomic_int *stop)
+{
+    const struct conv_format *format = &conv_jpeg_format;
+    struct conv_image_header header;
+    struct conv_codec *codec;
+    err.text[0] = '\0';
+    *image = (struct conv_image){0};
+    enum conv_status status = format->check_head(file.data, file.size, &err);
+    if (!status)
+        status = format->probe(file.data, file.size, &header, &err);
+    if (!status)
+        status = format->check_size(file.data, file.size, &header, &err);
+    if (status)
+        return status;
+    *image = header.shape;
+    image_alloc(image, 0xa5);
+    const struct conv_codec_config config = {.level = -1, .stop = stop};
+    assert_int_equal(format->open(&codec, &config, &err), CONV_OK);
+    status = format->decode(codec, file.data, file.size, &header, image, &err);
+    format->close(codec);
+    assert_true(image_padding_is(image, 0xa5));
+    return status;
+}
+
+static enum conv_status decode(struct conv_image *image)
+{
+    return decode_until(image, NULL);
+}
+
+static enum conv_status try_file(void)
+{
+    struct conv_image image;
+    enum conv_status status = decode(&image);
+    image_free(&image);
+    return status;
+}
+
+static void expect_refusal(enum conv_status status, const char *cause)
+{
+    assert_int_equal(try_file(), status);
+    if (!strstr(err.text, cause))
+        fail_msg("'%s' instead of '%s'", err.text, cause);
+}
+
+static void check_pixels(const struct jpeg_spec *spec)
+{
+    struct conv_image image;
+    jpeg_make(&file, spec, (uint64_t)spec->width);
+    assert_int_equal(decode(&image), CONV_OK);
+    assert_int_equal(image.channels, spec->channels);
+    assert_int_equal(image.depth, 8);
+    uint8_t *plain = jpeg_decode_plain(&file, spec->width, spec->height, spec->channels);
+    assert_non_null(plain);
+    const uint8_t *p = plain;
+    for (int y = 0; y < spec->height; y++)
+        for (int x = 0; x < spec->width; x++)
+            for (int c = 0; c < spec->channels; c++)
+                assert_int_equal(image_sample(&image, c, x, y), *p++);
+    free(plain);
+    image_free(&image);
+}
+
+static void pixels_are_libjpegs(void **state)
+{
+    (void)state;
+    static const int sizes[][2] = {{1, 1}, {7, 9}, {8, 8}, {17, 16}, {33, 40}, {129, 3}};
+    static const int samplings[][2] = {{1, 1}, {2, 1}, {2, 2}, {1, 2}, {4, 1}};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        for (int kind = 0; kind < 8; kind++) {
+            struct jpeg_spec spec = {.width = sizes[s][0],
+                                     .height = sizes[s][1],
+                                     .progressive = kind & 1,
+                                     .arithmetic = kind & 2,
+                                     .optimized = (kind & 6) == 4,
+                                     .restart = kind == 5,
+                                     .channels = 1};
+            check_pixels(&spec);
+            spec.channels = 3;
+            for (size_t i = 0; i < sizeof samplings / sizeof samplings[0]; i++) {
+                spec.sampling_h = samplings[i][0];
+                spec.sampling_v = samplings[i][1];
+                check_pixels(&spec);
+            }
+            spec.sampling_h = spec.sampling_v = 1;
+            spec.colors = JPEG_RGB;
+            check_pixels(&spec);
+        }
+    }
+    check_pixels(&(struct jpeg_spec){.width = 50, .height = 30, .channels = 3, .separate = true});
+    check_pixels(&(struct jpeg_spec){.width = 50, .height = 30, .channels = 1, .scans = 64});
+}
+
+// --- refusals ------------------------------------------------------------------------------------
+
+static const struct jpeg_spec usual = {.width = 40, .height = 24, .channels = 3};
+
+static size_t find_marker(int code)
+{
+    for (size_t i = 0; i + 1 < file.size; i++)
+        if (file.data[i] == 0xFF && file.data[i + 1] == code)
+            return i;
+    fail_msg("no marker %x", code);
+    return 0;
+}
+
+static size_t find_last_marker(int code)
+{
+    size_t at = file.size - 2;
+    while (at > 0 && !(file.data[at] == 0xFF && file.data[at + 1] == code))
+        at--;
+    return at;
+}
+
+static void other_kinds_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        int code, precision;
+        const char *cause;
+    } kinds[] = {{0xC3, 8, "lossless"},     {0xCB, 8, "lossless"}, {0xC5, 8, "hierarchical"},
+                 {0xCF, 8, "hierarchical"}, {0xC1, 12, "12 bits"}, {0xC0, 9, "9 bits"}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        jpeg_make(&file, &usual, 1);
+        size_t at = find_marker(0xC0);
+        file.data[at + 1] = (uint8_t)kinds[i].code;
+        file.data[at + 4] = (uint8_t)kinds[i].precision;
+        expect_refusal(kinds[i].precision == 9 ? CONV_ERR_FORMAT : CONV_ERR_UNSUPPORTED,
+                       kinds[i].cause);
+    }
+    jpeg_make(&file, &(struct jpeg_spec){.width = 9, .height = 9, .channels = 4}, 1);
+    expect_refusal(CONV_ERR_UNSUPPORTED, "CMYK");
+}
+
+static void patch(int code, size_t offset, int value)
+{
+    jpeg_make(&file, &usual, 1);
+    file.data[find_marker(code) + offset] = (uint8_t)value;
+}
+
+static void damaged_headers_are_refused(void **state)
+{
+    (void)state;
+    patch(0xC0, 5, 0);
+    file.data[find_marker(0xC0) + 6] = 0;
+    expect_refusal(CONV_ERR_FORMAT, "40 x 0 pixels");
+    patch(0xC0, 9, 2);
+    expect_refusal(CONV_ERR_FORMAT, "bad header");
+    patch(0xC0, 11, 0x51);
+    expect_refusal(CONV_ERR_FORMAT, "sampling factors");
+    patch(0xDB, 3, 0);
+    expect_refusal(CONV_ERR_FORMAT, "damaged");
+    patch(0xDB, 2, 0xFF);
+    expect_refusal(CONV_ERR_FORMAT, "truncated");
+    patch(0xC0, 5, 0xFF); // 65304 rows in 1 kB
+    expect_refusal(CONV_ERR_FORMAT, "cannot hold");
+    jpeg_make(&file, &usual, 1);
+    png_make_insert(&file, 2, &(struct png_file){(uint8_t[]){0xFF, 0xD8}, 2});
+    expect_refusal(CONV_ERR_FORMAT, "starts twice");
+    jpeg_make(&file, &usual, 1);
+    png_make_insert(&file, 20, &(struct png_file){(uint8_t[]){1, 2, 3}, 3});
+    expect_refusal(CONV_ERR_FORMAT, "no marker");
+    jpeg_make(&file, &usual, 1);
+    size_t frame = find_marker(0xC0);
+    jpeg_insert(&file, frame, 0xC0, file.data + frame + 4, 15);
+    expect_refusal(CONV_ERR_FORMAT, "two headers");
+    png_make_free(&file);
+    png_make_bytes(&file, "\xFF\xD8\xFF\xD9", 4);
+    expect_refusal(CONV_ERR_FORMAT, "no image data");
+}
+
+static void truncated_files_are_refused(void **state)
+{
+    (void)state;
+    struct png_file whole = {0};
+    for (int kind = 0; kind < 4; kind++) {
+        const struct jpeg_spec spec = {.width = 40,
+                                       .height = 24,
+                                       .channels = 3,
+                                       .progressive = kind & 1,
+                                       .arithmetic = kind & 2,
+                                       .restart = 1};
+        jpeg_make(&whole, &spec, 1);
+        for (size_t size = 0; size < whole.size; size++) {
+            png_make_free(&file);
+            if (size > 0)
+                png_make_bytes(&file, whole.data, size);
+            if (try_file() != CONV_ERR_FORMAT)
+                fail_msg("kind %d: %zu of %zu bytes", kind, size, whole.size);
+        }
+        // The same with an end, in the middle of the image data. Arithmetic data may end anywhere.
+        png_make_free(&file);
+        png_make_bytes(&file, whole.data, whole.size * 4 / 5);
+        png_make_bytes(&file, "\xFF\xD9", 2);
+        if (!spec.arithmetic && !spec.progressive)
+            expect_refusal(CONV_ERR_FORMAT, "damaged image");
+    }
+    png_make_free(&whole);
+}
+
+static void missing_data_are_refused(void **state)
+{
+    (void)state;
+    const struct jpeg_spec gray = {.width = 64, .height = 64, .channels = 3, .restart = 1};
+    jpeg_make(&file, &gray, 3);
+    size_t at = find_marker(0xD1);
+    file.data[at + 1] = 0xD5;
+    expect_refusal(CONV_ERR_FORMAT, "damaged image");
+    jpeg_make(&file, &gray, 3);
+    at = find_marker(0xD2);
+    memmove(file.data + at, file.data + at + 2, file.size - at - 2);
+    file.size -= 2;
+    expect_refusal(CONV_ERR_FORMAT, "damaged image");
+    // The scan of the last component is cut out: libjpeg decodes it to gray in silence.
+    jpeg_make(&file,
+              &(struct jpeg_spec){.width = 64, .height = 64, .channels = 3, .separate = true}, 3);
+    at = find_last_marker(0xDA);
+    file.size = at;
+    png_make_bytes(&file, "\xFF\xD9", 2);
+    expect_refusal(CONV_ERR_FORMAT, "a channel has no image data");
+}
+
+static void stray_bytes_before_the_end_are_accepted(void **state)
+{
+    (void)state;
+    uint8_t stray[100];
+    memset(stray, 0x55, sizeof stray);
+    jpeg_make(&file, &usual, 1);
+    png_make_insert(&file, file.size - 2, &(struct png_file){stray, 64});
+    assert_int_equal(try_file(), CONV_OK);
+    jpeg_make(&file, &usual, 1);
+    png_make_insert(&file, file.size - 2, &(struct png_file){stray, 100});
+    expect_refusal(CONV_ERR_FORMAT, "extraneous");
+    jpeg_make(&file, &usual, 1);
+    png_make_bytes(&file, stray, sizeof stray); // after EOI
+    assert_int_equal(try_file(), CONV_OK);
+}
+
+// Any verdict will do: the sanitizers and the padding of rows say if something was overwritten.
+static void no_damage_breaks_the_decoder(void **state)
+{
+    (void)state;
+    uint64_t seed = 5;
+    for (int kind = 0; kind < 4; kind++) {
+        const struct jpeg_spec spec = {.width = 24,
+                                       .height = 17,
+                                       .channels = kind == 3 ? 1 : 3,
+                                       .sampling_h = 1 + (kind & 1),
+                                       .progressive = kind & 1,
+                                       .arithmetic = kind & 2};
+        jpeg_make(&file, &spec, 1);
+        for (size_t at = 2; at < file.size; at++) {
+            uint8_t old = file.data[at];
+            file.data[at] = (uint8_t)random_bits(&seed);
+            enum conv_status status = try_file();
+            assert_true(status == CONV_OK || status == CONV_ERR_FORMAT ||
+                        status == CONV_ERR_UNSUPPORTED);
+            file.data[at] = old;
+        }
+    }
+}
+
+// Each scan passes over all coefficients of a large image for a few bytes.
+static void too_many_scans_are_refused(void **state)
+{
+    (void)state;
+    const struct jpeg_spec many = {.width = 1000, .height = 1000, .channels = 3, .scans = 190};
+    const struct jpeg_spec few = {.width = 100, .height = 100, .channels = 3, .scans = 100};
+    jpeg_make(&file, &few, 1);
+    assert_int_equal(try_file(), CONV_OK);
+    jpeg_make(&file, &many, 1);
+    expect_refusal(CONV_ERR_FORMAT, "far too many scans");
+}
+
+static void a_signal_cancels(void **state)
+{
+    (void)state;
+    struct conv_image image;
+    atomic_int stop = 15;
+    for (int progressive = 0; progressive < 2; progressive++) {
+        const struct jpeg_spec spec = {
+            .width = 100, .height = 100, .channels = 3, .progressive = progressive};
+        jpeg_make(&file, &spec, 1);
+        assert_int_equal(decode_until(&image, &stop), CONV_ERR_CANCELLED);
+        image_free(&image);
+    }
+}
+
+// --- encoding ------------------------------------------------------------------------------------
+
+static void fill(struct conv_image *image, int kind)
+{
+    uint64_t seed = 9;
+    for (int c = 0; c < image->channels; c++)
+        for (int y = 0; y < image->height; y++)
+            for (int x = 0; x < image->width; x++)
+                image_set(image, c, x, y,
+                          image->alpha && c == image->channels - 1 ? 255
+                          : kind == 0                              ? random_bits(&seed) & 255
+                          : kind == 1                              ? (random_bits(&seed) & 1) * 255
+                                      : (unsigned)(4 * x + 3 * y + 40 * c) / 4 % 256);
+}
+
+// Decodes what was encoded, into `file`.
+static enum conv_status encode(const struct conv_image *image, int quality, size_t *most)
+{
+    const struct conv_format *format = &conv_jpeg_format;
+    const struct conv_codec_config config = {.level = -1, .quality = quality};
+    struct conv_codec *codec;
+    struct conv_encoded encoded;
+    assert_int_equal(format->open(&codec, &config, &err), CONV_OK);
+    enum conv_status status = format->encode(codec, image, NULL, &encoded, &err);
+    png_make_free(&file);
+    for (int i = 0; i < CONV_ENCODED_PARTS && !status; i++)
+        png_make_bytes(&file, encoded.part[i].data, encoded.part[i].size);
+    if (most)
+        *most = format->encode_bytes(&config, image);
+    format->close(codec);
+    return status;
+}
+
+static void encoded_images_come_back(void **state)
+{
+    (void)state;
+    static const int qualities[] = {0, 100, 90, 89, 50, 1};
+    for (int channels = 1; channels <= 4; channels++) {
+        struct conv_image image = {.width = 100,
+                                   .height = 75,
+                                   .channels = channels,
+                                   .depth = 8,
+                                   .alpha = channels % 2 == 0};
+        struct conv_image back;
+        image_alloc(&image, 0);
+        fill(&image, 2);
+        for (size_t q = 0; q < sizeof qualities / sizeof qualities[0]; q++) {
+            assert_int_equal(encode(&image, qualities[q], NULL), CONV_OK);
+            assert_int_equal(decode(&back), CONV_OK);
+            assert_int_equal(back.channels, channels < 3 ? 1 : 3);
+            uint64_t sum = 0;
+            for (int c = 0; c < back.channels; c++)
+                for (int y = 0; y < 75; y++)
+                    for (int x = 0; x < 100; x++)
+                        sum += (uint64_t)abs((int)image_sample(&back, c, x, y) -
+                                             (int)image_sample(&image, c, x, y));
+            // Mean difference; a swapped channel makes 40.
+            assert_true(sum / (7500 * (uint64_t)back.channels) <=
+                        (uint64_t)(qualities[q] == 1 ? 25 : 3));
+            image_free(&back);
+        }
+        image_free(&image);
+    }
+}
+
+static void the_bound_of_encoded_files_holds(void **state)
+{
+    (void)state;
+    static const int qualities[] = {100, 98, 96, 95, 90, 89, 75};
+    struct conv_image image = {.width = 333, .height = 250, .depth = 8};
+    for (int channels = 1; channels <= 3; channels += 2) {
+        image.channels = channels;
+        image_alloc(&image, 0);
+        for (int kind = 0; kind < 2; kind++) {
+            fill(&image, kind);
+            for (size_t q = 0; q < sizeof qualities / sizeof qualities[0]; q++) {
+                size_t most;
+                assert_int_equal(encode(&image, qualities[q], &most), CONV_OK);
+                if (file.size > most - 65536)
+                    fail_msg("quality %d: %zu bytes, bound %zu", qualities[q], file.size, most);
+            }
+        }
+        image_free(&image);
+    }
+}
+
+static void transparent_pixels_are_refused(void **state)
+{
+    (void)state;
+    struct conv_image image = {.width = 20, .height = 9, .channels = 4, .depth = 8, .alpha = true};
+    image_alloc(&image, 0);
+    fill(&image, 2);
+    assert_int_equal(encode(&image, 0, NULL), CONV_OK);
+    image_set(&image, 3, 19, 8, 254);
+    assert_int_equal(encode(&image, 0, NULL), CONV_ERR_UNSUPPORTED);
+    assert_int_equal(err.hint, CONV_HINT_OTHER_FORMAT);
+    image_free(&image);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pixels_are_libjpegs),
+        cmocka_unit_test(other_kinds_are_refused),
+        cmocka_unit_test(damaged_headers_are_refused),
+        cmocka_unit_test(truncated_files_are_refused),
+        cmocka_unit_test(missing_data_are_refused),
+        cmocka_unit_test(stray_bytes_before_the_end_are_accepted),
+        cmocka_unit_test(no_damage_breaks_the_decoder),
+        cmocka_unit_test(too_many_scans_are_refused),
+        cmocka_unit_test(a_signal_cancels),
+        cmocka_unit_test(encoded_images_come_back),
+        cmocka_unit_test(the_bound_of_encoded_files_holds),
+        cmocka_unit_test(transparent_pixels_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, forget);
+}
