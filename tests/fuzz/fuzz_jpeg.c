@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// libFuzzer target: JPEG files as a worker reads them. Nothing may be written outside the planes,
+// metadata that are carried over can be read again, and an
+// output of the pixels decodes to the same size.
+#include <stdlib.h>
+#include <string.h>
+
+#include "jpeg/jpeg.h"
+#include "jpeg/marker.h"
+#include "png/png.h"
+#include "support/test_image.h"
+
+#define MOST_PIXELS 65536
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool condition)
+{
+    if (!condition)
+        abort();
+}
+
+// Segments of the metadata follow each other to the end.
+static void check_metadata(const struct conv_metadata *metadata)
+{
+    struct conv_marker marker;
+    size_t at = 0;
+    while (at < metadata->size)
+        require(conv_marker_next(&marker, metadata->data, metadata->size, &at));
+}
+
+static void carry_metadata(const uint8_t *data, size_t size, const struct conv_image_header *header)
+{
+    struct conv_metadata metadata = {0};
+    struct conv_common common = {0};
+    struct conv_err err;
+    require(!conv_jpeg_format.collect(data, size, header, &metadata, &err));
+    check_metadata(&metadata);
+    require(!conv_jpeg_format.take_common(data, size, header, &common, &err));
+    require(!conv_png_format.put_common(&common, &header->shape, &metadata, &err));
+    require(!conv_jpeg_format.put_common(&common, &header->shape, &metadata, &err));
+    check_metadata(&metadata);
+    conv_common_free(&common);
+    conv_metadata_free(&metadata);
+}
+
+static void encode_again(struct conv_codec *codec, const struct conv_image *image)
+{
+    struct conv_encoded encoded;
+    struct conv_image_header header;
+    struct conv_err err;
+    require(!conv_jpeg_format.encode(codec, image, NULL, &encoded, &err));
+    uint8_t *file = malloc(encoded.size);
+    size_t at = 0;
+    for (int i = 0; file && i < CONV_ENCODED_PARTS; i++) {
+        if (encoded.part[i].size > 0)
+            memcpy(file + at, encoded.part[i].data, encoded.part[i].size);
+        at += encoded.part[i].size;
+    }
+    require(file && !conv_jpeg_format.probe(file, at, &header, &err));
+    require(header.shape.width == image->width && header.shape.height == image->height);
+    free(file);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const struct conv_codec_config config = {.level = -1, .quality = 50};
+    struct conv_image_header header;
+    struct conv_err err;
+    if (size == 0 || conv_jpeg_format.probe(data, size, &header, &err))
+        return 0;
+    carry_metadata(data, size, &header);
+    if (conv_jpeg_format.check_size(data, size, &header, &err) ||
+        (int64_t)header.shape.width * header.shape.height > MOST_PIXELS)
+        return 0;
+    struct conv_codec *codec;
+    struct conv_image image = header.shape;
+    require(!conv_jpeg_format.open(&codec, &config, &err));
+    image_alloc(&image, 0xa5);
+    enum conv_status status = conv_jpeg_format.decode(codec, data, size, &header, &image, &err);
+    require(image_padding_is(&image, 0xa5));
+    require(status == CONV_OK || status == CONV_ERR_FORMAT);
+    if (!status)
+        encode_again(codec, &image);
+    image_free(&image);
+    conv_jpeg_format.close(codec);
+    return 0;
+}
