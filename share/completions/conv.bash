@@ -6,7 +6,13 @@ _conv_filters()
 {
     local done=
     [[ $2 == *,* ]] && done=${2%,*},
-    mapfile -t COMPREPLY < <(compgen -P "$done" -W "custom $3 $("$1" list 2>/dev/null | cut -d' ' -f1)" -- "${2##*,}")
+    mapfile -t COMPREPLY < <(compgen -P "$done" -W "custom $3 $("$1" list 2>/dev/null | sed 's/[: ].*//' | sort -u)" -- "${2##*,}")
+}
+
+# The numbers of a parametric filter: the example of conv list. The colon has ended the word before.
+_conv_numbers()
+{
+    mapfile -t COMPREPLY < <("$1" list 2>/dev/null | sed -n "s/^$2:.*for example $2:\\(.*\\))\$/\\1/p" | grep -F -- "$3")
 }
 
 _conv()
@@ -25,6 +31,14 @@ _conv()
         word=
     elif [[ $before == = ]]; then
         before=${COMP_WORDS[COMP_CWORD - 2]}
+    fi
+
+    # So does a colon: gaussian:2.5.
+    if [[ $word == : || $before == : ]]; then
+        local colon=$((COMP_CWORD - 1))
+        [[ $word == : ]] && colon=$COMP_CWORD word=
+        _conv_numbers "$1" "${COMP_WORDS[colon - 1]##*,}" "$word"
+        return
     fi
 
     local values=
@@ -74,7 +88,7 @@ _conv()
     local operands=() i
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-        =) ((i++)) ;;
+        = | :) ((i++)) ;;
         -?*) [[ ${COMP_WORDS[i + 1]} != = && " ${with_value//$'\n'/ } " == *" ${COMP_WORDS[i]} "* ]] && ((i++)) ;;
         *) operands+=("${COMP_WORDS[i]}") ;;
         esac

@@ -24,6 +24,8 @@ function __conv_filters
     set -l before (string match -r -- '^.*,' $typed)
     set -l program (commandline -opc)[1]
     for line in ($program list 2>/dev/null) 'custom  the kernel of --kernel'
+        # A parametric filter is offered as its example, gaussian:2.5.
+        set line (string replace -r '^\S+ +(.*) \(for example (.*)\)$' '$2 $1' -- $line)
         echo "$before"(string replace -r ' +' \t -- $line)
     end
 end

@@ -103,6 +103,17 @@ static enum conv_status open_chain(conv_filter **out, conv_context *context,
     return CONV_OK;
 }
 
+// The views of a caller have the depth that they have: only a folder's images are widened.
+static enum conv_status refuse_passes(const struct conv_filter *filters, int count,
+                                      struct conv_err *err)
+{
+    if (!conv_filter_needs_16_bits(filters, count))
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                        "a Gaussian of a sigma beyond 5 filters with 16 bits between its passes, "
+                        "which conv_filter_folder does, but no other function");
+}
+
 conv_status conv_filter_create(conv_filter **filter, conv_context *context, const char *text,
                                const conv_filter_options *options)
 {
@@ -123,6 +134,8 @@ conv_status conv_filter_create(conv_filter **filter, conv_context *context, cons
     struct conv_filter *filters = malloc(CONV_FILTER_MAX_CHAIN * sizeof *filters);
     status = filters ? conv_api_read_chain(&config, filters, context, text, &own, err)
                      : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    if (!status)
+        status = refuse_passes(filters, config.filter_count, err);
     if (!status)
         status = open_chain(filter, context, &config, err);
     free(filters);

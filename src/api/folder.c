@@ -211,6 +211,8 @@ static enum conv_status prepare(struct run *run, const char *filter, const char 
     conv_limits_read(&run->limits);
     status = conv_api_read_chain(&run->backend_config, run->filters, run->context, filter, &options,
                                  err);
+    if (!status && run->backend_config.floats)
+        status = conv_filter_check_floats(run->filters, run->backend_config.filter_count, err);
     run->backend_config.launch_bytes = conv_defaults_group_bytes(true);
     run->backend_config.stop = &run->stop;
     if (!status)
@@ -246,6 +248,7 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .max_pixels = context->max_pixels,
         .codec = {.encoder = CONV_PNG_FAST, .level = run->options.level},
         .output_type = run->backend_config.floats ? CONV_OUTPUT_F32 : CONV_OUTPUT_SAME,
+        .deep = conv_filter_needs_16_bits(run->filters, run->backend_config.filter_count),
         .decode_on = coders ? CONV_CODER_AUTO : CONV_CODER_CPU,
         .encode_on = encodes ? CONV_CODER_GPU : CONV_CODER_CPU,
         .strip = run->options.strip != 0,

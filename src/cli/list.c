@@ -1,12 +1,31 @@
 // SPDX-License-Identifier: MIT
-// conv list: the built-in filters, one per line; with --json one object per line. conv list banks:
-// the families of filter banks.
+// conv list: the built-in filters and the parametric ones, one per line; with --json one object per
+// line. conv list banks: the families of filter banks.
 #include <string.h>
 
 #include "cli/banks.h"
 #include "cli/commands.h"
 
 #include "report/json.h"
+
+static void print_families(const struct conv_options *options)
+{
+    int count;
+    const struct conv_filter_family *families = conv_filter_families(&count);
+    for (int i = 0; i < count; i++) {
+        if (!options->json) {
+            printf("%-20s %s (for example %s)\n", families[i].usage, families[i].summary,
+                   families[i].example);
+            continue;
+        }
+        fputs("{\"type\":\"parametric_filter\"", stdout);
+        conv_json_member(stdout, "name", families[i].name);
+        conv_json_member(stdout, "usage", families[i].usage);
+        conv_json_member(stdout, "example", families[i].example);
+        conv_json_member(stdout, "summary", families[i].summary);
+        puts("}");
+    }
+}
 
 int conv_list_main(const struct conv_options *options)
 {
@@ -19,7 +38,7 @@ int conv_list_main(const struct conv_options *options)
     const struct conv_filter_builtin *builtins = conv_filter_builtins(&count);
     for (int i = 0; i < count; i++) {
         if (!options->json) {
-            printf("%-12s %s\n", builtins[i].name, builtins[i].summary);
+            printf("%-20s %s\n", builtins[i].name, builtins[i].summary);
             continue;
         }
         fputs("{\"type\":\"filter\"", stdout);
@@ -28,5 +47,6 @@ int conv_list_main(const struct conv_options *options)
         conv_json_member(stdout, "summary", builtins[i].summary);
         puts("}");
     }
+    print_families(options);
     return conv_commands_flush();
 }

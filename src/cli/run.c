@@ -78,6 +78,8 @@ static struct conv_digest digest_settings(const struct conv_options *options,
         conv_hash_add(&digest, filter->coef, taps * sizeof filter->coef[0]);
         conv_hash_add(&digest, &filter->scale, sizeof filter->scale);
         conv_hash_add(&digest, &filter->offset, sizeof filter->offset);
+        if (filter->passes)
+            conv_run_journal_hash(&digest, filter->passes);
         if (filter->magnitude)
             conv_run_journal_hash(&digest, filter->magnitude);
     }
@@ -268,15 +270,17 @@ int conv_run_main(const struct conv_options *options)
     // the first signal.
     enum conv_status status = conv_commands_parse_chain(options, options->operands[0], run->filters,
                                                         &run->filter_count, &err);
+    if (!status && options->output_type == CONV_OUTPUT_F32)
+        status = conv_filter_check_floats(run->filters, run->filter_count, &err);
     atomic_int *stop = conv_signals_install();
     conv_stall_begin(conv_signals_stall()); // opening a report that is a pipe may wait
     if (!status)
         status = prepare(run, options, stop, &err);
     conv_stall_end(conv_signals_stall());
     if (!status)
-        status =
-            conv_run_images(&run->options, &run->device, conv_walk_source(run->inputs.walk),
-                            run->sink, run->inputs.expected, run->report, run->trace, stop, &err);
+        status = conv_run_images(&run->options, &run->device, run->filters,
+                                 conv_walk_source(run->inputs.walk), run->sink,
+                                 run->inputs.expected, run->report, run->trace, stop, &err);
     conv_signals_watch(NULL);
     enum conv_status finished = conv_sink_finish(run->sink, status ? &later : &err);
     status = status ? status : finished;

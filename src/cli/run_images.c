@@ -18,9 +18,10 @@ static void give_memory_back(void)
 }
 
 enum conv_status conv_run_images(const struct conv_options *options, struct conv_device *device,
-                                 struct conv_source *source, struct conv_sink *sink,
-                                 uint64_t expected, struct conv_report *report,
-                                 struct conv_trace *trace, atomic_int *stop, struct conv_err *err)
+                                 const struct conv_filter *filters, struct conv_source *source,
+                                 struct conv_sink *sink, uint64_t expected,
+                                 struct conv_report *report, struct conv_trace *trace,
+                                 atomic_int *stop, struct conv_err *err)
 {
     bool decodes = device->decode_on != CONV_CODER_CPU;
     struct conv_pipeline_config config = {
@@ -41,6 +42,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .output_format = options->to,
         .alpha = options->alpha,
         .output_type = (enum conv_output_type)options->output_type,
+        .deep = conv_filter_needs_16_bits(filters, device->filter_count),
         .decode_on = device->decode_on,
         .encode_on = device->encode_on,
         .strip = options->strip,

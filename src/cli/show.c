@@ -23,10 +23,15 @@ static void print_numbers(const char *lead, const double *numbers, int count)
 
 static void print_matrix(const struct conv_filter *filter)
 {
+    int width = 5;
+    for (int k = 0; k < filter->width * filter->height; k++) {
+        int length = snprintf(NULL, 0, "%.10g", filter->coef[k]);
+        width = length > width ? length : width;
+    }
     for (int j = 0; j < filter->height; j++) {
         printf("  %s", j ? "            " : "kernel      ");
         for (int i = 0; i < filter->width; i++)
-            printf(" %5.6g", filter->coef[j * filter->width + i]);
+            printf(" %*.10g", width, filter->coef[j * filter->width + i]);
         putchar('\n');
     }
 }
@@ -54,6 +59,17 @@ static void print_variant(const struct conv_filter *filter, const struct conv_op
     putchar('\n');
 }
 
+// What is said of parametric filters only.
+static void print_deviation(const struct conv_filter *filter)
+{
+    if (filter->passes)
+        printf("  pass         %d of %d, with samples of 16 bits\n", filter->pass, filter->passes);
+    if (conv_filter_is_parametric(filter->name))
+        printf(
+            "  ideal        results are within %.3g of 255 of it before rounding, on any image\n",
+            filter->deviation);
+}
+
 static void print_filter(const struct conv_filter *filter, const struct conv_options *options)
 {
     double column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
@@ -64,7 +80,7 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
     print_matrix(filter);
     if (filter->magnitude)
         puts("  magnitude    yes: sqrt(gx * gx + gy * gy), gx by this kernel, gy by its transpose");
-    printf("  divisor      %g\n", filter->scale);
+    printf("  divisor      %.10g\n", filter->scale);
     printf("  bias         %g (in 8-bit units; at 16 bits it counts 257-fold)\n", filter->offset);
     printf("  flip         %s\n", options->filter.flip ? "yes: convolution" : "no: correlation");
     printf("  border       %s", conv_filter_border_name(options->border));
@@ -88,9 +104,10 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
     } else {
         printf("  separable    no\n");
     }
+    print_deviation(filter);
     for (int i = 0; i < CONV_BACKENDS; i++)
         print_variant(filter, options, options->backends[i]);
-    if (conv_bank_is_name(filter->name))
+    if (conv_bank_accepts(filter->name))
         printf("  filter bank  conv layer takes the name, too, as the bank below\n");
 }
 
@@ -132,6 +149,10 @@ static void print_filter_json(const struct conv_filter *filter, const struct con
     if (options->border == CONV_BORDER_CONSTANT)
         printf(",\"border_value\":%d", options->border_value);
     printf(",\"magnitude\":%s", filter->magnitude ? "true" : "false");
+    if (conv_filter_is_parametric(filter->name))
+        printf(",\"deviation\":%.17g", filter->deviation);
+    if (filter->passes)
+        printf(",\"pass\":%d,\"passes\":%d", filter->pass, filter->passes);
     printf(",\"exact\":%s", conv_filter_is_exact(filter) ? "true" : "false");
     if (conv_filter_is_separable(filter, column, row)) {
         print_numbers(",\"separable\":{\"column\":", column, filter->height);
@@ -154,7 +175,7 @@ static bool is_filter(const char *name)
     for (int i = 0; i < count; i++)
         if (strcmp(builtins[i].name, name) == 0)
             return true;
-    return false;
+    return conv_filter_is_parametric(name);
 }
 
 int conv_show_main(const struct conv_options *options)
@@ -171,11 +192,13 @@ int conv_show_main(const struct conv_options *options)
     if (conv_bank_is_name(options->operands[0]) && !is_filter(options->operands[0]))
         return conv_banks_show(options, options->operands[0]);
     if (conv_commands_parse_chain(options, options->operands[0], filters, &count, &err))
-        return conv_commands_fail(&err);
+        return conv_bank_accepts(options->operands[0])
+                   ? conv_banks_show(options, options->operands[0])
+                   : conv_commands_fail(&err);
     for (int i = 0; i < count; i++)
         options->json ? print_filter_json(&filters[i], options)
                       : print_filter(&filters[i], options);
-    if (conv_bank_is_name(options->operands[0]))
+    if (conv_bank_accepts(options->operands[0]))
         return conv_banks_show(options, options->operands[0]);
     return conv_commands_flush();
 }

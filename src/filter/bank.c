@@ -114,6 +114,14 @@ enum conv_status conv_bank_parse(struct conv_bank *bank, const char *text, struc
     return status;
 }
 
+bool conv_bank_accepts(const char *text)
+{
+    struct conv_bank bank;
+    bool accepted = !conv_bank_parse(&bank, text, NULL);
+    conv_bank_free(&bank);
+    return accepted;
+}
+
 void conv_bank_free(struct conv_bank *bank)
 {
     for (int i = 0; i < bank->filter_count; i++)

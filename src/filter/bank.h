@@ -64,6 +64,9 @@ bool conv_bank_is_name(const char *text);
 // names and for parameters out of range; CONV_ERR_MEMORY.
 enum conv_status conv_bank_parse(struct conv_bank *bank, const char *text, struct conv_err *err);
 
+// True if conv_bank_parse makes a bank of the text.
+bool conv_bank_accepts(const char *text);
+
 // Accepts an empty bank.
 void conv_bank_free(struct conv_bank *bank);
 

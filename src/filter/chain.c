@@ -12,10 +12,32 @@
 #define MAX_ELEMENT 4096 // a path, as long as Linux takes one
 #define MOST_OFFERED 3   // names in "did you mean"
 
+// The parametric filter that a name with a colon probably means, or NULL.
+static const struct conv_filter_family *nearest_family(const char *name)
+{
+    int count;
+    const struct conv_filter_family *families = conv_filter_families(&count);
+    char family[32];
+    if (!strchr(name, ':'))
+        return NULL;
+    snprintf(family, sizeof family, "%.*s", (int)strcspn(name, ":"), name);
+    const char *near =
+        conv_suggest_nearest(family, &families->name, sizeof *families, (size_t)count);
+    for (int i = 0; i < count; i++)
+        if (near && strcmp(families[i].name, near) == 0)
+            return &families[i];
+    return NULL;
+}
+
 static enum conv_status refuse_name(const char *name, struct conv_err *err)
 {
     static const char *const custom = "custom";
     int count;
+    const struct conv_filter_family *family = nearest_family(name);
+    if (family)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "unknown filter '%.64s'; did you mean %s, for example %s?", name,
+                            family->usage, family->example);
     const struct conv_filter_builtin *rows = conv_filter_builtins(&count);
     const char *near[MOST_OFFERED];
     char offered[128] = "";
@@ -106,22 +128,31 @@ static bool is_path(const char *element)
     return strchr(element, '/') || (size >= 4 && strcmp(element + size - 4, ".mat") == 0);
 }
 
-static enum conv_status load_element(struct conv_filter *filter, const char *element,
+// An element that is no built-in; *count filters.
+static enum conv_status load_other(struct conv_filter *filter, int room, int *count,
+                                   const char *element, const struct conv_filter_settings *options,
+                                   struct conv_err *err)
+{
+    if (is_path(element))
+        return conv_filter_load(filter, element, err);
+    if (conv_filter_is_parametric(element))
+        return conv_filter_make_parametric(filter, room, count, element, err);
+    if (!options->kernel)
+        return conv_err_hint(
+            err, CONV_HINT_DEFINE_KERNEL, 0,
+            conv_err_set(err, CONV_ERR_USAGE, "the filter 'custom' needs a kernel"));
+    return conv_filter_parse_spec(filter, options->kernel, err);
+}
+
+static enum conv_status load_element(struct conv_filter *filter, int room, int *count,
+                                     const char *element,
                                      const struct conv_filter_settings *options,
                                      struct conv_err *err)
 {
-    enum conv_status status;
-    if (is_path(element)) {
-        status = conv_filter_load(filter, element, err);
-    } else if (strcmp(element, "custom") == 0) {
-        if (!options->kernel)
-            return conv_err_hint(
-                err, CONV_HINT_DEFINE_KERNEL, 0,
-                conv_err_set(err, CONV_ERR_USAGE, "the filter 'custom' needs a kernel"));
-        status = conv_filter_parse_spec(filter, options->kernel, err);
-    } else {
+    *count = 1;
+    if (!is_path(element) && !conv_filter_is_parametric(element) && strcmp(element, "custom") != 0)
         return load_builtin(filter, element, options->size, err);
-    }
+    enum conv_status status = load_other(filter, room, count, element, options, err);
     if (status == CONV_OK && !has_size(filter, options->size))
         return conv_err_hint(err, CONV_HINT_SIZE_OF_CUSTOM, (uint64_t)options->size,
                              conv_err_set(err, CONV_ERR_USAGE, "'%.64s' is %dx%d", element,
@@ -166,6 +197,10 @@ static enum conv_status apply_options(struct conv_filter *filter,
                                       struct conv_err *err)
 {
     struct conv_err reason;
+    if (filter->passes && (options->divisor || options->bias))
+        return conv_err_hint(err, options->divisor ? CONV_HINT_DIVISOR : CONV_HINT_BIAS, 0,
+                             conv_err_set(err, CONV_ERR_USAGE, "not for '%s', which is %d passes",
+                                          filter->name, filter->passes));
     if (options->flip)
         conv_filter_flip(filter);
     if (options->divisor) {
@@ -190,7 +225,7 @@ enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count
     bool custom = false;
     for (const char *at = text;; at++) {
         char element[MAX_ELEMENT];
-        size_t size = strcspn(at, ",");
+        size_t size = conv_filter_element_length(at);
         if (size == 0)
             return conv_err_set(err, CONV_ERR_USAGE, "filter %d of '%.64s' is empty", used + 1,
                                 text);
@@ -198,17 +233,21 @@ enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count
             return conv_err_set(err, CONV_ERR_USAGE, "filter %d has a name of %zu characters",
                                 used + 1, size);
         if (used == CONV_FILTER_MAX_CHAIN)
-            return conv_err_set(err, CONV_ERR_USAGE, "a chain of more than %d filters",
-                                CONV_FILTER_MAX_CHAIN);
+            return conv_err_set(
+                err, CONV_ERR_USAGE, "a chain of more than %d filters%s", CONV_FILTER_MAX_CHAIN,
+                conv_filter_needs_16_bits(filters, used) ? "; a large Gaussian counts once per pass"
+                                                         : "");
         memcpy(element, at, size);
         element[size] = '\0';
-        enum conv_status status = load_element(&filters[used], element, options, err);
-        if (status == CONV_OK)
-            status = apply_options(&filters[used], options, err);
+        int made;
+        enum conv_status status = load_element(&filters[used], CONV_FILTER_MAX_CHAIN - used, &made,
+                                               element, options, err);
+        for (int i = 0; i < made && status == CONV_OK; i++)
+            status = apply_options(&filters[used + i], options, err);
         if (status != CONV_OK)
             return status;
         custom |= strcmp(element, "custom") == 0;
-        used++;
+        used += made;
         at += size;
         if (*at == '\0')
             break;

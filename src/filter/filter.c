@@ -126,6 +126,27 @@ void conv_filter_flip(struct conv_filter *filter)
     }
 }
 
+bool conv_filter_needs_16_bits(const struct conv_filter *filters, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (filters[i].passes)
+            return true;
+    return false;
+}
+
+enum conv_status conv_filter_check_floats(const struct conv_filter *filters, int count,
+                                          struct conv_err *err)
+{
+    for (int i = 0; i < count; i++)
+        if (filters[i].passes)
+            return conv_err_hint(err, CONV_HINT_FLOATS, 0,
+                                 conv_err_set(err, CONV_ERR_USAGE,
+                                              "'%s' is %d passes that round to 16 bits: it has no "
+                                              "float32 results",
+                                              filters[i].name, filters[i].passes));
+    return CONV_OK;
+}
+
 double conv_filter_sum(const struct conv_filter *filter)
 {
     double sum = 0;

@@ -26,6 +26,12 @@ struct conv_filter {
     double scale;                      // divisor, never 0
     double offset;                     // in 8-bit units
     bool magnitude; // of the gradient; the matrix is square and its coefficients are integers
+    // Of a parametric filter: how far a result can be from that of the real coefficients, before it
+    // is rounded, on any image of 8 bits; at 16 bits it counts 257-fold.
+    double deviation;
+    // Several filters that are one parametric filter: pass 1 to `passes`; else 0. Their samples
+    // must have 16 bits.
+    int pass, passes;
 };
 
 enum conv_border {
@@ -64,6 +70,13 @@ bool conv_filter_is_separable(const struct conv_filter *filter, double *column, 
 // Turns the matrix by 180 degrees: correlation becomes convolution.
 void conv_filter_flip(struct conv_filter *filter);
 
+// True if one of the filters is a pass of several, for which samples must have 16 bits.
+bool conv_filter_needs_16_bits(const struct conv_filter *filters, int count);
+
+// Whether the results may be float32. CONV_ERR_USAGE where conv_filter_needs_16_bits.
+enum conv_status conv_filter_check_floats(const struct conv_filter *filters, int count,
+                                          struct conv_err *err);
+
 // Sum of the coefficients.
 double conv_filter_sum(const struct conv_filter *filter);
 
@@ -100,6 +113,31 @@ struct conv_filter_builtin {
 // The table, in the order to print it; *count is set.
 const struct conv_filter_builtin *conv_filter_builtins(int *count);
 
+// --- parametric.c: filters made from numbers -----------------------------------------------------
+
+struct conv_filter_family {
+    const char *name;    // "gaussian"
+    const char *usage;   // "gaussian:SIGMA"
+    const char *example; // "gaussian:2.5", which conv_filter_parse_chain accepts
+    const char *summary; // one line for `conv list`
+};
+
+// The families, in the order to print them; *count is set.
+const struct conv_filter_family *conv_filter_families(int *count);
+
+// True if the text is the name of a family and a colon, with anything after it.
+bool conv_filter_is_parametric(const char *text);
+
+// The length of the first element of a chain. A number after a comma belongs to a parametric filter
+// before it; anything else begins the next element.
+size_t conv_filter_element_length(const char *text);
+
+// Makes the filter that an element such as "gaussian:2.5" describes, for which
+// conv_filter_is_parametric is true: usually one, up to `room` passes for a large Gaussian.
+// CONV_ERR_USAGE, with an example, for numbers that are missing, misspelled or out of range.
+enum conv_status conv_filter_make_parametric(struct conv_filter *filters, int room, int *count,
+                                             const char *text, struct conv_err *err);
+
 // --- chain.c: texts of the user to filters -------------------------------------------------------
 
 struct conv_filter_settings {
@@ -111,8 +149,9 @@ struct conv_filter_settings {
 };
 
 // Parses "emboss,blur" with the options of the command line, which apply to each filter of the
-// chain. `filters` has room for CONV_FILTER_MAX_CHAIN. An element is the name of a built-in,
-// `custom` (with --kernel) or the path of a matrix file (with a '/' or ending in ".mat").
+// chain. `filters` has room for CONV_FILTER_MAX_CHAIN. An element is the name of a built-in, a
+// parametric filter, `custom` (with --kernel) or the path of a matrix file (with a '/' or ending in
+// ".mat").
 // CONV_ERR_USAGE for an unknown name (the nearest one is suggested) and for values out of range.
 enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count, const char *text,
                                          const struct conv_filter_settings *options,

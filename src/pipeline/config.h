@@ -48,6 +48,9 @@ struct conv_pipeline_config {
     const struct conv_format *output_format;
     // CONV_OUTPUT_F32: the backends were opened with `floats`, and outputs are .npy files.
     enum conv_output_type output_type;
+    // Images of 8 bits are filtered with 16, and results are rounded to 8 again (unless the type of
+    // outputs says otherwise): a filter consists of passes. Not with CONV_OUTPUT_F32.
+    bool deep;
     enum conv_coder decode_on, encode_on; // CONV_CODER_GPU: what the device cannot, the CPU does
     bool strip;                           // metadata is not carried over
     bool first_frame; // of an animated PNG the first image is taken; else it is refused

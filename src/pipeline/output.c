@@ -7,7 +7,8 @@
 int conv_output_depth(const struct conv_pipeline_config *config, const struct conv_job *job)
 {
     int depth = job->header.shape.depth, most = job->output_format->most_depth;
-    if (config->output_type == CONV_OUTPUT_U8)
+    bool as_file = config->deep && config->output_type == CONV_OUTPUT_SAME;
+    if (config->output_type == CONV_OUTPUT_U8 || (as_file && job->file_depth == 8))
         most = 8;
     return depth < most ? depth : most;
 }
@@ -20,11 +21,12 @@ static const struct conv_format *choose_format(const struct conv_pipeline_config
     return config->output_format ? config->output_format : named ? named : job->format;
 }
 
-static void plan_depths(enum conv_output_type type, struct conv_job *job)
+static void plan_depths(const struct conv_pipeline_config *config, struct conv_job *job)
 {
+    enum conv_output_type type = config->output_type;
     struct conv_image *shape = &job->header.shape;
     job->file_depth = shape->depth;
-    if (type == CONV_OUTPUT_U16)
+    if (type == CONV_OUTPUT_U16 || config->deep)
         shape->depth = 16;
     if (type == CONV_OUTPUT_F32)
         shape->result_depth = 32;
@@ -54,7 +56,7 @@ enum conv_status conv_output_plan(const struct conv_pipeline_config *config, str
     const struct conv_image *shape = &job->header.shape;
     job->output_format = choose_format(config, job);
     job->meta.size = job->meta.front = 0;
-    plan_depths(config->output_type, job);
+    plan_depths(config, job);
     if (config->output_type == CONV_OUTPUT_F32)
         return CONV_OK;
     const struct conv_format *format = job->output_format;

@@ -16,7 +16,7 @@ def test_list_banks():
 @pytest.mark.parametrize("name", ["gabor:2x3", "laws:9", "mr8", "log:1.5"])
 def test_show_bank(name):
     text = run("show", name).out
-    assert text.startswith(f"{name}: a bank of ")
+    assert f"\n{name}: a bank of " in "\n" + text  # after the filter of the same name
     rows = run("show", name, "--json").records()
     maps = [row for row in rows if row["type"] == "map"]
     filters = [row for row in rows if row["type"] == "bank_filter"]

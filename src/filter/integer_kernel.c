@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+#include "filter/integer_kernel.h"
+
+#include <math.h>
+#include <string.h>
+
+// conv_stencil_init finds that 32 bits hold sums if 255 * magnitude + scale is below 2^31. Where
+// all coefficients are positive, their magnitude is the scale.
+#define MOST_SCALE 8388607
+#define MOST_LINE_SCALE 2896 // its square is within MOST_SCALE
+#define MOST_COLUMN_SCALE 8192
+#define MOST_COEF 254        // what the quads of the CPU's kernels take
+#define MOST_FLOAT_SUM 65792 // float32 holds 255 times that: kernels are several times faster
+#define MOST_ODD_SCALE 32767 // and GPUs divide by that in float32
+#define MOST_BYTE 127        // what tensor cores take
+#define BYTE_SCALE 256
+#define MOST_DEVIATION 0.499 // with the rounding, within 1
+#define NOISE 1e-9           // differences that rounding in exp or cos may cause
+#define EXACT_SCALES 512
+
+// --- lines ---------------------------------------------------------------------------------------
+
+// The offset from the centre where a unit more (sign 1) or less (-1) helps most.
+static int neediest(const struct conv_integer_line *line, const double *ideal, int sign)
+{
+    int centre = line->side / 2, best = 1;
+    double most = -INFINITY;
+    for (int i = 1; i <= centre; i++) {
+        double lack = sign * (ideal[centre + i] * line->scale - line->coef[centre + i]);
+        if (lack > most + NOISE && line->coef[centre + i] + sign >= 0) {
+            most = lack;
+            best = i;
+        }
+    }
+    return best;
+}
+
+void conv_integer_round_line(struct conv_integer_line *line, const double *ideal, int side,
+                             int32_t scale)
+{
+    int centre = side / 2;
+    int32_t rest = scale;
+    *line = (struct conv_integer_line){.side = side, .scale = scale};
+    for (int i = 0; i < side; i++) {
+        line->coef[i] = (int32_t)floor(ideal[i] * scale + 0.5 + NOISE);
+        rest -= line->coef[i];
+    }
+    int sign = rest < 0 ? -1 : 1;
+    if (rest % 2 != 0 || side == 1) {
+        int32_t unit = side == 1 ? rest : sign;
+        line->coef[centre] += unit;
+        rest -= unit;
+    }
+    for (; rest != 0; rest -= 2 * sign) {
+        int offset = neediest(line, ideal, sign);
+        line->coef[centre - offset] += sign;
+        line->coef[centre + offset] += sign;
+    }
+    for (int i = 0; i < side; i++)
+        line->error += fabs((double)line->coef[i] / scale - ideal[i]);
+}
+
+void conv_integer_fit_line(struct conv_integer_line *line, const double *ideal, int side,
+                           int32_t most)
+{
+    line->error = INFINITY;
+    for (int32_t scale = 1; scale <= most; scale++) {
+        struct conv_integer_line candidate;
+        conv_integer_round_line(&candidate, ideal, side, scale);
+        if (candidate.error < line->error - NOISE)
+            *line = candidate;
+    }
+}
+
+// --- products of lines ---------------------------------------------------------------------------
+
+// Zeros at both ends.
+static int spare(const struct conv_integer_line *line)
+{
+    int count = 0;
+    while (count < line->side / 2 && line->coef[count] == 0)
+        count++;
+    return count;
+}
+
+static void set_product(struct conv_filter *filter, const struct conv_integer_line *column,
+                        const struct conv_integer_line *row, const double *ideal)
+{
+    double error = 0;
+    for (int j = 0; j < column->side; j++)
+        for (int i = 0; i < row->side; i++)
+            error +=
+                fabs((double)column->coef[j] * row->coef[i] / ((double)column->scale * row->scale) -
+                     ideal[j] * ideal[i]);
+    int above = spare(column), left = spare(row);
+    filter->height = column->side - 2 * above;
+    filter->width = row->side - 2 * left;
+    for (int j = 0; j < filter->height; j++)
+        for (int i = 0; i < filter->width; i++)
+            filter->coef[j * filter->width + i] =
+                (double)column->coef[above + j] * row->coef[left + i];
+    filter->scale = (double)column->scale * row->scale;
+    filter->deviation = error / 2 * 255; // the errors sum to 0: an image of 0 and 255 gets half
+}
+
+// The scales of a row, up to most_row, and of a column with the smallest sum of errors.
+static void fit_pair(struct conv_integer_line *column, struct conv_integer_line *row,
+                     const double *ideal, int side, int32_t most_row)
+{
+    double errors[MOST_COLUMN_SCALE + 1], least = INFINITY;
+    int32_t best[MOST_COLUMN_SCALE + 1] = {0}, scales[2] = {1, 1}; // best: of all up to this one
+    errors[0] = INFINITY;
+    for (int32_t scale = 1; scale <= MOST_COLUMN_SCALE; scale++) {
+        struct conv_integer_line line;
+        conv_integer_round_line(&line, ideal, side, scale);
+        errors[scale] = line.error;
+        best[scale] = line.error < errors[best[scale - 1]] - NOISE ? scale : best[scale - 1];
+    }
+    for (int32_t scale = 1; scale <= most_row; scale++) {
+        int32_t room = MOST_SCALE / scale;
+        int32_t other = best[room < MOST_COLUMN_SCALE ? room : MOST_COLUMN_SCALE];
+        if (errors[scale] + errors[other] < least - NOISE) {
+            least = errors[scale] + errors[other];
+            scales[0] = other;
+            scales[1] = scale;
+        }
+    }
+    conv_integer_round_line(column, ideal, side, scales[0]);
+    conv_integer_round_line(row, ideal, side, scales[1]);
+}
+
+void conv_integer_separable(struct conv_filter *filter, const double *ideal, int side)
+{
+    struct conv_integer_line row, column;
+    int32_t most = (int32_t)fmin(MOST_COEF / ideal[side / 2], MOST_COLUMN_SCALE);
+    conv_integer_fit_line(&row, ideal, side, most < MOST_LINE_SCALE ? most : MOST_LINE_SCALE);
+    set_product(filter, &row, &row, ideal);
+    if (filter->deviation <= CONV_INTEGER_DEVIATION)
+        return;
+    fit_pair(&column, &row, ideal, side, most);
+    set_product(filter, &column, &row, ideal);
+    if (filter->deviation < MOST_DEVIATION)
+        return;
+    fit_pair(&column, &row, ideal, side, MOST_LINE_SCALE); // a few Gaussians below 0.6
+    set_product(filter, &column, &row, ideal);
+}
+
+void conv_integer_separable_bytes(struct conv_filter *filter, const double *ideal, int side)
+{
+    struct conv_integer_line line;
+    int32_t scale = BYTE_SCALE;
+    for (;;) {
+        conv_integer_round_line(&line, ideal, side, scale);
+        if (line.coef[side / 2] <= MOST_BYTE)
+            break;
+        scale /= 2;
+    }
+    set_product(filter, &line, &line, ideal);
+}
+
+// --- matrices ------------------------------------------------------------------------------------
+
+// The matrix times the scale in integers, and how far results are off, in 8-bit units.
+static double round_matrix(double *coef, const double *ideal, int taps, int total, double scale)
+{
+    double error = 0, sum = 0;
+    for (int k = 0; k < taps; k++) {
+        double value = ideal[k] * scale;
+        coef[k] = value < 0 ? -floor(-value + 0.5 + NOISE) : floor(value + 0.5 + NOISE);
+        sum += coef[k];
+    }
+    coef[taps / 2] += scale * total - sum;
+    for (int k = 0; k < taps; k++)
+        error += fabs(coef[k] / scale - ideal[k]);
+    return error / 2 * 255;
+}
+
+// Cuts off rows and columns of zeros, the same number on both sides.
+static void trim(struct conv_filter *filter)
+{
+    int width = filter->width, height = filter->height, reach_x = 0, reach_y = 0;
+    for (int j = 0; j < height; j++)
+        for (int i = 0; i < width; i++)
+            if (filter->coef[j * width + i] != 0) {
+                int x = i > width / 2 ? i - width / 2 : width / 2 - i;
+                int y = j > height / 2 ? j - height / 2 : height / 2 - j;
+                reach_x = x > reach_x ? x : reach_x;
+                reach_y = y > reach_y ? y : reach_y;
+            }
+    filter->width = 2 * reach_x + 1;
+    filter->height = 2 * reach_y + 1;
+    for (int j = 0; j < filter->height; j++)
+        memmove(&filter->coef[j * filter->width],
+                &filter->coef[(height / 2 - reach_y + j) * width + width / 2 - reach_x],
+                (size_t)filter->width * sizeof filter->coef[0]);
+}
+
+// The first scale of a kind with which no result is off by more than CONV_INTEGER_DEVIATION, or 0;
+// of odd ones the best. `most`: what the scale times the magnitude of the ideal may be.
+static double find_exact(double *coef, const double *ideal, int taps, int total)
+{
+    for (int s = 1; s <= EXACT_SCALES; s++)
+        if (round_matrix(coef, ideal, taps, total, s) < 255 * NOISE)
+            return s;
+    return 0;
+}
+
+static double find_power(double *coef, const double *ideal, int taps, int total, double most)
+{
+    for (double s = 16; s <= most; s *= 2)
+        if (round_matrix(coef, ideal, taps, total, s) <= CONV_INTEGER_DEVIATION)
+            return s;
+    return 0;
+}
+
+static double find_odd(double *coef, const double *ideal, int taps, int total, double most)
+{
+    double best = 0, least = CONV_INTEGER_DEVIATION;
+    int first = (int)fmin(most, MOST_ODD_SCALE) - 1;
+    for (int s = first | 1; s > first / 2; s -= 2) {
+        double deviation = round_matrix(coef, ideal, taps, total, s);
+        if (deviation < least - NOISE) {
+            least = deviation;
+            best = s;
+        }
+    }
+    return best;
+}
+
+void conv_integer_matrix(struct conv_filter *filter, const double *ideal, int width, int height,
+                         int total)
+{
+    int taps = width * height;
+    double magnitude = 0, *coef = filter->coef;
+    for (int k = 0; k < taps; k++)
+        magnitude += fabs(ideal[k]);
+    // Rounding may add half a unit per tap.
+    double floats = (MOST_FLOAT_SUM - taps) / magnitude, ints = (MOST_SCALE - taps) / magnitude;
+    double scale = find_exact(coef, ideal, taps, total);
+    if (scale == 0)
+        scale = find_power(coef, ideal, taps, total, floats);
+    if (scale == 0)
+        scale = find_odd(coef, ideal, taps, total, floats);
+    if (scale == 0)
+        scale = find_power(coef, ideal, taps, total, ints);
+    filter->deviation = round_matrix(coef, ideal, taps, total, scale);
+    filter->scale = scale;
+    filter->width = width;
+    filter->height = height;
+    trim(filter);
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// From the real coefficients of an ideal filter to the integers that define it. All results are
+// deterministic: comparisons leave room for the last bits of exp and cos.
+#ifndef CONV_FILTER_INTEGER_KERNEL_H
+#define CONV_FILTER_INTEGER_KERNEL_H
+
+#include "filter/filter.h"
+
+// A line of the sum 1 that reads the same in both directions, and integers in its place.
+struct conv_integer_line {
+    int side;                           // odd
+    int32_t coef[CONV_FILTER_MAX_SIDE]; // their sum is the scale
+    int32_t scale;
+    double error; // sum of |coef / scale - ideal|
+};
+
+// The integers nearest to scale * ideal. What their sum lacks goes, one unit at a time and in
+// pairs, to where it reduces the error most, and an odd unit to the centre.
+void conv_integer_round_line(struct conv_integer_line *line, const double *ideal, int side,
+                             int32_t scale);
+
+// The scale up to `most` with the smallest error; of equal ones the first.
+void conv_integer_fit_line(struct conv_integer_line *line, const double *ideal, int side,
+                           int32_t most);
+
+// Sets matrix, scale and deviation of a filter whose ideal is `ideal` as a column times the same as
+// a row. Both lines have the scale with the smallest error that keeps every coefficient within 254
+// and the sums of 8-bit samples within 32 bits. If the result could be off by more than
+// CONV_INTEGER_DEVIATION, both get scales of their own, those with the smallest sum of errors.
+// Where that is not enough, coefficients may exceed 254, which the CPU's kernels are slower with.
+void conv_integer_separable(struct conv_filter *filter, const double *ideal, int side);
+
+// The same with one scale for both lines: the largest power of two up to 256 that keeps every
+// coefficient within 127.
+void conv_integer_separable_bytes(struct conv_filter *filter, const double *ideal, int side);
+
+// Sets matrix, scale and deviation of a filter whose ideal is the matrix, of the integer sum
+// `total`. The scale is the first from 1 to 512 with which all coefficients are integers; else the
+// first power of two with which no result is off by more than CONV_INTEGER_DEVIATION and float32
+// holds every sum; else the odd number, of those up to 32767, with which that is so and results are
+// off least; else the first power of two with which sums have 32 bits. The centre makes up the sum.
+// Rows and columns of zeros around it are cut off. 32 bits must hold the sums of 8-bit samples at a
+// scale of 65536.
+void conv_integer_matrix(struct conv_filter *filter, const double *ideal, int width, int height,
+                         int total);
+
+// What the results of the integers may differ by from the ideal ones, before rounding, on any
+// image of 8 bits. With the rounding, less than 1.
+#define CONV_INTEGER_DEVIATION 0.49
+
+#endif

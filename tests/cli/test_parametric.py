@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: MIT
+"""Parametric filters: their integers against the ideals in float64 by bounds that hold for any image, and the pixels of
+photographs, noise and worst cases against SciPy (NumPy where there is none)."""
+import glob
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+
+import images
+import parametric_definition as parametric
+import png_writer as png
+import program
+from program import run
+
+try:
+    from scipy import ndimage
+except ImportError:
+    ndimage = None
+
+SIDE = 31
+SWEEP = {
+    "gaussian": [f"gaussian:{s:.3g}" for s in [0.2, *np.arange(0.25, 5.01, 0.15), 5]],
+    "gaussian-fast": [f"gaussian-fast:{s:.3g}" for s in [0.2, *np.arange(0.3, 5.01, 0.4), 5]],
+    "blur": [f"blur:{r:.3g}" for r in [0.1, 0.5, 1, 1.37, 2, 2.5, 3.3, 7, 9.95, 15]],
+    "unsharp": [f"unsharp:{s},{a}" for s in (0.2, 0.7, 1.6, 2, 3.3, 5) for a in (0.01, 0.5, 0.8, 2.7, 10)],
+    "sharpen": [f"sharpen:{a}" for a in (0.01, 0.123, 0.4, 1, 3.14159, 100)],
+    "motion": [f"motion:{n},{a}" for n in (1, 2, 7.5, 9, 31) for a in (0, 30, 45, 90, -17.3, 200)],
+    "emboss": [f"emboss:{a},{d}" for a in (0, 20, 45, 135, -90, 359.9) for d in (0.01, 0.7, 1, 100)],
+    "log": [f"log:{s:.3g}" for s in [0.5, 0.6, 0.8, *np.arange(1, 3.75, 0.35), 3.75]],
+    "dog": [f"dog:{a},{b}" for a, b in ((1, 1.6), (1.6, 1), (0.2, 5), (0.5, 0.8), (2, 3.2), (3.1, 5), (4.9, 5))],
+}
+
+
+def show(filters, limit=16):
+    """The records of `conv show --json`, for as many filters as wanted."""
+    records = []
+    for at in range(0, len(filters), limit):
+        records += run("show", "--json", ",".join(filters[at:at + limit])).records()
+    return [r for r in records if r["type"] == "filter"]
+
+
+def deviation(record, ideal):
+    """How far a result can be from the ideal one, in 8-bit units, before rounding: all images of 0 and 255 considered."""
+    error = parametric.pad(np.array(record["kernel"]) / record["divisor"], SIDE) - parametric.pad(ideal, SIDE)
+    return 255 * max(error[error > 0].sum(), -error[error < 0].sum())
+
+
+@pytest.mark.parametrize("family", SWEEP)
+def test_no_image_can_be_off_by_1(family):
+    """The strongest statement there is: the error of the worst image, from the coefficients alone."""
+    for text, record in zip(SWEEP[family], show(SWEEP[family])):
+        assert record["name"] == text
+        kernel, ideal = np.array(record["kernel"]), parametric.ideal(text)
+        assert kernel.sum() == round(ideal.sum()) * record["divisor"], text  # flat areas stay as they are
+        assert record["exact"] and kernel.shape[0] % 2 == kernel.shape[1] % 2 == 1
+        assert (255 * np.abs(kernel).sum() + record["divisor"]) < 2 ** 31, text  # 32 bits hold every sum
+        off = deviation(record, ideal)
+        assert abs(off - record["deviation"]) < 1e-6, text
+        # Half a unit more for rounding: within 1 of the ideal, or of gaussian-fast what the manual says.
+        assert off < (12 if family == "gaussian-fast" else 0.4999), (text, off)
+
+
+@pytest.mark.parametrize("family", ("gaussian", "gaussian-fast", "blur"))
+def test_a_separable_ideal_has_separable_integers(family):
+    for text, record in zip(SWEEP[family], show(SWEEP[family])):
+        column, row = np.array(record["separable"]["column"]), np.array(record["separable"]["row"])
+        assert (np.outer(column, row) == record["kernel"]).all(), text
+        assert (column == column[::-1]).all() and (row == row[::-1]).all(), text
+        assert np.abs(row).max() <= (127 if family == "gaussian-fast" else 254), text
+        if family == "gaussian-fast":  # what tensor cores take: bytes, row sums of 16 bits, sums of 24 bits
+            assert np.abs(row).sum() <= 257 and record["divisor"] in (4 ** n for n in range(4, 9)), text
+
+
+def test_what_is_exact_is_exact():
+    for text, matrix in (("blur:2", np.ones((5, 5)) / 25), ("motion:9,0", np.ones((1, 9)) / 9), ("motion:9,90", np.ones((9, 1)) / 9)):
+        record, = show([text])
+        assert (np.array(record["kernel"]) / record["divisor"] == matrix).all() and record["deviation"] < 1e-9, text
+    for text, builtin in (("emboss:135,1", "emboss"), ("sharpen:1", "sharpen"), ("blur:1", "blur"), ("blur:2", "blur5")):
+        record, other = show([text, builtin])
+        assert record["kernel"] == other["kernel"] and record["divisor"] == other["divisor"], text
+
+
+def test_large_gaussians_are_passes():
+    """The passes together, in float64, against the Gaussian that is not cut at all."""
+    for sigma in (5.1, 6, 7.3, 9, 12, 16, 20):
+        records = show([f"gaussian:{sigma}"])
+        assert 2 <= len(records) <= 16 and [r["pass"] for r in records] == list(range(1, len(records) + 1))
+        line = np.ones(1)
+        for record in records:
+            assert record["passes"] == len(records) and (65535 + 1) * record["divisor"] < 2 ** 31  # 32 bits at 16 bits
+            row = np.array(record["separable"]["row"])
+            assert record["separable"]["column"] == record["separable"]["row"]
+            line = np.convolve(line, row / row.sum())
+        half = max(len(line) // 2, int(10 * sigma))
+        x = np.arange(-half, half + 1)
+        ideal = np.exp(-x * x / (2 * sigma * sigma))
+        error = np.pad(line, half - len(line) // 2) - ideal / ideal.sum()
+        off = np.abs(error).sum() * 255 + len(records) * 0.5 / 257
+        assert off <= records[0]["deviation"] + 1e-6 and off < 0.999, (sigma, off)  # rounded, within 1 of the rounded ideal
+
+
+# --- pixels --------------------------------------------------------------------------------------
+
+def gray(planes):
+    return png.encode(planes.shape[1], planes.shape[0], planes.tolist(), png.GRAY, 16 if planes.dtype == np.uint16 else 8)
+
+
+def worst_cases():
+    """Checkerboards, steps, stripes and noise of 0 and 255 in one image each, and a photograph."""
+    y, x = np.mgrid[0:96, 0:128]
+    rng = np.random.default_rng(3)
+    cases = {f"check{n}": (x // n + y // n) % 2 * 255 for n in (1, 2, 5)}
+    cases.update({f"stripes{n}": x // n % 2 * 255 for n in (1, 3, 7)})
+    cases.update(step=(x >= 64) * 255, diagonal=(x + y >= 110) * 255, dot=((x == 64) & (y == 48)) * 255,
+                 noise=rng.integers(0, 256, x.shape), coins=rng.integers(0, 2, x.shape) * 255)
+    cases = {name: case.astype(np.uint8) for name, case in cases.items()}
+    cases["texture"] = images.texture(rng, 1, 96, 128, 255)[0]
+    cases["landscape"] = images.read(os.path.join(program.ROOT, "samples", "landscape-rgb.png"))[0]
+    photos = sorted(glob.glob(os.path.join(os.environ.get("CONV_PHOTOS", "/nowhere"), "*.png")))
+    cases.update({f"photo{n}": images.read(path)[1][:256, :256] for n, path in enumerate(photos[:1])})
+    return cases
+
+
+def correlate(plane, matrix):
+    """In float64, with the border replicated."""
+    if ndimage:
+        return ndimage.correlate(plane.astype(np.float64), matrix, mode="nearest")
+    top, left = matrix.shape[0] // 2, matrix.shape[1] // 2
+    padded = np.pad(plane.astype(np.float64), ((top, top), (left, left)), mode="edge")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, matrix.shape)
+    return np.einsum("yxji,ji->yx", windows, matrix, optimize=True)
+
+
+def scipy_ideal(text, plane):
+    """What SciPy itself computes for a filter of that name, where it has one."""
+    name, _, numbers = text.partition(":")
+    given, wide = [float(n) for n in numbers.split(",")], plane.astype(np.float64)
+    if name in ("gaussian", "gaussian-fast"):
+        return ndimage.gaussian_filter(wide, given[0], mode="nearest", truncate=min(15, np.ceil(4 * given[0])) / given[0])
+    if name == "blur":
+        return ndimage.uniform_filter(wide, int(2 * given[0] + 1), mode="nearest")
+    if name == "unsharp":
+        return wide + given[1] * (wide - scipy_ideal(f"gaussian:{given[0]}", plane))
+    if name == "log":
+        return given[0] ** 2 * ndimage.gaussian_laplace(wide, given[0], mode="nearest", truncate=np.ceil(4 * given[0]) / given[0])
+    if name == "dog":
+        return scipy_ideal(f"gaussian:{given[0]}", plane) - scipy_ideal(f"gaussian:{given[1]}", plane)
+    return correlate(plane, parametric.ideal(text))
+
+
+PIXELS = ("gaussian:0.8", "gaussian:2.5", "gaussian:5", "blur:4", "unsharp:2,0.8", "unsharp:1,3", "sharpen:0.7", "motion:9,30",
+          "emboss:20,0.7", "log:1.5", "dog:1,1.6")
+
+
+def outputs(filters, cases):
+    """Filter -> case -> plane."""
+    os.makedirs("in", exist_ok=True)
+    for name, case in cases.items():
+        with open(f"in/{name}.png", "wb") as file:
+            file.write(gray(case))
+    results = {}
+    for number, text in enumerate(filters):
+        run(text, "in", f"out{number}")
+        results[text] = {name: images.read(f"out{number}/{name}.png")[0] for name in cases}
+    return results
+
+
+def test_pixels_are_within_1_of_the_ideal(box):
+    cases = worst_cases()
+    for text, planes in outputs(PIXELS, cases).items():
+        for name, got in planes.items():
+            ideals = [correlate(cases[name], parametric.ideal(text))]
+            if ndimage:
+                ideals.append(scipy_ideal(text, cases[name]))
+            for want in ideals:
+                off = np.abs(got - np.clip(want, 0, 255)).max()
+                assert off <= 1, f"{text} of {name}: {off}"
+
+
+def test_large_gaussians_are_within_1_of_the_ideal(box):
+    """Away from the border: with `reflect`, where passes and the whole agree, everywhere."""
+    cases = {name: case for name, case in worst_cases().items() if name in ("step", "coins", "texture", "dot", "check5")}
+    outputs([], cases)
+    for sigma in (6, 13):
+        run(f"gaussian:{sigma}", "--border", "reflect", "in", "out")
+        for name, case in cases.items():
+            got = images.read(f"out/{name}.png")[0]
+            half = 6 * sigma
+            wide = np.pad(case.astype(np.float64), half, mode="symmetric")
+            line = np.exp(-np.arange(-half, half + 1.0) ** 2 / (2 * sigma * sigma))
+            for axis in (0, 1):
+                wide = np.apply_along_axis(np.convolve, axis, wide, line / line.sum(), "valid")
+            assert got.dtype == np.uint8 and np.abs(got - wide).max() <= 1.35, (sigma, name)
+            assert np.abs(got.astype(int) - np.rint(wide)).max() <= 1, (sigma, name)
+
+
+def test_16_bits_are_off_by_the_same_share(box):
+    rng = np.random.default_rng(5)
+    plane = rng.integers(0, 65536, (40, 50)).astype(np.uint16)
+    filters = ("gaussian:2.5", "unsharp:2,0.8", "log:1.5")
+    for text, planes in outputs(filters, {"noise": plane}).items():
+        record, = show([text])
+        want = np.clip(correlate(plane, parametric.ideal(text)), 0, 65535)
+        assert planes["noise"].dtype == np.uint16
+        assert np.abs(planes["noise"] - want).max() <= 257 * record["deviation"] + 0.5, text
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("text, said", (
+    ("gaussian:abc", "for example gaussian:2.5"), ("gaussian:", "for example gaussian:2.5"), ("gaussian:2,3", "gaussian:SIGMA"),
+    ("gaussian:0", "SIGMA is 0.2 to 20 pixels"), ("gaussian:-2", "0.2 to 20"), ("gaussian:nan", "for example"),
+    ("gaussian:inf", "for example"), ("gaussian:1e99", "for example"), ("gaussian:20.1", "0.2 to 20"), ("gaussian: 2", "for example"),
+    ("gausian:2", "did you mean gaussian:SIGMA, for example gaussian:2.5?"), ("unsharp:2", "unsharp:SIGMA,AMOUNT"),
+    ("unsharp:2,emboss", "for example unsharp:2,0.8"), ("blur:16", "RADIUS is 0.1 to 15 pixels"), ("motion:9", "motion:LENGTH,ANGLE"),
+    ("motion:32,0", "LENGTH is 1 to 31"), ("motion:9,400", "ANGLE is -360 to 360 degrees"), ("emboss:0,0", "DEPTH is 0.01 to 100"),
+    ("log:9", "SIGMA is 0.5 to 3.75"), ("dog:2,2", "equal"), ("gaussian:20,blur", "counts once per pass"), ("blur,gaussian:20", "16 at most")))
+def test_mistakes_get_an_example(box, text, said):
+    assert said in run(text, "a.png", "b.png", code=2).err
+
+
+def test_a_number_after_a_comma_continues_a_filter():
+    names = [r["name"] for r in show(["unsharp:2,0.8,emboss,dog:1,1.6,blur:2,gaussian"], 1)]
+    assert names == ["unsharp:2,0.8", "emboss", "dog:1,1.6", "blur:2", "gaussian"]
+
+
+def test_a_file_may_have_such_a_name(box):
+    (box / "5.mat").write_text("3 1 1 0\n0 1 0\n")
+    (box / "gaussian:2.mat").write_text("1 1 1 0\n1\n")
+    assert [r["name"] for r in show(["gaussian:2,5.mat,gaussian:2.mat"], 1)] == ["gaussian:2", "5", "gaussian:2"]
+
+
+def test_options_of_filters(box):
+    record, = run("show", "--json", "log:1.5", "--bias", "128").records()[:1]
+    assert record["bias"] == 128
+    assert "7 x 7" not in run("show", "gaussian:2").out and "--size 3" in run("show", "gaussian:2", "--size", "3", code=2).err
+    for option in (("--bias", "3"), ("--divisor", "2")):
+        assert f"{option[0]}: not for 'gaussian:9'" in run("show", "gaussian:9", *option, code=2).err
+    assert "--output-type f32" in run("gaussian:9", "--output-type", "f32", "a", "b", code=2).err
+
+
+def test_list_and_show_name_them():
+    listed = run("list").out
+    for family in SWEEP:
+        assert f"\n{family}:" in listed
+    records = [r for r in run("list", "--json").records() if r["type"] == "parametric_filter"]
+    assert [r["name"] for r in records] == list(SWEEP)
+    for record in records:
+        assert show([record["example"]])[0]["name"] == record["example"]
+    text = run("show", "gaussian:2.5").out
+    assert "before rounding, on any image" in text and "separable    yes: column" in text
+    assert "pass         1 of" in run("show", "gaussian:7").out
+    assert "conv layer takes the name" in run("show", "log:1.5").out and "a bank of" in run("show", "log:7").out
+
+
+# --- the kernels that run them -------------------------------------------------------------------
+
+def emulated(*args):
+    if not program.EMULATED:
+        pytest.skip("no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
+    done = subprocess.run([program.EMULATED, *args], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_gpus_use_separable_kernels():
+    """The table's choice for a GPU of compute capability 9.0: tensor cores where bytes hold the factors."""
+    chosen = {r["name"]: r["variants"]["cuda"]["8"] for r in map(json.loads, emulated(
+        "show", "--json", "gaussian:5,gaussian-fast:5,gaussian-fast:2,blur:15").splitlines())}
+    assert chosen == {"gaussian:5": "cuda_separable", "gaussian-fast:5": "cuda_tma_mma_separable",
+                      "gaussian-fast:2": "cuda_tma_mma_separable", "blur:15": "cuda_tma_mma_separable"}
+
+
+def test_passes_are_the_same_on_a_device(box):
+    rng = np.random.default_rng(9)
+    os.makedirs("in")
+    for number in range(3):
+        with open(f"in/{number}.png", "wb") as file:
+            file.write(gray(rng.integers(0, 256, (20 + number, 33)).astype(np.uint8)))
+    with open("in/deep.png", "wb") as file:
+        file.write(gray(rng.integers(0, 65536, (9, 20)).astype(np.uint16)))
+    run("gaussian:6,emboss", "in", "cpu")
+    emulated("gaussian:6,emboss", "--device", "cuda", "in", "device")
+    for name in os.listdir("in"):
+        a, b = (images.read(f"{folder}/{name}") for folder in ("cpu", "device"))
+        assert a.dtype == b.dtype == (np.uint16 if name == "deep.png" else np.uint8) and (a == b).all(), name
