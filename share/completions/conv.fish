@@ -3,7 +3,7 @@
 
 # What has been typed that is no option: filter or command first.
 function __conv_operands
-    set -l with_value --include --exclude --files-from --resume --shard --shard-by --kernel -k --size --divisor --bias --border \
+    set -l with_value --limit --sample --seed --suffix --output -o --include --exclude --files-from --resume --shard --shard-by --kernel -k --size --divisor --bias --border \
         --alpha --to --quality -Q --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit \
         --max-pixels --variant --stride --padding --activation --precision --output-type --range --pool --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps
     set -l skip 0
@@ -65,6 +65,9 @@ complete -c conv -s r -l recursive -d 'Also filter the folders below the input'
 complete -c conv -l include -x -d 'Take only names that match'
 complete -c conv -l exclude -x -d 'Skip names that match'
 complete -c conv -l no-ignore -d 'Also take ._*, .thumb* and @eaDir'
+complete -c conv -l limit -x -d 'Take the first N images only'
+complete -c conv -l sample -x -d 'Take N random images only'
+complete -c conv -l seed -x -d 'Choose another sample'
 complete -c conv -l files-from -r -d 'Read the names of the inputs from a file'
 complete -c conv -s 0 -l null -d 'Names in the list end in NUL'
 complete -c conv -l watch -d 'Filter images as they arrive, until Ctrl-C'
@@ -85,6 +88,9 @@ complete -c conv -l strip -d 'Drop metadata'
 complete -c conv -l reproducible -d 'Write the same file bytes on every machine'
 complete -c conv -l first-frame -d 'Take the first image of an animated PNG'
 complete -c conv -s p -l preserve -d 'Keep mode and times of the input'
+complete -c conv -s o -l output -r -d 'Write to this folder or file'
+complete -c conv -l beside -d 'Write each result next to its input'
+complete -c conv -l suffix -x -d 'Insert a text into the names of results'
 complete -c conv -l in-place -d 'Replace each input by its output'
 complete -c conv -l fsync -d 'Flush each output to the disk before it gets its name'
 complete -c conv -l to -x -a 'png jpg' -d 'Write this format'

@@ -33,11 +33,16 @@ static bool is_tensor(const char *path)
     return got == sizeof head ? memcmp(head, "\x93NUMPY", sizeof head) == 0 : ends_in(path, ".npy");
 }
 
-static enum conv_status check_operands(const struct conv_options *options, struct conv_err *err)
+static enum conv_status check_operands(const struct conv_options *options,
+                                       const struct conv_places *places, struct conv_err *err)
 {
-    int least = options->files_from ? 2 : 3;
-    if (options->operand_count >= least)
+    int least = options->files_from ? 0 : 1;
+    if (options->operand_count > 0 && places->input_count >= least)
         return CONV_OK;
+    if (options->operand_count > 0 && !places->last_is_output)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "the input is missing: conv layer WEIGHTS %s INPUT...",
+                            options->beside ? "--beside" : "--output OUTPUT");
     static const char *const missing[] = {"weights, input and output are", "input and output are",
                                           "the output is"};
     return conv_err_set(err, CONV_ERR_USAGE, "%s missing: conv layer WEIGHTS %s OUTPUT",
@@ -50,7 +55,9 @@ int conv_layer_main(const struct conv_options *options)
     struct conv_err err = {0};
     struct conv_layer_setup setup = {0};
     int code = CONV_EXIT_OK;
-    enum conv_status status = check_operands(options, &err);
+    struct conv_places places;
+    conv_places_split(&places, options);
+    enum conv_status status = check_operands(options, &places, &err);
     // Before the handlers are installed: reading weights from a pipe without a writer then ends at
     // the first signal.
     if (!status)
@@ -58,10 +65,10 @@ int conv_layer_main(const struct conv_options *options)
     atomic_int *stop = conv_signals_install();
     conv_descriptors_raise();
     if (!status) {
-        bool tensor =
-            options->operand_count == 3 && !options->files_from && is_tensor(options->operands[1]);
-        status = tensor ? conv_layer_run_tensor(options, &setup, stop, &code, &err)
-                        : conv_layer_run_images(options, &setup, stop, &code, &err);
+        bool tensor = places.input_count == 1 && places.output && !options->files_from &&
+                      is_tensor(places.inputs[0]);
+        status = tensor ? conv_layer_run_tensor(options, &places, &setup, stop, &code, &err)
+                        : conv_layer_run_images(options, &places, &setup, stop, &code, &err);
     }
     conv_layer_setup_close(&setup);
     int signal = atomic_load(stop);

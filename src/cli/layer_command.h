@@ -7,12 +7,15 @@
 #include <stdatomic.h>
 
 #include "cli/layer_setup.h"
+#include "cli/places.h"
 
 // Each prints its messages but the last, and sets *code, the exit code where nothing went wrong.
 enum conv_status conv_layer_run_tensor(const struct conv_options *options,
+                                       const struct conv_places *places,
                                        struct conv_layer_setup *setup, atomic_int *stop, int *code,
                                        struct conv_err *err);
 enum conv_status conv_layer_run_images(const struct conv_options *options,
+                                       const struct conv_places *places,
                                        struct conv_layer_setup *setup, atomic_int *stop, int *code,
                                        struct conv_err *err);
 

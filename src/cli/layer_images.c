@@ -14,18 +14,16 @@
 #include "cli/signals.h"
 #include "io/operands.h"
 #include "io/paths.h"
-#include "io/sorted_source.h"
-#include "io/walk.h"
 #include "pipeline/layer_images.h"
 #include "pipeline/workload.h"
 
 struct images_run {
     const struct conv_options *options;
-    const char *output;
+    const struct conv_places *places;
+    const char *output;           // NULL: next to the inputs
     struct conv_shard_plan *plan; // of --shard, or NULL
-    struct conv_walk *walk;
-    bool collects;                     // all results go into one file
-    struct conv_sorted_source *sorted; // of `collects`
+    struct conv_selection selection;
+    bool collects; // all results go into one file, in a stable order
     struct conv_layer_target target;
     struct conv_layer_images images;
     struct conv_paths_id own_files[CONV_OWN_FILES_MOST];
@@ -44,31 +42,21 @@ static bool is_npy(const char *path)
 static struct conv_walk_config make_walk(const struct images_run *run, atomic_int *stop)
 {
     const struct conv_options *options = run->options;
-    return (struct conv_walk_config){
-        .operands =
-            {
-                .inputs = options->operands + 1,
-                .npy = true,
-                .input_count = options->operand_count - 2,
-                .output = run->collects ? NULL : run->output,
-                .recursive = options->recursive,
-                .files_from = options->files_from,
-            },
-        .include = options->include.items,
-        .include_count = options->include.count,
-        .exclude = options->exclude.items,
-        .exclude_count = options->exclude.count,
-        .no_ignore = options->no_ignore,
-        .nul = options->nul,
-        .plan = run->plan,
-        .stop = stop,
-    };
+    struct conv_walk_config config;
+    conv_places_fill_walk(run->places, options, &config);
+    config.operands.npy = true;
+    if (run->collects)
+        config.operands.output = NULL;
+    config.plan = run->plan;
+    config.stop = stop;
+    return config;
 }
 
 static enum conv_status check_standard(const struct images_run *run, struct conv_err *err)
 {
     const struct conv_options *options = run->options;
-    if (!conv_operands_is_standard(run->output) || options->dry_run || options->no_save)
+    if (!run->output || !conv_operands_is_standard(run->output) || options->dry_run ||
+        options->no_save)
         return CONV_OK;
     if (options->json)
         return conv_err_set(err, CONV_ERR_USAGE,
@@ -85,18 +73,18 @@ static enum conv_status check_standard(const struct images_run *run, struct conv
 static enum conv_status open_walk(struct images_run *run, atomic_int *stop, struct conv_err *err)
 {
     const struct conv_options *options = run->options;
-    int inputs = options->operand_count - 2;
-    struct conv_own_files_use use = {options->operands[0], options->operands + 1, inputs,
+    const struct conv_places *places = run->places;
+    struct conv_own_files_use use = {options->operands[0], places->inputs, places->input_count,
                                      run->output};
     enum conv_status status = conv_own_files_check(options, &use, err);
     if (!status)
         status = check_standard(run, err);
     if (status)
         return status;
-    bool any = options->files_from || inputs > 1;
-    for (int i = 0; i < inputs; i++)
-        any = any || conv_paths_is_folder(options->operands[1 + i]);
-    run->collects = any && is_npy(run->output);
+    bool any = options->files_from || places->input_count > 1;
+    for (int i = 0; i < places->input_count; i++)
+        any = any || conv_paths_is_folder(places->inputs[i]);
+    run->collects = any && run->output && is_npy(run->output);
     if (run->collects && conv_paths_is_folder(run->output))
         return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a folder", run->output);
     if (run->collects && (options->update || options->resume_path))
@@ -106,7 +94,11 @@ static enum conv_status open_walk(struct images_run *run, atomic_int *stop, stru
     struct conv_walk_config config = make_walk(run, stop);
     status = conv_run_shard_plan(&run->plan, options, &config, stop, err);
     config.plan = run->plan;
-    return status ? status : conv_walk_open(&run->walk, &config, err);
+    if (!status)
+        status = conv_selection_open(&run->selection, &config, options, run->collects, err);
+    return status || run->collects
+               ? status
+               : conv_places_check(options, conv_walk_shape(run->selection.walk), err);
 }
 
 // --- device --------------------------------------------------------------------------------------
@@ -159,8 +151,8 @@ static enum conv_status open_sink(struct images_run *run, atomic_int *stop, stru
 {
     const struct conv_options *options = run->options;
     struct conv_sink_config config = {
-        .kind = conv_walk_shape(run->walk)->sink,
-        .path = run->output,
+        .kind = conv_walk_shape(run->selection.walk)->sink,
+        .path = run->output ? run->output : "", // next to the inputs: outputs have their paths
         .workers = options->jobs,
         .fsync = options->fsync,
         .journal = run->journal,
@@ -173,8 +165,9 @@ static enum conv_status open_sink(struct images_run *run, atomic_int *stop, stru
         return CONV_OK;
     enum conv_status status = conv_sink_open(&run->images.sink, &config, err);
     conv_signals_watch(run->images.sink);
-    if (!status && writes && config.kind == CONV_SINK_FOLDER && !conv_paths_is_folder(run->output))
-        status = conv_walk_peek(run->walk, &is_image, err);
+    if (!status && writes && config.kind == CONV_SINK_FOLDER && run->output &&
+        !conv_paths_is_folder(run->output))
+        status = conv_selection_peek(&run->selection, &is_image, err);
     return is_image ? conv_paths_make_folder(run->output, err) : status;
 }
 
@@ -186,19 +179,19 @@ static enum conv_status finish(struct images_run *run, const atomic_int *stop, b
     int signal = atomic_load(stop);
     conv_report_totals(run->report.report, &totals);
     *code = conv_commands_exit_code(&totals, signal);
-    conv_report_ignored(run->report.report, conv_walk_count(run->walk).ignored);
+    conv_report_ignored(run->report.report, conv_walk_count(run->selection.walk).ignored);
     if (signal > 0) {
         if (!run->collects) // into one file nothing was written
-            conv_run_inputs_count_rest(run->options, run->walk, &totals, &rest);
+            conv_run_inputs_count_rest(run->options, &run->selection, &totals, &rest);
         conv_report_interrupted(run->report.report, &rest);
     } else if (*code == CONV_EXIT_NOTHING && !failed) {
-        struct conv_walk_count count = conv_walk_count(run->walk);
-        if (conv_run_shard_is_empty(run->options, run->walk))
+        struct conv_walk_count count = conv_walk_count(run->selection.walk);
+        if (conv_run_shard_is_empty(run->options, run->selection.walk))
             *code = CONV_EXIT_OK;
         else
             conv_run_inputs_print_none(run->options, &count);
     }
-    conv_run_shard_report(run->options, run->plan, run->walk, run->report.report);
+    conv_run_shard_report(run->options, run->plan, run->selection.walk, run->report.report);
     return conv_layer_report_finish(&run->report, &run->target, NULL, signal, *code, err);
 }
 
@@ -219,9 +212,10 @@ static enum conv_status prepare(struct images_run *run, const struct conv_layer_
     if (!status)
         status = conv_layer_report_prepare(&run->report, options, setup, err);
     if (!status)
-        status = conv_layer_report_open(
-            &run->report, &run->images.contexts.of_bytes,
-            !conv_walk_shape(run->walk)->any_folder && options->operand_count == 3, start, err);
+        status = conv_layer_report_open(&run->report, &run->images.contexts.of_bytes,
+                                        !conv_walk_shape(run->selection.walk)->any_folder &&
+                                            run->places->input_count == 1,
+                                        start, err);
     if (!status)
         status = open_sink(run, stop, err);
     struct conv_layer_contexts contexts = run->images.contexts;
@@ -252,32 +246,27 @@ static enum conv_status prepare(struct images_run *run, const struct conv_layer_
 }
 
 enum conv_status conv_layer_run_images(const struct conv_options *options,
+                                       const struct conv_places *places,
                                        struct conv_layer_setup *setup, atomic_int *stop, int *code,
                                        struct conv_err *err)
 {
     struct images_run run = {
         .options = options,
-        .output = options->operands[options->operand_count - 1],
+        .places = places,
+        .output = places->output,
     };
     struct conv_err later;
     enum conv_status status = prepare(&run, setup, conv_clock_ns(), stop, err);
     if (!status && exists(&run)) {
         struct conv_record record = {
-            .input = options->operands[1],
+            .input = places->input_count > 0 ? places->inputs[0] : options->files_from,
             .output = run.output,
             .outcome = CONV_OUTCOME_SKIPPED,
             .reason = "the output exists",
         };
         conv_report_file(run.report.report, &record);
     } else if (!status) {
-        // The order of a list is the user's, that of a folder the file system's.
-        struct conv_source *source = conv_walk_source(run.walk);
-        if (run.collects && !options->files_from) {
-            status = conv_sorted_source_open(&run.sorted, source, stop, err);
-            source = status ? NULL : conv_sorted_source_get(run.sorted);
-        }
-        if (!status)
-            status = conv_layer_images_run(&run.images, source, run.report.report, err);
+        status = conv_layer_images_run(&run.images, run.selection.source, run.report.report, err);
     }
     conv_signals_watch(NULL);
     enum conv_status finished = conv_sink_finish(run.images.sink, status ? &later : err);
@@ -291,8 +280,7 @@ enum conv_status conv_layer_run_images(const struct conv_options *options,
     conv_operation_close(&run.images.contexts.of_floats);
     conv_layer_report_close(&run.report);
     conv_journal_close(run.journal);
-    conv_sorted_source_close(run.sorted);
-    conv_walk_close(run.walk);
+    conv_selection_close(&run.selection);
     conv_shard_plan_close(run.plan);
     return status;
 }

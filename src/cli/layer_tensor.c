@@ -145,7 +145,7 @@ static bool would_overwrite(const struct tensor_run *run, const char *path)
 static enum conv_status check_files(const struct tensor_run *run, struct conv_err *err)
 {
     const struct conv_options *options = run->options;
-    struct conv_own_files_use use = {options->operands[0], options->operands + 1, 1, run->output};
+    struct conv_own_files_use use = {options->operands[0], &run->input, 1, run->output};
     enum conv_status status = conv_own_files_check(options, &use, err);
     bool to_standard = conv_operands_is_standard(run->output);
     if (status)
@@ -356,14 +356,15 @@ static enum conv_status note_failure(struct conv_record *record, enum conv_statu
 }
 
 enum conv_status conv_layer_run_tensor(const struct conv_options *options,
+                                       const struct conv_places *places,
                                        struct conv_layer_setup *setup, atomic_int *stop, int *code,
                                        struct conv_err *err)
 {
     uint64_t start = conv_clock_ns();
     struct tensor_run run = {
         .options = options,
-        .input = options->operands[1],
-        .output = options->operands[2],
+        .input = places->inputs[0],
+        .output = places->output,
         .setup = setup,
         .reader = {.fd = -1},
         .writer = {.fd = -1},

@@ -177,6 +177,21 @@ static enum conv_status check_globs(const struct conv_string_list *globs, const 
     return CONV_OK;
 }
 
+static enum conv_status check_names(const struct conv_options *options, struct conv_err *err)
+{
+    const char *suffix = options->suffix;
+    bool is_npy = options->command == CONV_COMMAND_LAYER || options->output_type == CONV_OUTPUT_F32;
+    if (suffix && (!*suffix || strchr(suffix, '/')))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--suffix takes a part of a file name, such as _sharp, not '%s'",
+                            suffix);
+    if (options->beside && !suffix && !is_npy)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--beside needs a name for the results, such as --suffix _new "
+                            "(--in-place replaces the images)");
+    return CONV_OK;
+}
+
 static enum conv_status check_output_type(const struct conv_options *options, struct conv_err *err)
 {
     int type = options->output_type;
@@ -313,6 +328,8 @@ enum conv_status conv_option_check(struct conv_options *options, struct conv_err
         status = check_codec(options, err);
     if (!status)
         status = check_output_type(options, err);
+    if (!status)
+        status = check_names(options, err);
     if (!status)
         status = conv_option_check_shard(options, err);
     limit_jobs(options);

@@ -10,6 +10,8 @@
 #define EXCLUDES(NAME, OTHER) .name = NAME, .relation = OPTION_EXCLUDES, .other = OTHER
 
 #define NOT_PNG "results are .npy files"
+#define REPLACES "results replace the images"
+#define RESULTS "results lie next to the images"
 
 // --- rules ---------------------------------------------------------------------------------------
 
@@ -21,9 +23,13 @@ const struct conv_option_rule conv_option_rules[] = {
     {EXCLUDES("no-ignore", "files-from"), .reason = "the list names the images"},
     {EXCLUDES("watch", "files-from"), .reason = "folders are watched"},
     {EXCLUDES("watch", "in-place"), .reason = "each result would be a new arrival"},
+    {EXCLUDES("watch", "beside"), .reason = "each result would be a new arrival"},
     {EXCLUDES("watch", "dry-run"), .reason = "it has no end"},
     {NEEDS("shard-by", "shard")},
     {EXCLUDES("watch", "shard"), .reason = "what arrives is not divided"},
+    {EXCLUDES("watch", "sample"), .reason = "it has no end"},
+    {EXCLUDES("limit", "sample")},
+    {NEEDS("seed", "sample")},
     {EXCLUDES("skip-existing", "update")},
     {EXCLUDES("skip-existing", "resume")},
     {EXCLUDES("update", "resume")},
@@ -36,6 +42,10 @@ const struct conv_option_rule conv_option_rules[] = {
     {EXCLUDES("output-type", "quality"), .choice = "f32", .commands = RUN, .reason = NOT_PNG},
     {EXCLUDES("in-place", "to"), .reason = "the name of an image says its format"},
     {EXCLUDES("output-type", "html"), .choice = "f32", .commands = RUN, .reason = NOT_PNG},
+    {EXCLUDES("output", "beside"), .reason = RESULTS},
+    {EXCLUDES("output", "in-place"), .reason = REPLACES},
+    {EXCLUDES("beside", "in-place"), .reason = REPLACES},
+    {EXCLUDES("suffix", "in-place"), .reason = REPLACES},
     {EXCLUDES("in-place", "skip-existing"), .reason = "every output exists"},
     {EXCLUDES("in-place", "update"), .reason = "every output exists"},
     {EXCLUDES("in-place", "first-frame"), .reason = "the other frames would be lost"},
@@ -73,8 +83,9 @@ const size_t conv_option_rule_count = sizeof conv_option_rules / sizeof conv_opt
 #define REPLACED "existing outputs are replaced, unless --skip-existing or --update is given"
 
 const struct conv_option_synonym conv_option_synonyms[] = {
-    {"output", 'o', "the output is the last operand: conv FILTER INPUT... OUTPUT"},
-    {"out", 0, "the output is the last operand: conv FILTER INPUT... OUTPUT"},
+    {"out", 0, "use --output OUTPUT, or give it as the last operand"},
+    {"target-directory", 0, "use --output FOLDER"},
+    {"dir", 0, "use --output FOLDER"},
     {"threads", 't', "use --jobs N"},
     {"workers", 0, "use --jobs N"},
     {NULL, 'n', "use --dry-run"},

@@ -95,6 +95,12 @@ const struct conv_option conv_option_table[] = {
      .help = "skip names that match; can be repeated; GLOB/ matches folders only"},
     {FLAG("no-ignore", 0, no_ignore), .commands = READING,
      .help = "also take names in folders that are ignored otherwise: ._*, .thumb* and @eaDir"},
+    {COUNT("limit", 0, "N", limit), .commands = RUN | LAYER,
+     .help = "take the first N images only, in sorted order"},
+    {COUNT("sample", 0, "N", sample), .commands = RUN | LAYER,
+     .help = "take N random images only; the same ones each time, until --seed changes"},
+    {COUNT("seed", 0, "N", seed), .commands = RUN | LAYER,
+     .help = "choose another --sample (default: 0)"},
     {STRING("files-from", 0, "FILE", files_from), .commands = RUN | LAYER,
      .help = "read the names of the inputs from FILE, one per line; - is standard input"},
     {FLAG("null", '0', nul), .commands = RUN | LAYER,
@@ -145,6 +151,15 @@ const struct conv_option conv_option_table[] = {
      .help = "take the first image of an animated PNG (default: refuse it)"},
     {FLAG("preserve", 'p', preserve), .commands = RUN,
      .help = "give the output the input's mode and times"},
+    {STRING("output", 'o', "OUTPUT", output), .commands = RUN | LAYER,
+     .help = "write to this folder (or file, if the name has an extension such as .png); all "
+             "operands are then inputs"},
+    {FLAG("beside", 0, beside), .commands = RUN | LAYER,
+     .help = "write each result next to its input, with --suffix or --output-type f32; there is no "
+             "OUTPUT"},
+    {STRING("suffix", 0, "TEXT", suffix), .commands = RUN | LAYER,
+     .help = "insert TEXT into the names of results: a_sharp.png for a.png and _sharp; with "
+             "--beside, images called so are skipped as results"},
     {FLAG("in-place", 0, in_place), .commands = RUN,
      .help = "replace each input by its output; there is no OUTPUT"},
     {FLAG("fsync", 0, fsync), .commands = RUN | LAYER,

@@ -82,7 +82,7 @@ enum conv_status conv_option_store(struct conv_options *options, const struct co
     case KIND_SIZE:
     case KIND_COUNT:
         status = parse_number(&number, text, row->kind == KIND_SIZE, row->name, err);
-        if (!status && number == 0)
+        if (!status && number == 0 && strcmp(row->name, "seed") != 0)
             return conv_err_set(err, CONV_ERR_USAGE, "--%s must be more than 0", row->name);
         *(uint64_t *)(void *)field = number;
         break;

@@ -76,6 +76,9 @@ struct conv_options {
     bool batch, recursive, nul, watch;
     struct conv_string_list include, exclude;
     bool no_ignore;
+    const char *output, *suffix; // --output, --suffix
+    bool beside;
+    uint64_t limit, sample, seed; // 0: not given
     const char *files_from;
     bool skip_existing, update, dry_run;
     const char *resume_path;

@@ -41,9 +41,10 @@ struct run {
 static enum conv_status open_sink(struct run *run, atomic_int *stop, struct conv_err *err)
 {
     const struct conv_options *options = &run->options;
+    const char *output = run->inputs.places.output;
     struct conv_sink_config config = {
-        .kind = conv_walk_shape(run->inputs.walk)->sink,
-        .path = run->inputs.output,
+        .kind = conv_walk_shape(run->inputs.selection.walk)->sink,
+        .path = output ? output : "", // next to the inputs: outputs have their paths
         .workers = options->jobs,
         .preserve = options->preserve,
         .fsync = options->fsync,
@@ -55,13 +56,13 @@ static enum conv_status open_sink(struct run *run, atomic_int *stop, struct conv
     bool is_image = false, writes = !options->dry_run && !options->no_save;
     enum conv_status status = conv_sink_open(&run->sink, &config, err);
     conv_signals_watch(run->sink);
-    if (!status && writes && config.kind == CONV_SINK_FOLDER &&
-        !conv_paths_is_folder(run->inputs.output) && options->watch)
-        is_image = true; // sooner or later
-    else if (!status && writes && config.kind == CONV_SINK_FOLDER &&
-             !conv_paths_is_folder(run->inputs.output))
-        status = conv_walk_peek(run->inputs.walk, &is_image, err);
-    return is_image ? conv_paths_make_folder(run->inputs.output, err) : status;
+    if (!status && writes && config.kind == CONV_SINK_FOLDER && output &&
+        !conv_paths_is_folder(output)) {
+        is_image = options->watch; // sooner or later
+        if (!is_image)
+            status = conv_selection_peek(&run->inputs.selection, &is_image, err);
+    }
+    return is_image ? conv_paths_make_folder(output, err) : status;
 }
 
 // A digest of all settings that change outputs: journal entries made under others are stale.
@@ -151,11 +152,12 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         .verbose = options->verbose,
         .dry_run = options->dry_run,
         .each_line = options->watch,
-        .single = !conv_walk_shape(run->inputs.walk)->any_folder &&
-                  options->operand_count == (options->in_place ? 2 : 3),
+        .single = !conv_walk_shape(run->inputs.selection.walk)->any_folder &&
+                  run->inputs.places.input_count == 1,
         .json = options->json,
         .json_path = options->report_path,
         .progress = options->progress,
+        .total = &run->inputs.selection.total,
         .explain = conv_hints_explain,
         .filters = options->operands[0],
         .device = run->device.name,
@@ -229,23 +231,23 @@ static enum conv_status finish(struct run *run, int stop, bool failed, int *code
     struct conv_report_rest rest;
     conv_report_totals(run->report, &totals);
     *code = conv_commands_exit_code(&totals, stop);
-    conv_report_ignored(run->report, conv_walk_count(run->inputs.walk).ignored);
+    conv_report_ignored(run->report, conv_walk_count(run->inputs.selection.walk).ignored);
     if (run->options.watch && (stop > 0 || *code == CONV_EXIT_NOTHING)) {
         // A signal is how a watch ends.
         *code = totals.failed ? CONV_EXIT_SOME_FAILED : CONV_EXIT_OK;
     } else if (stop > 0) {
-        conv_run_inputs_count_rest(&run->options, run->inputs.walk, &totals, &rest);
+        conv_run_inputs_count_rest(&run->options, &run->inputs.selection, &totals, &rest);
         conv_report_interrupted(run->report, &rest);
     } else if (*code == CONV_EXIT_NOTHING && !failed) {
         conv_stall_begin(conv_signals_stall());
-        struct conv_walk_count count = conv_walk_count(run->inputs.walk);
-        if (conv_run_shard_is_empty(&run->options, run->inputs.walk))
+        struct conv_walk_count count = conv_walk_count(run->inputs.selection.walk);
+        if (conv_run_shard_is_empty(&run->options, run->inputs.selection.walk))
             *code = CONV_EXIT_OK;
         else
             conv_run_inputs_print_none(&run->options, &count);
         conv_stall_end(conv_signals_stall());
     }
-    conv_run_shard_report(&run->options, run->inputs.plan, run->inputs.walk, run->report);
+    conv_run_shard_report(&run->options, run->inputs.plan, run->inputs.selection.walk, run->report);
     enum conv_status status = conv_report_close(run->report, *code, &totals, err);
     enum conv_status traced = conv_trace_finish(run->trace, status ? &later : err);
     status = status ? status : traced;
@@ -278,9 +280,9 @@ int conv_run_main(const struct conv_options *options)
         status = prepare(run, options, stop, &err);
     conv_stall_end(conv_signals_stall());
     if (!status)
-        status = conv_run_images(&run->options, &run->device, run->filters,
-                                 conv_walk_source(run->inputs.walk), run->sink,
-                                 run->inputs.expected, run->report, run->trace, stop, &err);
+        status =
+            conv_run_images(&run->options, &run->device, run->filters, run->inputs.selection.source,
+                            run->sink, run->inputs.expected, run->report, run->trace, stop, &err);
     conv_signals_watch(NULL);
     enum conv_status finished = conv_sink_finish(run->sink, status ? &later : &err);
     status = status ? status : finished;
@@ -295,7 +297,7 @@ int conv_run_main(const struct conv_options *options)
     conv_samples_free(&run->kept);
     conv_journal_close(run->journal);
     conv_device_close(&run->device);
-    conv_walk_close(run->inputs.walk);
+    conv_selection_close(&run->inputs.selection);
     conv_shard_plan_close(run->inputs.plan);
     free(run);
     return status ? conv_commands_fail(&err) : code;

@@ -5,16 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/standard.h"
 #include "cli/device.h"
 #include "cli/own_files.h"
 #include "cli/run_shard.h"
 #include "io/formats.h"
 #include "io/paths.h"
-
-// Time to count the remaining images after a signal; a name takes about a microsecond.
-#define COUNT_NS 100000000u
 
 static bool is_standard(const char *path)
 {
@@ -74,46 +70,61 @@ static void measure_work(struct conv_run_inputs *inputs, const struct conv_optio
 {
     struct conv_workload_thresholds thresholds = conv_device_thresholds(options);
     struct conv_workload workload;
+    struct conv_limited_source limited;
     struct conv_walk *walk;
     struct conv_err err;
+    uint64_t most = options->limit ? options->limit : options->sample;
     if (!conv_walk_is_repeatable(config) || conv_walk_open(&walk, config, &err))
         return;
-    conv_workload_measure(&workload, conv_walk_source(walk), &thresholds);
+    conv_limited_source_init(&limited, conv_walk_source(walk), most ? most : UINT64_MAX);
+    conv_workload_measure(&workload, &limited.source, &thresholds);
     conv_walk_close(walk);
     if (!options->skip_existing && !options->update && !options->resume_path)
         inputs->expected = workload.images; // each will be processed
     inputs->work = workload.kind;
 }
 
+static enum conv_status check_operands(const struct conv_options *options,
+                                       const struct conv_places *places, struct conv_err *err)
+{
+    int least = options->files_from ? 0 : 1;
+    const char *filter = options->operands[0];
+    if (places->input_count >= least)
+        return CONV_OK;
+    if (!places->last_is_output)
+        return conv_err_set(err, CONV_ERR_USAGE, "the input is missing: conv %s %s INPUT...",
+                            filter,
+                            options->in_place ? "--in-place"
+                            : options->beside ? "--beside --suffix TEXT"
+                                              : "--output FOLDER");
+    return conv_err_set(err, CONV_ERR_USAGE, "%s missing: conv %s %sOUTPUT (see conv -h)",
+                        places->output ? "the output is" : "input and output are", filter,
+                        options->files_from ? "[INPUT] " : "INPUT... ");
+}
+
 enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
                                       const struct conv_options *options, atomic_int *stop,
                                       struct conv_err *err)
 {
-    int count = options->operand_count - 1; // without the filter
-    const char *const *operands = options->operands + 1;
-    int outputs = options->in_place ? 0 : 1;
-    int least = options->files_from ? outputs : outputs + 1;
-    if (count < least && options->in_place)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "the input is missing: conv %s --in-place INPUT...",
-                            options->operands[0]);
-    if (count < least)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s missing: conv %s %sOUTPUT (see conv --help)",
-                            count == 0 ? "input and output are" : "the output is",
-                            options->operands[0], options->files_from ? "[INPUT] " : "INPUT... ");
-    const char *output = options->in_place ? NULL : operands[count - 1];
-    if (output && conv_paths_descriptor(output) == STDOUT_FILENO)
-        output = "-"; // another name for it, such as /dev/stdout
-    struct conv_own_files_use use = {options->operands[0], operands, count - outputs, output};
-    enum conv_status status = conv_own_files_check(options, &use, err);
+    struct conv_places *places = &inputs->places;
+    struct conv_walk_config config;
+    *inputs = (struct conv_run_inputs){.work = CONV_WORKLOAD_UNKNOWN};
+    conv_places_split(places, options);
+    enum conv_status status = check_operands(options, places, err);
+    if (status)
+        return status;
+    const char *output = places->output;
+    struct conv_own_files_use use = {options->operands[0], places->inputs, places->input_count,
+                                     output};
+    status = conv_own_files_check(options, &use, err);
     if (status)
         return status;
     if (is_standard(output) && options->json)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--json and the image cannot both go to standard output; use --report");
-    status = check_terminals(options, operands, count - outputs, output, err);
+    status = check_terminals(options, places->inputs, places->input_count, output, err);
     if (!status)
-        status = check_batch(options, operands, count - outputs, err);
+        status = check_batch(options, places->inputs, places->input_count, err);
     if (status)
         return status;
     bool writes = !options->dry_run && !options->no_save;
@@ -121,35 +132,20 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
         return conv_err_set(err, CONV_ERR_USAGE,
                             "standard output and standard error are the same file: messages would "
                             "get into the image; separate them, or use --quiet");
-    struct conv_walk_config config = {
-        .operands =
-            {
-                .inputs = operands,
-                .input_count = count - outputs,
-                .output = output,
-                .npy = options->output_type == CONV_OUTPUT_F32,
-                .format = options->to,
-                .in_place = options->in_place,
-                .recursive = options->recursive,
-                .files_from = options->files_from,
-            },
-        .include = options->include.items,
-        .include_count = options->include.count,
-        .exclude = options->exclude.items,
-        .exclude_count = options->exclude.count,
-        .no_ignore = options->no_ignore,
-        .nul = options->nul,
-        .stop = stop,
-    };
-    *inputs = (struct conv_run_inputs){.output = output, .work = CONV_WORKLOAD_UNKNOWN};
+    conv_places_fill_walk(places, options, &config);
+    config.operands.npy = options->output_type == CONV_OUTPUT_F32;
+    config.operands.format = options->to;
+    config.stop = stop;
     status = conv_run_shard_plan(&inputs->plan, options, &config, stop, err);
     config.plan = inputs->plan;
     struct conv_walk_config watching = config;
     watching.watch = options->watch;
     if (!status)
-        status = conv_walk_open(&inputs->walk, &watching, err);
-    if (!status && conv_walk_shape(inputs->walk)->sink == CONV_SINK_FILE)
-        status = check_format(options, output, err);
+        status = conv_selection_open(&inputs->selection, &watching, options, false, err);
+    if (!status)
+        status = conv_places_check(options, conv_walk_shape(inputs->selection.walk), err);
+    if (!status && conv_walk_shape(inputs->selection.walk)->sink == CONV_SINK_FILE)
+        status = check_format(options, places->output, err);
     if (!status && conv_device_needs_workload(options))
         measure_work(inputs, options, &config);
     if (options->watch)
@@ -160,6 +156,8 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
 void conv_run_inputs_print_none(const struct conv_options *options,
                                 const struct conv_walk_count *count)
 {
+    struct conv_places places;
+    conv_places_split(&places, options);
     if (options->files_from) {
         bool standard = is_standard(options->files_from);
         fputs("conv: the list ", stderr);
@@ -169,9 +167,9 @@ void conv_run_inputs_print_none(const struct conv_options *options,
     }
     fprintf(stderr, "conv: no %s", conv_formats_read);
     const char *lead = " in ";
-    for (int i = 1; i < options->operand_count - !options->in_place; i++, lead = ", ") {
+    for (int i = 0; i < places.input_count; i++, lead = ", ") {
         fputs(lead, stderr);
-        conv_report_print_path(stderr, options->operands[i]);
+        conv_report_print_path(stderr, places.inputs[i]);
     }
     if (options->include.count)
         fprintf(stderr, " matches --include%s", options->exclude.count ? " but not --exclude" : "");
@@ -192,25 +190,15 @@ void conv_run_inputs_print_none(const struct conv_options *options,
     fputc('\n', stderr);
 }
 
-void conv_run_inputs_count_rest(const struct conv_options *options, struct conv_walk *walk,
-                                const struct conv_totals *totals, struct conv_report_rest *rest)
+void conv_run_inputs_count_rest(const struct conv_options *options,
+                                struct conv_selection *selection, const struct conv_totals *totals,
+                                struct conv_report_rest *rest)
 {
-    struct conv_item item;
-    struct conv_err err;
     uint64_t over = totals->done + totals->failed + totals->skipped + totals->planned;
-    uint64_t end = conv_clock_ns() + COUNT_NS;
-    enum conv_source_step step = CONV_SOURCE_ITEM;
-    while (step != CONV_SOURCE_END && !options->files_from && conv_clock_ns() < end)
-        step = conv_source_next(conv_walk_source(walk), &item, &err);
-    uint64_t found = conv_walk_count(walk).items;
-    bool over_all = step == CONV_SOURCE_END && found <= over;
     bool resumes = options->skip_existing || options->update || options->resume_path;
-    *rest = (struct conv_report_rest){
-        .known = step == CONV_SOURCE_END,
-        .images = found > over ? found - over : 0,
-        .advice = over_all                                ? NULL
-                  : resumes                               ? "the same command does the rest"
-                  : options->in_place || options->no_save ? NULL
-                                                          : "--skip-existing does the rest",
-    };
+    rest->images = conv_selection_count_rest(selection, over, &rest->known);
+    rest->advice = rest->known && rest->images == 0        ? NULL
+                   : resumes                               ? "the same command continues"
+                   : options->in_place || options->no_save ? NULL
+                                                           : "--skip-existing continues";
 }

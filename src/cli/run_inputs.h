@@ -5,15 +5,15 @@
 
 #include <stdatomic.h>
 
-#include "cli/options.h"
-#include "io/walk.h"
+#include "cli/places.h"
+#include "cli/selection.h"
 #include "pipeline/workload.h"
 #include "report/report.h"
 
 struct conv_run_inputs {
-    struct conv_shard_plan *plan; // of --shard, or NULL; closed by the caller as well
-    struct conv_walk *walk;       // to be closed by the caller, also after a failure
-    const char *output;           // the operand, "-" for all names of standard output; NULL: none
+    struct conv_shard_plan *plan;    // of --shard, or NULL; closed by the caller as well
+    struct conv_selection selection; // to be closed by the caller, also after a failure
+    struct conv_places places;
     uint64_t expected;            // lower bound on the images; 0: unknown
     enum conv_workload_kind work; // as far as the choice of the device depends on it
 };
@@ -29,7 +29,8 @@ void conv_run_inputs_print_none(const struct conv_options *options,
                                 const struct conv_walk_count *count);
 
 // After a signal: counts the images that are left, for 0.1 s at most.
-void conv_run_inputs_count_rest(const struct conv_options *options, struct conv_walk *walk,
-                                const struct conv_totals *totals, struct conv_report_rest *rest);
+void conv_run_inputs_count_rest(const struct conv_options *options,
+                                struct conv_selection *selection, const struct conv_totals *totals,
+                                struct conv_report_rest *rest);
 
 #endif

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/descriptors.h"
@@ -17,6 +19,39 @@
 const char *conv_item_target(const struct conv_item *item)
 {
     return item->name + item->target;
+}
+
+// Of a path, where the extension begins: at its end if it has none.
+static size_t extension_at(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
+    return dot && dot > (slash ? slash + 1 : path) ? (size_t)(dot - path) : strlen(path);
+}
+
+enum conv_status conv_item_set_target(struct conv_item *item, const char *suffix, bool beside,
+                                      struct conv_err *err)
+{
+    char target[PATH_MAX];
+    size_t name = strlen(item->name) + 1;
+    suffix = suffix ? suffix : "";
+    if (beside && !*suffix) {
+        item->target = 0;
+        return CONV_OK;
+    }
+    snprintf(target, sizeof target, "%s", beside ? item->name : conv_item_target(item));
+    size_t stem = extension_at(target);
+    int length = snprintf(item->name + name, sizeof item->name - name, "%.*s%s%s", (int)stem,
+                          target, suffix, target + stem);
+    if (length < 0 || (size_t)length >= sizeof item->name - name)
+        return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+    item->target = name;
+    return CONV_OK;
+}
+
+bool conv_item_has_suffix(const struct conv_item *item, const char *suffix)
+{
+    size_t stem = extension_at(item->name), length = strlen(suffix);
+    return stem >= length && strncmp(item->name + stem - length, suffix, length) == 0;
 }
 
 // Without O_NONBLOCK, opening a pipe without a writer would block, out of reach of a signal.

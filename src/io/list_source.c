@@ -37,18 +37,18 @@ static struct conv_digest digest_file(const char *path)
     return digest;
 }
 
-// In place two names are one image if they are one file, otherwise if they have one output: then
-// "a.png" in the list's folder and "/a.png" are two images with one output.
+// In place or next to it two names are one image if they are one file, otherwise if they have one
+// output: then "a.png" in the list's folder and "/a.png" are two images with one output.
 static enum conv_source_step check_seen(struct conv_list_source *list, const char *name,
                                         const struct conv_item *item, struct conv_err *err)
 {
-    bool in_place = list->in_place, added;
-    struct conv_digest digest = in_place ? digest_file(item->name) : digest_path(name);
+    bool by_file = list->in_place || list->beside, added;
+    struct conv_digest digest = by_file ? digest_file(item->name) : digest_path(name);
     struct conv_digest other = digest;
-    uint64_t absolute = !in_place && name[0] == '/';
+    uint64_t absolute = !by_file && name[0] == '/';
     digest.word[1] = (digest.word[1] & ~(uint64_t)1) | absolute;
     other.word[1] = digest.word[1] ^ 1;
-    if (!in_place && conv_digest_set_has(&list->seen, &other)) {
+    if (!by_file && conv_digest_set_has(&list->seen, &other)) {
         conv_err_set(err, CONV_ERR_USAGE, "another name in the list has the same output");
         return CONV_SOURCE_BAD;
     }

@@ -13,6 +13,7 @@ struct conv_list_source {
     const char *path;   // of the list
     const char *folder; // that relative names are below; NULL: the current one
     bool in_place;      // see struct conv_item
+    bool beside;        // outputs lie next to the images; set by the caller
     struct conv_name_list names;
     struct conv_digest_set seen;
 };

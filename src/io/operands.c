@@ -69,9 +69,10 @@ static enum conv_status check_names(const struct conv_operands *operands, struct
                                   sorted[i]);
     for (size_t i = 1; i < count && !status; i++)
         if (compare_names(&sorted[i - 1], &sorted[i]) == 0)
-            status =
-                conv_err_set(err, CONV_ERR_USAGE, "%s and %s would become the same output file",
-                             sorted[i - 1], sorted[i]);
+            status = conv_err_hint(err, CONV_HINT_KEEP_FOLDERS, 0,
+                                   conv_err_set(err, CONV_ERR_USAGE,
+                                                "%s and %s would become the same output file",
+                                                sorted[i - 1], sorted[i]));
     free(sorted);
     return status;
 }
@@ -90,6 +91,9 @@ static enum conv_status check_input(const struct conv_operands *operands, const 
         return conv_err_hint(
             err, CONV_HINT_REPLACE, 0,
             conv_err_set(err, CONV_ERR_USAGE, "standard input cannot be replaced"));
+    if (operands->beside && conv_operands_is_standard(input))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "standard input has no folder that the result could lie in");
     if (!operands->in_place && is_folder && operands->output)
         return check_pair(input, operands->output, operands->recursive, err);
     return CONV_OK;
@@ -113,9 +117,11 @@ static enum conv_status check_inputs(const struct conv_operands *operands,
             conv_err_set(err, CONV_ERR_USAGE,
                          "one input, the folder of the names, is possible; %d given",
                          operands->input_count));
-    return operands->in_place ? conv_in_place_check(operands->inputs, operands->input_count,
-                                                    operands->recursive, err)
-                              : CONV_OK;
+    if (!operands->in_place && !operands->beside)
+        return CONV_OK;
+    enum conv_status status =
+        conv_in_place_check(operands->inputs, operands->input_count, operands->recursive, err);
+    return status && operands->beside ? conv_err_hint(err, CONV_HINT_NONE, 0, status) : status;
 }
 
 static bool ends_in_npy(const char *name)
@@ -169,8 +175,9 @@ static enum conv_status check_output(const struct conv_operands *operands,
         return conv_err_set(err, CONV_ERR_USAGE, "the output %s: the descriptor is not open",
                             output);
     bool slash = output[strlen(output) - 1] == '/';
-    bool is_folder = shape->any_folder || shape->several || slash || conv_paths_is_folder(output);
     const char *format = conv_format_of_name(output);
+    bool is_folder = shape->any_folder || shape->several || slash || conv_paths_is_folder(output) ||
+                     (operands->to_folder && !format && !ends_in_npy(output));
     shape->sink = is_folder ? CONV_SINK_FOLDER : CONV_SINK_FILE;
     if (!is_folder)
         return check_output_name(operands, output, format, err);
@@ -192,5 +199,7 @@ enum conv_status conv_operands_check(const struct conv_operands *operands,
         return status;
     if (operands->in_place)
         shape->sink = CONV_SINK_IN_PLACE;
+    if (operands->beside)
+        shape->sink = CONV_SINK_FOLDER; // with whole paths as names
     return operands->output ? check_output(operands, shape, err) : CONV_OK;
 }

@@ -13,8 +13,11 @@ struct conv_operands {
     int input_count;
     const char *output; // file, folder, "-" for standard output; NULL: there are no outputs
     bool npy;           // outputs are .npy files instead of images
+    bool to_folder;     // `output` is a folder unless its name has a format's extension
     const struct conv_format *format; // of the outputs, if it is given; else NULL
     bool in_place;                    // each input is its own output; `output` is NULL
+    bool beside;                      // outputs lie next to their inputs; `output` is NULL
+    const char *suffix;               // of outputs' names, before the extension; NULL: none
     bool recursive;                   // with the folders in them
     const char *files_from;           // the inputs are names in this list, below inputs[0]; or NULL
 };

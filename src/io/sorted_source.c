@@ -5,13 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 // One step of the inner source.
 struct entry {
     enum conv_source_step step;
     const struct conv_item_ops *ops;
-    char *name; // malloc'ed; with `text` after its NUL
+    char *name; // malloc'ed; after its NUL the target if it is no suffix of the name, and `text`
     const char *text;
     size_t target;
+    uint64_t draw; // of a sample: the images with the smallest are taken
     bool is_named, in_place;
     enum conv_status status; // of a bad one, with its text
     enum conv_hint hint;
@@ -32,7 +35,10 @@ static enum conv_source_step next_item(struct conv_source *source, struct conv_i
         return CONV_SOURCE_END;
     const struct entry *entry = &sorted->entries[sorted->next++];
     item->ops = entry->ops;
-    snprintf(item->name, sizeof item->name, "%s", entry->name);
+    size_t length = strlen(entry->name) + 1;
+    if (entry->target >= length)
+        length = entry->target + strlen(entry->name + entry->target) + 1;
+    memcpy(item->name, entry->name, length);
     item->target = entry->target;
     item->is_named = entry->is_named;
     item->in_place = entry->in_place;
@@ -63,7 +69,6 @@ static enum conv_status reserve(struct conv_sorted_source *sorted, struct conv_e
     return CONV_OK;
 }
 
-// A target that is no suffix of the name follows its NUL and is not kept: it is the name's base.
 static enum conv_status add(struct conv_sorted_source *sorted, enum conv_source_step step,
                             const struct conv_item *item, const struct conv_err *reason,
                             struct conv_err *err)
@@ -73,6 +78,8 @@ static enum conv_status add(struct conv_sorted_source *sorted, enum conv_source_
         return status;
     const char *text = step == CONV_SOURCE_BAD ? reason->text : "";
     size_t length = strlen(item->name) + 1, text_size = strlen(text) + 1;
+    if (item->target >= length)
+        length = item->target + strlen(item->name + item->target) + 1;
     char *name = malloc(length + text_size);
     if (!name)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the names of %zu images",
@@ -84,7 +91,7 @@ static enum conv_status add(struct conv_sorted_source *sorted, enum conv_source_
         .ops = item->ops,
         .name = name,
         .text = name + length,
-        .target = item->target < length ? item->target : 0,
+        .target = item->target,
         .is_named = item->is_named,
         .in_place = item->in_place,
         .status = reason->status,
@@ -94,7 +101,7 @@ static enum conv_status add(struct conv_sorted_source *sorted, enum conv_source_
     return CONV_OK;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_names(const void *a, const void *b)
 {
     return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
 }
@@ -106,13 +113,71 @@ static void sort(struct conv_sorted_source *sorted)
         while (end < sorted->count && !sorted->entries[end].is_named)
             end++;
         if (end > first)
-            qsort(sorted->entries + first, end - first, sizeof sorted->entries[0], compare);
+            qsort(sorted->entries + first, end - first, sizeof sorted->entries[0], compare_names);
         first = end + 1;
     }
 }
 
+// --- samples -------------------------------------------------------------------------------------
+
+static uint64_t draw(const struct entry *entry, uint64_t seed)
+{
+    const char *target = entry->name + entry->target;
+    struct conv_digest digest = {0};
+    conv_hash_add(&digest, &seed, sizeof seed);
+    conv_hash_add(&digest, target, strlen(target));
+    return digest.word[0];
+}
+
+static int compare_draws(const void *a, const void *b)
+{
+    const struct entry *x = *(const struct entry *const *)a, *y = *(const struct entry *const *)b;
+    if (x->draw != y->draw)
+        return x->draw < y->draw ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+// Marks what is to go with a step that a source does not give otherwise.
+static enum conv_status choose(struct conv_sorted_source *sorted,
+                               const struct conv_sorted_config *config, struct conv_err *err)
+{
+    size_t images = 0;
+    struct entry **drawn = malloc((sorted->count + 1) * sizeof *drawn);
+    if (!drawn)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the names of %zu images",
+                            sorted->count);
+    for (size_t i = 0; i < sorted->count; i++) {
+        struct entry *entry = &sorted->entries[i];
+        if (entry->step != CONV_SOURCE_ITEM)
+            continue;
+        entry->draw = draw(entry, config->seed);
+        drawn[images++] = entry;
+    }
+    qsort(drawn, images, sizeof(struct entry *), compare_draws);
+    for (size_t i = config->sample; i < images; i++)
+        drawn[i]->step = CONV_SOURCE_END;
+    free(drawn);
+    return CONV_OK;
+}
+
+static void drop_others(struct conv_sorted_source *sorted)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < sorted->count; i++) {
+        struct entry *entry = &sorted->entries[i];
+        if (entry->step == CONV_SOURCE_ITEM || entry->step == CONV_SOURCE_BAD)
+            sorted->entries[kept++] = *entry;
+        else
+            free(entry->name);
+    }
+    sorted->count = kept;
+}
+
+// -------------------------------------------------------------------------------------------------
+
 enum conv_status conv_sorted_source_open(struct conv_sorted_source **out, struct conv_source *inner,
-                                         const atomic_int *stop, struct conv_err *err)
+                                         const struct conv_sorted_config *config,
+                                         struct conv_err *err)
 {
     static const struct conv_source_ops ops = {.next = next_item, .may_wait = never_waits};
     struct conv_sorted_source *sorted = calloc(1, sizeof *sorted);
@@ -120,7 +185,7 @@ enum conv_status conv_sorted_source_open(struct conv_sorted_source **out, struct
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the names of the images");
     sorted->source.ops = &ops;
     enum conv_status status = CONV_OK;
-    while (!status && !(stop && atomic_load(stop))) {
+    while (!status && !(config->stop && atomic_load(config->stop))) {
         struct conv_item item = {0};
         struct conv_err reason = {0};
         enum conv_source_step step = conv_source_next(inner, &item, &reason);
@@ -128,13 +193,26 @@ enum conv_status conv_sorted_source_open(struct conv_sorted_source **out, struct
             break;
         status = add(sorted, step, &item, &reason, err);
     }
+    if (!status && config->sample)
+        status = choose(sorted, config, err);
     if (status) {
         conv_sorted_source_close(sorted);
         return status;
     }
-    sort(sorted);
+    if (config->sample)
+        drop_others(sorted);
+    if (!config->keeps_order)
+        sort(sorted);
     *out = sorted;
     return CONV_OK;
+}
+
+uint64_t conv_sorted_source_count(const struct conv_sorted_source *sorted, uint64_t images)
+{
+    size_t count = 0;
+    for (uint64_t found = 0; count < sorted->count && (!images || found < images); count++)
+        found += sorted->entries[count].step == CONV_SOURCE_ITEM;
+    return count;
 }
 
 struct conv_source *conv_sorted_source_get(struct conv_sorted_source *sorted)

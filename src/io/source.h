@@ -96,6 +96,14 @@ static inline bool conv_input_is_file(const struct conv_input *input)
 // The output's name below the sink: "sub/a.png".
 const char *conv_item_target(const struct conv_item *item);
 
+// Inserts `suffix` into it: "sub/a_sharp.png" for "_sharp"; NULL leaves it. `beside`: the name
+// becomes that of a file next to the item, with the path of the item. CONV_ERR_LIMIT.
+enum conv_status conv_item_set_target(struct conv_item *item, const char *suffix, bool beside,
+                                      struct conv_err *err);
+
+// True if the item's name without its extension ends in `suffix`.
+bool conv_item_has_suffix(const struct conv_item *item, const char *suffix);
+
 // Item tables for files, files in watched folders and standard input (file_item.c).
 extern const struct conv_item_ops conv_item_file, conv_item_watched, conv_item_standard;
 
@@ -111,6 +119,7 @@ enum conv_source_step {
     CONV_SOURCE_ITEM,
     CONV_SOURCE_BAD,      // item->name cannot be read; *err has the reason
     CONV_SOURCE_REPEATED, // an image that the list had before, perhaps spelled differently
+    CONV_SOURCE_RESULT,   // by its name a result of an earlier run, not to be processed again
     CONV_SOURCE_END,
 };
 

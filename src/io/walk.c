@@ -108,6 +108,18 @@ static bool is_ours(struct conv_walk *walk, enum conv_source_step step,
     return conv_shard_plan_has(walk->config.plan, name);
 }
 
+static enum conv_source_step set_target(const struct conv_walk *walk, struct conv_item *item,
+                                        struct conv_err *err)
+{
+    const struct conv_operands *operands = &walk->config.operands;
+    if (!operands->suffix && !operands->beside)
+        return CONV_SOURCE_ITEM;
+    if (operands->beside && operands->suffix && conv_item_has_suffix(item, operands->suffix))
+        return CONV_SOURCE_RESULT;
+    return conv_item_set_target(item, operands->suffix, operands->beside, err) ? CONV_SOURCE_BAD
+                                                                               : CONV_SOURCE_ITEM;
+}
+
 static enum conv_source_step next_item(struct conv_walk *walk, struct conv_item *item,
                                        struct conv_err *err)
 {
@@ -156,7 +168,7 @@ static enum conv_source_step next_counted(struct conv_source *source, struct con
     walk->items += step != CONV_SOURCE_END;
     if (walk->watch && !walk->found_all && step != CONV_SOURCE_END)
         look_ahead(walk);
-    return step;
+    return step == CONV_SOURCE_ITEM ? set_target(walk, item, err) : step;
 }
 
 static bool may_wait(const struct conv_source *source)
@@ -220,6 +232,7 @@ enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_c
         status = conv_list_source_open(&walk->list, operands->files_from, config->nul,
                                        operands->input_count ? operands->inputs[0] : NULL,
                                        operands->in_place, config->stop, err);
+    walk->list.beside = operands->beside;
     if (!status && config->watch)
         status = begin_watch(walk, err);
     if (status) {

@@ -38,6 +38,7 @@ enum conv_job_state {
 
 struct conv_job {
     enum conv_job_state state; // changed by conv_job_move only
+    uint64_t number;           // as in struct conv_record
     struct conv_item item;     // from the source
     struct conv_output output; // where the sink puts it
     struct conv_err err;       // why it failed

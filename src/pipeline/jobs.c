@@ -160,6 +160,7 @@ static void report_job(struct conv_scheduler *s, const struct conv_job *job) CON
 {
     const struct conv_sink *sink = s->config->sink;
     struct conv_record record = {
+        .number = job->number,
         .input = job->item.name,
         .title = job->item.ops->title,
         .are_files = job->item.ops->is_file && sink && sink->ops->makes_files,

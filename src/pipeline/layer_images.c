@@ -271,6 +271,7 @@ static void process(struct worker *worker, enum conv_source_step step)
     enum conv_status status = CONV_OK;
     int64_t index;
     worker->record = (struct conv_record){
+        .number = (uint64_t)worker->turn + 1,
         .input = worker->item.name,
         .title = worker->item.ops ? worker->item.ops->title : NULL,
         .are_files = worker->item.ops && worker->item.ops->is_file,
@@ -281,6 +282,10 @@ static void process(struct worker *worker, enum conv_source_step step)
         worker->record.notable = true;
         worker->record.outcome = CONV_OUTCOME_SKIPPED;
         worker->record.reason = "listed before";
+    }
+    if (step == CONV_SOURCE_RESULT) {
+        worker->record.outcome = CONV_OUTCOME_SKIPPED;
+        worker->record.reason = "named like a result";
     }
     if (step == CONV_SOURCE_ITEM)
         status = conv_layer_output_plan(config, &worker->item, &worker->output, &worker->record,

@@ -43,6 +43,7 @@ static int fill_batch(struct conv_scheduler *s, struct conv_job *jobs[],
     while (!*over && count < room && (count == 0 || !conv_source_may_wait(s->source))) {
         steps[count] = next_job(s, jobs[count]);
         *over = steps[count] == CONV_SOURCE_END;
+        jobs[count]->number = *over ? 0 : ++s->numbered;
         count += !*over;
     }
     return count;
@@ -57,6 +58,12 @@ static void finish_unusable(struct conv_scheduler *s, struct conv_job *job,
         job->outcome = CONV_OUTCOME_SKIPPED;
         job->reason = "listed again; only the first counts";
         job->notable = true;
+        status = CONV_OK;
+    }
+    if (step == CONV_SOURCE_RESULT) {
+        job->outcome = CONV_OUTCOME_SKIPPED;
+        job->reason = "named like a result";
+        job->output.path[0] = '\0';
         status = CONV_OK;
     }
     conv_jobs_finish(s, job, status);

@@ -4,6 +4,7 @@
 #ifndef CONV_REPORT_RECORD_H
 #define CONV_REPORT_RECORD_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,6 +39,7 @@ enum conv_outcome {
 
 // One image. The strings belong to the caller.
 struct conv_record {
+    uint64_t number;            // in the order of the source, from 1 without gaps; 0: there is none
     const char *input, *output; // output NULL: unknown
     const char *title;          // what messages call the input; NULL: `input`
     bool are_files;             // input and output can be read by these names
@@ -85,6 +87,12 @@ struct conv_totals {
     struct conv_record_listing listing;
 };
 
+// How many images a run will have, counted while it lasts.
+struct conv_report_total {
+    atomic_uint_fast64_t images; // so far
+    atomic_bool is_complete;
+};
+
 struct conv_samples;
 
 struct conv_report_config {
@@ -99,6 +107,7 @@ struct conv_report_config {
     bool json;      // JSON Lines on stdout
     const char *json_path; // JSON Lines into this file, or NULL
     enum conv_when progress;
+    const struct conv_report_total *total; // for the progress; NULL: unknown
     // Writes an error's text with its hint in the user's words and returns `text`. NULL: hints are
     // not shown.
     char *(*explain)(char *text, size_t size, const struct conv_err *err);

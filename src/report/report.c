@@ -13,6 +13,7 @@
 #include "base/standard.h"
 #include "report/figures.h"
 #include "report/json.h"
+#include "report/order.h"
 #include "report/progress.h"
 #include "report/samples.h"
 #include "report/text.h"
@@ -21,6 +22,7 @@ struct conv_report {
     struct conv_report_config config;
     struct conv_totals totals;
     struct conv_progress progress;
+    struct conv_order order; // of lines about images that are done or planned
     struct conv_overlap *overlaps[CONV_REPORT_MOST_DEVICES]; // one per device
     uint64_t start_ns;
     double start_cpu;
@@ -140,14 +142,39 @@ static void print_event(FILE *stream, const char *lead, const struct conv_record
 {
     fprintf(stream, "%s ", lead);
     conv_text_terminal(stream, record->input);
-    fputs(" -> ", stream);
-    conv_text_terminal(stream, record->output ? record->output : "?");
+    if (record->output) {
+        fputs(" -> ", stream);
+        conv_text_terminal(stream, record->output);
+    }
     if (record->reason) {
         fputs(" (", stream);
         conv_text_terminal(stream, record->reason);
         fputc(')', stream);
     }
     fputc('\n', stream);
+}
+
+// Where lines about images go that are done or planned.
+static FILE *order_stream(const struct conv_report_config *config)
+{
+    return config->dry_run && !config->json && !config->quiet ? stdout : stderr;
+}
+
+// Takes the turn of the record and prints the event, if its turn has come; `lead` NULL: nothing.
+static void print_in_turn(struct conv_report *report, FILE *stream, const char *lead,
+                          const struct conv_record *record)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *memory = lead && record->number ? open_memstream(&text, &size) : NULL;
+    if (memory) {
+        print_event(memory, lead, record);
+        fclose(memory);
+    } else if (lead) { // also without memory
+        print_event(stream, lead, record);
+    }
+    if (record->number && (report->config.verbose || report->config.dry_run))
+        conv_order_add(&report->order, stream, record->number, text);
 }
 
 // Messages about one image, if any are due.
@@ -166,14 +193,16 @@ static void print_file(struct conv_report *report, const struct conv_record *rec
         fputs(": ", stderr);
         conv_text_terminal(stderr, record->reason);
         fputc('\n', stderr);
+        print_in_turn(report, order_stream(config), NULL, record);
     } else if (config->dry_run && !config->json && !config->quiet) {
-        print_event(stdout, record->outcome == CONV_OUTCOME_PLANNED ? "would filter" : "would skip",
-                    record);
+        print_in_turn(report, stdout,
+                      record->outcome == CONV_OUTCOME_PLANNED ? "would filter" : "would skip",
+                      record);
     } else if (config->verbose) {
         conv_progress_clear(&report->progress);
-        print_event(stderr,
-                    record->outcome == CONV_OUTCOME_SKIPPED ? "conv: skipped" : "conv: done",
-                    record);
+        print_in_turn(report, stderr,
+                      record->outcome == CONV_OUTCOME_SKIPPED ? "conv: skipped" : "conv: done",
+                      record);
     }
     conv_progress_update(&report->progress, &report->totals);
     conv_stall_end(report->print_stall);
@@ -334,6 +363,7 @@ enum conv_status conv_report_close(struct conv_report *report, int exit_code,
     conv_report_totals(report, &report->totals);
     conv_stall_begin(report->print_stall);
     conv_progress_clear(&report->progress);
+    conv_order_flush(&report->order, order_stream(&report->config)); // a signal leaves gaps
     conv_stall_end(report->print_stall);
     for (int i = 0; i < 2; i++) {
         FILE *stream = report->streams[i];

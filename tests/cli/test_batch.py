@@ -622,7 +622,7 @@ def test_signal_leaves_whole_files_only(box, number, code):
     assert len(names) < 3000, "the signal came too late to prove anything"
     left = 3000 - len(names)
     assert re.fullmatch(rf"interrupted: ({len(names)} of 3000 done, {left} left|{len(names)} done, at least \d+ left); "
-                        r"--skip-existing does the rest\n", err.decode()), err
+                        r"--skip-existing continues\n", err.decode()), err
     assert all(re.fullmatch(r"\d{4}\.png", name) for name in names), [n for n in names if not n[0].isdigit()]
     contents = {(box / "out" / name).read_bytes() for name in names}
     assert len(contents) == 1

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// Which of the operands are inputs, and where results go.
+#ifndef CONV_CLI_PLACES_H
+#define CONV_CLI_PLACES_H
+
+#include "cli/options.h"
+#include "io/operands.h"
+#include "io/walk.h"
+
+struct conv_places {
+    const char *const *inputs; // belongs to the options
+    int input_count;           // 0 or less: operands are missing
+    const char *output; // "-" for all names of standard output; NULL: next to or in the inputs
+    bool last_is_output;
+};
+
+// Of a command whose first operand is a filter or weights.
+void conv_places_split(struct conv_places *places, const struct conv_options *options);
+
+// The walk over the inputs: what --output, --beside, --suffix, --include and the like say.
+void conv_places_fill_walk(const struct conv_places *places, const struct conv_options *options,
+                           struct conv_walk_config *config);
+
+// After the walk was opened: CONV_ERR_USAGE for --suffix if there is one output with a name.
+enum conv_status conv_places_check(const struct conv_options *options,
+                                   const struct conv_operands_shape *shape, struct conv_err *err);
+
+#endif

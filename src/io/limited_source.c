@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#include "io/limited_source.h"
+
+static enum conv_source_step next_item(struct conv_source *source, struct conv_item *item,
+                                       struct conv_err *err)
+{
+    struct conv_limited_source *limited = (struct conv_limited_source *)source;
+    if (limited->left == 0)
+        return CONV_SOURCE_END;
+    enum conv_source_step step = conv_source_next(limited->inner, item, err);
+    limited->left -= step == CONV_SOURCE_ITEM;
+    return step;
+}
+
+static bool may_wait(const struct conv_source *source)
+{
+    const struct conv_limited_source *limited = (const struct conv_limited_source *)source;
+    return limited->left > 0 && conv_source_may_wait(limited->inner);
+}
+
+void conv_limited_source_init(struct conv_limited_source *limited, struct conv_source *inner,
+                              uint64_t images)
+{
+    static const struct conv_source_ops ops = {.next = next_item, .may_wait = may_wait};
+    *limited = (struct conv_limited_source){{&ops}, inner, images};
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// A source that ends after some images.
+#ifndef CONV_IO_LIMITED_SOURCE_H
+#define CONV_IO_LIMITED_SOURCE_H
+
+#include "io/source.h"
+
+struct conv_limited_source {
+    struct conv_source source;
+    struct conv_source *inner;
+    uint64_t left; // images; steps that are no images do not count
+};
+
+// `inner` is used for as long as the source is; it is not read further than needed. There is
+// nothing to close.
+void conv_limited_source_init(struct conv_limited_source *limited, struct conv_source *inner,
+                              uint64_t images);
+
+#endif
