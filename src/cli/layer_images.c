@@ -209,6 +209,7 @@ static enum conv_status prepare(struct images_run *run, const struct conv_layer_
         status = open_contexts(run, setup, err);
     if (!status && options->resume_path)
         status = conv_layer_resume_open(&run->journal, options, setup, stop, err);
+    run->report.total = &run->selection.total;
     if (!status)
         status = conv_layer_report_prepare(&run->report, options, setup, err);
     if (!status)
@@ -266,6 +267,8 @@ enum conv_status conv_layer_run_images(const struct conv_options *options,
         };
         conv_report_file(run.report.report, &record);
     } else if (!status) {
+        if (conv_report_has_progress(run.report.report))
+            conv_selection_count_ahead(&run.selection);
         status = conv_layer_images_run(&run.images, run.selection.source, run.report.report, err);
     }
     conv_signals_watch(NULL);

@@ -10,7 +10,8 @@
 struct conv_layer_report { // {0} is closed
     const struct conv_options *options;
     const struct conv_layer_setup *setup;
-    bool draws_progress; // the caller does, so that the report does not
+    bool draws_progress;                   // the caller does, so that the report does not
+    const struct conv_report_total *total; // of images, or NULL; set by the caller
     char device[32];
     struct conv_report_config config;
     struct conv_report *report;

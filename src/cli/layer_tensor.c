@@ -38,7 +38,8 @@ struct tensor_run {
     struct conv_trace_track **tracks; // of the workers
     atomic_uint_fast64_t ns[CONV_STAGE_COUNT];
     struct conv_progress progress;
-    struct conv_totals done; // so far, for `progress`
+    struct conv_report_total total; // images of the tensor
+    struct conv_totals done;        // so far, for `progress`
 };
 
 // --- the input -----------------------------------------------------------------------------------
@@ -262,7 +263,10 @@ static enum conv_status compute(struct tensor_run *run, atomic_int *stop, struct
         conv_signals_watch(status ? NULL : &run->writer.sink);
     }
     struct conv_layer_flow flow = make_flow(run, stop);
-    conv_progress_init(&run->progress, options->progress, options->quiet);
+    atomic_store(&run->total.images, (uint64_t)run->shapes.images);
+    atomic_store(&run->total.is_complete, true);
+    conv_progress_init(&run->progress, conv_progress_is_wanted(options->progress, options->quiet),
+                       &run->total);
     if (!status)
         status = conv_layer_flow_run(&flow, err);
     conv_progress_clear(&run->progress);

@@ -279,6 +279,8 @@ int conv_run_main(const struct conv_options *options)
     if (!status)
         status = prepare(run, options, stop, &err);
     conv_stall_end(conv_signals_stall());
+    if (!status && conv_report_has_progress(run->report))
+        conv_selection_count_ahead(&run->inputs.selection);
     if (!status)
         status =
             conv_run_images(&run->options, &run->device, run->filters, run->inputs.selection.source,

@@ -137,6 +137,17 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
     return status;
 }
 
+static void tick(struct conv_scheduler *s) CONV_NEEDS(s->lock) CONV_TAKES(s->report_lock)
+{
+    if (!conv_report_has_progress(s->report))
+        return;
+    conv_lock_release(&s->lock);
+    conv_lock_acquire(&s->report_lock);
+    conv_report_tick(s->report);
+    conv_lock_release(&s->report_lock);
+    conv_lock_acquire(&s->lock);
+}
+
 // Waits for the workers. Those that compute for too long after a signal are left behind where that
 // is allowed.
 static void await_workers(struct conv_scheduler *s, struct conv_worker *workers)
@@ -157,6 +168,8 @@ static void await_workers(struct conv_scheduler *s, struct conv_worker *workers)
         for (int i = 0; is_late && i < s->config->jobs; i++)
             if (workers[i].started && conv_worker_leave(s, &workers[i]))
                 *left = true;
+        if (!asked)
+            tick(s);
         if (s->working > 0)
             conv_scheduler_wait(s, &s->wake.ended, asked ? AGAIN_NS : LOOK_NS);
     }

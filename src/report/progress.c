@@ -2,39 +2,217 @@
 #include "report/progress.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 
 #define REDRAW_NS 100000000u
+#define FIRST_LINE_NS 1000000000u
+#define LINE_NS 5000000000u
+#define MOMENT_NS 400000000u // the ring spans 12 s
 
-void conv_progress_init(struct conv_progress *progress, enum conv_when when, bool quiet)
+// --- text ----------------------------------------------------------------------------------------
+
+// "0:43", "2:01:05"
+static void format_seconds(char *text, size_t size, double seconds)
 {
-    progress->active =
-        when == CONV_ALWAYS || (when == CONV_AUTO && !quiet && isatty(STDERR_FILENO));
-    progress->drawn = false;
-    progress->start_ns = conv_clock_ns();
-    progress->last_ns = 0;
+    uint64_t s = seconds < 1e9 ? (uint64_t)(seconds + 0.5) : 1000000000;
+    if (s < 3600)
+        snprintf(text, size, "%d:%02d", (int)(s / 60), (int)(s % 60));
+    else
+        snprintf(text, size, "%" PRIu64 ":%02d:%02d", s / 3600, (int)(s / 60 % 60), (int)(s % 60));
+}
+
+enum part { PART_PERCENT, PART_COUNT, PART_RATE, PART_LEFT, PART_FAILED, PARTS };
+
+// Each part as a text, "" if there is none.
+struct parts {
+    char text[PARTS][64];
+};
+
+static void make_parts(struct parts *parts, const struct conv_progress_state *state)
+{
+    char left[32];
+    bool known = state->total > 0 && state->is_complete;
+    memset(parts, 0, sizeof *parts);
+    if (known)
+        snprintf(parts->text[PART_PERCENT], sizeof parts->text[0], "%3d %%",
+                 (int)(100 * (double)state->over / (double)state->total));
+    if (state->total > 0)
+        snprintf(parts->text[PART_COUNT], sizeof parts->text[0], "%" PRIu64 " of %s%" PRIu64,
+                 state->over, known ? "" : "at least ", state->total);
+    else
+        snprintf(parts->text[PART_COUNT], sizeof parts->text[0], "%" PRIu64 " done", state->over);
+    if (state->rate > 0)
+        snprintf(parts->text[PART_RATE], sizeof parts->text[0], "%.*f img/s",
+                 state->rate < 9.95 ? 1 : 0, state->rate);
+    if (known && state->rate > 0 && state->over < state->total) {
+        format_seconds(left, sizeof left, (double)(state->total - state->over) / state->rate);
+        snprintf(parts->text[PART_LEFT], sizeof parts->text[0], "%s left", left);
+    }
+    if (state->failed > 0)
+        snprintf(parts->text[PART_FAILED], sizeof parts->text[0], "%" PRIu64 " failed",
+                 state->failed);
+}
+
+static int width_of(const struct parts *parts)
+{
+    int width = 0;
+    for (int i = 0; i < PARTS; i++)
+        if (parts->text[i][0])
+            width += (int)strlen(parts->text[i]) + (width > 0 ? 2 : 0);
+    return width;
+}
+
+// The terminal itself writes "^C" behind the bar, which must not begin another line.
+#define FREE 3
+#define LEAST_BAR 12
+#define MOST_BAR 62
+
+// "[=====>    ]  " of `width` columns.
+static int put_bar(char *text, int width, double share)
+{
+    int inner = width - 4, filled = (int)(share * inner);
+    text[0] = '[';
+    memset(text + 1, ' ', (size_t)inner);
+    memset(text + 1, '=', (size_t)filled);
+    if (filled < inner)
+        text[1 + filled] = '>';
+    strcpy(text + 1 + inner, "]  ");
+    return width;
+}
+
+void conv_progress_format_bar(char *text, size_t size, int columns,
+                              const struct conv_progress_state *state)
+{
+    // The percentage says more than the count, but where it is unknown the count is all there is.
+    static const enum part least_first[] = {PART_RATE, PART_COUNT, PART_LEFT, PART_FAILED};
+    struct parts parts;
+    int room = columns - FREE < (int)size - 1 ? columns - FREE : (int)size - 1, used = 0;
+    make_parts(&parts, state);
+    for (size_t i = 0; i < sizeof least_first / sizeof least_first[0] && width_of(&parts) > room;
+         i++)
+        if (least_first[i] != PART_COUNT || parts.text[PART_PERCENT][0])
+            parts.text[least_first[i]][0] = '\0';
+    text[0] = '\0';
+    if (width_of(&parts) > room)
+        return;
+    int bar = room - width_of(&parts);
+    if (bar >= LEAST_BAR && parts.text[PART_PERCENT][0])
+        used = put_bar(text, bar < MOST_BAR ? bar : MOST_BAR,
+                       (double)state->over / (double)state->total);
+    const char *lead = "";
+    for (int i = 0; i < PARTS; i++) {
+        if (!parts.text[i][0])
+            continue;
+        used += snprintf(text + used, size - (size_t)used, "%s%s", lead, parts.text[i]);
+        lead = "  ";
+    }
+}
+
+void conv_progress_format_line(char *text, size_t size, const struct conv_progress_state *state)
+{
+    struct parts parts;
+    make_parts(&parts, state);
+    const char *percent = parts.text[PART_PERCENT];
+    percent += strspn(percent, " ");
+    snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s", parts.text[PART_COUNT], *percent ? " (" : "",
+             percent, *percent ? ")" : "", parts.text[PART_RATE][0] ? ", " : "",
+             parts.text[PART_RATE], parts.text[PART_LEFT][0] ? ", " : "", parts.text[PART_LEFT],
+             parts.text[PART_FAILED][0] ? ", " : "", parts.text[PART_FAILED]);
+}
+
+// --- drawing -------------------------------------------------------------------------------------
+
+bool conv_progress_is_wanted(enum conv_when when, bool quiet)
+{
+    return when == CONV_ALWAYS || (when == CONV_AUTO && !quiet && isatty(STDERR_FILENO));
+}
+
+void conv_progress_init(struct conv_progress *progress, bool wanted,
+                        const struct conv_report_total *total)
+{
+    const char *terminal = getenv("TERM");
+    uint64_t now = conv_clock_ns();
+    *progress = (struct conv_progress){
+        .active = wanted,
+        .is_bar = isatty(STDERR_FILENO) && terminal && *terminal && strcmp(terminal, "dumb") != 0,
+        .total = total,
+        .start_ns = now,
+        .last_ns = now,
+        .moments = {{now, 0}},
+        .moment_count = 1,
+    };
+}
+
+// Asked for each time: the window may have been resized.
+static int columns_of_terminal(void)
+{
+    struct winsize window;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0)
+        return window.ws_col;
+    const char *columns = getenv("COLUMNS");
+    int number = columns ? atoi(columns) : 0;
+    return number > 0 ? number : 80;
+}
+
+// Images per second since the oldest moment in the ring.
+static double measure_rate(struct conv_progress *progress, uint64_t now, uint64_t over)
+{
+    unsigned count = progress->moment_count;
+    unsigned last = (count - 1) % CONV_PROGRESS_MOMENTS;
+    unsigned oldest = count > CONV_PROGRESS_MOMENTS ? count % CONV_PROGRESS_MOMENTS : 0;
+    uint64_t ns = now - progress->moments[oldest].ns;
+    uint64_t images = over - progress->moments[oldest].over;
+    if (now - progress->moments[last].ns >= MOMENT_NS) {
+        progress->moments[count % CONV_PROGRESS_MOMENTS].ns = now;
+        progress->moments[count % CONV_PROGRESS_MOMENTS].over = over;
+        progress->moment_count++;
+    }
+    return ns > 0 ? (double)images / ((double)ns / 1e9) : 0;
+}
+
+static void read_state(struct conv_progress *progress, const struct conv_totals *totals,
+                       uint64_t now, struct conv_progress_state *state)
+{
+    const struct conv_report_total *total = progress->total;
+    uint64_t over = totals->done + totals->failed + totals->skipped + totals->planned;
+    // In this order: what is complete does not grow any more.
+    bool complete = total && atomic_load(&total->is_complete);
+    uint64_t counted = total ? atomic_load(&total->images) : 0;
+    *state = (struct conv_progress_state){
+        .over = over,
+        .failed = totals->failed,
+        .total = counted > 0 && counted < over ? over : counted, // files were added
+        .is_complete = complete,
+        .rate = measure_rate(progress, now, over),
+    };
 }
 
 void conv_progress_update(struct conv_progress *progress, const struct conv_totals *totals)
 {
+    char text[512];
+    struct conv_progress_state state;
     if (!progress->active)
         return;
     uint64_t now = conv_clock_ns();
-    if (now - progress->last_ns < REDRAW_NS)
+    bool first = progress->last_ns == progress->start_ns;
+    if (now - progress->last_ns < (progress->is_bar ? REDRAW_NS : first ? FIRST_LINE_NS : LINE_NS))
         return;
     progress->last_ns = now;
-    double seconds = (double)(now - progress->start_ns) / 1e9;
-    fprintf(stderr, "\r%" PRIu64 " done", totals->done);
-    if (totals->failed)
-        fprintf(stderr, ", %" PRIu64 " failed", totals->failed);
-    if (totals->skipped)
-        fprintf(stderr, ", %" PRIu64 " skipped", totals->skipped);
-    fprintf(stderr, ", %.0f img/s, %.0f Mpix/s\033[K", (double)totals->done / seconds,
-            (double)totals->pixels / seconds / 1e6);
+    read_state(progress, totals, now, &state);
+    if (progress->is_bar) {
+        conv_progress_format_bar(text, sizeof text, columns_of_terminal(), &state);
+        fprintf(stderr, "\r%s\033[K", text);
+        progress->drawn = true;
+    } else {
+        conv_progress_format_line(text, sizeof text, &state);
+        fprintf(stderr, "conv: %s\n", text);
+    }
     fflush(stderr);
-    progress->drawn = true;
 }
 
 void conv_progress_clear(struct conv_progress *progress)

@@ -105,7 +105,12 @@ enum conv_status conv_report_open(struct conv_report **out, const struct conv_re
     report->print_stall = conv_stall_of(config->stall, stdout);
     if (!report->print_stall)
         report->print_stall = conv_stall_of(config->stall, stderr);
-    conv_progress_init(&report->progress, config->progress, config->quiet);
+    // One image has no progress, and lines about planned images show it.
+    bool shows = config->progress == CONV_ALWAYS ||
+                 (!config->single && !config->dry_run && !config->listener);
+    conv_progress_init(&report->progress,
+                       shows && conv_progress_is_wanted(config->progress, config->quiet),
+                       config->total);
     report->start_ns = config->start_ns ? config->start_ns : conv_clock_ns();
     report->start_cpu = config->start_ns ? 0 : cpu_seconds();
     *out = report;
@@ -231,6 +236,18 @@ void conv_report_file(struct conv_report *report, const struct conv_record *give
         print_file(report, record);
 }
 
+bool conv_report_has_progress(const struct conv_report *report)
+{
+    return report->progress.active;
+}
+
+void conv_report_tick(struct conv_report *report)
+{
+    conv_stall_begin(report->print_stall);
+    conv_progress_update(&report->progress, &report->totals);
+    conv_stall_end(report->print_stall);
+}
+
 void conv_report_warn(struct conv_report *report, const char *text)
 {
     if (report->config.samples)
@@ -265,7 +282,7 @@ void conv_report_totals(const struct conv_report *report, struct conv_totals *to
         conv_overlap_read(report->overlaps[d], &totals->devices[d].overlap);
 }
 
-// "cuda:0 × 4 streams"; several devices with the share of each.
+// "cuda:0, 4 streams"; several devices with the share of each.
 static void print_devices(const struct conv_report_config *config, const struct conv_totals *totals)
 {
     char name[16];
@@ -276,7 +293,7 @@ static void print_devices(const struct conv_report_config *config, const struct 
             fprintf(stderr, "%s%s (%.0f %%)", i ? " + " : ", ", name, 100 * share);
     else
         fprintf(stderr, ", %s", config->device);
-    fprintf(stderr, " × %d %s", config->device_async ? config->streams : config->jobs,
+    fprintf(stderr, ", %d %s", config->device_async ? config->streams : config->jobs,
             config->device_async ? (config->streams == 1 ? "stream" : "streams")
                                  : (config->jobs == 1 ? "worker" : "workers"));
 }

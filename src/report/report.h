@@ -30,6 +30,12 @@ struct conv_report_work {
 // Adds the group to the totals and to the overlap of its device's engines.
 void conv_report_group(struct conv_report *report, const struct conv_report_work *work);
 
+// False: conv_report_tick does nothing. Any thread, at any time.
+bool conv_report_has_progress(const struct conv_report *report);
+
+// To be called several times a second: the progress goes on while no image is finished.
+void conv_report_tick(struct conv_report *report);
+
 // A warning on stderr, in one line: something went wrong and was corrected.
 void conv_report_warn(struct conv_report *report, const char *text);
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """conv layer with a filter bank over tensors: every plane is filtered by itself."""
 import os
+import re
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import pytest
 import images
 import program
 from bank_definition import expected_maps, features
-from program import run
+from program import run, start
 
 KINDS = "mean,std,max,energy"
 
@@ -116,5 +118,11 @@ def test_what_does_not_fit_is_refused(box, shape, options, says):
 
 def test_progress(box):
     random_tensor(200, 1, 64, 64)
-    assert " done, " in run("layer", "laws:9", "x.npy", "y.npy", "--progress=always", "--mem-limit=1M").err
+    data = open("x.npy", "rb").read()
+    process = start("layer", "laws:9", "-", "y.npy", "--progress=always", "--mem-limit=1M", stdin=subprocess.PIPE)
+    process.stdin.write(data[:len(data) // 2])
+    process.stdin.flush()
+    time.sleep(1.1)  # the first line comes after a second
+    _, err = process.communicate(data[len(data) // 2:], timeout=300)
+    assert re.match(rb"conv: \d+ of 200 \(\d+ %\), ", err), err
     assert run("layer", "laws:9", "x.npy", "y.npy").err == ""

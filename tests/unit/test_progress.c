@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// The lines of the progress (src/report/progress.h) at every width of a terminal.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "report/progress.h"
+
+static const char *bar(int columns, const struct conv_progress_state *state)
+{
+    static char text[512];
+    conv_progress_format_bar(text, sizeof text, columns, state);
+    return text;
+}
+
+static const struct conv_progress_state half = {
+    .over = 2134, .failed = 3, .total = 5000, .is_complete = true, .rate = 67};
+
+static void test_parts_that_fit(void **state)
+{
+    (void)state;
+    assert_string_equal(bar(200, &half),
+                        "[========================>                                 ]   42 %  "
+                        "2134 of 5000  67 img/s  0:43 left  3 failed");
+    assert_string_equal(bar(80, &half), "[=========>             ]   42 %  2134 of 5000  67 img/s  "
+                                        "0:43 left  3 failed");
+    assert_string_equal(bar(62, &half), " 42 %  2134 of 5000  67 img/s  0:43 left  3 failed");
+    assert_string_equal(bar(43, &half), " 42 %  2134 of 5000  0:43 left  3 failed");
+    assert_string_equal(bar(40, &half), " 42 %  0:43 left  3 failed");
+    assert_string_equal(bar(20, &half), " 42 %  3 failed");
+    assert_string_equal(bar(13, &half), " 42 %");
+    assert_string_equal(bar(4, &half), "");
+}
+
+static void test_what_is_unknown(void **state)
+{
+    (void)state;
+    struct conv_progress_state unknown = {.over = 12, .rate = 0.26};
+    assert_string_equal(bar(80, &unknown), "12 done  0.3 img/s");
+    struct conv_progress_state counted = {.over = 12, .total = 70000, .rate = 10};
+    assert_string_equal(bar(80, &counted), "12 of at least 70000  10 img/s");
+    assert_string_equal(bar(30, &counted), "12 of at least 70000");
+    struct conv_progress_state begun = {.total = 9, .is_complete = true};
+    assert_string_equal(bar(40, &begun), "[>                   ]    0 %  0 of 9");
+    struct conv_progress_state done = {.over = 9, .total = 9, .is_complete = true, .rate = 3};
+    assert_string_equal(bar(46, &done), "[===============]  100 %  9 of 9  3.0 img/s");
+}
+
+static void test_every_width_and_number(void **state)
+{
+    (void)state;
+    static const uint64_t totals[] = {0, 1, 999, 1000000, UINT64_MAX / 2};
+    static const double rates[] = {0, 0.001, 9.96, 123456};
+    for (int columns = 1; columns < 300; columns++)
+        for (int i = 0; i < 5 * 4 * 2 * 2; i++) {
+            struct conv_progress_state s = {
+                .total = totals[i % 5],
+                .over = totals[i % 5] / 3 + 1,
+                .rate = rates[i / 5 % 4],
+                .is_complete = i / 20 % 2,
+                .failed = i / 40 ? totals[i % 5] / 7 : 0,
+            };
+            size_t length = strlen(bar(columns, &s));
+            assert_true(columns < 3 ? length == 0 : length <= (size_t)columns - 3);
+        }
+}
+
+static void test_line(void **state)
+{
+    (void)state;
+    char text[512];
+    conv_progress_format_line(text, sizeof text, &half);
+    assert_string_equal(text, "2134 of 5000 (42 %), 67 img/s, 0:43 left, 3 failed");
+    struct conv_progress_state slow = {.over = 1, .total = 30000, .is_complete = true, .rate = 0.5};
+    conv_progress_format_line(text, sizeof text, &slow);
+    assert_string_equal(text, "1 of 30000 (0 %), 0.5 img/s, 16:39:58 left");
+    struct conv_progress_state unknown = {.over = 12};
+    conv_progress_format_line(text, sizeof text, &unknown);
+    assert_string_equal(text, "12 done");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parts_that_fit),
+        cmocka_unit_test(test_what_is_unknown),
+        cmocka_unit_test(test_every_width_and_number),
+        cmocka_unit_test(test_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
