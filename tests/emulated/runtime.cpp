@@ -19,6 +19,9 @@
 #include <mutex>
 #include <thread>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "block.h"
 #include "launch.h"
 #include "queue.h"
@@ -29,10 +32,14 @@
 #define SYSTEM_SHARED 1024      // bytes of a block's shared memory that the system reserves
 #define ALIGN 256               // of device memory
 #define GRAIN 16                // its least size: what a bulk copy may read of a row's end
+#define PAGE 4096               // bytes
+#define NOISE_BYTES (1 << 20)   // of noise, repeated in large memory
+#define MAPPED (1 << 20)        // size from which memory is mapped
 
 struct allocation {
     size_t size;
     int device;
+    bool is_mapped; // by map_noise
 };
 
 struct cudaStream {
@@ -223,27 +230,82 @@ static bool take(size_t size)
     return true;
 }
 
+// A file in memory with NOISE_BYTES of noise.
+static int noise_file()
+{
+    static const int file = [] {
+        int made = memfd_create("noise", MFD_CLOEXEC);
+        void *noise = made < 0 || ftruncate(made, NOISE_BYTES) != 0
+                          ? MAP_FAILED
+                          : mmap(nullptr, NOISE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, made, 0);
+        if (noise == MAP_FAILED)
+            abort();
+        emulated::fill_with_noise(noise, NOISE_BYTES);
+        munmap(noise, NOISE_BYTES);
+        return made;
+    }();
+    return file;
+}
+
+// Makes whole pages noise, each when it is first touched: of a stream's 100 MB, a test with small
+// images uses a few.
+static void map_noise(uint8_t *pages, size_t size)
+{
+    for (size_t done = 0; done < size; done += NOISE_BYTES) {
+        size_t part = size - done < NOISE_BYTES ? size - done : NOISE_BYTES;
+        if (mmap(pages + done, part, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, noise_file(),
+                 0) == MAP_FAILED)
+            abort();
+    }
+}
+
+static size_t whole_pages(size_t size)
+{
+    return (size + PAGE - 1) / PAGE * PAGE;
+}
+
+// Memory that begins as noise; whether free_noise has to unmap it is returned.
+static bool allocate_noise(void **memory, size_t size)
+{
+    if (size >= MAPPED && !CONV_EMULATED_ASAN) {
+        *memory = mmap(nullptr, whole_pages(size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (*memory == MAP_FAILED)
+            abort();
+        map_noise((uint8_t *)*memory, whole_pages(size));
+        return true;
+    }
+    // Exactly the requested size: the address sanitizer sees accesses after it, as memcheck does.
+    // It maps and unmaps large memory as we do, and expects nothing of its content.
+    if (posix_memalign(memory, size >= MAPPED ? PAGE : ALIGN, size))
+        abort();
+    size_t mapped = size >= MAPPED ? size / PAGE * PAGE : 0;
+    map_noise((uint8_t *)*memory, mapped);
+    emulated::fill_with_noise((uint8_t *)*memory + mapped, size - mapped);
+    return false;
+}
+
 cudaError_t cudaMalloc(void **memory, size_t size)
 {
     allocation_count++;
     size_t taken_size = (size + GRAIN - 1) / GRAIN * GRAIN;
     if (size == 0 || !take(taken_size))
         return report(cudaErrorMemoryAllocation);
-    // Exactly the requested size: the address sanitizer sees accesses after it, as memcheck does.
-    if (posix_memalign(memory, ALIGN, size))
-        abort();
-    emulated::fill_with_noise(*memory, size);
+    bool is_mapped = allocate_noise(memory, size);
     std::lock_guard<std::mutex> held(lock);
-    allocations[(const uint8_t *)*memory] = {taken_size, current};
+    allocations[(const uint8_t *)*memory] = {taken_size, current, is_mapped};
     return cudaSuccess;
 }
 
-static bool forget(void *memory)
+static bool release(void *memory)
 {
     std::lock_guard<std::mutex> held(lock);
     auto found = allocations.find((const uint8_t *)memory);
     if (found == allocations.end())
         return false;
+    if (!found->second.is_mapped)
+        free(memory);
+    else if (munmap(memory, whole_pages(found->second.size)) != 0)
+        abort();
     taken -= found->second.size;
     allocations.erase(found);
     return true;
@@ -253,9 +315,8 @@ cudaError_t cudaFree(void *memory)
 {
     allocation_count++;
     cudaError_t error = cudaDeviceSynchronize();
-    if (memory && !forget(memory))
+    if (memory && !release(memory))
         return report(cudaErrorInvalidValue);
-    free(memory);
     return error;
 }
 

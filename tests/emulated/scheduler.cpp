@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <numeric>
 
@@ -67,13 +68,11 @@ void fill_with_noise(void *memory, size_t size)
 {
     uint8_t *to = (uint8_t *)memory;
     uint64_t word = draw() | 1;
-    for (size_t i = 0; i < size; i++) {
-        if (i % 8 == 0) {
-            word ^= word << 13;
-            word ^= word >> 7;
-            word ^= word << 17;
-        }
-        to[i] = (uint8_t)(word >> 8 * (i % 8));
+    for (size_t i = 0; i < size; i += sizeof word) {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        memcpy(to + i, &word, size - i < sizeof word ? size - i : sizeof word);
     }
 }
 
