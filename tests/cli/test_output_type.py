@@ -54,10 +54,9 @@ def check_floats(album, filters, alpha="keep"):
     files = sorted(os.path.relpath(os.path.join(at, name), "out") for at, _, names in os.walk("out") for name in names)
     assert files == sorted(f"{name[:-4]}.npy" for name in album)
     signed = 0
-    for name, image in album.items():
+    planes = definition.apply_images([(image.planes, image.alpha) for image in album.values()], filters[:-1], alpha=alpha)
+    for (name, image), want in zip(album.items(), definition.apply_all(planes, filters[-1], floats=True)):
         got, keeps = np.load(f"out/{name[:-4]}.npy"), image.alpha and alpha == "keep"
-        planes = definition.apply_image(image.planes, image.alpha, filters[:-1], alpha=alpha)
-        want = np.stack([definition.apply(plane, filters[-1], floats=True) for plane in planes])
         if keeps:
             want[-1] = image.planes[-1]
         want = want[0] if len(want) == 1 else want
