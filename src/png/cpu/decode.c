@@ -24,6 +24,7 @@ struct span {
 struct content {
     struct span plte, trns, idat;
     struct conv_buffer *joined; // for several IDAT chunks
+    size_t most;                // bytes that they have together
     bool joins_one;             // for a single one, too
     bool idat_seen;             // at least one; idat.data does not tell, since it may be empty
     bool idat_joined;           // `idat` is the content of `joined`
@@ -52,7 +53,8 @@ static bool add_idat(struct content *content, struct span chunk)
     if (!content->idat_joined) {
         content->idat_joined = true;
         joined->size = 0; // the last image's
-        if (!conv_buffer_append(joined, idat->data, idat->size))
+        if (!conv_buffer_reserve(joined, content->most) ||
+            !conv_buffer_append(joined, idat->data, idat->size))
             return false;
     }
     if (!conv_buffer_append(joined, chunk.data, chunk.size))
@@ -222,7 +224,7 @@ static bool make_rows(void *context, const uint8_t *raw, size_t count)
 bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t size,
                       const struct conv_png_header *header, const struct conv_image *dst)
 {
-    struct content content = {.joined = &decoder->idat};
+    struct content content = {.joined = &decoder->idat, .most = size};
     struct layout layout;
     struct conv_expand expand;
     if (!decoder->unfilter)
@@ -272,7 +274,7 @@ bool conv_decode_copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t
                              const struct conv_png_header *header)
 {
     struct conv_buffer room = {.data = stream, .capacity = size}; // never grows
-    struct content content = {.joined = &room, .joins_one = true};
+    struct content content = {.joined = &room, .most = size, .joins_one = true};
     struct layout layout;
     if (!lay_out(&layout, header) || !walk_chunks(&content, header, data, size) ||
         content.trns.data || layout.raw / CONV_CHUNK_MAX_EXPANSION > content.idat.size)
