@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: MIT
+// Searches for PNG files that cost conv much more than libpng, in time or in memory: it changes
+// files as an attacker would (png_mutate) and keeps those with the highest ratio. Prints each new
+// worst file and writes it to FOUND. tools/fuzz-cost runs it; test_png_cost.c holds what was found.
+//   search_cost SECONDS SEED FOUND FILE...
+#include <inttypes.h>
+#include <malloc.h>
+#include <setjmp.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <png.h>
+
+#include "png/png.h"
+#include "support/oracle.h"
+#include "support/png_mutate.h"
+#include "support/random.h"
+#include "support/test_image.h"
+
+#define ROOM ((size_t)1 << 18) // of a file
+#define MOST_PIXELS (1 << 20)
+#define POOL 48
+#define LEAST_NS 60000.0 // a decoding is repeated for so long
+#define RUNS 4           // of which the shortest counts
+// What a file may cost besides, as in test_png_cost.c.
+#define ANYWAY_NS 1000.0
+#define REFUSED_NS 25000.0
+#define REFUSED_NS_PER_BYTE 0.5
+#define ANYWAY_BYTES ((size_t)256 << 10)
+
+// --- memory --------------------------------------------------------------------------------------
+
+// All allocations of the process, libpng's too, come here.
+static atomic_size_t used, peak;
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *memory, size_t size);
+void __libc_free(void *memory);
+
+static void *counted(void *memory)
+{
+    size_t now = atomic_fetch_add(&used, malloc_usable_size(memory)) + malloc_usable_size(memory);
+    if (now > atomic_load(&peak))
+        atomic_store(&peak, now);
+    return memory;
+}
+
+void *malloc(size_t size)
+{
+    return counted(__libc_malloc(size));
+}
+
+void *calloc(size_t count, size_t size)
+{
+    return counted(__libc_calloc(count, size));
+}
+
+void free(void *memory)
+{
+    atomic_fetch_sub(&used, malloc_usable_size(memory));
+    __libc_free(memory);
+}
+
+void *realloc(void *memory, size_t size)
+{
+    size_t before = malloc_usable_size(memory);
+    void *moved = __libc_realloc(memory, size);
+    if (moved || size == 0)
+        atomic_fetch_sub(&used, before);
+    return counted(moved);
+}
+
+// --- the two decoders ----------------------------------------------------------------------------
+
+struct file {
+    uint8_t *data;
+    size_t size;
+    double ratio;
+};
+
+static double now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
+}
+
+struct source {
+    const uint8_t *at, *end;
+};
+
+static void take_bytes(png_structp png, png_bytep bytes, size_t size)
+{
+    struct source *source = png_get_io_ptr(png);
+    if (size > (size_t)(source->end - source->at))
+        png_error(png, "truncated");
+    memcpy(bytes, source->at, size);
+    source->at += size;
+}
+
+static void leave(png_structp png, png_const_charp message)
+{
+    (void)message;
+    png_longjmp(png, 1);
+}
+
+static void ignore(png_structp png, png_const_charp message)
+{
+    (void)png;
+    (void)message;
+}
+
+static void read_by_libpng(png_structp png, png_infop info, struct source *source, png_bytepp rows)
+{
+    png_set_read_fn(png, source, take_bytes);
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+    png_set_user_limits(png, 0x7fffffff, 0x7fffffff);
+    png_read_info(png, info);
+    png_set_expand(png);
+    png_read_image(png, rows);
+    png_read_end(png, info);
+}
+
+static bool read_guarded(png_structp png, png_infop info, struct source *source, png_bytepp rows)
+{
+    if (setjmp(png_jmpbuf(png)))
+        return false;
+    read_by_libpng(png, info, source, rows);
+    return true;
+}
+
+static bool decode_by_libpng(const struct file *file, png_bytepp rows)
+{
+    struct source source = {file->data, file->data + file->size};
+    png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, NULL, leave, ignore);
+    png_infop info = png_create_info_struct(png);
+    bool good = read_guarded(png, info, &source, rows);
+    png_destroy_read_struct(&png, &info, NULL);
+    return good;
+}
+
+static bool decode_ours(const struct file *file, struct conv_png_codec *codec,
+                        struct conv_metadata *meta, const struct conv_image *planes)
+{
+    struct conv_png_header header;
+    return !conv_png_probe(file->data, file->size, &header, NULL) &&
+           !conv_png_check_size(file->data, file->size, &header, NULL) &&
+           !conv_png_is_animated(file->data, file->size) &&
+           !conv_png_meta_collect(file->data, file->size, &header, meta, NULL) &&
+           !conv_png_decode(codec, file->data, file->size, &header, planes, NULL);
+}
+
+// --- cost ----------------------------------------------------------------------------------------
+
+struct subject {
+    struct conv_png_codec *codec;
+    struct conv_metadata meta;
+    struct conv_image planes;
+    png_bytepp rows;
+    bool good;
+};
+
+static double time_ours(const struct file *file, struct subject *subject, double about)
+{
+    int turns = 1 + (int)(LEAST_NS / about);
+    double start = now_ns();
+    for (int i = 0; i < turns; i++)
+        subject->good = decode_ours(file, subject->codec, &subject->meta, &subject->planes);
+    return (now_ns() - start) / turns;
+}
+
+static double time_libpng(const struct file *file, struct subject *subject, double about)
+{
+    int turns = 1 + (int)(LEAST_NS / about);
+    double start = now_ns();
+    for (int i = 0; i < turns; i++)
+        decode_by_libpng(file, subject->rows);
+    return (now_ns() - start) / turns;
+}
+
+static double ratio_of(const struct file *file, const struct subject *subject, double ours,
+                       double libpng)
+{
+    double anyway = ANYWAY_NS;
+    if (!subject->good)
+        anyway += REFUSED_NS + REFUSED_NS_PER_BYTE * (double)file->size;
+    return (ours - anyway) / libpng;
+}
+
+// Once, and again only if the ratio looks as high as `worth`.
+static double measure_time(const struct file *file, struct subject *subject, double worth)
+{
+    double ours = time_ours(file, subject, 1e9), libpng = time_libpng(file, subject, 1e9);
+    for (int run = 0; run < RUNS && ratio_of(file, subject, ours, libpng) > worth; run++) {
+        double again = time_ours(file, subject, ours);
+        ours = again < ours ? again : ours;
+        again = time_libpng(file, subject, libpng);
+        libpng = run == 0 || again < libpng ? again : libpng; // the first was cold
+    }
+    return ratio_of(file, subject, ours, libpng);
+}
+
+// Peak of ours over that of libpng and the bytes of file and image, which conv holds in any case.
+static double measure_memory(const struct file *file, struct subject *subject, size_t image)
+{
+    struct conv_codec_config config = {.level = -1};
+    struct conv_png_codec *codec;
+    struct conv_metadata meta = {0};
+    size_t before = atomic_load(&used);
+    atomic_store(&peak, before);
+    decode_by_libpng(file, subject->rows);
+    size_t libpng = atomic_load(&peak) - before;
+    if (conv_png_codec_open(&codec, &config, NULL))
+        return 0;
+    before = atomic_load(&used); // the encoder's tables are there for every file
+    atomic_store(&peak, before);
+    decode_ours(file, codec, &meta, &subject->planes);
+    size_t ours = atomic_load(&peak) - before;
+    conv_png_codec_close(codec);
+    conv_metadata_free(&meta);
+    return ours < ANYWAY_BYTES
+               ? 0
+               : (double)(ours - ANYWAY_BYTES) / (double)(libpng + file->size + image);
+}
+
+static double measure(const struct file *file, struct conv_png_codec *codec, double worth,
+                      double *memory)
+{
+    struct conv_png_header header;
+    struct subject subject = {.codec = codec};
+    *memory = 0;
+    if (conv_png_probe(file->data, file->size, &header, NULL) ||
+        (uint64_t)header.width * (uint64_t)header.height > MOST_PIXELS)
+        return 0;
+    size_t row = (size_t)header.width * 8, image = row * (size_t)header.height;
+    subject.planes = header.shape;
+    image_alloc(&subject.planes, 0);
+    uint8_t *samples = malloc(image);
+    subject.rows = malloc((size_t)header.height * sizeof *subject.rows);
+    if (!samples || !subject.rows)
+        exit(1);
+    for (size_t y = 0; y < (size_t)header.height; y++)
+        subject.rows[y] = samples + y * row;
+    double ratio = measure_time(file, &subject, worth);
+    *memory = measure_memory(file, &subject, conv_image_bytes(&header.shape));
+    free(subject.rows);
+    free(samples);
+    image_free(&subject.planes);
+    conv_metadata_free(&subject.meta);
+    return ratio;
+}
+
+// --- the search ----------------------------------------------------------------------------------
+
+static struct file pool[POOL];
+static int count;
+
+static void keep(const struct file *file, double ratio)
+{
+    int place = count;
+    if (count == POOL) { // instead of the cheapest
+        place = 0;
+        for (int i = 1; i < POOL; i++)
+            place = pool[i].ratio < pool[place].ratio ? i : place;
+        if (pool[place].ratio >= ratio)
+            return;
+        free(pool[place].data);
+    } else {
+        count++;
+    }
+    pool[place] = (struct file){malloc(file->size + 1), file->size, ratio};
+    if (!pool[place].data)
+        exit(1);
+    memcpy(pool[place].data, file->data, file->size);
+}
+
+static void save(const char *folder, const char *kind, const struct file *file)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/worst-%s.png", folder, kind);
+    FILE *out = fopen(path, "wb");
+    if (!out || fwrite(file->data, 1, file->size, out) != file->size)
+        perror(path);
+    if (out && fclose(out))
+        perror(path);
+}
+
+static void describe(const char *kind, double ratio, const struct file *file)
+{
+    struct conv_png_header h = {0};
+    conv_png_probe(file->data, file->size, &h, NULL);
+    printf("%s %.2f: %dx%d type %d depth %d%s, %zu bytes\n", kind, ratio, h.width, h.height,
+           h.color_type, h.bit_depth, h.interlaced ? " interlaced" : "", file->size);
+    fflush(stdout);
+}
+
+static bool load(struct file *file, const char *path)
+{
+    FILE *in = fopen(path, "rb");
+    if (!in)
+        return false;
+    file->size = fread(file->data, 1, ROOM, in);
+    fclose(in);
+    return file->size > 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct file file = {.data = malloc(ROOM)};
+    static uint8_t inflated[16 << 20];
+    struct conv_codec_config config = {.level = -1};
+    struct conv_png_codec *codec;
+    if (argc < 5 || !file.data || conv_png_codec_open(&codec, &config, NULL)) {
+        fprintf(stderr, "usage: search_cost SECONDS SEED FOUND FILE...\n");
+        return 2;
+    }
+    time_t end = time(NULL) + atoi(argv[1]);
+    uint64_t random = strtoull(argv[2], NULL, 10), tries = 0;
+    double memory, worst = 0, worst_memory = 0;
+    for (int i = 4; i < argc; i++)
+        if (load(&file, argv[i]))
+            keep(&file, measure(&file, codec, 0, &memory));
+    for (; time(NULL) < end && count > 0; tries++) {
+        const struct file *parent = &pool[random_below(&random, (unsigned)count)];
+        memcpy(file.data, parent->data, parent->size);
+        file.size = parent->size;
+        for (unsigned n = 1 + random_below(&random, 4); n > 0; n--)
+            file.size =
+                png_mutate(file.data, file.size, ROOM, (uint32_t)random_bits(&random), NULL);
+        if (random_below(&random, 2))
+            oracle_repair(file.data, file.size, inflated, sizeof inflated);
+        double ratio = measure(&file, codec, worst * 0.7, &memory);
+        keep(&file, ratio);
+        if (ratio > worst) {
+            worst = ratio;
+            describe("time", ratio, &file);
+            save(argv[3], "time", &file);
+        }
+        if (memory > worst_memory) {
+            worst_memory = memory;
+            describe("memory", memory, &file);
+            save(argv[3], "memory", &file);
+        }
+    }
+    printf("%" PRIu64 " files tried; worst time %.2f times libpng's, worst memory %.2f times "
+           "libpng's, file's and image's together\n",
+           tries, worst, worst_memory);
+    conv_png_codec_close(codec);
+    for (int i = 0; i < count; i++)
+        free(pool[i].data);
+    free(file.data);
+    return worst > 2 || worst_memory > 1;
+}
