@@ -200,6 +200,11 @@ def test_shard_by_needs_shard(box):
     assert "--shard-by needs --shard" in run("emboss", "in", "out", "--shard-by=name", code=2).err
 
 
+def test_a_watch_is_not_divided(box):
+    fill(box / "in", "a.png")
+    assert "--watch and --shard cannot be combined" in run("emboss", "in", "out", "--watch", "--shard=0/2", code=2).err
+
+
 STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}
 
 

@@ -127,11 +127,11 @@ class Slurm:
         text = self.call("scontrol", "show", "job", str(job), "-o", check=False).stdout
         return text.split("JobState=")[1].split()[0] if "JobState=" in text else ""
 
-    def wait(self, job, seconds=300):
-        """Waits for the job with all its tasks."""
+    def wait(self, job, seconds=300, but=""):
+        """Waits for the job with all its tasks, but for one of an array."""
         def is_over():
-            queue = self.call("squeue", "-h", "-j", str(job), check=False)
-            return queue.returncode == 0 and not queue.stdout.strip()
+            queue = self.call("squeue", "-h", "-r", "-o", "%i", "-j", str(job), check=False)
+            return queue.returncode == 0 and set(queue.stdout.split()) <= {but}
         wait_until(is_over, seconds, f"job {job}")
 
 

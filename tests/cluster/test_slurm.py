@@ -102,10 +102,14 @@ def test_a_task_that_is_killed_and_requeued_does_only_what_was_left(slurm, folde
     job = slurm.submit("--array=0-3", array, "in", "out", "logs")
     wait_until(lambda: count_outputs(folder) >= 30 and slurm.state(f"{job}_1") == "RUNNING", 60, "some outputs of a running task")
     slurm.call("scontrol", "requeue", f"{job}_1")
-    wait_until(lambda: slurm.state(f"{job}_1") == "PENDING", 60, "the task is back in the queue")
+    # A node refuses a task whose first run has not ended there.
+    wait_until(lambda: slurm.state(f"{job}_1") == "PENDING" and not find_task("SLURM_ARRAY_TASK_ID", 1), 60,
+               "the task is back in the queue")
+    slurm.wait(job, but=f"{job}_1")
     before = outputs_of(folder)
     # Slurm would start it again after two minutes.
     slurm.call("scontrol", "update", f"JobId={job}_1", "StartTime=now")
+    wait_until(lambda: slurm.state(f"{job}_1") == "COMPLETED", 200, "the task's second run")
     slurm.wait(job)
     job = slurm.submit("--array=4-7", "--wait", array, "in", "out", "logs")
     slurm.wait(job)
@@ -121,7 +125,7 @@ def test_a_task_that_is_killed_and_requeued_does_only_what_was_left(slurm, folde
 def test_a_process_that_is_killed_leaves_a_shard_that_can_be_done_again(slurm, folder):
     step = slow_script(folder, "srun.sh")
     job = slurm.submit(step, "in", "out", "logs")
-    victim = wait_until(lambda: count_outputs(folder) >= 30 and find_task(2), 60, "a task in the middle")
+    victim = wait_until(lambda: count_outputs(folder) >= 30 and find_task("SLURM_PROCID", 2), 60, "a task in the middle")
     os.kill(victim, signal.SIGKILL)
     slurm.wait(job)
     log = log_of(slurm, folder, job)
@@ -134,13 +138,13 @@ def test_a_process_that_is_killed_leaves_a_shard_that_can_be_done_again(slurm, f
     check_outputs(folder, unchanged=before)
 
 
-def find_task(rank):
-    """The process of the program that is this task of a step."""
+def find_task(variable, value):
+    """The process of the program that has this variable."""
     for name in os.listdir("/proc"):
         try:
             if name.isdigit() and os.readlink(f"/proc/{name}/exe") == os.path.realpath(os.environ["CONV_BINARY"]):
                 with open(f"/proc/{name}/environ", "rb") as file:
-                    if re.search(rf"\0SLURM_PROCID={rank}\0".encode(), file.read()):
+                    if re.search(rf"\0{variable}={value}\0".encode(), file.read()):
                         return int(name)
         except OSError:
             pass
