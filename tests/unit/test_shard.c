@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #define MOST_SHARDS 40
+#define SINGLE_SHARDS 10
 #define DIGEST_A UINT64_C(0xd49582d1995952ce)   // of "a.png"
 #define DIGEST_SUB UINT64_C(0xa4f3c1fd22392390) // of "sub/a.png"
 
@@ -111,9 +112,60 @@ static void few_images_are_balanced_by_size(void **state)
         divide(owners, loads, images, 24, shards, CONV_SHARD_BY_BYTES, 1);
         assert_true(deviation(loads, shards) <= 0.05);
     }
+    // Sizes over two orders of magnitude: it matters that the largest is placed first.
+    for (int i = 0; i < 24; i++)
+        images[i].bytes = images[i ? i - 1 : 0].bytes / 5 * 6 + (i == 0) * 1000;
+    for (int shards = 2; shards <= 4; shards++) {
+        divide(owners, loads, images, 24, shards, CONV_SHARD_BY_BYTES, 1);
+        assert_true(deviation(loads, shards) <= 0.05);
+    }
     images[5].bytes = 100000000; // more than all others: they share the other shards
     divide(owners, loads, images, 24, 4, CONV_SHARD_BY_BYTES, 1);
     assert_true(loads[owners[5]] == 100000000);
+}
+
+// Where there are many images few of them move: also where moving one by one would take too long.
+static void of_many_images_few_move(void **state)
+{
+    enum { MANY = 200000, SHARDS = 400 };
+    static struct case_image images[MANY];
+    struct conv_shard shard = {.index = 3, .count = SHARDS, .by = CONV_SHARD_BY_BYTES};
+    struct conv_shard_plan *plan;
+    struct conv_err err = {0};
+    int at_home = 0, here = 0, stayed = 0;
+    (void)state;
+    make_images(images, MANY);
+    assert_int_equal(conv_shard_plan_open(&plan, &shard, &err), CONV_OK);
+    for (int i = 0; i < MANY; i++)
+        conv_shard_plan_add(plan, images[i].name, images[i].bytes, &err);
+    assert_int_equal(conv_shard_plan_balance(plan, &err), CONV_OK);
+    for (int i = 0; i < MANY; i++) {
+        struct conv_digest digest = conv_shard_digest(images[i].name);
+        bool home = conv_shard_home(&digest, SHARDS) == shard.index;
+        bool has = conv_shard_plan_has(plan, images[i].name);
+        at_home += home;
+        here += has;
+        stayed += home && has;
+    }
+    assert_true(here > 0 && stayed > at_home / 2);
+    conv_shard_plan_close(plan);
+}
+
+// Single moves balance what surplus images alone cannot, before all images are distributed anew.
+static void single_images_move_before_all_do(void **state)
+{
+    static struct case_image images[200];
+    static int by_name[200], owners[200];
+    uint64_t loads[MOST_SHARDS];
+    int moved = 0;
+    (void)state;
+    make_images(images, 200);
+    divide(by_name, loads, images, 200, SINGLE_SHARDS, CONV_SHARD_BY_NAME, 1);
+    divide(owners, loads, images, 200, SINGLE_SHARDS, CONV_SHARD_BY_BYTES, 1);
+    assert_true(deviation(loads, SINGLE_SHARDS) <= 0.05);
+    for (int i = 0; i < 200; i++)
+        moved += owners[i] != by_name[i];
+    assert_true(moved < 100);
 }
 
 static void names_keep_their_shards(void **state)
@@ -152,6 +204,8 @@ static void digests_never_change(void **state)
     static const char *const spellings[] = {"sub//a.png", "./sub/a.png", "/sub/./a.png"};
     for (size_t i = 0; i < sizeof spellings / sizeof spellings[0]; i++)
         assert_true(conv_shard_digest(spellings[i]).word[0] == DIGEST_SUB);
+    struct conv_digest a = conv_shard_digest("a.png");
+    assert_int_equal(conv_shard_home(&a, 1000), DIGEST_A % 1000);
     struct conv_digest joined = conv_shard_digest("suba.png");
     assert_true(joined.word[0] != DIGEST_SUB);
 }
@@ -184,6 +238,17 @@ static void nothing_and_duplicates(void **state)
     assert_int_equal(conv_shard_plan_balance(plan, &err), CONV_OK);
     conv_shard_plan_close(plan);
     conv_shard_plan_close(NULL);
+
+    // Images with one name are one image, also if both together are large.
+    static struct case_image twice[60];
+    static int shards[60];
+    uint64_t loads[MOST_SHARDS];
+    for (int i = 0; i < 60; i++) {
+        snprintf(twice[i].name, sizeof twice[i].name, "%d.png", i / 2);
+        twice[i].bytes = 1000 + (uint64_t)(i % 17) * 300;
+    }
+    for (int count = 2; count < 6; count++)
+        divide(shards, loads, twice, 60, count, CONV_SHARD_BY_BYTES, 1);
 }
 
 int main(void)
@@ -191,6 +256,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_balanced_in_any_order),
         cmocka_unit_test(few_images_are_balanced_by_size),
+        cmocka_unit_test(of_many_images_few_move),
+        cmocka_unit_test(single_images_move_before_all_do),
         cmocka_unit_test(names_keep_their_shards),
         cmocka_unit_test(digests_never_change),
         cmocka_unit_test(nothing_and_duplicates),
