@@ -355,9 +355,10 @@ CONV_API const char *conv_filter_name(int index, const char **summary);
 
 /**
  * A chain of filters: names of built-in filters, parametric filters (`conv list`), paths of matrix
- * files, or `custom`, separated by commas: "gaussian:2.5,unsharp:2,0.8,emboss". CONV_ERR_UNSUPPORTED
- * for a Gaussian of a sigma beyond 5, which only conv_filter_folder does. CONV_ERR_USAGE for unknown names and bad settings,
- * CONV_ERR_FORMAT and CONV_ERR_IO for files, CONV_ERR_MEMORY. *filter is NULL on failure.
+ * files, or `custom`, separated by commas: "gaussian:2.5,unsharp:2,0.8,emboss".
+ * CONV_ERR_UNSUPPORTED for a Gaussian of a sigma beyond 5, which only conv_filter_folder does.
+ * CONV_ERR_USAGE for unknown names and bad settings, CONV_ERR_FORMAT and CONV_ERR_IO for files,
+ * CONV_ERR_MEMORY. *filter is NULL on failure.
  */
 CONV_API conv_status conv_filter_create(conv_filter **filter, conv_context *context,
                                         const char *text, const conv_filter_options *options);

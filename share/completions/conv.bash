@@ -19,7 +19,7 @@ _conv()
 {
     local with_value='--limit --sample --seed --suffix --output -o --include --exclude --files-from --resume --shard --shard-by --kernel -k --size --divisor --bias --border --alpha
         --to --quality -Q --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit --max-pixels
-        --variant --stride --padding --activation --precision --output-type --range --pool --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps'
+        --variant --stride --padding --activation --precision --output-type --mix --roi --range --pool --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps'
     local options="--beside --no-ignore --batch --recursive --null --watch --skip-existing --update --dry-run --flip --strip --reproducible
         --first-frame --gray --preserve --in-place --fsync --no-save --fail-fast --quiet --verbose --json --csv --help --version
         ${with_value// -[kzjQo]/}"

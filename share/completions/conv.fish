@@ -5,7 +5,7 @@
 function __conv_operands
     set -l with_value --limit --sample --seed --suffix --output -o --include --exclude --files-from --resume --shard --shard-by --kernel -k --size --divisor --bias --border \
         --alpha --to --quality -Q --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit \
-        --max-pixels --variant --stride --padding --activation --precision --output-type --range --pool --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps
+        --max-pixels --variant --stride --padding --activation --precision --output-type --mix --roi --range --pool --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps
     set -l skip 0
     for word in (commandline -opc)[2..-1]
         if test $skip = 1
@@ -122,7 +122,9 @@ complete -c conv -n '__conv_of layer bench' -l precision -x -a 'exact fast tf32 
 complete -c conv -l output-type -x -a 'same u8 u16 f32 f16' -d 'Type of the output'
 complete -c conv -n '__conv_of layer' -l range -x -a '1 255' -d 'Scale of integer samples'
 complete -c conv -n '__conv_of layer' -l pool -x -a 'mean std max energy mean,std' -d 'Features of a filter bank'
-complete -c conv -n '__conv_of layer' -l gray -d 'Use the luminance of colour images'
+complete -c conv -l gray -d 'Use the luminance of colour images'
+complete -c conv -l mix -x -d 'Percentage of the result in the output'
+complete -c conv -l roi -x -d 'Filter this region, WxH+X+Y'
 complete -c conv -n '__conv_of bench' -l filter -x -a '(__conv_filters)' -d 'The filter to measure with'
 complete -c conv -n '__conv_of bench' -l image-size -x -a 'mix uniform standard' -d 'Size of the images of bench kernels'
 complete -c conv -n '__conv_of bench' -l images -x -d 'Number of images'

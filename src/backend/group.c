@@ -16,7 +16,16 @@ size_t conv_group_need(const struct conv_image *shape, bool filter_alpha, size_t
     size_t need = GROUP_SLACK;
     for (int c = 0; c < shape->channels; c++)
         need += plane + (is_passthrough(shape, filter_alpha, c) ? 0 : table_bytes);
-    return need;
+    return need + (size_t)shape->spare * plane;
+}
+
+// Takes room for a plane from the end of h_in; returns its offset.
+static size_t place_at_back(struct conv_group *group, size_t bytes)
+{
+    size_t offset = group->capacity - group->back - bytes;
+    offset -= offset % CONV_IMAGE_PLANE_ALIGN;
+    group->back = group->capacity - offset;
+    return offset;
 }
 
 bool conv_group_place(struct conv_group *group, const struct conv_image *shape, bool filter_alpha,
@@ -37,10 +46,7 @@ bool conv_group_place(struct conv_group *group, const struct conv_image *shape, 
     for (int c = 0; c < shape->channels; c++) {
         size_t offset;
         if (is_passthrough(shape, filter_alpha, c)) {
-            group->back += bytes;
-            offset = group->capacity - group->back;
-            offset -= offset % CONV_IMAGE_PLANE_ALIGN;
-            group->back = group->capacity - offset;
+            offset = place_at_back(group, bytes);
             placed->out_offset[c] = SIZE_MAX;
         } else {
             offset = group->front;
@@ -59,6 +65,11 @@ bool conv_group_place(struct conv_group *group, const struct conv_image *shape, 
             .stride = (ptrdiff_t)conv_image_stride(shape->width, shape->depth),
         };
     }
+    for (int c = 0; c < shape->spare; c++)
+        placed->spare[c] = (struct conv_plane){
+            .data = group->h_in + place_at_back(group, bytes),
+            .stride = (ptrdiff_t)conv_image_stride(shape->width, shape->depth),
+        };
     return true;
 }
 

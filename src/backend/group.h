@@ -87,6 +87,8 @@ struct conv_placed {
     // Where in h_result a filtered channel will be; SIZE_MAX for a passthrough one, which stays at
     // in.plane[].
     size_t out_offset[CONV_IMAGE_MAX_CHANNELS];
+    // The shape's spare planes, among the passthrough planes: backends never touch them.
+    struct conv_plane spare[CONV_IMAGE_MAX_CHANNELS];
 };
 
 // Reserves room for an image of the sizes of `shape`. False if the group has no room.

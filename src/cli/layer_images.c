@@ -223,7 +223,7 @@ static enum conv_status prepare(struct images_run *run, const struct conv_layer_
     struct conv_sink *sink = run->images.sink;
     run->images = (struct conv_layer_images){
         .contexts = contexts,
-        .samples = {.gray = options->layer.gray || setup->bank.map_count,
+        .samples = {.gray = options->gray || setup->bank.map_count,
                     .to_255 = conv_options_given(options, "range") &&
                               options->layer.range == CONV_LAYER_RANGE_255,
                     .first_frame = options->first_frame},

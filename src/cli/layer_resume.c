@@ -49,7 +49,7 @@ static struct conv_digest digest_settings(const struct conv_options *options,
         (int)layer->precision,
         setup->pool.count,
         setup->pool.grid,
-        options->layer.gray,
+        options->gray,
         conv_options_given(options, "range"),
         (int)options->layer.range,
     };

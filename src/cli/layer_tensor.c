@@ -53,7 +53,7 @@ static enum conv_status choose_input(struct tensor_run *run, struct conv_err *er
     if (!is_integer && conv_options_given(run->options, "range"))
         return conv_err_set(err, CONV_ERR_USAGE, "--range scales integers, but %s has floats",
                             run->input);
-    if (run->options->layer.gray)
+    if (run->options->gray)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--gray is for images, and %s is a tensor: its channels are computed "
                             "as they are",

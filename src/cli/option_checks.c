@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Values of options: those with a syntax of their own, those that cannot be combined, and defaults
 // that depend on the machine.
+#include <math.h>
 #include <string.h>
 
 #include "cli/option_table.h"
+#include "filter/number.h"
 #include "io/formats.h"
 #include "io/glob.h"
 #include "pipeline/defaults.h"
@@ -192,6 +194,58 @@ static enum conv_status check_names(const struct conv_options *options, struct c
     return CONV_OK;
 }
 
+// "40%": of the result, in hundredths of a percent at most.
+static enum conv_status parse_mix(struct conv_options *options, const char *text,
+                                  struct conv_err *err)
+{
+    double percent = -1;
+    size_t size = strlen(text);
+    bool good = size > 1 && text[size - 1] == '%' &&
+                !conv_number_parse(&percent, 100, text, size - 1, NULL) && percent >= 0;
+    double share = percent * (CONV_BLEND_WHOLE / 100);
+    if (!good || fabs(share - rint(share)) > 1e-6)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--mix takes a percentage from 0%% to 100%% with at most two decimals, "
+                            "for example 40%%, not '%s'",
+                            text);
+    options->blend.original = CONV_BLEND_WHOLE - (int)rint(share);
+    return CONV_OK;
+}
+
+static enum conv_status parse_roi(struct conv_options *options, const char *text,
+                                  struct conv_err *err)
+{
+    struct conv_blend *blend = &options->blend;
+    int used = 0;
+    bool good = strspn(text, "0123456789x+") == strlen(text) &&
+                sscanf(text, "%9dx%9d+%9d+%9d%n", &blend->width, &blend->height, &blend->x,
+                       &blend->y, &used) == 4 &&
+                text[used] == '\0' && blend->width > 0 && blend->height > 0 && blend->x >= 0 &&
+                blend->y >= 0;
+    return good
+               ? CONV_OK
+               : conv_err_set(err, CONV_ERR_USAGE,
+                              "--roi takes WIDTHxHEIGHT+X+Y in pixels, for example 640x480+100+50, "
+                              "not '%s'",
+                              text);
+}
+
+static enum conv_status check_blend(struct conv_options *options, struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    if (options->mix_text)
+        status = parse_mix(options, options->mix_text, err);
+    if (!status && options->roi_text)
+        status = parse_roi(options, options->roi_text, err);
+    if (!status && (options->mix_text || options->roi_text) &&
+        options->output_type == CONV_OUTPUT_F32)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--output-type f32 and --%s cannot be combined: float32 results are "
+                            "not blended with samples",
+                            options->mix_text ? "mix" : "roi");
+    return status;
+}
+
 static enum conv_status check_output_type(const struct conv_options *options, struct conv_err *err)
 {
     int type = options->output_type;
@@ -332,6 +386,8 @@ enum conv_status conv_option_check(struct conv_options *options, struct conv_err
         status = check_names(options, err);
     if (!status)
         status = conv_option_check_shard(options, err);
+    if (!status)
+        status = check_blend(options, err);
     limit_jobs(options);
     return status;
 }

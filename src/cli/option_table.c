@@ -141,6 +141,12 @@ const struct conv_option conv_option_table[] = {
              "reflect101, wrap, constant[:V] (default of conv layer: constant:0)"},
     {CHOICE("alpha", 0, "MODE", alpha, alpha_choices), .commands = RUN | VERIFY | STREAMS,
      .section = "Output", .help = "keep (default), filter or premultiply"},
+    {FLAG("gray", 0, gray), .commands = RUN | LAYER,
+     .help = "use the luminance of colour images (BT.601) as a single channel"},
+    {STRING("mix", 0, "P%", mix_text), .commands = RUN,
+     .help = "write P % of the result and the rest of the image as it was"},
+    {STRING("roi", 0, "WxH+X+Y", roi_text), .commands = RUN,
+     .help = "filter this region; the rest of the image stays as it was"},
     {CHOICE("output-type", 0, "TYPE", output_type, output_type_choices), .commands = RUN | LAYER,
      .help =
          "same (default), u8 or u16: 8 or 16 bits per sample; f32: .npy files of float32, neither "
@@ -232,8 +238,6 @@ const struct conv_option conv_option_table[] = {
          "order; tf32 or fp16; bench layers: only variants that deliver this"},
     {CHOICE("range", 0, "MAX", layer.range, range_choices), .commands = LAYER,
      .help = "scale integer samples to 0..1 or 0..255 (default: 1 for images)"},
-    {FLAG("gray", 0, layer.gray), .commands = LAYER,
-     .help = "use the luminance of colour images (BT.601) as a single channel"},
     {STRING("pool", 0, "KINDS", layer.pool), .commands = LAYER,
      .help =
          "filter banks: write features instead of maps: mean, std, max, energy of every map, or "

@@ -17,7 +17,7 @@
 #include "image/format.h"
 #include "io/shard.h"
 #include "kernels/layer/layer.h"
-#include "pipeline/coder.h"
+#include "pipeline/config.h"
 #include "report/when.h"
 
 #define CONV_OPTIONS_MAX_GLOBS 64
@@ -61,7 +61,6 @@ struct conv_layer_options {
     enum conv_activation activation;
     enum conv_precision precision;
     enum conv_layer_range range;
-    bool gray;
     const char *pool; // of a filter bank; NULL: none
 };
 
@@ -94,7 +93,10 @@ struct conv_options {
     int border_value;
 
     enum conv_alpha_mode alpha;
-    int output_type; // enum conv_output_type, or CONV_OPTIONS_OUTPUT_F16 of conv layer
+    bool gray;
+    const char *mix_text, *roi_text;
+    struct conv_blend blend; // of --mix and --roi; without `gray`
+    int output_type;         // enum conv_output_type, or CONV_OPTIONS_OUTPUT_F16 of conv layer
     bool strip, preserve, fsync, in_place, first_frame;
     bool reproducible; // makes encode_on CONV_CODER_CPU
     const char *encoder_text;

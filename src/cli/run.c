@@ -95,6 +95,13 @@ static struct conv_digest digest_settings(const struct conv_options *options,
         conv_run_journal_hash(&digest, 1000 + options->png.quality);
     if (options->to)
         conv_hash_add(&digest, options->to->name, strlen(options->to->name));
+    if (options->gray || options->mix_text || options->roi_text) {
+        const struct conv_blend *blend = &options->blend;
+        const int blended[] = {options->gray, blend->original, blend->width,
+                               blend->height, blend->x,        blend->y};
+        for (size_t i = 0; i < sizeof blended / sizeof blended[0]; i++)
+            conv_run_journal_hash(&digest, blended[i]);
+    }
     return digest;
 }
 

@@ -42,6 +42,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .output_format = options->to,
         .alpha = options->alpha,
         .output_type = (enum conv_output_type)options->output_type,
+        .blend = options->blend,
         .deep = conv_filter_needs_16_bits(filters, device->filter_count),
         .decode_on = device->decode_on,
         .encode_on = device->encode_on,
@@ -67,6 +68,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
     (void)conv_defaults_limit(&config, !options->mem_limit);
 #endif
     config.codec.stop = stop;
+    config.blend.gray = options->gray;
     give_memory_back();
     return conv_pipeline_run(&config, source, report, err);
 }

@@ -128,8 +128,8 @@ struct conv_format {
     bool (*is_animated)(const uint8_t *data, size_t size);
 
     // Replaces the content of *metadata by what the output of a filter is to carry over. The depth
-    // of header->shape may be the output's instead of the decoded image's. CONV_ERR_MEMORY;
-    // *metadata is then valid and may be incomplete.
+    // and the channels of header->shape may be the output's instead of the decoded image's.
+    // CONV_ERR_MEMORY; *metadata is then valid and may be incomplete.
     enum conv_status (*collect)(const uint8_t *data, size_t size,
                                 const struct conv_image_header *header,
                                 struct conv_metadata *metadata, struct conv_err *err);

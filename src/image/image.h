@@ -27,6 +27,7 @@ struct conv_image {
     int depth;         // bits per sample: 8, 16 (uint16_t in native byte order) or 32 (float)
     int result_depth;  // of the filtered image; 0: as depth
     bool alpha;        // the last channel is alpha
+    int spare;         // further planes of this size in host memory, for the host's own use
     struct conv_plane plane[CONV_IMAGE_MAX_CHANNELS];
 };
 

@@ -245,6 +245,13 @@ static enum conv_status finish(struct conv_metadata *metadata, const struct conv
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }
 
+static bool is_for_gray(const struct icc *icc)
+{
+    enum { SPACE = 16 }; // offset of the colour space
+    return icc->count > 0 && icc->part[1].size >= SPACE + 4 &&
+           memcmp(icc->part[1].data + SPACE, "GRAY", 4) == 0;
+}
+
 enum conv_status conv_jpeg_collect(const uint8_t *data, size_t size,
                                    const struct conv_image_header *header,
                                    struct conv_metadata *metadata, struct conv_err *err)
@@ -253,8 +260,9 @@ enum conv_status conv_jpeg_collect(const uint8_t *data, size_t size,
     struct collection collection = {.buffer = &buffer};
     struct conv_marker marker;
     size_t at = 2;
-    (void)header;
     find_icc(&collection.icc, data, size);
+    // Colours may have become gray.
+    collection.profile = header->shape.channels == 1 && !is_for_gray(&collection.icc);
     bool ok = collect_jfif(&buffer, data, size);
     while (ok && conv_marker_next(&marker, data, size, &at) && marker.code != CONV_MARKER_SOS)
         ok = collect_segment(&collection, &marker);

@@ -13,6 +13,16 @@
 #include "pipeline/coder.h"
 #include "report/trace.h"
 
+// What blend.h does to images besides filtering them; {0}: nothing.
+struct conv_blend {
+    bool gray;    // colours become luminance before the first filter
+    int original; // share of the image as it was in the output, of CONV_BLEND_WHOLE
+    // Where filters have an effect; the rest stays as it was, and filters read it. width 0:
+    // everywhere. It may reach beyond the image.
+    int width, height, x, y;
+};
+#define CONV_BLEND_WHOLE 10000
+
 struct conv_pipeline_config {
     // --- where images are filtered
     const struct conv_backend_ops *ops;
@@ -51,6 +61,7 @@ struct conv_pipeline_config {
     // Images of 8 bits are filtered with 16, and results are rounded to 8 again (unless the type of
     // outputs says otherwise): a filter consists of passes. Not with CONV_OUTPUT_F32.
     bool deep;
+    struct conv_blend blend;              // with CONV_OUTPUT_F32 only `gray`
     enum conv_coder decode_on, encode_on; // CONV_CODER_GPU: what the device cannot, the CPU does
     bool strip;                           // metadata is not carried over
     bool first_frame; // of an animated PNG the first image is taken; else it is refused

@@ -2,6 +2,7 @@
 #include "pipeline/groups.h"
 
 #include "base/clock.h"
+#include "pipeline/blend.h"
 #include "pipeline/jobs.h"
 #include "pipeline/output.h"
 
@@ -50,8 +51,8 @@ static bool may_encode(const struct conv_scheduler *s, const struct conv_job *jo
     const struct conv_pipeline_config *config = s->config;
     const struct conv_image *shape = &job->header.shape;
     return config->encode_on != CONV_CODER_CPU && config->output_type != CONV_OUTPUT_F32 &&
-           job->output_format->device && conv_output_depth(config, job) == shape->depth &&
-           config->ops->chunks_bytes(shape) > 0;
+           !conv_blend_is_needed(&config->blend) && job->output_format->device &&
+           conv_output_depth(config, job) == shape->depth && config->ops->chunks_bytes(shape) > 0;
 }
 
 // The encoder determines the file's bytes, so it is chosen by the image and the limit alone and not

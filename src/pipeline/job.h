@@ -54,6 +54,7 @@ struct conv_job {
     const struct conv_format *output_format; // known when the header is read
     struct conv_image_header header; // its shape with the depths at which the image is filtered
     int file_depth;                  // bits per sample that decoding the file gives
+    int file_channels;               // that decoding it gives; more than are filtered: blend.h
     struct conv_metadata meta;
     struct conv_slot *slot;    // while it has staging memory
     struct conv_placed placed; // its place there

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "pipeline/need.h"
 
+#include "pipeline/blend.h"
 #include "pipeline/stages.h"
 
 static size_t add(size_t a, size_t b)
@@ -19,7 +20,9 @@ void conv_need_estimate(struct conv_need *need, const struct conv_pipeline_confi
 {
     size_t file = job->file->capacity;
     // The side for the result takes no memory before the filter writes to it.
-    size_t decoding = add(staging, job->format->decode_bytes(&job->header, job->file->size));
+    struct conv_image_header header;
+    conv_blend_file_header(job, &header);
+    size_t decoding = add(staging, job->format->decode_bytes(&header, job->file->size));
     size_t encoding = add(staging, staging);
     if (config->output_type != CONV_OUTPUT_F32) // which is written from where it lies
         encoding =

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/blend.h"
+
 int conv_output_depth(const struct conv_pipeline_config *config, const struct conv_job *job)
 {
     int depth = job->header.shape.depth, most = job->output_format->most_depth;
@@ -32,6 +34,7 @@ static void plan_depths(const struct conv_pipeline_config *config, struct conv_j
         shape->result_depth = 32;
     if (type == CONV_OUTPUT_F32 || shape->depth != job->file_depth)
         job->header.device_stream = false;
+    conv_blend_plan(&config->blend, job);
 }
 
 static enum conv_status collect(const struct conv_pipeline_config *config, struct conv_job *job)
@@ -43,8 +46,12 @@ static enum conv_status collect(const struct conv_pipeline_config *config, struc
     if (from == to)
         return from->collect(file->data, file->size, &output, &job->meta, &job->err);
     struct conv_common common = {0};
+    struct conv_image_header file_header;
+    conv_blend_file_header(job, &file_header);
     enum conv_status status =
-        from->take_common(file->data, file->size, &job->header, &common, &job->err);
+        from->take_common(file->data, file->size, &file_header, &common, &job->err);
+    if (job->file_channels != output.shape.channels) // gray: not with a profile of colours
+        common.icc.size = 0;
     if (!status)
         status = to->put_common(&common, &output.shape, &job->meta, &job->err);
     conv_common_free(&common);
@@ -59,6 +66,9 @@ enum conv_status conv_output_plan(const struct conv_pipeline_config *config, str
     plan_depths(config, job);
     if (config->output_type == CONV_OUTPUT_F32)
         return CONV_OK;
+    enum conv_status status = conv_blend_check(&config->blend, job);
+    if (status)
+        return status;
     const struct conv_format *format = job->output_format;
     if (shape->width > format->most_side || shape->height > format->most_side)
         return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,

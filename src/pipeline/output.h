@@ -7,10 +7,10 @@
 #include "pipeline/job.h"
 #include "tensor/npy.h"
 
-// Sets, once the header is read, the format of the job's output, the depths at which its image is
-// filtered, where that can be coded (a device decodes to the file's depth only), and the metadata
-// that are carried over. CONV_ERR_UNSUPPORTED if the output's format has no room for the image;
-// CONV_ERR_MEMORY.
+// Sets, once the header is read, the format of the job's output, the depths and channels in which
+// its image is filtered, where that can be coded (a device decodes to the file's depth only), and
+// the metadata that are carried over. CONV_ERR_UNSUPPORTED if the output's format has no room for
+// the image, or a region no pixel of it; CONV_ERR_MEMORY.
 enum conv_status conv_output_plan(const struct conv_pipeline_config *config, struct conv_job *job);
 
 // Bits per sample of the output, for one that is no .npy file; at most those of the filtered image.

@@ -5,6 +5,7 @@
 #include "base/cancel.h"
 #include "io/image_reader.h"
 #include "kernels/stencil/alpha.h"
+#include "pipeline/blend.h"
 #include "pipeline/fetch.h"
 #include "pipeline/output.h"
 #include "pipeline/phase.h"
@@ -51,19 +52,25 @@ enum conv_status conv_stages_read(const struct conv_pipeline_config *config, str
     return status;
 }
 
-enum conv_status conv_stages_decode(struct conv_codecs *codecs, struct conv_job *job,
+enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
+                                    struct conv_codecs *codecs, struct conv_job *job,
                                     bool premultiply)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
     conv_phase_begin(job->phase);
-    struct conv_image_header header = job->header; // as the file has it
-    struct conv_image planes = job->placed.in;
-    header.shape.depth = planes.depth = job->file_depth;
+    struct conv_image_header header;
+    struct conv_image planes, decoded;
+    conv_blend_target(job, &planes);
+    decoded = planes;
+    decoded.depth = job->file_depth;
+    conv_blend_file_header(job, &header);
     enum conv_status status =
         job->format->decode(conv_codecs_of(codecs, job->format), job->file->data, job->file->size,
-                            &header, &planes, &job->err);
+                            &header, &decoded, &job->err);
     if (!status && job->file_depth < job->header.shape.depth)
-        conv_image_widen(&job->placed.in);
+        conv_image_widen(&planes);
+    if (!status)
+        conv_blend_begin(&config->blend, job, &planes);
     if (!status && premultiply)
         conv_alpha_multiply(&job->placed.in);
     conv_phase_end(job->phase);
@@ -121,8 +128,10 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
     conv_phase_begin(job->phase);
     if (premultiplied)
         conv_alpha_divide(&out);
-    if (conv_output_depth(config, job) < out.depth)
+    bool narrow = conv_output_depth(config, job) < out.depth;
+    if (narrow)
         conv_image_narrow(&out);
+    conv_blend_end(&config->blend, job, &out, narrow);
     enum conv_status status = format->encode(codec, &out, metadata, bytes, &job->err);
     conv_phase_end(job->phase);
     return status;

@@ -20,8 +20,9 @@ bool conv_stages_pass_on(struct conv_job *job);
 // where job->budget has no more for a file that is larger than job->share says.
 enum conv_status conv_stages_read(const struct conv_pipeline_config *config, struct conv_job *job);
 
-// Decodes into job->placed, and multiplies colours by alpha if asked.
-enum conv_status conv_stages_decode(struct conv_codecs *codecs, struct conv_job *job,
+// Decodes into job->placed, begins the blend, and multiplies colours by alpha if asked.
+enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
+                                    struct conv_codecs *codecs, struct conv_job *job,
                                     bool premultiply);
 
 // Filters the image, which the context has placed, on this thread.

@@ -90,7 +90,7 @@ static enum conv_status run_stages(struct conv_scheduler *s, struct conv_worker 
 {
     conv_filter_context_place_in(worker->context, &job->slot->group, &job->header.shape,
                                  &job->placed);
-    enum conv_status status = conv_stages_decode(worker->codecs, job, false);
+    enum conv_status status = conv_stages_decode(s->config, worker->codecs, job, false);
     give_file_back(s, job);
     if (!status)
         status = conv_stages_filter(s->config, worker->context, job);

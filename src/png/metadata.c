@@ -58,6 +58,13 @@ struct collection {
     bool late; // after the first IDAT
 };
 
+// True if the output has one channel in place of three.
+static bool becomes_gray(const struct collection *collection)
+{
+    const struct conv_png_header *header = collection->header;
+    return header->color_type & 2 && header->shape.channels - header->shape.alpha == 1;
+}
+
 // Converts bKGD to the output's colour type and depth; returns the number of samples, 0 if it is
 // invalid.
 static int convert_background(uint16_t samples[3], const struct conv_chunk *chunk,
@@ -103,6 +110,12 @@ static bool append_background(const struct conv_chunk *chunk, struct collection 
     size_t size = 2 * (size_t)count;
     if (count == 0)
         return true;
+    if (becomes_gray(collection)) { // BT.601, as the image
+        samples[0] =
+            (uint16_t)((299u * samples[0] + 587u * samples[1] + 114u * samples[2] + 500) / 1000);
+        count = 1;
+        size = 2;
+    }
     scale_background(samples, count, collection);
     conv_chunk_write_u32(bytes, (uint32_t)size);
     conv_chunk_write_u32(bytes + 4, chunk->type);
@@ -127,6 +140,9 @@ static bool collect_chunk(const struct conv_chunk *chunk, struct collection *col
             : (collection->late && !carried[i].late) || (collection->seen[i] && carried[i].single))
         return true;
     if (!conv_chunk_crc_is_right(chunk))
+        return true;
+    // A profile of colours is not allowed in a gray PNG.
+    if (chunk->type == CONV_CHUNK_TYPE('i', 'C', 'C', 'P') && becomes_gray(collection))
         return true;
     if (i >= 0)
         collection->seen[i] = true;

@@ -136,7 +136,7 @@ COMMANDS = ("FILTER", "list", "show", "verify", "layer", "bench kernels", "bench
 def options_in(text):
     """Of a text of --help: long option -> takes an argument."""
     return {name: bool(argument) for name, argument in
-            re.findall(r"(?m)^  (?:-.,|   ) --([a-z-]+)( [A-Z0-9|a-z]+)?(?: |$)", text)}
+            re.findall(r"(?m)^  (?:-.,|   ) --([a-z-]+)( [A-Z0-9|a-z%+]+)?(?: |$)", text)}
 
 
 @pytest.mark.parametrize("option", ("--help", "-h", "help"))

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: MIT
+"""--gray, --mix and --roi against their definition, on the CPU and on the emulated device with its coders."""
+import os
+import subprocess
+import zlib
+
+import numpy as np
+import pytest
+
+import definition
+import images
+import png_writer as png
+import program
+from program import run
+
+BUILTINS = definition.builtins()
+KINDS = ("gray8", "gray16", "graya8", "rgb8", "rgb16", "rgba8", "rgba16", "palette4", "palette8+trns")
+CHAIN = ("emboss", "blur5")
+
+
+def half_even(numerator, divisor):
+    quotient, rest = np.divmod(numerator.astype(np.int64), divisor)
+    return quotient + ((2 * rest > divisor) | ((2 * rest == divisor) & (quotient % 2 == 1)))
+
+
+def luminance(planes, alpha):
+    """Gray, and alpha where there is one."""
+    if len(planes) < 3:
+        return planes
+    r, g, b = planes[:3].astype(np.int64)
+    gray = half_even(299 * r + 587 * g + 114 * b, 1000).astype(planes.dtype)[None]
+    return np.concatenate([gray, planes[3:]]) if alpha else gray
+
+
+def blend(image, filters=CHAIN, gray=False, mix=100, roi=None, alpha="keep"):
+    planes = luminance(image.planes, image.alpha) if gray else image.planes
+    result = definition.apply_image(planes, image.alpha, [BUILTINS[f] for f in filters], alpha=alpha)
+    parts = round(mix * 100)
+    mixed = half_even(parts * result.astype(np.int64) + (10000 - parts) * planes.astype(np.int64), 10000)
+    if roi:
+        width, height, x, y = roi
+        out = planes.astype(np.int64)
+        out[:, y:y + height, x:x + width] = mixed[:, y:y + height, x:x + width]
+        mixed = out
+    return mixed.astype(planes.dtype)
+
+
+@pytest.fixture
+def album(box):
+    rng, album = np.random.default_rng(11), {}
+    os.mkdir("in")
+    for index, kind in enumerate(KINDS):
+        image = images.make(kind, rng, 23 + 7 * index, 19 + index)
+        album[kind] = image
+        with open(f"in/{kind}.png", "wb") as file:
+            file.write(image.data)
+    return album
+
+
+def start(place, *args):
+    if place == "cpu":
+        run(args[0], *args[1:])
+        return
+    if not program.EMULATED:
+        pytest.skip("no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
+    coders = () if any("premultiply" in a for a in args) else ("--decode-on", "gpu", "--encode-on", "gpu")
+    done = subprocess.run([program.EMULATED, args[0], "--device", "cuda", *coders, *args[1:]],
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+SETTINGS = (
+    (["--gray"], dict(gray=True)),
+    (["--mix", "40%"], dict(mix=40)),
+    (["--roi", "9x7+5+4"], dict(roi=(9, 7, 5, 4))),
+    (["--gray", "--mix", "12.5%", "--roi", "900x5+11+6"], dict(gray=True, mix=12.5, roi=(900, 5, 11, 6))),
+    (["--mix=33.33%", "--alpha", "premultiply"], dict(mix=33.33, alpha="premultiply")),
+    (["--gray", "--roi=8x8+0+0", "--alpha=filter"], dict(gray=True, roi=(8, 8, 0, 0), alpha="filter")))
+
+
+@pytest.mark.parametrize("place", ("cpu", "emulated"))
+@pytest.mark.parametrize("options, meaning", SETTINGS, ids=[" ".join(s[0]) for s in SETTINGS])
+def test_pixels_are_those_of_the_definition(album, place, options, meaning):
+    start(place, ",".join(CHAIN), *options, "in", "out")
+    for name, image in album.items():
+        got = images.read(f"out/{name}.png")
+        assert got.dtype == image.planes.dtype, name
+        assert np.array_equal(got, blend(image, **meaning)), name
+
+
+@pytest.mark.parametrize("options", (["--mix=100%"], ["--roi=9999x9999+0+0"]))
+def test_what_changes_nothing_changes_nothing(album, options):
+    run("emboss", "in", "plain")
+    run("emboss", *options, "in", "out")
+    for name in album:
+        assert np.array_equal(images.read(f"out/{name}.png"), images.read(f"plain/{name}.png")), name
+    run("emboss", "--mix=0%", "in", "none")
+    for name, image in album.items():
+        assert np.array_equal(images.read(f"none/{name}.png"), image.planes), name
+
+
+def test_other_depths_and_passes(album):
+    """The mix is of samples as they are written: after narrowing, and with 8 bits again after passes with 16."""
+    run("emboss", "--output-type", "u8", "in", "plain")
+    run("emboss", "--output-type", "u8", "--mix", "40%", "in", "out")
+    run("gaussian:6", "in", "soft")
+    run("gaussian:6", "--mix", "40%", "--roi", "10x10+3+3", "in", "half")
+    for name, image in album.items():
+        original = image.planes if image.planes.dtype == np.uint8 else ((image.planes.astype(int) + 128) // 257)
+        for folder, plain in (("out", "plain"), ("half", "soft")):
+            got, result = images.read(f"{folder}/{name}.png"), images.read(f"{plain}/{name}.png").astype(int)
+            source = original if folder == "out" else image.planes
+            want = half_even(40 * result + 60 * source.astype(int), 100)
+            if folder == "half":
+                inside = np.zeros(source.shape[1:], bool)
+                inside[3:13, 3:13] = True
+                want = np.where(inside, want, source)
+            assert np.array_equal(got, want), (folder, name)
+
+
+def test_gray_floats_have_one_channel(album):
+    run("identity", "--gray", "--output-type", "f32", "in", "out")
+    for name, image in album.items():
+        want = luminance(image.planes, image.alpha)
+        assert np.array_equal(np.load(f"out/{name}.npy"), want[0] if len(want) == 1 else want), name
+
+
+def test_gray_drops_what_is_about_colours(box):
+    profile = b"icc\0\0" + zlib.compress(b"p" * 200)
+    image = png.encode(2, 1, [[255, 0, 0, 0, 0, 255]], png.RGB, 8,
+                       chunks=[png.chunk(b"iCCP", profile), png.chunk(b"bKGD", bytes([0, 255, 0, 0, 0, 0])), png.chunk(b"gAMA", bytes(4))])
+    (box / "a.png").write_bytes(image)
+    run("identity", "a.png", "colour.png")
+    run("identity", "--gray", "a.png", "gray.png")
+    kinds = {kind: content for kind, content in images.chunks((box / "gray.png").read_bytes())}
+    assert b"iCCP" not in kinds and kinds[b"bKGD"] == bytes([0, 76]) and b"gAMA" in kinds
+    assert b"iCCP" in dict(images.chunks((box / "colour.png").read_bytes()))
+    assert images.read("gray.png").tolist() == [[[76, 29]]]
+
+
+def test_jpeg(album):
+    """A JPEG has other channels than its gray result, too."""
+    made = subprocess.run([program.BINARY, "identity", "--device", "cpu", "in/rgb8.png", "a.jpg"], capture_output=True, text=True)
+    if made.returncode:
+        pytest.skip("conv without JPEG")
+    run("identity", "a.jpg", "a.png")
+    run("identity", "--gray", "--mix", "50%", "a.jpg", "gray.png")
+    run("identity", "--gray", "a.jpg", "gray.jpg")
+    run("identity", "gray.jpg", "again.png")
+    assert np.array_equal(images.read("gray.png"), luminance(images.read("a.png"), False))
+    assert images.read("again.png").shape == images.read("gray.png").shape
+
+
+def test_a_region_outside_fails_that_image(album):
+    result = run("emboss", "--roi", "5x5+60+0", "in", "out", code=1)
+    wide = [name for name, image in album.items() if image.planes.shape[2] > 60]
+    assert sorted(os.listdir("out")) == sorted(f"{name}.png" for name in wide) and wide
+    assert "the region 5x5+60+0 lies outside the image of 23x19" in result.err
+
+
+@pytest.mark.parametrize("options, said", (
+    (["--mix", "40"], "for example 40%"), (["--mix", "101%"], "0% to 100%"), (["--mix", "-1%"], "0% to 100%"),
+    (["--mix", "nan%"], "40%"), (["--mix", "33.333%"], "two decimals"), (["--mix", "%"], "40%"),
+    (["--roi", "5x5"], "640x480+100+50"), (["--roi", "0x5+0+0"], "--roi"), (["--roi", "5x5-1+0"], "--roi"),
+    (["--roi", "5x5+0+0 "], "--roi"), (["--mix", "5%", "--output-type", "f32"], "cannot be combined"),
+    (["--roi", "5x5+0+0", "--output-type", "f32"], "--roi cannot be combined")))
+def test_mistakes_are_refused(box, options, said):
+    assert said in run("emboss", *options, "a.png", "b.png", code=2).err
+
+
+def test_resume_knows_the_settings(album):
+    run("emboss", "--resume", "j", "--mix", "40%", "in", "out")
+    before = images.read("out/rgb8.png")
+    run("emboss", "--resume", "j", "--mix", "50%", "in", "out")
+    assert not np.array_equal(images.read("out/rgb8.png"), before)
