@@ -2,7 +2,7 @@
 // Searches for PNG files that cost conv much more than libpng, in time or in memory: it changes
 // files as an attacker would (png_mutate) and keeps those with the highest ratio. Prints each new
 // worst file and writes it to FOUND. tools/fuzz-cost runs it; test_png_cost.c holds what was found.
-//   search_cost SECONDS SEED FOUND FILE...
+//   search_cost SECONDS SEED FOUND FILE...      0 seconds: measures the files
 #include <inttypes.h>
 #include <malloc.h>
 #include <setjmp.h>
@@ -321,9 +321,15 @@ int main(int argc, char **argv)
     time_t end = time(NULL) + atoi(argv[1]);
     uint64_t random = strtoull(argv[2], NULL, 10), tries = 0;
     double memory, worst = 0, worst_memory = 0;
-    for (int i = 4; i < argc; i++)
-        if (load(&file, argv[i]))
-            keep(&file, measure(&file, codec, 0, &memory));
+    for (int i = 4; i < argc; i++) {
+        if (!load(&file, argv[i]))
+            continue;
+        keep(&file, measure(&file, codec, 0, &memory));
+        if (atoi(argv[1]) == 0) { // measures the files, and searches for nothing
+            printf("%s: ", argv[i]);
+            describe("time", pool[count - 1].ratio, &file);
+        }
+    }
     for (; time(NULL) < end && count > 0; tries++) {
         const struct file *parent = &pool[random_below(&random, (unsigned)count)];
         memcpy(file.data, parent->data, parent->size);

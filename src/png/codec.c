@@ -122,6 +122,12 @@ size_t conv_png_encode_bytes(const struct conv_codec_config *config, const struc
     return bytes;
 }
 
+// As libpng says it. Such files would else be inflated twice, which costs twice libpng's time.
+static enum conv_status refuse_short(struct conv_err *err)
+{
+    return conv_err_set(err, CONV_ERR_FORMAT, "damaged image: Not enough image data");
+}
+
 enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *data, size_t size,
                                  const struct conv_png_header *header, const struct conv_image *dst,
                                  struct conv_err *err)
@@ -130,6 +136,8 @@ enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *da
            dst->channels == header->shape.channels && dst->depth == header->shape.depth);
     if (conv_decode_fast(&codec->decoder, data, size, header, dst))
         return CONV_OK;
+    if (codec->decoder.inflate.ended_early)
+        return refuse_short(err);
     conv_decoder_trim(&codec->decoder, codec->keep); // libpng allocates its own
     return conv_libpng_decode_until(&codec->pixels, data, size, header, dst, codec->stop, err);
 }
@@ -143,6 +151,8 @@ enum conv_status conv_png_decode_rows(struct conv_png_codec *codec, const uint8_
     codec->decoder.put_rows = NULL;
     if (done)
         return CONV_OK;
+    if (codec->decoder.inflate.ended_early)
+        return refuse_short(err);
     conv_decoder_trim(&codec->decoder, codec->keep); // libpng allocates its own
     return conv_libpng_decode_rows(&codec->pixels, data, size, header, rows, codec->stop, err);
 }

@@ -227,6 +227,7 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
     struct content content = {.joined = &decoder->idat, .most = size};
     struct layout layout;
     struct conv_expand expand;
+    decoder->inflate.ended_early = false;
     if (!decoder->unfilter)
         decoder->unfilter = conv_unfilter_choose(conv_cpu_features());
     if (header->interlaced || !lay_out(&layout, header) ||

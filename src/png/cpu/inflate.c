@@ -248,7 +248,7 @@ static bool read_blocks(struct conv_inflate *inflate, struct conv_inflate_reader
     if (output->at > output->end)
         return false;
     count(output);
-    return output->counted == output->total;
+    return true;
 }
 
 static struct conv_inflate_output make_output(uint8_t *out, size_t out_size)
@@ -271,7 +271,8 @@ bool conv_inflate_find_end(struct conv_inflate *inflate, struct conv_inflate_end
 {
     struct conv_inflate_reader reader = {.at = data, .end = data + size};
     struct conv_inflate_output output = make_output(out, out_size);
-    if (!read_blocks(inflate, &reader, &output, data, &end->last_block))
+    if (!read_blocks(inflate, &reader, &output, data, &end->last_block) ||
+        output.counted != output.total)
         return false;
     end->bits = used_bits(&reader, data);
     return end->bits <= 8 * size;
@@ -280,6 +281,7 @@ bool conv_inflate_find_end(struct conv_inflate *inflate, struct conv_inflate_end
 bool conv_inflate_zlib(struct conv_inflate *inflate, uint8_t *out, size_t out_size,
                        const uint8_t *data, size_t size)
 {
+    inflate->ended_early = false;
     if (size < 2 + 4)
         return false;
     unsigned method = data[0], flags = data[1];
@@ -295,5 +297,7 @@ bool conv_inflate_zlib(struct conv_inflate *inflate, uint8_t *out, size_t out_si
     const uint8_t *sum = data + size - 4;
     uint32_t adler =
         (uint32_t)sum[0] << 24 | (uint32_t)sum[1] << 16 | (uint32_t)sum[2] << 8 | sum[3];
-    return align(&reader) && reader.at == reader.end && output.adler == adler;
+    bool good = align(&reader) && reader.at == reader.end && output.adler == adler;
+    inflate->ended_early = good && output.counted < output.total;
+    return good && output.counted == output.total;
 }

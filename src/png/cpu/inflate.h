@@ -27,6 +27,7 @@ struct conv_inflate {
     // May be NULL.
     uint8_t *(*next)(void *context, uint8_t *at);
     void *context;
+    bool ended_early; // by conv_inflate_zlib: the stream is valid, but holds fewer bytes
 };
 
 #define CONV_INFLATE_STRETCH ((size_t)256 << 10)
