@@ -17,10 +17,10 @@ _conv_numbers()
 
 _conv()
 {
-    local with_value='--limit --sample --seed --suffix --output -o --include --exclude --files-from --resume --shard --shard-by --kernel -k --size --divisor --bias --border --alpha
+    local with_value='--limit --sample --seed --suffix --output -o --include --exclude --files-from --format --on-error --resume --shard --shard-by --kernel -k --size --divisor --bias --border --alpha
         --to --quality -Q --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit --max-pixels
         --variant --stride --padding --activation --precision --output-type --mix --roi --range --pool --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps'
-    local options="--beside --no-ignore --batch --recursive --null --watch --skip-existing --update --dry-run --flip --strip --reproducible
+    local options="--beside --no-ignore --batch --recursive --null --images-only --watch --skip-existing --update --dry-run --flip --strip --reproducible
         --first-frame --gray --preserve --in-place --fsync --no-save --fail-fast --quiet --verbose --json --csv --help --version
         ${with_value// -[kzjQo]/}"
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
@@ -43,6 +43,8 @@ _conv()
 
     local values=
     case $before in
+    --format) values='tar files' ;;
+    --on-error) values='skip copy stop' ;;
     --shard) values=auto ;;
     --shard-by) values='bytes name' ;;
     --size) values='3 5' ;;

@@ -3,7 +3,7 @@
 
 # What has been typed that is no option: filter or command first.
 function __conv_operands
-    set -l with_value --limit --sample --seed --suffix --output -o --include --exclude --files-from --resume --shard --shard-by --kernel -k --size --divisor --bias --border \
+    set -l with_value --limit --sample --seed --suffix --output -o --include --exclude --files-from --format --on-error --resume --shard --shard-by --kernel -k --size --divisor --bias --border \
         --alpha --to --quality -Q --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit \
         --max-pixels --variant --stride --padding --activation --precision --output-type --mix --roi --range --pool --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps
     set -l skip 0
@@ -108,6 +108,9 @@ complete -c conv -l max-pixels -x -d 'Refuse larger images'
 complete -c conv -l variant -x -d 'Use this kernel variant'
 complete -c conv -l no-save -d 'Do everything except writing the outputs'
 complete -c conv -l fail-fast -d 'Stop at the first failure'
+complete -c conv -l on-error -x -a 'skip copy stop' -d 'An image that fails'
+complete -c conv -l format -x -a 'tar files' -d 'Archives: format of streams and of outputs in a folder'
+complete -c conv -l images-only -d 'Archives: drop members that are no images'
 complete -c conv -l progress -x -a 'auto always never' -d 'Show progress'
 complete -c conv -s q -l quiet -d 'Print failures only'
 complete -c conv -s v -l verbose -d 'Print each image and the kernel variant'

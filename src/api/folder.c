@@ -59,7 +59,7 @@ static bool may_wait(const struct conv_source *source)
     return conv_source_may_wait(((const struct counted_source *)source)->walk);
 }
 
-static const struct conv_source_ops counted_ops = {next_item, may_wait};
+static const struct conv_source_ops counted_ops = {.next = next_item, .may_wait = may_wait};
 
 static void update_found(struct run *run)
 {

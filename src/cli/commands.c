@@ -85,7 +85,8 @@ int conv_commands_exit_code(const struct conv_totals *totals, int stop)
         return CONV_EXIT_SIGNAL + stop;
     if (totals->failed)
         return CONV_EXIT_SOME_FAILED;
-    return totals->done + totals->skipped + totals->planned ? CONV_EXIT_OK : CONV_EXIT_NOTHING;
+    return totals->done + totals->skipped + totals->planned + totals->copied ? CONV_EXIT_OK
+                                                                             : CONV_EXIT_NOTHING;
 }
 
 int conv_commands_flush(void)

@@ -74,6 +74,7 @@ const char *conv_command_name(char *text, size_t size, enum conv_command command
 static const char *const shard_choices[] = {"bytes", "name", NULL}; // enum conv_shard_by
 static const char *const coder_choices[] = {"cpu", "auto", "gpu", NULL};
 static const char *const alpha_choices[] = {"keep", "filter", "premultiply", NULL};
+static const char *const error_choices[] = {"copy", "skip", "stop", NULL};
 static const char *const depth_choices[] = {"8", "16", NULL};
 static const char *const stage_choices[] = {"all", "device", NULL};
 static const char *const when_choices[] = {"auto", "always", "never", NULL};
@@ -107,6 +108,11 @@ const struct conv_option conv_option_table[] = {
      .help = "names in --files-from end in NUL, as find -print0 writes them"},
     {FLAG("watch", 0, watch), .commands = RUN,
      .help = "then filter images as they arrive in the input folders, until Ctrl-C"},
+    {STRING("format", 0, "FORMAT", format_text), .commands = RUN,
+     .help = "archives: the format of standard input and output (tar); with a folder as OUTPUT, "
+             "each input archive becomes one in it; files: their members become files"},
+    {FLAG("images-only", 0, images_only), .commands = RUN,
+     .help = "archives: drop members that are no images (default: copy them as they are)"},
     {FLAG("skip-existing", 0, skip_existing), .commands = RUN | LAYER,
      .help = "skip images whose output exists"},
     {FLAG("update", 'u', update), .commands = RUN | LAYER,
@@ -207,6 +213,9 @@ const struct conv_option conv_option_table[] = {
      .help = "do everything except writing the outputs, to measure speed"},
     {FLAG("fail-fast", 0, fail_fast), .commands = RUN | LAYER,
      .help = "stop at the first image that fails"},
+    {CHOICE("on-error", 0, "ACTION", on_error, error_choices), .commands = RUN,
+     .help = "an image that fails: skip (default) it, copy it as it is from archive to archive, or "
+             "stop"},
     {CHOICE("progress", 0, "WHEN", progress, when_choices), .commands = RUN | LAYER,
      .section = "Messages", .help = "auto (default: on a terminal), always, never"},
     {FLAG("quiet", 'q', quiet),

@@ -213,6 +213,7 @@ static void set_defaults(struct conv_options *options)
         .decode_on = CONV_CODER_AUTO,
         .encode_on = CONV_CODER_AUTO,
         .max_pixels = DEFAULT_MAX_PIXELS,
+        .on_error = CONV_ON_ERROR_SKIP,
         .layer = {.stride = 1},
     };
 }

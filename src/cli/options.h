@@ -50,6 +50,9 @@ struct conv_string_list {
     int count;
 };
 
+// --on-error: what becomes of an image that fails.
+enum conv_on_error { CONV_ON_ERROR_COPY, CONV_ON_ERROR_SKIP, CONV_ON_ERROR_STOP };
+
 #define CONV_OPTIONS_OUTPUT_F16 (CONV_OUTPUT_F32 + 1)
 
 enum conv_layer_range { CONV_LAYER_RANGE_1, CONV_LAYER_RANGE_255 }; // --range
@@ -79,6 +82,8 @@ struct conv_options {
     bool beside;
     uint64_t limit, sample, seed; // 0: not given
     const char *files_from;
+    const char *format_text; // --format; NULL: not given
+    bool images_only;
     bool skip_existing, update, dry_run;
     const char *resume_path;
     const char *shard_text;
@@ -113,6 +118,7 @@ struct conv_options {
     size_t mem_limit; // 0: not given; see conv_options_mem_limit
     const char *variant;
     bool no_save, fail_fast;
+    int on_error; // enum conv_on_error
     uint64_t max_pixels;
 
     enum conv_when progress;

@@ -42,8 +42,10 @@ static enum conv_status open_sink(struct run *run, atomic_int *stop, struct conv
 {
     const struct conv_options *options = &run->options;
     const char *output = run->inputs.places.output;
+    bool is_image = false, writes = !options->dry_run && !options->no_save;
     struct conv_sink_config config = {
         .kind = conv_walk_shape(run->inputs.selection.walk)->sink,
+        .writes = writes,
         .path = output ? output : "", // next to the inputs: outputs have their paths
         .workers = options->jobs,
         .preserve = options->preserve,
@@ -53,7 +55,7 @@ static enum conv_status open_sink(struct run *run, atomic_int *stop, struct conv
         .own_file_count = conv_own_files_find(run->own_files, options),
         .stop = stop,
     };
-    bool is_image = false, writes = !options->dry_run && !options->no_save;
+    config.targets = conv_walk_targets(run->inputs.selection.walk, &config.target_count);
     enum conv_status status = conv_sink_open(&run->sink, &config, err);
     conv_signals_watch(run->sink);
     if (!status && writes && config.kind == CONV_SINK_FOLDER && output &&
@@ -138,6 +140,8 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
         run->options.decode_on = run->options.encode_on = CONV_CODER_CPU;
     }
     enum conv_status status = conv_run_inputs_open(&run->inputs, &run->options, stop, err);
+    if (!status && conv_walk_reads_archives(run->inputs.selection.walk))
+        conv_signals_expect_truncation();
     if (!status)
         status = conv_device_open(&run->device, &run->options, run->filters, run->filter_count,
                                   !options->verbose, // print_variants needs open devices
@@ -306,8 +310,9 @@ int conv_run_main(const struct conv_options *options)
     conv_samples_free(&run->kept);
     conv_journal_close(run->journal);
     conv_device_close(&run->device);
-    conv_selection_close(&run->inputs.selection);
-    conv_shard_plan_close(run->inputs.plan);
+    struct conv_shard_plan *plan = run->inputs.plan;
+    conv_run_inputs_close(&run->inputs);
+    conv_shard_plan_close(plan);
     free(run);
     return status ? conv_commands_fail(&err) : code;
 }

@@ -17,6 +17,24 @@ static void give_memory_back(void)
 #endif
 }
 
+// Members of streams that are read, and members that wait to be written in order, get a quarter of
+// the staging memory each, and at most as much as hides the time that one slow image takes. Where
+// the memory of the whole run is limited, what they take is not there for images.
+#define MOST_WAITING ((size_t)1 << 30)
+static void limit_archives(struct conv_pipeline_config *config, struct conv_source *source,
+                           struct conv_sink *sink)
+{
+    bool orders = sink && sink->ops->limit;
+    size_t part = config->mem_limit / 4, rest = config->memory / 16;
+    if (config->memory > 0 && rest < part)
+        part = rest;
+    part = part < MOST_WAITING ? part : MOST_WAITING;
+    bool holds = conv_source_limit(source, part, config->mem_limit);
+    conv_sink_limit(sink, part);
+    if (config->memory > 0)
+        config->memory -= part * (size_t)(orders + holds);
+}
+
 enum conv_status conv_run_images(const struct conv_options *options, struct conv_device *device,
                                  const struct conv_filter *filters, struct conv_source *source,
                                  struct conv_sink *sink, uint64_t expected,
@@ -55,7 +73,8 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .update = options->update,
         .dry_run = options->dry_run,
         .no_save = options->no_save || !sink,
-        .fail_fast = options->fail_fast,
+        .fail_fast = options->fail_fast || options->on_error == CONV_ON_ERROR_STOP,
+        .copy_failed = options->on_error == CONV_ON_ERROR_COPY,
         .trace = trace,
         .stop = stop,
         .left_threads = &device->left_threads,
@@ -69,6 +88,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
 #endif
     config.codec.stop = stop;
     config.blend.gray = options->gray;
+    limit_archives(&config, source, sink);
     give_memory_back();
     return conv_pipeline_run(&config, source, report, err);
 }

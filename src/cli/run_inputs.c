@@ -69,12 +69,15 @@ static void measure_work(struct conv_run_inputs *inputs, const struct conv_optio
                          const struct conv_walk_config *config)
 {
     struct conv_workload_thresholds thresholds = conv_device_thresholds(options);
+    struct conv_walk_config again = *config;
     struct conv_workload workload;
     struct conv_limited_source limited;
     struct conv_walk *walk;
     struct conv_err err;
+    bool images;
     uint64_t most = options->limit ? options->limit : options->sample;
-    if (!conv_walk_is_repeatable(config) || conv_walk_open(&walk, config, &err))
+    again.archives.enabled = conv_walk_allows_another(inputs->selection.walk, &images);
+    if (!images || !conv_walk_is_repeatable(&again) || conv_walk_open(&walk, &again, &err))
         return;
     conv_limited_source_init(&limited, conv_walk_source(walk), most ? most : UINT64_MAX);
     conv_workload_measure(&workload, &limited.source, &thresholds);
@@ -82,6 +85,54 @@ static void measure_work(struct conv_run_inputs *inputs, const struct conv_optio
     if (!options->skip_existing && !options->update && !options->resume_path)
         inputs->expected = workload.images; // each will be processed
     inputs->work = workload.kind;
+}
+
+// What concerns archives as outputs only.
+static enum conv_status check_archives(const struct conv_options *options,
+                                       const struct conv_walk *walk, struct conv_err *err)
+{
+    static const char *const looking[] = {"skip-existing", "update", "resume", "preserve"};
+    bool to_archive = conv_walk_shape(walk)->sink == CONV_SINK_ARCHIVE;
+    if (options->sample > 0 && conv_walk_reads_archives(walk))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--sample is for files, not for members of archives");
+    if (options->beside && conv_walk_reads_archives(walk))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--beside is for files, not for members of archives");
+    if (options->shard_text && conv_walk_reads_archives(walk))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--shard divides files, not the members of archives; give each run "
+                            "archives of its own");
+    for (size_t i = 0; i < sizeof looking / sizeof looking[0] && to_archive; i++)
+        if (conv_options_given(options, looking[i]))
+            return conv_err_set(err, CONV_ERR_USAGE, "--%s is for files, not for an archive: %s",
+                                looking[i],
+                                i < 3 ? "that is written as a whole, from its beginning"
+                                      : "its members keep mode and time anyway");
+    if (!to_archive && options->on_error == CONV_ON_ERROR_COPY)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "--on-error copy is for archives as outputs; the others are files");
+    return CONV_OK;
+}
+
+static enum conv_status parse_format(struct conv_archive_settings *archives,
+                                     const struct conv_options *options, struct conv_err *err)
+{
+    const char *text = options->format_text;
+    *archives = (struct conv_archive_settings){
+        .enabled = true,
+        .images_only = options->images_only,
+        .as_files = text && strcmp(text, "files") == 0,
+    };
+    if (!text || archives->as_files)
+        return CONV_OK;
+    archives->format = conv_archive_of_name(text);
+    return archives->format
+               ? CONV_OK
+               : conv_err_set(err, CONV_ERR_USAGE,
+                              "--format %s: no such format of archives (tar or files); --to says "
+                              "the format of images",
+                              text);
 }
 
 static enum conv_status check_operands(const struct conv_options *options,
@@ -113,6 +164,11 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
     enum conv_status status = check_operands(options, places, err);
     if (status)
         return status;
+    status = conv_operand_ranges_expand(&inputs->ranges, places->inputs, places->input_count, err);
+    if (status)
+        return status;
+    places->inputs = inputs->ranges.names;
+    places->input_count = inputs->ranges.count;
     const char *output = places->output;
     struct conv_own_files_use use = {options->operands[0], places->inputs, places->input_count,
                                      output};
@@ -136,7 +192,12 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
     config.operands.npy = options->output_type == CONV_OUTPUT_F32;
     config.operands.format = options->to;
     config.stop = stop;
-    status = conv_run_shard_plan(&inputs->plan, options, &config, stop, err);
+    status = parse_format(&config.archives, options, err);
+    config.archives.several = inputs->ranges.any;
+    struct conv_walk_config listed = config;
+    listed.archives.enabled = false; // files only have shards
+    if (!status)
+        status = conv_run_shard_plan(&inputs->plan, options, &listed, stop, err);
     config.plan = inputs->plan;
     struct conv_walk_config watching = config;
     watching.watch = options->watch;
@@ -146,11 +207,19 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
         status = conv_places_check(options, conv_walk_shape(inputs->selection.walk), err);
     if (!status && conv_walk_shape(inputs->selection.walk)->sink == CONV_SINK_FILE)
         status = check_format(options, places->output, err);
+    if (!status)
+        status = check_archives(options, inputs->selection.walk, err);
     if (!status && conv_device_needs_workload(options))
         measure_work(inputs, options, &config);
     if (options->watch)
         inputs->expected = 0;
     return status;
+}
+
+void conv_run_inputs_close(struct conv_run_inputs *inputs)
+{
+    conv_selection_close(&inputs->selection);
+    conv_operand_ranges_free(&inputs->ranges);
 }
 
 void conv_run_inputs_print_none(const struct conv_options *options,
@@ -194,10 +263,13 @@ void conv_run_inputs_count_rest(const struct conv_options *options,
                                 struct conv_selection *selection, const struct conv_totals *totals,
                                 struct conv_report_rest *rest)
 {
-    uint64_t over = totals->done + totals->failed + totals->skipped + totals->planned;
+    uint64_t over =
+        totals->done + totals->failed + totals->skipped + totals->planned + totals->copied;
     bool resumes = options->skip_existing || options->update || options->resume_path;
     rest->images = conv_selection_count_rest(selection, over, &rest->known);
-    rest->advice = rest->known && rest->images == 0        ? NULL
+    bool to_archive = conv_walk_shape(selection->walk)->sink == CONV_SINK_ARCHIVE;
+    rest->advice = to_archive ? "an archive that is not complete is not kept"
+                   : rest->known && rest->images == 0      ? NULL
                    : resumes                               ? "the same command continues"
                    : options->in_place || options->no_save ? NULL
                                                            : "--skip-existing continues";

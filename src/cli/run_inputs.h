@@ -5,14 +5,16 @@
 
 #include <stdatomic.h>
 
+#include "cli/operand_ranges.h"
 #include "cli/places.h"
 #include "cli/selection.h"
 #include "pipeline/workload.h"
 #include "report/report.h"
 
 struct conv_run_inputs {
-    struct conv_shard_plan *plan;    // of --shard, or NULL; closed by the caller as well
-    struct conv_selection selection; // to be closed by the caller, also after a failure
+    struct conv_shard_plan *plan;      // of --shard, or NULL; closed by the caller as well
+    struct conv_selection selection;   // closed with conv_run_inputs_close, also after a failure
+    struct conv_operand_ranges ranges; // the input operands, expanded
     struct conv_places places;
     uint64_t expected;            // lower bound on the images; 0: unknown
     enum conv_workload_kind work; // as far as the choice of the device depends on it
@@ -23,6 +25,8 @@ struct conv_run_inputs {
 enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
                                       const struct conv_options *options, atomic_int *stop,
                                       struct conv_err *err);
+
+void conv_run_inputs_close(struct conv_run_inputs *inputs);
 
 // Says on stderr that there was no image, and which other files were found instead.
 void conv_run_inputs_print_none(const struct conv_options *options,

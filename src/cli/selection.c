@@ -40,7 +40,8 @@ enum conv_status conv_selection_open(struct conv_selection *selection,
     if (status)
         return status;
     selection->source = conv_walk_source(selection->walk);
-    if (reads_ahead(options, sorts)) {
+    // Members of archives come in order, and names alone would not be enough.
+    if (!conv_walk_reads_archives(selection->walk) && reads_ahead(options, sorts)) {
         struct conv_sorted_config sorting = {
             .keeps_order = options->files_from,
             .sample = options->sample,
@@ -94,9 +95,11 @@ void conv_selection_count_ahead(struct conv_selection *selection)
 {
     struct rlimit files;
     struct conv_err err;
+    bool images, again = conv_walk_allows_another(selection->walk, &images) &&
+                         !conv_walk_reads_archives(selection->walk);
     bool enough = getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur >= LEAST_DESCRIPTORS;
-    if (atomic_load(&selection->total.is_complete) || !enough || selection->config.watch ||
-        !conv_walk_is_repeatable(&selection->config) ||
+    if (atomic_load(&selection->total.is_complete) || !enough || !again ||
+        selection->config.watch || !conv_walk_is_repeatable(&selection->config) ||
         conv_walk_open(&selection->counter, &selection->config, &err))
         return;
     selection->is_counting = pthread_create(&selection->thread, NULL, count, selection) == 0;
@@ -114,7 +117,7 @@ static void end_counting(struct conv_selection *selection)
 
 uint64_t conv_selection_count_rest(struct conv_selection *selection, uint64_t over, bool *known)
 {
-    struct conv_item item;
+    struct conv_item item = {0};
     struct conv_err err;
     uint64_t end = conv_clock_ns() + COUNT_NS;
     enum conv_source_step step = CONV_SOURCE_ITEM;
@@ -123,8 +126,10 @@ uint64_t conv_selection_count_rest(struct conv_selection *selection, uint64_t ov
     uint64_t found = atomic_load(&selection->total.images);
     if (!*known) {
         while (step != CONV_SOURCE_END && !selection->config.operands.files_from &&
-               conv_clock_ns() < end)
+               conv_clock_ns() < end) {
             step = conv_source_next(selection->source, &item, &err);
+            conv_item_release(&item);
+        }
         uint64_t taken = conv_walk_count(selection->walk).items;
         found = taken > found ? taken : found;
         *known = step == CONV_SOURCE_END;

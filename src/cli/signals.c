@@ -53,6 +53,24 @@ static void on_signal(int number)
     alarm(LOOK_SECONDS);
 }
 
+static void on_truncation(int number)
+{
+    static const char text[] = "conv: an input archive has become shorter while it was read\n";
+    (void)number;
+    struct conv_sink *sink = atomic_load(&watched);
+    if (sink && sink->ops->remove_temporaries)
+        sink->ops->remove_temporaries(sink);
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    _exit(1);
+}
+
+void conv_signals_expect_truncation(void)
+{
+    struct sigaction action = {.sa_handler = on_truncation};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, NULL);
+}
+
 atomic_int *conv_signals_install(void)
 {
     // Threads that wait for an input poll the flag; writes are restarted and completed.

@@ -21,4 +21,8 @@ struct conv_sink;
 // a time.
 void conv_signals_watch(struct conv_sink *sink);
 
+// A mapped input that another program makes shorter ends the process, with a message and exit code
+// 1, and leaves nothing unfinished. To be called where inputs are mapped.
+void conv_signals_expect_truncation(void);
+
 #endif

@@ -9,12 +9,19 @@
 
 #include "base/descriptors.h"
 #include "base/standard.h"
+#include "io/archive_body.h"
 #include "io/paths.h"
 #include "io/source.h"
 
 // Of each file that is fetched ahead: together a bounded part of the page cache.
 #define AHEAD_BYTES ((size_t)4 << 20)
 #define RETRY_MS 20
+
+void conv_item_release(struct conv_item *item)
+{
+    conv_archive_body_release(item->body);
+    item->body = NULL;
+}
 
 const char *conv_item_target(const struct conv_item *item)
 {
@@ -212,6 +219,30 @@ const struct conv_item_ops conv_item_standard = {
     .close = close_file,
 };
 
+static enum conv_status open_peeked(const struct conv_item *item, struct conv_input *input,
+                                    struct conv_err *err)
+{
+    input->stream = item->stream;
+    return open_standard(item, input, err);
+}
+
+static ssize_t read_peeked(struct conv_input *input, void *data, size_t size, struct conv_err *err)
+{
+    const uint8_t *bytes;
+    ssize_t got = conv_archive_input_take(input->stream, &bytes, size, err);
+    if (got > 0)
+        memcpy(data, bytes, (size_t)got);
+    return got;
+}
+
+const struct conv_item_ops conv_item_peeked = {
+    .title = "standard input",
+    .open = open_peeked,
+    .read = read_peeked,
+    .unchanged = check_unchanged,
+    .close = close_file,
+};
+
 void conv_input_keep(struct conv_input *input)
 {
     if (input->counted != CONV_INPUT_TAKEN)
@@ -223,5 +254,7 @@ void conv_input_keep(struct conv_input *input)
 
 bool conv_input_wait(const struct conv_input *input, atomic_int *stop)
 {
+    if (input->stream && input->stream->first < input->stream->end)
+        return true;
     return conv_paths_wait_readable(input->fd, stop);
 }

@@ -94,12 +94,27 @@ static enum conv_status read_open(const struct conv_file_read *how, const struct
     return status;
 }
 
+static enum conv_status view_file(const struct conv_file_read *how, const struct conv_item *item,
+                                  struct conv_input *input, struct conv_file *file,
+                                  const struct conv_format **format, struct conv_err *err)
+{
+    enum conv_status status = item->ops->view(item, input, &file->bytes, &file->size, err);
+    if (!status && file->size > how->limit)
+        status = refuse_size(err);
+    if (status)
+        return status;
+    *format = conv_formats_find(file->bytes, file->size);
+    return (*format)->check_head(file->bytes, file->size, err);
+}
+
 enum conv_status conv_file_read(const struct conv_file_read *how, const struct conv_item *item,
                                 struct conv_input *input, struct conv_file *file,
                                 const struct conv_format **format, struct conv_err *err)
 {
     *format = NULL;
     file->size = 0;
+    if (item->ops->view)
+        return view_file(how, item, input, file, format, err);
     enum conv_status status = item->ops->open(item, input, err);
     if (status)
         return status;
@@ -107,6 +122,7 @@ enum conv_status conv_file_read(const struct conv_file_read *how, const struct c
         conv_input_keep(input); // the writer of a pipe may take long
     status = read_open(how, item, input, file, format, err);
     item->ops->close(input);
+    file->bytes = file->data;
     if (!status && !*format)
         status = conv_formats_check(format, file->data, file->size, err);
     return status;

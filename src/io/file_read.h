@@ -8,8 +8,10 @@
 
 // A buffer, which is reused from file to file. Starts as {0}; its owner frees `data`.
 struct conv_file {
+    const uint8_t *bytes; // of the file: in `data`, or where the item has them in memory already
+    size_t size;
     uint8_t *data;
-    size_t size, capacity;
+    size_t capacity;        // of `data`
     struct conv_file *next; // in its owner's list
 };
 
@@ -26,9 +28,10 @@ struct conv_file_read {
 // The capacity with which a file of that size is read.
 size_t conv_file_read_capacity(size_t size);
 
-// Opens the item, reads its file and closes it. *format is that of its first bytes, which are
-// checked before more memory is taken; on failure it may be NULL. input->info is set. CONV_ERR_IO,
-// CONV_ERR_USAGE, CONV_ERR_FORMAT, CONV_ERR_LIMIT with a hint, CONV_ERR_MEMORY, CONV_ERR_CANCELLED.
+// Opens the item, reads its file and closes it; what is in memory already is not copied. *format is
+// that of its first bytes, which are checked before more memory is taken; on failure it may be
+// NULL. input->info is set. CONV_ERR_IO, CONV_ERR_USAGE, CONV_ERR_FORMAT, CONV_ERR_LIMIT with a
+// hint, CONV_ERR_MEMORY, CONV_ERR_CANCELLED.
 enum conv_status conv_file_read(const struct conv_file_read *how, const struct conv_item *item,
                                 struct conv_input *input, struct conv_file *file,
                                 const struct conv_format **format, struct conv_err *err);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/descriptors.h"
+#include "io/archive_sink.h"
 #include "io/journal.h"
 #include "io/special.h"
 #include "io/standard_sink.h"
@@ -248,5 +249,7 @@ enum conv_status conv_sink_open(struct conv_sink **sink, const struct conv_sink_
         return CONV_OK;
     if (config->kind == CONV_SINK_STANDARD)
         return conv_standard_sink_open(sink, config, err);
+    if (config->kind == CONV_SINK_ARCHIVE)
+        return conv_archive_sink_open(sink, config, err);
     return open_files(sink, config, err);
 }

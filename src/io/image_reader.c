@@ -30,7 +30,7 @@ enum conv_status conv_image_reader_read(struct conv_image_reader *reader,
     reader->info = input.info;
     if (status)
         return status;
-    return conv_image_reader_probe(reader->format, file->data, file->size, reader->pixel_limit,
+    return conv_image_reader_probe(reader->format, file->bytes, file->size, reader->pixel_limit,
                                    &reader->header, err);
 }
 
@@ -48,7 +48,7 @@ enum conv_status conv_image_reader_decode(struct conv_image_reader *reader,
             return status;
         reader->codec_format = reader->format;
     }
-    return reader->format->decode(reader->codec, reader->file.data, reader->file.size,
+    return reader->format->decode(reader->codec, reader->file.bytes, reader->file.size,
                                   &reader->header, image, err);
 }
 

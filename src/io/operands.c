@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "io/archive_operands.h"
 #include "io/formats.h"
 #include "io/in_place.h"
 #include "io/paths.h"
@@ -102,7 +103,8 @@ static enum conv_status check_input(const struct conv_operands *operands, const 
 static enum conv_status check_inputs(const struct conv_operands *operands,
                                      struct conv_operands_shape *shape, struct conv_err *err)
 {
-    shape->any_folder = operands->files_from != NULL;
+    bool any_archive = operands->archives && operands->archives->count > 0;
+    shape->any_folder = operands->files_from || any_archive;
     shape->several = operands->input_count > 1;
     for (int i = 0; i < operands->input_count; i++) {
         bool is_folder = conv_paths_is_folder(operands->inputs[i]);
@@ -111,6 +113,9 @@ static enum conv_status check_inputs(const struct conv_operands *operands,
         if (status)
             return status;
     }
+    if (operands->in_place && any_archive)
+        return conv_err_hint(err, CONV_HINT_REPLACE, 0,
+                             conv_err_set(err, CONV_ERR_USAGE, "archives cannot be replaced"));
     if (operands->files_from && shape->several)
         return conv_err_hint(
             err, CONV_HINT_LIST_INPUTS, 0,
@@ -164,6 +169,14 @@ static enum conv_status check_output(const struct conv_operands *operands,
     const char *output = operands->output;
     if (!output[0])
         return conv_err_set(err, CONV_ERR_USAGE, "the name of the output is empty");
+    if (operands->archives) {
+        enum conv_status status =
+            conv_archive_operands_target(operands->archives, operands, shape, err);
+        if (!status && operands->archives->target_count > 1)
+            status = check_names(operands, err);
+        if (status || shape->sink == CONV_SINK_ARCHIVE)
+            return status;
+    }
     if (conv_operands_is_standard(output)) {
         shape->sink = CONV_SINK_STANDARD;
         if (shape->any_folder || shape->several)

@@ -8,6 +8,8 @@
 #include "base/err.h"
 #include "io/sink.h"
 
+struct conv_archive_operands; // archive_operands.h
+
 struct conv_operands {
     const char *const *inputs; // files, folders, "-" for standard input
     int input_count;
@@ -20,10 +22,11 @@ struct conv_operands {
     const char *suffix;               // of outputs' names, before the extension; NULL: none
     bool recursive;                   // with the folders in them
     const char *files_from;           // the inputs are names in this list, below inputs[0]; or NULL
+    struct conv_archive_operands *archives; // NULL: archives are files like any other
 };
 
 struct conv_operands_shape {
-    bool any_folder; // among the inputs, or a list: there may be any number of images
+    bool any_folder; // among the inputs, or a list or archive: there may be any number of images
     bool several;    // inputs: a folder gets a folder of its own name below the output
     enum conv_sink_kind sink;
 };

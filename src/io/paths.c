@@ -256,3 +256,9 @@ bool conv_paths_wait_readable(int fd, atomic_int *stop)
             return true; // read() gives the reason of an error
     }
 }
+
+bool conv_paths_is_readable(int fd)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    return poll(&wait, 1, 0) != 0; // read() gives the reason of an error
+}

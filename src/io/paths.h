@@ -66,6 +66,7 @@ int conv_paths_descriptor(const char *path);
 // Waits until a pipe, terminal or socket can be read or has ended. False once *stop, which may be
 // NULL, is non-zero: a plain read would not notice a signal that another thread received.
 bool conv_paths_wait_readable(int fd, atomic_int *stop);
+bool conv_paths_is_readable(int fd); // true if that would not wait
 
 // mkdir -p. CONV_ERR_IO; CONV_ERR_LIMIT if the path is too long.
 enum conv_status conv_paths_make_folder(const char *path, struct conv_err *err);

@@ -15,6 +15,7 @@
 #include "io/source.h"
 
 struct conv_journal;
+struct conv_archive_target; // archive_order.h
 
 enum conv_sink_kind {
     CONV_SINK_NONE, // nothing is written
@@ -22,6 +23,7 @@ enum conv_sink_kind {
     CONV_SINK_FOLDER,
     CONV_SINK_IN_PLACE, // outputs take the place of inputs, with their mode and, if allowed, owner
     CONV_SINK_STANDARD, // standard output
+    CONV_SINK_ARCHIVE,  // one or several archives
 };
 
 struct conv_sink_config {
@@ -35,6 +37,11 @@ struct conv_sink_config {
     const struct conv_paths_id *own_files; // that the run itself writes: no output replaces one
     int own_file_count;
     const atomic_int *stop; // ends the wait for the reader of a pipe when it becomes non-zero
+    // Of CONV_SINK_ARCHIVE, by conv_item.archive. They appear when the sink is finished, unless
+    // *stop is not zero then.
+    struct conv_archive_target *targets;
+    int target_count;
+    bool writes; // false: `write` is never called, and nothing appears
 };
 
 // Where the output of one image goes.
@@ -79,6 +86,22 @@ struct conv_sink_ops {
     // Removes the temporary files of unfinished outputs and prevents new ones. Async-signal-safe,
     // for a handler that ends the program at once. NULL: there is nothing to remove.
     void (*remove_temporaries)(struct conv_sink *sink);
+
+    // For sinks that write items in the order of their numbers: each has to be written or dropped.
+    // All NULL otherwise.
+
+    // There will be no output of this item.
+    void (*drop)(struct conv_sink *sink, const struct conv_item *item);
+
+    // False while so much waits for its turn that no item may be begun but the one whose turn it
+    // is.
+    bool (*may_begin)(const struct conv_sink *sink, const struct conv_item *item);
+
+    // True once no output can be written any more; `finish` has the reason.
+    bool (*has_failed)(const struct conv_sink *sink);
+
+    // Bytes of outputs that may wait for their turn. Before the first item.
+    void (*limit)(struct conv_sink *sink, size_t bytes);
 
     // The rest is for sinks whose outputs may be there already; all NULL otherwise.
 
@@ -138,6 +161,30 @@ static inline bool conv_sink_is_noted(const struct conv_sink *sink, const struct
                                       const struct conv_existing *existing)
 {
     return existing->exists && sink->ops->is_noted(sink, item, input, output, existing);
+}
+
+// The following do nothing for sinks without an order, and for NULL.
+
+static inline void conv_sink_drop(struct conv_sink *sink, const struct conv_item *item)
+{
+    if (sink && sink->ops->drop)
+        sink->ops->drop(sink, item);
+}
+
+static inline bool conv_sink_may_begin(const struct conv_sink *sink, const struct conv_item *item)
+{
+    return !sink || !sink->ops->may_begin || sink->ops->may_begin(sink, item);
+}
+
+static inline bool conv_sink_has_failed(const struct conv_sink *sink)
+{
+    return sink && sink->ops->has_failed && sink->ops->has_failed(sink);
+}
+
+static inline void conv_sink_limit(struct conv_sink *sink, size_t bytes)
+{
+    if (sink && sink->ops->limit)
+        sink->ops->limit(sink, bytes);
 }
 
 // Ends the sink; NULL is fine.

@@ -27,10 +27,13 @@ struct conv_input {
     int fd;
     bool is_announced; // open already
     enum conv_input_count counted;
-    struct stat info; // identity: inode, size, times. st_mode is 0 while unknown
+    struct stat info;                  // identity: inode, size, times. st_mode is 0 while unknown
+    struct conv_archive_input *stream; // that is read instead of `fd`; or NULL
 };
 
 struct conv_item_ops;
+struct conv_archive_body; // a member of an archive: archive_body.h
+struct conv_archive_input;
 
 // One image of a source. It can be copied.
 struct conv_item {
@@ -41,6 +44,12 @@ struct conv_item {
     size_t target;
     bool is_named; // on the command line, so it may be a pipe or a device
     bool in_place; // its output replaces it: a regular file that is no link
+
+    uint64_t number; // of items from the same source, from 0 on: set by the pipeline
+    bool is_copy;    // no image: it goes to the output as it is
+    int archive;     // number of the archive that its output belongs to, if outputs are archives
+    struct conv_archive_body *body;    // of a member of an archive; conv_item_release gives it back
+    struct conv_archive_input *stream; // of standard input that was looked into; or NULL
 };
 
 #define CONV_INPUT_LATER (-2) // nothing to read yet
@@ -63,6 +72,11 @@ struct conv_item_ops {
     // Nothing is open after a failure.
     enum conv_status (*open)(const struct conv_item *item, struct conv_input *input,
                              struct conv_err *err);
+
+    // Of an item whose bytes are in memory, instead of the functions around this one (all NULL):
+    // its bytes, until the item is released, and input->info. CONV_ERR_IO. Any thread.
+    enum conv_status (*view)(const struct conv_item *item, struct conv_input *input,
+                             const uint8_t **data, size_t *size, struct conv_err *err);
 
     // At most `size` bytes; 0 at the end, CONV_INPUT_LATER, or -1 with *err.
     ssize_t (*read)(struct conv_input *input, void *data, size_t size, struct conv_err *err);
@@ -93,6 +107,9 @@ static inline bool conv_input_is_file(const struct conv_input *input)
     return S_ISREG(input->info.st_mode);
 }
 
+// Gives back what the item holds of an archive. Once per item; copies share it.
+void conv_item_release(struct conv_item *item);
+
 // The output's name below the sink: "sub/a.png".
 const char *conv_item_target(const struct conv_item *item);
 
@@ -106,6 +123,9 @@ bool conv_item_has_suffix(const struct conv_item *item, const char *suffix);
 
 // Item tables for files, files in watched folders and standard input (file_item.c).
 extern const struct conv_item_ops conv_item_file, conv_item_watched, conv_item_standard;
+
+// Standard input whose first bytes were taken already: item->stream has them.
+extern const struct conv_item_ops conv_item_peeked;
 
 // The input stays open for longer than reading takes: from now on other threads do not wait for its
 // descriptor.
@@ -132,6 +152,14 @@ struct conv_source_ops {
 
     // True if `next` may take long: the names come through a pipe that is empty.
     bool (*may_wait)(const struct conv_source *source);
+
+    // True while the items that were handed out and not released hold so much memory that no more
+    // are to be taken. Any thread. NULL: never.
+    bool (*is_full)(const struct conv_source *source);
+
+    // Sets how many bytes make the source full, and how many a single item may hold. False if items
+    // hold none. Before the first item. NULL: they hold none.
+    bool (*limit)(struct conv_source *source, size_t usual, size_t most);
 };
 
 // The first member of every source.
@@ -148,6 +176,16 @@ static inline enum conv_source_step conv_source_next(struct conv_source *source,
 static inline bool conv_source_may_wait(const struct conv_source *source)
 {
     return source->ops->may_wait(source);
+}
+
+static inline bool conv_source_limit(struct conv_source *source, size_t usual, size_t most)
+{
+    return source->ops->limit && source->ops->limit(source, usual, most);
+}
+
+static inline bool conv_source_is_full(const struct conv_source *source)
+{
+    return source->ops->is_full && source->ops->is_full(source);
 }
 
 #endif

@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/archive_source.h"
 #include "io/folder_source.h"
 #include "io/list_source.h"
 #include "io/paths.h"
+#include "io/sorted_source.h"
 #include "io/watch.h"
 
 // A step that was taken ahead.
@@ -23,7 +25,10 @@ struct conv_walk {
     struct conv_walk_config config;
     struct conv_operands_shape shape;
     int next_input;
-    struct conv_folder_source folder; // the input that is being walked, if it is a folder
+    struct conv_folder_source folder;  // the input that is being walked, if it is a folder
+    struct conv_sorted_source *sorted; // the same in order of names; or NULL
+    struct conv_archive_operands archives;
+    struct conv_archive_source archive; // the input, if it is an archive
     struct conv_list_source list;
     struct conv_watch *watch; // NULL: folders are not watched
     bool found_all;           // with a watch: what was there at first has been handed out
@@ -44,6 +49,49 @@ static size_t folder_target(const struct conv_walk *walk, const char *folder)
     return walk->shape.several ? (size_t)(conv_paths_base(folder) - folder) : length + !slash;
 }
 
+// An archive is reproducible only if its members come in an order.
+static enum conv_status begin_folder(struct conv_walk *walk, const char *input, size_t target,
+                                     struct conv_err *err)
+{
+    const struct conv_sorted_config sorting = {.stop = walk->config.stop};
+    enum conv_status status = conv_folder_source_begin(&walk->folder, input, target, err);
+    if (!status && walk->shape.sink == CONV_SINK_ARCHIVE)
+        status = conv_sorted_source_open(&walk->sorted, &walk->folder.source, &sorting, err);
+    return status;
+}
+
+static enum conv_source_step begin_archive(struct conv_walk *walk,
+                                           const struct conv_archive_format *format,
+                                           struct conv_item *item, struct conv_err *err)
+{
+    struct conv_archive_operands *archives = &walk->archives;
+    struct conv_archive_input input = archives->standard;
+    const char *path = walk->config.operands.inputs[walk->next_input - 1];
+    const char *base = conv_paths_base(path), *dot = strchr(base + 1, '.');
+    char below[NAME_MAX + 1] = "";
+    bool each = archives->target_count > 1;
+    struct conv_archive_source_unit unit = {
+        .path = path,
+        .format = format,
+        .target = each ? walk->next_input - 1 : 0,
+        .below = below,
+    };
+    if (archives->target_count > 0)
+        unit.is_due = &archives->targets[unit.target].is_due;
+    // Of several archives each gets a folder of its own: "a.tar.gz" becomes "a".
+    if (walk->shape.several && !unit.is_due)
+        snprintf(below, sizeof below, "%.*s", dot ? (int)(dot - base) : NAME_MAX, base);
+    enum conv_status status = CONV_OK;
+    if (conv_operands_is_standard(path) && input.buffer)
+        archives->standard = (struct conv_archive_input){.fd = -1};
+    else
+        status = conv_archive_input_open(&input, path, true, walk->config.stop, err);
+    if (!status)
+        status = conv_archive_source_begin(&walk->archive, &unit, &input, err);
+    item->archive = unit.target;
+    return status ? CONV_SOURCE_BAD : CONV_SOURCE_END;
+}
+
 static enum conv_source_step next_input(struct conv_walk *walk, struct conv_item *item,
                                         struct conv_err *err)
 {
@@ -54,26 +102,49 @@ static enum conv_source_step next_input(struct conv_walk *walk, struct conv_item
     item->target = length; // until the whole name has been written
     item->is_named = false;
     item->in_place = walk->config.operands.in_place;
+    const struct conv_archive_format *format =
+        walk->config.archives.enabled ? walk->archives.inputs[walk->next_input - 1] : NULL;
     if (length >= sizeof item->name) {
         item->target = sizeof item->name - 1;
         conv_err_set(err, CONV_ERR_LIMIT, "path too long");
         return CONV_SOURCE_BAD;
     }
+    if (format)
+        return begin_archive(walk, format, item, err);
     if (conv_operands_is_standard(input)) {
         memcpy(item->name, standard_name, sizeof standard_name);
-        item->ops = &conv_item_standard;
+        item->stream = walk->archives.standard.buffer ? &walk->archives.standard : NULL;
+        item->ops = item->stream ? &conv_item_peeked : &conv_item_standard;
         item->target = 2;
     } else if (conv_paths_is_folder(input)) {
         if (walk->shape.several)
             item->target = base;
-        return conv_folder_source_begin(&walk->folder, input, folder_target(walk, input), err)
-                   ? CONV_SOURCE_BAD
-                   : CONV_SOURCE_END;
+        return begin_folder(walk, input, folder_target(walk, input), err) ? CONV_SOURCE_BAD
+                                                                          : CONV_SOURCE_END;
     } else {
         item->target = base;
     }
     item->is_named = true;
     return CONV_SOURCE_ITEM;
+}
+
+// The next step of the folder or archive that is being walked.
+static enum conv_source_step next_inside(struct conv_walk *walk, struct conv_item *item,
+                                         struct conv_err *err)
+{
+    enum conv_source_step step = CONV_SOURCE_END;
+    if (walk->sorted) {
+        step = conv_source_next(conv_sorted_source_get(walk->sorted), item, err);
+        if (step == CONV_SOURCE_END) {
+            conv_sorted_source_close(walk->sorted);
+            walk->sorted = NULL;
+        }
+    }
+    if (step == CONV_SOURCE_END)
+        step = conv_source_next(&walk->folder.source, item, err);
+    if (step == CONV_SOURCE_END && walk->config.archives.enabled)
+        step = conv_source_next(&walk->archive.source, item, err);
+    return step;
 }
 
 static enum conv_source_step take_step(struct conv_walk *walk, struct conv_item *item,
@@ -82,7 +153,7 @@ static enum conv_source_step take_step(struct conv_walk *walk, struct conv_item 
     if (walk->config.operands.files_from)
         return conv_source_next(&walk->list.source, item, err);
     for (;;) {
-        enum conv_source_step step = conv_source_next(&walk->folder.source, item, err);
+        enum conv_source_step step = next_inside(walk, item, err);
         if (step == CONV_SOURCE_ITEM && walk->watch && !conv_watch_take_found(walk->watch, item))
             continue;
         if (step != CONV_SOURCE_END || walk->next_input == walk->config.operands.input_count)
@@ -133,6 +204,10 @@ static enum conv_source_step next_item(struct conv_walk *walk, struct conv_item 
         walk->peeked = NULL;
         return first;
     }
+    item->body = NULL;
+    item->stream = NULL;
+    item->is_copy = false;
+    item->archive = 0;
     if (walk->found_all)
         return conv_watch_next(walk->watch, item, err);
     enum conv_source_step step = take_step(walk, item, err);
@@ -178,7 +253,21 @@ static bool may_wait(const struct conv_source *source)
         return false;
     if (walk->watch)
         return walk->found_all && conv_watch_may_wait(walk->watch);
+    if (walk->config.archives.enabled && conv_source_may_wait(&walk->archive.source))
+        return true;
     return walk->config.operands.files_from && conv_source_may_wait(&walk->list.source);
+}
+
+static bool is_full(const struct conv_source *source)
+{
+    const struct conv_walk *walk = (const struct conv_walk *)source;
+    return walk->config.archives.enabled && conv_source_is_full(&walk->archive.source);
+}
+
+static bool limit(struct conv_source *source, size_t usual, size_t most)
+{
+    struct conv_walk *walk = (struct conv_walk *)source;
+    return walk->archives.count > 0 && conv_source_limit(&walk->archive.source, usual, most);
 }
 
 enum conv_status conv_walk_peek(struct conv_walk *walk, bool *is_image, struct conv_err *err)
@@ -210,7 +299,12 @@ static enum conv_status begin_watch(struct conv_walk *walk, struct conv_err *err
 enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_config *config,
                                 struct conv_err *err)
 {
-    static const struct conv_source_ops ops = {.next = next_counted, .may_wait = may_wait};
+    static const struct conv_source_ops ops = {
+        .next = next_counted,
+        .may_wait = may_wait,
+        .is_full = is_full,
+        .limit = limit,
+    };
     const struct conv_operands *operands = &config->operands;
     struct conv_walk *walk = calloc(1, sizeof *walk);
     if (!walk)
@@ -227,7 +321,26 @@ enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_c
         .no_ignore = config->no_ignore,
     };
     conv_folder_source_init(&walk->folder, &rules);
-    enum conv_status status = conv_operands_check(operands, &walk->shape, err);
+    enum conv_status status = CONV_OK;
+    struct conv_operands checked = *operands;
+    walk->archives.standard.fd = -1;
+    if (config->archives.enabled) {
+        checked.archives = &walk->archives;
+        status = conv_archive_operands_open(&walk->archives, &config->archives, operands,
+                                            config->stop, err);
+    }
+    if (!status)
+        status = conv_operands_check(&checked, &walk->shape, err);
+    if (!status && config->archives.enabled)
+        conv_archive_source_init(&walk->archive,
+                                 &(struct conv_archive_source_config){
+                                     .rules = rules,
+                                     .images_only = config->archives.images_only,
+                                     .folder = walk->shape.sink == CONV_SINK_ARCHIVE ? NULL
+                                               : operands->output ? operands->output
+                                                                  : ".",
+                                     .stop = config->stop,
+                                 });
     if (!status && operands->files_from)
         status = conv_list_source_open(&walk->list, operands->files_from, config->nul,
                                        operands->input_count ? operands->inputs[0] : NULL,
@@ -247,9 +360,15 @@ void conv_walk_close(struct conv_walk *walk)
 {
     if (!walk)
         return;
+    conv_sorted_source_close(walk->sorted);
     conv_folder_source_close(&walk->folder);
+    if (walk->archive.source.ops)
+        conv_archive_source_close(&walk->archive);
+    conv_archive_operands_close(&walk->archives);
     conv_list_source_close(&walk->list);
     conv_watch_close(walk->watch);
+    if (walk->peeked)
+        conv_item_release(&walk->peeked->item);
     free(walk->peeked);
     free(walk);
 }
@@ -264,6 +383,23 @@ const struct conv_operands_shape *conv_walk_shape(const struct conv_walk *walk)
     return &walk->shape;
 }
 
+struct conv_archive_target *conv_walk_targets(struct conv_walk *walk, int *count)
+{
+    *count = walk->archives.target_count;
+    return walk->archives.targets;
+}
+
+bool conv_walk_reads_archives(const struct conv_walk *walk)
+{
+    return walk->archives.count > 0;
+}
+
+bool conv_walk_allows_another(const struct conv_walk *walk, bool *images)
+{
+    *images = !walk->archives.has_stream;
+    return *images && !walk->archives.standard.buffer;
+}
+
 bool conv_walk_is_repeatable(const struct conv_walk_config *config)
 {
     struct stat info;
@@ -274,13 +410,15 @@ bool conv_walk_is_repeatable(const struct conv_walk_config *config)
 
 struct conv_walk_count conv_walk_count(const struct conv_walk *walk)
 {
+    bool has_example = walk->folder.others > 0;
+    uint64_t others = walk->folder.others + walk->archive.others;
     return (struct conv_walk_count){
         .items = walk->items,
         .listed = walk->listed,
         .names = walk->names,
         .is_complete = walk->is_over,
-        .others = walk->folder.others,
-        .other = walk->folder.other,
+        .others = others,
+        .other = has_example ? walk->folder.other : walk->archive.other,
         .ignored = walk->folder.ignored,
     };
 }

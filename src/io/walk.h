@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "io/archive_operands.h"
 #include "io/operands.h"
 #include "io/shard.h"
 #include "io/source.h"
@@ -22,7 +23,8 @@ struct conv_walk_config {
     bool no_ignore; // see struct conv_folder_rules
     bool watch;     // after the images that are there, those that arrive in the folders, until
                     // *stop
-    bool nul;       // the names of operands.files_from end in NUL, not in newline
+    struct conv_archive_settings archives;
+    bool nul; // the names of operands.files_from end in NUL, not in newline
     const struct conv_shard_plan
         *plan;        // hands out only images of its shard; NULL: all. Not with watch
     atomic_int *stop; // ends the wait for a slow list when it becomes non-zero; may be NULL
@@ -34,7 +36,8 @@ struct conv_walk;
 // be a whole folder.
 //
 // Checks what can be checked before the first image: conv_operands_check, that the list can be
-// opened (CONV_ERR_USAGE), and that folders can be watched (CONV_ERR_LIMIT, CONV_ERR_IO). Changes
+// opened (CONV_ERR_USAGE), and that folders can be watched (CONV_ERR_LIMIT, CONV_ERR_IO). Looks for
+// archives (conv_archive_operands_open). Changes
 // nothing on disk. Keeps the strings and arrays of *config.
 enum conv_status conv_walk_open(struct conv_walk **walk, const struct conv_walk_config *config,
                                 struct conv_err *err);
@@ -45,6 +48,16 @@ struct conv_source *conv_walk_source(struct conv_walk *walk);
 
 // What the operands mean together.
 const struct conv_operands_shape *conv_walk_shape(const struct conv_walk *walk);
+
+// The archives that outputs are written to, with shape->sink == CONV_SINK_ARCHIVE; the walk's.
+struct conv_archive_target *conv_walk_targets(struct conv_walk *walk, int *count);
+
+// True if an input is an archive.
+bool conv_walk_reads_archives(const struct conv_walk *walk);
+
+// False if a second walk would take something away from this one: standard input or a pipe has an
+// archive. *images: it has an image, and a walk without archives is possible.
+bool conv_walk_allows_another(const struct conv_walk *walk, bool *images);
 
 // True if the same operands can be walked a second time: a list that comes through a pipe cannot.
 bool conv_walk_is_repeatable(const struct conv_walk_config *config);
@@ -59,7 +72,7 @@ struct conv_walk_count {
     // Of the names of all images found, in any order; without a plan 0.
     struct conv_digest names;
     bool is_complete;  // nothing is left to be found
-    uint64_t others;   // files in folders whose names do not match
+    uint64_t others;   // files in folders whose names do not match, and members of archives
     const char *other; // the name of the first of them; belongs to the walk
     uint64_t ignored;  // files and folders of other programs: struct conv_folder_rules
 };

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "pipeline/jobs.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "pipeline/stages.h"
 
 static void init_list(struct conv_job_list *list)
 {
@@ -36,6 +39,52 @@ void conv_jobs_put_back(struct conv_job_list *list, struct conv_job *job)
     list->count++;
 }
 
+// Jobs come nearly in order, and the lists that are kept in order are short.
+void conv_jobs_insert(struct conv_job_list *list, struct conv_job *job)
+{
+    struct conv_job **place = &list->first;
+    while (*place && (*place)->item.number < job->item.number)
+        place = &(*place)->next;
+    job->next = *place;
+    *place = job;
+    if (!job->next)
+        list->end = &job->next;
+    list->count++;
+}
+
+static struct conv_job *merge(struct conv_job *a, struct conv_job *b)
+{
+    struct conv_job *first = NULL, **end = &first;
+    while (a && b) {
+        struct conv_job **from = a->item.number <= b->item.number ? &a : &b;
+        *end = *from;
+        end = &(*from)->next;
+        *from = *end;
+    }
+    *end = a ? a : b;
+    return first;
+}
+
+// Runs of 1, 2, 4, ... jobs wait in `runs` until there are two of a length.
+struct conv_job *conv_jobs_sort(struct conv_job *first)
+{
+    struct conv_job *runs[32] = {NULL}, *all = NULL;
+    while (first) {
+        struct conv_job *run = first;
+        first = run->next;
+        run->next = NULL;
+        int i = 0;
+        for (; i < 31 && runs[i]; i++) {
+            run = merge(runs[i], run);
+            runs[i] = NULL;
+        }
+        runs[i] = merge(runs[i], run);
+    }
+    for (int i = 0; i < 32; i++)
+        all = merge(runs[i], all);
+    return all;
+}
+
 struct conv_job *conv_jobs_pop(struct conv_job_list *list)
 {
     struct conv_job *job = list->first;
@@ -60,7 +109,7 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     job->err.text[0] = '\0';
     job->outcome = CONV_OUTCOME_DONE;
     job->reason = NULL;
-    job->notable = false;
+    job->notable = job->is_written = false;
     job->header = (struct conv_image_header){0};
     job->meta = meta;
     job->slot = NULL;
@@ -130,13 +179,14 @@ void conv_jobs_read_again(struct conv_scheduler *s, struct conv_job *job)
 {
     conv_job_move(job, CONV_JOB_UNDECODED);
     job->decode_on = CONV_CODER_CPU;
-    conv_jobs_push(&s->jobs.announced, job);
+    conv_jobs_insert(&s->jobs.announced, job);
     pthread_cond_signal(&s->wake.workers);
 }
 
 void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job)
 {
     conv_job_move(job, CONV_JOB_FREE);
+    conv_item_release(&job->item);
     job->next = s->jobs.free;
     s->jobs.free = job;
 }
@@ -184,8 +234,25 @@ static void report_job(struct conv_scheduler *s, const struct conv_job *job) CON
     conv_lock_release(&s->report_lock);
 }
 
+// The bytes of a member that could not be filtered take its place in the output. False if they do
+// not.
+static bool copy_failed(struct conv_scheduler *s, struct conv_job *job)
+{
+    struct conv_err reason = job->err;
+    if (!s->config->copy_failed || !job->item.body || conv_stages_copy(s->config, 0, job)) {
+        job->err = reason;
+        return false;
+    }
+    job->bytes_out = 0;
+    size_t used = strlen(job->err.text);
+    snprintf(job->err.text + used, sizeof job->err.text - used, "; copied as it is");
+    return true;
+}
+
 void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_status status)
 {
+    if (status && conv_sink_has_failed(s->config->sink))
+        conv_scheduler_stop(s);
     if (status == CONV_ERR_CANCELLED) { // as if it had never begun
         conv_jobs_drop(s, job);
         return;
@@ -202,6 +269,8 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
             conv_scheduler_stop(s);
     }
     conv_lock_release(&s->lock);
+    if (!job->is_written && !(job->outcome == CONV_OUTCOME_FAILED && copy_failed(s, job)))
+        conv_sink_drop(s->config->sink, &job->item);
     report_job(s, job);
     conv_lock_acquire(&s->lock);
     conv_jobs_drop(s, job);

@@ -11,7 +11,11 @@ void conv_jobs_init(struct conv_jobs *jobs);
 // The lists belong to the caller or are guarded by the scheduler's lock. A job is in one at a time.
 void conv_jobs_push(struct conv_job_list *list, struct conv_job *job);
 void conv_jobs_put_back(struct conv_job_list *list, struct conv_job *job); // at the front
+void conv_jobs_insert(struct conv_job_list *list, struct conv_job *job);   // by item.number
 struct conv_job *conv_jobs_pop(struct conv_job_list *list);                // NULL if it is empty
+
+// Sorts jobs that are linked by `next` by their items' numbers.
+struct conv_job *conv_jobs_sort(struct conv_job *first);
 
 // An empty job, or NULL without memory; and its return if nothing came of it. It is not live yet.
 struct conv_job *conv_jobs_new(struct conv_scheduler *s) CONV_NEEDS(s->lock);

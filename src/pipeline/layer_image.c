@@ -96,7 +96,7 @@ enum conv_status conv_layer_image_read(struct conv_layer_image *image, const str
     enum conv_status status = conv_image_reader_read(reader, item, err);
     conv_layer_image_end(image, CONV_STAGE_READ, start, ns);
     if (!status && !image->samples->first_frame &&
-        reader->format->is_animated(reader->file.data, reader->file.size))
+        reader->format->is_animated(reader->file.bytes, reader->file.size))
         return conv_err_hint(
             err, CONV_HINT_TAKE_FIRST, 0,
             conv_err_set(err, CONV_ERR_UNSUPPORTED, "animated: all frames but one would be lost"));

@@ -44,12 +44,12 @@ static enum conv_status collect(const struct conv_pipeline_config *config, struc
     struct conv_image_header output = job->header;
     output.shape.depth = conv_output_depth(config, job);
     if (from == to)
-        return from->collect(file->data, file->size, &output, &job->meta, &job->err);
+        return from->collect(file->bytes, file->size, &output, &job->meta, &job->err);
     struct conv_common common = {0};
     struct conv_image_header file_header;
     conv_blend_file_header(job, &file_header);
     enum conv_status status =
-        from->take_common(file->data, file->size, &file_header, &common, &job->err);
+        from->take_common(file->bytes, file->size, &file_header, &common, &job->err);
     if (job->file_channels != output.shape.channels) // gray: not with a profile of colours
         common.icc.size = 0;
     if (!status)

@@ -48,10 +48,13 @@ struct conv_wakeups {
 enum conv_source_state { CONV_SOURCE_IDLE, CONV_SOURCE_BUSY, CONV_SOURCE_OVER };
 
 struct conv_scheduler {
+    // Of the worker that set source_state to CONV_SOURCE_BUSY.
+    struct conv_source *source;
+    uint64_t next_number; // of an item
+
     // Not changed while threads run.
     const struct conv_pipeline_config *config;
     uint64_t numbered;              // images from the source, counted by the worker that uses it
-    struct conv_source *source;     // used by the worker that set source_state to CONV_SOURCE_BUSY
     struct conv_digest_set claimed; // outputs of conv_output_rename; used as `source` is
     size_t table_bytes;             // conv_backend_ops.table_bytes
     bool filter_alpha;

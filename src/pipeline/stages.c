@@ -27,11 +27,11 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
 {
     const struct conv_file *file = job->file;
     const struct conv_format *format = job->format;
-    enum conv_status status = conv_image_reader_probe(format, file->data, file->size,
+    enum conv_status status = conv_image_reader_probe(format, file->bytes, file->size,
                                                       config->max_pixels, &job->header, &job->err);
     if (status)
         return status;
-    if (!config->first_frame && format->is_animated(file->data, file->size))
+    if (!config->first_frame && format->is_animated(file->bytes, file->size))
         return conv_err_hint(
             &job->err, job->item.in_place ? CONV_HINT_TAKE_FIRST_COPY : CONV_HINT_TAKE_FIRST, 0,
             conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
@@ -65,7 +65,7 @@ enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
     decoded.depth = job->file_depth;
     conv_blend_file_header(job, &header);
     enum conv_status status =
-        job->format->decode(conv_codecs_of(codecs, job->format), job->file->data, job->file->size,
+        job->format->decode(conv_codecs_of(codecs, job->format), job->file->bytes, job->file->size,
                             &header, &decoded, &job->err);
     if (!status && job->file_depth < job->header.shape.depth)
         conv_image_widen(&planes);
@@ -85,7 +85,7 @@ bool conv_stages_pass_on(struct conv_job *job)
     struct conv_group *group = &job->slot->group;
     struct conv_group_image *image = &group->images[job->image];
     bool found = job->format->device->copy_stream(group->h_in + image->stream, &image->stream_bytes,
-                                                  job->file->data, job->file->size, &job->header);
+                                                  job->file->bytes, job->file->size, &job->header);
     conv_stages_end(job, CONV_STAGE_DECODE, start);
     return found;
 }
@@ -143,10 +143,26 @@ static enum conv_status write_output(const struct conv_pipeline_config *config, 
     enum conv_sink_result result = CONV_SINK_WRITTEN;
     enum conv_status status = config->sink->ops->write(
         config->sink, worker, &job->item, &job->input.info, &job->output, file, &result, &job->err);
+    job->is_written = !status;
     if (result == CONV_SINK_REPLACED) {
         job->outcome = CONV_OUTCOME_SKIPPED;
         job->reason = CONV_PLAN_REPLACED;
     }
+    return status;
+}
+
+enum conv_status conv_stages_copy(const struct conv_pipeline_config *config, int worker,
+                                  struct conv_job *job)
+{
+    uint64_t start = conv_trace_begin(CONV_STAGE_WRITE);
+    struct conv_encoded bytes = {0};
+    enum conv_status status = job->item.ops->view(&job->item, &job->input, &bytes.part[0].data,
+                                                  &bytes.part[0].size, &job->err);
+    bytes.size = bytes.part[0].size;
+    if (!status && !config->no_save)
+        status = write_output(config, worker, job, &bytes);
+    job->bytes_in = job->bytes_out = bytes.size;
+    conv_stages_end(job, CONV_STAGE_WRITE, start);
     return status;
 }
 

@@ -25,6 +25,10 @@ enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
                                     struct conv_codecs *codecs, struct conv_job *job,
                                     bool premultiply);
 
+// Writes the item's bytes as they are.
+enum conv_status conv_stages_copy(const struct conv_pipeline_config *config, int worker,
+                                  struct conv_job *job);
+
 // Filters the image, which the context has placed, on this thread.
 enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
                                     struct conv_filter_context *context, struct conv_job *job);

@@ -286,6 +286,7 @@ static void end_run(struct conv_scheduler *s, struct conv_slot *slot, enum resul
     struct conv_job *next;
     conv_slot_move(slot, CONV_SLOT_DRAINING);
     conv_groups_note_run(s, slot, !status && result == FILTERED);
+    slot->jobs = conv_jobs_sort(slot->jobs); // sinks with an order take them as they come
     for (struct conv_job *job = slot->jobs; job; job = next) {
         next = job->next;
         share_times(job, &slot->group);

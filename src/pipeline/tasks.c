@@ -19,10 +19,14 @@
 static enum conv_source_step next_job(struct conv_scheduler *s, struct conv_job *job)
 {
     const struct conv_sink *sink = s->config->sink;
+    job->item.is_copy = false;
+    job->item.archive = 0;
     enum conv_source_step step = conv_source_next(s->source, &job->item, &job->err);
+    job->item.number = s->next_number;
+    s->next_number += step != CONV_SOURCE_END;
     // What is bad may have no name below the sink: the list itself, for example.
     bool has_place = step != CONV_SOURCE_END && sink && conv_item_target(&job->item)[0];
-    if (has_place && step == CONV_SOURCE_ITEM &&
+    if (has_place && step == CONV_SOURCE_ITEM && !job->item.is_copy &&
         conv_output_rename(s->config, &job->item, &s->claimed, &job->err))
         return CONV_SOURCE_BAD;
     if (has_place &&
@@ -40,7 +44,8 @@ static int fill_batch(struct conv_scheduler *s, struct conv_job *jobs[],
 {
     int count = 0;
     *over = false;
-    while (!*over && count < room && (count == 0 || !conv_source_may_wait(s->source))) {
+    while (!*over && count < room &&
+           (count == 0 || !(conv_source_may_wait(s->source) || conv_source_is_full(s->source)))) {
         steps[count] = next_job(s, jobs[count]);
         *over = steps[count] == CONV_SOURCE_END;
         jobs[count]->number = *over ? 0 : ++s->numbered;
@@ -121,7 +126,7 @@ void conv_tasks_announce(struct conv_scheduler *s, struct conv_worker *worker, s
         return;
     }
     conv_job_move(job, CONV_JOB_ANNOUNCED);
-    conv_jobs_push(&s->jobs.announced, job);
+    conv_jobs_insert(&s->jobs.announced, job);
 }
 
 bool conv_tasks_read(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
@@ -143,6 +148,18 @@ bool conv_tasks_read(struct conv_scheduler *s, struct conv_worker *worker, struc
     if (status)
         conv_jobs_finish(s, job, status);
     return !status;
+}
+
+void conv_tasks_copy(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
+{
+    conv_job_move(job, CONV_JOB_READING);
+    conv_lock_release(&s->lock);
+    job->track = worker->track;
+    enum conv_status status = conv_stages_copy(s->config, worker->index, job);
+    conv_lock_acquire(&s->lock);
+    if (!status)
+        job->outcome = CONV_OUTCOME_COPIED;
+    conv_jobs_finish(s, job, status);
 }
 
 // --- decode and encode for a group ---------------------------------------------------------------

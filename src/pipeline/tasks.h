@@ -19,6 +19,10 @@ void conv_tasks_announce(struct conv_scheduler *s, struct conv_worker *worker, s
 bool conv_tasks_read(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
     CONV_NEEDS(s->lock);
 
+// Writes what is no image to the output as it is, and finishes the job.
+void conv_tasks_copy(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
+    CONV_NEEDS(s->lock);
+
 // Async backend: decodes a job that has been read and has its place in a group.
 void conv_tasks_decode(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
     CONV_NEEDS(s->lock);

@@ -114,7 +114,7 @@ static bool is_ripe(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
 // with a single worker, finished.
 static bool may_fetch(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
 {
-    if (s->source_state != CONV_SOURCE_IDLE)
+    if (s->source_state != CONV_SOURCE_IDLE || conv_source_is_full(s->source))
         return false;
     bool others_wait = s->jobs.announced.first || (s->config->jobs == 1 && s->jobs.live > 0);
     return !others_wait || !conv_source_may_wait(s->source);
@@ -197,11 +197,16 @@ static void begin(struct conv_scheduler *s, struct conv_worker *worker, struct c
 static bool read_next(struct conv_scheduler *s, struct conv_worker *worker) CONV_NEEDS(s->lock)
 {
     struct conv_job *job = s->jobs.announced.first;
-    // Its buffer may have to wait for others to be released.
-    if (!is_ripe(s) || !conv_budget_try(&s->files, &job->share, job->want))
+    // Its output may have to wait for others to be written, its buffer for others to be released.
+    if (!is_ripe(s) || !conv_sink_may_begin(s->config->sink, &job->item) ||
+        !conv_budget_try(&s->files, &job->share, job->want))
         return false;
     conv_jobs_pop(&s->jobs.announced);
     wake_for(s, &s->jobs.announced);
+    if (job->item.is_copy) {
+        conv_tasks_copy(s, worker, job);
+        return true;
+    }
     if (!conv_tasks_read(s, worker, job))
         return true;
     if (s->config->ops->async)

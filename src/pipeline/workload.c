@@ -2,6 +2,8 @@
 // Samples the first files and extrapolates.
 #include "pipeline/workload.h"
 
+#include <string.h>
+
 #include "io/formats.h"
 
 // Files whose size is looked up: a microsecond or two each, or a while over a network.
@@ -25,15 +27,31 @@ static uint64_t file_size(const struct conv_item *item)
     return is_file ? (uint64_t)info.st_size : 0;
 }
 
+// The first bytes of the item. Returns how many.
+static ssize_t read_head(uint8_t head[CONV_FORMATS_HEAD], const struct conv_item *item)
+{
+    struct conv_input input = {0};
+    struct conv_err err;
+    if (item->ops->view) {
+        const uint8_t *data;
+        size_t size;
+        if (item->ops->view(item, &input, &data, &size, &err))
+            return -1;
+        size = size < CONV_FORMATS_HEAD ? size : CONV_FORMATS_HEAD;
+        memcpy(head, data, size);
+        return (ssize_t)size;
+    }
+    if (item->ops->open(item, &input, &err))
+        return -1;
+    ssize_t got = item->ops->read(&input, head, CONV_FORMATS_HEAD, &err);
+    item->ops->close(&input);
+    return got;
+}
+
 static bool looks_plain(const struct conv_item *item)
 {
     uint8_t head[CONV_FORMATS_HEAD];
-    struct conv_input input = {0};
-    struct conv_err err;
-    if (item->ops->open(item, &input, &err))
-        return false;
-    ssize_t got = item->ops->read(&input, head, sizeof head, &err);
-    item->ops->close(&input);
+    ssize_t got = read_head(head, item);
     if (got <= 0)
         return false;
     const struct conv_format_device *device = conv_formats_find(head, (size_t)got)->device;
@@ -61,7 +79,7 @@ static bool is_much(const struct conv_workload *workload, const struct sample *s
 void conv_workload_measure(struct conv_workload *workload, struct conv_source *source,
                            const struct conv_workload_thresholds *thresholds)
 {
-    struct conv_item item;
+    struct conv_item item = {0};
     struct conv_err err;
     struct sample sample = {0};
     bool much = false;
@@ -70,10 +88,13 @@ void conv_workload_measure(struct conv_workload *workload, struct conv_source *s
     while (step != CONV_SOURCE_END && !much &&
            (sample.files < SAMPLED || sample.bytes / SAMPLED >= LEAST_BYTES)) {
         step = conv_source_next(source, &item, &err);
-        if (step != CONV_SOURCE_ITEM)
+        if (step != CONV_SOURCE_ITEM || item.is_copy) {
+            conv_item_release(&item);
             continue;
+        }
         if (sample.files < SAMPLED)
             add_sample(&sample, &item);
+        conv_item_release(&item);
         workload->images++;
         workload->bytes =
             sample.files < SAMPLED ? sample.bytes : sample.bytes / SAMPLED * workload->images;

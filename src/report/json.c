@@ -65,7 +65,7 @@ void conv_json_begin(FILE *stream, const struct conv_report_config *config)
 
 void conv_json_file(FILE *stream, const struct conv_record *record)
 {
-    static const char *const names[] = {"done", "failed", "skipped", "planned"};
+    static const char *const names[] = {"done", "failed", "skipped", "planned", "copied"};
     fputs("{\"type\":\"file\"", stream);
     conv_json_member(stream, "input", record->input);
     bool failed = record->outcome == CONV_OUTCOME_FAILED;
@@ -111,12 +111,12 @@ void conv_json_summary(FILE *stream, const struct conv_report_config *config,
     fprintf(stream,
             "{\"type\":\"summary\",\"exit_code\":%d,\"done\":%" PRIu64 ",\"failed\":%" PRIu64
             ",\"skipped\":%" PRIu64 ",\"planned\":%" PRIu64 ",\"ignored\":%" PRIu64
-            ",\"seconds\":%.6f,\"pixels\":%" PRIu64 ",\"bytes_in\":%" PRIu64
+            ",\"copied\":%" PRIu64 ",\"seconds\":%.6f,\"pixels\":%" PRIu64 ",\"bytes_in\":%" PRIu64
             ",\"bytes_out\":%" PRIu64 ",\"decoded_on_device\":%" PRIu64
             ",\"encoded_on_device\":%" PRIu64,
             exit_code, totals->done, totals->failed, totals->skipped, totals->planned,
-            totals->ignored, totals->seconds, totals->pixels, totals->bytes_in, totals->bytes_out,
-            totals->decoded_on_device, totals->encoded_on_device);
+            totals->ignored, totals->copied, totals->seconds, totals->pixels, totals->bytes_in,
+            totals->bytes_out, totals->decoded_on_device, totals->encoded_on_device);
     print_stages(stream, totals->ns);
     struct conv_figures figures;
     conv_figures_compute(config, totals, &figures);

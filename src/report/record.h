@@ -35,6 +35,7 @@ enum conv_outcome {
     CONV_OUTCOME_FAILED,
     CONV_OUTCOME_SKIPPED,
     CONV_OUTCOME_PLANNED, // --dry-run: would be filtered
+    CONV_OUTCOME_COPIED,  // no image: it went to the output as it is
 };
 
 // One image. The strings belong to the caller.
@@ -75,7 +76,7 @@ struct conv_record_listing {
 };
 
 struct conv_totals {
-    uint64_t done, failed, skipped, planned;
+    uint64_t done, failed, skipped, planned, copied;
     uint64_t ignored; // files and folders that the source passed by: no images of the user's
     uint64_t pixels, bytes_in, bytes_out; // of done images
     uint64_t decoded_on_device, encoded_on_device;

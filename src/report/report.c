@@ -129,6 +129,9 @@ static void count(struct conv_totals *totals, const struct conv_record *record)
     case CONV_OUTCOME_PLANNED:
         totals->planned++;
         return;
+    case CONV_OUTCOME_COPIED:
+        totals->copied++;
+        return;
     case CONV_OUTCOME_DONE:
         break;
     }
@@ -321,7 +324,8 @@ static void print_ignored(const struct conv_totals *totals)
 
 static void print_interrupted(const struct conv_totals *totals, const struct conv_report_rest *rest)
 {
-    uint64_t over = totals->done + totals->failed + totals->skipped + totals->planned;
+    uint64_t over =
+        totals->done + totals->failed + totals->skipped + totals->planned + totals->copied;
     fprintf(stderr, "interrupted: %" PRIu64, totals->done);
     if (rest->known)
         fprintf(stderr, " of %" PRIu64, over + rest->images);
@@ -339,7 +343,8 @@ static void print_summary(const struct conv_report *report)
 {
     const struct conv_report_config *config = &report->config;
     const struct conv_totals *totals = &report->totals;
-    uint64_t over = totals->done + totals->failed + totals->skipped + totals->planned;
+    uint64_t over =
+        totals->done + totals->failed + totals->skipped + totals->planned + totals->copied;
     if (report->rest) {
         print_interrupted(totals, report->rest);
         return;
@@ -357,6 +362,8 @@ static void print_summary(const struct conv_report *report)
     conv_figures_compute(config, totals, &figures);
     fprintf(stderr, "%" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " skipped", totals->done,
             totals->failed, totals->skipped);
+    if (totals->copied)
+        fprintf(stderr, ", %" PRIu64 " copied", totals->copied);
     print_ignored(totals);
     fprintf(stderr, ", %.2f s", totals->seconds);
     if (totals->done)

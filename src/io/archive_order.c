@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: MIT
+// One thread at a time has the turn: it gives members their places, in order, and writes them where
+// that has to be done in order. It holds the turn, not the lock, while it opens, writes and closes
+// archives. Members of a file of plain tar are only placed during the turn and written after it, by
+// any thread that comes along.
+#include "io/archive_order.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/archive_body.h"
+#include "io/archive_output.h"
+
+struct entry {
+    int target;
+    bool is_dropped;
+    struct conv_archive_member member;
+    struct conv_encoded content;
+    struct conv_archive_body *body; // retained; or NULL
+    uint64_t offset;                // its place in a file of plain tar
+    size_t copied;                  // bytes that count as waiting
+    struct entry *next;             // in the list of placed ones
+    // After it: the member's strings, and the content unless it has a body.
+};
+
+struct conv_archive_order {
+    struct conv_archive_order_config config;
+    struct conv_archive_output output; // of the turn, except for writing at offsets
+    struct conv_archive_writer *writer;
+    int target; // that is open; -1: none
+    bool *made; // by target
+
+    pthread_mutex_t lock; // guards all below
+    pthread_cond_t written;
+    bool has_turn;       // a thread has the turn
+    uint64_t next;       // the member whose turn it is
+    struct entry **ring; // those that wait, by number modulo `room`, a power of two
+    size_t room;
+    struct entry *placed; // to be written at their offsets
+    int writing;          // placed, and not yet written
+    size_t waiting, limit;
+    struct conv_err failure;
+};
+
+// --- entries -------------------------------------------------------------------------------------
+
+static char *copy_string(char *to, const char **string)
+{
+    size_t size = strlen(*string) + 1;
+    memcpy(to, *string, size);
+    *string = to;
+    return to + size;
+}
+
+// A copy that can wait. NULL without memory.
+static struct entry *copy_entry(const struct entry *from)
+{
+    const struct conv_archive_member *member = &from->member;
+    size_t strings = strlen(member->name) + strlen(member->link) + strlen(member->uname) +
+                     strlen(member->gname) + 4;
+    size_t content = from->body ? 0 : from->content.size;
+    struct entry *entry = malloc(sizeof *entry + strings + content);
+    if (!entry)
+        return NULL;
+    *entry = *from;
+    char *end = copy_string((char *)(entry + 1), &entry->member.name);
+    end = copy_string(end, &entry->member.link);
+    end = copy_string(end, &entry->member.uname);
+    end = copy_string(end, &entry->member.gname);
+    entry->copied = sizeof *entry + strings + content;
+    if (from->body) {
+        conv_archive_body_retain(from->body);
+        return entry;
+    }
+    uint8_t *bytes = (uint8_t *)end;
+    entry->content = (struct conv_encoded){.part = {{bytes, content}}, .size = content};
+    for (int i = 0; i < CONV_ENCODED_PARTS; i++) {
+        size_t size = from->content.part[i].size;
+        if (size > 0)
+            memcpy(bytes, from->content.part[i].data, size);
+        bytes += size;
+    }
+    return entry;
+}
+
+static void free_entry(struct entry *entry)
+{
+    if (entry && !entry->is_dropped)
+        conv_archive_body_release(entry->body);
+    free(entry);
+}
+
+// False without memory.
+static bool reserve(struct conv_archive_order *order, uint64_t number)
+{
+    size_t room = order->room ? order->room : 64;
+    while (number - order->next >= room)
+        room *= 2;
+    if (room == order->room)
+        return true;
+    struct entry **ring = calloc(room, sizeof(struct entry *));
+    if (!ring)
+        return false;
+    for (size_t i = 0; i < order->room; i++) {
+        uint64_t old = order->next + i;
+        ring[old & (room - 1)] = order->ring[old & (order->room - 1)];
+    }
+    free(order->ring);
+    order->ring = ring;
+    order->room = room;
+    return true;
+}
+
+static struct entry **slot_of(struct conv_archive_order *order, uint64_t number)
+{
+    return &order->ring[number & (order->room - 1)];
+}
+
+// --- writing -------------------------------------------------------------------------------------
+
+// Notes the first failure: nothing is written after it.
+static void fail(struct conv_archive_order *order, const struct conv_err *err)
+{
+    pthread_mutex_lock(&order->lock);
+    if (!order->failure.status)
+        order->failure = *err;
+    pthread_mutex_unlock(&order->lock);
+}
+
+static enum conv_status write_at(struct conv_archive_order *order, const struct entry *entry,
+                                 struct conv_err *err)
+{
+    static const uint8_t zeros[CONV_ARCHIVE_AFTER_MOST];
+    struct conv_archive_frame frame;
+    struct iovec parts[CONV_ENCODED_PARTS + 2];
+    const struct conv_archive_format *format = order->config.targets[entry->target].format;
+    enum conv_status status = format->frame(&entry->member, &frame, err);
+    if (status)
+        return status;
+    int count = 0;
+    parts[count++] = (struct iovec){frame.head, frame.before};
+    for (int i = 0; i < CONV_ENCODED_PARTS; i++)
+        parts[count++] = (struct iovec){(void *)(uintptr_t)entry->content.part[i].data,
+                                        entry->content.part[i].size};
+    parts[count++] = (struct iovec){(void *)(uintptr_t)zeros, frame.after};
+    if (!order->output.is_stream)
+        return conv_archive_output_write_at(&order->output, entry->offset, parts, count, err);
+    for (int i = 0; i < count && !status; i++)
+        if (parts[i].iov_len > 0)
+            status =
+                conv_archive_output_write(&order->output, parts[i].iov_base, parts[i].iov_len, err);
+    return status;
+}
+
+static void write_entry(struct conv_archive_order *order, const struct entry *entry)
+{
+    struct conv_err err = {0};
+    enum conv_status status;
+    if (conv_archive_order_has_failed(order))
+        return;
+    if (order->writer)
+        status = order->writer->ops->append(
+            order->writer, &entry->member,
+            entry->member.kind == CONV_ARCHIVE_FILE ? &entry->content : NULL, &err);
+    else
+        status = write_at(order, entry, &err);
+    // Where the system could not read what it was to write, the input is to blame.
+    const struct conv_archive_body *body = entry->body;
+    if (status && body)
+        (void)conv_archive_input_touch(&body->unit->input, body->data, (size_t)body->member.size,
+                                       &err);
+    if (status)
+        fail(order, &err);
+}
+
+static void end_write(struct conv_archive_order *order, const struct entry *entry)
+{
+    order->waiting -= entry->copied;
+    if (--order->writing == 0)
+        pthread_cond_broadcast(&order->written);
+}
+
+// Writes what others have placed, until there is no more. Called and left with the lock.
+static void write_placed(struct conv_archive_order *order)
+{
+    struct entry *entry;
+    while ((entry = order->placed)) {
+        order->placed = entry->next;
+        pthread_mutex_unlock(&order->lock);
+        write_entry(order, entry);
+        pthread_mutex_lock(&order->lock);
+        end_write(order, entry);
+        free_entry(entry);
+    }
+}
+
+// --- the turn ------------------------------------------------------------------------------------
+
+static enum conv_status finish_target(struct conv_archive_order *order, bool keep,
+                                      struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    if (order->target < 0)
+        return CONV_OK;
+    const struct conv_archive_format *format = order->config.targets[order->target].format;
+    if (keep && order->writer) {
+        status = order->writer->ops->finish(order->writer, err);
+    } else if (keep) {
+        static const uint8_t zeros[512];
+        for (size_t left = format->trailer(order->output.at), step; left > 0 && !status;
+             left -= step) {
+            step = left < sizeof zeros ? left : sizeof zeros;
+            status = conv_archive_output_write(&order->output, zeros, step, err);
+        }
+    }
+    if (order->writer)
+        order->writer->ops->close(order->writer);
+    order->writer = NULL;
+    order->target = -1;
+    struct conv_err later;
+    enum conv_status closed = conv_archive_output_close(&order->output, keep && !status,
+                                                        order->config.fsync, status ? &later : err);
+    return status ? status : closed;
+}
+
+static enum conv_status open_target(struct conv_archive_order *order, int target,
+                                    struct conv_err *err)
+{
+    const struct conv_archive_target *to = &order->config.targets[target];
+    enum conv_status status =
+        conv_archive_output_open(&order->output, to->path, order->config.stop, err);
+    if (status)
+        return status;
+    order->target = target;
+    order->made[target] = true;
+    return to->format->frame ? CONV_OK : to->format->write(&order->writer, &order->output, err);
+}
+
+// With the turn, without the lock: completes the open archive once all members are written, and
+// opens the next. `own` is written first, since it is not among those that others can write.
+static void change_target(struct conv_archive_order *order, struct entry **own, int target)
+{
+    struct conv_err err = {0};
+    if (*own)
+        write_entry(order, *own);
+    pthread_mutex_lock(&order->lock);
+    if (*own)
+        end_write(order, *own);
+    *own = NULL;
+    write_placed(order);
+    while (order->writing > 0)
+        pthread_cond_wait(&order->written, &order->lock);
+    bool failed = order->failure.status != CONV_OK;
+    pthread_mutex_unlock(&order->lock);
+    if (!failed && (finish_target(order, true, &err) || open_target(order, target, &err)))
+        fail(order, &err);
+}
+
+// A member gets its place, and is written if that has to be done in order. With the turn, without
+// the lock. True if it is still to be written.
+static bool place(struct conv_archive_order *order, struct entry **own, struct entry *entry)
+{
+    if (entry->target != order->target)
+        change_target(order, own, entry->target);
+    if (conv_archive_order_has_failed(order))
+        return false;
+    if (order->writer || order->output.is_stream) {
+        write_entry(order, entry);
+        return false;
+    }
+    struct conv_archive_frame frame;
+    struct conv_err err = {0};
+    if (order->config.targets[entry->target].format->frame(&entry->member, &frame, &err)) {
+        fail(order, &err);
+        return false;
+    }
+    entry->offset = order->output.at;
+    order->output.at += frame.before + entry->content.size + frame.after;
+    return true;
+}
+
+// Takes the turn for all members that are due. `given`: the first of them, which stays the
+// caller's, or NULL. Called and left with the lock.
+static void take_turn(struct conv_archive_order *order, struct entry *given)
+{
+    struct entry *own = NULL, *entry = given;
+    order->has_turn = true;
+    for (;;) {
+        if (!entry && order->room > 0) {
+            struct entry **slot = slot_of(order, order->next);
+            entry = *slot;
+            *slot = NULL;
+        }
+        if (!entry)
+            break;
+        order->next++;
+        pthread_mutex_unlock(&order->lock);
+        bool writes = !entry->is_dropped && place(order, &own, entry);
+        pthread_mutex_lock(&order->lock);
+        order->writing += writes;
+        if (writes && entry == given) {
+            own = given;
+        } else if (writes) {
+            entry->next = order->placed;
+            order->placed = entry;
+        } else {
+            order->waiting -= entry->copied;
+            if (entry != given)
+                free_entry(entry);
+        }
+        entry = NULL;
+    }
+    order->has_turn = false;
+    if (own) {
+        pthread_mutex_unlock(&order->lock);
+        write_entry(order, own);
+        pthread_mutex_lock(&order->lock);
+        end_write(order, own);
+    }
+    write_placed(order);
+}
+
+// --- the interface -------------------------------------------------------------------------------
+
+enum conv_status conv_archive_order_open(struct conv_archive_order **out,
+                                         const struct conv_archive_order_config *config,
+                                         struct conv_err *err)
+{
+    struct conv_archive_order *order = calloc(1, sizeof *order);
+    bool *made = calloc((size_t)config->target_count + 1, sizeof *made);
+    if (!order || !made) {
+        free(order);
+        free(made);
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for writing archives");
+    }
+    order->config = *config;
+    order->made = made;
+    order->target = -1;
+    order->output.fd = -1;
+    order->limit = SIZE_MAX;
+    pthread_mutex_init(&order->lock, NULL); // on Linux neither takes memory nor fails
+    pthread_cond_init(&order->written, NULL);
+    *out = order;
+    return CONV_OK;
+}
+
+void conv_archive_order_limit(struct conv_archive_order *order, size_t bytes)
+{
+    order->limit = bytes;
+}
+
+static enum conv_status refuse_failed(struct conv_err *err)
+{
+    return conv_err_set(err, CONV_ERR_CANCELLED, "the archive cannot be written");
+}
+
+static bool is_its_turn(const struct conv_archive_order *order, uint64_t number)
+{
+    return number == order->next && !order->has_turn;
+}
+
+// The member waits. Takes the entry over.
+static enum conv_status enqueue(struct conv_archive_order *order, uint64_t number,
+                                struct entry *entry, struct conv_err *err)
+{
+    pthread_mutex_lock(&order->lock);
+    bool reserved = reserve(order, number);
+    if (reserved) {
+        *slot_of(order, number) = entry;
+        order->waiting += entry->copied;
+        if (!order->has_turn)
+            take_turn(order, NULL);
+    }
+    pthread_mutex_unlock(&order->lock);
+    if (reserved)
+        return CONV_OK;
+    free_entry(entry);
+    return conv_err_set(err, CONV_ERR_MEMORY, "no memory for members that wait for their turn");
+}
+
+enum conv_status conv_archive_order_put(struct conv_archive_order *order, uint64_t number,
+                                        int target, const struct conv_archive_member *member,
+                                        const struct conv_encoded *content,
+                                        struct conv_archive_body *body, struct conv_err *err)
+{
+    struct entry entry = {.target = target, .member = *member, .body = body};
+    const struct conv_archive_format *format = order->config.targets[target].format;
+    struct conv_archive_frame frame;
+    if (content)
+        entry.content = *content;
+    enum conv_status status = format->frame ? format->frame(member, &frame, err) : CONV_OK;
+    if (status)
+        return status;
+    pthread_mutex_lock(&order->lock);
+    bool failed = order->failure.status != CONV_OK, now = is_its_turn(order, number);
+    if (now)
+        take_turn(order, &entry);
+    failed |= order->failure.status != CONV_OK;
+    pthread_mutex_unlock(&order->lock);
+    if (now || failed)
+        return failed ? refuse_failed(err) : CONV_OK;
+    struct entry *copy = copy_entry(&entry);
+    if (!copy)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for members that wait for their turn");
+    return enqueue(order, number, copy, err);
+}
+
+void conv_archive_order_drop(struct conv_archive_order *order, uint64_t number)
+{
+    struct entry gone = {.is_dropped = true};
+    struct conv_err err = {0};
+    pthread_mutex_lock(&order->lock);
+    bool now = is_its_turn(order, number);
+    if (now)
+        take_turn(order, &gone);
+    pthread_mutex_unlock(&order->lock);
+    if (now)
+        return;
+    struct entry *entry = calloc(1, sizeof *entry);
+    if (entry) {
+        entry->is_dropped = true;
+        entry->copied = sizeof *entry;
+    }
+    if (!entry)
+        conv_err_set(&err, CONV_ERR_MEMORY, "no memory for members that wait for their turn");
+    if (!entry || enqueue(order, number, entry, &err))
+        fail(order, &err);
+}
+
+bool conv_archive_order_may_begin(struct conv_archive_order *order, uint64_t number)
+{
+    pthread_mutex_lock(&order->lock);
+    bool may = order->waiting <= order->limit || number <= order->next;
+    pthread_mutex_unlock(&order->lock);
+    return may;
+}
+
+bool conv_archive_order_has_failed(struct conv_archive_order *order)
+{
+    pthread_mutex_lock(&order->lock);
+    bool failed = order->failure.status != CONV_OK;
+    pthread_mutex_unlock(&order->lock);
+    return failed;
+}
+
+// Archives that have no member.
+static enum conv_status make_empty(struct conv_archive_order *order, struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    for (int i = 0; i < order->config.target_count && !status; i++)
+        if (!order->made[i] && atomic_load(&order->config.targets[i].is_due)) {
+            status = open_target(order, i, err);
+            if (!status)
+                status = finish_target(order, true, err);
+        }
+    return status;
+}
+
+enum conv_status conv_archive_order_finish(struct conv_archive_order *order, bool keep,
+                                           struct conv_err *err)
+{
+    enum conv_status status = order->failure.status;
+    bool complete = true;
+    if (status)
+        *err = order->failure;
+    for (size_t i = 0; i < order->room; i++) {
+        complete = complete && !order->ring[i]; // else others should have come before
+        free_entry(order->ring[i]);
+    }
+    if (keep && !status && !complete)
+        status = conv_err_set(err, CONV_ERR_IO, "members of the archive are missing");
+    struct conv_err later;
+    enum conv_status finished = finish_target(order, keep && !status, status ? &later : err);
+    status = status ? status : finished;
+    if (!status && keep)
+        status = make_empty(order, err);
+    if (order->target >= 0) // half open
+        (void)finish_target(order, false, &later);
+    pthread_mutex_destroy(&order->lock);
+    pthread_cond_destroy(&order->written);
+    free(order->ring);
+    free(order->made);
+    free(order);
+    return status == CONV_ERR_CANCELLED ? CONV_OK : status;
+}
+
+void conv_archive_order_remove(struct conv_archive_order *order)
+{
+    conv_archive_output_remove(&order->output);
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// Where an archive is written to: a file that appears under its name whole or not at all, or
+// standard output, a pipe or a device, which get the bytes as they come.
+#ifndef CONV_IO_ARCHIVE_OUTPUT_H
+#define CONV_IO_ARCHIVE_OUTPUT_H
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/err.h"
+
+struct conv_archive_output {
+    char path[PATH_MAX]; // "-": standard output
+    int fd;              // -1: not open
+    bool owns_fd;
+    bool is_stream; // bytes come in order; else they can be written at any offset
+    uint64_t at;    // bytes appended
+    const atomic_int *stop;
+    atomic_bool has_temporary;
+    char temporary[PATH_MAX];
+};
+
+// Begins to write. The folder of a file is made. `stop` ends waits for the reader of a pipe.
+// CONV_ERR_IO, CONV_ERR_LIMIT, CONV_ERR_USAGE for a folder, CONV_ERR_CANCELLED; nothing is open
+// then.
+enum conv_status conv_archive_output_open(struct conv_archive_output *output, const char *path,
+                                          const atomic_int *stop, struct conv_err *err);
+
+// Appends bytes. One thread at a time. CONV_ERR_IO with the reason, CONV_ERR_CANCELLED once a
+// signal has ended the run and a pipe's reader takes nothing. The archive is unusable then.
+enum conv_status conv_archive_output_write(struct conv_archive_output *output, const void *data,
+                                           size_t size, struct conv_err *err);
+
+// Writes bytes at an offset of what is no stream. Any thread. Changes *parts. CONV_ERR_IO.
+enum conv_status conv_archive_output_write_at(const struct conv_archive_output *output,
+                                              uint64_t offset, struct iovec *parts, int count,
+                                              struct conv_err *err);
+
+// Closes the output. `keep`: a file gets its name, else it is removed; `fsync`: it is on the disk
+// then, and so is its name. CONV_ERR_IO; nothing is left of a file then.
+enum conv_status conv_archive_output_close(struct conv_archive_output *output, bool keep,
+                                           bool fsync, struct conv_err *err);
+
+// Removes the file that has no name yet. Async-signal-safe, for the end of the program.
+void conv_archive_output_remove(struct conv_archive_output *output);
+
+#endif

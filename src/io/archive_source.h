@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// The members of archives as a source, one archive after the other: images to be filtered, and what
+// is no image, to be copied as it is.
+//
+// Members of a mapped archive are decoded from where they lie. Those of a stream are read into
+// memory one by one; conv_source_is_full is true while many of them are in use, so a stream of any
+// length takes constant memory.
+#ifndef CONV_IO_ARCHIVE_SOURCE_H
+#define CONV_IO_ARCHIVE_SOURCE_H
+
+#include "base/digest_set.h"
+#include "io/archive_body.h"
+#include "io/folder_source.h"
+#include "io/member_path.h"
+#include "io/source.h"
+
+struct conv_archive_source_config {
+    struct conv_folder_rules rules; // which names are images
+    bool images_only;               // what is no image is passed by, not copied
+    // Outputs are files below this folder: members need names that stay in it and are unique, and
+    // links cannot be copied. NULL: outputs are archives, which take every name.
+    const char *folder;
+    atomic_int *stop; // ends waits for a stream; may be NULL
+};
+
+struct conv_archive_source {
+    struct conv_source source;
+    struct conv_archive_source_config config;
+    atomic_size_t held;             // bytes of members of streams in memory
+    size_t usual, most;             // as in conv_source_ops.limit
+    struct conv_archive_unit *unit; // NULL: none is open
+    const char *path;               // of it
+    atomic_bool *is_due;            // as in struct conv_archive_target; may be NULL
+    char below[NAME_MAX + 1];       // the folder that its members get below config.folder; or ""
+    bool is_broken;                 // a failure of reading was reported
+    uint64_t others;                // members passed by
+    char other[256];                // the first of them
+    struct conv_digest_set seen;    // outputs below config.folder
+    struct conv_member_links links;
+};
+
+// To be closed, even if it was never begun. Keeps the arrays of *config.
+void conv_archive_source_init(struct conv_archive_source *source,
+                              const struct conv_archive_source_config *config);
+void conv_archive_source_close(struct conv_archive_source *source);
+
+// An archive that is about to be read.
+struct conv_archive_source_unit {
+    const char *path; // for names and messages; "-" for standard input
+    const struct conv_archive_format *format;
+    int target;          // number of the archive that its members are written to
+    const char *below;   // as in struct conv_archive_source
+    atomic_bool *is_due; // set once the archive has been read, whole or in part; may be NULL
+};
+
+// Begins with an archive, after the end of the one before. Takes *input over, which is {.fd = -1}
+// afterwards. CONV_ERR_MEMORY, and as conv_archive_format.read.
+enum conv_status conv_archive_source_begin(struct conv_archive_source *source,
+                                           const struct conv_archive_source_unit *unit,
+                                           struct conv_archive_input *input, struct conv_err *err);
+
+#endif

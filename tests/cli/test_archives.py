@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: MIT
+"""Archives as inputs and outputs: the same pixels as with files, members in order, nothing outside the output."""
+import io
+import os
+import signal
+import subprocess
+import tarfile
+import time
+
+import numpy as np
+import pytest
+
+import images
+from program import BINARY, EMULATED, RUNNER, is_sanitized, measure, run, start
+
+RNG = np.random.default_rng(19)
+PNGS = [images.make(kind, RNG, width, height).data for kind, width, height in
+        (("rgb8", 40, 30), ("gray8", 7, 5), ("rgba8", 64, 48), ("gray16", 33, 9), ("rgb8", 300, 200))]
+
+
+def add(archive, name, data=b"", **fields):
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    info.mtime, info.mode, info.uid, info.gid, info.uname, info.gname = 1700000000, 0o640, 1000, 100, "user", "group"
+    for field, value in fields.items():
+        setattr(info, field, value)
+    archive.addfile(info, io.BytesIO(data))
+
+
+def make(path, members, format=tarfile.USTAR_FORMAT):
+    """A tar archive of (name, bytes) pairs."""
+    with tarfile.open(path, "w", format=format) as archive:
+        for name, data, *fields in members:
+            add(archive, name, data, **(fields[0] if fields else {}))
+
+
+def samples(count):
+    """As WebDataset lays them out: an image and a label each."""
+    for i in range(count):
+        yield f"{i:06}.png", PNGS[i % len(PNGS)]
+        yield f"{i:06}.cls", b"%d" % i
+
+
+def read(path):
+    with tarfile.open(path) as archive:
+        return [(m.name, archive.extractfile(m).read() if m.isreg() else None) for m in archive]
+
+
+def filtered(box, members):
+    """What files give, by name."""
+    folder = box / "files"
+    folder.mkdir(exist_ok=True)
+    names = [name for name, *_ in members if name.endswith(".png")]
+    for i, (name, data, *_) in enumerate((m for m in members if m[0].endswith(".png"))):
+        (folder / f"{i}.png").write_bytes(data)
+    run("emboss", folder, box / "reference")
+    return {name: (box / "reference" / f"{i}.png").read_bytes() for i, name in enumerate(names)}
+
+
+def expected(box, members):
+    pixels = filtered(box, members)
+    return [(name, pixels.get(name, data)) for name, data, *_ in members]
+
+
+def temporaries(folder):
+    return [name for name in os.listdir(folder) if name.startswith(".conv-")]
+
+
+@pytest.mark.parametrize("format", (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT))
+@pytest.mark.parametrize("way", ("files", "stdin", "pipe", "jobs"))
+def test_tar_to_tar(box, way, format):
+    members = list(samples(12)) + [("dir/" + "n" * 90 + f"/{'m' * 60}.png", PNGS[0])]
+    if format != tarfile.USTAR_FORMAT:
+        members += [("long/" + "x" * 150 + ".png", PNGS[1]), ("long/" + "y" * 200 + ".json", b"{}")]
+    make("in.tar", members, format)
+    if way == "files":
+        run("emboss", "in.tar", "out.tar")
+    elif way == "jobs":
+        run("emboss", "-j8", "--mem-limit", "2M", "in.tar", "out.tar")
+    else:
+        with open("in.tar", "rb") as source, open("out.tar", "wb") as sink:
+            given = subprocess.PIPE if way == "pipe" else source
+            child = subprocess.Popen([*RUNNER, BINARY, "emboss", "--device=cpu", "-", "-"], stdin=given, stdout=sink)
+            if way == "pipe":
+                child.communicate(source.read())
+            assert child.wait() == 0
+    assert read("out.tar") == expected(box, members)
+    assert not temporaries(".")
+    with tarfile.open("out.tar") as archive:
+        for info in archive:
+            assert (info.mtime, info.mode, info.uid, info.gid) == (1700000000, 0o640, 1000, 100)
+            assert (info.uname, info.gname) == ("user", "group")
+    assert os.path.getsize("out.tar") % 10240 == 0
+
+
+def test_bytes_depend_on_the_input_alone(box):
+    make("in.tar", list(samples(30)))
+    for jobs in (1, 2, 7):
+        run("emboss", f"-j{jobs}", "in.tar", f"{jobs}.tar")
+    assert (box / "1.tar").read_bytes() == (box / "2.tar").read_bytes() == (box / "7.tar").read_bytes()
+    assert subprocess.run(["tar", "tf", "1.tar"], capture_output=True, check=True).stderr == b""
+
+
+def test_tar_to_folder_and_back(box):
+    members = list(samples(4)) + [("a/b/c.png", PNGS[0]), ("./d.png", PNGS[1]), ("/e.png", PNGS[2])]
+    make("in.tar", members)
+    run("emboss", "in.tar", "out")
+    for name, data in expected(box, members):
+        assert (box / "out" / name.lstrip("/")).read_bytes() == data
+    run("emboss", "--images-only", "in.tar", "only")
+    assert not list((box / "only").glob("**/*.cls")) and (box / "only/a/b/c.png").exists()
+    os.utime("out/a/b/c.png", (1600000000, 1600000000))
+    run("emboss", "-r", "out", "back.tar")
+    with tarfile.open("back.tar") as archive:
+        names = archive.getnames()
+        info = archive.getmember("a/b/c.png")
+    assert names == sorted(names) and len(names) == 7
+    assert (info.mtime, info.mode, info.uid, info.uname) == (1600000000, 0o644, 0, "")
+
+
+def test_images_only(box):
+    make("in.tar", list(samples(3)))
+    run("emboss", "--images-only", "in.tar", "out.tar")
+    assert [name for name, _ in read("out.tar")] == ["000000.png", "000001.png", "000002.png"]
+
+
+def test_shards(box):
+    (box / "in").mkdir()
+    for i in range(3):
+        make(f"in/shard-{i:03}.tar", list(samples(i)))  # the first is empty
+    run("emboss", "in/shard-{000..002}.tar", "out")
+    assert sorted(os.listdir("out")) == ["shard-000.tar", "shard-001.tar", "shard-002.tar"]
+    for i in range(3):
+        assert [name for name, _ in read(f"out/shard-{i:03}.tar")] == [name for name, _ in samples(i)]
+    run("emboss", "in/shard-{001..001}.tar", "one")
+    assert os.listdir("one") == ["shard-001.tar"]
+    run("emboss", "in/shard-001.tar", "in/shard-002.tar", "files", "--format", "files")
+    assert os.path.exists("files/shard-002/000001.cls")
+    run("emboss", "in/shard-001.tar", "in/shard-002.tar", "all.tar")
+    assert len(read("all.tar")) == 6
+
+
+def test_what_cannot_be_an_image(box):
+    """Links and folders are copied from tar to tar and refused where they would become files; devices always."""
+    make("in.tar", [("d", b"", {"type": tarfile.DIRTYPE}), ("a.png", PNGS[0]),
+                    ("s", b"", {"type": tarfile.SYMTYPE, "linkname": "../../etc/passwd"}),
+                    ("h.png", b"", {"type": tarfile.LNKTYPE, "linkname": "a.png"}),
+                    ("null", b"", {"type": tarfile.CHRTYPE}), ("pipe", b"", {"type": tarfile.FIFOTYPE}), ("b.png", PNGS[1])])
+    result = run("emboss", "in.tar", "out.tar", code=1)
+    assert "in.tar:null: is a device or a pipe" in result.err
+    with tarfile.open("out.tar") as archive:
+        assert [(m.name, m.type, m.linkname) for m in archive] == [
+            ("d", tarfile.DIRTYPE, ""), ("a.png", tarfile.REGTYPE, ""), ("s", tarfile.SYMTYPE, "../../etc/passwd"),
+            ("h.png", tarfile.LNKTYPE, "a.png"), ("b.png", tarfile.REGTYPE, "")]
+    result = run("emboss", "in.tar", "out", code=1)
+    assert sorted(os.listdir("out")) == ["a.png", "b.png"]
+    assert "in.tar:s: is a symbolic link" in result.err and "in.tar:h.png: is a hard link" in result.err
+
+
+def test_names_stay_in_the_folder(box):
+    names = ["../up.png", "a/../../up.png", "x/..", "a.png", "a.png", "./a.png", "C:/x.png", "..\\up.png"]
+    make("in.tar", [(name, PNGS[0]) for name in names])
+    (box / "deep/out").mkdir(parents=True)
+    result = run("emboss", "in.tar", "deep/out", code=1)
+    assert os.listdir("deep") == ["out"] and os.listdir("deep/out") == ["a.png"]
+    assert "in.tar:../up.png: " in result.err and result.err.count("another member has the same output") == 2
+    run("emboss", "in.tar", "out.tar")  # an archive takes every name
+    assert [name for name, _ in read("out.tar")] == names
+
+
+@pytest.mark.parametrize("action", ("skip", "copy", "stop"))
+def test_bad_member(box, action):
+    make("in.tar", [("a.png", PNGS[0]), ("bad.png", b"no image"), ("b.png", PNGS[1])])
+    result = run("emboss", "--on-error", action, "-j1", "in.tar", "out.tar", code=1)
+    assert "in.tar:bad.png: " in result.err
+    if action == "stop":
+        assert os.listdir() == ["in.tar"]
+        return
+    found = read("out.tar")
+    assert [name for name, _ in found] == ["a.png", "bad.png", "b.png"] if action == "copy" else ["a.png", "b.png"]
+    assert ("bad.png", b"no image") in found or action == "skip"
+
+
+@pytest.mark.parametrize("piped", (False, True))
+@pytest.mark.parametrize("cut", (100, 600, 5000, -20480 + 100))
+def test_truncated(box, cut, piped):
+    """Whole members before the end are done, the reason is reported, and the output has what was done."""
+    members = list(samples(8))
+    make("whole.tar", members)
+    data = (box / "whole.tar").read_bytes()[:cut]
+    (box / "in.tar").write_bytes(data)
+    if piped:
+        result = run("emboss", "-", "out.tar", "--format=tar", code=1, stdin=data)
+    else:
+        result = run("emboss", "in.tar", "out.tar", code=1)
+    assert "truncated archive" in result.err, result.err
+    assert read("out.tar") == expected(box, members)[:len(read("out.tar"))]
+
+
+def test_damaged_header(box):
+    members = list(samples(4))
+    make("in.tar", members)
+    data = bytearray((box / "in.tar").read_bytes())
+    second = 512 + (len(members[0][1]) + 511) // 512 * 512
+    data[second + 3] ^= 1
+    (box / "in.tar").write_bytes(data)
+    result = run("emboss", "in.tar", "out.tar", code=1)
+    assert f"in.tar: damaged archive: no header at byte {second}" in result.err
+    assert [name for name, _ in read("out.tar")] == ["000000.png"]
+
+
+def test_concatenated(box):
+    make("a.tar", list(samples(2)))
+    (box / "b.tar").write_bytes(2 * (box / "a.tar").read_bytes())
+    run("emboss", "b.tar", "out.tar")
+    assert len(read("a.tar")) == 4 and subprocess.run(["tar", "tf", "out.tar"], capture_output=True).stdout.count(b"\n") == 8
+
+
+def test_refusals(box):
+    make("in.tar", list(samples(1)))
+    os.symlink("in.tar", "same.tar")
+    (box / "a.png").write_bytes(PNGS[0])
+    (box / "out").mkdir()
+    for args, text in ((("in.tar", "in.tar"), "same file"), (("same.tar", "in.tar"), "same file"),
+                       (("--in-place", "in.tar"), "cannot be replaced"),
+                       (("--resume", "j", "in.tar", "out.tar"), "--resume"), (("--update", "in.tar", "out.tar"), "--update"),
+                       (("--skip-existing", "in.tar", "out.tar"), "--skip-existing"),
+                       (("--preserve", "in.tar", "out.tar"), "--preserve"),
+                       (("--on-error", "copy", "in.tar", "out"), "--on-error copy"),
+                       (("--format", "rar", "in.tar", "out"), "--format rar"),
+                       (("in.tar", "a.png", "in-{0..1}.tar", "out"), "not all inputs are archives"),
+                       (("x-{0..9999999}.tar", "out"), "more than 1000000"),
+                       (("--json", "in.tar", "-"), "--json")):
+        before = (box / "in.tar").read_bytes()
+        result = run("emboss", *args, code=2)
+        assert text in result.err and len(result.err.splitlines()) == 1, result.err
+        assert (box / "in.tar").read_bytes() == before and not os.path.exists("out.tar")
+    result = run("emboss", "none.tar", "out.tar", code=1)
+    assert "none.tar: cannot open" in result.err and not os.path.exists("out.tar")
+
+
+def test_no_archive(box):
+    (box / "in.tar").write_bytes(b"this is no archive" * 100)
+    result = run("emboss", "in.tar", "out.tar", code=1)
+    assert "in.tar: damaged archive: no header at byte 0" in result.err
+
+
+def test_the_archive_itself_is_not_replaced(box):
+    """A member named like its own archive, extracted beside it."""
+    make("in.tar", [("in.tar", b"label"), ("a.png", PNGS[0])])
+    before = (box / "in.tar").read_bytes()
+    result = run("emboss", "in.tar", ".", code=1)
+    assert "would overwrite the input" in result.err and (box / "in.tar").read_bytes() == before
+
+
+def test_reports(box):
+    make("in.tar", list(samples(2)) + [("bad.png", b"x")])
+    result = run("emboss", "--json", "in.tar", "out.tar", code=1)
+    records = result.records()
+    files = {r["input"]: r for r in records if r["type"] == "file"}
+    assert files["in.tar:000000.png"]["output"] == "out.tar:000000.png" and files["in.tar:000000.png"]["width"] == 40
+    assert files["in.tar:000000.cls"]["status"] == "copied" and files["in.tar:bad.png"]["status"] == "failed"
+    assert (records[-1]["done"], records[-1]["copied"], records[-1]["failed"]) == (2, 2, 1)
+    result = run("emboss", "--dry-run", "in.tar", "out.tar")
+    assert "in.tar:000001.png" in result.out and sorted(os.listdir()) == ["in.tar", "out.tar"]
+    make("labels.tar", [("a.cls", b"1")])
+    run("emboss", "labels.tar", "copy.tar")
+    assert read("copy.tar") == [("a.cls", b"1")]
+
+
+def test_signal_leaves_nothing(box):
+    make("in.tar", list(samples(6)))
+    reader, writer = os.pipe()
+    child = start("emboss", "-", "out.tar", stdin=reader)
+    os.close(reader)
+    with open("in.tar", "rb") as source:
+        os.write(writer, source.read(12000))
+    for _ in range(500):
+        time.sleep(0.02)
+        if temporaries("."):
+            break
+    assert temporaries(".")
+    child.send_signal(signal.SIGINT)
+    child.communicate()
+    os.close(writer)
+    assert child.returncode == 130 and os.listdir() == ["in.tar"]
+
+
+def test_full_disk(box):
+    """One message, exit 1, nothing left, and the output that was there is as it was."""
+    make("in.tar", list(samples(20)))
+    (box / "out.tar").write_bytes(b"old")
+    result = subprocess.run(["bash", "-c", f"ulimit -f 20; {BINARY} emboss --device=cpu -q in.tar out.tar"], capture_output=True, text=True)
+    assert result.returncode == 1 and result.stderr.count("\n") == 1 and "File too large" in result.stderr
+    assert (box / "out.tar").read_bytes() == b"old" and not temporaries(".")
+
+
+def test_archive_becomes_shorter(box):
+    """While it is read: one message or two, exit 1, whatever the moment, and no crash."""
+    make("in.tar", list(samples(400)))
+    child = start("emboss", "-j2", "in.tar", "-")
+    child.stdout.read(10000)  # the pipe fills up now
+    time.sleep(0.2)
+    os.truncate("in.tar", 100000)
+    out, err = child.communicate()
+    assert child.returncode == 1 and b"shorter" in err, err
+
+
+@pytest.mark.parametrize("where", ("cpu", "gpu"))
+def test_with_a_device(box, where, monkeypatch):
+    """Streams finish groups of images: members keep their order, with little memory and many groups."""
+    binary = os.environ.get("CONV_FAULTY_BINARY") if where == "cpu" else EMULATED
+    if not binary:
+        pytest.skip("not started by ctest, or no such build")
+    members = [(name, PNGS[i % 4] if name.endswith("png") else data) for i, (name, data) in enumerate(samples(24))]
+    make("in.tar", members)
+    run("emboss", "in.tar", "reference.tar")
+    for jobs in (1, 3):
+        command = [binary, "emboss", "--device=cuda", f"-j{jobs}", "--group=64K", "--mem-limit=8M", f"--decode-on={where}",
+                   f"--encode-on={where}", "in.tar", f"out-{jobs}.tar"]
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
+        found = read(f"out-{jobs}.tar")
+        assert [name for name, _ in found] == [name for name, _ in members]
+        if where == "cpu":
+            assert found == read("reference.tar")
+    if where == "gpu":
+        assert read("out-1.tar") == read("out-3.tar")
+
+
+@pytest.mark.skipif(is_sanitized() or bool(RUNNER), reason="the program's own memory is measured")
+def test_constant_memory(box):
+    """A stream of 80 MB in a fraction of that; images that take long make labels wait for their turn."""
+    large = images.make("gray8", RNG, 1200, 1200).data
+    noise = RNG.bytes(400000)
+    make("in.tar", [member for i in range(200) for member in
+                    [(f"{i}.bin", noise)] + [(f"{i}.png", large)] * (i % 50 == 20)])
+    data = (box / "in.tar").read_bytes()
+    result = measure("emboss", "--device=cpu", "-j4", "--mem-limit=24M", "-", "out.tar", stdin=data)
+    assert len(read("out.tar")) == 204
+    assert result.peak < 60e6 < len(data)
+    result = measure("emboss", "--device=cpu", "-j4", "--mem-limit=24M", "in.tar", "again.tar")
+    assert (box / "again.tar").read_bytes() == (box / "out.tar").read_bytes()

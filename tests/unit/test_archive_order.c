@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+// Members that threads put in any order are written in the order of their numbers; those that are
+// early do not make their threads wait; failures of writing are reported once.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+
+#include "io/archive_input.h"
+#include "io/archive_order.h"
+#include "support/folder.h"
+#include "support/random.h"
+
+enum { MEMBERS = 600, THREADS = 5 };
+
+static struct conv_archive_target targets[3];
+static struct conv_archive_order *order;
+static atomic_int stop;
+static int schedule[MEMBERS]; // the order in which members are put
+
+static void begin(int count)
+{
+    struct conv_err err = {0};
+    static char paths[3][256];
+    for (int i = 0; i < count; i++) {
+        snprintf(paths[i], sizeof paths[i], "%s/%d.tar", folder_path(""), i);
+        targets[i].path = paths[i];
+        targets[i].format = &conv_archive_tar;
+        atomic_store(&targets[i].is_due, true);
+    }
+    const struct conv_archive_order_config config = {
+        .targets = targets, .target_count = count, .stop = &stop};
+    assert_int_equal(conv_archive_order_open(&order, &config, &err), CONV_OK);
+}
+
+// Every seventh is dropped. The content of the others is their number, as often as that says.
+static enum conv_status put(int number, int target, struct conv_err *err)
+{
+    char name[32], content[MEMBERS];
+    if (number % 7 == 3) {
+        conv_archive_order_drop(order, (uint64_t)number);
+        return CONV_OK;
+    }
+    snprintf(name, sizeof name, "%d", number);
+    memset(content, number & 0xFF, sizeof content);
+    struct conv_encoded parts = {0};
+    parts.part[0].data = (const uint8_t *)content;
+    parts.part[0].size = (size_t)number / 2;
+    parts.part[3].data = (const uint8_t *)content;
+    parts.part[3].size = (size_t)number - (size_t)number / 2;
+    parts.size = (size_t)number;
+    const struct conv_archive_member member = {
+        .name = name, .link = "", .uname = "", .gname = "", .size = (uint64_t)number};
+    return conv_archive_order_put(order, (uint64_t)number, target, &member, &parts, NULL, err);
+}
+
+// Checks one archive against the numbers from `first` to `end`.
+static void check(int target, int first, int end)
+{
+    struct conv_archive_input input;
+    struct conv_archive_reader *reader;
+    struct conv_archive_member member;
+    struct conv_err err = {0};
+    assert_int_equal(conv_archive_input_open(&input, targets[target].path, true, NULL, &err),
+                     CONV_OK);
+    assert_int_equal(conv_archive_tar.read(&reader, &input, &err), CONV_OK);
+    for (int i = first; i < end; i++) {
+        char name[32];
+        if (i % 7 == 3)
+            continue;
+        snprintf(name, sizeof name, "%d", i);
+        assert_int_equal(reader->ops->next(reader, &member, &err), CONV_ARCHIVE_MEMBER);
+        assert_string_equal(member.name, name);
+        assert_int_equal(member.size, i);
+        const uint8_t *content = reader->ops->map(reader);
+        for (int j = 0; j < i; j++)
+            assert_int_equal(content[j], i & 0xFF);
+    }
+    assert_int_equal(reader->ops->next(reader, &member, &err), CONV_ARCHIVE_END);
+    reader->ops->close(reader);
+    conv_archive_input_close(&input);
+}
+
+static atomic_int next;
+
+static void *put_some(void *argument)
+{
+    struct conv_err err = {0};
+    (void)argument;
+    for (int i; (i = atomic_fetch_add(&next, 1)) < MEMBERS;)
+        (void)put(schedule[i], schedule[i] * 2 / MEMBERS, &err);
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    uint64_t seed = 7;
+    for (int round = 0; round < 8; round++) {
+        pthread_t threads[THREADS];
+        struct conv_err err = {0};
+        for (int i = 0; i < MEMBERS; i++)
+            schedule[i] = i;
+        for (int i = 0; i < MEMBERS && round > 0; i++) { // not far from their places, or anywhere
+            int span = round % 2 ? 20 : MEMBERS;
+            int other = i + (int)(random_bits(&seed) % (unsigned)span);
+            other = other < MEMBERS ? other : MEMBERS - 1;
+            int swap = schedule[i];
+            schedule[i] = schedule[other];
+            schedule[other] = swap;
+        }
+        begin(3);
+        atomic_store(&next, 0);
+        for (int i = 0; i < THREADS; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, put_some, NULL), 0);
+        for (int i = 0; i < THREADS; i++)
+            pthread_join(threads[i], NULL);
+        assert_int_equal(conv_archive_order_finish(order, true, &err), CONV_OK);
+        check(0, 0, MEMBERS / 2);
+        check(1, MEMBERS / 2, MEMBERS);
+        check(2, 0, 0); // without a member
+        assert_int_equal(folder_count(""), 3);
+    }
+}
+
+static void test_admission(void **state)
+{
+    (void)state;
+    struct conv_err err = {0};
+    begin(1);
+    conv_archive_order_limit(order, 1000);
+    for (int i = 10; i > 0; i--)
+        assert_int_equal(put(i + 500, 0, &err), CONV_OK); // far too early, and none waits
+    assert_false(conv_archive_order_may_begin(order, 1));
+    assert_true(conv_archive_order_may_begin(order, 0));
+    for (int i = 0; i <= 500; i++)
+        assert_int_equal(put(i, 0, &err), CONV_OK);
+    assert_true(conv_archive_order_may_begin(order, 999));
+    assert_int_equal(conv_archive_order_finish(order, true, &err), CONV_OK);
+    check(0, 0, 511);
+}
+
+static void test_what_is_not_kept(void **state)
+{
+    (void)state;
+    struct conv_err err = {0};
+    begin(1);
+    assert_int_equal(put(0, 0, &err), CONV_OK);
+    assert_int_equal(folder_count(""), 1); // under a temporary name
+    assert_int_equal(put(2, 0, &err), CONV_OK);
+    assert_int_equal(conv_archive_order_finish(order, false, &err), CONV_OK);
+    assert_int_equal(folder_count(""), 0);
+    begin(1);
+    assert_int_equal(put(1, 0, &err), CONV_OK);
+    assert_int_equal(conv_archive_order_finish(order, true, &err), CONV_ERR_IO); // 0 is missing
+    assert_int_equal(folder_count(""), 0);
+}
+
+static void test_failure(void **state)
+{
+    (void)state;
+    struct conv_err err = {0}, last = {0};
+    begin(1);
+    targets[0].path = (char *)(uintptr_t) "/proc/none/a.tar";
+    assert_int_equal(put(1, 0, &err), CONV_OK);
+    assert_int_equal(put(0, 0, &err), CONV_ERR_CANCELLED);
+    assert_true(conv_archive_order_has_failed(order));
+    assert_int_equal(put(2, 0, &err), CONV_ERR_CANCELLED);
+    assert_int_equal(conv_archive_order_finish(order, true, &last), CONV_ERR_IO);
+    assert_non_null(strstr(last.text, "/proc/none"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_threads, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(test_admission, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(test_what_is_not_kept, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(test_failure, folder_make, folder_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
