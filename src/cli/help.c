@@ -77,7 +77,7 @@ static void print_everything(void)
           "\n"
           "Usage:\n"
           "  conv FILTER[,FILTER...] [OPTIONS] INPUT... OUTPUT\n"
-          "  conv FILTER[,FILTER...] --in-place [OPTIONS] INPUT...\n"
+          "  conv FILTER[,FILTER...] --in-place|--beside|--output OUTPUT [OPTIONS] INPUT...\n"
           "\n"
           "  conv emboss photos embossed          every image of a folder, into a folder\n"
           "  conv blur,sharpen photo.png out.png  one image, two filters in turn\n"
@@ -102,8 +102,8 @@ static void print_everything(void)
 static unsigned commands_of(enum conv_command command)
 {
     if (command == CONV_COMMAND_BENCH)
-        return 1u << CONV_COMMAND_BENCH_KERNELS | 1u << CONV_COMMAND_BENCH_STREAMS |
-               1u << CONV_COMMAND_BENCH_CODEC;
+        return 1u << CONV_COMMAND_BENCH_KERNELS | 1u << CONV_COMMAND_BENCH_LAYERS |
+               1u << CONV_COMMAND_BENCH_STREAMS | 1u << CONV_COMMAND_BENCH_CODEC;
     return 1u << command;
 }
 
@@ -117,10 +117,68 @@ static void print_usage(enum conv_command command)
     print_options(commands);
 }
 
+// What fits a screen of 24 lines.
+static void print_short(void)
+{
+    fputs("conv " CONV_VERSION ": filters images (PNG, JPEG) by convolution, on GPUs or CPU cores\n"
+          "\n"
+          "  conv FILTER[,FILTER...] [OPTIONS] INPUT... OUTPUT\n"
+          "  conv emboss photo.png out.png              one image\n"
+          "  conv blur,sharpen photos out               a folder, two filters in turn\n"
+          "  conv sharpen --beside --suffix _s photos   results next to the originals\n"
+          "  conv emboss --limit 10 --dry-run photos x  what would be done, with ten images\n"
+          "\n"
+          "  -r, --recursive        folders below INPUT, too\n"
+          "  -o, --output OUTPUT    all operands are inputs: for find -exec ... {} +\n"
+          "      --in-place         replace the originals\n"
+          "      --skip-existing    continue after an interruption\n"
+          "      --include GLOB     only these names; --exclude GLOB: not those\n"
+          "      --device DEVICE    auto, cpu, cuda, cuda:N or all\n"
+          "  -j, --jobs N           worker threads\n"
+          "  -v, --verbose          print each image; -q: failures only\n"
+          "\n"
+          "Other commands: list, show, verify, layer, bench, devices, help, version.\n"
+          "`conv list` prints the filters, `conv --help` all options, `conv help COMMAND`\n"
+          "those of one command, `man conv` everything.\n",
+          stdout);
+}
+
+// The names of a command's options.
+static void print_usage_short(enum conv_command command)
+{
+    unsigned commands = commands_of(command);
+    char name[32];
+    int column = 9;
+    fputs("Usage:\n", stdout);
+    for (size_t i = 0; i < conv_command_count; i++)
+        if (commands & 1u << conv_command_table[i].command)
+            print_command(&conv_command_table[i]);
+    fputs("\nOptions:", stdout);
+    for (size_t i = 0; i < conv_option_count; i++) {
+        const struct conv_option *row = &conv_option_table[i];
+        if (!(row->commands & commands))
+            continue;
+        int length = 3 + (int)strlen(row->name);
+        if (column + length > WIDTH) {
+            fputs("\n        ", stdout);
+            column = 9;
+        }
+        printf(" --%s", row->name);
+        column += length;
+    }
+    conv_command_name(name, sizeof name, command);
+    printf("\n\n`%s --help` explains them.\n", command == CONV_COMMAND_RUN ? "conv FILTER" : name);
+}
+
 int conv_help_print(const struct conv_options *options)
 {
-    if (options->operand_count > 0)
+    bool is_short = options->help_is_short;
+    if (options->operand_count > 0 && is_short)
+        print_usage_short(options->command);
+    else if (options->operand_count > 0)
         print_usage(options->command);
+    else if (is_short)
+        print_short();
     else
         print_everything();
     return conv_commands_flush();

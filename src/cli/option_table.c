@@ -232,7 +232,7 @@ const struct conv_option conv_option_table[] = {
     {STRING("html", 0, "FILE", html_path), .commands = RUN | LAYER | KERNELS | LAYERS | STREAMS,
      .help = "write a page about the run or the benchmark, in one self-contained file"},
     {FLAG("help", 'h', help), .commands = EVERY,
-     .help = "print this text, or the options of the command before it"},
+     .help = "print this text, or the options of the command before it; -h: the short form"},
     {FLAG("version", 'V', version), .commands = EVERY, .help = "print the version"},
     {INT("stride", 0, "N", layer.stride, 1, 1024), .commands = LAYER, .section = "conv layer",
      .help = "compute every Nth output of both axes (default: 1)"},

@@ -26,8 +26,8 @@ struct syntax {
 
 #define ALL_COMMANDS (~0u)
 #define BENCH_COMMANDS                                                                             \
-    (1u << CONV_COMMAND_BENCH_KERNELS | 1u << CONV_COMMAND_BENCH_STREAMS |                         \
-     1u << CONV_COMMAND_BENCH_CODEC)
+    (1u << CONV_COMMAND_BENCH_KERNELS | 1u << CONV_COMMAND_BENCH_LAYERS |                          \
+     1u << CONV_COMMAND_BENCH_STREAMS | 1u << CONV_COMMAND_BENCH_CODEC)
 
 // A synonym that is the beginning of an option's name is no abbreviation of it.
 static void add_synonyms(struct syntax *syntax)
@@ -281,6 +281,7 @@ enum conv_status conv_options_parse(struct conv_options *options, const struct c
         if (status)
             return status;
         options->given[row - conv_option_table] = true;
+        options->help_is_short |= answer == 'h';
     }
     options->operands = (const char **)(void *)(argv + optind);
     options->operand_count = argc - optind;

@@ -74,6 +74,7 @@ struct conv_options {
     bool given[CONV_OPTIONS_MOST]; // by row of the table of options
     char note[120];                // for the user, about a value that was changed; "" if none was
     bool help, version;
+    bool help_is_short; // -h
 
     bool batch, recursive, nul, watch;
     struct conv_string_list include, exclude;

@@ -139,7 +139,18 @@ def options_in(text):
             re.findall(r"(?m)^  (?:-.,|   ) --([a-z-]+)( [A-Z0-9|a-z%+]+)?(?: |$)", text)}
 
 
-@pytest.mark.parametrize("option", ("--help", "-h", "help"))
+def test_short_help_fits_a_screen(box):
+    """-h fits 24 lines of 80 columns, of every command; --help has it all."""
+    for command in ("", "bench", "emboss", *COMMANDS[1:]):
+        result = run(*command.split(), "-h")
+        lines = result.out.splitlines()
+        assert result.err == "" and len(lines) < 24 and max(map(len, lines)) <= 80, command
+        assert max(map(len, run(*command.split(), "--help").out.splitlines())) <= 80
+        assert command != "bench" or "conv bench layers" in result.out
+    assert set(options_in(run("-h").out)) <= set(options_in(run("--help").out)), "the short form invents nothing"
+
+
+@pytest.mark.parametrize("option", ("--help", "help"))
 def test_help_on_stdout(box, option):
     result = run(option)
     assert result.err == ""

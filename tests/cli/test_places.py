@@ -201,4 +201,4 @@ def test_files_of_other_programs(photos):
     assert " 3 failed" in run("emboss", "-r", "--no-ignore", "in", "out", code=1).err
     assert "no image" not in run("emboss", "in/._a.png", "x.png", code=1).err and not os.path.exists("x.png")
     fill("apple/._a.png")
-    assert "no PNG in apple (1 ignored: ._*, .thumb* or @eaDir; --no-ignore takes them)\n" in run("emboss", "apple", "new", code=3).err
+    assert " in apple (1 ignored: ._*, .thumb* or @eaDir; --no-ignore takes them)\n" in run("emboss", "apple", "new", code=3).err
