@@ -94,7 +94,9 @@ static enum conv_status expand_names(struct conv_options *options, struct conv_e
         if (!status)
             status = expand(options, files[i].path, err);
     }
-    if (!status && !options->in_place && options->operand_count > 2)
+    if (!status && options->output)
+        status = expand(options, &options->output, err);
+    else if (!status && !options->in_place && options->operand_count > 2)
         status = expand(options, &options->operands[options->operand_count - 1], err);
     return status;
 }

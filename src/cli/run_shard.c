@@ -23,7 +23,9 @@ static enum conv_status add_images(struct conv_shard_plan *plan,
     struct conv_err ignored;
     struct conv_item item;
     enum conv_source_step step = CONV_SOURCE_ITEM;
-    enum conv_status status = conv_walk_open(&walk, config, err);
+    struct conv_walk_config naming = *config;
+    naming.operands.suffix = NULL; // shards go by the names of the images
+    enum conv_status status = conv_walk_open(&walk, &naming, err);
     if (status)
         return status;
     while (!status && step != CONV_SOURCE_END && !(stop && atomic_load(stop))) {

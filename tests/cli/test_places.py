@@ -44,6 +44,9 @@ def test_output_for_find(photos):
     assert tree("out") == ["a.png", "b.png", "c.PNG"]
     run("emboss", "-o", "one", "in/a.png")
     assert tree("one") == ["a.png"]
+    for i in range(2):
+        run("emboss", "-r", f"--shard={i}/2", "--suffix=_e", "-o", "part-{shard}", "in")
+    assert sorted(tree("part-0") + tree("part-1")) == ["a_e.png", "b_e.png", "sub/c_e.PNG"]
 
 
 @pytest.mark.parametrize("typed", (("-o", "x.png", "in/a.png"), ("in/a.png", "--output=x.png"), ("in/a.png", "x.png")))
