@@ -109,7 +109,8 @@ const struct conv_option conv_option_table[] = {
     {FLAG("watch", 0, watch), .commands = RUN,
      .help = "then filter images as they arrive in the input folders, until Ctrl-C"},
     {STRING("format", 0, "FORMAT", format_text), .commands = RUN,
-     .help = "archives: the format of standard input and output (tar); with a folder as OUTPUT, "
+     .help = "archives: the format of standard input and output (tar, zip, tar.gz, ...); with a "
+             "folder as OUTPUT, "
              "each input archive becomes one in it; files: their members become files"},
     {FLAG("images-only", 0, images_only), .commands = RUN,
      .help = "archives: drop members that are no images (default: copy them as they are)"},

@@ -130,8 +130,8 @@ static enum conv_status parse_format(struct conv_archive_settings *archives,
     return archives->format
                ? CONV_OK
                : conv_err_set(err, CONV_ERR_USAGE,
-                              "--format %s: no such format of archives (tar or files); --to says "
-                              "the format of images",
+                              "--format %s: no such format of archives (tar, zip, tar.gz, tar.zst, "
+                              "tar.xz, tar.bz2, 7z or files); --to says the format of images",
                               text);
 }
 

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+#include "io/libarchive_stream.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "io/archive.h"
+#include "io/expansion.h"
+
+#define TAKE_BYTES ((size_t)1 << 20) // from the input at once: a signal is noticed in between
+
+// --- the bytes that the library reads ------------------------------------------------------------
+
+static la_ssize_t give_bytes(struct archive *archive, void *context, const void **data)
+{
+    struct conv_libarchive_stream *stream = context;
+    const uint8_t *bytes = NULL;
+    ssize_t got = stream->gunzip ? conv_gunzip_take(stream->gunzip, &bytes, &stream->failure)
+                                 : conv_archive_input_take(stream->input, &bytes, TAKE_BYTES,
+                                                           &stream->failure);
+    if (got < 0)
+        archive_set_error(archive, EIO, "cannot read");
+    *data = bytes;
+    return got < 0 ? ARCHIVE_FATAL : got;
+}
+
+// Of a mapped input only.
+static la_int64_t skip_bytes(struct archive *archive, void *context, la_int64_t count)
+{
+    struct conv_archive_input *input = ((struct conv_libarchive_stream *)context)->input;
+    uint64_t left = input->size - input->at, most = (uint64_t)count;
+    (void)archive;
+    most = most < left ? most : left;
+    return conv_archive_input_seek(input, input->at + most) ? (la_int64_t)most : 0;
+}
+
+// The same.
+static la_int64_t seek_bytes(struct archive *archive, void *context, la_int64_t offset, int whence)
+{
+    struct conv_archive_input *input = ((struct conv_libarchive_stream *)context)->input;
+    int64_t from = whence == SEEK_SET ? 0 : (int64_t)(whence == SEEK_CUR ? input->at : input->size);
+    int64_t at;
+    (void)archive;
+    if (__builtin_add_overflow(from, offset, &at) || at < 0 ||
+        !conv_archive_input_seek(input, (uint64_t)at))
+        return ARCHIVE_FAILED;
+    return at;
+}
+
+// --- opening -------------------------------------------------------------------------------------
+
+// The library's filter for a stream that begins with these bytes.
+static int filter_of(const uint8_t *head, size_t size)
+{
+    static const struct {
+        const char *magic;
+        int filter;
+    } filters[] = {
+        {"\x1F\x8B", ARCHIVE_FILTER_GZIP},
+        {"\x28\xB5\x2F\xFD", ARCHIVE_FILTER_ZSTD},
+        {"\xFD\x37zXZ", ARCHIVE_FILTER_XZ},
+        {"BZh", ARCHIVE_FILTER_BZIP2},
+    };
+    for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
+        size_t length = strlen(filters[i].magic);
+        if (size >= length && memcmp(head, filters[i].magic, length) == 0)
+            return filters[i].filter;
+    }
+    return ARCHIVE_FILTER_NONE;
+}
+
+static int set_formats(struct conv_libarchive_stream *stream, const uint8_t *head, size_t size,
+                       int filter)
+{
+    struct archive *archive = stream->archive;
+    int result = ARCHIVE_OK;
+    if (size >= 2 && memcmp(head, "PK", 2) == 0)
+        return archive_read_support_format_zip(archive);
+    if (size >= 2 && memcmp(head, "7z", 2) == 0)
+        return archive_read_support_format_7zip(archive);
+    stream->is_tar = true;
+    if (filter != ARCHIVE_FILTER_NONE && filter != ARCHIVE_FILTER_GZIP)
+        result = archive_read_append_filter(archive, filter);
+    if (result == ARCHIVE_OK)
+        result = archive_read_support_format_tar(archive);
+    if (result == ARCHIVE_OK) // as our own reader does
+        result = archive_read_set_format_option(archive, "tar", "read_concatenated_archives", "1");
+    return result;
+}
+
+static int open_archive(struct conv_libarchive_stream *stream)
+{
+    struct archive *archive = stream->archive;
+    archive_read_set_callback_data(archive, stream);
+    archive_read_set_read_callback(archive, give_bytes);
+    if (stream->input->map && !stream->gunzip) {
+        archive_read_set_skip_callback(archive, skip_bytes);
+        archive_read_set_seek_callback(archive, seek_bytes);
+    }
+    locale_t before = conv_libarchive_stream_enter(stream);
+    int result = archive_read_open1(archive);
+    conv_libarchive_stream_leave(before);
+    return result;
+}
+
+enum conv_status conv_libarchive_stream_open(struct conv_libarchive_stream *stream,
+                                             struct conv_archive_input *input, struct conv_err *err)
+{
+    const uint8_t *head;
+    *stream = (struct conv_libarchive_stream){.input = input};
+    ssize_t size = conv_archive_input_peek(input, &head, CONV_ARCHIVE_HEAD, err);
+    if (size < 0)
+        return err->status;
+    if (!input->map && size >= 2 && memcmp(head, "7z", 2) == 0)
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                            "a 7-Zip archive can be read from a file only, not from a pipe: its "
+                            "directory is at its end");
+    stream->archive = archive_read_new();
+    if (!stream->archive)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to read an archive");
+    stream->locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+    enum conv_status status = CONV_OK;
+    int filter = filter_of(head, (size_t)size);
+    if (set_formats(stream, head, (size_t)size, filter) != ARCHIVE_OK)
+        status = conv_libarchive_stream_explain(
+            stream, "libarchive on this machine cannot read such an archive", err);
+    if (!status && filter == ARCHIVE_FILTER_GZIP)
+        status = conv_gunzip_open(&stream->gunzip, input, err);
+    if (!status && open_archive(stream) != ARCHIVE_OK)
+        status = conv_libarchive_stream_explain(
+            stream, "no archive, or one that is damaged at its beginning", err);
+    if (status)
+        conv_libarchive_stream_close(stream);
+    return status;
+}
+
+void conv_libarchive_stream_close(struct conv_libarchive_stream *stream)
+{
+    locale_t before = conv_libarchive_stream_enter(stream);
+    archive_read_free(stream->archive);
+    conv_libarchive_stream_leave(before);
+    conv_gunzip_close(stream->gunzip);
+    if (stream->locale)
+        freelocale(stream->locale);
+    *stream = (struct conv_libarchive_stream){0};
+}
+
+locale_t conv_libarchive_stream_enter(const struct conv_libarchive_stream *stream)
+{
+    return stream->locale ? uselocale(stream->locale) : (locale_t)0;
+}
+
+void conv_libarchive_stream_leave(locale_t before)
+{
+    if (before)
+        uselocale(before);
+}
+
+// --- failures ------------------------------------------------------------------------------------
+
+enum conv_status conv_libarchive_stream_explain(const struct conv_libarchive_stream *stream,
+                                                const char *what, struct conv_err *err)
+{
+    if (stream->failure.status) {
+        if (err)
+            *err = stream->failure;
+        return stream->failure.status;
+    }
+    const char *text = archive_error_string(stream->archive);
+    if (archive_errno(stream->archive) == ENOMEM)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to read an archive");
+    return conv_err_set(err, CONV_ERR_FORMAT, "%s: %s", what, text ? text : "it ends too early");
+}
+
+bool conv_libarchive_stream_check(struct conv_libarchive_stream *stream, uint64_t contents)
+{
+    const struct conv_archive_input *input = stream->input;
+    int64_t unpacked = stream->is_tar ? archive_filter_bytes(stream->archive, 0) : 0;
+    uint64_t in = input->map ? input->size : input->at, out = contents;
+    if (unpacked > 0 && (uint64_t)unpacked > out) // with what was skipped
+        out = (uint64_t)unpacked;
+    if (conv_expansion_allows(in, out))
+        return true;
+    conv_err_set(&stream->failure, CONV_ERR_LIMIT, "%s", CONV_EXPANSION_TEXT);
+    return false;
+}
+
+enum conv_status conv_libarchive_stream_finish(struct conv_libarchive_stream *stream,
+                                               struct conv_err *err)
+{
+    ssize_t got = 0;
+    const void *data;
+    if (stream->is_tar)
+        do
+            got = give_bytes(stream->archive, stream, &data);
+        while (got > 0);
+    return got < 0 ? conv_libarchive_stream_explain(stream, "", err) : CONV_OK;
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// An archive's bytes as libarchive reads them: opened with one compressor, never compressed data in
+// compressed data, whose expansion could not be bounded; and with few formats, since each is code
+// that reads hostile bytes. Private to src/io/libarchive_*.c.
+#ifndef CONV_IO_LIBARCHIVE_STREAM_H
+#define CONV_IO_LIBARCHIVE_STREAM_H
+
+#include <archive.h>
+#include <locale.h>
+
+#include "io/archive_input.h"
+#include "io/gunzip.h"
+
+struct conv_libarchive_stream {
+    struct archive *archive;
+    struct conv_archive_input *input;
+    struct conv_gunzip *gunzip; // between input and library; NULL: the library gets the input
+    locale_t locale;         // UTF-8, in which the library converts names; 0: the system has none
+    bool is_tar;             // else zip or 7-Zip
+    struct conv_err failure; // of the input, which the library cannot carry
+};
+
+// CONV_ERR_FORMAT, CONV_ERR_UNSUPPORTED, CONV_ERR_IO, CONV_ERR_MEMORY, CONV_ERR_CANCELLED; nothing
+// is to be closed then. The input must outlive the stream.
+enum conv_status conv_libarchive_stream_open(struct conv_libarchive_stream *stream,
+                                             struct conv_archive_input *input,
+                                             struct conv_err *err);
+void conv_libarchive_stream_close(struct conv_libarchive_stream *stream);
+
+// To be called around calls of the library that handle names.
+locale_t conv_libarchive_stream_enter(const struct conv_libarchive_stream *stream);
+void conv_libarchive_stream_leave(locale_t before);
+
+// Why the library's last call failed: `what`, and its own words. Or the failure of the input.
+enum conv_status conv_libarchive_stream_explain(const struct conv_libarchive_stream *stream,
+                                                const char *what, struct conv_err *err);
+
+// False if the archive has expanded too far, `contents` being the bytes of its members so far; the
+// failure is set then.
+bool conv_libarchive_stream_check(struct conv_libarchive_stream *stream, uint64_t contents);
+
+// Reads what follows the end of a tar, at whose own end its compressor's sum is. As `open`.
+enum conv_status conv_libarchive_stream_finish(struct conv_libarchive_stream *stream,
+                                               struct conv_err *err);
+
+#endif

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// Our own writer of zip files (private to src/io). Its bytes depend on the members alone, and every
+// entry can be read from a pipe: libarchive's writer does neither.
+#ifndef CONV_IO_ZIP_WRITE_H
+#define CONV_IO_ZIP_WRITE_H
+
+#include "io/archive.h"
+
+// As conv_archive_format.write. Images and other compressed files are stored, the rest is deflated.
+// Owners are not kept; hard links and devices are CONV_ERR_UNSUPPORTED.
+enum conv_status conv_zip_write(struct conv_archive_writer **writer,
+                                struct conv_archive_output *output, struct conv_err *err);
+
+#endif

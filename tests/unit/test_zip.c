@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT
+// Zip files (src/io/zip_*.h): what is written can be found and read again, sizes above 4 GiB and
+// more than 65,535 entries among it, which no quick test can write for real.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "io/zip_directory.h"
+#include "io/zip_records.h"
+
+static const uint64_t gib = (uint64_t)1 << 30;
+
+static uint64_t get(const uint8_t *from, int bytes)
+{
+    uint64_t value = 0;
+    for (int i = bytes; i-- > 0;)
+        value = value << 8 | from[i];
+    return value;
+}
+
+static struct conv_zip_entry make_entry(const char *name)
+{
+    return (struct conv_zip_entry){
+        .name = name,
+        .name_size = strlen(name),
+        .mode = 0100644,
+        .mtime = 1700000001,
+        .crc = 0x12345678,
+    };
+}
+
+// A directory that begins at offset 0, with its end. malloc'ed.
+static uint8_t *take_all(struct conv_zip_directory *directory, size_t *size)
+{
+    uint8_t *all = malloc((size_t)directory->size + CONV_ZIP_END_MOST);
+    const uint8_t *part;
+    ptrdiff_t got;
+    *size = 0;
+    assert_non_null(all);
+    while ((got = conv_zip_directory_take(directory, &part, NULL)) > 0) {
+        assert_true(*size + (size_t)got <= directory->size);
+        memcpy(all + *size, part, (size_t)got);
+        *size += (size_t)got;
+    }
+    assert_int_equal(got, 0);
+    assert_int_equal(*size, directory->size);
+    *size += conv_zip_directory_end(all + *size, directory, 0);
+    return all;
+}
+
+static void check_round_trip(const struct conv_zip_entry *entry)
+{
+    struct conv_zip_directory directory = {0};
+    struct conv_zip_record record;
+    uint64_t at = 0;
+    size_t size;
+    assert_int_equal(conv_zip_directory_add(&directory, entry, NULL), CONV_OK);
+    uint8_t *all = take_all(&directory, &size);
+    const struct conv_zip_file file = {all, size, 0, directory.size};
+    assert_true(conv_zip_record_next(&file, &at, &record));
+    assert_int_equal(record.name_size, entry->name_size);
+    assert_memory_equal(record.name, entry->name, entry->name_size);
+    assert_int_equal(record.mode, entry->mode);
+    assert_int_equal(record.crc, entry->crc);
+    assert_true(record.size == entry->size && record.packed == entry->packed);
+    assert_true(record.offset == entry->offset);
+    assert_true(record.mtime == entry->mtime);
+    assert_false(conv_zip_record_next(&file, &at, &record));
+    free(all);
+    conv_zip_directory_free(&directory);
+}
+
+static void test_records(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {0, 1, 65535, 0xFFFFFFFE, 0xFFFFFFFF, 0x100000000};
+    for (int i = 0; i < 6 * 6 * 6; i++) {
+        struct conv_zip_entry entry = make_entry(i % 2 ? "a.png" : "d/\xC3\xA4.png");
+        entry.size = sizes[i % 6];
+        entry.packed = sizes[i / 6 % 6];
+        entry.offset = sizes[i / 36];
+        check_round_trip(&entry);
+    }
+}
+
+// Times that 32 bits or the years from 1980 to 2107 cannot hold are cut off, not wrapped.
+static void test_times(void **state)
+{
+    (void)state;
+    static const struct {
+        time_t mtime, read;
+    } times[] = {
+        {0, 0},
+        {-1, -1},
+        {INT32_MAX, INT32_MAX},
+        {INT32_MIN, INT32_MIN},
+        {(time_t)INT32_MAX + 1, (time_t)INT32_MAX + 1}, // the DOS time has even seconds
+        {(time_t)4354819198, (time_t)4354819198},       // the end of 2107
+        {(time_t)4354819200, (time_t)4354819198},       // the year 2108
+        {(time_t)1 << 60, (time_t)4354819198},          // no year
+        {-((time_t)1 << 60), (time_t)315532800},        // 1980
+        {(time_t)INT32_MIN - 1, (time_t)315532800},
+    };
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        struct conv_zip_entry entry = make_entry("a");
+        struct conv_zip_directory directory = {0};
+        struct conv_zip_record record;
+        uint64_t at = 0;
+        size_t size;
+        entry.mtime = times[i].mtime;
+        assert_int_equal(conv_zip_directory_add(&directory, &entry, NULL), CONV_OK);
+        uint8_t *all = take_all(&directory, &size);
+        const struct conv_zip_file file = {all, size, 0, directory.size};
+        assert_true(conv_zip_record_next(&file, &at, &record));
+        if (record.mtime != times[i].read)
+            fail_msg("%lld: %lld", (long long)times[i].mtime, (long long)record.mtime);
+        free(all);
+        conv_zip_directory_free(&directory);
+    }
+}
+
+// 70,000 entries do not fit into 16 bits nor into the buffer: some go through a temporary file.
+static void test_many_entries(void **state)
+{
+    (void)state;
+    struct conv_zip_directory directory = {0};
+    struct conv_zip_record record;
+    const uint64_t count = 70000;
+    char name[32];
+    for (uint64_t i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "%llu.png", (unsigned long long)i);
+        struct conv_zip_entry entry = make_entry(name);
+        entry.offset = i * gib;
+        assert_int_equal(conv_zip_directory_add(&directory, &entry, NULL), CONV_OK);
+    }
+    assert_non_null(directory.file);
+    size_t size;
+    uint8_t *all = take_all(&directory, &size), *end = all + directory.size;
+    assert_int_equal(get(end, 4), 0x06064B50);
+    assert_true(get(end + 32, 8) == count && get(end + 40, 8) == directory.size);
+    assert_int_equal(get(end + 76 + 10, 2), 0xFFFF);
+    const struct conv_zip_file file = {all, size, 0, directory.size};
+    uint64_t at = 0, i = 0;
+    for (; conv_zip_record_next(&file, &at, &record); i++) {
+        snprintf(name, sizeof name, "%llu.png", (unsigned long long)i);
+        assert_int_equal(record.name_size, strlen(name));
+        assert_memory_equal(record.name, name, record.name_size);
+        assert_true(record.offset == i * gib);
+    }
+    assert_true(i == count);
+    free(all);
+    conv_zip_directory_free(&directory);
+}
+
+static void test_headers(void **state)
+{
+    (void)state;
+    static uint8_t header[CONV_ZIP_HEADER_MOST];
+    struct conv_zip_entry entry = make_entry("a.png");
+    entry.size = entry.packed = 5 * gib;
+    assert_int_equal(conv_zip_header(header, &entry), 30 + 5 + 20 + 9);
+    assert_int_equal(get(header + 18, 4), 0xFFFFFFFF);
+    assert_true(get(header + 39, 8) == 5 * gib && get(header + 47, 8) == 5 * gib);
+    entry.sum_follows = true;
+    conv_zip_header(header, &entry);
+    assert_int_equal(get(header + 6, 2), 8);
+    assert_int_equal(get(header + 14, 4), 0); // the sum
+    assert_int_equal(get(header + 39, 8), 0);
+    assert_int_equal(conv_zip_descriptor(header, &entry), 24);
+    assert_true(get(header, 4) == 0x08074B50 && get(header + 4, 4) == entry.crc);
+    assert_true(get(header + 8, 8) == 5 * gib && get(header + 16, 8) == 5 * gib);
+}
+
+// The flag for UTF-8 is set for names that need it and are valid.
+static void test_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        bool is_utf8;
+    } names[] = {
+        {"a.png", false},
+        {"\xC3\xA4.png", true},
+        {"\xE4.png", false},
+        {"a\xC3", false},
+        {"\xF0\x9F\x98\x80", true},
+        {"\xF0\x9F\x98", false},
+        {"\xC0\xAE", false},         // too long
+        {"\xE0\x80\xAF", false},     // too long
+        {"\xED\xA0\x80", false},     // a surrogate
+        {"\xF4\x90\x80\x80", false}, // above U+10FFFF
+        {"\xFF", false},
+        {"\xC3\xA4/\x80", false},
+    };
+    static uint8_t header[CONV_ZIP_HEADER_MOST];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct conv_zip_entry entry = make_entry(names[i].name);
+        conv_zip_header(header, &entry);
+        if ((get(header + 6, 2) == 0x800) != names[i].is_utf8)
+            fail_msg("%s", names[i].name);
+    }
+}
+
+// No byte of a directory, changed to any of a few values, makes the reader leave the file. With the
+// address sanitizer, it would be seen.
+static void test_damage(void **state)
+{
+    (void)state;
+    struct conv_zip_directory directory = {0};
+    static uint8_t file_bytes[4096];
+    size_t size = 0;
+    for (int i = 0; i < 3; i++) {
+        struct conv_zip_entry entry = make_entry(i == 1 ? "second.png" : "a");
+        entry.offset = size;
+        entry.size = entry.packed = i == 2 ? 0xFFFFFFFF : 0;
+        size += conv_zip_header(file_bytes + size, &entry);
+        entry.size = entry.packed = 0;
+        assert_int_equal(conv_zip_directory_add(&directory, &entry, NULL), CONV_OK);
+    }
+    const uint8_t *records;
+    size_t start = size;
+    ptrdiff_t got = conv_zip_directory_take(&directory, &records, NULL);
+    memcpy(file_bytes + size, records, (size_t)got);
+    size += (size_t)got;
+    size += conv_zip_directory_end(file_bytes + size, &directory, start);
+    conv_zip_directory_free(&directory);
+    int opened = 0;
+    for (size_t change = 0; change < size * 4; change++) {
+        static const uint8_t values[] = {0, 1, 0x7F, 0xFF};
+        uint8_t *copy = malloc(size); // its bounds are the sanitizer's
+        assert_non_null(copy);
+        memcpy(copy, file_bytes, size);
+        copy[change / 4] = values[change % 4];
+        for (size_t cut = 0; cut < 3; cut++) {
+            struct conv_zip_file file;
+            struct conv_zip_record record;
+            if (!conv_zip_file_open(&file, copy, size - cut * 11))
+                continue;
+            opened++;
+            for (uint64_t at = file.start; conv_zip_record_next(&file, &at, &record);)
+                (void)conv_zip_record_content(&file, &record);
+        }
+        free(copy);
+    }
+    assert_true(opened > 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_records),      cmocka_unit_test(test_times),
+        cmocka_unit_test(test_many_entries), cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_names),        cmocka_unit_test(test_damage),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
