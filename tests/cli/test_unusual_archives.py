@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: MIT
+"""Archives that libarchive reads, zip files, and archives that no archiver would write.
+
+Whole members before damage are done, the rest is reported; nothing is written outside of the output folder; bombs end
+soon. hostile_archives.py makes the archives.
+"""
+import io
+import os
+import shutil
+import subprocess
+import tarfile
+import zipfile
+
+import pytest
+
+import hostile_archives as hostile
+import images
+import program
+from program import is_sanitized, measure, run
+
+PLANES = images.decode(hostile.GOOD)
+HANG = 120
+
+
+@pytest.fixture(scope="module", autouse=True)
+def needs_libarchive(tmp_path_factory):
+    box = tmp_path_factory.mktemp("probe")
+    (box / "a.tar.gz").write_bytes(hostile.CASES["gz"].data)
+    process = program.start("identity", box / "a.tar.gz", box / "out")
+    _, err = process.communicate(timeout=HANG)
+    if b"without libarchive" in err:
+        pytest.skip("built without libarchive")
+
+
+def extension(name):
+    for start, end in (("zip", ".zip"), ("gz", ".tar.gz"), ("sparse_gz", ".tar.gz"), ("xz", ".tar.xz"),
+                       ("bz2", ".tar.bz2"), ("zst", ".tar.zst"), ("7z", ".7z")):
+        if name.startswith(start):
+            return end
+    return ".tar"
+
+
+def files_below(folder):
+    found = {}
+    for path, _, names in os.walk(folder):
+        for name in names:
+            at = os.path.join(path, name)
+            assert not os.path.islink(at), at
+            with open(at, "rb") as file:
+                found[os.path.relpath(at, folder)] = file.read()
+    return found
+
+
+def check_content(name, data):
+    if name.endswith(".png"):
+        assert (images.decode(data) == PLANES).all(), name
+    elif name.endswith(".json"):
+        assert data == hostile.TEXT, name
+
+
+def paths_of(case):
+    """What the whole members are called below a folder: slashes at the beginning are removed."""
+    return {name.lstrip("/") for name in case.whole}
+
+
+def check_case(name, case, found, result):
+    said = f"{name}: {result.err}"
+    assert set(found) == paths_of(case), said
+    for path, data in found.items():
+        check_content(path, data)
+    if case.whole or case.damage is not None:
+        assert result.code == (1 if case.damage is not None or case.refused else 0), said
+    if case.damage:
+        assert case.damage in result.err, said
+
+
+def run_any(*args, stdin=b""):
+    process = program.start(*args, stdin=subprocess.PIPE)
+    out, err = process.communicate(stdin, timeout=HANG)
+    result = program.Result(process.returncode, out, err)
+    assert "Sanitizer" not in result.err and "runtime error:" not in result.err, result.err
+    assert result.code in (0, 1, 3), result.err
+    return result
+
+
+@pytest.mark.parametrize("name", hostile.CASES)
+def test_to_a_folder(box, name):
+    case = hostile.CASES[name]
+    (box / "work").mkdir()
+    (box / "outside.png").write_bytes(b"not to be written to")
+    os.chdir("work")
+    archive = "in" + extension(name)
+    with open(archive, "wb") as file:
+        file.write(case.data)
+    result = run_any("identity", archive, "out")
+    found = files_below("out") if os.path.isdir("out") else {}
+    check_case(name, case, found, result)
+    assert sorted(os.listdir(".")) == sorted([archive] + ["out"] * os.path.isdir("out"))
+    assert sorted(os.listdir("..")) == ["outside.png", "work"]
+
+
+PIPED = [name for name, case in hostile.CASES.items() if not case.pipe_differs and not name.startswith("pax_length")]
+
+
+@pytest.mark.parametrize("name", PIPED if not is_sanitized() else PIPED[::6])
+def test_from_a_pipe(box, name):
+    case = hostile.CASES[name]
+    result = run_any("identity", "-", "out", stdin=case.data)
+    found = files_below("out") if os.path.isdir("out") else {}
+    check_case(name, case, found, result)
+
+
+def read_zip(data):
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert archive.testzip() is None
+        return [(info.filename, archive.read(info)) for info in archive.infolist()]
+
+
+def read_tar(data, mode):
+    with tarfile.open(fileobj=io.BytesIO(data), mode=mode) as archive:
+        return [(info.name, archive.extractfile(info).read()) for info in archive if info.isfile()]
+
+
+def read_zst(data):
+    packer = shutil.which("zstd")
+    if not packer:
+        pytest.skip("no zstd")
+    return read_tar(subprocess.run([packer, "-dcq"], input=data, stdout=subprocess.PIPE, check=True).stdout, "r:")
+
+
+READERS = {"zip": read_zip, "tar": lambda data: read_tar(data, "r:"), "tar.gz": lambda data: read_tar(data, "r:gz"),
+           "tar.zst": read_zst}
+
+
+@pytest.mark.parametrize("target", READERS)
+@pytest.mark.parametrize("source", ["zip_plain", "gz", "zst", "xz", "bz2", "7z", "plain"])
+def test_archive_to_archive(box, source, target):
+    """Order and names are kept, what is no image is copied, and the bytes do not depend on threads or time zone."""
+    name = "in" + extension(source)
+    (box / name).write_bytes(hostile.CASES[source].data)
+    run("identity", "-j3", name, f"out.{target}")
+    data = (box / f"out.{target}").read_bytes()
+    members = READERS[target](data)
+    assert [member for member, _ in members] == ["a.png", "t.json", "z.png"]
+    for member, content in members:
+        check_content(member, content)
+    run("identity", "-j1", name, f"again.{target}", env={**os.environ, "TZ": "Asia/Tokyo", "LC_ALL": "C"})
+    assert (box / f"again.{target}").read_bytes() == data
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar.gz", "tar.zst"])
+def test_through_pipes(box, kind):
+    """Standard input to standard output: the same format, and what is written can be read from a pipe again."""
+    source = {"zip": "zip_descriptors", "tar.gz": "gz", "tar.zst": "zst"}[kind]
+    first = run("identity", "--format", kind, "-", "-", stdin=hostile.CASES[source].data).out_bytes
+    second = run("identity", "-", "-", stdin=first).out_bytes
+    for data in (first, second):
+        assert [name for name, _ in READERS[kind](data)] == ["a.png", "t.json", "z.png"]
+
+
+def test_folder_to_zip(box):
+    (box / "in" / "sub").mkdir(parents=True)
+    for name in ("b.png", "a.png", "sub/ä.png"):
+        (box / "in" / name).write_bytes(hostile.GOOD)
+    run("identity", "in", "-r", "out.zip")
+    members = read_zip((box / "out.zip").read_bytes())
+    assert sorted(name for name, _ in members) == ["a.png", "b.png", "sub/ä.png"]
+    for name, content in members:
+        check_content(name, content)
+
+
+def test_modes_and_times_of_a_zip_file(box):
+    info = zipfile.ZipInfo("a.png", (2001, 2, 3, 4, 5, 6))
+    info.external_attr = 0o100600 << 16
+    with zipfile.ZipFile("in.zip", "w") as archive:
+        archive.writestr(info, hostile.GOOD)
+    run("identity", "in.zip", "out.zip")
+    with zipfile.ZipFile("out.zip") as archive:
+        [got] = archive.infolist()
+    assert got.date_time == info.date_time and got.external_attr >> 16 == 0o100600
+
+
+def test_texts_are_compressed_and_images_are_not(box):
+    with zipfile.ZipFile("in.zip", "w") as archive:
+        archive.writestr("a.png", hostile.GOOD)
+        archive.writestr("t.json", hostile.TEXT * 1000)
+    run("identity", "in.zip", "out.zip")
+    with zipfile.ZipFile("out.zip") as archive:
+        image, text = archive.infolist()
+    assert image.compress_type == zipfile.ZIP_STORED
+    assert text.compress_type == zipfile.ZIP_DEFLATED and text.compress_size < text.file_size // 10
+
+
+def test_truncated_anywhere(box):
+    """Every archive that is cut off ends with a message, and with the images before the cut."""
+    cuts = hostile.truncations()
+    names = list(cuts) if not is_sanitized() else list(cuts)[::9]
+    for name in names:
+        (box / name).write_bytes(cuts[name][0])
+    result = run_any("identity", "--format", "files", *names, "out")
+    assert result.code == 1
+    found = files_below("out")
+    for path, data in found.items():
+        check_content(path, data)
+    for name in names:
+        data, has_first = cuts[name]
+        folder = name.split(".")[0]
+        assert any(f"{name}:" in line for line in result.err.splitlines()), name
+        assert not has_first or any(path.startswith(f"{folder}/") for path in found) or "/" not in "".join(found), name
+
+
+@pytest.mark.parametrize("name", hostile.NONE)
+def test_no_archive_at_all(box, name):
+    for kind in ("tar", "zip", "tar.gz"):
+        archive = f"in.{kind}"
+        (box / archive).write_bytes(hostile.NONE[name])
+        result = run_any("identity", archive, "out")
+        assert result.code == 1 and archive in result.err, result.err
+        assert not os.path.isdir("out") or not os.listdir("out")
+
+
+@pytest.fixture(scope="module")
+def bombs():
+    return {**hostile.bombs(), **hostile.many(100_000 if not is_sanitized() else 3000)}
+
+
+USUAL = 48 << 20  # bytes that a run with two workers needs
+
+
+@pytest.mark.parametrize("name", ["bomb_png.zip", "bomb_overlap.zip", "bomb.tar.gz", "bomb.tar.zst"])
+@pytest.mark.skipif(is_sanitized(), reason="takes long")
+def test_bomb(box, bombs, name):
+    """It ends within seconds, whatever it would expand to, without the memory for it."""
+    (box / name).write_bytes(bombs[name])
+    result = measure("identity", "--device=cpu", "-j2", "--mem-limit", "200M", name, "out.tar", code=1, timeout=30)
+    assert result.peak < 300 << 20, result.peak
+    assert "bomb" in result.err or "memory" in result.err, result.err
+
+
+def test_nested_archive_is_only_copied(box, bombs):
+    (box / "in.zip").write_bytes(bombs["bomb_nested.zip"])
+    run("identity", "in.zip", "out.zip")
+    assert [len(data) for name, data in read_zip((box / "out.zip").read_bytes()) if name == "in.zip"][0] < 11_000_000
+
+
+@pytest.mark.parametrize("kind", ["tar.gz", "zip"])
+def test_memory_does_not_grow_with_members(box, bombs, kind):
+    (box / f"in.{kind}").write_bytes(bombs[f"many.{kind}"])
+    result = measure("identity", "--device=cpu", "-j2", f"in.{kind}", f"out.{kind}", timeout=HANG)
+    if not is_sanitized():
+        assert result.peak < USUAL + len(bombs[f"many.{kind}"]), result.peak
