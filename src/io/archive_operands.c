@@ -37,7 +37,7 @@ static enum conv_status look_at_standard(struct conv_archive_operands *archives,
     archives->has_stream |= !archives->standard.map && archives->inputs[i];
     if (archives->standard.map) // nothing was taken from it
         conv_archive_input_close(&archives->standard);
-    return status;
+    return status == CONV_ERR_CANCELLED ? CONV_OK : status; // the run notices the stop itself
 }
 
 static void look_at_file(struct conv_archive_operands *archives, int i, const char *path)

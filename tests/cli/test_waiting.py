@@ -126,9 +126,10 @@ def test_one_signal_ends_a_run_whose_words_nobody_reads(box, where, option):
     process = subprocess.Popen([*program.RUNNER, program.BINARY, "emboss", "--device=cpu", option, "in", "out"],
                                stdout=outputs["stdout"], stderr=outputs["stderr"])
     os.close(writer)
-    # A trace is written in parts larger than the pipe; they come when most images are done.
-    most = 100 if option == "--trace=pipe" else 4050
-    done = 80 if option == "--trace=pipe" else 0
+    # A trace is written in parts larger than the pipe; they come when most images are done. A report begins with a
+    # short part, beside which the next one has no room.
+    most = {"--trace=pipe": 100, "--report=pipe": 50}.get(option, 4050)
+    done = {"--trace=pipe": 80, "--report=pipe": 8}.get(option, 0)
     ends_once(lambda: waiting_bytes(reader) > most and len(tree("out")) >= done, process, signal.SIGTERM, 143)
     os.close(reader)
     if "dry" not in option:
