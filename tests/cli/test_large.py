@@ -11,6 +11,7 @@ import pytest
 import definition
 import png_writer as png
 from program import run, start
+from test_waiting import catches
 
 WIDTH, HEIGHT = 1901, 1500  # RGB: 8.6 MB; from 8 MiB on, an image is encoded in bands
 JOBS = (1, 2, 3, 7)
@@ -104,7 +105,9 @@ def test_a_signal_ends_the_work_of_all_cores(box, level):
     image = np.tile(samples(), (1, 6, 1))
     write(box / "a.png", image)
     process = start("emboss", "-j3", f"-z{level}", "a.png", "out.png")
-    time.sleep(0.3)
+    while not catches(process, signal.SIGINT):
+        time.sleep(0.005)
+    time.sleep(0.1)  # in the middle of the work
     process.send_signal(signal.SIGINT)
     begun = time.monotonic()
     said = process.communicate()[1].decode()
