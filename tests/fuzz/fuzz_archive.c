@@ -23,9 +23,11 @@ static uint64_t read_member(struct conv_archive_reader *reader,
     struct conv_err err = {0};
     const uint8_t *map = maps && reader->ops->map ? reader->ops->map(reader) : NULL;
     if (map) {
+        static volatile uint8_t last;
         for (uint64_t i = 0; i < member->size; i += 512)
-            total += map[i] > 256; // all of it can be read
-        return total;
+            last = map[i]; // all of it can be read
+        (void)last;
+        return 0;
     }
     for (;;) {
         ssize_t got = reader->ops->read(reader, data, sizeof data, &err);

@@ -24,8 +24,8 @@ static void members_are_found_by_name(void **state)
     const char *object = " {\"a\" : \"x\", \"b\":{\"c\":\"inner\",\"d\":[1,{\"e\":2}]},\n"
                          "\"c\":\"outer\", \"n\":18446744073709551615, \"f\":-1.5e2, \"t\":true} ";
     struct conv_json_value value;
-    uint64_t integer;
-    double number;
+    uint64_t integer = 0;
+    double number = 0;
     (void)state;
     assert_string_equal(text_of(object, "a"), "x");
     assert_string_equal(text_of(object, "c"), "outer");
