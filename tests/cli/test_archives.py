@@ -313,7 +313,7 @@ def test_with_a_device(box, where, monkeypatch):
     if not binary:
         pytest.skip("not started by ctest, or no such build")
     if where == "gpu" and is_thread_sanitized():
-        pytest.skip("the fake device has the same threads, at a tenth of the time")
+        pytest.skip("the fake device has the same threads and is faster")
     members = [(name, PNGS[i % 4] if name.endswith("png") else data) for i, (name, data) in enumerate(samples(24))]
     make("in.tar", members)
     run("emboss", "in.tar", "reference.tar")
