@@ -132,7 +132,7 @@ static ssize_t read_member(struct conv_archive_reader *base, void *data, size_t 
 // By reading, where the library would decompress it anyway, without a limit.
 static void skip_rest(struct reader *reader)
 {
-    struct conv_err ignored = {0}; // a fault in what nobody reads
+    struct conv_err ignored = {0}; // of data that the caller skips
     bool costs = reader->stream.is_tar || !reader->has_size ||
                  archive_format(reader->stream.archive) == ARCHIVE_FORMAT_7ZIP;
     while (costs && reader->is_open && read_content(reader, NULL, SIZE_MAX >> 1, &ignored) > 0) {

@@ -19,7 +19,7 @@ static bool is_drive(const char *path)
            (path[2] == '\0' || path[2] == '/' || path[2] == '\\');
 }
 
-// The next component from *at on, which moves behind it. False at the end. `other` separates
+// The next component from *at on, which moves past it. False at the end. `other` separates
 // components as well; '/' for none.
 static bool next_component(const char *name, size_t length, char other, size_t *at,
                            const char **component, size_t *component_length)

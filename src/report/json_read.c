@@ -11,7 +11,7 @@ static const char *skip_blanks(const char *at)
     return at + strspn(at, " \t\r\n");
 }
 
-// Behind the string that begins at `at`; NULL if it does not end.
+// The end of the string that begins at `at`; NULL if it has none.
 static const char *skip_string(const char *at)
 {
     for (at++; *at != '"'; at++) {
@@ -23,7 +23,7 @@ static const char *skip_string(const char *at)
     return at + 1;
 }
 
-// Behind the value that begins at `at`; NULL if there is none or it does not end.
+// The end of the value that begins at `at`; NULL if there is none.
 static const char *skip_value(const char *at)
 {
     size_t depth = 0;
@@ -51,7 +51,7 @@ static const char *skip_value(const char *at)
     return at;
 }
 
-// Moves *at behind the next member of an object, from its opening bracket or the comma before the
+// Moves *at past the next member of an object, from its opening bracket or the comma before the
 // member. False after the last member, with *at at the closing bracket, or if there is no member.
 static bool next_member(const char **at, struct conv_json_value *name,
                         struct conv_json_value *value)

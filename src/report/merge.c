@@ -145,7 +145,7 @@ static void read_summary(struct conv_merge_report *report, const char *line)
         report->listing.images = conv_merge_line_integer(value.text, "images");
 }
 
-// Lines behind each other: `take` gets each with its newline removed. The last of a run that was
+// Lines in order: `take` gets each with its newline removed. The last of a run that was
 // killed may be cut short.
 static enum conv_status read_lines(struct conv_merge *merge, struct conv_merge_report *report,
                                    FILE *file, struct conv_err *err)

@@ -67,7 +67,7 @@ static int width_of(const struct parts *parts)
     return width;
 }
 
-// The terminal itself writes "^C" behind the bar, which must not begin another line.
+// The terminal itself writes "^C" after the bar, which must not begin another line.
 #define FREE 3
 #define LEAST_BAR 12
 #define MOST_BAR 62

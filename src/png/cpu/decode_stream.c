@@ -13,7 +13,7 @@
 // New bytes per buffer, besides window, room and a row: the copies then take 4 % of the bytes.
 #define FILL ((size_t)512 << 10)
 #define BUFFERS 3
-// From so many bytes of rows on, a second thread is worth waking.
+// A second thread is woken for at least this many bytes of rows.
 #define SHARED_FROM ((size_t)4 << 20)
 #define WAIT_NS 1000000000
 
