@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# bash completion for conv. A word without candidates here is completed as a file name.
+# bash completion for conv; made by tools/make-manual from src/cli/option_table.c and share/manual/; do not edit.
+# A word without candidates here is completed as a file name.
 
 # The last filter of the list that is being typed; what stands before it is kept.
 _conv_filters()
@@ -17,12 +18,16 @@ _conv_numbers()
 
 _conv()
 {
-    local with_value='--limit --sample --seed --suffix --output -o --include --exclude --files-from --format --on-error --resume --shard --shard-by --kernel -k --size --divisor --bias --border --alpha
-        --to --quality -Q --encoder --compress -z --device --decode-on --encode-on --streams --group --jobs -j --mem-limit --max-pixels
-        --variant --stride --padding --activation --precision --output-type --mix --roi --range --pool --progress --report --trace --html --filter --image-size --images --depth --stage --shape --maps'
-    local options="--beside --no-ignore --batch --recursive --null --images-only --watch --skip-existing --update --dry-run --flip --strip --reproducible
-        --first-frame --gray --preserve --in-place --fsync --no-save --fail-fast --quiet --verbose --json --csv --help --version
-        ${with_value// -[kzjQo]/}"
+    local with_value='--include --exclude --limit --sample --seed --files-from --format --resume --shard
+        --shard-by --kernel -k --size --divisor --bias --border --alpha --mix --roi --output-type
+        --output -o --suffix --to --quality -Q --encoder --compress -z --device --decode-on
+        --encode-on --streams --group --jobs -j --mem-limit --max-pixels --variant --on-error
+        --progress --report --trace --html --stride --padding --activation --precision --range
+        --pool --filter --image-size --images --depth --stage --shape --maps'
+    local options="--batch --recursive --no-ignore --null --watch --images-only --skip-existing --update
+        --dry-run --flip --gray --strip --first-frame --preserve --beside --in-place --fsync
+        --reproducible --no-save --fail-fast --quiet --verbose --json --help --version --csv
+        ${with_value// -[koQzj]/}"
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
 
@@ -44,30 +49,31 @@ _conv()
     local values=
     case $before in
     --format) values='tar files' ;;
-    --on-error) values='skip copy stop' ;;
-    --shard) values=auto ;;
+    --shard) values='auto' ;;
     --shard-by) values='bytes name' ;;
     --size) values='3 5' ;;
-    --divisor) values=sum ;;
+    --divisor) values='sum' ;;
     --border) values='replicate reflect reflect101 wrap constant' ;;
-    --decode-on | --encode-on) values='auto cpu gpu' ;;
     --alpha) values='keep filter premultiply' ;;
+    --output-type) values='same u8 u16 f32 f16' ;;
     --to) values='png jpg' ;;
     -Q | --quality) values='60 75 85 90 95 100' ;;
     --encoder) values='fast libpng stb' ;;
+    -z | --compress) values='0 1 2 3 4 5 6 7 8 9 10 11 12' ;;
     --device) values='auto cpu cuda all' ;;
-    --stage) values='all device' ;;
-    --depth) values='8 16' ;;
-    --shape) values='lenet-1 lenet-2 net28-1 net64-1 net70-1 net70-2 vgg-1 resnet-1' ;;
-    --image-size) values="mix uniform standard" ;;
+    --decode-on) values='cpu auto gpu' ;;
+    --encode-on) values='cpu auto gpu' ;;
+    --on-error) values='copy skip stop' ;;
     --progress) values='auto always never' ;;
     --padding) values='valid same' ;;
-    --pool) values='mean std max energy mean,std' ;;
     --activation) values='none relu tanh abs' ;;
     --precision) values='exact fast tf32 fp16' ;;
-    --output-type) values='same u8 u16 f32 f16' ;;
     --range) values='1 255' ;;
-    -z | --compress) values='0 1 2 3 4 5 6 7 8 9 10 11 12' ;;
+    --pool) values='mean std max energy mean,std' ;;
+    --image-size) values='mix uniform standard' ;;
+    --depth) values='8 16' ;;
+    --stage) values='all device' ;;
+    --shape) values='lenet-1 lenet-2 net28-1 net64-1 net70-1 net70-2 vgg-1 resnet-1' ;;
     --filter)
         _conv_filters "$1" "$word" ''
         return
@@ -103,7 +109,7 @@ _conv()
         ;;
     1:show | 1:verify) _conv_filters "$1" "$word" '' ;;
     1:help) mapfile -t COMPREPLY < <(compgen -W 'list show verify layer report bench devices version' -- "$word") ;;
-    1:report) mapfile -t COMPREPLY < <(compgen -W merge -- "$word") ;;
+    1:report) mapfile -t COMPREPLY < <(compgen -W 'merge' -- "$word") ;;
     1:bench) mapfile -t COMPREPLY < <(compgen -W 'kernels layers streams codec' -- "$word") ;;
     esac
 }

@@ -33,6 +33,8 @@ int conv_version_main(const struct conv_options *options);      // help.c
 
 // --help: of the command before it, or of all of them if there is none.
 int conv_help_print(const struct conv_options *options);
+void conv_help_print_json(
+    unsigned commands); // of the commands 1u << enum conv_command; help_json.c
 
 // For a command line without command and filter: prints that and returns CONV_EXIT_USAGE.
 int conv_help_missing(void);

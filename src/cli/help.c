@@ -173,7 +173,9 @@ static void print_usage_short(enum conv_command command)
 int conv_help_print(const struct conv_options *options)
 {
     bool is_short = options->help_is_short;
-    if (options->operand_count > 0 && is_short)
+    if (options->json)
+        conv_help_print_json(options->operand_count > 0 ? commands_of(options->command) : ~0u);
+    else if (options->operand_count > 0 && is_short)
         print_usage_short(options->command);
     else if (options->operand_count > 0)
         print_usage(options->command);

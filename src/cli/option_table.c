@@ -17,7 +17,7 @@
 #define CODEC (1u << CONV_COMMAND_BENCH_CODEC)
 #define MERGE (1u << CONV_COMMAND_REPORT_MERGE)
 #define EVERY (~0u)
-#define WORKING (EVERY & ~(1u << CONV_COMMAND_HELP | 1u << CONV_COMMAND_VERSION))
+#define WORKING (EVERY & ~(1u << CONV_COMMAND_VERSION))
 
 const struct conv_command_row conv_command_table[] = {
     {CONV_COMMAND_RUN, "FILTER", "INPUT... OUTPUT", "filter images"},
@@ -108,7 +108,7 @@ const struct conv_option conv_option_table[] = {
      .help = "names in --files-from end in NUL, as find -print0 writes them"},
     {FLAG("watch", 0, watch), .commands = RUN,
      .help = "then filter images as they arrive in the input folders, until Ctrl-C"},
-    {STRING("format", 0, "FORMAT", format_text), .commands = RUN,
+    {STRING("format", 0, "FORMAT", format_text), .commands = RUN, .values = "tar files",
      .help = "archives: the format of standard input and output (tar, zip, tar.gz, ...); with a "
              "folder as OUTPUT, "
              "each input archive becomes one in it; files: their members become files"},
@@ -123,20 +123,21 @@ const struct conv_option conv_option_table[] = {
              "the same settings and unchanged since"},
     {FLAG("dry-run", 0, dry_run), .commands = RUN | LAYER,
      .help = "print what would be done and why; write nothing"},
-    {STRING("shard", 0, "SHARD", shard_text), .commands = RUN | LAYER,
-     .help = "I/N: process only the images of shard I of N, counted from 0; auto: as Slurm or MPI "
-             "number the tasks. {shard} in names of output files stands for I"},
-    {CHOICE("shard-by", 0, "WHAT", shard.by, shard_choices), .commands = RUN | LAYER,
+    {STRING("shard", 0, "SHARD", shard_text), .commands = RUN | LAYER, .values = "auto",
      .help =
-         "bytes (default), for shards of equal size, which needs the same inputs in every task; "
-         "or name: an image's shard depends on its name alone"},
+         "process only the images of shard I of N, counted from 0: I/N, or auto: as Slurm or MPI "
+         "number the tasks. {shard} in names of output files stands for I"},
+    {CHOICE("shard-by", 0, "WHAT", shard.by, shard_choices), .commands = RUN | LAYER,
+     .help = "divide the images by bytes (default) or by name; bytes makes shards of equal size "
+             "and needs the same inputs in every task; with name an image's shard depends on its "
+             "name alone"},
     {STRING("kernel", 'k', "SPEC", filter.kernel), .commands = FILTERING | LAYERS,
      .section = "Filter",
      .help = "the kernel of the filter 'custom': '3x3: -2,-1,0 -1,1,1 0,1,2', '1 2 1 2 4 2 1 2 1', "
              "or @FILE in libvips' matrix format; bench layers: its size, N or HEIGHTxWIDTH"},
-    {STRING("size", 0, "3|5", size_text), .commands = FILTERING,
+    {STRING("size", 0, "3|5", size_text), .commands = FILTERING, .values = "3 5",
      .help = "use the 3x3 or 5x5 version of the filter (default: as its name says)"},
-    {STRING("divisor", 0, "N|sum", filter.divisor), .commands = FILTERING,
+    {STRING("divisor", 0, "N|sum", filter.divisor), .commands = FILTERING, .values = "sum",
      .help = "divide by N, or by the sum of the coefficients (default: the filter's own divisor)"},
     {STRING("bias", 0, "N", filter.bias), .commands = FILTERING | LAYER,
      .help = "add N, on the scale of 8-bit samples (default: the filter's own bias); conv layer: "
@@ -144,10 +145,11 @@ const struct conv_option conv_option_table[] = {
     {FLAG("flip", 0, filter.flip), .commands = FILTERING,
      .help = "rotate the kernel by 180 degrees: convolution instead of correlation"},
     {STRING("border", 0, "MODE", border_text), .commands = FILTERING | LAYER,
+     .values = "replicate reflect reflect101 wrap constant",
      .help = "pixels outside the image: replicate (default; also edge, clamp, nearest), reflect, "
              "reflect101, wrap, constant[:V] (default of conv layer: constant:0)"},
     {CHOICE("alpha", 0, "MODE", alpha, alpha_choices), .commands = RUN | VERIFY | STREAMS,
-     .section = "Output", .help = "keep (default), filter or premultiply"},
+     .section = "Output", .help = "the alpha channel: keep (default), filter or premultiply"},
     {FLAG("gray", 0, gray), .commands = RUN | LAYER,
      .help = "use the luminance of colour images (BT.601) as a single channel"},
     {STRING("mix", 0, "P%", mix_text), .commands = RUN,
@@ -155,9 +157,9 @@ const struct conv_option conv_option_table[] = {
     {STRING("roi", 0, "WxH+X+Y", roi_text), .commands = RUN,
      .help = "filter this region; the rest of the image stays as it was"},
     {CHOICE("output-type", 0, "TYPE", output_type, output_type_choices), .commands = RUN | LAYER,
-     .help =
-         "same (default), u8 or u16: 8 or 16 bits per sample; f32: .npy files of float32, neither "
-         "rounded nor clamped; conv layer: f32 (default) or f16"},
+     .help = "type of the results: same (default), u8 or u16: 8 or 16 bits per sample; f32: .npy "
+             "files of float32, neither "
+             "rounded nor clamped; conv layer: f32 (default) or f16"},
     {FLAG("strip", 0, strip), .commands = RUN | STREAMS,
      .help = "drop metadata (default: keep what stays true after filtering)"},
     {FLAG("first-frame", 0, first_frame), .commands = RUN | LAYER,
@@ -177,19 +179,24 @@ const struct conv_option conv_option_table[] = {
      .help = "replace each input by its output; there is no OUTPUT"},
     {FLAG("fsync", 0, fsync), .commands = RUN | LAYER,
      .help = "flush each output to the disk before it gets its name"},
-    {STRING("to", 0, "FORMAT", to_text), .commands = RUN,
+    {STRING("to", 0, "FORMAT", to_text), .commands = RUN, .values = "png jpg",
      .help = "write png or jpg (default: as the name of the output says, or as the input)"},
-    {INT("quality", 'Q', "N", png.quality, 1, 100), .commands = RUN,
-     .help = "JPEG: 1 (smallest) to 100 (default: 90); colours at full resolution from 90 on"},
+    {INT("quality", 'Q', "N", png.quality, 1, 100), .commands = RUN, .values = "60 75 85 90 95 100",
+     .help =
+         "JPEG quality: 1 (smallest) to 100 (default: 90); colours at full resolution from 90 on"},
     {STRING("encoder", 0, "NAME", encoder_text), .commands = RUN | STREAMS | CODEC,
-     .help = "PNG: fast (default), libpng or stb"},
+     .values = "fast libpng stb", .help = "PNG encoder: fast (default), libpng or stb"},
     {INT("compress", 'z', "N", png.level, 0, 12), .commands = RUN | STREAMS | CODEC,
-     .help = "PNG: 0 (fastest) to 12 (smallest); libpng and stb: to 9 (default: 1; stb: 8)"},
+     .values = "0 1 2 3 4 5 6 7 8 9 10 11 12",
+     .help = "PNG compression: 0 (fastest) to 12 (smallest); libpng and stb: to 9 (default: 1; "
+             "stb: 8)"},
     {FLAG("reproducible", 0, reproducible), .commands = RUN,
      .help = "write the same file bytes on every machine, by encoding on the CPU"},
     {STRING("device", 0, "DEVICE", device_text),
      .commands = RUN | LAYER | VERIFY | KERNELS | LAYERS | STREAMS | CODEC, .section = "Machine",
-     .help = "auto (default: a GPU for large jobs, else the CPU), cpu, cuda, cuda:N, all (every "
+     .values = "auto cpu cuda all",
+     .help = "where to filter: auto (default: a GPU for large jobs, else the CPU), cpu, cuda, "
+             "cuda:N, all (every "
              "GPU), or a list such as cuda:0,cuda:1"},
     {CHOICE("decode-on", 0, "WHERE", decode_on, coder_choices), .commands = RUN | STREAMS,
      .help = "decode PNG on cpu, on gpu, or auto (default: on whichever finishes first)"},
@@ -215,10 +222,10 @@ const struct conv_option conv_option_table[] = {
     {FLAG("fail-fast", 0, fail_fast), .commands = RUN | LAYER,
      .help = "stop at the first image that fails"},
     {CHOICE("on-error", 0, "ACTION", on_error, error_choices), .commands = RUN,
-     .help = "an image that fails: skip (default) it, copy it as it is from archive to archive, or "
-             "stop"},
+     .help = "what to do with an image that fails: skip (default) it, copy it as it is from "
+             "archive to archive, or stop"},
     {CHOICE("progress", 0, "WHEN", progress, when_choices), .commands = RUN | LAYER,
-     .section = "Messages", .help = "auto (default: on a terminal), always, never"},
+     .section = "Messages", .help = "show progress: auto (default: on a terminal), always, never"},
     {FLAG("quiet", 'q', quiet),
      .commands = RUN | LAYER | MERGE | VERIFY | KERNELS | LAYERS | STREAMS,
      .help = "print failures only"},
@@ -237,24 +244,27 @@ const struct conv_option conv_option_table[] = {
     {FLAG("version", 'V', version), .commands = EVERY, .help = "print the version"},
     {INT("stride", 0, "N", layer.stride, 1, 1024), .commands = LAYER, .section = "conv layer",
      .help = "compute every Nth output of both axes (default: 1)"},
-    {STRING("padding", 0, "MODE", layer.padding), .commands = LAYER,
-     .help =
-         "valid (default), same (the output is as large as the input), or N samples on each side"},
+    {STRING("padding", 0, "MODE", layer.padding), .commands = LAYER, .values = "valid same",
+     .help = "samples around the input: valid (default), same (the output is as large as the "
+             "input), or N on each side"},
     {CHOICE("activation", 0, "NAME", layer.activation, activation_choices), .commands = LAYER,
-     .help = "none (default), relu, tanh or abs"},
+     .help = "apply to each output: none (default), relu, tanh or abs"},
     {CHOICE("precision", 0, "MODE", layer.precision, precision_choices), .commands = LAYER | LAYERS,
      .help =
-         "exact (default), with the same bits on every device; fast, with float32 products in any "
-         "order; tf32 or fp16; bench layers: only variants that deliver this"},
+         "how results may deviate: exact (default), with the same bits on every device; fast, with "
+         "float32 products in any order; tf32 or fp16; bench layers: only variants that deliver "
+         "this"},
     {CHOICE("range", 0, "MAX", layer.range, range_choices), .commands = LAYER,
      .help = "scale integer samples to 0..1 or 0..255 (default: 1 for images)"},
     {STRING("pool", 0, "KINDS", layer.pool), .commands = LAYER,
+     .values = "mean std max energy mean,std",
      .help =
-         "filter banks: write features instead of maps: mean, std, max, energy of every map, or "
+         "write features of a filter bank instead of maps: mean, std, max, energy of every map, or "
          "of each cell of a grid of N x N (mean,std:4)"},
     {STRING("filter", 0, "FILTER", bench_filter), .commands = KERNELS | STREAMS | CODEC,
      .section = "conv bench", .help = "the filter to measure with (default: emboss)"},
     {STRING("image-size", 0, "SIZE", image_size_text), .commands = KERNELS,
+     .values = "mix uniform standard",
      .help = "bench kernels: WIDTHxHEIGHT (default: 4096x4096); mix or uniform: 1x1 to 4000x3000; "
              "standard: four workloads"},
     {INT("images", 0, "N", bench_images, 1, 100000), .commands = KERNELS | CODEC,
@@ -263,9 +273,11 @@ const struct conv_option conv_option_table[] = {
     {CHOICE("depth", 0, "BITS", bench_depth, depth_choices), .commands = KERNELS,
      .help = "bench kernels: 8 (default) or 16 bits per sample"},
     {CHOICE("stage", 0, "STAGE", bench_stage, stage_choices), .commands = STREAMS,
-     .help = "bench streams: all (default), or device: images start in pinned memory and results "
+     .help = "bench streams: what is run: all (default), or device: images start in pinned memory "
+             "and results "
              "are discarded"},
     {STRING("shape", 0, "SHAPE", shape_text), .commands = LAYERS,
+     .values = "lenet-1 lenet-2 net28-1 net64-1 net70-1 net70-2 vgg-1 resnet-1",
      .help = "bench layers: the input, BATCHxCHANNELSxHEIGHTxWIDTH, or one of the layers lenet-1, "
              "lenet-2, net28-1, net64-1, net70-1, net70-2, vgg-1, resnet-1 (default: all of them)"},
     {INT("maps", 0, "N", bench_layer.maps, 1, 65536), .commands = LAYERS,

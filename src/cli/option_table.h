@@ -42,6 +42,7 @@ struct conv_option {
     size_t offset; // of the field in struct conv_options
     long min, max; // KIND_INT
     const char *const *choices;
+    const char *values;  // what completions offer, separated by blanks; NULL: the choices
     const char *help;    // one line, which --help wraps
     const char *section; // printed before this row; NULL continues the section
     unsigned commands;   // 1u << enum conv_command for each command that takes it
