@@ -88,9 +88,11 @@ struct conv_bench_options {
     // conv_bench_streams
     bool device_only; // --stage device
     int usual_streams;
-    // Runs the pipeline over `source` with these workers and streams; nothing is saved.
+    // Runs the pipeline over `source` with these workers and streams; nothing is saved. `trace` may
+    // be NULL.
     enum conv_status (*run)(void *context, int jobs, int streams, struct conv_source *source,
-                            struct conv_report *report, struct conv_err *err);
+                            struct conv_report *report, struct conv_trace *trace,
+                            struct conv_err *err);
     void *run_context;
     // See conv_report_config.
     char *(*explain)(char *text, size_t size, const struct conv_err *err);

@@ -30,8 +30,9 @@ struct conv_bench_device {
     pthread_mutex_t lock;         // guards all below
     int free_groups[MOST_GROUPS]; // not in any stream
     int free_count;
-    uint64_t end;  // when streams stop
-    uint64_t last; // when the last group was finished
+    uint64_t end;    // when streams stop
+    uint64_t traced; // until when
+    uint64_t last;   // when the last group was finished
     struct conv_totals totals;
     struct conv_overlap *overlaps[CONV_BACKEND_MOST_DEVICES]; // of an async device
     double bytes;
@@ -44,6 +45,7 @@ struct stream_thread {
     struct conv_stream *stream;
     pthread_t thread;
     bool started;
+    struct conv_trace_track *tracks[CONV_ENGINE_COUNT]; // NULL without a trace
 };
 
 // --- images ------------------------------------------------------------------------------------
@@ -173,6 +175,22 @@ void conv_bench_device_close(struct conv_bench_device *bench)
 
 // --- streams -------------------------------------------------------------------------------------
 
+static void trace_group(const struct stream_thread *thread, int i)
+{
+    const struct conv_bench_device *bench = thread->bench;
+    const struct conv_group *group = &bench->groups[i]->group;
+    struct conv_trace_item item = {.images = (int)bench->images[i], .bytes = group->front};
+    const uint64_t ns[CONV_ENGINE_COUNT] = {group->ns_copy_in, group->ns_kernel,
+                                            group->ns_copy_out};
+    uint64_t start = group->ns_start;
+    if (start == 0 || start > bench->traced)
+        return;
+    for (int e = 0; e < CONV_ENGINE_COUNT; e++) {
+        conv_trace_slice(thread->tracks[e], CONV_STAGE_COPY_IN + e, start, start + ns[e], &item);
+        start += ns[e];
+    }
+}
+
 // With the lock.
 static void count(struct conv_bench_device *bench, int device, int i)
 {
@@ -214,6 +232,8 @@ static void *stream_main(void *argument)
         enum conv_status status =
             bench->device->ops->stream_run(thread->stream, &bench->groups[i]->group, &err);
         pthread_mutex_lock(&bench->lock);
+        if (!status) // before another stream can take the group
+            trace_group(thread, i);
         bench->free_groups[bench->free_count++] = i;
         if (status)
             bench->failure = err;
@@ -286,9 +306,17 @@ static void close_overlaps(struct conv_bench_device *bench)
     }
 }
 
+static void add_tracks(struct stream_thread *threads, int count, struct conv_trace *trace)
+{
+    static const char *const engines[CONV_ENGINE_COUNT] = {"copy in", "kernel", "copy out"};
+    for (int i = 0; i < count; i++)
+        for (int e = 0; e < CONV_ENGINE_COUNT; e++)
+            threads[i].tracks[e] = conv_trace_add_track(trace, "stream", i, engines[e]);
+}
+
 enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int streams,
-                                       struct conv_totals *totals, double *bytes,
-                                       struct conv_err *err)
+                                       struct conv_trace *trace, struct conv_totals *totals,
+                                       double *bytes, struct conv_err *err)
 {
     int stream_count = streams * bench->device->count;
     struct stream_thread *threads = calloc((size_t)stream_count, sizeof *threads);
@@ -305,9 +333,12 @@ enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int stre
     enum conv_status status = open_overlaps(bench, err);
     if (!status)
         status = open_streams(bench, threads, stream_count, err);
+    add_tracks(threads, stream_count, trace);
     double cpu = cpu_seconds();
+    conv_trace_restart(trace);
     uint64_t start = bench->last = conv_clock_ns();
     bench->end = start + RUN_NS;
+    bench->traced = start + CONV_BENCH_DEVICE_TRACED_MS * (uint64_t)1000000;
     if (!status)
         status = run_streams(bench, threads, stream_count, err);
     bench->totals.seconds = (double)(bench->last - start) / 1e9;

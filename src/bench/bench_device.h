@@ -15,10 +15,14 @@ enum conv_status conv_bench_device_open(struct conv_bench_device **bench,
                                         struct conv_err *err);
 void conv_bench_device_close(struct conv_bench_device *bench); // NULL is fine
 
+#define CONV_BENCH_DEVICE_TRACED_MS 40
+
 // Runs `streams` streams of each device for a second. *bytes: copied in both directions together.
+// `trace` gets a track per engine of each stream, for the first CONV_BENCH_DEVICE_TRACED_MS; may be
+// NULL.
 enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int streams,
-                                       struct conv_totals *totals, double *bytes,
-                                       struct conv_err *err);
+                                       struct conv_trace *trace, struct conv_totals *totals,
+                                       double *bytes, struct conv_err *err);
 
 // Measures copies alone; *measured is false where filtering needs none.
 enum conv_status conv_bench_device_copies(struct conv_bench_device *bench, bool *measured,

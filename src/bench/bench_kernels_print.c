@@ -102,7 +102,8 @@ enum conv_status conv_bench_kernels_page(const struct conv_bench_options *option
         };
     }
     job->page.kind = "conv bench kernels";
-    job->page.title = options->filter_text;
+    const char *where = *ladders[0].cuda ? ladders[0].cuda : ladders[0].cpu;
+    conv_page_job_title(job, "Kernel ladder: %.100s on %s", options->filter_text, where);
     job->page.ladders = ladders;
     job->page.ladder_count = count;
     conv_page_job_fact(job, "samples", "3 planes of %d bits", results[0].workload.depth);

@@ -213,7 +213,7 @@ static enum conv_status write_page(const struct conv_bench_options *options,
     }
     describe(data, "→", "×", title, sizeof title);
     job->page.kind = "conv bench layers";
-    job->page.title = title;
+    conv_page_job_title(job, "Kernel ladder: layer %s", title);
     job->page.ladders = &ladder;
     job->page.ladder_count = 1;
     conv_page_job_fact(job, "batch", "%lld images", (long long)data->shape.images);

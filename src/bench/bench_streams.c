@@ -11,18 +11,22 @@
 #include "report/figures.h"
 
 #define MOST_STREAMS 16
+#define TRACED_STREAMS 4 // on the page, beside a single one, or as many as there are
 
 struct bench {
     const struct conv_bench_options *options;
     struct conv_bench_device *staged; // --stage device
     struct conv_report_config config; // of the current line
     struct conv_streams_table table;
+    struct conv_trace *traces[CONV_PAGE_MOST_TIMELINES]; // of lines that the page shows
+    int traced[CONV_PAGE_MOST_TIMELINES];                // their streams or workers
+    int trace_count;
 };
 
 // --- one run -------------------------------------------------------------------------------------
 
-static enum conv_status run_pipeline(const struct bench *bench, struct conv_totals *totals,
-                                     struct conv_err *err)
+static enum conv_status run_pipeline(const struct bench *bench, struct conv_trace *trace,
+                                     struct conv_totals *totals, struct conv_err *err)
 {
     const struct conv_bench_options *options = bench->options;
     struct conv_walk *walk = NULL;
@@ -32,7 +36,7 @@ static enum conv_status run_pipeline(const struct bench *bench, struct conv_tota
         status = conv_report_open(&report, &bench->config, err);
     if (!status)
         status = options->run(options->run_context, bench->config.jobs, bench->config.streams,
-                              conv_walk_source(walk), report, err);
+                              conv_walk_source(walk), report, trace, err);
     if (report) {
         enum conv_status closed = conv_report_close(report, 0, totals, status ? NULL : err);
         if (!status)
@@ -45,6 +49,41 @@ static enum conv_status run_pipeline(const struct bench *bench, struct conv_tota
     return status;
 }
 
+// *trace: of the line with `count` streams or workers, if the page shows it.
+static enum conv_status add_trace(struct bench *bench, int count, struct conv_trace **trace,
+                                  struct conv_err *err)
+{
+    int most = bench->table.async ? MOST_STREAMS : bench->options->jobs, traced = 1;
+    while (2 * traced <= most && traced < TRACED_STREAMS)
+        traced *= 2;
+    if (!bench->options->page->file || (count != 1 && count != traced))
+        return CONV_OK;
+    enum conv_status status = conv_trace_open(trace, NULL, true, NULL, err);
+    if (!status) {
+        bench->traced[bench->trace_count] = count;
+        bench->traces[bench->trace_count++] = *trace;
+    }
+    return status;
+}
+
+static void show_traces(const struct bench *bench, struct conv_page *page)
+{
+    for (int i = 0; i < bench->trace_count; i++) {
+        int count = bench->traced[i];
+        if (count > bench->table.lines[bench->table.count - 1].count)
+            continue; // a signal cut it short
+        struct conv_page_timeline *timeline = &page->timelines[page->timeline_count++];
+        timeline->trace = bench->traces[i];
+        snprintf(timeline->title, sizeof timeline->title, "%d %s%s", count,
+                 bench->table.async ? "stream" : "worker", count == 1 ? "" : "s");
+        if (bench->staged) {
+            size_t used = strlen(timeline->title);
+            snprintf(timeline->title + used, sizeof timeline->title - used, ", the first %d ms",
+                     CONV_BENCH_DEVICE_TRACED_MS);
+        }
+    }
+}
+
 // With `count` streams or workers; `line` NULL: to warm up.
 static enum conv_status run_once(struct bench *bench, int count, struct conv_page_line *line,
                                  struct conv_totals *totals, struct conv_err *err)
@@ -53,11 +92,16 @@ static enum conv_status run_once(struct bench *bench, int count, struct conv_pag
     bool async = bench->table.async;
     bench->config.streams = async ? count : 0;
     bench->config.jobs = bench->staged || !async ? count : bench->options->jobs;
+    struct conv_trace *trace = NULL;
+    enum conv_status status = line ? add_trace(bench, count, &trace, err) : CONV_OK;
+    if (status)
+        return status;
     conv_stall_end(bench->options->stall);
-    enum conv_status status = bench->staged
-                                  ? conv_bench_device_run(bench->staged, count, totals, &bytes, err)
-                                  : run_pipeline(bench, totals, err);
+    status = bench->staged ? conv_bench_device_run(bench->staged, count, trace, totals, &bytes, err)
+                           : run_pipeline(bench, trace, totals, err);
     conv_stall_begin(bench->options->stall);
+    enum conv_status traced = conv_trace_finish(trace, status ? NULL : err);
+    status = status ? status : traced;
     if (status || !line)
         return status;
     line->count = count;
@@ -117,7 +161,10 @@ static enum conv_status write_page(struct bench *bench, struct conv_err *err)
         return conv_err_errno(err, errno, "cannot write the page");
     }
     page->kind = table->device_only ? "conv bench streams, the device alone" : "conv bench streams";
-    page->title = table->filter;
+    int most = table->lines[table->count - 1].count;
+    conv_page_job_title(job, "%.100s with 1 to %d %s on %s", table->filter, most,
+                        table->async ? "streams" : "workers", table->device);
+    show_traces(bench, page);
     page->lines = table->lines;
     page->line_count = table->count;
     page->counts_streams = table->async;
@@ -178,6 +225,8 @@ enum conv_status conv_bench_streams(const struct conv_bench_options *options, st
     if (!status && options->page->file)
         status = write_page(bench, err);
     conv_bench_device_close(bench->staged);
+    for (int i = 0; i < bench->trace_count; i++)
+        conv_trace_free(bench->traces[i]);
     free(bench);
     return status;
 }

@@ -230,13 +230,14 @@ static enum conv_status bench_layers(struct command *command, struct conv_err *e
 // --- streams -------------------------------------------------------------------------------------
 
 static enum conv_status run_images(void *context, int jobs, int streams, struct conv_source *source,
-                                   struct conv_report *report, struct conv_err *err)
+                                   struct conv_report *report, struct conv_trace *trace,
+                                   struct conv_err *err)
 {
     struct command *command = context;
     command->options.jobs = jobs;
     command->options.streams = streams;
     return conv_run_images(&command->options, &command->device, command->filters, source, NULL, 0,
-                           report, NULL, command->bench.stop, err);
+                           report, trace, command->bench.stop, err);
 }
 
 static enum conv_status bench_streams(struct command *command, struct conv_err *err)

@@ -111,11 +111,12 @@ static enum conv_status write_page(struct conv_layer_report *report,
 {
     struct conv_page *page = &report->page.page;
     page->kind = report->options->dry_run ? "conv layer, a dry run" : "conv layer, a run";
-    page->title = report->options->operands[0];
-    page->trace = report->trace;
+    page->timelines[0].trace = report->trace;
+    page->timeline_count = 1;
     page->samples = &report->samples;
     describe(report, target, kernel);
-    return conv_run_page_write(&report->page, &report->config, &report->totals, stop, code, err);
+    return conv_run_page_write(&report->page, "passed through", &report->config, &report->totals,
+                               stop, code, err);
 }
 
 enum conv_status conv_layer_report_finish(struct conv_layer_report *report,

@@ -223,14 +223,14 @@ static enum conv_status write_page(struct run *run, const struct conv_totals *to
 {
     struct conv_page *page = &run->page.page;
     page->kind = run->options.dry_run ? "conv, a dry run" : "conv, a run";
-    page->title = run->options.operands[0];
-    page->trace = run->trace;
+    page->timelines[0].trace = run->trace;
+    page->timeline_count = 1;
     page->samples = &run->kept;
     describe_run(run, totals);
     // With --in-place the originals are gone.
     if (!run->options.no_save && !run->options.dry_run && !run->options.in_place)
         conv_page_job_take_pairs(&run->page, &run->kept);
-    return conv_run_page_write(&run->page, &run->config, totals, stop, code, err);
+    return conv_run_page_write(&run->page, "filtered with", &run->config, totals, stop, code, err);
 }
 
 // Closes the report, the trace and the page, each even if another fails. Returns the first failure.

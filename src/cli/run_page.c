@@ -2,7 +2,9 @@
 #include "cli/run_page.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "cli/signals.h"
 #include "report/json.h"
@@ -47,17 +49,42 @@ void conv_run_page_describe(struct conv_page_job *job, const struct conv_options
 void conv_run_page_describe_images(struct conv_page_job *job, const struct conv_options *options,
                                    const struct conv_totals *totals)
 {
+    time_t start = time(NULL) - (time_t)totals->seconds;
+    char text[40];
+    struct tm local;
+    if (localtime_r(&start, &local) && strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S %z", &local))
+        conv_page_job_fact(job, "started", "%s", text);
     conv_page_job_fact(job, "images", "%g Mpix, %.4g MB read, %.4g MB written",
                        (double)(totals->pixels / 10000) / 100, (double)totals->bytes_in / 1e6,
                        options->no_save ? 0 : (double)totals->bytes_out / 1e6);
 }
 
-enum conv_status conv_run_page_write(struct conv_page_job *job,
+// "96 images filtered with emboss in 0.92 s, 15 failed"
+static void write_title(struct conv_page_job *job, const char *verb,
+                        const struct conv_report_config *config, const struct conv_totals *totals,
+                        int stop)
+{
+    char failed[48] = "";
+    uint64_t count = config->dry_run ? totals->planned : totals->done;
+    if (totals->failed)
+        snprintf(failed, sizeof failed, ", %" PRIu64 " failed", totals->failed);
+    if (config->dry_run)
+        conv_page_job_title(job, "Dry run: %" PRIu64 " %s would be %s %.160s%s", count,
+                            count == 1 ? "image" : "images", verb, config->filters, failed);
+    else
+        conv_page_job_title(job, "%s%" PRIu64 " %s %s %.160s in %.*f s%s",
+                            stop > 0 ? "Interrupted: " : "", count, count == 1 ? "image" : "images",
+                            verb, config->filters, totals->seconds < 100 ? 2 : 0, totals->seconds,
+                            failed);
+}
+
+enum conv_status conv_run_page_write(struct conv_page_job *job, const char *verb,
                                      const struct conv_report_config *config,
                                      const struct conv_totals *totals, int stop, int code,
                                      struct conv_err *err)
 {
     struct conv_page *page = &job->page;
+    write_title(job, verb, config, totals, stop);
     char *record = NULL;
     size_t size = 0;
     FILE *memory = open_memstream(&record, &size);

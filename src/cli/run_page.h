@@ -16,13 +16,14 @@ void conv_run_page_describe(struct conv_page_job *job, const struct conv_options
                             const struct conv_device *device, const struct conv_filter *filters,
                             int filter_count);
 
-// Adds the line about pixels and bytes.
+// Adds the lines about the start, and about pixels and bytes.
 void conv_run_page_describe_images(struct conv_page_job *job, const struct conv_options *options,
                                    const struct conv_totals *totals);
 
-// Writes the page, whose `kind`, `title` and lines are set, with the figures of a finished run and
-// its summary in JSON. `stop`: a signal that ended the run. CONV_ERR_MEMORY, CONV_ERR_IO.
-enum conv_status conv_run_page_write(struct conv_page_job *job,
+// Writes the page, whose `kind` and lines are set, under a title with `verb` ("filtered with"),
+// with the figures of a finished run and its summary in JSON. `stop`: a signal that ended the run.
+// CONV_ERR_MEMORY, CONV_ERR_IO.
+enum conv_status conv_run_page_write(struct conv_page_job *job, const char *verb,
                                      const struct conv_report_config *config,
                                      const struct conv_totals *totals, int stop, int code,
                                      struct conv_err *err);

@@ -39,9 +39,8 @@ static void bind_run(struct conv_template *filled, const struct conv_page *page)
              state->figures.cores == 1 ? "core" : "cores");
     conv_template_text(filled, "core_count", state->cores);
     conv_template_text(filled, "device", config->device);
-    conv_template_number(
-        filled, "more_count",
-        (double)totals->failed - (page->samples ? page->samples->failure_count : 0), 0);
+    if (page->samples)
+        conv_page_bind_samples(filled, state);
 }
 
 static void bind_page(struct conv_template *filled, const struct conv_page *page)
@@ -84,16 +83,14 @@ static bool is_true(const struct conv_page_state *state, const char *name, bool 
         {"on_stream", page->config && page->config->device_async},
         {"overlapped", page->config && state->figures.overlap_two >= 0},
         {"any_pairs", page->pair_count > 0},
-        {"timeline", state->timeline},
+        {"any_timeline", state->timeline},
         {"streams_table", page->line_count > 0},
         {"has_limit", page->lines_have_limit},
         {"has_waiting", !(page->device_only && page->counts_streams)},
         {"has_overlap", page->counts_streams},
         {"copy_limit", copies && copies->both > 0},
         {"small_copies", copies && copies->small_count > 0},
-        {"any_failures", page->samples && page->samples->failure_count > 0},
-        {"more_failures",
-         page->samples && totals && totals->failed > (uint64_t)page->samples->failure_count},
+        {"any_failures", page->samples && totals && totals->failed > 0},
     };
     for (size_t i = 0; i < sizeof conditions / sizeof conditions[0]; i++) {
         *known = strcmp(conditions[i].name, name) == 0;
@@ -109,15 +106,6 @@ static bool next_fact(struct conv_template *filled, const struct conv_page *page
         return false;
     conv_template_text(filled, "fact", page->facts[i].label);
     conv_template_text(filled, "fact_value", page->facts[i].value);
-    return true;
-}
-
-static bool next_failure(struct conv_template *filled, const struct conv_page *page, int i)
-{
-    if (i >= page->samples->failure_count)
-        return false;
-    conv_template_text(filled, "failure_name", page->samples->failures[i].input);
-    conv_template_text(filled, "failure_reason", page->samples->failures[i].reason);
     return true;
 }
 
@@ -159,8 +147,6 @@ static bool next(struct conv_template *filled, const char *list, int i)
         return value && i == 0;
     if (strcmp(list, "facts") == 0)
         return next_fact(filled, page, i);
-    if (strcmp(list, "failures") == 0)
-        return next_failure(filled, page, i);
     if (strcmp(list, "filters") == 0)
         return next_filter(filled, state, i);
     if (strcmp(list, "matrix_rows") == 0) {
@@ -170,7 +156,7 @@ static bool next(struct conv_template *filled, const char *list, int i)
     if (strcmp(list, "matrix_cells") == 0)
         return next_coefficient(filled, state, i);
     return conv_page_next_chart(filled, list, i) || conv_page_next_timeline(filled, list, i) ||
-           conv_page_next_pair(filled, list, i);
+           conv_page_next_sample(filled, list, i) || conv_page_next_pair(filled, list, i);
 }
 
 // -------------------------------------------------------------------------------------------------

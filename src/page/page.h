@@ -54,6 +54,8 @@ struct conv_page_kernel {
     double ms_min, ms_max;
     int runs;
     double gb_per_s, share_of_copy, step;
+    double old_ms;      // of an earlier benchmark; 0: unknown
+    const char *change; // since then: "faster", "slower", "same"; NULL: unknown
 };
 
 // All lines of one workload, in the order of the record's rows.
@@ -62,11 +64,20 @@ struct conv_page_ladder {
     int kernel_count;
     const char *cpu, *cuda; // where the kernels ran
     const char *images;     // "2 images of 300×200"
+    const char *compared;   // "old.json (2026-11-22, conv 0.1.0)"; NULL: with nothing
 };
 
+// What threads and engines did when, in a run of its own.
+struct conv_page_timeline {
+    char title[32]; // "4 streams"; "": the page has one timeline
+    const struct conv_trace *trace;
+};
+
+#define CONV_PAGE_MOST_TIMELINES 2
+
 struct conv_page {
-    const char *kind;    // "run", "bench streams", ...
-    const char *title;   // "emboss"
+    const char *kind;    // "conv bench streams", ...
+    char title[256];     // what happened: "96 images filtered with emboss in 0.92 s"
     const char *command; // as typed
     const char *note;    // "ended by a signal", a warning, or NULL
     char when[32];       // "2026-11-21 14:03"
@@ -78,10 +89,12 @@ struct conv_page {
     // Of a run; config NULL: the page is about something else.
     const struct conv_report_config *config;
     const struct conv_totals *totals;
-    const struct conv_trace *trace; // NULL: no timeline
     const struct conv_samples *samples;
     const struct conv_page_pair *pairs;
     int pair_count;
+
+    struct conv_page_timeline timelines[CONV_PAGE_MOST_TIMELINES]; // on one scale of time
+    int timeline_count;
 
     const struct conv_page_line *lines;
     int line_count;

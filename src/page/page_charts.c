@@ -4,8 +4,7 @@
 
 #include "page/page_internal.h"
 
-// CONV_STAGE_COPY_IN: "copy in"
-static const char *stage_label(enum conv_stage stage)
+const char *conv_page_stage_label(enum conv_stage stage)
 {
     static const char *const labels[CONV_STAGE_COUNT] = {"read",     "decode", "copy in", "kernel",
                                                          "copy out", "encode", "write"};
@@ -71,7 +70,7 @@ static bool next_stage(struct conv_template *filled, int index, bool workers_onl
     if (stage == CONV_STAGE_COUNT)
         return false;
     conv_template_text(filled, "stage", conv_record_stage_name((enum conv_stage)stage));
-    conv_template_text(filled, "stage_label", stage_label((enum conv_stage)stage));
+    conv_template_text(filled, "stage_label", conv_page_stage_label((enum conv_stage)stage));
     const struct conv_figures *figures = state->shown ? state->shown : &state->figures;
     conv_template_number(filled, "stage_busy", 100 * figures->busy[stage], 1);
     conv_template_number(filled, "stage_width", 100 * figures->busy[stage], 3);
@@ -144,8 +143,10 @@ static bool next_panel(struct conv_template *filled, int index)
         snprintf(state->panel, sizeof state->panel, "%s, %s", machine, ladder->images);
         snprintf(state->rows, sizeof state->rows, "%d.rows", state->ladder);
     }
+    conv_template_number(filled, "panel_index", panel, 0);
     conv_template_text(filled, "panel_title", state->panel);
     conv_template_text(filled, "kernel_rows", state->rows);
+    conv_template_text(filled, "compared_with", ladder->compared ? ladder->compared : "");
     conv_template_text(
         filled, "panel_lede",
         "Bytes read and written per second, from the simplest kernel to the fastest. "
@@ -185,7 +186,17 @@ static bool next_kernel(struct conv_template *filled, int index, bool measured_o
     conv_template_number(filled, "kernel_ms_min", kernel->ms_min, 3);
     conv_template_number(filled, "kernel_ms_max", kernel->ms_max, 3);
     conv_template_number(filled, "kernel_runs", kernel->runs, 0);
+    conv_template_number(filled, "kernel_old_ms", kernel->old_ms, 3);
+    conv_template_number(filled, "kernel_speed_up",
+                         kernel->ms > 0 ? kernel->old_ms / kernel->ms : 0, 2);
+    conv_template_text(filled, "kernel_change", kernel->change ? kernel->change : "");
     return true;
+}
+
+static bool is_compared(const struct conv_template *filled)
+{
+    const struct conv_page_state *state = filled->context;
+    return state->page->ladders[state->ladder].compared != NULL;
 }
 
 // Conditions on the kernel whose values are bound.
@@ -199,6 +210,8 @@ static bool kernel_has(const struct conv_template *filled, const char *what)
             &state->page->ladders[state->ladder].kernels[(int)filled->values[i].number];
         if (strcmp(what, "kernel_share") == 0)
             return strcmp(kernel->kind, "copy") != 0;
+        if (strcmp(what, "kernel_compared") == 0)
+            return kernel->change != NULL;
         return strcmp(what, "kernel_step") == 0 ? kernel->step > 0 : kernel->ms > 0;
     }
     return false;
@@ -218,7 +231,9 @@ bool conv_page_next_chart(struct conv_template *filled, const char *list, int in
     if (strcmp(list, "kernels") == 0 || strcmp(list, "kernel_lines") == 0)
         return next_kernel(filled, index, strcmp(list, "kernels") == 0);
     if (strcmp(list, "kernel_share") == 0 || strcmp(list, "kernel_step") == 0 ||
-        strcmp(list, "kernel_measured") == 0)
+        strcmp(list, "kernel_measured") == 0 || strcmp(list, "kernel_compared") == 0)
         return index == 0 && kernel_has(filled, list);
+    if (strcmp(list, "panel_compared") == 0)
+        return index == 0 && is_compared(filled);
     return false;
 }

@@ -13,8 +13,10 @@
 #include "page/page_job.h"
 #include "png/png.h"
 
-#define PIECE_WIDTH 384
-#define PIECE_HEIGHT 256
+// A sample is a pixel of the page on screens from 352 pixels on, three crops side by side on large
+// ones.
+#define PIECE_WIDTH 320
+#define PIECE_HEIGHT 240
 #define MOST_PIXELS (1 << 25) // larger images are not decoded again for this
 #define MOST_BYTES ((size_t)1 << 28)
 #define LEVEL 6 // crops are small, so a high level costs no time

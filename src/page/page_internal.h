@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the files of the page share: page.c (what was done, failures), page_charts.c (stages,
-// streams, kernels), page_timeline.c, page_pairs.c (images).
+// What the files of the page share: page.c (what was done), page_samples.c (failures, times of
+// images), page_charts.c (stages, streams, kernels), page_timeline.c, page_pairs.c (images).
 #ifndef CONV_PAGE_PAGE_INTERNAL_H
 #define CONV_PAGE_PAGE_INTERNAL_H
 
@@ -23,27 +23,42 @@ struct conv_page_state {
     bool cuda_panel;
     char panel[256], rows[16];
 
+    const struct conv_sample_reason *reason; // of failures
+    int first_bar, bar_bins, bars, bar;      // of the histogram: bins, bins per bar, bars
+    char median[24], late[24], slowest[24];  // times of images
+    char bar_range[64], bar_from[24], slow_time[24];
+
     bool timeline;
-    uint64_t bin_width; // ns
-    uint64_t span;      // ns that the timeline shows
-    int merge;          // bins drawn as one
-    int bins;           // drawn
+    int timeline_shown;
+    bool is_listed[CONV_PAGE_MOST_TIMELINES][64]; // rows whose slices are data
+    int coarse_rows;                              // others
+    uint64_t bin_width;                           // ns
+    uint64_t span;                                // ns that the timeline shows
+    int merge;                                    // bins drawn as one
+    int bins;                                     // drawn
     int hidden_rows;
     const struct conv_timeline *bin; // of the row
     uint64_t tick;                   // ns from one to the next
-    char tick_text[32], span_text[64];
+    char tick_text[32], span_text[64], span_us[24];
 
     const struct conv_page_pair *pair;
 };
 
+// CONV_STAGE_COPY_IN: "copy in"
+const char *conv_page_stage_label(enum conv_stage stage);
+// "250 ms"
+void conv_page_describe_time(char *text, size_t size, double ns);
+
 // Bind the values that the template needs; the timeline's is false if there is nothing to show.
 void conv_page_bind_figures(struct conv_template *filled, const struct conv_figures *figures);
 void conv_page_bind_copies(struct conv_template *filled, const struct conv_page_copies *copies);
+void conv_page_bind_samples(struct conv_template *filled, struct conv_page_state *state);
 bool conv_page_prepare_timeline(struct conv_template *filled, struct conv_page_state *state);
 
 // Each: false if the list is not theirs or has no such item.
 bool conv_page_next_chart(struct conv_template *filled, const char *list, int index);
 bool conv_page_next_timeline(struct conv_template *filled, const char *list, int index);
+bool conv_page_next_sample(struct conv_template *filled, const char *list, int index);
 bool conv_page_next_pair(struct conv_template *filled, const char *list, int index);
 
 #endif

@@ -37,6 +37,14 @@ void conv_page_job_fact(struct conv_page_job *job, const char *label, const char
     page->facts = job->facts;
 }
 
+void conv_page_job_title(struct conv_page_job *job, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(job->page.title, sizeof job->page.title, format, arguments);
+    va_end(arguments);
+}
+
 void conv_page_job_device(struct conv_page_job *job, const struct conv_backend_ops *ops,
                           const char *name, int ordinal)
 {
@@ -54,11 +62,14 @@ void conv_page_job_machine(struct conv_page_job *job, const struct conv_limits *
     int cores = limits->cores;
     char model[96];
     struct utsname system;
+    bool known = uname(&system) == 0;
     conv_cpu_model(model, sizeof model);
+    if (known)
+        conv_page_job_fact(job, "host", "%s", system.nodename);
     conv_page_job_fact(job, "processor", "%s, %d %s for this run", model, cores,
                        cores == 1 ? "core" : "cores");
     conv_page_job_fact(job, "memory", "%.0f GiB", (double)limits->memory / (1 << 30));
-    if (uname(&system) == 0)
+    if (known)
         conv_page_job_fact(job, "system", "%s %s", system.sysname, system.release);
 }
 

@@ -37,6 +37,10 @@ struct conv_page_setting {
     const struct conv_limits *limits; // of this process
 };
 
+// Says what happened, for the heading: "96 images filtered with emboss in 0.92 s".
+void conv_page_job_title(struct conv_page_job *job, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 // Adds a line such as "processor: ..." to the page; lines beyond the most are dropped.
 void conv_page_job_fact(struct conv_page_job *job, const char *label, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -44,8 +48,8 @@ void conv_page_job_fact(struct conv_page_job *job, const char *label, const char
 // Adds the lines about filters, border, devices, kernels and machine.
 void conv_page_job_describe(struct conv_page_job *job, const struct conv_page_setting *setting);
 
-// Parts of it, for a page without filters: a device, "cuda:0, NVIDIA H200"; processor, memory and
-// system.
+// Parts of it, for a page without filters: a device, "cuda:0, NVIDIA H200"; host, processor, memory
+// and system.
 void conv_page_job_device(struct conv_page_job *job, const struct conv_backend_ops *ops,
                           const char *name, int ordinal);
 void conv_page_job_machine(struct conv_page_job *job, const struct conv_limits *limits);

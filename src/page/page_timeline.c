@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-// The page's timeline: one row per thread and engine, each stage an area whose height is its share
-// of the moment. Its size is bounded, however long the run and however many the rows.
+// The page's timelines: one row per thread and engine, each stage an area whose height is its share
+// of the moment. Rows with few slices have them as data, too, which the page's script draws one by
+// one. The size is bounded, however long the run and however many the rows.
 #include <string.h>
 
 #include "page/page_internal.h"
+#include "report/text.h"
 
 #define MOST_ROWS 64
-#define MOST_CELLS 8192 // rows times bins; a cell takes up to 7 bytes per stage
+#define MOST_CELLS 8192   // rows times bins; a cell takes up to 7 bytes per stage
+#define MOST_SLICES 12288 // 2,000 images on workers; a slice takes 10 to 20 bytes, and its name
 
 static const struct {
     uint64_t ns;
@@ -32,39 +35,98 @@ static uint64_t choose_tick(uint64_t span)
                 return steps[i] * power;
 }
 
-// All rows get bins of one width; the last used one is where the image ends.
+// --- rows ----------------------------------------------------------------------------------------
+
+struct row {
+    const char *name;
+    struct conv_timeline *bins;
+    const struct conv_slices *slices;
+};
+
+// The i-th row of a timeline; tracks without a slice are none.
+static bool find_row(const struct conv_page_state *state, int timeline, int i, struct row *row)
+{
+    const struct conv_trace *trace = state->page->timelines[timeline].trace;
+    for (int track = 0; conv_trace_timeline(trace, track, &row->name, &row->bins, &row->slices);
+         track++)
+        if ((row->slices->count > 0 || row->slices->overflowed) && i-- == 0)
+            return true;
+    return false;
+}
+
+static int last_used(const struct conv_timeline *bins)
+{
+    for (int b = CONV_TIMELINE_BINS; b > 0; b--)
+        for (int s = 0; s < CONV_STAGE_COUNT; s++)
+            if (bins->ns[b - 1][s] > 0)
+                return b;
+    return 0;
+}
+
+// Slices are listed for the rows that fit into what is left of the page's share; rows with fewer
+// slices come first.
+static void choose_listed(struct conv_page_state *state, int timeline, int rows, int most)
+{
+    struct row row;
+    bool any = true;
+    while (any) {
+        int least = -1, count = 0;
+        for (int i = 0; i < rows; i++) {
+            find_row(state, timeline, i, &row);
+            if (!state->is_listed[timeline][i] && !row.slices->overflowed &&
+                (least < 0 || row.slices->count < count)) {
+                least = i;
+                count = row.slices->count;
+            }
+        }
+        any = least >= 0 && count <= most;
+        if (any) {
+            state->is_listed[timeline][least] = true;
+            most -= count;
+        }
+    }
+}
+
+// All rows get bins of one width; the last used one is where the chart ends.
 bool conv_page_prepare_timeline(struct conv_template *filled, struct conv_page_state *state)
 {
-    const char *name;
-    struct conv_timeline *row;
-    int rows = 0, last = 0;
+    const struct conv_page *page = state->page;
+    struct row row;
+    int last = 0, most_rows = 0;
     state->bin_width = 0;
-    for (; conv_trace_timeline(state->page->trace, rows, &name, &row); rows++)
-        state->bin_width = row->width > state->bin_width ? row->width : state->bin_width;
-    int all = rows;
-    rows = all < MOST_ROWS ? all : MOST_ROWS;
-    state->hidden_rows = all - rows;
-    conv_template_number(filled, "hidden_rows", state->hidden_rows, 0);
-    for (int i = 0; i < rows; i++) {
-        conv_trace_timeline(state->page->trace, i, &name, &row);
-        conv_timeline_widen(row, state->bin_width);
-        for (int b = last; b < CONV_TIMELINE_BINS; b++)
-            for (int s = 0; s < CONV_STAGE_COUNT; s++)
-                last = row->ns[b][s] > 0 ? b + 1 : last;
+    for (int t = 0; t < page->timeline_count; t++)
+        for (int i = 0; find_row(state, t, i, &row); i++)
+            state->bin_width =
+                row.bins->width > state->bin_width ? row.bins->width : state->bin_width;
+    for (int t = 0; t < page->timeline_count; t++) {
+        int rows = 0;
+        for (; find_row(state, t, rows, &row) && rows < MOST_ROWS; rows++) {
+            conv_timeline_widen(row.bins, state->bin_width);
+            int used = last_used(row.bins);
+            last = used > last ? used : last;
+        }
+        most_rows = rows > most_rows ? rows : most_rows;
+        choose_listed(state, t, rows, MOST_SLICES / page->timeline_count);
     }
     if (last == 0)
         return false;
     state->merge = 1;
-    while (rows * ((last + state->merge - 1) / state->merge) > MOST_CELLS)
+    while (page->timeline_count * most_rows * ((last + state->merge - 1) / state->merge) >
+           MOST_CELLS)
         state->merge *= 2;
     state->bins = (last + state->merge - 1) / state->merge;
     state->span = state->bin_width * (uint64_t)(state->bins * state->merge);
     state->tick = choose_tick(state->span);
     describe(state->span_text, sizeof state->span_text, state->span);
     conv_template_text(filled, "timeline_span", state->span_text);
+    snprintf(state->span_us, sizeof state->span_us, "%llu",
+             (unsigned long long)(state->span / 1000));
+    conv_template_text(filled, "span_us", state->span_us); // for the script, without separators
     conv_template_number(filled, "row_bins", state->bins, 0);
     return true;
 }
+
+// --- areas ---------------------------------------------------------------------------------------
 
 // Percent of bin `bin` that stages 0 to `top` took.
 static int stacked(const struct conv_page_state *state, int bin, int top)
@@ -78,20 +140,20 @@ static int stacked(const struct conv_page_state *state, int bin, int top)
     return share < 100 ? share : 100;
 }
 
-static bool has_stage(const struct conv_page_state *state, int stage)
+static uint64_t stage_ns(const struct conv_timeline *bins, int stage)
 {
+    uint64_t sum = 0;
     for (int b = 0; b < CONV_TIMELINE_BINS; b++)
-        if (state->bin->ns[b][stage] > 0)
-            return true;
-    return false;
+        sum += bins->ns[b][stage];
+    return sum;
 }
 
 // From the tallest to the lowest, each over the one before.
-static void write_row(FILE *file, const void *what)
+static void write_areas(FILE *file, const void *what)
 {
     const struct conv_page_state *state = what;
     for (int s = CONV_STAGE_COUNT - 1; s >= 0; s--) {
-        if (!has_stage(state, s))
+        if (stage_ns(state->bin, s) == 0)
             continue;
         fprintf(file, "<path class=\"%s\" d=\"M0 100", conv_record_stage_name((enum conv_stage)s));
         int height = 0, run = 0;
@@ -109,16 +171,100 @@ static void write_row(FILE *file, const void *what)
     }
 }
 
+// --- slices --------------------------------------------------------------------------------------
+
+// {"names":["a.png",...],"slices":[...]}: of each slice the µs since the start of the one before,
+// the µs it took, its stage, and the number of its name.
+static void write_row_slices(FILE *file, const struct conv_slices *slices)
+{
+    fputs("{\"names\":[", file);
+    for (int i = 0; i < slices->count; i++) {
+        if (i > 0 && slices->list[i].text == slices->list[i - 1].text)
+            continue;
+        fputs(i > 0 ? ",\"" : "\"", file);
+        conv_text_json(file, slices->text + slices->list[i].text);
+        fputc('"', file);
+    }
+    fputs("],\"slices\":[", file);
+    int name = -1;
+    int64_t before = 0;
+    for (int i = 0; i < slices->count; i++) {
+        const struct conv_slice *slice = &slices->list[i];
+        int64_t start = (int64_t)(slice->start / 1000);
+        name += i == 0 || slice->text != slices->list[i - 1].text;
+        fprintf(file, "%s%lld,%llu,%d,%d", i > 0 ? "," : "", (long long)(start - before),
+                (unsigned long long)((slice->end - slice->start + 500) / 1000), slice->stage, name);
+        before = start;
+    }
+    fputs("]}", file);
+}
+
+// An array with an entry per row; null where there are only areas.
+static void write_slices(FILE *file, const void *what)
+{
+    const struct conv_page_state *state = what;
+    struct row row;
+    fputc('[', file);
+    for (int i = 0; i < MOST_ROWS && find_row(state, state->timeline_shown, i, &row); i++) {
+        fputs(i > 0 ? ",\n" : "", file);
+        if (state->is_listed[state->timeline_shown][i])
+            write_row_slices(file, row.slices);
+        else
+            fputs("null", file);
+    }
+    fputc(']', file);
+}
+
+// --- lists ---------------------------------------------------------------------------------------
+
+static bool next_timeline(struct conv_template *filled, int index)
+{
+    struct conv_page_state *state = filled->context;
+    struct row row;
+    int rows = 0, listed = 0;
+    if (index >= state->page->timeline_count)
+        return false;
+    state->timeline_shown = index;
+    for (; find_row(state, index, rows, &row); rows++)
+        listed += rows < MOST_ROWS && state->is_listed[index][rows];
+    state->hidden_rows = rows > MOST_ROWS ? rows - MOST_ROWS : 0;
+    conv_template_number(filled, "timeline_index", index, 0);
+    conv_template_text(filled, "timeline_title", state->page->timelines[index].title);
+    conv_template_number(filled, "hidden_rows", state->hidden_rows, 0);
+    conv_template_number(filled, "coarse_rows", rows - state->hidden_rows - listed, 0);
+    conv_template_markup(filled, "timeline_data", write_slices, state);
+    state->coarse_rows = rows - state->hidden_rows - listed;
+    return true;
+}
+
 static bool next_row(struct conv_template *filled, int index)
 {
     struct conv_page_state *state = filled->context;
-    const char *name;
-    struct conv_timeline *row;
-    if (index == MOST_ROWS || !conv_trace_timeline(state->page->trace, index, &name, &row))
+    struct row row;
+    if (index == MOST_ROWS || !find_row(state, state->timeline_shown, index, &row))
         return false;
-    state->bin = row;
-    conv_template_text(filled, "row_name", name);
-    conv_template_markup(filled, "row_paths", write_row, state);
+    state->bin = row.bins;
+    conv_template_text(filled, "row_name", row.name);
+    conv_template_markup(filled, "row_paths", write_areas, state);
+    return true;
+}
+
+// The share of the whole timeline that the row spent in each stage.
+static bool next_row_share(struct conv_template *filled, int index)
+{
+    const struct conv_page_state *state = filled->context;
+    if (index == CONV_STAGE_COUNT)
+        return false;
+    uint64_t ns = stage_ns(state->bin, index);
+    conv_template_number(filled, "row_share", 100 * (double)ns / (double)state->span, 1);
+    return true;
+}
+
+static bool next_row_stage(struct conv_template *filled, int index)
+{
+    if (index == CONV_STAGE_COUNT)
+        return false;
+    conv_template_text(filled, "stage_label", conv_page_stage_label((enum conv_stage)index));
     return true;
 }
 
@@ -140,9 +286,19 @@ static bool next_tick(struct conv_template *filled, int index)
 bool conv_page_next_timeline(struct conv_template *filled, const char *list, int index)
 {
     const struct conv_page_state *state = filled->context;
-    if (strcmp(list, "rows") == 0)
+    if (strcmp(list, "timelines") == 0)
+        return state->timeline && next_timeline(filled, index);
+    if (strcmp(list, "timeline_named") == 0)
+        return index == 0 && state->page->timelines[state->timeline_shown].title[0];
+    if (strcmp(list, "rows") == 0 || strcmp(list, "row_lines") == 0)
         return next_row(filled, index);
+    if (strcmp(list, "row_stages") == 0)
+        return next_row_stage(filled, index);
+    if (strcmp(list, "row_shares") == 0)
+        return next_row_share(filled, index);
     if (strcmp(list, "more_rows") == 0)
         return index == 0 && state->hidden_rows > 0;
+    if (strcmp(list, "some_coarse") == 0)
+        return index == 0 && state->coarse_rows > 0;
     return strcmp(list, "ticks") == 0 && next_tick(filled, index);
 }

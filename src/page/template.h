@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#define CONV_TEMPLATE_MOST_VALUES 96
+#define CONV_TEMPLATE_MOST_VALUES 128
 
 struct conv_template_value {
     const char *name;

@@ -34,6 +34,7 @@ struct conv_trace_track {
     size_t used;
     char text[BUFFER + TAIL_SIZE];
     struct conv_timeline timeline;
+    struct conv_slices slices; // as long as they are few
 };
 
 struct conv_trace {
@@ -133,6 +134,12 @@ enum conv_status conv_trace_open(struct conv_trace **out, const char *path, bool
     return CONV_OK;
 }
 
+void conv_trace_restart(struct conv_trace *trace)
+{
+    if (trace)
+        trace->start = conv_clock_ns();
+}
+
 enum conv_status conv_trace_finish(struct conv_trace *trace, struct conv_err *err)
 {
     if (!trace)
@@ -157,6 +164,7 @@ void conv_trace_free(struct conv_trace *trace)
         return;
     for (struct conv_trace_track *track = trace->tracks, *next; track; track = next) {
         next = track->next;
+        conv_slices_free(&track->slices);
         free(track);
     }
     if (trace->fd >= 0)
@@ -270,6 +278,7 @@ struct conv_trace_track *conv_trace_add_track(struct conv_trace *trace, const ch
         snprintf(track->name, sizeof track->name, "%s %d%s%s", name, number, *part ? " " : "",
                  part);
         conv_timeline_init(&track->timeline);
+        track->slices = (struct conv_slices){0};
     }
     pthread_mutex_unlock(&trace->lock);
     if (!track || trace->fd < 0)
@@ -283,6 +292,17 @@ struct conv_trace_track *conv_trace_add_track(struct conv_trace *trace, const ch
     return track;
 }
 
+static void add_to_timeline(struct conv_trace_track *track, enum conv_stage stage, uint64_t from,
+                            uint64_t to, const struct conv_trace_item *item)
+{
+    char group[64];
+    if (!item->name)
+        snprintf(group, sizeof group, "%d %s, %.1f MB", item->images,
+                 item->images == 1 ? "image" : "images", (double)item->bytes / 1e6);
+    conv_timeline_add(&track->timeline, stage, from, to);
+    conv_slices_add(&track->slices, (int)stage, from, to, item->name ? item->name : group);
+}
+
 void conv_trace_slice(struct conv_trace_track *track, enum conv_stage stage, uint64_t start,
                       uint64_t end, const struct conv_trace_item *item)
 {
@@ -292,7 +312,7 @@ void conv_trace_slice(struct conv_trace_track *track, enum conv_stage stage, uin
     uint64_t from = start > track->trace->start ? start - track->trace->start : 0;
     uint64_t to = end > track->trace->start + from ? end - track->trace->start : from;
     if (track->trace->timeline)
-        conv_timeline_add(&track->timeline, stage, from, to);
+        add_to_timeline(track, stage, from, to, item);
     if (track->trace->fd < 0)
         return;
     char *at = put_text(reserve(track), ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":");
@@ -333,7 +353,7 @@ uint64_t conv_trace_end(struct conv_trace_track *track, enum conv_stage stage, u
 }
 
 bool conv_trace_timeline(const struct conv_trace *trace, int i, const char **name,
-                         struct conv_timeline **timeline)
+                         struct conv_timeline **timeline, const struct conv_slices **slices)
 {
     struct conv_trace_track *track = trace ? trace->tracks : NULL;
     while (track && i-- > 0)
@@ -342,5 +362,6 @@ bool conv_trace_timeline(const struct conv_trace *trace, int i, const char **nam
         return false;
     *name = track->name;
     *timeline = &track->timeline;
+    *slices = &track->slices;
     return true;
 }

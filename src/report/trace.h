@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "report/record.h"
+#include "report/slices.h"
 #include "report/timeline.h"
 
 struct conv_trace;
@@ -22,6 +23,9 @@ enum conv_status conv_trace_open(struct conv_trace **trace, const char *path, bo
 // opened. Afterwards no track may be used; the timeline may. NULL is fine.
 enum conv_status conv_trace_finish(struct conv_trace *trace, struct conv_err *err);
 void conv_trace_free(struct conv_trace *trace); // NULL is fine
+
+// Time starts now, for tracks that have no slice yet.
+void conv_trace_restart(struct conv_trace *trace); // NULL is fine
 
 // A track called "NAME NUMBER PART" ("worker 3", "stream 0 kernel"; PART may be ""), used by one
 // thread at a time and owned by the trace. NULL if trace is NULL or, as conv_trace_finish will
@@ -52,6 +56,6 @@ void conv_trace_queues(struct conv_trace_track *track, int in_flight, int to_enc
 
 // After conv_trace_finish: the i-th track in order of creation; false if there is none.
 bool conv_trace_timeline(const struct conv_trace *trace, int i, const char **name,
-                         struct conv_timeline **timeline);
+                         struct conv_timeline **timeline, const struct conv_slices **slices);
 
 #endif

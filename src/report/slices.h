@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// The slices of one track of a timeline, each with what it was about, as long as they are few: a
+// page draws them one by one then.
+#ifndef CONV_REPORT_SLICES_H
+#define CONV_REPORT_SLICES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CONV_SLICES_MOST 6144
+#define CONV_SLICES_MOST_TEXT ((size_t)128 << 10)
+#define CONV_SLICES_NAME 48 // bytes of a name that are kept: its end
+
+struct conv_slice {
+    uint64_t start, end; // ns since the start of the timeline
+    uint32_t text;       // offset of its name
+    uint8_t stage;
+};
+
+struct conv_slices { // {0} is empty
+    struct conv_slice *list;
+    int count;
+    char *text; // names, each with its 0
+    size_t text_size, text_room, room;
+    bool overflowed; // there were more than the most, or no memory: the list is empty
+};
+
+// Adds a slice; `name` is copied, its end only if it is long. Beyond the most the list is emptied.
+void conv_slices_add(struct conv_slices *slices, int stage, uint64_t start, uint64_t end,
+                     const char *name);
+void conv_slices_free(struct conv_slices *slices);
+
+#endif

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// What a page shows of single images stays bounded: reasons, times, slices.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "report/samples.h"
+#include "report/slices.h"
+
+static void add_failure(struct conv_samples *samples, const char *reason)
+{
+    struct conv_record record = {
+        .input = "a.png", .reason = reason, .outcome = CONV_OUTCOME_FAILED};
+    conv_samples_add(samples, &record);
+}
+
+static void reasons_differ_in_more_than_numbers(void **state)
+{
+    (void)state;
+    struct conv_samples samples = {0};
+    add_failure(&samples, "7 bytes at 12");
+    add_failure(&samples, "7 bytes at 12");
+    assert_string_equal(samples.reasons[0].text, "7 bytes at 12");
+    add_failure(&samples, "7 bytes at 1234");
+    add_failure(&samples, "70 bytes at 12");
+    add_failure(&samples, "7 bytes in 12");
+    add_failure(&samples, "7 bytes at ");
+    assert_int_equal(samples.reason_count, 3);
+    assert_string_equal(samples.reasons[0].text, "N bytes at N");
+    assert_int_equal(samples.reasons[0].count, 4);
+    char text[3] = "aa";
+    for (int i = 0; i < 26 * 26; i++) {
+        text[0] = (char)('a' + i / 26);
+        text[1] = (char)('a' + i % 26);
+        add_failure(&samples, text);
+    }
+    assert_int_equal(samples.reason_count, CONV_SAMPLES_MOST_REASONS);
+    assert_int_equal(samples.other_failures, 26 * 26 + 3 - CONV_SAMPLES_MOST_REASONS);
+    conv_samples_free(&samples);
+}
+
+static void quantiles_are_within_a_bin(void **state)
+{
+    (void)state;
+    struct conv_samples samples = {0};
+    char name[16];
+    for (int i = 1; i <= 1000; i++) {
+        // 1 to 1000 ms, in an order that goes up and down
+        int ms = 1 + i * 617 % 1000;
+        snprintf(name, sizeof name, "%d", ms);
+        struct conv_record record = {.input = name, .outcome = CONV_OUTCOME_DONE};
+        record.ns[CONV_STAGE_DECODE] = (uint64_t)ms * 900000;
+        record.ns[CONV_STAGE_ENCODE] = (uint64_t)ms * 100000;
+        conv_samples_add(&samples, &record);
+    }
+    double median = conv_samples_quantile(&samples, 0.5),
+           late = conv_samples_quantile(&samples, 0.95);
+    assert_true(median > 475e6 && median < 525e6);
+    assert_true(late > 900e6 && late < 1000e6);
+    assert_int_equal(samples.slow_count, CONV_SAMPLES_MOST_SLOWEST);
+    for (int i = 0; i < samples.slow_count; i++) {
+        snprintf(name, sizeof name, "%d", 1000 - i);
+        assert_string_equal(samples.slowest[i].input, name);
+    }
+    conv_samples_free(&samples);
+    assert_true(conv_samples_quantile(&samples, 0.5) == 0);
+}
+
+static void many_slices_are_none(void **state)
+{
+    (void)state;
+    struct conv_slices slices = {0};
+    char name[100];
+    memset(name, 'x', sizeof name);
+    memcpy(name + 50, "\xC3\xA9", 2); // é, the first byte of which is cut off
+    memcpy(name + 90, "end", 4);
+    conv_slices_add(&slices, 1, 10, 20, name + 90 - CONV_SLICES_NAME + 4);
+    conv_slices_add(&slices, 2, 20, 30, name);
+    conv_slices_add(&slices, 3, 30, 40, name);
+    assert_int_equal(slices.list[1].text, slices.list[2].text);
+    const char *kept = slices.text + slices.list[1].text;
+    assert_true(strlen(kept) < CONV_SLICES_NAME && ((unsigned char)*kept & 0xC0) != 0x80);
+    assert_string_equal(kept + strlen(kept) - 3, "end");
+    for (int i = slices.count; i < CONV_SLICES_MOST; i++)
+        conv_slices_add(&slices, 0, 0, 1, "a");
+    assert_false(slices.overflowed);
+    conv_slices_add(&slices, 0, 0, 1, "a");
+    conv_slices_add(&slices, 0, 0, 1, "a");
+    assert_true(slices.overflowed && slices.count == 0);
+    conv_slices_free(&slices);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reasons_differ_in_more_than_numbers),
+        cmocka_unit_test(quantiles_are_within_a_bin),
+        cmocka_unit_test(many_slices_are_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
