@@ -53,6 +53,9 @@ const struct conv_stencil_extra *conv_stencil_extras(int *count)
 #if CONV_HAVE_CUDA
     static const struct conv_stencil_extra extras[] = {
         {&conv_cuda_interleaved, NULL, true},
+#ifdef CONV_STUDENT // -DCONV_STUDENT=FILE
+        {&conv_cuda_student, NULL, false},
+#endif
         {&conv_cuda_shared_shapes[0], &conv_cuda_shared, false},
         {&conv_cuda_shared_shapes[1], &conv_cuda_shared, false},
         {&conv_cuda_shared_shapes[2], &conv_cuda_shared, false},

@@ -48,7 +48,7 @@ void conv_json_figures(FILE *stream, const struct conv_figures *figures)
 
 void conv_json_begin(FILE *stream, const struct conv_report_config *config)
 {
-    fputs("{\"type\":\"begin\",\"version\":\"" CONV_VERSION "\"", stream);
+    fputs("{\"type\":\"begin\",\"schema\":1,\"version\":\"" CONV_VERSION "\"", stream);
     conv_json_member(stream, "filter", config->filters);
     conv_json_member(stream, "device", config->device);
     fprintf(stream, ",\"jobs\":%d,\"streams\":", config->jobs);

@@ -94,7 +94,8 @@ enum conv_status conv_merge_write(struct conv_merge *merge, FILE *stream, int ex
     struct copy copy = {merge, stream, failed};
     enum conv_status status = CONV_OK;
     if (stream)
-        fputs("{\"type\":\"begin\",\"version\":\"" CONV_VERSION "\",\"filter\":", stream);
+        fputs("{\"type\":\"begin\",\"schema\":1,\"version\":\"" CONV_VERSION "\",\"filter\":",
+              stream);
     if (stream) {
         conv_json_string(stream, merge->filter);
         fputs(",\"dry_run\":false}\n", stream);

@@ -21,6 +21,7 @@ extern const struct conv_variant conv_cuda_tma_mma, conv_cuda_tma_mma_separable,
     conv_cuda_shared, conv_cuda_constant, conv_cuda_naive;
 // For benchmarks and tests: RGBRGB... instead of planes, and other block shapes.
 extern const struct conv_variant conv_cuda_interleaved;
+extern const struct conv_variant conv_cuda_student; // defined with -DCONV_STUDENT=FILE only
 extern const struct conv_variant conv_cuda_shared_shapes[5], conv_cuda_unrolled_shapes[3];
 
 // Bytes of device memory that one uploaded plan takes (a multiple of 256).
