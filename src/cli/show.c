@@ -17,7 +17,7 @@ static void print_numbers(const char *lead, const double *numbers, int count)
 {
     fputs(lead, stdout);
     for (int i = 0; i < count; i++)
-        printf("%s%.17g", i ? "," : "[", numbers[i]);
+        printf("%s%.17g", i ? "," : "[", numbers[i] + 0.0);
     putchar(']');
 }
 
@@ -31,7 +31,7 @@ static void print_matrix(const struct conv_filter *filter)
     for (int j = 0; j < filter->height; j++) {
         printf("  %s", j ? "            " : "kernel      ");
         for (int i = 0; i < filter->width; i++)
-            printf(" %*.10g", width, filter->coef[j * filter->width + i]);
+            printf(" %*.10g", width, filter->coef[j * filter->width + i] + 0.0); // no -0
         putchar('\n');
     }
 }

@@ -299,6 +299,10 @@ def test_list_names_every_filter(box):
         assert re.search(rf"(?m)^\s*{name}\b", out), name
 
 
+def test_no_coefficient_is_shown_as_minus_zero(box):
+    assert not re.search(r"-0\b(?!\.)", run("show", "unsharp:2,0.8").out + run("show", "unsharp:2,0.8", "--json").out)
+
+
 def test_show_states_what_a_filter_does(box):
     out = run("show", "emboss").out
     assert re.search(r"-2\s+-1\s+0\s*\n\s*-1\s+1\s+1\s*\n\s*0\s+1\s+2", out), out

@@ -5,8 +5,9 @@
 - code from the sources, by the first line of a function:   <!-- code: kernels/a.cu: void kernel( -->
 - figures from the tables that the benchmarks fill in:      <!-- figures: kernels/README.md: cuda_naive -->
 
-A piece of code or a figure that no longer exists ends the build.
+Marks of tests/docs (`docs-test`) become a line that says what is not tested. A piece of code or a figure that no longer exists ends the build.
 """
+import html
 import os
 import posixpath
 import re
@@ -141,5 +142,10 @@ def on_page_markdown(markdown, page, config, files):
         lines = ["```cpp", *function_in(match[2], match[3]).splitlines(), "```"]
         return "\n".join((match[1] + line).rstrip() for line in lines)
 
+    def not_run(match):
+        reason = "needs a GPU" if match[1] == "gpu" else match[1][6:-1] if match[1].startswith("skip (") else None
+        return f'<p class="not-run">The tests do not run this: {html.escape(reason)}.</p>\n' if reason else ""
+
+    markdown = re.sub(r"(?m)^<!-- docs-test: (.*?) -->$", not_run, markdown)
     markdown = re.sub(r"(?m)^( *)<!-- code: (\S+): (.+?) -->", code, markdown)
     return re.sub(r"<!-- figures: (\S+): (\S+) -->", lambda match: figures_of(match[1], match[2]), markdown)
