@@ -2,8 +2,9 @@
 # (sources, mostly) becomes plain text, so that no installed document has a dead link.
 function(conv_install_docs)
     file(GLOB docs RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
-        README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md LICENSE kernels/README.md
-        docs/*.md docs/*.png docs/*.svg samples/*.png)
+        README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md SUPPORT.md LICENSE CITATION.cff kernels/README.md
+        kernels/layer/README.md docs/*.md docs/*.png docs/*.jpg docs/*.svg docs/course/*.md docs/course/*.svg
+        docs/gallery/*.jpg docs/reference/*.json samples/*.png)
     foreach(doc IN LISTS docs)
         get_filename_component(folder ${doc} DIRECTORY)
         set(source ${PROJECT_SOURCE_DIR}/${doc})
