@@ -3,7 +3,7 @@
 
 - pages from files outside docs/ (PAGES), and links to source files, which become part of the site,
 - code from the sources, by the first line of a function:   <!-- code: kernels/a.cu: void kernel( -->
-- figures from the tables that the benchmarks fill in:      <!-- figures: kernels/README.md: cuda_naive -->
+- figures from the tables that the benchmarks fill in:      <!-- figures: kernels/README.md: cuda_naive, cuda_tma: 1,2 -->
 
 Marks of tests/docs (`docs-test`) become a line that says what is not tested. A piece of code or a figure that no longer exists ends the build.
 """
@@ -109,15 +109,22 @@ def function_in(path, start):
     return "\n".join(lines[first:last + 1])
 
 
-def figures_of(path, variant):
-    """A table of the row of a variant, under the heads of the table that it stands in."""
-    head = None
+def figures_of(path, names, columns):
+    """A table of the rows of some variants, under the head of the table that they stand in; `columns` of figures, counted from 1."""
+    def kept(line):
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        return "| " + " | ".join([cells[0], *(cells[i] for i in columns or range(1, len(cells)))]) + " |"
+
+    head, rows = None, []
     for line in read(path).splitlines():
-        if line.startswith("| variant |") and "file" not in line and "|" in line[11:]:
+        if line.startswith("| variant |") and "file" not in line:
             head = line
-        if head and line.startswith(f"| `{variant}` |"):
-            return "\n".join([head, re.sub(r"[^|]+", "---", head), line])
-    raise PluginError(f"{path} has no figures of {variant}")
+        name = line.split("|")[1].strip().strip("`") if line.startswith("|") else ""
+        if head and name in names and not any(row.startswith(f"| {name} ") or row.startswith(f"| `{name}` ") for row in rows):
+            rows.append(kept(line))
+    if len(rows) != len(names):
+        raise PluginError(f"{path} has no figures of {', '.join(names)}: {len(rows)} rows found")
+    return "\n".join([kept(head), re.sub(r"[^|]+", "---", kept(head)), *rows])
 
 
 def without_shim(output, url):
@@ -143,9 +150,15 @@ def on_page_markdown(markdown, page, config, files):
         return "\n".join((match[1] + line).rstrip() for line in lines)
 
     def not_run(match):
+        if match[1] == "output":
+            return '<p class="not-run">It prints:</p>\n'
         reason = "needs a GPU" if match[1] == "gpu" else match[1][6:-1] if match[1].startswith("skip (") else None
         return f'<p class="not-run">The tests do not run this: {html.escape(reason)}.</p>\n' if reason else ""
 
     markdown = re.sub(r"(?m)^<!-- docs-test: (.*?) -->$", not_run, markdown)
     markdown = re.sub(r"(?m)^( *)<!-- code: (\S+): (.+?) -->", code, markdown)
-    return re.sub(r"<!-- figures: (\S+): (\S+) -->", lambda match: figures_of(match[1], match[2]), markdown)
+    def figures(match):
+        columns = [int(number) for number in match[3].split(",")] if match[3] else None
+        return figures_of(match[1], [name.strip() for name in match[2].split(",")], columns)
+
+    return re.sub(r"<!-- figures: (\S+): ([^:>]+?)(?:: ([\d,]+))? -->", figures, markdown)
