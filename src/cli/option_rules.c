@@ -26,6 +26,7 @@ const struct conv_option_rule conv_option_rules[] = {
     {EXCLUDES("watch", "beside"), .reason = "each result would be a new arrival"},
     {EXCLUDES("watch", "dry-run"), .reason = "it has no end"},
     {NEEDS("shard-by", "shard")},
+    {NEEDS("shard-of", "shard")},
     {EXCLUDES("beside", "shard"), .reason = "other processes would list the results"},
     {EXCLUDES("limit", "shard"), .reason = "each process lists all images"},
     {EXCLUDES("sample", "shard"), .reason = "each process lists all images"},

@@ -94,11 +94,12 @@ static enum conv_status expand_names(struct conv_options *options, struct conv_e
         if (!status)
             status = expand(options, files[i].path, err);
     }
-    if (!status && options->output)
-        status = expand(options, &options->output, err);
-    else if (!status && !options->in_place && options->operand_count > 2)
-        status = expand(options, &options->operands[options->operand_count - 1], err);
-    return status;
+    const char **output = options->output ? &options->output
+                          : !options->in_place && options->operand_count > 2
+                              ? &options->operands[options->operand_count - 1]
+                              : NULL;
+    options->shard_in_output = output && strstr(*output, PLACE);
+    return status || !output ? status : expand(options, output, err);
 }
 
 enum conv_status conv_option_check_shard(struct conv_options *options, struct conv_err *err)

@@ -72,6 +72,7 @@ const char *conv_command_name(char *text, size_t size, enum conv_command command
 #define READING (RUN | VERIFY | LAYER | STREAMS | CODEC)
 
 static const char *const shard_choices[] = {"bytes", "name", NULL}; // enum conv_shard_by
+static const char *const shard_of_choices[] = {"archives", "members", NULL}; // conv_shard_of
 static const char *const coder_choices[] = {"cpu", "auto", "gpu", NULL};
 static const char *const alpha_choices[] = {"keep", "filter", "premultiply", NULL};
 static const char *const error_choices[] = {"copy", "skip", "stop", NULL};
@@ -131,6 +132,9 @@ const struct conv_option conv_option_table[] = {
      .help = "divide the images by bytes (default) or by name; bytes makes shards of equal size "
              "and needs the same inputs in every task; with name an image's shard depends on its "
              "name alone"},
+    {CHOICE("shard-of", 0, "WHAT", shard_of, shard_of_choices), .commands = RUN | LAYER,
+     .help = "divide archives as a whole (default for several of them), or the members of each "
+             "(default for one); members of one sample stay together"},
     {STRING("kernel", 'k', "SPEC", filter.kernel), .commands = FILTERING | LAYERS,
      .section = "Filter",
      .help = "the kernel of the filter 'custom': '3x3: -2,-1,0 -1,1,1 0,1,2', '1 2 1 2 4 2 1 2 1', "

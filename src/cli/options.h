@@ -67,6 +67,9 @@ struct conv_layer_options {
     const char *pool; // of a filter bank; NULL: none
 };
 
+// Of archives, what has a shard: --shard-of.
+enum conv_shard_of { CONV_SHARD_OF_ARCHIVES, CONV_SHARD_OF_MEMBERS };
+
 struct conv_options {
     const struct conv_backend_ops *const *backends; // the program's, by place: backends.h
     const struct conv_limits *limits;               // of this process, read at its start
@@ -89,6 +92,8 @@ struct conv_options {
     const char *resume_path;
     const char *shard_text;
     struct conv_shard shard; // count 0 without --shard
+    int shard_of;            // enum conv_shard_of
+    bool shard_in_output;    // {shard} was in the output's name
     char shard_names[8192];  // names of files in which the shard's number was inserted
     size_t shard_names_used;
 

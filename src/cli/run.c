@@ -107,11 +107,37 @@ static struct conv_digest digest_settings(const struct conv_options *options,
     return digest;
 }
 
+// Settings that say which members an archive has; the names of files say that elsewhere.
+static void hash_members(struct conv_digest *digest, const struct conv_options *options,
+                         const struct conv_run_inputs *inputs)
+{
+    const int64_t numbers[] = {options->images_only, options->on_error,     options->no_ignore,
+                               options->shard.index, options->shard.count,  options->shard.by,
+                               options->shard_of,    (int64_t)options->limit};
+    const struct conv_string_list *lists[] = {&options->include, &options->exclude};
+    int count;
+    struct conv_archive_target *targets = conv_walk_targets(inputs->selection.walk, &count);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        conv_run_journal_hash(digest, numbers[i]);
+    for (int k = 0; k < 2; k++) {
+        conv_run_journal_hash(digest, lists[k]->count);
+        for (int i = 0; i < lists[k]->count; i++)
+            conv_hash_add(digest, lists[k]->items[i], strlen(lists[k]->items[i]) + 1);
+    }
+    // All inputs of one archive.
+    for (int i = 0; i < inputs->places.input_count && count == 1 &&
+                    strcmp(targets[0].path, inputs->places.output) == 0;
+         i++)
+        conv_hash_add(digest, inputs->places.inputs[i], strlen(inputs->places.inputs[i]) + 1);
+}
+
 // `options`: as given.
 static enum conv_status open_journal(struct run *run, const struct conv_options *options,
                                      atomic_int *stop, struct conv_err *err)
 {
     struct conv_digest settings = digest_settings(options, run->filters, run->filter_count);
+    if (conv_walk_shape(run->inputs.selection.walk)->sink == CONV_SINK_ARCHIVE)
+        hash_members(&settings, options, &run->inputs);
     return conv_run_journal_open(&run->journal, options, &settings, stop, err);
 }
 
@@ -151,6 +177,8 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
     // --in-place without --resume keeps a journal in memory.
     if (!status && (options->resume_path || options->in_place))
         status = open_journal(run, options, stop, err);
+    if (!status)
+        status = conv_run_inputs_skip(options, &run->inputs.selection, run->journal, err);
     if (!status)
         status = conv_run_page_open(&run->page, options, err);
     if (!status && (options->trace_path || options->html_path))

@@ -87,11 +87,23 @@ static void measure_work(struct conv_run_inputs *inputs, const struct conv_optio
     inputs->work = workload.kind;
 }
 
+enum conv_status conv_run_inputs_skip(const struct conv_options *options,
+                                      struct conv_selection *selection,
+                                      struct conv_journal *journal, struct conv_err *err)
+{
+    bool asked = options->skip_existing || options->update || options->resume_path;
+    if (!asked || conv_walk_shape(selection->walk)->sink != CONV_SINK_ARCHIVE)
+        return CONV_OK;
+    enum conv_archive_done which = options->skip_existing ? CONV_ARCHIVE_EXISTS
+                                   : options->update      ? CONV_ARCHIVE_IS_NEWER
+                                                          : CONV_ARCHIVE_IS_NOTED;
+    return conv_walk_skip(selection->walk, which, journal, err);
+}
+
 // What concerns archives as outputs only.
 static enum conv_status check_archives(const struct conv_options *options,
                                        const struct conv_walk *walk, struct conv_err *err)
 {
-    static const char *const looking[] = {"skip-existing", "update", "resume", "preserve"};
     bool to_archive = conv_walk_shape(walk)->sink == CONV_SINK_ARCHIVE;
     if (options->sample > 0 && conv_walk_reads_archives(walk))
         return conv_err_set(err, CONV_ERR_USAGE,
@@ -99,20 +111,31 @@ static enum conv_status check_archives(const struct conv_options *options,
     if (options->beside && conv_walk_reads_archives(walk))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--beside is for files, not for members of archives");
-    if (options->shard_text && conv_walk_reads_archives(walk))
+    if (options->preserve && to_archive)
         return conv_err_set(err, CONV_ERR_USAGE,
-                            "--shard divides files, not the members of archives; give each run "
-                            "archives of its own");
-    for (size_t i = 0; i < sizeof looking / sizeof looking[0] && to_archive; i++)
-        if (conv_options_given(options, looking[i]))
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s is for files, not for an archive: %s",
-                                looking[i],
-                                i < 3 ? "that is written as a whole, from its beginning"
-                                      : "its members keep mode and time anyway");
+                            "--preserve is for files, not for an archive: its members keep mode "
+                            "and time anyway");
     if (!to_archive && options->on_error == CONV_ON_ERROR_COPY)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--on-error copy is for archives as outputs; the others are files");
     return CONV_OK;
+}
+
+static enum conv_status check_shards(const struct conv_run_inputs *inputs,
+                                     const struct conv_options *options, bool whole,
+                                     struct conv_err *err)
+{
+    struct conv_walk *walk = inputs->selection.walk;
+    int count;
+    bool images;
+    enum conv_status status = CONV_OK;
+    if (options->shard_text && conv_walk_reads_archives(walk) &&
+        !conv_walk_allows_another(walk, &images))
+        status = conv_run_shard_check(options, whole, err);
+    const struct conv_archive_target *targets = conv_walk_targets(walk, &count);
+    return status ? status
+                  : conv_run_shard_check_targets(options, whole, inputs->places.output, targets,
+                                                 count, err);
 }
 
 static enum conv_status parse_format(struct conv_archive_settings *archives,
@@ -194,10 +217,10 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
     config.stop = stop;
     status = parse_format(&config.archives, options, err);
     config.archives.several = inputs->ranges.any;
-    struct conv_walk_config listed = config;
-    listed.archives.enabled = false; // files only have shards
     if (!status)
-        status = conv_run_shard_plan(&inputs->plan, options, &listed, stop, err);
+        status = conv_run_shard_divide(&config.whole, options, &config, stop, err);
+    if (!status)
+        status = conv_run_shard_plan(&inputs->plan, options, &config, stop, err);
     config.plan = inputs->plan;
     struct conv_walk_config watching = config;
     watching.watch = options->watch;
@@ -209,6 +232,8 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
         status = check_format(options, places->output, err);
     if (!status)
         status = check_archives(options, inputs->selection.walk, err);
+    if (!status)
+        status = check_shards(inputs, options, config.whole, err);
     if (!status && conv_device_needs_workload(options))
         measure_work(inputs, options, &config);
     if (options->watch)
@@ -267,8 +292,10 @@ void conv_run_inputs_count_rest(const struct conv_options *options,
         totals->done + totals->failed + totals->skipped + totals->planned + totals->copied;
     bool resumes = options->skip_existing || options->update || options->resume_path;
     rest->images = conv_selection_count_rest(selection, over, &rest->known);
-    bool to_archive = conv_walk_shape(selection->walk)->sink == CONV_SINK_ARCHIVE;
-    rest->advice = to_archive ? "an archive that is not complete is not kept"
+    int archives = 0;
+    (void)conv_walk_targets(selection->walk, &archives);
+    rest->advice = archives > 1    ? "complete archives stay; --skip-existing continues"
+                   : archives == 1 ? "an archive that is not complete is not kept"
                    : rest->known && rest->images == 0      ? NULL
                    : resumes                               ? "the same command continues"
                    : options->in_place || options->no_save ? NULL

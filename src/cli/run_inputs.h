@@ -26,6 +26,12 @@ enum conv_status conv_run_inputs_open(struct conv_run_inputs *inputs,
                                       const struct conv_options *options, atomic_int *stop,
                                       struct conv_err *err);
 
+// With --skip-existing, --update or --resume, archives that are done are skipped as a whole.
+// `journal`: of --resume, else NULL. CONV_ERR_USAGE, CONV_ERR_MEMORY.
+enum conv_status conv_run_inputs_skip(const struct conv_options *options,
+                                      struct conv_selection *selection,
+                                      struct conv_journal *journal, struct conv_err *err);
+
 void conv_run_inputs_close(struct conv_run_inputs *inputs);
 
 // Says on stderr that there was no image, and which other files were found instead.

@@ -2,7 +2,9 @@
 #include "cli/run_shard.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "report/report.h"
 
@@ -15,6 +17,16 @@ static uint64_t size_of(const struct conv_item *item)
     return known && info.st_size > 0 ? (uint64_t)info.st_size : 0;
 }
 
+// True if an input is a pipe on standard input.
+static bool has_pipe(const struct conv_walk_config *config)
+{
+    struct stat info;
+    for (int i = 0; i < config->operands.input_count; i++)
+        if (conv_operands_is_standard(config->operands.inputs[i]))
+            return fstat(STDIN_FILENO, &info) != 0 || !S_ISREG(info.st_mode);
+    return false;
+}
+
 static enum conv_status add_images(struct conv_shard_plan *plan,
                                    const struct conv_walk_config *config, const atomic_int *stop,
                                    struct conv_err *err)
@@ -22,16 +34,24 @@ static enum conv_status add_images(struct conv_shard_plan *plan,
     struct conv_walk *walk;
     struct conv_err ignored;
     struct conv_item item;
+    char name[PATH_MAX];
     enum conv_source_step step = CONV_SOURCE_ITEM;
     struct conv_walk_config naming = *config;
     naming.operands.suffix = NULL; // shards go by the names of the images
+    // An archive as a whole is listed as a file, and what can be read once is left for the run.
+    naming.archives.enabled &= !config->whole && !has_pipe(config);
+    if (config->archives.enabled && !naming.archives.enabled)
+        naming.operands.output = NULL; // an archive is no output of a file
     enum conv_status status = conv_walk_open(&walk, &naming, err);
     if (status)
         return status;
     while (!status && step != CONV_SOURCE_END && !(stop && atomic_load(stop))) {
         step = conv_source_next(conv_walk_source(walk), &item, &ignored);
-        if (step == CONV_SOURCE_ITEM)
-            status = conv_shard_plan_add(plan, conv_item_target(&item), size_of(&item), err);
+        if (step != CONV_SOURCE_ITEM)
+            continue;
+        conv_walk_name(name, &item);
+        status = conv_shard_plan_add(plan, name, size_of(&item), err);
+        conv_item_release(&item);
     }
     conv_walk_close(walk);
     return status ? status : conv_shard_plan_balance(plan, err);
@@ -53,6 +73,84 @@ enum conv_status conv_run_shard_plan(struct conv_shard_plan **plan,
                             options->files_from);
     enum conv_status status = conv_shard_plan_open(plan, &options->shard, err);
     return status || !balanced ? status : add_images(*plan, config, stop, err);
+}
+
+// --- archives ------------------------------------------------------------------------------------
+
+// Looks at all inputs but a pipe on standard input, which can be looked into only once.
+static enum conv_status find_archives(struct conv_archive_operands *found,
+                                      const struct conv_walk_config *config, atomic_int *stop,
+                                      struct conv_err *err)
+{
+    struct conv_operands operands = config->operands;
+    bool again = !has_pipe(config);
+    const char **inputs = calloc((size_t)operands.input_count + 1, sizeof *inputs);
+    *found = (struct conv_archive_operands){.standard.fd = -1};
+    if (!inputs)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d inputs", operands.input_count);
+    int count = 0;
+    for (int i = 0; i < operands.input_count; i++)
+        if (again || !conv_operands_is_standard(operands.inputs[i]))
+            inputs[count++] = operands.inputs[i];
+    operands.inputs = inputs;
+    operands.input_count = count;
+    enum conv_status status =
+        conv_archive_operands_open(found, &config->archives, &operands, stop, err);
+    free(inputs);
+    return status;
+}
+
+enum conv_status conv_run_shard_divide(bool *whole, const struct conv_options *options,
+                                       const struct conv_walk_config *config, atomic_int *stop,
+                                       struct conv_err *err)
+{
+    struct conv_archive_operands found;
+    const struct conv_operands *operands = &config->operands;
+    *whole = false;
+    if (!options->shard_text || operands->in_place)
+        return CONV_OK;
+    bool asked = conv_options_given(options, "shard-of");
+    enum conv_status status = find_archives(&found, config, stop, err);
+    int count = found.count;
+    bool is_stream = found.has_stream;
+    conv_archive_operands_close(&found);
+    if (status)
+        return status;
+    *whole = asked ? options->shard_of == CONV_SHARD_OF_ARCHIVES
+                   : operands->input_count > 1 || config->archives.several;
+    if (asked && count == 0 && operands->input_count == 1 &&
+        !conv_operands_is_standard(operands->inputs[0]))
+        return conv_err_set(err, CONV_ERR_USAGE, "--shard-of is for archives; %s is none",
+                            operands->inputs[0]);
+    return is_stream && !*whole ? conv_run_shard_check(options, *whole, err) : CONV_OK;
+}
+
+enum conv_status conv_run_shard_check(const struct conv_options *options, bool whole,
+                                      struct conv_err *err)
+{
+    if (whole || options->shard.by == CONV_SHARD_BY_NAME)
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_USAGE,
+                        "--shard balances the sizes of all members first, but an archive that "
+                        "comes through a pipe can be read only once; use --shard-by name");
+}
+
+enum conv_status conv_run_shard_check_targets(const struct conv_options *options, bool whole,
+                                              const char *output,
+                                              const struct conv_archive_target *targets, int count,
+                                              struct conv_err *err)
+{
+    if (!options->shard_text || count == 0 || conv_operands_is_standard(output))
+        return CONV_OK;
+    bool each = strcmp(targets[0].path, output) != 0;
+    if (strcmp(options->shard_text, "auto") != 0 || options->shard.count == 1 ||
+        options->shard_in_output || (each && whole))
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_USAGE,
+                        "%s would be one archive of all %d tasks; put {shard} into %s, which "
+                        "stands for the number of the task",
+                        targets[0].path, options->shard.count,
+                        each ? "the name of the folder" : "its name");
 }
 
 // --- the report ----------------------------------------------------------------------------------

@@ -17,6 +17,23 @@ enum conv_status conv_run_shard_plan(struct conv_shard_plan **plan,
                                      const struct conv_walk_config *config, const atomic_int *stop,
                                      struct conv_err *err);
 
+// Decides for --shard whether archives are divided as a whole: *whole, for conv_walk_config.
+// CONV_ERR_USAGE if --shard-of makes no sense, or an archive would have to be read twice and cannot.
+// CONV_ERR_MEMORY, CONV_ERR_IO.
+enum conv_status conv_run_shard_divide(bool *whole, const struct conv_options *options,
+                                       const struct conv_walk_config *config, atomic_int *stop,
+                                       struct conv_err *err);
+
+// For an archive that can be read only once: CONV_ERR_USAGE if the plan has to list its members.
+enum conv_status conv_run_shard_check(const struct conv_options *options, bool whole,
+                                      struct conv_err *err);
+
+// CONV_ERR_USAGE if all tasks of --shard auto would write the same archive.
+enum conv_status conv_run_shard_check_targets(const struct conv_options *options, bool whole,
+                                              const char *output,
+                                              const struct conv_archive_target *targets, int count,
+                                              struct conv_err *err);
+
 // What reports repeat of the shard.
 struct conv_record_shard conv_run_shard_record(const struct conv_options *options);
 

@@ -87,8 +87,10 @@ enum conv_status conv_archive_operands_open(struct conv_archive_operands *archiv
 
 void conv_archive_operands_close(struct conv_archive_operands *archives)
 {
-    for (int i = 0; i < archives->target_count; i++)
+    for (int i = 0; i < archives->target_count; i++) {
         free(archives->targets[i].path);
+        free(archives->targets[i].origins);
+    }
     free(archives->targets);
     free(archives->inputs);
     if (archives->standard.buffer)
@@ -203,6 +205,7 @@ enum conv_status conv_archive_operands_target(struct conv_archive_operands *arch
     const struct conv_archive_format *format = find_format(archives, operands);
     bool several = archives->count > 1 || settings->several || settings->format;
     bool each = !format && several && archives->count > 0 && !settings->as_files;
+    archives->each = each;
     if (format || each)
         shape->sink = CONV_SINK_ARCHIVE;
     return each     ? add_each(archives, operands, err)

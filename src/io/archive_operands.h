@@ -27,6 +27,7 @@ struct conv_archive_operands {
     struct conv_archive_input standard;
     struct conv_archive_target *targets; // to be written
     int target_count;
+    bool each; // one per input
 };
 
 // Looks at the inputs of *operands, whose `archives` this is to become. Reads the first bytes of

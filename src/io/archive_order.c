@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "io/archive_body.h"
+#include "io/archive_done.h"
 #include "io/archive_output.h"
 
 struct entry {
@@ -30,6 +31,7 @@ struct conv_archive_order {
     struct conv_archive_writer *writer;
     int target; // that is open; -1: none
     bool *made; // by target
+    bool *lack; // by target: a member was dropped
 
     pthread_mutex_t lock; // guards all below
     pthread_cond_t written;
@@ -197,6 +199,16 @@ static void write_placed(struct conv_archive_order *order)
 
 // --- the turn ------------------------------------------------------------------------------------
 
+// Before the archive gets its name, so that there is none that is whole and not in the journal.
+static enum conv_status note(struct conv_archive_order *order, struct conv_err *err)
+{
+    struct stat out;
+    if (order->output.is_stream || fstat(order->output.fd, &out) != 0)
+        return CONV_OK; // a line that is missing costs work only
+    return conv_archive_done_note(order->config.journal, &order->config.targets[order->target],
+                                  &out, err);
+}
+
 static enum conv_status finish_target(struct conv_archive_order *order, bool keep,
                                       struct conv_err *err)
 {
@@ -217,6 +229,8 @@ static enum conv_status finish_target(struct conv_archive_order *order, bool kee
     if (order->writer)
         order->writer->ops->close(order->writer);
     order->writer = NULL;
+    if (keep && !status && order->config.journal && !order->lack[order->target])
+        status = note(order, err);
     order->target = -1;
     struct conv_err later;
     enum conv_status closed = conv_archive_output_close(&order->output, keep && !status,
@@ -295,6 +309,7 @@ static void take_turn(struct conv_archive_order *order, struct entry *given)
         if (!entry)
             break;
         order->next++;
+        order->lack[entry->target] |= entry->is_dropped;
         pthread_mutex_unlock(&order->lock);
         bool writes = !entry->is_dropped && place(order, &own, entry);
         pthread_mutex_lock(&order->lock);
@@ -328,7 +343,7 @@ enum conv_status conv_archive_order_open(struct conv_archive_order **out,
                                          struct conv_err *err)
 {
     struct conv_archive_order *order = calloc(1, sizeof *order);
-    bool *made = calloc((size_t)config->target_count + 1, sizeof *made);
+    bool *made = calloc(2 * ((size_t)config->target_count + 1), sizeof *made);
     if (!order || !made) {
         free(order);
         free(made);
@@ -336,6 +351,7 @@ enum conv_status conv_archive_order_open(struct conv_archive_order **out,
     }
     order->config = *config;
     order->made = made;
+    order->lack = made + config->target_count + 1;
     order->target = -1;
     order->output.fd = -1;
     order->limit = SIZE_MAX;
@@ -406,9 +422,9 @@ enum conv_status conv_archive_order_put(struct conv_archive_order *order, uint64
     return enqueue(order, number, copy, err);
 }
 
-void conv_archive_order_drop(struct conv_archive_order *order, uint64_t number)
+void conv_archive_order_drop(struct conv_archive_order *order, uint64_t number, int target)
 {
-    struct entry gone = {.is_dropped = true};
+    struct entry gone = {.is_dropped = true, .target = target};
     struct conv_err err = {0};
     pthread_mutex_lock(&order->lock);
     bool now = is_its_turn(order, number);
@@ -420,6 +436,7 @@ void conv_archive_order_drop(struct conv_archive_order *order, uint64_t number)
     struct entry *entry = calloc(1, sizeof *entry);
     if (entry) {
         entry->is_dropped = true;
+        entry->target = target;
         entry->copied = sizeof *entry;
     }
     if (!entry)

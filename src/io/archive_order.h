@@ -19,22 +19,38 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "io/archive.h"
 
 struct conv_archive_order;
+
+struct conv_journal;
+
+// An input of an archive to be written, as it was before it was read.
+struct conv_archive_origin {
+    const char *path;
+    struct stat info;
+};
 
 // One archive to be written.
 struct conv_archive_target {
     char *path;
     const struct conv_archive_format *format;
     atomic_bool is_due; // it appears, even if it has no member
+    const char *done;   // why it is not written again; NULL: it is written
+    // What the journal notes with it, once it is whole; malloc'ed, or NULL: archive_done.h.
+    struct conv_archive_origin *origins;
+    int origin_count;
+    bool misses; // an input was not there
 };
 
 struct conv_archive_order_config {
     struct conv_archive_target *targets; // the caller's; members come for one after the other
     int target_count;
     bool fsync;
+    struct conv_journal *journal; // gets a line per input of each archive without a dropped member,
+                                  // before it appears; or NULL
     const atomic_int *stop;
 };
 
@@ -57,8 +73,8 @@ enum conv_status conv_archive_order_put(struct conv_archive_order *order, uint64
                                         const struct conv_encoded *content,
                                         struct conv_archive_body *body, struct conv_err *err);
 
-// There will be no member of that number.
-void conv_archive_order_drop(struct conv_archive_order *order, uint64_t number);
+// There will be no member of that number, which was to be in archive number `target`.
+void conv_archive_order_drop(struct conv_archive_order *order, uint64_t number, int target);
 
 // False while too much waits and it is not this member's turn.
 bool conv_archive_order_may_begin(struct conv_archive_order *order, uint64_t number);

@@ -61,7 +61,7 @@ static enum conv_status write_output(struct conv_sink *sink, int worker,
 
 static void drop(struct conv_sink *sink, const struct conv_item *item)
 {
-    conv_archive_order_drop(order_of(sink), item->number);
+    conv_archive_order_drop(order_of(sink), item->number, item->archive);
 }
 
 static bool may_begin(const struct conv_sink *sink, const struct conv_item *item)
@@ -110,6 +110,7 @@ enum conv_status conv_archive_sink_open(struct conv_sink **out,
         .targets = config->targets,
         .target_count = config->target_count,
         .fsync = config->fsync,
+        .journal = config->journal,
         .stop = config->stop,
     };
     struct archive_sink *sink = calloc(1, sizeof *sink);

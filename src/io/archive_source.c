@@ -273,6 +273,7 @@ static enum conv_source_step next_item(struct conv_source *base, struct conv_ite
             enum conv_source_step end = end_unit(source, item, reported ? err : NULL);
             return reported ? end : report_archive(source, item);
         }
+        source->is_broken = false; // a member that failed may be followed by others
         if (step == CONV_ARCHIVE_END)
             return end_unit(source, item, err);
         if (step == CONV_ARCHIVE_BAD) {

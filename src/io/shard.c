@@ -28,6 +28,13 @@ struct conv_digest conv_shard_digest(const char *name)
     return digest;
 }
 
+size_t conv_shard_sample(const char *member)
+{
+    const char *slash = strrchr(member, '/'), *base = slash ? slash + 1 : member;
+    size_t hidden = strspn(base, "."); // ".a.png" belongs to ".a"
+    return (size_t)(base - member) + hidden + strcspn(base + hidden, ".");
+}
+
 int conv_shard_home(const struct conv_digest *digest, int count)
 {
     return (int)(digest->word[0] % (uint64_t)count);

@@ -4,11 +4,12 @@
 // can from shards that are too large to shards that are too small.
 //
 // The name is that below the input ("sub/a.png"), so that hosts may reach the folder by different
-// paths. It can be that of a file or of a member of an archive.
+// paths. Members of archives are divided by the sample that they belong to.
 #ifndef CONV_IO_SHARD_H
 #define CONV_IO_SHARD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -28,6 +29,10 @@ struct conv_shard {
 
 // A digest of the name: the same for all spellings ("a//b", "./a/b"), versions and machines.
 struct conv_digest conv_shard_digest(const char *name);
+
+// The length of the part of a member's name that all members of its sample share, as WebDataset has
+// it: up to the first dot after the last slash. "train/0001.seg.png" belongs to "train/0001".
+size_t conv_shard_sample(const char *member);
 
 // The shard of a name, of `count`, when sizes are not considered.
 int conv_shard_home(const struct conv_digest *digest, int count);

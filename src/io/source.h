@@ -48,6 +48,7 @@ struct conv_item {
     uint64_t number; // of items from the same source, from 0 on: set by the pipeline
     bool is_copy;    // no image: it goes to the output as it is
     int archive;     // number of the archive that its output belongs to, if outputs are archives
+    const char *reason; // of CONV_SOURCE_DONE: why, a constant
     struct conv_archive_body *body;    // of a member of an archive; conv_item_release gives it back
     struct conv_archive_input *stream; // of standard input that was looked into; or NULL
 };
@@ -140,6 +141,7 @@ enum conv_source_step {
     CONV_SOURCE_BAD,      // item->name cannot be read; *err has the reason
     CONV_SOURCE_REPEATED, // an image that the list had before, perhaps spelled differently
     CONV_SOURCE_RESULT,   // by its name a result of an earlier run, not to be processed again
+    CONV_SOURCE_DONE,     // an input whose output is an archive that is done: item->reason
     CONV_SOURCE_END,
 };
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/archive_body.h"
 #include "io/archive_source.h"
 #include "io/folder_source.h"
 #include "io/list_source.h"
@@ -41,6 +42,24 @@ struct conv_walk {
 // The output of standard input in a folder. It follows the item's name: struct conv_item.
 static const char standard_name[] = "-\0stdin.png";
 
+void conv_walk_name(char name[PATH_MAX], const struct conv_item *item)
+{
+    const struct conv_archive_body *body = item->body;
+    bool links = body && body->member.kind == CONV_ARCHIVE_HARDLINK;
+    const char *whole = links ? body->member.link : conv_item_target(item);
+    size_t length = body ? conv_shard_sample(whole) : strlen(whole);
+    snprintf(name, PATH_MAX, "%.*s", (int)length, whole);
+}
+
+// Counts an image, or an archive that is divided as a whole. False if it is in another shard.
+static bool has_name(struct conv_walk *walk, const char *name, bool listed)
+{
+    struct conv_digest digest = conv_shard_digest(name);
+    for (int i = 0; i < 2 && listed; i++)
+        walk->names.word[i] += digest.word[i];
+    return conv_shard_plan_has(walk->config.plan, name);
+}
+
 // The offset in an input folder's path at which the names below the sink begin.
 static size_t folder_target(const struct conv_walk *walk, const char *folder)
 {
@@ -69,11 +88,10 @@ static enum conv_source_step begin_archive(struct conv_walk *walk,
     const char *path = walk->config.operands.inputs[walk->next_input - 1];
     const char *base = conv_paths_base(path), *dot = strchr(base + 1, '.');
     char below[NAME_MAX + 1] = "";
-    bool each = archives->target_count > 1;
     struct conv_archive_source_unit unit = {
         .path = path,
         .format = format,
-        .target = each ? walk->next_input - 1 : 0,
+        .target = archives->each ? walk->next_input - 1 : 0,
         .below = below,
     };
     if (archives->target_count > 0)
@@ -108,6 +126,17 @@ static enum conv_source_step next_input(struct conv_walk *walk, struct conv_item
         item->target = sizeof item->name - 1;
         conv_err_set(err, CONV_ERR_LIMIT, "path too long");
         return CONV_SOURCE_BAD;
+    }
+    if (format && walk->config.plan && walk->config.whole) {
+        walk->listed++;
+        if (!has_name(walk, conv_paths_base(input), true))
+            return CONV_SOURCE_END;
+    }
+    const struct conv_archive_operands *archives = &walk->archives;
+    int target = archives->each ? walk->next_input - 1 : 0;
+    if (archives->target_count > 0 && archives->targets[target].done) {
+        item->reason = archives->targets[target].done;
+        return CONV_SOURCE_DONE;
     }
     if (format)
         return begin_archive(walk, format, item, err);
@@ -147,11 +176,25 @@ static enum conv_source_step next_inside(struct conv_walk *walk, struct conv_ite
     return step;
 }
 
+static enum conv_source_step next_listed(struct conv_walk *walk, struct conv_item *item,
+                                         struct conv_err *err)
+{
+    const struct conv_archive_target *target = walk->archives.targets;
+    if (walk->archives.target_count == 0 || !target->done)
+        return conv_source_next(&walk->list.source, item, err);
+    item->ops = &conv_item_file;
+    snprintf(item->name, sizeof item->name, "%s", walk->config.operands.files_from);
+    item->target = strlen(item->name);
+    item->is_named = item->in_place = false;
+    item->reason = target->done;
+    return walk->items > 0 ? CONV_SOURCE_END : CONV_SOURCE_DONE;
+}
+
 static enum conv_source_step take_step(struct conv_walk *walk, struct conv_item *item,
                                        struct conv_err *err)
 {
     if (walk->config.operands.files_from)
-        return conv_source_next(&walk->list.source, item, err);
+        return next_listed(walk, item, err);
     for (;;) {
         enum conv_source_step step = next_inside(walk, item, err);
         if (step == CONV_SOURCE_ITEM && walk->watch && !conv_watch_take_found(walk->watch, item))
@@ -168,15 +211,20 @@ static enum conv_source_step take_step(struct conv_walk *walk, struct conv_item 
 static bool is_ours(struct conv_walk *walk, enum conv_source_step step,
                     const struct conv_item *item)
 {
+    char name[PATH_MAX];
+    bool listed = step == CONV_SOURCE_ITEM, inside = walk->archive.unit != NULL;
     walk->is_over |= step == CONV_SOURCE_END;
-    walk->listed += step == CONV_SOURCE_ITEM;
-    if (!walk->config.plan || (step != CONV_SOURCE_ITEM && step != CONV_SOURCE_REPEATED))
+    if (inside && walk->config.plan && walk->config.whole)
+        return true; // the archive was counted
+    walk->listed += listed;
+    if (inside && step == CONV_SOURCE_BAD)
+        listed = false; // of a member, whose name may be known
+    else if (step != CONV_SOURCE_ITEM && step != CONV_SOURCE_REPEATED)
         return true;
-    const char *name = conv_item_target(item);
-    struct conv_digest digest = conv_shard_digest(name);
-    for (int i = 0; i < 2 && step == CONV_SOURCE_ITEM; i++)
-        walk->names.word[i] += digest.word[i];
-    return conv_shard_plan_has(walk->config.plan, name);
+    if (!walk->config.plan)
+        return true;
+    conv_walk_name(name, item);
+    return !name[0] || has_name(walk, name, listed);
 }
 
 static enum conv_source_step set_target(const struct conv_walk *walk, struct conv_item *item,
@@ -236,10 +284,11 @@ static enum conv_source_step next_counted(struct conv_source *source, struct con
                                           struct conv_err *err)
 {
     struct conv_walk *walk = (struct conv_walk *)source;
-    enum conv_source_step step;
-    do
+    enum conv_source_step step = next_item(walk, item, err);
+    while (!is_ours(walk, step, item)) {
+        conv_item_release(item);
         step = next_item(walk, item, err);
-    while (!is_ours(walk, step, item));
+    }
     walk->items += step != CONV_SOURCE_END;
     if (walk->watch && !walk->found_all && step != CONV_SOURCE_END)
         look_ahead(walk);
@@ -387,6 +436,12 @@ struct conv_archive_target *conv_walk_targets(struct conv_walk *walk, int *count
 {
     *count = walk->archives.target_count;
     return walk->archives.targets;
+}
+
+enum conv_status conv_walk_skip(struct conv_walk *walk, enum conv_archive_done which,
+                                struct conv_journal *journal, struct conv_err *err)
+{
+    return conv_archive_done_find(&walk->archives, &walk->config.operands, which, journal, err);
 }
 
 bool conv_walk_reads_archives(const struct conv_walk *walk)

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "io/archive_done.h"
 #include "io/archive_operands.h"
 #include "io/operands.h"
 #include "io/shard.h"
@@ -27,13 +28,14 @@ struct conv_walk_config {
     bool nul; // the names of operands.files_from end in NUL, not in newline
     const struct conv_shard_plan
         *plan;        // hands out only images of its shard; NULL: all. Not with watch
+    bool whole;       // with a plan: an archive as a whole is in a shard, by its own name
     atomic_int *stop; // ends the wait for a slow list when it becomes non-zero; may be NULL
 };
 
 struct conv_walk;
 
 // With a plan, what cannot be listed (CONV_SOURCE_BAD) is handed out in every shard, since it may
-// be a whole folder.
+// be a whole folder; a member of an archive that cannot be read, in that of its name.
 //
 // Checks what can be checked before the first image: conv_operands_check, that the list can be
 // opened (CONV_ERR_USAGE), and that folders can be watched (CONV_ERR_LIMIT, CONV_ERR_IO). Looks for
@@ -43,6 +45,10 @@ enum conv_status conv_walk_open(struct conv_walk **walk, const struct conv_walk_
                                 struct conv_err *err);
 void conv_walk_close(struct conv_walk *walk); // NULL is fine
 
+// By which name the plan knows an item: conv_item_target, or of a member of an archive the sample
+// that it belongs to; of a hard link, that of its target.
+void conv_walk_name(char name[PATH_MAX], const struct conv_item *item);
+
 // Belongs to the walk. Its items stay valid without it.
 struct conv_source *conv_walk_source(struct conv_walk *walk);
 
@@ -51,6 +57,11 @@ const struct conv_operands_shape *conv_walk_shape(const struct conv_walk *walk);
 
 // The archives that outputs are written to, with shape->sink == CONV_SINK_ARCHIVE; the walk's.
 struct conv_archive_target *conv_walk_targets(struct conv_walk *walk, int *count);
+
+// Before the first step: outputs that are archives, all or nothing, are skipped if they are done
+// already (archive_done.h); their inputs become CONV_SOURCE_DONE.
+enum conv_status conv_walk_skip(struct conv_walk *walk, enum conv_archive_done which,
+                                struct conv_journal *journal, struct conv_err *err);
 
 // True if an input is an archive.
 bool conv_walk_reads_archives(const struct conv_walk *walk);

@@ -65,6 +65,12 @@ static void finish_unusable(struct conv_scheduler *s, struct conv_job *job,
         job->notable = true;
         status = CONV_OK;
     }
+    if (step == CONV_SOURCE_DONE) {
+        job->outcome = CONV_OUTCOME_SKIPPED;
+        job->reason = job->item.reason;
+        job->output.path[0] = '\0';
+        status = CONV_OK;
+    }
     if (step == CONV_SOURCE_RESULT) {
         job->outcome = CONV_OUTCOME_SKIPPED;
         job->reason = "named like a result";
