@@ -126,6 +126,7 @@ static enum conv_status fill(struct conv_bench_device *bench, int most, struct c
                 any = true;
             else
                 room = bench->group_count < most;
+            conv_item_release(&job->item);
         }
         conv_walk_close(walk);
     }

@@ -36,6 +36,13 @@ static enum conv_status load_image(struct conv_bench_images *images, struct conv
     struct conv_file file = {0};
     job->file = &file;
     enum conv_status status = conv_stages_read(config, job);
+    if (!status && file.bytes != file.data) { // a member of an archive, which is closed before
+        file.data = malloc(file.size);
+        if (!file.data)
+            return conv_err_set(&job->err, CONV_ERR_MEMORY, "out of memory");
+        memcpy(file.data, file.bytes, file.size);
+        file.bytes = file.data;
+    }
     image->file = file;
     if (!status)
         status = conv_png_probe(file.data, file.size, &image->header, &job->err);
@@ -79,7 +86,9 @@ enum conv_status conv_bench_images_load(struct conv_bench_images *images,
             conv_source_next(conv_walk_source(walk), &job->item, &job->err);
         if (step == CONV_SOURCE_END)
             break;
-        if (step == CONV_SOURCE_BAD || load_image(images, job, &config))
+        bool bad = step == CONV_SOURCE_BAD || load_image(images, job, &config);
+        conv_item_release(&job->item);
+        if (bad)
             status =
                 conv_err_set(err, job->err.status, "%.200s: %s", job->item.name, job->err.text);
     }

@@ -55,6 +55,7 @@ static void fill_folder(struct command *command)
         .exclude = options->exclude.items,
         .exclude_count = options->exclude.count,
         .no_ignore = options->no_ignore,
+        .archives = {.enabled = true, .images_only = true},
     };
     bench->png = options->png;
     bench->alpha = (enum conv_alpha_mode)options->alpha;

@@ -22,6 +22,7 @@ struct images_run {
     const struct conv_places *places;
     const char *output;           // NULL: next to the inputs
     struct conv_shard_plan *plan; // of --shard, or NULL
+    bool whole;                   // archives are divided as a whole
     struct conv_selection selection;
     bool collects; // all results go into one file, in a stable order
     struct conv_layer_target target;
@@ -47,7 +48,10 @@ static struct conv_walk_config make_walk(const struct images_run *run, atomic_in
     config.operands.npy = true;
     if (run->collects)
         config.operands.output = NULL;
+    config.archives = (struct conv_archive_settings){
+        .enabled = true, .as_files = true, .images_only = true};
     config.plan = run->plan;
+    config.whole = run->whole;
     config.stop = stop;
     return config;
 }
@@ -69,6 +73,23 @@ static enum conv_status check_standard(const struct images_run *run, struct conv
     return CONV_OK;
 }
 
+static enum conv_status check_archives(const struct images_run *run, struct conv_err *err)
+{
+    struct conv_walk *walk = run->selection.walk;
+    bool images;
+    if (conv_walk_shape(walk)->sink == CONV_SINK_ARCHIVE)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "results are .npy files, not members of an archive: name a folder, or "
+                            "a .npy file for all, instead of %s",
+                            run->output);
+    if (!conv_walk_reads_archives(walk))
+        return CONV_OK;
+    conv_signals_expect_truncation();
+    return run->options->shard_text && !conv_walk_allows_another(walk, &images)
+               ? conv_run_shard_check(run->options, run->whole, err)
+               : CONV_OK;
+}
+
 // A name that ends in .npy is a file: of one result, or of all.
 static enum conv_status open_walk(struct images_run *run, atomic_int *stop, struct conv_err *err)
 {
@@ -83,7 +104,8 @@ static enum conv_status open_walk(struct images_run *run, atomic_int *stop, stru
         return status;
     bool any = options->files_from || places->input_count > 1;
     for (int i = 0; i < places->input_count; i++)
-        any = any || conv_paths_is_folder(places->inputs[i]);
+        any = any || conv_paths_is_folder(places->inputs[i]) ||
+              conv_archive_of_path(places->inputs[i]);
     run->collects = any && run->output && is_npy(run->output);
     if (run->collects && conv_paths_is_folder(run->output))
         return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a folder", run->output);
@@ -92,10 +114,15 @@ static enum conv_status open_walk(struct images_run *run, atomic_int *stop, stru
                             "--%s compares files; %s is one file for all images",
                             options->update ? "update" : "resume", run->output);
     struct conv_walk_config config = make_walk(run, stop);
-    status = conv_run_shard_plan(&run->plan, options, &config, stop, err);
+    status = conv_run_shard_divide(&run->whole, options, &config, stop, err);
+    config.whole = run->whole;
+    if (!status)
+        status = conv_run_shard_plan(&run->plan, options, &config, stop, err);
     config.plan = run->plan;
     if (!status)
         status = conv_selection_open(&run->selection, &config, options, run->collects, err);
+    if (!status)
+        status = check_archives(run, err);
     return status || run->collects
                ? status
                : conv_places_check(options, conv_walk_shape(run->selection.walk), err);
@@ -120,7 +147,9 @@ static double estimate_flops(const struct images_run *run, const struct conv_lay
     struct conv_workload workload;
     struct conv_walk *walk;
     struct conv_err err;
-    if (!conv_walk_is_repeatable(&config) || conv_walk_open(&walk, &config, &err))
+    bool images;
+    config.archives.enabled = conv_walk_allows_another(run->selection.walk, &images);
+    if (!images || !conv_walk_is_repeatable(&config) || conv_walk_open(&walk, &config, &err))
         return 0;
     conv_workload_measure(&workload, conv_walk_source(walk), &much);
     conv_walk_close(walk);

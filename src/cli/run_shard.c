@@ -185,8 +185,8 @@ bool conv_run_shard_is_empty(const struct conv_options *options, const struct co
     if (!options->shard_text || count.listed == 0)
         return false;
     if (!options->quiet)
-        fprintf(stderr, "conv: shard %d/%d has none of the %" PRIu64 " image%s\n",
+        fprintf(stderr, "conv: shard %d/%d has none of the %" PRIu64 " %s%s\n",
                 options->shard.index, options->shard.count, count.listed,
-                count.listed == 1 ? "" : "s");
+                count.are_archives ? "input" : "image", count.listed == 1 ? "" : "s");
     return true;
 }

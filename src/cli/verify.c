@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/device.h"
 #include "cli/hints.h"
+#include "cli/signals.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -241,7 +242,9 @@ static int verify_all(struct verify *verify, struct conv_walk *walk)
         if (step == CONV_SOURCE_END)
             break;
         enum conv_status status = err.status;
-        if (step == CONV_SOURCE_ITEM && !verify_image(verify, &item, &status, &err)) {
+        bool same = step != CONV_SOURCE_ITEM || verify_image(verify, &item, &status, &err);
+        conv_item_release(&item);
+        if (!same) {
             verify->differs = true;
             return CONV_EXIT_SOME_FAILED;
         }
@@ -289,9 +292,12 @@ int conv_verify_main(const struct conv_options *options)
         .exclude = options->exclude.items,
         .exclude_count = options->exclude.count,
         .no_ignore = options->no_ignore,
+        .archives = {.enabled = true, .images_only = true},
     };
     if (!status)
         status = conv_walk_open(&walk, &walk_config, &err);
+    if (!status && conv_walk_reads_archives(walk))
+        conv_signals_expect_truncation();
     if (!status)
         status = open_kernels(&verify, filters, filter_count, &err);
     if (!status) {

@@ -62,10 +62,38 @@ static bool parse_time(struct timespec *time, const char *text, size_t size)
     return i == size;
 }
 
+#define IS(NAME) (key_size == sizeof NAME - 1 && memcmp(key, NAME, key_size) == 0)
+
+// A key after "GNU.sparse.".
+static enum conv_status set_sparse(struct conv_tar_pax *pax, const char *key, size_t key_size,
+                                   const char *value, size_t size, struct conv_err *err)
+{
+    struct conv_tar_sparse *sparse = &pax->sparse;
+    uint64_t number = 0;
+    pax->is_sparse = true;
+    if (IS("map"))
+        return conv_tar_sparse_list(sparse, value, size, err);
+    if (!parse_whole(&number, value, size))
+        return refuse(err);
+    if (IS("major"))
+        sparse->is_at_content = number > 0;
+    if (IS("size") || IS("realsize"))
+        sparse->size = number;
+    if (IS("offset")) {
+        sparse->offset = number;
+        sparse->has_offset = true;
+    }
+    if (!IS("numbytes"))
+        return CONV_OK;
+    if (!sparse->has_offset)
+        return refuse(err);
+    sparse->has_offset = false;
+    return conv_tar_sparse_add(sparse, sparse->offset, number, err);
+}
+
 static enum conv_status set_value(struct conv_tar_pax *pax, const char *key, size_t key_size,
                                   const char *value, size_t size, struct conv_err *err)
 {
-#define IS(NAME) (key_size == sizeof NAME - 1 && memcmp(key, NAME, key_size) == 0)
     if (IS("path") || IS("GNU.sparse.name"))
         return conv_tar_pax_set(&pax->name, value, size, err);
     if (IS("linkpath"))
@@ -84,10 +112,10 @@ static enum conv_status set_value(struct conv_tar_pax *pax, const char *key, siz
     else if (IS("mtime"))
         good = pax->has_mtime = parse_time(&pax->mtime, value, size);
     else if (key_size >= 11 && memcmp(key, "GNU.sparse.", 11) == 0)
-        pax->is_sparse = true;
-#undef IS
+        return set_sparse(pax, key + 11, key_size - 11, value, size, err);
     return good ? CONV_OK : refuse(err);
 }
+#undef IS
 
 enum conv_status conv_tar_pax_parse(struct conv_tar_pax *pax, const char *data, size_t size,
                                     struct conv_err *err)
@@ -118,5 +146,6 @@ void conv_tar_pax_clear(struct conv_tar_pax *pax)
     free(pax->link);
     free(pax->uname);
     free(pax->gname);
+    conv_tar_sparse_free(&pax->sparse);
     *pax = (struct conv_tar_pax){0};
 }

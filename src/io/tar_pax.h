@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "io/tar_sparse.h"
 
 // Such a header is no longer than this: it is read into memory, and a name is a few KiB at most.
 #define CONV_TAR_MOST_PAX ((size_t)1 << 20)
@@ -19,6 +20,7 @@ struct conv_tar_pax {
     char *name, *link, *uname, *gname; // malloc'ed; NULL: not given
     bool has_size, has_mtime, has_uid, has_gid;
     bool is_sparse; // the content is a list of parts
+    struct conv_tar_sparse sparse;
     uint64_t size, uid, gid;
     struct timespec mtime;
 };

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "io/archive_input.h"
+#include "io/expansion.h"
 #include "io/tar_header.h"
 #include "io/tar_pax.h"
 
@@ -18,6 +19,9 @@ struct tar_reader {
     size_t padding;   // after them
     uint64_t content; // offset of the content
     bool is_file;     // the current member has a content for the user
+    bool is_sparse;   // its content has holes: own.sparse
+    struct conv_err map; // why the map of a sparse file cannot be read
+    uint64_t expanded;   // bytes of all sparse files
     struct conv_tar_pax global, own;
     struct conv_tar_header header;
     // Strings of the member whose fields need not end in NUL; name: prefix, slash, name.
@@ -247,21 +251,32 @@ static enum conv_archive_step refuse_member(struct tar_reader *tar, enum conv_st
     return CONV_ARCHIVE_BAD;
 }
 
-// The maps of old sparse files take further blocks, each of which says if another one follows.
-static enum conv_status skip_sparse_maps(struct tar_reader *tar, struct conv_err *err)
+// Prepares for reading a sparse file, `sparse` being what is known of its map so far. Its content
+// is skipped if it cannot be read.
+static enum conv_archive_step begin_sparse(struct tar_reader *tar,
+                                           struct conv_archive_member *member, struct conv_err *err)
 {
-    const size_t first = 482, more = 504; // where the flag is in the header and in the others
-    bool again = ((const char *)&tar->header)[first] != 0;
-    while (again) {
-        uint8_t block[CONV_TAR_BLOCK];
-        ssize_t got = conv_archive_input_read(tar->input, block, sizeof block, err);
-        if (got < 0)
-            return err->status;
-        if (got < CONV_TAR_BLOCK)
-            return refuse_end(tar, "inside a header", err);
-        again = block[more] != 0;
+    struct conv_tar_sparse *sparse = &tar->own.sparse;
+    enum conv_status status = tar->map.status;
+    if (status)
+        return refuse_member(tar, status, tar->map.text, err);
+    if (sparse->is_at_content)
+        status = conv_tar_sparse_begin(sparse, tar->input, &tar->left, err);
+    if (!status && !conv_tar_sparse_fits(sparse, tar->left))
+        status = conv_err_set(err, CONV_ERR_FORMAT, "the map of a sparse file is malformed");
+    const struct conv_archive_input *input = tar->input;
+    tar->expanded += status ? 0 : sparse->size; // both have 63 bits, and a sum is checked at once
+    if (!status && !conv_expansion_allows(input->map ? input->size : input->at, tar->expanded)) {
+        tar->expanded -= sparse->size;
+        status = conv_err_set(err, CONV_ERR_LIMIT, "%s", CONV_EXPANSION_TEXT);
     }
-    return CONV_OK;
+    if (status) {
+        tar->is_file = false;
+        return CONV_ARCHIVE_BAD;
+    }
+    member->size = sparse->size;
+    tar->is_file = tar->is_sparse = true;
+    return CONV_ARCHIVE_MEMBER;
 }
 
 // Sets the kind. What has no content for the user may still have bytes that are skipped.
@@ -294,9 +309,11 @@ static enum conv_archive_step set_kind(struct tar_reader *tar, struct conv_archi
     member->kind = type == 'D' ? CONV_ARCHIVE_FOLDER : CONV_ARCHIVE_FILE;
     if (type == 'D') // with a list of names
         return CONV_ARCHIVE_MEMBER;
-    if (type == 'S' || tar->own.is_sparse || tar->global.is_sparse)
-        return refuse_member(tar, CONV_ERR_UNSUPPORTED, "sparse files in archives are not read",
+    if (tar->global.is_sparse)
+        return refuse_member(tar, CONV_ERR_UNSUPPORTED, "one map for all sparse files is not read",
                              err);
+    if (type == 'S' || tar->own.is_sparse)
+        return begin_sparse(tar, member, err);
     if (type == 'M')
         return refuse_member(tar, CONV_ERR_UNSUPPORTED,
                              "is the rest of a file that began in another archive", err);
@@ -338,7 +355,7 @@ static enum conv_archive_step next(struct conv_archive_reader *reader,
 {
     struct tar_reader *tar = (struct tar_reader *)reader;
     bool end;
-    tar->is_file = false;
+    tar->is_file = tar->is_sparse = false;
     conv_tar_pax_clear(&tar->own);
     *member = (struct conv_archive_member){.name = "", .link = "", .uname = "", .gname = ""};
     for (;;) {
@@ -353,9 +370,16 @@ static enum conv_archive_step next(struct conv_archive_reader *reader,
                 return damaged(tar);
             continue;
         }
-        if (set_member(tar, member, err) ||
-            (type == 'S' && (skip_sparse_maps(tar, err) != CONV_OK)))
+        bool is_over = false;
+        if (set_member(tar, member, err))
             return damaged(tar);
+        tar->map = (struct conv_err){0};
+        if (type == 'S' && conv_tar_sparse_old(&tar->own.sparse, &tar->header, tar->input,
+                                               &is_over, &tar->map) &&
+            is_over) {
+            *err = tar->map;
+            return damaged(tar);
+        }
         enum conv_archive_step step = set_kind(tar, member, err);
         if (type == 'V' || type == 'N') // a label; old names, which nothing has written since 1990
             continue;
@@ -371,7 +395,18 @@ static enum conv_archive_step next(struct conv_archive_reader *reader,
 static const uint8_t *map_content(struct conv_archive_reader *reader)
 {
     const struct tar_reader *tar = (const struct tar_reader *)reader;
-    return tar->is_file && tar->input->map ? tar->input->map + tar->content : NULL;
+    bool whole = tar->is_file && !tar->is_sparse && tar->input->map;
+    return whole ? tar->input->map + tar->content : NULL;
+}
+
+static ssize_t read_sparse(struct tar_reader *tar, void *data, size_t size, struct conv_err *err)
+{
+    struct conv_tar_sparse *sparse = &tar->own.sparse;
+    ssize_t got = conv_tar_sparse_read(sparse, tar->input, &tar->left, data, size, err);
+    if (got < 0 || (size_t)got == size || sparse->produced == sparse->size)
+        return got;
+    refuse_end(tar, "inside a member", err);
+    return -1;
 }
 
 static ssize_t read_content(struct conv_archive_reader *reader, void *data, size_t size,
@@ -381,6 +416,8 @@ static ssize_t read_content(struct conv_archive_reader *reader, void *data, size
     if (!tar->is_file)
         return 0;
     size_t most = tar->left < size ? (size_t)tar->left : size;
+    if (tar->is_sparse)
+        return read_sparse(tar, data, size, err);
     ssize_t got = conv_archive_input_read(tar->input, data, most, err);
     if (got < 0)
         return -1;

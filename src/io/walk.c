@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "io/archive_body.h"
+#include "io/archive_folders.h"
 #include "io/archive_source.h"
 #include "io/folder_source.h"
 #include "io/list_source.h"
@@ -30,6 +31,7 @@ struct conv_walk {
     struct conv_sorted_source *sorted; // the same in order of names; or NULL
     struct conv_archive_operands archives;
     struct conv_archive_source archive; // the input, if it is an archive
+    struct conv_archive_folders folders; // of archives that become files
     struct conv_list_source list;
     struct conv_watch *watch; // NULL: folders are not watched
     bool found_all;           // with a watch: what was there at first has been handed out
@@ -68,13 +70,14 @@ static size_t folder_target(const struct conv_walk *walk, const char *folder)
     return walk->shape.several ? (size_t)(conv_paths_base(folder) - folder) : length + !slash;
 }
 
-// An archive is reproducible only if its members come in an order.
+// An archive is reproducible only if its members come in an order, and among archives images of
+// folders are not sorted elsewhere.
 static enum conv_status begin_folder(struct conv_walk *walk, const char *input, size_t target,
                                      struct conv_err *err)
 {
     const struct conv_sorted_config sorting = {.stop = walk->config.stop};
     enum conv_status status = conv_folder_source_begin(&walk->folder, input, target, err);
-    if (!status && walk->shape.sink == CONV_SINK_ARCHIVE)
+    if (!status && (walk->shape.sink == CONV_SINK_ARCHIVE || walk->archives.count > 0))
         status = conv_sorted_source_open(&walk->sorted, &walk->folder.source, &sorting, err);
     return status;
 }
@@ -86,7 +89,6 @@ static enum conv_source_step begin_archive(struct conv_walk *walk,
     struct conv_archive_operands *archives = &walk->archives;
     struct conv_archive_input input = archives->standard;
     const char *path = walk->config.operands.inputs[walk->next_input - 1];
-    const char *base = conv_paths_base(path), *dot = strchr(base + 1, '.');
     char below[NAME_MAX + 1] = "";
     struct conv_archive_source_unit unit = {
         .path = path,
@@ -96,9 +98,8 @@ static enum conv_source_step begin_archive(struct conv_walk *walk,
     };
     if (archives->target_count > 0)
         unit.is_due = &archives->targets[unit.target].is_due;
-    // Of several archives each gets a folder of its own: "a.tar.gz" becomes "a".
     if (walk->shape.several && !unit.is_due)
-        snprintf(below, sizeof below, "%.*s", dot ? (int)(dot - base) : NAME_MAX, base);
+        conv_archive_folders_name(below, &walk->folders, path);
     enum conv_status status = CONV_OK;
     if (conv_operands_is_standard(path) && input.buffer)
         archives->standard = (struct conv_archive_input){.fd = -1};
@@ -380,14 +381,16 @@ enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_c
     }
     if (!status)
         status = conv_operands_check(&checked, &walk->shape, err);
+    for (int i = 0; i < operands->input_count && !status && walk->archives.count > 1; i++)
+        if (walk->archives.inputs[i])
+            status = conv_archive_folders_add(&walk->folders, operands->inputs[i], err);
+    bool writes_files = operands->output && walk->shape.sink != CONV_SINK_ARCHIVE;
     if (!status && config->archives.enabled)
         conv_archive_source_init(&walk->archive,
                                  &(struct conv_archive_source_config){
                                      .rules = rules,
                                      .images_only = config->archives.images_only,
-                                     .folder = walk->shape.sink == CONV_SINK_ARCHIVE ? NULL
-                                               : operands->output ? operands->output
-                                                                  : ".",
+                                     .folder = writes_files ? operands->output : NULL,
                                      .stop = config->stop,
                                  });
     if (!status && operands->files_from)
@@ -414,6 +417,7 @@ void conv_walk_close(struct conv_walk *walk)
     if (walk->archive.source.ops)
         conv_archive_source_close(&walk->archive);
     conv_archive_operands_close(&walk->archives);
+    conv_archive_folders_free(&walk->folders);
     conv_list_source_close(&walk->list);
     conv_watch_close(walk->watch);
     if (walk->peeked)
@@ -469,6 +473,7 @@ struct conv_walk_count conv_walk_count(const struct conv_walk *walk)
     uint64_t others = walk->folder.others + walk->archive.others;
     return (struct conv_walk_count){
         .items = walk->items,
+        .are_archives = walk->config.plan && walk->config.whole && walk->archives.count > 0,
         .listed = walk->listed,
         .names = walk->names,
         .is_complete = walk->is_over,

@@ -307,6 +307,7 @@ static void *work(void *data)
         if (step == CONV_SOURCE_END)
             break;
         process(worker, step);
+        conv_item_release(&worker->item);
     }
     conv_layer_image_close(&worker->image);
     return NULL;
