@@ -48,8 +48,8 @@ static struct conv_walk_config make_walk(const struct images_run *run, atomic_in
     config.operands.npy = true;
     if (run->collects)
         config.operands.output = NULL;
-    config.archives = (struct conv_archive_settings){
-        .enabled = true, .as_files = true, .images_only = true};
+    config.archives =
+        (struct conv_archive_settings){.enabled = true, .as_files = true, .images_only = true};
     config.plan = run->plan;
     config.whole = run->whole;
     config.stop = stop;

@@ -71,7 +71,7 @@ const char *conv_command_name(char *text, size_t size, enum conv_command command
 #define FILTERING (RUN | SHOW | VERIFY | KERNELS | STREAMS | CODEC)
 #define READING (RUN | VERIFY | LAYER | STREAMS | CODEC)
 
-static const char *const shard_choices[] = {"bytes", "name", NULL}; // enum conv_shard_by
+static const char *const shard_choices[] = {"bytes", "name", NULL};          // enum conv_shard_by
 static const char *const shard_of_choices[] = {"archives", "members", NULL}; // conv_shard_of
 static const char *const coder_choices[] = {"cpu", "auto", "gpu", NULL};
 static const char *const alpha_choices[] = {"keep", "filter", "premultiply", NULL};

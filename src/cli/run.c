@@ -111,8 +111,8 @@ static struct conv_digest digest_settings(const struct conv_options *options,
 static void hash_members(struct conv_digest *digest, const struct conv_options *options,
                          const struct conv_run_inputs *inputs)
 {
-    const int64_t numbers[] = {options->images_only, options->on_error,     options->no_ignore,
-                               options->shard.index, options->shard.count,  options->shard.by,
+    const int64_t numbers[] = {options->images_only, options->on_error,      options->no_ignore,
+                               options->shard.index, options->shard.count,   options->shard.by,
                                options->shard_of,    (int64_t)options->limit};
     const struct conv_string_list *lists[] = {&options->include, &options->exclude};
     int count;

@@ -18,8 +18,8 @@ enum conv_status conv_run_shard_plan(struct conv_shard_plan **plan,
                                      struct conv_err *err);
 
 // Decides for --shard whether archives are divided as a whole: *whole, for conv_walk_config.
-// CONV_ERR_USAGE if --shard-of makes no sense, or an archive would have to be read twice and cannot.
-// CONV_ERR_MEMORY, CONV_ERR_IO.
+// CONV_ERR_USAGE if --shard-of makes no sense, or an archive would have to be read twice and
+// cannot. CONV_ERR_MEMORY, CONV_ERR_IO.
 enum conv_status conv_run_shard_divide(bool *whole, const struct conv_options *options,
                                        const struct conv_walk_config *config, atomic_int *stop,
                                        struct conv_err *err);

@@ -64,8 +64,7 @@ static bool is_noted(struct conv_journal *journal, const struct conv_archive_tar
 {
     for (int i = 0; i < target->origin_count; i++) {
         const struct conv_archive_origin *origin = &target->origins[i];
-        const struct conv_journal_fact fact = {
-            origin->path, target->path, &origin->info, out, {0}};
+        const struct conv_journal_fact fact = {origin->path, target->path, &origin->info, out, {0}};
         if (!conv_journal_knows(journal, &fact))
             return false;
     }
@@ -78,9 +77,10 @@ enum conv_status conv_archive_done_find(struct conv_archive_operands *archives,
                                         struct conv_err *err)
 {
     if (which != CONV_ARCHIVE_EXISTS && operands->files_from)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "an archive is compared with its inputs by their sizes and times; a list "
-                            "has none: --skip-existing needs none");
+        return conv_err_set(
+            err, CONV_ERR_USAGE,
+            "an archive is compared with its inputs by their sizes and times; a list "
+            "has none: --skip-existing needs none");
     for (int t = 0; t < archives->target_count; t++) {
         struct conv_archive_target *target = &archives->targets[t];
         struct stat out;
@@ -112,8 +112,7 @@ enum conv_status conv_archive_done_note(struct conv_journal *journal,
     enum conv_status status = CONV_OK;
     for (int i = 0; i < target->origin_count && !target->misses && !status; i++) {
         const struct conv_archive_origin *origin = &target->origins[i];
-        const struct conv_journal_fact fact = {
-            origin->path, target->path, &origin->info, out, {0}};
+        const struct conv_journal_fact fact = {origin->path, target->path, &origin->info, out, {0}};
         status = conv_journal_add(journal, &fact, err);
     }
     return status;

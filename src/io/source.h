@@ -45,9 +45,9 @@ struct conv_item {
     bool is_named; // on the command line, so it may be a pipe or a device
     bool in_place; // its output replaces it: a regular file that is no link
 
-    uint64_t number; // of items from the same source, from 0 on: set by the pipeline
-    bool is_copy;    // no image: it goes to the output as it is
-    int archive;     // number of the archive that its output belongs to, if outputs are archives
+    uint64_t number;    // of items from the same source, from 0 on: set by the pipeline
+    bool is_copy;       // no image: it goes to the output as it is
+    int archive;        // number of the archive that its output belongs to, if outputs are archives
     const char *reason; // of CONV_SOURCE_DONE: why, a constant
     struct conv_archive_body *body;    // of a member of an archive; conv_item_release gives it back
     struct conv_archive_input *stream; // of standard input that was looked into; or NULL

@@ -15,11 +15,11 @@
 struct tar_reader {
     struct conv_archive_reader reader;
     struct conv_archive_input *input;
-    uint64_t left;    // bytes of the content that were not read
-    size_t padding;   // after them
-    uint64_t content; // offset of the content
-    bool is_file;     // the current member has a content for the user
-    bool is_sparse;   // its content has holes: own.sparse
+    uint64_t left;       // bytes of the content that were not read
+    size_t padding;      // after them
+    uint64_t content;    // offset of the content
+    bool is_file;        // the current member has a content for the user
+    bool is_sparse;      // its content has holes: own.sparse
     struct conv_err map; // why the map of a sparse file cannot be read
     uint64_t expanded;   // bytes of all sparse files
     struct conv_tar_pax global, own;
@@ -374,8 +374,8 @@ static enum conv_archive_step next(struct conv_archive_reader *reader,
         if (set_member(tar, member, err))
             return damaged(tar);
         tar->map = (struct conv_err){0};
-        if (type == 'S' && conv_tar_sparse_old(&tar->own.sparse, &tar->header, tar->input,
-                                               &is_over, &tar->map) &&
+        if (type == 'S' &&
+            conv_tar_sparse_old(&tar->own.sparse, &tar->header, tar->input, &is_over, &tar->map) &&
             is_over) {
             *err = tar->map;
             return damaged(tar);

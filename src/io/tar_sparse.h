@@ -19,12 +19,12 @@ struct conv_tar_part {
 struct conv_tar_sparse {
     struct conv_tar_part *parts; // malloc'ed
     size_t count, capacity;
-    uint64_t size;       // of the file with its holes
-    bool is_at_content;  // the map comes before the first part (PAX format 1.0)
-    bool has_offset;     // of a part whose size is still to come (PAX format 0.0)
-    uint64_t offset;     // the same
-    size_t next;         // while reading: the part at `produced`, or the next one
-    uint64_t produced;   // bytes of the file that were read
+    uint64_t size;      // of the file with its holes
+    bool is_at_content; // the map comes before the first part (PAX format 1.0)
+    bool has_offset;    // of a part whose size is still to come (PAX format 0.0)
+    uint64_t offset;    // the same
+    size_t next;        // while reading: the part at `produced`, or the next one
+    uint64_t produced;  // bytes of the file that were read
 };
 
 void conv_tar_sparse_free(struct conv_tar_sparse *sparse); // {0} afterwards
@@ -34,8 +34,8 @@ enum conv_status conv_tar_sparse_add(struct conv_tar_sparse *sparse, uint64_t at
                                      struct conv_err *err);
 
 // Reads the map in a header of type 'S' and in the blocks that follow it. CONV_ERR_FORMAT,
-// CONV_ERR_LIMIT, CONV_ERR_MEMORY for this file alone: the input is at its first part then, as after
-// CONV_OK. *is_over: the archive ends, or cannot be read; *err has the reason.
+// CONV_ERR_LIMIT, CONV_ERR_MEMORY for this file alone: the input is at its first part then, as
+// after CONV_OK. *is_over: the archive ends, or cannot be read; *err has the reason.
 enum conv_status conv_tar_sparse_old(struct conv_tar_sparse *sparse,
                                      const struct conv_tar_header *header,
                                      struct conv_archive_input *input, bool *is_over,
@@ -46,7 +46,8 @@ enum conv_status conv_tar_sparse_list(struct conv_tar_sparse *sparse, const char
                                       struct conv_err *err);
 
 // Reads the map before the first part, and takes its bytes off *left, those of the content.
-// CONV_ERR_FORMAT and as `add`, for this file alone; CONV_ERR_IO and CONV_ERR_CANCELLED of the input.
+// CONV_ERR_FORMAT and as `add`, for this file alone; CONV_ERR_IO and CONV_ERR_CANCELLED of the
+// input.
 enum conv_status conv_tar_sparse_begin(struct conv_tar_sparse *sparse,
                                        struct conv_archive_input *input, uint64_t *left,
                                        struct conv_err *err);

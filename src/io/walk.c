@@ -30,7 +30,7 @@ struct conv_walk {
     struct conv_folder_source folder;  // the input that is being walked, if it is a folder
     struct conv_sorted_source *sorted; // the same in order of names; or NULL
     struct conv_archive_operands archives;
-    struct conv_archive_source archive; // the input, if it is an archive
+    struct conv_archive_source archive;  // the input, if it is an archive
     struct conv_archive_folders folders; // of archives that become files
     struct conv_list_source list;
     struct conv_watch *watch; // NULL: folders are not watched
@@ -137,6 +137,7 @@ static enum conv_source_step next_input(struct conv_walk *walk, struct conv_item
     int target = archives->each ? walk->next_input - 1 : 0;
     if (archives->target_count > 0 && archives->targets[target].done) {
         item->reason = archives->targets[target].done;
+        item->archive = target;
         return CONV_SOURCE_DONE;
     }
     if (format)

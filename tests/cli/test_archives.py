@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Archives as inputs and outputs: the same pixels as with files, members in order, nothing outside the output."""
+import gzip
 import io
 import os
 import signal
 import subprocess
 import tarfile
 import time
+import zipfile
 
 import numpy as np
 import pytest
@@ -140,6 +142,199 @@ def test_shards(box):
     assert len(read("all.tar")) == 6
 
 
+# --- shards of archives --------------------------------------------------------------------------
+
+def names_in(path):
+    return [name for name, _ in read(path)]
+
+
+def test_one_archive_is_divided_by_its_members(box):
+    """Each sample is in one shard, with its label; order stays; hard links follow what they link to."""
+    members = list(samples(40)) + [("d/x.seg.png", PNGS[0]), ("d/x.png", PNGS[1]), ("d/x.json", b"{}"),
+                                   ("d/y.png", b"", {"type": tarfile.LNKTYPE, "linkname": "d/x.png"})]
+    make("in.tar", members)
+    (box / "in.tar.gz").write_bytes(gzip.compress((box / "in.tar").read_bytes(), 1))
+    run("emboss", "in.tar", "whole.tar")
+    whole = dict(read("whole.tar"))
+    for source, way in (("in.tar", "bytes"), ("in.tar", "name"), ("in.tar.gz", "bytes"), ("-", "name")):
+        shards = []
+        for i in range(3):
+            stdin = (box / "in.tar").read_bytes() if source == "-" else None
+            run("emboss", source, "out-{shard}.tar", "--shard", f"{i}/3", "--shard-by", way, "--format=tar", stdin=stdin)
+            shards.append(read(f"out-{i}.tar"))
+            assert all(whole[name] == data for name, data in shards[-1])
+        order = {name: at for at, (name, *_) in enumerate(members)}
+        assert sorted(name for shard in shards for name, _ in shard) == sorted(order)
+        homes = {}
+        for i, shard in enumerate(shards):
+            assert [order[name] for name, _ in shard] == sorted(order[name] for name, _ in shard)
+            homes.update((name, i) for name, _ in shard)
+        assert all(homes[f"{i:06}.png"] == homes[f"{i:06}.cls"] for i in range(40))
+        assert len({homes[f"d/x{end}"] for end in (".seg.png", ".png", ".json")} | {homes["d/y.png"]}) == 1
+        if way == "bytes":
+            sizes = [sum(len(data) for name, data in [(n, d) for n, d, *_ in members] if homes[name] == i) for i in range(3)]
+            assert max(sizes) < 1.3 * sum(sizes) / 3, sizes
+    result = run("emboss", "-", "out-{shard}.tar", "--shard=0/2", "--format=tar", stdin=(box / "in.tar").read_bytes(), code=2)
+    assert "can be read only once; use --shard-by name" in result.err
+
+
+def test_shards_of_members_as_files(box):
+    """Tasks write one folder; a bad member is reported by one of them, a truncated archive by each."""
+    make("in.tar", [("bad.png", b"x"), ("../up.png", PNGS[0])] + list(samples(20)))
+    data = (box / "in.tar").read_bytes().rstrip(b"\0")
+    (box / "in.tar").write_bytes(data + bytes(-len(data) % 512))  # without the mark of its end
+    errors, reports = "", []
+    for i in range(3):
+        result = run("emboss", "in.tar", "out", "--shard", f"{i}/3", "--report", f"r{i}", code=1)
+        errors += result.err
+        reports.append(f"r{i}")
+    assert sorted(os.listdir("out")) == sorted(name for name, _ in samples(20))
+    assert errors.count("in.tar:bad.png: ") == errors.count("in.tar:../up.png: ") == 1
+    assert errors.count("truncated archive") == 3
+    assert "in.tar:bad.png: " in run("report", "merge", *reports, code=1).err
+
+
+def test_several_archives_are_divided_as_a_whole(box):
+    for i in range(6):
+        make(f"{i}.tar", list(samples(2 + i % 3)))
+    for i in range(3):
+        run("emboss", "{0..5}.tar", "out", "--shard", f"{i}/3")
+        run("emboss", "{0..5}.tar", "files", "--format=files", "--shard", f"{i}/3")
+        run("emboss", "{0..5}.tar", "part-{shard}", "--shard", f"{i}/3", "--shard-of=members")
+    assert sorted(os.listdir("out")) == sorted(os.listdir("part-0")) == [f"{i}.tar" for i in range(6)]
+    for i in range(6):
+        assert names_in(f"out/{i}.tar") == [name for name, _ in samples(2 + i % 3)]
+        parts = [name for part in range(3) for name in names_in(f"part-{part}/{i}.tar")]
+        assert sorted(parts) == sorted(names_in(f"out/{i}.tar")) == sorted(os.listdir(f"files/{i}"))
+    env = {"SLURM_PROCID": "1", "SLURM_NTASKS": "3"}
+    for args, text in ((("0.tar", "x.tar"), "put {shard} into its name"), (("0.tar", "1.tar", "x.tar"), "into its name"),
+                       (("{0..1}.tar", "x", "--shard-of=members"), "into the name of the folder")):
+        assert text in run("emboss", *args, "--shard=auto", env=env, code=2).err and not os.path.exists("x")
+    run("emboss", "{0..5}.tar", "auto", "--shard=auto", env=env)
+    assert set(os.listdir("auto")) < set(os.listdir("out"))
+    left = [run("emboss", "0.tar", "1.tar", "few", "--shard", f"{i}/3").err for i in range(3)]
+    assert any("has none of the 2 inputs" in err for err in left) and sorted(os.listdir("few")) == ["0.tar", "1.tar"]
+
+
+# --- what is done already ------------------------------------------------------------------------
+
+def counts(*args, code=0):
+    last = run("emboss", *args, "--json", code=code).records()[-1]
+    return last["done"], last["skipped"], last["failed"]
+
+
+def test_archives_that_are_done_are_skipped_as_a_whole(box):
+    for i in range(3):
+        make(f"{i}.tar", list(samples(2)))
+    names = "{0..2}.tar"
+    run("emboss", "{0..1}.tar", "out")
+    before = os.stat("out/0.tar").st_mtime_ns
+    assert counts("--skip-existing", names, "out") == (2, 2, 0) and os.stat("out/0.tar").st_mtime_ns == before
+    assert counts("--update", names, "out") == (0, 3, 0)
+    later = time.time_ns() + 10**9
+    os.utime("1.tar", ns=(later, later))
+    assert counts("--update", names, "out") == (2, 2, 0)
+    result = run("emboss", "--update", "--dry-run", names, "out")
+    assert "1.tar:000000.png" in result.out and "0.tar:" not in result.out
+    # One archive of several inputs.
+    run("emboss", "0.tar", "2.tar", "one.tar")
+    assert counts("--skip-existing", "0.tar", "2.tar", "one.tar") == (0, 2, 0)
+    assert counts("--update", "0.tar", "2.tar", "one.tar") == (0, 2, 0)
+    assert counts("--update", "0.tar", "1.tar", "one.tar") == (4, 0, 0)
+    (box / "in").mkdir()
+    (box / "in/a.png").write_bytes(PNGS[0])
+    assert counts("--skip-existing", "in", "folder.tar") == (1, 0, 0) and counts("--skip-existing", "in", "folder.tar") == (0, 1, 0)
+    (box / "list").write_text("in/a.png\n")
+    assert counts("--skip-existing", "--files-from", "list", "folder.tar") == (0, 1, 0)
+
+
+def test_a_journal_lists_whole_archives(box):
+    """An archive with a member that failed, with other settings or changed since is done again."""
+    for i in range(3):
+        make(f"{i}.tar", list(samples(2)) + ([("bad.png", b"x")] if i == 2 else []))
+    job = ("{0..2}.tar", "out", "--resume", "j")
+    assert counts(*job, code=1) == (6, 0, 1)
+    assert counts(*job, code=1) == (2, 2, 1)
+    make("2.tar", list(samples(3)))
+    os.remove("out/0.tar")
+    assert counts(*job) == (5, 1, 0) and counts(*job) == (0, 3, 0)
+    for settings in (("-z0",), ("--images-only",), ("--exclude=*0.png",), ("--on-error=copy",), ("--limit=1",)):
+        assert counts(*job, *settings)[1] == 0, settings
+    run("emboss", "0.tar", "1.tar", "one.tar", "--resume", "k")
+    assert counts("0.tar", "1.tar", "one.tar", "--resume", "k") == (0, 2, 0)
+    assert counts("0.tar", "one.tar", "--resume", "k") == (2, 0, 0)  # fewer inputs are another archive
+    child = start("emboss", "{0..2}.tar", "stopped", "--resume", "l", "-q")
+    child.send_signal(signal.SIGTERM)
+    child.communicate()
+    done, skipped, failed = counts("{0..2}.tar", "stopped", "--resume", "l")
+    assert done == 7 - 2 * min(skipped, 2) - 3 * (skipped == 3) and failed == 0
+
+
+# --- members that need more ----------------------------------------------------------------------
+
+@pytest.mark.parametrize("format", ("gnu", "pax --sparse-version=0.0", "pax --sparse-version=0.1", "pax --sparse-version=1.0"))
+def test_sparse_files(box, format):
+    contents = {"hole.bin": bytearray(300000), "many.bin": bytearray(60 * 8192), "empty.bin": bytearray(100000)}
+    contents["hole.bin"][200000:200005] = b"hello"
+    for i in range(60):
+        contents["many.bin"][i * 8192 + 5000] = 1 + i
+    os.mkdir("in")
+    for name, data in contents.items():
+        with open(f"in/{name}", "wb") as file:
+            for at in range(0, len(data), 4096):
+                if any(data[at:at + 4096]):
+                    file.seek(at)
+                    file.write(data[at:at + 4096])
+            file.truncate(len(data))
+    (box / "in/a.png").write_bytes(PNGS[0])
+    subprocess.run(f"tar cSf in.tar --format={format} -C in .", shell=True, check=True)
+    run("identity", "in.tar", "out")
+    run("identity", "--format=tar", "-", "copy.tar", stdin=(box / "in.tar").read_bytes())
+    copied = dict(read("copy.tar"))
+    for name, data in contents.items():
+        assert (box / "out" / name).read_bytes() == data == copied[f"./{name}"], name
+    tail = (box / "in.tar").read_bytes()
+    (box / "cut.tar").write_bytes(tail[:len(tail) * 2 // 3])
+    assert "truncated archive" in run("identity", "cut.tar", "cut", code=1).err
+
+
+def test_archives_of_one_name_get_folders_of_their_own(box):
+    make("a.tar", [("x.png", PNGS[0])])
+    with zipfile.ZipFile("a.zip", "w") as archive:
+        archive.writestr("x.png", PNGS[1])
+    make("b.tar", [("x.png", PNGS[2])])
+    run("emboss", "--format=files", "a.tar", "a.zip", "b.tar", "out")
+    assert sorted(os.listdir("out")) == ["a.tar", "a.zip", "b"]
+
+
+def test_damage_after_a_member_that_failed_is_reported(box):
+    """The failure of a member once hid the end of the archive."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name in "abc":
+            archive.writestr(f"{name}.png", PNGS[4])
+    data, at = bytearray(data.getvalue()), [info.header_offset for info in archive.infolist()]
+    data[at[0] + 3000] ^= 255
+    (box / "in.zip").write_bytes(data[:at[2] + 10])
+    result = run("emboss", "in.zip", "out", code=1)
+    if "without libarchive" not in result.err:
+        assert "in.zip:a.png: " in result.err and "in.zip: the archive is" in result.err and os.listdir("out") == ["b.png"]
+
+
+def test_other_commands_read_archives(box):
+    make("in.tar", list(samples(5)))
+    assert "5 images, identical pixels" in run("verify", "emboss", "in.tar").out
+    assert "5 images, identical pixels" in run("verify", "emboss", "-", stdin=(box / "in.tar").read_bytes()).out
+    run("layer", "gabor:2x2", "--pool=mean", "in.tar", "out", "--device=cpu")
+    assert sorted(os.listdir("out")) == [f"{i:06}.npy" for i in range(5)]
+    run("layer", "gabor:2x2", "--pool=mean", "in.tar", "all.npy", "--device=cpu")
+    assert np.load("all.npy").shape[0] == 5
+    for i in range(2):
+        run("layer", "gabor:2x2", "--pool=mean", "in.tar", "shards", "--device=cpu", "--shard", f"{i}/2")
+    assert sorted(os.listdir("shards")) == sorted(os.listdir("out"))
+    assert "name a folder" in run("layer", "gabor:2x2", "in.tar", "out.tar", "--device=cpu", code=2).err
+
+
 def test_what_cannot_be_an_image(box):
     """Links and folders are copied from tar to tar and refused where they would become files; devices always."""
     make("in.tar", [("d", b"", {"type": tarfile.DIRTYPE}), ("a.png", PNGS[0]),
@@ -219,12 +414,16 @@ def test_concatenated(box):
 def test_refusals(box):
     make("in.tar", list(samples(1)))
     os.symlink("in.tar", "same.tar")
+    (box / "list").write_text("a.png\n")
     (box / "a.png").write_bytes(PNGS[0])
     (box / "out").mkdir()
     for args, text in ((("in.tar", "in.tar"), "same file"), (("same.tar", "in.tar"), "same file"),
                        (("--in-place", "in.tar"), "cannot be replaced"),
-                       (("--resume", "j", "in.tar", "out.tar"), "--resume"), (("--update", "in.tar", "out.tar"), "--update"),
-                       (("--skip-existing", "in.tar", "out.tar"), "--skip-existing"),
+                       (("--resume", "j", "--format=tar", "-", "out.tar"), "standard input is no file"),
+                       (("--update", "out", "out.tar"), "out is no file"),
+                       (("--update", "--files-from", "list", "out.tar"), "a list has none"),
+                       (("--shard=0/2", "--shard-of=members", "out", "of"), "--shard-of is for archives"),
+                       (("--shard-of=members", "in.tar", "out"), "--shard-of needs --shard"),
                        (("--preserve", "in.tar", "out.tar"), "--preserve"),
                        (("--on-error", "copy", "in.tar", "out"), "--on-error copy"),
                        (("--format", "rar", "in.tar", "out"), "--format rar"),

@@ -205,6 +205,8 @@ def test_truncated_anywhere(box):
     for name in names:
         data, has_first = cuts[name]
         folder = name.split(".")[0]
+        if f"{name}/" in "".join(found):
+            folder = name  # another archive is called the same but for the extension
         assert any(f"{name}:" in line for line in result.err.splitlines()), name
         assert not has_first or any(path.startswith(f"{folder}/") for path in found) or "/" not in "".join(found), name
 
