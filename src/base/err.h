@@ -32,6 +32,7 @@ enum conv_hint {
     CONV_HINT_VARIANT,        // the kernel variant; the text begins with its name
     // The setting that would help.
     CONV_HINT_DEFINE_KERNEL,
+    CONV_HINT_EXISTING,     // outputs are skipped because they exist
     CONV_HINT_FLOATS,       // float32 results
     CONV_HINT_GRAY,         // luminance as the only channel
     CONV_HINT_KEEP_FOLDERS, // outputs in folders like their inputs

@@ -18,15 +18,21 @@ static void find_inputs(const struct conv_archive_operands *archives,
     *end = archives->each ? t + 1 : operands->input_count;
 }
 
+static enum conv_status refuse_comparison(const char *what, struct conv_err *err)
+{
+    return conv_err_hint(err, CONV_HINT_EXISTING, 0,
+                         conv_err_set(err, CONV_ERR_USAGE,
+                                      "an archive is compared with its inputs by their sizes and "
+                                      "times; %s is no file and has none",
+                                      what));
+}
+
 static enum conv_status check_file(const char *input, const struct stat *info, struct conv_err *err)
 {
     bool pipe = conv_operands_is_standard(input);
     if (!pipe && S_ISREG(info->st_mode))
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "an archive is compared with its inputs by their sizes and times; %s is no "
-                        "file and has none: --skip-existing needs none",
-                        pipe ? "standard input" : input);
+    return refuse_comparison(pipe ? "standard input" : input, err);
 }
 
 // The state of the inputs before they are read: what changes later is noticed by the next run.
@@ -77,10 +83,7 @@ enum conv_status conv_archive_done_find(struct conv_archive_operands *archives,
                                         struct conv_err *err)
 {
     if (which != CONV_ARCHIVE_EXISTS && operands->files_from)
-        return conv_err_set(
-            err, CONV_ERR_USAGE,
-            "an archive is compared with its inputs by their sizes and times; a list "
-            "has none: --skip-existing needs none");
+        return refuse_comparison("a list", err);
     for (int t = 0; t < archives->target_count; t++) {
         struct conv_archive_target *target = &archives->targets[t];
         struct stat out;

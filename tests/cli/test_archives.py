@@ -421,7 +421,7 @@ def test_refusals(box):
                        (("--in-place", "in.tar"), "cannot be replaced"),
                        (("--resume", "j", "--format=tar", "-", "out.tar"), "standard input is no file"),
                        (("--update", "out", "out.tar"), "out is no file"),
-                       (("--update", "--files-from", "list", "out.tar"), "a list has none"),
+                       (("--update", "--files-from", "list", "out.tar"), "a list is no file"),
                        (("--shard=0/2", "--shard-of=members", "out", "of"), "--shard-of is for archives"),
                        (("--shard-of=members", "in.tar", "out"), "--shard-of needs --shard"),
                        (("--preserve", "in.tar", "out.tar"), "--preserve"),
