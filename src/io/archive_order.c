@@ -229,6 +229,8 @@ static enum conv_status finish_target(struct conv_archive_order *order, bool kee
     if (order->writer)
         order->writer->ops->close(order->writer);
     order->writer = NULL;
+    if (keep && !status)
+        status = conv_archive_output_settle(&order->output, err);
     if (keep && !status && order->config.journal && !order->lack[order->target])
         status = note(order, err);
     order->target = -1;
@@ -242,8 +244,9 @@ static enum conv_status open_target(struct conv_archive_order *order, int target
                                     struct conv_err *err)
 {
     const struct conv_archive_target *to = &order->config.targets[target];
-    enum conv_status status =
-        conv_archive_output_open(&order->output, to->path, order->config.stop, err);
+    enum conv_status status = conv_archive_output_open(
+        &order->output, to->path, to->format->frame ? order->config.threads : 1, order->config.stop,
+        err);
     if (status)
         return status;
     order->target = target;

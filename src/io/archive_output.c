@@ -18,7 +18,8 @@
 
 // --- opening -------------------------------------------------------------------------------------
 
-static enum conv_status open_temporary(struct conv_archive_output *output, struct conv_err *err)
+static enum conv_status open_temporary(struct conv_archive_output *output, int threads,
+                                       struct conv_err *err)
 {
     size_t folder = (size_t)(conv_paths_base(output->path) - output->path);
     if (folder + CONV_TEMPORARY_NAME_SIZE > sizeof output->temporary)
@@ -32,10 +33,12 @@ static enum conv_status open_temporary(struct conv_archive_output *output, struc
     for (unsigned attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
         conv_temporary_name(output->temporary + folder, attempt);
         atomic_store(&output->has_temporary, true);
-        output->fd = conv_paths_open(output->temporary, O_WRONLY | O_CREAT | O_EXCL);
+        output->fd = conv_paths_open(output->temporary, O_RDWR | O_CREAT | O_EXCL);
         output->owns_fd = output->fd >= 0;
-        if (output->fd >= 0)
+        if (output->fd >= 0) {
+            conv_archive_windows_open(&output->windows, output->fd, threads);
             return CONV_OK;
+        }
         atomic_store(&output->has_temporary, false);
         if (errno != EEXIST)
             break;
@@ -64,12 +67,12 @@ static enum conv_status open_special(struct conv_archive_output *output, struct 
 }
 
 enum conv_status conv_archive_output_open(struct conv_archive_output *output, const char *path,
-                                          const atomic_int *stop, struct conv_err *err)
+                                          int threads, const atomic_int *stop, struct conv_err *err)
 {
     struct stat info;
     bool standard = conv_operands_is_standard(path);
     bool exists = !standard && stat(path, &info) == 0;
-    output->fd = -1;
+    output->fd = output->windows.fd = -1;
     output->owns_fd = output->is_stream = false;
     output->at = 0;
     output->stop = stop;
@@ -80,7 +83,7 @@ enum conv_status conv_archive_output_open(struct conv_archive_output *output, co
         return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a folder", path);
     bool special =
         standard || conv_paths_descriptor(path) >= 0 || (exists && !S_ISREG(info.st_mode));
-    return special ? open_special(output, err) : open_temporary(output, err);
+    return special ? open_special(output, err) : open_temporary(output, threads, err);
 }
 
 // --- writing -------------------------------------------------------------------------------------
@@ -101,9 +104,8 @@ enum conv_status conv_archive_output_write(struct conv_archive_output *output, c
     return status;
 }
 
-enum conv_status conv_archive_output_write_at(const struct conv_archive_output *output,
-                                              uint64_t offset, struct iovec *parts, int count,
-                                              struct conv_err *err)
+enum conv_status conv_archive_output_write_at(struct conv_archive_output *output, uint64_t offset,
+                                              struct iovec *parts, int count, struct conv_err *err)
 {
     while (count > 0) {
         if (parts->iov_len == 0) {
@@ -111,7 +113,13 @@ enum conv_status conv_archive_output_write_at(const struct conv_archive_output *
             count--;
             continue;
         }
-        ssize_t written = pwritev(output->fd, parts, count, (off_t)offset);
+        size_t most;
+        ssize_t written = (ssize_t)conv_archive_windows_write(
+            &output->windows, offset, parts->iov_base, parts->iov_len, &most);
+        if (written == 0 && most < parts->iov_len) // the rest may go to a window
+            written = pwrite(output->fd, parts->iov_base, most, (off_t)offset);
+        else if (written == 0)
+            written = pwritev(output->fd, parts, output->windows.fd < 0 ? count : 1, (off_t)offset);
         if (written < 0 && errno == EINTR)
             continue;
         if (written < 0)
@@ -129,6 +137,19 @@ enum conv_status conv_archive_output_write_at(const struct conv_archive_output *
         }
     }
     return CONV_OK;
+}
+
+enum conv_status conv_archive_output_settle(struct conv_archive_output *output,
+                                            struct conv_err *err)
+{
+    if (output->windows.fd < 0)
+        return CONV_OK;
+    conv_archive_windows_close(&output->windows);
+    int result;
+    do
+        result = ftruncate(output->fd, (off_t)output->at);
+    while (result != 0 && errno == EINTR);
+    return result ? conv_err_errno(err, errno, "cannot write %s", output->path) : CONV_OK;
 }
 
 // --- closing -------------------------------------------------------------------------------------
@@ -161,6 +182,7 @@ enum conv_status conv_archive_output_close(struct conv_archive_output *output, b
     bool has_temporary = atomic_load(&output->has_temporary), failed = false;
     if (output->fd < 0 && !has_temporary)
         return CONV_OK;
+    conv_archive_windows_close(&output->windows); // still open after a failure only
     if (keep && fsync && !output->is_stream)
         failed = sync_file(output->fd) != 0;
     int errnum = errno;

@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 
 #include "base/err.h"
+#include "io/archive_windows.h"
 
 struct conv_archive_output {
     char path[PATH_MAX]; // "-": standard output
@@ -22,13 +23,16 @@ struct conv_archive_output {
     const atomic_int *stop;
     atomic_bool has_temporary;
     char temporary[PATH_MAX];
+    struct conv_archive_windows windows; // of a file that many threads write
 };
 
-// Begins to write. The folder of a file is made. `stop` ends waits for the reader of a pipe.
+// Begins to write. The folder of a file is made. `threads`: how many will write at offsets at a
+// time. `stop` ends waits for the reader of a pipe.
 // CONV_ERR_IO, CONV_ERR_LIMIT, CONV_ERR_USAGE for a folder, CONV_ERR_CANCELLED; nothing is open
 // then.
 enum conv_status conv_archive_output_open(struct conv_archive_output *output, const char *path,
-                                          const atomic_int *stop, struct conv_err *err);
+                                          int threads, const atomic_int *stop,
+                                          struct conv_err *err);
 
 // Appends bytes. One thread at a time. CONV_ERR_IO with the reason, CONV_ERR_CANCELLED once a
 // signal has ended the run and a pipe's reader takes nothing. The archive is unusable then.
@@ -36,9 +40,13 @@ enum conv_status conv_archive_output_write(struct conv_archive_output *output, c
                                            size_t size, struct conv_err *err);
 
 // Writes bytes at an offset of what is no stream. Any thread. Changes *parts. CONV_ERR_IO.
-enum conv_status conv_archive_output_write_at(const struct conv_archive_output *output,
-                                              uint64_t offset, struct iovec *parts, int count,
-                                              struct conv_err *err);
+enum conv_status conv_archive_output_write_at(struct conv_archive_output *output, uint64_t offset,
+                                              struct iovec *parts, int count, struct conv_err *err);
+
+// After the last byte, before the output is closed: the file has the size that it will have.
+// CONV_ERR_IO.
+enum conv_status conv_archive_output_settle(struct conv_archive_output *output,
+                                            struct conv_err *err);
 
 // Closes the output. `keep`: a file gets its name, else it is removed; `fsync`: it is on the disk
 // then, and so is its name. CONV_ERR_IO; nothing is left of a file then.

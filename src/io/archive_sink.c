@@ -110,6 +110,7 @@ enum conv_status conv_archive_sink_open(struct conv_sink **out,
         .targets = config->targets,
         .target_count = config->target_count,
         .fsync = config->fsync,
+        .threads = config->workers,
         .journal = config->journal,
         .stop = config->stop,
     };

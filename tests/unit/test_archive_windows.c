@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// A file on a memory file system that several threads write: every byte in its place, whichever of
+// them are written through maps, and a full file system fails instead of ending the program.
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include "io/archive_output.h"
+
+#define FOLDER "/dev/shm"
+#define RECORD 700001 // not a multiple of anything
+#define RECORDS 300   // 210 MB: four windows, the first of which is left to write()
+#define THREADS 4
+
+static struct conv_archive_output output;
+static atomic_int next_record, failures;
+static char path[64];
+
+static uint8_t byte_of(int record)
+{
+    return (uint8_t)(1 + record % 251);
+}
+
+static void *write_records(void *data)
+{
+    uint8_t *bytes = malloc(RECORD);
+    (void)data;
+    for (int record; bytes && (record = atomic_fetch_add(&next_record, 1)) < RECORDS;) {
+        struct conv_err err = {0};
+        memset(bytes, byte_of(record), RECORD);
+        struct iovec parts[] = {{bytes, 513}, {bytes, 0}, {bytes, RECORD - 513}};
+        if (conv_archive_output_write_at(&output, (uint64_t)record * RECORD, parts, 3, &err))
+            atomic_fetch_add(&failures, 1);
+    }
+    free(bytes);
+    return NULL;
+}
+
+static void write_all(void)
+{
+    pthread_t threads[THREADS];
+    atomic_store(&next_record, 0);
+    atomic_store(&failures, 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, write_records, NULL), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    output.at = (uint64_t)RECORDS * RECORD;
+}
+
+// False where /dev/shm is no memory file system.
+static bool open_output(void)
+{
+    struct conv_err err = {0};
+    snprintf(path, sizeof path, FOLDER "/conv-test-windows-%d", (int)getpid());
+    if (access(FOLDER, W_OK) != 0)
+        return false;
+    assert_int_equal(
+        conv_archive_output_open(&output, path, CONV_ARCHIVE_WINDOW_THREADS, NULL, &err), CONV_OK);
+    return output.windows.fd >= 0;
+}
+
+static void test_every_byte(void **state)
+{
+    struct conv_err err = {0};
+    struct stat info;
+    (void)state;
+    if (!open_output())
+        skip();
+    write_all();
+    assert_int_equal(atomic_load(&failures), 0);
+    assert_int_equal(conv_archive_output_settle(&output, &err), CONV_OK);
+    assert_int_equal(conv_archive_output_close(&output, true, false, &err), CONV_OK);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_size, (int64_t)RECORDS * RECORD);
+    FILE *file = fopen(path, "rb");
+    uint8_t *bytes = malloc(2 * RECORD), *same = bytes + RECORD;
+    for (int record = 0; record < RECORDS; record++) {
+        memset(same, byte_of(record), RECORD);
+        assert_int_equal(fread(bytes, 1, RECORD, file), RECORD);
+        assert_memory_equal(bytes, same, RECORD);
+    }
+    free(bytes);
+    fclose(file);
+    unlink(path);
+}
+
+static void test_no_room(void **state)
+{
+    struct conv_err err = {0};
+    struct rlimit before, small;
+    (void)state;
+    if (!open_output())
+        skip();
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = 100000000; // in the second window
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    write_all();
+    setrlimit(RLIMIT_FSIZE, &before);
+    int lost = RECORDS - 100000000 / RECORD;
+    assert_int_equal(atomic_load(&failures), lost);
+    assert_int_equal(conv_archive_output_close(&output, false, false, &err), CONV_OK);
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_byte),
+        cmocka_unit_test(test_no_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
