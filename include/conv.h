@@ -491,19 +491,30 @@ typedef struct conv_folder_options {
      * times a second, however long an image takes, and for each image that fails. Non-zero stops
      * the run. May be NULL. */
     int (*progress)(void *user, const conv_folder_progress *progress);
-    void *user;           /**< for `progress` */
-    uint64_t reserved[4]; /**< 0 */
+    void *user;       /**< for `progress` */
+    int32_t archives; /**< archives are read and written, as tar and zip; else they are files */
+    int32_t shard, shards; /**< only part `shard`, from 0, of `shards`; 0 and 0: all images */
+    int32_t shard_by_name; /**< parts by names alone, not by bytes, without listing the inputs */
+    uint64_t reserved[2];  /**< 0 */
 } conv_folder_options;
 /** The defaults. */
 /* clang-format off */
 #define CONV_FOLDER_OPTIONS_INIT \
-    {sizeof(conv_folder_options), NULL, 0, 0, 0, 0, -1, 0, NULL, NULL, {0, 0, 0, 0}}
+    {sizeof(conv_folder_options), NULL, 0, 0, 0, 0, -1, 0, NULL, NULL, 0, 0, 0, 0, {0, 0}}
 /* clang-format on */
 
 /**
  * The job of the program: filters the PNG files of folders (or single files) into a folder, through
  * the whole pipeline, with the context's device and threads. Images in folders are found by their
- * names (`*.png`); animations fail. *result, whose `size` is set, gets the totals; it may be NULL.
+ * names (`*.png`); animations fail.
+ *
+ * With `archives`, inputs that are archives stand for their members, and `output` is an archive if
+ * it is called like one (`out.tar`) or if there are several archives, which then become archives in
+ * that folder. Members that are no images are copied as they are and not counted. skip_existing and
+ * update then take an output archive as a whole. With `shards`, several archives are divided as a
+ * whole and one by its members.
+ *
+ * *result, whose `size` is set, gets the totals; it may be NULL.
  * CONV_OK also if single images failed; CONV_ERR_CANCELLED if the callback stopped the run.
  */
 CONV_API conv_status conv_filter_folder(conv_context *context, const char *filter,

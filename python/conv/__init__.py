@@ -301,6 +301,16 @@ def layer(
     return prepared(images, out=out, stream=stream, device=device)
 
 
+def _shard(shard, by):
+    """(part, parts, whether by names alone) as the library takes them."""
+    if by not in ("bytes", "name"):
+        raise ValueError(f"shard_by is 'bytes' or 'name', not {by!r}")
+    part, parts = shard if shard is not None else (0, 0)
+    if shard is not None and not 0 <= part < parts:
+        raise ValueError(f"shard is (i, n) with i from 0 to n - 1, not {shard!r}")
+    return int(part), int(parts), by == "name"
+
+
 def filter_folder(
     inputs,
     output,
@@ -320,11 +330,14 @@ def filter_folder(
     update=False,
     strip=False,
     level=None,
+    archives=True,
+    shard=None,
+    shard_by="bytes",
 ):
-    """Filters the PNG files of folders into a folder, as the program `conv` does.
+    """Filters the PNG files of folders and archives, as the program `conv` does.
 
-    inputs:        a folder or file, or a list of them
-    output:        a folder, which is made where it is missing
+    inputs:        a folder, file or archive, or a list of them
+    output:        a folder, which is made where it is missing, or an archive ("out.tar")
     filter:        a chain of filters: "gaussian5,sharpen"
     progress:      called with a conv.Progress several times a second, in the calling thread; an exception that
                    it raises stops the run
@@ -335,6 +348,9 @@ def filter_folder(
     update:        outputs that are not older than their inputs are kept
     strip:         metadata is not carried over
     level:         of compression, 0 to 12
+    archives:      False: archives are files like any other
+    shard:         (i, n): only part i of n, counted from 0: of several archives whole ones, else images
+    shard_by:      "bytes", or "name": parts by names alone, without listing all inputs first
 
     Returns a conv.Progress with the totals; images that failed are in its `failures` and raise nothing.
     KeyboardInterrupt stops the run; files that are there then are whole.
@@ -354,6 +370,8 @@ def filter_folder(
         update=update,
         strip=strip,
         level=level,
+        archives=archives,
+        shard=_shard(shard, shard_by),
     )
     return _core.filter_folder(inputs, output, filter, progress, device, options)
 

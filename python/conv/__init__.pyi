@@ -126,6 +126,9 @@ def filter_folder(
     update: bool = False,
     strip: bool = False,
     level: int | None = None,
+    archives: bool = True,
+    shard: tuple[int, int] | None = None,
+    shard_by: str = "bytes",
 ) -> Progress: ...
 def devices() -> list[Device]: ...
 def filters() -> list[FilterName]: ...

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "errors.h"
@@ -207,6 +208,11 @@ nb::object filter_folder(nb::handle inputs, nb::handle output, std::string filte
     job.options.update = nb::cast<bool>(options["update"]);
     job.options.strip = nb::cast<bool>(options["strip"]);
     job.options.level = options["level"].is_none() ? -1 : nb::cast<int>(options["level"]);
+    job.options.archives = nb::cast<bool>(options["archives"]);
+    auto [shard, shards, by_name] = nb::cast<std::tuple<int, int, bool>>(options["shard"]);
+    job.options.shard = shard;
+    job.options.shards = shards;
+    job.options.shard_by_name = by_name;
     job.options.progress = note_progress;
     job.options.user = &run;
 

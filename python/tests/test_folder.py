@@ -51,6 +51,22 @@ def test_existing_outputs(photos, tmp_path):
     assert run(photos, out, "emboss").done == 12
 
 
+def test_archives_and_shards(photos, tmp_path):
+    archive, out = tmp_path / "a.tar", tmp_path / "out"
+    assert run(photos, archive, "identity").done == 12
+    assert run(archive, archive.with_name("b.tar"), "emboss").done == 12
+    assert run(archive, archive.with_name("b.tar"), "emboss", skip_existing=True).skipped == 1
+    parts = [run(archive, out, "identity", shard=(i, 3)).done for i in range(3)]
+    assert sum(parts) == 12 and max(parts) < 12
+    assert sum(run([archive, tmp_path / "b.tar"], tmp_path / "two", "blur", shard=(i, 2), shard_by="name").done for i in range(2)) == 24
+    for path in photos.iterdir():
+        assert np.array_equal(conv.decode_png((out / path.name).read_bytes()), conv.decode_png(path.read_bytes()))
+    assert run(archive, tmp_path / "not", "blur", archives=False).failed == 1
+    for wrong in ({"shard": (3, 3)}, {"shard": (-1, 3)}, {"shard": (0, 3), "shard_by": "size"}):
+        with pytest.raises(ValueError):
+            run(photos, out, "blur", **wrong)
+
+
 def test_inputs(photos, tmp_path):
     below = photos / "below"
     below.mkdir()

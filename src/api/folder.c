@@ -11,9 +11,12 @@
 #include "base/lock.h"
 #include "filter/filter.h"
 #include "io/paths.h"
-#include "io/walk.h"
+#include "io/walk_plan.h"
 #include "pipeline/defaults.h"
 #include "pipeline/pipeline.h"
+
+// Members of archives that wait, of inputs and of outputs each.
+#define MOST_WAITING ((size_t)1 << 30)
 
 #define PROGRESS_NS 100000000u // between two calls of the callback
 
@@ -32,6 +35,7 @@ struct run {
     struct conv_backend_config backend_config;
     struct conv_backend *backend;
     struct conv_walk *walk;
+    struct conv_shard_plan *plan; // NULL: all images
     struct counted_source source;
     struct conv_sink *sink;
     struct conv_report *report;
@@ -49,7 +53,7 @@ static enum conv_source_step next_item(struct conv_source *source, struct conv_i
     enum conv_source_step step = conv_source_next(counted->walk, item, err);
     if (step == CONV_SOURCE_END)
         atomic_store(&counted->listed, true);
-    else if (step != CONV_SOURCE_REPEATED)
+    else if (step != CONV_SOURCE_REPEATED && !(step == CONV_SOURCE_ITEM && item->is_copy))
         atomic_fetch_add(&counted->found, 1);
     return step;
 }
@@ -59,7 +63,22 @@ static bool may_wait(const struct conv_source *source)
     return conv_source_may_wait(((const struct counted_source *)source)->walk);
 }
 
-static const struct conv_source_ops counted_ops = {.next = next_item, .may_wait = may_wait};
+static bool is_full(const struct conv_source *source)
+{
+    return conv_source_is_full(((const struct counted_source *)source)->walk);
+}
+
+static bool limit(struct conv_source *source, size_t usual, size_t most)
+{
+    return conv_source_limit(((struct counted_source *)source)->walk, usual, most);
+}
+
+static const struct conv_source_ops counted_ops = {
+    .next = next_item,
+    .may_wait = may_wait,
+    .is_full = is_full,
+    .limit = limit,
+};
 
 static void update_found(struct run *run)
 {
@@ -137,7 +156,28 @@ static enum conv_status check_call(const char *filter, const char *const *inputs
     }
     if (strcmp(output, "-") == 0)
         return conv_err_set(err, CONV_ERR_USAGE, "standard output is not written to; use `./-`");
+    if (options->shards < 0 || options->shards > CONV_SHARD_MOST || options->shard < 0 ||
+        (options->shard > 0 && options->shard >= options->shards))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "`shard` is %d of %d; it is counted from 0, and there are at most %d",
+                            options->shard, options->shards, CONV_SHARD_MOST);
     return conv_png_check_level(&codec, err);
+}
+
+static enum conv_status open_plan(struct run *run, const struct conv_walk_config *config,
+                                  struct conv_err *err)
+{
+    const struct conv_shard shard = {
+        .index = run->options.shard,
+        .count = run->options.shards,
+        .by = run->options.shard_by_name ? CONV_SHARD_BY_NAME : CONV_SHARD_BY_BYTES,
+    };
+    if (shard.count == 0)
+        return CONV_OK;
+    enum conv_status status = conv_shard_plan_open(&run->plan, &shard, err);
+    return status || shard.by == CONV_SHARD_BY_NAME
+               ? status
+               : conv_walk_plan_fill(run->plan, config, &run->stop, err);
 }
 
 static enum conv_status open_walk(struct run *run, const char *const *inputs, int input_count,
@@ -152,9 +192,19 @@ static enum conv_status open_walk(struct run *run, const char *const *inputs, in
                 .npy = run->backend_config.floats,
                 .recursive = run->options.recursive != 0,
             },
+        .archives = {.enabled = run->options.archives != 0},
+        .whole = run->options.archives && input_count > 1,
         .stop = &run->stop,
     };
-    enum conv_status status = conv_walk_open(&run->walk, &config, err);
+    enum conv_status status = open_plan(run, &config, err);
+    config.plan = run->plan;
+    if (!status)
+        status = conv_walk_open(&run->walk, &config, err);
+    bool kept = run->options.skip_existing || run->options.update;
+    if (!status && kept && conv_walk_shape(run->walk)->sink == CONV_SINK_ARCHIVE)
+        status = conv_walk_skip(
+            run->walk, run->options.skip_existing ? CONV_ARCHIVE_EXISTS : CONV_ARCHIVE_IS_NEWER,
+            NULL, err);
     if (!status) {
         run->source.head.ops = &counted_ops;
         run->source.walk = conv_walk_source(run->walk);
@@ -169,9 +219,11 @@ static enum conv_status open_sink(struct run *run, const char *output, struct co
         .kind = conv_walk_shape(run->walk)->sink,
         .path = output,
         .workers = run->context->threads,
+        .writes = true,
         .stop = &run->stop,
     };
     bool is_image = false;
+    config.targets = conv_walk_targets(run->walk, &config.target_count);
     enum conv_status status = conv_sink_open(&run->sink, &config, err);
     if (!status && config.kind == CONV_SINK_FOLDER && !conv_paths_is_folder(output))
         status = conv_walk_peek(run->walk, &is_image, err);
@@ -261,6 +313,9 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
     };
     (void)conv_defaults_limit(&config, true);
     config.codec.stop = &run->stop;
+    size_t part = config.mem_limit / 4 < MOST_WAITING ? config.mem_limit / 4 : MOST_WAITING;
+    (void)conv_source_limit(&run->source.head, part, config.mem_limit);
+    conv_sink_limit(run->sink, part);
     return conv_pipeline_run(&config, &run->source.head, run->report, err);
 }
 
@@ -277,6 +332,7 @@ static enum conv_status finish(struct run *run, enum conv_status status, struct 
         update_progress(run, &totals);
     }
     conv_walk_close(run->walk);
+    conv_shard_plan_close(run->plan);
     if (run->backend)
         run->context->ops->backend->close(run->backend);
     free(run->filters);

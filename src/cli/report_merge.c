@@ -111,6 +111,8 @@ static void print_totals(const struct conv_merge_totals *totals)
         printf(" of %d shard%s", totals->shards, totals->shards == 1 ? "" : "s");
     printf(": %" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " skipped", totals->done,
            totals->failed, totals->skipped);
+    if (totals->copied)
+        printf(", %" PRIu64 " copied", totals->copied);
     if (totals->planned)
         printf(", %" PRIu64 " to do", totals->planned);
     if (totals->repeated)

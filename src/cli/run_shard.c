@@ -6,56 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/walk_plan.h"
 #include "report/report.h"
 
 // --- the plan ------------------------------------------------------------------------------------
-
-static uint64_t size_of(const struct conv_item *item)
-{
-    struct stat info;
-    bool known = item->ops->identify && item->ops->identify(item, &info);
-    return known && info.st_size > 0 ? (uint64_t)info.st_size : 0;
-}
-
-// True if an input is a pipe on standard input.
-static bool has_pipe(const struct conv_walk_config *config)
-{
-    struct stat info;
-    for (int i = 0; i < config->operands.input_count; i++)
-        if (conv_operands_is_standard(config->operands.inputs[i]))
-            return fstat(STDIN_FILENO, &info) != 0 || !S_ISREG(info.st_mode);
-    return false;
-}
-
-static enum conv_status add_images(struct conv_shard_plan *plan,
-                                   const struct conv_walk_config *config, const atomic_int *stop,
-                                   struct conv_err *err)
-{
-    struct conv_walk *walk;
-    struct conv_err ignored;
-    struct conv_item item;
-    char name[PATH_MAX];
-    enum conv_source_step step = CONV_SOURCE_ITEM;
-    struct conv_walk_config naming = *config;
-    naming.operands.suffix = NULL; // shards go by the names of the images
-    // An archive as a whole is listed as a file, and what can be read once is left for the run.
-    naming.archives.enabled &= !config->whole && !has_pipe(config);
-    if (config->archives.enabled && !naming.archives.enabled)
-        naming.operands.output = NULL; // an archive is no output of a file
-    enum conv_status status = conv_walk_open(&walk, &naming, err);
-    if (status)
-        return status;
-    while (!status && step != CONV_SOURCE_END && !(stop && atomic_load(stop))) {
-        step = conv_source_next(conv_walk_source(walk), &item, &ignored);
-        if (step != CONV_SOURCE_ITEM)
-            continue;
-        conv_walk_name(name, &item);
-        status = conv_shard_plan_add(plan, name, size_of(&item), err);
-        conv_item_release(&item);
-    }
-    conv_walk_close(walk);
-    return status ? status : conv_shard_plan_balance(plan, err);
-}
 
 enum conv_status conv_run_shard_plan(struct conv_shard_plan **plan,
                                      const struct conv_options *options,
@@ -72,7 +26,7 @@ enum conv_status conv_run_shard_plan(struct conv_shard_plan **plan,
                             "can be read only once; use a file, or --shard-by name",
                             options->files_from);
     enum conv_status status = conv_shard_plan_open(plan, &options->shard, err);
-    return status || !balanced ? status : add_images(*plan, config, stop, err);
+    return status || !balanced ? status : conv_walk_plan_fill(*plan, config, stop, err);
 }
 
 // --- archives ------------------------------------------------------------------------------------
@@ -83,7 +37,7 @@ static enum conv_status find_archives(struct conv_archive_operands *found,
                                       struct conv_err *err)
 {
     struct conv_operands operands = config->operands;
-    bool again = !has_pipe(config);
+    bool again = !conv_walk_plan_has_pipe(config);
     const char **inputs = calloc((size_t)operands.input_count + 1, sizeof *inputs);
     *found = (struct conv_archive_operands){.standard.fd = -1};
     if (!inputs)

@@ -258,6 +258,7 @@ void conv_merge_count(struct conv_merge *merge, struct conv_merge_totals *totals
     totals->failed = counts[CONV_MERGE_FAILED];
     totals->skipped = counts[CONV_MERGE_SKIPPED];
     totals->planned = counts[CONV_MERGE_PLANNED];
+    totals->copied = counts[CONV_MERGE_COPIED];
     for (int s = 0; s < merge->shards; s++) {
         const struct conv_merge_report *report = merge->last[s];
         complete = complete && merge->finished[s];

@@ -14,13 +14,13 @@ struct conv_merge;
 
 struct conv_merge_totals {
     int reports;
-    int shards;                              // of the job; 0: the runs are not shards
-    uint64_t done, failed, skipped, planned; // images, by the best that a run made of each
-    uint64_t pixels, bytes_in, bytes_out;    // of all runs
-    double seconds, longest;                 // of all runs that came to their end, of one of them
-    uint64_t repeated;                       // images that two runs of one shard have processed
-    uint64_t overlaps;                       // images in several shards
-    char overlap[256];                       // the beginning of the name of one
+    int shards;                                      // of the job; 0: the runs are not shards
+    uint64_t done, failed, skipped, planned, copied; // images, by the best that a run made of each
+    uint64_t pixels, bytes_in, bytes_out;            // of all runs
+    double seconds, longest; // of all runs that came to their end, of one of them
+    uint64_t repeated;       // images that two runs of one shard have processed
+    uint64_t overlaps;       // images in several shards
+    char overlap[256];       // the beginning of the name of one
     uint64_t unreported; // images of the job that are in no report, although no shard is missing
     bool is_mixed;       // shards have divided different sets of images
     uint64_t damaged;    // lines that are no records

@@ -36,10 +36,10 @@ bool conv_merge_line_text(char *text, size_t size, const char *object, const cha
 
 enum conv_merge_state conv_merge_line_state(const char *line, bool *known)
 {
-    static const char *const states[] = {"failed", "planned", "skipped", "done"};
+    static const char *const states[] = {"failed", "planned", "skipped", "copied", "done"};
     struct conv_json_value value;
     *known = false;
-    for (int i = 0; conv_json_read(&value, line, "status") && i < 4; i++)
+    for (int i = 0; conv_json_read(&value, line, "status") && i < CONV_MERGE_STATES; i++)
         if (is_type(&value, states[i])) {
             *known = true;
             return (enum conv_merge_state)i;

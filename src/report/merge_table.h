@@ -14,6 +14,7 @@ enum conv_merge_state {
     CONV_MERGE_FAILED,
     CONV_MERGE_PLANNED,
     CONV_MERGE_SKIPPED,
+    CONV_MERGE_COPIED, // no image, or one that failed: a member of an archive, as it is
     CONV_MERGE_DONE,
     CONV_MERGE_STATES,
 };

@@ -65,10 +65,11 @@ static void write_summary(const struct conv_merge *merge, FILE *stream, int exit
     const struct conv_merge_totals *totals = &merge->totals;
     fprintf(stream,
             "{\"type\":\"summary\",\"exit_code\":%d,\"done\":%" PRIu64 ",\"failed\":%" PRIu64
-            ",\"skipped\":%" PRIu64 ",\"planned\":%" PRIu64 ",\"seconds\":%.6f,\"pixels\":%" PRIu64
-            ",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64,
+            ",\"skipped\":%" PRIu64 ",\"planned\":%" PRIu64 ",\"copied\":%" PRIu64
+            ",\"seconds\":%.6f,\"pixels\":%" PRIu64 ",\"bytes_in\":%" PRIu64
+            ",\"bytes_out\":%" PRIu64,
             exit_code, totals->done, totals->failed, totals->skipped, totals->planned,
-            totals->seconds, totals->pixels, totals->bytes_in, totals->bytes_out);
+            totals->copied, totals->seconds, totals->pixels, totals->bytes_in, totals->bytes_out);
     fprintf(stream,
             ",\"merged\":{\"reports\":%d,\"shards\":%d,\"longest\":%.6f,\"repeated\":%" PRIu64
             ",\"overlaps\":%" PRIu64 ",\"unreported\":%" PRIu64 ",\"mixed\":%s",

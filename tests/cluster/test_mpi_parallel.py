@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import tarfile
 
 import pytest
 
@@ -29,6 +30,25 @@ def test_a_damaged_image_does_not_end_the_other_processes(box):
     (box / "in/sub0/0000.png").write_bytes(b"\x89PNG damaged")
     out = call(script("mpirun.sh"), "in", "out", "logs", code=1)
     assert "59 done, 1 failed" in out and "in/sub0/0000.png: " in out
+
+
+def test_processes_of_mpirun_share_archives(box):
+    """Whole archives, and then the members of one; a second job has nothing left to do."""
+    fill_folder(box / "in", 60)
+    for k in range(3):
+        with tarfile.open(f"{k}.tar", "w") as archive:
+            archive.add(f"in/sub{k}", f"sub{k}")
+    mpirun = ("mpirun", "--bind-to", "none", "-n", "4", "conv", "emboss", "--shard", "auto")
+    call(*mpirun, "{0..2}.tar", "tars", "--report", "whole-{shard}", "--resume", "journal-{shard}")
+    assert "60 done" in call("conv", "report", "merge", *(f"whole-{i}" for i in range(4)))
+    call(*mpirun, "{0..2}.tar", "tars", "--report", "again-{shard}", "--resume", "journal-{shard}")
+    assert " 0 done" in call("conv", "report", "merge", *(f"again-{i}" for i in range(4)))
+    for k in range(3):
+        call("tar", "xf", f"tars/{k}.tar", "-C", os.fspath((box / "out").mkdir(exist_ok=True) or box / "out"))
+    check_outputs(box)
+    call("tar", "cf", "all.tar", "-C", "in", ".")
+    call(*mpirun, "all.tar", "part-{shard}.tar", "--report", "members-{shard}")
+    assert "60 done" in call("conv", "report", "merge", *(f"members-{i}" for i in range(4)))
 
 
 def test_parallel_shares_the_folder(box):

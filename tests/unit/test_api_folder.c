@@ -246,6 +246,54 @@ static void the_callback_ends_a_wait(void **state)
     conv_context_destroy(context);
 }
 
+// A folder becomes an archive, the archive a folder again, in one run and in three shards.
+static void archives_and_shards(void **state)
+{
+    (void)state;
+    char in[256], tar[256], out[256], path[256], again[256];
+    conv_context *context = open_context();
+    conv_folder_progress result = {.size = sizeof result};
+    conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
+    const char *inputs[] = {folder_of(in, "in")}, *archives[] = {folder_of(tar, "a.tar")};
+    options.archives = 1;
+    if (conv_filter_folder(context, "identity", inputs, 1, tar, &options, &result))
+        fail_msg("%s", conv_context_message(context));
+    assert_int_equal(result.done, IMAGES);
+    options.skip_existing = 1; // the archive as a whole
+    assert_int_equal(conv_filter_folder(context, "blur", inputs, 1, tar, &options, &result),
+                     CONV_OK);
+    assert_int_equal(result.done, 0);
+    assert_int_equal(result.skipped, 1);
+    options.skip_existing = 0;
+    for (int by_name = 0; by_name < 2; by_name++) {
+        uint64_t done = 0;
+        options.shard_by_name = by_name;
+        options.shards = 3;
+        for (options.shard = 0; options.shard < 3; options.shard++) {
+            assert_int_equal(conv_filter_folder(context, "identity", archives, 1,
+                                                folder_of(out, "shards"), &options, &result),
+                             CONV_OK);
+            done += result.done;
+            assert_int_equal(conv_filter_folder(context, "identity", inputs, 1,
+                                                folder_of(out, "shards"), &options, &result),
+                             CONV_OK);
+            done += result.done;
+        }
+        assert_int_equal(done, 2 * IMAGES);
+        assert_int_equal(conv_filter_folder(context, "blur", inputs, 1, out, &options, &result),
+                         CONV_ERR_USAGE); // shard 3 of 3
+    }
+    for (int i = 0; i < IMAGES; i++) {
+        conv_image source, filtered;
+        decode_file(context, path_of(path, "in", i), &source);
+        decode_file(context, path_of(again, "shards", i), &filtered);
+        assert_true(api_image_equal(&filtered, &source));
+        conv_free(context, CONV_HOST, source.data);
+        conv_free(context, CONV_HOST, filtered.data);
+    }
+    conv_context_destroy(context);
+}
+
 static void wrong_arguments_are_refused(void **state)
 {
     (void)state;
@@ -292,6 +340,7 @@ int main(void)
         cmocka_unit_test(folders_are_filtered_as_single_images_are),
         cmocka_unit_test(outputs_that_exist_are_replaced_or_kept),
         cmocka_unit_test(a_bad_file_does_not_end_a_run),
+        cmocka_unit_test(archives_and_shards),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(the_callback_ends_a_run),
         cmocka_unit_test(the_callback_ends_a_wait),
