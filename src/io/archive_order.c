@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "io/archive_body.h"
+#include "io/archive_buffers.h"
 #include "io/archive_done.h"
 #include "io/archive_output.h"
 
@@ -22,7 +23,8 @@ struct entry {
     uint64_t offset;                // its place in a file of plain tar
     size_t copied;                  // bytes that count as waiting
     struct entry *next;             // in the list of placed ones
-    // After it: the member's strings, and the content unless it has a body.
+    uint8_t *own;                   // the content, unless it has a body; of `buffers`
+    // After it: the member's strings.
 };
 
 struct conv_archive_order {
@@ -32,6 +34,7 @@ struct conv_archive_order {
     int target; // that is open; -1: none
     bool *made; // by target
     bool *lack; // by target: a member was dropped
+    struct conv_archive_buffers buffers;
 
     pthread_mutex_t lock; // guards all below
     pthread_cond_t written;
@@ -56,26 +59,30 @@ static char *copy_string(char *to, const char **string)
 }
 
 // A copy that can wait. NULL without memory.
-static struct entry *copy_entry(const struct entry *from)
+static struct entry *copy_entry(struct conv_archive_order *order, const struct entry *from)
 {
     const struct conv_archive_member *member = &from->member;
     size_t strings = strlen(member->name) + strlen(member->link) + strlen(member->uname) +
                      strlen(member->gname) + 4;
     size_t content = from->body ? 0 : from->content.size;
-    struct entry *entry = malloc(sizeof *entry + strings + content);
-    if (!entry)
+    struct entry *entry = malloc(sizeof *entry + strings);
+    uint8_t *bytes = content ? conv_archive_buffers_take(&order->buffers, content) : NULL;
+    if (!entry || (content && !bytes)) {
+        free(entry);
+        conv_archive_buffers_give(&order->buffers, bytes);
         return NULL;
+    }
     *entry = *from;
     char *end = copy_string((char *)(entry + 1), &entry->member.name);
     end = copy_string(end, &entry->member.link);
     end = copy_string(end, &entry->member.uname);
-    end = copy_string(end, &entry->member.gname);
+    copy_string(end, &entry->member.gname);
+    entry->own = bytes;
     entry->copied = sizeof *entry + strings + content;
     if (from->body) {
         conv_archive_body_retain(from->body);
         return entry;
     }
-    uint8_t *bytes = (uint8_t *)end;
     entry->content = (struct conv_encoded){.part = {{bytes, content}}, .size = content};
     for (int i = 0; i < CONV_ENCODED_PARTS; i++) {
         size_t size = from->content.part[i].size;
@@ -86,10 +93,12 @@ static struct entry *copy_entry(const struct entry *from)
     return entry;
 }
 
-static void free_entry(struct entry *entry)
+static void free_entry(struct conv_archive_order *order, struct entry *entry)
 {
     if (entry && !entry->is_dropped)
         conv_archive_body_release(entry->body);
+    if (entry)
+        conv_archive_buffers_give(&order->buffers, entry->own);
     free(entry);
 }
 
@@ -176,9 +185,10 @@ static void write_entry(struct conv_archive_order *order, const struct entry *en
         fail(order, &err);
 }
 
-static void end_write(struct conv_archive_order *order, const struct entry *entry)
+// `copied`: bytes of the entry.
+static void end_write(struct conv_archive_order *order, size_t copied)
 {
-    order->waiting -= entry->copied;
+    order->waiting -= copied;
     if (--order->writing == 0)
         pthread_cond_broadcast(&order->written);
 }
@@ -191,9 +201,10 @@ static void write_placed(struct conv_archive_order *order)
         order->placed = entry->next;
         pthread_mutex_unlock(&order->lock);
         write_entry(order, entry);
+        size_t copied = entry->copied;
+        free_entry(order, entry); // without the lock: the system may take its time
         pthread_mutex_lock(&order->lock);
-        end_write(order, entry);
-        free_entry(entry);
+        end_write(order, copied);
     }
 }
 
@@ -263,7 +274,7 @@ static void change_target(struct conv_archive_order *order, struct entry **own, 
         write_entry(order, *own);
     pthread_mutex_lock(&order->lock);
     if (*own)
-        end_write(order, *own);
+        end_write(order, (*own)->copied);
     *own = NULL;
     write_placed(order);
     while (order->writing > 0)
@@ -325,7 +336,7 @@ static void take_turn(struct conv_archive_order *order, struct entry *given)
         } else {
             order->waiting -= entry->copied;
             if (entry != given)
-                free_entry(entry);
+                free_entry(order, entry);
         }
         entry = NULL;
     }
@@ -334,7 +345,7 @@ static void take_turn(struct conv_archive_order *order, struct entry *given)
         pthread_mutex_unlock(&order->lock);
         write_entry(order, own);
         pthread_mutex_lock(&order->lock);
-        end_write(order, own);
+        end_write(order, own->copied);
     }
     write_placed(order);
 }
@@ -358,6 +369,7 @@ enum conv_status conv_archive_order_open(struct conv_archive_order **out,
     order->target = -1;
     order->output.fd = -1;
     order->limit = SIZE_MAX;
+    conv_archive_buffers_open(&order->buffers);
     pthread_mutex_init(&order->lock, NULL); // on Linux neither takes memory nor fails
     pthread_cond_init(&order->written, NULL);
     *out = order;
@@ -367,6 +379,7 @@ enum conv_status conv_archive_order_open(struct conv_archive_order **out,
 void conv_archive_order_limit(struct conv_archive_order *order, size_t bytes)
 {
     order->limit = bytes;
+    order->buffers.most = bytes / 4;
 }
 
 static enum conv_status refuse_failed(struct conv_err *err)
@@ -394,7 +407,7 @@ static enum conv_status enqueue(struct conv_archive_order *order, uint64_t numbe
     pthread_mutex_unlock(&order->lock);
     if (reserved)
         return CONV_OK;
-    free_entry(entry);
+    free_entry(order, entry);
     return conv_err_set(err, CONV_ERR_MEMORY, "no memory for members that wait for their turn");
 }
 
@@ -419,7 +432,7 @@ enum conv_status conv_archive_order_put(struct conv_archive_order *order, uint64
     pthread_mutex_unlock(&order->lock);
     if (now || failed)
         return failed ? refuse_failed(err) : CONV_OK;
-    struct entry *copy = copy_entry(&entry);
+    struct entry *copy = copy_entry(order, &entry);
     if (!copy)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for members that wait for their turn");
     return enqueue(order, number, copy, err);
@@ -486,7 +499,7 @@ enum conv_status conv_archive_order_finish(struct conv_archive_order *order, boo
         *err = order->failure;
     for (size_t i = 0; i < order->room; i++) {
         complete = complete && !order->ring[i]; // else others should have come before
-        free_entry(order->ring[i]);
+        free_entry(order, order->ring[i]);
     }
     if (keep && !status && !complete)
         status = conv_err_set(err, CONV_ERR_IO, "members of the archive are missing");
@@ -499,6 +512,7 @@ enum conv_status conv_archive_order_finish(struct conv_archive_order *order, boo
         (void)finish_target(order, false, &later);
     pthread_mutex_destroy(&order->lock);
     pthread_cond_destroy(&order->written);
+    conv_archive_buffers_close(&order->buffers);
     free(order->ring);
     free(order->made);
     free(order);
