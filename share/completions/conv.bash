@@ -19,11 +19,11 @@ _conv_numbers()
 _conv()
 {
     local with_value='--include --exclude --limit --sample --seed --files-from --format --resume --shard
-        --shard-by --kernel -k --size --divisor --bias --border --alpha --mix --roi --output-type
-        --output -o --suffix --to --quality -Q --encoder --compress -z --device --decode-on
-        --encode-on --streams --group --jobs -j --mem-limit --max-pixels --variant --on-error
-        --progress --report --trace --html --stride --padding --activation --precision --range
-        --pool --filter --image-size --images --depth --stage --shape --maps'
+        --shard-by --shard-of --kernel -k --size --divisor --bias --border --alpha --mix --roi
+        --output-type --output -o --suffix --to --quality -Q --encoder --compress -z --device
+        --decode-on --encode-on --streams --group --jobs -j --mem-limit --max-pixels --variant
+        --on-error --progress --report --trace --html --stride --padding --activation --precision
+        --range --pool --filter --image-size --images --depth --stage --shape --maps'
     local options="--batch --recursive --no-ignore --null --watch --images-only --skip-existing --update
         --dry-run --flip --gray --strip --first-frame --preserve --beside --in-place --fsync
         --reproducible --no-save --fail-fast --quiet --verbose --json --help --version --csv
@@ -51,6 +51,7 @@ _conv()
     --format) values='tar files' ;;
     --shard) values='auto' ;;
     --shard-by) values='bytes name' ;;
+    --shard-of) values='archives members' ;;
     --size) values='3 5' ;;
     --divisor) values='sum' ;;
     --border) values='replicate reflect reflect101 wrap constant' ;;

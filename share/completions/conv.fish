@@ -4,7 +4,7 @@
 # What has been typed that is no option: filter or command first.
 function __conv_operands
     set -l with_value --include --exclude --limit --sample --seed --files-from --format --resume --shard \
-        --shard-by --kernel -k --size --divisor --bias --border --alpha --mix --roi \
+        --shard-by --shard-of --kernel -k --size --divisor --bias --border --alpha --mix --roi \
         --output-type --output -o --suffix --to --quality -Q --encoder --compress -z --device \
         --decode-on --encode-on --streams --group --jobs -j --mem-limit --max-pixels --variant \
         --on-error --progress --report --trace --html --stride --padding --activation \
@@ -82,6 +82,7 @@ complete -c conv -l resume -r -d 'Record finished images in the journal FILE'
 complete -c conv -l dry-run -d 'Print what would be done and why'
 complete -c conv -l shard -x -a 'auto' -d 'Process only the images of shard I of N, counted from 0: I/N, or auto'
 complete -c conv -l shard-by -x -a 'bytes name' -d 'Divide the images by bytes or by name'
+complete -c conv -l shard-of -x -a 'archives members' -d 'Divide archives as a whole, or the members of each'
 complete -c conv -s k -l kernel -r -d 'The kernel of the filter \'custom\': \'3x3: -2,-1,0 -1,1,1 0,1,2\''
 complete -c conv -l size -x -a '3 5' -d 'Use the 3x3 or 5x5 version of the filter'
 complete -c conv -l divisor -x -a 'sum' -d 'Divide by N, or by the sum of the coefficients'
