@@ -295,6 +295,7 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
         .alpha = run->backend_config.alpha,
         .jobs = context->threads,
         .streams = conv_defaults_streams(coders),
+        .most_streams = conv_defaults_most_streams(coders),
         .group_bytes = conv_defaults_group_bytes(coders),
         .mem_limit = conv_defaults_mem_limit(&run->limits, ops->async),
         .max_pixels = context->max_pixels,

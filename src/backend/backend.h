@@ -93,6 +93,9 @@ struct conv_backend_ops {
     enum conv_status (*stream_open)(struct conv_backend *backend, struct conv_stream **stream,
                                     size_t bytes, struct conv_err *err);
     void (*stream_close)(struct conv_stream *stream); // NULL is fine
+    // True if the device has memory for more streams than a run begins with, and something to spare
+    // for other processes. NULL: yes.
+    bool (*has_room)(struct conv_backend *backend);
     // Runs the whole chain on the group: upload, kernels, download. Returns when the result is at
     // group->h_result. CONV_ERR_MEMORY: no room for this group; a smaller one may succeed.
     // CONV_ERR_DEVICE: the device is lost. An async backend leaves h_in as it was, even on failure,

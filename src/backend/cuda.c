@@ -112,6 +112,18 @@ static const char *cuda_variant(const struct conv_backend *backend, int index, i
     return backend->chain[index].plan[depth == 16].variant->name;
 }
 
+// A stream and its coders take some ten times a group's bytes, and other processes may need memory,
+// too: half of it is left to them.
+static bool cuda_has_room(struct conv_backend *backend)
+{
+    size_t unused = 0, all = 0;
+    if (cudaSetDevice(backend->device) == cudaSuccess &&
+        cudaMemGetInfo(&unused, &all) == cudaSuccess)
+        return unused >= all / 2;
+    (void)cudaGetLastError();
+    return false;
+}
+
 static bool cuda_host_pin(struct conv_backend *backend, void *memory, size_t size)
 {
     return conv_cuda_memory_pin(backend->device, memory, size);
@@ -141,5 +153,6 @@ const struct conv_backend_ops conv_backend_cuda = {
     .host_unpin = cuda_host_unpin,
     .stream_open = conv_cuda_stream_open,
     .stream_close = conv_cuda_stream_close,
+    .has_room = cuda_has_room,
     .stream_run = conv_cuda_stream_run,
 };

@@ -53,6 +53,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .fallback = device->fallback,
         .jobs = options->jobs,
         .streams = conv_options_streams(options, decodes),
+        .most_streams = options->streams ? 0 : conv_defaults_most_streams(decodes),
         .group_bytes = conv_options_group_bytes(options, decodes),
         .mem_limit = conv_options_mem_limit(options, device->ops->async),
         .max_pixels = options->max_pixels,

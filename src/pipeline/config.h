@@ -42,7 +42,8 @@ struct conv_pipeline_config {
 
     // --- threads and memory
     int jobs;           // workers, at least 1
-    int streams;        // streams of each device of an async backend, at least 1
+    int streams;        // streams of each device of an async backend at first, at least 1
+    int most_streams;   // that each may get while groups wait for it; no more than `streams`: none
     size_t group_bytes; // staging bytes that make a group full
     size_t mem_limit;   // bytes of staging memory in total
     // Bytes that the whole run may take, where a container, a batch system or a shell limits that;

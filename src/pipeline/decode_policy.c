@@ -63,10 +63,15 @@ void conv_decode_policy_note_failure(struct conv_decode_policy *policy)
     policy->failures++;
 }
 
+// Groups that wait for streams: what workers prepare in a few milliseconds. Each takes pinned
+// memory, where one that a stream runs takes none until its results are there.
+#define MOST_WAITING 8
+
 // Groups that devices may have at once.
 static int most_groups(const struct conv_decode_policy *policy)
 {
-    int most = policy->streams ? 2 * policy->streams + 4 - policy->failures : 0;
+    int waiting = policy->streams < MOST_WAITING ? policy->streams : MOST_WAITING;
+    int most = policy->streams ? policy->streams + waiting + 4 - policy->failures : 0;
     if (!policy->measured && !policy->device_required && most > 1)
         most = 1;
     return most;

@@ -52,8 +52,8 @@ void conv_decode_policy_note_device(struct conv_decode_policy *policy, int image
 // It had no room for a group, or was lost with it.
 void conv_decode_policy_note_failure(struct conv_decode_policy *policy);
 
-// True if a device may begin another group: each stream may have one waiting, and four more are
-// filled or drained. At first only one, unless a device is required. One less for each recent
+// True if a device may begin another group: each stream may have one waiting, eight at most, and
+// four more are filled or drained. At first only one, unless a device is required. One less for each recent
 // failure.
 bool conv_decode_policy_may_begin(const struct conv_decode_policy *policy);
 

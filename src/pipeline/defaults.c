@@ -10,10 +10,17 @@
 #define CODED_GROUP ((size_t)32 << 20)
 #define STREAMS 4
 #define CODED_STREAMS 6
+#define MOST_STREAMS 8
+#define MOST_CODED_STREAMS 24
 
 int conv_defaults_streams(bool decodes)
 {
     return decodes ? CODED_STREAMS : STREAMS;
+}
+
+int conv_defaults_most_streams(bool decodes)
+{
+    return decodes ? MOST_CODED_STREAMS : MOST_STREAMS;
 }
 
 size_t conv_defaults_group_bytes(bool decodes)

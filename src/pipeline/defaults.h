@@ -6,8 +6,10 @@
 #include "base/limits.h"
 #include "pipeline/config.h"
 
-// Streams of a device, and the staging bytes of a group, for devices that decode or do not.
+// Streams of a device at the beginning of a run and at most, and the staging bytes of a group, for
+// devices that decode or do not.
 int conv_defaults_streams(bool decodes);
+int conv_defaults_most_streams(bool decodes);
 size_t conv_defaults_group_bytes(bool decodes);
 
 // Bytes of staging memory in total: half of the machine's memory, or less under a limit. `async`:

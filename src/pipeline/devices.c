@@ -19,7 +19,7 @@
 
 static struct conv_stream_thread *thread_of(const struct conv_scheduler *s, int device, int index)
 {
-    return &s->stream_threads[device * s->config->streams + index];
+    return &s->stream_threads[device * s->most_streams + index];
 }
 
 // --- opening and closing -------------------------------------------------------------------------
@@ -53,7 +53,7 @@ static void count_streams(struct conv_scheduler *s) CONV_NEEDS(s->lock)
         if (device->phase == CONV_DEVICE_LOST)
             continue;
         bool is_ready = device->phase == CONV_DEVICE_READY;
-        streams += is_ready ? device->streams : s->config->streams;
+        streams += is_ready ? device->growth.streams : s->config->streams;
         open += is_ready;
     }
     conv_decode_policy_note_streams(&s->policy, streams, open > 0, conv_clock_ns());
@@ -74,7 +74,8 @@ static enum conv_status open_streams(struct conv_scheduler *s, int d, struct con
     if (streams == 0)
         return status;
     conv_lock_acquire(&s->lock);
-    device->streams = streams;
+    device->growth.streams = streams;
+    device->growth.most = streams < s->config->streams ? streams : s->most_streams;
     if (device->phase != CONV_DEVICE_LOST) // given up meanwhile: conv_devices_await
         move(device, CONV_DEVICE_READY);
     count_streams(s);
@@ -94,7 +95,7 @@ static void notify(void *scheduler)
 
 static void init_threads(struct conv_scheduler *s, int device)
 {
-    for (int i = 0; i < s->config->streams; i++) {
+    for (int i = 0; i < s->most_streams; i++) {
         struct conv_stream_thread *owner = thread_of(s, device, i);
         owner->scheduler = s;
         owner->device = device;
@@ -119,7 +120,7 @@ static enum conv_status open_device(struct conv_scheduler *s, int d, struct conv
             return err->status = CONV_ERR_DEVICE;
         if (status)
             conv_devices_give_up(s, d, CONV_ERR_DEVICE, err);
-        needed = device->streams;
+        needed = device->growth.streams;
     } else {
         conv_async_open_set_notify(config->openings[d], notify, s);
     }
@@ -155,7 +156,7 @@ void conv_devices_close(struct conv_scheduler *s)
     for (int d = 0; d < devices; d++)
         if (!config->backends[d])
             conv_async_open_set_notify(config->openings[d], NULL, NULL);
-    for (int i = 0; i < devices * config->streams; i++) {
+    for (int i = 0; i < devices * s->most_streams; i++) {
         struct conv_stream_thread *owner = &s->stream_threads[i];
         if (!owner->scheduler)
             continue;
@@ -253,6 +254,45 @@ void conv_devices_await(struct conv_scheduler *s)
         give_up_pending(s);
 }
 
+void conv_devices_grow(struct conv_scheduler *s, int device)
+{
+    struct conv_growth *growth = &s->devices[device].growth;
+    if (s->devices[device].phase != CONV_DEVICE_READY || s->source_state == CONV_SOURCE_OVER ||
+        s->streams_end ||
+        !conv_growth_is_due(growth, s->groups.ready_count, s->groups.idle_threads))
+        return;
+    struct conv_stream_thread *thread = thread_of(s, device, growth->streams);
+    thread->is_added = true;
+    thread->started =
+        pthread_create(&thread->thread, NULL, conv_stream_thread_main, thread) == 0;
+    if (!thread->started)
+        conv_growth_end(growth, false);
+}
+
+bool conv_devices_open_stream(struct conv_stream_thread *thread)
+{
+    struct conv_scheduler *s = thread->scheduler;
+    struct conv_device_state *device = &s->devices[thread->device];
+    const struct conv_backend_ops *ops = s->config->ops;
+    struct conv_err err;
+    bool opened = (!ops->has_room || ops->has_room(device->backend)) &&
+                  open_stream(s, thread, &err) == CONV_OK;
+    if (opened)
+        conv_stream_thread_add_tracks(thread);
+    conv_lock_acquire(&s->lock);
+    conv_growth_end(&device->growth, opened);
+    if (opened)
+        conv_pool_add_slots(&s->pool, s->slots_per_stream);
+    count_streams(s);
+    pthread_cond_signal(&s->wake.workers); // there may be room for another group
+    int streams = device->growth.streams;
+    conv_lock_release(&s->lock);
+    conv_lock_acquire(&s->report_lock);
+    conv_report_streams(s->report, streams);
+    conv_lock_release(&s->report_lock);
+    return opened;
+}
+
 struct conv_stream_thread *conv_devices_take_stream(const struct conv_stream_thread *thread,
                                                     int device, struct conv_err *err)
 {
@@ -261,7 +301,7 @@ struct conv_stream_thread *conv_devices_take_stream(const struct conv_stream_thr
     if (is_opened(s, device))
         take_over(s, device);
     const struct conv_device_state *state = &s->devices[device];
-    int streams = state->phase == CONV_DEVICE_READY ? state->streams : 0;
+    int streams = state->phase == CONV_DEVICE_READY ? state->growth.streams : 0;
     *err = state->lost;
     conv_lock_release(&s->lock);
     if (streams == 0)

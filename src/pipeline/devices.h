@@ -3,6 +3,7 @@
 #ifndef CONV_PIPELINE_DEVICES_H
 #define CONV_PIPELINE_DEVICES_H
 
+#include "pipeline/growth.h"
 #include "pipeline/scheduler.h"
 #include "pipeline/stream_thread.h"
 
@@ -18,7 +19,8 @@ enum conv_device_phase {
 struct conv_device_state {
     enum conv_device_phase phase; // changed by devices.c only
     struct conv_backend *backend; // set before OPENING, kept when LOST
-    int streams;                  // READY: fewer than asked for where memory was short
+    // READY: its open streams, fewer than asked for where memory was short.
+    struct conv_growth growth;
     struct conv_err lost;         // LOST: the reason; else CONV_OK
     bool oom_reported;            // that it had no room for a group
     bool coder_oom_reported;      // that it had no room for a group's coders
@@ -36,6 +38,14 @@ void conv_devices_close(struct conv_scheduler *s); // after the threads have end
 struct conv_stream_thread *conv_devices_take_stream(const struct conv_stream_thread *thread,
                                                     int device, struct conv_err *err);
 void conv_devices_put_stream(struct conv_stream_thread *owner);
+
+// A stream of the device has taken a group. If groups keep waiting for its streams, a thread is
+// started that opens another one.
+void conv_devices_grow(struct conv_scheduler *s, int device) CONV_NEEDS(s->lock);
+
+// What such a thread does first: it opens its stream. False if there is no room for it: the thread
+// ends.
+bool conv_devices_open_stream(struct conv_stream_thread *thread);
 
 // Waits until a device has streams, if any is being opened, and not after a stop. Devices that are
 // not open some seconds after the run's start are given up.

@@ -254,6 +254,7 @@ void conv_groups_put_ready(struct conv_scheduler *s, struct conv_slot *slot)
     slot->next = NULL;
     *s->groups.ready_end = slot;
     s->groups.ready_end = &slot->next;
+    s->groups.ready_count++;
     pthread_cond_signal(&s->wake.streams);
 }
 
@@ -263,6 +264,7 @@ struct conv_slot *conv_groups_take_ready(struct conv_scheduler *s)
     if (slot) {
         conv_slot_move(slot, CONV_SLOT_RUNNING);
         s->groups.ready = slot->next;
+        s->groups.ready_count--;
         if (!s->groups.ready)
             s->groups.ready_end = &s->groups.ready;
     }

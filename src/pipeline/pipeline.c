@@ -35,10 +35,11 @@ size_t conv_pipeline_keep(size_t memory, int jobs)
 // Slots on an async backend: one for each stream, as many to be filled, and two to be drained.
 // Where the device decodes, one more for each stream: groups that wait for it (decode_policy.h). On
 // another backend each worker holds one.
-static int slot_count(const struct conv_pipeline_config *config)
+static int slot_count(const struct conv_scheduler *s, int streams)
 {
-    int each = config->decode_on == CONV_CODER_CPU ? 2 : 3;
-    return config->ops->async ? each * config->streams * config->device_count + 2 : config->jobs;
+    const struct conv_pipeline_config *config = s->config;
+    return config->ops->async ? s->slots_per_stream * streams * config->device_count + 2
+                              : config->jobs;
 }
 
 // Where a device both decodes and encodes, what comes back may be larger than what went in:
@@ -52,36 +53,32 @@ static enum conv_status open_pool(struct conv_scheduler *s, struct conv_err *err
     bool decodes = config->decode_on != CONV_CODER_CPU;
     bool encodes = config->encode_on != CONV_CODER_CPU;
     bool limited = config->memory > 0 && !config->ops->async;
+    size_t usual = decodes && encodes ? ROUGHENED(config->group_bytes) : config->group_bytes;
+    s->slots_per_stream = config->ops->async ? (decodes ? 3 : 2) : 0;
+    size_t slots = (size_t)s->slots_per_stream * (size_t)config->device_count;
+    s->most_streams = conv_growth_most(config->streams, config->most_streams, 2 * usual * slots,
+                                       config->mem_limit / 2);
     struct conv_pool_config pool = {
         .ops = config->ops,
-        .count = slot_count(config),
+        .count = slot_count(s, config->streams),
+        .most = slot_count(s, s->most_streams),
         .limit = config->mem_limit,
-        .usual_bytes = decodes && encodes ? ROUGHENED(config->group_bytes) : config->group_bytes,
+        .usual_bytes = usual,
         .keep = limited ? conv_pipeline_keep(config->memory, config->jobs) : SIZE_MAX,
         .codes = decodes || encodes,
     };
     return conv_pool_open(&s->pool, &pool, err);
 }
 
-static int stream_count(const struct conv_pipeline_config *config)
+static int stream_count(const struct conv_scheduler *s)
 {
-    return config->ops->async ? config->device_count * config->streams : 0;
-}
-
-static void add_rows(struct conv_scheduler *s, struct conv_stream_thread *owner)
-{
-    static const char *const engines[CONV_ENGINE_COUNT] = {"copy in", "kernel", "copy out"};
-    char name[32] = "stream";
-    if (s->config->device_count > 1)
-        snprintf(name, sizeof name, "%s stream", s->config->device_names[owner->device]);
-    for (int e = 0; e < CONV_ENGINE_COUNT; e++)
-        owner->tracks[e] = conv_trace_add_track(s->config->trace, name, owner->index, engines[e]);
+    return s->config->ops->async ? s->config->device_count * s->most_streams : 0;
 }
 
 // Fewer threads than asked for are fine; none at all is a failure.
 static enum conv_status start_streams(struct conv_scheduler *s, struct conv_err *err)
 {
-    int errnum = 0, started = 0, count = stream_count(s->config);
+    int errnum = 0, started = 0, count = stream_count(s);
     for (int i = 0; i < count; i++) {
         struct conv_stream_thread *owner = &s->stream_threads[i];
         if (!owner->is_needed)
@@ -104,9 +101,9 @@ static enum conv_status start_threads(struct conv_scheduler *s, struct conv_work
 {
     const struct conv_pipeline_config *config = s->config;
     enum conv_status status = conv_devices_open(s, err);
-    for (int i = 0; i < stream_count(config) && !status; i++)
+    for (int i = 0; i < stream_count(s) && !status; i++)
         if (s->stream_threads[i].is_needed)
-            add_rows(s, &s->stream_threads[i]);
+            conv_stream_thread_add_tracks(&s->stream_threads[i]);
     for (int i = 0; i < config->jobs && !status; i++) {
         workers[i].scheduler = s;
         workers[i].index = i;
@@ -186,7 +183,7 @@ static void stop_threads(struct conv_scheduler *s, struct conv_worker *workers)
     s->streams_end = true;
     pthread_cond_broadcast(&s->wake.streams);
     conv_lock_release(&s->lock);
-    for (int i = 0; i < stream_count(s->config); i++)
+    for (int i = 0; i < stream_count(s); i++)
         if (s->stream_threads[i].started)
             pthread_join(s->stream_threads[i].thread, NULL);
     conv_devices_close(s);
@@ -219,12 +216,13 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
     if (status)
         return status;
     struct conv_worker *workers = calloc((size_t)config->jobs, sizeof *workers);
-    s.stream_threads = calloc((size_t)stream_count(config) + 1, sizeof *s.stream_threads);
     s.devices = calloc((size_t)config->device_count, sizeof *s.devices);
-    if (!workers || !s.stream_threads || !s.devices)
-        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d workers", config->jobs);
-    if (!status)
+    if (workers && s.devices)
         status = open_pool(&s, err);
+    if (!status)
+        s.stream_threads = calloc((size_t)stream_count(&s) + 1, sizeof *s.stream_threads);
+    if (!workers || !s.devices || (!status && !s.stream_threads))
+        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d workers", config->jobs);
     if (!status)
         status = run_threads(&s, workers, err);
     // Threads that were left behind use their slots and their workers' memory.

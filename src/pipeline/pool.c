@@ -100,27 +100,47 @@ static size_t with_headroom(const struct conv_pool *pool, size_t need)
 enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pool_config *config,
                                 struct conv_err *err)
 {
-    int count = config->count;
-    size_t share = config->limit / 2 / (size_t)count / GROW_STEP * GROW_STEP;
-    *pool = (struct conv_pool){.ops = config->ops, .limit = config->limit, .keep = config->keep};
+    int most = config->most > config->count ? config->most : config->count;
+    size_t share = config->limit / 2 / (size_t)config->count / GROW_STEP * GROW_STEP;
+    *pool = (struct conv_pool){
+        .ops = config->ops,
+        .limit = config->limit,
+        .keep = config->keep,
+        .codes = config->codes,
+    };
     pool->usual_bytes = config->usual_bytes < share ? config->usual_bytes : share;
     pool->usual_bytes = pool->usual_bytes < pool->keep ? pool->usual_bytes : pool->keep;
-    pool->slots = calloc((size_t)count, sizeof *pool->slots);
-    pool->buffers = calloc(2 * (size_t)count, sizeof *pool->buffers);
+    pool->slots = calloc((size_t)most, sizeof *pool->slots);
+    pool->buffers = calloc(2 * (size_t)most, sizeof *pool->buffers);
     if (!pool->slots || !pool->buffers)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", count);
-    pool->count = count;
-    bool codes = config->codes;
-    for (int i = 0; i < count; i++) {
-        struct conv_group *group = &pool->slots[i].group;
-        group->plane_capacity = MAX_PLANES;
-        group->planes = malloc(MAX_PLANES * sizeof *group->planes);
-        group->image_capacity = codes ? MAX_PLANES : 0;
-        group->images = codes ? malloc(MAX_PLANES * sizeof *group->images) : NULL;
-        if (!group->planes || (codes && !group->images))
-            return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", count);
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", most);
+    pool->count = most;
+    conv_pool_add_slots(pool, config->count);
+    return pool->usable == config->count
+               ? CONV_OK
+               : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", config->count);
+}
+
+static bool make_tables(const struct conv_pool *pool, struct conv_group *group)
+{
+    group->plane_capacity = MAX_PLANES;
+    group->planes = malloc(MAX_PLANES * sizeof *group->planes);
+    group->image_capacity = pool->codes ? MAX_PLANES : 0;
+    group->images = pool->codes ? malloc(MAX_PLANES * sizeof *group->images) : NULL;
+    return group->planes && (!pool->codes || group->images);
+}
+
+void conv_pool_add_slots(struct conv_pool *pool, int more)
+{
+    for (; more > 0 && pool->usable < pool->count; more--) {
+        struct conv_group *group = &pool->slots[pool->usable].group;
+        if (!make_tables(pool, group)) {
+            free(group->planes);
+            group->planes = NULL;
+            return;
+        }
+        pool->usable++;
     }
-    return CONV_OK;
 }
 
 void conv_pool_close(struct conv_pool *pool)
@@ -142,7 +162,7 @@ static struct conv_slot *find_free(const struct conv_pool *pool, bool *busy)
 {
     struct conv_slot *slot = NULL;
     *busy = false;
-    for (int i = 0; i < pool->count; i++) {
+    for (int i = 0; i < pool->usable; i++) {
         if (pool->slots[i].state == CONV_SLOT_FREE)
             slot = &pool->slots[i];
         else

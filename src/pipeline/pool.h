@@ -13,9 +13,11 @@
 struct conv_pool {
     const struct conv_backend_ops *ops;
     struct conv_slot *slots;
-    int count;
+    int count;    // of slots; the last ones may be without tables until conv_pool_add_slots
+    int usable;   // slots that have tables
     struct conv_pool_buffer *buffers; // two for each slot
     size_t usual_bytes, keep, limit;  // conv_pool_config
+    bool codes;
     size_t used;                      // bytes of all buffers
     size_t reserved;                  // bytes of all slots' `reserved_out` and `metadata`
 };
@@ -23,6 +25,7 @@ struct conv_pool {
 struct conv_pool_config {
     const struct conv_backend_ops *ops; // pins and unpins buffers
     int count;                          // of slots
+    int most;                           // that conv_pool_add_slots may make of them; 0: `count`
     size_t limit;                       // bytes that all buffers and metadata may take together
     // Bytes that a buffer takes the first time that it is needed. Less where `limit` or `keep` does
     // not leave that much.
@@ -35,6 +38,9 @@ struct conv_pool_config {
 enum conv_status conv_pool_open(struct conv_pool *pool, const struct conv_pool_config *config,
                                 struct conv_err *err);
 void conv_pool_close(struct conv_pool *pool); // half-built is fine
+
+// More slots may be in use, up to the most, or to what there is memory for.
+void conv_pool_add_slots(struct conv_pool *pool, int more);
 
 // What a group begins with.
 struct conv_pool_need {

@@ -30,6 +30,9 @@ enum { CONV_FORM_DECODED = 1, CONV_FORM_ENCODED = 2, CONV_FORM_COUNT = 4 };
 struct conv_groups {
     struct conv_slot *open[CONV_FORM_COUNT]; // that take images, by form
     struct conv_slot *ready, **ready_end;    // sealed, for the streams
+    int ready_count;
+    int idle_threads;    // of streams, that wait for groups
+    int decoding_images; // of the groups that devices decode now
     bool has_sealer; // a worker waits until the open group is old enough to be sealed
 };
 
@@ -59,7 +62,9 @@ struct conv_scheduler {
     size_t table_bytes;             // conv_backend_ops.table_bytes
     bool filter_alpha;
     int most_live;                             // images in the pipeline at once
-    struct conv_stream_thread *stream_threads; // of all devices: device * streams + index
+    int most_streams;                          // of each device
+    int slots_per_stream;                      // 0: the backend has no streams
+    struct conv_stream_thread *stream_threads; // of all devices: device * most + index
     struct conv_budget files; // has its own lock: buffers of input files, and images in work
 
     // Acquired before `lock` where both are held.

@@ -4,6 +4,7 @@
 // backend.
 #include "pipeline/stream_thread.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/cancel.h"
@@ -313,6 +314,10 @@ static void run_slot(struct conv_scheduler *s, struct conv_stream_thread *thread
     struct conv_err err = {0};
     enum conv_status status;
     enum result result = FILTERED;
+    int images = slot->group.decoded ? slot->group.image_count : 0;
+    s->groups.decoding_images += images;
+    slot->group.at_once = s->groups.decoding_images / s->config->device_count;
+    conv_devices_grow(s, thread->device);
     conv_lock_release(&s->lock);
     thread->slot = slot;
     conv_ranges_push("group");
@@ -322,7 +327,19 @@ static void run_slot(struct conv_scheduler *s, struct conv_stream_thread *thread
         status = run_group(thread, &slot->group, &result, &err);
     conv_ranges_pop();
     conv_lock_acquire(&s->lock);
+    s->groups.decoding_images -= images;
     end_run(s, slot, result, status, &err);
+}
+
+void conv_stream_thread_add_tracks(struct conv_stream_thread *thread)
+{
+    static const char *const engines[CONV_ENGINE_COUNT] = {"copy in", "kernel", "copy out"};
+    const struct conv_pipeline_config *config = thread->scheduler->config;
+    char name[32] = "stream";
+    if (config->device_count > 1)
+        snprintf(name, sizeof name, "%s stream", config->device_names[thread->device]);
+    for (int e = 0; e < CONV_ENGINE_COUNT; e++)
+        thread->tracks[e] = conv_trace_add_track(config->trace, name, thread->index, engines[e]);
 }
 
 void *conv_stream_thread_main(void *argument)
@@ -331,6 +348,8 @@ void *conv_stream_thread_main(void *argument)
     struct conv_scheduler *s = thread->scheduler;
     struct conv_pool_buffer buffer;
     conv_thread_set_low_latency();
+    if (thread->is_added && !conv_devices_open_stream(thread))
+        return NULL;
     conv_lock_acquire(&s->lock);
     for (;;) {
         struct conv_slot *slot = conv_groups_take_ready(s);
@@ -344,7 +363,9 @@ void *conv_stream_thread_main(void *argument)
             conv_pool_free_buffer(&s->pool, &buffer);
             conv_lock_acquire(&s->lock);
         } else {
+            s->groups.idle_threads++;
             conv_scheduler_wait(s, &s->wake.streams, CONV_SCHEDULER_LOOK_NS);
+            s->groups.idle_threads--;
         }
     }
     conv_lock_release(&s->lock);

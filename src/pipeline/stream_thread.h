@@ -10,6 +10,7 @@ struct conv_stream_thread {
     struct conv_scheduler *scheduler;
     int device, index;
     bool is_needed; // set before the threads start: there is or will be a stream for it
+    bool is_added;  // by conv_devices_grow: it opens its stream itself
     // Guards `stream` and `tracks`, which other devices' threads use, too. Acquired before all
     // other locks.
     pthread_mutex_t in_turn;
@@ -22,8 +23,11 @@ struct conv_stream_thread {
     size_t scratch_size;
     struct conv_slot *slot; // whose group it runs
     pthread_t thread;
-    bool started;
+    bool started; // of an added thread guarded by the scheduler's lock until streams_end
 };
+
+// Gives the stream its tracks of the trace, if there is one.
+void conv_stream_thread_add_tracks(struct conv_stream_thread *thread);
 
 void *conv_stream_thread_main(void *stream_thread); // struct conv_stream_thread
 

@@ -301,6 +301,12 @@ static void print_devices(const struct conv_report_config *config, const struct 
                                  : (config->jobs == 1 ? "worker" : "workers"));
 }
 
+void conv_report_streams(struct conv_report *report, int streams)
+{
+    if (report->config.streams < streams)
+        report->config.streams = streams;
+}
+
 void conv_report_listing(struct conv_report *report, const struct conv_record_listing *listing)
 {
     report->totals.listing = *listing;

@@ -30,6 +30,9 @@ struct conv_report_work {
 // Adds the group to the totals and to the overlap of its device's engines.
 void conv_report_group(struct conv_report *report, const struct conv_report_work *work);
 
+// A device has got more streams than the configuration says.
+void conv_report_streams(struct conv_report *report, int streams);
+
 // False: conv_report_tick does nothing. Any thread, at any time.
 bool conv_report_has_progress(const struct conv_report *report);
 

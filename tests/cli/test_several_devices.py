@@ -59,6 +59,20 @@ def test_a_faster_device_gets_more(box, batch):  # noqa: F811
     assert fast["images"] > 3 * slow["images"]
 
 
+@OWN_TIME
+@pytest.mark.parametrize("faults,options,streams", (
+    ("slow=20", (), range(5, 9)), ("slow=20", ("--device=cuda", "--streams=4"), (4,)), ("slow=20 full=5", (), (4,)),
+    ("devices=2 slow=30", ("--device=all",), range(5, 9)), ("devices=2 slow=20 0:lost=20", ("--device=all",), range(5, 9))))
+def test_a_device_gets_more_streams_while_groups_wait(box, batch, faults, options, streams):  # noqa: F811
+    """Without --streams; one that finds no memory is no failure."""
+    done = run_faulty(faults, *(options or ("--device=cuda",)), *MANY, "--trace=t.json")
+    check_outcome(box, want_of(box), 0, done.stderr, faults)
+    assert int(re.search(r", (\d+) streams?\b", done.stderr)[1]) in streams
+    if "lost" not in faults:
+        kernels = [track for track in check_rows(load("t.json")).values() if track.endswith("kernel")]
+        assert len(kernels) == len(set(kernels)) and len(kernels) >= min(streams)
+
+
 @pytest.mark.parametrize("alpha", ("keep", "premultiply"))
 @pytest.mark.parametrize("which", (0, 1))
 @pytest.mark.parametrize("where", (1, 4))

@@ -8,6 +8,7 @@
 //   trap=N         (real) a kernel traps before the Nth group: CUDA itself loses the device
 //   room=BYTES     larger groups find no device memory
 //   streams=BYTES  streams for larger groups cannot be opened
+//   full=N         the Nth stream and all later ones find no device memory
 //   hog=BYTES      (real) device memory is taken until at most this much is free
 //   pins=N         the Nth block of staging memory and all later ones cannot be pinned
 //   closed         the device has no memory left when it is opened
@@ -43,9 +44,9 @@ struct conv_stream {
 
 static struct device {
     bool closed;
-    long lost, trap, pins, slow, open;
+    long lost, trap, pins, slow, open, full;
     size_t room, streams, hog;
-    atomic_long groups, blocks; // so far
+    atomic_long groups, blocks, opened; // so far; `opened`: streams
     atomic_bool gone;
 } devices[MOST_DEVICES];
 
@@ -99,6 +100,7 @@ static void read_words(void)
         device->pins = number_or_0(text, d, "pins=");
         device->slow = number_or_0(text, d, "slow=");
         device->open = number_or_0(text, d, "open=");
+        device->full = number_or_0(text, d, "full=");
         device->room = (size_t)number_or_0(text, d, "room=");
         device->streams = (size_t)number_or_0(text, d, "streams=");
         device->hog = (size_t)number_or_0(text, d, "hog=");
@@ -231,7 +233,8 @@ static enum conv_status stream_open(struct conv_backend *backend, struct conv_st
                                     size_t bytes, struct conv_err *err)
 {
     struct device *device = &devices[backend->device];
-    if (device->streams && bytes > device->streams)
+    long number = atomic_fetch_add(&device->opened, 1) + 1;
+    if ((device->full && number >= device->full) || (device->streams && bytes > device->streams))
         return no_room(err);
     struct conv_stream *stream = calloc(1, sizeof *stream);
     if (!stream)

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// When a device gets another stream while a run lasts.
+//
+// A device that decodes works on many images at once, each slowly: with 1,000 photographs in flight
+// an H200 is twice as fast as with 200. But a stream takes device memory and some milliseconds to
+// open, which a short run would pay for nothing. So a run begins with few streams, and another one
+// is opened whenever groups keep waiting though all streams are busy.
+//
+// The scheduler's lock guards it.
+#ifndef CONV_PIPELINE_GROWTH_H
+#define CONV_PIPELINE_GROWTH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct conv_growth {
+    int streams;  // of the device that are open
+    int most;     // that it may get; 0 until it has streams, and where there was no room for one
+    bool opening; // another one is being opened
+    int late;     // groups in a row that were taken while others waited
+};
+
+// The most streams that each device may get: `wanted`, or fewer where staging memory of `limit`
+// bytes is short, but not fewer than `streams`. `stream_bytes`: that all devices' groups take for
+// one stream of each.
+int conv_growth_most(int streams, int wanted, size_t stream_bytes, size_t limit);
+
+// A stream of the device has taken a group; `waiting` others are ready, and `idle` stream threads
+// have none. True if another stream is to be opened: `opening` is set then.
+bool conv_growth_is_due(struct conv_growth *growth, int waiting, int idle);
+
+// The stream is open, or (opened false) there is no room for it or any more.
+void conv_growth_end(struct conv_growth *growth, bool opened);
+
+#endif
