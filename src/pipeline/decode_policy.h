@@ -53,8 +53,8 @@ void conv_decode_policy_note_device(struct conv_decode_policy *policy, int image
 void conv_decode_policy_note_failure(struct conv_decode_policy *policy);
 
 // True if a device may begin another group: each stream may have one waiting, eight at most, and
-// four more are filled or drained. At first only one, unless a device is required. One less for each recent
-// failure.
+// four more are filled or drained. At first only one, unless a device is required. One less for
+// each recent failure.
 bool conv_decode_policy_may_begin(const struct conv_decode_policy *policy);
 
 // Where it may not: true if a worker is to decode an image instead of waiting. Decoding costs a
@@ -65,8 +65,8 @@ void conv_decode_policy_note_idle(struct conv_decode_policy *policy, uint64_t ns
 // After a wait of this length, the idle time pays for an image; UINT64_MAX if it does not matter.
 uint64_t conv_decode_policy_wait_limit_ns(const struct conv_decode_policy *policy);
 
-// True if a device is to decode an image with a stream of `bytes` at the time `now`; `left` is a
-// lower bound on the images to be decoded yet, this one included. A measured latency is trusted for
+// True if a device is to decode an image with a stream of `bytes` at the time `now`; `left` is an
+// estimate of the images to be decoded yet, this one included. A measured latency is trusted for
 // a while only, or one group that was held up would keep a device from showing that it is faster.
 bool conv_decode_policy_is_worthwhile(const struct conv_decode_policy *policy, size_t bytes,
                                       uint64_t left, uint64_t now);

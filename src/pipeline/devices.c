@@ -263,8 +263,7 @@ void conv_devices_grow(struct conv_scheduler *s, int device)
         return;
     struct conv_stream_thread *thread = thread_of(s, device, growth->streams);
     thread->is_added = true;
-    thread->started =
-        pthread_create(&thread->thread, NULL, conv_stream_thread_main, thread) == 0;
+    thread->started = pthread_create(&thread->thread, NULL, conv_stream_thread_main, thread) == 0;
     if (!thread->started)
         conv_growth_end(growth, false);
 }

@@ -21,9 +21,9 @@ struct conv_device_state {
     struct conv_backend *backend; // set before OPENING, kept when LOST
     // READY: its open streams, fewer than asked for where memory was short.
     struct conv_growth growth;
-    struct conv_err lost;         // LOST: the reason; else CONV_OK
-    bool oom_reported;            // that it had no room for a group
-    bool coder_oom_reported;      // that it had no room for a group's coders
+    struct conv_err lost;    // LOST: the reason; else CONV_OK
+    bool oom_reported;       // that it had no room for a group
+    bool coder_oom_reported; // that it had no room for a group's coders
 };
 
 // Before the threads start: opens streams on all devices that are open. Streams with less device

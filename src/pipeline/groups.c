@@ -22,6 +22,7 @@ static bool may_decode(const struct conv_scheduler *s, const struct conv_job *jo
     // An input that can be read only once could not be read again for the CPU.
     return config->decode_on != CONV_CODER_CPU && job->decode_on != CONV_CODER_CPU &&
            conv_input_is_file(&job->input) && job->header.device_stream && job->format->device &&
+           config->ops->takes_stream &&
            config->ops->takes_stream(&job->header.shape, job->file->size);
 }
 
@@ -52,7 +53,8 @@ static bool may_encode(const struct conv_scheduler *s, const struct conv_job *jo
     const struct conv_image *shape = &job->header.shape;
     return config->encode_on != CONV_CODER_CPU && config->output_type != CONV_OUTPUT_F32 &&
            !conv_blend_is_needed(&config->blend) && job->output_format->device &&
-           conv_output_depth(config, job) == shape->depth && config->ops->chunks_bytes(shape) > 0;
+           conv_output_depth(config, job) == shape->depth && config->ops->chunks_bytes &&
+           config->ops->chunks_bytes(shape) > 0;
 }
 
 // The encoder determines the file's bytes, so it is chosen by the image and the limit alone and not
@@ -68,13 +70,18 @@ static struct plan make_plan(const struct conv_scheduler *s, const struct conv_j
     return plan;
 }
 
-// A lower bound on the images to be decoded yet, this one included.
+// An estimate of the images to be decoded yet, this one included.
+#define AGAIN_PART 4
 static uint64_t count_left(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
 {
     uint64_t known = 1 + (uint64_t)(s->jobs.announced.count + s->jobs.found.count);
     uint64_t gone = s->jobs.begun - (uint64_t)s->jobs.announced.count - 1;
     uint64_t all = s->config->expected_images;
     uint64_t expected = all > gone ? all - gone : 0;
+    // A run whose source has not ended is expected to last a part as long again: what is known
+    // ahead of the walk is always little.
+    uint64_t again = s->source_state == CONV_SOURCE_OVER ? 0 : gone / AGAIN_PART;
+    expected = expected > again ? expected : again;
     return known > expected ? known : expected;
 }
 

@@ -13,13 +13,13 @@
 struct conv_pool {
     const struct conv_backend_ops *ops;
     struct conv_slot *slots;
-    int count;    // of slots; the last ones may be without tables until conv_pool_add_slots
-    int usable;   // slots that have tables
+    int count;  // of slots; the last ones may be without tables until conv_pool_add_slots
+    int usable; // slots that have tables
     struct conv_pool_buffer *buffers; // two for each slot
     size_t usual_bytes, keep, limit;  // conv_pool_config
     bool codes;
-    size_t used;                      // bytes of all buffers
-    size_t reserved;                  // bytes of all slots' `reserved_out` and `metadata`
+    size_t used;     // bytes of all buffers
+    size_t reserved; // bytes of all slots' `reserved_out` and `metadata`
 };
 
 struct conv_pool_config {

@@ -33,7 +33,7 @@ struct conv_groups {
     int ready_count;
     int idle_threads;    // of streams, that wait for groups
     int decoding_images; // of the groups that devices decode now
-    bool has_sealer; // a worker waits until the open group is old enough to be sealed
+    bool has_sealer;     // a worker waits until the open group is old enough to be sealed
 };
 
 // What the threads wait for.

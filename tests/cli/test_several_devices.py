@@ -73,6 +73,21 @@ def test_a_device_gets_more_streams_while_groups_wait(box, batch, faults, option
         assert len(kernels) == len(set(kernels)) and len(kernels) >= min(streams)
 
 
+CODERS = (("--decode-on=gpu",), ("--encode-on=gpu",), ("--decode-on=gpu", "--encode-on=gpu"))
+
+
+@pytest.mark.parametrize("coders", CODERS)
+@pytest.mark.parametrize("faults", ("", "codes", "codes devices=2 slow=5", "codes lost=4", "codes room=20000", "codes pins=3"))
+def test_fake_devices_code_png(box, batch, faults, coders):  # noqa: F811
+    """Or leave it to the CPU, where they have no coders: the program crashed. The coders are the CPU's, so files are equal."""
+    done = run_faulty(faults, "--device=cuda:0,cuda:1" if "devices" in faults else "--device=cuda", *coders, "--group=4K", "-j2",
+                      "--report=r.jsonl", code=1 if "lost" in faults else 0)
+    made = check_outcome(box, want_of(box), done.returncode, done.stderr, faults)
+    if faults and "lost" not in faults and "room" not in faults:
+        counts = [summary()[f"{what}d_on_device"] for what in ("decode", "encode")]
+        assert (counts[0] > 20) == ("--decode-on=gpu" in coders) and (counts[1] == 63) == ("--encode-on=gpu" in coders), made
+
+
 @pytest.mark.parametrize("alpha", ("keep", "premultiply"))
 @pytest.mark.parametrize("which", (0, 1))
 @pytest.mark.parametrize("where", (1, 4))

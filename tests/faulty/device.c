@@ -3,6 +3,7 @@
 // backend through the asynchronous interface, so that groups and streams are tested on any machine,
 // and fail as the words of the variable CONV_FAULTY say:
 //   devices=N      number of devices, at most 8; 1 by default
+//   codes          the devices decode and encode PNG
 //   real           the devices run the CUDA backend instead; the machine's devices in turn
 //   lost=N         a device is lost at its Nth group, and every later call for it fails
 //   trap=N         (real) a kernel traps before the Nth group: CUDA itself loses the device
@@ -26,6 +27,7 @@
 #include "backend/backends.h"
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "coders.h"
 #include "faulty.h"
 
 #define TABLE_BYTES 64 // per plane, after the planes, as CUDA's
@@ -50,7 +52,7 @@ static struct device {
     atomic_bool gone;
 } devices[MOST_DEVICES];
 
-static bool real;
+static bool real, codes;
 static int device_count, real_count = 1;
 static const struct conv_backend_ops *inner; // the backend that does the work
 
@@ -90,6 +92,7 @@ static void read_words(void)
     const char *text = getenv("CONV_FAULTY");
     text = text ? text : "";
     real = number_of(text, 0, "real") >= 0;
+    codes = number_of(text, 0, "codes") >= 0;
     long count = number_or_0(text, 0, "devices=");
     device_count = count < 1 ? 1 : count < MOST_DEVICES ? (int)count : MOST_DEVICES;
     for (int d = 0; d < device_count; d++) {
@@ -171,9 +174,9 @@ static const char *variant(const struct conv_backend *backend, int step, int dep
     return inner->variant(backend->inner, step, depth);
 }
 
-static size_t table_bytes(int filter_count, bool codes)
+static size_t table_bytes(int filter_count, bool with_coders)
 {
-    return real ? inner->table_bytes(filter_count, codes) : TABLE_BYTES;
+    return real ? inner->table_bytes(filter_count, with_coders) : TABLE_BYTES;
 }
 
 // Aborts if pages are pinned twice, which includes new pages at an address that a lost device still
@@ -279,6 +282,25 @@ static enum conv_status run_like_cuda(struct conv_stream *stream, struct conv_gr
     return status;
 }
 
+static enum conv_status filter_planes(void *context, struct conv_group *planes,
+                                      struct conv_err *err)
+{
+    struct conv_stream *stream = context;
+    return inner->stream_run(stream->inner, planes, err);
+}
+
+static enum conv_status run_fake(struct conv_stream *stream, struct conv_group *group,
+                                 struct conv_err *err)
+{
+    if (!group->decoded && !group->encoded)
+        return run_like_cuda(stream, group, err);
+    group->ns_start = conv_clock_ns();
+    enum conv_status status = faulty_run_coded(filter_planes, stream, group, err);
+    group->ns_copy_in = group->ns_copy_out = 0;
+    group->ns_kernel = conv_clock_ns() - group->ns_start;
+    return status;
+}
+
 static enum conv_status stream_run(struct conv_stream *stream, struct conv_group *group,
                                    struct conv_err *err)
 {
@@ -289,7 +311,8 @@ static enum conv_status stream_run(struct conv_stream *stream, struct conv_group
     if (device->lost && number >= device->lost)
         atomic_store(&device->gone, true);
     if (atomic_load(&device->gone)) {
-        memset(group->h_out, 0x5A, group->front); // half of a result
+        if (group->h_out)
+            memset(group->h_out, 0x5A, group->front); // half of a result
         return fail(err);
     }
     wait_ms(device->slow);
@@ -297,7 +320,17 @@ static enum conv_status stream_run(struct conv_stream *stream, struct conv_group
     if (device->trap == number)
         faulty_trap(stream->device % real_count);
 #endif
-    return real ? inner->stream_run(stream->inner, group, err) : run_like_cuda(stream, group, err);
+    return real ? inner->stream_run(stream->inner, group, err) : run_fake(stream, group, err);
+}
+
+static bool takes_stream(const struct conv_image *shape, size_t most_bytes)
+{
+    return real ? inner->takes_stream(shape, most_bytes) : faulty_takes_stream(shape, most_bytes);
+}
+
+static size_t chunks_bytes(const struct conv_image *shape)
+{
+    return real ? inner->chunks_bytes(shape) : faulty_chunks_bytes(shape);
 }
 
 static enum conv_status list_devices(struct conv_device_info *info, int room, int *count,
@@ -320,7 +353,8 @@ static bool has_driver(void)
 
 int main(int argc, char **argv)
 {
-    static const struct conv_backend_ops faulty = {
+    read_words();
+    const struct conv_backend_ops faulty = {
         .name = "cuda",
         .title = "CUDA",
         .place = CONV_ON_CUDA,
@@ -333,6 +367,8 @@ int main(int argc, char **argv)
         .describe = describe,
         .variant = variant,
         .table_bytes = table_bytes,
+        .takes_stream = codes ? takes_stream : NULL,
+        .chunks_bytes = codes ? chunks_bytes : NULL,
         .host_pin = host_pin,
         .host_unpin = host_unpin,
         .stream_open = stream_open,
@@ -343,6 +379,5 @@ int main(int argc, char **argv)
         [CONV_ON_CPU] = &conv_backend_cpu,
         [CONV_ON_CUDA] = &faulty,
     };
-    read_words();
     return conv_commands_main(backends, argc, argv);
 }

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// PNG coders of a fake device, for device.c.
+#ifndef CONV_TESTS_FAULTY_CODERS_H
+#define CONV_TESTS_FAULTY_CODERS_H
+
+#include "backend/backend.h"
+
+// As conv_backend_ops's.
+bool faulty_takes_stream(const struct conv_image *shape, size_t most_bytes);
+size_t faulty_chunks_bytes(const struct conv_image *shape);
+
+// Filters the group's planes, which nothing codes.
+typedef enum conv_status (*faulty_filter_fn)(void *context, struct conv_group *planes,
+                                             struct conv_err *err);
+
+// Runs a group that is decoded, encoded or both: h_in stays as it was until the group's memory is
+// released.
+enum conv_status faulty_run_coded(faulty_filter_fn filter, void *context, struct conv_group *group,
+                                  struct conv_err *err);
+
+#endif
