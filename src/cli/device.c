@@ -8,6 +8,7 @@
 #include "base/features.h"
 #include "base/suggest.h"
 #include "cli/launcher.h"
+#include "pipeline/rates.h"
 
 static bool opening_left; // see conv_device_is_opening
 
@@ -245,20 +246,11 @@ bool conv_device_needs_workload(const struct conv_options *options)
            (list.choice == CONV_DEVICE_ALL && (decodes || encodes));
 }
 
-// Opening a GPU takes about 0.3 s. If it decodes and encodes, a run with it takes as long as one on
-// the CPU at 0.6 s, in which a core processes 54 MiB of files (photographs, 16 cores and an H200);
-// if it only encodes, at 2.6 s, or 290 MiB. If it does neither, the copies cost more than small
-// filters cost the CPU. Counts the machine's cores, not --jobs, since files must not depend on
-// that.
-struct conv_workload_thresholds conv_device_thresholds(const struct conv_options *options)
+// Counts the machine's cores, not --jobs, since files must not depend on that.
+struct conv_workload_choice conv_device_choice_of(const struct conv_options *options)
 {
-    uint64_t cores = (uint64_t)options->limits->cores;
-    struct conv_workload_thresholds enough = {UINT64_MAX, UINT64_MAX};
-    if (encodes_by_choice(options)) {
-        enough.others = cores * ((uint64_t)320 << 20);
-        enough.plain = decodes_by_choice(options) ? cores * ((uint64_t)64 << 20) : enough.others;
-    }
-    return enough;
+    return conv_rates_choice(options->limits->cores, decodes_by_choice(options),
+                             encodes_by_choice(options));
 }
 
 static bool is_small(const struct conv_filter *filters, int count)

@@ -63,9 +63,9 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
                                   enum conv_workload_kind work, atomic_int *stop,
                                   struct conv_err *err);
 
-// True if the choice depends on the workload; and the bytes of files from which on it is large.
+// True if the choice depends on the workload; and from what work on it is large.
 bool conv_device_needs_workload(const struct conv_options *options);
-struct conv_workload_thresholds conv_device_thresholds(const struct conv_options *options);
+struct conv_workload_choice conv_device_choice_of(const struct conv_options *options);
 void conv_device_close(struct conv_device *device); // {0} is fine
 
 // True if a closed device is still being opened by a thread: see conv_async_open_close.

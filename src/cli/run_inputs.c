@@ -68,7 +68,7 @@ static enum conv_status check_format(const struct conv_options *options, const c
 static void measure_work(struct conv_run_inputs *inputs, const struct conv_options *options,
                          const struct conv_walk_config *config)
 {
-    struct conv_workload_thresholds thresholds = conv_device_thresholds(options);
+    struct conv_workload_choice choice = conv_device_choice_of(options);
     struct conv_walk_config again = *config;
     struct conv_workload workload;
     struct conv_limited_source limited;
@@ -80,7 +80,7 @@ static void measure_work(struct conv_run_inputs *inputs, const struct conv_optio
     if (!images || !conv_walk_is_repeatable(&again) || conv_walk_open(&walk, &again, &err))
         return;
     conv_limited_source_init(&limited, conv_walk_source(walk), most ? most : UINT64_MAX);
-    conv_workload_measure(&workload, &limited.source, &thresholds);
+    conv_workload_measure(&workload, &limited.source, &choice);
     conv_walk_close(walk);
     if (!options->skip_existing && !options->update && !options->resume_path)
         inputs->expected = workload.images; // each will be processed

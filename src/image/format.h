@@ -87,6 +87,8 @@ struct conv_format_device {
     // A guess from the first head_bytes bytes of a file: true if header.device_stream is likely.
     size_t head_bytes;
     bool (*looks_decodable)(const uint8_t *head);
+    // Bytes of the decoded samples that such a head states, whether it is right or not.
+    uint64_t (*head_samples)(const uint8_t *head);
 
     // Copies the compressed image data to `stream`, which has room for `size` bytes, and sets
     // *stream_bytes. False if a device cannot decode this file; `stream` then holds anything.

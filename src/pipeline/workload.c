@@ -8,16 +8,20 @@
 
 // Files whose size is looked up: a microsecond or two each, or a while over a network.
 #define SAMPLED 256
-#define OPEN_EACH 16 // one of them in 16 is opened
+#define OPEN_EACH 4 // one of them in 4 is opened
 
-// Images whose files are smaller than this on average are not counted further: a name takes a
-// microsecond, which must not show beside the work on its image.
-#define LEAST_BYTES ((uint64_t)16 << 10)
+// Names are counted as long as each stands for this many times what it costs. At the moment of
+// the decision, counting has then taken at most as small a part of the device's cost.
+#define WORTH_NAMES 10
+
+// Decoded samples of a file are at most this many times its bytes (deflate: 1032).
+#define MOST_EXPANSION 1032.0
 
 // What the sampled files have in common.
 struct sample {
     uint64_t files, bytes; // of all of them
-    int opened, plain;     // of some
+    uint64_t opened_bytes; // of those that were opened
+    double opened_gain;
 };
 
 static uint64_t file_size(const struct conv_item *item)
@@ -48,58 +52,75 @@ static ssize_t read_head(uint8_t head[CONV_FORMATS_HEAD], const struct conv_item
     return got;
 }
 
-static bool looks_plain(const struct conv_item *item)
+static double gain_of(const struct conv_workload_choice *choice, const struct conv_item *item,
+                      uint64_t size)
 {
     uint8_t head[CONV_FORMATS_HEAD];
     ssize_t got = read_head(head, item);
     if (got <= 0)
-        return false;
+        return 0;
     const struct conv_format_device *device = conv_formats_find(head, (size_t)got)->device;
-    return device && (size_t)got >= device->head_bytes && device->looks_decodable(head);
+    bool known = device && (size_t)got >= device->head_bytes;
+    const struct conv_workload_gain *gain =
+        known && device->looks_decodable(head) ? &choice->plain : &choice->others;
+    double samples = known ? (double)device->head_samples(head) : 0;
+    // A header may say anything; compression does not gain more than this.
+    double most = MOST_EXPANSION * (double)size;
+    samples = samples < most ? samples : most;
+    return gain->image + gain->sample * samples + gain->byte * (double)size;
 }
 
-static void add_sample(struct sample *sample, const struct conv_item *item)
+static void add_sample(struct sample *sample, const struct conv_workload_choice *choice,
+                       const struct conv_item *item)
 {
     uint64_t size = file_size(item);
     if (size > 0 && sample->files % OPEN_EACH == 0) {
-        sample->opened++;
-        sample->plain += looks_plain(item);
+        sample->opened_gain += gain_of(choice, item, size);
+        sample->opened_bytes += size;
     }
     sample->files++;
     sample->bytes += size;
 }
 
-static bool is_much(const struct conv_workload *workload, const struct sample *sample,
-                    const struct conv_workload_thresholds *thresholds)
+// Of an average image: that of the opened files, by bytes.
+static double average_gain(const struct sample *sample)
 {
-    bool plain = 4 * sample->plain >= 3 * sample->opened;
-    return workload->bytes >= (plain ? thresholds->plain : thresholds->others);
+    if (sample->opened_bytes == 0)
+        return 0;
+    return sample->opened_gain / (double)sample->opened_bytes * (double)sample->bytes /
+           (double)sample->files;
 }
 
 void conv_workload_measure(struct conv_workload *workload, struct conv_source *source,
-                           const struct conv_workload_thresholds *thresholds)
+                           const struct conv_workload_choice *choice)
 {
     struct conv_item item = {0};
     struct conv_err err;
     struct sample sample = {0};
-    bool much = false;
+    bool much = false, worth = true;
     enum conv_source_step step = CONV_SOURCE_ITEM;
-    *workload = (struct conv_workload){CONV_WORKLOAD_UNKNOWN, 0, 0};
-    while (step != CONV_SOURCE_END && !much &&
-           (sample.files < SAMPLED || sample.bytes / SAMPLED >= LEAST_BYTES)) {
+    *workload = (struct conv_workload){.kind = CONV_WORKLOAD_UNKNOWN};
+    while (step != CONV_SOURCE_END && !much && worth) {
         step = conv_source_next(source, &item, &err);
         if (step != CONV_SOURCE_ITEM || item.is_copy) {
             conv_item_release(&item);
             continue;
         }
         if (sample.files < SAMPLED)
-            add_sample(&sample, &item);
+            add_sample(&sample, choice, &item);
         conv_item_release(&item);
         workload->images++;
-        workload->bytes =
-            sample.files < SAMPLED ? sample.bytes : sample.bytes / SAMPLED * workload->images;
-        much = sample.files == SAMPLED && is_much(workload, &sample, thresholds);
+        if (sample.files < SAMPLED)
+            continue;
+        double gain = average_gain(&sample);
+        workload->saved = gain * (double)workload->images;
+        much = workload->saved >= choice->cost;
+        worth = gain > WORTH_NAMES * choice->name;
     }
-    much = much || (step == CONV_SOURCE_END && is_much(workload, &sample, thresholds));
+    if (sample.files < SAMPLED)
+        workload->saved = average_gain(&sample) * (double)workload->images;
+    workload->bytes =
+        sample.files < SAMPLED ? sample.bytes : sample.bytes / SAMPLED * workload->images;
+    much = much || (step == CONV_SOURCE_END && workload->saved >= choice->cost);
     workload->kind = much ? CONV_WORKLOAD_LARGE : CONV_WORKLOAD_SMALL;
 }

@@ -11,18 +11,27 @@ struct conv_workload {
     enum conv_workload_kind kind;
     uint64_t images; // lower bound
     uint64_t bytes;  // of their files, estimated
+    double saved;    // nanoseconds of the run, estimated
 };
 
-// Bytes of files from which on there is much to do.
-struct conv_workload_thresholds {
-    uint64_t plain;  // if a device could decode most images, by their first bytes
-    uint64_t others; // if not
+// Nanoseconds that a device saves a run for each image, byte of decoded samples and byte of files.
+struct conv_workload_gain {
+    double image, sample, byte;
 };
 
-// Takes steps of the source until it is clear that there is much to do, or that the images are too
-// small to be worth counting. Looks up the size of the first few files and opens some of them; all
-// others count as their average. The same source gives the same answer each time.
+// When there is much to do: when a device saves more than it costs.
+struct conv_workload_choice {
+    struct conv_workload_gain plain;  // images that a device could decode, by their first bytes
+    struct conv_workload_gain others; // those that it could not
+    double cost;                      // of using a device at all
+    double name;                      // of counting an image: names are not worth a walk where
+                                      // images save less than some times that
+};
+
+// Takes steps of the source until it is clear that there is much to do, or that there never will
+// be. Looks up the size of the first few files and opens some of them; all others count as their
+// average. The same source gives the same answer each time.
 void conv_workload_measure(struct conv_workload *workload, struct conv_source *source,
-                           const struct conv_workload_thresholds *thresholds);
+                           const struct conv_workload_choice *choice);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "base/features.h"
 #include "base/suggest.h"
+#include "png/chunk.h"
 #include "png/cpu/decode.h"
 #include "png/cpu/encode.h"
 #include "png/cpu/interleave.h"
@@ -221,6 +222,21 @@ bool conv_png_looks_plain(const uint8_t head[CONV_PNG_HEAD_SIZE])
         .interlaced = head[28] != 0,
     };
     return !conv_png_check_signature(head, CONV_PNG_HEAD_SIZE, &err) && conv_png_is_plain(&header);
+}
+
+uint64_t conv_png_head_samples(const uint8_t head[CONV_PNG_HEAD_SIZE])
+{
+    struct conv_err err;
+    uint64_t width = conv_chunk_read_u32(head + 16), height = conv_chunk_read_u32(head + 20);
+    uint64_t pixels = (width & INT32_MAX) * (height & INT32_MAX);
+    int type = head[25];
+    bool valid = type == CONV_COLOR_GRAY || type == CONV_COLOR_RGB || type == CONV_COLOR_PALETTE ||
+                 type == CONV_COLOR_GRAY_ALPHA || type == CONV_COLOR_RGB_ALPHA;
+    if (!valid || conv_png_check_signature(head, CONV_PNG_HEAD_SIZE, &err))
+        return 0;
+    uint64_t channels = (uint64_t)conv_chunk_channels(type);
+    channels = type == CONV_COLOR_PALETTE ? 3 : channels;
+    return pixels > UINT64_MAX / 8 ? 0 : pixels * channels * (head[24] == 16 ? 2 : 1);
 }
 
 bool conv_png_copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *data, size_t size,

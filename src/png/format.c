@@ -127,6 +127,7 @@ static void frame(struct conv_codec *codec, const struct conv_image *shape,
 static const struct conv_format_device device = {
     .head_bytes = CONV_PNG_HEAD_SIZE,
     .looks_decodable = conv_png_looks_plain,
+    .head_samples = conv_png_head_samples,
     .copy_stream = copy_stream,
     .frame = frame,
 };

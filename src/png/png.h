@@ -163,6 +163,10 @@ bool conv_png_is_plain(const struct conv_png_header *header);
 #define CONV_PNG_HEAD_SIZE 29
 bool conv_png_looks_plain(const uint8_t head[CONV_PNG_HEAD_SIZE]);
 
+// Bytes of the decoded samples: palettes count as RGB, less than 8 bits as 8. 0 if the head is
+// none.
+uint64_t conv_png_head_samples(const uint8_t head[CONV_PNG_HEAD_SIZE]);
+
 // Copies the concatenated IDAT data (one zlib stream) to `stream`, which has room for `size` bytes,
 // and sets *stream_size. False if the file is not plain or its chunks are irregular:
 // conv_png_decode then has to decode or refuse it, and `stream` holds anything.

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "io/walk.h"
+#include "pipeline/rates.h"
 #include "pipeline/workload.h"
 
 #define KIB ((uint64_t)1024)
@@ -24,6 +25,10 @@ static void make(int number, uint64_t bytes, int bit_depth, int color_type, int 
 {
     char path[100];
     uint8_t head[29] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+    head[18] = 600 >> 8; // 600 x 300
+    head[19] = 600 & 255;
+    head[22] = 300 >> 8;
+    head[23] = 300 & 255;
     head[24] = (uint8_t)bit_depth;
     head[25] = (uint8_t)color_type;
     head[28] = (uint8_t)interlaced;
@@ -74,7 +79,8 @@ static const char *list_of(int count)
     return path;
 }
 
-static struct conv_workload measure(uint64_t plain, uint64_t others, const char *list)
+static struct conv_workload measure_gain(const struct conv_workload_choice *choice,
+                                         const char *list)
 {
     const char *inputs[] = {folder};
     struct conv_walk_config config = {
@@ -86,13 +92,25 @@ static struct conv_workload measure(uint64_t plain, uint64_t others, const char 
                 .files_from = list,
             },
     };
-    struct conv_workload_thresholds thresholds = {plain, others};
     struct conv_workload workload;
     struct conv_walk *walk;
     assert_int_equal(conv_walk_open(&walk, &config, NULL), CONV_OK);
-    conv_workload_measure(&workload, conv_walk_source(walk), &thresholds);
+    conv_workload_measure(&workload, conv_walk_source(walk), choice);
     conv_walk_close(walk);
     return workload;
+}
+
+// There is much to do from so many bytes of files on.
+#define NEVER ((uint64_t)1 << 60)
+static struct conv_workload measure(uint64_t plain, uint64_t others, const char *list)
+{
+    const struct conv_workload_choice choice = {
+        .plain.byte = 1e9 / (double)plain,
+        .others.byte = 1e9 / (double)others,
+        .cost = 1e9 - 1,
+        .name = 1e9 / (double)(plain < others ? plain : others) * 1600,
+    };
+    return measure_gain(&choice, list);
 }
 
 static void test_few_files_are_added_up(void **state)
@@ -100,11 +118,11 @@ static void test_few_files_are_added_up(void **state)
     (void)state;
     make_plain(0, 3, 20 * KIB);
     make_plain(3, 4, 100 * KIB);
-    struct conv_workload workload = measure(161 * KIB, UINT64_MAX, NULL);
+    struct conv_workload workload = measure(161 * KIB, NEVER, NULL);
     assert_int_equal(workload.kind, CONV_WORKLOAD_SMALL);
     assert_int_equal(workload.images, 4);
     assert_int_equal(workload.bytes, 160 * KIB);
-    assert_int_equal(measure(160 * KIB, UINT64_MAX, NULL).kind, CONV_WORKLOAD_LARGE);
+    assert_int_equal(measure(160 * KIB, NEVER, NULL).kind, CONV_WORKLOAD_LARGE);
 }
 
 static void test_many_are_like_the_first(void **state)
@@ -112,12 +130,11 @@ static void test_many_are_like_the_first(void **state)
     (void)state;
     make_plain(0, 256, 100 * KIB);
     make_plain(256, 1000, 1); // not opened
-    struct conv_workload workload = measure(UINT64_MAX, UINT64_MAX, list_of(1000));
+    struct conv_workload workload = measure(NEVER, NEVER, list_of(1000));
     assert_int_equal(workload.kind, CONV_WORKLOAD_SMALL);
     assert_int_equal(workload.images, 1000);
     assert_int_equal(workload.bytes, 100000 * KIB);
-    workload =
-        measure(30000 * KIB, UINT64_MAX, list_of(1000)); // and the walk goes no further than that
+    workload = measure(30000 * KIB, NEVER, list_of(1000)); // and the walk goes no further than that
     assert_int_equal(workload.kind, CONV_WORKLOAD_LARGE);
     assert_int_equal(workload.images, 300);
 }
@@ -126,7 +143,7 @@ static void test_small_ones_are_not_worth_a_walk(void **state)
 {
     (void)state;
     make_plain(0, 400, 15 * KIB);
-    struct conv_workload workload = measure(UINT64_MAX, UINT64_MAX, NULL);
+    struct conv_workload workload = measure(NEVER, NEVER, NULL);
     assert_int_equal(workload.kind, CONV_WORKLOAD_SMALL);
     assert_int_equal(workload.images, 256);
 }
@@ -141,11 +158,62 @@ static void test_what_a_device_cannot_decode_is_another_matter(void **state)
         assert_int_equal(measure(1, 6401 * KIB, NULL).kind, CONV_WORKLOAD_SMALL);
         assert_int_equal(measure(1, 6400 * KIB, NULL).kind, CONV_WORKLOAD_LARGE);
     }
-    make_plain(0, 48, 100 * KIB); // three of the four that are opened
+    make_plain(0, 32, 100 * KIB); // half of those that are opened
     const char *list = list_of(64);
-    assert_int_equal(measure(6400 * KIB, UINT64_MAX, list).kind, CONV_WORKLOAD_LARGE);
-    make(32, 100 * KIB, 16, 4, 1);
-    assert_int_equal(measure(6400 * KIB, UINT64_MAX, list).kind, CONV_WORKLOAD_SMALL);
+    assert_int_equal(measure(3200 * KIB, NEVER, list).kind, CONV_WORKLOAD_LARGE);
+    assert_int_equal(measure(3201 * KIB, NEVER, list).kind, CONV_WORKLOAD_SMALL);
+}
+
+// Each image saves 10 us and 0.1 ns per byte of its samples, and loses 0.2 ns per byte of its file.
+static void test_pixels_and_files_count(void **state)
+{
+    (void)state;
+    struct conv_workload_choice choice = {.plain = {10e3, 0.1, -0.2}, .cost = 1};
+    make_plain(0, 100, 20000);
+    double each = 10e3 + 0.1 * 600 * 300 * 3 - 0.2 * 20000;
+    assert_float_equal(measure_gain(&choice, NULL).saved, 100 * each, 1);
+    choice.cost = 100 * each + 1;
+    assert_int_equal(measure_gain(&choice, NULL).kind, CONV_WORKLOAD_SMALL);
+    choice.cost = 100 * each - 1;
+    assert_int_equal(measure_gain(&choice, NULL).kind, CONV_WORKLOAD_LARGE);
+    make(0, 50, 8, 2, 0); // more pixels than 50 bytes hold
+    choice.plain = (struct conv_workload_gain){0, 1, 0};
+    assert_true(measure_gain(&choice, list_of(1)).saved <= 1032 * 50);
+}
+
+// How many images of a kind make a device worth its cost, by the measured rates.
+static int count_enough(const struct conv_workload_gain *gain, double cost, double samples,
+                        double bytes)
+{
+    double each = gain->image + gain->sample * samples + gain->byte * bytes;
+    return each > 0 ? (int)(cost / each) : INT32_MAX;
+}
+
+// Where measurements put it: see docs/benchmarks.md.
+static void test_rates_agree_with_measurements(void **state)
+{
+    (void)state;
+    struct conv_workload_choice choice = conv_rates_choice(16, true, true);
+    double photo = 768 * 512 * 3, icon = 128 * 128 * 4;
+    assert_in_range(count_enough(&choice.plain, choice.cost, photo, 640e3), 1100, 1700);
+    assert_in_range(count_enough(&choice.others, choice.cost, photo, 640e3), 3000, 7000);
+    assert_in_range(count_enough(&choice.plain, choice.cost, icon, 5.6e3), 50000, 80000);
+    choice = conv_rates_choice(2, true, true);
+    assert_in_range(count_enough(&choice.plain, choice.cost, photo, 640e3), 100, 300);
+    choice = conv_rates_choice(16, false, false);
+    assert_int_equal(count_enough(&choice.plain, choice.cost, photo, 640e3), INT32_MAX);
+    choice = conv_rates_choice(16, false, true);
+    assert_true(choice.plain.sample == choice.others.sample);
+}
+
+static void test_what_saves_nothing_is_not_counted(void **state)
+{
+    (void)state;
+    const struct conv_workload_choice choice = {.plain.image = -1, .others.image = -1, .cost = 1};
+    make_plain(0, 300, 100 * KIB);
+    struct conv_workload workload = measure_gain(&choice, NULL);
+    assert_int_equal(workload.kind, CONV_WORKLOAD_SMALL);
+    assert_int_equal(workload.images, 256);
 }
 
 static void test_what_is_no_png_is_not_plain(void **state)
@@ -156,9 +224,9 @@ static void test_what_is_no_png_is_not_plain(void **state)
     snprintf(path, sizeof path, "%s/0000.png", folder);
     assert_int_equal(truncate(path, 0), 0);
     assert_int_equal(truncate(path, 100 << 10), 0);
-    assert_int_equal(measure(1, UINT64_MAX, NULL).kind, CONV_WORKLOAD_SMALL);
+    assert_int_equal(measure(1, NEVER, NULL).kind, CONV_WORKLOAD_SMALL);
     assert_int_equal(truncate(path, 20), 0);
-    assert_int_equal(measure(1, UINT64_MAX, NULL).kind, CONV_WORKLOAD_SMALL);
+    assert_int_equal(measure(1, NEVER, NULL).kind, CONV_WORKLOAD_SMALL);
 }
 
 static void test_a_list_from_a_pipe_or_device_is_not_walked_twice(void **state)
@@ -181,6 +249,9 @@ int main(void)
         TEST(test_many_are_like_the_first),
         TEST(test_small_ones_are_not_worth_a_walk),
         TEST(test_what_a_device_cannot_decode_is_another_matter),
+        TEST(test_pixels_and_files_count),
+        TEST(test_rates_agree_with_measurements),
+        TEST(test_what_saves_nothing_is_not_counted),
         TEST(test_what_is_no_png_is_not_plain),
         TEST(test_a_list_from_a_pipe_or_device_is_not_walked_twice),
     };

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// What images cost on cores and on a device: measured once, for the choice between them.
+#ifndef CONV_PIPELINE_RATES_H
+#define CONV_PIPELINE_RATES_H
+
+#include <stdbool.h>
+
+#include "pipeline/workload.h"
+
+// What a device saves on a machine of so many cores if it encodes, and decodes as well. One that
+// does neither saves nothing: the copies cost more than small filters cost the CPU.
+struct conv_workload_choice conv_rates_choice(int cores, bool decodes, bool encodes);
+
+#endif
