@@ -378,8 +378,8 @@ enum conv_status conv_archive_order_open(struct conv_archive_order **out,
 
 void conv_archive_order_limit(struct conv_archive_order *order, size_t bytes)
 {
-    order->limit = bytes;
-    order->buffers.most = bytes / 4;
+    order->buffers.most = bytes / 5;
+    order->limit = bytes - order->buffers.most;
 }
 
 static enum conv_status refuse_failed(struct conv_err *err)

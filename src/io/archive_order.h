@@ -59,7 +59,8 @@ enum conv_status conv_archive_order_open(struct conv_archive_order **order,
                                          const struct conv_archive_order_config *config,
                                          struct conv_err *err);
 
-// Bytes of members that may wait; several times that of an output at least.
+// Bytes of members that may wait, and of buffers that are kept for them; several times that of an
+// output at least.
 void conv_archive_order_limit(struct conv_archive_order *order, size_t bytes);
 
 // Member `number` of all, counted from 0, for archive number `target`. Each number is put or
