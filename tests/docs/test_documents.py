@@ -180,6 +180,12 @@ def test_python_is_valid(block):
     ast.parse(block.text)
 
 
+def test_the_version_to_cite_is_that_of_the_program():
+    with open(os.path.join(ROOT, "CITATION.cff"), encoding="utf-8") as file:
+        cited = re.search(r"(?m)^version: (.*)$", file.read())[1]
+    assert subprocess.run([BINARY, "--version"], capture_output=True, text=True).stdout.split()[1] == cited
+
+
 def test_marks_are_known():
     """Each mark is one of those above, with a reason where one is asked for; at least half of the blocks are run."""
     kinds = [block.kind for block in BLOCKS]
