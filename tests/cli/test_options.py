@@ -281,6 +281,8 @@ def test_only_the_command_line_names_options():
     found = {}
     for folder in ("src", "kernels"):
         for path in glob.glob(os.path.join(program.ROOT, folder, "**", "*.[ch]*"), recursive=True):
+            if not re.search(r"\.(c|h|cu|cuh)$", path):
+                continue
             name = os.path.relpath(path, program.ROOT)
             with open(path, encoding="utf-8") as file:
                 found[name] = literals_with_options(file.read())

@@ -11,6 +11,7 @@ files of `workplace`. A comment before a block says where that is not so:
     <!-- docs-test: until interrupted -->  ended by SIGINT after a second
     <!-- docs-test: exit N -->             run; the last command ends with that exit code
     <!-- docs-test: output -->             what the block before prints; numbers may differ, `...` stands for any lines, … for the rest of one
+    <!-- docs-test: run -->                run, apart from the block before
     <!-- docs-test: text -->               no command: a formula, a drawing, a file
 """
 import ast

@@ -153,7 +153,7 @@ def on_page_markdown(markdown, page, config, files):
         if match[1] == "output":
             return '<p class="not-run">It prints:</p>\n'
         reason = "needs a GPU" if match[1] == "gpu" else match[1][6:-1] if match[1].startswith("skip (") else None
-        return f'<p class="not-run">The tests do not run this: {html.escape(reason)}.</p>\n' if reason else ""
+        return f'<p class="not-run">The tests do not run this: {html.escape(reason)}.</p>\n' if reason else "<p></p>\n"
 
     markdown = re.sub(r"(?m)^<!-- docs-test: (.*?) -->$", not_run, markdown)
     markdown = re.sub(r"(?m)^( *)<!-- code: (\S+): (.+?) -->", code, markdown)
