@@ -181,7 +181,6 @@ enum conv_status conv_cuda_coder_decode(struct conv_stream *stream, struct conv_
         .images = (const void *)(group->h_in + coder->decodes),
         .d_images = (const void *)(d_in + coder->decodes),
         .count = group->image_count,
-        .at_once = group->at_once,
         .d_stop = stream->backend->d_stop,
         .d_status = (void *)(coder->answers.h_data + results_bytes(group)),
         .stream = stream->cuda,

@@ -69,9 +69,6 @@ struct conv_group {
     // Threads that may help to run it, set by its owner; NULL: none. Only the CPU backend uses
     // them.
     struct conv_parallel *parallel;
-    // Decoded: images that the device is expected to decode at the same time, on all its streams;
-    // 0: only these. Set by its owner.
-    int at_once;
     uint64_t ns_start; // when the copy in began, on conv_clock_ns's clock; set by the backend
     uint64_t ns_copy_in, ns_kernel, ns_copy_out; // set by the backend
 };

@@ -142,7 +142,8 @@ static double estimate_flops(const struct images_run *run, const struct conv_lay
                            : 2.0 * layer->maps * layer->channels * layer->kernel_height *
                                  layer->kernel_width / layer->stride / layer->stride;
     double bytes = conv_layer_setup_much(run->options) / per_pixel * BYTES_PER_PIXEL;
-    struct conv_workload_choice much = {.plain.byte = 1, .others.byte = 1, .cost = bytes, .name = 1638};
+    struct conv_workload_choice much = {
+        .plain.byte = 1, .others.byte = 1, .cost = bytes, .name = 1638};
     struct conv_walk_config config = make_walk(run, NULL);
     struct conv_workload workload;
     struct conv_walk *walk;

@@ -10,8 +10,13 @@
 #define CODED_GROUP ((size_t)32 << 20)
 #define STREAMS 4
 #define CODED_STREAMS 6
+
+// 50,000 photographs coded on an H200, GB/s of samples in the steady state: 28.2 with 6 streams,
+// 38.8 with 12, 36.5 with 24. Inflating fewer images per launch with more threads each is faster
+// than the opposite (29 to 30 with 12 to 24 streams and 128 or 256 threads per image), and so is
+// the default of 8 connections (25.7 with 32).
 #define MOST_STREAMS 8
-#define MOST_CODED_STREAMS 24
+#define MOST_CODED_STREAMS 12
 
 int conv_defaults_streams(bool decodes)
 {

@@ -31,9 +31,8 @@ struct conv_groups {
     struct conv_slot *open[CONV_FORM_COUNT]; // that take images, by form
     struct conv_slot *ready, **ready_end;    // sealed, for the streams
     int ready_count;
-    int idle_threads;    // of streams, that wait for groups
-    int decoding_images; // of the groups that devices decode now
-    bool has_sealer;     // a worker waits until the open group is old enough to be sealed
+    int idle_threads; // of streams, that wait for groups
+    bool has_sealer;  // a worker waits until the open group is old enough to be sealed
 };
 
 // What the threads wait for.

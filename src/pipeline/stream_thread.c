@@ -314,9 +314,6 @@ static void run_slot(struct conv_scheduler *s, struct conv_stream_thread *thread
     struct conv_err err = {0};
     enum conv_status status;
     enum result result = FILTERED;
-    int images = slot->group.decoded ? slot->group.image_count : 0;
-    s->groups.decoding_images += images;
-    slot->group.at_once = s->groups.decoding_images / s->config->device_count;
     conv_devices_grow(s, thread->device);
     conv_lock_release(&s->lock);
     thread->slot = slot;
@@ -327,7 +324,6 @@ static void run_slot(struct conv_scheduler *s, struct conv_stream_thread *thread
         status = run_group(thread, &slot->group, &result, &err);
     conv_ranges_pop();
     conv_lock_acquire(&s->lock);
-    s->groups.decoding_images -= images;
     end_run(s, slot, result, status, &err);
 }
 
