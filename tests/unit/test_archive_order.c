@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 
+#include "io/archive_buffers.h"
 #include "io/archive_input.h"
 #include "io/archive_order.h"
 #include "support/folder.h"
@@ -175,6 +176,35 @@ static void test_failure(void **state)
     assert_non_null(strstr(last.text, "/proc/none"));
 }
 
+// A buffer is used again for what fits and does not waste it, and only so much is kept.
+static void test_buffers(void **state)
+{
+    struct conv_archive_buffers buffers;
+    (void)state;
+    conv_archive_buffers_open(&buffers);
+    buffers.most = 1 << 20;
+    uint8_t *large = conv_archive_buffers_take(&buffers, 700000);
+    uint8_t *small = conv_archive_buffers_take(&buffers, 100);
+    uint8_t *other = conv_archive_buffers_take(&buffers, 700000);
+    assert_true(large && small && other && large != other);
+    memset(large, 1, 700000);
+    memset(other, 2, 700000);
+    memset(small, 3, 100);
+    conv_archive_buffers_give(&buffers, large);
+    conv_archive_buffers_give(&buffers, other); // more than is kept
+    conv_archive_buffers_give(&buffers, small);
+    conv_archive_buffers_give(&buffers, NULL);
+    assert_in_range(buffers.unused_bytes, 700000, 1 << 20);
+    uint8_t *little = conv_archive_buffers_take(&buffers, 70000);
+    assert_ptr_not_equal(little, large);
+    uint8_t *again = conv_archive_buffers_take(&buffers, 650000);
+    assert_ptr_equal(again, large);
+    assert_int_equal(buffers.unused_bytes, 0);
+    conv_archive_buffers_give(&buffers, again);
+    conv_archive_buffers_give(&buffers, little);
+    conv_archive_buffers_close(&buffers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +212,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_admission, folder_make, folder_remove),
         cmocka_unit_test_setup_teardown(test_what_is_not_kept, folder_make, folder_remove),
         cmocka_unit_test_setup_teardown(test_failure, folder_make, folder_remove),
+        cmocka_unit_test(test_buffers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

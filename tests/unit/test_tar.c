@@ -215,6 +215,74 @@ static void test_members_that_are_not_read(void **state)
     end(&r);
 }
 
+// A sparse file whose map is a list in its PAX header: "offset,size,...", for 6 bytes of parts.
+static void put_sparse(const char *map, const char *size)
+{
+    char records[256];
+    const char *keys[] = {"GNU.sparse.map", "GNU.sparse.size"}, *values[] = {map, size};
+    int end = 0;
+    for (int i = 0; i < 2; i++) {
+        int length = (int)(strlen(keys[i]) + strlen(values[i])) + 5; // with two digits
+        assert_in_range(length, 10, 99);
+        end += snprintf(records + end, sizeof records - (size_t)end, "%d %s=%s\n", length, keys[i],
+                        values[i]);
+    }
+    put_raw("PaxHeaders/x", 'x', records, (size_t)end);
+    put_raw("sparse", '0', "abcdef", 6);
+    put_raw("after", '0', "abc", 3);
+    put_zeros(1024);
+}
+
+// Maps that make no sense concern one member; so does a file that is larger than an archive of this
+// size may become.
+static void test_sparse_maps(void **state)
+{
+    static const struct {
+        const char *map, *size;
+        bool good;
+    } maps[] = {
+        {"2,3,8,3", "20", true},
+        {"0,6", "6", true},
+        {"5,0,8,6", "14", true},
+        {"2,3,4,3", "20", false},
+        {"2,3,8,4", "20", false},
+        {"2,3,8,2", "20", false},
+        {"2,3,18,3", "20", false},
+        {"8,3,2,3", "20", false},
+        {"0,6", "5", false},
+        {"0,6", "9223372036854775807", false},
+        {"9200000000000000000,6", "9223372036854775807", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++) {
+        struct reading r;
+        char content[32];
+        put_sparse(maps[i].map, maps[i].size);
+        begin(&r);
+        if (step(&r) != (maps[i].good ? CONV_ARCHIVE_MEMBER : CONV_ARCHIVE_BAD))
+            fail_msg("%s of %s: %s", maps[i].map, maps[i].size, r.err.text);
+        assert_string_equal(r.member.name, "sparse");
+        if (i == 0) {
+            assert_null(r.reader->ops->map(r.reader));
+            assert_int_equal(r.reader->ops->read(r.reader, content, 32, &r.err), 20);
+            assert_memory_equal(content, "\0\0abc\0\0\0def\0\0\0\0\0\0\0\0\0", 20);
+        }
+        assert_int_equal(step(&r), CONV_ARCHIVE_MEMBER);
+        assert_string_equal(r.member.name, "after");
+        assert_int_equal(step(&r), CONV_ARCHIVE_END);
+        end(&r);
+    }
+    // A list that is none.
+    static const char *const lists[] = {"", "1", "1,", ",1", "1,2,3", "a,b", "1;2", "-1,2"};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        struct conv_tar_sparse sparse = {0};
+        struct conv_err err = {0};
+        assert_int_equal(conv_tar_sparse_list(&sparse, lists[i], strlen(lists[i]), &err),
+                         CONV_ERR_FORMAT);
+        conv_tar_sparse_free(&sparse);
+    }
+}
+
 // However an archive is cut, whole members come first, then one reason.
 static void test_every_truncation(void **state)
 {
@@ -273,6 +341,7 @@ int main(void)
         cmocka_unit_test_setup(test_numbers, clear),
         cmocka_unit_test_setup(test_pax, clear),
         cmocka_unit_test_setup(test_members_that_are_not_read, clear),
+        cmocka_unit_test_setup(test_sparse_maps, clear),
         cmocka_unit_test_setup(test_every_truncation, clear),
         cmocka_unit_test_setup(test_recognition, clear),
     };
