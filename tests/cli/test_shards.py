@@ -259,7 +259,7 @@ def test_the_documentation_has_the_scripts_that_are_tested():
     """tools/test cluster runs them."""
     folder = os.path.join(program.ROOT, "examples", "cluster")
     with open(os.path.join(program.ROOT, "docs", "clusters.md"), encoding="utf-8") as file:
-        shown = dict(re.findall(r"<!-- ([\w.]+) -->\n```\w+\n(.*?)```", file.read(), re.S))
+        shown = dict(re.findall(r"<!-- ([\w.]+) -->\n(?:<!-- docs-test: .*? -->\n)?```\w+\n(.*?)```", file.read(), re.S))
     assert sorted(shown) == sorted(os.listdir(folder))
     for name, text in shown.items():
         with open(os.path.join(folder, name), encoding="utf-8") as file:
