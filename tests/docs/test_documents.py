@@ -5,7 +5,7 @@ A block of code that is indented by four spaces, or fenced as sh, is one script,
 files of `workplace`. A comment before a block says where that is not so:
 
     <!-- docs-test: skip (REASON) -->      not run; the reason is shown in the site
-    <!-- docs-test: gpu -->                run where conv finds a GPU
+    <!-- docs-test: gpu -->                run where conv finds a GPU; so is any block with `--device cuda`
     <!-- docs-test: program -->            run, where the tool that it needs is installed (first word of the block)
     <!-- docs-test: source -->             run in the checkout, without changing it
     <!-- docs-test: until interrupted -->  ended by SIGINT after a second
@@ -60,7 +60,8 @@ def blocks_of(document):
             if language == "python":
                 found.append(Block(document, text[:match.start()].count("\n") + 1, "python", language, body))
             continue
-        found.append(Block(document, text[:match.start()].count("\n") + 1, match[1] or "run", language, body))
+        kind = match[1] or ("gpu" if "--device cuda" in body else "run")
+        found.append(Block(document, text[:match.start()].count("\n") + 1, kind, language, body))
     return found
 
 
