@@ -68,7 +68,8 @@ struct conv_bench_options {
     const struct conv_variant *variant; // to measure alone, or NULL
     enum conv_bench_sizes sizes;
     int width, height, depth;
-    int images; // per launch; 0: the default for the sizes
+    int images;                               // per launch; 0: the default for the sizes
+    const struct conv_bench_compare *compare; // an earlier benchmark, or NULL
 
     // conv_bench_layers
     const struct conv_bench_layer *layer;           // NULL: all of conv_bench_layers_list
@@ -101,6 +102,8 @@ struct conv_bench_options {
     bool on_device; // the device's coders instead of the CPU's
     int in_flight;  // images in flight on the device; 0: a series
 };
+
+struct conv_bench_compare; // bench_compare.h
 
 // Every kernel variant on the same images, each compared with the reference first: a wrong one ends
 // the benchmark. Prints a table per workload.

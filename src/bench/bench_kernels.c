@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/features.h"
 #include "bench/bench.h"
+#include "bench/bench_compare.h"
 #include "bench/bench_competitor.h"
 #include "bench/bench_kernels_print.h"
 #include "bench/bench_launch.h"
@@ -384,6 +385,8 @@ static enum conv_status bench_workload(const struct conv_bench_options *options,
     struct conv_bench_workload *workload = &result->workload;
     enum conv_status status = conv_bench_workload_open(
         workload, sizes->sizes, sizes->width, sizes->height, sizes->images, options->depth, err);
+    if (!status && options->compare && options->sizes != CONV_BENCH_SIZES_STANDARD)
+        status = conv_bench_compare_check(options->compare, options, workload, err);
     if (!status)
         status = take_memory(&bench, err);
     result->table.pixels = workload->pixels;
@@ -393,6 +396,8 @@ static enum conv_status bench_workload(const struct conv_bench_options *options,
         status = bench_variants(&bench, err);
         show_progress(&bench, NULL);
         conv_bench_table_finish(&result->table);
+        if (options->compare)
+            conv_bench_compare_fill(options->compare, options, workload, &result->table);
         conv_bench_kernels_print(options, result, status != CONV_OK);
     }
     conv_bench_workload_close(workload);

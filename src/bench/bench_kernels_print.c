@@ -50,6 +50,8 @@ static struct conv_page_kernel make_line(const struct conv_bench_table *table,
         kernel.runs = line->runs;
         kernel.share_of_copy = line->share;
         kernel.step = line->step;
+        kernel.old_ms = line->old_ms;
+        kernel.change = conv_bench_table_change(line);
     }
     return kernel;
 }
@@ -99,6 +101,7 @@ enum conv_status conv_bench_kernels_page(const struct conv_bench_options *option
             .cpu = table->places[CONV_ON_CPU].machine,
             .cuda = table->places[CONV_ON_CUDA].machine,
             .images = images[w],
+            .compared = table->compared,
         };
     }
     job->page.kind = "conv bench kernels";

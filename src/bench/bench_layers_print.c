@@ -67,7 +67,7 @@ static void print_line(const struct conv_bench_layers_table *table,
            name, (long long)line->images, line->ms, line->ms_min, line->ms_max, line->runs,
            us_per_image(line), line->tflop_per_s, 100 * line->byte_share, 100 * line->flop_share,
            line->error, line->same_bits ? "same" : "-", step,
-           line->kind == CONV_BENCH_COMPETITOR ? "RIVAL: " : "", line->summary);
+           line->kind == CONV_BENCH_COMPETITOR ? "competitor: " : "", line->summary);
 }
 
 // --- for programs --------------------------------------------------------------------------------

@@ -33,6 +33,16 @@ static double flop_rate(const struct conv_bench_table *table, double ms)
     return table->flops / ms / 1e6;
 }
 
+const char *conv_bench_table_change(const struct conv_bench_line *line)
+{
+    if (line->old_ms <= 0 || *line->skipped)
+        return NULL;
+    double ratio = line->ms / line->old_ms;
+    if (line->ms_p75 < line->old_p25 && ratio < 0.98)
+        return "faster";
+    return line->ms_p25 > line->old_p75 && ratio > 1.02 ? "slower" : "same";
+}
+
 // --- lines ---------------------------------------------------------------------------------------
 
 static void set_times(struct conv_bench_line *line, double *ns, int runs)
@@ -135,12 +145,16 @@ static void print_head(const struct conv_bench_table *table)
         printf(" %8s", "Mpix/s");
     if (table->flops > 0)
         printf(" %9s", "Gflop/s");
-    printf(" %8s %10s %8s  %s\n", "GB/s", "of a copy", "step", "what it is");
+    printf(" %8s %10s %8s", "GB/s", "of a copy", "step");
+    if (table->compared)
+        printf(" %10s %8s %-6s", "before", "speed-up", "change");
+    puts("  what it is");
 }
 
 static void print_line(const struct conv_bench_table *table, const struct conv_bench_line *line)
 {
-    char name[40], step[16] = "";
+    char name[40], step[16] = "", speed_up[24] = "", before[24] = "";
+    const char *change = conv_bench_table_change(line);
     snprintf(name, sizeof name, "%s%s", line->kind == CONV_BENCH_SHAPE ? "  " : "", line->name);
     if (*line->skipped) {
         printf("%-22s skipped: ", name);
@@ -156,8 +170,14 @@ static void print_line(const struct conv_bench_table *table, const struct conv_b
         printf(" %8.0f", pixel_rate(table, line->ms));
     if (table->flops > 0)
         printf(" %9.0f", flop_rate(table, line->ms));
-    printf(" %8.2f %8.1f %% %8s  %s%s\n", conv_bench_table_rate(table, line->ms), 100 * line->share,
-           step, line->kind == CONV_BENCH_COMPETITOR ? "RIVAL: " : "", line->summary);
+    printf(" %8.2f %8.1f %% %8s", conv_bench_table_rate(table, line->ms), 100 * line->share, step);
+    if (change) {
+        snprintf(before, sizeof before, "%.3f", line->old_ms);
+        snprintf(speed_up, sizeof speed_up, "%.2fx", line->old_ms / line->ms);
+    }
+    if (table->compared)
+        printf(" %10s %8s %-6s", before, speed_up, change ? change : "");
+    printf("  %s%s\n", line->kind == CONV_BENCH_COMPETITOR ? "competitor: " : "", line->summary);
 }
 
 void conv_bench_table_print(const struct conv_bench_table *table)
@@ -195,6 +215,11 @@ static void print_json_line(FILE *stream, const struct conv_bench_table *table,
         else
             fputs("null", stream);
     }
+    if (conv_bench_table_change(line)) {
+        fprintf(stream, ",\"old_ms\":%.6f,\"speed_up\":%.6f", line->old_ms,
+                line->old_ms / line->ms);
+        conv_json_member(stream, "change", conv_bench_table_change(line));
+    }
     fputc('}', stream);
 }
 
@@ -204,6 +229,8 @@ void conv_bench_table_print_json(const struct conv_bench_table *table, const cha
     for (int p = 0; p < CONV_BENCH_MOST_PLACES; p++)
         conv_json_member(stream, conv_bench_table_place((enum conv_place)p),
                          table->places[p].machine);
+    if (table->compared)
+        conv_json_member(stream, "compared_with", table->compared);
     fprintf(stream, "%s,\"rows\":[\n", members);
     for (int i = 0; i < table->count; i++) {
         print_json_line(stream, table, &table->lines[i]);
@@ -225,8 +252,10 @@ static void print_csv_text(const char *text)
 
 void conv_bench_table_print_csv(const struct conv_bench_table *table)
 {
-    puts("name,kind,where,runs,ms,ms_min,ms_max,ms_p25,ms_p75,mpix_per_s,gb_per_s,"
-         "share_of_copy,step,summary,skipped");
+    fputs("name,kind,where,runs,ms,ms_min,ms_max,ms_p25,ms_p75,mpix_per_s,gb_per_s,"
+          "share_of_copy,step,summary,skipped",
+          stdout);
+    puts(table->compared ? ",old_ms,speed_up,change" : "");
     for (int i = 0; i < table->count; i++) {
         const struct conv_bench_line *line = &table->lines[i];
         printf("%s,%s,%s,", line->name, conv_bench_table_kind(line->kind),
@@ -244,6 +273,11 @@ void conv_bench_table_print_csv(const struct conv_bench_table *table)
         print_csv_text(line->summary);
         putchar(',');
         print_csv_text(line->skipped);
+        const char *change = conv_bench_table_change(line);
+        if (change)
+            printf(",%.6f,%.6f,%s", line->old_ms, line->old_ms / line->ms, change);
+        else if (table->compared)
+            fputs(",,,", stdout);
         putchar('\n');
     }
 }

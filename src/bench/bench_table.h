@@ -30,6 +30,8 @@ struct conv_bench_line {
     double share;              // of the copy's speed; set by conv_bench_table_finish
     double step;               // speed over the previous variant's; 0: it is the first
     char skipped[480];         // why it was not measured; empty: it was
+    // Of an earlier benchmark (bench_compare.h); old_ms 0: unknown.
+    double old_ms, old_p25, old_p75;
 };
 
 // Copies, and the last variant, at one place.
@@ -48,6 +50,7 @@ struct conv_bench_table { // starts as {0}
     struct conv_bench_line lines[CONV_BENCH_MOST_LINES];
     int count;
     struct conv_bench_place places[CONV_BENCH_MOST_PLACES];
+    const char *compared; // the file of the earlier benchmark; NULL: none
 };
 
 // The time of one copy of the same bytes. Copies must alternate with the kernels' runs from the
@@ -66,6 +69,9 @@ void conv_bench_table_finish(struct conv_bench_table *table);
 
 // Gigabytes per second, read and written, of a run of `ms`.
 double conv_bench_table_rate(const struct conv_bench_table *table, double ms);
+// How the line differs from the earlier benchmark: "faster" or "slower" if the middle halves of the
+// runs do not overlap and the medians are 2 % apart, else "same". NULL: the line is not in both.
+const char *conv_bench_table_change(const struct conv_bench_line *line);
 // "copy", "variant", "shape", "competitor"
 const char *conv_bench_table_kind(enum conv_bench_kind kind);
 // "cpu", "cuda"

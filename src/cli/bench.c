@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/bench_compare.h"
 #include "cli/commands.h"
 #include "cli/device.h"
 #include "cli/hints.h"
@@ -20,6 +21,7 @@ struct command {
     int filter_count;
     struct conv_device device;
     struct conv_page_job page;
+    struct conv_bench_compare *compare; // of --compare, or NULL
     struct conv_bench_options bench;
 };
 
@@ -162,9 +164,12 @@ static enum conv_status bench_kernels(struct command *command, struct conv_err *
     enum conv_status status = find_variant(command, err);
     if (!status)
         status = parse_chain(command, err);
-    struct conv_own_files_use use = {.filters = options->bench_filter};
+    struct conv_own_files_use use = {options->bench_filter, &options->compare_path,
+                                     options->compare_path != NULL, NULL};
     if (!status)
         status = conv_own_files_check(options, &use, err);
+    if (!status && options->compare_path)
+        status = conv_bench_compare_open(&command->compare, options->compare_path, err);
     if (!status)
         status = choose_places(command, bench->variant,
                                bench->variant && bench->variant->place == CONV_ON_CUDA, err);
@@ -179,6 +184,7 @@ static enum conv_status bench_kernels(struct command *command, struct conv_err *
     bench->height = options->bench_height;
     bench->depth = options->bench_depth == CONV_BENCH_16_BITS ? 16 : 8;
     bench->images = options->bench_images;
+    bench->compare = command->compare;
     return conv_bench_kernels(bench, err);
 }
 
@@ -332,6 +338,7 @@ int conv_bench_main(const struct conv_options *options)
     else
         status = conv_err_set(&err, CONV_ERR_USAGE,
                               "conv bench takes: kernels | layers | streams FOLDER | codec FOLDER");
+    conv_bench_compare_close(command->compare);
     conv_page_job_close(&command->page);
     conv_device_close(&command->device);
     free(command);

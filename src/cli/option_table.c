@@ -278,6 +278,8 @@ const struct conv_option conv_option_table[] = {
              "--device cuda: images in flight"},
     {CHOICE("depth", 0, "BITS", bench_depth, depth_choices), .commands = KERNELS,
      .help = "bench kernels: 8 (default) or 16 bits per sample"},
+    {STRING("compare", 0, "FILE", compare_path), .commands = KERNELS,
+     .help = "bench kernels: compare with an earlier run, whose --json output is in FILE"},
     {CHOICE("stage", 0, "STAGE", bench_stage, stage_choices), .commands = STREAMS,
      .help = "bench streams: what is run: all (default), or device: images start in pinned memory "
              "and results "

@@ -130,7 +130,8 @@ struct conv_options {
     enum conv_when progress;
     bool quiet, verbose, json;
     const char *report_path, *trace_path, *html_path;
-    char command_line[1000]; // as typed, for the page
+    const char *compare_path; // of bench kernels: an earlier result
+    char command_line[1000];  // as typed, for the page
 
     struct conv_layer_options layer;
 

@@ -51,6 +51,11 @@ static const char *skip_value(const char *at)
     return at;
 }
 
+const char *conv_json_skip(const char *text)
+{
+    return skip_value(text);
+}
+
 // Moves *at past the next member of an object, from its opening bracket or the comma before the
 // member. False after the last member, with *at at the closing bracket, or if there is no member.
 static bool next_member(const char **at, struct conv_json_value *name,

@@ -18,6 +18,9 @@ struct conv_json_value {
 // Members of objects in the object are not found. Nesting costs no stack.
 bool conv_json_read(struct conv_json_value *value, const char *text, const char *name);
 
+// The end of the value that begins at `text`, after blanks; NULL if it is cut short or none begins.
+const char *conv_json_skip(const char *text);
+
 // True if `text` is one whole object, with nothing but blanks after it.
 bool conv_json_is_object(const char *text);
 

@@ -98,6 +98,48 @@ def test_kernels_csv(box):
         assert row["skipped"] or float(row["ms"]) > 0
 
 
+def test_kernels_compare(box):
+    old = json.loads(run(*SMALL, "--json").out)
+    for row in old["rows"]:
+        factor = {"cpu_portable": 1000, "cpu_reference": 0.001}.get(row["name"], 1)
+        for key in ("ms", "ms_p25", "ms_p75"):
+            if key in row:
+                row[key] *= factor
+    old["rows"][-1]["name"] = "gone"
+    with open("old.json", "w") as file:  # as in a page: an array, and other records around it
+        json.dump([{"type": "other"}, old], file)
+    new = measured("--compare", "old.json", "--html", "p.html")
+    assert new["compared_with"] == "old.json"
+    rows = {row["name"]: row for row in new["rows"]}
+    assert rows["cpu_portable"]["change"] == "faster" and rows["cpu_reference"]["change"] == "slower"
+    assert "change" not in new["rows"][-1]
+    before = {row["name"]: row.get("ms") for row in old["rows"]}
+    for name, row in rows.items():
+        if "change" in row:
+            assert abs(row["old_ms"] - before[name]) < 1e-6 and abs(row["speed_up"] * row["ms"] - row["old_ms"]) < 1e-3
+    with open("p.html", encoding="utf-8") as file:
+        page = file.read()
+    assert page.count('class="change ') == sum("change" in row for row in rows.values())
+    text = run(*SMALL, "--compare", "old.json").out
+    assert re.search(r"(?m)^cpu_portable .* faster ", text) and re.search(r"(?m)^kernel .* before +speed-up change", text)
+    table = list(csv.DictReader(io.StringIO(run(*SMALL, "--compare", "old.json", "--csv").out)))
+    assert {row["name"]: row["change"] for row in table}["cpu_portable"] == "faster"
+
+
+def test_kernels_compare_with_something_else(box):
+    old = run(*SMALL, "--json", "--variant", "cpu_portable").out
+    for name, text in (("old", old), ("cut", old[:200]), ("junk", "[[[\n{"), ("empty", ""), ("nul", "\0" + old)):
+        with open(name, "w") as file:
+            file.write(text)
+    assert "another filter" in run(*SMALL, "--compare", "old", "--filter", "blur", code=2).err
+    for name in ("cut", "junk", "empty", "nul"):
+        assert "no JSON output of conv bench kernels" in run(*SMALL, "--compare", name, code=2).err
+    assert "missing" in run(*SMALL, "--compare", "missing", code=2).err
+    assert "--html" in run(*SMALL, "--compare", "old", "--html", "old", code=2).err
+    with open("old") as file:
+        assert file.read() == old
+
+
 def test_chart_of_kernels(box):
     """tools/bench-chart draws what --json printed."""
     out = run(*SMALL, "--json", "--filter", "blur").out

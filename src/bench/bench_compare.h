@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// An earlier result of `conv bench kernels --json`, with which a new one is compared.
+#ifndef CONV_BENCH_BENCH_COMPARE_H
+#define CONV_BENCH_BENCH_COMPARE_H
+
+#include "bench/bench.h"
+#include "bench/bench_table.h"
+#include "bench/bench_workload.h"
+
+struct conv_bench_compare;
+
+// Reads the file; `path` must outlive the object. CONV_ERR_USAGE if it cannot be read or has no
+// result of conv bench kernels; CONV_ERR_MEMORY.
+enum conv_status conv_bench_compare_open(struct conv_bench_compare **compare, const char *path,
+                                         struct conv_err *err);
+void conv_bench_compare_close(struct conv_bench_compare *compare); // NULL is fine
+
+// CONV_ERR_USAGE if the file has no result for this filter, border and workload.
+enum conv_status conv_bench_compare_check(const struct conv_bench_compare *compare,
+                                          const struct conv_bench_options *options,
+                                          const struct conv_bench_workload *workload,
+                                          struct conv_err *err);
+
+// Sets the earlier times of the lines that the file has, by name and place. The table must be
+// finished. Without a result for this workload the table stays as it is.
+void conv_bench_compare_fill(const struct conv_bench_compare *compare,
+                             const struct conv_bench_options *options,
+                             const struct conv_bench_workload *workload,
+                             struct conv_bench_table *table);
+
+#endif
