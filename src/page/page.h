@@ -21,11 +21,11 @@ struct conv_page_filter {
     bool magnitude; // of the gradient: this matrix and its transpose
 };
 
-// The middle of an image before and after filtering, as PNG files.
+// A part of an image before and after filtering, as PNG files.
 struct conv_page_pair {
     const char *name;
     int width, height; // of the image
-    int crop_width, crop_height;
+    int crop_width, crop_height, crop_x, crop_y;
     uint8_t *before, *after;
     size_t before_size, after_size;
 };

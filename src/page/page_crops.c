@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The images on a page: the middle of an input and of its output, not scaled. Scaled down, a 3 x 3
-// filter would hardly be visible.
+// The images on a page: a part of an input and the same part of its output, not scaled. Scaled
+// down, a 3 x 3 filter would hardly be visible.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -19,7 +19,8 @@
 #define PIECE_HEIGHT 240
 #define MOST_PIXELS (1 << 25) // larger images are not decoded again for this
 #define MOST_BYTES ((size_t)1 << 28)
-#define LEVEL 6 // crops are small, so a high level costs no time
+#define PLACES 5 // along each axis, of which the part with most detail is shown
+#define LEVEL 6  // crops are small, so a high level costs no time
 
 struct decoded {
     struct conv_image image;
@@ -93,11 +94,54 @@ static bool decode(const char *path, struct decoded *decoded)
     return good;
 }
 
-// Reduces *decoded to its middle, at 8 bits.
-static void crop(struct decoded *decoded, int width, int height)
+static int sample_at(const struct conv_image *image, int channel, int x, int y)
+{
+    const struct conv_plane *plane = &image->plane[channel];
+    const uint8_t *row = plane->data + y * plane->stride;
+    return image->depth == 8 ? row[x] : ((const uint16_t *)(const void *)row)[x] >> 8;
+}
+
+// How much neighbours differ in a part of the image, where it is not transparent.
+static double measure_detail(const struct conv_image *image, int left, int top, int width,
+                             int height)
+{
+    int colour = image->channels >= 3 ? 1 : 0; // green, or gray
+    int alpha = image->channels % 2 == 0 ? image->channels - 1 : -1;
+    double detail = 0;
+    for (int y = top; y + 1 < top + height; y += 2)
+        for (int x = left; x + 1 < left + width; x += 2)
+            if (alpha < 0 || sample_at(image, alpha, x, y) > 0)
+                detail += abs(sample_at(image, colour, x, y) - sample_at(image, colour, x + 1, y)) +
+                          abs(sample_at(image, colour, x, y) - sample_at(image, colour, x, y + 1));
+    return detail;
+}
+
+// The part of the image whose halves, left and right of the slider, both have detail: the middle if
+// no other has more.
+static void choose_part(const struct conv_image *image, struct conv_page_pair *pair)
+{
+    double best = -1;
+    for (int i = 0; i < PLACES * PLACES; i++) {
+        int place = (i + PLACES * PLACES / 2) % (PLACES * PLACES); // the middle is the first
+        int left = (image->width - pair->crop_width) * (place % PLACES) / (PLACES - 1);
+        int top = (image->height - pair->crop_height) * (place / PLACES) / (PLACES - 1);
+        int half = pair->crop_width / 2;
+        double a = measure_detail(image, left, top, half, pair->crop_height);
+        double b = measure_detail(image, left + half, top, half, pair->crop_height);
+        if ((a < b ? a : b) > best) {
+            best = a < b ? a : b;
+            pair->crop_x = left;
+            pair->crop_y = top;
+        }
+    }
+}
+
+// Reduces *decoded to a part, at 8 bits.
+static void crop(struct decoded *decoded, const struct conv_page_pair *pair)
 {
     struct conv_image *image = &decoded->image;
-    int left = (image->width - width) / 2, top = (image->height - height) / 2;
+    int width = pair->crop_width, height = pair->crop_height;
+    int left = pair->crop_x, top = pair->crop_y;
     for (int c = 0; c < image->channels; c++) {
         struct conv_plane *plane = &image->plane[c];
         for (int y = 0; y < height; y++) {
@@ -149,8 +193,9 @@ static bool take_pair(struct conv_png_codec *codec, const struct conv_sample_pai
             .crop_width = width < PIECE_WIDTH ? width : PIECE_WIDTH,
             .crop_height = height < PIECE_HEIGHT ? height : PIECE_HEIGHT,
         };
-        crop(&before, pair->crop_width, pair->crop_height);
-        crop(&after, pair->crop_width, pair->crop_height);
+        choose_part(&before.image, pair);
+        crop(&before, pair);
+        crop(&after, pair);
         good = encode(codec, &before, &pair->before, &pair->before_size) &&
                encode(codec, &after, &pair->after, &pair->after_size);
         if (!good) {

@@ -49,6 +49,8 @@ bool conv_page_next_pair(struct conv_template *filled, const char *list, int ind
     conv_template_number(filled, "pair_height", pair->height, 0);
     conv_template_number(filled, "crop_width", pair->crop_width, 0);
     conv_template_number(filled, "crop_height", pair->crop_height, 0);
+    conv_template_number(filled, "crop_x", pair->crop_x, 0);
+    conv_template_number(filled, "crop_y", pair->crop_y, 0);
     conv_template_markup(filled, "before", write_before, pair);
     conv_template_markup(filled, "after", write_after, pair);
     return true;

@@ -192,7 +192,7 @@ class Chart {
   }
 
   drawAxis() {
-    const about = (view.to - view.from) / Math.max(2, this.axis.clientWidth / 130), power = 10 ** Math.floor(Math.log10(about));
+    const about = (view.to - view.from) / Math.max(2.5, this.axis.clientWidth / 110), power = 10 ** Math.floor(Math.log10(about));
     const step = [1, 2, 5, 10].map(n => n * power).find(n => n >= about);
     this.axis.replaceChildren();
     for (let at = Math.ceil(view.from / step) * step; at <= view.to - (view.to - view.from) / 16; at += step) {
