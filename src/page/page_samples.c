@@ -156,8 +156,13 @@ bool conv_page_next_sample(struct conv_template *filled, const char *list, int i
         return index == 0 && samples->timed > 1;
     if (strcmp(list, "time_bars") == 0 || strcmp(list, "time_lines") == 0)
         return next_bar(filled, index);
-    if (strcmp(list, "bar_labelled") == 0)
-        return index == 0 && state->bar % (state->bars > 12 ? 6 : state->bars > 4 ? 3 : 1) == 0;
+    if (strcmp(list, "bar_labelled") == 0) // not near the right edge, beyond which it would extend
+        return index == 0 &&
+               state->bar % (state->bars > 12  ? 6
+                             : state->bars > 4 ? 3
+                                               : 1) ==
+                   0 &&
+               5 * state->bar <= 4 * state->bars;
     if (strcmp(list, "slow") == 0)
         return next_slow(filled, index);
     if (strcmp(list, "slow_sized") == 0) // whose size is bound

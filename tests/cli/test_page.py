@@ -22,6 +22,7 @@ except ImportError:  # a machine that tools/setup has not prepared
 import browser
 import images
 import png_writer as png
+import program
 from program import run, start
 from test_batch import fill, fill_with_noise
 
@@ -277,6 +278,15 @@ def test_page_of_a_run_on_the_device(folder):
     page = check_page("p.html")
     assert {"overlap.two", "busy.copy_in", "busy.kernel"} <= check_figures(page, page.record)
     assert "stream 0 kernel" in page.text
+
+
+@pytest.mark.parametrize("name", ("run", "streams", "ladder"))
+def test_the_examples_in_the_documentation(name):
+    path = os.path.join(program.ROOT, "docs", "reports", name + ".html")
+    page = check_page(path)
+    assert os.path.getsize(path) < 300000
+    check_figures(page, page.record)
+    assert "NVIDIA H200" in page.text
 
 
 # --- in a browser --------------------------------------------------------------------------------
