@@ -8,7 +8,8 @@ function __conv_operands
         --output-type --output -o --suffix --to --quality -Q --encoder --compress -z --device \
         --decode-on --encode-on --streams --group --jobs -j --mem-limit --max-pixels --variant \
         --on-error --progress --report --trace --html --stride --padding --activation \
-        --precision --range --pool --filter --image-size --images --depth --stage --shape --maps
+        --precision --range --pool --filter --image-size --images --depth --compare --stage \
+        --shape --maps
     set -l skip 0
     for word in (commandline -opc)[2..-1]
         if test $skip = 1
@@ -138,6 +139,7 @@ complete -c conv -n '__conv_of bench' -l filter -x -a '(__conv_filters)' -d 'The
 complete -c conv -n '__conv_of bench' -l image-size -x -a 'mix uniform standard' -d 'WIDTHxHEIGHT'
 complete -c conv -n '__conv_of bench' -l images -x -d 'Images per launch'
 complete -c conv -n '__conv_of bench' -l depth -x -a '8 16' -d '8 or 16 bits per sample'
+complete -c conv -n '__conv_of bench' -l compare -r -d 'Compare with an earlier run, whose --json output is in FILE'
 complete -c conv -n '__conv_of bench' -l stage -x -a 'all device' -d 'What is run: all, or device: images start in pinned memory'
 complete -c conv -n '__conv_of bench' -l shape -x -a 'lenet-1 lenet-2 net28-1 net64-1 net70-1 net70-2 vgg-1 resnet-1' -d 'The input, BATCHxCHANNELSxHEIGHTxWIDTH, or one of the layers lenet-1'
 complete -c conv -n '__conv_of bench' -l maps -x -d 'Output maps'
