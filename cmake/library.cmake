@@ -67,7 +67,9 @@ include(CMakePackageConfigHelpers)
 configure_package_config_file(cmake/convConfig.cmake.in convConfig.cmake
     INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/conv)
 write_basic_package_version_file(convConfigVersion.cmake COMPATIBILITY SameMajorVersion)
-install(TARGETS conv_shared EXPORT conv LIBRARY)
+install(TARGETS conv_shared EXPORT conv
+    LIBRARY COMPONENT library NAMELINK_COMPONENT development)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 install(EXPORT conv NAMESPACE conv:: FILE convTargets.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/conv)
 install(FILES ${static_library} DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${PROJECT_BINARY_DIR}/convConfig.cmake ${PROJECT_BINARY_DIR}/convConfigVersion.cmake

@@ -23,7 +23,7 @@ _conv()
         --output-type --output -o --suffix --to --quality -Q --encoder --compress -z --device
         --decode-on --encode-on --streams --group --jobs -j --mem-limit --max-pixels --variant
         --on-error --progress --report --trace --html --stride --padding --activation --precision
-        --range --pool --filter --image-size --images --depth --stage --shape --maps'
+        --range --pool --filter --image-size --images --depth --compare --stage --shape --maps'
     local options="--batch --recursive --no-ignore --null --watch --images-only --skip-existing --update
         --dry-run --flip --gray --strip --first-frame --preserve --beside --in-place --fsync
         --reproducible --no-save --fail-fast --quiet --verbose --json --help --version --csv

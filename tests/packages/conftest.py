@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT
+"""Bare root folders of Debian and Ubuntu, in which packages are built, installed and removed.
+
+Needs root, mmdebstrap and the distributions' mirrors. Roots are kept as archives in CONV_ROOTS (default:
+.local/roots in the checkout), so that only the first run fetches them. CONV_UBUNTU_MIRROR names another mirror.
+"""
+import os
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ROOTS = os.environ.get("CONV_ROOTS", os.path.join(ROOT, ".local", "roots"))
+UBUNTU = os.environ.get("CONV_UBUNTU_MIRROR", "archive.ubuntu.com/ubuntu")
+# Debian 12 has no package with Ubuntu's keys: the mirror is trusted because of its certificate, until the root
+# has the keys.
+SYSTEMS = {"debian12": ("bookworm", "main", []),
+           "ubuntu24.04": ("noble", "main,universe", [f"deb [trusted=yes] https://{UBUNTU} noble main universe"])}
+
+
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"  # of this machine, which may know a proxy's
+
+
+class System:
+    """A root folder, in which scripts run as root."""
+
+    def __init__(self, name, folder):
+        self.name, self.folder = name, folder
+
+    def run(self, script, timeout=1500):
+        """The script's output; it must succeed."""
+        command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", f"--mount-proc={self.folder}/proc", "chroot",
+                   self.folder, "bash", "-euo", "pipefail", "-c", script]
+        environment = {key: value for key, value in os.environ.items() if key.lower().endswith(("proxy", "index_url", "_cert"))}
+        environment |= {"PIP_CERT": "/host.crt", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
+                        "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
+        assert result.returncode == 0, f"{self.name}: {script}\n{result.stdout[-4000:]}\n{result.stderr[-4000:]}"
+        return result.stdout
+
+    def path(self, name):
+        return self.folder + name
+
+    def files(self):
+        """What belongs to no package database, cache or temporary folder."""
+        found = set()
+        skipped = {self.path(name) for name in ("/proc", "/sys", "/dev", "/tmp", "/run", "/var", "/root", "/packages")}
+        for folder, folders, names in os.walk(self.folder):
+            folders[:] = [name for name in folders if os.path.join(folder, name) not in skipped]
+            found |= {os.path.join(folder, name)[len(self.folder):] for name in names}
+        return found
+
+
+def archive(name):
+    """The archive of a bare system, made if it is not there."""
+    suite, components, sources = SYSTEMS[name]
+    path = os.path.join(ROOTS, name + ".tar")
+    if not os.path.exists(path):
+        os.makedirs(ROOTS, exist_ok=True)
+        subprocess.run(["mmdebstrap", "--quiet", "--variant=apt", f"--components={components}", suite, path + ".new.tar",
+                        *sources], check=True, timeout=900)
+        os.rename(path + ".new.tar", path)
+    return path
+
+
+@pytest.fixture(scope="session", params=SYSTEMS)
+def system_name(request):
+    if os.geteuid() != 0 or not shutil.which("mmdebstrap"):
+        pytest.fail("tests of packages need root and mmdebstrap")
+    return request.param
+
+
+def unpack(name, folder):
+    os.makedirs(folder)
+    subprocess.run(["tar", "-C", folder, "-xf", archive(name)], check=True)
+    for source, target in (("/etc/pip.conf", "etc/pip.conf"), ("/etc/resolv.conf", "etc/resolv.conf"), (CERTIFICATES, "host.crt")):
+        if os.path.exists(source):
+            shutil.copy(source, os.path.join(folder, target))
+    with open(os.path.join(folder, "etc/dpkg/dpkg.cfg.d/fast"), "w", encoding="utf-8") as file:
+        file.write("force-unsafe-io\n")
+    if name.startswith("ubuntu"):
+        with open(os.path.join(folder, "etc/apt/sources.list"), "w", encoding="utf-8") as file:
+            file.write(f"deb http://{UBUNTU} noble main universe\n")
+        shutil.rmtree(os.path.join(folder, "etc/apt/sources.list.d"), ignore_errors=True)
+    return System(name, folder)
+
+
+@pytest.fixture
+def bare(system_name, tmp_path, release):
+    """A fresh system with the files of the release in /packages."""
+    system = unpack(system_name, str(tmp_path / "root"))
+    shutil.copytree(release, system.path("/packages"))
+    system.run("apt-get update -q")
+    yield system
+    shutil.rmtree(system.folder)
+
+
+def build(name, kinds, folder):
+    """Runs tools/release in a fresh root and moves the files to `folder`."""
+    system = unpack(name, folder + ".root")
+    subprocess.run(["git", "clone", "-q", "--no-hardlinks", ROOT, system.path("/conv")], check=True)
+    system.run("apt-get update -q && apt-get install -q -y --no-install-recommends git ca-certificates "
+               f"python3-venv python3-dev && cd /conv && tools/setup package && tools/release --cpu --only {kinds} /dist",
+               timeout=3600)
+    shutil.move(system.path("/dist"), folder)
+    shutil.rmtree(system.folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def release(system_name, tmp_path_factory):
+    """The folder of a release without CUDA, as made on that system; the sources and the static program come from
+    Debian. CONV_PACKAGES: a folder that has such a folder per system already.
+    """
+    given = os.environ.get("CONV_PACKAGES")
+    if given:
+        return os.path.join(given, system_name)
+    if not BUILT:
+        BUILT["debian12"] = build("debian12", "source,static,deb,wheel", str(tmp_path_factory.mktemp("debian12") / "dist"))
+    if system_name not in BUILT:
+        folder = BUILT[system_name] = build(system_name, "deb,wheel", str(tmp_path_factory.mktemp(system_name) / "dist"))
+        for name in os.listdir(BUILT["debian12"]):
+            if name.endswith(".tar.gz"):
+                shutil.copy(os.path.join(BUILT["debian12"], name), folder)
+    return BUILT[system_name]
+
+
+BUILT = {}  # folders by system

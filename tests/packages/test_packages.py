@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""Each file of a release is installed on a bare system, used and removed."""
+import hashlib
+import os
+import re
+import subprocess
+
+from conftest import ROOT
+
+with open(os.path.join(ROOT, "CMakeLists.txt"), encoding="utf-8") as cmake:
+    VERSION = re.search(r"project\(conv VERSION ([0-9.]+)", cmake.read())[1]
+# Filters one of the project's samples in the ways that need the libraries.
+USE = """
+conv --version | grep -x "conv {version}"
+mkdir -p /tmp/in && cp /packages/sample.png /tmp/in/
+conv emboss /tmp/in /tmp/out && test -s /tmp/out/sample.png
+conv verify emboss /tmp/in/sample.png
+conv gaussian:2 --to jpg /tmp/in /tmp/jpg && test -s /tmp/jpg/sample.jpg
+rm -rf /tmp/in /tmp/out /tmp/jpg
+"""
+
+
+def use(system, before=""):
+    with open(os.path.join(ROOT, "samples", "spheres-rgb.png"), "rb") as sample, \
+            open(system.path("/packages/sample.png"), "wb") as copy:
+        copy.write(sample.read())
+    system.run(before + USE.format(version=VERSION))
+
+
+def test_files(release):
+    names = set(os.listdir(release)) - {"SHA256SUMS"}
+    for kind in (r"conv-[\d.]+\.tar\.gz", r"conv-.*-linux-.*\.tar\.gz", r"conv_.*\.deb", r"libconv\d+_.*\.deb",
+                 r"libconv-dev_.*\.deb", r"conv-.*\.whl"):
+        assert sum(bool(re.fullmatch(kind, name)) for name in names) == 1, kind
+    with open(os.path.join(release, "SHA256SUMS"), encoding="utf-8") as file:
+        sums = dict(reversed(line.split()) for line in file)
+    assert set(sums) <= names and sum(name.endswith(".deb") for name in sums) == 3
+    for name, digest in sums.items():
+        with open(os.path.join(release, name), "rb") as file:
+            assert hashlib.sha256(file.read()).hexdigest() == digest
+        assert VERSION in name
+
+
+def test_program(bare):
+    before = bare.files()
+    bare.run("apt-get install -q -y --no-install-recommends /packages/conv_*.deb")
+    # dpkg on a small system leaves out what its configuration says; what is there must be right.
+    use(bare)
+    assert os.path.exists(bare.path("/usr/share/bash-completion/completions/conv"))
+    listed = bare.run("dpkg -L conv").split()
+    assert "/usr/share/man/man1/conv.1.gz" in listed and "/usr/share/doc/conv/copyright" in listed
+    assert f"Version: {VERSION}-" in bare.run("dpkg -s conv")
+    bare.run("dpkg --verify conv; apt-get purge -q -y conv && apt-get autoremove -q -y --purge")
+    left = {name for name in bare.files() - before if not name.startswith("/etc/")}
+    assert not left
+
+
+def test_lintian(release):
+    packages = [os.path.join(release, name) for name in os.listdir(release) if name.endswith(".deb")]
+    result = subprocess.run(["lintian", "--allow-root", "--fail-on", "error", *packages], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
+
+
+PROGRAM = r"""
+#include <conv.h>
+#include <stdio.h>
+int main(void) { puts(conv_version()); return 0; }
+"""
+
+
+def test_library(bare):
+    bare.run("apt-get install -q -y --no-install-recommends gcc libc6-dev pkg-config cmake make")
+    before = bare.files()
+    bare.run("apt-get install -q -y --no-install-recommends /packages/libconv*.deb")
+    with open(bare.path("/tmp/a.c"), "w", encoding="utf-8") as file:
+        file.write(PROGRAM)
+    with open(bare.path("/tmp/CMakeLists.txt"), "w", encoding="utf-8") as file:
+        file.write(f"cmake_minimum_required(VERSION 3.25)\nproject(a C)\nfind_package(conv {VERSION} REQUIRED)\n"
+                   "add_executable(a a.c)\ntarget_link_libraries(a conv::conv)\n")
+    assert bare.run("pkg-config --modversion conv").strip() == VERSION
+    assert bare.run("cd /tmp && gcc a.c -o a $(pkg-config --cflags --libs conv) && ./a").strip() == VERSION
+    assert bare.run("cd /tmp && cmake -S . -B b >/dev/null && cmake --build b >/dev/null && b/a").strip() == VERSION
+    bare.run("apt-get purge -q -y 'libconv*' && apt-get autoremove -q -y --purge")
+    assert not {name for name in bare.files() - before if not name.startswith("/etc/")}
+
+
+def test_static_program(bare):
+    """Nothing is installed for it: no library, no interpreter."""
+    bare.run("tar -C /tmp -xzf /packages/conv-*-linux-*.tar.gz && mkdir -p /opt/conv && cp -r /tmp/conv-*/bin /tmp/conv-*/share /opt/conv/")
+    use(bare, "export PATH=/opt/conv/bin:$PATH\n")
+    licences = os.listdir(bare.path("/opt/conv/share/doc/conv/licences"))
+    for library in ("png", "zlib", "deflate", "jpeg", "stb", "libc6", "libgcc"):
+        assert any(library in name for name in licences), (library, licences)
+
+
+def test_wheel(bare):
+    bare.run("apt-get install -q -y --no-install-recommends python3-venv ca-certificates")
+    bare.run("python3 -m venv /tmp/venv && /tmp/venv/bin/pip install -q /packages/conv-*.whl")
+    use_it = ("import conv, numpy; a = numpy.arange(300, dtype=numpy.uint8).reshape(10, 10, 3); "
+              "assert (conv.decode_png(conv.encode_png(a)) == a).all(); print(conv.__version__)")
+    assert bare.run(f"cd / && /tmp/venv/bin/python -c '{use_it}'").strip() == VERSION
+    bare.run("/tmp/venv/bin/pip uninstall -q -y conv && ! /tmp/venv/bin/python -c 'import conv' 2>/dev/null")
+    assert not bare.run("find /tmp/venv -path '*/site-packages/conv*'").strip()
