@@ -157,6 +157,10 @@ CONV_API conv_status conv_copy(conv_context *context, void *result, conv_memory 
 /** Waits until all work that `stream` holds is done. On the CPU: nothing to do. CONV_ERR_DEVICE. */
 CONV_API conv_status conv_stream_wait(conv_context *context, void *stream);
 
+/** Waits until all work of the context's device is done, on streams that no longer exist too. On
+ * the CPU: nothing to do. CONV_ERR_DEVICE. */
+CONV_API conv_status conv_context_wait(conv_context *context);
+
 /** Work that is queued on `later` from now on begins after all that `earlier` holds now. Waits for
  * nothing itself. Both are streams of the context's device. CONV_ERR_DEVICE, CONV_ERR_MEMORY. */
 CONV_API conv_status conv_stream_order(conv_context *context, void *earlier, void *later);
@@ -355,8 +359,8 @@ CONV_API const char *conv_filter_name(int index, const char **summary);
 
 /**
  * A chain of filters: names of built-in filters, parametric filters (`conv list`), paths of matrix
- * files, or `custom`, separated by commas: "gaussian:2.5,unsharp:2,0.8,emboss".
- * CONV_ERR_UNSUPPORTED for a Gaussian of a sigma beyond 5, which only conv_filter_folder does.
+ * files, or `custom`, separated by commas: "gaussian:2.5,unsharp:2,0.8,emboss". A Gaussian of a
+ * sigma beyond 5 is several passes, between which 8-bit samples have 16 bits.
  * CONV_ERR_USAGE for unknown names and bad settings, CONV_ERR_FORMAT and CONV_ERR_IO for files,
  * CONV_ERR_MEMORY. *filter is NULL on failure.
  */
@@ -378,13 +382,20 @@ CONV_API void conv_filter_destroy(conv_filter *filter);
 
 /**
  * Filters `count` images. sources[i] and results[i] have one width, height and number of channels;
- * samples are U8 or U16, and of the results the same type (F32 with options.floats). They do not
- * overlap, or are the same view, in host memory only.
+ * samples are U8, U16 or F32, and of the results the same type (F32 with options.floats). They do
+ * not overlap, or are the same view, in host memory only.
  *
  * Device memory: the work is queued on `stream`, and the function returns without waiting for it;
  * the filter must not be destroyed, and no image freed, before it is done. Planar images whose rows
  * begin at multiples of 16 bytes are filtered where they are; others are rearranged in memory of
  * the context. Host memory with a CUDA context: copied to the device and back, complete on return.
+ *
+ * F32 samples are neither rounded nor clamped, between the filters of a chain either: each result
+ * is the offset, to which coefficient / scale * sample is added for each coefficient that is not 0,
+ * row by row, with fused multiply-adds in float32: the same bits on every device. Offset and the
+ * border's constant are taken as they are stated: of samples between 0 and 1, state them so.
+ * Premultiplied alpha and F32 cannot be combined (CONV_ERR_UNSUPPORTED).
+ *
  * CONV_ERR_USAGE, CONV_ERR_UNSUPPORTED, CONV_ERR_MEMORY, CONV_ERR_DEVICE.
  */
 CONV_API conv_status conv_filter_run(conv_filter *filter, const conv_image *sources,

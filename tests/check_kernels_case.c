@@ -86,9 +86,30 @@ void check_case_clear(struct check_case *c)
 
 // --- sources -------------------------------------------------------------------------------------
 
+// Numbers of every size and sign; in a third of the planes some are infinite, undefined or too
+// small to be normal.
+static void fill_floats(struct check_random *random, const struct check_memory *memory)
+{
+    static const float special[] = {INFINITY,  -INFINITY,    NAN,  -0.0f,
+                                    0x1p-149f, -0x1.8p-130f, 3e38f};
+    bool some = check_random_below(random, 3) == 0;
+    int exponents = PICK(random, 1, 8, 60);
+    float *samples = (float *)(void *)memory->data;
+    for (size_t i = 0; i < memory->size / sizeof *samples; i++) {
+        uint64_t noise = check_random_next(random);
+        float value = ldexpf((float)(int32_t)noise, (int)(noise >> 32) % exponents - 24);
+        bool usual = !some || (noise >> 40 & 63) != 0;
+        samples[i] = usual ? value : special[(noise >> 48) % 7];
+    }
+}
+
 // Noise most of the time; otherwise patterns that reveal a wrong sign, clamp or position.
 static void fill_plane(struct check_random *random, const struct check_memory *memory, int depth)
 {
+    if (depth == 32) {
+        fill_floats(random, memory);
+        return;
+    }
     int kind = PICK(random, 0, 0, 0, 0, 0, 1, 2, 3, 4);
     size_t samples = memory->size / (size_t)(depth / 8);
     uint32_t max = depth == 16 ? 65535 : 255;
@@ -135,8 +156,9 @@ void check_case_init(struct check_case *c, uint64_t seed)
     c->kind = check_random_filter(&random, &c->filter);
     c->border = (enum conv_border)check_random_below(&random, CONV_BORDER_CONSTANT + 1);
     c->border_value = check_random_below(&random, 256);
-    conv_stencil_init(&c->stencil, &c->filter, PICK(&random, 8, 8, 16), c->border, c->border_value);
-    c->stencil.floats = check_random_below(&random, 6) == 0;
+    conv_stencil_init(&c->stencil, &c->filter, PICK(&random, 8, 8, 8, 16, 16, 32), c->border,
+                      c->border_value);
+    c->stencil.floats = check_random_below(&random, 6) == 0 || c->stencil.depth == 32;
     // Every third case is an image; the others mix shapes, with some planes alike.
     bool image = check_random_below(&random, 3) == 0;
     int planes = image ? 3 : 1 + check_random_below(&random, CHECK_MAX_PLANES);
@@ -333,6 +355,17 @@ static int define_exact(const struct check_case *c, int p, int x, int y, float *
     return (int)value;
 }
 
+// A sample as a float, at any depth.
+static float float_at(const struct check_case *c, int p, int x, int y)
+{
+    const struct conv_stencil_plane *plane = &c->planes[p];
+    int column = walk_border(c->border, x, plane->width);
+    int row = walk_border(c->border, y, plane->height);
+    if (c->stencil.depth != 32 || column < 0 || row < 0)
+        return (float)sample_at(c, p, x, y);
+    return ((const float *)(const void *)(plane->src + row * plane->src_stride))[column];
+}
+
 static float define_real(const struct check_case *c, int p, int x, int y)
 {
     const struct conv_filter *f = &c->filter;
@@ -340,8 +373,8 @@ static float define_real(const struct check_case *c, int p, int x, int y)
     float sum = (float)(f->offset * unit);
     for (int k = 0; k < f->width * f->height; k++) {
         float coef = (float)(f->coef[k] / f->scale);
-        float sample = (float)sample_at(c, p, x + k % f->width - f->width / 2,
-                                        y + k / f->width - f->height / 2);
+        float sample =
+            float_at(c, p, x + k % f->width - f->width / 2, y + k / f->width - f->height / 2);
         if (coef != 0)
             sum = fmaf(coef, sample, sum);
     }
@@ -360,11 +393,13 @@ static float define_magnitude(const struct check_case *c, int p, int x, int y)
 {
     const struct conv_filter *f = &c->filter;
     int side = f->width, unit = c->stencil.depth == 16 ? 257 : 1;
-    float g[2] = {0}; // sums of small integers, exact
+    float g[2] = {0}; // sums of small integers, exact, but at 32 bits
     for (int k = 0; k < side * side; k++) {
-        int sample = sample_at(c, p, x + k % side - side / 2, y + k / side - side / 2);
-        g[0] += (float)f->coef[k] * (float)sample;
-        g[1] += (float)f->coef[k % side * side + k / side] * (float)sample;
+        float sample = float_at(c, p, x + k % side - side / 2, y + k / side - side / 2);
+        float coefs[2] = {(float)f->coef[k], (float)f->coef[k % side * side + k / side]};
+        for (int i = 0; i < 2; i++)
+            if (coefs[i] != 0)
+                g[i] = fmaf(coefs[i], sample, g[i]);
     }
     float across = g[0] * g[0], down = g[1] * g[1], length = sqrtf(across + down);
     return length / (float)f->scale + (float)(f->offset * unit);
@@ -375,7 +410,7 @@ static unsigned define(const struct check_case *c, int p, int x, int y)
 {
     float value;
     unsigned bits;
-    if (is_integer(&c->filter) && !c->filter.magnitude) {
+    if (is_integer(&c->filter) && !c->filter.magnitude && c->stencil.depth != 32) {
         int sample = define_exact(c, p, x, y, &value);
         if (!c->stencil.floats)
             return (unsigned)sample;
@@ -410,6 +445,17 @@ void check_case_print(const struct check_case *c)
         printf("  again: check_kernels --seed %" PRIu64 " --rounds 1\n", c->seed);
 }
 
+static bool is_nan(unsigned bits)
+{
+    return (bits & 0x7fffffff) > 0x7f800000;
+}
+
+// Equal results; which NaN one is is not defined.
+static bool is_same(const struct check_case *c, unsigned a, unsigned b)
+{
+    return a == b || (c->stencil.floats && is_nan(a) && is_nan(b));
+}
+
 static void print_difference(const struct check_case *c, const char *variant, int p, int x, int y,
                              unsigned got, unsigned expected)
 {
@@ -427,7 +473,7 @@ static bool check_definition(const struct check_case *c, int p)
         for (int x = 0; x < plane->width; x++) {
             unsigned expected = define(c, p, x, y);
             unsigned got = get_result(c, plane->dst + y * plane->dst_stride, x);
-            if (got != expected) {
+            if (!is_same(c, got, expected)) {
                 print_difference(c, "cpu_reference, compared with the definition", p, x, y, got,
                                  expected);
                 return false;
@@ -502,14 +548,13 @@ bool check_case_compare(const struct check_case *c, const char *variant, bool qu
             const uint8_t *expected = c->expected[p] + GUARD_BYTES + y * plane->dst_stride;
             if (memcmp(got, expected, row) == 0)
                 continue;
-            if (quiet)
-                return false;
             for (int x = 0; x < plane->width; x++) {
                 unsigned g = get_result(c, got, x), e = get_result(c, expected, x);
-                if (g != e) {
+                if (is_same(c, g, e))
+                    continue;
+                if (!quiet)
                     print_difference(c, variant, p, x, y, g, e);
-                    return false;
-                }
+                return false;
             }
         }
     }

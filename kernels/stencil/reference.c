@@ -16,6 +16,17 @@ static int read_sample(const struct conv_stencil *stencil, const struct conv_ste
     return stencil->depth == 16 ? ((const uint16_t *)(const void *)row)[sx] : row[sx];
 }
 
+// The same at any depth, as a float.
+static float read_float(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
+                        int x, int y)
+{
+    int sx = conv_border_index(stencil->border, x, plane->width);
+    int sy = conv_border_index(stencil->border, y, plane->height);
+    if (stencil->depth != 32 || sx < 0 || sy < 0)
+        return (float)read_sample(stencil, plane, x, y);
+    return ((const float *)(const void *)(plane->src + sy * plane->src_stride))[sx];
+}
+
 static void write_sample(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
                          int x, int y, int value)
 {
@@ -60,10 +71,15 @@ static float sum_real(const struct conv_stencil *stencil, const struct conv_sten
         for (int i = 0; i < stencil->width; i++) {
             float coef = stencil->fcoef[j * stencil->width + i];
             if (coef != 0)
-                sum = fmaf(coef, (float)read_sample(stencil, plane, left + i, top + j), sum);
+                sum = fmaf(coef, read_float(stencil, plane, left + i, top + j), sum);
         }
     }
     return sum;
+}
+
+static float join_gradient(const struct conv_stencil *stencil, float gx, float gy)
+{
+    return sqrtf(gx * gx + gy * gy) / stencil->fdivisor + stencil->fbias;
 }
 
 // gx and gy are below 2^57, as the sums of exact filters are.
@@ -79,8 +95,25 @@ static float find_magnitude(const struct conv_stencil *stencil,
             down += stencil->icoef[i * side + j] * sample;
         }
     }
-    float gx = (float)across, gy = (float)down;
-    return sqrtf(gx * gx + gy * gy) / stencil->fdivisor + stencil->fbias;
+    return join_gradient(stencil, (float)across, (float)down);
+}
+
+static float find_float_magnitude(const struct conv_stencil *stencil,
+                                  const struct conv_stencil_plane *plane, int x, int y)
+{
+    int side = stencil->width, left = x - side / 2, top = y - side / 2;
+    float across = 0, down = 0;
+    for (int j = 0; j < side; j++) {
+        for (int i = 0; i < side; i++) {
+            float sample = read_float(stencil, plane, left + i, top + j);
+            float coef = stencil->fcoef[j * side + i], transposed = stencil->fcoef[i * side + j];
+            if (coef != 0)
+                across = fmaf(coef, sample, across);
+            if (transposed != 0)
+                down = fmaf(transposed, sample, down);
+        }
+    }
+    return join_gradient(stencil, across, down);
 }
 
 // The result before it is rounded to an integer; of exact stencils, for float32 results only.
@@ -88,7 +121,8 @@ static float filter_float(const struct conv_stencil *stencil,
                           const struct conv_stencil_plane *plane, int x, int y)
 {
     if (stencil->magnitude)
-        return find_magnitude(stencil, plane, x, y);
+        return stencil->depth == 32 ? find_float_magnitude(stencil, plane, x, y)
+                                    : find_magnitude(stencil, plane, x, y);
     if (!stencil->exact)
         return sum_real(stencil, plane, x, y);
     return (float)((double)sum_exact(stencil, plane, x, y) / (double)stencil->divisor);
@@ -148,4 +182,5 @@ const struct conv_variant conv_cpu_reference = {
     .run = run_reference,
     .magnitudes = true,
     .floats = true,
+    .float_samples = true,
 };

@@ -22,6 +22,7 @@ static const struct conv_variant *const variants[] = {
     &conv_cuda_dp4a,
     &conv_cuda_blocked,
     &conv_cuda_gradient,
+    &conv_cuda_blocked_floats,
     &conv_cuda_planes,
     &conv_cuda_unrolled,
     &conv_cuda_shared,
@@ -76,6 +77,7 @@ const struct conv_stencil_extra *conv_stencil_extras(int *count)
 bool conv_stencil_takes(const struct conv_variant *variant, const struct conv_stencil *stencil)
 {
     return (variant->magnitudes || !stencil->magnitude) && (variant->floats || !stencil->floats) &&
+           (variant->float_samples || stencil->depth != 32) &&
            (!variant->can || variant->can(stencil));
 }
 
@@ -148,8 +150,10 @@ static void init_real(struct conv_stencil *stencil, const struct conv_filter *fi
 
 static void init_magnitude(struct conv_stencil *stencil, const struct conv_filter *filter, int unit)
 {
-    for (int i = 0; i < filter->width * filter->height; i++)
+    for (int i = 0; i < filter->width * filter->height; i++) {
         stencil->icoef[i] = (int32_t)filter->coef[i];
+        stencil->fcoef[i] = (float)filter->coef[i];
+    }
     stencil->fdivisor = (float)filter->scale;
     stencil->fbias = (float)(filter->offset * unit);
 }
@@ -159,15 +163,17 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
 {
     // 257 * 255 = 65535: an 8-bit unit at 16 bits.
     int unit = depth == 16 ? 257 : 1;
+    bool float_samples = depth == 32;
     *stencil = (struct conv_stencil){
         .width = filter->width,
         .height = filter->height,
         .depth = depth,
-        .max = 255 * unit,
+        .max = float_samples ? 0 : 255 * unit,
         .border = border,
         .border_value = border_value * unit,
-        .exact = conv_filter_is_exact(filter),
+        .exact = conv_filter_is_exact(filter) && !float_samples,
         .magnitude = filter->magnitude,
+        .floats = float_samples,
     };
     if (stencil->magnitude)
         init_magnitude(stencil, filter, unit);

@@ -28,25 +28,31 @@ extern "C" {
 // A stencil with `floats` neither rounds to integers nor clamps; its results are float32:
 //   exact: out = (float)((double)(sum icoef * p + bias) / (double)divisor); real: out = acc;
 //   magnitude: out = m / fdivisor + fbias
+// Samples that are float32 (depth 32) have float32 results, and offset and border value as they are
+// stated, as if 8-bit units. Every filter is then real: out = acc, also where its numbers are
+// integers. A magnitude's gx and gy are such sums, from 0, of fcoef (which is not scaled) and of
+// its transpose. An infinite or undefined (NaN) sample reaches the results whose taps on it are not
+// 0, and no others; which of the values of NaN it becomes is not defined.
 // With divisor 1 and no offset, a magnitude of 8-bit samples is the exact root, rounded once: below
 // 256 its square is an integer of less than 24 bits, and the root of an integer is at least 1/2048
 // away from a tie. At 16 bits it is off by at most 0.508.
 struct conv_stencil {
     int width, height; // taps; the centre is at (width / 2, height / 2)
-    int depth;         // 8 or 16
-    int max;           // 255 or 65535
+    int depth;         // 8 or 16; 32: float32 samples
+    int max;           // 255 or 65535; 0 at depth 32
     enum conv_border border;
     int border_value; // a sample at this depth, for CONV_BORDER_CONSTANT
-    bool exact;       // coefficients, scale and offset are integers
+    bool exact;       // coefficients, scale and offset are integers, and samples are, too
     bool magnitude;   // of the gradient; not exact, width == height
-    bool floats;      // results are float32; conv_stencil_init leaves it false
+    bool floats;      // results are float32; conv_stencil_init sets it at depth 32 only
     bool fits_int32;  // exact, and 32 bits hold every sum (with bias and rounding) on any image
     int64_t divisor;  // exact: > 0 (a negative scale inverts all coefficients)
     int64_t bias;     // exact: offset in samples times divisor
     float fbias;      // real and magnitude: offset in samples
     float fdivisor;   // magnitude: the scale
     int32_t icoef[CONV_FILTER_MAX_TAPS]; // exact and magnitude, row by row
-    float fcoef[CONV_FILTER_MAX_TAPS];   // real: (float)(coef / scale), row by row
+    float fcoef[CONV_FILTER_MAX_TAPS];   // real: (float)(coef / scale), row by row; of magnitudes
+                                         // at depth 32: (float)coef
 };
 
 // How a CUDA launch is divided among blocks.
@@ -62,8 +68,8 @@ struct conv_cuda_tiling {
 // rows of src begin at multiples of 16 bytes, the bytes after a row up to the next multiple may be
 // read, without effect on the result. CUDA kernels read this struct as it is.
 struct conv_stencil_plane {
-    const uint8_t *src;
-    uint8_t *dst; // of a stencil with `floats`, rows of float32 at multiples of 4 bytes
+    const uint8_t *src;             // at depth 32, rows of float32 at multiples of 4 bytes
+    uint8_t *dst;                   // the same of a stencil with `floats`
     int64_t src_stride, dst_stride; // bytes, positive
     int32_t width, height;          // samples, at least 1
     const uint8_t *alpha; // premultiplied colours of a chain: the filtered alpha, laid out as dst
@@ -139,6 +145,7 @@ struct conv_variant {
     int tile_width, tile_height; // CUDA: samples that a block writes
     // Can do magnitudes, and float32 results; `can` is asked about such stencils only if so.
     bool magnitudes, floats;
+    bool float_samples; // depth 32; only then `can` is asked about such stencils
 };
 
 // The definition: it can do everything, needs nothing, and is what all others are compared with.
@@ -180,7 +187,8 @@ struct conv_stencil_extra {
 
 const struct conv_stencil_extra *conv_stencil_extras(int *count);
 
-// Analyses a checked filter for images of `depth` bits; border_value is in 8-bit units.
+// Analyses a checked filter for images of `depth` bits, 8, 16 or 32 (float32); border_value is in
+// 8-bit units.
 void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *filter, int depth,
                        enum conv_border border, int border_value);
 

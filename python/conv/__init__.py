@@ -210,17 +210,21 @@ def filter(
     stream=None,
     device=None,
 ):
-    """Filters images of type uint8 or uint16; pixels are the same on all devices.
+    """Filters images of type uint8, uint16 or float32; pixels are the same on all devices.
+
+    Results of float32 images are float32, neither rounded nor clamped: sums in one stated order of
+    float32 operations (docs/python.md). Premultiplied alpha is for integers only.
 
     images:  an array of one image or of a batch, or a list of them
     filter:  names of built-in filters (conv.filters()), paths of matrix files, or "custom", separated by
              commas: "gaussian5,sharpen"; a matrix of coefficients (height x width, odd, 1 to 31); or a
              conv.Filter, which has its settings with it
-    border:  "replicate" (the default), "reflect", "reflect101", "wrap", "constant:N" (8-bit units)
+    border:  "replicate" (the default), "reflect", "reflect101", "wrap", "constant:N" (8-bit units, or as
+             float32 samples are)
     alpha:   of the last of 2 or 4 channels: "keep" (the default), "filter" or "premultiply"
     kernel:  what "custom" stands for: "1 2 1 2 4 2 1 2 1", "3x3: ...", "@FILE"
     divisor: a number or "sum"; None: the filter's own, 1 for a matrix
-    bias:    a number in 8-bit units; None: the filter's own, 0 for a matrix
+    bias:    a number in 8-bit units, or as float32 samples are; None: the filter's own, 0 for a matrix
     side:    3 or 5: of built-in filters that exist in several sizes
     flip:    convolution instead of correlation
     dtype:   "float32": results that are neither rounded nor clamped. None: as the images

@@ -16,12 +16,21 @@ namespace
 {
 
 constexpr size_t idle_limit = 8; // contexts kept for one device and stream: calls at the same time
+// Streams whose idle contexts are kept: torch has 32 of each priority. Of destroyed streams nothing
+// is heard, so the contexts of the stream that has not been used for longest are dropped.
+constexpr size_t stream_limit = 80;
+
+struct Idle {
+    std::vector<std::shared_ptr<Context>> contexts;
+    uint64_t last_use = 0;
+};
 
 struct Pool {
     std::mutex lock;
     Settings settings;
     unsigned generation = 0; // counts changes of the settings
-    std::map<std::pair<int, void *>, std::vector<std::shared_ptr<Context>>> idle;
+    std::map<std::pair<int, void *>, Idle> idle;
+    uint64_t uses = 0;
     std::vector<std::weak_ptr<Context>> all;
 };
 
@@ -31,6 +40,19 @@ std::atomic<Pool *> current_pool{new Pool};
 Pool &pool()
 {
     return *current_pool.load();
+}
+
+// Takes the least recently used entry out of the pool, whose lock is held.
+std::vector<std::shared_ptr<Context>> take_oldest(Pool &p)
+{
+    auto oldest = p.idle.begin();
+    for (auto at = p.idle.begin(); at != p.idle.end(); ++at) {
+        if (at->second.last_use < oldest->second.last_use)
+            oldest = at;
+    }
+    std::vector<std::shared_ptr<Context>> contexts = std::move(oldest->second.contexts);
+    p.idle.erase(oldest);
+    return contexts;
 }
 
 std::string device_name(int device)
@@ -59,8 +81,9 @@ Context::~Context()
 {
     if (process != getpid())
         return;
+    // Kernels may still read the filters. The stream may have been destroyed.
     if (device_number != cpu && !broken)
-        conv_stream_wait(context, cuda_stream); // kernels may still read the filters
+        conv_context_wait(context);
     while (!prepared.empty())
         destroy_prepared(prepared.begin()->first);
     free_all();
@@ -129,10 +152,10 @@ Borrowed::Borrowed(int device, void *stream)
     unsigned generation;
     {
         std::lock_guard<std::mutex> guard(p.lock);
-        auto &idle = p.idle[{device, stream}];
-        if (!idle.empty()) {
-            context = std::move(idle.back());
-            idle.pop_back();
+        auto found = p.idle.find({device, stream});
+        if (found != p.idle.end() && !found->second.contexts.empty()) {
+            context = std::move(found->second.contexts.back());
+            found->second.contexts.pop_back();
         }
         settings = p.settings;
         generation = p.generation;
@@ -165,10 +188,20 @@ Borrowed::~Borrowed()
     if (context->broken || context->process != getpid())
         return;
     Pool &p = pool();
-    std::lock_guard<std::mutex> guard(p.lock);
-    auto &idle = p.idle[{context->device_number, context->cuda_stream}];
-    if (context->generation == p.generation && idle.size() < idle_limit)
-        idle.push_back(std::move(context));
+    std::vector<std::shared_ptr<Context>> dropped; // destroyed without the lock
+    {
+        std::lock_guard<std::mutex> guard(p.lock);
+        Idle &idle = p.idle[{context->device_number, context->cuda_stream}];
+        idle.last_use = ++p.uses;
+        if (context->generation == p.generation && idle.contexts.size() < idle_limit)
+            idle.contexts.push_back(std::move(context));
+        if (p.idle.size() > stream_limit)
+            dropped = take_oldest(p);
+    }
+    if (!dropped.empty()) {
+        Unlocked unlocked; // waits for the device
+        dropped.clear();
+    }
 }
 
 void Borrowed::check(conv_status status) const

@@ -79,8 +79,9 @@ void add_source(Call &call, nb::handle image, nb::handle device)
     pair.given = false;
     pair.source = import_array(image, call.stream, "images");
     Tensor &source = pair.source;
-    if (source.sample != CONV_SAMPLE_U8 && source.sample != CONV_SAMPLE_U16)
-        raise_type("images: samples of type %s; filters read uint8 and uint16",
+    if (source.sample != CONV_SAMPLE_U8 && source.sample != CONV_SAMPLE_U16 &&
+        source.sample != CONV_SAMPLE_F32)
+        raise_type("images: samples of type %s; filters read uint8, uint16 and float32",
                    sample_name(source.sample));
     int place = source.device;
     if (place == cpu)
@@ -251,9 +252,11 @@ nb::object Filter::call(nb::handle images, nb::handle layout, nb::handle out, nb
 std::vector<std::string> Filter::kernels(nb::handle device, nb::handle dtype) const
 {
     std::string type = nb::str(dtype).c_str();
-    if (type != "uint8" && type != "uint16")
-        raise_value("dtype is 'uint8' or 'uint16'");
-    conv_sample sample = type == "uint8" ? CONV_SAMPLE_U8 : CONV_SAMPLE_U16;
+    if (type != "uint8" && type != "uint16" && type != "float32")
+        raise_value("dtype is 'uint8', 'uint16' or 'float32'");
+    conv_sample sample = type == "uint8"    ? CONV_SAMPLE_U8
+                         : type == "uint16" ? CONV_SAMPLE_U16
+                                            : CONV_SAMPLE_F32;
     Borrowed context(parse_device(device), nullptr);
     std::vector<std::string> names;
     conv_filter *filter = ready(context);

@@ -24,6 +24,7 @@ void load_helpers()
     helpers.dtype = member("numpy", "dtype");
     helpers.kind_of_type = member("conv._frameworks", "kind_of_type");
     helpers.torch_stream = member("conv._frameworks", "torch_stream");
+    helpers.torch_view = member("conv._frameworks", "torch_view");
     helpers.cupy_stream = member("conv._frameworks", "cupy_stream");
     helpers.torch_empty = member("conv._frameworks", "torch_empty");
     helpers.cupy_empty = member("conv._frameworks", "cupy_empty");

@@ -9,6 +9,7 @@
 #include "errors.h"
 #include "export.h"
 #include "frameworks.h"
+#include "helpers.h"
 
 namespace convpy
 {
@@ -210,6 +211,33 @@ void view_dlpack(Tensor &tensor, nb::handle array, const Stream &stream, const c
     tensor.writable = tensor.kind != Kind::jax;
 }
 
+// Reads what a torch tensor is from its attributes. False where that does not do: DLPack then
+// orders its stream before another one, or says what is wrong.
+bool view_torch(Tensor &tensor, nb::handle array, const Stream &stream, const char *name)
+{
+    nb::object told = helpers.torch_view(array);
+    if (told.is_none())
+        return false;
+    auto device = nb::cast<int>(told[1]);
+    void *own = reinterpret_cast<void *>(nb::cast<uintptr_t>(told[2]));
+    if (device != cpu && stream.given && stream.handle != own)
+        return false;
+    tensor.device = device;
+    if (device != cpu)
+        tensor.stream = {true, own};
+    tensor.sample = static_cast<conv_sample>(nb::cast<int>(told[3]));
+    nb::object shape = told[4], strides = told[5];
+    set_dimensions(tensor, static_cast<int64_t>(nb::len(shape)), name);
+    int64_t size = conv_sample_bytes(tensor.sample);
+    for (int i = 0; i < tensor.dimensions; i++) {
+        tensor.shape[i] = nb::cast<int64_t>(shape[i]);
+        tensor.strides[i] = nb::cast<int64_t>(strides[i]) * size;
+    }
+    tensor.data = reinterpret_cast<void *>(nb::cast<uintptr_t>(told[0]));
+    tensor.writable = true;
+    return true;
+}
+
 conv_sample sample_of_typestr(const char *text, const char *name)
 {
     if (strcmp(text, "|u1") == 0 || strcmp(text, "<u1") == 0)
@@ -279,6 +307,8 @@ Tensor view(nb::handle array, const Stream &stream, const char *name)
     bool on_device = tensor.kind == Kind::cupy || tensor.kind == Kind::jax;
     if (tensor.kind == Kind::conv)
         view_array(tensor, *nb::inst_ptr<Array>(array), stream);
+    else if (tensor.kind == Kind::torch && view_torch(tensor, array, stream, name))
+        return tensor;
     else if (!on_device && PyObject_CheckBuffer(array.ptr()))
         view_buffer(tensor, array, name);
     else if (nb::hasattr(array, "__dlpack__"))

@@ -107,6 +107,50 @@ def test_float32_results(noise):
     assert np.array_equal(clamped, conv.filter(image, kernel))
 
 
+@pytest.mark.parametrize("shape", ((61, 47), (29, 64, 3), (17, 5, 4), (2, 31, 18, 3)))
+def test_float32_samples(rng, shape):
+    image = rng.standard_normal(shape, dtype=np.float32)
+    kernel = rng.standard_normal((5, 5))
+    result = conv.filter(image, kernel, bias=0.5)
+    assert result.dtype == np.float32 and result.shape == shape
+    padded = np.pad(image.astype(np.float64), [(0, 0)] * (len(shape) == 4) + [(2, 2), (2, 2)]
+                    + [(0, 0)] * (len(shape) > 2), mode="edge")
+    rows, columns = shape[-3:-1] if len(shape) > 2 else shape
+    at = -3 if len(shape) > 2 else -2
+    wanted = 0.5 + sum(
+        kernel[j, i] * np.take(np.take(padded, range(j, j + rows), at), range(i, i + columns), at + 1)
+        for j in range(5) for i in range(5))
+    if shape[-1] == 4:
+        wanted[..., 3] = image[..., 3]
+    assert np.abs(result - wanted).max() < 1e-5
+    assert np.array_equal(conv.filter(image, kernel, bias=0.5, dtype="float32"), result)
+    chain = conv.filter(conv.filter(image, "emboss"), "gaussian:6")
+    assert np.array_equal(conv.filter(image, "emboss,gaussian:6"), chain)
+    out = image.copy()
+    assert conv.filter(out, kernel, bias=0.5, out=out) is out and np.array_equal(out, result)
+
+
+def test_float32_matches_opencv(rng):
+    cv2 = pytest.importorskip("cv2")
+    image = rng.random((70, 90, 3), dtype=np.float32)
+    wanted = cv2.filter2D(image, -1, np.ones((5, 5), np.float32) / 25, borderType=cv2.BORDER_REFLECT_101)
+    assert np.abs(conv.filter(image, "blur5", border="reflect101") - wanted).max() < 1e-5
+    across = cv2.Sobel(image, cv2.CV_32F, 1, 0, borderType=cv2.BORDER_REPLICATE)
+    down = cv2.Sobel(image, cv2.CV_32F, 0, 1, borderType=cv2.BORDER_REPLICATE)
+    assert np.abs(conv.filter(image, "sobel") - np.hypot(across, down)).max() < 1e-4
+
+
+def test_large_gaussians(noise):
+    image = noise((90, 80, 3))
+    result = conv.filter(image, "gaussian:8")
+    wide = conv.filter(image.astype(np.uint16) * 257, "gaussian:8")
+    assert np.array_equal(result, (wide.astype(np.uint32) + 128) // 257)  # 8 bits are filtered with 16
+    floats = conv.filter(image.astype(np.float32), "gaussian:8")
+    assert np.abs(floats - result).max() <= 0.6
+    with pytest.raises(ValueError, match="float32"):
+        conv.filter(image, "gaussian:8", dtype="float32")
+
+
 @every_shape
 def test_layouts(noise, shape, dtype):
     image = noise(shape, dtype)

@@ -67,6 +67,29 @@ def test_filters(noise, shape, dtype):
     assert np.array_equal(floats.numpy(), conv.filter(image, "emboss", dtype="float32"))
 
 
+@pytest.mark.parametrize("shape", ((61, 47), (29, 64, 3), (17, 5, 4), (2, 131, 258, 3)))
+def test_float32_samples(torch, rng, shape):
+    image = rng.standard_normal(shape, dtype=np.float32)
+    image.flat[7] = np.inf
+    tensor = torch.from_numpy(image).cuda()
+    kernel = rng.standard_normal((7, 5))
+    kernel[3, 2] = 0
+    for filter in ("emboss", "gaussian5,sharpen", "sobel", "gaussian:8", kernel, [[1, 0, -1]] * 3):
+        wanted = conv.filter(image, filter)
+        assert np.array_equal(conv.filter(tensor, filter).cpu().numpy(), wanted, equal_nan=True)
+        assert np.array_equal(conv.filter(image, filter, device="cuda"), wanted, equal_nan=True)
+    if len(shape) == 3:
+        planes = conv.filter(tensor.permute(2, 0, 1), "sharpen", layout="CHW").permute(1, 2, 0)
+        assert np.array_equal(planes.cpu().numpy(), conv.filter(image, "sharpen"), equal_nan=True)
+
+
+def test_large_gaussians(torch, noise):
+    image = noise((90, 80, 3))
+    for filter in ("gaussian:8",):
+        result = conv.filter(torch.from_numpy(image).cuda(), filter)
+        assert np.array_equal(result.cpu().numpy(), conv.filter(image, filter))
+
+
 @every_shape
 def test_encode(noise, shape, dtype):
     image = noise(shape, dtype)
@@ -184,6 +207,26 @@ def test_cupy(cupy, noise):
     with cupy.cuda.Stream(non_blocking=True):
         queued = conv.filter(cupy.asarray(image), "emboss")
         assert np.array_equal(cupy.asnumpy(queued), conv.filter(image, "emboss"))
+
+
+def test_contexts_of_destroyed_streams_are_dropped(cupy, noise):
+    image = cupy.asarray(noise((2048, 2048, 3)))  # interleaved: each context has 24 MiB of scratch memory
+    wanted = conv.filter(image, "blur")
+    cupy.cuda.Device().synchronize()
+    cupy.get_default_memory_pool().free_all_blocks()
+    before = cupy.cuda.runtime.memGetInfo()[0]
+    streams = []
+    for _ in range(200):
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            result = conv.filter(image, "blur")
+            stream.synchronize()
+            streams.append(stream)  # handles are not used again
+        if len(streams) > 100:
+            streams.pop(0)
+    assert (result == wanted).all()
+    del result
+    cupy.get_default_memory_pool().free_all_blocks()
+    assert before - cupy.cuda.runtime.memGetInfo()[0] < 90 * (32 << 20) + (1 << 30)
 
 
 def test_errors(noise):

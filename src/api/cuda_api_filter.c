@@ -20,6 +20,7 @@ struct conv_api_filter {
     struct conv_backend *backend; // the chain, uploaded
     enum conv_alpha_mode alpha;
     bool floats;
+    bool deep; // 8-bit images are filtered with 16 bits: the passes of a large Gaussian
     struct conv_cuda_api_tables tables;
     struct conv_stencil_plane *planes; // of the group that is being queued
     size_t plane_room;
@@ -54,6 +55,7 @@ enum conv_status conv_cuda_api_filter_open(struct conv_api_device *device,
     filter->device = device;
     filter->alpha = config->alpha;
     filter->floats = config->floats;
+    filter->deep = conv_filter_needs_16_bits(config->filters, config->filter_count);
     enum conv_status status = conv_cuda_api_enter(device, &previous, err);
     if (!status) {
         status = conv_backend_cuda.open(&filter->backend, config, err);
@@ -126,13 +128,17 @@ static void plan_run(struct run *run, int count)
     run->width = shape->width;
     run->height = shape->height;
     run->channels = shape->channels;
-    run->depth = shape->sample == CONV_SAMPLE_U16 ? 16 : 8;
+    run->depth = 8 * (int)conv_sample_bytes(shape->sample);
+    bool widens = filter->deep && run->depth == 8; // by the copies before and after the filters
+    if (widens)
+        run->depth = 16;
     run->result_depth = filter->floats ? 32 : run->depth;
     run->alpha = shape->has_alpha && shape->channels > 1;
     run->premultiplied = run->alpha && filter->alpha == CONV_ALPHA_PREMULTIPLY;
     run->filtered = run->channels - (run->alpha && filter->alpha == CONV_ALPHA_KEEP);
     run->op_count = filter->backend->op_count;
-    run->loads = run->premultiplied; // colours are multiplied in place
+    run->loads = run->premultiplied || widens; // colours are multiplied in place
+    run->stores = widens;
     for (int i = 0; i < count; i++) {
         run->loads |= !conv_cuda_api_is_aligned(&run->sources[i], false);
         run->stores |= !conv_cuda_api_is_aligned(&run->results[i], false);
@@ -231,7 +237,7 @@ static enum conv_status launch_op(const struct run *run, int op,
                                   struct conv_err *err)
 {
     const struct conv_chain_op *chain = &run->filter->backend->chain[op];
-    const struct conv_stencil_plan *plan = &chain->plan[run->depth == 16];
+    const struct conv_stencil_plan *plan = &chain->plan[conv_chain_at(run->depth)];
     struct conv_stencil_batch batch = {
         .planes = table,
         .count = run->count * run->filtered,
@@ -262,8 +268,8 @@ static enum conv_status queue_filters(const struct run *run, struct conv_err *er
     for (int op = 0; op < run->op_count; op++) {
         struct conv_stencil_plane *part = filter->planes + (size_t)(op + extra) * (size_t)planes;
         fill_table(run, part, op);
-        tiles[op] = conv_stencil_tiles(filter->backend->chain[op].plan[run->depth == 16].variant,
-                                       part, planes);
+        tiles[op] = conv_stencil_tiles(
+            filter->backend->chain[op].plan[conv_chain_at(run->depth)].variant, part, planes);
     }
     enum conv_status status =
         conv_cuda_api_table(&filter->tables, filter->planes,

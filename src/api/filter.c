@@ -13,7 +13,7 @@ struct conv_filter_object {
     conv_context *context;
     struct conv_api_filter *opened;
     int count; // filters of the chain
-    bool floats;
+    bool floats, premultiplies;
 };
 
 const char *conv_filter_name(int index, const char **summary)
@@ -85,13 +85,18 @@ enum conv_status conv_api_read_chain(struct conv_backend_config *config,
 }
 
 static enum conv_status open_chain(conv_filter **out, conv_context *context,
-                                   const struct conv_backend_config *config, struct conv_err *err)
+                                   struct conv_backend_config *config, struct conv_err *err)
 {
+    enum conv_status status = CONV_OK;
+    if (config->floats)
+        status = conv_filter_check_floats(config->filters, config->filter_count, err);
+    if (status)
+        return status;
     conv_filter *filter = calloc(1, sizeof *filter);
     if (!filter)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    enum conv_status status =
-        context->ops->filter_open(context->device, &filter->opened, config, err);
+    config->float_samples = true;
+    status = context->ops->filter_open(context->device, &filter->opened, config, err);
     if (status) {
         free(filter);
         return status;
@@ -99,19 +104,9 @@ static enum conv_status open_chain(conv_filter **out, conv_context *context,
     filter->context = context;
     filter->count = config->filter_count;
     filter->floats = config->floats;
+    filter->premultiplies = config->alpha == CONV_ALPHA_PREMULTIPLY;
     *out = filter;
     return CONV_OK;
-}
-
-// The views of a caller have the depth that they have: only a folder's images are widened.
-static enum conv_status refuse_passes(const struct conv_filter *filters, int count,
-                                      struct conv_err *err)
-{
-    if (!conv_filter_needs_16_bits(filters, count))
-        return CONV_OK;
-    return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                        "a Gaussian of a sigma beyond 5 filters with 16 bits between its passes, "
-                        "which conv_filter_folder does, but no other function");
 }
 
 conv_status conv_filter_create(conv_filter **filter, conv_context *context, const char *text,
@@ -134,8 +129,6 @@ conv_status conv_filter_create(conv_filter **filter, conv_context *context, cons
     struct conv_filter *filters = malloc(CONV_FILTER_MAX_CHAIN * sizeof *filters);
     status = filters ? conv_api_read_chain(&config, filters, context, text, &own, err)
                      : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    if (!status)
-        status = refuse_passes(filters, config.filter_count, err);
     if (!status)
         status = open_chain(filter, context, &config, err);
     free(filters);
@@ -217,7 +210,7 @@ void conv_filter_destroy(conv_filter *filter)
 const char *conv_filter_kernel(const conv_filter *filter, int index, conv_sample sample)
 {
     if (!filter || index < 0 || index >= filter->count ||
-        (sample != CONV_SAMPLE_U8 && sample != CONV_SAMPLE_U16))
+        (sample != CONV_SAMPLE_U8 && sample != CONV_SAMPLE_U16 && sample != CONV_SAMPLE_F32))
         return NULL;
     return filter->context->ops->filter_kernel(filter->opened, index,
                                                8 * (int)conv_sample_bytes(sample));
@@ -230,7 +223,7 @@ static enum conv_status check_pair(const conv_filter *filter, const conv_image *
 {
     char name[32];
     snprintf(name, sizeof name, "sources[%d]", index);
-    enum conv_status status = conv_api_check_view(source, CONV_SAMPLE_U16, false, name, err);
+    enum conv_status status = conv_api_check_view(source, CONV_SAMPLE_F32, false, name, err);
     snprintf(name, sizeof name, "results[%d]", index);
     if (!status)
         status = conv_api_check_view(result, CONV_SAMPLE_F32, true, name, err);
@@ -242,6 +235,11 @@ static enum conv_status check_pair(const conv_filter *filter, const conv_image *
                             "%s has %d x %d x %d samples, the source %d x %d x %d", name,
                             result->width, result->height, result->channels, source->width,
                             source->height, source->channels);
+    if (source->sample == CONV_SAMPLE_F32 && filter->premultiplies && source->has_alpha)
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
+                            "%s: float32 samples and premultiplied alpha cannot be combined: "
+                            "results are divided by alpha as integers",
+                            name);
     if (result->sample != (filter->floats ? CONV_SAMPLE_F32 : source->sample))
         return conv_err_set(err, CONV_ERR_USAGE, "%s: the samples are to be %s", name,
                             filter->floats ? "float32" : "of the source's type");

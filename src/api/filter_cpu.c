@@ -18,6 +18,7 @@ struct conv_api_filter {
     const struct conv_api_host *host;
     enum conv_alpha_mode alpha;
     bool floats;
+    bool deep;  // 8-bit images are filtered with 16 bits: the passes of a large Gaussian
     bool wraps; // the last rows reach the first ones
     int reach;  // rows above and below that the chain reads for a row
     int op_count;
@@ -36,6 +37,7 @@ enum conv_status conv_api_filter_cpu_open(struct conv_api_filter **out,
     filter->host = host;
     filter->alpha = config->alpha;
     filter->floats = config->floats;
+    filter->deep = conv_filter_needs_16_bits(config->filters, config->filter_count);
     filter->wraps = config->border == CONV_BORDER_WRAP;
     filter->op_count = config->filter_count;
     for (int i = 0; i < config->filter_count; i++)
@@ -56,7 +58,7 @@ void conv_api_filter_cpu_close(struct conv_api_filter *filter)
 
 const char *conv_api_filter_cpu_kernel(const struct conv_api_filter *filter, int index, int depth)
 {
-    return filter->chain[index].plan[depth == 16].variant->name;
+    return filter->chain[index].plan[conv_chain_at(depth)].variant->name;
 }
 
 // --- bands ---------------------------------------------------------------------------------------
@@ -80,11 +82,18 @@ struct run {
     int first_task[];
 };
 
+// The depth that an image is filtered at.
+static int depth_of(const struct conv_api_filter *filter, const conv_image *source)
+{
+    int depth = 8 * (int)conv_sample_bytes(source->sample);
+    return filter->deep && depth == 8 ? 16 : depth;
+}
+
 // True if the only filter can read the source's planes and write the result's.
 static bool is_direct(const struct conv_api_filter *filter, const conv_image *source,
                       const conv_image *result)
 {
-    return filter->op_count == 1 && filter->alpha != CONV_ALPHA_PREMULTIPLY &&
+    return filter->op_count == 1 && !filter->deep && filter->alpha != CONV_ALPHA_PREMULTIPLY &&
            conv_api_is_planar(source) && conv_api_is_planar(result) &&
            !conv_api_view_is(source, result);
 }
@@ -229,7 +238,7 @@ static enum conv_status filter_chain(const struct conv_api_filter *filter,
     const struct conv_image *src = source;
     enum conv_status status = CONV_OK;
     for (int s = 0; s < filter->op_count && !status; s++) {
-        const struct conv_stencil_plan *plan = &filter->chain[s].plan[source->depth == 16];
+        const struct conv_stencil_plan *plan = &filter->chain[s].plan[conv_chain_at(source->depth)];
         struct conv_image *dst = src == &at[0] ? &at[1] : &at[0];
         for (int c = 0; c < src->channels && !status; c++)
             status = filter_plane(plan, &dst->plane[c], &src->plane[c], src->width, src->height,
@@ -255,7 +264,7 @@ static enum conv_status take_memory(const struct conv_api_filter *filter,
 {
     size_t scratch = 0;
     for (int s = 0; s < filter->op_count; s++) {
-        size_t own = conv_stencil_plan_scratch(&filter->chain[s].plan[depth == 16], width);
+        size_t own = conv_stencil_plan_scratch(&filter->chain[s].plan[conv_chain_at(depth)], width);
         scratch = own > scratch ? own : scratch;
     }
     size_t used = conv_image_align(scratch, CONV_IMAGE_PLANE_ALIGN);
@@ -275,7 +284,7 @@ static enum conv_status run_direct(const struct run *run, int i, const struct ba
 {
     struct conv_api_filter *filter = run->filter;
     const conv_image *source = &run->sources[i], *result = &run->results[i];
-    int depth = 8 * (int)conv_sample_bytes(source->sample);
+    int depth = depth_of(filter, source);
     size_t stride = conv_image_stride(source->width, filter->floats ? 32 : depth);
     struct task_memory memory;
     enum conv_status status = take_memory(filter, &memory, source->width, depth,
@@ -283,8 +292,8 @@ static enum conv_status run_direct(const struct run *run, int i, const struct ba
     if (status)
         return status;
     struct conv_plane spare = {memory.images, (ptrdiff_t)stride};
-    status = filter_direct(&filter->chain[0].plan[depth == 16], result, source, channels, band,
-                           memory.scratch, &spare);
+    status = filter_direct(&filter->chain[0].plan[conv_chain_at(depth)], result, source, channels,
+                           band, memory.scratch, &spare);
     conv_api_give(filter->host->pools, CONV_HOST, memory.block);
     return status ? conv_err_set(err, status, "a kernel failed") : CONV_OK;
 }
@@ -297,14 +306,17 @@ static enum conv_status run_staged(const struct run *run, int i, const struct ba
     conv_image source = cut_rows(&run->sources[i], band->top, band->bottom);
     bool alpha = source.has_alpha && channels == source.channels;
     source = cut_channels(&source, 0, channels);
-    int depth = 8 * (int)conv_sample_bytes(source.sample);
-    struct conv_image shape = conv_api_planes(&source), room = shape, staged[3];
+    int depth = depth_of(filter, &source);
+    struct conv_image shape = conv_api_planes(&source), room, staged[3];
+    bool widens = depth != shape.depth;
     shape.alpha = alpha;
+    shape.depth = depth;
+    room = shape;
     room.depth = filter->floats ? 32 : depth;
     size_t each = conv_image_bytes(&room);
     struct task_memory memory;
     bool premultiply = filter->alpha == CONV_ALPHA_PREMULTIPLY && alpha;
-    bool gathers = !conv_api_is_planar(&source) || premultiply;
+    bool gathers = !conv_api_is_planar(&source) || premultiply || widens;
     enum conv_status status = take_memory(filter, &memory, source.width, depth, 3 * each, err);
     if (status)
         return status;

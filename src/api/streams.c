@@ -44,6 +44,16 @@ conv_status conv_stream_wait(conv_context *context, void *stream)
     return conv_api_end(context, status);
 }
 
+conv_status conv_context_wait(conv_context *context)
+{
+    if (!context)
+        return CONV_ERR_USAGE;
+    enum conv_status status = conv_api_begin(context);
+    if (!status && !conv_api_is_cpu(context))
+        status = context->ops->synchronise(context->device, &context->err);
+    return conv_api_end(context, status);
+}
+
 conv_status conv_stream_order(conv_context *context, void *earlier, void *later)
 {
     if (!context)

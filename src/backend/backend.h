@@ -26,6 +26,9 @@ struct conv_backend_config {
     enum conv_alpha_mode alpha;
     // The result of the last filter is float32; images then have a result_depth of 32.
     bool floats;
+    // Images may have float32 samples (depth 32), whose results are float32 as well. Of the
+    // backends only their chain is used with them; groups and streams have 8 and 16 bits.
+    bool float_samples;
     const char *variant; // kernel to force; NULL: the best for each filter
     size_t launch_bytes; // of samples in a typical group; 0: unknown
     // Instead of `variant`: a kernel that need not be in the table. NULL: none.

@@ -40,25 +40,28 @@ static enum conv_status no_variant(const char *name, enum conv_place place, stru
                         all);
 }
 
-// Both plans of an op whose stencils are set.
+// The plans of an op whose stencils are set.
 static enum conv_status choose_kernels(struct conv_chain_op *op,
                                        const struct conv_backend_config *config,
                                        enum conv_place place, unsigned have, struct conv_err *err)
 {
-    const struct conv_variant *variant[2];
-    for (int d = 0; d < 2; d++) {
+    const struct conv_variant *variant[CONV_CHAIN_DEPTHS];
+    int depths = conv_chain_depths(config);
+    bool any = false;
+    for (int d = 0; d < depths; d++) {
         if (!config->kernel)
             variant[d] = conv_stencil_pick(&op->stencil[d], config->launch_bytes, place, have,
                                            config->variant);
         else
             variant[d] =
                 conv_stencil_can(config->kernel, &op->stencil[d], have) ? config->kernel : NULL;
+        any = any || variant[d];
     }
-    if (!variant[0] && !variant[1])
+    if (!any)
         return config->kernel ? conv_err_set(err, CONV_ERR_USAGE, "not for this filter or this %s",
                                              device_word(place))
                               : no_variant(config->variant, place, err);
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < depths; d++) {
         if (!variant[d])
             variant[d] =
                 conv_stencil_pick(&op->stencil[d], config->launch_bytes, place, have, NULL);
@@ -75,10 +78,11 @@ enum conv_status conv_chain_prepare(struct conv_chain_op *ops,
 {
     enum conv_status status = CONV_OK;
     for (int i = 0; i < config->filter_count && !status; i++) {
-        for (int d = 0; d < 2; d++) {
-            conv_stencil_init(&ops[i].stencil[d], &config->filters[i], d ? 16 : 8, config->border,
+        for (int d = 0; d < conv_chain_depths(config); d++) {
+            struct conv_stencil *stencil = &ops[i].stencil[d];
+            conv_stencil_init(stencil, &config->filters[i], 8 << d, config->border,
                               config->border_value);
-            ops[i].stencil[d].floats = config->floats && i == config->filter_count - 1;
+            stencil->floats = stencil->floats || (config->floats && i == config->filter_count - 1);
         }
         status = choose_kernels(&ops[i], config, place, have, err);
     }

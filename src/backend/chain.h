@@ -5,11 +5,26 @@
 
 #include "backend/backend.h"
 
-// One filter of the chain; [0] for samples of 8 bits, [1] for 16.
+#define CONV_CHAIN_DEPTHS 3
+
+// Where the stencil and the plan for samples of `depth` bits are: [0] for 8, [1] for 16, [2] for 32
+// (float32).
+static inline int conv_chain_at(int depth)
+{
+    return depth / 16;
+}
+
+// One filter of the chain. [2] is set only with config->float_samples.
 struct conv_chain_op {
-    struct conv_stencil stencil[2];
-    struct conv_stencil_plan plan[2]; // refers to `stencil`: the op must not move
+    struct conv_stencil stencil[CONV_CHAIN_DEPTHS];
+    struct conv_stencil_plan plan[CONV_CHAIN_DEPTHS]; // refers to `stencil`: the op must not move
 };
+
+// The depths that ops of this configuration are made ready for.
+static inline int conv_chain_depths(const struct conv_backend_config *config)
+{
+    return config->float_samples ? CONV_CHAIN_DEPTHS : CONV_CHAIN_DEPTHS - 1;
+}
 
 // Analyses every filter of config and chooses its kernels: the forced one at the depths that it can
 // do, else the best. `ops` has room for config->filter_count. `have`: what the device offers, see

@@ -58,7 +58,7 @@ static void cpu_describe(const struct conv_backend *backend, char *text, size_t 
 
 static const char *cpu_variant(const struct conv_backend *backend, int index, int depth)
 {
-    return backend->chain[index].plan[depth == 16].variant->name;
+    return backend->chain[index].plan[conv_chain_at(depth)].variant->name;
 }
 
 static size_t cpu_table_bytes(int filter_count, bool codes)
@@ -141,7 +141,7 @@ static int band_rows(const struct conv_group_plane *plane)
 static void filter_rows(struct filtering *f, int index, int from, int to, void *scratch)
 {
     const struct conv_group_plane *shape = &f->group->planes[index];
-    const struct conv_stencil_plan *plan = &f->op->plan[shape->depth == 16];
+    const struct conv_stencil_plan *plan = &f->op->plan[conv_chain_at(shape->depth)];
     int64_t stride = (int64_t)conv_image_stride(shape->width, shape->depth);
     struct conv_stencil_plane plane = {
         .src = f->src + shape->offset,
@@ -192,7 +192,8 @@ static enum conv_status filter_planes(struct conv_stream *stream, const struct c
         .op = op, .group = group, .src = src, .dst = dst, .has_own = ATOMIC_FLAG_INIT};
     for (int p = 0; p < group->plane_count; p++) {
         const struct conv_group_plane *shape = &group->planes[p];
-        size_t size = conv_stencil_plan_scratch(&op->plan[shape->depth == 16], shape->width);
+        size_t size =
+            conv_stencil_plan_scratch(&op->plan[conv_chain_at(shape->depth)], shape->width);
         f.scratch_size = size > f.scratch_size ? size : f.scratch_size;
     }
     enum conv_status status = reserve_scratch(stream, f.scratch_size, err);

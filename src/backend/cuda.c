@@ -10,15 +10,15 @@
 
 #define OLDEST_CAPABILITY 75 // the oldest that the build has code for, and that CUDA 13 supports
 
-static enum conv_status upload_chain(struct conv_backend *backend, struct conv_err *err)
+static enum conv_status upload_chain(struct conv_backend *backend, int depths, struct conv_err *err)
 {
+    int count = depths * backend->op_count;
     size_t each = conv_cuda_upload_bytes();
-    cudaError_t code =
-        cudaMalloc((void **)&backend->d_stencils, 2 * (size_t)backend->op_count * each);
+    cudaError_t code = cudaMalloc((void **)&backend->d_stencils, (size_t)count * each);
     if (code)
         return conv_cuda_device_report(err, code, "take memory for the filters");
-    for (int i = 0; i < 2 * backend->op_count; i++)
-        if (conv_cuda_upload(&backend->chain[i / 2].plan[i % 2],
+    for (int i = 0; i < count; i++)
+        if (conv_cuda_upload(&backend->chain[i / depths].plan[i % depths],
                              backend->d_stencils + (size_t)i * each))
             return conv_cuda_device_report(err, cudaGetLastError(),
                                            "copy the filters to the device");
@@ -41,7 +41,7 @@ static enum conv_status prepare_chain(struct conv_backend *backend,
     if (status)
         return status;
     status = conv_chain_prepare(backend->chain, config, CONV_ON_CUDA, (unsigned)capability, err);
-    return status ? status : upload_chain(backend, err);
+    return status ? status : upload_chain(backend, conv_chain_depths(config), err);
 }
 
 // Lets the device read the word that a signal handler writes. Where that is impossible, the end of
@@ -109,7 +109,7 @@ static void cuda_describe(const struct conv_backend *backend, char *text, size_t
 
 static const char *cuda_variant(const struct conv_backend *backend, int index, int depth)
 {
-    return backend->chain[index].plan[depth == 16].variant->name;
+    return backend->chain[index].plan[conv_chain_at(depth)].variant->name;
 }
 
 // A stream and its coders take some ten times a group's bytes, and other processes may need memory,

@@ -125,7 +125,11 @@ void api_image_fill(const conv_image *view, uint64_t *random)
             for (int c = 0; c < view->channels; c++) {
                 if (random_below(random, 4))
                     sample = (uint32_t)random_bits(random);
-                api_image_set(view, c, x, y,
-                              view->sample == CONV_SAMPLE_U8 ? sample & 255 : sample & 65535);
+                uint32_t value = view->sample == CONV_SAMPLE_U8 ? sample & 255 : sample & 65535;
+                if (view->sample == CONV_SAMPLE_F32) {
+                    float number = (float)(int32_t)sample * 0x1p-22f;
+                    memcpy(&value, &number, sizeof value);
+                }
+                api_image_set(view, c, x, y, value);
             }
 }

@@ -147,8 +147,10 @@ static void memory(void **state)
                      CONV_OK);
     assert_string_equal(to, from);
     assert_int_equal(conv_stream_wait(NULL, NULL), CONV_ERR_USAGE);
+    assert_int_equal(conv_context_wait(NULL), CONV_ERR_USAGE);
     assert_int_equal(conv_stream_order(NULL, NULL, NULL), CONV_ERR_USAGE);
     assert_int_equal(conv_stream_wait(context, NULL), CONV_OK);
+    assert_int_equal(conv_context_wait(context), CONV_OK);
     assert_int_equal(conv_stream_order(context, NULL, context), CONV_OK);
     conv_context_destroy(context);
 }
@@ -229,7 +231,8 @@ static void filters(void **state)
     assert_non_null(conv_filter_kernel(filter, 1, CONV_SAMPLE_U16));
     assert_null(conv_filter_kernel(filter, 2, CONV_SAMPLE_U8));
     assert_null(conv_filter_kernel(filter, -1, CONV_SAMPLE_U8));
-    assert_null(conv_filter_kernel(filter, 0, CONV_SAMPLE_F32));
+    assert_non_null(conv_filter_kernel(filter, 0, CONV_SAMPLE_F32));
+    assert_null(conv_filter_kernel(filter, 0, CONV_SAMPLE_F16));
     conv_filter_destroy(filter);
     assert_null(conv_filter_name(-1, NULL));
     assert_non_null(conv_filter_name(0, NULL));

@@ -282,8 +282,19 @@ static const struct {
     {"sobel,blur", OPTIONS(.border = "reflect")},
     {"emboss5", OPTIONS(.floats = 1)},
     {"blur,laplacian", OPTIONS(.floats = 1)},
+    {"gaussian:8", OPTIONS(.border = "reflect101")}, // passes: 8 bits are filtered with 16
+    {"blur:3,scharr", OPTIONS(.alpha = "filter")},
 };
 enum { CHAINS = sizeof chains / sizeof chains[0], MOST = 5 };
+
+static conv_sample random_sample(const conv_filter_options *options)
+{
+    bool premultiplies = options->alpha && strcmp(options->alpha, "premultiply") == 0;
+    int kind = (int)random_below(&noise, 6);
+    return kind < 3                    ? CONV_SAMPLE_U8
+           : kind < 5 || premultiplies ? CONV_SAMPLE_U16
+                                       : CONV_SAMPLE_F32;
+}
 
 // A batch of images through a chain, in device memory and on the CPU. `runs` times, so that tables
 // on the device are used again.
@@ -307,7 +318,7 @@ static void filter_both(int chain, int count, bool alike, int runs, void *stream
                 width -= (int)random_below(&noise, 15);
             height = 1 + (int)random_below(&noise, 40);
             channels = 1 + (int)random_below(&noise, 4);
-            sample = random_below(&noise, 3) ? CONV_SAMPLE_U8 : CONV_SAMPLE_U16;
+            sample = random_sample(options);
         }
         conv_sample result = options->floats ? CONV_SAMPLE_F32 : sample;
         make_pair(&from[i], in, width, height, channels, sample);
@@ -388,7 +399,7 @@ static void host_memory_passes_through_the_device(void **state)
     for (int i = 0; i < 30; i++) {
         int chain = (int)random_below(&noise, CHAINS), width = 1 + (int)random_below(&noise, 90),
             height = 1 + (int)random_below(&noise, 50), channels = 1 + (int)random_below(&noise, 4);
-        conv_sample sample = i % 3 ? CONV_SAMPLE_U8 : CONV_SAMPLE_U16,
+        conv_sample sample = random_sample(&chains[chain].options),
                     out = chains[chain].options.floats ? CONV_SAMPLE_F32 : sample;
         struct api_image source, result, expected;
         conv_filter *on_cpu, *on_gpu;

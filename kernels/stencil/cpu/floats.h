@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Stencils with sums of float32, or of float64 where float32 is too short (proof in plan.c), at 8
-// and 16 bits. Source rows become rows of floats once; each output row is a sum over them in the
-// defined order, a block of registers at a time.
+// and 16 bits, and of float32 samples. Source rows become rows of floats once; each output row is a
+// sum over them in the defined order, a block of registers at a time.
 #ifndef CONV_KERNELS_STENCIL_CPU_FLOATS_H
 #define CONV_KERNELS_STENCIL_CPU_FLOATS_H
 
@@ -30,6 +30,7 @@ struct float_constants {
     bool multiply;         // by 1 / divisor
     double start, divisor; // divisor 1 for real filters: the coefficients include the scale
     int tap_count;
+    int down_count; // magnitudes: the transposed matrix has this many taps, after the others
     struct float_tap taps[CONV_FILTER_MAX_TAPS]; // those that are not 0, row by row
     double coefs[CONV_FILTER_MAX_TAPS];          // of the same taps
 };
@@ -43,19 +44,39 @@ struct float_job {
     void *line;
 };
 
+ALWAYS_INLINE void sum_taps(vec_f32 sum[FLOAT_VECTORS], const struct float_job *job, float start,
+                            int from, int to, int x)
+{
+    for (int v = 0; v < FLOAT_VECTORS; v++)
+        sum[v] = (vec_f32){0} + start;
+    for (int k = from; k < to; k++) {
+        const float *at = job->at[k] + x;
+        vec_f32 coef = (vec_f32){0} + job->constants->taps[k].coef;
+        for (int v = 0; v < FLOAT_VECTORS; v++)
+            sum[v] = add_tap(sum[v], load_f32(at + v * FLOAT_LANES), coef);
+    }
+}
+
 ALWAYS_INLINE void sum_floats(float sums[FLOAT_BLOCK], const struct float_job *job, int x)
 {
     const struct float_constants *constants = job->constants;
     vec_f32 sum[FLOAT_VECTORS];
-    for (int v = 0; v < FLOAT_VECTORS; v++)
-        sum[v] = (vec_f32){0} + (float)constants->start;
-    for (int k = 0; k < constants->tap_count; k++) {
-        const float *at = job->at[k] + x;
-        vec_f32 coef = (vec_f32){0} + constants->taps[k].coef;
-        for (int v = 0; v < FLOAT_VECTORS; v++)
-            sum[v] = add_tap(sum[v], load_f32(at + v * FLOAT_LANES), coef);
-    }
+    sum_taps(sum, job, (float)constants->start, 0, constants->tap_count, x);
     memcpy(sums, sum, sizeof sum);
+}
+
+// Of float32 samples; gradient.h has those of integers.
+static void find_magnitudes(float sums[FLOAT_BLOCK], const struct float_job *job, int x)
+{
+    const struct float_constants *constants = job->constants;
+    int across_end = constants->tap_count, end = across_end + constants->down_count;
+    vec_f32 across[FLOAT_VECTORS], down[FLOAT_VECTORS];
+    sum_taps(across, job, 0, 0, across_end, x);
+    sum_taps(down, job, 0, across_end, end, x);
+    for (int v = 0; v < FLOAT_VECTORS; v++)
+        across[v] = sqrt_f32(across[v] * across[v] + down[v] * down[v]) / job->stencil->fdivisor +
+                    job->stencil->fbias;
+    memcpy(sums, across, sizeof across);
 }
 
 // Every product and sum is an integer that float64 holds, so fusing them would change nothing.
@@ -111,6 +132,8 @@ static void filter_float_results(const struct float_job *job, float *row, int co
             sum_doubles(doubles, job, x);
             for (int i = 0; i < DOUBLE_BLOCK; i++)
                 sums[i] = (float)(doubles[i] / job->constants->divisor);
+        } else if (job->stencil->magnitude) {
+            find_magnitudes(sums, job, x);
         } else {
             sum_floats(sums, job, x);
             for (int i = 0; i < FLOAT_BLOCK; i++)
@@ -164,6 +187,10 @@ static void fill_float_row(const struct float_job *job, float *restrict row, int
                            int count)
 {
     int line = count + job->stencil->width - 1;
+    if (job->stencil->depth == 32) {
+        conv_cpu_line(row, job->stencil, job->plane, x - job->stencil->width / 2, y, line);
+        return;
+    }
     conv_cpu_line(job->line, job->stencil, job->plane, x - job->stencil->width / 2, y, line);
     if (job->stencil->depth == 16) {
         const uint16_t *restrict samples = job->line;
@@ -185,7 +212,7 @@ static void filter_float_strip(struct float_job *job, int x, int count, int from
         for (; filled < y + ring_rows; filled++)
             fill_float_row(job, job->ring + filled % ring_rows * CONV_CPU_LINE, x,
                            filled - job->stencil->height / 2, count);
-        for (int k = 0; k < job->constants->tap_count; k++) {
+        for (int k = 0; k < job->constants->tap_count + job->constants->down_count; k++) {
             const struct float_tap *tap = &job->constants->taps[k];
             job->at[k] = job->ring + (y + tap->row) % ring_rows * CONV_CPU_LINE + tap->column;
         }
@@ -204,14 +231,22 @@ static void init_float_constants(struct float_constants *constants,
     constants->multiply = conv_cpu_may_multiply(stencil);
     constants->start = stencil->exact ? (double)stencil->bias : (double)stencil->fbias;
     constants->divisor = stencil->exact ? (double)stencil->divisor : 1;
-    constants->tap_count = 0;
-    for (int i = 0; i < stencil->width * stencil->height; i++) {
+    constants->tap_count = constants->down_count = 0;
+    int taps = stencil->width * stencil->height;
+    for (int i = 0; i < taps; i++) {
         double coef = stencil->exact ? stencil->icoef[i] : (double)stencil->fcoef[i];
         if (coef != 0) {
             constants->coefs[constants->tap_count] = coef;
             constants->taps[constants->tap_count++] =
                 (struct float_tap){i % stencil->width, i / stencil->width, (float)coef};
         }
+    }
+    for (int i = 0; stencil->magnitude && i < taps; i++) {
+        int column = i % stencil->width, row = i / stencil->width;
+        float coef = stencil->fcoef[column * stencil->width + row];
+        if (coef != 0)
+            constants->taps[constants->tap_count + constants->down_count++] =
+                (struct float_tap){column, row, coef};
     }
 }
 

@@ -6,7 +6,10 @@
 
 static void fill_value(void *line, int depth, int value, int from, int to)
 {
-    if (depth == 16) {
+    if (depth == 32) {
+        for (int i = from; i < to; i++)
+            ((float *)line)[i] = (float)value;
+    } else if (depth == 16) {
         for (int i = from; i < to; i++)
             ((uint16_t *)line)[i] = (uint16_t)value;
     } else if (from < to) {
@@ -22,6 +25,8 @@ static void fill_border(void *line, const struct conv_stencil *stencil, const ui
         int column = conv_border_index(stencil->border, x + i, width);
         if (column < 0)
             fill_value(line, stencil->depth, stencil->border_value, i, i + 1);
+        else if (stencil->depth == 32)
+            ((float *)line)[i] = ((const float *)(const void *)row)[column];
         else if (stencil->depth == 16)
             ((uint16_t *)line)[i] = ((const uint16_t *)(const void *)row)[column];
         else

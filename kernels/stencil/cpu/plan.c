@@ -124,7 +124,10 @@ void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *s
     struct conv_cpu_rounding rounding;
     int outer, inner;
     *plan = (struct conv_cpu_plan){.sums = CONV_CPU_FLOATS, .quads = quads};
-    if (stencil->magnitude)
+    if (stencil->magnitude && stencil->depth == 32) // both matrices are kept in one list of taps
+        plan->sums = 2 * stencil->width * stencil->width <= CONV_FILTER_MAX_TAPS ? CONV_CPU_FLOATS
+                                                                                 : CONV_CPU_NONE;
+    else if (stencil->magnitude)
         plan->sums =
             conv_stencil_smoothing(stencil, &outer, &inner) ? CONV_CPU_GRADIENT : CONV_CPU_NONE;
     else if (stencil->exact && stencil->floats)

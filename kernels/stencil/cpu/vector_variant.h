@@ -14,7 +14,8 @@ static bool can_vectors(const struct conv_stencil *stencil)
 {
     struct conv_cpu_plan plan;
     conv_cpu_plan_init(&plan, stencil, QUADS, PAIRS);
-    return (stencil->exact || stencil->magnitude || HAVE_FMA) && plan.sums != CONV_CPU_NONE;
+    bool fused = !stencil->exact && (!stencil->magnitude || stencil->depth == 32);
+    return (!fused || HAVE_FMA) && plan.sums != CONV_CPU_NONE;
 }
 
 // The instruction set decides, whatever the stencil.
@@ -81,6 +82,7 @@ static enum conv_status run_vectors(const struct conv_stencil_plan *plan,
         .run = run_vectors,                                                                        \
         .magnitudes = true,                                                                        \
         .floats = true,                                                                            \
+        .float_samples = true,                                                                     \
     }
 
 #endif

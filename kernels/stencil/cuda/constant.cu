@@ -69,4 +69,5 @@ const struct conv_variant conv_cuda_constant = {
     BLOCK_HEIGHT,
     false,
     true,
+    false,
 };

@@ -168,4 +168,5 @@ const struct conv_variant conv_cuda_gradient = {
     shape::TILE_HEIGHT,
     true,
     true,
+    false,
 };

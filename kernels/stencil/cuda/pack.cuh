@@ -7,7 +7,9 @@
 
 // Four samples as in memory.
 template <typename Sample>
-using packed4 = typename std::conditional<sizeof(Sample) == 1, uint32_t, uint2>::type;
+using packed4 = typename std::conditional<
+    sizeof(Sample) == 1, uint32_t,
+    typename std::conditional<sizeof(Sample) == 2, uint2, float4>::type>::type;
 
 // A float 2^23 + p has p in its low bits: two instructions at the full rate instead of a
 // conversion.
@@ -46,6 +48,14 @@ __device__ inline void unpack(int32_t *to, uint2 from)
     to[1] = from.x >> 16;
     to[2] = from.y & 0xffff;
     to[3] = from.y >> 16;
+}
+
+__device__ inline void unpack(float *to, float4 from)
+{
+    to[0] = from.x;
+    to[1] = from.y;
+    to[2] = from.z;
+    to[3] = from.w;
 }
 
 __device__ inline void pack(uint32_t &to, const uint32_t *from)

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT
+// Float32 samples through filters of the C interface, against a definition of their sums that
+// shares no code with kernels/, and large Gaussians, which filter 8-bit samples with 16 bits.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "conv.h"
+#include "filter/filter.h"
+#include "support/api_image.h"
+#include "support/random.h"
+
+#define FILL 0xa5
+
+static uint64_t noise = 77;
+
+static conv_context *open_context(int threads)
+{
+    conv_context *context;
+    conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
+    options.device = "cpu";
+    options.threads = threads;
+    assert_int_equal(conv_context_create(&context, &options, NULL), CONV_OK);
+    return context;
+}
+
+static float get(const conv_image *view, int c, int x, int y)
+{
+    uint32_t bits = api_image_get(view, c, x, y);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// The border is replicated, or the constant `border` if it is a number.
+static float sample_at(const conv_image *view, int c, int x, int y, float border)
+{
+    int nearest_x = x < 0 ? 0 : x < view->width ? x : view->width - 1;
+    int nearest_y = y < 0 ? 0 : y < view->height ? y : view->height - 1;
+    bool inside = nearest_x == x && nearest_y == y;
+    return inside || isnan(border) ? get(view, c, nearest_x, nearest_y) : border;
+}
+
+static float sum_of(const struct conv_filter *f, const conv_image *view, int c, int x, int y,
+                    float border, bool transposed)
+{
+    float sum = f->magnitude ? 0 : (float)f->offset;
+    for (int j = 0; j < f->height; j++)
+        for (int i = 0; i < f->width; i++) {
+            double number = f->coef[transposed ? i * f->width + j : j * f->width + i];
+            float coef = f->magnitude ? (float)number : (float)(number / f->scale);
+            if (coef != 0)
+                sum = fmaf(coef,
+                           sample_at(view, c, x + i - f->width / 2, y + j - f->height / 2, border),
+                           sum);
+        }
+    return sum;
+}
+
+static float define(const struct conv_filter *f, const conv_image *view, int c, int x, int y,
+                    float border)
+{
+    float across = sum_of(f, view, c, x, y, border, false);
+    if (!f->magnitude)
+        return across;
+    float down = sum_of(f, view, c, x, y, border, true);
+    float a = across * across, b = down * down, squares = a + b;
+    return sqrtf(squares) / (float)f->scale + (float)f->offset;
+}
+
+static void expect(const conv_image *result, const conv_image *source, const char *text,
+                   float border, bool filters_alpha)
+{
+    struct conv_filter *filters = calloc(CONV_FILTER_MAX_CHAIN, sizeof *filters);
+    struct conv_filter_settings settings = {0};
+    struct conv_err err;
+    struct api_image at[2];
+    int count, channels = source->channels - (source->has_alpha && !filters_alpha);
+    assert_int_equal(conv_filter_parse_chain(filters, &count, text, &settings, &err), CONV_OK);
+    for (int k = 0; k < 2; k++)
+        api_image_make(&at[k], API_PLANAR, source->width, source->height, source->channels,
+                       CONV_SAMPLE_F32, 0);
+    const conv_image *from = source;
+    for (int f = 0; f < count; f++) {
+        const conv_image *to = f == count - 1 ? result : &at[f % 2].view;
+        for (int c = 0; c < source->channels; c++)
+            for (int y = 0; y < source->height; y++)
+                for (int x = 0; x < source->width; x++) {
+                    float value = c < channels ? define(&filters[f], from, c, x, y, border)
+                                               : get(from, c, x, y);
+                    uint32_t bits;
+                    memcpy(&bits, &value, sizeof bits);
+                    api_image_set(to, c, x, y, bits);
+                }
+        from = to;
+    }
+    for (int k = 0; k < 2; k++)
+        api_image_free(&at[k]);
+    free(filters);
+}
+
+static const struct {
+    const char *text, *border, *alpha;
+    float value;
+} cases[] = {
+    {"emboss", NULL, NULL, NAN},
+    {"gaussian5,sharpen", "constant:7", NULL, 7},
+    {"gaussian:2.5", NULL, "filter", NAN},
+    {"gaussian:6", NULL, NULL, NAN},
+    {"sobel,blur", "constant:200", NULL, 200},
+    {"unsharp:1,0.8,emboss", NULL, NULL, NAN},
+};
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+static void check(conv_context *context, int k, int width, int height, int channels)
+{
+    struct api_image source, result, expected;
+    conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
+    conv_filter *filter;
+    options.border = cases[k].border;
+    options.alpha = cases[k].alpha;
+    options.floats = (int32_t)random_below(&noise, 2) && !strstr(cases[k].text, ":6");
+    enum api_layout from = (enum api_layout)random_below(&noise, API_LAYOUTS),
+                    to = (enum api_layout)random_below(&noise, API_LAYOUTS);
+    api_image_make(&source, from, width, height, channels, CONV_SAMPLE_F32, FILL);
+    api_image_make(&result, to, width, height, channels, CONV_SAMPLE_F32, FILL);
+    api_image_make(&expected, API_PLANAR, width, height, channels, CONV_SAMPLE_F32, 0);
+    api_image_fill(&source.view, &noise);
+    expect(&expected.view, &source.view, cases[k].text, cases[k].value, cases[k].alpha != NULL);
+    if (conv_filter_create(&filter, context, cases[k].text, &options) ||
+        conv_filter_run(filter, &source.view, &result.view, 1, NULL))
+        fail_msg("%s", conv_context_message(context));
+    if (!api_image_equal(&result.view, &expected.view))
+        fail_msg("%s, layouts %d to %d", cases[k].text, from, to);
+    assert_true(api_image_gaps_are(&result, FILL));
+    assert_int_equal(conv_filter_run(filter, &source.view, &source.view, 1, NULL), CONV_OK);
+    assert_true(api_image_equal(&source.view, &expected.view));
+    conv_filter_destroy(filter);
+    api_image_free(&source);
+    api_image_free(&result);
+    api_image_free(&expected);
+}
+
+static void sums_are_the_defined_ones(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 4; threads += 3) {
+        conv_context *context = open_context(threads);
+        for (int i = 0; i < 4 * CASES; i++)
+            check(context, i % CASES, 1 + (int)random_below(&noise, 70),
+                  1 + (int)random_below(&noise, 60), 1 + (int)random_below(&noise, 4));
+        check(context, 1, 90, 700, 3); // several bands
+        check(context, 4, 300, 600, 1);
+        conv_context_destroy(context);
+    }
+}
+
+// An infinite sample must not reach a result through a coefficient of 0.
+static void infinite_samples_stay_where_they_are(void **state)
+{
+    (void)state;
+    static const double cross[9] = {0, 1, 0, 1, 1, 1, 0, 1, 0};
+    conv_context *context = open_context(1);
+    struct api_image source, result;
+    conv_filter *filter;
+    api_image_make(&source, API_PLANAR, 40, 9, 1, CONV_SAMPLE_F32, 0);
+    api_image_make(&result, API_PLANAR, 40, 9, 1, CONV_SAMPLE_F32, 0);
+    ((float *)source.view.data)[4 * 40 + 20] = INFINITY;
+    assert_int_equal(conv_filter_create_matrix(&filter, context, cross, 3, 3, 5, 0, NULL), CONV_OK);
+    assert_int_equal(conv_filter_run(filter, &source.view, &result.view, 1, NULL), CONV_OK);
+    for (int y = 0; y < 9; y++)
+        for (int x = 0; x < 40; x++)
+            assert_int_equal(isinf(get(&result.view, 0, x, y)) != 0, abs(x - 20) + abs(y - 4) <= 1);
+    conv_filter_destroy(filter);
+    api_image_free(&source);
+    api_image_free(&result);
+    conv_context_destroy(context);
+}
+
+static void large_gaussians_filter_bytes_with_16_bits(void **state)
+{
+    (void)state;
+    conv_context *context = open_context(2);
+    for (int i = 0; i < 2 * API_LAYOUTS; i++) {
+        struct api_image image[2], result[2];
+        conv_filter *filter;
+        int channels = 1 + i % 4;
+        for (int k = 0; k < 2; k++) {
+            enum api_layout layout = (enum api_layout)((i + 2 * k) % API_LAYOUTS);
+            conv_sample sample = k ? CONV_SAMPLE_U16 : CONV_SAMPLE_U8;
+            api_image_make(&image[k], layout, 83, 71 + 300 * (i % 2), channels, sample, FILL);
+            api_image_make(&result[k], (enum api_layout)(i % API_LAYOUTS), 83, image[k].view.height,
+                           channels, sample, FILL);
+        }
+        api_image_fill(&image[0].view, &noise);
+        for (int c = 0; c < channels; c++)
+            for (int y = 0; y < image[0].view.height; y++)
+                for (int x = 0; x < 83; x++)
+                    api_image_set(&image[1].view, c, x, y,
+                                  api_image_get(&image[0].view, c, x, y) * 257);
+        assert_int_equal(conv_filter_create(&filter, context, "gaussian:7,emboss", NULL), CONV_OK);
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(conv_filter_run(filter, &image[k].view, &result[k].view, 1, NULL),
+                             CONV_OK);
+        for (int c = 0; c < channels; c++)
+            for (int y = 0; y < image[0].view.height; y++)
+                for (int x = 0; x < 83; x++)
+                    assert_int_equal(api_image_get(&result[0].view, c, x, y),
+                                     (api_image_get(&result[1].view, c, x, y) + 128) / 257);
+        assert_true(api_image_gaps_are(&result[0], FILL));
+        conv_filter_destroy(filter);
+        for (int k = 0; k < 2; k++) {
+            api_image_free(&image[k]);
+            api_image_free(&result[k]);
+        }
+    }
+    conv_context_destroy(context);
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    conv_context *context = open_context(1);
+    conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
+    struct api_image source, bytes;
+    conv_filter *filter;
+    api_image_make(&source, API_PLANAR, 4, 4, 4, CONV_SAMPLE_F32, 0);
+    api_image_make(&bytes, API_PLANAR, 4, 4, 4, CONV_SAMPLE_U8, 0);
+    options.alpha = "premultiply";
+    assert_int_equal(conv_filter_create(&filter, context, "blur", &options), CONV_OK);
+    assert_int_equal(conv_filter_run(filter, &source.view, &source.view, 1, NULL),
+                     CONV_ERR_UNSUPPORTED);
+    source.view.has_alpha = 0; // four colours
+    assert_int_equal(conv_filter_run(filter, &source.view, &source.view, 1, NULL), CONV_OK);
+    bytes.view.has_alpha = 0;
+    assert_int_equal(conv_filter_run(filter, &source.view, &bytes.view, 1, NULL), CONV_ERR_USAGE);
+    assert_int_equal(conv_filter_run(filter, &bytes.view, &source.view, 1, NULL), CONV_ERR_USAGE);
+    conv_filter_destroy(filter);
+    options = (conv_filter_options)CONV_FILTER_OPTIONS_INIT;
+    options.floats = 1;
+    assert_int_equal(conv_filter_create(&filter, context, "gaussian:8", &options), CONV_ERR_USAGE);
+    api_image_free(&source);
+    api_image_free(&bytes);
+    conv_context_destroy(context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_are_the_defined_ones),
+        cmocka_unit_test(infinite_samples_stay_where_they_are),
+        cmocka_unit_test(large_gaussians_filter_bytes_with_16_bits),
+        cmocka_unit_test(what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
