@@ -343,6 +343,9 @@ static int define_exact(const struct check_case *c, int p, int x, int y, float *
         scale = -scale;
         sum = -sum;
     }
+    __int128 kept = (sample_at(c, p, x, y) + (__int128)f->offset * unit) * scale, off = sum - kept;
+    if (f->threshold > 0 && (double)(off < 0 ? -off : off) < f->threshold * unit * (double)scale)
+        sum = kept;
     *quotient = (float)((double)sum / (double)scale);
     __int128 max = 255 * unit;
     if (sum < 0)
@@ -378,7 +381,8 @@ static float define_real(const struct check_case *c, int p, int x, int y)
         if (coef != 0)
             sum = fmaf(coef, sample, sum);
     }
-    return sum;
+    float kept = (float)(f->offset * unit) + float_at(c, p, x, y);
+    return f->threshold > 0 && fabsf(sum - kept) < (float)(f->threshold * unit) ? kept : sum;
 }
 
 static bool is_integer(const struct conv_filter *f)
@@ -440,7 +444,7 @@ void check_case_print(const struct check_case *c)
            c->stencil.depth, c->stencil.floats ? " to float32" : "");
     for (int k = 0; k < f->width * f->height; k++)
         printf(" %.17g", f->coef[k]);
-    printf("\n");
+    printf(", threshold %.17g\n", f->threshold);
     if (c->seed)
         printf("  again: check_kernels --seed %" PRIu64 " --rounds 1\n", c->seed);
 }

@@ -153,6 +153,13 @@ static void magnitude(struct check_random *random, struct conv_filter *filter)
     filter->scale = PICK(random, 1, 1, 1, 4, 16, -2, 7) * (check_random_below(random, 4) ? 1 : 1.3);
 }
 
+// The threshold of a filter that may have one: most of the results differ by less, or few do.
+static void random_threshold(struct check_random *random, struct conv_filter *filter)
+{
+    if (!filter->magnitude && check_random_below(random, 9) == 0)
+        filter->threshold = (1 + check_random_below(random, 640)) / 8.0;
+}
+
 // Each kind aims at an arithmetic: 8- and 16-bit operands, two passes, float32, float64 and more.
 const char *check_random_filter(struct check_random *random, struct conv_filter *filter)
 {
@@ -188,5 +195,6 @@ const char *check_random_filter(struct check_random *random, struct conv_filter 
         if (check_random_below(random, 4) == 0)
             extreme_numbers(random, filter);
     }
+    random_threshold(random, filter);
     return kinds[kind];
 }

@@ -2,6 +2,7 @@
 // The definition of a stencil, one sample after the other, with nothing done for speed. Every other
 // variant is compared with this one, byte for byte.
 #include <math.h>
+#include <stdlib.h>
 
 #include "kernels/stencil/cpu/cpu_internal.h"
 
@@ -50,6 +51,25 @@ static int64_t round_half_even(int64_t numerator, int64_t divisor)
     return above || (tie && quotient % 2 != 0) ? quotient + 1 : quotient;
 }
 
+// The sum, or the sample in its place if it is near enough.
+static int64_t keep_exact(const struct conv_stencil *stencil,
+                          const struct conv_stencil_plane *plane, int x, int y, int64_t sum)
+{
+    if (!stencil->keeps)
+        return sum;
+    int64_t kept = read_sample(stencil, plane, x, y) * stencil->divisor + stencil->bias;
+    return llabs(sum - kept) < stencil->keep_below ? kept : sum;
+}
+
+static float keep_real(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
+                       int x, int y, float sum)
+{
+    if (!stencil->keeps)
+        return sum;
+    float kept = stencil->fbias + read_float(stencil, plane, x, y);
+    return fabsf(sum - kept) < stencil->fkeep_below ? kept : sum;
+}
+
 static int64_t sum_exact(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
                          int x, int y)
 {
@@ -59,7 +79,7 @@ static int64_t sum_exact(const struct conv_stencil *stencil, const struct conv_s
         for (int i = 0; i < stencil->width; i++)
             sum += (int64_t)stencil->icoef[j * stencil->width + i] *
                    read_sample(stencil, plane, left + i, top + j);
-    return sum;
+    return keep_exact(stencil, plane, x, y, sum);
 }
 
 static float sum_real(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
@@ -74,7 +94,7 @@ static float sum_real(const struct conv_stencil *stencil, const struct conv_sten
                 sum = fmaf(coef, read_float(stencil, plane, left + i, top + j), sum);
         }
     }
-    return sum;
+    return keep_real(stencil, plane, x, y, sum);
 }
 
 static float join_gradient(const struct conv_stencil *stencil, float gx, float gy)
@@ -183,4 +203,5 @@ const struct conv_variant conv_cpu_reference = {
     .magnitudes = true,
     .floats = true,
     .float_samples = true,
+    .thresholds = true,
 };

@@ -2,6 +2,7 @@
 // The table of variants, the choice among them, and the analysis of a filter.
 #include "kernels/stencil/stencil.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@ static const struct conv_variant *const variants[] = {
     &conv_cuda_blocked,
     &conv_cuda_gradient,
     &conv_cuda_blocked_floats,
+    &conv_cuda_threshold,
     &conv_cuda_planes,
     &conv_cuda_unrolled,
     &conv_cuda_shared,
@@ -78,7 +80,7 @@ bool conv_stencil_takes(const struct conv_variant *variant, const struct conv_st
 {
     return (variant->magnitudes || !stencil->magnitude) && (variant->floats || !stencil->floats) &&
            (variant->float_samples || stencil->depth != 32) &&
-           (!variant->can || variant->can(stencil));
+           (variant->thresholds || !stencil->keeps) && (!variant->can || variant->can(stencil));
 }
 
 bool conv_stencil_can(const struct conv_variant *variant, const struct conv_stencil *stencil,
@@ -136,6 +138,12 @@ static void init_exact(struct conv_stencil *stencil, const struct conv_filter *f
     }
     stencil->divisor = llabs((int64_t)filter->scale);
     stencil->bias = (int64_t)filter->offset * unit * stencil->divisor;
+    if (stencil->keeps) {
+        double below = ceil(filter->threshold * unit * (double)stencil->divisor);
+        stencil->keep_below = below < 0x1p62 ? (int64_t)below : (int64_t)1 << 62;
+        stencil->fkeep_below = below > 0x1p24 ? INFINITY : (float)below;
+        magnitude += stencil->divisor; // of s - k
+    }
     // Rounding adds half the divisor; the bound allows for all of it.
     int64_t bound = magnitude * stencil->max + llabs(stencil->bias) + stencil->divisor;
     stencil->fits_int32 = bound <= INT32_MAX;
@@ -146,6 +154,7 @@ static void init_real(struct conv_stencil *stencil, const struct conv_filter *fi
     for (int i = 0; i < filter->width * filter->height; i++)
         stencil->fcoef[i] = (float)(filter->coef[i] / filter->scale);
     stencil->fbias = (float)(filter->offset * unit);
+    stencil->fkeep_below = (float)(filter->threshold * unit);
 }
 
 static void init_magnitude(struct conv_stencil *stencil, const struct conv_filter *filter, int unit)
@@ -173,6 +182,7 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
         .border_value = border_value * unit,
         .exact = conv_filter_is_exact(filter) && !float_samples,
         .magnitude = filter->magnitude,
+        .keeps = filter->threshold > 0 && !filter->magnitude,
         .floats = float_samples,
     };
     if (stencil->magnitude)

@@ -25,6 +25,9 @@ extern "C" {
 //   magnitude: gx = sum icoef * p, gy the same with the matrix transposed, exact integers;
 //          m = sqrtf((float)gx * (float)gx + (float)gy * (float)gy), each operation rounded to
 //          float32; out = clamp(rintf(m / fdivisor + fbias), 0, max)
+// With a threshold (`keeps`) a sum that is near the sample q at (x, y) is replaced, before it is
+// divided: exact: s = sum + bias, k = q * divisor + bias, and s becomes k if |s - k| < keep_below.
+// real: acc becomes k = fbias + q if |acc - k| < fkeep_below, each operation rounded to float32.
 // A stencil with `floats` neither rounds to integers nor clamps; its results are float32:
 //   exact: out = (float)((double)(sum icoef * p + bias) / (double)divisor); real: out = acc;
 //   magnitude: out = m / fdivisor + fbias
@@ -45,11 +48,15 @@ struct conv_stencil {
     bool exact;       // coefficients, scale and offset are integers, and samples are, too
     bool magnitude;   // of the gradient; not exact, width == height
     bool floats;      // results are float32; conv_stencil_init sets it at depth 32 only
-    bool fits_int32;  // exact, and 32 bits hold every sum (with bias and rounding) on any image
-    int64_t divisor;  // exact: > 0 (a negative scale inverts all coefficients)
-    int64_t bias;     // exact: offset in samples times divisor
-    float fbias;      // real and magnitude: offset in samples
-    float fdivisor;   // magnitude: the scale
+    bool keeps;       // has a threshold
+    bool fits_int32; // exact, and 32 bits hold every sum (with bias and rounding) on any image, and
+                     // s - k of a threshold
+    int64_t divisor; // exact: > 0 (a negative scale inverts all coefficients)
+    int64_t bias;    // exact: offset in samples times divisor
+    float fbias;     // real and magnitude: offset in samples
+    float fdivisor;  // magnitude: the scale
+    int64_t keep_below; // exact: the threshold in samples times divisor, rounded up
+    float fkeep_below;  // real: the threshold in samples; exact: keep_below, infinite beyond 2^24
     int32_t icoef[CONV_FILTER_MAX_TAPS]; // exact and magnitude, row by row
     float fcoef[CONV_FILTER_MAX_TAPS];   // real: (float)(coef / scale), row by row; of magnitudes
                                          // at depth 32: (float)coef
@@ -146,6 +153,7 @@ struct conv_variant {
     // Can do magnitudes, and float32 results; `can` is asked about such stencils only if so.
     bool magnitudes, floats;
     bool float_samples; // depth 32; only then `can` is asked about such stencils
+    bool thresholds;    // the same of stencils that have one
 };
 
 // The definition: it can do everything, needs nothing, and is what all others are compared with.

@@ -85,6 +85,8 @@ static struct conv_digest digest_settings(const struct conv_options *options,
             conv_run_journal_hash(&digest, filter->passes);
         if (filter->magnitude)
             conv_run_journal_hash(&digest, filter->magnitude);
+        if (filter->threshold > 0)
+            conv_run_journal_hash(&digest, filter->threshold);
     }
     const int settings[] = {options->border,      options->border_value, options->alpha,
                             options->png.encoder, options->png.level,    options->strip,

@@ -81,6 +81,9 @@ static void print_filter(const struct conv_filter *filter, const struct conv_opt
     if (filter->magnitude)
         puts("  magnitude    yes: sqrt(gx * gx + gy * gy), gx by this kernel, gy by its transpose");
     printf("  divisor      %.10g\n", filter->scale);
+    if (filter->threshold > 0)
+        printf("  threshold    %g (in 8-bit units): a sample that would change by less stays\n",
+               filter->threshold);
     printf("  bias         %g (in 8-bit units; at 16 bits it counts 257-fold)\n", filter->offset);
     printf("  flip         %s\n", options->filter.flip ? "yes: convolution" : "no: correlation");
     printf("  border       %s", conv_filter_border_name(options->border));
@@ -149,6 +152,8 @@ static void print_filter_json(const struct conv_filter *filter, const struct con
     if (options->border == CONV_BORDER_CONSTANT)
         printf(",\"border_value\":%d", options->border_value);
     printf(",\"magnitude\":%s", filter->magnitude ? "true" : "false");
+    if (filter->threshold > 0)
+        printf(",\"threshold\":%.17g", filter->threshold);
     if (conv_filter_is_parametric(filter->name))
         printf(",\"deviation\":%.17g", filter->deviation);
     if (filter->passes)

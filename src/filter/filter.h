@@ -26,6 +26,9 @@ struct conv_filter {
     double scale;                      // divisor, never 0
     double offset;                     // in 8-bit units
     bool magnitude; // of the gradient; the matrix is square and its coefficients are integers
+    // A sample from which the result, before offset and rounding, differs by less than this stays
+    // as it is (and gets the offset). 8-bit units; 0: none. Not of magnitudes.
+    double threshold;
     // Of a parametric filter: how far a result can be from that of the real coefficients, before it
     // is rounded, on any image of 8 bits; at 16 bits it counts 257-fold.
     double deviation;

@@ -56,22 +56,19 @@ void conv_ideal_blur(struct conv_parametric_result *result,
     conv_integer_separable(result->filters, line, side);
 }
 
-// The image plus AMOUNT times its difference from a Gaussian blur.
+// The image plus AMOUNT times its difference from a Gaussian blur, where that is at least
+// THRESHOLD.
 void conv_ideal_unsharp(struct conv_parametric_result *result,
                         const struct conv_parametric_numbers *given)
 {
     double line[SIDE], matrix[CONV_FILTER_MAX_TAPS], amount = given->value[1];
-    if (given->value[2] != 0) {
-        result->reason = "a threshold is not supported yet: it makes the filter depend on the "
-                         "image";
-        return;
-    }
     int side = conv_ideal_gaussian_line(line, given->value[0]);
     for (int j = 0; j < side; j++)
         for (int i = 0; i < side; i++)
             matrix[j * side + i] = -amount * line[j] * line[i];
     matrix[side * side / 2] += 1 + amount;
     conv_integer_matrix(result->filters, matrix, side, side, 1);
+    result->filters->threshold = amount * given->value[2];
 }
 
 // The image plus AMOUNT times its difference from the four neighbours.

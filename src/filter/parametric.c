@@ -12,7 +12,7 @@ static const struct conv_filter_family families[] = {
     {"gaussian-fast", "gaussian-fast:SIGMA", "gaussian-fast:5",
      "the same with weights of 8 bits, faster on GPUs"},
     {"blur", "blur:RADIUS", "blur:4", "mean of a square"},
-    {"unsharp", "unsharp:SIGMA,AMOUNT", "unsharp:2,0.8", "unsharp mask over a Gaussian blur"},
+    {"unsharp", "unsharp:SIGMA,AMOUNT[,THRESHOLD]", "unsharp:2,0.8", "unsharp mask"},
     {"sharpen", "sharpen:AMOUNT", "sharpen:0.5", "sharpens against the 4 neighbours"},
     {"motion", "motion:LENGTH,ANGLE", "motion:9,30", "blur along a line"},
     {"emboss", "emboss:ANGLE,DEPTH", "emboss:135,0.5", "relief lit from an angle"},

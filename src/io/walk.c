@@ -10,6 +10,7 @@
 #include "io/archive_folders.h"
 #include "io/archive_source.h"
 #include "io/folder_source.h"
+#include "io/formats.h"
 #include "io/list_source.h"
 #include "io/paths.h"
 #include "io/sorted_source.h"
@@ -41,8 +42,20 @@ struct conv_walk {
     struct peeked *peeked; // NULL: nothing
 };
 
-// The output of standard input in a folder. It follows the item's name: struct conv_item.
-static const char standard_name[] = "-\0stdin.png";
+// The output of standard input in a folder follows the item's name (struct conv_item): it is called
+// after the format of what comes in, or PNG where that was not looked at.
+static void name_standard(struct conv_item *item)
+{
+    struct conv_err ignored; // reading it again reports it
+    const uint8_t *head;
+    ssize_t got = item->stream
+                      ? conv_archive_input_peek(item->stream, &head, CONV_FORMATS_HEAD, &ignored)
+                      : 0;
+    const char *extension =
+        got > 0 ? conv_formats_find(head, (size_t)got)->extension : conv_formats[0]->extension;
+    memcpy(item->name, "-", 2);
+    snprintf(item->name + 2, sizeof item->name - 2, "stdin%s", extension);
+}
 
 void conv_walk_name(char name[PATH_MAX], const struct conv_item *item)
 {
@@ -143,8 +156,8 @@ static enum conv_source_step next_input(struct conv_walk *walk, struct conv_item
     if (format)
         return begin_archive(walk, format, item, err);
     if (conv_operands_is_standard(input)) {
-        memcpy(item->name, standard_name, sizeof standard_name);
         item->stream = walk->archives.standard.buffer ? &walk->archives.standard : NULL;
+        name_standard(item);
         item->ops = item->stream ? &conv_item_peeked : &conv_item_standard;
         item->target = 2;
     } else if (conv_paths_is_folder(input)) {

@@ -180,6 +180,33 @@ def test_pixels_are_within_1_of_the_ideal(box):
                 assert off <= 1, f"{text} of {name}: {off}"
 
 
+def test_a_threshold_leaves_samples_that_would_change_little(box):
+    """Where |original - blur| is below THRESHOLD the sample stays, exactly; elsewhere it is the result without
+    one. Within the deviation of the threshold itself either may be."""
+    cases = {name: worst_cases()[name] for name in ("coins", "texture", "step")}
+    cases["wide"] = np.random.default_rng(7).integers(20000, 40000, (40, 50)).astype(np.uint16)
+    sigma, amount, threshold = 1.5, 0.8, 6
+    with_it, without = f"unsharp:{sigma},{amount},{threshold}", f"unsharp:{sigma},{amount}"
+    results = outputs([with_it, without, f"{without},0"], cases)
+    records = show([with_it, without])
+    assert records[0]["kernel"] == records[1]["kernel"] and abs(records[0]["threshold"] - 4.8) < 1e-12
+    some = 0
+    for name, plane in cases.items():
+        unit = 257 if plane.dtype == np.uint16 else 1
+        change = np.abs(correlate(plane, parametric.ideal(without)) - plane)
+        near = amount * threshold * unit
+        small, large = (change < near - 0.5 * unit), (change > near + 0.5 * unit)
+        got = results[with_it][name]
+        assert np.array_equal(got[small], plane[small]), name
+        assert np.array_equal(got[large], results[without][name][large]), name
+        assert np.array_equal(results[f"{without},0"][name], results[without][name])
+        some += small.sum() > 100 and large.sum() > 100
+    assert some >= 3
+    run(with_it, "--variant", "cpu_reference", "in", "again")
+    for name in cases:
+        assert np.array_equal(images.read(f"again/{name}.png")[0], results[with_it][name]), name
+
+
 def test_large_gaussians_are_within_1_of_the_ideal(box):
     """Away from the border: with `reflect`, where passes and the whole agree, everywhere."""
     cases = {name: case for name, case in worst_cases().items() if name in ("step", "coins", "texture", "dot", "check5")}
@@ -214,7 +241,7 @@ def test_16_bits_are_off_by_the_same_share(box):
     ("gaussian:abc", "for example gaussian:2.5"), ("gaussian:", "for example gaussian:2.5"), ("gaussian:2,3", "gaussian:SIGMA"),
     ("gaussian:0", "SIGMA is 0.2 to 20 pixels"), ("gaussian:-2", "0.2 to 20"), ("gaussian:nan", "for example"),
     ("gaussian:inf", "for example"), ("gaussian:1e99", "for example"), ("gaussian:20.1", "0.2 to 20"), ("gaussian: 2", "for example"),
-    ("unsharp:2,1,5", "a threshold is not supported"), ("gausian:2", "did you mean gaussian:SIGMA, for example gaussian:2.5?"), ("unsharp:2", "unsharp:SIGMA,AMOUNT"),
+    ("unsharp:2,1,256", "THRESHOLD is 0 to 255"), ("unsharp:2,1,5,6", "unsharp:SIGMA,AMOUNT[,THRESHOLD]"), ("gausian:2", "did you mean gaussian:SIGMA, for example gaussian:2.5?"), ("unsharp:2", "unsharp:SIGMA,AMOUNT"),
     ("unsharp:2,emboss", "for example unsharp:2,0.8"), ("blur:16", "RADIUS is 0.1 to 15 pixels"), ("motion:9", "motion:LENGTH,ANGLE"),
     ("motion:32,0", "LENGTH is 1 to 31"), ("motion:9,400", "ANGLE is -360 to 360 degrees"), ("emboss:0,0", "DEPTH is 0.01 to 100"),
     ("log:9", "SIGMA is 0.5 to 3.75"), ("dog:2,2", "equal"), ("gaussian:20,blur", "counts once per pass"), ("blur,gaussian:20", "16 at most")))

@@ -5,6 +5,8 @@
 #ifndef CONV_KERNELS_STENCIL_CPU_FLOATS_H
 #define CONV_KERNELS_STENCIL_CPU_FLOATS_H
 
+#include <math.h>
+
 #include "kernels/stencil/cpu/cpu_internal.h"
 #include "kernels/stencil/cpu/round.h"
 #include "kernels/stencil/cpu/vector.h"
@@ -40,6 +42,7 @@ struct float_job {
     const struct conv_stencil_plane *plane;
     const struct float_constants *constants;
     const float *at[CONV_FILTER_MAX_TAPS]; // where each tap's samples lie for the current row
+    const float *centre;                   // the samples themselves, for the current row
     float *ring;                           // height rows of CONV_CPU_LINE floats
     void *line;
 };
@@ -63,6 +66,31 @@ ALWAYS_INLINE void sum_floats(float sums[FLOAT_BLOCK], const struct float_job *j
     vec_f32 sum[FLOAT_VECTORS];
     sum_taps(sum, job, (float)constants->start, 0, constants->tap_count, x);
     memcpy(sums, sum, sizeof sum);
+}
+
+// Replaces sums that are near their samples, as stencil.h says. Of exact filters all numbers here
+// are integers that the type holds (plan.c).
+static void keep_floats(float sums[FLOAT_BLOCK], const struct float_job *job, int x)
+{
+    float start = (float)job->constants->start, divisor = (float)job->constants->divisor;
+    float below = job->stencil->fkeep_below;
+    const float *samples = job->centre + x;
+    for (int i = 0; i < FLOAT_BLOCK; i++) {
+        float kept = samples[i] * divisor + start;
+        float difference = sums[i] - kept;
+        sums[i] = fabsf(difference) < below ? kept : sums[i];
+    }
+}
+
+static void keep_doubles(double sums[DOUBLE_BLOCK], const struct float_job *job, int x)
+{
+    double below = (double)job->stencil->keep_below;
+    const float *samples = job->centre + x;
+    for (int i = 0; i < DOUBLE_BLOCK; i++) {
+        double kept = (double)samples[i] * job->constants->divisor + job->constants->start;
+        double difference = sums[i] - kept;
+        sums[i] = fabs(difference) < below ? kept : sums[i];
+    }
 }
 
 // Of float32 samples; gradient.h has those of integers.
@@ -130,12 +158,16 @@ static void filter_float_results(const struct float_job *job, float *row, int co
         float sums[FLOAT_BLOCK];
         if (job->constants->doubles) {
             sum_doubles(doubles, job, x);
+            if (job->stencil->keeps)
+                keep_doubles(doubles, job, x);
             for (int i = 0; i < DOUBLE_BLOCK; i++)
                 sums[i] = (float)(doubles[i] / job->constants->divisor);
         } else if (job->stencil->magnitude) {
             find_magnitudes(sums, job, x);
         } else {
             sum_floats(sums, job, x);
+            if (job->stencil->keeps)
+                keep_floats(sums, job, x);
             for (int i = 0; i < FLOAT_BLOCK; i++)
                 sums[i] = job->constants->multiply ? sums[i] * factor : sums[i] / divisor;
         }
@@ -148,6 +180,8 @@ static void filter_block_float(uint16_t *out, const struct float_job *job, int x
 {
     float sums[FLOAT_BLOCK];
     sum_floats(sums, job, x);
+    if (job->stencil->keeps)
+        keep_floats(sums, job, x);
     if (job->constants->multiply)
         round_floats(out, sums, job, true);
     else
@@ -158,6 +192,8 @@ static void filter_block_double(uint16_t *out, const struct float_job *job, int 
 {
     double sums[DOUBLE_BLOCK];
     sum_doubles(sums, job, x);
+    if (job->stencil->keeps)
+        keep_doubles(sums, job, x);
     round_doubles(out, sums, job);
 }
 
@@ -216,6 +252,8 @@ static void filter_float_strip(struct float_job *job, int x, int count, int from
             const struct float_tap *tap = &job->constants->taps[k];
             job->at[k] = job->ring + (y + tap->row) % ring_rows * CONV_CPU_LINE + tap->column;
         }
+        job->centre =
+            job->ring + (y + ring_rows / 2) % ring_rows * CONV_CPU_LINE + job->stencil->width / 2;
         uint8_t *row = plane->dst + y * plane->dst_stride;
         if (job->stencil->floats)
             filter_float_results(job, (float *)(void *)row + x, count);

@@ -51,6 +51,25 @@ static enum conv_cpu_sums sums_of_floats(const struct conv_stencil *stencil)
     return bound <= (int64_t)1 << 53 ? CONV_CPU_DOUBLES : CONV_CPU_NONE;
 }
 
+// With a threshold: what sums_of_floats or division_is_exact ask for, and the sums' type must hold
+// the sample times the divisor and its difference from the sum as well.
+static enum conv_cpu_sums sums_of_kept(const struct conv_stencil *stencil)
+{
+    if (!stencil->exact)
+        return CONV_CPU_FLOATS;
+    int64_t bound = sum_bound(stencil) + stencil->max * stencil->divisor;
+    enum conv_cpu_sums sums;
+    if (stencil->floats)
+        sums = sums_of_floats(stencil);
+    else
+        sums = division_is_exact(stencil, 24)   ? CONV_CPU_FLOATS
+               : division_is_exact(stencil, 53) ? CONV_CPU_DOUBLES
+                                                : CONV_CPU_NONE;
+    if (sums == CONV_CPU_FLOATS && bound > 1 << 24)
+        sums = CONV_CPU_DOUBLES;
+    return bound <= (int64_t)1 << 53 ? sums : CONV_CPU_NONE;
+}
+
 // Sets column, row and plain if the stencil has integer factors; else false.
 static bool find_factors(struct conv_cpu_plan *plan, const struct conv_stencil *stencil)
 {
@@ -130,9 +149,11 @@ void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *s
     else if (stencil->magnitude)
         plan->sums =
             conv_stencil_smoothing(stencil, &outer, &inner) ? CONV_CPU_GRADIENT : CONV_CPU_NONE;
+    else if (stencil->keeps)
+        plan->sums = sums_of_kept(stencil);
     else if (stencil->exact && stencil->floats)
         plan->sums = sums_of_floats(stencil);
-    if (!stencil->exact || stencil->floats)
+    if (!stencil->exact || stencil->floats || stencil->keeps)
         return;
     bool wide = conv_cpu_rounding_wide(&rounding, stencil);
     bool fast = quads != CONV_CPU_QUADS_SLOW;

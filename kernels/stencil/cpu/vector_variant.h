@@ -83,6 +83,7 @@ static enum conv_status run_vectors(const struct conv_stencil_plan *plan,
         .magnitudes = true,                                                                        \
         .floats = true,                                                                            \
         .float_samples = true,                                                                     \
+        .thresholds = true,                                                                        \
     }
 
 #endif

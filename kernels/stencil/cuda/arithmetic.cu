@@ -31,6 +31,8 @@ static bool is_power_of_two(int64_t value)
 static bool float_is_exact(const struct conv_stencil *stencil)
 {
     double bound = fabs((double)stencil->bias);
+    if (stencil->keeps) // the sample times the divisor, and its difference from the sum
+        bound += (double)stencil->max * (double)stencil->divisor;
     for (int i = 0; i < stencil->width * stencil->height; i++)
         bound += (double)stencil->max * fabs((double)stencil->icoef[i]);
     if (bound > 16777216.0)

@@ -238,4 +238,5 @@ const struct conv_variant conv_cuda_blocked_floats = {
     true,
     true,
     true,
+    false,
 };

@@ -70,4 +70,5 @@ const struct conv_variant conv_cuda_constant = {
     false,
     true,
     false,
+    false,
 };

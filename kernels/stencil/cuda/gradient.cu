@@ -169,4 +169,5 @@ const struct conv_variant conv_cuda_gradient = {
     true,
     true,
     false,
+    false,
 };
