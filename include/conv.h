@@ -472,6 +472,18 @@ typedef struct conv_tensor_view {
 CONV_API conv_status conv_layer_run(conv_layer *layer, const conv_tensor *input, void *result,
                                     void *stream);
 
+/**
+ * The filters of a bank that `conv layer` takes by name, "gabor:4x8" (`conv list banks` shows all),
+ * as weights for conv_layer_create with one channel: [filters][1][height][width], smaller filters
+ * in the middle of zeros. Sets *filters, *height and *width; writes to `weights` unless it is NULL.
+ * `room` counts floats; CONV_ERR_USAGE if it is too small, and for unknown names and bad numbers.
+ * Magnitudes and maxima that `conv layer` makes of several responses are left to the caller, and
+ * separable filters are computed in one pass, so that results may differ in their last bits. Needs
+ * no context: `message`, of CONV_MESSAGE_SIZE bytes or NULL, gets the reason. CONV_ERR_MEMORY.
+ */
+CONV_API conv_status conv_bank_weights(const char *bank, int32_t *filters, int32_t *height,
+                                       int32_t *width, float *weights, size_t room, char *message);
+
 /* --- folders -----------------------------------------------------------------------------------*/
 
 /** How far a run is, for the callback, and its totals. */

@@ -31,6 +31,8 @@ import functools
 import os
 from typing import NamedTuple
 
+import numpy as _numpy
+
 from . import _core
 from ._core import Array, Filter, Layer
 from ._errors import DeviceError, PngError
@@ -47,6 +49,7 @@ __all__ = [
     "PngError",
     "PngInfo",
     "Progress",
+    "bank",
     "configure",
     "decode_png",
     "devices",
@@ -313,6 +316,17 @@ def _shard(shard, by):
     if shard is not None and not 0 <= part < parts:
         raise ValueError(f"shard is (i, n) with i from 0 to n - 1, not {shard!r}")
     return int(part), int(parts), by == "name"
+
+
+def bank(name):
+    """The filters of a bank that `conv layer` takes by name ("gabor:4x8", `conv list banks`), as weights for
+    conv.layer: float32, (filters, 1, height, width), smaller filters in the middle of zeros.
+
+    Magnitudes and maxima that `conv layer` makes of several responses are left to the caller. ValueError for
+    unknown names.
+    """
+    data, filters, height, width = _core.bank_weights(name)
+    return _numpy.frombuffer(data, "float32").reshape(filters, 1, height, width)
 
 
 def filter_folder(

@@ -107,6 +107,7 @@ def layer(
     stream: StreamLike = None,
     device: DeviceLike = None,
 ) -> Any: ...
+def bank(name: str) -> np.ndarray[Any, Any]: ...
 def filter_folder(
     inputs: Path | Sequence[Path],
     output: Path,

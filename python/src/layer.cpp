@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include <nanobind/stl/string.h>
+
 #include "errors.h"
 #include "frameworks.h"
 #include "gil.h"
@@ -225,8 +227,27 @@ void make_layer(Layer *self, nb::handle weights, nb::handle bias, int stride, nb
 
 } // namespace
 
+// (bytes of float32, filters, height, width)
+static nb::tuple bank_weights(const std::string &bank)
+{
+    int32_t filters, height, width;
+    char message[CONV_MESSAGE_SIZE] = "";
+    conv_status status =
+        conv_bank_weights(bank.c_str(), &filters, &height, &width, nullptr, 0, message);
+    if (status != CONV_OK)
+        throw Failure{status, message};
+    std::vector<float> weights(static_cast<size_t>(filters) * height * width);
+    status = conv_bank_weights(bank.c_str(), &filters, &height, &width, weights.data(),
+                               weights.size(), message);
+    if (status != CONV_OK)
+        throw Failure{status, message};
+    nb::bytes data(weights.data(), weights.size() * sizeof(float));
+    return nb::make_tuple(data, filters, height, width);
+}
+
 void bind_layer(nb::module_ &module)
 {
+    module.def("bank_weights", bank_weights);
     using nb::arg, nb::none;
     nb::class_<Layer>(module, "Layer", nb::is_final(),
                       "A convolution layer with its weights, for repeated calls.\n\n"

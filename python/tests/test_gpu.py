@@ -83,9 +83,9 @@ def test_float32_samples(torch, rng, shape):
         assert np.array_equal(planes.cpu().numpy(), conv.filter(image, "sharpen"), equal_nan=True)
 
 
-def test_large_gaussians(torch, noise):
+def test_large_gaussians_and_thresholds(torch, noise):
     image = noise((90, 80, 3))
-    for filter in ("gaussian:8",):
+    for filter in ("gaussian:8", "unsharp:2,0.8,5"):
         result = conv.filter(torch.from_numpy(image).cuda(), filter)
         assert np.array_equal(result.cpu().numpy(), conv.filter(image, filter))
 

@@ -76,3 +76,16 @@ def test_prepared_layers_out_and_gaps(rng):
     for view in (x[::2], x[:, :, 2:7], x[..., 3:20], x[..., ::2], x[::-1], x[:, :, ::-1]):
         assert np.array_equal(prepared(view), prepared(np.ascontiguousarray(view)))
     assert "2 maps" in repr(prepared)
+
+
+def test_banks(rng):
+    """The responses of a bank are those of its filters."""
+    weights = conv.bank("gabor:1x4")
+    assert weights.dtype == np.float32 and weights.ndim == 4 and weights.shape[1] == 1
+    x = rng.standard_normal((2, 1, 40, 50), dtype=np.float32)
+    side = weights.shape[2]
+    windows = np.lib.stride_tricks.sliding_window_view(x[:, 0].astype(np.float64), (side, weights.shape[3]), (1, 2))
+    wanted = np.einsum("nyxij,mij->nmyx", windows, weights[:, 0].astype(np.float64))
+    assert np.abs(conv.layer(x, weights) - wanted).max() < 1e-4
+    with pytest.raises(ValueError):
+        conv.bank("gabr:4x8")

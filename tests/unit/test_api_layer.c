@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "conv.h"
+#include "filter/bank.h"
 #include "kernels/layer/layer.h"
 #include "support/random.h"
 
@@ -245,9 +246,55 @@ static void large_batches_pass_in_parts(void **state)
     conv_context_destroy(context);
 }
 
+// The weights that `conv layer` uses, in one layer: of lm, whose filters have several sizes, too.
+static void banks_are_weights(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gabor:2x4", "lm", "sobel", "laws:9"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        int32_t filters, height, width;
+        struct conv_bank bank;
+        struct conv_err err;
+        char message[CONV_MESSAGE_SIZE];
+        assert_int_equal(conv_bank_parse(&bank, names[i], &err), CONV_OK);
+        assert_int_equal(conv_bank_weights(names[i], &filters, &height, &width, NULL, 0, NULL),
+                         CONV_OK);
+        assert_int_equal(filters, bank.filter_count);
+        size_t count = (size_t)filters * (size_t)height * (size_t)width;
+        float *weights = malloc(count * sizeof *weights);
+        assert_int_equal(
+            conv_bank_weights(names[i], &filters, &height, &width, weights, count - 1, message),
+            CONV_ERR_USAGE);
+        assert_int_equal(
+            conv_bank_weights(names[i], &filters, &height, &width, weights, count, NULL), CONV_OK);
+        for (int f = 0; f < filters; f++) {
+            const struct conv_bank_filter *filter = &bank.filters[f];
+            for (int y = 0; y < height; y++)
+                for (int x = 0; x < width; x++) {
+                    int j = y - (height - filter->height) / 2, k = x - (width - filter->width) / 2;
+                    bool inside = j >= 0 && k >= 0 && j < filter->height && k < filter->width;
+                    float expected = inside ? (float)filter->coef[j * filter->width + k] : 0;
+                    assert_true(weights[(f * height + y) * width + x] == expected);
+                }
+        }
+        free(weights);
+        conv_bank_free(&bank);
+    }
+    int32_t number;
+    char message[CONV_MESSAGE_SIZE] = "";
+    assert_int_equal(conv_bank_weights("gabr:2", &number, &number, &number, NULL, 0, message),
+                     CONV_ERR_USAGE);
+    assert_true(message[0] != 0);
+    assert_int_equal(conv_bank_weights(NULL, &number, &number, &number, NULL, 0, NULL),
+                     CONV_ERR_USAGE);
+    assert_int_equal(conv_bank_weights("lm", NULL, &number, &number, NULL, 0, NULL),
+                     CONV_ERR_USAGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(banks_are_weights),
         cmocka_unit_test(layers_give_what_the_reference_gives),
         cmocka_unit_test(large_batches_pass_in_parts),
     };
