@@ -46,6 +46,23 @@ class Screen:
                 self.at += 1
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_left_running(monkeypatch):
+    """Programs that wait for a pipe or a key would outlive a test that fails."""
+    started, popen = [], subprocess.Popen
+
+    def remember(*args, **options):
+        started.append(popen(*args, **options))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", remember)
+    yield
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
 class Terminal:
     """The program with a terminal of its own as its standard error, the keyboard included."""
 
