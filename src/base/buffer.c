@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/huge.h"
+
 bool conv_buffer_reserve(struct conv_buffer *buffer, size_t capacity)
 {
     if (capacity <= buffer->capacity)
@@ -11,6 +13,7 @@ bool conv_buffer_reserve(struct conv_buffer *buffer, size_t capacity)
     uint8_t *data = realloc(buffer->data, capacity);
     if (!data)
         return false;
+    conv_huge_use(data, capacity);
     buffer->data = data;
     buffer->capacity = capacity;
     return true;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/cancel.h"
+#include "base/huge.h"
 #include "io/formats.h"
 
 #define READ_CHUNK ((size_t)1 << 16)
@@ -25,6 +26,7 @@ static enum conv_status reserve(const struct conv_file_read *how, struct conv_fi
     uint8_t *data = realloc(file->data, capacity);
     if (!data)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a file of %zu bytes", capacity);
+    conv_huge_use(data, capacity);
     file->data = data;
     file->capacity = capacity;
     return CONV_OK;
