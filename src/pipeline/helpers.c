@@ -7,7 +7,8 @@
 #include "pipeline/phase.h"
 
 // In a run whose memory is limited, helpers may take 1/HELPERS_PART of it, each HELPER_BYTES for
-// the tables and rows of an encoder: a part of what conv_scheduler_init leaves free.
+// the tables and rows of an encoder, or the parts of a stream that are decoded ahead: a part of
+// what conv_scheduler_init leaves free.
 #define HELPERS_PART 32
 #define HELPER_BYTES ((size_t)4 << 20)
 

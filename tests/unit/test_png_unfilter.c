@@ -12,8 +12,9 @@
 #include <cmocka.h>
 
 #include "base/features.h"
-#include "png/cpu/unfilter.h"
+#include "png/cpu/unfilter_wave.h"
 #include "support/guard.h"
+#include "support/parallel.h"
 #include "support/random.h"
 
 #define MOST 4096 // bytes of a row
@@ -178,12 +179,92 @@ static void splits_are_right(void **state)
     }
 }
 
+// --- several rows at once ------------------------------------------------------------------------
+
+struct wave_run {
+    struct conv_unfilter_wave wave;
+    uint8_t *raw, *got;
+    size_t size;
+    unsigned rows;
+    atomic_uint next;
+    atomic_bool failed;
+};
+
+static void take_rows(void *context)
+{
+    struct wave_run *run = context;
+    for (unsigned y; (y = atomic_fetch_add(&run->next, 1)) < run->rows;) {
+        const uint8_t *row =
+            conv_unfilter_wave_row(&run->wave, y, run->raw + y * (run->size + 1 + 64));
+        if (!row) {
+            conv_unfilter_wave_fail(&run->wave);
+            atomic_store(&run->failed, true);
+            return;
+        }
+        memcpy(run->got + y * run->size, row, run->size);
+        conv_unfilter_wave_end(&run->wave, y);
+    }
+}
+
+static void check_wave(const struct conv_unfilter *variant, int pixel, size_t width, unsigned rows,
+                       bool bad)
+{
+    struct conv_parallel parallel = {TEST_PARALLEL_MOST, parallel_run, NULL};
+    struct wave_run run = {.size = width * (size_t)pixel, .rows = rows};
+    size_t size = run.size, pitch = size + 1 + 64;
+    uint8_t *memory = aligned_alloc(64, (conv_unfilter_wave_bytes(size) + 63) / 64 * 64);
+    uint8_t *want = malloc((rows + 1) * (size + 64));
+    run.raw = malloc(rows * pitch);
+    run.got = malloc(rows * size);
+    assert_true(memory && want && run.raw && run.got);
+    memset(want, 0, size + 64);
+    for (unsigned y = 0; y < rows; y++) {
+        uint8_t *raw = run.raw + y * pitch;
+        fill(raw, pitch);
+        raw[0] = (uint8_t)(random_bits(&seed) % 16); // mostly Paeth, which waits most
+        raw[0] = raw[0] < CONV_UNFILTER_COUNT ? raw[0] : CONV_UNFILTER_PAETH;
+        conv_unfilter_plain.reverse[conv_unfilter_index(pixel)][raw[0]](
+            want + (y + 1) * (size + 64), raw + 1, want + y * (size + 64), size);
+    }
+    if (bad)
+        run.raw[(rows / 2) * pitch] = CONV_UNFILTER_COUNT;
+    conv_unfilter_wave_start(&run.wave, variant, size, pixel, memory);
+    conv_parallel_run(&parallel, take_rows, &run);
+    assert_int_equal(atomic_load(&run.failed), bad);
+    for (unsigned y = 0; y < rows && !bad; y++)
+        if (memcmp(run.got + y * size, want + (y + 1) * (size + 64), size) != 0)
+            fail_msg("%s, %d bytes a pixel, %zu pixels: row %u is wrong", variant->name, pixel,
+                     width, y);
+    free(memory);
+    free(want);
+    free(run.raw);
+    free(run.got);
+}
+
+static void rows_of_several_threads(void **state)
+{
+    (void)state;
+    static const int sizes[CONV_UNFILTER_SIZES] = {1, 2, 3, 4, 6, 8};
+    int count;
+    const struct conv_unfilter *const *variants = conv_unfilter_variants(&count);
+    seed = 12;
+    for (int v = 0; v < count; v++) {
+        if (variants[v]->needs & ~conv_cpu_features())
+            continue;
+        for (int s = 0; s < CONV_UNFILTER_SIZES; s++)
+            for (int i = 0; i < 4; i++)
+                check_wave(variants[v], sizes[s], 1 + random_bits(&seed) % (i < 1 ? 40 : 5000),
+                           2 * CONV_UNFILTER_WAVE_ROWS + 3, i == 3);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_code_is_the_standard),
         cmocka_unit_test(filters_are_plain_codes),
         cmocka_unit_test(splits_are_right),
+        cmocka_unit_test(rows_of_several_threads),
     };
     return cmocka_run_group_tests(tests, make_fences, free_fences);
 }

@@ -14,9 +14,12 @@
 #include "png/chunk.h"
 #include "png/cpu/decode_stream.h"
 #include "png/cpu/expand.h"
+#include "png/cpu/gather.h"
 #include "png/cpu/interleave.h"
+#include "png/cpu/unfilter_wave.h"
 
-#define MAX_OTHER 8000000 // libpng has a limit for chunks that are not image data
+#define MAX_OTHER 8000000                 // libpng has a limit for chunks that are not image data
+#define MOST_WAVE_ROW ((size_t)128 << 10) // bytes of rows of which several are in memory
 
 struct span {
     const uint8_t *data;
@@ -28,6 +31,7 @@ struct content {
     struct span plte, trns, idat;
     struct conv_buffer *joined; // for several IDAT chunks
     size_t most;                // bytes that they have together
+    struct conv_gather *gather; // collects them instead, if there is one; NULL: there is none
     bool for_device;            // `joined` gets a single one, too, and only a device reads it
     bool idat_seen;             // at least one; idat.data does not tell, since it may be empty
     bool idat_joined;           // `idat` is the content of `joined`
@@ -87,6 +91,10 @@ static bool add_idat(struct content *content, struct span chunk)
     if (content->idat_over)
         return false;
     content->idat_seen = true;
+    if (content->gather) {
+        conv_gather_add(content->gather, chunk.data, chunk.size);
+        return true;
+    }
     if (content->for_device) { // take_crc has copied it
         if (chunk.size > joined->capacity - joined->size)
             return false;
@@ -156,7 +164,9 @@ static bool walk_chunks(struct content *content, const struct conv_png_header *h
         at += CONV_CHUNK_FRAME + (size_t)length;
         bool own = type == CONV_CHUNK_IHDR || type == CONV_CHUNK_PLTE || type == CONV_CHUNK_TRNS ||
                    type == CONV_CHUNK_IDAT || type == CONV_CHUNK_IEND;
-        if (own && take_crc(content, type, chunk) != conv_chunk_read_u32(chunk.data + chunk.size))
+        bool checked_later = type == CONV_CHUNK_IDAT && content->gather;
+        if (own && !checked_later &&
+            take_crc(content, type, chunk) != conv_chunk_read_u32(chunk.data + chunk.size))
             return false;
         if (type == CONV_CHUNK_IEND)
             return length == 0 && content->idat_seen;
@@ -192,14 +202,23 @@ static size_t expanded_bytes(const struct conv_png_header *header)
     return conv_image_stride(header->width, header->shape.depth) * (size_t)header->shape.channels;
 }
 
-static bool reserve(struct conv_decoder *decoder, const struct layout *layout,
-                    const struct conv_png_header *header, size_t compressed)
+// True if several threads may unfilter rows: they are long, but not too long for memory.
+static bool has_wave(const struct layout *layout, const struct conv_png_header *header)
 {
+    return layout->row <= MOST_WAVE_ROW && conv_unfilter_wave_threads(layout->row) > 1 &&
+           conv_decode_stream_is_shared(layout->row + 1, (size_t)header->height);
+}
+
+static bool reserve(struct conv_decoder *decoder, const struct layout *layout,
+                    const struct conv_png_header *header, size_t compressed, bool wave)
+{
+    size_t rows = 3 * (layout->row + CONV_UNFILTER_SLACK + 16);
+    if (wave)
+        rows = conv_unfilter_wave_bytes(layout->row);
     size_t expanded = decoder->put_rows ? expanded_bytes(header) : 0;
     return layout->raw / CONV_CHUNK_MAX_EXPANSION <= compressed &&
            layout->raw <= SIZE_MAX - CONV_INFLATE_SLACK &&
-           conv_buffer_reserve(&decoder->rows,
-                               3 * (layout->row + CONV_UNFILTER_SLACK + 16) + expanded);
+           conv_buffer_reserve(&decoder->rows, rows + expanded);
 }
 
 // Hands row y on as planes of one row, or as it is.
@@ -268,20 +287,59 @@ static bool make_rows(void *context, const uint8_t *raw, size_t count)
     return true;
 }
 
+struct waving {
+    struct conv_unfilter_wave wave;
+    const struct making *making;
+};
+
+// One row; several threads.
+static bool make_row(void *context, unsigned y, uint8_t *raw)
+{
+    struct waving *waving = context;
+    const struct making *making = waving->making;
+    const struct conv_decoder *decoder = making->decoder;
+    const struct conv_unfilter *unfilter = decoder->unfilter;
+    const uint8_t *plain = NULL;
+    if (!conv_cancel_is_asked(decoder->stop))
+        plain = conv_unfilter_wave_row(&waving->wave, y, raw);
+    if (!plain) {
+        conv_unfilter_wave_fail(&waving->wave);
+        return false;
+    }
+    if (making->expand)
+        conv_expand_row(making->expand, making->header, making->dst, (int)y, plain,
+                        unfilter->split);
+    else
+        unfilter->split(making->dst, (int)y, plain);
+    conv_unfilter_wave_end(&waving->wave, y);
+    return true;
+}
+
 bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t size,
                       const struct conv_png_header *header, const struct conv_image *dst)
 {
     struct content content = {.joined = &decoder->idat, .most = size};
+    struct conv_gather gather;
     struct layout layout;
     struct conv_expand expand;
     decoder->inflate.ended_early = false;
     if (!decoder->unfilter)
         decoder->unfilter = conv_unfilter_choose(conv_cpu_features());
-    if (header->interlaced || !lay_out(&layout, header) ||
-        !walk_chunks(&content, header, data, size) ||
-        (header->color_type == CONV_COLOR_PALETTE && !content.plte.data) ||
+    // Rows that go elsewhere go there on this thread.
+    struct conv_parallel *parallel = decoder->put_rows ? NULL : decoder->parallel;
+    if (header->interlaced || !lay_out(&layout, header))
+        return false;
+    bool waves = conv_parallel_most(parallel) > 1 && has_wave(&layout, header);
+    if (conv_parallel_most(parallel) > 1 && conv_gather_start(&gather, size))
+        content.gather = &gather;
+    bool walked = walk_chunks(&content, header, data, size);
+    if (content.gather)
+        walked = conv_gather_end(&gather, walked, &decoder->idat, parallel) && walked;
+    if (content.gather)
+        content.idat = (struct span){gather.data, gather.size};
+    if (!walked || (header->color_type == CONV_COLOR_PALETTE && !content.plte.data) ||
         header->transparency != (content.trns.data != NULL) ||
-        !reserve(decoder, &layout, header, content.idat.size))
+        !reserve(decoder, &layout, header, content.idat.size, waves))
         return false;
     bool expands = conv_expand_needed(header);
     if (expands)
@@ -292,7 +350,12 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
                             .expand = expands ? &expand : NULL,
                             .header = header,
                             .dst = dst};
-    start_rows(&making);
+    struct waving waving = {.making = &making};
+    if (waves)
+        conv_unfilter_wave_start(&waving.wave, decoder->unfilter, layout.row, layout.pixel,
+                                 decoder->rows.data);
+    else
+        start_rows(&making);
     const struct conv_decode_stream stream = {.inflate = &decoder->inflate,
                                               .memory = &decoder->raw,
                                               .data = content.idat.data,
@@ -300,9 +363,10 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
                                               .pitch = layout.row + 1,
                                               .rows = (size_t)header->height,
                                               .take = make_rows,
-                                              .context = &making};
-    // Rows that go elsewhere go there on this thread.
-    return conv_decode_stream_run(&stream, decoder->put_rows ? NULL : decoder->parallel);
+                                              .take_row = waves ? make_row : NULL,
+                                              .row_threads = conv_unfilter_wave_threads(layout.row),
+                                              .context = waves ? (void *)&waving : &making};
+    return conv_decode_stream_run(&stream, parallel);
 }
 
 size_t conv_decode_bytes(const struct conv_png_header *header, size_t size)
@@ -311,9 +375,12 @@ size_t conv_decode_bytes(const struct conv_png_header *header, size_t size)
     size_t bytes = conv_interleave_bytes(&header->shape);
     if (header->interlaced) // libpng needs all rows at once
         return __builtin_mul_overflow(bytes, (size_t)header->height, &bytes) ? SIZE_MAX : bytes;
-    if (!lay_out(&layout, header) ||
-        __builtin_add_overflow(conv_decode_stream_bytes(layout.row + 1, (size_t)header->height),
-                               size, &bytes))
+    if (!lay_out(&layout, header))
+        return SIZE_MAX;
+    bool waves = has_wave(&layout, header);
+    bytes = conv_decode_stream_bytes(layout.row + 1, (size_t)header->height, waves);
+    if (__builtin_add_overflow(bytes, size, &bytes) ||
+        (waves && __builtin_add_overflow(bytes, conv_unfilter_wave_bytes(layout.row), &bytes)))
         return SIZE_MAX;
     return bytes;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Inflates the filtered rows of an image and hands them on while they are in the cache. Only the
-// last of them are held in memory. In large images a second thread takes the rows.
+// last of them are held in memory. Large images are inflated, and their rows taken, by several
+// threads (decode_shared.h).
 #ifndef CONV_PNG_CPU_DECODE_STREAM_H
 #define CONV_PNG_CPU_DECODE_STREAM_H
 
@@ -18,7 +19,17 @@ struct conv_decode_stream {
     // Takes the next `count` rows. One call at a time, in the order of the rows, but on any thread.
     // False ends decompression.
     bool (*take)(void *context, const uint8_t *raw, size_t count);
+    // Takes row y, which may be overwritten; the rows before it are taken or being taken by other
+    // threads, at most row_threads in total. NULL: there is only take(). In one run either all rows
+    // go to take() or all to take_row(). After a call has returned false, or if rows are missing,
+    // no further ones come.
+    bool (*take_row)(void *context, unsigned y, uint8_t *raw);
+    int row_threads;
     void *context;
+    // Of the parts that threads decode ahead: compressed bits of each, 0: chosen here; and, if not
+    // NULL, a sum to which their bytes of output are added. For tests.
+    size_t part_bits;
+    size_t *ahead;
 };
 
 // True if the zlib stream holds these rows exactly and is valid (conv_inflate_zlib), and every row
@@ -27,7 +38,10 @@ struct conv_decode_stream {
 bool conv_decode_stream_run(const struct conv_decode_stream *stream,
                             struct conv_parallel *parallel);
 
-// Bytes of memory for such rows, at most; SIZE_MAX on overflow.
-size_t conv_decode_stream_bytes(size_t pitch, size_t rows);
+// True if several threads inflate such rows and may call take_row().
+bool conv_decode_stream_is_shared(size_t pitch, size_t rows);
+
+// Bytes of memory for such rows, at most; SIZE_MAX on overflow. `by_row`: there is take_row().
+size_t conv_decode_stream_bytes(size_t pitch, size_t rows, bool by_row);
 
 #endif

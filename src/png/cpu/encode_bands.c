@@ -7,10 +7,9 @@
 
 #include "base/cancel.h"
 #include "base/lock.h"
+#include "png/cpu/adler.h"
 #include "png/cpu/deflate_fast.h"
 #include "png/cpu/encode_internal.h"
-
-#define ADLER_BASE 65521u
 
 // --- threads -------------------------------------------------------------------------------------
 
@@ -150,23 +149,13 @@ static bool prepare(struct conv_encoder *encoder, void *context)
     return run->bands->prepare(encoder, run->bands);
 }
 
-// The Adler-32 of two byte strings one after the other, of which the second has `size` bytes: as
-// adler32_combine of zlib.
-static uint32_t join_sums(uint32_t first, uint32_t second, size_t size)
-{
-    uint64_t rest = size % ADLER_BASE, low = first & 0xffff;
-    uint64_t a = low + (second & 0xffff) + ADLER_BASE - 1;
-    uint64_t b = (first >> 16) + (second >> 16) + rest * low + ADLER_BASE - rest;
-    return (uint32_t)(b % ADLER_BASE << 16 | a % ADLER_BASE);
-}
-
 static uint32_t sum_all(const struct run *run)
 {
     const struct conv_encode_task *task = run->bands->task;
     size_t each = (size_t)run->bands->rows * task->row_bytes, left = task->all_bytes;
     uint32_t adler = 1;
     for (int i = 0; i < run->bands->count; i++, left -= each)
-        adler = join_sums(adler, run->parts[i].adler, left < each ? left : each);
+        adler = conv_adler_join(adler, run->parts[i].adler, left < each ? left : each);
     return adler;
 }
 

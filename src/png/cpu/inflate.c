@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/features.h"
-#include "png/cpu/inflate_symbols.h"
+#include "png/cpu/inflate_block.h"
 
 #define DROP CONV_INFLATE_DROP
 #define KIND CONV_INFLATE_KIND
@@ -28,13 +28,6 @@ enum {
     BLOCKS_BETWEEN = 256,    // blocks between two such calls: empty ones take about 500 us
 };
 
-static unsigned take(struct conv_inflate_reader *reader, unsigned count)
-{
-    unsigned value = (unsigned)(reader->bits & (((uint64_t)1 << count) - 1));
-    conv_inflate_drop(reader, count);
-    return value;
-}
-
 // Reads the lengths of both codes of a dynamic block.
 static bool read_lengths(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
                          unsigned litlens, unsigned distances, unsigned precodes)
@@ -48,7 +41,7 @@ static bool read_lengths(struct conv_inflate *inflate, struct conv_inflate_reade
     uint32_t *table = inflate->precode;
     for (unsigned i = 0; i < precodes; i++) {
         conv_inflate_refill(reader);
-        precode_lengths[order[i]] = (uint8_t)take(reader, 3);
+        precode_lengths[order[i]] = (uint8_t)conv_inflate_take(reader, 3);
     }
     if (!conv_inflate_code_precode(table, precode_lengths))
         return false;
@@ -66,7 +59,8 @@ static bool read_lengths(struct conv_inflate *inflate, struct conv_inflate_reade
         if (symbol == 16 && done == 0)
             return false;
         unsigned value = symbol == 16 ? inflate->lengths[done - 1] : 0;
-        unsigned repeat = repeats[symbol - 16].least + take(reader, repeats[symbol - 16].extra);
+        unsigned repeat =
+            repeats[symbol - 16].least + conv_inflate_take(reader, repeats[symbol - 16].extra);
         if (repeat > total - done)
             return false;
         memset(inflate->lengths + done, (int)value, repeat);
@@ -75,39 +69,47 @@ static bool read_lengths(struct conv_inflate *inflate, struct conv_inflate_reade
     return true;
 }
 
-static bool read_dynamic(struct conv_inflate *inflate, struct conv_inflate_reader *reader)
+bool conv_inflate_read_dynamic(struct conv_inflate *inflate, struct conv_inflate_reader *reader)
 {
-    unsigned litlens = 257 + take(reader, 5), distances = 1 + take(reader, 5);
-    unsigned precodes = 4 + take(reader, 4);
+    unsigned litlens = 257 + conv_inflate_take(reader, 5),
+             distances = 1 + conv_inflate_take(reader, 5);
+    unsigned precodes = 4 + conv_inflate_take(reader, 4);
     return litlens <= LITLEN_COUNT && distances <= DISTANCE_COUNT &&
            read_lengths(inflate, reader, litlens, distances, precodes) &&
            conv_inflate_code_tables(&inflate->tables, inflate->lengths, litlens,
                                     inflate->lengths + litlens, distances);
 }
 
-static void count(struct conv_inflate_output *output)
+void conv_inflate_count(struct conv_inflate_output *output)
 {
     size_t size = (size_t)(output->at - output->fresh);
-    output->adler = libdeflate_adler32(output->adler, output->fresh, size);
+    if (output->summed)
+        output->adler = libdeflate_adler32(output->adler, output->fresh, size);
     output->counted += size;
     output->fresh = output->at;
+}
+
+// Sets when to call next(), after output->at was set to `at` and everything before it counted.
+static void plan_look(struct conv_inflate_output *output, uint8_t *at)
+{
+    output->at = output->fresh = at;
+    size_t stretch = LEAST_STRETCH + output->counted / 4, left = output->total - output->counted;
+    stretch = stretch < CONV_INFLATE_STRETCH ? stretch : CONV_INFLATE_STRETCH;
+    output->look = at + (stretch < left ? stretch : left);
+    output->end = at + (left < CONV_INFLATE_ROOM ? left : CONV_INFLATE_ROOM - CONV_INFLATE_SLACK);
 }
 
 // Calls next() and sets when to call it next: later the more is decoded, so that little work is
 // wasted if one of the first rows is wrong. output->at is not beyond output->end.
 static bool look(const struct conv_inflate *inflate, struct conv_inflate_output *output)
 {
-    count(output);
+    conv_inflate_count(output);
     uint8_t *at = inflate->next ? inflate->next(inflate->context, output->at) : output->at;
     if (!at)
         return false;
     if (at != output->at)
         output->begin = at - CONV_INFLATE_WINDOW;
-    output->at = output->fresh = at;
-    size_t stretch = LEAST_STRETCH + output->counted / 4, left = output->total - output->counted;
-    stretch = stretch < CONV_INFLATE_STRETCH ? stretch : CONV_INFLATE_STRETCH;
-    output->look = at + (stretch < left ? stretch : left);
-    output->end = at + (left < CONV_INFLATE_ROOM ? left : CONV_INFLATE_ROOM - CONV_INFLATE_SLACK);
+    plan_look(output, at);
     return true;
 }
 
@@ -121,8 +123,10 @@ static size_t worth(const struct conv_inflate_output *output, const uint8_t *out
 
 // Decodes the symbols of a block to its end. Its tables are joined as soon as it has given
 // JOINED_AFTER bytes (at once by decode_dynamic if the blocks before have).
-static bool decode_block(struct conv_inflate *inflate, const struct conv_inflate_tables *tables,
-                         struct conv_inflate_reader *reader, struct conv_inflate_output *output)
+bool conv_inflate_rest_of_block(struct conv_inflate *inflate,
+                                const struct conv_inflate_tables *tables,
+                                struct conv_inflate_reader *reader,
+                                struct conv_inflate_output *output)
 {
     const uint8_t *out_start = output->at, *in_start = reader->at;
     for (;;) {
@@ -146,7 +150,7 @@ static bool decode_block(struct conv_inflate *inflate, const struct conv_inflate
 
 // Moves to the start of the next byte and gives back the bytes that were read ahead. False if zeros
 // from after the input were used.
-static bool align(struct conv_inflate_reader *reader)
+bool conv_inflate_align(struct conv_inflate_reader *reader)
 {
     unsigned ahead = reader->count / 8;
     if (reader->beyond > ahead)
@@ -160,7 +164,7 @@ static bool align(struct conv_inflate_reader *reader)
 
 static bool copy_stored(struct conv_inflate_reader *reader, struct conv_inflate_output *output)
 {
-    if (!align(reader) || reader->end - reader->at < 4)
+    if (!conv_inflate_align(reader) || reader->end - reader->at < 4)
         return false;
     const uint8_t *p = reader->at;
     unsigned size = p[0] | (unsigned)p[1] << 8, check = p[2] | (unsigned)p[3] << 8;
@@ -192,27 +196,27 @@ static bool decode_fixed(struct conv_inflate *inflate, struct conv_inflate_reade
         output->at += LITERALS(entry);
         conv_inflate_drop(reader, DROP(entry));
     }
-    return decode_block(inflate, output->fixed, reader, output);
+    return conv_inflate_rest_of_block(inflate, output->fixed, reader, output);
 }
 
 static bool decode_dynamic(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
                            struct conv_inflate_output *output)
 {
-    if (!read_dynamic(inflate, reader))
+    if (!conv_inflate_read_dynamic(inflate, reader))
         return false;
     if (inflate->credit >= JOINED_AFTER) {
         inflate->credit -= JOINED_AFTER;
         conv_inflate_code_join(&inflate->tables);
     }
-    return decode_block(inflate, &inflate->tables, reader, output);
+    return conv_inflate_rest_of_block(inflate, &inflate->tables, reader, output);
 }
 
 static bool read_block(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
                        struct conv_inflate_output *output, bool *last)
 {
     conv_inflate_refill(reader);
-    *last = take(reader, 1);
-    switch (take(reader, 2)) {
+    *last = conv_inflate_take(reader, 1);
+    switch (conv_inflate_take(reader, 2)) {
     case 0:
         return copy_stored(reader, output);
     case 1:
@@ -224,36 +228,20 @@ static bool read_block(struct conv_inflate *inflate, struct conv_inflate_reader 
     }
 }
 
-// Bits of the input that were used, without those that were read ahead.
-static size_t used_bits(const struct conv_inflate_reader *reader, const uint8_t *data)
+bool conv_inflate_next_block(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
+                             struct conv_inflate_output *output, unsigned number, bool *last)
 {
-    return 8 * ((size_t)(reader->at - data) + reader->beyond) - reader->count;
-}
-
-// Decodes all blocks. Sets *last_block to where the last one begins, if that is not NULL.
-static bool read_blocks(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
-                        struct conv_inflate_output *output, const uint8_t *data, size_t *last_block)
-{
-    inflate->credit = output->total / 4 < MOST_CREDIT ? output->total / 4 : MOST_CREDIT;
-    bool last = false;
-    for (unsigned blocks = 1; !last; blocks++) {
-        if (last_block)
-            *last_block = used_bits(reader, data);
-        if (!read_block(inflate, reader, output, &last))
-            return false;
-        if ((output->at > output->look || blocks % BLOCKS_BETWEEN == 0) &&
-            (output->at > output->end || !look(inflate, output)))
-            return false;
-    }
-    if (output->at > output->end)
+    if (!read_block(inflate, reader, output, last))
         return false;
-    count(output);
-    return true;
+    bool looks = output->at > output->look || number % BLOCKS_BETWEEN == 0;
+    return !looks || (output->at <= output->end && look(inflate, output));
 }
 
-static struct conv_inflate_output make_output(uint8_t *out, size_t out_size)
+void conv_inflate_start(struct conv_inflate *inflate, struct conv_inflate_output *output,
+                        uint8_t *out, size_t out_size)
 {
-    return (struct conv_inflate_output){
+    inflate->credit = out_size / 4 < MOST_CREDIT ? out_size / 4 : MOST_CREDIT;
+    *output = (struct conv_inflate_output){
         .decoders = conv_inflate_symbols_choose(conv_cpu_features()),
         .fixed = conv_inflate_code_fixed(),
         .begin = out,
@@ -263,18 +251,59 @@ static struct conv_inflate_output make_output(uint8_t *out, size_t out_size)
         .fresh = out,
         .total = out_size,
         .adler = 1,
+        .summed = !inflate->jump,
     };
+}
+
+static bool jump(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
+                 struct conv_inflate_output *output, const uint8_t *data, bool *last)
+{
+    size_t bit = conv_inflate_used_bits(reader, data);
+    struct conv_inflate_place place = {.bit = bit, .at = output->at};
+    if (!inflate->jump(inflate->context, &place))
+        return false;
+    if (place.bit == bit)
+        return true;
+    conv_inflate_count(output);
+    if (place.skipped > output->total - output->counted)
+        return false;
+    output->counted += place.skipped;
+    output->begin = place.at - CONV_INFLATE_WINDOW;
+    plan_look(output, place.at);
+    conv_inflate_move(reader, data, place.bit);
+    *last = place.last;
+    return true;
+}
+
+// Decodes all blocks. Sets *last_block to where the last one begins, if that is not NULL.
+static bool read_blocks(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
+                        struct conv_inflate_output *output, const uint8_t *data, size_t *last_block)
+{
+    bool last = false;
+    for (unsigned blocks = 1; !last; blocks++) {
+        if (last_block)
+            *last_block = conv_inflate_used_bits(reader, data);
+        if (inflate->jump && !jump(inflate, reader, output, data, &last))
+            return false;
+        if (!last && !conv_inflate_next_block(inflate, reader, output, blocks, &last))
+            return false;
+    }
+    if (output->at > output->end)
+        return false;
+    conv_inflate_count(output);
+    return true;
 }
 
 bool conv_inflate_find_end(struct conv_inflate *inflate, struct conv_inflate_end *end, uint8_t *out,
                            size_t out_size, const uint8_t *data, size_t size)
 {
     struct conv_inflate_reader reader = {.at = data, .end = data + size};
-    struct conv_inflate_output output = make_output(out, out_size);
+    struct conv_inflate_output output;
+    conv_inflate_start(inflate, &output, out, out_size);
     if (!read_blocks(inflate, &reader, &output, data, &end->last_block) ||
         output.counted != output.total)
         return false;
-    end->bits = used_bits(&reader, data);
+    end->bits = conv_inflate_used_bits(&reader, data);
     return end->bits <= 8 * size;
 }
 
@@ -291,13 +320,17 @@ bool conv_inflate_zlib(struct conv_inflate *inflate, uint8_t *out, size_t out_si
         (method >> 4 < 7 && out_size > (size_t)256 << (method >> 4)))
         return false;
     struct conv_inflate_reader reader = {.at = data + 2, .end = data + size - 4};
-    struct conv_inflate_output output = make_output(out, out_size);
+    struct conv_inflate_output output;
+    conv_inflate_start(inflate, &output, out, out_size);
     if (!read_blocks(inflate, &reader, &output, data, NULL))
         return false;
     const uint8_t *sum = data + size - 4;
     uint32_t adler =
         (uint32_t)sum[0] << 24 | (uint32_t)sum[1] << 16 | (uint32_t)sum[2] << 8 | sum[3];
-    bool good = align(&reader) && reader.at == reader.end && output.adler == adler;
+    if (!conv_inflate_align(&reader) || reader.at != reader.end ||
+        (inflate->sum && !inflate->sum(inflate->context, &output.adler, output.at)))
+        return false;
+    bool good = output.adler == adler;
     inflate->ended_early = good && output.counted < output.total;
     return good && output.counted == output.total;
 }

@@ -15,6 +15,14 @@
 // Bytes after the output that may be overwritten.
 #define CONV_INFLATE_SLACK 512
 
+// A place between two blocks.
+struct conv_inflate_place {
+    size_t bit;     // where the next block begins
+    uint8_t *at;    // where its bytes go, with CONV_INFLATE_WINDOW before and ROOM after it
+    size_t skipped; // bytes of output between the former place and this one
+    bool last;      // the last block ends here
+};
+
 // One per worker. Starts as {0}; the tables need no initialisation.
 struct conv_inflate {
     struct conv_inflate_tables tables; // of the current dynamic block
@@ -26,6 +34,13 @@ struct conv_inflate {
     // CONV_INFLATE_WINDOW bytes before it and CONV_INFLATE_ROOM after it; NULL ends decompression.
     // May be NULL.
     uint8_t *(*next)(void *context, uint8_t *at);
+    // Called before each block; place->bit counts from the start of the input. It may move the
+    // decoder behind blocks that were decoded elsewhere: then it sets all members of *place. False
+    // ends decompression. May be NULL; if it is set, no Adler-32 is computed here.
+    bool (*jump)(void *context, struct conv_inflate_place *place);
+    // With jump(): gives the Adler-32 of the whole output, whose last bytes end at `at`. False: the
+    // output was refused.
+    bool (*sum)(void *context, uint32_t *adler, const uint8_t *at);
     void *context;
     bool ended_early; // by conv_inflate_zlib: the stream is valid, but holds fewer bytes
 };

@@ -73,6 +73,7 @@ struct conv_inflate_output {
     uint8_t *fresh; // of the last such call: the bytes after it are not yet counted and summed
     size_t counted, total;
     uint32_t adler;
+    bool summed; // adler is computed
 };
 
 CONV_INFLATE_INLINE void conv_inflate_put_literals(uint8_t *out, uint64_t entry)

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+// The functions of struct conv_unfilter begin rows only. To continue one, they begin a pixel
+// earlier, whose filtered bytes are replaced by those that give the pixel that is there already.
+#include "png/cpu/unfilter_wave.h"
+
+#include <string.h>
+#include <time.h>
+
+enum {
+    STRETCH = 2 << 10, // bytes: 1 to 2 us, some ten times what two cores need to exchange a line
+    // Bytes before the end of a stretch that are not given away yet, and that are waited for after
+    // it: what the functions read and write beyond it, and the pixel that is written twice.
+    MARGIN = CONV_UNFILTER_SLACK + 16,
+    SPINS = 400,      // looks, some microseconds: longer than that only if the other is interrupted
+    SLEEP_NS = 50000, // between two looks from then on
+    ROWS = CONV_UNFILTER_WAVE_ROWS,
+    THREADS = ROWS / 2,
+};
+
+static size_t pitch_of(size_t size)
+{
+    return conv_image_align(size + CONV_UNFILTER_SLACK, 64);
+}
+
+size_t conv_unfilter_wave_bytes(size_t size)
+{
+    return (ROWS + 1) * pitch_of(size);
+}
+
+int conv_unfilter_wave_threads(size_t size)
+{
+    size_t threads = size / (2 * STRETCH); // each is a stretch and some waiting behind another
+    return threads < 1 ? 1 : threads < THREADS ? (int)threads : THREADS;
+}
+
+void conv_unfilter_wave_start(struct conv_unfilter_wave *wave, const struct conv_unfilter *unfilter,
+                              size_t size, int pixel, uint8_t *memory)
+{
+    *wave = (struct conv_unfilter_wave){
+        .reverse = unfilter->reverse[conv_unfilter_index(pixel)],
+        .size = size,
+        .pixel = (size_t)pixel,
+        .stretch = STRETCH / (8 * (size_t)pixel) * (8 * (size_t)pixel),
+        .rows = memory,
+        .pitch = pitch_of(size),
+    };
+    memset(memory, 0, wave->pitch);
+}
+
+static uint8_t *row_of(const struct conv_unfilter_wave *wave, unsigned y)
+{
+    return wave->rows + (1 + y % ROWS) * wave->pitch;
+}
+
+static void publish(struct conv_unfilter_wave *wave, unsigned y, size_t bytes)
+{
+    atomic_store_explicit(&wave->progress[y % ROWS].value, (uint64_t)y << 32 | bytes,
+                          memory_order_release);
+}
+
+// Waits until that many bytes of row y may be read; size + 1: until it was ended.
+static bool await(struct conv_unfilter_wave *wave, unsigned y, size_t bytes)
+{
+    const uint64_t want = (uint64_t)y << 32 | bytes;
+    for (unsigned i = 1;
+         atomic_load_explicit(&wave->progress[y % ROWS].value, memory_order_acquire) < want; i++) {
+        if (atomic_load_explicit(&wave->failed, memory_order_relaxed))
+            return false;
+        if (i > SPINS)
+            nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+#ifdef __x86_64__
+        else
+            __builtin_ia32_pause();
+#endif
+    }
+    return true;
+}
+
+// Replaces the filtered pixel at `src` by the one from which a function that begins there makes
+// what stands at `dst`: there the pixel above counts half with average and wholly with Paeth.
+static void plant(uint8_t *src, const uint8_t *dst, const uint8_t *above, size_t pixel, int filter)
+{
+    for (size_t i = 0; i < pixel; i++) {
+        unsigned up = filter == CONV_UNFILTER_SUB ? 0 : above[i];
+        src[i] = (uint8_t)(dst[i] - (filter == CONV_UNFILTER_AVERAGE ? up / 2 : up));
+    }
+}
+
+const uint8_t *conv_unfilter_wave_row(struct conv_unfilter_wave *wave, unsigned y, uint8_t *raw)
+{
+    int filter = raw[0];
+    uint8_t *src = raw + 1, *dst = row_of(wave, y);
+    const uint8_t *above = y > 0 ? row_of(wave, y - 1) : wave->rows;
+    if (filter >= CONV_UNFILTER_COUNT)
+        return NULL;
+    // The memory was another row's, which the row below that one needed.
+    if (y >= ROWS &&
+        (!await(wave, y - ROWS, wave->size + 1) || !await(wave, y - ROWS + 1, wave->size)))
+        return NULL;
+    bool above_counts = y > 0 && filter != CONV_UNFILTER_NONE && filter != CONV_UNFILTER_SUB;
+    for (size_t from = 0, to; from < wave->size; from = to) {
+        to = wave->size - from < 2 * wave->stretch ? wave->size : from + wave->stretch;
+        size_t needed = to + MARGIN < wave->size ? to + MARGIN : wave->size;
+        if (above_counts && !await(wave, y - 1, needed))
+            return NULL;
+        size_t begin = from;
+        if (from > 0 && filter != CONV_UNFILTER_NONE && filter != CONV_UNFILTER_UP) {
+            begin -= wave->pixel;
+            plant(src + begin, dst + begin, above + begin, wave->pixel, filter);
+        }
+        wave->reverse[filter](dst + begin, src + begin, above + begin, to - begin);
+        publish(wave, y, to < wave->size ? to - MARGIN : to);
+    }
+    return dst;
+}
+
+void conv_unfilter_wave_end(struct conv_unfilter_wave *wave, unsigned y)
+{
+    publish(wave, y, wave->size + 1);
+}
+
+void conv_unfilter_wave_fail(struct conv_unfilter_wave *wave)
+{
+    atomic_store_explicit(&wave->failed, true, memory_order_relaxed);
+}

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: MIT
+// Streams that several threads inflate, against one thread: the same rows and the same verdict, for
+// every kind of stream that zlib writes, damaged ones, and such that hold false begins of blocks.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <zlib.h>
+
+#include "png/cpu/decode_shared.h"
+#include "png/cpu/inflate_ahead.h"
+#include "png/cpu/inflate_find.h"
+#include "png/png.h"
+#include "support/deflate_random.h"
+#include "support/parallel.h"
+#include "support/png_make.h"
+#include "support/random.h"
+#include "support/test_image.h"
+
+#define MOST ((size_t)400000) // bytes of rows
+#define FILTERS 5
+#define STEP (CONV_SANITIZED ? 3 : 1) // of the kinds of data: sanitizers take long
+#define PARTS ((size_t)2 << 20)       // bytes of memory of a part
+
+static uint64_t seed;
+
+// --- data and streams ----------------------------------------------------------------------------
+
+enum { NOISE, DELTAS, RUNS, TILES, KINDS };
+
+static void fill(uint8_t *data, size_t size, size_t pitch, int kind)
+{
+    for (size_t i = 0; i < size; i++) {
+        unsigned bits = random_below(&seed, 1u << 16);
+        if (kind == NOISE)
+            data[i] = (uint8_t)bits;
+        else if (kind == DELTAS) // as filtered photographs
+            data[i] = (uint8_t)((bits & 3) + (bits >> 2 & 3) + (bits >> 4 & 7) - 6);
+        else if (kind == RUNS)
+            data[i] = i > 20 && bits % 16 ? data[i - 1 - bits % 3 * 4] : (uint8_t)(bits >> 8);
+        else // matches that reach far, and so from one part into another
+            data[i] = i >= 30000 && bits % 4000 ? data[i - 30000] : (uint8_t)(bits >> 8);
+    }
+    for (size_t at = 0; at < size; at += pitch)
+        data[at] = (uint8_t)random_below(&seed, FILTERS);
+}
+
+static struct png_file compress_data(const uint8_t *data, size_t size, int level, int strategy,
+                                     int memory)
+{
+    z_stream z = {0};
+    assert_int_equal(deflateInit2(&z, level, Z_DEFLATED, 15, memory, strategy), Z_OK);
+    struct png_file made = {.size = 2 * size + 1000};
+    made.data = malloc(made.size);
+    assert_non_null(made.data);
+    z.next_in = (uint8_t *)(uintptr_t)data;
+    z.avail_in = (uInt)size;
+    z.next_out = made.data;
+    z.avail_out = (uInt)made.size;
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    made.size = z.total_out;
+    deflateEnd(&z);
+    return made;
+}
+
+// --- one run -------------------------------------------------------------------------------------
+
+struct run {
+    uint8_t *rows;
+    size_t pitch, y;
+    bool good, ended_early;
+    size_t ahead; // bytes that were decoded ahead
+};
+
+static bool take(void *context, const uint8_t *raw, size_t count)
+{
+    struct run *run = context;
+    memcpy(run->rows + run->y * run->pitch, raw, count * run->pitch);
+    for (; count > 0; count--, run->y++)
+        if (run->rows[run->y * run->pitch] >= FILTERS)
+            return false;
+    return true;
+}
+
+static bool take_row(void *context, unsigned y, uint8_t *raw)
+{
+    struct run *run = context;
+    memcpy(run->rows + y * run->pitch, raw, run->pitch);
+    if (raw[0] >= FILTERS)
+        return false;
+    memset(raw, 0xee, run->pitch); // it is ours
+    return true;
+}
+
+enum { ALONE, BY_CHUNK, BY_ROW, WAYS };
+
+static void run_way(struct run *run, int way, const struct png_file *zlib, size_t rows,
+                    size_t part_bits)
+{
+    static struct conv_inflate inflate;
+    struct conv_parallel parallel = {TEST_PARALLEL_MOST, parallel_run, NULL};
+    struct conv_buffer memory = {0};
+    // To the byte, so that a sanitizer sees reads beyond the end.
+    uint8_t *data = malloc(zlib->size);
+    assert_non_null(data);
+    memcpy(data, zlib->data, zlib->size);
+    const struct conv_decode_stream stream = {.inflate = &inflate,
+                                              .memory = &memory,
+                                              .data = data,
+                                              .size = zlib->size,
+                                              .pitch = run->pitch,
+                                              .rows = rows,
+                                              .take = take,
+                                              .take_row = way == BY_ROW ? take_row : NULL,
+                                              .row_threads = 3,
+                                              .context = run,
+                                              .part_bits = part_bits,
+                                              .ahead = &run->ahead};
+    run->y = 0;
+    run->good = way == ALONE ? conv_decode_stream_run(&stream, NULL)
+                             : conv_decode_shared_run(&stream, &parallel);
+    run->ended_early = inflate.ended_early;
+    conv_buffer_free(&memory);
+    free(data);
+}
+
+struct bench {
+    uint8_t *data;
+    struct run runs[WAYS];
+    int good, bad;
+};
+
+static struct bench make_bench(void)
+{
+    struct bench bench = {.data = malloc(MOST)};
+    assert_non_null(bench.data);
+    for (int way = 0; way < WAYS; way++)
+        assert_non_null(bench.runs[way].rows = malloc(MOST));
+    return bench;
+}
+
+static void free_bench(struct bench *bench)
+{
+    free(bench->data);
+    for (int way = 0; way < WAYS; way++)
+        free(bench->runs[way].rows);
+}
+
+static void check(struct bench *bench, const struct png_file *zlib, size_t pitch, size_t rows,
+                  size_t part_bits)
+{
+    for (int way = 0; way < WAYS; way++) {
+        struct run *run = &bench->runs[way], *alone = &bench->runs[ALONE];
+        run->pitch = pitch;
+        run_way(run, way, zlib, rows, part_bits);
+        assert_int_equal(run->good, alone->good);
+        assert_int_equal(run->ended_early, alone->ended_early);
+        if (run->good)
+            assert_memory_equal(run->rows, alone->rows, pitch * rows);
+    }
+    bench->runs[ALONE].good ? bench->good++ : bench->bad++;
+}
+
+static void check_damaged(struct bench *bench, struct png_file *zlib, size_t pitch, size_t rows)
+{
+    for (int i = 0; i < 3; i++) {
+        size_t size = zlib->size, at = 2 + random_below(&seed, (unsigned)size - 2);
+        uint8_t old = zlib->data[at];
+        if (i == 0)
+            zlib->size = at;
+        else
+            zlib->data[at] ^= (uint8_t)(1u << random_below(&seed, 8));
+        check(bench, zlib, pitch, rows, (size_t)8 << (9 + random_below(&seed, 6)));
+        zlib->data[at] = old;
+        zlib->size = size;
+    }
+    // Fewer and more rows than the stream holds.
+    check(bench, zlib, pitch, rows - 1, 8 * 5000);
+    if ((rows + 1) * pitch <= MOST)
+        check(bench, zlib, pitch, rows + 1, 8 * 5000);
+}
+
+// --- tests ---------------------------------------------------------------------------------------
+
+static void threads_change_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        int level, strategy, memory;
+    } ways[] = {{0, Z_DEFAULT_STRATEGY, 8},
+                {1, Z_DEFAULT_STRATEGY, 8},
+                {6, Z_DEFAULT_STRATEGY, 8},
+                {6, Z_FILTERED, 1},
+                {9, Z_DEFAULT_STRATEGY, 9},
+                {6, Z_HUFFMAN_ONLY, 5},
+                {6, Z_RLE, 8},
+                {6, Z_FIXED, 8}};
+    static const size_t pitches[] = {61, 1000, 26001, 90000};
+    struct bench bench = make_bench();
+    seed = 1;
+    for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
+        for (int kind = (int)w % STEP; kind < KINDS; kind += STEP) {
+            size_t pitch = pitches[(w + (size_t)kind) % 4], rows = MOST / pitch - 1;
+            fill(bench.data, pitch * rows, pitch, kind);
+            struct png_file zlib = compress_data(bench.data, pitch * rows, ways[w].level,
+                                                 ways[w].strategy, ways[w].memory);
+            for (int i = 0; i < 2; i++)
+                check(&bench, &zlib, pitch, rows, (size_t)8 << (10 + random_below(&seed, 6)));
+            assert_true(bench.runs[ALONE].good);
+            assert_memory_equal(bench.runs[BY_ROW].rows, bench.data, pitch * rows);
+            check_damaged(&bench, &zlib, pitch, rows);
+            png_make_free(&zlib);
+        }
+    }
+    assert_true(bench.runs[BY_CHUNK].ahead + bench.runs[BY_ROW].ahead > MOST);
+    assert_true(bench.bad > 50 / STEP);
+    free_bench(&bench);
+}
+
+// Blocks of all kinds, with every oddity, in random order.
+static void random_blocks(void **state)
+{
+    (void)state;
+    struct bench bench = make_bench();
+    seed = 2;
+    for (int i = 0; i < 12; i++) {
+        struct deflate_make make = {.grows = true};
+        size_t pitch = 997, rows = 200;
+        fill(bench.data, pitch * rows, pitch, i % KINDS);
+        deflate_random_stream(&make, &seed, bench.data, pitch * rows);
+        struct png_file zlib = {make.data, make.size};
+        check(&bench, &zlib, pitch, rows, 8 * 600);
+        deflate_make_free(&make);
+    }
+    assert_true(bench.good > 5);
+    free_bench(&bench);
+}
+
+// Stored blocks that hold whole dynamic blocks: to a part that begins among them they look real.
+static void false_begins_change_nothing(void **state)
+{
+    (void)state;
+    struct bench bench = make_bench();
+    size_t pitch = 1000, rows = MOST / pitch, at = 0, found = 0;
+    seed = 3;
+    fill(bench.data, MOST, pitch, DELTAS);
+    struct png_file inner = compress_data(bench.data, MOST, 6, Z_DEFAULT_STRATEGY, 1);
+    struct deflate_make make = {.grows = true};
+    assert_true(inner.size > 50000);
+    for (at = 0; at < MOST; at += 50000) // its blocks begin after zlib's header
+        memcpy(bench.data + at, inner.data + 2, 50000);
+    for (size_t y = 0; y < rows; y++)
+        bench.data[y * pitch] %= FILTERS;
+    deflate_make_start(&make, 15);
+    for (at = 0; at < MOST; at += 50000)
+        deflate_make_stored(&make, bench.data + at, 50000, at + 50000 == MOST);
+    deflate_random_end(&make, bench.data, MOST);
+    struct png_file zlib = {make.data, make.size};
+    atomic_bool stop = false;
+    struct conv_inflate_ahead *ahead = calloc(1, sizeof *ahead);
+    assert_non_null(ahead);
+    ahead->data = zlib.data;
+    ahead->size = zlib.size - 4;
+    ahead->to = ahead->until = 8 * ahead->size;
+    ahead->stop = &stop;
+    for (size_t from = 0; conv_inflate_ahead_find(ahead, from); from = ahead->first + 1)
+        found++; // each is wrong: there is no dynamic block
+    assert_true(found > 5);
+    for (size_t bits = 8 * 400; bits < 8 * 60000; bits = bits * 3 / 2)
+        check(&bench, &zlib, pitch, rows, bits);
+    assert_int_equal(bench.bad, 0);
+    assert_memory_equal(bench.runs[BY_ROW].rows, bench.data, MOST);
+    free(ahead);
+    deflate_make_free(&make);
+    png_make_free(&inner);
+    free_bench(&bench);
+}
+
+// --- one part ------------------------------------------------------------------------------------
+
+struct boundary {
+    size_t bit, byte; // where a block begins, and of the output
+};
+
+// All begins of blocks, by zlib.
+static size_t find_boundaries(struct boundary *out, size_t most, const struct png_file *zlib)
+{
+    uint8_t *plain = malloc(MOST);
+    z_stream z = {.next_in = zlib->data, .avail_in = (uInt)zlib->size};
+    size_t count = 0;
+    assert_non_null(plain);
+    z.next_out = plain;
+    z.avail_out = MOST;
+    assert_int_equal(inflateInit(&z), Z_OK);
+    while (inflate(&z, Z_BLOCK) == Z_OK)
+        if (z.data_type & 128 && !(z.data_type & 64) && count < most)
+            out[count++] = (struct boundary){8 * z.total_in - (z.data_type & 7), z.total_out};
+    inflateEnd(&z);
+    free(plain);
+    return count;
+}
+
+static size_t byte_of(const struct boundary *all, size_t count, size_t bit)
+{
+    for (size_t i = 0; i < count; i++)
+        if (all[i].bit == bit)
+            return all[i].byte;
+    return SIZE_MAX;
+}
+
+static void parts_are_right(void **state)
+{
+    (void)state;
+    struct boundary all[1000];
+    uint8_t *data = malloc(MOST);
+    atomic_bool stop = false;
+    struct conv_inflate_ahead *ahead = calloc(1, sizeof *ahead);
+    assert_true(data && ahead && (ahead->memory = malloc(PARTS)));
+    int parts = 0, markers = 0;
+    seed = 4;
+    for (int i = 0; i < 40; i++) {
+        int kind = i % KINDS;
+        fill(data, MOST, 1000, kind);
+        struct png_file zlib =
+            compress_data(data, MOST, 1 + i % 9, i % 3 ? Z_DEFAULT_STRATEGY : Z_FILTERED, 2);
+        size_t count = find_boundaries(all, 1000, &zlib);
+        *ahead = (struct conv_inflate_ahead){.data = zlib.data,
+                                             .size = zlib.size - 4,
+                                             .memory = ahead->memory,
+                                             .room = i % 5 ? PARTS : CONV_INFLATE_AHEAD_LEAST,
+                                             .stop = &stop};
+        size_t from = random_below(&seed, (unsigned)(8 * zlib.size / 2));
+        ahead->until = ahead->to = from + 8 * 10000 + random_below(&seed, 8 * 60000);
+        if (conv_inflate_ahead_find(ahead, from) && conv_inflate_ahead_decode(ahead)) {
+            size_t begin = byte_of(all, count, ahead->first), end = byte_of(all, count, ahead->end);
+            size_t size = ahead->symbols + ahead->bytes;
+            uint32_t sum;
+            if (begin != SIZE_MAX && begin >= CONV_INFLATE_WINDOW) {
+                uint8_t window[CONV_INFLATE_WINDOW];
+                const uint8_t *before = data + begin - CONV_INFLATE_WINDOW;
+                assert_true(ahead->last || end == begin + size);
+                conv_inflate_ahead_window(ahead, window, before);
+                assert_memory_equal(window, before + size, CONV_INFLATE_WINDOW);
+                assert_memory_equal(conv_inflate_ahead_finish(ahead, before, &sum), data + begin,
+                                    size);
+                assert_int_equal(sum, adler32(1, data + begin, (uInt)size));
+                parts++;
+                markers += ahead->bytes == 0;
+            }
+        }
+        for (size_t b = 1; b < count; b++) { // all begins of dynamic blocks are found
+            unsigned head = zlib.data[all[b].bit / 8] | zlib.data[all[b].bit / 8 + 1] << 8;
+            if ((head >> all[b].bit % 8 & 7) == 4 && all[b].bit / 8 + 32 < zlib.size)
+                assert_int_equal(
+                    conv_inflate_find(zlib.data, zlib.size - 4, all[b].bit, all[b].bit + 1),
+                    all[b].bit);
+        }
+        png_make_free(&zlib);
+    }
+    assert_true(parts > 15 && markers > 5 && markers < parts);
+    free(ahead->memory);
+    free(ahead);
+    free(data);
+}
+
+// --- whole files ---------------------------------------------------------------------------------
+
+// A file of several MiB with small IDAT chunks, whose CRCs are checked by several threads.
+static void files_are_the_same(void **state)
+{
+    (void)state;
+    enum { WIDTH = 3000, HEIGHT = 700, CHANNELS = 3 };
+    struct conv_parallel threads = {TEST_PARALLEL_MOST, parallel_run, NULL};
+    size_t pitch = 1 + WIDTH * CHANNELS, size = pitch * HEIGHT, good = 0;
+    uint8_t *rows = malloc(size);
+    struct png_file file = {0};
+    assert_non_null(rows);
+    seed = 5;
+    fill(rows, size, pitch, NOISE);
+    struct png_file zlib = compress_data(rows, size, 1, Z_DEFAULT_STRATEGY, 8);
+    png_make_head(&file, WIDTH, HEIGHT, 8, 2);
+    for (size_t at = 0; at < zlib.size; at += 200000)
+        png_make_chunk(&file, "IDAT", zlib.data + at,
+                       zlib.size - at < 200000 ? zlib.size - at : 200000);
+    png_make_chunk(&file, "IEND", NULL, 0);
+    struct conv_image want = {0}, got = {0};
+    struct conv_err errors[2];
+    for (int i = 0; i < 6; i++) {
+        size_t at = 60 + random_below(&seed, (unsigned)file.size - 100);
+        file.data[at] ^= i > 1; // twice as it is
+        for (int shared = 0; shared < 2; shared++) {
+            struct conv_codec_config config = {.level = -1, .parallel = shared ? &threads : NULL};
+            struct conv_png_codec *codec;
+            struct conv_png_header header;
+            struct conv_image *planes = shared ? &got : &want;
+            errors[shared] = (struct conv_err){0};
+            assert_int_equal(conv_png_probe(file.data, file.size, &header, NULL), CONV_OK);
+            assert_int_equal(conv_png_codec_open(&codec, &config, NULL), CONV_OK);
+            *planes = header.shape;
+            image_alloc(planes, 0);
+            conv_png_decode(codec, file.data, file.size, &header, planes, &errors[shared]);
+            conv_png_codec_close(codec);
+        }
+        file.data[at] ^= i > 1;
+        assert_int_equal(errors[0].status, errors[1].status);
+        assert_string_equal(errors[0].text, errors[1].text);
+        for (int c = 0; c < CHANNELS && !errors[0].status; c++, good++)
+            assert_memory_equal(got.plane[c].data, want.plane[c].data,
+                                (size_t)want.plane[c].stride * HEIGHT);
+        image_free(&want);
+        image_free(&got);
+    }
+    assert_int_equal(good, 2 * CHANNELS);
+    png_make_free(&zlib);
+    png_make_free(&file);
+    free(rows);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_are_right),    cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(random_blocks),      cmocka_unit_test(false_begins_change_nothing),
+        cmocka_unit_test(files_are_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
