@@ -191,6 +191,31 @@ static void negate(struct check_memory *memory)
         ((float *)(void *)memory->data)[i] *= -1;
 }
 
+static size_t count_good(const struct check_case *c)
+{
+    size_t good = 0;
+    for (size_t at = 0; at < c->outputs; at++)
+        good += isfinite(get(c, c->dst.data, at)) && get(c, c->dst.data, at) != 0;
+    return good;
+}
+
+// Integers can add up to 0 in every output, mostly where the input is a single sample in front of
+// its own padding: first the sample, then the weights become others.
+static void avoid_zeros(struct check_case *c)
+{
+    size_t taps = c->weights.size / sizeof(float) / (size_t)c->layer.maps;
+    if (c->layer.input == CONV_ELEMENT_F32)
+        *(float *)(void *)c->src.data = 3;
+    else
+        *c->src.data = 3;
+    run_reference(c);
+    if (count_good(c))
+        return;
+    for (int m = 0; m < c->layer.maps; m++)
+        ((float *)(void *)c->weights.data)[(size_t)m * taps] += 1;
+    run_reference(c);
+}
+
 bool check_case_expect(struct check_case *c)
 {
     run_reference(c);
@@ -199,9 +224,9 @@ bool check_case_expect(struct check_case *c)
         negate(&c->bias);
         run_reference(c);
     }
-    size_t good = 0;
-    for (size_t at = 0; at < c->outputs; at++)
-        good += isfinite(get(c, c->dst.data, at)) && get(c, c->dst.data, at) != 0;
+    if (c->numbers == CHECK_INTEGERS && c->outputs >= 16 && count_good(c) == 0)
+        avoid_zeros(c);
+    size_t good = count_good(c);
     c->useful = good >= (c->outputs + 3) / 4;
     memcpy(c->expected, c->dst.data, c->dst.size);
     if (!check_memory_holds(&c->dst)) {
