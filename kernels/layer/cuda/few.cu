@@ -4,25 +4,28 @@
 
 #include "kernels/layer/cuda/few.cuh"
 
-// Weights of a launch: [group][1 + taps][maps], the bias first.
-static void fill_weights(const struct conv_layer *layer, int maps, int groups, float *to)
+// Weights of a launch: [group][1 + taps][padded], the bias first, then `maps` maps.
+static void fill_weights(const struct conv_layer *layer, int maps, int padded, int groups,
+                         float *to)
 {
     int taps = layer->channels * layer->kernel_height * layer->kernel_width;
-    for (int g = 0; g < groups; g++, to += (1 + taps) * maps)
-        for (int m = 0; m < maps; m++) {
+    for (int g = 0; g < groups; g++, to += (1 + taps) * padded)
+        for (int m = 0; m < padded; m++) {
             int map = g * maps + m;
-            to[m] = layer->bias && map < layer->maps ? layer->bias[map] : 0;
+            bool is = m < maps && map < layer->maps;
+            to[m] = layer->bias && is ? layer->bias[map] : 0;
             for (int t = 0; t < taps; t++)
-                to[(1 + t) * maps + m] =
-                    map < layer->maps ? layer->weights[(size_t)map * (size_t)taps + (size_t)t] : 0;
+                to[(1 + t) * padded + m] =
+                    is ? layer->weights[(size_t)map * (size_t)taps + (size_t)t] : 0;
         }
 }
 
 struct few_shape {
-    int channels, kernel, columns, maps, vector, threads;
+    int channels, kernel, columns, rows, maps, vector, threads;
+    int padded;      // floats of a tap's weights in a group
     int most_groups; // 0: any number
-    bool whole;      // rows of outputs are multiples of `columns`, which is a multiple of 4
-    float cost;      // of a multiply-add, measured: 1 is the best
+    few_form form;
+    float cost; // of a multiply-add, measured: 1 is the best
     void (*launch)(const struct conv_layer *layer, const few_launch &p, unsigned blocks,
                    cudaStream_t stream);
 };
@@ -33,62 +36,75 @@ static bool is_plain(const struct conv_layer *layer, int maps)
            layer->maps % maps == 0;
 }
 
-template <int C, int K, int T, int MT, int G, int VX, bool WHOLE, int THREADS, int BLOCKS>
+template <int C, int K, int T, int R, int MT, int G, int VX, few_form FORM, int THREADS, int BLOCKS>
 static void launch_fixed(const struct conv_layer *layer, const few_launch &p, unsigned blocks,
                          cudaStream_t stream)
 {
     struct few_fixed_launch<G * MT *(1 + C * K * K)> launch;
     launch.p = p;
-    fill_weights(layer, MT, G, launch.weights);
+    fill_weights(layer, MT, MT, G, launch.weights);
     auto kernel = is_plain(layer, MT)
-                      ? few_fixed<C, K, T, MT, G, VX, WHOLE, THREADS, BLOCKS, true>
-                      : few_fixed<C, K, T, MT, G, VX, WHOLE, THREADS, BLOCKS, false>;
+                      ? few_fixed<C, K, T, R, MT, G, VX, FORM, THREADS, BLOCKS, true>
+                      : few_fixed<C, K, T, R, MT, G, VX, FORM, THREADS, BLOCKS, false>;
     kernel<<<blocks, THREADS, 0, stream>>>(launch);
 }
 
-template <int C, int K, int T, int MT, int VX, bool WHOLE, int THREADS, int BLOCKS>
+template <int C, int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
 static void launch_looped(const struct conv_layer *, const few_launch &p, unsigned blocks,
                           cudaStream_t stream)
 {
-    auto kernel = few_looped<C, K, T, MT, VX, WHOLE, THREADS, BLOCKS>;
-    size_t bytes = (size_t)((p.groups * (1 + C * K * K) * MT + 3) / 4 * 4) * sizeof(float);
-    if (!WHOLE)
+    auto kernel = few_looped<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS>;
+    size_t bytes =
+        (size_t)((p.groups * (1 + C * K * K) * few_padded(MT) + 3) / 4 * 4) * sizeof(float);
+    if (FORM == FEW_RUNS)
         bytes += (size_t)(THREADS / 32 * MT * STORE_ROOM(T)) * sizeof(float);
     kernel<<<blocks, THREADS, bytes, stream>>>(p);
 }
 
-template <int C, int K, int T, int MT, int G, int VX, bool WHOLE, int THREADS, int BLOCKS>
+template <int C, int K, int T, int R, int MT, int G, int VX, few_form FORM, int THREADS, int BLOCKS>
 static few_shape fixed(float cost)
 {
-    return {C,       K, T,     MT,   VX,
-            THREADS, G, WHOLE, cost, launch_fixed<C, K, T, MT, G, VX, WHOLE, THREADS, BLOCKS>};
+    return {C,       K,  T, R,    MT,   VX,
+            THREADS, MT, G, FORM, cost, launch_fixed<C, K, T, R, MT, G, VX, FORM, THREADS, BLOCKS>};
 }
 
-template <int C, int K, int T, int MT, int VX, bool WHOLE, int THREADS, int BLOCKS>
+template <int C, int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
 static few_shape looped(float cost)
 {
-    return {C,       K, T,     MT,   VX,
-            THREADS, 0, WHOLE, cost, launch_looped<C, K, T, MT, VX, WHOLE, THREADS, BLOCKS>};
+    return {C,  K,    T,       R,
+            MT, VX,   THREADS, few_padded(MT),
+            0,  FORM, cost,    launch_looped<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS>};
 }
 
 static const struct few_shape shapes[] = {
-    // Channels, kernel, columns, maps of a group, groups at most, vector; whole rows; threads of a
+    // Channels, kernel, columns, rows, maps of a group, groups at most, vector, form; threads of a
     // block, blocks of a multiprocessor.
-    fixed<1, 5, 4, 2, 3, 4, true, 128, 8>(0.99f), fixed<1, 5, 4, 2, 8, 4, true, 256, 4>(1),
-    looped<1, 5, 4, 10, 4, true, 128, 4>(1.1f),   looped<1, 5, 4, 4, 4, true, 128, 5>(1.12f),
-    fixed<1, 5, 6, 4, 4, 2, false, 128, 5>(1.3f), looped<1, 5, 6, 8, 2, false, 128, 4>(1.4f),
-    looped<1, 5, 5, 8, 1, false, 128, 5>(1.7f),   fixed<1, 3, 4, 4, 4, 4, true, 256, 5>(1),
-    looped<1, 3, 4, 8, 4, true, 256, 4>(1.1f),    fixed<1, 3, 6, 4, 4, 2, false, 128, 6>(1.3f),
-    looped<1, 3, 6, 8, 2, false, 128, 5>(1.4f),   looped<1, 3, 5, 8, 1, false, 128, 5>(1.7f),
-    looped<3, 3, 4, 8, 4, true, 128, 4>(1.1f),    looped<3, 3, 6, 4, 2, false, 128, 4>(1.3f),
-    looped<3, 3, 5, 8, 1, false, 128, 4>(1.7f),   looped<1, 7, 4, 8, 4, true, 128, 4>(1.1f),
-    looped<1, 7, 6, 4, 2, false, 128, 4>(1.3f),   looped<1, 7, 5, 4, 1, false, 128, 4>(1.7f),
+    fixed<1, 5, 4, 2, 1, 6, 4, FEW_WHOLE, 192, 5>(0.97f),
+    fixed<1, 5, 4, 1, 2, 8, 4, FEW_WHOLE, 256, 4>(1),
+    looped<1, 5, 4, 2, 5, 4, FEW_WHOLE, 128, 4>(1.05f),
+    looped<1, 5, 4, 2, 4, 4, FEW_WHOLE, 128, 4>(1.06f),
+    looped<1, 5, 4, 1, 4, 4, FEW_WHOLE, 128, 5>(1.2f),
+    fixed<1, 5, 4, 1, 1, 16, 2, FEW_FLAT, 128, 6>(1.1f),
+    looped<1, 5, 6, 1, 8, 2, FEW_RUNS, 128, 4>(1.4f),
+    looped<1, 5, 5, 1, 8, 1, FEW_RUNS, 128, 5>(1.7f),
+    fixed<1, 3, 4, 1, 4, 4, 4, FEW_WHOLE, 256, 5>(1),
+    looped<1, 3, 4, 1, 8, 4, FEW_WHOLE, 256, 4>(1.1f),
+    fixed<1, 3, 4, 1, 2, 8, 2, FEW_FLAT, 256, 5>(1.1f),
+    looped<1, 3, 6, 1, 8, 2, FEW_RUNS, 128, 5>(1.4f),
+    looped<1, 3, 5, 1, 8, 1, FEW_RUNS, 128, 5>(1.7f),
+    looped<3, 3, 4, 1, 8, 4, FEW_WHOLE, 128, 4>(1.1f),
+    looped<3, 3, 4, 1, 8, 2, FEW_FLAT, 128, 4>(1.15f),
+    looped<3, 3, 6, 1, 4, 2, FEW_RUNS, 128, 4>(1.3f),
+    looped<3, 3, 5, 1, 8, 1, FEW_RUNS, 128, 4>(1.7f),
+    looped<1, 7, 4, 1, 8, 4, FEW_WHOLE, 128, 4>(1.1f),
+    looped<1, 7, 6, 1, 4, 2, FEW_RUNS, 128, 4>(1.3f),
+    looped<1, 7, 5, 1, 4, 1, FEW_RUNS, 128, 4>(1.7f),
 };
 
 #define MOST_SHARED (48 << 10)
 
 struct few_config {
-    int shape, tiles, groups, group_images;
+    int shape, tiles, unit_rows, groups, group_images;
     float cost;
 };
 
@@ -108,19 +124,25 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
         struct few_config c = {};
         c.shape = (int)i;
         c.groups = ceil_div(layer->maps, s->maps);
-        c.tiles = ceil_div(out_width, s->columns);
-        int64_t bytes = (int64_t)c.groups * s->maps * (1 + taps) * 4 +
-                        (s->whole ? 0 : s->threads / 32 * s->maps * STORE_ROOM(s->columns) * 4);
+        int64_t plane = (int64_t)out_height * out_width;
+        // Units of an image: unit_rows rows of `tiles`. Flat units ignore rows.
+        c.tiles = s->form == FEW_FLAT ? (int)(plane / 4) : ceil_div(out_width, s->columns);
+        c.unit_rows = s->form == FEW_FLAT ? 1 : ceil_div(out_height, s->rows);
+        bool runs = s->form == FEW_RUNS;
+        int64_t bytes = (int64_t)c.groups * s->padded * (1 + taps) * 4 +
+                        (runs ? s->threads / 32 * s->maps * STORE_ROOM(s->columns) * 4 : 0);
         if (s->channels != layer->channels || s->kernel != layer->kernel_width ||
-            s->kernel != layer->kernel_height || out_width < s->columns ||
-            (anywhere && s->vector > 1) ||
-            (s->whole && (out_width % s->columns || layer->activation == CONV_ACTIVATION_TANH)) ||
-            (!s->whole && out_width % s->vector) || shape->width % s->vector ||
+            s->kernel != layer->kernel_height || out_height < s->rows ||
+            out_width < (s->form == FEW_FLAT ? 2 : s->columns) || (anywhere && s->vector > 1) ||
+            (!runs && layer->activation == CONV_ACTIVATION_TANH) ||
+            (s->form == FEW_WHOLE && out_width % s->columns) ||
+            (s->form == FEW_FLAT && plane % 4) || out_width % s->vector ||
+            shape->width % s->vector || plane > INT32_MAX / 4 ||
             (s->most_groups ? c.groups > s->most_groups : bytes > MOST_SHARED))
             continue;
-        c.cost = (float)(c.tiles * s->columns * c.groups * s->maps) * s->cost;
+        int64_t units = (int64_t)c.unit_rows * c.tiles;
+        c.cost = (float)units * (float)(s->columns * s->rows * c.groups * s->maps) * s->cost;
         // As many images as leave the last block of a group nearly full.
-        int64_t units = (int64_t)out_height * c.tiles;
         c.group_images = (int)((64 * s->threads + units - 1) / units);
         if (!found || c.cost < best->cost) {
             *best = c;
@@ -151,7 +173,7 @@ static size_t packed_few(const struct conv_layer *layer, const struct conv_layer
     int taps = layer->channels * layer->kernel_height * layer->kernel_width;
     for (int anywhere = 0; anywhere < 2; anywhere++)
         if (configure(layer, shape, anywhere, &c))
-            floats += (size_t)((c.groups * shapes[c.shape].maps * (1 + taps) + 3) / 4 * 4);
+            floats += (size_t)((c.groups * shapes[c.shape].padded * (1 + taps) + 3) / 4 * 4);
     return floats * sizeof(float);
 }
 
@@ -167,11 +189,12 @@ static void plan_few(struct conv_layer_plan *plan)
     int taps = layer->channels * layer->kernel_height * layer->kernel_width;
     configure(layer, &plan->shape, false, &c->at_vectors);
     configure(layer, &plan->shape, true, &c->anywhere);
-    int maps = shapes[c->at_vectors.shape].maps;
+    const struct few_shape *s = &shapes[c->at_vectors.shape];
     memset(plan->packed, 0, plan->packed_bytes);
-    fill_weights(layer, maps, c->at_vectors.groups, (float *)plan->packed);
-    c->anywhere_weights = (c->at_vectors.groups * maps * (1 + taps) + 3) / 4 * 4;
-    fill_weights(layer, shapes[c->anywhere.shape].maps, c->anywhere.groups,
+    fill_weights(layer, s->maps, s->padded, c->at_vectors.groups, (float *)plan->packed);
+    c->anywhere_weights = (c->at_vectors.groups * s->padded * (1 + taps) + 3) / 4 * 4;
+    s = &shapes[c->anywhere.shape];
+    fill_weights(layer, s->maps, s->padded, c->anywhere.groups,
                  (float *)plan->packed + c->anywhere_weights);
 }
 
@@ -200,11 +223,12 @@ static enum conv_status run_few(const struct conv_layer_plan *plan,
     p.groups = c->groups;
     p.to = store_target_of(layer, batch->dst, p.out_height, p.out_width);
     p.group_images = (int)(c->group_images < batch->images ? c->group_images : batch->images);
-    int across = p.out_height * p.tiles;
+    p.unit_rows = c->unit_rows;
+    int across = p.unit_rows * p.tiles;
     p.group_blocks = (int)ceil_div64((int64_t)p.group_images * across, s->threads);
     p.by_group_blocks = layer_divider_of(p.group_blocks);
     p.by_image = layer_divider_of(across);
-    p.by_tiles = layer_divider_of(p.tiles);
+    p.by_tiles = layer_divider_of(s->form == FEW_FLAT ? p.out_width : p.tiles);
     int64_t blocks = ceil_div64(batch->images, p.group_images) * p.group_blocks;
     s->launch(layer, p, (unsigned)blocks, (cudaStream_t)batch->stream);
     return layer_launch_status();

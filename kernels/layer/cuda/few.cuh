@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The exact order for few input channels, where writing the maps is the limit. A thread reads the
-// samples of T outputs of a row once, through the L1 cache, keeps them in registers and computes
-// the maps in groups of MT, one group after the other, so that the memory gets outputs all the
-// time.
+// samples of its outputs once, through the L1 cache, keeps them in registers and computes the maps
+// in groups of MT, one group after the other, so that the memory gets outputs all the time.
 #ifndef CONV_KERNELS_LAYER_CUDA_FEW_CUH
 #define CONV_KERNELS_LAYER_CUDA_FEW_CUH
 
@@ -17,7 +16,14 @@ struct few_launch {
     int64_t images;
     int group_images, group_blocks; // images of a group, and blocks that compute them
     struct layer_divider by_group_blocks, by_image, by_tiles;
-    int out_height, out_width, tiles, maps, groups;
+    int out_height, out_width, tiles, unit_rows, maps, groups;
+};
+
+// What a thread computes of each map. The first two write 16 bytes at a time, at multiples of 16.
+enum few_form {
+    FEW_WHOLE, // T = 4n columns of R rows; rows of outputs are multiples of T
+    FEW_FLAT,  // 4 outputs that follow each other in the plane, in pairs that may lie in two rows
+    FEW_RUNS,  // T columns of a row; warps put their outputs together in shared memory
 };
 
 // The same with weights at known places in the kernel's parameters, so that they are operands of
@@ -28,7 +34,7 @@ template <int FLOATS> struct few_fixed_launch {
 };
 
 // N floats from an address that is a multiple of VX floats.
-template <int N, int VX> __device__ inline void few_read(float (&to)[N], const float *from)
+template <int N, int VX> __device__ inline void few_read(float *to, const float *from)
 {
     const int quads = VX == 4 ? N / 4 * 4 : 0, pairs = VX >= 2 ? N / 2 * 2 : 0;
 #pragma unroll
@@ -46,135 +52,180 @@ template <int N, int VX> __device__ inline void few_read(float (&to)[N], const f
         to[i] = __ldg(from + i);
 }
 
-// What a thread computes. A unit is T columns of a row; the last one of a row ends with it and may
-// overlap the one before. A block computes consecutive units of a group of images.
-template <int C, int K, int T, int VX> struct few_unit {
-    float x[C][K][T + K - 1];
+// What a thread computes. A unit is T columns of R rows; the last one of a row or column ends with
+// it and may overlap the one before. FEW_FLAT: a unit is two pairs of neighbouring outputs, and T
+// is 4. A block computes consecutive units of a group of images.
+template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
+    static const int window = FORM == FEW_FLAT ? 2 * (K + 1) : T + K - 1;
+    float x[C][K + R - 1][window];
     int64_t at; // of the first output of map 0
     int count;  // T, or 0 for a thread without outputs
+
+    // The sample of output t of row r for a tap.
+    static __device__ inline const float &sample(const few_unit &unit, int k, int r, int t)
+    {
+        int column = FORM == FEW_FLAT ? t / 2 * (K + 1) + t % 2 : t;
+        return unit.x[k / (K * K)][k / K % K + r][column + k % K];
+    }
 
     __device__ inline void find(const few_launch &p)
     {
         int group = layer_divide((int)blockIdx.x, p.by_group_blocks);
         int64_t first_image = (int64_t)group * p.group_images;
         int unit = ((int)blockIdx.x - group * p.group_blocks) * (int)blockDim.x + (int)threadIdx.x;
-        int across = p.out_height * p.tiles;
+        int across = p.unit_rows * p.tiles;
         int units = (int)min((int64_t)p.group_images, p.images - first_image) * across;
         count = unit < units ? T : 0;
         unit = min(unit, units - 1);
         int local = layer_divide(unit, p.by_image), rest = unit - local * across;
-        int i = layer_divide(rest, p.by_tiles);
-        int j = min((rest - i * p.tiles) * T, p.out_width - T);
         int64_t image = first_image + local;
-        at = (image * p.maps * p.out_height + i) * p.out_width + j;
-        const char *src =
-            (const char *)p.src + image * p.src_image + (int64_t)i * p.src_row + j * 4;
+        const char *src = (const char *)p.src + image * p.src_image;
+        if (FORM == FEW_FLAT) { // by_tiles: by the width of a row
+            int i = layer_divide(rest * 4, p.by_tiles), j = rest * 4 - i * p.out_width;
+            bool next = j + 2 >= p.out_width;
+            at = image * p.maps * p.to.plane + rest * 4;
+            read<K + 1>(p, src + (int64_t)i * p.src_row + j * 4, 0);
+            read<K + 1>(p, src + (int64_t)(i + next) * p.src_row + (next ? 0 : j + 2) * 4, K + 1);
+        } else {
+            int i = layer_divide(rest, p.by_tiles);
+            int j = min((rest - i * p.tiles) * T, p.out_width - T);
+            if (R > 1)
+                i = min(i * R, p.out_height - R);
+            at = (image * p.maps * p.out_height + i) * p.out_width + j;
+            read<window>(p, src + (int64_t)i * p.src_row + j * 4, 0);
+        }
+    }
+
+    // N samples of each row of the window.
+    template <int N> __device__ inline void read(const few_launch &p, const char *src, int column)
+    {
 #pragma unroll
         for (int c = 0; c < C; c++)
 #pragma unroll
-            for (int u = 0; u < K; u++)
-                few_read<T + K - 1, VX>(
-                    x[c][u], (const float *)(const void *)(src + c * p.src_plane + u * p.src_row));
+            for (int u = 0; u < K + R - 1; u++)
+                few_read<N, VX>(
+                    x[c][u] + column,
+                    (const float *)(const void *)(src + c * p.src_plane + u * p.src_row));
     }
 
     // PLAIN: no activation, float32, whole groups.
-    template <int MT, bool WHOLE, bool PLAIN>
-    __device__ inline void store(const few_launch &p, float *buffer, int group, float (&sum)[MT][T])
+    template <int MT, bool PLAIN>
+    __device__ inline void store(const few_launch &p, float *buffer, int group,
+                                 float (&sum)[R][MT][T])
     {
         int64_t to = at + (int64_t)(group * MT) * p.to.plane;
         int maps = PLAIN ? MT : min(MT, p.maps - group * MT);
-        if (!PLAIN)
-            activate_outputs<T, MT>(p.to.activation, sum);
-        if (!WHOLE)
-            store_runs<T, MT, MT>(p.to, buffer, to, count, maps, sum);
-        else if (count)
-            store_units<T, MT>(p.to, !PLAIN && p.to.half, to, maps, sum);
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            if (!PLAIN)
+                activate_outputs<T, MT>(p.to.activation, sum[r]);
+            if (FORM == FEW_RUNS)
+                store_runs<T, MT, MT>(p.to, buffer, to, count, maps, sum[r]);
+            else if (count)
+                store_units<T, MT>(p.to, !PLAIN && p.to.half, to + r * p.out_width, maps, sum[r]);
+        }
     }
 };
 
-// Adds a tap to a thread's sums. The first tap starts from the bias.
-template <int T, int MT>
-__device__ inline void few_add(float (&sum)[MT][T], const float *x, float w, int m, bool first,
+// Adds tap k to a thread's sums of map m. The first tap starts from the bias.
+template <int T, int R, int MT, typename Unit>
+__device__ inline void few_add(float (&sum)[R][MT][T], const Unit &unit, int k, int m, float w,
                                float bias)
 {
 #pragma unroll
-    for (int t = 0; t < T; t++)
-        sum[m][t] = fmaf(w, x[t], first ? bias : sum[m][t]);
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int t = 0; t < T; t++)
+            sum[r][m][t] = fmaf(w, Unit::sample(unit, k, r, t), k == 0 ? bias : sum[r][m][t]);
 }
 
 // Up to G groups of maps, all of them unrolled.
-template <int C, int K, int T, int MT, int G, int VX, bool WHOLE, int THREADS, int BLOCKS,
+template <int C, int K, int T, int R, int MT, int G, int VX, few_form FORM, int THREADS, int BLOCKS,
           bool PLAIN>
 static __global__ __launch_bounds__(THREADS, BLOCKS) void few_fixed(
     const __grid_constant__ few_fixed_launch<G * MT *(1 + C * K * K)> launch)
 {
     const int taps = C * K * K;
-    __shared__ float4 buffers[WHOLE ? 1 : THREADS / 32 * MT * STORE_ROOM(T) / 4];
-    float *buffer = (float *)(void *)buffers + (WHOLE ? 0 : threadIdx.x / 32 * MT * STORE_ROOM(T));
+    const bool runs = FORM == FEW_RUNS;
+    __shared__ float4 buffers[runs ? THREADS / 32 * MT * STORE_ROOM(T) / 4 : 1];
+    float *buffer = (float *)(void *)buffers + (runs ? threadIdx.x / 32 * MT * STORE_ROOM(T) : 0);
     const few_launch &p = launch.p;
-    few_unit<C, K, T, VX> unit;
+    few_unit<C, K, T, R, VX, FORM> unit;
     unit.find(p);
 #pragma unroll
     for (int g = 0; g < G; g++) {
         if (g > 0 && g >= p.groups)
             return;
-        float sum[MT][T];
+        float sum[R][MT][T];
 #pragma unroll
         for (int k = 0; k < taps; k++)
 #pragma unroll
             for (int m = 0; m < MT; m++)
-                few_add<T, MT>(sum, &unit.x[k / (K * K)][k / K % K][k % K],
-                               launch.weights[(g * (1 + taps) + 1 + k) * MT + m], m, k == 0,
-                               launch.weights[g * (1 + taps) * MT + m]);
-        unit.template store<MT, WHOLE, PLAIN>(p, buffer, g, sum);
+                few_add<T, R, MT>(sum, unit, k, m,
+                                  launch.weights[(g * (1 + taps) + 1 + k) * MT + m],
+                                  launch.weights[g * (1 + taps) * MT + m]);
+        unit.template store<MT, PLAIN>(p, buffer, g, sum);
+    }
+}
+
+// Weights in shared memory of a tap: so many are read at a time.
+static constexpr __host__ __device__ int few_padded(int maps)
+{
+    return maps < 2 ? 1 : maps < 3 ? 2 : (maps + 3) / 4 * 4;
+}
+
+template <int MT> __device__ inline void few_weights(float (&to)[MT], const float *from)
+{
+    const int vector = few_padded(MT) < 4 ? few_padded(MT) : 4;
+#pragma unroll
+    for (int m = 0; m < MT; m += vector) {
+        float values[4];
+        if (vector == 4) {
+            float4 v = *(const float4 *)(const void *)(from + m);
+            values[0] = v.x, values[1] = v.y, values[2] = v.z, values[3] = v.w;
+        } else if (vector == 2) {
+            float2 v = *(const float2 *)(const void *)(from + m);
+            values[0] = v.x, values[1] = v.y;
+        } else {
+            values[0] = from[m];
+        }
+#pragma unroll
+        for (int i = 0; i < vector; i++)
+            if (m + i < MT)
+                to[m + i] = values[i];
     }
 }
 
 // Any number of groups, with their weights in shared memory.
-template <int C, int K, int T, int MT, int VX, bool WHOLE, int THREADS, int BLOCKS>
+template <int C, int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
 static __global__ __launch_bounds__(THREADS,
                                     BLOCKS) void few_looped(const __grid_constant__ few_launch p)
 {
-    const int taps = C * K * K, floats = (1 + taps) * MT;
+    const int taps = C * K * K, padded = few_padded(MT), floats = (1 + taps) * padded;
     extern __shared__ float4 few_memory[];
     float *weights = (float *)(void *)few_memory;
     float *buffer = weights + (p.groups * floats + 3) / 4 * 4;
-    if (!WHOLE)
+    if (FORM == FEW_RUNS)
         buffer += threadIdx.x / 32 * MT * STORE_ROOM(T);
 #pragma unroll 1
-    for (int i = (int)threadIdx.x; i < p.groups * floats / 2; i += THREADS)
-        ((float2 *)(void *)weights)[i] = __ldg((const float2 *)(const void *)p.weights + i);
-    few_unit<C, K, T, VX> unit;
+    for (int i = (int)threadIdx.x; i < (p.groups * floats + 3) / 4; i += THREADS)
+        few_memory[i] = __ldg((const float4 *)(const void *)p.weights + i);
+    few_unit<C, K, T, R, VX, FORM> unit;
     unit.find(p);
     __syncthreads();
 #pragma unroll 1
     for (int g = 0; g < p.groups; g++, weights += floats) {
-        const int vector = MT % 4 == 0 ? 4 : 2;
-        float sum[MT][T], bias[MT];
+        float sum[R][MT][T], bias[MT];
+        few_weights<MT>(bias, weights);
 #pragma unroll
-        for (int k = -1; k < taps; k++) {
+        for (int k = 0; k < taps; k++) {
             float w[MT];
+            few_weights<MT>(w, weights + (1 + k) * padded);
 #pragma unroll
-            for (int m = 0; m < MT; m += vector) {
-                const float *from = weights + (1 + k) * MT + m;
-                if (vector == 4) {
-                    float4 v = *(const float4 *)(const void *)from;
-                    w[m] = v.x, w[m + 1] = v.y, w[m + 2] = v.z, w[m + 3] = v.w;
-                } else {
-                    float2 v = *(const float2 *)(const void *)from;
-                    w[m] = v.x, w[m + 1] = v.y;
-                }
-            }
-#pragma unroll
-            for (int m = 0; m < MT; m++) {
-                if (k < 0)
-                    bias[m] = w[m];
-                else
-                    few_add<T, MT>(sum, &unit.x[k / (K * K)][k / K % K][k % K], w[m], m, k == 0,
-                                   bias[m]);
-            }
+            for (int m = 0; m < MT; m++)
+                few_add<T, R, MT>(sum, unit, k, m, w[m], bias[m]);
         }
-        unit.template store<MT, WHOLE, false>(p, buffer, g, sum);
+        unit.template store<MT, false>(p, buffer, g, sum);
     }
 }
 
