@@ -11,20 +11,37 @@
 
 static const struct conv_layer_variant *const variants[] = {
 #if CONV_HAVE_CUDA
-    &conv_cuda_layer_wgmma_half, &conv_cuda_layer_wgmma,    &conv_cuda_layer_mma_half,
-    &conv_cuda_layer_mma,        &conv_cuda_layer_few,      &conv_cuda_layer_uniform,
-    &conv_cuda_layer_tiles,      &conv_cuda_layer_rows,     &conv_cuda_layer_direct,
-    &conv_cuda_layer_register,   &conv_cuda_layer_fused,    &conv_cuda_layer_im2col,
-    &conv_cuda_layer_tree,       &conv_cuda_layer_atomics,  &conv_cuda_layer_specialised,
-    &conv_cuda_layer_channels,   &conv_cuda_layer_hoisted,  &conv_cuda_layer_shared_constant,
-    &conv_cuda_layer_shared,     &conv_cuda_layer_constant, &conv_cuda_layer_naive,
+    &conv_cuda_layer_wgmma_half,
+    &conv_cuda_layer_wgmma,
+    &conv_cuda_layer_mma_half,
+    &conv_cuda_layer_mma,
+    &conv_cuda_layer_few,
+    &conv_cuda_layer_uniform,
+    &conv_cuda_layer_bulk,
+    &conv_cuda_layer_tiles,
+    &conv_cuda_layer_rows,
+    &conv_cuda_layer_direct,
+    &conv_cuda_layer_register,
+    &conv_cuda_layer_fused,
+    &conv_cuda_layer_im2col,
+    &conv_cuda_layer_tree,
+    &conv_cuda_layer_atomics,
+    &conv_cuda_layer_specialised,
+    &conv_cuda_layer_channels,
+    &conv_cuda_layer_hoisted,
+    &conv_cuda_layer_shared_constant,
+    &conv_cuda_layer_shared,
+    &conv_cuda_layer_constant,
+    &conv_cuda_layer_naive,
 #endif
 #if defined __x86_64__
-    &conv_cpu_layer_avx512,      &conv_cpu_layer_avx2,
+    &conv_cpu_layer_avx512,
+    &conv_cpu_layer_avx2,
 #elif defined __aarch64__
     &conv_cpu_layer_neon,
 #endif
-    &conv_cpu_layer_portable,    &conv_cpu_layer_reference,
+    &conv_cpu_layer_portable,
+    &conv_cpu_layer_reference,
 };
 
 const struct conv_layer_variant *const *conv_layer_variants(int *count)

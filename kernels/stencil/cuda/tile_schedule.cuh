@@ -10,7 +10,7 @@
 #ifndef CONV_KERNELS_STENCIL_CUDA_TILE_SCHEDULE_CUH
 #define CONV_KERNELS_STENCIL_CUDA_TILE_SCHEDULE_CUH
 
-#include "kernels/stencil/cuda/bulk.cuh"
+#include "kernels/common/bulk.cuh"
 #include "kernels/stencil/cuda/stencil_device.cuh"
 
 #define HELPER_WARPS 4       // scheduler, producer, border warp, an idle one: one warpgroup

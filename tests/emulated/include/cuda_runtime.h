@@ -225,6 +225,10 @@ static inline void __threadfence(void)
 {
 }
 
+static inline void __threadfence_block(void)
+{
+}
+
 static inline uint32_t atomicOr(uint32_t *p, uint32_t value)
 {
     return __atomic_fetch_or(p, value, __ATOMIC_RELAXED);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Barriers in shared memory and bulk copies (TMA) of compute capability 9.0, which CUDA C++ has no
 // intrinsics for. PTX ISA: "mbarrier", "cp.async.bulk", "elect.sync", "Async proxy".
-#ifndef CONV_KERNELS_STENCIL_CUDA_BULK_CUH
-#define CONV_KERNELS_STENCIL_CUDA_BULK_CUH
+#ifndef CONV_KERNELS_COMMON_BULK_CUH
+#define CONV_KERNELS_COMMON_BULK_CUH
 
 #include <stdint.h>
 

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+// cuda_layer_bulk: the choice of an instance and of a strip of bulk_tiles.cuh for a layer, and its
+// launch.
+#include <string.h>
+
+#include "kernels/layer/cuda/bulk_tiles.cuh"
+
+#define SHARED (227 << 10) // of a multiprocessor, for all of its blocks
+#define RESERVED (1 << 10) // of each block
+#define PROCESSORS 132     // assumed for the choice
+#define MOST_ITEMS (1 << 24)
+#define MOST_UNITS (1 << 30) // of a block
+#define WELL_SUITED 0.8f     // see score_bulk
+
+struct bulk_shape {
+    int kernel_width, columns, maps, vector, threads, blocks;
+    float cost; // of a multiply-add, measured: 1 is the best
+    void (*kernel)(bulk_launch);
+};
+
+template <int K, int T, int MT, int VX, int THREADS, int BLOCKS>
+static bulk_shape instance(float cost)
+{
+    return {K, T, MT, VX, THREADS, BLOCKS, cost, bulk_tiles<K, T, MT, VX, THREADS, BLOCKS>};
+}
+
+static const struct bulk_shape shapes[] = {
+    // Kernel width, columns, maps, vector, threads, blocks of a multiprocessor.
+    instance<5, 29, 3, 1, 384, 1>(1),
+    instance<5, 15, 6, 1, 384, 1>(1.1f),
+    instance<7, 28, 2, 4, 512, 1>(1.03f),
+    instance<7, 20, 4, 4, 512, 1>(1.08f),
+};
+
+// What is derived of a layer; a plan's constants.
+struct bulk_config {
+    int shape, tiles, groups, strips, strip_rows, slots;
+    int plane_floats, slot_floats, weight_floats, shared_bytes;
+    float cost;   // cycles of a multiprocessor
+    float useful; // share of the multiply-adds that count
+};
+
+static int layer_taps(const struct conv_layer *layer)
+{
+    return layer->channels * layer->kernel_height * layer->kernel_width;
+}
+
+// Shared memory with what `c` has so far; false if it does not fit.
+static bool fill_config(const struct conv_layer *layer, const struct bulk_shape *s,
+                        const struct conv_layer_shape *shape, struct bulk_config *c)
+{
+    int64_t room = SHARED / s->blocks - (s->blocks > 1 ? RESERVED : 0);
+    int64_t plane = (int64_t)(c->strip_rows + layer->kernel_height - 1) * shape->width;
+    int64_t weights = ceil_div64((int64_t)c->groups * (1 + layer_taps(layer)) * s->maps, 4) * 4;
+    if (plane * layer->channels * 4 > room || weights * 4 > room)
+        return false;
+    // Strips begin at any sample; whole images have their channels next to each other. A thread
+    // reads beyond the last row for outputs that are not stored.
+    c->plane_floats = c->strips == 1 ? (int)plane : ceil_div((int)plane + 3, 4) * 4;
+    c->slot_floats = ceil_div(layer->channels * c->plane_floats + s->columns + 6, 4) * 4;
+    c->weight_floats = (int)weights;
+    int64_t rest = room - weights * 4 - (int64_t)s->threads / 32 * STORE_ROOM(s->columns) * 4 -
+                   BULK_BARRIER_BYTES;
+    int64_t slots = rest < 0 ? 0 : rest / (c->slot_floats * 4);
+    c->slots = (int)(slots < BULK_MOST_SLOTS ? slots : BULK_MOST_SLOTS);
+    // With fewer slots than a warp computes at a time, it would wait for ever.
+    if (c->slots < ceil_div(31, c->groups * c->strip_rows * c->tiles) + 1)
+        return false;
+    c->shared_bytes = (int)(room - rest) + c->slots * c->slot_floats * 4;
+    return true;
+}
+
+// A scheduler issues an instruction per cycle at best.
+static void fill_cost(const struct conv_layer *layer, const struct bulk_shape *s,
+                      const struct conv_layer_shape *shape, struct bulk_config *c)
+{
+    int64_t images = shape->images > 0 ? shape->images : 1000;
+    int out_height = conv_layer_out_height(layer, shape->height);
+    int out_width = conv_layer_out_width(layer, shape->width);
+    int reads = ceil_div(s->columns + s->kernel_width - 1, s->vector) +
+                s->kernel_width * ceil_div(s->maps, 4);
+    float step = (float)(s->columns * s->maps * s->kernel_width) * s->cost + 2 * (float)reads + 10;
+    float unit = (float)(layer->channels * layer->kernel_height) * step +
+                 (float)(s->maps * (s->columns * 2 + 40) + 300);
+    int64_t items = ceil_div64(images * c->strips, PROCESSORS);
+    int64_t batches = ceil_div64(items * c->groups * c->strip_rows * c->tiles, 32);
+    // The last warps have schedulers for themselves, but do not keep them busy.
+    int64_t warps = s->threads / 32 * s->blocks, rest = batches % warps;
+    float turns = (float)((batches - rest) / 4) + (rest ? rest < 8 ? 2 : (float)(rest + 3) / 4 : 0);
+    // Warps wait if there are fewer slots than items that they compute at a time (12 to 24 at
+    // 33 x 33: 3.6 instead of 2.5 ms).
+    int least = ceil_div(s->threads, c->groups * c->strip_rows * c->tiles) + 1;
+    turns *= c->slots < least ? 1.45f : 1;
+    c->cost = turns * unit + (float)(c->slot_floats * 4) / 16; // loading the first item
+    c->useful = (float)out_width / (float)(c->tiles * s->columns) * (float)layer->maps /
+                (float)(c->groups * s->maps) * (float)out_height /
+                (float)(c->strips * c->strip_rows) * (float)batches / (4 * turns) / s->cost;
+}
+
+static bool configure(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                      struct bulk_config *best)
+{
+    int out_height = conv_layer_out_height(layer, shape->height);
+    int out_width = conv_layer_out_width(layer, shape->width);
+    bool found = false;
+    if (layer->stride != 1 || layer->input != CONV_ELEMENT_F32 || layer->pad_top ||
+        layer->pad_bottom || layer->pad_left || layer->pad_right || out_height <= 0 ||
+        out_width <= 0 || out_height > MOST_ITEMS / 8)
+        return false;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        const struct bulk_shape *s = &shapes[i];
+        if (s->kernel_width != layer->kernel_width || s->maps > layer->maps ||
+            shape->width % s->vector ||
+            (s->vector > 1 && (int64_t)shape->height * shape->width % s->vector))
+            continue;
+        struct bulk_config c = {};
+        c.shape = (int)i;
+        c.tiles = ceil_div(out_width, s->columns);
+        c.groups = ceil_div(layer->maps, s->maps);
+        int previous = 0;
+        for (int strips = 1; strips <= out_height; strips++) {
+            c.strip_rows = ceil_div(out_height, strips);
+            c.strips = ceil_div(out_height, c.strip_rows);
+            if (c.strip_rows == previous || !fill_config(layer, s, shape, &c))
+                continue;
+            previous = c.strip_rows;
+            fill_cost(layer, s, shape, &c);
+            if (!found || c.cost < best->cost) {
+                *best = c;
+                found = true;
+            }
+        }
+    }
+    return found;
+}
+
+static bool can_bulk(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    struct bulk_config c;
+    return configure(layer, shape, &c);
+}
+
+static int score_bulk(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    // Measured where most threads and sums count, and there are many taps. Elsewhere other variants
+    // were as fast, or nothing was measured.
+    struct bulk_config c;
+    bool suits = configure(layer, shape, &c) && c.useful >= WELL_SUITED && layer_taps(layer) >= 64;
+    return suits ? 89 : 74;
+}
+
+static size_t packed_bulk(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    struct bulk_config c;
+    return configure(layer, shape, &c) ? (size_t)c.weight_floats * sizeof(float) : 0;
+}
+
+static void plan_bulk(struct conv_layer_plan *plan)
+{
+    const struct conv_layer *layer = plan->layer;
+    struct bulk_config *c = layer_constants<struct bulk_config>(plan);
+    configure(layer, &plan->shape, c);
+    int maps = shapes[c->shape].maps, taps = layer_taps(layer);
+    float *to = (float *)plan->packed;
+    memset(to, 0, plan->packed_bytes);
+    for (int g = 0; g < c->groups; g++, to += (1 + taps) * maps)
+        for (int m = 0; m < maps; m++) {
+            // The last group ends with the maps and may overlap the one before.
+            int map = (g * maps < layer->maps - maps ? g * maps : layer->maps - maps) + m;
+            to[m] = layer->bias ? layer->bias[map] : 0;
+            for (int t = 0; t < taps; t++)
+                to[(1 + t) * maps + m] = layer->weights[(size_t)map * (size_t)taps + (size_t)t];
+        }
+}
+
+// How the samples of an item are loaded: by one bulk copy, by one for each channel, or singly.
+static void choose_copies(const struct conv_layer_batch *batch, const struct bulk_config *c,
+                          struct bulk_launch *p)
+{
+    int64_t row = (int64_t)p->pitch * 4, plane = row * (p->strip_rows + p->kernel_height - 1);
+    bool apart = batch->src_row != row ||
+                 (batch->src_plane | batch->src_image) % (shapes[c->shape].vector * 4) != 0;
+    p->plane_step = 0;
+    p->copies = 0;
+    p->copy_bytes = 0;
+    if (!apart && c->strips == 1 && batch->src_plane == plane) {
+        p->copies = 1;
+        p->copy_bytes = (int)plane * p->channels;
+    } else if (!apart && c->strips > 1) {
+        p->copies = p->channels;
+        p->copy_bytes = (int)plane;
+        p->plane_step = (int)(batch->src_plane / 4 % 4);
+    }
+}
+
+static void fill_launch(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
+                        struct bulk_launch *p)
+{
+    const struct conv_layer *layer = plan->layer;
+    const struct bulk_config *c = layer_constants<struct bulk_config>(plan);
+    p->weights = (const float *)plan->d_packed;
+    p->src_row = batch->src_row;
+    p->src_plane = batch->src_plane;
+    p->src_image = batch->src_image;
+    p->out_height = conv_layer_out_height(layer, plan->shape.height);
+    p->out_width = conv_layer_out_width(layer, plan->shape.width);
+    p->channels = layer->channels;
+    p->maps = layer->maps;
+    p->kernel_height = layer->kernel_height;
+    p->pitch = plan->shape.width;
+    p->strips = c->strips;
+    p->strip_rows = c->strip_rows;
+    p->tiles = c->tiles;
+    p->group_units = c->strip_rows * c->tiles;
+    p->item_units = c->groups * p->group_units;
+    p->plane_floats = c->plane_floats;
+    p->slot_floats = c->slot_floats;
+    p->slots = c->slots;
+    p->weight_floats = c->weight_floats;
+    p->by_item_units = layer_divider_of(p->item_units);
+    p->by_group_units = layer_divider_of(p->group_units);
+    p->by_tiles = layer_divider_of(p->tiles);
+    p->by_strips = layer_divider_of(p->strips);
+    choose_copies(batch, c, p);
+}
+
+static enum conv_status run_bulk(const struct conv_layer_plan *plan,
+                                 const struct conv_layer_batch *batch)
+{
+    const struct conv_layer *layer = plan->layer;
+    const struct bulk_config *c = layer_constants<struct bulk_config>(plan);
+    const struct bulk_shape *s = &shapes[c->shape];
+    if (batch->images <= 0)
+        return CONV_OK;
+    int device, processors;
+    if (cudaGetDevice(&device) ||
+        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) ||
+        layer_allow_shared_memory((const void *)s->kernel))
+        return CONV_ERR_DEVICE;
+    struct bulk_launch p;
+    fill_launch(plan, batch, &p);
+    void (*kernel)(bulk_launch) = s->kernel;
+    // Units of a block are numbered by 31 bits. Each launch begins at a multiple of 16 bytes.
+    int64_t most = (int64_t)MOST_UNITS / p.item_units * processors;
+    most = (most < MOST_ITEMS ? most : MOST_ITEMS) / p.strips / 4 * 4;
+    for (int64_t first = 0; first < batch->images; first += most) {
+        int64_t images = batch->images - first < most ? batch->images - first : most;
+        int64_t at = first * p.maps * p.out_height * p.out_width;
+        p.src = (const char *)batch->src + first * batch->src_image;
+        p.to = store_target_of(layer,
+                               (char *)batch->dst + at * (int64_t)conv_element_size(layer->output),
+                               p.out_height, p.out_width);
+        p.items = (int)images * p.strips;
+        int blocks = processors * s->blocks < p.items ? processors * s->blocks : p.items;
+        kernel<<<(unsigned)blocks, s->threads, (size_t)c->shared_bytes,
+                 (cudaStream_t)batch->stream>>>(p);
+        enum conv_status status = layer_launch_status();
+        if (status != CONV_OK)
+            return status;
+    }
+    return CONV_OK;
+}
+
+const struct conv_layer_variant conv_cuda_layer_bulk = {
+    "cuda_layer_bulk",
+    "register tiles of columns and maps, images by bulk copies, no barrier among warps",
+    CONV_ON_CUDA,
+    CONV_CUDA_ONLY + 90, // later devices have bulk copies, but some have less shared memory
+    CONV_PRECISION_EXACT,
+    0,
+    true,
+    can_bulk,
+    score_bulk,
+    packed_bulk,
+    plan_bulk,
+    run_bulk,
+};

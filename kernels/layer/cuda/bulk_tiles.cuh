@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+// The exact order by register tiles, for layers whose arithmetic is the limit: a thread computes T
+// neighbouring outputs of a row for MT maps. Blocks stay on their multiprocessor and compute one
+// image, or strip of rows of an image, after the other. Its samples arrive in shared memory by
+// bulk copies, which no thread has to wait for, and no barrier joins the warps of a block.
+#ifndef CONV_KERNELS_LAYER_CUDA_BULK_TILES_CUH
+#define CONV_KERNELS_LAYER_CUDA_BULK_TILES_CUH
+
+#include "kernels/common/bulk.cuh"
+#include "kernels/layer/cuda/layer_device.cuh"
+#include "kernels/layer/cuda/store_runs.cuh"
+
+#define BULK_MOST_SLOTS 8
+#define BULK_BARRIER_BYTES (BULK_MOST_SLOTS * 12)
+
+// A launch. An item is `strip_rows` output rows of an image, for all maps. A unit is what a thread
+// computes at a time; units of an item are numbered group of maps, row, tile of columns. Block b
+// computes items b, b + gridDim.x, ..., whose units are numbered through; warps take 32 of them in
+// turn.
+struct bulk_launch {
+    const void *src;
+    struct store_target to;
+    const float *weights; // [group][1 + channel, kernel row, kernel column][MT], the bias first
+    int64_t src_row, src_plane, src_image; // bytes
+    struct layer_divider by_item_units, by_group_units, by_tiles, by_strips;
+    int items, strips, strip_rows;
+    int out_height, out_width, channels, maps, kernel_height;
+    int pitch; // samples of an input row
+    int tiles, group_units, item_units;
+    int plane_floats;  // from one channel to the next in a slot
+    int slot_floats;   // of one item
+    int slots;         // items in shared memory
+    int copies;        // of an item: 1, one for each channel, or 0: a warp copies singly
+    int copy_bytes;    // of each
+    int plane_step;    // floats from one channel to the next in memory, as far as phases go
+    int weight_floats; // a multiple of 4
+};
+
+// Shared memory: slots, weights, one buffer for each warp, barriers, counters.
+struct bulk_memory {
+    float *slots, *weights, *buffers;
+    uint64_t *full; // [slots]: an item has arrived
+    uint32_t *done; // [slots]: warps that need its item no more
+};
+
+struct bulk_item {
+    int64_t image;
+    int row; // the first one of the output
+};
+
+__device__ inline bulk_item bulk_find_item(const bulk_launch &p, int number)
+{
+    int item = (int)blockIdx.x + number * (int)gridDim.x, image = layer_divide(item, p.by_strips);
+    bulk_item found;
+    found.image = image;
+    // The last strip ends with the image and may overlap the one before.
+    found.row = min((item - image * p.strips) * p.strip_rows, p.out_height - p.strip_rows);
+    return found;
+}
+
+// A bulk copy begins at the multiple of 16 bytes before the first sample: floats between them, but
+// for multiples of 4.
+__device__ inline int bulk_phase(const bulk_launch &p, const bulk_item &item)
+{
+    return p.copies ? (int)(item.image * (p.src_image >> 2)) + item.row * p.pitch : 0;
+}
+
+// Starts to load an item, by all threads of a warp.
+__device__ inline void bulk_load(const bulk_launch &p, const bulk_memory &memory, int number,
+                                 int slot)
+{
+    bulk_item item = bulk_find_item(p, number);
+    const char *from = (const char *)p.src + item.image * p.src_image + item.row * p.src_row;
+    float *to = memory.slots + slot * p.slot_floats;
+    int lane = (int)threadIdx.x % 32;
+    if (!p.copies) {
+        int samples = (p.strip_rows + p.kernel_height - 1) * p.pitch;
+#pragma unroll 1
+        for (int c = 0; c < p.channels; c++, from += p.src_plane, to += p.plane_floats)
+#pragma unroll 1
+            for (int i = lane; i < samples; i += 32)
+                to[i] = __ldg((const float *)(const void *)(from + i / p.pitch * p.src_row) +
+                              i % p.pitch);
+        __syncwarp();
+        if (lane == 0)
+            barrier_arrive(memory.full + slot);
+        return;
+    }
+    if (lane)
+        return;
+    uint32_t bytes = 0;
+#pragma unroll 1
+    for (int c = 0; c < p.copies; c++)
+        bytes +=
+            ((uint32_t)((uint64_t)(from + c * p.src_plane) % 16) + (uint32_t)p.copy_bytes + 15) /
+            16 * 16;
+    fence_for_bulk();
+    barrier_arrive_expect(memory.full + slot, bytes);
+#pragma unroll 1
+    for (int c = 0; c < p.copies; c++, from += p.src_plane, to += p.plane_floats) {
+        uint32_t before = (uint32_t)((uint64_t)from % 16);
+        bulk_copy(shared_address(to), (uint64_t)from - before,
+                  (before + (uint32_t)p.copy_bytes + 15) / 16 * 16,
+                  shared_address(memory.full + slot));
+    }
+}
+
+// At least N floats from an address that is a multiple of VX floats.
+template <int N, int VX> __device__ inline void bulk_read(float (&to)[N], const float *from)
+{
+#pragma unroll
+    for (int i = 0; i < N; i += VX) {
+        if (VX == 4) {
+            float4 v = *(const float4 *)(const void *)(from + i);
+            const float values[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                if (i + k < N)
+                    to[i + k] = values[k];
+        } else if (VX == 2) {
+            float2 v = *(const float2 *)(const void *)(from + i);
+            to[i] = v.x;
+            if (i + 1 < N)
+                to[i + 1] = v.y;
+        } else {
+            to[i] = from[i];
+        }
+    }
+}
+
+// Where a warp is in the ring of slots: items before `next` are released, whose slot and parity
+// these are.
+struct bulk_ring {
+    int next, slot;
+    uint32_t parity;
+};
+
+// The warp needs the items before `end` no more. The last warp to say so loads a later one.
+template <int WARPS>
+__device__ inline void bulk_release(const bulk_launch &p, const bulk_memory &memory,
+                                    bulk_ring &ring, int end, int count)
+{
+#pragma unroll 1
+    for (; ring.next < end; ring.next++) {
+        // Also for an item that this warp did not need: else it could count twice for one item.
+        barrier_wait(memory.full + ring.slot, ring.parity);
+        __syncwarp();
+        uint32_t before = 0;
+        if (threadIdx.x % 32 == 0) {
+            __threadfence_block();
+            before = atomicAdd(memory.done + ring.slot, 1u);
+            if (before == (uint32_t)(WARPS - 1))
+                memory.done[ring.slot] = 0;
+            __threadfence_block();
+        }
+        before = __shfl_sync(0xffffffffu, before, 0);
+        if (before == (uint32_t)(WARPS - 1) && ring.next + p.slots < count)
+            bulk_load(p, memory, ring.next + p.slots, ring.slot);
+        if (++ring.slot == p.slots) {
+            ring.slot = 0;
+            ring.parity ^= 1;
+        }
+    }
+}
+
+// What a thread computes.
+struct bulk_unit {
+    int item, group, row, tile;
+};
+
+__device__ inline bulk_unit bulk_find_unit(const bulk_launch &p, int unit)
+{
+    bulk_unit found;
+    found.item = layer_divide(unit, p.by_item_units);
+    unit -= found.item * p.item_units;
+    found.group = layer_divide(unit, p.by_group_units);
+    unit -= found.group * p.group_units;
+    found.row = layer_divide(unit, p.by_tiles);
+    found.tile = unit - found.row * p.tiles;
+    return found;
+}
+
+// Computes a unit once its item has arrived.
+template <int K, int T, int MT, int VX>
+__device__ inline void bulk_add(const bulk_launch &p, const bulk_memory &memory,
+                                const bulk_ring &ring, const bulk_unit &unit, float (&sum)[MT][T])
+{
+    const int vector = MT % 4 ? MT % 2 ? 1 : 2 : 4;
+    int slot = ring.slot + unit.item - ring.next; // all of a warp's items fit into the slots
+    bool around = slot >= p.slots;
+    slot -= around ? p.slots : 0;
+    barrier_wait(memory.full + slot, ring.parity ^ (uint32_t)around);
+    __syncwarp();
+    bulk_item item = bulk_find_item(p, unit.item);
+    int taps = p.channels * p.kernel_height * K, phase = bulk_phase(p, item);
+    const float *weight = memory.weights + unit.group * (1 + taps) * MT;
+    const float *plane = memory.slots + slot * p.slot_floats + unit.row * p.pitch + unit.tile * T;
+    float bias[MT];
+    bulk_read<MT, vector>(bias, weight);
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int t = 0; t < T; t++)
+            sum[m][t] = bias[m];
+    weight += MT;
+#pragma unroll 1
+    for (int c = 0; c < p.channels; c++) {
+        const float *in = plane;
+        if (VX < 4)
+            in += phase & 3;
+#pragma unroll 1
+        for (int u = 0; u < p.kernel_height; u++) {
+            float x[T + K - 1];
+            bulk_read<T + K - 1, VX>(x, in);
+#pragma unroll
+            for (int v = 0; v < K; v++) {
+                float w[MT];
+                bulk_read<MT, vector>(w, weight + v * MT);
+#pragma unroll
+                for (int m = 0; m < MT; m++)
+#pragma unroll
+                    for (int t = 0; t < T; t++)
+                        sum[m][t] = fmaf(w[m], x[t + v], sum[m][t]);
+            }
+            in += p.pitch;
+            weight += K * MT;
+        }
+        plane += p.plane_floats;
+        phase += p.plane_step;
+    }
+}
+
+template <int K, int T, int MT, int VX, int THREADS, int BLOCKS>
+static __global__ __launch_bounds__(THREADS,
+                                    BLOCKS) void bulk_tiles(const __grid_constant__ bulk_launch p)
+{
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    extern __shared__ __align__(128) char bulk_shared[];
+    const int warps = THREADS / 32;
+    int warp = (int)threadIdx.x / 32;
+    bulk_memory memory;
+    memory.slots = (float *)(void *)bulk_shared;
+    memory.weights = memory.slots + p.slots * p.slot_floats;
+    memory.buffers = memory.weights + p.weight_floats;
+    memory.full = (uint64_t *)(void *)(memory.buffers + warps * STORE_ROOM(T));
+    memory.done = (uint32_t *)(void *)(memory.full + BULK_MOST_SLOTS);
+    int count = (p.items - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;
+    if ((int)threadIdx.x < p.slots) {
+        barrier_init(memory.full + threadIdx.x, 1);
+        memory.done[threadIdx.x] = 0;
+    }
+    const float4 *from = (const float4 *)(const void *)p.weights;
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < p.weight_floats / 4; i += THREADS)
+        ((float4 *)(void *)memory.weights)[i] = __ldg(from + i);
+    fence_for_bulk();
+    __syncthreads(); // weights and barriers are ready
+    if (warp == 0)
+#pragma unroll 1
+        for (int i = 0; i < min(p.slots, count); i++)
+            bulk_load(p, memory, i, i);
+
+    bulk_ring ring = {0, 0, 0};
+    int units = count * p.item_units;
+#pragma unroll 1
+    for (int first = warp * 32; first < units; first += THREADS) {
+        bulk_release<warps>(p, memory, ring, layer_divide(first, p.by_item_units), count);
+        int number = min(first + (int)threadIdx.x % 32, units - 1);
+        float sum[MT][T];
+        bulk_add<K, T, MT, VX>(p, memory, ring, bulk_find_unit(p, number), sum);
+        int next = first + THREADS;
+        bulk_release<warps>(p, memory, ring,
+                            next < units ? layer_divide(next, p.by_item_units) : count, count);
+        asm volatile("" : "+r"(number)); // not kept in registers, but derived again
+        bulk_unit unit = bulk_find_unit(p, number);
+        bulk_item item = bulk_find_item(p, unit.item);
+        // The last group ends with the maps and may overlap the one before.
+        int map = min(unit.group * MT, p.maps - MT), j = unit.tile * T;
+        int64_t at =
+            ((item.image * p.maps + map) * p.out_height + item.row + unit.row) * p.out_width + j;
+        int outputs = first + (int)threadIdx.x % 32 < units ? min(T, p.out_width - j) : 0;
+        activate_outputs<T, MT>(p.to.activation, sum);
+        store_runs<T, MT, 1>(p.to, memory.buffers + warp * STORE_ROOM(T), at, outputs, MT, sum);
+    }
+    bulk_release<warps>(p, memory, ring, count, count); // of a warp without units
+#endif
+}
+
+#endif
