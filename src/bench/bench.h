@@ -74,7 +74,8 @@ struct conv_bench_options {
     // conv_bench_layers
     const struct conv_bench_layer *layer;           // NULL: all of conv_bench_layers_list
     const struct conv_layer_variant *layer_variant; // to measure alone, or NULL
-    bool any_precision;                             // else only variants of `precision`
+    bool layer_chosen;  // measure the variants that conv layer would choose, and competitors
+    bool any_precision; // else only variants of `precision`
     enum conv_precision precision;
 
     // conv_bench_streams and conv_bench_codec

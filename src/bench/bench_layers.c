@@ -270,6 +270,20 @@ static enum conv_status run_variant(struct bench *bench, const struct conv_layer
     return status;
 }
 
+// True if conv layer would choose this variant for a precision that is measured.
+static bool is_chosen(const struct bench *bench, const struct conv_layer_variant *variant)
+{
+    for (int p = 0; p <= CONV_PRECISION_FP16; p++) {
+        struct conv_layer layer = bench->data.layer;
+        layer.precision = (enum conv_precision)p;
+        if ((bench->options->any_precision || bench->options->precision == layer.precision) &&
+            conv_layer_pick(&layer, &bench->here.shape, variant->place, offer(bench), NULL) ==
+                variant)
+            return true;
+    }
+    return false;
+}
+
 static enum conv_status bench_variant(struct bench *bench, const struct conv_layer_variant *variant,
                                       enum conv_bench_kind kind, struct conv_err *err)
 {
@@ -277,7 +291,9 @@ static enum conv_status bench_variant(struct bench *bench, const struct conv_lay
     bool on_cuda = bench->where == CONV_BENCH_LAYERS_CUDA;
     if ((variant->place == CONV_ON_CUDA) != on_cuda ||
         (options->layer_variant && options->layer_variant != variant) ||
-        (!options->any_precision && options->precision != variant->precision))
+        (options->layer_chosen
+             ? !is_chosen(bench, variant)
+             : !options->any_precision && options->precision != variant->precision))
         return CONV_OK;
     struct conv_layer layer = bench->data.layer;
     layer.precision = variant->precision;

@@ -193,7 +193,8 @@ static enum conv_status bench_kernels(struct command *command, struct conv_err *
 static enum conv_status find_layer_variant(struct command *command, struct conv_err *err)
 {
     const char *name = command->options.variant;
-    if (!name)
+    command->bench.layer_chosen = name && strcmp(name, "auto") == 0;
+    if (!name || command->bench.layer_chosen)
         return CONV_OK;
     command->bench.layer_variant = conv_bench_layers_find(name);
     if (command->bench.layer_variant)

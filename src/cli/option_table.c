@@ -222,7 +222,8 @@ const struct conv_option conv_option_table[] = {
      .help = "refuse larger images (default: 268435456)"},
     {STRING("variant", 0, "NAME", variant),
      .commands = RUN | LAYER | SHOW | KERNELS | LAYERS | STREAMS,
-     .help = "use this kernel variant (conv bench kernels and conv bench layers list them)"},
+     .help = "use this kernel variant (conv bench kernels and conv bench layers list them); bench "
+             "layers: auto: what conv layer would choose, beside other libraries"},
     {FLAG("no-save", 0, no_save), .commands = RUN | LAYER,
      .help = "do everything except writing the outputs, to measure speed"},
     {FLAG("fail-fast", 0, fail_fast), .commands = RUN | LAYER,

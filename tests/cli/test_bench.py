@@ -234,6 +234,8 @@ def test_layers_csv(box):
 def test_layers_of_one_variant_or_precision(box):
     rows = json.loads(run(*LAYER, "--json", "--variant", "cpu_layer_reference").out)["rows"]
     assert {row["name"] for row in rows} == {"cpu_layer_reference"}
+    rows = json.loads(run(*LAYER, "--json", "--variant", "auto", "--precision", "exact").out)["rows"]
+    assert len({row["name"] for row in rows}) == 1 and rows[0]["name"] != "cpu_layer_reference", "one is chosen"
     assert json.loads(run(*LAYER, "--json", "--precision", "fp16").out)["rows"] == []
 
 
