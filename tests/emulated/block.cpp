@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Barriers of a block, collectives of warps, copies of threads.
+// Barriers of a block, collectives of warps.
 #include "block.h"
 
 #include "bulk.h"
@@ -199,34 +199,6 @@ void note_return(thread *thread)
         close_bulk();
     else if (block.arrived == block.left)
         end_phase();
-}
-
-// --- copies of a thread --------------------------------------------------------------------------
-
-void copy_later(void *to, const void *from, size_t size)
-{
-    if ((size != 4 && size != 8 && size != 16) || (uintptr_t)to % size || (uintptr_t)from % size)
-        fail("an asynchronous copy of %zu bytes that is not aligned", size);
-    fill_with_noise(to, size);
-    self()->copies.push_back({to, from, size, self()->groups});
-}
-
-void commit_copies()
-{
-    self()->groups++;
-}
-
-void finish_copies(unsigned groups)
-{
-    thread *me = self();
-    size_t kept = 0;
-    for (const pending_copy &copy : me->copies) {
-        if (copy.group + groups < me->groups)
-            memcpy(copy.to, copy.from, copy.size);
-        else
-            me->copies[kept++] = copy;
-    }
-    me->copies.resize(kept);
 }
 
 } // namespace emulated

@@ -64,18 +64,6 @@ uint64_t draw()
     return mix(noise += 0x9e3779b97f4a7c15);
 }
 
-void fill_with_noise(void *memory, size_t size)
-{
-    uint8_t *to = (uint8_t *)memory;
-    uint64_t word = draw() | 1;
-    for (size_t i = 0; i < size; i += sizeof word) {
-        word ^= word << 13;
-        word ^= word >> 7;
-        word ^= word << 17;
-        memcpy(to + i, &word, size - i < sizeof word ? size - i : sizeof word);
-    }
-}
-
 void seed_order(uint64_t value)
 {
     seed = value;

@@ -155,7 +155,7 @@ static void all_layouts_give_what_the_program_gives(void **state)
     static const int threads[] = {1, 2, 5};
     for (int t = 0; t < 3; t++) {
         conv_context *context = open_context(threads[t]);
-        for (int i = 0; i < 150; i++) {
+        for (int i = 0; i < (CONV_SANITIZED ? 50 : 150); i++) {
             int c = 1 + (int)random_below(&noise, 4);
             check(context, &cases[random_below(&noise, CASES)], 1 + (int)random_below(&noise, 90),
                   1 + (int)random_below(&noise, 90), c,

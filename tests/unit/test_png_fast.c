@@ -470,7 +470,10 @@ static void check_level(int level, unsigned features, size_t max_chunk)
                                                        .channels = shape % 4 + 1,
                                                        .depth = shape < 4 ? 8 : 16,
                                                        .alpha = shape % 2 == 1});
+            // Under a sanitizer each shape and each size with some of the contents.
             for (int kind = 0; kind < PAINTS; kind++) {
+                if (CONV_SANITIZED && (shape + (int)s + kind) % 3 != 0)
+                    continue;
                 planes_paint(&planes, kind);
                 assert_int_equal(conv_encode_image(encoder, &file, &planes.image, NULL), CONV_OK);
                 check_reads_back(&file, &planes);
