@@ -2,7 +2,6 @@
 #include "report/report.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 #include "base/clock.h"
 #include "base/features.h"
 #include "base/standard.h"
-#include "report/figures.h"
+#include "report/closing.h"
 #include "report/json.h"
 #include "report/order.h"
 #include "report/progress.h"
@@ -285,22 +284,6 @@ void conv_report_totals(const struct conv_report *report, struct conv_totals *to
         conv_overlap_read(report->overlaps[d], &totals->devices[d].overlap);
 }
 
-// "cuda:0, 4 streams"; several devices with the share of each.
-static void print_devices(const struct conv_report_config *config, const struct conv_totals *totals)
-{
-    char name[16];
-    double share;
-    bool several = conv_figures_device(config, totals, 1, name, &share);
-    if (several)
-        for (int i = 0; conv_figures_device(config, totals, i, name, &share); i++)
-            fprintf(stderr, "%s%s (%.0f %%)", i ? " + " : ", ", name, 100 * share);
-    else
-        fprintf(stderr, ", %s", config->device);
-    fprintf(stderr, ", %d %s", config->device_async ? config->streams : config->jobs,
-            config->device_async ? (config->streams == 1 ? "stream" : "streams")
-                                 : (config->jobs == 1 ? "worker" : "workers"));
-}
-
 void conv_report_streams(struct conv_report *report, int streams)
 {
     if (report->config.streams < streams)
@@ -320,70 +303,6 @@ void conv_report_interrupted(struct conv_report *report, const struct conv_repor
 void conv_report_ignored(struct conv_report *report, uint64_t count)
 {
     report->totals.ignored = count;
-}
-
-static void print_ignored(const struct conv_totals *totals)
-{
-    if (totals->ignored)
-        fprintf(stderr, ", %" PRIu64 " ignored", totals->ignored);
-}
-
-static void print_interrupted(const struct conv_totals *totals, const struct conv_report_rest *rest)
-{
-    uint64_t over =
-        totals->done + totals->failed + totals->skipped + totals->planned + totals->copied;
-    fprintf(stderr, "interrupted: %" PRIu64, totals->done);
-    if (rest->known)
-        fprintf(stderr, " of %" PRIu64, over + rest->images);
-    fputs(" done", stderr);
-    if (totals->failed)
-        fprintf(stderr, ", %" PRIu64 " failed", totals->failed);
-    if (totals->skipped)
-        fprintf(stderr, ", %" PRIu64 " skipped", totals->skipped);
-    if (rest->known || rest->images)
-        fprintf(stderr, ", %s%" PRIu64 " left", rest->known ? "" : "at least ", rest->images);
-    fprintf(stderr, "%s%s\n", rest->advice ? "; " : "", rest->advice ? rest->advice : "");
-}
-
-static void print_summary(const struct conv_report *report)
-{
-    const struct conv_report_config *config = &report->config;
-    const struct conv_totals *totals = &report->totals;
-    uint64_t over =
-        totals->done + totals->failed + totals->skipped + totals->planned + totals->copied;
-    if (report->rest) {
-        print_interrupted(totals, report->rest);
-        return;
-    }
-    if (over == 0 || (config->single && !config->verbose && !config->dry_run && !totals->skipped))
-        return;
-    if (config->dry_run) {
-        fprintf(stderr, "%" PRIu64 " to do, %" PRIu64 " failed, %" PRIu64 " skipped",
-                totals->planned, totals->failed, totals->skipped);
-        print_ignored(totals);
-        fputc('\n', stderr);
-        return;
-    }
-    struct conv_figures figures;
-    conv_figures_compute(config, totals, &figures);
-    fprintf(stderr, "%" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " skipped", totals->done,
-            totals->failed, totals->skipped);
-    if (totals->copied)
-        fprintf(stderr, ", %" PRIu64 " copied", totals->copied);
-    print_ignored(totals);
-    fprintf(stderr, ", %.2f s", totals->seconds);
-    if (totals->done)
-        fprintf(stderr, ", %.*f img/s, %.*f Mpix/s", figures.images_per_s < 10 ? 1 : 0,
-                figures.images_per_s, figures.mpix_per_s < 10 ? 1 : 0, figures.mpix_per_s);
-    print_devices(config, totals);
-    if (totals->decoded_on_device)
-        fprintf(stderr, ", %" PRIu64 " decoded there", totals->decoded_on_device);
-    if (totals->encoded_on_device)
-        fprintf(stderr, ", %" PRIu64 " encoded there", totals->encoded_on_device);
-    if (figures.limit)
-        fprintf(stderr, ", limit: %s, then %s, CPU utilisation %.0f %%", figures.limit,
-                figures.next_limit, 100 * figures.cpu_utilisation);
-    fputc('\n', stderr);
 }
 
 enum conv_status conv_report_close(struct conv_report *report, int exit_code,
@@ -419,7 +338,7 @@ enum conv_status conv_report_close(struct conv_report *report, int exit_code,
         conv_stall_begin(report->print_stall);
         enum conv_status flushed = conv_standard_flush(status ? NULL : err);
         if (!report->config.quiet)
-            print_summary(report);
+            conv_closing_print(&report->config, &report->totals, report->rest);
         conv_stall_end(report->print_stall);
         status = status ? status : flushed;
     }
