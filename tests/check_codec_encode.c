@@ -14,6 +14,9 @@
 #include "support/png_make.h"
 
 #define MOST_IMAGES 12
+#ifndef CHECK_CASE_WORK
+#define CHECK_CASE_WORK SIZE_MAX // for all images of a case, see work_of()
+#endif
 #define GUARD 256 // bytes around what the kernels write
 #define PATTERN 0xa5
 #define CHUNK_FRAME 12
@@ -348,13 +351,22 @@ struct check_case {
     enum check_kind kinds[MOST_IMAGES];
 };
 
+// How long an emulated device takes, in the time for a byte: for a row as long as for 1,000.
+static size_t work_of(const struct conv_image *image)
+{
+    return (size_t)image->height *
+           ((size_t)image->width * (size_t)image->channels * (size_t)image->depth / 8 + 1000);
+}
+
 static void draw_case(struct check_case *c, uint64_t seed)
 {
     uint64_t state = seed;
     c->count = check_draw_int(&state, 0, 3) ? check_draw_int(&state, 1, 3)
                                             : check_draw_int(&state, 1, MOST_IMAGES);
     for (int i = 0; i < c->count; i++) {
-        check_draw_shape(&c->images[i], &state);
+        do
+            check_draw_shape(&c->images[i], &state);
+        while (work_of(&c->images[i]) > CHECK_CASE_WORK / (size_t)c->count);
         c->kinds[i] = (enum check_kind)check_draw_int(&state, 0, CHECK_KINDS - 1);
         check_draw_image(&c->images[i], c->kinds[i], &state);
     }

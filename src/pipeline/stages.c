@@ -57,6 +57,7 @@ enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
                                     bool premultiply)
 {
     uint64_t start = conv_trace_begin(CONV_STAGE_DECODE);
+    const struct conv_blend blend = config->blend; // the worker may be left behind: phase.h
     conv_phase_begin(job->phase);
     struct conv_image_header header;
     struct conv_image planes, decoded;
@@ -70,7 +71,7 @@ enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
     if (!status && job->file_depth < job->header.shape.depth)
         conv_image_widen(&planes);
     if (!status)
-        conv_blend_begin(&config->blend, job, &planes);
+        conv_blend_begin(&blend, job, &planes);
     if (!status && premultiply)
         conv_alpha_multiply(&job->placed.in);
     conv_phase_end(job->phase);
@@ -125,13 +126,14 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
     }
     // A filter context has divided.
     bool premultiplied = config->ops->async && config->alpha == CONV_ALPHA_PREMULTIPLY;
+    bool narrow = conv_output_depth(config, job) < out.depth;
+    const struct conv_blend blend = config->blend; // as in conv_stages_decode()
     conv_phase_begin(job->phase);
     if (premultiplied)
         conv_alpha_divide(&out);
-    bool narrow = conv_output_depth(config, job) < out.depth;
     if (narrow)
         conv_image_narrow(&out);
-    conv_blend_end(&config->blend, job, &out, narrow);
+    conv_blend_end(&blend, job, &out, narrow);
     enum conv_status status = format->encode(codec, &out, metadata, bytes, &job->err);
     conv_phase_end(job->phase);
     return status;
