@@ -159,7 +159,7 @@ def test_chart_of_kernels(box):
 
 
 # Images of up to 12 megapixels, 7 s with a sanitizer, which sees the code of the mix in test_bench_mix.
-MIX = pytest.param(("--image-size", "mix", "--images", "3"),
+MIX = pytest.param(("--image-size", "mix", "--images", "2", "--variant", "cpu_portable"),
                    marks=pytest.mark.skipif(bool(os.environ.get("CONV_SANITIZED")), reason="large images"))
 
 
