@@ -398,7 +398,7 @@ static void many_images_are_in_flight(void **state)
 static void host_memory_passes_through_the_device(void **state)
 {
     (void)state;
-    for (int i = 0; i < 30; i++) {
+    for (int i = 0; i < 30 / PORTION; i++) {
         int chain = (int)random_below(&noise, CHAINS), width = 1 + (int)random_below(&noise, 90),
             height = 1 + (int)random_below(&noise, 50), channels = 1 + (int)random_below(&noise, 4);
         conv_sample sample = random_sample(&chains[chain].options),
@@ -491,7 +491,7 @@ static void streams_of_the_caller_are_used(void **state)
     cudaStream_t streams[2];
     for (int i = 0; i < 2; i++)
         assert_int_equal(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking), 0);
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; i < 20 / PORTION; i++)
         filter_both((int)random_below(&noise, CHAINS), 2, true, 2, streams[i % 2]);
     must(gpu, conv_stream_order(gpu, streams[0], streams[1]));
     for (int i = 0; i < 2; i++)
