@@ -65,6 +65,8 @@ __device__ inline int bulk_phase(const bulk_launch &p, const bulk_item &item)
     return p.copies ? (int)(item.image * (p.src_image >> 2)) + item.row * p.pitch : 0;
 }
 
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
 // Starts to load an item, by all threads of a warp.
 __device__ inline void bulk_load(const bulk_launch &p, const bulk_memory &memory, int number,
                                  int slot)
@@ -135,7 +137,9 @@ struct bulk_ring {
     uint32_t parity;
 };
 
-// The warp needs the items before `end` no more. The last warp to say so loads a later one.
+// The warp needs the items before `end` no more. The last warp to say so loads a later one: the
+// fences and the atomic addition order the reads of all warps before its copy. compute-sanitizer's
+// racecheck knows barriers only and reports these reads.
 template <int WARPS>
 __device__ inline void bulk_release(const bulk_launch &p, const bulk_memory &memory,
                                     bulk_ring &ring, int end, int count)
@@ -229,6 +233,8 @@ __device__ inline void bulk_add(const bulk_launch &p, const bulk_memory &memory,
         phase += p.plane_step;
     }
 }
+
+#endif
 
 template <int K, int T, int MT, int VX, int THREADS, int BLOCKS>
 static __global__ __launch_bounds__(THREADS,
