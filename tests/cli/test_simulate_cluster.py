@@ -62,7 +62,7 @@ def test_nonsense_is_refused(args):
 
 def test_the_documentation_has_the_figures_of_the_simulator():
     with open(os.path.join(program.ROOT, "docs", "scale.md"), encoding="utf-8") as file:
-        shown = re.findall(r"<!-- (--.*?) -->\n\n```\n(.*?)```", file.read(), re.S)
+        shown = re.findall(r"<!-- (--.*?) -->\n\n<!-- docs-test: text -->\n```\n(.*?)```", file.read(), re.S)
     assert len(shown) == 5
     for args, text in shown:
         assert subprocess.run([sys.executable, TOOL, *args.split()], capture_output=True, text=True, timeout=60).stdout == text, args

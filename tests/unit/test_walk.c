@@ -292,8 +292,10 @@ static void test_list(void **state)
     config.operands.input_count = 0;
     assert_int_equal(walk(&config, &err), CONV_OK);
     assert_int_equal(found.count, 2);
-    assert_non_null(strstr(found.text[0], "in/a.png -> "));
-    assert_non_null(strstr(found.text[1], ": another name in the list has the same output"));
+    // Sorted: which text is first depends on the folder of the test.
+    bool swapped = strstr(found.text[0], ": another name in the list has the same output");
+    assert_non_null(strstr(found.text[swapped], "in/a.png -> "));
+    assert_non_null(strstr(found.text[!swapped], ": another name in the list has the same output"));
     folder_write("list", "a\nb");
     config.nul = true; // the whole list is one name
     assert_int_equal(walk(&config, &err), CONV_OK);
