@@ -277,7 +277,7 @@ def test_page_of_a_run_on_the_device(folder):
     run("emboss", "--device", "cuda", "--html", "p.html", "in", "out", code=1)
     page = check_page("p.html")
     assert {"overlap.two", "busy.copy_in", "busy.kernel"} <= check_figures(page, page.record)
-    assert "stream 0 kernel" in page.text
+    assert re.search(r"stream \d kernel", page.text)  # streams without work have no row
 
 
 @pytest.mark.parametrize("name", ("run", "streams", "ladder"))

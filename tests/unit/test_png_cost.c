@@ -26,7 +26,7 @@
 #define MOST_RATIO 2.0
 #define LEAST_NS 600000.0 // libpng's time for a measurement: a file is decoded that often
 #define RUNS 3            // of which the shortest counts
-#define TRIES 8           // until a ratio above the bound is believed
+#define TRIES 24          // until a ratio above the bound is believed, other tests run meanwhile
 // What a file may cost besides: a microsecond, and where libpng stops at the first error, the rows
 // that are inflated at once and a look at each byte of the file.
 #define ANYWAY_NS 1000.0
