@@ -16,7 +16,7 @@ function __conv_operands
     end
 end
 
-# The list of filters, each behind what stands before the last comma.
+# The list of filters, each after the text before the last comma.
 function __conv_filters
     set -l typed (commandline -ct)
     set -l before (string match -r -- '^.*,' $typed)

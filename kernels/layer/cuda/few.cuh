@@ -168,7 +168,7 @@ static __global__ __launch_bounds__(THREADS, BLOCKS) void few_fixed(
     }
 }
 
-// Weights in shared memory of a tap: so many are read at a time.
+// Weights of a tap in shared memory: how many are read at a time.
 static constexpr __host__ __device__ int few_padded(int maps)
 {
     return maps < 2 ? 1 : maps < 3 ? 2 : (maps + 3) / 4 * 4;
