@@ -23,7 +23,7 @@
 
 #define MOST ((size_t)400000) // bytes of rows
 #define FILTERS 5
-#define STEP (CONV_SANITIZED ? 6 : 1) // of the kinds of data: sanitizers take long
+#define STEP (CONV_SANITIZED ? 3 : 1) // of the kinds of data: sanitizers take long
 #define PARTS ((size_t)2 << 20)       // bytes of memory of a part
 
 static uint64_t seed;
