@@ -2,6 +2,7 @@
 """--trace, --html and --resume of `conv layer`: over images and over tensors, with weights and with banks."""
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -78,7 +79,7 @@ def test_a_page_has_the_figures_of_the_record(inputs, args, says):
     assert {"images_per_s", "seconds", "done", "waiting", "ms.kernel", "busy.read"} <= keys
     for text in (*says, args[0], "--html p.html", "cpu"):
         assert text in page.text, text
-    assert "--dry-run" in args or "worker 0" in page.text
+    assert "--dry-run" in args or re.search(r"worker \d", page.text)  # idle workers have no row
 
 
 def test_a_page_lists_failures(inputs):
