@@ -107,29 +107,6 @@ __device__ inline void bulk_load(const bulk_launch &p, const bulk_memory &memory
     }
 }
 
-// At least N floats from an address that is a multiple of VX floats.
-template <int N, int VX> __device__ inline void bulk_read(float (&to)[N], const float *from)
-{
-#pragma unroll
-    for (int i = 0; i < N; i += VX) {
-        if (VX == 4) {
-            float4 v = *(const float4 *)(const void *)(from + i);
-            const float values[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                if (i + k < N)
-                    to[i + k] = values[k];
-        } else if (VX == 2) {
-            float2 v = *(const float2 *)(const void *)(from + i);
-            to[i] = v.x;
-            if (i + 1 < N)
-                to[i + 1] = v.y;
-        } else {
-            to[i] = from[i];
-        }
-    }
-}
-
 // Where a warp is in the ring of slots: items before `next` are released, whose slot and parity
 // these are.
 struct bulk_ring {
@@ -200,7 +177,7 @@ __device__ inline void bulk_add(const bulk_launch &p, const bulk_memory &memory,
     const float *weight = memory.weights + unit.group * (1 + taps) * MT;
     const float *plane = memory.slots + slot * p.slot_floats + unit.row * p.pitch + unit.tile * T;
     float bias[MT];
-    bulk_read<MT, vector>(bias, weight);
+    layer_read<MT, vector>(bias, weight);
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -215,11 +192,11 @@ __device__ inline void bulk_add(const bulk_launch &p, const bulk_memory &memory,
 #pragma unroll 1
         for (int u = 0; u < p.kernel_height; u++) {
             float x[T + K - 1];
-            bulk_read<T + K - 1, VX>(x, in);
+            layer_read<T + K - 1, VX>(x, in);
 #pragma unroll
             for (int v = 0; v < K; v++) {
                 float w[MT];
-                bulk_read<MT, vector>(w, weight + v * MT);
+                layer_read<MT, vector>(w, weight + v * MT);
 #pragma unroll
                 for (int m = 0; m < MT; m++)
 #pragma unroll

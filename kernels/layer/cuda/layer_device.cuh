@@ -172,4 +172,27 @@ __device__ inline void activate_tanh(float *buffer, int count, int lane)
     __syncwarp();
 }
 
+// At least N floats from an address that is a multiple of VX floats.
+template <int N, int VX> __device__ inline void layer_read(float (&to)[N], const float *from)
+{
+#pragma unroll
+    for (int i = 0; i < N; i += VX) {
+        if (VX == 4) {
+            float4 v = *(const float4 *)(const void *)(from + i);
+            const float values[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                if (i + k < N)
+                    to[i + k] = values[k];
+        } else if (VX == 2) {
+            float2 v = *(const float2 *)(const void *)(from + i);
+            to[i] = v.x;
+            if (i + 1 < N)
+                to[i + 1] = v.y;
+        } else {
+            to[i] = from[i];
+        }
+    }
+}
+
 #endif

@@ -4,6 +4,7 @@
 #ifndef CONV_KERNELS_LAYER_CUDA_LAYER_WGMMA_CUH
 #define CONV_KERNELS_LAYER_CUDA_LAYER_WGMMA_CUH
 
+#include "kernels/common/bulk.cuh"
 #include "kernels/layer/cuda/wgmma.cuh"
 #include "kernels/layer/cuda/wgmma_atoms.cuh"
 
@@ -20,41 +21,10 @@ struct wgmma_shared {
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// A phase of a barrier ends after `arrivals`.
-__device__ inline void wgmma_barrier_init(uint64_t *barrier, int arrivals)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
-                     (uint32_t)__cvta_generic_to_shared(barrier)),
-                 "r"(arrivals)
-                 : "memory");
-}
-
-__device__ inline void wgmma_barrier_arrive(uint64_t *barrier)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(
-                     (uint32_t)__cvta_generic_to_shared(barrier))
-                 : "memory");
-}
-
-// Waits until the phase of this parity has ended. In a new barrier, the phase before the first one
-// has parity 1 and counts as ended.
-__device__ inline void wgmma_barrier_wait(uint64_t *barrier, uint32_t parity)
-{
-    uint32_t done;
-    do {
-        asm volatile("{\n\t.reg .pred p;\n\t"
-                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
-                     "selp.u32 %0, 1, 0, p;\n\t}"
-                     : "=r"(done)
-                     : "r"((uint32_t)__cvta_generic_to_shared(barrier)), "r"(parity)
-                     : "memory");
-    } while (!done);
-}
-
 __device__ inline void wgmma_meet(wgmma_shared *shared, uint32_t &parity)
 {
-    wgmma_barrier_arrive(&shared->together);
-    wgmma_barrier_wait(&shared->together, parity);
+    barrier_arrive(&shared->together);
+    barrier_wait(&shared->together, parity);
     parity ^= 1;
 }
 
@@ -267,14 +237,14 @@ __device__ inline void wgmma_produce(const wgmma_launch &p, char *atoms, wgmma_s
     uint32_t parity = 1;
     for (int64_t number = blockIdx.x; number < p.tasks; number += gridDim.x) {
         wgmma_task task = wgmma_find_task(p, number);
-        wgmma_barrier_wait(&shared->empty[buffer], parity);
+        barrier_wait(&shared->empty[buffer], parity);
         wgmma_range range =
             wgmma_fill<PRODUCTS>(p, task, WGMMA_SCALE, atoms + buffer * p.buffer_bytes, thread);
         bool unfit = !__all_sync(0xffffffffu, wgmma_is_within<PRODUCTS>(range, WGMMA_SCALE));
         if (thread % 32 == 0)
             shared->unfit[buffer][thread / 32] = unfit;
         wgmma_fence_shared();
-        wgmma_barrier_arrive(&shared->full[buffer]);
+        barrier_arrive(&shared->full[buffer]);
         buffer ^= 1;
         parity ^= buffer == 0;
     }
@@ -295,7 +265,7 @@ __device__ inline void wgmma_consume(const wgmma_launch &p, const char *weights,
         char *in = atoms + buffer * p.buffer_bytes;
         float unscale = 1 / WGMMA_SCALE;
         bool exact = false;
-        wgmma_barrier_wait(&shared->full[buffer], parity);
+        barrier_wait(&shared->full[buffer], parity);
         uint32_t unfit = 0;
 #pragma unroll
         for (int i = 0; i < WGMMA_PRODUCERS / 32; i++)
@@ -320,7 +290,7 @@ __device__ inline void wgmma_consume(const wgmma_launch &p, const char *weights,
             wgmma_matrices<NB, PRODUCTS, T, SQUARE>(p, task, (uint32_t)__cvta_generic_to_shared(in),
                                                     (uint32_t)__cvta_generic_to_shared(weights),
                                                     bias, first, first_map, unscale);
-        wgmma_barrier_arrive(&shared->empty[buffer]);
+        barrier_arrive(&shared->empty[buffer]);
         buffer ^= 1;
         parity ^= buffer == 0;
     }
@@ -355,10 +325,10 @@ static __global__ __launch_bounds__(WGMMA_THREADS,
     }
     if (threadIdx.x == 0) {
         for (int i = 0; i < WGMMA_BUFFERS; i++) {
-            wgmma_barrier_init(&shared->full[i], WGMMA_PRODUCERS);
-            wgmma_barrier_init(&shared->empty[i], WGMMA_CONSUMERS);
+            barrier_init(&shared->full[i], WGMMA_PRODUCERS);
+            barrier_init(&shared->empty[i], WGMMA_CONSUMERS);
         }
-        wgmma_barrier_init(&shared->together, WGMMA_CONSUMERS);
+        barrier_init(&shared->together, WGMMA_CONSUMERS);
     }
     wgmma_fence_shared();
     __syncthreads();

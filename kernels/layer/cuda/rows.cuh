@@ -129,29 +129,6 @@ __device__ inline void rows_load(const rows_launch &p, const rows_memory &memory
     __pipeline_commit();
 }
 
-// At least N floats from an address that is a multiple of VX floats.
-template <int N, int VX> __device__ inline void rows_read(float (&to)[N], const float *from)
-{
-#pragma unroll
-    for (int i = 0; i < N; i += VX) {
-        if (VX == 4) {
-            float4 v = *(const float4 *)(const void *)(from + i);
-            const float values[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                if (i + k < N)
-                    to[i + k] = values[k];
-        } else if (VX == 2) {
-            float2 v = *(const float2 *)(const void *)(from + i);
-            to[i] = v.x;
-            if (i + 1 < N)
-                to[i + 1] = v.y;
-        } else {
-            to[i] = from[i];
-        }
-    }
-}
-
 // Adds one channel. Columns in the inner loop: neighbouring multiply-adds share the weight, so that
 // two operands come from the register file and one from the cache in front of it.
 template <int KW, int S, int T, int MT, int VX>
@@ -161,11 +138,11 @@ __device__ inline void rows_add(float (&sum)[MT][T], const float *in, const floa
 #pragma unroll 1
     for (int u = 0; u < kernel_height; u++) {
         float x[(T - 1) * S + KW];
-        rows_read<(T - 1) * S + KW, VX>(x, in);
+        layer_read<(T - 1) * S + KW, VX>(x, in);
 #pragma unroll
         for (int v = 0; v < KW; v++) {
             float w[MT];
-            rows_read<MT, MT % 4 ? 2 : 4>(w, weight + v * MT);
+            layer_read<MT, MT % 4 ? 2 : 4>(w, weight + v * MT);
 #pragma unroll
             for (int m = 0; m < MT; m++) {
 #pragma unroll
