@@ -59,7 +59,7 @@ struct conv_shared_flow {
     size_t all; // bytes of output
     // Of the thread that follows the stream.
     uint8_t *buffer[BUFFERS];
-    unsigned free_from[BUFFERS];  // the buffer is free once so many chunks are taken
+    unsigned free_from[BUFFERS];  // the buffer is free once that many chunks are taken
     int current;                  // buffer
     uint8_t *from;                // the first byte that was not posted
     size_t produced;              // bytes that were posted
@@ -75,12 +75,12 @@ struct conv_shared_flow {
     bool failed, over;
     struct conv_shared_part *parts;
     int part_count;
-    size_t front;       // bit: a part that begins before it is of no use
+    size_t front;       // bit: a part that begins before it is unusable
     size_t next_cut;    // bit: where the next part is searched
     size_t part_bits;   // of the next part
     int searching;      // parts that have no begin yet
     bool proven;        // a part was of use since the last pause
-    int misses, pauses; // parts of no use in a row; pauses that followed from such
+    int misses, pauses; // parts unused in a row; pauses that followed from them
 };
 
 // decode_shared_parts.c

@@ -12,7 +12,7 @@
 #define LEAST_BITS ((size_t)8 * (32 << 10)) // of a part
 #define MOST_SEARCHING 2 // parts that are searched at a time until one was of use
 #define MOST_SEARCHED ((size_t)8 * (192 << 10)) // bits: of a part, for its begin
-#define MOST_MISSES 2 // parts in a row that were of no use, after which a stretch gets none
+#define MOST_MISSES 2 // unused parts in a row, after which a stretch gets none
 #define PAUSE 8       // parts in such a stretch, at first; it doubles
 #define MOST_PAUSES 4
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Decodes a part of a deflate stream before the bytes in front of it are known, as pugz (Kerbiriou
-// and Chikhi, 2019) and rapidgzip do. The begin of a block is guessed. A match may reach into the
+// and Chikhi, 2019) and rapidgzip do. The start of a block is guessed. A match may reach into the
 // 32 KiB of unknown bytes: symbols of 16 bits then stand for the places of its bytes. As soon as
 // the last 32 KiB hold no such symbol, bytes are written as usual.
 //
-// What is decoded is right if the stream has the begin of a block at `first`, which only the
+// What is decoded is right if the stream has the start of a block at `first`, which only the
 // decoder of what lies in front can say.
 #ifndef CONV_PNG_CPU_INFLATE_AHEAD_H
 #define CONV_PNG_CPU_INFLATE_AHEAD_H

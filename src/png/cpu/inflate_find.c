@@ -13,7 +13,7 @@ enum {
     SEEN = 15,  // bits that index the first table
     PARTS = 12, // and the second: four lengths
     FIXED = 17, // bits of a header before the precode
-    LEAST = 24, // bytes from the begin of a header: 17 bits and 57, read 8 bytes at a time
+    LEAST = 24, // bytes from the start of a header: 17 bits and 57, read 8 bytes at a time
     MOST_LITLENS = 29,
     MOST_DISTANCES = 29,
     COMPLETE = 128, // the sum of 2^(7 - length) in a complete code of lengths up to 7
