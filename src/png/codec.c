@@ -123,10 +123,15 @@ size_t conv_png_encode_bytes(const struct conv_codec_config *config, const struc
     return bytes;
 }
 
-// As libpng says it. Such files would else be inflated twice, which costs twice libpng's time.
-static enum conv_status refuse_short(struct conv_err *err)
+// Refuses what libpng is certain to refuse, in its words. Such files would else be inflated twice,
+// which costs twice libpng's time or more.
+static bool is_refused(const struct conv_decoder *decoder, struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_FORMAT, "damaged image: Not enough image data");
+    if (decoder->inflate.ended_early)
+        conv_err_set(err, CONV_ERR_FORMAT, "damaged image: Not enough image data");
+    else if (decoder->bad_filter)
+        conv_err_set(err, CONV_ERR_FORMAT, "damaged image: bad adaptive filter value");
+    return decoder->inflate.ended_early || decoder->bad_filter;
 }
 
 enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *data, size_t size,
@@ -137,8 +142,8 @@ enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *da
            dst->channels == header->shape.channels && dst->depth == header->shape.depth);
     if (conv_decode_fast(&codec->decoder, data, size, header, dst))
         return CONV_OK;
-    if (codec->decoder.inflate.ended_early)
-        return refuse_short(err);
+    if (is_refused(&codec->decoder, err))
+        return CONV_ERR_FORMAT;
     conv_decoder_trim(&codec->decoder, codec->keep); // libpng allocates its own
     return conv_libpng_decode_until(&codec->pixels, data, size, header, dst, codec->stop, err);
 }
@@ -152,8 +157,8 @@ enum conv_status conv_png_decode_rows(struct conv_png_codec *codec, const uint8_
     codec->decoder.put_rows = NULL;
     if (done)
         return CONV_OK;
-    if (codec->decoder.inflate.ended_early)
-        return refuse_short(err);
+    if (is_refused(&codec->decoder, err))
+        return CONV_ERR_FORMAT;
     conv_decoder_trim(&codec->decoder, codec->keep); // libpng allocates its own
     return conv_libpng_decode_rows(&codec->pixels, data, size, header, rows, codec->stop, err);
 }

@@ -266,14 +266,15 @@ static void start_rows(struct making *making)
 static bool make_rows(void *context, const uint8_t *raw, size_t count)
 {
     struct making *making = context;
-    const struct conv_decoder *decoder = making->decoder;
+    struct conv_decoder *decoder = making->decoder;
     const struct conv_unfilter *unfilter = decoder->unfilter;
     size_t size = making->layout->row;
     const conv_unfilter_fn *reverse = unfilter->reverse[conv_unfilter_index(making->layout->pixel)];
     for (; count > 0; count--, raw += size + 1) {
         int y = making->y++;
         uint8_t *plain = making->row[y & 1];
-        if (raw[0] >= CONV_UNFILTER_COUNT || conv_cancel_is_asked(decoder->stop))
+        decoder->bad_filter = raw[0] >= CONV_UNFILTER_COUNT;
+        if (decoder->bad_filter || conv_cancel_is_asked(decoder->stop))
             return false;
         reverse[raw[0]](plain, raw + 1, making->above, size);
         if (decoder->put_rows)
@@ -323,6 +324,7 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
     struct layout layout;
     struct conv_expand expand;
     decoder->inflate.ended_early = false;
+    decoder->bad_filter = false;
     if (!decoder->unfilter)
         decoder->unfilter = conv_unfilter_choose(conv_cpu_features());
     // Rows that go elsewhere go there on this thread.

@@ -23,6 +23,7 @@ struct conv_decoder {
     struct conv_parallel *parallel;       // threads that may help; NULL: none
     const struct conv_unfilter *unfilter; // NULL: the fastest for this machine
     const atomic_int *stop;               // conv_cancel_is_asked; may be NULL
+    bool bad_filter; // by conv_decode_fast: all is valid up to a row whose filter does not exist
 };
 
 // As conv_png_decode, without a reason for failure: false means that the file is damaged, irregular

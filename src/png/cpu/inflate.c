@@ -25,7 +25,7 @@ enum {
     MOST_CREDIT = 4 * JOINED_AFTER,
     FEW = 4,                 // literals: 3 + 4 x 9 + 7 bits are available after a refill
     LEAST_STRETCH = 4 << 10, // bytes of output between two calls of next(), at first
-    BLOCKS_BETWEEN = 256,    // blocks between two such calls: empty ones take about 500 us
+    BLOCKS_BETWEEN = 8,      // blocks between two such calls: short ones take up to 10 us each
 };
 
 // Reads the lengths of both codes of a dynamic block.
