@@ -10,13 +10,14 @@ void conv_expand_prepare(struct conv_expand *expand, const struct conv_png_heade
                          size_t trns_size)
 {
     if (header->color_type == CONV_COLOR_PALETTE) {
-        for (size_t i = 0; i < 256; i++) {
-            uint8_t *entry = expand->palette[i];
-            bool exists = 3 * i < plte_size;
+        memset(expand->palette, 0, 3 * sizeof expand->palette[0]);
+        for (size_t i = 0; i < plte_size / 3; i++) {
             for (size_t c = 0; c < 3; c++)
-                entry[c] = exists ? plte[3 * i + c] : 0;
-            entry[3] = i < trns_size ? trns[i] : 255;
+                expand->palette[c][i] = plte[3 * i + c];
         }
+        memset(expand->palette[3], 255, sizeof expand->palette[3]);
+        if (trns)
+            memcpy(expand->palette[3], trns, trns_size);
     } else if (trns) {
         // Only the bits of a sample count.
         unsigned mask = (1u << header->bit_depth) - 1;
@@ -31,20 +32,62 @@ bool conv_expand_needed(const struct conv_png_header *header)
            header->transparency;
 }
 
-// Samples of 1, 2 or 4 bits, the first in the highest bits, times `scale`.
-static void unpack(uint8_t *restrict out, const uint8_t *restrict row, size_t width, int depth,
-                   unsigned scale)
+// The samples of a byte, of 1, 2 or 4 bits, as bytes; the first sample is lowest.
+static inline uint64_t spread(unsigned byte, int depth)
 {
-    unsigned mask = (1u << depth) - 1;
-    for (size_t x = 0; x < width; x++) {
-        size_t bit = x * (size_t)depth;
-        out[x] = (uint8_t)((row[bit / 8] >> (8 - depth - (int)(bit % 8)) & mask) * scale);
+    if (depth == 4)
+        return byte >> 4 | (byte & 15) << 8;
+    if (depth == 2)
+        return byte >> 6 | (byte >> 4 & 3) << 8 | (byte >> 2 & 3) << 16 | (byte & 3) << 24;
+    // One bit in each byte of a word, moved to the lowest place; no sum exceeds a byte.
+    uint64_t bits = byte * 0x0101010101010101 & 0x0102040810204080;
+    return (bits + 0x7f7f7f7f7f7f7f7f) >> 7 & 0x0101010101010101;
+}
+
+static inline void unpack_as(uint8_t *restrict out, const uint8_t *restrict row, size_t width,
+                             int depth, unsigned scale)
+{
+    size_t each = 8 / (unsigned)depth;
+    for (; width >= each; width -= each, out += each, row++) {
+        uint64_t samples = spread(*row, depth) * scale;
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        samples = __builtin_bswap64(samples);
+#endif
+        memcpy(out, &samples, each);
     }
+    for (size_t x = 0; x < width; x++)
+        out[x] = (uint8_t)(spread(*row, depth) * scale >> 8 * x);
+}
+
+// Samples of 1, 2 or 4 bits, the first in the highest bits, times `scale`.
+static void unpack(uint8_t *out, const uint8_t *row, size_t width, int depth, unsigned scale)
+{
+    if (depth == 4)
+        unpack_as(out, row, width, 4, scale);
+    else if (depth == 2)
+        unpack_as(out, row, width, 2, scale);
+    else
+        unpack_as(out, row, width, 1, scale);
 }
 
 static uint8_t *row_of(const struct conv_image *image, int channel, int y)
 {
     return image->plane[channel].data + y * image->plane[channel].stride;
+}
+
+// out[x] = table[from[x]]; `from` may be `out`. By words: fewer loads and stores.
+static void map_bytes(uint8_t *out, const uint8_t *from, size_t width, const uint8_t *table)
+{
+    size_t x = 0;
+    for (; x + 8 <= width; x += 8) {
+        uint64_t word, mapped = 0;
+        memcpy(&word, from + x, sizeof word);
+        for (int i = 0; i < 64; i += 8)
+            mapped |= (uint64_t)table[word >> i & 0xff] << i;
+        memcpy(out + x, &mapped, sizeof mapped);
+    }
+    for (; x < width; x++)
+        out[x] = table[from[x]];
 }
 
 static void look_up(const struct conv_expand *expand, const struct conv_image *dst, int y,
@@ -55,15 +98,9 @@ static void look_up(const struct conv_expand *expand, const struct conv_image *d
     uint8_t *indices = row_of(dst, dst->channels - 1, y);
     if (depth < 8)
         unpack(indices, row, width, depth, 1);
-    else
-        memcpy(indices, row, width);
-    for (int c = 0; c < dst->channels; c++) {
-        uint8_t *out = row_of(dst, c, y), table[256];
-        for (int i = 0; i < 256; i++)
-            table[i] = expand->palette[i][c];
-        for (size_t x = 0; x < width; x++)
-            out[x] = table[indices[x]];
-    }
+    const uint8_t *from = depth < 8 ? indices : row;
+    for (int c = 0; c < dst->channels; c++)
+        map_bytes(row_of(dst, c, y), from, width, expand->palette[c]);
 }
 
 // Sets alpha to 0 where all samples equal the key, else to opaque.

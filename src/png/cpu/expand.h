@@ -8,7 +8,7 @@
 #include "png/png.h"
 
 struct conv_expand {
-    uint8_t palette[256][CONV_IMAGE_MAX_CHANNELS]; // R, G, B, alpha; opaque black beyond its end
+    uint8_t palette[CONV_IMAGE_MAX_CHANNELS][256]; // R, G, B, alpha; opaque black beyond its end
     uint16_t key[3];                               // the transparent gray or R, G, B
 };
 
