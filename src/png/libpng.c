@@ -10,7 +10,9 @@
 #include <string.h>
 
 #include "base/cancel.h"
+#include "base/features.h"
 #include "png/cpu/interleave.h"
+#include "png/cpu/unfilter.h"
 
 // Compressed bytes passed to zlib at a time, and size of a written IDAT.
 #define IDAT_SIZE 65536
@@ -101,7 +103,8 @@ struct reader {
     const struct conv_png_rows *put_rows; // NULL: to dst
     uint8_t *rows;
     size_t row_size;
-    size_t excess; // bytes of image data read after the last row
+    const struct conv_unfilter *unfilter; // its split()
+    size_t excess;                        // bytes of image data read after the last row
     const atomic_int *stop;
 };
 
@@ -171,7 +174,7 @@ static void choose_samples(struct reader *reader)
 static void put_row(const struct reader *reader, int y, const uint8_t *row)
 {
     if (reader->dst)
-        conv_interleave_split(reader->dst, y, row);
+        reader->unfilter->split(reader->dst, y, row);
     else
         reader->put_rows->put_interleaved(reader->put_rows->context, y, row);
 }
@@ -215,7 +218,9 @@ static bool reserve_rows(struct conv_buffer *rows, size_t row_size,
                          const struct conv_png_header *header)
 {
     size_t size, count = header->interlaced ? (size_t)header->height : 1;
-    return !__builtin_mul_overflow(row_size, count, &size) && conv_buffer_reserve(rows, size);
+    return !__builtin_mul_overflow(row_size, count, &size) &&
+           !__builtin_add_overflow(size, CONV_UNFILTER_SLACK, &size) &&
+           conv_buffer_reserve(rows, size);
 }
 
 static enum conv_status read_failure(const struct fault *fault, size_t size, struct conv_err *err)
@@ -248,6 +253,7 @@ static enum conv_status read_file(struct conv_buffer *rows, const uint8_t *data,
         .put_rows = put_rows,
         .rows = rows->data,
         .row_size = row_size,
+        .unfilter = conv_unfilter_choose(conv_cpu_features()),
         .stop = stop,
     };
     reader.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &fault, on_error, on_read_warning,
