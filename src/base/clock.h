@@ -8,4 +8,7 @@
 // Nanoseconds of the monotonic clock; only differences mean anything.
 uint64_t conv_clock_ns(void);
 
+// Nanoseconds of CPU time of the calling thread: what it takes on one core, whatever else runs.
+uint64_t conv_clock_thread_ns(void);
+
 #endif

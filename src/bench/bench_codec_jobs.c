@@ -77,6 +77,7 @@ static void *work(void *argument)
 
 struct rates {
     double mb, mpix, images; // per second
+    double slowest, fastest; // MB/s; of one round unused
 };
 
 static enum conv_status run_round(struct worker *workers, int count, struct rates *rates,
@@ -119,12 +120,16 @@ static enum conv_status measure(struct bench *bench, struct worker *workers, int
             per_s[w][round] = rates_of.images;
         }
     }
-    for (int w = 0; w < WORKS && !status; w++)
+    for (int w = 0; w < WORKS && !status; w++) {
+        struct conv_stat stat = conv_stat_sort(mb[w], ROUNDS);
         rates[w] = (struct rates){
-            .mb = conv_stat_median(mb[w], ROUNDS),
+            .mb = stat.median,
             .mpix = conv_stat_median(mpix[w], ROUNDS),
             .images = conv_stat_median(per_s[w], ROUNDS),
+            .slowest = stat.min,
+            .fastest = stat.max,
         };
+    }
     return status;
 }
 
@@ -133,21 +138,23 @@ static void print(const struct conv_bench_options *options, const struct bench *
 {
     const struct conv_bench_images *images = bench->images;
     if (options->format != CONV_BENCH_JSON)
-        printf("%d %s, %.1f Mpix, %.1f MB of samples; %d %s, encoded after %s, medians of %d "
-               "rounds\n%-16s %9s %9s %11s %10s\n",
+        printf("%d %s, %.1f Mpix, %.1f MB of samples; %d %s, encoded after %s; MB/s: median, "
+               "slowest and fastest of %d runs\n%-16s %9s %9s %9s %9s %11s %10s\n",
                images->count, images->count == 1 ? "image" : "images", (double)images->pixels / 1e6,
                (double)images->samples / 1e6, options->jobs,
                options->jobs == 1 ? "thread" : "threads", options->filter_text, ROUNDS, "", "MB/s",
-               "Mpix/s", "images/s", "one thread");
+               "slowest", "fastest", "Mpix/s", "images/s", "one thread");
     for (int w = 0; w < WORKS; w++) {
         if (options->format == CONV_BENCH_JSON)
             printf("{\"type\":\"bench-codec-jobs\",\"work\":\"%s\",\"jobs\":%d,\"mb_s\":%.2f,"
-                   "\"mpix_s\":%.3f,\"images_s\":%.2f,\"speed_up\":%.3f}\n",
-                   work_names[w], options->jobs, rates[w].mb, rates[w].mpix, rates[w].images,
-                   rates[w].mb / one[w].mb);
+                   "\"mb_s_min\":%.2f,\"mb_s_max\":%.2f,\"rounds\":%d,\"mpix_s\":%.3f,\"images_s\":"
+                   "%.2f,\"speed_up\":%.3f}\n",
+                   work_names[w], options->jobs, rates[w].mb, rates[w].slowest, rates[w].fastest,
+                   ROUNDS, rates[w].mpix, rates[w].images, rates[w].mb / one[w].mb);
         else
-            printf("%-16s %9.0f %9.1f %11.0f %9.2fx\n", work_names[w], rates[w].mb, rates[w].mpix,
-                   rates[w].images, rates[w].mb / one[w].mb);
+            printf("%-16s %9.0f %9.0f %9.0f %9.1f %11.0f %9.2fx\n", work_names[w], rates[w].mb,
+                   rates[w].slowest, rates[w].fastest, rates[w].mpix, rates[w].images,
+                   rates[w].mb / one[w].mb);
     }
 }
 

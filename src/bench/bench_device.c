@@ -14,7 +14,7 @@
 #include "pipeline/pool.h"
 #include "pipeline/stages.h"
 
-#define RUN_NS 1000000000u
+#define RUN_NS 500000000u
 #define GROUPS_PER_STREAM 2
 #define MOST_GROUPS 128
 

@@ -17,9 +17,9 @@ void conv_bench_device_close(struct conv_bench_device *bench); // NULL is fine
 
 #define CONV_BENCH_DEVICE_TRACED_MS 40
 
-// Runs `streams` streams of each device for a second. *bytes: copied in both directions together.
-// `trace` gets a track per engine of each stream, for the first CONV_BENCH_DEVICE_TRACED_MS; may be
-// NULL.
+// Runs `streams` streams of each device for half a second. *bytes: copied in both directions
+// together. `trace` gets a track per engine of each stream, for the first
+// CONV_BENCH_DEVICE_TRACED_MS; may be NULL.
 enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int streams,
                                        struct conv_trace *trace, struct conv_totals *totals,
                                        double *bytes, struct conv_err *err);

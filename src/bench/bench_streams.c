@@ -13,6 +13,12 @@
 #define MOST_STREAMS 16
 #define TRACED_STREAMS 4 // on the page, beside a single one, or as many as there are
 
+// One run of a line.
+struct run {
+    struct conv_page_line line;
+    struct conv_totals totals;
+};
+
 struct bench {
     const struct conv_bench_options *options;
     struct conv_bench_device *staged; // --stage device
@@ -21,17 +27,29 @@ struct bench {
     struct conv_trace *traces[CONV_PAGE_MOST_TIMELINES]; // of lines that the page shows
     int traced[CONV_PAGE_MOST_TIMELINES];                // their streams or workers
     int trace_count;
+    bool has_run; // failures have been reported
+    char inputs[512];
 };
 
 // --- one run -------------------------------------------------------------------------------------
 
-static enum conv_status run_pipeline(const struct bench *bench, struct conv_trace *trace,
+static void ignore_record(void *user, const struct conv_totals *totals,
+                          const struct conv_record *record)
+{
+    (void)user;
+    (void)totals;
+    (void)record;
+}
+
+static enum conv_status run_pipeline(struct bench *bench, struct conv_trace *trace,
                                      struct conv_totals *totals, struct conv_err *err)
 {
     const struct conv_bench_options *options = bench->options;
     struct conv_walk *walk = NULL;
     struct conv_report *report = NULL;
     enum conv_status status = conv_walk_open(&walk, &options->walk, err);
+    bench->config.listener = bench->has_run ? ignore_record : NULL; // failures are reported once
+    bench->has_run = true;
     if (!status)
         status = conv_report_open(&report, &bench->config, err);
     if (!status)
@@ -85,23 +103,24 @@ static void show_traces(const struct bench *bench, struct conv_page *page)
 }
 
 // With `count` streams or workers; `line` NULL: to warm up.
-static enum conv_status run_once(struct bench *bench, int count, struct conv_page_line *line,
-                                 struct conv_totals *totals, struct conv_err *err)
+static enum conv_status run_once(struct bench *bench, int count, bool traced,
+                                 struct conv_page_line *line, struct conv_totals *totals,
+                                 struct conv_err *err)
 {
     double bytes = 0;
     bool async = bench->table.async;
     bench->config.streams = async ? count : 0;
     bench->config.jobs = bench->staged || !async ? count : bench->options->jobs;
     struct conv_trace *trace = NULL;
-    enum conv_status status = line ? add_trace(bench, count, &trace, err) : CONV_OK;
+    enum conv_status status = traced ? add_trace(bench, count, &trace, err) : CONV_OK;
     if (status)
         return status;
     conv_stall_end(bench->options->stall);
     status = bench->staged ? conv_bench_device_run(bench->staged, count, trace, totals, &bytes, err)
                            : run_pipeline(bench, trace, totals, err);
     conv_stall_begin(bench->options->stall);
-    enum conv_status traced = conv_trace_finish(trace, status ? NULL : err);
-    status = status ? status : traced;
+    enum conv_status finished = conv_trace_finish(trace, status ? NULL : err);
+    status = status ? status : finished;
     if (status || !line)
         return status;
     line->count = count;
@@ -109,6 +128,29 @@ static enum conv_status run_once(struct bench *bench, int count, struct conv_pag
         bench->table.copied ? bytes / totals->seconds / 1e9 / bench->table.copies.both : -1;
     conv_figures_compute(&bench->config, totals, &line->figures);
     return CONV_OK;
+}
+
+static int compare_runs(const void *a, const void *b)
+{
+    const struct run *one = a, *other = b;
+    double x = one->line.figures.images_per_s, y = other->line.figures.images_per_s;
+    return (x > y) - (x < y);
+}
+
+// All runs of the table's next line, which gets the median; only the first is traced.
+static enum conv_status run_line(struct bench *bench, int count, struct conv_err *err)
+{
+    struct conv_streams_table *table = &bench->table;
+    struct run runs[CONV_STREAMS_RUNS] = {0};
+    enum conv_status status = CONV_OK;
+    for (int i = 0; i < CONV_STREAMS_RUNS && !status && !atomic_load(bench->options->stop); i++)
+        status = run_once(bench, count, i == 0, &runs[i].line, &runs[i].totals, err);
+    qsort(runs, CONV_STREAMS_RUNS, sizeof *runs, compare_runs);
+    table->lines[table->count] = runs[CONV_STREAMS_RUNS / 2].line;
+    table->totals[table->count] = runs[CONV_STREAMS_RUNS / 2].totals;
+    table->slowest[table->count] = runs[0].line.figures.images_per_s;
+    table->fastest[table->count] = runs[CONV_STREAMS_RUNS - 1].line.figures.images_per_s;
+    return status;
 }
 
 // --- all of it -----------------------------------------------------------------------------------
@@ -125,14 +167,14 @@ static enum conv_status measure(struct bench *bench, int most, struct conv_err *
         if (!status)
             status = conv_bench_device_copies(bench->staged, &table->copied, &table->copies, err);
     } else { // warms up page cache, device and allocator
-        status = run_once(bench, table->async ? options->usual_streams : most, NULL, &totals, err);
+        status = run_once(bench, table->async ? options->usual_streams : most, false, NULL, &totals,
+                          err);
     }
     if (!status && text)
         conv_streams_table_print_head(table);
     for (int n = 1; !status && n <= most && table->count < CONV_STREAMS_MOST_LINES; n *= 2) {
         struct conv_page_line *line = &table->lines[table->count];
-        struct conv_totals *of_line = &table->totals[table->count];
-        status = run_once(bench, n, line, of_line, err);
+        status = run_line(bench, n, err);
         if (status || atomic_load(options->stop)) // a signal cut this line short
             break;
         line->speed_up = line->figures.images_per_s / table->lines[0].figures.images_per_s;
@@ -211,7 +253,12 @@ enum conv_status conv_bench_streams(const struct conv_bench_options *options, st
         .device_count = async ? devices->count : 0,
     };
     bench->table.filter = options->filter_text;
-    bench->table.folder = options->walk.operands.inputs[0];
+    const struct conv_operands *operands = &options->walk.operands;
+    snprintf(bench->inputs, sizeof bench->inputs, "%.400s", operands->inputs[0]);
+    if (operands->input_count > 1)
+        snprintf(bench->inputs, sizeof bench->inputs, "%.400s and %d more", operands->inputs[0],
+                 operands->input_count - 1);
+    bench->table.folder = bench->inputs;
     bench->table.device = devices->name;
     bench->table.async = async;
     bench->table.device_only = options->device_only;

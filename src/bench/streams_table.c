@@ -43,10 +43,11 @@ void conv_streams_table_print_head(const struct conv_streams_table *table)
              "workers' time");
     else
         puts("stages and waiting: % of the workers' time");
+    printf("medians of %d runs; slowest and fastest: img/s of one of them\n", CONV_STREAMS_RUNS);
     if (table->copied)
         print_copies(&table->copies);
-    printf("%7s %9s %10s %9s ", table->async ? "streams" : "workers", "img/s", "Mpix/s",
-           "speed-up");
+    printf("%7s %9s %10s %9s %9s %9s ", table->async ? "streams" : "workers", "img/s", "Mpix/s",
+           "speed-up", "slowest", "fastest");
     if (table->copied)
         printf(" %8s", "of copy");
     if (table->async)
@@ -61,8 +62,8 @@ void conv_streams_table_print_line(const struct conv_streams_table *table, int l
 {
     const struct conv_page_line *entry = &table->lines[line];
     const struct conv_figures *figures = &entry->figures;
-    printf("%7d %9.1f %10.1f %8.2fx ", entry->count, figures->images_per_s, figures->mpix_per_s,
-           entry->speed_up);
+    printf("%7d %9.1f %10.1f %8.2fx %9.1f %9.1f ", entry->count, figures->images_per_s,
+           figures->mpix_per_s, entry->speed_up, table->slowest[line], table->fastest[line]);
     if (table->copied)
         printf(" %8.1f", 100 * entry->share_of_copy);
     if (table->async)
@@ -88,8 +89,10 @@ static void print_json_line(const struct conv_streams_table *table, int line, FI
         fputs("{\"streams\":null,", stream);
     fprintf(stream,
             "\"workers\":%d,\"done\":%" PRIu64 ",\"pixels\":%" PRIu64
-            ",\"seconds\":%.9f,\"speed_up\":%.4f,\"share_of_copy\":",
-            table->jobs[line], totals->done, totals->pixels, totals->seconds, entry->speed_up);
+            ",\"seconds\":%.9f,\"runs\":%d,\"images_per_s_min\":%.4f,\"images_per_s_max\":%.4f,"
+            "\"speed_up\":%.4f,\"share_of_copy\":",
+            table->jobs[line], totals->done, totals->pixels, totals->seconds, CONV_STREAMS_RUNS,
+            table->slowest[line], table->fastest[line], entry->speed_up);
     if (entry->share_of_copy < 0)
         fputs("null", stream);
     else
@@ -132,8 +135,8 @@ void conv_streams_table_print_json(const struct conv_streams_table *table, FILE 
 
 void conv_streams_table_print_csv(const struct conv_streams_table *table)
 {
-    fputs("streams,workers,done,pixels,seconds,images_per_s,mpix_per_s,speed_up,share_of_copy,"
-          "overlap_two,overlap_three",
+    fputs("streams,workers,done,pixels,seconds,runs,images_per_s,images_per_s_min,"
+          "images_per_s_max,mpix_per_s,speed_up,share_of_copy,overlap_two,overlap_three",
           stdout);
     for (int s = 0; s < CONV_STAGE_COUNT; s++)
         printf(",%s", conv_record_stage_name((enum conv_stage)s));
@@ -144,8 +147,9 @@ void conv_streams_table_print_csv(const struct conv_streams_table *table)
         const struct conv_totals *totals = &table->totals[i];
         if (table->async)
             printf("%d", entry->count);
-        printf(",%d,%" PRIu64 ",%" PRIu64 ",%.6f,%.4f,%.4f,%.4f,", table->jobs[i], totals->done,
-               totals->pixels, totals->seconds, figures->images_per_s, figures->mpix_per_s,
+        printf(",%d,%" PRIu64 ",%" PRIu64 ",%.6f,%d,%.4f,%.4f,%.4f,%.4f,%.4f,", table->jobs[i],
+               totals->done, totals->pixels, totals->seconds, CONV_STREAMS_RUNS,
+               figures->images_per_s, table->slowest[i], table->fastest[i], figures->mpix_per_s,
                entry->speed_up);
         if (entry->share_of_copy >= 0)
             printf("%.6f", entry->share_of_copy);

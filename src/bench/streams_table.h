@@ -8,6 +8,7 @@
 #include "page/page.h"
 
 #define CONV_STREAMS_MOST_LINES 16
+#define CONV_STREAMS_RUNS 3 // of each line
 
 struct conv_streams_table {
     const char *filter, *folder, *device;
@@ -16,6 +17,8 @@ struct conv_streams_table {
     struct conv_page_line lines[CONV_STREAMS_MOST_LINES];
     int jobs[CONV_STREAMS_MOST_LINES];
     struct conv_totals totals[CONV_STREAMS_MOST_LINES];
+    // Images per second of the slowest and the fastest run of each line; the line has the median.
+    double slowest[CONV_STREAMS_MOST_LINES], fastest[CONV_STREAMS_MOST_LINES];
     int count;
     bool copied; // `copies` is measured
     struct conv_page_copies copies;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// conv bench kernels | layers | streams FOLDER | codec FOLDER: from options to bench/bench.h.
+// conv bench kernels | layers | streams INPUT... | codec INPUT...: from options to bench/bench.h.
 #include "bench/bench.h"
 
 #include <stdlib.h>
@@ -14,6 +14,7 @@
 #include "cli/run.h"
 #include "cli/run_page.h"
 #include "cli/signals.h"
+#include "io/operands.h"
 
 struct command {
     struct conv_options options; // as they take effect
@@ -50,7 +51,7 @@ static void fill_folder(struct command *command)
     struct conv_bench_options *bench = &command->bench;
     bench->walk = (struct conv_walk_config){
         .operands = {.inputs = &options->operands[1],
-                     .input_count = 1,
+                     .input_count = options->operand_count - 1,
                      .recursive = options->recursive},
         .include = options->include.items,
         .include_count = options->include.count,
@@ -261,9 +262,16 @@ static enum conv_status bench_streams(struct command *command, struct conv_err *
         options->decode_on = CONV_CODER_CPU;
     if (options->encode_on == CONV_CODER_AUTO)
         options->encode_on = CONV_CODER_CPU;
-    if (options->operand_count != 2)
-        return conv_err_set(err, CONV_ERR_USAGE, "conv bench streams takes one folder of PNGs");
-    struct conv_own_files_use use = {options->bench_filter, &options->operands[1], 1, NULL};
+    if (options->operand_count < 2)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "conv bench streams takes images, folders or archives");
+    for (int i = 1; i < options->operand_count; i++)
+        if (conv_operands_is_standard(options->operands[i]))
+            return conv_err_set(err, CONV_ERR_USAGE,
+                                "conv bench streams reads its images several times: standard input "
+                                "cannot be one of them");
+    struct conv_own_files_use use = {options->bench_filter, &options->operands[1],
+                                     options->operand_count - 1, NULL};
     enum conv_status status = conv_own_files_check(options, &use, err);
     if (!status)
         status = parse_chain(command, err);
@@ -296,8 +304,9 @@ static enum conv_status bench_codec(struct command *command, struct conv_err *er
     const struct conv_options *options = &command->options;
     struct conv_bench_options *bench = &command->bench;
     struct conv_device_list list;
-    if (options->operand_count != 2)
-        return conv_err_set(err, CONV_ERR_USAGE, "conv bench codec takes one folder of PNGs");
+    if (options->operand_count < 2)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "conv bench codec takes PNGs, folders or archives");
     enum conv_status status = conv_device_parse_one(options, &list, err);
     bench->on_device = !status && list.choice == CONV_DEVICE_GPU;
     if (!status && bench->on_device)
@@ -311,6 +320,7 @@ static enum conv_status bench_codec(struct command *command, struct conv_err *er
     fill_folder(command);
     if (bench->on_device)
         fill_devices(command);
+    bench->show_progress = shows_progress(options);
     bench->jobs = options->jobs_given ? options->jobs : 0;
     bench->in_flight = options->bench_images;
     return conv_bench_codec(bench, err);
@@ -337,8 +347,9 @@ int conv_bench_main(const struct conv_options *options)
     else if (options->command == CONV_COMMAND_BENCH_CODEC)
         status = bench_codec(command, &err);
     else
-        status = conv_err_set(&err, CONV_ERR_USAGE,
-                              "conv bench takes: kernels | layers | streams FOLDER | codec FOLDER");
+        status =
+            conv_err_set(&err, CONV_ERR_USAGE,
+                         "conv bench takes: kernels | layers | streams INPUT... | codec INPUT...");
     conv_bench_compare_close(command->compare);
     conv_page_job_close(&command->page);
     conv_device_close(&command->device);

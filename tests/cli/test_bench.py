@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -357,6 +358,20 @@ def test_streams_csv(folder):
         assert float(row["images_per_s"]) > 0 and row["streams"] == "" and row["share_of_copy"] == ""
 
 
+def test_streams_takes_any_inputs_and_reports_a_failure_once(folder, box):
+    """Only one folder was taken, and each run reported the damaged image again."""
+    with open(box / "bad.png", "wb") as file:
+        file.write(b"bad")
+    with tarfile.open(box / "in.tar", "w") as tar:
+        tar.add(folder)
+    done = run(*STREAMS, "in.tar", folder, "bad.png", "--json")
+    rows = json.loads(done.out)["rows"]
+    assert [row["done"] for row in rows] == [8, 8]
+    assert all(row["runs"] == 3 and row["images_per_s_min"] <= row["images_per_s"] <= row["images_per_s_max"] for row in rows)
+    assert done.err.count("bad.png") == 1
+    assert "several times" in run(*STREAMS, "-", code=2).err
+
+
 def test_streams_with_a_folder_of_nothing(box):
     (box / "in").mkdir()
     (box / "in" / "bad.png").write_bytes(b"bad")
@@ -404,6 +419,12 @@ def test_codec_json(folder):
     lines = [json.loads(line) for line in run("bench", "codec", "--json", folder).out.splitlines()]
     assert {line["type"] for line in lines} == {"bench-codec"}
     assert {line["direction"] for line in lines} == {"decode", "encode"}
+    assert all(2 <= line["rounds"] <= 5 and line["mb_s_min"] <= line["mb_s"] <= line["mb_s_max"] for line in lines if "error" not in line)
+
+
+def test_codec_of_one_level_has_libpngs(folder):
+    lines = [json.loads(line) for line in run("bench", "codec", "-z4", "--json", folder).out.splitlines()]
+    assert {(line["name"], line["level"]) for line in lines if line["direction"] == "encode"} == {("fast", 4), ("libpng", 4), ("libpng", 1)}
 
 
 def test_codec_on_threads(folder):

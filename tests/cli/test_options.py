@@ -166,9 +166,9 @@ def test_help_on_stdout(box, option):
 
 
 @pytest.mark.parametrize("typed,usage", (
-    (("help", "bench", "streams"), "conv bench streams FOLDER"), (("bench", "streams", "--help"), "conv bench streams FOLDER"),
+    (("help", "bench", "streams"), "conv bench streams INPUT..."), (("bench", "streams", "--help"), "conv bench streams INPUT..."),
     (("help", "emboss"), "conv FILTER INPUT... OUTPUT"), (("help", "FILTER"), "conv FILTER INPUT... OUTPUT"),
-    (("help", "bench"), "conv bench codec FOLDER"), (("list", "-h"), "conv list")))
+    (("help", "bench"), "conv bench codec INPUT..."), (("list", "-h"), "conv list")))
 def test_help_of_one_command(box, typed, usage):
     assert usage in run(*typed).out
 
