@@ -26,7 +26,7 @@ _conv()
         --range --pool --filter --image-size --images --depth --compare --stage --shape --maps'
     local options="--batch --recursive --no-ignore --null --watch --images-only --skip-existing --update
         --dry-run --flip --gray --strip --first-frame --preserve --beside --in-place --fsync
-        --reproducible --no-save --fail-fast --quiet --verbose --json --help --version --csv
+        --reproducible --no-save --fail-fast --quiet --verbose --json --help --version --csv --svg
         ${with_value// -[koQzj]/}"
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()

@@ -144,3 +144,4 @@ complete -c conv -n '__conv_of bench' -l stage -x -a 'all device' -d 'What is ru
 complete -c conv -n '__conv_of bench' -l shape -x -a 'lenet-1 lenet-2 net28-1 net64-1 net70-1 net70-2 vgg-1 resnet-1' -d 'The input, BATCHxCHANNELSxHEIGHTxWIDTH, or one of the layers lenet-1'
 complete -c conv -n '__conv_of bench' -l maps -x -d 'Output maps'
 complete -c conv -n '__conv_of bench' -l csv -d 'Print comma-separated values'
+complete -c conv -n '__conv_of bench' -l svg -d 'Print a bar chart in SVG'

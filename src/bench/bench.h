@@ -14,7 +14,8 @@
 #include "png/png.h"
 #include "report/report.h"
 
-enum conv_bench_format { CONV_BENCH_TEXT, CONV_BENCH_JSON, CONV_BENCH_CSV };
+// SVG: of conv_bench_layers with one layer and batch.
+enum conv_bench_format { CONV_BENCH_TEXT, CONV_BENCH_JSON, CONV_BENCH_CSV, CONV_BENCH_SVG };
 
 // Sizes of the images of `conv bench kernels`.
 enum conv_bench_sizes {

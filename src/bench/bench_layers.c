@@ -270,13 +270,21 @@ static enum conv_status run_variant(struct bench *bench, const struct conv_layer
     return status;
 }
 
+// True if variants of this precision are measured. Where only chosen ones are, the more precise
+// ones come with them.
+static bool is_measured(const struct conv_bench_options *options, enum conv_precision precision)
+{
+    return options->any_precision || options->precision == precision ||
+           (options->layer_chosen && precision < options->precision);
+}
+
 // True if conv layer would choose this variant for a precision that is measured.
 static bool is_chosen(const struct bench *bench, const struct conv_layer_variant *variant)
 {
     for (int p = 0; p <= CONV_PRECISION_FP16; p++) {
         struct conv_layer layer = bench->data.layer;
         layer.precision = (enum conv_precision)p;
-        if ((bench->options->any_precision || bench->options->precision == layer.precision) &&
+        if (is_measured(bench->options, layer.precision) &&
             conv_layer_pick(&layer, &bench->here.shape, variant->place, offer(bench), NULL) ==
                 variant)
             return true;
@@ -291,9 +299,8 @@ static enum conv_status bench_variant(struct bench *bench, const struct conv_lay
     bool on_cuda = bench->where == CONV_BENCH_LAYERS_CUDA;
     if ((variant->place == CONV_ON_CUDA) != on_cuda ||
         (options->layer_variant && options->layer_variant != variant) ||
-        (options->layer_chosen
-             ? !is_chosen(bench, variant)
-             : !options->any_precision && options->precision != variant->precision))
+        (options->layer_chosen ? !is_chosen(bench, variant)
+                               : !is_measured(options, variant->precision)))
         return CONV_OK;
     struct conv_layer layer = bench->data.layer;
     layer.precision = variant->precision;
@@ -322,8 +329,7 @@ static void bench_cudnn(struct bench *bench)
     for (int p = 0; result && p <= CONV_PRECISION_FP16; p++) {
         char summary[120];
         struct conv_err err = {0};
-        if (!names[p] ||
-            (!bench->options->any_precision && bench->options->precision != (enum conv_precision)p))
+        if (!names[p] || !is_measured(bench->options, (enum conv_precision)p))
             continue;
         show_progress(bench, names[p]);
         if (conv_bench_layers_cudnn(data, bench->options->ordinal, (enum conv_precision)p, times,

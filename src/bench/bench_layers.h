@@ -152,4 +152,8 @@ enum conv_status conv_bench_layers_print(const struct conv_bench_options *option
                                          const struct conv_bench_layers_table *table, bool first,
                                          enum conv_status status, struct conv_err *err);
 
+// A bar chart of the table on standard output.
+void conv_bench_layers_print_svg(const struct conv_bench_layers_data *data, const char *title,
+                                 const struct conv_bench_layers_table *table);
+
 #endif

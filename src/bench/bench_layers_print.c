@@ -247,5 +247,10 @@ enum conv_status conv_bench_layers_print(const struct conv_bench_options *option
         print_json(data, name, table, stdout);
     if (options->format == CONV_BENCH_CSV)
         print_csv(data, table, first);
+    if (options->format == CONV_BENCH_SVG) {
+        char title[96];
+        describe(data, "→", "×", title, sizeof title);
+        conv_bench_layers_print_svg(data, title, table);
+    }
     return options->page->file ? write_page(options, data, name, table, err) : CONV_OK;
 }

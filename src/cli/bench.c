@@ -40,6 +40,7 @@ static void fill_common(struct command *command)
     bench->border_value = options->border_value;
     bench->format = options->json  ? CONV_BENCH_JSON
                     : options->csv ? CONV_BENCH_CSV
+                    : options->svg ? CONV_BENCH_SVG
                                    : CONV_BENCH_TEXT;
     bench->page = &command->page;
 }
@@ -214,9 +215,10 @@ static enum conv_status bench_layers(struct command *command, struct conv_err *e
         return conv_err_set(err, CONV_ERR_USAGE,
                             "conv bench layers takes no operands, but '%s' was given",
                             options->operands[1]);
-    if (options->html_path && !options->bench_layer.batch)
+    if ((options->html_path || options->svg) && !options->bench_layer.batch)
         return conv_err_set(err, CONV_ERR_USAGE,
-                            "--html needs one batch: --shape BATCHxCHANNELSxHEIGHTxWIDTH");
+                            "--%s needs one batch: --shape BATCHxCHANNELSxHEIGHTxWIDTH",
+                            options->html_path ? "html" : "svg");
     enum conv_status status = find_layer_variant(command, err);
     variant = bench->layer_variant;
     struct conv_own_files_use use = {.filters = ""};

@@ -61,9 +61,12 @@ const struct conv_option_rule conv_option_rules[] = {
     {EXCLUDES("on-error", "in-place"), .choice = "copy", .commands = RUN,
      .reason = "an image that fails stays as it is"},
     {EXCLUDES("json", "csv")},
+    {EXCLUDES("json", "svg")},
+    {EXCLUDES("csv", "svg")},
     {NEEDS("maps", "shape"), .commands = LAYERS},
     {NEEDS("kernel", "shape"), .commands = LAYERS},
     {NEEDS("html", "shape"), .commands = LAYERS},
+    {NEEDS("svg", "shape"), .commands = LAYERS},
     // conv bench codec without --jobs times each coder alone, on the images as they are.
     {NEEDS("filter", "jobs"), .commands = CODEC},
     {NEEDS("kernel", "jobs"), .commands = CODEC},

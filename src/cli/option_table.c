@@ -260,7 +260,7 @@ const struct conv_option conv_option_table[] = {
      .help =
          "how results may deviate: exact (default), with the same bits on every device; fast, with "
          "float32 products in any order; tf32 or fp16; bench layers: only variants that deliver "
-         "this"},
+         "this (with --variant auto: and more precise ones)"},
     {CHOICE("range", 0, "MAX", layer.range, range_choices), .commands = LAYER,
      .help = "scale integer samples to 0..1 or 0..255 (default: 1 for images)"},
     {STRING("pool", 0, "KINDS", layer.pool), .commands = LAYER,
@@ -293,6 +293,7 @@ const struct conv_option conv_option_table[] = {
      .help = "bench layers: output maps"},
     {FLAG("csv", 0, csv), .commands = KERNELS | LAYERS | STREAMS,
      .help = "bench kernels, bench layers and bench streams: print comma-separated values"},
+    {FLAG("svg", 0, svg), .commands = LAYERS, .help = "bench layers: print a bar chart in SVG"},
 };
 
 _Static_assert(sizeof conv_option_table / sizeof conv_option_table[0] <= CONV_OPTIONS_MOST,

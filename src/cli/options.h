@@ -145,7 +145,7 @@ struct conv_options {
     enum conv_bench_stage bench_stage;
     const char *shape_text;              // --shape
     struct conv_bench_layer bench_layer; // --shape, --maps and --kernel; channels 0: not given
-    bool csv;
+    bool csv, svg;
 
     const char **operands; // all words but options, in order, commands included; points into argv
     int operand_count;

@@ -232,6 +232,13 @@ def test_layers_csv(box):
         assert row["skipped"] or float(row["ms"]) > 0
 
 
+def test_layers_svg(box):
+    chart = ElementTree.fromstring(run(*LAYER, "--variant", "cpu_layer_reference", "--svg").out)
+    names = [text.text for text in chart.iter() if text.get("class") == "end"]
+    bars = [float(bar.get("width")) for bar in chart.iter() if bar.get("class") == "variant"]
+    assert set(names) == {"cpu_layer_reference"} and len(bars) == len(names) and min(bars) >= 1
+
+
 def test_layers_of_one_variant_or_precision(box):
     rows = json.loads(run(*LAYER, "--json", "--variant", "cpu_layer_reference").out)["rows"]
     assert {row["name"] for row in rows} == {"cpu_layer_reference"}
@@ -295,7 +302,7 @@ def test_layers_too_large_for_the_device_are_skipped(box):
     (("bench", "layers", "--variant", "cpu_portable"), "cpu_portable"), (("bench", "kernel"), "kernels"), (("bench", "kernels", "folder"), "kernels"),
     (("bench", "kernels", "--images"), "--images"), (("bench", "kernels", "--images=0"), "--images"),
     (("bench", "kernels", "-b", "3"), "--images"), (("bench", "codec", "x", "--images=3"), "--device cuda"),
-    (("bench", "kernels", "--image-size", "axb"), "axb"), (("bench", "kernels", "--size", "axb"), "axb"), (("bench", "kernels", "--json", "--csv"), "--csv"),
+    (("bench", "kernels", "--image-size", "axb"), "axb"), (("bench", "kernels", "--size", "axb"), "axb"), (("bench", "kernels", "--json", "--csv"), "--csv"), (("bench", "layers", "--svg"), "--shape"),
     (("bench", "kernels", "--variant", "cpu_nothing"), "cpu_nothing"), (("bench", "kernels", "--depth=9"), "depth"),
     (("bench", "streams"), "folder"), (("bench", "streams", "x", "--stage", "cpu"), "stage"),
     (("bench", "streams", "x", "--json", "--csv"), "--csv"), (("bench", "streams", "x", "--trace", "y"), "--trace"), (("bench", "codec"), "folder"), (("emboss", "--csv", "a", "b"), "conv bench")))
