@@ -25,7 +25,8 @@ enum {
     MOST_CREDIT = 4 * JOINED_AFTER,
     FEW = 4,                 // literals: 3 + 4 x 9 + 7 bits are available after a refill
     LEAST_STRETCH = 4 << 10, // bytes of output between two calls of next(), at first
-    BLOCKS_BETWEEN = 8,      // blocks between two such calls: short ones take up to 10 us each
+    BLOCKS_BETWEEN = 256,    // blocks between two such calls: empty ones take up to 100 us
+    DYNAMIC_BETWEEN = 8,     // the same after a dynamic block: short ones take up to 10 us each
 };
 
 // Reads the lengths of both codes of a dynamic block.
@@ -212,11 +213,12 @@ static bool decode_dynamic(struct conv_inflate *inflate, struct conv_inflate_rea
 }
 
 static bool read_block(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
-                       struct conv_inflate_output *output, bool *last)
+                       struct conv_inflate_output *output, unsigned *kind, bool *last)
 {
     conv_inflate_refill(reader);
     *last = conv_inflate_take(reader, 1);
-    switch (conv_inflate_take(reader, 2)) {
+    *kind = conv_inflate_take(reader, 2);
+    switch (*kind) {
     case 0:
         return copy_stored(reader, output);
     case 1:
@@ -231,9 +233,11 @@ static bool read_block(struct conv_inflate *inflate, struct conv_inflate_reader 
 bool conv_inflate_next_block(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
                              struct conv_inflate_output *output, unsigned number, bool *last)
 {
-    if (!read_block(inflate, reader, output, last))
+    unsigned kind;
+    if (!read_block(inflate, reader, output, &kind, last))
         return false;
-    bool looks = output->at > output->look || number % BLOCKS_BETWEEN == 0;
+    unsigned between = kind == 2 ? DYNAMIC_BETWEEN : BLOCKS_BETWEEN;
+    bool looks = output->at > output->look || number % between == 0;
     return !looks || (output->at <= output->end && look(inflate, output));
 }
 
