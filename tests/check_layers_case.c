@@ -113,7 +113,7 @@ static void random_layer(struct conv_layer *layer, uint64_t *random)
     layer->activation =
         (enum conv_activation)random_below(random, (unsigned)CONV_ACTIVATION_ABS + 1);
     if (random_below(random, 3) == 0) { // what the specialised kernels compute
-        layer->kernel_height = layer->kernel_width = PICK(random, 3, 3, 5, 5, 5, 7);
+        layer->kernel_height = layer->kernel_width = PICK(random, 1, 3, 3, 5, 5, 5, 7);
         layer->stride = 1;
         layer->input = CONV_ELEMENT_F32;
     }

@@ -20,7 +20,9 @@ static const struct conv_layer_variant *const variants[] = {
     &conv_cuda_layer_bulk,
     &conv_cuda_layer_tiles,
     &conv_cuda_layer_rows,
+    &conv_cuda_layer_points,
     &conv_cuda_layer_direct,
+    // The ladder, its last step first.
     &conv_cuda_layer_register,
     &conv_cuda_layer_fused,
     &conv_cuda_layer_im2col,
