@@ -11,6 +11,7 @@
 // What the warps of a block share beside weights and atoms.
 struct wgmma_shared {
     uint64_t full[WGMMA_BUFFERS], empty[WGMMA_BUFFERS]; // buffers of atoms
+    uint64_t turn[WGMMA_GROUPS];                        // of a warpgroup, to multiply
     uint64_t together;                                  // consumers
     uint32_t unfit[WGMMA_BUFFERS]
                   [WGMMA_PRODUCERS / 32]; // 1: samples that WGMMA_SCALE does not suit
@@ -63,20 +64,12 @@ __device__ inline wgmma_range wgmma_find_range(const wgmma_launch &p, const wgmm
     return range;
 }
 
-// Scales a position's sums, adds the bias, and stores those of the first `maps_left` maps: 2 of 8
-// maps each. `at`: of the first.
+// Applies the activation to the outputs of a position and stores those of the first `maps_left`
+// maps: 2 of 8 maps each. `at`: of the first.
 template <int COUNT>
-__device__ inline void wgmma_store(const wgmma_launch &p, float (&y)[COUNT], float unscale,
-                                   const float *bias, int maps, int64_t at, int plane,
+__device__ inline void wgmma_store(const wgmma_launch &p, float (&y)[COUNT], int64_t at, int plane,
                                    int maps_left)
 {
-#pragma unroll
-    for (int d = 0; d < COUNT; d += 2) {
-        float2 add = *(const float2 *)(const void *)(bias + d * 4);
-        float2 back = *(const float2 *)(const void *)(bias + maps + d * 4);
-        y[d] = fmaf(y[d] * unscale, back.x, add.x);
-        y[d + 1] = fmaf(y[d + 1] * unscale, back.y, add.y);
-    }
     if (p.activation == CONV_ACTIVATION_RELU) {
 #pragma unroll
         for (int d = 0; d < COUNT; d++)
@@ -141,11 +134,14 @@ __device__ inline void wgmma_exact(const wgmma_launch &p, const wgmma_task &task
 
 // Multiplies and stores T matrices of 64 positions, from number `first` on. Sums of hi hi and of
 // (hi lo + lo hi) are apart. The three products take two instructions, one with high samples and
-// all parts of the weights; or three, where registers are short.
+// all parts of the weights; or three, where registers are short. The warpgroups take turns: one
+// multiplies while the others store. `empty`: the buffer's barrier if these are the warpgroup's
+// last matrices, or NULL.
 template <int NB, int PRODUCTS, int T, bool SQUARE>
 __device__ inline void wgmma_matrices(const wgmma_launch &p, const wgmma_task &task, uint32_t atoms,
                                       uint32_t weights, const float *bias, int first, int first_map,
-                                      float unscale)
+                                      float unscale, wgmma_shared *shared, uint32_t &turn,
+                                      uint64_t *empty)
 {
     const int parts = PRODUCTS == 3 ? 2 : 1, maps = NB * 8, numbers = NB * 4;
     const bool apart = PRODUCTS == 3 && NB > 6;
@@ -157,9 +153,9 @@ __device__ inline void wgmma_matrices(const wgmma_launch &p, const wgmma_task &t
 #pragma unroll
     for (int t = 0; t < T; t++) {
         int number = min(first + t, all - 1);
-        int image = number / p.m_tiles, rest = number - image * p.m_tiles;
-        base[t] = image * p.in_rows * p.pitch + rest / p.m_across * p.m_row +
-                  rest % p.m_across * p.m_column;
+        int image = task.images > 1 ? number / p.m_tiles : 0, rest = number - image * p.m_tiles;
+        int down = SQUARE ? rest / p.m_across : 0, across = rest - down * p.m_across;
+        base[t] = image * p.in_rows * p.pitch + down * p.m_row + across * p.m_column;
         a[t] = __shfl_sync(0xffffffffu, (atoms >> 4) + (uint32_t)base[t], 0);
 #pragma unroll
         for (int i = 0; i < wide * numbers; i++)
@@ -169,7 +165,9 @@ __device__ inline void wgmma_matrices(const wgmma_launch &p, const wgmma_task &t
             if (PRODUCTS == 3)
                 low[t][i] = 0;
     }
-    const int segment = SQUARE ? p.pitch : 8;
+    const int segment = SQUARE ? p.pitch : 8, group = (int)threadIdx.x / 128;
+    barrier_wait(&shared->turn[group], turn);
+    turn ^= 1;
 #pragma unroll 1
     for (int step = 0; step < p.steps; step += 2) {
         uint2 offsets = p.offsets[step / 2];
@@ -193,7 +191,10 @@ __device__ inline void wgmma_matrices(const wgmma_launch &p, const wgmma_task &t
         wgmma_commit();
         b += parts * NB * 32;
     }
+    barrier_arrive(&shared->turn[group + 1 < WGMMA_GROUPS ? group + 1 : 0]);
     wgmma_wait();
+    if (empty)
+        barrier_arrive(empty);
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
     int rows = min(p.tile_rows, p.out_height - task.top);
     int columns = min(p.tile_columns, p.out_width - task.left), map = lane % 4 * 2;
@@ -204,6 +205,9 @@ __device__ inline void wgmma_matrices(const wgmma_launch &p, const wgmma_task &t
     for (int t = 0; t < T; t++) {
         if (first + t >= all)
             break;
+        int64_t to[2];
+        bool exists[2];
+        float y[2][numbers / 2];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             int position = base[t] + (warp * 2 + h) * segment + lane / 4;
@@ -211,21 +215,26 @@ __device__ inline void wgmma_matrices(const wgmma_launch &p, const wgmma_task &t
             int j = position - line * p.pitch;
             int image = (int)__umulhi((uint32_t)line, p.rows_inverse);
             int i = line - image * p.in_rows;
-            if (image >= task.images || i >= rows || j >= columns)
-                continue;
-            float y[numbers / 2];
-#pragma unroll
-            for (int d = 0; d < numbers / 2; d++) {
-                int from = d / 2 * 4 + h * 2 + d % 2;
-                y[d] = sum[t][from];
-                if (PRODUCTS == 3)
-                    y[d] = fmaf(low[t][from] + (apart ? 0 : sum[t][(wide - 1) * numbers + from]),
-                                1 / WGMMA_LO, y[d]);
-            }
-            wgmma_store<numbers / 2>(p, y, unscale, bias + map, maps,
-                                     at + (image * p.maps * plane + i * p.out_width + j), plane,
-                                     p.maps - first_map - map);
+            exists[h] = image < task.images && i < rows && j < columns;
+            to[h] = at + (image * p.maps * plane + i * p.out_width + j);
         }
+#pragma unroll
+        for (int d = 0; d < numbers / 2; d++) {
+            float add = bias[map + d / 2 * 8 + d % 2], back = bias[maps + map + d / 2 * 8 + d % 2];
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                int from = d / 2 * 4 + h * 2 + d % 2;
+                float value = sum[t][from];
+                if (PRODUCTS == 3)
+                    value = fmaf(low[t][from] + (apart ? 0 : sum[t][(wide - 1) * numbers + from]),
+                                 1 / WGMMA_LO, value);
+                y[h][d] = fmaf(value * unscale, back, add);
+            }
+        }
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            if (exists[h])
+                wgmma_store<numbers / 2>(p, y[h], to[h], plane, p.maps - first_map - map);
     }
 }
 
@@ -259,7 +268,8 @@ __device__ inline void wgmma_consume(const wgmma_launch &p, const char *weights,
     // uniform registers.
     int group = (int)__shfl_sync(0xffffffffu, threadIdx.x / 128, 0), buffer = 0;
     int first_map = (int)blockIdx.y * NB * 8;
-    uint32_t parity = 0, together = 0;
+    uint32_t parity = 0, together = 1, turn = group == 0; // the first one begins
+    int next = 0;                                         // warpgroup
     for (int64_t number = blockIdx.x; number < p.tasks; number += gridDim.x) {
         wgmma_task task = wgmma_find_task(p, number);
         char *in = atoms + buffer * p.buffer_bytes;
@@ -285,12 +295,18 @@ __device__ inline void wgmma_consume(const wgmma_launch &p, const char *weights,
                 wgmma_meet(shared, together);
             }
         }
-        int end = exact ? 0 : task.images * p.m_tiles;
-        for (int first = group * T; first < end; first += WGMMA_GROUPS * T)
+        int units = exact ? 0 : (task.images * p.m_tiles + T - 1) / T;
+        int unit = group - next + (group < next ? WGMMA_GROUPS : 0);
+        if (unit >= units)
+            barrier_arrive(&shared->empty[buffer]);
+        for (; unit < units; unit += WGMMA_GROUPS) {
+            uint64_t *empty = unit + WGMMA_GROUPS < units ? NULL : &shared->empty[buffer];
             wgmma_matrices<NB, PRODUCTS, T, SQUARE>(p, task, (uint32_t)__cvta_generic_to_shared(in),
                                                     (uint32_t)__cvta_generic_to_shared(weights),
-                                                    bias, first, first_map, unscale);
-        barrier_arrive(&shared->empty[buffer]);
+                                                    bias, unit * T, first_map, unscale, shared,
+                                                    turn, empty);
+        }
+        next = (next + units) % WGMMA_GROUPS;
         buffer ^= 1;
         parity ^= buffer == 0;
     }
@@ -307,7 +323,7 @@ static __global__ __launch_bounds__(WGMMA_THREADS,
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
     static_assert(WGMMA_CONSUMERS * WGMMA_CONSUMER_REGISTERS +
                           WGMMA_PRODUCERS * WGMMA_PRODUCER_REGISTERS <=
-                      WGMMA_THREADS * 128,
+                      WGMMA_THREADS * WGMMA_REGISTERS,
                   "registers of a block");
     extern __shared__ __align__(128) char wgmma_memory[];
     const int maps = NB * 8;
@@ -316,24 +332,28 @@ static __global__ __launch_bounds__(WGMMA_THREADS,
     float *bias = (float *)(void *)(weights + weight_bytes);
     wgmma_shared *shared = (wgmma_shared *)(void *)(bias + 2 * maps);
     char *atoms = (char *)shared + WGMMA_SHARED_BYTES;
-    const uint4 *from = (const uint4 *)(const void *)p.weights + chunk * (weight_bytes / 16);
-    for (int i = (int)threadIdx.x; i < weight_bytes / 16; i += WGMMA_THREADS)
-        ((uint4 *)(void *)weights)[i] = __ldg(from + i);
-    for (int i = (int)threadIdx.x; i < maps; i += WGMMA_THREADS) {
-        bias[i] = __ldg(p.bias + chunk * maps + i);
-        bias[maps + i] = __ldg(p.bias + ((int)gridDim.y + chunk) * maps + i);
-    }
     if (threadIdx.x == 0) {
         for (int i = 0; i < WGMMA_BUFFERS; i++) {
             barrier_init(&shared->full[i], WGMMA_PRODUCERS);
             barrier_init(&shared->empty[i], WGMMA_CONSUMERS);
         }
+        for (int i = 0; i < WGMMA_GROUPS; i++)
+            barrier_init(&shared->turn[i], WGMMA_CONSUMERS / WGMMA_GROUPS);
         barrier_init(&shared->together, WGMMA_CONSUMERS);
     }
-    wgmma_fence_shared();
     __syncthreads();
     if (threadIdx.x < WGMMA_CONSUMERS) {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(WGMMA_CONSUMER_REGISTERS));
+        const uint4 *from = (const uint4 *)(const void *)p.weights + chunk * (weight_bytes / 16);
+        for (int i = (int)threadIdx.x; i < weight_bytes / 16; i += WGMMA_CONSUMERS)
+            ((uint4 *)(void *)weights)[i] = __ldg(from + i);
+        for (int i = (int)threadIdx.x; i < maps; i += WGMMA_CONSUMERS) {
+            bias[i] = __ldg(p.bias + chunk * maps + i);
+            bias[maps + i] = __ldg(p.bias + ((int)gridDim.y + chunk) * maps + i);
+        }
+        wgmma_fence_shared();
+        uint32_t parity = 0;
+        wgmma_meet(shared, parity);
         wgmma_consume<NB, PRODUCTS, T, SQUARE>(p, weights, bias, atoms, shared);
     } else {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(WGMMA_PRODUCER_REGISTERS));

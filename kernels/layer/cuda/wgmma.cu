@@ -30,8 +30,8 @@ struct wgmma_shape {
         }                                                                                          \
     }
 static const struct wgmma_shape shapes[] = {
-    SHAPE(8, 3, 1), SHAPE(6, 3, 1), SHAPE(4, 3, 1), SHAPE(3, 3, 2), SHAPE(2, 3, 2), SHAPE(1, 3, 2),
-    SHAPE(8, 1, 2), SHAPE(6, 1, 2), SHAPE(4, 1, 2), SHAPE(3, 1, 2), SHAPE(2, 1, 2), SHAPE(1, 1, 2),
+    SHAPE(8, 3, 1), SHAPE(6, 3, 1), SHAPE(4, 3, 1), SHAPE(3, 3, 1), SHAPE(2, 3, 1), SHAPE(1, 3, 1),
+    SHAPE(8, 1, 1), SHAPE(6, 1, 1), SHAPE(4, 1, 2), SHAPE(3, 1, 2), SHAPE(2, 1, 2), SHAPE(1, 1, 2),
 };
 
 // What is derived of a layer; a plan's constants.
@@ -85,9 +85,8 @@ static float task_cost(const struct wgmma_config *c, const struct wgmma_shape *s
     }
     float step = reads > products ? reads : products;
     float positions = (float)(c->group * c->in_rows * c->pitch * c->planes);
-    int rounds = ceil_div(c->group * c->m_tiles, WGMMA_GROUPS * s->matrices);
-    float multiply =
-        (float)(rounds * WGMMA_GROUPS * s->matrices) * ((float)c->steps * step + 150.0f);
+    int matrices = ceil_div(c->group * c->m_tiles, s->matrices) * s->matrices;
+    float multiply = (float)matrices * ((float)c->steps * step + 150.0f);
     float fill = positions * 4.0f + 2000.0f;
     return multiply > fill ? multiply : fill;
 }
@@ -428,7 +427,7 @@ static int score_half(const struct conv_layer *layer, const struct conv_layer_sh
     return is_worth_it(layer) ? layer->channels >= 8 ? 130 : 115 : 25;
 }
 
-// 36 units of 2^-24 from the operands, 4 for each of at most 64 additions of tensor cores, which
+// 36 units of 2^-24 from the operands, 4 for each of at most 128 additions of tensor cores, which
 // truncate.
 const struct conv_layer_variant conv_cuda_layer_wgmma = {
     "cuda_layer_wgmma",

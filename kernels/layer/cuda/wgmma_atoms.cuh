@@ -9,16 +9,17 @@
 
 // A block has warpgroups that multiply and store, consumers, and two others that write the samples
 // of the next task meanwhile, producers.
-#define WGMMA_GROUPS 2 // of consumers
+#define WGMMA_GROUPS 3 // of consumers
 #define WGMMA_CONSUMERS (WGMMA_GROUPS * 128)
 #define WGMMA_PRODUCERS 256
 #define WGMMA_THREADS (WGMMA_CONSUMERS + WGMMA_PRODUCERS)
 #define WGMMA_BUFFERS 2
-// Registers of a thread: all start with equal shares, 128 of 65536, then producers give some to
+// Registers of a thread: all start with equal shares, of 65536, then producers give some to
 // consumers. More than the block began with are waited for in vain.
-#define WGMMA_CONSUMER_REGISTERS 168
-#define WGMMA_PRODUCER_REGISTERS 88
-#define WGMMA_MOST_STEPS 64
+#define WGMMA_REGISTERS (65536 / WGMMA_THREADS / 8 * 8)
+#define WGMMA_CONSUMER_REGISTERS 112
+#define WGMMA_PRODUCER_REGISTERS 72
+#define WGMMA_MOST_STEPS 128
 // Scale of the low parts: as large as the high ones, so that none underflows.
 #define WGMMA_LO 2048.0f
 
