@@ -309,21 +309,31 @@ typedef struct conv_encode_options {
     size_t size;          /**< sizeof this struct */
     int32_t level;        /**< 0 to 12; -1: the default, which the content of the image decides */
     int32_t reserved_int; /**< 0 */
-    uint64_t reserved[4]; /**< 0 */
+    /**
+     * Memory of the caller for the files; NULL: the library's. Sets memory[i] to sizes[i] bytes for
+     * the file of images[indices[i]], or to NULL: then that item fails with CONV_ERR_MEMORY. Called
+     * in the thread of the call, for several files at a time, as soon as their sizes are known; it
+     * must not use the context. If it is called twice for an image, the second memory counts. What
+     * it returned stays the caller's, also where an item or the call fails.
+     */
+    void (*allocate)(void *user, int count, const int32_t *indices, const size_t *sizes,
+                     void **memory);
+    void *user;           /**< for `allocate` */
+    uint64_t reserved[2]; /**< 0 */
 } conv_encode_options;
 /** The defaults. */
 /* clang-format off */
 #define CONV_ENCODE_OPTIONS_INIT \
-    {sizeof(conv_encode_options), -1, 0, {0, 0, 0, 0}}
+    {sizeof(conv_encode_options), -1, 0, NULL, NULL, {0, 0}}
 /* clang-format on */
 
 /**
  * Encodes `count` images of 8 or 16 bits, in host or device memory, to PNG files in host memory.
- * files[i].data is memory from the context's pool, to be freed with conv_free(context, CONV_HOST,
- * (void *)files[i].data); {NULL, 0} for items that failed. Status and `items` as of
- * conv_decode_png. Two channels are gray and alpha, four R, G, B and alpha, whatever has_alpha
- * says. The level applies to what the host encodes; the device has one level. Ordered after what
- * `stream` holds; waits until all files are complete.
+ * Without options.allocate, files[i].data is memory from the context's pool, to be freed with
+ * conv_free(context, CONV_HOST, (void *)files[i].data). {NULL, 0} for items that failed. Status and
+ * `items` as of conv_decode_png. Two channels are gray and alpha, four R, G, B and alpha, whatever
+ * has_alpha says. The level applies to what the host encodes; the device has one level. Ordered
+ * after what `stream` holds; waits until all files are complete.
  */
 CONV_API conv_status conv_encode_png(conv_context *context, const conv_image *images, int count,
                                      const conv_encode_options *options, conv_bytes *files,
@@ -356,6 +366,12 @@ typedef struct conv_filter_options {
 /** Name of built-in filter `index`, in the order of `conv list`, and at *summary (which may be
  * NULL) what it does. NULL, and *summary as it was, beyond the last. Static strings; any thread. */
 CONV_API const char *conv_filter_name(int index, const char **summary);
+
+/** Name of kernel `index` for conv_filter_options.variant (`conv list kernels`), and at *device
+ * (which may be NULL) the kind of context that runs it, "cpu" or "cuda". The first is the
+ * definition that all others equal. NULL, and *device as it was, beyond the last. Static strings;
+ * any thread. */
+CONV_API const char *conv_kernel_name(int index, const char **device);
 
 /**
  * A chain of filters: names of built-in filters, parametric filters (`conv list`), paths of matrix

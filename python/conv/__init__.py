@@ -45,6 +45,7 @@ __all__ = [
     "DeviceError",
     "Filter",
     "FilterName",
+    "KernelName",
     "Layer",
     "PngError",
     "PngInfo",
@@ -57,6 +58,7 @@ __all__ = [
     "filter",
     "filter_folder",
     "filters",
+    "kernels",
     "layer",
     "probe_png",
 ]
@@ -86,6 +88,11 @@ class Device(NamedTuple):
 class FilterName(NamedTuple):
     name: str
     summary: str
+
+
+class KernelName(NamedTuple):
+    name: str  # for `variant` arguments
+    device: str  # "cpu" or "cuda"
 
 
 def decode_png(
@@ -146,7 +153,7 @@ def encode_png(
     device: "cuda" encodes images in host memory on the device
     stream: reads begin after what this CUDA stream holds; None: the current one of torch and cupy
     errors: "raise", or "return": a list with a PngError in the place of each image that fails
-    views:  memoryviews of the library's memory instead of bytes, without a copy
+    views:  memoryviews of the library's memory, which later calls reuse, instead of bytes
 
     Returns bytes for one image, else a list of bytes.
     """
@@ -231,7 +238,7 @@ def filter(
     side:    3 or 5: of built-in filters that exist in several sizes
     flip:    convolution instead of correlation
     dtype:   "float32": results that are neither rounded nor clamped. None: as the images
-    variant: a kernel to force (`conv list kernels`)
+    variant: a kernel to force (conv.kernels())
     layout:  "HWC", "CHW" or "HW"
     out:     where results are written, of the images' shape and of the results' type; in host memory it
              may be the images themselves. BufferError if it cannot be written to in place
@@ -402,6 +409,11 @@ def devices():
 def filters():
     """The built-in filters: a list of conv.FilterName."""
     return [FilterName._make(name) for name in _core.filter_names()]
+
+
+def kernels():
+    """The kernels that run filters: a list of conv.KernelName. The first is the definition that the others equal."""
+    return [KernelName._make(name) for name in _core.kernel_names()]
 
 
 def configure(*, threads=None, max_pixels=None, pool_bytes=None):

@@ -44,6 +44,10 @@ class Device(NamedTuple):
     name: str
     memory: int
 
+class KernelName(NamedTuple):
+    name: str
+    device: str
+
 class FilterName(NamedTuple):
     name: str
     summary: str
@@ -133,6 +137,7 @@ def filter_folder(
 ) -> Progress: ...
 def devices() -> list[Device]: ...
 def filters() -> list[FilterName]: ...
+def kernels() -> list[KernelName]: ...
 def configure(
     *, threads: int | None = None, max_pixels: int | None = None, pool_bytes: int | None = None
 ) -> None: ...

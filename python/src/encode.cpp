@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: MIT
 #include "png.h"
 
-#include <cstring>
 #include <string>
-#include <system_error>
-#include <thread>
 
 #include "errors.h"
 #include "frameworks.h"
 #include "gil.h"
+#include "pages.h"
 
 namespace convpy
 {
 
 namespace
 {
-
-constexpr size_t parallel_copy_bytes = size_t{32} << 20; // from there on, threads save time
-constexpr unsigned most_copiers = 8;
 
 struct Encode {
     std::vector<Tensor> tensors;
@@ -26,6 +21,9 @@ struct Encode {
     int device = cpu;
     std::vector<conv_bytes> files;
     std::vector<conv_item> items;
+    bool views = false;
+    std::vector<nb::object> bytes; // without `views`: the memory of `files`
+    Unlocked *unlocked = nullptr;  // while the library works
 };
 
 void add_image(Encode &call, nb::handle image, Layout layout, nb::handle device)
@@ -46,13 +44,38 @@ void add_image(Encode &call, nb::handle image, Layout layout, nb::handle device)
     call.tensors.push_back(std::move(tensor));
 }
 
+// Makes bytes objects, which the library fills before other code sees them.
+void allocate_bytes(void *user, int count, const int32_t *indices, const size_t *sizes,
+                    void **memory) noexcept
+{
+    auto &call = *static_cast<Encode *>(user);
+    Relocked locked(*call.unlocked);
+    std::vector<MemoryRange> blocks;
+    for (int i = 0; i < count; i++) {
+        PyObject *bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(sizes[i]));
+        memory[i] = bytes ? PyBytes_AsString(bytes) : nullptr;
+        call.bytes[static_cast<size_t>(indices[i])] = nb::steal(bytes);
+        if (bytes)
+            blocks.push_back({static_cast<char *>(memory[i]), sizes[i]});
+        else
+            PyErr_Clear(); // the item says that there was no memory
+    }
+    use_large_pages(std::move(blocks));
+}
+
 void run(Encode &call, const Borrowed &context, int level)
 {
-    Unlocked unlocked;
     conv_encode_options options = CONV_ENCODE_OPTIONS_INIT;
     options.level = level;
+    if (!call.views) {
+        options.allocate = allocate_bytes;
+        options.user = &call;
+        call.bytes.resize(call.images.size());
+    }
     call.files.resize(call.images.size());
     call.items.resize(call.images.size());
+    Unlocked unlocked;
+    call.unlocked = &unlocked;
     conv_status status =
         conv_encode_png(context.get(), call.images.data(), static_cast<int>(call.images.size()),
                         &options, call.files.data(), call.items.data(), call.stream.handle);
@@ -78,80 +101,34 @@ nb::object view_of(const conv_bytes &file, const Borrowed &context)
     return nb::steal(view);
 }
 
-// Fills bytes objects that no other code has seen yet, without the GIL.
-void copy_all(const std::vector<conv_bytes> &files, const std::vector<char *> &copies)
-{
-    size_t total = 0;
-    for (const conv_bytes &file : files)
-        total += file.size;
-    unsigned copiers = std::min(most_copiers, std::thread::hardware_concurrency());
-    if (total < parallel_copy_bytes || copiers < 2)
-        copiers = 1;
-    std::atomic<size_t> next{0};
-    auto work = [&] {
-        for (size_t i; (i = next++) < files.size();) {
-            if (copies[i])
-                memcpy(copies[i], files[i].data, files[i].size);
-        }
-    };
-    std::vector<std::thread> threads;
-    threads.reserve(copiers);
-    try {
-        for (unsigned k = 1; k < copiers; k++)
-            threads.emplace_back(work);
-    } catch (const std::system_error &) { // no more threads: those that there are do the work
-    }
-    work();
-    for (std::thread &thread : threads)
-        thread.join();
-}
-
-// Returns the encoded files to the pool however the call ends.
+// Returns encoded files to the pool however the call ends.
 struct Encoded {
     Encode &call;
     const Borrowed &context;
     ~Encoded()
     {
+        if (!call.views)
+            return;
         for (const conv_bytes &file : call.files)
             if (file.data)
                 context->free(CONV_HOST, const_cast<void *>(file.data));
     }
 };
 
-nb::list copies_of(Encode &call)
-{
-    nb::list results;
-    std::vector<char *> copies(call.files.size());
-    for (size_t i = 0; i < call.files.size(); i++) {
-        if (call.items[i].status != CONV_OK) {
-            results.append(
-                png_error(static_cast<int64_t>(i), call.items[i].status, call.items[i].message));
-            continue;
-        }
-        PyObject *bytes =
-            PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(call.files[i].size));
-        if (!bytes)
-            throw nb::python_error();
-        copies[i] = PyBytes_AsString(bytes);
-        results.append(nb::steal(bytes));
-    }
-    Unlocked unlocked;
-    copy_all(call.files, copies);
-    return results;
-}
-
-nb::list views_of(Encode &call, const Borrowed &context)
+nb::list results_of(Encode &call, const Borrowed &context)
 {
     nb::list results;
     for (size_t i = 0; i < call.files.size(); i++) {
         if (call.items[i].status != CONV_OK) {
             results.append(
                 png_error(static_cast<int64_t>(i), call.items[i].status, call.items[i].message));
-            continue;
+        } else if (call.views) {
+            conv_bytes file = call.files[i];
+            call.files[i].data = nullptr; // now the view's
+            results.append(view_of(file, context));
+        } else {
+            results.append(std::move(call.bytes[i]));
         }
-        conv_bytes file = call.files[i];
-        call.files[i].data = nullptr; // now the view's
-        results.append(view_of(file, context));
     }
     return results;
 }
@@ -168,6 +145,7 @@ nb::object encode_png(nb::handle images, nb::handle layout, nb::handle level, nb
         raise_value("level is 0 to 12, not %d", number);
     Encode call;
     call.stream = parse_stream(stream);
+    call.views = views;
     bool many = PyList_Check(images.ptr()) || PyTuple_Check(images.ptr());
     if (many) {
         for (nb::handle image : images)
@@ -188,7 +166,7 @@ nb::object encode_png(nb::handle images, nb::handle layout, nb::handle level, nb
             raise_now(
                 png_error(static_cast<int64_t>(i), call.items[i].status, call.items[i].message));
     }
-    nb::list results = views ? views_of(call, context) : copies_of(call);
+    nb::list results = results_of(call, context);
     return many ? nb::object(results) : nb::object(results[0]);
 }
 

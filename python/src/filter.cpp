@@ -346,6 +346,13 @@ void bind_filter(nb::module_ &module)
             names.append(nb::make_tuple(name, summary));
         return names;
     });
+    module.def("kernel_names", [] {
+        nb::list names;
+        const char *device = "";
+        for (int i = 0; const char *name = conv_kernel_name(i, &device); i++)
+            names.append(nb::make_tuple(name, device));
+        return names;
+    });
 }
 
 } // namespace convpy

@@ -20,7 +20,7 @@ std::thread::id last_thread;
 
 // A thread counts itself before it looks at the flag, and the flag is set before the threads are
 // counted: one of the two sees the other.
-Unlocked::~Unlocked()
+static void take_gil(PyThreadState *state)
 {
     returning++;
     if (shutting_down && std::this_thread::get_id() != last_thread) {
@@ -30,6 +30,16 @@ Unlocked::~Unlocked()
     }
     PyEval_RestoreThread(state);
     returning--;
+}
+
+Unlocked::~Unlocked()
+{
+    take_gil(state);
+}
+
+Relocked::Relocked(Unlocked &owner) : unlocked(owner)
+{
+    take_gil(unlocked.state);
 }
 
 void forget_other_threads()

@@ -26,7 +26,25 @@ class Unlocked
     Unlocked &operator=(const Unlocked &) = delete;
 
   private:
+    friend class Relocked;
     PyThreadState *state;
+};
+
+// The GIL taken again for as long as an object lives, in a function that the library calls in the
+// thread of `unlocked`.
+class Relocked
+{
+  public:
+    explicit Relocked(Unlocked &unlocked);
+    ~Relocked()
+    {
+        unlocked.state = PyEval_SaveThread();
+    }
+    Relocked(const Relocked &) = delete;
+    Relocked &operator=(const Relocked &) = delete;
+
+  private:
+    Unlocked &unlocked;
 };
 
 } // namespace convpy

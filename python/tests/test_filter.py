@@ -250,3 +250,21 @@ def test_names():
     image = np.zeros((9, 9), np.uint8)
     for name in names:
         assert conv.filter(image, name).shape == image.shape
+
+
+def test_every_kernel_can_be_forced():
+    image = np.random.default_rng(3).integers(0, 256, (40, 50), dtype=np.uint8)
+    kernels = conv.kernels()
+    assert kernels[0] == conv.KernelName("cpu_reference", "cpu")
+    expected = conv.filter(image, "emboss", variant="cpu_reference")
+    ran = 0
+    for name, device in kernels:
+        assert device in ("cpu", "cuda")
+        try:
+            result = conv.filter(image, "emboss", variant=name)
+        except ValueError as error:  # not for this filter or this machine
+            assert name in str(error)
+            continue
+        assert (result == expected).all()
+        ran += 1
+    assert ran >= 2

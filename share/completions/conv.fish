@@ -50,7 +50,7 @@ end
 
 complete -c conv -n __conv_at_first -a '(__conv_filters)'
 complete -c conv -n '__conv_after show verify' -f -a '(__conv_filters)'
-complete -c conv -n __conv_at_first -a list -d 'List the filters, or the filter banks'
+complete -c conv -n __conv_at_first -a list -d 'List the filters, the filter banks, or the kernels'
 complete -c conv -n __conv_at_first -a show -d 'Explain a filter or bank and how it would run on this machine'
 complete -c conv -n __conv_at_first -a verify -d 'Filter with every kernel of every device and compare the pixels'
 complete -c conv -n __conv_at_first -a layer -d 'Run a convolution layer or a filter bank over a tensor or images'

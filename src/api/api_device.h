@@ -12,6 +12,7 @@
 
 #include "api/api_memory.h"
 #include "api/api_workers.h"
+#include "api/file_memory.h"
 #include "backend/backend.h"
 #include "base/err.h"
 #include "conv.h"
@@ -42,8 +43,10 @@ struct conv_api_decode {
 // An image to be encoded by the device.
 struct conv_api_encode {
     conv_image view; // device memory, any strides, CONV_SAMPLE_U8 or CONV_SAMPLE_U16
-    // Set together with `done`: a whole PNG file in memory from the host pool, which the caller
-    // gives back. Where `done` stays false the host encodes the image.
+    int index;       // for `files`
+    // Set together with `done`: a whole PNG file, in the memory that `files` gave or else in memory
+    // from the host pool, which the caller gives back. Where `done` stays false the host encodes
+    // the image.
     uint8_t *data;
     size_t size;
     bool done;
@@ -112,9 +115,11 @@ struct conv_api_device_ops {
     enum conv_status (*decode)(struct conv_api_device *device, struct conv_api_decode *items,
                                int count, void *stream, struct conv_err *err);
     // Encodes what it can; on return the files of items with `done` are complete. Reads are ordered
-    // after what `stream` holds. On failure nothing is left in `data`.
+    // after what `stream` holds. `files` is NULL, or has room for `count` files and is asked in the
+    // thread of the call. On failure nothing is left in `data`.
     enum conv_status (*encode)(struct conv_api_device *device, struct conv_api_encode *items,
-                               int count, void *stream, struct conv_err *err);
+                               int count, struct conv_api_file_memory *files, void *stream,
+                               struct conv_err *err);
 
     // Filters. config->device is the ordinal. CONV_ERR_USAGE: the forced kernel cannot run the
     // chain. *filter is set on success only.

@@ -33,6 +33,7 @@ struct fetch {
 struct encoding {
     struct conv_api_device *device;
     struct conv_api_encode *items;
+    struct conv_api_file_memory *files; // of the caller, or NULL
     struct entry *entries;
     int count; // of entries
     struct fetch fetches[PIECES_AHEAD];
@@ -211,7 +212,37 @@ static enum conv_status queue_part(struct encoding *encoding, struct queued *que
 
 // --- the host's half -----------------------------------------------------------------------------
 
-// Puts a file together in memory from the pool.
+static size_t file_size(const struct entry *entry)
+{
+    return CONV_ENCODE_HEAD + (size_t)entry->result.size + CONV_ENCODE_TAIL;
+}
+
+// Asks the caller for the memory of a piece's files.
+static void ask_for_memory(struct encoding *encoding, const struct fetch *fetch)
+{
+    struct conv_api_file_memory *files = encoding->files;
+    if (!files)
+        return;
+    files->count = 0;
+    for (int i = fetch->first; i < fetch->end; i++)
+        conv_api_file_memory_add(files, encoding->items[encoding->entries[i].item].index,
+                                 file_size(&encoding->entries[i]));
+    conv_api_file_memory_call(files);
+}
+
+// Memory for the file of entry `index` of the piece; NULL: the host's encoder will report it.
+static void *memory_of(struct encoding *encoding, int index, const struct entry *entry)
+{
+    struct conv_err err;
+    void *data = NULL;
+    if (encoding->files)
+        return encoding->files->memory[index];
+    return conv_api_take(encoding->device->host.pools, CONV_HOST, file_size(entry), &data, &err)
+               ? NULL
+               : data;
+}
+
+// Puts a file together.
 static void make_file(void *context, int worker, int index)
 {
     struct encoding *encoding = context;
@@ -220,17 +251,15 @@ static void make_file(void *context, int worker, int index)
     struct conv_api_encode *item = &encoding->items[entry->item];
     struct conv_image shape = shape_of(&item->view);
     size_t chunk = (size_t)entry->result.size;
-    struct conv_err err;
-    void *data;
+    void *data = memory_of(encoding, index, entry);
     (void)worker;
-    if (conv_api_take(encoding->device->host.pools, CONV_HOST,
-                      CONV_ENCODE_HEAD + chunk + CONV_ENCODE_TAIL, &data, &err))
-        return; // the host's encoder will report it
+    if (!data)
+        return;
     uint8_t *at = conv_encode_put_head(data, &shape);
     memcpy(at, fetch->piece->staging.h_data + (entry->result.offset - fetch->from), chunk);
     memcpy(at + chunk, conv_encode_tail, CONV_ENCODE_TAIL);
     item->data = data;
-    item->size = CONV_ENCODE_HEAD + chunk + CONV_ENCODE_TAIL;
+    item->size = file_size(entry);
     item->done = true;
 }
 
@@ -244,6 +273,7 @@ static enum conv_status end_fetch(struct encoding *encoding, struct conv_err *er
     enum conv_status status = conv_cuda_api_piece_wait(fetch.piece, err);
     if (status)
         return status;
+    ask_for_memory(encoding, &fetch);
     encoding->copying = &fetch;
     conv_api_workers_run(device->host.workers, device->host.threads, make_file, encoding,
                          fetch.end - fetch.first);
@@ -337,16 +367,18 @@ static void drop_files(struct encoding *encoding)
 {
     for (int i = 0; i < encoding->count; i++) {
         struct conv_api_encode *item = &encoding->items[encoding->entries[i].item];
-        conv_api_give(encoding->device->host.pools, CONV_HOST, item->data);
+        if (!encoding->files)
+            conv_api_give(encoding->device->host.pools, CONV_HOST, item->data);
         item->data = NULL;
         item->done = false;
     }
 }
 
 enum conv_status conv_cuda_api_encode(struct conv_api_device *device, struct conv_api_encode *items,
-                                      int count, void *stream, struct conv_err *err)
+                                      int count, struct conv_api_file_memory *files, void *stream,
+                                      struct conv_err *err)
 {
-    struct encoding encoding = {.device = device, .items = items};
+    struct encoding encoding = {.device = device, .items = items, .files = files};
     int previous;
     encoding.entries = calloc((size_t)count, sizeof *encoding.entries);
     if (!encoding.entries)

@@ -165,7 +165,8 @@ enum conv_status conv_cuda_api_copy(struct conv_api_device *device, const conv_i
 enum conv_status conv_cuda_api_decode(struct conv_api_device *device, struct conv_api_decode *items,
                                       int count, void *stream, struct conv_err *err);
 enum conv_status conv_cuda_api_encode(struct conv_api_device *device, struct conv_api_encode *items,
-                                      int count, void *stream, struct conv_err *err);
+                                      int count, struct conv_api_file_memory *files, void *stream,
+                                      struct conv_err *err);
 enum conv_status conv_cuda_api_filter_open(struct conv_api_device *device,
                                            struct conv_api_filter **filter,
                                            const struct conv_backend_config *config,

@@ -6,6 +6,7 @@
 #include "api/api_batch.h"
 #include "api/api_codecs.h"
 #include "api/api_view.h"
+#include "api/file_memory.h"
 
 struct item {
     conv_image view; // data NULL: nothing is to be done, or it failed
@@ -18,6 +19,7 @@ struct encoding {
     conv_context *context;
     conv_encode_options options;
     conv_bytes *files;
+    struct conv_api_file_memory memory; // of the caller, if options.allocate is set
     struct item *items;
     int count;
     uint64_t samples;
@@ -113,6 +115,45 @@ static void encode_item(void *context, int worker, int index)
     item->host.data = NULL;
 }
 
+// --- in the caller's memory ----------------------------------------------------------------------
+
+// Copies a file of the host's encoder out of the pool's memory.
+static void move_file(void *context, int worker, int at)
+{
+    struct encoding *encoding = context;
+    conv_bytes *file = &encoding->files[encoding->memory.indices[at]];
+    void *memory = encoding->memory.memory[at];
+    (void)worker;
+    if (memory)
+        memcpy(memory, file->data, file->size);
+    conv_api_give(encoding->context->pools, CONV_HOST, (void *)(uintptr_t)file->data);
+    *file = memory ? (conv_bytes){memory, file->size} : (conv_bytes){NULL, 0};
+}
+
+static void move_files(struct encoding *encoding)
+{
+    struct conv_api_file_memory *memory = &encoding->memory;
+    size_t bytes = 0;
+    memory->count = 0;
+    for (int i = 0; i < encoding->count; i++) {
+        if (!encoding->files[i].data || encoding->items[i].done)
+            continue;
+        conv_api_file_memory_add(memory, i, encoding->files[i].size);
+        bytes += encoding->files[i].size;
+    }
+    conv_api_file_memory_call(memory);
+    conv_api_workers_run(encoding->context->workers,
+                         conv_api_threads_for(encoding->context->threads, bytes), move_file,
+                         encoding, memory->count);
+    for (int k = 0; k < memory->count; k++) {
+        struct conv_err err;
+        if (!memory->memory[k])
+            fail(encoding, memory->indices[k],
+                 conv_err_set(&err, CONV_ERR_MEMORY, "no memory for %zu bytes", memory->sizes[k]),
+                 &err);
+    }
+}
+
 // --- on the device -------------------------------------------------------------------------------
 
 static int list_for_device(struct encoding *encoding, struct conv_api_encode *list)
@@ -123,7 +164,7 @@ static int list_for_device(struct encoding *encoding, struct conv_api_encode *li
         if (!view->data || !is_on_device(encoding, view))
             continue;
         if (list)
-            list[count] = (struct conv_api_encode){.view = *view};
+            list[count] = (struct conv_api_encode){.view = *view, .index = i};
         count++;
     }
     return count;
@@ -170,7 +211,9 @@ static void encode_on_device(struct encoding *encoding, void *stream)
     if (!status) {
         list = memory;
         (void)list_for_device(encoding, list);
-        status = context->ops->encode(context->device, list, count, stream, &err);
+        status = context->ops->encode(context->device, list, count,
+                                      encoding->memory.allocate ? &encoding->memory : NULL, stream,
+                                      &err);
     }
     if (status == CONV_ERR_DEVICE) {
         context->lost = true;
@@ -229,6 +272,8 @@ static void encode_all(struct encoding *encoding, const conv_image *images, void
     conv_api_workers_run(context->workers,
                          conv_api_threads_for(context->threads, encoding->samples), encode_item,
                          encoding, encoding->count);
+    if (encoding->memory.allocate)
+        move_files(encoding);
 }
 
 conv_status conv_encode_png(conv_context *context, const conv_image *images, int count,
@@ -251,9 +296,12 @@ conv_status conv_encode_png(conv_context *context, const conv_image *images, int
     if (!status && count > 0)
         status = conv_api_take(context->pools, CONV_HOST, (size_t)count * sizeof(struct item),
                                &memory, err);
+    if (!status && encoding.options.allocate)
+        status = conv_api_file_memory_open(&encoding.memory, &encoding.options, count, err);
     if (!status)
         status = conv_api_batch_start(&encoding.batch, context, items, count);
     if (status) {
+        conv_api_file_memory_close(&encoding.memory);
         conv_api_give(context->pools, CONV_HOST, memory);
         for (int i = 0; files && i < count; i++)
             files[i] = (conv_bytes){NULL, 0};
@@ -261,6 +309,7 @@ conv_status conv_encode_png(conv_context *context, const conv_image *images, int
     }
     encoding.items = count > 0 ? memset(memory, 0, (size_t)count * sizeof(struct item)) : NULL;
     encode_all(&encoding, images, stream);
+    conv_api_file_memory_close(&encoding.memory);
     conv_api_give(context->pools, CONV_HOST, memory);
     return conv_api_batch_end(&encoding.batch);
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // conv list: the built-in filters and the parametric ones, one per line; with --json one object per
-// line. conv list banks: the families of filter banks.
+// line. conv list banks: the families of filter banks. conv list kernels: what can run filters.
 #include <string.h>
 
 #include "cli/banks.h"
 #include "cli/commands.h"
 
+#include "conv.h"
 #include "report/json.h"
 
 static void print_families(const struct conv_options *options)
@@ -27,11 +28,29 @@ static void print_families(const struct conv_options *options)
     }
 }
 
+static int list_kernels(const struct conv_options *options)
+{
+    const char *name, *device;
+    for (int i = 0; (name = conv_kernel_name(i, &device)); i++) {
+        if (!options->json) {
+            printf("%-20s %s%s\n", name, device, i ? "" : ", the definition");
+            continue;
+        }
+        fputs("{\"type\":\"kernel\"", stdout);
+        conv_json_member(stdout, "name", name);
+        conv_json_member(stdout, "device", device);
+        puts("}");
+    }
+    return conv_commands_flush();
+}
+
 int conv_list_main(const struct conv_options *options)
 {
     struct conv_err err = {0};
     if (options->operand_count == 1 && strcmp(options->operands[0], "banks") == 0)
         return conv_banks_list(options);
+    if (options->operand_count == 1 && strcmp(options->operands[0], "kernels") == 0)
+        return list_kernels(options);
     if (conv_commands_check_operands(options, &err))
         return conv_commands_fail(&err);
     int count;

@@ -21,7 +21,8 @@
 
 const struct conv_command_row conv_command_table[] = {
     {CONV_COMMAND_RUN, "FILTER", "INPUT... OUTPUT", "filter images"},
-    {CONV_COMMAND_LIST, "list", "[banks]", "list the filters, or the filter banks"},
+    {CONV_COMMAND_LIST, "list", "[banks|kernels]",
+     "list the filters, the filter banks, or the kernels"},
     {CONV_COMMAND_SHOW, "show", "FILTER",
      "explain a filter or bank and how it would run on this machine"},
     {CONV_COMMAND_VERIFY, "verify", "FILTER INPUT...",

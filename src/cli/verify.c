@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// conv verify FILTER INPUT...: every kernel of every device against the plain definition. With
+// conv verify FILTER INPUT...: every kernel of every device against the plain definition, through
+// the functions of conv.h, so that what is verified is the library that other programs use. With
 // --json: one object per image, and one for the whole.
-#include "backend/filter_image.h"
 #include "cli/commands.h"
 #include "cli/device.h"
 #include "cli/hints.h"
@@ -9,14 +9,17 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "conv.h"
 #include "io/image_reader.h"
 #include "io/walk.h"
 #include "report/json.h"
 
 struct kernel {
-    const struct conv_variant *variant;
-    struct conv_filter_context *context;
+    const char *name;
+    conv_context *context;
+    conv_filter *filter;
 };
 
 struct verify {
@@ -25,11 +28,12 @@ struct verify {
     uint8_t *memory; // of `input`, `expected` and `result`, one after another
     size_t memory_size;
     struct conv_image input, expected, result;
-    struct kernel *kernels; // the reference first
+    conv_context *cpu, *gpu; // `gpu` is NULL if no GPU takes part
+    struct kernel *kernels;  // the definition first
     int count;
-    struct skipped *skipped; // the other variants
+    struct skipped *skipped; // the other kernels
     int skipped_count;
-    struct conv_err no_gpu; // why a GPU's variants do not take part
+    char no_gpu[CONV_MESSAGE_SIZE]; // why a GPU's kernels do not take part
     int images, failed;
     bool differs;
 };
@@ -39,84 +43,126 @@ struct skipped {
     char reason[160];
 };
 
-static void skip(struct verify *verify, const struct conv_variant *row, const char *reason)
+static void skip(struct verify *verify, const char *name, const char *reason)
 {
     struct skipped *skipped = &verify->skipped[verify->skipped_count++];
-    skipped->name = row->name;
+    skipped->name = name;
     snprintf(skipped->reason, sizeof skipped->reason, "%.*s", (int)sizeof skipped->reason - 1,
              reason);
 }
 
-// Sets *on_gpu if a GPU's variants take part. A missing GPU is reported once, and is an error only
-// if --device asks for one.
-static enum conv_status choose_devices(struct verify *verify, bool *on_gpu, struct conv_err *err)
+// --- contexts and filters ------------------------------------------------------------------------
+
+static enum conv_status open_context(conv_context **context, const struct conv_options *options,
+                                     const char *device, char *message)
 {
-    struct conv_device_list list;
-    struct conv_err *reason = &verify->no_gpu;
-    int count;
-    enum conv_status status = conv_device_parse_one(verify->options, &list, err);
-    *on_gpu = !status && list.choice != CONV_DEVICE_CPU;
-    if (!*on_gpu)
-        conv_err_set(reason, CONV_ERR_DEVICE, "excluded by --device cpu");
-    if (!*on_gpu || !list.gpu->devices(NULL, 0, &count, reason))
-        return status;
-    *on_gpu = false;
-    if (list.choice == CONV_DEVICE_GPU)
-        return conv_err_set(err, reason->status, "%s", reason->text);
-    if (!verify->options->quiet && list.gpu->built) // a build without it has no such variants
-        conv_report_say("%s kernels skipped: %s", list.gpu->title, reason->text);
-    return CONV_OK;
+    conv_context_options settings = CONV_CONTEXT_OPTIONS_INIT;
+    settings.device = device;
+    settings.threads = options->jobs;
+    return conv_context_create(context, &settings, message);
 }
 
-static enum conv_status open_kernel(const struct verify *verify, struct kernel *kernel,
-                                    const struct conv_filter *filters, int filter_count,
-                                    struct conv_err *err)
+// A missing GPU is reported once, and is an error only if --device asks for one.
+static enum conv_status open_contexts(struct verify *verify, bool has_gpu_kernels,
+                                      struct conv_err *err)
 {
     const struct conv_options *options = verify->options;
     struct conv_device_list list;
+    char message[CONV_MESSAGE_SIZE], device[32];
     enum conv_status status = conv_device_parse_one(options, &list, err);
-    struct conv_backend_config config = {
-        .filters = filters,
-        .filter_count = filter_count,
-        .border = options->border,
-        .border_value = options->border_value,
-        .alpha = (enum conv_alpha_mode)options->alpha,
-        .kernel = kernel->variant,
-        .device = list.ordinals[0],
-    };
     if (status)
         return status;
-    return conv_filter_context_open(&kernel->context, options->backends[kernel->variant->place],
-                                    &config, err);
+    status = open_context(&verify->cpu, options, "cpu", message);
+    if (status)
+        return conv_err_set(err, status, "%s", message);
+    snprintf(verify->no_gpu, sizeof verify->no_gpu, "excluded by --device cpu");
+    if (list.choice == CONV_DEVICE_CPU)
+        return CONV_OK;
+    snprintf(device, sizeof device, "%s:%d", list.gpu->name, list.ordinals[0]);
+    status = open_context(&verify->gpu, options, device, verify->no_gpu);
+    if (!status)
+        return CONV_OK;
+    if (list.choice == CONV_DEVICE_GPU)
+        return conv_err_set(err, CONV_ERR_DEVICE, "%s", verify->no_gpu);
+    if (!options->quiet && has_gpu_kernels)
+        conv_report_say("%s kernels skipped: %s", list.gpu->title, verify->no_gpu);
+    return CONV_OK;
 }
 
-static enum conv_status open_kernels(struct verify *verify, const struct conv_filter *filters,
-                                     int filter_count, struct conv_err *err)
+// Runs at least one depth of each filter of the chain: elsewhere the best kernel takes its place.
+static bool takes_part(const struct kernel *kernel)
 {
-    int variant_count;
-    bool on_gpu;
-    const struct conv_variant *const *variants = conv_stencil_variants(&variant_count);
-    enum conv_status status = choose_devices(verify, &on_gpu, err);
+    const char *byte, *word;
+    for (int i = 0; (byte = conv_filter_kernel(kernel->filter, i, CONV_SAMPLE_U8)); i++) {
+        word = conv_filter_kernel(kernel->filter, i, CONV_SAMPLE_U16);
+        if (strcmp(byte, kernel->name) != 0 && strcmp(word, kernel->name) != 0)
+            return false;
+    }
+    return true;
+}
+
+// Makes the filter as the options say, to be run by that kernel.
+static enum conv_status open_kernel(const struct verify *verify, struct kernel *kernel,
+                                    struct conv_err *err)
+{
+    static const char *const alpha[] = {[CONV_ALPHA_KEEP] = "keep",
+                                        [CONV_ALPHA_FILTER] = "filter",
+                                        [CONV_ALPHA_PREMULTIPLY] = "premultiply"};
+    const struct conv_options *options = verify->options;
+    const struct conv_filter_settings *settings = &options->filter;
+    char border[32];
+    snprintf(border, sizeof border, "%s", conv_filter_border_name(options->border));
+    if (options->border == CONV_BORDER_CONSTANT)
+        snprintf(border, sizeof border, "constant:%d", options->border_value);
+    conv_filter_options public = CONV_FILTER_OPTIONS_INIT;
+    public.border = border;
+    public.alpha = alpha[options->alpha];
+    public.kernel = settings->kernel;
+    public.divisor = settings->divisor;
+    public.bias = settings->bias;
+    public.side = settings->size;
+    public.flip = settings->flip;
+    public.variant = kernel->name;
+    enum conv_status status =
+        conv_filter_create(&kernel->filter, kernel->context, options->operands[0], &public);
+    bool is_definition = verify->count == 0;
+    if (status && (is_definition || status != CONV_ERR_USAGE))
+        return conv_err_set(err, status, "%s", conv_context_message(kernel->context));
+    if (!status && takes_part(kernel))
+        return CONV_OK;
+    conv_filter_destroy(kernel->filter);
+    return conv_err_set(err, CONV_ERR_USAGE, "not for this filter or this %s",
+                        kernel->context == verify->cpu ? "CPU" : "GPU");
+}
+
+static enum conv_status open_kernels(struct verify *verify, struct conv_err *err)
+{
+    const char *device;
+    int count = 0;
+    bool has_gpu_kernels = false;
+    for (; conv_kernel_name(count, &device); count++)
+        has_gpu_kernels = has_gpu_kernels || strcmp(device, "cpu") != 0;
+    enum conv_status status = open_contexts(verify, has_gpu_kernels, err);
     if (status)
         return status;
-    verify->kernels = calloc((size_t)variant_count, sizeof *verify->kernels);
-    verify->skipped = calloc((size_t)variant_count, sizeof *verify->skipped);
+    verify->kernels = calloc((size_t)count, sizeof *verify->kernels);
+    verify->skipped = calloc((size_t)count, sizeof *verify->skipped);
     if (!verify->kernels || !verify->skipped)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d kernels", variant_count);
-    for (int i = 0; i < variant_count; i++) {
-        // The reference is the last variant of the table.
-        struct kernel kernel = {.variant = variants[variant_count - 1 - i]};
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d kernels", count);
+    for (int i = 0; i < count; i++) {
+        struct kernel kernel = {.name = conv_kernel_name(i, &device)};
         struct conv_err reason = {0};
-        if (kernel.variant->place != CONV_ON_CPU && !on_gpu) {
-            skip(verify, kernel.variant, verify->no_gpu.text);
-        } else if (!open_kernel(verify, &kernel, filters, filter_count, &reason)) {
+        kernel.context = strcmp(device, "cpu") == 0 ? verify->cpu : verify->gpu;
+        if (!kernel.context) {
+            skip(verify, kernel.name, verify->no_gpu);
+        } else if (!open_kernel(verify, &kernel, &reason)) {
             verify->kernels[verify->count++] = kernel;
-        } else if (i == 0) {
+        } else if (i == 0) { // the definition takes everything
             return conv_err_set(err, reason.status, "%s", reason.text);
         } else {
-            skip(verify, kernel.variant, reason.text);
+            skip(verify, kernel.name, reason.text);
             if (!verify->options->quiet)
-                conv_report_say("%s skipped: %s", kernel.variant->name, reason.text);
+                conv_report_say("%s skipped: %s", kernel.name, reason.text);
         }
     }
     return CONV_OK;
@@ -133,20 +179,18 @@ static void print_file_json(const char *input, const char *status)
 }
 
 static void print_difference(const struct verify *verify, const char *input,
-                             const struct conv_variant *variant,
-                             const struct conv_image_difference *first)
+                             const struct kernel *kernel, const struct conv_image_difference *first)
 {
     if (verify->options->json) {
         print_file_json(input, "differs");
         printf(",\"variant\":\"%s\",\"channel\":%d,\"x\":%d,\"y\":%d,\"value\":%u,"
                "\"expected\":%u}\n",
-               variant->name, first->channel, first->x, first->y, first->a, first->b);
+               kernel->name, first->channel, first->x, first->y, first->a, first->b);
         return;
     }
     conv_report_print_path(stdout, input);
-    printf(": %s differs from %s: channel %d, x %d, y %d: %u, not %u\n", variant->name,
-           verify->kernels[0].variant->name, first->channel, first->x, first->y, first->a,
-           first->b);
+    printf(": %s differs from %s: channel %d, x %d, y %d: %u, not %u\n", kernel->name,
+           verify->kernels[0].name, first->channel, first->x, first->y, first->a, first->b);
 }
 
 static void print_failure(const struct verify *verify, const char *input, const char *reason)
@@ -167,7 +211,7 @@ static void print_summary(const struct verify *verify)
         printf("%d %s, identical pixels from", verify->images,
                verify->images == 1 ? "image" : "images");
         for (int i = 0; i < verify->count; i++)
-            printf(" %s", verify->kernels[i].variant->name);
+            printf(" %s", verify->kernels[i].name);
         putchar('\n');
         return;
     }
@@ -175,7 +219,7 @@ static void print_summary(const struct verify *verify)
            verify->images, verify->failed,
            verify->differs || verify->images == 0 ? "false" : "true");
     for (int i = 0; i < verify->count; i++)
-        printf("%s\"%s\"", i ? "," : "", verify->kernels[i].variant->name);
+        printf("%s\"%s\"", i ? "," : "", verify->kernels[i].name);
     fputs("],\"skipped\":[", stdout);
     for (int i = 0; i < verify->skipped_count; i++) {
         printf("%s{\"name\":\"%s\"", i ? "," : "", verify->skipped[i].name);
@@ -205,25 +249,45 @@ static enum conv_status reserve_images(struct verify *verify, struct conv_err *e
     return CONV_OK;
 }
 
-// False if a kernel differs from the reference.
+// Planes of 8 or 16 bits as conv.h has them.
+static conv_image view_of(const struct conv_image *image)
+{
+    conv_image view =
+        conv_image_planar(image->plane[0].data, image->width, image->height, image->channels,
+                          image->depth == 16 ? CONV_SAMPLE_U16 : CONV_SAMPLE_U8, CONV_HOST);
+    view.has_alpha = image->alpha;
+    view.row_stride = image->plane[0].stride;
+    view.channel_stride = image->channels > 1 ? image->plane[1].data - image->plane[0].data : 0;
+    return view;
+}
+
+static enum conv_status run_kernel(const struct verify *verify, const struct kernel *kernel,
+                                   const struct conv_image *result, struct conv_err *err)
+{
+    conv_image from = view_of(&verify->input), to = view_of(result);
+    enum conv_status status = conv_filter_run(kernel->filter, &from, &to, 1, NULL);
+    return status ? conv_err_set(err, status, "%s", conv_context_message(kernel->context))
+                  : CONV_OK;
+}
+
+// False if a kernel differs from the definition.
 static bool verify_image(struct verify *verify, const struct conv_item *item,
                          enum conv_status *status, struct conv_err *err)
 {
-    const struct kernel *reference = &verify->kernels[0];
     *status = conv_image_reader_read(&verify->reader, item, err);
     if (!*status)
         *status = reserve_images(verify, err);
     if (!*status)
         *status = conv_image_reader_decode(&verify->reader, &verify->input, err);
     if (!*status)
-        *status = conv_filter_image(reference->context, &verify->expected, &verify->input, err);
+        *status = run_kernel(verify, &verify->kernels[0], &verify->expected, err);
     for (int i = 1; i < verify->count && !*status; i++) {
         const struct kernel *kernel = &verify->kernels[i];
         struct conv_image_difference first;
-        *status = conv_filter_image(kernel->context, &verify->result, &verify->input, err);
+        *status = run_kernel(verify, kernel, &verify->result, err);
         if (*status || !conv_image_differ(&verify->result, &verify->expected, &first))
             continue;
-        print_difference(verify, item->name, kernel->variant, &first);
+        print_difference(verify, item->name, kernel, &first);
         return false;
     }
     if (!*status && verify->options->json) {
@@ -265,10 +329,28 @@ static int verify_all(struct verify *verify, struct conv_walk *walk)
     return verify->failed ? CONV_EXIT_SOME_FAILED : CONV_EXIT_OK;
 }
 
-int conv_verify_main(const struct conv_options *options)
+// A matrix file is read for each kernel.
+static bool is_pipe(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISFIFO(info.st_mode);
+}
+
+// Mistakes in the filter are reported in the words of the command line.
+static enum conv_status check_filter(const struct conv_options *options, struct conv_err *err)
 {
     struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
-    int filter_count = 0, code = CONV_EXIT_OK;
+    int count = 0;
+    const char *kernel = options->filter.kernel;
+    if (is_pipe(options->operands[0]) || (kernel && *kernel == '@' && is_pipe(kernel + 1)))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "conv verify reads the matrix several times: name a file, not a pipe");
+    return conv_commands_parse_chain(options, options->operands[0], filters, &count, err);
+}
+
+int conv_verify_main(const struct conv_options *options)
+{
+    int code = CONV_EXIT_OK;
     struct conv_err err = {0};
     struct conv_walk *walk = NULL;
     struct verify verify = {
@@ -281,8 +363,7 @@ int conv_verify_main(const struct conv_options *options)
         status =
             conv_err_set(&err, CONV_ERR_USAGE, "conv verify takes a filter and images or folders");
     if (!status)
-        status =
-            conv_commands_parse_chain(options, options->operands[0], filters, &filter_count, &err);
+        status = check_filter(options, &err);
     struct conv_walk_config walk_config = {
         .operands = {.inputs = options->operands + 1,
                      .input_count = options->operand_count - 1,
@@ -299,7 +380,7 @@ int conv_verify_main(const struct conv_options *options)
     if (!status && conv_walk_reads_archives(walk))
         conv_signals_expect_truncation();
     if (!status)
-        status = open_kernels(&verify, filters, filter_count, &err);
+        status = open_kernels(&verify, &err);
     if (!status) {
         code = verify_all(&verify, walk);
         print_summary(&verify);
@@ -307,7 +388,9 @@ int conv_verify_main(const struct conv_options *options)
         code = code ? code : flushed;
     }
     for (int i = 0; i < verify.count; i++)
-        conv_filter_context_close(verify.kernels[i].context);
+        conv_filter_destroy(verify.kernels[i].filter);
+    conv_context_destroy(verify.gpu);
+    conv_context_destroy(verify.cpu);
     free(verify.kernels);
     free(verify.skipped);
     free(verify.memory);

@@ -439,6 +439,18 @@ def test_verify_compares_devices(photo, box):
     assert sorted(os.listdir(box)) == ["a.png"]
 
 
+def test_verify_runs_every_kernel_that_is_listed(photo, box):
+    kernels = run("list", "kernels", "--json").records()
+    assert kernels[0] == {"type": "kernel", "name": "cpu_reference", "device": "cpu"}
+    assert [row["name"] for row in kernels] == [line.split()[0] for line in run("list", "kernels").out.splitlines()]
+    *_, last = run("verify", "gaussian5,emboss", "--border=constant:9", "--flip", "--json", "a.png").records()
+    assert sorted(last["variants"] + [row["name"] for row in last["skipped"]]) == sorted(row["name"] for row in kernels)
+    (box / "m.mat").write_text("3 3\n1 2 1\n0 3 0\n1 1 5\n")
+    assert "identical" in run("verify", "custom", "-k", "@m.mat", "--divisor=sum", "--alpha=premultiply", "a.png").out
+    os.mkfifo(box / "pipe")
+    assert "not a pipe" in run("verify", "custom", "-k", "@pipe", "a.png", code=2).err
+
+
 def test_verify_as_json(photo, box):
     (box / "bad.png").write_bytes(b"bad")
     *files, last = run("verify", "emboss", "--json", "a.png", "bad.png", code=1).records()

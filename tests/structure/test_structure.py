@@ -137,6 +137,21 @@ def headers_that_need_others(root, folder=""):
     return found
 
 
+# Commands that do their work through the functions of conv.h, as other programs do: nothing that filters
+# may be included but that header.
+CLIENTS_OF_THE_LIBRARY = ("src/cli/verify.c",)
+ENGINE = ("backend/", "kernels/", "pipeline/", "png/", "api/")
+
+
+def clients_of_the_engine(root):
+    found = []
+    for name in CLIENTS_OF_THE_LIBRARY:
+        includes = re.findall(r'^\s*#\s*include "([^"]+)"', (root / name).read_text(encoding="utf-8"), flags=re.M)
+        found += [f"{name} does not include conv.h"] * ("conv.h" not in includes)
+        found += [f"{name} includes {include}" for include in includes if include.startswith(ENGINE)]
+    return found
+
+
 def unprefixed_symbols(*libraries):
     """External symbols that a C program linking the library could collide with."""
     found = []
@@ -231,6 +246,10 @@ def test_headers_compile_alone():
     assert headers_that_need_others(SOURCE) == []
 
 
+def test_commands_use_the_library():
+    assert clients_of_the_engine(SOURCE) == []
+
+
 def test_external_symbols_are_ours():
     libraries = os.environ.get("CONV_LIBRARIES", "").split(":")
     if libraries == [""]:
@@ -277,6 +296,11 @@ def planted(tmp_path):
 def test_a_planted_include_is_found(planted, name, include):
     root = planted(name, f'\n#include "{include}"\n')
     assert [line for line in wrong_includes(root) if line.startswith(name) and line.endswith(include)]
+
+
+def test_a_planted_way_around_the_library_is_found(planted):
+    root = planted("src/cli/verify.c", '\n#include "backend/filter_image.h"\n')
+    assert clients_of_the_engine(root) == ["src/cli/verify.c includes backend/filter_image.h"]
 
 
 def test_a_planted_header_of_the_same_name_is_found(planted):

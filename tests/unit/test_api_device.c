@@ -15,6 +15,7 @@
 #include "api/api_context.h"
 #include "support/api_image.h"
 #include "support/device.h"
+#include "support/own_memory.h"
 #include "support/png_make.h"
 #include "support/png_mutate.h"
 #include "support/random.h"
@@ -50,10 +51,11 @@ static enum conv_status decode_and_count(struct conv_api_device *device,
 }
 
 static enum conv_status encode_and_count(struct conv_api_device *device,
-                                         struct conv_api_encode *items, int count, void *stream,
+                                         struct conv_api_encode *items, int count,
+                                         struct conv_api_file_memory *files, void *stream,
                                          struct conv_err *err)
 {
-    enum conv_status status = conv_api_device_cuda.encode(device, items, count, stream, err);
+    enum conv_status status = conv_api_device_cuda.encode(device, items, count, files, stream, err);
     for (int i = 0; i < count; i++)
         encoded_there += items[i].done;
     return status;
@@ -247,7 +249,12 @@ static void images_are_encoded(void **state)
             upload(&pairs[i]);
             views[i] = pairs[i].view;
         }
-        must(gpu, conv_encode_png(gpu, views, IMAGES, NULL, files, items, NULL));
+        // In turn into memory of the pool and of the caller.
+        struct own_memory own = {.caller = pthread_self(), .most = IMAGES, .refused = -1};
+        conv_encode_options options = CONV_ENCODE_OPTIONS_INIT;
+        options.allocate = layout % 2 ? own_memory_allocate : NULL;
+        options.user = &own;
+        must(gpu, conv_encode_png(gpu, views, IMAGES, &options, files, items, NULL));
         must(cpu, conv_decode_png(cpu, files, IMAGES, NULL, decoded, NULL, NULL));
         for (int i = 0; i < IMAGES; i++) {
             assert_int_equal(items[i].status, CONV_OK);
@@ -256,9 +263,14 @@ static void images_are_encoded(void **state)
             if (!api_image_equal(&decoded[i], &pairs[i].host.view))
                 fail_msg("image %d, layout %d", i, layout);
             conv_free(cpu, CONV_HOST, decoded[i].data);
-            conv_free(gpu, CONV_HOST, (void *)(uintptr_t)files[i].data);
+            if (options.allocate) {
+                assert_true(own_memory_holds(&own, files, i));
+            } else {
+                conv_free(gpu, CONV_HOST, (void *)(uintptr_t)files[i].data);
+            }
             free_pair(&pairs[i]);
         }
+        own_memory_free(&own);
     }
     assert_true(short_of_memory || encoded_there == API_LAYOUTS * IMAGES);
     assert_true(encoded_there > 0);

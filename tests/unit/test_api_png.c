@@ -12,6 +12,7 @@
 
 #include "conv.h"
 #include "support/api_image.h"
+#include "support/own_memory.h"
 #include "support/png_make.h"
 #include "support/random.h"
 #include "support/reference.h"
@@ -188,6 +189,52 @@ static void encoded_images_come_back(void **state)
     conv_context_destroy(context);
 }
 
+// The same files in memory of the caller, who has none for one of them; one image is not valid.
+static void files_are_made_in_the_callers_memory(void **state)
+{
+    (void)state;
+    enum { COUNT = 40, WRONG = 7, REFUSED = 19 };
+    conv_context *context = open_context(3);
+    struct own_memory own = {.caller = pthread_self(), .most = COUNT, .refused = REFUSED};
+    conv_encode_options options = CONV_ENCODE_OPTIONS_INIT;
+    struct api_image images[COUNT];
+    conv_image views[COUNT];
+    conv_bytes files[COUNT], expected[COUNT];
+    conv_item items[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        api_image_make(&images[i], (enum api_layout)(i % API_LAYOUTS), 5 + 3 * i, 40, 1 + i % 4,
+                       CONV_SAMPLE_U8, FILL);
+        api_image_fill(&images[i].view, &noise);
+        views[i] = images[i].view;
+    }
+    views[WRONG].channels = 5;
+    assert_int_equal(conv_encode_png(context, views, COUNT, NULL, expected, NULL, NULL),
+                     CONV_ERR_USAGE);
+    options.allocate = own_memory_allocate;
+    options.user = &own;
+    assert_int_equal(conv_encode_png(context, views, COUNT, &options, files, items, NULL),
+                     CONV_ERR_USAGE);
+    for (int i = 0; i < COUNT; i++) {
+        enum conv_status wanted = i == WRONG     ? CONV_ERR_USAGE
+                                  : i == REFUSED ? CONV_ERR_MEMORY
+                                                 : CONV_OK;
+        assert_int_equal(items[i].status, wanted);
+        if (wanted) {
+            assert_null(files[i].data);
+            assert_int_equal(files[i].size, 0);
+        } else {
+            assert_true(own_memory_holds(&own, files, i));
+            assert_int_equal(files[i].size, expected[i].size);
+            assert_memory_equal(files[i].data, expected[i].data, files[i].size);
+        }
+        conv_free(context, CONV_HOST, (void *)(uintptr_t)expected[i].data);
+        api_image_free(&images[i]);
+    }
+    assert_int_equal(conv_encode_png(context, views, 0, &options, NULL, NULL, NULL), CONV_OK);
+    own_memory_free(&own);
+    conv_context_destroy(context);
+}
+
 // Damaged files among good ones: each has its own fate.
 static void batches_survive_damaged_files(void **state)
 {
@@ -257,6 +304,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_is_decoded_into_every_layout),
         cmocka_unit_test(encoded_images_come_back),
+        cmocka_unit_test(files_are_made_in_the_callers_memory),
         cmocka_unit_test(batches_survive_damaged_files),
         cmocka_unit_test(probing_says_what_decoding_gives),
     };

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// Memory of the caller for files of conv_encode_png, with guard bytes after each file.
+#ifndef CONV_TESTS_OWN_MEMORY_H
+#define CONV_TESTS_OWN_MEMORY_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "conv.h"
+
+#define OWN_MEMORY_MOST 100
+
+struct own_memory {
+    pthread_t caller;
+    int most;    // indices below it are expected
+    int refused; // the index that gets no memory; -1: none
+    void *data[OWN_MEMORY_MOST];
+    size_t size[OWN_MEMORY_MOST];
+};
+
+// For conv_encode_options.allocate, with a struct own_memory as `user`.
+void own_memory_allocate(void *user, int count, const int32_t *indices, const size_t *sizes,
+                         void **memory);
+
+// True if files[i] is in the memory that was given for it, and nothing was written behind it.
+bool own_memory_holds(const struct own_memory *own, const conv_bytes *files, int i);
+
+void own_memory_free(struct own_memory *own);
+
+#endif
