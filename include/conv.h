@@ -532,7 +532,8 @@ typedef struct conv_folder_options {
     int (*progress)(void *user, const conv_folder_progress *progress);
     void *user;       /**< for `progress` */
     int32_t archives; /**< archives are read and written, as tar and zip; else they are files */
-    int32_t shard, shards; /**< only part `shard`, from 0, of `shards`; 0 and 0: all images */
+    int32_t shard;    /**< only part `shard`, from 0, of `shards` */
+    int32_t shards;   /**< 0: all images */
     int32_t shard_by_name; /**< parts by names alone, not by bytes, without listing the inputs */
     uint64_t reserved[2];  /**< 0 */
 } conv_folder_options;

@@ -2,6 +2,8 @@
 import os
 from typing import Any, Callable, Iterable, Literal, NamedTuple, Protocol, Sequence
 
+import numpy as np
+
 from ._core import Array as Array
 from ._core import Filter as Filter
 from ._core import Layer as Layer
@@ -10,23 +12,46 @@ from ._errors import PngError as PngError
 from ._progress import Progress as Progress
 
 __version__: str
+__all__ = [
+    "Array",
+    "Device",
+    "DeviceError",
+    "Filter",
+    "FilterName",
+    "KernelName",
+    "Layer",
+    "PngError",
+    "PngInfo",
+    "Progress",
+    "bank",
+    "configure",
+    "decode_png",
+    "devices",
+    "encode_png",
+    "filter",
+    "filter_folder",
+    "filters",
+    "kernels",
+    "layer",
+    "probe_png",
+]
 
-Layout = Literal["HWC", "CHW", "HW"]
-Framework = Literal["numpy", "torch", "cupy", "jax"]
-Errors = Literal["raise", "return"]
+_Layout = Literal["HWC", "CHW", "HW"]
+_Framework = Literal["numpy", "torch", "cupy", "jax"]
+_Errors = Literal["raise", "return"]
 # Arrays of NumPy, torch, CuPy and JAX, and all that has the buffer protocol, DLPack or
 # __cuda_array_interface__.
-ArrayLike = Any
+_ArrayLike = Any
 # bytes, bytearray, memoryview, mmap, ...: whatever has the buffer protocol.
-Bytes = Any
-Matrix = Sequence[Sequence[float]] | Any
-Path = str | bytes | os.PathLike[Any]
+_Bytes = Any
+_Matrix = Sequence[Sequence[float]] | Any
+_Path = str | bytes | os.PathLike[Any]
 
 class _CudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
-StreamLike = int | _CudaStream | Any | None
-DeviceLike = str | Any | None
+_StreamLike = int | _CudaStream | Any | None
+_DeviceLike = str | Any | None
 
 class PngInfo(NamedTuple):
     width: int
@@ -53,32 +78,32 @@ class FilterName(NamedTuple):
     summary: str
 
 def decode_png(
-    data: Bytes | Iterable[Bytes],
+    data: _Bytes | Iterable[_Bytes],
     *,
-    device: DeviceLike = "cpu",
-    layout: Layout = "HWC",
+    device: _DeviceLike = "cpu",
+    layout: _Layout = "HWC",
     channels: int | None = None,
     dtype: Any = None,
     batch: bool = False,
     out: Any = None,
-    framework: Framework | None = None,
-    stream: StreamLike = None,
-    errors: Errors = "raise",
+    framework: _Framework | None = None,
+    stream: _StreamLike = None,
+    errors: _Errors = "raise",
 ) -> Any: ...
 def encode_png(
-    images: ArrayLike | Sequence[ArrayLike],
+    images: _ArrayLike | Sequence[_ArrayLike],
     *,
-    layout: Layout = "HWC",
+    layout: _Layout = "HWC",
     level: int | None = None,
-    device: DeviceLike = None,
-    stream: StreamLike = None,
-    errors: Errors = "raise",
+    device: _DeviceLike = None,
+    stream: _StreamLike = None,
+    errors: _Errors = "raise",
     views: bool = False,
 ) -> Any: ...
-def probe_png(data: Bytes) -> PngInfo: ...
+def probe_png(data: _Bytes) -> PngInfo: ...
 def filter(
-    images: ArrayLike | Sequence[ArrayLike],
-    filter: str | Matrix | Filter,
+    images: _ArrayLike | Sequence[_ArrayLike],
+    filter: str | _Matrix | Filter,
     *,
     border: str | None = None,
     alpha: str | None = None,
@@ -89,15 +114,15 @@ def filter(
     flip: bool = False,
     dtype: Any = None,
     variant: str | None = None,
-    layout: Layout = "HWC",
+    layout: _Layout = "HWC",
     out: Any = None,
-    stream: StreamLike = None,
-    device: DeviceLike = None,
+    stream: _StreamLike = None,
+    device: _DeviceLike = None,
 ) -> Any: ...
 def layer(
-    images: ArrayLike,
-    weights: ArrayLike,
-    bias: ArrayLike | None = None,
+    images: _ArrayLike,
+    weights: _ArrayLike,
+    bias: _ArrayLike | None = None,
     *,
     stride: int = 1,
     padding: str | int = "valid",
@@ -108,13 +133,13 @@ def layer(
     dtype: str = "float32",
     input_divisor: float = 1.0,
     out: Any = None,
-    stream: StreamLike = None,
-    device: DeviceLike = None,
+    stream: _StreamLike = None,
+    device: _DeviceLike = None,
 ) -> Any: ...
 def bank(name: str) -> np.ndarray[Any, Any]: ...
 def filter_folder(
-    inputs: Path | Sequence[Path],
-    output: Path,
+    inputs: _Path | Sequence[_Path],
+    output: _Path,
     filter: str,
     *,
     progress: Callable[[Progress], object] | None = None,

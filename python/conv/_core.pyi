@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-from typing import Any, Sequence
+from typing import Any, NoReturn, Sequence, final
 
 import numpy as np
 
-from . import ArrayLike, DeviceLike, Layout, Matrix, StreamLike
+from . import _ArrayLike, _DeviceLike, _Layout, _Matrix, _StreamLike
 
+@final
 class Array:
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -23,6 +24,7 @@ class Array:
     def numpy(self) -> np.ndarray[Any, Any]: ...
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> Array: ...
+    def __array__(self, *args: Any, **options: Any) -> NoReturn: ...
     def __dlpack__(
         self,
         *,
@@ -35,10 +37,11 @@ class Array:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
 
+@final
 class Filter:
     def __init__(
         self,
-        filter: str | Matrix,
+        filter: str | _Matrix,
         *,
         border: str | None = None,
         alpha: str | None = None,
@@ -52,20 +55,21 @@ class Filter:
     ) -> None: ...
     def __call__(
         self,
-        images: ArrayLike | Sequence[ArrayLike],
+        images: _ArrayLike | Sequence[_ArrayLike],
         *,
-        layout: Layout = "HWC",
+        layout: _Layout = "HWC",
         out: Any = None,
-        stream: StreamLike = None,
-        device: DeviceLike = None,
+        stream: _StreamLike = None,
+        device: _DeviceLike = None,
     ) -> Any: ...
-    def kernels(self, device: DeviceLike = "cpu", dtype: str = "uint8") -> list[str]: ...
+    def kernels(self, device: _DeviceLike = "cpu", dtype: str = "uint8") -> list[str]: ...
 
+@final
 class Layer:
     def __init__(
         self,
-        weights: ArrayLike,
-        bias: ArrayLike | None = None,
+        weights: _ArrayLike,
+        bias: _ArrayLike | None = None,
         *,
         stride: int = 1,
         padding: str | int | None = None,
@@ -79,9 +83,9 @@ class Layer:
     ) -> None: ...
     def __call__(
         self,
-        images: ArrayLike,
+        images: _ArrayLike,
         *,
         out: Any = None,
-        stream: StreamLike = None,
-        device: DeviceLike = None,
+        stream: _StreamLike = None,
+        device: _DeviceLike = None,
     ) -> Any: ...

@@ -19,8 +19,8 @@ def kind_of_type(array_type):
 # --- torch: what a call asks of it takes a third of the time that DLPack takes -------------------
 
 _torch = None  # the module, once one of its arrays has been seen
-_torch_types = {}  # its types: (conv_sample)
-_torch_devices = {}
+_torch_types: dict = {}  # its types: (conv_sample)
+_torch_devices: dict = {}
 
 
 def _load_torch():

@@ -2,6 +2,7 @@
 """The type stubs say what the package has, with the same arguments and defaults."""
 
 import ast
+import builtins
 import inspect
 import re
 from pathlib import Path
@@ -42,6 +43,16 @@ def test_every_public_name_has_a_stub():
         if isinstance(node, ast.ImportFrom):
             names.update(alias.asname for alias in node.names if alias.asname)
     assert names - {"_CudaStream"} == set(conv.__all__)
+
+
+@pytest.mark.parametrize("stub", (STUB, CORE), ids=("__init__", "_core"))
+def test_names_in_stubs_are_defined(stub):
+    nodes = list(ast.walk(stub))
+    known = {alias.asname or alias.name for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}
+    known |= {node.name for node in nodes if isinstance(node, ast.ClassDef)}
+    known |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    assert used - known - set(dir(builtins)) == set()
 
 
 @pytest.mark.parametrize("cls", [n for n in CORE.body if isinstance(n, ast.ClassDef)], ids=lambda c: c.name)

@@ -264,6 +264,13 @@ def test_libraries_have_no_state_of_the_process():
     assert process_state(*libraries) == []
 
 
+@pytest.mark.skipif(shutil.which("doxygen") is None, reason="no doxygen")
+def test_the_reference_of_the_library_has_no_warnings(tmp_path):
+    for folder in ("include", "docs", "examples"):
+        shutil.copytree(SOURCE / folder, tmp_path / folder)
+    subprocess.run(["doxygen", "docs/reference/Doxyfile"], cwd=tmp_path, check=True, capture_output=True)
+
+
 def test_messages_name_no_options():
     assert options_in_messages(SOURCE) == []
 
