@@ -218,6 +218,15 @@ static size_t bytes_in_use(void)
     return info.uordblks + info.hblkhd;
 }
 
+// Memory of the caller for one small file.
+static void give_room(void *user, int count, const int32_t *indices, const size_t *sizes,
+                      void **memory)
+{
+    (void)indices;
+    assert_int_equal(count, 1);
+    memory[0] = sizes[0] <= 4096 ? user : NULL;
+}
+
 // Every function that takes memory, good and bad calls alike.
 static void call_all(conv_context *context, struct api_image *image)
 {
@@ -231,6 +240,14 @@ static void call_all(conv_context *context, struct api_image *image)
     options.maps = options.channels = 1;
     options.kernel_height = options.kernel_width = 3;
     assert_int_equal(conv_encode_png(context, &image->view, 1, NULL, &file, NULL, NULL), CONV_OK);
+    conv_encode_options into_room = CONV_ENCODE_OPTIONS_INIT;
+    char room[4096];
+    conv_bytes own;
+    into_room.allocate = give_room;
+    into_room.user = room;
+    assert_int_equal(conv_encode_png(context, &image->view, 1, &into_room, &own, NULL, NULL),
+                     CONV_OK);
+    assert_ptr_equal(own.data, room);
     assert_int_equal(conv_decode_png(context, &file, 1, NULL, &decoded, NULL, NULL), CONV_OK);
     assert_int_equal(conv_decode_png(context, &bad, 1, NULL, &none, NULL, NULL), CONV_ERR_FORMAT);
     assert_int_equal(conv_filter_create(&filter, context, "blur,sharpen", NULL), CONV_OK);
