@@ -15,7 +15,7 @@ static la_ssize_t give_bytes(struct archive *archive, void *context, const void 
 {
     struct conv_libarchive_stream *stream = context;
     const uint8_t *bytes = NULL;
-    ssize_t got = stream->gunzip ? conv_gunzip_take(stream->gunzip, &bytes, &stream->failure)
+    ssize_t got = stream->unpack ? conv_unpack_take(stream->unpack, &bytes, &stream->failure)
                                  : conv_archive_input_take(stream->input, &bytes, TAKE_BYTES,
                                                            &stream->failure);
     if (got < 0)
@@ -49,14 +49,14 @@ static la_int64_t seek_bytes(struct archive *archive, void *context, la_int64_t 
 
 // --- opening -------------------------------------------------------------------------------------
 
-// The library's filter for a stream that begins with these bytes.
+// The library's filter for a stream that begins with these bytes and that this build does not
+// decompress itself.
 static int filter_of(const uint8_t *head, size_t size)
 {
     static const struct {
         const char *magic;
         int filter;
     } filters[] = {
-        {"\x1F\x8B", ARCHIVE_FILTER_GZIP},
         {"\x28\xB5\x2F\xFD", ARCHIVE_FILTER_ZSTD},
         {"\xFD\x37zXZ", ARCHIVE_FILTER_XZ},
         {"BZh", ARCHIVE_FILTER_BZIP2},
@@ -79,7 +79,7 @@ static int set_formats(struct conv_libarchive_stream *stream, const uint8_t *hea
     if (size >= 2 && memcmp(head, "7z", 2) == 0)
         return archive_read_support_format_7zip(archive);
     stream->is_tar = true;
-    if (filter != ARCHIVE_FILTER_NONE && filter != ARCHIVE_FILTER_GZIP)
+    if (filter != ARCHIVE_FILTER_NONE)
         result = archive_read_append_filter(archive, filter);
     if (result == ARCHIVE_OK)
         result = archive_read_support_format_tar(archive);
@@ -93,7 +93,7 @@ static int open_archive(struct conv_libarchive_stream *stream)
     struct archive *archive = stream->archive;
     archive_read_set_callback_data(archive, stream);
     archive_read_set_read_callback(archive, give_bytes);
-    if (stream->input->map && !stream->gunzip) {
+    if (stream->input->map && !stream->unpack) {
         archive_read_set_skip_callback(archive, skip_bytes);
         archive_read_set_seek_callback(archive, seek_bytes);
     }
@@ -120,12 +120,13 @@ enum conv_status conv_libarchive_stream_open(struct conv_libarchive_stream *stre
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory to read an archive");
     stream->locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     enum conv_status status = CONV_OK;
-    int filter = filter_of(head, (size_t)size);
+    const struct conv_unpack_method *method = conv_unpack_find(head, (size_t)size);
+    int filter = method ? ARCHIVE_FILTER_NONE : filter_of(head, (size_t)size);
     if (set_formats(stream, head, (size_t)size, filter) != ARCHIVE_OK)
         status = conv_libarchive_stream_explain(
             stream, "libarchive on this machine cannot read such an archive", err);
-    if (!status && filter == ARCHIVE_FILTER_GZIP)
-        status = conv_gunzip_open(&stream->gunzip, input, err);
+    if (!status && method)
+        status = conv_unpack_open(&stream->unpack, method, input, err);
     if (!status && open_archive(stream) != ARCHIVE_OK)
         status = conv_libarchive_stream_explain(
             stream, "no archive, or one that is damaged at its beginning", err);
@@ -139,7 +140,7 @@ void conv_libarchive_stream_close(struct conv_libarchive_stream *stream)
     locale_t before = conv_libarchive_stream_enter(stream);
     archive_read_free(stream->archive);
     conv_libarchive_stream_leave(before);
-    conv_gunzip_close(stream->gunzip);
+    conv_unpack_close(stream->unpack);
     if (stream->locale)
         freelocale(stream->locale);
     *stream = (struct conv_libarchive_stream){0};

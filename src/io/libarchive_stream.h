@@ -9,12 +9,12 @@
 #include <locale.h>
 
 #include "io/archive_input.h"
-#include "io/gunzip.h"
+#include "io/unpack.h"
 
 struct conv_libarchive_stream {
     struct archive *archive;
     struct conv_archive_input *input;
-    struct conv_gunzip *gunzip; // between input and library; NULL: the library gets the input
+    struct conv_unpack *unpack; // between input and library; NULL: the library gets the input
     locale_t locale;         // UTF-8, in which the library converts names; 0: the system has none
     bool is_tar;             // else zip or 7-Zip
     struct conv_err failure; // of the input, which the library cannot carry

@@ -230,12 +230,12 @@ PACKED = {
     "gz_of_text": Case(gzip.compress(b"no archive at all\n" * 100), damage=""),
     "gz_of_nothing": Case(gzip.compress(b""), damage=""),
     "xz": Case(lzma.compress(PLAIN), THREE),
-    "xz_cut": Case(lzma.compress(A + B + w.TAR_END, preset=0)[:-20], (), damage=""),
-    "xz_wrong_sum": Case(flipped(lzma.compress(PLAIN), -40), (), damage=""),
+    "xz_cut": Case(lzma.compress(A + B + w.TAR_END, preset=0)[:-20], ("a.png", "z.png"), damage="truncated"),
+    "xz_wrong_sum": Case(flipped(lzma.compress(PLAIN), -40), THREE, damage="xz stream"),
     "bz2": Case(bz2.compress(PLAIN), THREE),
-    "bz2_cut": Case(bz2.compress(PLAIN)[:-8], (), damage=""),
+    "bz2_cut": Case(bz2.compress(PLAIN)[:-8], THREE, damage="truncated"),
     "zst": Case(zstd(PLAIN), THREE),
-    "zst_cut": Case(zstd(PLAIN)[:-700], (), damage=""),  # less than libarchive decompresses at once
+    "zst_cut": Case(zstd(PLAIN)[:-700], THREE, damage="truncated"),  # in the zeros at the end of a block that is not compressed
     "sparse_gz": Case(gzip.compress(A + sparse_old(70000, [(0, 512), (65536, 512)]) + B + w.TAR_END),
                       ("a.png", "sparse.bin", "z.png")),
     "sparse_gz_huge": Case(gzip.compress(A + sparse_old(2**62, [(0, 512)]) + B + w.TAR_END), ("a.png", "z.png"),
