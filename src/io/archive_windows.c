@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include "io/archive_windows.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/vfs.h>
+#include <unistd.h>
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 // Linux 6.1
+#endif
+
+#define MAP_BYTES (CONV_ARCHIVE_MAP_WINDOWS * CONV_ARCHIVE_WINDOW)
 
 void conv_archive_windows_open(struct conv_archive_windows *windows, int fd, int threads)
 {
@@ -14,60 +22,188 @@ void conv_archive_windows_open(struct conv_archive_windows *windows, int fd, int
                 system.f_type == TMPFS_MAGIC;
     memset(windows, 0, sizeof *windows);
     windows->fd = pays ? fd : -1;
+    windows->next = 1;
     windows->refused = UINT64_MAX;
+    atomic_init(&windows->has_small_pages, false);
     pthread_mutex_init(&windows->lock, NULL); // on Linux neither takes memory nor fails
-}
-
-static void unmap(struct conv_archive_window *window)
-{
-    if (window->map)
-        munmap(window->map, CONV_ARCHIVE_WINDOW);
-    window->map = NULL;
+    pthread_cond_init(&windows->made, NULL);
 }
 
 void conv_archive_windows_close(struct conv_archive_windows *windows)
 {
     if (windows->fd < 0)
         return;
-    for (int i = 0; i < CONV_ARCHIVE_WINDOWS; i++)
-        unmap(&windows->windows[i]);
+    for (int i = 0; i < CONV_ARCHIVE_MAPS; i++)
+        if (windows->maps[i].at)
+            munmap(windows->maps[i].at, MAP_BYTES);
     windows->fd = -1;
 }
 
-// NULL if there is no room, no memory, or no space in the file system: write() then says so if it
-// is really full. With the lock: the others need the same window, or have theirs.
-static struct conv_archive_window *make(struct conv_archive_windows *windows,
-                                        struct conv_archive_window *window, uint64_t number)
+// --- making --------------------------------------------------------------------------------------
+
+// Maps a part of the file at a multiple of the size of large pages. NULL without memory.
+static uint8_t *map_aligned(int fd, off_t at)
 {
-    off_t at = (off_t)(number * CONV_ARCHIVE_WINDOW);
-    if (number >= windows->refused)
+    size_t room = MAP_BYTES + CONV_ARCHIVE_HUGE;
+    uint8_t *all = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED)
         return NULL;
-    if (fallocate(windows->fd, 0, at, (off_t)CONV_ARCHIVE_WINDOW) != 0) {
-        windows->refused = number;
+    size_t before = (CONV_ARCHIVE_HUGE - (uintptr_t)all % CONV_ARCHIVE_HUGE) % CONV_ARCHIVE_HUGE;
+    void *map =
+        mmap(all + before, MAP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, at);
+    if (map == MAP_FAILED) {
+        munmap(all, room);
         return NULL;
     }
-    void *map =
-        mmap(NULL, CONV_ARCHIVE_WINDOW, PROT_READ | PROT_WRITE, MAP_SHARED, windows->fd, at);
-    if (map == MAP_FAILED)
-        return NULL;
-    *window = (struct conv_archive_window){map, number, CONV_ARCHIVE_WINDOW, 0};
-    return window;
+    if (before > 0)
+        munmap(all, before);
+    munmap(all + before + MAP_BYTES, CONV_ARCHIVE_HUGE - before);
+    return map;
 }
 
-// The first window is left to write(): small archives need none.
+// With the lock: where a window is to be. NULL without memory.
+static uint8_t *place(struct conv_archive_windows *windows, uint64_t window)
+{
+    uint64_t number = window / CONV_ARCHIVE_MAP_WINDOWS;
+    struct conv_archive_map *map = NULL;
+    for (int i = 0; i < CONV_ARCHIVE_MAPS; i++) {
+        if (windows->maps[i].at && windows->maps[i].number == number)
+            return windows->maps[i].at + window % CONV_ARCHIVE_MAP_WINDOWS * CONV_ARCHIVE_WINDOW;
+        if (!windows->maps[i].at)
+            map = &windows->maps[i];
+    }
+    uint8_t *at = map ? map_aligned(windows->fd, (off_t)(number * MAP_BYTES)) : NULL;
+    if (!at)
+        return NULL;
+    // The first window of the file is not used.
+    *map = (struct conv_archive_map){at, number, CONV_ARCHIVE_MAP_WINDOWS - (number == 0)};
+    return at + window % CONV_ARCHIVE_MAP_WINDOWS * CONV_ARCHIVE_WINDOW;
+}
+
+// With the lock: a window is full. The map is returned once all its windows are, to be unmapped
+// without the lock.
+static uint8_t *end_window(struct conv_archive_windows *windows, uint64_t window)
+{
+    for (int i = 0; i < CONV_ARCHIVE_MAPS; i++) {
+        struct conv_archive_map *map = &windows->maps[i];
+        if (!map->at || map->number != window / CONV_ARCHIVE_MAP_WINDOWS || --map->left > 0)
+            continue;
+        uint8_t *at = map->at;
+        map->at = NULL;
+        return at;
+    }
+    return NULL;
+}
+
+// Allocates a window in large pages. A page that is not there at all cannot become a large one, so
+// a byte of each is written first. False if that fails; nothing is lost then.
+static bool allocate_huge(struct conv_archive_windows *windows, uint8_t *map, off_t at)
+{
+    off_t end = at + (off_t)CONV_ARCHIVE_WINDOW, huge = (off_t)CONV_ARCHIVE_HUGE;
+    for (off_t last = at + huge - 1; last < end; last += huge)
+        if (pwrite(windows->fd, "", 1, last) != 1)
+            return false;
+    for (int attempt = 0; attempt < 2; attempt++)
+        if (madvise(map, CONV_ARCHIVE_WINDOW, MADV_COLLAPSE) == 0)
+            return true;
+        else if (errno != EAGAIN)
+            break;
+    if (errno == EINVAL) // no such advice, or the system makes no large pages for files
+        atomic_store(&windows->has_small_pages, true);
+    return false;
+}
+
+// Allocates a window. False if there is no memory, or no space in the file system: write() then
+// says so if it is really full.
+static bool make(struct conv_archive_windows *windows, uint8_t *map, uint64_t number)
+{
+    off_t at = (off_t)(number * CONV_ARCHIVE_WINDOW);
+    return (!atomic_load(&windows->has_small_pages) && allocate_huge(windows, map, at)) ||
+           fallocate(windows->fd, 0, at, (off_t)CONV_ARCHIVE_WINDOW) == 0;
+}
+
+// Makes a window that the caller uses. Called and left with the lock, without it in between.
+static void begin(struct conv_archive_windows *windows, struct conv_archive_window *window,
+                  uint64_t number)
+{
+    *window = (struct conv_archive_window){
+        .is_used = true, .number = number, .left = CONV_ARCHIVE_WINDOW, .users = 1};
+    windows->next = number + 1 > windows->next ? number + 1 : windows->next;
+    uint8_t *map = place(windows, number);
+    pthread_mutex_unlock(&windows->lock);
+    bool made = map && make(windows, map, number);
+    pthread_mutex_lock(&windows->lock);
+    window->map = made ? map : NULL;
+    window->is_made = true;
+    if (!made && number < windows->refused)
+        windows->refused = number;
+    pthread_cond_broadcast(&windows->made);
+}
+
+// --- writing -------------------------------------------------------------------------------------
+
 static struct conv_archive_window *find(struct conv_archive_windows *windows, uint64_t number)
 {
-    struct conv_archive_window *unused = NULL;
-    if (number == 0)
+    for (int i = 0; i < CONV_ARCHIVE_WINDOWS; i++)
+        if (windows->windows[i].is_used && windows->windows[i].number == number)
+            return &windows->windows[i];
+    return NULL;
+}
+
+static struct conv_archive_window *find_unused(struct conv_archive_windows *windows)
+{
+    for (int i = 0; i < CONV_ARCHIVE_WINDOWS; i++)
+        if (!windows->windows[i].is_used)
+            return &windows->windows[i];
+    return NULL;
+}
+
+// With the lock: ends the use of a window of which `written` bytes were written. Returns a map that
+// is to be unmapped without the lock, or NULL.
+static uint8_t *end_use(struct conv_archive_windows *windows, struct conv_archive_window *window,
+                        uint64_t written)
+{
+    window->left -= written;
+    if (--window->users > 0 || (window->left > 0 && window->map))
         return NULL;
-    for (int i = 0; i < CONV_ARCHIVE_WINDOWS; i++) {
-        struct conv_archive_window *window = &windows->windows[i];
-        if (window->map && window->number == number)
-            return window;
-        if (!window->map)
-            unused = window;
+    uint8_t *unused = window->map ? end_window(windows, window->number) : NULL;
+    *window = (struct conv_archive_window){0};
+    return unused;
+}
+
+// The window, in use and mapped, or NULL. The first one is left to write(): small archives need
+// none. One that had no room in the table is written by write() as a whole.
+static struct conv_archive_window *use(struct conv_archive_windows *windows, uint64_t number)
+{
+    struct conv_archive_window *window = number > 0 ? find(windows, number) : NULL;
+    if (window) {
+        window->users++;
+        while (!window->is_made)
+            pthread_cond_wait(&windows->made, &windows->lock);
+    } else if (number >= windows->next && number < windows->refused) {
+        window = find_unused(windows);
+        if (window)
+            begin(windows, window, number);
+        else
+            windows->next = number + 1;
     }
-    return unused ? make(windows, unused, number) : NULL;
+    if (!window || window->map)
+        return window;
+    (void)end_use(windows, window, 0);
+    return NULL;
+}
+
+// With the lock: makes one of the windows that follow if it is time.
+static void look_ahead(struct conv_archive_windows *windows, uint64_t number)
+{
+    uint64_t ahead = 1 + number / 4, next = windows->next;
+    if (ahead > CONV_ARCHIVE_WINDOWS_AHEAD)
+        ahead = CONV_ARCHIVE_WINDOWS_AHEAD;
+    struct conv_archive_window *window = find_unused(windows);
+    if (!window || number == 0 || next > number + ahead || next >= windows->refused)
+        return;
+    begin(windows, window, next);
+    (void)end_use(windows, window, 0);
 }
 
 size_t conv_archive_windows_write(struct conv_archive_windows *windows, uint64_t offset,
@@ -80,17 +216,16 @@ size_t conv_archive_windows_write(struct conv_archive_windows *windows, uint64_t
         return 0;
     *most = size < room ? size : (size_t)room;
     pthread_mutex_lock(&windows->lock);
-    struct conv_archive_window *window = find(windows, number);
-    if (window)
-        window->users++;
+    struct conv_archive_window *window = use(windows, number);
     pthread_mutex_unlock(&windows->lock);
     if (!window)
         return 0;
     memcpy(window->map + at, data, *most);
     pthread_mutex_lock(&windows->lock);
-    window->left -= *most;
-    if (--window->users == 0 && window->left == 0)
-        unmap(window);
+    uint8_t *full = end_use(windows, window, *most);
+    look_ahead(windows, number);
     pthread_mutex_unlock(&windows->lock);
+    if (full)
+        munmap(full, MAP_BYTES);
     return *most;
 }

@@ -22,7 +22,7 @@
 
 #define FOLDER "/dev/shm"
 #define RECORD 700001 // not a multiple of anything
-#define RECORDS 300   // 210 MB: four windows, the first of which is left to write()
+#define RECORDS 300   // 210 MB: thirteen windows, the first of which is left to write()
 #define THREADS 4
 
 static struct conv_archive_output output;
@@ -107,7 +107,7 @@ static void test_no_room(void **state)
         skip();
     getrlimit(RLIMIT_FSIZE, &before);
     small = before;
-    small.rlim_cur = 100000000; // in the second window
+    small.rlim_cur = 100000000; // in the sixth window
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     write_all();
