@@ -2,7 +2,8 @@
 // One thread at a time has the turn: it gives members their places, in order, and writes them where
 // that has to be done in order. It holds the turn, not the lock, while it opens, writes and closes
 // archives. Members of a file of plain tar are only placed during the turn and written after it, by
-// any thread that comes along.
+// any thread that comes along; the last of them completes an archive whose members all have their
+// places, while the next archive is being written.
 #include "io/archive_order.h"
 
 #include <pthread.h>
@@ -14,7 +15,19 @@
 #include "io/archive_done.h"
 #include "io/archive_output.h"
 
+// Archives that are open at a time.
+#define MOST_OPEN 4
+
+struct open_archive {
+    struct conv_archive_output output; // of the turn, except for writing at offsets
+    struct conv_archive_writer *writer;
+    int target;     // guarded by the lock, as is what follows; -1: none is open
+    int writing;    // members that are placed and not yet written
+    bool is_sealed; // no member will be placed any more
+};
+
 struct entry {
+    struct open_archive *to; // once it is placed
     int target;
     bool is_dropped;
     struct conv_archive_member member;
@@ -29,21 +42,20 @@ struct entry {
 
 struct conv_archive_order {
     struct conv_archive_order_config config;
-    struct conv_archive_output output; // of the turn, except for writing at offsets
-    struct conv_archive_writer *writer;
-    int target; // that is open; -1: none
-    bool *made; // by target
-    bool *lack; // by target: a member was dropped
+    struct open_archive open[MOST_OPEN];
+    struct open_archive *current; // of the turn: that members are placed in; NULL: none
+    uint64_t usual;               // of the turn: bytes of the archive before; 0: none
+    bool *made;                   // by target
+    bool *lack;                   // by target: a member was dropped
     struct conv_archive_buffers buffers;
 
-    pthread_mutex_t lock; // guards all below
-    pthread_cond_t written;
-    bool has_turn;       // a thread has the turn
-    uint64_t next;       // the member whose turn it is
-    struct entry **ring; // those that wait, by number modulo `room`, a power of two
+    pthread_mutex_t lock;     // guards all below
+    pthread_cond_t completed; // an archive
+    bool has_turn;            // a thread has the turn
+    uint64_t next;            // the member whose turn it is
+    struct entry **ring;      // those that wait, by number modulo `room`, a power of two
     size_t room;
     struct entry *placed; // to be written at their offsets
-    int writing;          // placed, and not yet written
     size_t waiting, limit;
     struct conv_err failure;
 };
@@ -155,12 +167,12 @@ static enum conv_status write_at(struct conv_archive_order *order, const struct 
         parts[count++] = (struct iovec){(void *)(uintptr_t)entry->content.part[i].data,
                                         entry->content.part[i].size};
     parts[count++] = (struct iovec){(void *)(uintptr_t)zeros, frame.after};
-    if (!order->output.is_stream)
-        return conv_archive_output_write_at(&order->output, entry->offset, parts, count, err);
+    struct conv_archive_output *output = &entry->to->output;
+    if (!output->is_stream)
+        return conv_archive_output_write_at(output, entry->offset, parts, count, err);
     for (int i = 0; i < count && !status; i++)
         if (parts[i].iov_len > 0)
-            status =
-                conv_archive_output_write(&order->output, parts[i].iov_base, parts[i].iov_len, err);
+            status = conv_archive_output_write(output, parts[i].iov_base, parts[i].iov_len, err);
     return status;
 }
 
@@ -170,9 +182,10 @@ static void write_entry(struct conv_archive_order *order, const struct entry *en
     enum conv_status status;
     if (conv_archive_order_has_failed(order))
         return;
-    if (order->writer)
-        status = order->writer->ops->append(
-            order->writer, &entry->member,
+    struct conv_archive_writer *writer = entry->to->writer;
+    if (writer)
+        status = writer->ops->append(
+            writer, &entry->member,
             entry->member.kind == CONV_ARCHIVE_FILE ? &entry->content : NULL, &err);
     else
         status = write_at(order, entry, &err);
@@ -185,12 +198,67 @@ static void write_entry(struct conv_archive_order *order, const struct entry *en
         fail(order, &err);
 }
 
-// `copied`: bytes of the entry.
-static void end_write(struct conv_archive_order *order, size_t copied)
+// Before the archive gets its name, so that there is none that is whole and not in the journal.
+static enum conv_status note(struct conv_archive_order *order, struct open_archive *archive,
+                             struct conv_err *err)
+{
+    struct stat out;
+    if (archive->output.is_stream || fstat(archive->output.fd, &out) != 0)
+        return CONV_OK; // a line that is missing costs work only
+    return conv_archive_done_note(order->config.journal, &order->config.targets[archive->target],
+                                  &out, err);
+}
+
+// Without the lock, of an archive whose members are all written: completes and closes it.
+static enum conv_status finish_archive(struct conv_archive_order *order,
+                                       struct open_archive *archive, bool keep,
+                                       struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    struct conv_archive_output *output = &archive->output;
+    const struct conv_archive_format *format = order->config.targets[archive->target].format;
+    if (keep && archive->writer) {
+        status = archive->writer->ops->finish(archive->writer, err);
+    } else if (keep) {
+        static const uint8_t zeros[512];
+        for (size_t left = format->trailer(output->at), step; left > 0 && !status; left -= step) {
+            step = left < sizeof zeros ? left : sizeof zeros;
+            status = conv_archive_output_write(output, zeros, step, err);
+        }
+    }
+    if (archive->writer)
+        archive->writer->ops->close(archive->writer);
+    archive->writer = NULL;
+    if (keep && !status)
+        status = conv_archive_output_settle(output, err);
+    if (keep && !status && order->config.journal && !order->lack[archive->target])
+        status = note(order, archive, err);
+    struct conv_err later;
+    enum conv_status closed = conv_archive_output_close(output, keep && !status,
+                                                        order->config.fsync, status ? &later : err);
+    return status ? status : closed;
+}
+
+// Called and left with the lock, without it in between: completes an archive that is sealed and
+// written.
+static void complete(struct conv_archive_order *order, struct open_archive *archive)
+{
+    struct conv_err err = {0};
+    bool keep = order->failure.status == CONV_OK;
+    pthread_mutex_unlock(&order->lock);
+    if (finish_archive(order, archive, keep, &err))
+        fail(order, &err);
+    pthread_mutex_lock(&order->lock);
+    archive->target = -1;
+    pthread_cond_signal(&order->completed);
+}
+
+// A member of that many bytes of waiting ones was written. Called and left with the lock.
+static void end_write(struct conv_archive_order *order, struct open_archive *archive, size_t copied)
 {
     order->waiting -= copied;
-    if (--order->writing == 0)
-        pthread_cond_broadcast(&order->written);
+    if (--archive->writing == 0 && archive->is_sealed)
+        complete(order, archive);
 }
 
 // Writes what others have placed, until there is no more. Called and left with the lock.
@@ -201,87 +269,79 @@ static void write_placed(struct conv_archive_order *order)
         order->placed = entry->next;
         pthread_mutex_unlock(&order->lock);
         write_entry(order, entry);
+        struct open_archive *archive = entry->to;
         size_t copied = entry->copied;
         free_entry(order, entry); // without the lock: the system may take its time
         pthread_mutex_lock(&order->lock);
-        end_write(order, copied);
+        end_write(order, archive, copied);
     }
 }
 
 // --- the turn ------------------------------------------------------------------------------------
 
-// Before the archive gets its name, so that there is none that is whole and not in the journal.
-static enum conv_status note(struct conv_archive_order *order, struct conv_err *err)
-{
-    struct stat out;
-    if (order->output.is_stream || fstat(order->output.fd, &out) != 0)
-        return CONV_OK; // a line that is missing costs work only
-    return conv_archive_done_note(order->config.journal, &order->config.targets[order->target],
-                                  &out, err);
-}
-
-static enum conv_status finish_target(struct conv_archive_order *order, bool keep,
-                                      struct conv_err *err)
-{
-    enum conv_status status = CONV_OK;
-    if (order->target < 0)
-        return CONV_OK;
-    const struct conv_archive_format *format = order->config.targets[order->target].format;
-    if (keep && order->writer) {
-        status = order->writer->ops->finish(order->writer, err);
-    } else if (keep) {
-        static const uint8_t zeros[512];
-        for (size_t left = format->trailer(order->output.at), step; left > 0 && !status;
-             left -= step) {
-            step = left < sizeof zeros ? left : sizeof zeros;
-            status = conv_archive_output_write(&order->output, zeros, step, err);
-        }
-    }
-    if (order->writer)
-        order->writer->ops->close(order->writer);
-    order->writer = NULL;
-    if (keep && !status)
-        status = conv_archive_output_settle(&order->output, err);
-    if (keep && !status && order->config.journal && !order->lack[order->target])
-        status = note(order, err);
-    order->target = -1;
-    struct conv_err later;
-    enum conv_status closed = conv_archive_output_close(&order->output, keep && !status,
-                                                        order->config.fsync, status ? &later : err);
-    return status ? status : closed;
-}
-
-static enum conv_status open_target(struct conv_archive_order *order, int target,
-                                    struct conv_err *err)
+// With the turn, without the lock.
+static enum conv_status open_archive(struct conv_archive_order *order, struct open_archive *archive,
+                                     int target, struct conv_err *err)
 {
     const struct conv_archive_target *to = &order->config.targets[target];
     enum conv_status status = conv_archive_output_open(
-        &order->output, to->path, to->format->frame ? order->config.threads : 1, order->config.stop,
-        err);
+        &archive->output, to->path, to->format->frame ? order->config.threads : 1,
+        order->config.stop, err);
     if (status)
         return status;
-    order->target = target;
+    conv_archive_windows_expect(&archive->output.windows, order->usual);
+    pthread_mutex_lock(&order->lock);
+    archive->target = target;
+    archive->writing = 0;
+    archive->is_sealed = false;
+    pthread_mutex_unlock(&order->lock);
+    order->current = archive;
     order->made[target] = true;
-    return to->format->frame ? CONV_OK : to->format->write(&order->writer, &order->output, err);
+    return to->format->frame ? CONV_OK : to->format->write(&archive->writer, &archive->output, err);
 }
 
-// With the turn, without the lock: completes the open archive once all members are written, and
-// opens the next. `own` is written first, since it is not among those that others can write.
+// With the lock: no further member of the archive will come.
+static void seal(struct conv_archive_order *order)
+{
+    struct open_archive *archive = order->current;
+    order->current = NULL;
+    if (!archive)
+        return;
+    order->usual = archive->output.at;
+    archive->is_sealed = true;
+    if (archive->writing == 0)
+        complete(order, archive);
+}
+
+static struct open_archive *find_closed(struct conv_archive_order *order)
+{
+    for (int i = 0; i < MOST_OPEN; i++)
+        if (order->open[i].target < 0)
+            return &order->open[i];
+    return NULL;
+}
+
+// With the turn, without the lock: opens the next archive; the open one is completed once its
+// members are written. `own` is written first, since it is not among those that others can write.
 static void change_target(struct conv_archive_order *order, struct entry **own, int target)
 {
     struct conv_err err = {0};
+    struct open_archive *next;
     if (*own)
         write_entry(order, *own);
     pthread_mutex_lock(&order->lock);
     if (*own)
-        end_write(order, (*own)->copied);
+        end_write(order, (*own)->to, (*own)->copied);
     *own = NULL;
-    write_placed(order);
-    while (order->writing > 0)
-        pthread_cond_wait(&order->written, &order->lock);
+    seal(order);
+    while (!(next = find_closed(order))) {
+        write_placed(order);
+        if (!find_closed(order))
+            pthread_cond_wait(&order->completed, &order->lock);
+    }
     bool failed = order->failure.status != CONV_OK;
     pthread_mutex_unlock(&order->lock);
-    if (!failed && (finish_target(order, true, &err) || open_target(order, target, &err)))
+    if (!failed && open_archive(order, next, target, &err))
         fail(order, &err);
 }
 
@@ -289,11 +349,12 @@ static void change_target(struct conv_archive_order *order, struct entry **own, 
 // the lock. True if it is still to be written.
 static bool place(struct conv_archive_order *order, struct entry **own, struct entry *entry)
 {
-    if (entry->target != order->target)
+    if (!order->current || entry->target != order->current->target)
         change_target(order, own, entry->target);
     if (conv_archive_order_has_failed(order))
         return false;
-    if (order->writer || order->output.is_stream) {
+    struct open_archive *archive = entry->to = order->current;
+    if (archive->writer || archive->output.is_stream) {
         write_entry(order, entry);
         return false;
     }
@@ -303,8 +364,8 @@ static bool place(struct conv_archive_order *order, struct entry **own, struct e
         fail(order, &err);
         return false;
     }
-    entry->offset = order->output.at;
-    order->output.at += frame.before + entry->content.size + frame.after;
+    entry->offset = archive->output.at;
+    archive->output.at += frame.before + entry->content.size + frame.after;
     return true;
 }
 
@@ -327,7 +388,8 @@ static void take_turn(struct conv_archive_order *order, struct entry *given)
         pthread_mutex_unlock(&order->lock);
         bool writes = !entry->is_dropped && place(order, &own, entry);
         pthread_mutex_lock(&order->lock);
-        order->writing += writes;
+        if (writes)
+            entry->to->writing++;
         if (writes && entry == given) {
             own = given;
         } else if (writes) {
@@ -345,7 +407,7 @@ static void take_turn(struct conv_archive_order *order, struct entry *given)
         pthread_mutex_unlock(&order->lock);
         write_entry(order, own);
         pthread_mutex_lock(&order->lock);
-        end_write(order, own->copied);
+        end_write(order, own->to, own->copied);
     }
     write_placed(order);
 }
@@ -366,12 +428,14 @@ enum conv_status conv_archive_order_open(struct conv_archive_order **out,
     order->config = *config;
     order->made = made;
     order->lack = made + config->target_count + 1;
-    order->target = -1;
-    order->output.fd = -1;
+    for (int i = 0; i < MOST_OPEN; i++) {
+        order->open[i].target = -1;
+        order->open[i].output.fd = -1;
+    }
     order->limit = SIZE_MAX;
     conv_archive_buffers_open(&order->buffers);
     pthread_mutex_init(&order->lock, NULL); // on Linux neither takes memory nor fails
-    pthread_cond_init(&order->written, NULL);
+    pthread_cond_init(&order->completed, NULL);
     *out = order;
     return CONV_OK;
 }
@@ -483,9 +547,14 @@ static enum conv_status make_empty(struct conv_archive_order *order, struct conv
     enum conv_status status = CONV_OK;
     for (int i = 0; i < order->config.target_count && !status; i++)
         if (!order->made[i] && atomic_load(&order->config.targets[i].is_due)) {
-            status = open_target(order, i, err);
-            if (!status)
-                status = finish_target(order, true, err);
+            status = open_archive(order, &order->open[0], i, err);
+            if (order->current) {
+                struct conv_err later;
+                enum conv_status finished =
+                    finish_archive(order, order->current, !status, status ? &later : err);
+                status = status ? status : finished;
+            }
+            order->current = NULL;
         }
     return status;
 }
@@ -504,14 +573,16 @@ enum conv_status conv_archive_order_finish(struct conv_archive_order *order, boo
     if (keep && !status && !complete)
         status = conv_err_set(err, CONV_ERR_IO, "members of the archive are missing");
     struct conv_err later;
-    enum conv_status finished = finish_target(order, keep && !status, status ? &later : err);
-    status = status ? status : finished;
+    if (order->current) { // the others are complete
+        enum conv_status finished =
+            finish_archive(order, order->current, keep && !status, status ? &later : err);
+        status = status ? status : finished;
+        order->current = NULL;
+    }
     if (!status && keep)
         status = make_empty(order, err);
-    if (order->target >= 0) // half open
-        (void)finish_target(order, false, &later);
     pthread_mutex_destroy(&order->lock);
-    pthread_cond_destroy(&order->written);
+    pthread_cond_destroy(&order->completed);
     conv_archive_buffers_close(&order->buffers);
     free(order->ring);
     free(order->made);
@@ -521,5 +592,6 @@ enum conv_status conv_archive_order_finish(struct conv_archive_order *order, boo
 
 void conv_archive_order_remove(struct conv_archive_order *order)
 {
-    conv_archive_output_remove(&order->output);
+    for (int i = 0; i < MOST_OPEN; i++)
+        conv_archive_output_remove(&order->open[i].output);
 }

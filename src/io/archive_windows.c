@@ -22,11 +22,17 @@ void conv_archive_windows_open(struct conv_archive_windows *windows, int fd, int
                 system.f_type == TMPFS_MAGIC;
     memset(windows, 0, sizeof *windows);
     windows->fd = pays ? fd : -1;
-    windows->next = 1;
+    windows->first = windows->next = 1;
     windows->refused = UINT64_MAX;
     atomic_init(&windows->has_small_pages, false);
     pthread_mutex_init(&windows->lock, NULL); // on Linux neither takes memory nor fails
     pthread_cond_init(&windows->made, NULL);
+}
+
+void conv_archive_windows_expect(struct conv_archive_windows *windows, uint64_t size)
+{
+    windows->expected = (size + CONV_ARCHIVE_WINDOW - 1) / CONV_ARCHIVE_WINDOW;
+    windows->first = windows->next = windows->expected > 4 ? 0 : 1;
 }
 
 void conv_archive_windows_close(struct conv_archive_windows *windows)
@@ -75,8 +81,8 @@ static uint8_t *place(struct conv_archive_windows *windows, uint64_t window)
     uint8_t *at = map ? map_aligned(windows->fd, (off_t)(number * MAP_BYTES)) : NULL;
     if (!at)
         return NULL;
-    // The first window of the file is not used.
-    *map = (struct conv_archive_map){at, number, CONV_ARCHIVE_MAP_WINDOWS - (number == 0)};
+    int unused = number == 0 ? (int)windows->first : 0;
+    *map = (struct conv_archive_map){at, number, CONV_ARCHIVE_MAP_WINDOWS - unused};
     return at + window % CONV_ARCHIVE_MAP_WINDOWS * CONV_ARCHIVE_WINDOW;
 }
 
@@ -171,11 +177,11 @@ static uint8_t *end_use(struct conv_archive_windows *windows, struct conv_archiv
     return unused;
 }
 
-// The window, in use and mapped, or NULL. The first one is left to write(): small archives need
-// none. One that had no room in the table is written by write() as a whole.
+// The window, in use and mapped, or NULL. One that had no room in the table is written by write()
+// as a whole.
 static struct conv_archive_window *use(struct conv_archive_windows *windows, uint64_t number)
 {
-    struct conv_archive_window *window = number > 0 ? find(windows, number) : NULL;
+    struct conv_archive_window *window = number >= windows->first ? find(windows, number) : NULL;
     if (window) {
         window->users++;
         while (!window->is_made)
@@ -197,10 +203,14 @@ static struct conv_archive_window *use(struct conv_archive_windows *windows, uin
 static void look_ahead(struct conv_archive_windows *windows, uint64_t number)
 {
     uint64_t ahead = 1 + number / 4, next = windows->next;
+    if (windows->expected > number)
+        ahead = windows->expected - number - 1;
+    else if (windows->expected > 0)
+        ahead = 1;
     if (ahead > CONV_ARCHIVE_WINDOWS_AHEAD)
         ahead = CONV_ARCHIVE_WINDOWS_AHEAD;
     struct conv_archive_window *window = find_unused(windows);
-    if (!window || number == 0 || next > number + ahead || next >= windows->refused)
+    if (!window || number < windows->first || next > number + ahead || next >= windows->refused)
         return;
     begin(windows, window, next);
     (void)end_use(windows, window, 0);

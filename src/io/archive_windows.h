@@ -56,13 +56,18 @@ struct conv_archive_windows {
     pthread_cond_t made;
     struct conv_archive_map maps[CONV_ARCHIVE_MAPS];
     struct conv_archive_window windows[CONV_ARCHIVE_WINDOWS];
-    uint64_t next;    // the window after the last one that was begun
-    uint64_t refused; // the window from which on nothing could be allocated; UINT64_MAX: none
+    uint64_t expected; // windows of the whole file; 0: unknown
+    uint64_t first;    // window; before it is left to write(): small archives need no window
+    uint64_t next;     // the window after the last one that was begun
+    uint64_t refused;  // the window from which on nothing could be allocated; UINT64_MAX: none
 };
 
 // Begins with a file that is open for reading and writing, if its file system and the number of
 // threads make windows worth while.
 void conv_archive_windows_open(struct conv_archive_windows *windows, int fd, int threads);
+
+// How many bytes the file is likely to get, 0: unknown. Before anything is written.
+void conv_archive_windows_expect(struct conv_archive_windows *windows, uint64_t size);
 
 // Unmaps everything. The file may have allocated bytes after its content: to be truncated.
 void conv_archive_windows_close(struct conv_archive_windows *windows);
