@@ -42,6 +42,9 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
                                  atomic_int *stop, struct conv_err *err)
 {
     bool decodes = device->decode_on != CONV_CODER_CPU;
+    // More streams finish more out of order, and what is early has to be copied: 16,000 photographs
+    // from tar to tar take 1.21 s with 6 streams and 1.41 with 12.
+    bool grows = !options->streams && !(decodes && conv_sink_has_order(sink));
     struct conv_pipeline_config config = {
         .ops = device->ops,
         .backends = device->backends,
@@ -53,7 +56,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .fallback = device->fallback,
         .jobs = options->jobs,
         .streams = conv_options_streams(options, decodes),
-        .most_streams = options->streams ? 0 : conv_defaults_most_streams(decodes),
+        .most_streams = grows ? conv_defaults_most_streams(decodes) : 0,
         .group_bytes = conv_options_group_bytes(options, decodes),
         .mem_limit = conv_options_mem_limit(options, device->ops->async),
         .max_pixels = options->max_pixels,

@@ -269,11 +269,14 @@ static enum conv_source_step next_item(struct conv_source *base, struct conv_ite
         enum conv_archive_step step = reader->ops->next(reader, &member, err);
         conv_archive_input_advance(&source->unit->input);
         if (step == CONV_ARCHIVE_DAMAGED) {
+            if (!source->has_begun) // no archive: what its output replaces stays
+                source->is_due = NULL;
             bool reported = source->is_broken; // with the member that it ended in
             enum conv_source_step end = end_unit(source, item, reported ? err : NULL);
             return reported ? end : report_archive(source, item);
         }
         source->is_broken = false; // a member that failed may be followed by others
+        source->has_begun = true;
         if (step == CONV_ARCHIVE_END)
             return end_unit(source, item, err);
         if (step == CONV_ARCHIVE_BAD) {
@@ -352,7 +355,7 @@ enum conv_status conv_archive_source_begin(struct conv_archive_source *source,
     atomic_init(&unit->uses, 1);
     source->path = from->path;
     source->is_due = from->is_due;
-    source->is_broken = false;
+    source->is_broken = source->has_begun = false;
     snprintf(source->below, sizeof source->below, "%s", from->below);
     enum conv_status status =
         from->format->read

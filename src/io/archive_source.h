@@ -33,6 +33,7 @@ struct conv_archive_source {
     atomic_bool *is_due;            // as in struct conv_archive_target; may be NULL
     char below[NAME_MAX + 1];       // the folder that its members get below config.folder; or ""
     bool is_broken;                 // a failure of reading was reported
+    bool has_begun;                 // it had a header
     uint64_t others;                // members passed by
     char other[256];                // the first of them
     struct conv_digest_set seen;    // outputs below config.folder

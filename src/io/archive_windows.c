@@ -8,11 +8,15 @@
 #include <sys/mman.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 // Linux 6.1
 #endif
 
+#define LEAST_STREAMED ((size_t)1 << 16)
 #define MAP_BYTES (CONV_ARCHIVE_MAP_WINDOWS * CONV_ARCHIVE_WINDOW)
 
 void conv_archive_windows_open(struct conv_archive_windows *windows, int fd, int threads)
@@ -128,13 +132,35 @@ static bool make(struct conv_archive_windows *windows, uint8_t *map, uint64_t nu
            fallocate(windows->fd, 0, at, (off_t)CONV_ARCHIVE_WINDOW) == 0;
 }
 
+// Writers may overtake each other: windows that they pass by are begun by those who come after.
+static void note_begun(struct conv_archive_windows *windows, uint64_t number)
+{
+    for (int i = 0; i < windows->skipped_count; i++)
+        if (windows->skipped[i] == number) {
+            windows->skipped[i] = windows->skipped[--windows->skipped_count];
+            return;
+        }
+    for (; windows->next < number; windows->next++)
+        if (windows->skipped_count < CONV_ARCHIVE_WINDOWS)
+            windows->skipped[windows->skipped_count++] = windows->next;
+    windows->next = number + 1;
+}
+
+static bool is_begun(const struct conv_archive_windows *windows, uint64_t number)
+{
+    for (int i = 0; i < windows->skipped_count; i++)
+        if (windows->skipped[i] == number)
+            return false;
+    return number < windows->next;
+}
+
 // Makes a window that the caller uses. Called and left with the lock, without it in between.
 static void begin(struct conv_archive_windows *windows, struct conv_archive_window *window,
                   uint64_t number)
 {
     *window = (struct conv_archive_window){
         .is_used = true, .number = number, .left = CONV_ARCHIVE_WINDOW, .users = 1};
-    windows->next = number + 1 > windows->next ? number + 1 : windows->next;
+    note_begun(windows, number);
     uint8_t *map = place(windows, number);
     pthread_mutex_unlock(&windows->lock);
     bool made = map && make(windows, map, number);
@@ -186,12 +212,12 @@ static struct conv_archive_window *use(struct conv_archive_windows *windows, uin
         window->users++;
         while (!window->is_made)
             pthread_cond_wait(&windows->made, &windows->lock);
-    } else if (number >= windows->next && number < windows->refused) {
+    } else if (!is_begun(windows, number) && number < windows->refused) {
         window = find_unused(windows);
         if (window)
             begin(windows, window, number);
         else
-            windows->next = number + 1;
+            note_begun(windows, number);
     }
     if (!window || window->map)
         return window;
@@ -216,6 +242,26 @@ static void look_ahead(struct conv_archive_windows *windows, uint64_t number)
     (void)end_use(windows, window, 0);
 }
 
+// Without reading what is overwritten, and without displacing what the caches hold: nothing reads
+// it soon. 16 threads, one file: 35 GB/s, by memcpy 29.
+static void copy(uint8_t *dst, const uint8_t *src, size_t size)
+{
+#ifdef __SSE2__
+    size_t head = (64 - (uintptr_t)dst % 64) % 64;
+    if (size >= LEAST_STREAMED) {
+        memcpy(dst, src, head);
+        dst += head;
+        src += head;
+        size -= head;
+        for (; size >= 64; size -= 64, dst += 64, src += 64)
+            for (int i = 0; i < 64; i += 16)
+                _mm_stream_si128((__m128i *)(dst + i), _mm_loadu_si128((const __m128i *)(src + i)));
+        _mm_sfence();
+    }
+#endif
+    memcpy(dst, src, size);
+}
+
 size_t conv_archive_windows_write(struct conv_archive_windows *windows, uint64_t offset,
                                   const uint8_t *data, size_t size, size_t *most)
 {
@@ -230,7 +276,7 @@ size_t conv_archive_windows_write(struct conv_archive_windows *windows, uint64_t
     pthread_mutex_unlock(&windows->lock);
     if (!window)
         return 0;
-    memcpy(window->map + at, data, *most);
+    copy(window->map + at, data, *most);
     pthread_mutex_lock(&windows->lock);
     uint8_t *full = end_use(windows, window, *most);
     look_ahead(windows, number);

@@ -59,7 +59,9 @@ struct conv_archive_windows {
     uint64_t expected; // windows of the whole file; 0: unknown
     uint64_t first;    // window; before it is left to write(): small archives need no window
     uint64_t next;     // the window after the last one that was begun
-    uint64_t refused;  // the window from which on nothing could be allocated; UINT64_MAX: none
+    uint64_t skipped[CONV_ARCHIVE_WINDOWS]; // windows before it that were not begun
+    int skipped_count;
+    uint64_t refused; // the window from which on nothing could be allocated; UINT64_MAX: none
 };
 
 // Begins with a file that is open for reading and writing, if its file system and the number of

@@ -165,6 +165,11 @@ static inline bool conv_sink_is_noted(const struct conv_sink *sink, const struct
 
 // The following do nothing for sinks without an order, and for NULL.
 
+static inline bool conv_sink_has_order(const struct conv_sink *sink)
+{
+    return sink && sink->ops->drop;
+}
+
 static inline void conv_sink_drop(struct conv_sink *sink, const struct conv_item *item)
 {
     if (sink && sink->ops->drop)

@@ -300,7 +300,10 @@ static void end_run(struct conv_scheduler *s, struct conv_slot *slot, enum resul
             conv_jobs_read_again(s, job);
         } else {
             conv_job_move(job, CONV_JOB_FILTERED);
-            conv_jobs_push(&s->jobs.to_encode, job);
+            if (conv_sink_has_order(s->config->sink)) // less has to wait for its turn
+                conv_jobs_insert(&s->jobs.to_encode, job);
+            else
+                conv_jobs_push(&s->jobs.to_encode, job);
         }
     }
     pthread_cond_signal(&s->wake.workers);

@@ -391,7 +391,8 @@ def test_truncated(box, cut, piped):
     else:
         result = run("emboss", "in.tar", "out.tar", code=1)
     assert "truncated archive" in result.err, result.err
-    assert read("out.tar") == expected(box, members)[:len(read("out.tar"))]
+    done = read("out.tar") if os.path.exists("out.tar") else []
+    assert done == expected(box, members)[:len(done)] and bool(done) == (cut not in (100, 600))
 
 
 def test_damaged_header(box):
@@ -443,7 +444,11 @@ def test_refusals(box):
 def test_no_archive(box):
     (box / "in.tar").write_bytes(b"this is no archive" * 100)
     result = run("emboss", "in.tar", "out.tar", code=1)
-    assert "in.tar: damaged archive: no header at byte 0" in result.err
+    assert "in.tar: damaged archive: no header at byte 0" in result.err and not os.path.exists("out.tar")
+    make("out.tar", list(samples(1)))
+    before = (box / "out.tar").read_bytes()
+    run("emboss", "in.tar", "out.tar", code=1)
+    assert (box / "out.tar").read_bytes() == before
 
 
 def test_the_archive_itself_is_not_replaced(box):
