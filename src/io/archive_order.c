@@ -23,6 +23,10 @@
 #define PATIENCE(bytes) ((uint64_t)(bytes) / 16)
 #define LEAST_PATIENCE 4000
 
+// An archive is written through maps only if so many bytes of members may wait: maps count as
+// memory of the process, though the file system has their pages anyway.
+#define LEAST_TO_MAP ((size_t)400 << 20)
+
 // Archives that are open at a time.
 #define MOST_OPEN 4
 
@@ -293,9 +297,9 @@ static enum conv_status open_archive(struct conv_archive_order *order, struct op
                                      int target, struct conv_err *err)
 {
     const struct conv_archive_target *to = &order->config.targets[target];
+    bool may_map = to->format->frame && order->limit >= LEAST_TO_MAP;
     enum conv_status status = conv_archive_output_open(
-        &archive->output, to->path, to->format->frame ? order->config.threads : 1,
-        order->config.stop, err);
+        &archive->output, to->path, may_map ? order->config.threads : 1, order->config.stop, err);
     if (status)
         return status;
     conv_archive_windows_expect(&archive->output.windows, order->usual);
