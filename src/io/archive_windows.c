@@ -16,6 +16,7 @@
 #define MADV_COLLAPSE 25 // Linux 6.1
 #endif
 
+#define SMALL_PAGE ((off_t)4096)
 #define LEAST_STREAMED ((size_t)1 << 16)
 #define MAP_BYTES (CONV_ARCHIVE_MAP_WINDOWS * CONV_ARCHIVE_WINDOW)
 
@@ -107,15 +108,19 @@ static uint8_t *end_window(struct conv_archive_windows *windows, uint64_t window
 }
 
 // Allocates a window in large pages. A page that is not there at all cannot become a large one, so
-// a byte of each is written first. False if that fails; nothing is lost then.
-static bool allocate_huge(struct conv_archive_windows *windows, uint8_t *map, off_t at)
+// one in each is allocated and touched first; a file system with large pages makes them then.
+// fallocate() holds the file's lock, but not while pages are filled with zeros, as write() would.
+// False if that fails; nothing is lost then.
+static bool allocate_huge(struct conv_archive_windows *windows, const uint8_t *map, off_t at)
 {
-    off_t end = at + (off_t)CONV_ARCHIVE_WINDOW, huge = (off_t)CONV_ARCHIVE_HUGE;
-    for (off_t last = at + huge - 1; last < end; last += huge)
-        if (pwrite(windows->fd, "", 1, last) != 1)
+    off_t huge = (off_t)CONV_ARCHIVE_HUGE, end = (off_t)CONV_ARCHIVE_WINDOW;
+    for (off_t last = huge - SMALL_PAGE; last < end; last += huge) {
+        if (fallocate(windows->fd, 0, at + last, SMALL_PAGE) != 0)
             return false;
+        (void)*(const volatile uint8_t *)(map + last);
+    }
     for (int attempt = 0; attempt < 2; attempt++)
-        if (madvise(map, CONV_ARCHIVE_WINDOW, MADV_COLLAPSE) == 0)
+        if (madvise((void *)(uintptr_t)map, CONV_ARCHIVE_WINDOW, MADV_COLLAPSE) == 0)
             return true;
         else if (errno != EAGAIN)
             break;
