@@ -2,15 +2,16 @@
 // Puts members into archives in the order of their numbers, whichever thread is done first.
 //
 // A member whose turn it is goes straight to the archive. One that is early is copied and waits,
-// without making its thread wait: that is why no thread, staging memory or lock is ever held by a
-// member that waits for another one, and why the member whose turn it is always gets what it needs.
-// The memory of waiting members is limited by admission instead: conv_archive_order_may_begin
-// refuses to begin further members while too much waits, except for the one whose turn it is. What
-// was begun before adds at most the outputs of the images in work, which staging memory limits.
+// without making its thread wait for more than the quarter of a copy's time: that is why no thread,
+// staging memory or lock is ever held by a member that waits for another one, and why the member
+// whose turn it is always gets what it needs. The memory of waiting members is limited by admission
+// instead: conv_archive_order_may_begin refuses to begin further members while too much waits,
+// except for the one whose turn it is. What was begun before adds at most the outputs of the images
+// in work, which staging memory limits.
 //
 // A file of plain tar is written by several threads at a time, each at its member's offset, which
-// is known as soon as the sizes of all members before it are. Everything else is written by one
-// thread at a time.
+// is known as soon as the sizes of all members before it are; the next archive begins meanwhile.
+// Everything else is written by one thread at a time.
 //
 // Any thread may call any function, unless stated otherwise.
 #ifndef CONV_IO_ARCHIVE_ORDER_H

@@ -65,6 +65,18 @@ static struct conv_job *merge(struct conv_job *a, struct conv_job *b)
     return first;
 }
 
+void conv_jobs_join(struct conv_job_list *list, struct conv_job *first, bool by_number)
+{
+    for (const struct conv_job *job = first; job; job = job->next)
+        list->count++;
+    if (by_number)
+        list->first = merge(list->first, first);
+    else
+        *list->end = first;
+    while (*list->end)
+        list->end = &(*list->end)->next;
+}
+
 // Runs of 1, 2, 4, ... jobs wait in `runs` until there are two of a length.
 struct conv_job *conv_jobs_sort(struct conv_job *first)
 {

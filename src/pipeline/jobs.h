@@ -14,6 +14,9 @@ void conv_jobs_put_back(struct conv_job_list *list, struct conv_job *job); // at
 void conv_jobs_insert(struct conv_job_list *list, struct conv_job *job);   // by item.number
 struct conv_job *conv_jobs_pop(struct conv_job_list *list);                // NULL if it is empty
 
+// Adds jobs that are linked by `next` at the end, or `by_number`, if both are sorted, in order.
+void conv_jobs_join(struct conv_job_list *list, struct conv_job *first, bool by_number);
+
 // Sorts jobs that are linked by `next` by their items' numbers.
 struct conv_job *conv_jobs_sort(struct conv_job *first);
 

@@ -284,7 +284,7 @@ static bool is_undecoded(const struct conv_slot *slot, const struct conv_job *jo
 static void end_run(struct conv_scheduler *s, struct conv_slot *slot, enum result result,
                     enum conv_status status, const struct conv_err *err) CONV_NEEDS(s->lock)
 {
-    struct conv_job *next;
+    struct conv_job *next, *filtered = NULL, **end = &filtered;
     conv_slot_move(slot, CONV_SLOT_DRAINING);
     conv_groups_note_run(s, slot, !status && result == FILTERED);
     slot->jobs = conv_jobs_sort(slot->jobs); // sinks with an order take them as they come
@@ -300,12 +300,13 @@ static void end_run(struct conv_scheduler *s, struct conv_slot *slot, enum resul
             conv_jobs_read_again(s, job);
         } else {
             conv_job_move(job, CONV_JOB_FILTERED);
-            if (conv_sink_has_order(s->config->sink)) // less has to wait for its turn
-                conv_jobs_insert(&s->jobs.to_encode, job);
-            else
-                conv_jobs_push(&s->jobs.to_encode, job);
+            job->next = NULL;
+            *end = job;
+            end = &job->next;
         }
     }
+    // A sink with an order gets them in order, so that less has to wait for its turn.
+    conv_jobs_join(&s->jobs.to_encode, filtered, conv_sink_has_order(s->config->sink));
     pthread_cond_signal(&s->wake.workers);
 }
 
