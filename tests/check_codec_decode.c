@@ -28,7 +28,7 @@ struct batch {
 
 // Streams that the oracle accepts and refuses: a check in which all are refused would prove little.
 static struct {
-    int right, wrong;
+    int right, wrong, split;
 } counts;
 
 static void ask_oracle(struct batch *batch, struct check_stream stream)
@@ -46,12 +46,15 @@ static bool check(struct batch *batch)
     static const int threads[] = {0, 128, 256, 512};
     struct check_decode_run how = {
         .threads = threads[check_decode_random(4)],
+        .parts = !batch->limited && check_decode_random(2) ? 2 + (int)check_decode_random(255) : 0,
         .at_any_cost = !batch->limited,
         .stopped = batch->stopped,
         .seed = check_decode_random(1u << 31),
     };
-    bool ok = batch->count == 0 ||
-              check_decode_batch(batch->streams, batch->planes, batch->right, batch->count, &how);
+    int split = 0;
+    bool ok = batch->count == 0 || check_decode_batch(batch->streams, batch->planes, batch->right,
+                                                      batch->count, &how, &split);
+    counts.split += ok ? split : 0;
     for (int i = 0; i < batch->count; i++) {
         free(batch->streams[i].bytes);
         check_free_planes(&batch->planes[i]);
@@ -233,7 +236,11 @@ bool check_codec_decode(const struct check_options *options)
     }
     if (options->special)
         ok = ok && check_cut(CHECK_CUT);
-    printf("decode: %d streams that the oracle accepts, %d that it refuses: %s\n", counts.right,
-           counts.wrong, ok ? "ok" : "FAILED");
+    if (ok && rounds >= 8 && counts.split == 0) {
+        printf("FAILED: no stream was decoded in parts\n");
+        ok = false;
+    }
+    printf("decode: %d streams that the oracle accepts (%d in parts), %d that it refuses: %s\n",
+           counts.right, counts.split, counts.wrong, ok ? "ok" : "FAILED");
     return ok;
 }

@@ -59,6 +59,7 @@ void check_free_planes(struct conv_image *planes);
 // How a batch is decoded.
 struct check_decode_run {
     int threads;      // that decode an image together; 0: the decoder's choice
+    int parts;        // at most, that a stream is cut into; 0: the decoder's choice
     bool at_any_cost; // otherwise a valid stream may be refused as CONV_DECODE_COSTLY
     bool stopped;     // by the host, before the start
     uint64_t seed;    // of the order of emulated threads
@@ -66,8 +67,10 @@ struct check_decode_run {
 
 // Decodes a batch and compares each image with the oracle's right[i] and, if that is true,
 // planes[i]; valid streams whose `result` is CONV_DECODE_COSTLY or CONV_DECODE_STOPPED must end so.
-// False, with a message, if anything differs or memory around the planes has changed.
+// False, with a message, if anything differs or memory around the planes has changed. *split counts
+// the images that their parts made.
 bool check_decode_batch(const struct check_stream *streams, const struct conv_image *planes,
-                        const bool *right, int count, const struct check_decode_run *how);
+                        const bool *right, int count, const struct check_decode_run *how,
+                        int *split);
 
 #endif

@@ -15,8 +15,8 @@
 #define UNTOUCHED 0xdeadbeefu
 
 struct device_image {
-    uint8_t *d_stream, *d_rows, *d_plane[CONV_IMAGE_MAX_CHANNELS];
-    size_t plane_bytes, rows_bytes; // without guards
+    uint8_t *d_stream, *d_rows, *d_split, *d_plane[CONV_IMAGE_MAX_CHANNELS];
+    size_t plane_bytes, rows_bytes, split_bytes; // without guards
 };
 
 struct device_batch {
@@ -87,9 +87,26 @@ static bool turns_are_right(const struct conv_decode_image *images, int count)
     return right;
 }
 
+// Cuts a stream into a random number of parts of 8 bytes or more, with memory of the exact size.
+static bool plan_parts(struct device_image *own, struct conv_decode_image *image, int most)
+{
+    unsigned parts = 2 + check_decode_random((unsigned)most - 1);
+    unsigned least = 8, bytes = (image->stream_bytes + parts - 1) / parts;
+    bytes = bytes < least ? least : bytes;
+    image->part_bytes = bytes;
+    image->parts = (image->stream_bytes + bytes - 1) / bytes;
+    if (image->parts == 0 || image->rows_bytes >= 1u << 28)
+        return true;
+    own->split_bytes = conv_cuda_decode_split_bytes(image);
+    if (!make_memory(&own->d_split, own->split_bytes + 2 * GUARD))
+        return false;
+    image->d_split = own->d_split + GUARD;
+    return true;
+}
+
 // The planner's memory is one block. Every other time each image gets rows of its own instead, of
 // the exact size.
-static bool plan(struct device_batch *batch, int count)
+static bool plan(struct device_batch *batch, int count, const struct check_decode_run *how)
 {
     size_t scratch = 0;
     for (int i = 0; i < count; i++)
@@ -108,6 +125,9 @@ static bool plan(struct device_batch *batch, int count)
             return false;
         batch->images[i].d_rows = own->d_rows + GUARD;
     }
+    for (int i = 0; i < count && how->parts; i++)
+        if (!plan_parts(&batch->own[i], &batch->images[i], how->parts))
+            return false;
     size_t table = (size_t)count * sizeof *batch->images;
     uint32_t *untouched = batch->status;
     for (int i = 0; i < count; i++)
@@ -139,6 +159,7 @@ static bool run(struct device_batch *batch, int count, const struct check_decode
         .d_images = batch->d_images,
         .count = count,
         .threads = how->threads,
+        .split = how->parts ? CONV_DECODE_SPLIT_ALWAYS : CONV_DECODE_SPLIT_AUTO,
         .at_any_cost = how->at_any_cost,
         .d_stop = batch->h_stop,
         .d_status = batch->d_status,
@@ -195,6 +216,15 @@ static const char *compare_plane(const uint8_t *memory, const struct device_imag
     return NULL;
 }
 
+// True if the image's parts made it, not one block of threads.
+static bool is_split(const struct device_image *own)
+{
+    uint32_t failed = 1;
+    return own->d_split &&
+           !cudaMemcpy(&failed, own->d_split + GUARD, sizeof failed, cudaMemcpyDeviceToHost) &&
+           failed == 0;
+}
+
 static const char *compare(const struct device_batch *batch, int i,
                            const struct check_stream *stream, const struct conv_image *planes,
                            bool right)
@@ -210,6 +240,8 @@ static const char *compare(const struct device_batch *batch, int i,
         return "refused for another reason";
     if (own->d_rows && !guards_hold(own->d_rows, own->rows_bytes))
         return "writes beside the rows";
+    if (own->d_split && !guards_hold(own->d_split, own->split_bytes))
+        return "writes beside the parts";
     for (int c = 0; c < planes->channels && !what; c++) {
         size_t size = own->plane_bytes + 2 * GUARD;
         uint8_t *memory = malloc(size);
@@ -229,6 +261,7 @@ static void free_batch(struct device_batch *batch)
     for (int i = 0; i < CHECK_DECODE_MOST; i++) {
         cudaFree(batch->own[i].d_stream);
         cudaFree(batch->own[i].d_rows);
+        cudaFree(batch->own[i].d_split);
         for (int c = 0; c < CONV_IMAGE_MAX_CHANNELS; c++)
             cudaFree(batch->own[i].d_plane[c]);
     }
@@ -239,7 +272,8 @@ static void free_batch(struct device_batch *batch)
 }
 
 bool check_decode_batch(const struct check_stream *streams, const struct conv_image *planes,
-                        const bool *right, int count, const struct check_decode_run *how)
+                        const bool *right, int count, const struct check_decode_run *how,
+                        int *split)
 {
     struct device_batch batch = {0};
     bool ok = true;
@@ -248,19 +282,21 @@ bool check_decode_batch(const struct check_stream *streams, const struct conv_im
 #endif
     for (int i = 0; i < count && ok; i++)
         ok = upload_image(&batch.own[i], &batch.images[i], &streams[i]);
-    ok = ok && plan(&batch, count) && run(&batch, count, how);
+    ok = ok && plan(&batch, count, how) && run(&batch, count, how);
     if (ok && !guards_hold(batch.d_scratch, batch.scratch_bytes)) {
         printf("FAILED: writes beside the scratch\n");
         ok = false;
     }
+    *split = 0;
     for (int i = 0; i < count && ok; i++) {
+        *split += is_split(&batch.own[i]);
         const char *what = compare(&batch, i, &streams[i], &planes[i], right[i]);
         if (!what)
             continue;
         printf("FAILED image %d, %s: %s (result %u; %dx%d, %d channels, %d bits, %zu bytes, "
-               "%d threads)\n",
+               "%d threads, %d parts)\n",
                i, streams[i].kind, what, batch.status[i], streams[i].width, streams[i].height,
-               streams[i].channels, streams[i].depth, streams[i].size, how->threads);
+               streams[i].channels, streams[i].depth, streams[i].size, how->threads, how->parts);
         ok = false;
     }
     free_batch(&batch);

@@ -8,7 +8,7 @@
 #include "png/cuda/cuda_decode.h"
 
 #define ALIGN 256
-#define MEMORY_FACTOR 3 // of samples: compressed, filtered rows, planes
+#define MEMORY_FACTOR 6 // of samples: compressed, filtered rows, their parts (2.5), planes
 // A part takes about 0.05 ms of the host's time besides copies: that of 2.5 MB of copies.
 #define LEAST_PART_BYTES ((size_t)24 << 20)
 

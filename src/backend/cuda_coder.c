@@ -167,6 +167,10 @@ enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struc
 
 // --- work ----------------------------------------------------------------------------------------
 
+// Groups of up to so many images, which are large ones, are decoded by many blocks of threads per
+// image. Other streams decode groups at the same time, so that with more images each SM has one.
+#define MOST_SPLIT 4
+
 // The answers: where each image's chunks are, then whether each image was decoded.
 static size_t results_bytes(const struct conv_group *group)
 {
@@ -181,6 +185,8 @@ enum conv_status conv_cuda_coder_decode(struct conv_stream *stream, struct conv_
         .images = (const void *)(group->h_in + coder->decodes),
         .d_images = (const void *)(d_in + coder->decodes),
         .count = group->image_count,
+        .split =
+            group->image_count <= MOST_SPLIT ? CONV_DECODE_SPLIT_AUTO : CONV_DECODE_SPLIT_NEVER,
         .d_stop = stream->backend->d_stop,
         .d_status = (void *)(coder->answers.h_data + results_bytes(group)),
         .stream = stream->cuda,

@@ -96,7 +96,9 @@ static bool read_head(struct codes *codes, struct bits *bits, uint32_t type)
             return false;
         for (uint32_t i = 0; i < 1 << PRECODE_BITS; i++)
             table[i] = find_symbol(&precode, sorted, i, 1, PRECODE_BITS);
-        if (!read_lengths(bits, lengths, table, &counts))
+        struct lengths_part part = {0, NO_LENGTH};
+        if (!read_lengths(&part, bits, lengths, table, &counts, UINT32_MAX) ||
+            !lengths[END_OF_BLOCK])
             return false;
     }
     return make_codes(codes, lengths);

@@ -30,7 +30,19 @@ struct conv_decode_image {
     uint32_t row_bytes; // of a row without its filter byte
     uint8_t *d_rows;    // in the scratch memory: the filtered rows, each after its filter byte
     uint32_t rows_bytes;
-    uint32_t turn; // of entry i: the i-th image in order of falling stream length
+    uint32_t turn;              // of entry i: the i-th image in order of falling stream length
+    uint32_t parts, part_bytes; // of the stream, if many blocks of threads inflate it; parts is 0
+                                // for streams that are too short for that
+    uint8_t *d_split;           // in the scratch memory: what the parts are decoded to; its first
+                                // word is then 0 if the parts made the image
+};
+
+// How streams that have parts are inflated: by as many blocks of threads, or by one. AUTO: by
+// many if few images are in flight.
+enum conv_decode_split {
+    CONV_DECODE_SPLIT_AUTO,
+    CONV_DECODE_SPLIT_ALWAYS,
+    CONV_DECODE_SPLIT_NEVER
 };
 
 // The status word of an image. Unless it is DECODED, the CPU has to decode the file or report what
@@ -55,9 +67,10 @@ struct conv_decode_batch {
     const struct conv_decode_image *images;   // readable by the host, planned
     const struct conv_decode_image *d_images; // the same table in device memory
     int count;                                // at least 1
-    int threads;      // per image in inflate: 128, 256, 512; 0: chosen by `at_once`
-    int at_once;      // images that the device decodes at the same time, in this batch and on other
-                      // streams; 0: `count`
+    int threads; // per image in inflate: 128, 256, 512; 0: chosen by `at_once`
+    int at_once; // images that the device decodes at the same time, in this batch and on other
+                 // streams; 0: `count`
+    enum conv_decode_split split;
     bool at_any_cost; // for tests: no CONV_DECODE_COSTLY
     // A word, usually in mapped host memory. Any thread may set it while the kernels run; within
     // some milliseconds unfinished streams end as CONV_DECODE_STOPPED. May be NULL.
@@ -74,8 +87,13 @@ struct conv_decode_batch {
 // 8192 rows of less than 256 bytes each.
 bool conv_cuda_decode_takes(const struct conv_decode_image *image);
 
-// Bytes of device memory for the filtered rows of such an image, a multiple of 128.
+// Bytes of device memory for the filtered rows of such an image, whatever its stream_bytes, a
+// multiple of 128: the rows, and for images of 256 KiB or more 2.5 times as much again.
 size_t conv_cuda_decode_scratch(const struct conv_decode_image *image);
+
+// The part of that for an image's d_split: memory that is 128-byte aligned, of any image with
+// parts.
+size_t conv_cuda_decode_split_bytes(const struct conv_decode_image *image);
 
 // Sets the planner's part of all entries from the sizes in the caller's part. d_scratch is 128-byte
 // aligned, as large as the sum of conv_cuda_decode_scratch over the images, and reserved until the

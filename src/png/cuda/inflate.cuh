@@ -5,11 +5,13 @@
 #define CONV_PNG_CUDA_INFLATE_CUH
 
 #include "png/cuda/cuda_decode.h"
+#include "png/cuda/launches.cuh"
 #include "png/cuda/lengths.cuh"
 #include "png/cuda/symbols.cuh"
 #include "png/cuda/thread_bits.cuh"
 
 #define LANES 32
+#define FILTERS 5
 #define ALL_LANES 0xffffffffu
 
 // Words after the last thread's bits: its last match may begin there, and two words are read ahead.
@@ -60,6 +62,12 @@ template <int THREADS> struct block_memory {
     uint32_t ends[THREADS / LANES], sums[2][THREADS / LANES]; // of warps
     struct agreement agreed;
 };
+
+// Where the unfilter kernel reads whether the image's rows are there.
+__device__ __forceinline__ uint32_t *result_of(const struct conv_decode_image &image)
+{
+    return (uint32_t *)(image.d_rows + conv_decode_result_at(image.rows_bytes));
+}
 
 // The compressed bytes as aligned words: the first byte is at bit 8 * lead.
 struct stream {

@@ -10,6 +10,8 @@
 // result for that kernel.
 #define CONV_DECODE_SLACK 80
 
+#define CONV_SPLIT_MOST_PARTS 256
+
 ANYWHERE size_t conv_decode_result_at(uint32_t rows_bytes)
 {
     return ((size_t)rows_bytes + CONV_DECODE_SLACK + 3) / 4 * 4;
@@ -19,6 +21,17 @@ extern "C" {
 // Each enqueues one launch and sets *name to its name. This one inflates, checks the Adler-32 and
 // the filter bytes, and writes d_status.
 enum conv_status conv_cuda_inflate(const struct conv_decode_batch *batch, const char **name);
+// These four inflate the images that have parts, with many blocks of threads each. What they cannot
+// decode is left to conv_cuda_inflate, which comes after them.
+enum conv_status conv_cuda_split_find(const struct conv_decode_batch *batch, const char **name);
+enum conv_status conv_cuda_split_count(const struct conv_decode_batch *batch, const char **name);
+enum conv_status conv_cuda_split_put(const struct conv_decode_batch *batch, const char **name);
+enum conv_status conv_cuda_split_resolve(const struct conv_decode_batch *batch, const char **name);
+// The most parts, and bytes of rows, of the batch's images that have parts.
+uint32_t conv_cuda_split_most_parts(const struct conv_decode_batch *batch);
+uint32_t conv_cuda_split_most_bytes(const struct conv_decode_batch *batch);
+// Whether those four are used.
+enum conv_status conv_cuda_split_is_used(const struct conv_decode_batch *batch, bool *used);
 // Reverses the filters of the images that were inflated.
 enum conv_status conv_cuda_unfilter(const struct conv_decode_batch *batch, const char **name);
 }

@@ -28,35 +28,60 @@ ANYWHERE uint32_t precode_symbol(uint32_t i)
 // An entry of the precode: its symbol << 8 | bits to drop.
 #define PRECODE_BITS 7
 
-// Reads the lengths of all codewords by the precode's table. lengths[] is all zeros, those of
-// distances begin at LITLENS. False where zlib refuses.
-ANYWHERE bool read_lengths(struct bits *bits, uint8_t *lengths, const uint32_t *precode,
-                           const struct length_counts *counts)
+// The next item of the list of lengths: a length, or NO_LENGTH for the former one again (of zeros,
+// 0). *repeat: how many times.
+#define NO_LENGTH 16u
+
+ANYWHERE uint32_t take_length(struct bits *bits, const uint32_t *precode, uint32_t *repeat)
 {
-    uint32_t total = counts->litlens + counts->distances, done = 0, former = 0;
-    while (done < total) {
-        uint32_t next = peek_bits(bits), entry = precode[next & ((1 << PRECODE_BITS) - 1)];
-        uint32_t symbol = entry >> 8, drop = entry & 255, repeat = 1;
-        if (symbol > 15) {
-            if (symbol == 16 && done == 0)
-                return false;
-            uint32_t extra = symbol == 16 ? 2 : symbol == 17 ? 3 : 7;
-            repeat = (symbol == 18 ? 11 : 3) + (next >> drop & ((1u << extra) - 1));
-            drop += extra;
-        }
-        drop_bits(bits, drop);
-        former = symbol < 16 ? symbol : symbol == 16 ? former : 0;
-        if (repeat > total - done)
+    uint32_t next = peek_bits(bits), entry = precode[next & ((1 << PRECODE_BITS) - 1)];
+    uint32_t symbol = entry >> 8, drop = entry & 255;
+    uint32_t extra = symbol < 16 ? 0 : symbol == 16 ? 2 : symbol == 17 ? 3 : 7;
+    uint32_t least = symbol < 16 ? 1 : symbol == 18 ? 11 : 3;
+    *repeat = least + (next >> drop & ((1u << extra) - 1));
+    drop_bits(bits, drop + extra);
+    return symbol <= 16 ? symbol : 0;
+}
+
+// Some of the lengths, those whose items begin before a limit.
+struct lengths_part {
+    uint32_t done;   // lengths before
+    uint32_t former; // the length before, NO_LENGTH if it is not known
+};
+
+// Moves on by the items that begin before bit `limit`, without their order in the block known.
+ANYWHERE void count_lengths(struct lengths_part *part, struct bits *bits, const uint32_t *precode,
+                            uint32_t limit)
+{
+    while (bits->at < limit) {
+        uint32_t repeat, length = take_length(bits, precode, &repeat);
+        part->done += repeat;
+        part->former = length == NO_LENGTH ? part->former : length;
+    }
+}
+
+// The same with all known: stores lengths to lengths[], which is all zeros; those of distances
+// begin at LITLENS. Stops after the last one. False where zlib refuses.
+ANYWHERE bool read_lengths(struct lengths_part *part, struct bits *bits, uint8_t *lengths,
+                           const uint32_t *precode, const struct length_counts *counts,
+                           uint32_t limit)
+{
+    uint32_t total = counts->litlens + counts->distances;
+    while (bits->at < limit && part->done < total) {
+        uint32_t repeat, length = take_length(bits, precode, &repeat);
+        part->former = length == NO_LENGTH ? part->former : length;
+        if (part->former == NO_LENGTH || repeat > total - part->done)
             return false;
-        uint32_t end = done + repeat;
-        if (former == 0)
-            done = end;
-        for (; done < end; done++) {
-            uint32_t place = done < counts->litlens ? done : done - counts->litlens + LITLENS;
-            lengths[place] = (uint8_t)former;
+        uint32_t end = part->done + repeat;
+        if (part->former == 0)
+            part->done = end;
+        for (; part->done < end; part->done++) {
+            uint32_t i = part->done;
+            lengths[i < counts->litlens ? i : i - counts->litlens + LITLENS] =
+                (uint8_t)part->former;
         }
     }
-    return lengths[END_OF_BLOCK] != 0;
+    return true;
 }
 
 // The code lengths of blocks with the fixed codes (3.2.6).

@@ -114,12 +114,13 @@ ANYWHERE uint32_t find_symbol(const struct code *code, const uint16_t *sorted, u
                               int least, int most)
 {
     uint32_t codeword = reverse_bits(bits) >> (32 - MOST_LENGTH);
-    for (int n = least; n <= most; n++)
-        if (codeword < code->limit[n]) {
-            int32_t place = (int32_t)(codeword >> (MOST_LENGTH - n)) + code->offset[n];
-            return (uint32_t)sorted[place] << 8 | (uint32_t)n;
-        }
-    return NO_SYMBOL;
+    int n = least; // limits do not fall: no branch, and all loads at once
+    for (int shorter = least; shorter <= most; shorter++)
+        n += codeword >= code->limit[shorter];
+    if (n > most)
+        return NO_SYMBOL;
+    int32_t place = (int32_t)(codeword >> (MOST_LENGTH - n)) + code->offset[n];
+    return (uint32_t)sorted[place] << 8 | (uint32_t)n;
 }
 
 // --- entries -------------------------------------------------------------------------------------

@@ -85,6 +85,63 @@ __device__ inline bool read_precode(struct block_memory<THREADS> &shared, struct
     return true;
 }
 
+// Bits of the list of lengths that a lane takes. Codewords of the precode are short, so that a lane
+// that begins at a wrong bit is right after a few of them.
+#define LENGTHS_LANE_BITS 32
+
+// Reads the lengths of all codewords, each lane some of the items, by guessing as speculate.cuh
+// does. Bits from `at` on; `limit` is where the head's memory ends. False, for all lanes, where
+// zlib refuses.
+__device__ inline bool guess_lengths(const uint32_t *head, uint32_t *at, uint8_t *lengths,
+                                     const uint32_t *precode, const struct length_counts *counts,
+                                     uint32_t limit)
+{
+    uint32_t lane = threadIdx.x % LANES, below = (1u << lane) - 1;
+    uint32_t total = counts->litlens + counts->distances;
+    struct lengths_part before = {0, NO_LENGTH}; // the lanes
+    while (before.done < total) {
+        uint32_t first = min(*at + LENGTHS_LANE_BITS * lane, limit);
+        uint32_t last = min(first + LENGTHS_LANE_BITS, limit), start = first;
+        struct lengths_part own = {0, NO_LENGTH};
+        struct bits bits = read_bits(head, start);
+        bool wrong = true;
+        do { // a lane more is right each time
+            if (wrong) {
+                own.done = 0;
+                own.former = NO_LENGTH;
+                bits = read_bits(head, start);
+                count_lengths(&own, &bits, precode, last);
+            }
+            uint32_t end = __shfl_sync(ALL_LANES, bits.at, (int)(lane - 1) & (LANES - 1));
+            wrong = lane > 0 && end != start;
+            start = wrong ? end : start;
+        } while (__ballot_sync(ALL_LANES, wrong));
+        uint32_t sum = own.done;
+        for (uint32_t step = 1; step < LANES; step *= 2) {
+            uint32_t former = __shfl_sync(ALL_LANES, sum, (int)(lane - step) & (LANES - 1));
+            if (lane >= step)
+                sum += former;
+        }
+        uint32_t known = __ballot_sync(ALL_LANES, own.former != NO_LENGTH), nearest = known & below;
+        uint32_t former = __shfl_sync(ALL_LANES, own.former, LANES - 1 - __clz((int)nearest));
+        uint32_t latest = __shfl_sync(ALL_LANES, own.former, LANES - 1 - __clz((int)known));
+        struct lengths_part part = {before.done + sum - own.done, nearest ? former : before.former};
+        bits = read_bits(head, start);
+        bool mine = part.done < total;
+        bool right = !mine || read_lengths(&part, &bits, lengths, precode, counts, last);
+        if (!__all_sync(ALL_LANES, right) || *at >= limit)
+            return false;
+        uint32_t ended = __ballot_sync(ALL_LANES, mine && part.done == total);
+        *at = __shfl_sync(ALL_LANES, bits.at, ended ? __ffs((int)ended) - 1 : LANES - 1);
+        before.done += __shfl_sync(ALL_LANES, sum, LANES - 1);
+        before.former = known ? latest : before.former;
+        if (ended)
+            break;
+    }
+    __syncwarp();
+    return lengths[END_OF_BLOCK] != 0;
+}
+
 // Reads the lengths of all codewords to shared.making.lengths, which is all zeros; for the first
 // warp. *at is the bit of the stage after the block's type and, on return, after its head. False
 // where zlib refuses.
@@ -93,19 +150,19 @@ __device__ inline bool read_dynamic(struct block_memory<THREADS> &shared, uint32
 {
     struct bits bits = read_bits(shared.head, *at);
     struct length_counts counts;
-    bool right = read_length_counts(&bits, &counts) && read_precode(shared, &bits, counts.precodes);
-    if (right && threadIdx.x == 0)
-        right = read_lengths(&bits, shared.making.lengths, shared.entries, &counts);
-    *at = bits.at; // lane 0 has read the lengths
-    return __all_sync(ALL_LANES, right);
+    if (!read_length_counts(&bits, &counts) || !read_precode(shared, &bits, counts.precodes))
+        return false;
+    *at = bits.at;
+    return guess_lengths(shared.head, at, shared.making.lengths, shared.entries, &counts,
+                         32 * (HEAD_WORDS - 3));
 }
 
-// Makes the tables of a block of type 1 or 2. Its head is on the stage, and *at is the bit after
-// its type. Returns CONV_DECODE_DECODED or CONV_DECODE_CODE to all threads, with the place of the
-// first symbol in *at.
+// Reads the lengths of all codewords of a block of type 1 or 2 to shared.making.lengths. Its head
+// is on the stage, and *at is the bit after its type. Returns CONV_DECODE_DECODED or
+// CONV_DECODE_CODE to all threads, with the place of the first symbol in *at.
 template <int THREADS>
-__device__ inline uint32_t make_tables(struct block_memory<THREADS> &shared, bool fixed,
-                                       uint32_t *at)
+__device__ inline uint32_t read_codes(struct block_memory<THREADS> &shared, bool fixed,
+                                      uint32_t *at)
 {
     for (uint32_t i = threadIdx.x; i < LITLENS + DISTANCES; i += THREADS)
         shared.making.lengths[i] = fixed ? (uint8_t)fixed_length(i) : 0;
@@ -124,8 +181,13 @@ __device__ inline uint32_t make_tables(struct block_memory<THREADS> &shared, boo
     __syncthreads();
     if (!fixed)
         *at = shared.agreed.at;
-    if (shared.agreed.result != CONV_DECODE_DECODED)
-        return CONV_DECODE_CODE;
+    return shared.agreed.result;
+}
+
+// Makes the tables of the codes whose lengths are in shared.making. Called by all threads after a
+// barrier, and ends with one. CONV_DECODE_DECODED or CONV_DECODE_CODE.
+template <int THREADS> __device__ inline uint32_t make_tables(struct block_memory<THREADS> &shared)
+{
     bool right = true;
     struct making *making = &shared.making;
     if (threadIdx.x < LANES)

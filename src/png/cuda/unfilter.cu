@@ -61,14 +61,25 @@ __device__ __forceinline__ void read_above(struct strip<CHANNELS> *above,
     }
 }
 
-// Reads the bytes of a step. Those after the row's end are the next row's, or the slack.
+// Loads the words of a step, which is done a step ahead. Those after the row's end are the next
+// row's, or the slack.
 template <int CHANNELS>
-__device__ __forceinline__ void read_row(uint32_t *bytes, struct place *place)
+__device__ __forceinline__ void load_row(uint32_t *ahead, const struct place &place, uint32_t step)
 {
-    const uint32_t *words = place->words + place->step * (CHANNELS * STEP_BYTES / 4);
+    const uint32_t *words = place.words + step * (CHANNELS * STEP_BYTES / 4);
+#pragma unroll
+    for (int i = 0; i < CHANNELS * STEP_BYTES / 4; i++)
+        ahead[i] = words[i + 1];
+}
+
+// Turns a step's words into its bytes.
+template <int CHANNELS>
+__device__ __forceinline__ void read_row(uint32_t *bytes, struct place *place,
+                                         const uint32_t *ahead)
+{
 #pragma unroll
     for (int i = 0; i < CHANNELS * STEP_BYTES / 4; i++) {
-        uint32_t word = words[i + 1];
+        uint32_t word = ahead[i];
         bytes[i] = __funnelshift_r(place->former, word, place->shift);
         place->former = word;
     }
@@ -123,7 +134,10 @@ __device__ inline void unfilter_image(const struct conv_decode_image &image, uin
     const uint32_t total = (height + threads - 1) / threads * period + threads - 1;
     uint32_t left[CHANNELS * SAMPLE], above_left[CHANNELS * SAMPLE];
     struct place place = {};
+    uint32_t ahead[CHANNELS * STEP_BYTES / 4] = {0};
     enter_row(&place, image, me);
+    if (place.y < height)
+        load_row<CHANNELS>(ahead, place, 0);
     for (uint32_t now = 0; now < total; now++) {
         if (now >= me) {
             if (place.step < steps && place.y < height) {
@@ -132,7 +146,9 @@ __device__ inline void unfilter_image(const struct conv_decode_image &image, uin
                 if (place.step == 0)
                     for (int k = 0; k < CHANNELS * SAMPLE; k++)
                         left[k] = above_left[k] = 0;
-                read_row<CHANNELS>(bytes, &place);
+                read_row<CHANNELS>(bytes, &place, ahead);
+                if (place.step + 1 < steps)
+                    load_row<CHANNELS>(ahead, place, place.step + 1);
                 if (me == 0) {
                     read_above(&above, image, place); // written a round ago
                 } else {
@@ -154,8 +170,11 @@ __device__ inline void unfilter_image(const struct conv_decode_image &image, uin
                                place.step * STEP_BYTES) = words;
                 }
             }
-            if (++place.step == period)
+            if (++place.step == period) {
                 enter_row(&place, image, place.y + threads);
+                if (place.y < height)
+                    load_row<CHANNELS>(ahead, place, 0);
+            }
         }
         if (threads == WARP)
             __syncwarp();
@@ -199,6 +218,17 @@ static __global__ void __launch_bounds__(256) unfilter(const struct conv_decode_
     }
 }
 
+// The most steps of a row in the batch: with more threads, some would always wait.
+static int most_steps(const struct conv_decode_batch *batch)
+{
+    int64_t most = 1;
+    for (int i = 0; i < batch->count; i++) {
+        int64_t bytes = (int64_t)batch->images[i].width * (batch->images[i].depth / 8);
+        most = bytes / STEP_BYTES > most ? bytes / STEP_BYTES : most;
+    }
+    return most < INT32_MAX ? (int)most : INT32_MAX;
+}
+
 // Uses enough warps per image to occupy every SM; with one warp per image, shared memory is padded
 // to limit the warps per SM.
 enum conv_status conv_cuda_unfilter(const struct conv_decode_batch *batch, const char **name)
@@ -208,8 +238,9 @@ enum conv_status conv_cuda_unfilter(const struct conv_decode_batch *batch, const
         cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) ||
         cudaDeviceGetAttribute(&processor, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device))
         return CONV_ERR_DEVICE;
-    int warps = 1;
-    while (warps < 8 && 2 * warps * batch->count <= MOST_WARPS / 2 * processors)
+    int warps = 1, steps = most_steps(batch);
+    while (warps < 8 && WARP * warps < steps &&
+           2 * warps * batch->count <= MOST_WARPS / 2 * processors)
         warps *= 2;
     size_t bytes = (size_t)(2 * MOST_CHANNELS * WARP * warps) * sizeof(uint4);
     size_t share = (size_t)(processor / MOST_WARPS - SYSTEM_SHARED);

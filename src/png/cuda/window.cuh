@@ -19,14 +19,31 @@
 // first `skip` places are earlier output.
 struct window {
     uint8_t *rows;      // all of the output
+    uint16_t *states;   // of split images: all of the output, as split.cuh says; else unused
+    uint32_t first;     // likewise: where the output of this part begins
     uint32_t start;     // bytes of the output before the window
     uint32_t skip, end; // places: the window's bytes are from skip to end - 1
+};
+
+// What a place holds once its match is resolved, for an image that one block of threads inflates:
+// references to before the window are bytes, since all earlier output is known.
+struct whole_image {
+    static constexpr uint32_t FINAL = LITERAL; // a bit that all but references have
+    static __device__ inline uint32_t literal(uint32_t token)
+    {
+        return token;
+    }
+    // The value of a byte before the window: `at` of the output.
+    static __device__ inline uint32_t earlier(const struct window &window, int32_t at)
+    {
+        return LITERAL | window.rows[at];
+    }
 };
 
 __device__ __forceinline__ struct window open_window(uint8_t *rows, uint32_t start, uint32_t bytes)
 {
     uint32_t skip = start % 4; // rows are aligned
-    struct window window = {rows, start, skip, skip + bytes};
+    struct window window = {rows, nullptr, 0, start, skip, skip + bytes};
     return window;
 }
 
@@ -74,53 +91,67 @@ __device__ __forceinline__ bool is_earlier(const struct window &window, bool mat
     return earlier && !none;
 }
 
-// Makes each place within a match a reference to the place a distance before it, which may be
-// within the same match. (A remainder would lead to before the match at once, but takes more
-// instructions than following references.) A lane takes two places; the match that contains one
-// begins at the last begin before it. To be called after a barrier. True if a match refers to
+// How far before a place its source is: a distance, or the multiple of it that leads to before the
+// match, `inside` places from its begin. Flat images consist of such runs, and following their
+// references would take most of the time.
+__device__ __forceinline__ uint32_t source_distance(uint32_t distance, uint32_t inside)
+{
+    return inside < distance ? distance : distance + inside / distance * distance;
+}
+
+// Makes each place within a match a reference to a place before the match, or to one where the
+// match was stored again. A lane takes two places; the match that contains one begins at the last
+// begin before it. To be called after a barrier. True if a match refers to
 // before the first byte.
-template <int THREADS>
+template <typename STATE, int THREADS>
 __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct window &window)
 {
     uint32_t *pairs = (uint32_t *)shared.window;
-    const uint8_t *earlier = window.rows + (window.start - window.skip);
+    const int32_t offset = (int32_t)(window.start - window.skip);
     uint32_t lane = threadIdx.x % LANES, below = (1u << lane) - 1;
     bool wrong = false;
     for (uint32_t first = threadIdx.x / LANES * STRETCH; first < window.end;
          first += THREADS / LANES * STRETCH) {
-        uint32_t end = min(first + STRETCH, window.end), former = 0;
+        uint32_t end = min(first + STRETCH, window.end), former = 0, former_begin = first;
         for (uint32_t at = first; at < end; at += 2 * LANES) {
             uint32_t place = at + 2 * lane, pair = pairs[place / 2];
             uint32_t low = pair & 0xffff, high = pair >> 16;
             uint32_t last = high != INSIDE ? high : low;
             uint32_t begins = __ballot_sync(ALL_LANES, pair != INSIDE_TWICE);
-            // `before`: from the nearest lane before this one where anything begins; `latest`: from
-            // the last lane.
-            uint32_t before =
-                __shfl_sync(ALL_LANES, last, LANES - 1 - __clz((int)(begins & below)));
-            uint32_t latest = __shfl_sync(ALL_LANES, last, LANES - 1 - __clz((int)begins));
+            // `before`: from the nearest lane before this one where anything begins, at `begin`;
+            // `latest`: from the last lane.
+            uint32_t highs = __ballot_sync(ALL_LANES, high != INSIDE);
+            uint32_t nearest = LANES - 1 - (uint32_t)__clz((int)(begins & below));
+            uint32_t farthest = LANES - 1 - (uint32_t)__clz((int)begins);
+            uint32_t before = __shfl_sync(ALL_LANES, last, (int)nearest);
+            uint32_t latest = __shfl_sync(ALL_LANES, last, (int)farthest);
+            uint32_t begin =
+                begins & below ? at + 2 * nearest + (highs >> nearest & 1) : former_begin;
             before = low != INSIDE ? low : begins & below ? before : former;
+            begin = low != INSIDE ? place : begin;
             former = begins ? latest : former;
+            former_begin = begins ? at + 2 * farthest + (highs >> farthest & 1) : former_begin;
             uint32_t match = high != INSIDE ? high : before;
             bool low_matched = place >= window.skip && place < window.end && !(before & LITERAL);
             bool high_matched =
                 place + 1 >= window.skip && place + 1 < window.end && !(match & LITERAL);
-            int32_t low_source = (int32_t)(place - before - 1);
-            int32_t high_source = (int32_t)(place - match);
+            int32_t low_source = (int32_t)(place - source_distance(before + 1, place - begin));
+            uint32_t inside = high != INSIDE ? 0 : place + 1 - begin;
+            int32_t high_source = (int32_t)(place + 1 - source_distance(match + 1, inside));
             if (low_matched)
                 low = (uint32_t)low_source;
             if (high_matched)
                 high = (uint32_t)high_source;
             // Both loads are issued before one is waited for.
-            uint32_t low_byte = 0, high_byte = 0;
+            uint32_t low_state = 0, high_state = 0;
             bool low_earlier = is_earlier(window, low_matched, low_source, &wrong);
             bool high_earlier = is_earlier(window, high_matched, high_source, &wrong);
             if (low_earlier)
-                low_byte = earlier[low_source];
+                low_state = STATE::earlier(window, offset + low_source);
             if (high_earlier)
-                high_byte = earlier[high_source];
-            low = low_earlier ? LITERAL | low_byte : low & 0xffff;
-            high = high_earlier ? LITERAL | high_byte : high & 0xffff;
+                high_state = STATE::earlier(window, offset + high_source);
+            low = low_earlier ? low_state : low_matched ? low & 0xffff : STATE::literal(low);
+            high = high_earlier ? high_state : high_matched ? high & 0xffff : STATE::literal(high);
             pairs[place / 2] = high << 16 | low;
         }
     }
@@ -128,9 +159,10 @@ __device__ inline bool refer(struct block_memory<THREADS> &shared, const struct 
 }
 
 // Where a reference leads after up to MOST_HOPS hops: to a byte, or to another reference.
+template <uint32_t FINAL>
 __device__ __forceinline__ uint32_t follow(const uint16_t *places, uint32_t place)
 {
-    for (int hops = 0; hops < MOST_HOPS && !(place & LITERAL); hops++)
+    for (int hops = 0; hops < MOST_HOPS && !(place & FINAL); hops++)
         place = places[place];
     return place;
 }
@@ -138,7 +170,7 @@ __device__ __forceinline__ uint32_t follow(const uint16_t *places, uint32_t plac
 // Follows the references of every THREADS-th pair of places, PAIRS_AT_ONCE of them from `first` on.
 // True if they do not all lead to bytes yet. Contains two barriers, so that no place is read while
 // it is written.
-template <int THREADS>
+template <uint32_t FINAL, int THREADS>
 __device__ __forceinline__ bool follow_pairs(uint32_t *pairs, uint32_t first, uint32_t count)
 {
     const uint16_t *places = (const uint16_t *)pairs;
@@ -149,13 +181,13 @@ __device__ __forceinline__ bool follow_pairs(uint32_t *pairs, uint32_t first, ui
         uint32_t at = first + i * THREADS;
         both[i] = at < count ? pairs[at] : INSIDE_TWICE;
         uint32_t low = both[i] & 0xffff, high = both[i] >> 16;
-        if (low & high & LITERAL)
+        if ((low & FINAL) && (high & FINAL))
             continue;
-        low = follow(places, low);
-        high = follow(places, high);
+        low = follow<FINAL>(places, low);
+        high = follow<FINAL>(places, high);
         both[i] = high << 16 | low;
         followed |= 1u << i;
-        left |= !(low & high & LITERAL);
+        left |= !(low & FINAL) || !(high & FINAL);
     }
     __syncthreads();
 #pragma unroll
@@ -169,7 +201,7 @@ __device__ __forceinline__ bool follow_pairs(uint32_t *pairs, uint32_t first, ui
 // Follows references until all places are bytes. Each round starts from the shortened references of
 // the one before, so there are at most as many rounds as the logarithm of the longest chain.
 // Between barriers.
-template <int THREADS>
+template <uint32_t FINAL, int THREADS>
 __device__ inline void follow_references(struct block_memory<THREADS> &shared,
                                          const struct window &window)
 {
@@ -178,7 +210,7 @@ __device__ inline void follow_references(struct block_memory<THREADS> &shared,
     do {
         left = false;
         for (uint32_t first = 0; first < count; first += PAIRS_AT_ONCE * THREADS)
-            left |= follow_pairs<THREADS>(pairs, first + threadIdx.x, count);
+            left |= follow_pairs<FINAL, THREADS>(pairs, first + threadIdx.x, count);
     } while (__syncthreads_or(left));
 }
 

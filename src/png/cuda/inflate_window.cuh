@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+// What both ways to inflate have in common (inflate.cu: an image by one block of threads;
+// split.cuh: by many): the streams' frame, the heads of DEFLATE blocks, and how many bytes each
+// thread's part of a window makes.
+#ifndef CONV_PNG_CUDA_INFLATE_WINDOW_CUH
+#define CONV_PNG_CUDA_INFLATE_WINDOW_CUH
+
+#include "png/cuda/inflate.cuh"
+#include "png/cuda/speculate.cuh"
+#include "png/cuda/tables.cuh"
+
+// The cost of a DEFLATE block's head, in microseconds of 128 threads on an H200. Measured: 0.5 to
+// 0.7 for a stored block, 8.8 for a fixed one, 15.6 for a dynamic one with a head of 90 bits, 117
+// with 2270. One megabyte of empty blocks takes a GPU up to 7 s and holds up its whole batch; one
+// core of a CPU reads it in milliseconds. So each stream has a budget: FREE_COST, and 1 for every
+// BYTES_PER_COST bytes of output so far. A stream that exceeds it is left to the CPU. Ordinary
+// encoders stay far below it: zlib's default is 16 K symbols per block (a budget of 410 or more for
+// each), libdeflate's least block is 5,000 bytes (125).
+#define STORED_COST 1
+#define FIXED_COST 9
+#define DYNAMIC_COST 16
+#define HEAD_BITS_PER_COST 24
+#define FREE_COST 2048
+#define BYTES_PER_COST 40
+
+// The position in stream and output; equal in all threads.
+struct progress {
+    uint32_t at;          // bit of the stream
+    uint32_t out;         // bytes made
+    uint32_t thread_bits; // of input for each thread in the next window
+    uint32_t cost;        // of the heads of blocks so far
+    uint32_t windows;     // so far, of blocks that have codes
+};
+
+// True if the host has set d_stop: thread 0 reads it once per POLL_EACH windows. A read of host
+// memory takes 1 to 2 us, POLL_EACH windows 1 ms or more. Images of fewer than FIRST_POLL windows
+// never poll.
+#define POLL_EACH 64
+#define FIRST_POLL 3
+__device__ __forceinline__ bool is_stopped(const struct progress &progress,
+                                           const volatile uint32_t *stop)
+{
+    return threadIdx.x == 0 && stop && progress.windows % POLL_EACH == FIRST_POLL && *stop;
+}
+
+// Determines the threads whose bytes form the window: those before the first one that does not
+// begin where its predecessor ends, does not fit, or comes after the end of the block.
+template <int THREADS>
+__device__ inline void agree(struct block_memory<THREADS> &shared, const struct part &part,
+                             bool right, bool stopped, uint32_t skip, uint32_t *before)
+{
+    uint32_t bytes = 0, total, lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
+    for (int p = 0; p < SEGMENTS; p++)
+        bytes += part.bytes[p];
+    *before = sum_before(shared, bytes, 0, &total);
+    bool fits = right && skip + *before + bytes <= THREADS * THREAD_ROOM;
+    uint32_t refused = __ballot_sync(ALL_LANES, !fits);
+    if (lane == 0)
+        shared.sums[1][warp] = refused ? (uint32_t)__ffs((int)refused) - 1 : LANES;
+    __syncthreads();
+    uint32_t threads = 0; // in a row, from the first on
+    for (uint32_t w = 0; w < THREADS / LANES && threads == w * LANES; w++)
+        threads += shared.sums[1][w];
+    if (threadIdx.x + 1 == threads) {
+        uint32_t place = part.places[SEGMENTS - 1];
+        shared.agreed.at = place & PLACE_BIT;
+        shared.agreed.bytes = *before + bytes;
+        shared.agreed.stop = place & ~PLACE_BIT;
+    }
+    if (threadIdx.x == 0)
+        shared.agreed.threads = stopped ? THREADS_STOPPED : threads;
+    __syncthreads();
+}
+
+// --- streams -------------------------------------------------------------------------------------
+
+__device__ inline struct stream open_stream(const struct conv_decode_image &image)
+{
+    struct stream stream;
+    stream.lead = (uint32_t)((uintptr_t)image.d_stream % 4);
+    stream.words = (const uint32_t *)(image.d_stream - stream.lead);
+    stream.bytes = image.stream_bytes;
+    stream.end = 8 * (stream.lead + stream.bytes - 4);
+    return stream;
+}
+
+__device__ inline uint32_t check_header(const struct stream &stream, uint32_t rows_bytes)
+{
+    if (stream.bytes < 2 + 4)
+        return CONV_DECODE_HEADER;
+    uint32_t method = stream_byte(stream, 0), flags = stream_byte(stream, 1);
+    // As src/png/cpu/inflate.c: deflate, no dictionary, and a window that holds all or is the
+    // largest, so that no distance is beyond it.
+    bool right = (method & 15) == 8 && method >> 4 <= 7 && (method << 8 | flags) % 31 == 0 &&
+                 !(flags & 32) && (method >> 4 == 7 || rows_bytes <= 256u << (method >> 4));
+    return right ? CONV_DECODE_DECODED : CONV_DECODE_HEADER;
+}
+
+__device__ __forceinline__ bool is_costly(const struct progress &progress, uint32_t free_cost)
+{
+    return progress.cost > free_cost && progress.cost - free_cost > progress.out / BYTES_PER_COST;
+}
+
+// --- heads of blocks -----------------------------------------------------------------------------
+
+// Where the bytes of a stored block whose head ends at bit `at` begin in the stream, and how many
+// they are.
+__device__ inline uint32_t read_stored(const struct stream &stream, uint32_t at, uint32_t *first,
+                                       uint32_t *size)
+{
+    uint32_t from = (at + 7) / 8 - stream.lead, end = stream.bytes - 4;
+    if (from > end || end - from < 4)
+        return CONV_DECODE_TRUNCATED;
+    *size = stream_byte(stream, from) | stream_byte(stream, from + 1) << 8;
+    uint32_t check = stream_byte(stream, from + 2) | stream_byte(stream, from + 3) << 8;
+    if (*size != (check ^ 0xffff))
+        return CONV_DECODE_BLOCK;
+    *first = from + 4;
+    return *size > end - *first ? CONV_DECODE_TRUNCATED : CONV_DECODE_DECODED;
+}
+
+// Reads a block's head and makes the tables of its codes, if it has any (type 1 or 2).
+template <int THREADS>
+__device__ inline uint32_t read_head(struct block_memory<THREADS> &shared,
+                                     const struct stream &stream, struct progress *progress,
+                                     bool *final, uint32_t *type)
+{
+    if (progress->at + 3 > stream.end)
+        return CONV_DECODE_TRUNCATED;
+    __syncthreads(); // the stage is no longer read
+    uint32_t origin = progress->at / 32 * 32;
+    fill_stage(shared, stream, origin, HEAD_WORDS);
+    __syncthreads();
+    uint32_t at = progress->at - origin;
+    struct bits head = read_bits(shared.stage, at);
+    *final = take_bits(&head, 1);
+    *type = take_bits(&head, 2);
+    progress->at += 3;
+    progress->cost += *type == 0 ? STORED_COST : *type == 1 ? FIXED_COST : DYNAMIC_COST;
+    if (*type == 0)
+        return CONV_DECODE_DECODED;
+    if (*type == 3)
+        return CONV_DECODE_BLOCK;
+    at += 3;
+    uint32_t result = read_codes(shared, *type == 1, &at);
+    progress->cost += (origin + at - progress->at) / HEAD_BITS_PER_COST;
+    progress->at = origin + at;
+    return result == CONV_DECODE_DECODED ? make_tables(shared) : result;
+}
+
+// --- windows -------------------------------------------------------------------------------------
+
+// The symbols of one thread: bits of the stage, and the bytes of the window before them.
+struct counted {
+    uint32_t start, limit, before;
+};
+
+// Counts the next window, of whose places the first `skip` are not used; shared.agreed says of how
+// many threads it is. A barrier follows the tables and each window's last read of the stage, which
+// is then free.
+template <int THREADS>
+__device__ inline struct counted
+count_window(struct block_memory<THREADS> &shared, const struct stream &stream,
+             struct progress *progress, uint32_t skip, const uint32_t *stop)
+{
+    uint32_t origin = progress->at / 32 * 32, at = progress->at - origin;
+    uint32_t bits = progress->thread_bits, end = stream.end - origin;
+    fill_stage(shared, stream, origin, (at + THREADS * bits) / 32 + STAGE_SLACK);
+    __syncthreads();
+    bool stopped = is_stopped(*progress, stop);
+    progress->windows++;
+    struct part part;
+    struct counted counted;
+    bool right = count_parts(shared, &part, at, bits, end);
+    agree(shared, part, right, stopped, skip, &counted.before);
+    counted.start = part.start;
+    counted.limit = min(at + (threadIdx.x + 1) * bits, end);
+    return counted;
+}
+
+// To the end of a window that has been counted. True at the block's end.
+__device__ __forceinline__ bool advance(struct progress *progress, const struct agreement &agreed)
+{
+    uint32_t origin = progress->at / 32 * 32;
+    if (agreed.bytes > 0)
+        progress->thread_bits =
+            choose_thread_bits(agreed.at - (progress->at - origin), agreed.bytes);
+    progress->at = origin + agreed.at;
+    progress->out += agreed.bytes;
+    return agreed.stop != 0;
+}
+
+#endif

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+// Inflates one image with many blocks of threads, for when few images are in flight. Its stream is
+// cut into parts of equal size. In each part but the first a search finds where a DEFLATE block
+// begins (split_find.cu), and all parts are decoded at once from there on: first only to count
+// (split_count.cu), which shows which of these begins are real and where the output of each part
+// is; then to write (split_put.cu). What a part copies from before its own output is written as a
+// marker, and resolved when all parts have been written (split_resolve.cu). After Knespel and
+// Brunst, "Rapidgzip" (2023), and Kerbiriou and Chikhi, "Parallel decompression of gzip-compressed
+// files" (2019).
+//
+// Whatever fails here, because of the stream or for lack of room in the tables below, is left to
+// the kernel in inflate.cu, which decides what is wrong with a stream, if anything.
+#ifndef CONV_PNG_CUDA_SPLIT_CUH
+#define CONV_PNG_CUDA_SPLIT_CUH
+
+#include "png/cuda/inflate.cuh"
+
+#define SPLIT_THREADS 256
+#define SPLIT_NONE UINT32_MAX
+
+// States of an output byte of a split image, 16 bits each: in a window, references to its places
+// are below 0x4000. Then bytes, then markers: the byte at this distance less 1 before the part.
+#define STATE_FINAL 0xc000u
+#define STATE_BYTE 0x4000u
+#define STATE_MARKER 0x4100u
+static_assert(SPLIT_THREADS * THREAD_ROOM <= STATE_BYTE, "a place of the window fits");
+static_assert(STATE_MARKER + 32768 <= INSIDE, "markers of all distances fit");
+
+struct split_part {
+    uint32_t start;  // the bit of the stream where its first block begins; SPLIT_NONE
+    uint32_t next;   // the part that begins where this one ends, `parts` at the end of the stream;
+                     // SPLIT_NONE if it could not be counted
+    uint32_t bytes;  // of output
+    uint32_t window; // its first; SPLIT_NONE
+    uint32_t out;    // bytes of output before it; SPLIT_NONE if it is not part of the stream
+};
+
+// A window as it was counted, or stored bytes.
+struct split_window {
+    uint32_t next;  // of the same part; SPLIT_NONE
+    uint32_t codes; // where the lengths of its block's codewords are; SPLIT_NONE: stored bytes
+    uint32_t at;    // bit of the stream; stored: byte
+    uint32_t bits;  // for each thread
+    uint32_t threads, bytes;
+    uint32_t counted[SPLIT_THREADS]; // of each thread: bytes before it << 17 | first bit
+};
+#define COUNTED_BITS 17
+static_assert(32 + SPLIT_THREADS * MOST_THREAD_BITS + 64 < 1 << COUNTED_BITS, "the bits fit");
+
+struct split_codes {
+    uint8_t lengths[LITLENS + DISTANCES];
+};
+
+struct split_state {
+    uint32_t failed;
+    uint32_t windows, codes;              // used so far
+    uint32_t live;                        // parts of the stream
+    uint32_t done;                        // blocks that have resolved their share
+    uint32_t bytes, weighted;             // sums of shares of the Adler-32
+    uint32_t outs[CONV_SPLIT_MOST_PARTS]; // of live parts: the output before each
+    struct split_part parts[CONV_SPLIT_MOST_PARTS];
+};
+
+// An image's tables, in its scratch memory.
+struct split {
+    struct split_state *state;
+    struct split_codes *codes;
+    struct split_window *windows;
+    uint16_t *states; // one for each byte of the rows
+    uint32_t most_codes, most_windows;
+};
+
+__host__ __device__ inline size_t split_align(size_t bytes)
+{
+    return (bytes + 127) / 128 * 128;
+}
+
+// Of an image whose rows have that many bytes. Ordinary streams use half of the codes and windows.
+__host__ __device__ inline size_t split_place(struct split *split, uint8_t *memory,
+                                              uint32_t rows_bytes)
+{
+    split->most_codes = rows_bytes / 8192 + 64;
+    split->most_windows = rows_bytes / 4096 + 64;
+    size_t at = 0;
+    split->state = (struct split_state *)(memory + at);
+    at += split_align(sizeof(struct split_state));
+    split->codes = (struct split_codes *)(memory + at);
+    at += split_align(split->most_codes * sizeof(struct split_codes));
+    split->windows = (struct split_window *)(memory + at);
+    at += split_align(split->most_windows * sizeof(struct split_window));
+    split->states = (uint16_t *)(memory + at);
+    at += split_align(((size_t)rows_bytes + 8) * sizeof(uint16_t));
+    return at;
+}
+
+__device__ inline struct split find_split(const struct conv_decode_image &image)
+{
+    struct split split;
+    split_place(&split, image.d_split, image.rows_bytes);
+    return split;
+}
+
+#endif

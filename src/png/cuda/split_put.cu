@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// Writes the output of each part of a split stream (split.cuh), window by window as counted: a
+// byte, or a marker for a byte from before the part.
+#include <cuda_runtime_api.h>
+
+#include "png/cuda/inflate_window.cuh"
+#include "png/cuda/launches.cuh"
+#include "png/cuda/split.cuh"
+#include "png/cuda/window.cuh"
+
+struct split_image {
+    static constexpr uint32_t FINAL = STATE_FINAL;
+    static __device__ inline uint32_t literal(uint32_t token)
+    {
+        return token == INSIDE ? INSIDE : STATE_BYTE | (token & 255); // after the window: empty
+    }
+    static __device__ inline uint32_t earlier(const struct window &window, int32_t at)
+    {
+        return at >= (int32_t)window.first ? window.states[at]
+                                           : STATE_MARKER + (window.first - 1 - (uint32_t)at);
+    }
+};
+
+// Writes the states, and leaves the window empty for the next one.
+template <int THREADS>
+__device__ inline void write_states(struct block_memory<THREADS> &shared,
+                                    const struct window &window)
+{
+    uint16_t *out = window.states + (window.start - window.skip);
+    for (uint32_t i = threadIdx.x; 4 * i < window.end; i += THREADS) {
+        uint2 places = shared.window[i];
+        shared.window[i] = make_uint2(INSIDE_TWICE, INSIDE_TWICE);
+        if (4 * i >= window.skip && 4 * i + 4 <= window.end) {
+            ((uint2 *)out)[i] = places;
+            continue;
+        }
+        for (uint32_t b = 0; b < 4; b++)
+            if (4 * i + b >= window.skip && 4 * i + b < window.end)
+                out[4 * i + b] = (uint16_t)((b < 2 ? places.x : places.y) >> 16 * (b % 2));
+    }
+}
+
+// False if a match refers to before the first byte.
+template <int THREADS>
+__device__ inline bool put_window(struct block_memory<THREADS> &shared, const struct stream &stream,
+                                  const struct split_window &counted, const struct window &window)
+{
+    uint32_t origin = counted.at / 32 * 32, at = counted.at - origin;
+    fill_stage(shared, stream, origin, (at + THREADS * counted.bits) / 32 + STAGE_SLACK);
+    __syncthreads();
+    if (threadIdx.x < counted.threads) {
+        uint32_t own = counted.counted[threadIdx.x];
+        uint32_t limit = min(at + (threadIdx.x + 1) * counted.bits, stream.end - origin);
+        put_symbols(shared, own & ((1u << COUNTED_BITS) - 1), limit,
+                    window.skip + (own >> COUNTED_BITS));
+    }
+    __syncthreads();
+    if (__syncthreads_or(refer<split_image>(shared, window)))
+        return false;
+    follow_references<split_image::FINAL>(shared, window);
+    write_states(shared, window);
+    __syncthreads(); // the next window reads them
+    return true;
+}
+
+template <int THREADS>
+__device__ inline bool put_part(struct block_memory<THREADS> &shared, const struct stream &stream,
+                                const struct split &split, const struct split_part &part)
+{
+    uint32_t out = part.out, codes = SPLIT_NONE;
+    for (uint32_t i = threadIdx.x; i < THREADS * THREAD_ROOM / 4; i += THREADS)
+        shared.window[i] = make_uint2(INSIDE_TWICE, INSIDE_TWICE);
+    for (uint32_t w = part.window; w != SPLIT_NONE; w = split.windows[w].next) {
+        const struct split_window &counted = split.windows[w];
+        if (counted.codes == SPLIT_NONE) {
+            for (uint32_t i = threadIdx.x; i < counted.bytes; i += THREADS)
+                split.states[out + i] =
+                    (uint16_t)(STATE_BYTE | stream_byte(stream, counted.at + i));
+            __syncthreads(); // later windows read them
+            out += counted.bytes;
+            continue;
+        }
+        if (counted.codes != codes) {
+            codes = counted.codes;
+            for (uint32_t i = threadIdx.x; i < LITLENS + DISTANCES; i += THREADS)
+                shared.making.lengths[i] = split.codes[codes].lengths[i];
+            __syncthreads();
+            make_tables(shared);
+        }
+        struct window window = open_window(nullptr, out, counted.bytes);
+        window.states = split.states;
+        window.first = part.out;
+        if (!put_window(shared, stream, counted, window))
+            return false;
+        out += counted.bytes;
+    }
+    return true;
+}
+
+static __global__ void __launch_bounds__(SPLIT_THREADS, 1024 / SPLIT_THREADS)
+    split_put(const struct conv_decode_image *images)
+{
+    extern __shared__ uint4 memory[];
+    struct block_memory<SPLIT_THREADS> &shared = *(struct block_memory<SPLIT_THREADS> *)memory;
+    struct conv_decode_image image = images[blockIdx.y];
+    if (blockIdx.x >= image.parts)
+        return;
+    struct split split = find_split(image);
+    const struct split_part part = split.state->parts[blockIdx.x];
+    // Written by another block: a part of an image that has failed is a waste, not an error.
+    if (part.out == SPLIT_NONE || *(volatile uint32_t *)&split.state->failed)
+        return;
+    if (!put_part(shared, open_stream(image), split, part) && threadIdx.x == 0)
+        *(volatile uint32_t *)&split.state->failed = 1;
+}
+
+enum conv_status conv_cuda_split_put(const struct conv_decode_batch *batch, const char **name)
+{
+    const int bytes = (int)sizeof(struct block_memory<SPLIT_THREADS>);
+    dim3 grid(conv_cuda_split_most_parts(batch), (unsigned)batch->count);
+    if (cudaFuncSetAttribute((const void *)split_put, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             bytes))
+        return CONV_ERR_DEVICE;
+    split_put<<<grid, SPLIT_THREADS, (size_t)bytes, (cudaStream_t)batch->stream>>>(batch->d_images);
+    *name = "split_put";
+    return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
+}
