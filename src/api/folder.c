@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "filter/filter.h"
+#include "io/operands.h"
 #include "io/paths.h"
 #include "io/walk_plan.h"
 #include "pipeline/defaults.h"
@@ -151,10 +152,10 @@ static enum conv_status check_call(const char *filter, const char *const *inputs
     for (int i = 0; i < input_count; i++) {
         if (!inputs[i])
             return conv_err_set(err, CONV_ERR_USAGE, "inputs[%d] is NULL", i);
-        if (strcmp(inputs[i], "-") == 0)
+        if (conv_operands_is_standard(inputs[i]))
             return conv_err_set(err, CONV_ERR_USAGE, "standard input is not read; use `./-`");
     }
-    if (strcmp(output, "-") == 0)
+    if (conv_operands_is_standard(output))
         return conv_err_set(err, CONV_ERR_USAGE, "standard output is not written to; use `./-`");
     if (options->shards < 0 || options->shards > CONV_SHARD_MOST || options->shard < 0 ||
         (options->shard > 0 && options->shard >= options->shards))
