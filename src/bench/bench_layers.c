@@ -10,16 +10,18 @@
 #include "base/stat.h"
 #include "bench/bench_cuda.h"
 #include "bench/bench_layers.h"
+#include "bench/bench_time.h"
 
 #define LEAST_RUNS 3
-#define ENOUGH_NS 1000000000u // for all runs of a variant
-#define MOST_YARDSTICKS 512   // copies, or runs of multiply-adds, of a place
-#define YARDSTICK_RUNS 3      // of each with each variant
-#define CHECKED 24            // images of a result
+// For all runs of a variant.
+#define ENOUGH_NS (1000000000u / CONV_BENCH_SHORTER)
+#define MOST_YARDSTICKS 512 // copies, or runs of multiply-adds, of a place
+#define YARDSTICK_RUNS 3    // of each with each variant
+#define CHECKED 24          // images of a result
 
 // On a CPU the time per image does not depend on the batch, so a run has fewer images, as long as
 // they are much larger than the caches.
-#define CPU_RUN_NS 60000000u
+#define CPU_RUN_NS (60000000u / CONV_BENCH_SHORTER)
 #define CPU_MOST_BYTES ((size_t)512 << 20)
 
 static const int batches[] = {100, 1000, 10000};

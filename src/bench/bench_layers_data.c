@@ -7,9 +7,10 @@
 #include <string.h>
 
 #include "bench/bench_layers.h"
+#include "bench/bench_time.h"
 
 #define MOST_DISTINCT 16
-#define ENOUGH_PRODUCTS 4e8 // of all distinct images: a second of one core
+#define ENOUGH_PRODUCTS (4e8 / CONV_BENCH_SHORTER) // of all distinct images: a second of one core
 
 // -1 to 1, the same on every machine.
 static void fill_noise(float *values, size_t count, uint64_t state)
