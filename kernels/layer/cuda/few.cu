@@ -22,8 +22,9 @@ static void fill_weights(const struct conv_layer *layer, int maps, int padded, i
 
 struct few_shape {
     int channels, kernel, columns, rows, maps, vector, threads;
-    int padded;      // floats of a tap's weights in a group
-    int most_groups; // 0: any number
+    int padded;           // floats of a tap's weights in a group
+    int most_groups;      // 0: any number
+    int64_t least_images; // of a launch, for which it is worth its 30 KB of parameters
     few_form form;
     float cost; // of a multiply-add, measured: 1 is the best
     void (*launch)(const struct conv_layer *layer, const few_launch &p, unsigned blocks,
@@ -64,16 +65,69 @@ static void launch_looped(const struct conv_layer *, const few_launch &p, unsign
 template <int C, int K, int T, int R, int MT, int G, int VX, few_form FORM, int THREADS, int BLOCKS>
 static few_shape fixed(float cost)
 {
-    return {C,       K,  T, R,    MT,   VX,
-            THREADS, MT, G, FORM, cost, launch_fixed<C, K, T, R, MT, G, VX, FORM, THREADS, BLOCKS>};
+    return {C,
+            K,
+            T,
+            R,
+            MT,
+            VX,
+            THREADS,
+            MT,
+            G,
+            0,
+            FORM,
+            cost,
+            launch_fixed<C, K, T, R, MT, G, VX, FORM, THREADS, BLOCKS>};
 }
 
 template <int C, int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
 static few_shape looped(float cost)
 {
-    return {C,  K,    T,       R,
-            MT, VX,   THREADS, few_padded(MT),
-            0,  FORM, cost,    launch_looped<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS>};
+    return {C,
+            K,
+            T,
+            R,
+            MT,
+            VX,
+            THREADS,
+            few_padded(MT),
+            0,
+            0,
+            FORM,
+            cost,
+            launch_looped<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS>};
+}
+
+// Weights in parameters of a fixed size: as many groups as fit.
+template <int C, int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
+static void launch_uniform(const struct conv_layer *layer, const few_launch &p, unsigned blocks,
+                           cudaStream_t stream)
+{
+    struct few_fixed_launch<FEW_FLOATS> launch;
+    launch.p = p;
+    fill_weights(layer, MT, MT, p.groups, launch.weights);
+    auto kernel = is_plain(layer, MT)
+                      ? few_uniform<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS, true>
+                      : few_uniform<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS, false>;
+    kernel<<<blocks, THREADS, 0, stream>>>(launch);
+}
+
+template <int C, int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
+static few_shape in_uniform(float cost)
+{
+    return {C,
+            K,
+            T,
+            R,
+            MT,
+            VX,
+            THREADS,
+            MT,
+            FEW_FLOATS / (MT * (1 + C * K * K)),
+            500,
+            FORM,
+            cost,
+            launch_uniform<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS>};
 }
 
 static const struct few_shape shapes[] = {
@@ -81,9 +135,10 @@ static const struct few_shape shapes[] = {
     // block, blocks of a multiprocessor.
     fixed<1, 5, 4, 2, 1, 6, 4, FEW_WHOLE, 192, 5>(0.97f),
     fixed<1, 5, 4, 1, 2, 8, 4, FEW_WHOLE, 256, 4>(1),
-    looped<1, 5, 4, 2, 5, 4, FEW_WHOLE, 128, 4>(1.05f),
+    in_uniform<1, 5, 4, 2, 2, 4, FEW_WHOLE, 256, 3>(1.01f),
     looped<1, 5, 4, 2, 4, 4, FEW_WHOLE, 128, 4>(1.06f),
     looped<1, 5, 4, 1, 4, 4, FEW_WHOLE, 128, 5>(1.2f),
+    fixed<1, 5, 6, 1, 1, 16, 2, FEW_ROWS, 128, 5>(1.05f),
     fixed<1, 5, 4, 1, 1, 16, 2, FEW_FLAT, 128, 6>(1.1f),
     looped<1, 5, 6, 1, 8, 2, FEW_RUNS, 128, 4>(1.4f),
     looped<1, 5, 5, 1, 8, 1, FEW_RUNS, 128, 5>(1.7f),
@@ -104,7 +159,7 @@ static const struct few_shape shapes[] = {
 #define MOST_SHARED (48 << 10)
 
 struct few_config {
-    int shape, tiles, unit_rows, groups, group_images;
+    int shape, tiles, unit_rows, groups, group_images, image_units;
     float cost;
 };
 
@@ -135,12 +190,16 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
             s->kernel != layer->kernel_height || out_height < s->rows ||
             out_width < (s->form == FEW_FLAT ? 2 : s->columns) || (anywhere && s->vector > 1) ||
             (!runs && layer->activation == CONV_ACTIVATION_TANH) ||
-            (s->form == FEW_WHOLE && out_width % s->columns) ||
-            (s->form == FEW_FLAT && plane % 4) || out_width % s->vector ||
+            ((s->form == FEW_WHOLE || s->form == FEW_ROWS) && out_width % s->columns) ||
+            ((s->form == FEW_FLAT || s->form == FEW_ROWS) && plane % 4) || out_width % s->vector ||
             shape->width % s->vector || plane > INT32_MAX / 4 ||
-            (s->most_groups ? c.groups > s->most_groups : bytes > MOST_SHARED))
+            (s->most_groups ? c.groups > s->most_groups : bytes > MOST_SHARED) ||
+            (shape->images > 0 && shape->images < s->least_images))
             continue;
         int64_t units = (int64_t)c.unit_rows * c.tiles;
+        if (s->form == FEW_ROWS)
+            units = (units + 31) / 32 * 32;
+        c.image_units = (int)units;
         c.cost = (float)units * (float)(s->columns * s->rows * c.groups * s->maps) * s->cost;
         // As many images as leave the last block of a group nearly full.
         c.group_images = (int)((64 * s->threads + units - 1) / units);
@@ -224,7 +283,8 @@ static enum conv_status run_few(const struct conv_layer_plan *plan,
     p.to = store_target_of(layer, batch->dst, p.out_height, p.out_width);
     p.group_images = (int)(c->group_images < batch->images ? c->group_images : batch->images);
     p.unit_rows = c->unit_rows;
-    int across = p.unit_rows * p.tiles;
+    p.image_units = c->image_units;
+    int across = p.image_units;
     p.group_blocks = (int)ceil_div64((int64_t)p.group_images * across, s->threads);
     p.by_group_blocks = layer_divider_of(p.group_blocks);
     p.by_image = layer_divider_of(across);

@@ -17,6 +17,7 @@ struct few_launch {
     int group_images, group_blocks; // images of a group, and blocks that compute them
     struct layer_divider by_group_blocks, by_image, by_tiles;
     int out_height, out_width, tiles, unit_rows, maps, groups;
+    int image_units; // of an image; FEW_ROWS: rounded up to whole warps
 };
 
 // What a thread computes of each map. The first two write 16 bytes at a time, at multiples of 16.
@@ -24,6 +25,7 @@ enum few_form {
     FEW_WHOLE, // T = 4n columns of R rows; rows of outputs are multiples of T
     FEW_FLAT,  // 4 outputs that follow each other in the plane, in pairs that may lie in two rows
     FEW_RUNS,  // T columns of a row; warps put their outputs together in shared memory
+    FEW_ROWS,  // the same; rows of outputs are multiples of T, and no warp computes two images
 };
 
 // The same with weights at known places in the kernel's parameters, so that they are operands of
@@ -73,11 +75,16 @@ template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
         int group = layer_divide((int)blockIdx.x, p.by_group_blocks);
         int64_t first_image = (int64_t)group * p.group_images;
         int unit = ((int)blockIdx.x - group * p.group_blocks) * (int)blockDim.x + (int)threadIdx.x;
-        int across = p.unit_rows * p.tiles;
+        int across = p.image_units;
         int units = (int)min((int64_t)p.group_images, p.images - first_image) * across;
         count = unit < units ? T : 0;
         unit = min(unit, units - 1);
         int local = layer_divide(unit, p.by_image), rest = unit - local * across;
+        int place = rest; // of the thread in its image
+        if (FORM == FEW_ROWS && rest >= p.unit_rows * p.tiles) {
+            count = 0;
+            rest = p.unit_rows * p.tiles - 1;
+        }
         int64_t image = first_image + local;
         const char *src = (const char *)p.src + image * p.src_image;
         if (FORM == FEW_FLAT) { // by_tiles: by the width of a row
@@ -92,6 +99,8 @@ template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
             if (R > 1)
                 i = min(i * R, p.out_height - R);
             at = (image * p.maps * p.out_height + i) * p.out_width + j;
+            if (FORM == FEW_ROWS) // also of threads without outputs, which help to store
+                at = image * p.maps * p.to.plane + (int64_t)place * T;
             read<window>(p, src + (int64_t)i * p.src_row + j * 4, 0);
         }
     }
@@ -108,6 +117,35 @@ template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
                     (const float *)(const void *)(src + c * p.src_plane + u * p.src_row));
     }
 
+    // A warp's outputs follow each other in the plane, from a multiple of four on. All warps but an
+    // image's last one have 32 * T of them.
+    template <int MT, typename Element>
+    __device__ inline void store_rows(Element *dst, int64_t plane, float *buffer, int maps,
+                                      float (&sum)[MT][T])
+    {
+        int lane = (int)threadIdx.x % 32;
+        int length = __popc(__ballot_sync(0xffffffffu, count > 0)) * T;
+        dst += at - lane * (T - 4); // lanes are T outputs apart
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int t = 0; t < T; t += 2) {
+                float2 pair;
+                pair.x = sum[m][t];
+                pair.y = sum[m][t + 1];
+                *(float2 *)(void *)(buffer + (m * 32 + lane) * T + t) = pair;
+            }
+        __syncwarp();
+#pragma unroll
+        for (int m = 0; m < MT; m++, dst += plane)
+#pragma unroll
+            for (int k = 0; k < 32 * T; k += 128)
+                if (k + lane * 4 < length && m < maps)
+                    layer_store4(dst + k, *(const float4 *)(const void *)(buffer + m * 32 * T + k +
+                                                                          lane * 4));
+        __syncwarp();
+    }
+
     // PLAIN: no activation, float32, whole groups.
     template <int MT, bool PLAIN>
     __device__ inline void store(const few_launch &p, float *buffer, int group,
@@ -119,7 +157,11 @@ template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
         for (int r = 0; r < R; r++) {
             if (!PLAIN)
                 activate_outputs<T, MT>(p.to.activation, sum[r]);
-            if (FORM == FEW_RUNS)
+            if (FORM == FEW_ROWS && !PLAIN && p.to.half)
+                store_rows<MT>((uint16_t *)p.to.dst + (to - at), p.to.plane, buffer, maps, sum[r]);
+            else if (FORM == FEW_ROWS)
+                store_rows<MT>((float *)p.to.dst + (to - at), p.to.plane, buffer, maps, sum[r]);
+            else if (FORM == FEW_RUNS)
                 store_runs<T, MT, MT>(p.to, buffer, to, count, maps, sum[r]);
             else if (count)
                 store_units<T, MT>(p.to, !PLAIN && p.to.half, to + r * p.out_width, maps, sum[r]);
@@ -146,7 +188,7 @@ static __global__ __launch_bounds__(THREADS, BLOCKS) void few_fixed(
     const __grid_constant__ few_fixed_launch<G * MT *(1 + C * K * K)> launch)
 {
     const int taps = C * K * K;
-    const bool runs = FORM == FEW_RUNS;
+    const bool runs = FORM == FEW_RUNS || FORM == FEW_ROWS;
     __shared__ float4 buffers[runs ? THREADS / 32 * MT * STORE_ROOM(T) / 4 : 1];
     float *buffer = (float *)(void *)buffers + (runs ? threadIdx.x / 32 * MT * STORE_ROOM(T) : 0);
     const few_launch &p = launch.p;
@@ -164,6 +206,52 @@ static __global__ __launch_bounds__(THREADS, BLOCKS) void few_fixed(
                 few_add<T, R, MT>(sum, unit, k, m,
                                   launch.weights[(g * (1 + taps) + 1 + k) * MT + m],
                                   launch.weights[g * (1 + taps) * MT + m]);
+        unit.template store<MT, PLAIN>(p, buffer, g, sum);
+    }
+}
+
+#define FEW_FLOATS LAYER_PARAMETER_FLOATS
+
+// Any number of groups whose weights fit in the kernel's parameters: uniform registers hold those
+// of a row of taps.
+template <int C, int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS,
+          bool PLAIN>
+static __global__ __launch_bounds__(THREADS, BLOCKS) void few_uniform(
+    const __grid_constant__ few_fixed_launch<FEW_FLOATS> launch)
+{
+    static_assert(MT % 2 == 0, "weights are read in pairs");
+    const bool runs = FORM == FEW_RUNS || FORM == FEW_ROWS;
+    __shared__ float4 buffers[runs ? THREADS / 32 * MT * STORE_ROOM(T) / 4 : 1];
+    float *buffer = (float *)(void *)buffers + (runs ? threadIdx.x / 32 * MT * STORE_ROOM(T) : 0);
+    const few_launch &p = launch.p;
+    const float2 *weights = (const float2 *)(const void *)launch.weights;
+    few_unit<C, K, T, R, VX, FORM> unit;
+    unit.find(p);
+    int weight = 0;
+#pragma unroll 1
+    for (int g = 0; g < p.groups; g++) {
+        float sum[R][MT][T], bias[MT];
+#pragma unroll
+        for (int m = 0; m < MT; m += 2) {
+            float2 pair = weights[weight + m / 2];
+            bias[m] = pair.x, bias[m + 1] = pair.y;
+        }
+        weight += MT / 2;
+#pragma unroll
+        for (int u = 0; u < C * K; u++) {
+            float w[K * MT];
+#pragma unroll
+            for (int i = 0; i < K * MT; i += 2) {
+                float2 pair = weights[weight + i / 2];
+                w[i] = pair.x, w[i + 1] = pair.y;
+            }
+            weight += K * MT / 2;
+#pragma unroll
+            for (int v = 0; v < K; v++)
+#pragma unroll
+                for (int m = 0; m < MT; m++)
+                    few_add<T, R, MT>(sum, unit, u * K + v, m, w[v * MT + m], bias[m]);
+        }
         unit.template store<MT, PLAIN>(p, buffer, g, sum);
     }
 }
@@ -205,7 +293,7 @@ static __global__ __launch_bounds__(THREADS,
     extern __shared__ float4 few_memory[];
     float *weights = (float *)(void *)few_memory;
     float *buffer = weights + (p.groups * floats + 3) / 4 * 4;
-    if (FORM == FEW_RUNS)
+    if (FORM == FEW_RUNS || FORM == FEW_ROWS)
         buffer += threadIdx.x / 32 * MT * STORE_ROOM(T);
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < (p.groups * floats + 3) / 4; i += THREADS)
