@@ -47,10 +47,30 @@ static enum conv_status refuse_input(const struct conv_options *options, const c
                                                       : "OUTPUT");
 }
 
+// Another one: conv gaussian 2 photo.png out.png. NULL: not that.
+static const struct conv_filter_family *family_of_operand(const struct conv_options *options,
+                                                          const char *text)
+{
+    int count;
+    const struct conv_filter_family *families = conv_filter_families(&count);
+    const char *number = options->operand_count > 1 ? options->operands[1] : "";
+    if (*number == '\0' || number[strspn(number, "0123456789.,")] != '\0' ||
+        access(number, F_OK) == 0)
+        return NULL;
+    for (int i = 0; i < count; i++)
+        if (strcmp(families[i].name, text) == 0)
+            return &families[i];
+    return NULL;
+}
+
 enum conv_status conv_commands_parse_chain(const struct conv_options *options, const char *text,
                                            struct conv_filter *filters, int *count,
                                            struct conv_err *err)
 {
+    const struct conv_filter_family *family = family_of_operand(options, text);
+    if (family)
+        return conv_err_set(err, CONV_ERR_USAGE, "numbers follow a colon: %s, for example %s",
+                            family->usage, family->example);
     if (!conv_filter_parse_chain(filters, count, text, &options->filter, err))
         return CONV_OK;
     const char *kind;

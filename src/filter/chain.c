@@ -8,16 +8,20 @@
 #include "base/suggest.h"
 #include "filter/filter.h"
 #include "filter/number.h"
+#include "filter/parametric.h"
 
 #define MAX_ELEMENT 4096 // a path, as long as Linux takes one
 #define MOST_OFFERED 3   // names in "did you mean"
 
-// The parametric filter that a name with a colon probably means, or NULL.
+// The parametric filter that an unknown name probably means, or NULL.
 static const struct conv_filter_family *nearest_family(const char *name)
 {
     int count;
     const struct conv_filter_family *families = conv_filter_families(&count);
     char family[32];
+    for (int i = 0; i < count; i++)
+        if (strcmp(families[i].name, name) == 0) // without its numbers
+            return &families[i];
     if (!strchr(name, ':'))
         return NULL;
     snprintf(family, sizeof family, "%.*s", (int)strcspn(name, ":"), name);
@@ -29,7 +33,10 @@ static const struct conv_filter_family *nearest_family(const char *name)
     return NULL;
 }
 
-static enum conv_status refuse_name(const char *name, struct conv_err *err)
+// `before` is the family of the parametric filter before this one, or NULL: the name may have been
+// meant as a number of it.
+static enum conv_status refuse_name(const char *name, const struct conv_filter_family *before,
+                                    struct conv_err *err)
 {
     static const char *const custom = "custom";
     int count;
@@ -53,6 +60,11 @@ static enum conv_status refuse_name(const char *name, struct conv_err *err)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "unknown filter '%.64s'; did you mean %s? (conv list shows all)", name,
                             offered);
+    if (before)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "'%.64s' is neither a number nor a filter; the filter before it is "
+                            "written %s, for example %s",
+                            name, before->usage, before->example);
     return conv_err_set(err, CONV_ERR_USAGE,
                         "unknown filter '%.64s' (conv list shows all; for a file write "
                         "./%.64s)",
@@ -102,7 +114,7 @@ static enum conv_status load_relative(struct conv_filter *filter,
 }
 
 static enum conv_status load_builtin(struct conv_filter *filter, const char *name, int size,
-                                     struct conv_err *err)
+                                     const struct conv_filter_family *before, struct conv_err *err)
 {
     int count;
     const struct conv_filter_builtin *rows = conv_filter_builtins(&count), *row = NULL;
@@ -111,7 +123,7 @@ static enum conv_status load_builtin(struct conv_filter *filter, const char *nam
             row = &rows[i];
     }
     if (!row)
-        return refuse_name(name, err);
+        return refuse_name(name, before, err);
     enum conv_status status = load_row(filter, row, err);
     if (status != CONV_OK || has_size(filter, size))
         return status;
@@ -145,13 +157,13 @@ static enum conv_status load_other(struct conv_filter *filter, int room, int *co
 }
 
 static enum conv_status load_element(struct conv_filter *filter, int room, int *count,
-                                     const char *element,
+                                     const char *element, const struct conv_filter_family *before,
                                      const struct conv_filter_settings *options,
                                      struct conv_err *err)
 {
     *count = 1;
     if (!is_path(element) && !conv_filter_is_parametric(element) && strcmp(element, "custom") != 0)
-        return load_builtin(filter, element, options->size, err);
+        return load_builtin(filter, element, options->size, before, err);
     enum conv_status status = load_other(filter, room, count, element, options, err);
     if (status == CONV_OK && !has_size(filter, options->size))
         return conv_err_hint(err, CONV_HINT_SIZE_OF_CUSTOM, (uint64_t)options->size,
@@ -223,6 +235,7 @@ enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count
 {
     int used = 0;
     bool custom = false;
+    const struct conv_filter_family *before = NULL;
     for (const char *at = text;; at++) {
         char element[MAX_ELEMENT];
         size_t size = conv_filter_element_length(at);
@@ -241,12 +254,13 @@ enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count
         element[size] = '\0';
         int made;
         enum conv_status status = load_element(&filters[used], CONV_FILTER_MAX_CHAIN - used, &made,
-                                               element, options, err);
+                                               element, before, options, err);
         for (int i = 0; i < made && status == CONV_OK; i++)
             status = apply_options(&filters[used + i], options, err);
         if (status != CONV_OK)
             return status;
         custom |= strcmp(element, "custom") == 0;
+        before = conv_filter_family_of(element);
         used += made;
         at += size;
         if (*at == '\0')

@@ -74,6 +74,12 @@ static int find_family(const char *text)
     return -1;
 }
 
+const struct conv_filter_family *conv_filter_family_of(const char *text)
+{
+    int row = find_family(text);
+    return row < 0 ? NULL : &families[row];
+}
+
 bool conv_filter_is_parametric(const char *text)
 {
     return find_family(text) >= 0;

@@ -30,6 +30,9 @@ conv_parametric_build_fn conv_ideal_gaussian, conv_ideal_gaussian_fast, conv_ide
     conv_ideal_unsharp, conv_ideal_sharpen, conv_ideal_motion, conv_ideal_emboss, conv_ideal_log,
     conv_ideal_dog;
 
+// The family whose name and a colon the text begins with, or NULL.
+const struct conv_filter_family *conv_filter_family_of(const char *text);
+
 // A line of a Gaussian of the sum 1, cut at 4 sigma and at 15 pixels. Returns its side.
 int conv_ideal_gaussian_line(double line[CONV_FILTER_MAX_SIDE], double sigma);
 
