@@ -103,6 +103,63 @@ static void separable(struct check_random *random, struct conv_filter *filter)
         filter->coef[check_random_below(random, taps)] += 1;
 }
 
+// Weights of a smoothing filter, whose sum is returned: any up to `most`, or 0 and one number, with
+// which results are often ties.
+static double random_weights(struct check_random *random, double *weights, int side, int most)
+{
+    bool equal = check_random_below(random, 3) == 0;
+    int number = most - check_random_below(random, most / 2 + 1);
+    double sum = 0;
+    for (int i = 0; i < side; i++) {
+        weights[i] =
+            equal ? number * check_random_below(random, 2) : check_random_below(random, most + 1);
+        sum += weights[i];
+    }
+    if (sum == 0)
+        sum = weights[check_random_below(random, side)] = most;
+    return sum;
+}
+
+static void negate(struct conv_filter *filter)
+{
+    filter->scale = -filter->scale;
+    for (int k = 0; k < filter->width * filter->height; k++)
+        filter->coef[k] = -filter->coef[k];
+}
+
+// A column times a row of positive weights with sums of 25 to 31 bits, where the divisor is their
+// sum or a little more; or a multiple of the image less that, with a divisor of any size. 32 bits
+// hold 255 times 2^23.
+static void smoothing(struct check_random *random, struct conv_filter *filter)
+{
+    double row[CONV_FILTER_MAX_SIDE], column[CONV_FILTER_MAX_SIDE];
+    bool sharpens = check_random_below(random, 3) == 0;
+    double most = sharpens ? 2000000 : 8380000;
+    filter->width = PICK(random, 1, 3, 9, 15, 17, 19, 25, 31);
+    filter->height = PICK(random, 3, 9, 15, 17, 19, 25, 31);
+    double across = random_weights(random, row, filter->width, PICK(random, 1, 60, 255, 255));
+    double down = random_weights(random, column, filter->height, PICK(random, 255, 4000, 60000));
+    if (across * down > most) // smaller weights, some of which are 0
+        for (int j = 0; j < filter->height; j++)
+            column[j] = floor(column[j] * most / (across * down));
+    double sum = 0;
+    int taps = filter->width * filter->height;
+    for (int k = 0; k < taps; k++)
+        sum += filter->coef[k] = column[k / filter->width] * row[k % filter->width];
+    filter->scale = fmax(sum, 1) + PICK(random, 0, 0, 0, 1, 700);
+    if (check_random_below(random, 8) == 0)
+        filter->scale = exp2(ceil(log2(filter->scale)));
+    filter->offset = 0;
+    if (sharpens) {
+        negate(filter);
+        filter->scale = 131073 + check_random_below(random, 1800000);
+        filter->coef[taps / 2] += filter->scale + sum;
+        filter->offset = PICK(random, 0, 0, 0, 100, -20);
+    }
+    if (check_random_below(random, 4) == 0)
+        negate(filter);
+}
+
 // A real filter with one number far from the others, or with all of them large. Scaled sums must
 // still be right, or a variant that has them must refuse the filter: the limits are 2^-102, 2^10
 // and, for 8 bits, 2^103.
@@ -163,9 +220,10 @@ static void random_threshold(struct check_random *random, struct conv_filter *fi
 // Each kind aims at an arithmetic: 8- and 16-bit operands, two passes, float32, float64 and more.
 const char *check_random_filter(struct check_random *random, struct conv_filter *filter)
 {
-    static const char *const kinds[] = {"small", "sparse", "positive",  "8-bit",     "large",
-                                        "real",  "heavy",  "separable", "undivided", "magnitude"};
-    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7, 8, 9);
+    static const char *const kinds[] = {"small",     "sparse",    "positive", "8-bit",
+                                        "large",     "real",      "heavy",    "separable",
+                                        "undivided", "magnitude", "smoothing"};
+    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7, 8, 9, 10);
     random_sides(random, filter);
     for (int i = 0; i < filter->width * filter->height; i++) {
         double values[] = {check_random_below(random, 13) - 6,
@@ -174,6 +232,7 @@ const char *check_random_filter(struct check_random *random, struct conv_filter 
                            check_random_below(random, 257) - 128,
                            (check_random_below(random, 65536) - 32768) * 65535.0,
                            random_unit(random) - 0.4,
+                           0,
                            0,
                            0,
                            0,
@@ -189,6 +248,8 @@ const char *check_random_filter(struct check_random *random, struct conv_filter 
         undivided(random, filter);
     if (kind == 9)
         magnitude(random, filter);
+    if (kind == 10)
+        smoothing(random, filter);
     if (kind == 5) {
         filter->scale *= 0.37 + random_unit(random);
         filter->offset += 0.25;

@@ -14,6 +14,7 @@
 static const struct conv_variant *const variants[] = {
 #if CONV_HAVE_CUDA
     &conv_cuda_tma_mma_separable,
+    &conv_cuda_tma_mma_wide,
     &conv_cuda_tma_mma,
     &conv_cuda_tma_mma_large,
     &conv_cuda_mma,

@@ -8,7 +8,8 @@
 
 #define SIDE CONV_FILTER_MAX_SIDE
 #define HALF (SIDE / 2)
-#define CUT 4.0 // of a Gaussian, in sigma
+#define CUT 4.0        // of a Gaussian, in sigma
+#define LEAST_PASSES 9 // taps of a line from which two passes are faster than one
 
 int conv_ideal_gaussian_line(double line[SIDE], double sigma)
 {
@@ -63,12 +64,14 @@ void conv_ideal_unsharp(struct conv_parametric_result *result,
 {
     double line[SIDE], matrix[CONV_FILTER_MAX_TAPS], amount = given->value[1];
     int side = conv_ideal_gaussian_line(line, given->value[0]);
+    result->filters->threshold = amount * given->value[2];
+    if (side >= LEAST_PASSES && conv_integer_sharpen(result->filters, line, side, amount))
+        return;
     for (int j = 0; j < side; j++)
         for (int i = 0; i < side; i++)
             matrix[j * side + i] = -amount * line[j] * line[i];
     matrix[side * side / 2] += 1 + amount;
     conv_integer_matrix(result->filters, matrix, side, side, 1);
-    result->filters->threshold = amount * given->value[2];
 }
 
 // The image plus AMOUNT times its difference from the four neighbours.

@@ -103,9 +103,10 @@ static void set_product(struct conv_filter *filter, const struct conv_integer_li
     filter->deviation = error / 2 * 255; // the errors sum to 0: an image of 0 and 255 gets half
 }
 
-// The scales of a row, up to most_row, and of a column with the smallest sum of errors.
+// The scales of a row, up to most_row, and of a column with the smallest sum of errors and a
+// product up to most_product.
 static void fit_pair(struct conv_integer_line *column, struct conv_integer_line *row,
-                     const double *ideal, int side, int32_t most_row)
+                     const double *ideal, int side, int32_t most_row, int32_t most_product)
 {
     double errors[MOST_COLUMN_SCALE + 1], least = INFINITY;
     int32_t best[MOST_COLUMN_SCALE + 1] = {0}, scales[2] = {1, 1}; // best: of all up to this one
@@ -117,7 +118,7 @@ static void fit_pair(struct conv_integer_line *column, struct conv_integer_line 
         best[scale] = line.error < errors[best[scale - 1]] - NOISE ? scale : best[scale - 1];
     }
     for (int32_t scale = 1; scale <= most_row; scale++) {
-        int32_t room = MOST_SCALE / scale;
+        int32_t room = most_product / scale;
         int32_t other = best[room < MOST_COLUMN_SCALE ? room : MOST_COLUMN_SCALE];
         if (errors[scale] + errors[other] < least - NOISE) {
             least = errors[scale] + errors[other];
@@ -137,11 +138,11 @@ void conv_integer_separable(struct conv_filter *filter, const double *ideal, int
     set_product(filter, &row, &row, ideal);
     if (filter->deviation <= CONV_INTEGER_DEVIATION)
         return;
-    fit_pair(&column, &row, ideal, side, most);
+    fit_pair(&column, &row, ideal, side, most, MOST_SCALE);
     set_product(filter, &column, &row, ideal);
     if (filter->deviation < MOST_DEVIATION)
         return;
-    fit_pair(&column, &row, ideal, side, MOST_LINE_SCALE); // a few Gaussians below 0.6
+    fit_pair(&column, &row, ideal, side, MOST_LINE_SCALE, MOST_SCALE); // a few Gaussians below 0.6
     set_product(filter, &column, &row, ideal);
 }
 
@@ -248,4 +249,43 @@ void conv_integer_matrix(struct conv_filter *filter, const double *ideal, int wi
     filter->width = width;
     filter->height = height;
     trim(filter);
+}
+
+// --- the sample and a product of lines
+// ------------------------------------------------------------
+
+static void set_sharpen(struct conv_filter *filter, const struct conv_integer_line *column,
+                        const struct conv_integer_line *row, const double *ideal, double amount)
+{
+    int side = row->side, centre = side / 2 * side + side / 2;
+    double product = (double)column->scale * row->scale, error = 0;
+    filter->width = filter->height = side;
+    filter->scale = floor(product / amount + 0.5);
+    for (int k = 0; k < side * side; k++) {
+        double sample = k == centre ? 1 : 0;
+        filter->coef[k] = sample * (filter->scale + product) -
+                          (double)column->coef[k / side] * row->coef[k % side];
+        error += fabs(filter->coef[k] / filter->scale -
+                      (sample * (1 + amount) - amount * ideal[k / side] * ideal[k % side]));
+    }
+    filter->deviation = error / 2 * 255;
+    trim(filter);
+}
+
+bool conv_integer_sharpen(struct conv_filter *filter, const double *ideal, int side, double amount)
+{
+    // The divisor, the centre and the others in magnitude, and the divisor again for a threshold.
+    double most_product = floor((MOST_SCALE - 4) / (2 + 2 / amount));
+    int32_t most = (int32_t)fmin(MOST_COEF / ideal[side / 2], MOST_COLUMN_SCALE);
+    int32_t most_line = (int32_t)sqrt(most_product);
+    struct conv_integer_line row, column;
+    if (most_line < 1)
+        return false;
+    conv_integer_fit_line(&row, ideal, side, most < most_line ? most : most_line);
+    set_sharpen(filter, &row, &row, ideal, amount);
+    if (filter->deviation <= CONV_INTEGER_DEVIATION)
+        return true;
+    fit_pair(&column, &row, ideal, side, most, (int32_t)most_product);
+    set_sharpen(filter, &column, &row, ideal, amount);
+    return filter->deviation <= CONV_INTEGER_DEVIATION;
 }

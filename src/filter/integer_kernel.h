@@ -34,6 +34,13 @@ void conv_integer_separable(struct conv_filter *filter, const double *ideal, int
 // coefficient within 127.
 void conv_integer_separable_bytes(struct conv_filter *filter, const double *ideal, int side);
 
+// The image plus `amount` times its difference from the blur of such a line: the column times the
+// row, negative, with their scales s and t; the divisor d is the integer nearest to s * t / amount,
+// and the centre has d + s * t more. Column and row get the same scale, or else scales of their
+// own, as in conv_integer_separable. False if results could be off by more than
+// CONV_INTEGER_DEVIATION, which a large amount causes.
+bool conv_integer_sharpen(struct conv_filter *filter, const double *ideal, int side, double amount);
+
 // Sets matrix, scale and deviation of a filter whose ideal is the matrix, of the integer sum
 // `total`. The scale is the first from 1 to 512 with which all coefficients are integers; else the
 // first power of two with which no result is off by more than CONV_INTEGER_DEVIATION and float32

@@ -242,11 +242,20 @@ def test_16_bits_are_off_by_the_same_share(box):
     ("gaussian:0", "SIGMA is 0.2 to 20 pixels"), ("gaussian:-2", "0.2 to 20"), ("gaussian:nan", "for example"),
     ("gaussian:inf", "for example"), ("gaussian:1e99", "for example"), ("gaussian:20.1", "0.2 to 20"), ("gaussian: 2", "for example"),
     ("unsharp:2,1,256", "THRESHOLD is 0 to 255"), ("unsharp:2,1,5,6", "unsharp:SIGMA,AMOUNT[,THRESHOLD]"), ("gausian:2", "did you mean gaussian:SIGMA, for example gaussian:2.5?"), ("unsharp:2", "unsharp:SIGMA,AMOUNT"),
-    ("unsharp:2,emboss", "for example unsharp:2,0.8"), ("blur:16", "RADIUS is 0.1 to 15 pixels"), ("motion:9", "motion:LENGTH,ANGLE"),
+    ("unsharp:2,emboss", "for example unsharp:2,0.8"), ("log", "did you mean log:SIGMA, for example log:1.5"), ("unsharp:2,0.8,x", "written unsharp:SIGMA,AMOUNT[,THRESHOLD], for example unsharp:2,0.8"),
+    ("unsharp:2,0.8,3x", "'3x' is neither a number nor a filter"), ("unsharp:2,0.8,embos", "did you mean 'emboss'"), ("blur:16", "RADIUS is 0.1 to 15 pixels"), ("motion:9", "motion:LENGTH,ANGLE"),
     ("motion:32,0", "LENGTH is 1 to 31"), ("motion:9,400", "ANGLE is -360 to 360 degrees"), ("emboss:0,0", "DEPTH is 0.01 to 100"),
     ("log:9", "SIGMA is 0.5 to 3.75"), ("dog:2,2", "equal"), ("gaussian:20,blur", "counts once per pass"), ("blur,gaussian:20", "16 at most")))
 def test_mistakes_get_an_example(box, text, said):
     assert said in run(text, "a.png", "b.png", code=2).err
+
+
+def test_numbers_follow_a_colon(box):
+    for name, example in (("gaussian", "gaussian:2.5"), ("log", "log:1.5")):
+        assert f"for example {example}" in run(name, "2", "a.png", "b.png", code=2).err
+    (box / "2").mkdir()
+    (box / "2" / "a.png").write_bytes(gray(np.zeros((3, 3), np.uint8)))
+    run("gaussian", "2", "out")  # a folder of that name
 
 
 def test_a_number_after_a_comma_continues_a_filter():
@@ -296,9 +305,10 @@ def emulated(*args):
 def test_gpus_use_separable_kernels():
     """The table's choice for a GPU of compute capability 9.0: tensor cores where bytes hold the factors."""
     chosen = {r["name"]: r["variants"]["cuda"]["8"] for r in map(json.loads, emulated(
-        "show", "--json", "gaussian:5,gaussian-fast:5,gaussian-fast:2,blur:15").splitlines())}
-    assert chosen == {"gaussian:5": "cuda_separable", "gaussian-fast:5": "cuda_tma_mma_separable",
-                      "gaussian-fast:2": "cuda_tma_mma_separable", "blur:15": "cuda_tma_mma_separable"}
+        "show", "--json", "gaussian:5,gaussian:2,unsharp:2,0.8,unsharp:2,0.8,5,gaussian-fast:5,gaussian-fast:2,blur:15").splitlines())}
+    wide, narrow = "cuda_tma_mma_wide", "cuda_tma_mma_separable"
+    assert chosen == {"gaussian:5": wide, "gaussian:2": wide, "unsharp:2,0.8": wide, "unsharp:2,0.8,5": wide,
+                      "gaussian-fast:5": narrow, "gaussian-fast:2": narrow, "blur:15": narrow}
 
 
 def test_passes_are_the_same_on_a_device(box):

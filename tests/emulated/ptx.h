@@ -133,24 +133,24 @@ struct fragments {
     uint32_t a[4], b[2];
 };
 
-static inline int32_t dot(const emulated::lanes<fragments> &all, bool a_signed, int row, int column)
+static inline int32_t dot(const emulated::lanes<fragments> &all, bool a_signed, bool b_signed,
+                          int row, int column)
 {
     int32_t sum = 0;
     for (int t = 0; t < 4; t++)
         for (int half = 0; half < 2; half++)
             sum = dot4(sum, all[row % 8 * 4 + t].a[row / 8 + 2 * half], a_signed,
-                       all[column * 4 + t].b[half], !a_signed);
+                       all[column * 4 + t].b[half], b_signed);
     return sum;
 }
 
-// One of A and B has signs.
 static inline void multiply(int32_t *const (&d)[4], const fragments &own, bool a_signed,
-                            const int32_t (&c)[4], emulated::site place)
+                            bool b_signed, const int32_t (&c)[4], emulated::site place)
 {
     auto all = emulated::exchange<fragments>(place, 0xffffffffu, own);
     int lane = emulated::lane(), g = lane / 4, t = lane % 4;
     for (int i = 0; i < 4; i++)
-        *d[i] = c[i] + dot(all, a_signed, g + i / 2 * 8, 2 * t + i % 2);
+        *d[i] = c[i] + dot(all, a_signed, b_signed, g + i / 2 * 8, 2 * t + i % 2);
 }
 
 static inline void mma_sync_aligned_m16n8k32_row_col_s32_u8_s8_s32(
@@ -158,7 +158,7 @@ static inline void mma_sync_aligned_m16n8k32_row_col_s32_u8_s8_s32(
     uint32_t a3, uint32_t b0, uint32_t b1, int32_t c0, int32_t c1, int32_t c2, int32_t c3,
     const char *file = __builtin_FILE(), int line = __builtin_LINE())
 {
-    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, a2, a3}, {b0, b1}}, false, {c0, c1, c2, c3},
+    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, a2, a3}, {b0, b1}}, false, true, {c0, c1, c2, c3},
              {file, line});
 }
 
@@ -167,7 +167,16 @@ static inline void mma_sync_aligned_m16n8k32_row_col_s32_s8_u8_s32(
     uint32_t a3, uint32_t b0, uint32_t b1, int32_t c0, int32_t c1, int32_t c2, int32_t c3,
     const char *file = __builtin_FILE(), int line = __builtin_LINE())
 {
-    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, a2, a3}, {b0, b1}}, true, {c0, c1, c2, c3},
+    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, a2, a3}, {b0, b1}}, true, false, {c0, c1, c2, c3},
+             {file, line});
+}
+
+static inline void mma_sync_aligned_m16n8k32_row_col_s32_u8_u8_s32(
+    int32_t &d0, int32_t &d1, int32_t &d2, int32_t &d3, uint32_t a0, uint32_t a1, uint32_t a2,
+    uint32_t a3, uint32_t b0, uint32_t b1, int32_t c0, int32_t c1, int32_t c2, int32_t c3,
+    const char *file = __builtin_FILE(), int line = __builtin_LINE())
+{
+    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, a2, a3}, {b0, b1}}, false, false, {c0, c1, c2, c3},
              {file, line});
 }
 
@@ -176,7 +185,17 @@ static inline void mma_sync_aligned_m16n8k16_row_col_s32_s8_u8_s32(
     int32_t c0, int32_t c1, int32_t c2, int32_t c3, const char *file = __builtin_FILE(),
     int line = __builtin_LINE())
 {
-    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, 0, 0}, {b0, 0}}, true, {c0, c1, c2, c3}, {file, line});
+    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, 0, 0}, {b0, 0}}, true, false, {c0, c1, c2, c3},
+             {file, line});
+}
+
+static inline void mma_sync_aligned_m16n8k16_row_col_s32_u8_u8_s32(
+    int32_t &d0, int32_t &d1, int32_t &d2, int32_t &d3, uint32_t a0, uint32_t a1, uint32_t b0,
+    int32_t c0, int32_t c1, int32_t c2, int32_t c3, const char *file = __builtin_FILE(),
+    int line = __builtin_LINE())
+{
+    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, 0, 0}, {b0, 0}}, false, false, {c0, c1, c2, c3},
+             {file, line});
 }
 
 static inline void mma_sync_aligned_m16n8k16_row_col_s32_u8_s8_s32(
@@ -184,7 +203,7 @@ static inline void mma_sync_aligned_m16n8k16_row_col_s32_u8_s8_s32(
     int32_t c0, int32_t c1, int32_t c2, int32_t c3, const char *file = __builtin_FILE(),
     int line = __builtin_LINE())
 {
-    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, 0, 0}, {b0, 0}}, false, {c0, c1, c2, c3},
+    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, 0, 0}, {b0, 0}}, false, true, {c0, c1, c2, c3},
              {file, line});
 }
 

@@ -70,6 +70,7 @@ struct conv_cpu_plan {
     bool plain;     // column is all ones
     bool direct;    // straight from the source rows (direct.h)
     int32_t column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
+    int32_t sample; // separable: what the centre has beside that
     uint32_t
         lift; // added to sums of samples that were made signed: along the row, or over all taps
 };

@@ -36,11 +36,13 @@ struct conv_cpu_dot_job {
     int upper_end, both_end, tap_count; // as in the schedule
     struct conv_cpu_dot_tap taps[CONV_CPU_MAX_TAPS];
     struct conv_cpu_column_tap columns[CONV_FILTER_MAX_SIDE + 1];
-    uint8_t *ring;          // the last height + 1 lines of samples or of sums
-    size_t ring_line;       // bytes of a line there
-    uint8_t *fresh;         // a line of samples that becomes a line of sums
-    uint8_t *spare;         // stands for the row below the last one
-    const uint8_t *next[2]; // source rows that the next two output rows will need
+    uint8_t *ring;            // the last height + 1 lines of samples or of sums
+    size_t ring_line;         // bytes of a line there
+    uint8_t *fresh;           // a line of samples that becomes a line of sums
+    uint8_t *spare;           // stands for the row below the last one
+    int32_t keep_below;       // with plan.sample: as in the stencil
+    const uint8_t *centre[2]; // the source rows of the two output rows
+    const uint8_t *next[2];   // source rows that the next two output rows will need
 };
 
 #endif

@@ -46,9 +46,36 @@ ALWAYS_INLINE void add_line(dot_sums sum, const struct conv_cpu_dot_job *job, si
                                tap->coefs[r], plain, narrow);
 }
 
-// The second pass: DOT_BLOCK bytes at byte x of two output rows.
+// Adds the multiple of the samples at the block's places. keeps: a sum that is near its sample
+// times the divisor becomes that (the threshold in stencil.h).
+ALWAYS_INLINE void add_samples(dot_sums sum, const struct conv_cpu_dot_job *job,
+                               const uint8_t *const samples[2], bool keeps)
+{
+    vec_u32 coef = (vec_u32){0} + (uint32_t)job->plan.sample;
+    vec_u32 divisor = (vec_u32){0} + (uint32_t)job->rounding.divisor;
+    vec_i32 below = (vec_i32){0} + job->keep_below;
+    for (int r = 0; r < 2; r++)
+        for (int v = 0; v < DOT_VECTORS(CONV_CPU_QUADS); v++) {
+            vec_u32 four = (vec_u32)load_u8(samples[r] + v * VECTOR);
+            for (int phase = 0; phase < DOT_PHASES(CONV_CPU_QUADS); phase++) {
+                vec_u32 sample = four >> 8 * phase & 0xff;
+                vec_u32 all = sum[r][phase][v] + sample * coef;
+                if (keeps) {
+                    vec_u32 kept = sample * divisor + job->rounding.start;
+                    vec_i32 more = (vec_i32)(all - kept);
+                    vec_u32 near = (vec_u32)((more < below) & (more > -below));
+                    all = (kept & near) | (all & ~near);
+                }
+                sum[r][phase][v] = all;
+            }
+        }
+}
+
+// The second pass: DOT_BLOCK bytes at byte x of two output rows. `samples`: of the image at the
+// same places; read only if plan.sample is not 0, as `sample` says.
 ALWAYS_INLINE void filter_pass_block(uint8_t *const out[2], const struct conv_cpu_dot_job *job,
-                                     size_t x, bool plain, bool narrow, enum conv_cpu_sums sums)
+                                     const uint8_t *const samples[2], size_t x, bool plain,
+                                     bool narrow, bool sample, bool keeps, enum conv_cpu_sums sums)
 {
     size_t at = x * DOT_PHASES(sums);
     int height = job->stencil->height;
@@ -58,6 +85,8 @@ ALWAYS_INLINE void filter_pass_block(uint8_t *const out[2], const struct conv_cp
     for (int k = 1; k < height; k++)
         add_line(sum, job, at, k, 0, 1, plain, narrow, sums);
     add_line(sum, job, at, height, 1, 1, plain, narrow, sums);
+    if (sample)
+        add_samples(sum, job, samples, keeps);
     finish_block(out, sum, job, narrow, sums);
 }
 

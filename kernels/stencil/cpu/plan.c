@@ -3,6 +3,9 @@
 #include <stdlib.h>
 
 #include "kernels/stencil/cpu/cpu_internal.h"
+#include "kernels/stencil/sample_factors.h"
+
+#define LEAST_SAMPLE_SIDE 9 // below it, one pass multiplies little more
 
 // An upper bound of the magnitude of sums and partial sums on any image.
 static int64_t sum_bound(const struct conv_stencil *stencil)
@@ -137,6 +140,25 @@ static bool fits_direct(const struct conv_stencil *stencil)
     return true;
 }
 
+// A multiple of the sample and two passes, with a threshold or without: true if that is chosen.
+static bool plan_sample_passes(struct conv_cpu_plan *plan, const struct conv_stencil *stencil)
+{
+    struct conv_cpu_rounding rounding;
+    if (stencil->depth != 8 || stencil->floats || stencil->width < LEAST_SAMPLE_SIDE ||
+        stencil->height < LEAST_SAMPLE_SIDE || !conv_cpu_rounding_wide(&rounding, stencil) ||
+        !conv_stencil_sample_factors(stencil, &plan->sample, plan->column, plan->row))
+        return false;
+    plan->separable = true;
+    if (!has_coefs_within(plan, stencil, 254)) {
+        plan->separable = false;
+        plan->sample = 0;
+        return false;
+    }
+    plan->sums = CONV_CPU_QUADS;
+    plan_lift(plan, stencil);
+    return true;
+}
+
 void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
                         enum conv_cpu_quads quads, bool pairs)
 {
@@ -149,6 +171,8 @@ void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *s
     else if (stencil->magnitude)
         plan->sums =
             conv_stencil_smoothing(stencil, &outer, &inner) ? CONV_CPU_GRADIENT : CONV_CPU_NONE;
+    else if (plan_sample_passes(plan, stencil))
+        return;
     else if (stencil->keeps)
         plan->sums = sums_of_kept(stencil);
     else if (stencil->exact && stencil->floats)

@@ -12,13 +12,16 @@
 struct dot_method {
     enum conv_cpu_sums sums;
     bool narrow, separable, plain;
+    bool sample, keeps; // of passes: a multiple of the sample is added; there is a threshold
 };
 
-ALWAYS_INLINE void filter_block(uint8_t *const out[2], const struct conv_cpu_dot_job *job, size_t x,
+ALWAYS_INLINE void filter_block(uint8_t *const out[2], const struct conv_cpu_dot_job *job,
+                                const uint8_t *const samples[2], size_t x,
                                 const struct dot_method *method)
 {
     if (method->separable)
-        filter_pass_block(out, job, x, method->plain, method->narrow, method->sums);
+        filter_pass_block(out, job, samples, x, method->plain, method->narrow, method->sample,
+                          method->keeps, method->sums);
     else
         filter_dot_block(out, job, x, method->narrow, method->sums);
 }
@@ -34,11 +37,17 @@ ALWAYS_INLINE void filter_rows(const struct conv_cpu_dot_job *job, uint8_t *cons
             __builtin_prefetch(job->next[0] + x + line);
             __builtin_prefetch(job->next[1] + x + line);
         }
-        filter_block((uint8_t *[2]){rows[0] + x, rows[1] + x}, job, x, &method);
+        filter_block((uint8_t *[2]){rows[0] + x, rows[1] + x}, job,
+                     (const uint8_t *[2]){job->centre[0] + x, job->centre[1] + x}, x, &method);
     }
     if (x < bytes) {
-        _Alignas(64) uint8_t buffer[2][DOT_MOST_VECTORS * VECTOR];
-        filter_block((uint8_t *[2]){buffer[0], buffer[1]}, job, x, &method);
+        _Alignas(64) uint8_t buffer[2][DOT_MOST_VECTORS * VECTOR], last[2][sizeof buffer[0]];
+        for (int r = 0; method.sample && r < 2; r++) {
+            memset(last[r], 0, sizeof last[r]);
+            memcpy(last[r], job->centre[r] + x, bytes - x);
+        }
+        filter_block((uint8_t *[2]){buffer[0], buffer[1]}, job,
+                     (const uint8_t *[2]){last[0], last[1]}, x, &method);
         memcpy(rows[0] + x, buffer[0], bytes - x);
         memcpy(rows[1] + x, buffer[1], bytes - x);
     }
@@ -52,14 +61,18 @@ ALWAYS_INLINE void filter_rows(const struct conv_cpu_dot_job *job, uint8_t *cons
         filter_rows(job, rows, bytes, (struct dot_method){__VA_ARGS__});                           \
     }
 
-DEFINE_METHOD(filter_pairs, CONV_CPU_PAIRS, true, false, false)
-DEFINE_METHOD(filter_pair_passes, CONV_CPU_PAIRS, true, true, false)
-DEFINE_METHOD(filter_pair_boxes, CONV_CPU_PAIRS, true, true, true)
-DEFINE_METHOD(filter_quads, CONV_CPU_QUADS, false, false, false)
-DEFINE_METHOD(filter_narrow_quads, CONV_CPU_QUADS, true, false, false)
-DEFINE_METHOD(filter_quad_passes, CONV_CPU_QUADS, false, true, false)
-DEFINE_METHOD(filter_words, CONV_CPU_WORDS, false, false, false)
-DEFINE_METHOD(filter_word_passes, CONV_CPU_WORDS, false, true, false)
+DEFINE_METHOD(filter_pairs, .sums = CONV_CPU_PAIRS, .narrow = true)
+DEFINE_METHOD(filter_pair_passes, .sums = CONV_CPU_PAIRS, .narrow = true, .separable = true)
+DEFINE_METHOD(filter_pair_boxes, .sums = CONV_CPU_PAIRS, .narrow = true, .separable = true,
+              .plain = true)
+DEFINE_METHOD(filter_quads, .sums = CONV_CPU_QUADS)
+DEFINE_METHOD(filter_narrow_quads, .sums = CONV_CPU_QUADS, .narrow = true)
+DEFINE_METHOD(filter_quad_passes, .sums = CONV_CPU_QUADS, .separable = true)
+DEFINE_METHOD(filter_quad_sample_passes, .sums = CONV_CPU_QUADS, .separable = true, .sample = true)
+DEFINE_METHOD(filter_quad_kept_passes, .sums = CONV_CPU_QUADS, .separable = true, .sample = true,
+              .keeps = true)
+DEFINE_METHOD(filter_words, .sums = CONV_CPU_WORDS)
+DEFINE_METHOD(filter_word_passes, .sums = CONV_CPU_WORDS, .separable = true)
 
 typedef void (*filter_rows_fn)(const struct conv_cpu_dot_job *job, uint8_t *const rows[2],
                                size_t bytes);
@@ -71,6 +84,8 @@ static filter_rows_fn choose_method(const struct conv_cpu_dot_job *job)
     case CONV_CPU_PAIRS:
         return !passes ? filter_pairs : job->plan.plain ? filter_pair_boxes : filter_pair_passes;
     case CONV_CPU_QUADS:
+        if (job->plan.sample)
+            return job->stencil->keeps ? filter_quad_kept_passes : filter_quad_sample_passes;
         return passes ? filter_quad_passes : job->plan.narrow ? filter_narrow_quads : filter_quads;
     default:
         return passes ? filter_word_passes : filter_words;
@@ -148,6 +163,8 @@ static void filter_strip(struct conv_cpu_dot_job *job, filter_rows_fn filter, in
             int next = filled - height / 2 + r;
             next = next < 0 ? 0 : next < plane->height ? next : plane->height - 1;
             job->next[r] = plane->src + next * plane->src_stride + (size_t)x * size;
+            int row = y + r < plane->height ? y + r : y;
+            job->centre[r] = plane->src + row * plane->src_stride + (size_t)x * size;
         }
         uint8_t *row = plane->dst + y * plane->dst_stride + (size_t)x * size;
         uint8_t *rows[2] = {row, y + 1 < end ? row + plane->dst_stride : job->spare};
@@ -212,6 +229,7 @@ static void filter_dots(const struct conv_stencil *stencil, const struct conv_cp
     job.schedule = &constants->schedule;
     job.plan = *plan;
     job.rounding = constants->rounding;
+    job.keep_below = stencil->keep_below < INT32_MAX ? (int32_t)stencil->keep_below : INT32_MAX;
     job.upper_end = constants->schedule.upper_end;
     job.both_end = constants->schedule.both_end;
     job.tap_count = constants->schedule.count;

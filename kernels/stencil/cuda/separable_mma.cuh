@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT
+// What the kernels share that filter 8-bit images in two passes on tensor cores: a column times a
+// row, up to 31 x 31. They differ in the bytes that a sum of the first pass is split into, and in
+// how the sums of the second are divided.
+//
+// First pass: A is the row of taps as a Toeplitz matrix, B are samples of 8 rows; the product are
+// sums of 8 rows and 16 columns. Second pass: A is the column of taps, B are bytes of those sums. A
+// lane holds of a result what it must hold of the next B (PTX ISA, "Matrix Fragments for
+// mma.m16n8k16 with integer type" and "... mma.m16n8k32"), except for the order of rows, which is
+// free. No lane needs a value of another lane.
+#ifndef CONV_KERNELS_STENCIL_CUDA_SEPARABLE_MMA_CUH
+#define CONV_KERNELS_STENCIL_CUDA_SEPARABLE_MMA_CUH
+
+#include <type_traits>
+
+#include "kernels/stencil/cuda/tma_pipeline.cuh"
+
+#define MICRO_COLUMNS 32 // of a microtile: two products of 16
+#define MICRO_ROWS 64    // rows of a microtile
+#define GROUP_ROWS 16    // rows of a product of the second pass
+#define SHORT_FACTOR 17  // taps of a factor up to which 16 sums read 32 values,
+#define LONG_FACTOR 33   // and 48
+#define FACTOR_LEAD 32   // zeros before a factor's taps
+#define FACTOR_BYTES 96  // a factor with the zeros around it
+
+// Blocks of 16 columns of the matrix of a factor of LENGTH taps: as a row, as a column.
+template <int LENGTH> constexpr int across = LENGTH <= SHORT_FACTOR ? 3 : 4;
+template <int LENGTH> constexpr int down = LENGTH <= SHORT_FACTOR ? 2 : 3;
+
+template <int TAP_ROWS_> struct separable_mma_traits : tile_traits {
+    typedef uint8_t Sample;
+    static constexpr int TILE_WIDTH = 512;
+    static constexpr int TAP_ROWS = TAP_ROWS_, MICROTILE_ROWS = MICRO_ROWS;
+    static constexpr bool ODD_PITCH = true;
+    static constexpr int CONSUMERS = 12;
+    static constexpr int SEGMENT = MICRO_COLUMNS, STORE = 8;
+    static constexpr int WARP_MICROTILES = 1; // a microtile per warp
+};
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// A lane's part of a factor as a Toeplitz matrix (A) of 16 rows and BLOCKS * 16 columns. Tap is
+// int8_t or uint8_t.
+template <typename Tap, int BLOCKS> struct toeplitz {
+    uint32_t words[BLOCKS][2]; // of the rows g and g + 8
+};
+
+// to = A * B + start for one block, or for two whose words of B are in adjacent registers.
+template <typename Tap>
+__device__ inline void multiply_block(int32_t (&to)[4], const uint32_t (&a)[2], uint32_t b,
+                                      const int32_t (&start)[4])
+{
+    if constexpr (std::is_signed<Tap>::value)
+        asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.u8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+            "{%7,%8,%9,%10};"
+            : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+            : "r"(a[0]), "r"(a[1]), "r"(b), "r"(start[0]), "r"(start[1]), "r"(start[2]),
+              "r"(start[3]));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.u8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+            "{%7,%8,%9,%10};"
+            : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+            : "r"(a[0]), "r"(a[1]), "r"(b), "r"(start[0]), "r"(start[1]), "r"(start[2]),
+              "r"(start[3]));
+}
+
+template <typename Tap>
+__device__ inline void multiply_pair(int32_t (&to)[4], const uint32_t (&a0)[2],
+                                     const uint32_t (&a1)[2], uint32_t b0, uint32_t b1,
+                                     const int32_t (&start)[4])
+{
+    if constexpr (std::is_signed<Tap>::value)
+        asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+            "{%8,%9}, {%10,%11,%12,%13};"
+            : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+            : "r"(a0[0]), "r"(a0[1]), "r"(a1[0]), "r"(a1[1]), "r"(b0), "r"(b1), "r"(start[0]),
+              "r"(start[1]), "r"(start[2]), "r"(start[3]));
+    else
+        asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+            "{%8,%9}, {%10,%11,%12,%13};"
+            : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+            : "r"(a0[0]), "r"(a0[1]), "r"(a1[0]), "r"(a1[1]), "r"(b0), "r"(b1), "r"(start[0]),
+              "r"(start[1]), "r"(start[2]), "r"(start[3]));
+}
+
+// For all blocks. EVEN: words 0 and 1 of B are in adjacent registers, and 2 and 3; else 1 and 2.
+template <bool EVEN, typename Tap, int BLOCKS>
+__device__ inline void multiply(int32_t (&to)[4], const struct toeplitz<Tap, BLOCKS> &a,
+                                const uint32_t (&b)[BLOCKS], const int32_t (&start)[4])
+{
+    if (EVEN) {
+        multiply_pair<Tap>(to, a.words[0], a.words[1], b[0], b[1], start);
+        if (BLOCKS == 3)
+            multiply_block<Tap>(to, a.words[BLOCKS - 1], b[BLOCKS - 1], to);
+        if (BLOCKS == 4)
+            multiply_pair<Tap>(to, a.words[BLOCKS - 2], a.words[BLOCKS - 1], b[BLOCKS - 2],
+                               b[BLOCKS - 1], to);
+    } else {
+        multiply_block<Tap>(to, a.words[0], b[0], start);
+#pragma unroll
+        for (int i = 1; i < BLOCKS; i++)
+            multiply_block<Tap>(to, a.words[i], b[i], to);
+    }
+}
+
+// The matrix whose rows g and g + 8 have tap 0 at the columns `upper` and `lower`. order(0 ... 3)
+// are the columns of the lane's four bytes in a block.
+template <typename Tap, int BLOCKS, typename Order>
+__device__ inline void load_matrix(struct toeplitz<Tap, BLOCKS> *to, const Tap *factor, int upper,
+                                   int lower, Order order)
+{
+#pragma unroll
+    for (int block = 0; block < BLOCKS; block++) {
+        const Tap *from = factor + FACTOR_LEAD + 16 * block;
+        to->words[block][0] = to->words[block][1] = 0;
+        for (int k = 0; k < 4; k++) {
+            to->words[block][0] |= (uint32_t)(uint8_t)from[order(k) - upper] << 8 * k;
+            to->words[block][1] |= (uint32_t)(uint8_t)from[order(k) - lower] << 8 * k;
+        }
+    }
+}
+
+// The order of columns: a lane gets the results of rows g and g + 8 of A in both halves, whose
+// outputs are x = 8(g / 2) + g % 2, x + 2, x + 4 and x + 6. In the second pass these are columns of
+// B, of which it gets 2t and 2t + 1: 8 neighbours in total.
+template <typename Tap, int BLOCKS>
+__device__ inline void load_row(struct toeplitz<Tap, BLOCKS> (&to)[2], const Tap *row)
+{
+    int lane = (int)threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    int x = g / 2 * 8 + g % 2;
+    for (int half = 0; half < 2; half++)
+        load_matrix(&to[half], row, x + 4 * half, x + 4 * half + 2,
+                    [&](int k) { return 4 * t + k; });
+}
+
+// The order of rows: a lane's sums of the first pass are of rows 2t, 2t + 1, and those 8 below, so
+// the column's taps are in this order.
+template <typename Tap, int BLOCKS>
+__device__ inline void load_column(struct toeplitz<Tap, BLOCKS> *to, const Tap *column)
+{
+    int lane = (int)threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    load_matrix(to, column, g, g + 8, [&](int k) { return 2 * t + k % 2 + k / 2 * 8; });
+}
+
+// The products of the first pass for 16 rows: sums[half][r] are columns of half a microtile and the
+// rows from 8r on. `from` is the lane's first word of the window.
+template <typename Tap, int BLOCKS>
+__device__ inline void multiply_samples(int32_t (&sums)[2][2][4], const uint8_t *from, int pitch,
+                                        const struct toeplitz<Tap, BLOCKS> (&row)[2],
+                                        const int32_t (&start)[4])
+{
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        uint32_t window[BLOCKS];
+#pragma unroll
+        for (int i = 0; i < BLOCKS; i++)
+            window[i] = *(const uint32_t *)(from + r * 8 * pitch + 16 * i);
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            multiply<true>(sums[half][r], row[half], window, start);
+    }
+}
+
+// Where the lane's samples of a microtile are stored, and where the samples at their places are.
+struct store_target {
+    uint64_t to; // eight samples of the first row, in global memory
+    int64_t stride;
+    const uint8_t *centre; // the same eight of the source, in shared memory
+    int pitch;             // from such a row to the next
+    int rows, columns;     // to store from there
+    bool whole;            // eight columns, aligned: one store
+};
+
+// No "memory" clobber: later loads of samples, which are elsewhere, may move before the store.
+__device__ inline void store_eight(uint64_t to, uint2 samples)
+{
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(samples.x), "r"(samples.y));
+}
+
+template <bool RAGGED>
+__device__ inline void store(const struct store_target &target, int row, uint2 samples)
+{
+    uint64_t to = target.to + (uint64_t)(row * target.stride);
+    if (!RAGGED || (target.whole && row < target.rows)) {
+        store_eight(to, samples);
+    } else if (row < target.rows) {
+#pragma unroll 1
+        for (int k = 0; k < target.columns; k++) {
+            asm volatile("st.global.u8 [%0], %1;" ::"l"(to + k), "r"(samples.x));
+            samples.x = __funnelshift_r(samples.x, samples.y, 8);
+            samples.y >>= 8;
+        }
+    }
+}
+
+// Both passes of a microtile. Each group's first pass precedes the second pass of the group above,
+// so that one has instructions while the other waits for its products. RAGGED: there are fewer than
+// MICRO_ROWS rows, or some lane has fewer than 8 columns or unaligned ones.
+//
+// Passes are those of a kernel:
+//   WIDTH, HEIGHT  SHORT_FACTOR or LONG_FACTOR
+//   Sums           of a group of 16 rows, as words of B
+//   sum_rows(Sums *to, const uint8_t *from, int pitch): the first pass
+//   sum_columns<EVEN, RAGGED>(const Sums *from, const store_target &, int row): the second one for
+//                  16 rows, of which the lane gets the rows g and g + 8, from the first group that
+//                  they read on
+template <bool RAGGED, typename Passes>
+__device__ inline void filter_rows(const uint8_t *from, int pitch,
+                                   const struct store_target &target, int rows,
+                                   const Passes &passes)
+{
+    constexpr int BLOCKS = down<Passes::HEIGHT>, GROUPS = MICRO_ROWS / GROUP_ROWS + BLOCKS - 1;
+    typename Passes::Sums sums[GROUPS];
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++)
+        passes.sum_rows(&sums[i], from + i * GROUP_ROWS * pitch, pitch);
+    from += BLOCKS * GROUP_ROWS * pitch;
+#pragma unroll
+    for (int group = 0; group < MICRO_ROWS / GROUP_ROWS; group++) {
+        if (RAGGED && group * GROUP_ROWS >= rows)
+            break;
+        if (!RAGGED && group + BLOCKS < GROUPS) {
+            passes.sum_rows(&sums[group + BLOCKS], from, pitch);
+            from += GROUP_ROWS * pitch;
+        }
+        if (group % 2 == 0)
+            passes.template sum_columns<true, RAGGED>(&sums[group], target, group * GROUP_ROWS);
+        else
+            passes.template sum_columns<false, RAGGED>(&sums[group], target, group * GROUP_ROWS);
+        if (RAGGED && group + BLOCKS < GROUPS && (group + 1) * GROUP_ROWS < rows) {
+            passes.sum_rows(&sums[group + BLOCKS], from, pitch);
+            from += GROUP_ROWS * pitch;
+        }
+    }
+}
+
+template <typename Passes>
+__device__ inline void filter_microtile(const struct work_tile &tile, const uint8_t *samples,
+                                        int microtile, const Passes &passes)
+{
+    int lane = (int)threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    int band = band_of(tile, microtile);
+    int x = (microtile - band * tile.segments) * MICRO_COLUMNS, y = band * MICRO_ROWS;
+    int rows = min(tile.rows - y, MICRO_ROWS);
+    const uint8_t *line = samples + (y + g) * tile.pitch + tile_traits::HALO + x;
+    struct store_target target;
+    target.stride = tile.dst_stride;
+    target.to =
+        __cvta_generic_to_global(tile.dst) + (uint64_t)((y + g) * target.stride + x + 8 * t);
+    target.centre = line + Passes::HEIGHT / 2 * tile.pitch + 8 * t;
+    target.pitch = tile.pitch;
+    target.columns = min(tile.stored - x - 8 * t, 8);
+    target.rows = target.columns > 0 ? rows - g : 0;
+    target.whole = target.columns == 8 && tile.aligned;
+    const uint8_t *from = line - Passes::WIDTH / 2 + 4 * t; // WIDTH / 2 is 8 or 16
+    if (rows == MICRO_ROWS && __all_sync(0xffffffffu, target.whole))
+        filter_rows<false>(from, tile.pitch, target, rows, passes);
+    else
+        filter_rows<true>(from, tile.pitch, target, rows, passes);
+}
+
+#endif
+
+#endif
