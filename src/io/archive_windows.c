@@ -27,7 +27,6 @@ void conv_archive_windows_open(struct conv_archive_windows *windows, int fd, int
                 system.f_type == TMPFS_MAGIC;
     memset(windows, 0, sizeof *windows);
     windows->fd = pays ? fd : -1;
-    windows->threads = threads;
     windows->first = windows->next = 1;
     windows->refused = UINT64_MAX;
     atomic_init(&windows->has_small_pages, false);
@@ -129,14 +128,12 @@ static bool allocate_huge(struct conv_archive_windows *windows, const uint8_t *m
     return false;
 }
 
-// Allocates a window. False if there are no large pages for few threads, no memory, or no space in
-// the file system: write() then says so if it is really full.
+// Allocates a window. False if there is no memory, or no space in the file system: write() then
+// says so if it is really full.
 static bool make(struct conv_archive_windows *windows, uint8_t *map, uint64_t number)
 {
     off_t at = (off_t)(number * CONV_ARCHIVE_WINDOW);
-    if (!atomic_load(&windows->has_small_pages) && allocate_huge(windows, map, at))
-        return true;
-    return windows->threads >= CONV_ARCHIVE_SMALL_PAGE_THREADS &&
+    return (!atomic_load(&windows->has_small_pages) && allocate_huge(windows, map, at)) ||
            fallocate(windows->fd, 0, at, (off_t)CONV_ARCHIVE_WINDOW) == 0;
 }
 

@@ -31,11 +31,11 @@
 #define CONV_ARCHIVE_MAP_WINDOWS 16
 #define CONV_ARCHIVE_MAPS (CONV_ARCHIVE_WINDOWS / CONV_ARCHIVE_MAP_WINDOWS + 2)
 
-// Threads from which on maps are faster. One thread writes 3.5 GB/s by write(), 4.3 to 4.8 through
-// large pages and 1.9 through small ones; 4 threads write 12 through large pages, and 16 threads
-// 2.4 to 3.7 by write() and 4 to 6 through small pages.
-#define CONV_ARCHIVE_WINDOW_THREADS 2
-#define CONV_ARCHIVE_SMALL_PAGE_THREADS 8
+// Threads from which on maps pay. One thread writes 3.5 GB/s by write(), 4.3 to 4.8 through large
+// pages and 1.9 through small ones; 4 threads write 12 through large pages, and 16 threads 2.4 to
+// 3.7 by write() and 4 to 6 through small pages. But where large pages are scarce, to make them
+// costs a run on 2 cores a tenth of its CPU time, and so few threads do not outrun write().
+#define CONV_ARCHIVE_WINDOW_THREADS 8
 
 struct conv_archive_window {
     bool is_used;
@@ -54,7 +54,6 @@ struct conv_archive_map {
 
 struct conv_archive_windows {
     int fd; // -1: not used
-    int threads;
     atomic_bool has_small_pages;
     pthread_mutex_t lock; // guards all below
     pthread_cond_t made;
