@@ -54,9 +54,9 @@ static const struct conv_filter_family *family_of_operand(const struct conv_opti
     int count;
     const struct conv_filter_family *families = conv_filter_families(&count);
     const char *number = options->operand_count > 1 ? options->operands[1] : "";
-    if (*number == '\0' || number[strspn(number, "0123456789.,")] != '\0' ||
+    if (options->quiet || *number == '\0' || number[strspn(number, "0123456789.,")] != '\0' ||
         access(number, F_OK) == 0)
-        return NULL;
+        return NULL; // -q 90 has a message of its own
     for (int i = 0; i < count; i++)
         if (strcmp(families[i].name, text) == 0)
             return &families[i];
