@@ -161,11 +161,29 @@ static enum conv_status open_kernels(struct verify *verify, struct conv_err *err
             return conv_err_set(err, reason.status, "%s", reason.text);
         } else {
             skip(verify, kernel.name, reason.text);
-            if (!verify->options->quiet)
-                conv_report_say("%s skipped: %s", kernel.name, reason.text);
         }
     }
     return CONV_OK;
+}
+
+// A line per reason. That there is no GPU has been said.
+static void say_skipped(const struct verify *verify)
+{
+    for (int i = 0; i < verify->skipped_count; i++) {
+        const char *reason = verify->skipped[i].reason;
+        char names[512] = "";
+        bool said = !verify->gpu && strcmp(reason, verify->no_gpu) == 0;
+        for (int k = 0; k < i; k++)
+            said = said || strcmp(verify->skipped[k].reason, reason) == 0;
+        for (int k = i; k < verify->skipped_count && !said; k++) {
+            size_t used = strlen(names);
+            if (strcmp(verify->skipped[k].reason, reason) == 0)
+                snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
+                         verify->skipped[k].name);
+        }
+        if (!said)
+            conv_report_say("%s skipped: %s", names, reason);
+    }
 }
 
 // --- what is printed -----------------------------------------------------------------------------
@@ -381,6 +399,8 @@ int conv_verify_main(const struct conv_options *options)
         conv_signals_expect_truncation();
     if (!status)
         status = open_kernels(&verify, &err);
+    if (!status && !options->quiet)
+        say_skipped(&verify);
     if (!status) {
         code = verify_all(&verify, walk);
         print_summary(&verify);
