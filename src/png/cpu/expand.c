@@ -40,7 +40,7 @@ static inline uint64_t spread(unsigned byte, int depth)
     if (depth == 2)
         return byte >> 6 | (byte >> 4 & 3) << 8 | (byte >> 2 & 3) << 16 | (byte & 3) << 24;
     // One bit in each byte of a word, moved to the lowest place; no sum exceeds a byte.
-    uint64_t bits = byte * 0x0101010101010101 & 0x0102040810204080;
+    uint64_t bits = (uint64_t)byte * 0x0101010101010101 & 0x0102040810204080;
     return (bits + 0x7f7f7f7f7f7f7f7f) >> 7 & 0x0101010101010101;
 }
 
