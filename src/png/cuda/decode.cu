@@ -68,8 +68,7 @@ size_t conv_cuda_decode_scratch(const struct conv_decode_image *image)
 
 size_t conv_cuda_decode_split_bytes(const struct conv_decode_image *image)
 {
-    struct split split;
-    return split_place(&split, NULL, (uint32_t)((row_bytes(image) + 1) * (uint64_t)image->height));
+    return split_layout_of((uint32_t)((row_bytes(image) + 1) * (uint64_t)image->height)).bytes;
 }
 
 static void plan_parts(struct conv_decode_image *image)

@@ -75,28 +75,35 @@ __host__ __device__ inline size_t split_align(size_t bytes)
     return (bytes + 127) / 128 * 128;
 }
 
-// Of an image whose rows have that many bytes. Ordinary streams use half of the codes and windows.
-__host__ __device__ inline size_t split_place(struct split *split, uint8_t *memory,
-                                              uint32_t rows_bytes)
+// Where the parts of a split lie in its memory, and the bytes of all. Of an image whose rows have
+// that many bytes. Ordinary streams use half of the codes and windows.
+struct split_layout {
+    uint32_t most_codes, most_windows;
+    size_t codes, windows, states, bytes;
+};
+
+__host__ __device__ inline struct split_layout split_layout_of(uint32_t rows_bytes)
 {
-    split->most_codes = rows_bytes / 8192 + 64;
-    split->most_windows = rows_bytes / 4096 + 64;
-    size_t at = 0;
-    split->state = (struct split_state *)(memory + at);
-    at += split_align(sizeof(struct split_state));
-    split->codes = (struct split_codes *)(memory + at);
-    at += split_align(split->most_codes * sizeof(struct split_codes));
-    split->windows = (struct split_window *)(memory + at);
-    at += split_align(split->most_windows * sizeof(struct split_window));
-    split->states = (uint16_t *)(memory + at);
-    at += split_align(((size_t)rows_bytes + 8) * sizeof(uint16_t));
+    struct split_layout at;
+    at.most_codes = rows_bytes / 8192 + 64;
+    at.most_windows = rows_bytes / 4096 + 64;
+    at.codes = split_align(sizeof(struct split_state));
+    at.windows = at.codes + split_align(at.most_codes * sizeof(struct split_codes));
+    at.states = at.windows + split_align(at.most_windows * sizeof(struct split_window));
+    at.bytes = at.states + split_align(((size_t)rows_bytes + 8) * sizeof(uint16_t));
     return at;
 }
 
 __device__ inline struct split find_split(const struct conv_decode_image &image)
 {
+    struct split_layout at = split_layout_of(image.rows_bytes);
     struct split split;
-    split_place(&split, image.d_split, image.rows_bytes);
+    split.most_codes = at.most_codes;
+    split.most_windows = at.most_windows;
+    split.state = (struct split_state *)image.d_split;
+    split.codes = (struct split_codes *)(image.d_split + at.codes);
+    split.windows = (struct split_window *)(image.d_split + at.windows);
+    split.states = (uint16_t *)(image.d_split + at.states);
     return split;
 }
 
