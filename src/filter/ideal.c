@@ -9,7 +9,7 @@
 #define SIDE CONV_FILTER_MAX_SIDE
 #define HALF (SIDE / 2)
 #define CUT 4.0        // of a Gaussian, in sigma
-#define LEAST_PASSES 9 // taps of a line from which two passes are faster than one
+#define LEAST_PASSES 7 // taps of a line from which two passes are faster than one
 
 int conv_ideal_gaussian_line(double line[SIDE], double sigma)
 {
@@ -57,6 +57,15 @@ void conv_ideal_blur(struct conv_parametric_result *result,
     conv_integer_separable(result->filters, line, side);
 }
 
+// Whether 32 bits hold its sums of 16-bit samples, which makes a matrix fast at every depth.
+static bool has_small_sums(const struct conv_filter *filter)
+{
+    double sum = 0;
+    for (int i = 0; i < filter->width * filter->height; i++)
+        sum += fabs(filter->coef[i]);
+    return sum <= INT32_MAX / UINT16_MAX;
+}
+
 // The image plus AMOUNT times its difference from a Gaussian blur, where that is at least
 // THRESHOLD.
 void conv_ideal_unsharp(struct conv_parametric_result *result,
@@ -64,14 +73,18 @@ void conv_ideal_unsharp(struct conv_parametric_result *result,
 {
     double line[SIDE], matrix[CONV_FILTER_MAX_TAPS], amount = given->value[1];
     int side = conv_ideal_gaussian_line(line, given->value[0]);
-    result->filters->threshold = amount * given->value[2];
-    if (side >= LEAST_PASSES && conv_integer_sharpen(result->filters, line, side, amount))
-        return;
+    struct conv_filter *filter = result->filters;
+    filter->threshold = amount * given->value[2];
     for (int j = 0; j < side; j++)
         for (int i = 0; i < side; i++)
             matrix[j * side + i] = -amount * line[j] * line[i];
     matrix[side * side / 2] += 1 + amount;
-    conv_integer_matrix(result->filters, matrix, side, side, 1);
+    conv_integer_matrix(filter, matrix, side, side, 1);
+    if (filter->width < LEAST_PASSES || has_small_sums(filter))
+        return;
+    struct conv_filter passes = *filter;
+    if (conv_integer_sharpen(&passes, line, side, amount))
+        *filter = passes;
 }
 
 // The image plus AMOUNT times its difference from the four neighbours.

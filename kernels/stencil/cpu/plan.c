@@ -5,7 +5,7 @@
 #include "kernels/stencil/cpu/cpu_internal.h"
 #include "kernels/stencil/sample_factors.h"
 
-#define LEAST_SAMPLE_SIDE 9 // below it, one pass multiplies little more
+#define LEAST_SAMPLE_SIDE 7 // below it, one pass multiplies little more
 
 // An upper bound of the magnitude of sums and partial sums on any image.
 static int64_t sum_bound(const struct conv_stencil *stencil)
