@@ -62,9 +62,9 @@ def test_a_faster_device_gets_more(box, batch):  # noqa: F811
 @OWN_TIME
 @pytest.mark.parametrize("faults,options,streams", (
     ("slow=20", (), range(5, 9)), ("slow=20", ("--device=cuda", "--streams=4"), (4,)), ("slow=20 full=5", (), (4,)),
-    ("devices=2 slow=30", ("--device=all",), range(5, 9)), ("devices=2 slow=20 0:lost=20", ("--device=all",), range(5, 9))))
+    ("devices=2 slow=30", ("--device=all",), range(5, 9)), ("devices=2 slow=20 0:lost=20", ("--device=all",), range(4, 9))))
 def test_a_device_gets_more_streams_while_groups_wait(box, batch, faults, options, streams):  # noqa: F811
-    """Without --streams; one that finds no memory is no failure."""
+    """Without --streams; one that finds no memory is no failure. A device may be lost before it gets more."""
     done = run_faulty(faults, *(options or ("--device=cuda",)), *MANY, "--trace=t.json")
     check_outcome(box, want_of(box), 0, done.stderr, faults)
     assert int(re.search(r", (\d+) streams?\b", done.stderr)[1]) in streams
