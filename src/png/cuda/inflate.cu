@@ -170,7 +170,8 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     struct block_memory<THREADS> &shared = *(struct block_memory<THREADS> *)memory;
     uint32_t turn = images[blockIdx.x].turn;
     struct conv_decode_image image = images[turn];
-    if (split && image.parts && *result_of(image) == CONV_DECODE_DECODED)
+    // The barrier keeps thread 0 from writing a result that others have still to read.
+    if (split && image.parts && __syncthreads_or(*result_of(image) == CONV_DECODE_DECODED))
         return;
     uint32_t result = inflate_stream(shared, image, free_cost, stop);
     if (result == CONV_DECODE_DECODED) {
