@@ -14,8 +14,8 @@ struct MemoryRange {
     size_t size; // bytes
 };
 
-// Asks for pages of 2 MiB for blocks that nobody has written to yet, where they lie side by side as
-// blocks of malloc do. The first access to a page of 4 KiB takes longer than copying into it.
+// Asks for pages of 2 MiB for blocks that have not been written to yet, where they lie side by side
+// as blocks of malloc do. The first access to a page of 4 KiB takes longer than copying into it.
 void use_large_pages(std::vector<MemoryRange> blocks);
 
 } // namespace convpy

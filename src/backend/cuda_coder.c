@@ -167,8 +167,9 @@ enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struc
 
 // --- work ----------------------------------------------------------------------------------------
 
-// Groups of up to so many images, which are large ones, are decoded by many blocks of threads per
-// image. Other streams decode groups at the same time, so that with more images each SM has one.
+// Groups of at most this many images, which are large ones, are decoded by many blocks of threads
+// per image. Other streams decode groups at the same time, so that with more images each SM has
+// one.
 #define MOST_SPLIT 4
 
 // The answers: where each image's chunks are, then whether each image was decoded.

@@ -18,12 +18,12 @@
 
 #define NO_MEMBER UINT64_MAX
 
-// A member whose predecessors are in the hands of other threads comes in order a moment later. To
-// wait so long, in ns, is cheaper than to copy so many bytes: a copy takes four times as long.
+// A member whose predecessors are being written by other threads comes in order a moment later.
+// This wait, in ns, is cheaper than a copy of that many bytes, which takes four times as long.
 #define PATIENCE(bytes) ((uint64_t)(bytes) / 16)
 #define LEAST_PATIENCE 4000
 
-// An archive is written through maps only if so many bytes of members may wait: maps count as
+// An archive is written through maps only if at least this many bytes may wait: maps count as
 // memory of the process, though the file system has their pages anyway.
 #define LEAST_TO_MAP ((size_t)400 << 20)
 

@@ -22,7 +22,7 @@ struct own_memory {
 void own_memory_allocate(void *user, int count, const int32_t *indices, const size_t *sizes,
                          void **memory);
 
-// True if files[i] is in the memory that was given for it, and nothing was written behind it.
+// True if files[i] is in the memory that was given for it, and nothing was written past its end.
 bool own_memory_holds(const struct own_memory *own, const conv_bytes *files, int i);
 
 void own_memory_free(struct own_memory *own);

@@ -189,7 +189,7 @@ static void encoded_images_come_back(void **state)
     conv_context_destroy(context);
 }
 
-// The same files in memory of the caller, who has none for one of them; one image is not valid.
+// The same files in the caller's memory. There is none for one of them, and one image is not valid.
 static void files_are_made_in_the_callers_memory(void **state)
 {
     (void)state;
