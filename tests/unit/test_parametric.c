@@ -57,12 +57,25 @@ static void matrices_have_sums_that_float32_holds(void **state)
     }
 }
 
+// The doubles of masks with two passes are 20 times slower there.
+static void small_masks_have_words_at_16_bits(void **state)
+{
+    (void)state;
+    static const char *const filters[] = {"unsharp:0.8,0.5", "unsharp:1,0.8", "unsharp:1.2,0.8"};
+    for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
+        struct conv_cpu_plan chosen;
+        plan(&chosen, filters[i], 16);
+        assert_int_equal(chosen.sums, CONV_CPU_WORDS);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blurs_are_two_passes_of_bytes),
         cmocka_unit_test(passes_are_separable_at_16_bits),
         cmocka_unit_test(matrices_have_sums_that_float32_holds),
+        cmocka_unit_test(small_masks_have_words_at_16_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
