@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// A member on its way into an archive: as its thread hands it over, or a copy that waits.
+//
+// An entry belongs to one thread at a time.
+#ifndef CONV_IO_ARCHIVE_ENTRY_H
+#define CONV_IO_ARCHIVE_ENTRY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "io/archive.h"
+#include "io/archive_body.h"
+#include "io/archive_buffers.h"
+
+struct conv_open_archive;
+
+struct conv_archive_entry {
+    struct conv_open_archive *to; // once it is placed
+    int target;
+    bool is_dropped;
+    struct conv_archive_member member;
+    struct conv_encoded content;
+    struct conv_archive_body *body;  // retained; or NULL
+    uint64_t offset;                 // its place in a file of plain tar
+    size_t copied;                   // bytes that count as waiting
+    struct conv_archive_entry *next; // in the list of placed ones
+    uint8_t *own;                    // the content, unless it has a body; of `buffers`
+    // After it: the member's strings.
+};
+
+// A copy that can wait: it has its own strings and content, or retains `body`. NULL without memory.
+struct conv_archive_entry *conv_archive_entry_copy(struct conv_archive_buffers *buffers,
+                                                   const struct conv_archive_entry *from);
+
+// Frees a copy, or an entry from calloc that is dropped. `buffers`: those it was made with. NULL is
+// fine.
+void conv_archive_entry_free(struct conv_archive_buffers *buffers,
+                             struct conv_archive_entry *entry);
+
+#endif
