@@ -16,6 +16,12 @@ struct conv_api_batch {
     bool device_lost;
 };
 
+// What a batch of `count` files needs before it starts: the context's codecs, and in *memory room
+// for `count` items of `size` bytes each, all zeros; NULL for no items. The caller gives it back
+// with conv_api_give, also on failure. CONV_ERR_MEMORY, in context->err.
+enum conv_status conv_api_batch_prepare(conv_context *context, int count, size_t size,
+                                        void **memory);
+
 // Marks all items as CONV_OK. CONV_ERR_MEMORY.
 enum conv_status conv_api_batch_start(struct conv_api_batch *batch, conv_context *context,
                                       conv_item *items, int count);

@@ -3,6 +3,24 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "api/api_codecs.h"
+
+enum conv_status conv_api_batch_prepare(conv_context *context, int count, size_t size,
+                                        void **memory)
+{
+    struct conv_err *err = &context->err;
+    enum conv_status status = CONV_OK;
+    *memory = NULL;
+    if (!context->codecs)
+        status = conv_api_codecs_open(&context->codecs, context->threads, err);
+    if (!status && count > 0)
+        status = conv_api_take(context->pools, CONV_HOST, (size_t)count * size, memory, err);
+    if (*memory)
+        memset(*memory, 0, (size_t)count * size);
+    return status;
+}
 
 enum conv_status conv_api_batch_start(struct conv_api_batch *batch, conv_context *context,
                                       conv_item *items, int count)

@@ -1,37 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Batches of PNG files to views. All files are probed and all images are laid out first; then the
 // device decodes what it can, and the context's threads decode the rest.
-#include <string.h>
-
 #include "api/api_batch.h"
-#include "api/api_codecs.h"
 #include "api/api_view.h"
-
-conv_status conv_probe_png(const void *data, size_t size, conv_png_info *info, char *message)
-{
-    struct conv_png_header header;
-    struct conv_err err;
-    enum conv_status status =
-        data && info ? conv_png_probe(data, size, &header, &err)
-                     : conv_err_set(&err, CONV_ERR_USAGE, "%s is NULL", data ? "`info`" : "`data`");
-    if (status) {
-        if (message)
-            conv_api_explain(message, CONV_MESSAGE_SIZE, &err);
-        return status;
-    }
-    *info = (conv_png_info){
-        .width = header.width,
-        .height = header.height,
-        .channels = header.shape.channels,
-        .sample = header.shape.depth == 16 ? CONV_SAMPLE_U16 : CONV_SAMPLE_U8,
-        .has_alpha = header.shape.alpha,
-        .bit_depth = header.bit_depth,
-        .color_type = header.color_type,
-        .interlaced = header.interlaced,
-        .animated = conv_png_is_animated(data, size),
-    };
-    return CONV_OK;
-}
+#include "api/decode_view.h"
 
 #define FILES_PER_THREAD 32 // that are probed in the time in which threads wake up
 
@@ -178,82 +150,6 @@ static enum conv_status plan_item(struct decoding *decoding, struct item *item,
 
 // --- on the host ---------------------------------------------------------------------------------
 
-// Writes rows to a view that is not the file's planes.
-struct row_writer {
-    const conv_image *view;
-    conv_image row;                // of the file: one interleaved row of native samples
-    struct conv_api_copier copier; // from `row`
-    uint16_t *native;              // of 16 bits: memory of a row
-};
-
-static void put_row(void *context, int y, const struct conv_image *row)
-{
-    const struct row_writer *writer = context;
-    conv_image from = conv_api_view_of(row), to = *writer->view;
-    to.data = (uint8_t *)to.data + y * to.row_stride;
-    conv_api_convert(&to, &from, 0, 1);
-}
-
-static void put_interleaved(void *context, int y, const uint8_t *row)
-{
-    const struct row_writer *writer = context;
-    const conv_image *view = writer->view;
-    const void *from = row;
-    if (writer->native) {
-        size_t count = (size_t)writer->row.width * (size_t)writer->row.channels;
-        const uint16_t *samples = (const uint16_t *)(const void *)row;
-        for (size_t i = 0; i < count; i++)
-            writer->native[i] = conv_api_from_big_endian(samples[i]);
-        from = writer->native;
-    }
-    conv_api_copier_row(&writer->copier, view, (uint8_t *)view->data + y * view->row_stride,
-                        &writer->row, from);
-}
-
-static enum conv_status decode_rows(struct decoding *decoding, struct conv_png_codec *codec,
-                                    const conv_bytes *file, const struct conv_png_header *header,
-                                    const conv_image *view, struct conv_err *err)
-{
-    bool wide = header->shape.depth == 16;
-    int channels = header->shape.channels;
-    struct row_writer writer = {
-        .view = view,
-        .row = conv_image_interleaved(NULL, header->width, 1, channels,
-                                      wide ? CONV_SAMPLE_U16 : CONV_SAMPLE_U8, CONV_HOST),
-    };
-    conv_api_copier_init(&writer.copier, view, &writer.row);
-    struct conv_png_rows rows = {put_row, put_interleaved, &writer};
-    void *memory = NULL;
-    struct conv_api_pools *pools = decoding->context->pools;
-    enum conv_status status = CONV_OK;
-    if (wide)
-        status = conv_api_take(pools, CONV_HOST, (size_t)writer.row.row_stride, &memory, err);
-    writer.native = memory;
-    if (!status)
-        status = conv_png_decode_rows(codec, file->data, file->size, header, &rows, err);
-    conv_api_give(pools, CONV_HOST, memory);
-    return status;
-}
-
-static enum conv_status decode_to(struct decoding *decoding, int worker, const conv_bytes *file,
-                                  const struct conv_png_header *header, const conv_image *view,
-                                  struct conv_err *err)
-{
-    struct conv_png_codec *codec;
-    enum conv_status status =
-        conv_api_codecs_get(decoding->context->codecs, worker, -1, &codec, err);
-    if (status)
-        return status;
-    struct conv_image planes = conv_api_planes(view);
-    if (conv_api_is_planar(view) && view->channels == header->shape.channels &&
-        planes.depth == header->shape.depth)
-        status = conv_png_decode(codec, file->data, file->size, header, &planes, err);
-    else
-        status = decode_rows(decoding, codec, file, header, view, err);
-    conv_png_codec_trim(codec);
-    return status;
-}
-
 static bool is_on_device(const struct decoding *decoding, const conv_image *view)
 {
     return view->memory == CONV_DEVICE && !conv_api_is_cpu(decoding->context);
@@ -275,7 +171,8 @@ static void decode_item(void *context, int worker, int index)
             item->host = target;
     }
     if (!status)
-        status = decode_to(decoding, worker, &decoding->files[index], &item->header, &target, &err);
+        status = conv_api_decode_view(decoding->context, worker, &decoding->files[index],
+                                      &item->header, &target, &err);
     if (status)
         fail(decoding, index, status, &err);
 }
@@ -449,18 +346,15 @@ conv_status conv_decode_png(conv_context *context, const conv_bytes *files, int 
         status = CONV_API_READ_OPTIONS(&decoding.options, options, err);
     if (!status)
         status = check_call(files, count, images, &decoding.options, err);
-    if (!status && !context->codecs)
-        status = conv_api_codecs_open(&context->codecs, context->threads, err);
-    if (!status && count > 0)
-        status = conv_api_take(context->pools, CONV_HOST, (size_t)count * sizeof(struct item),
-                               &memory, err);
+    if (!status)
+        status = conv_api_batch_prepare(context, count, sizeof(struct item), &memory);
     if (!status)
         status = conv_api_batch_start(&decoding.batch, context, items, count);
     if (status) {
         conv_api_give(context->pools, CONV_HOST, memory);
         return conv_api_batch_refuse(context, items, count, status);
     }
-    decoding.items = count > 0 ? memset(memory, 0, (size_t)count * sizeof(struct item)) : NULL;
+    decoding.items = memory;
     decode_all(&decoding, images, stream);
     conv_api_give(context->pools, CONV_HOST, memory);
     return conv_api_batch_end(&decoding.batch);

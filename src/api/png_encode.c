@@ -291,11 +291,8 @@ conv_status conv_encode_png(conv_context *context, const conv_image *images, int
         status = CONV_API_READ_OPTIONS(&encoding.options, options, err);
     if (!status)
         status = check_call(images, count, files, &encoding.options, err);
-    if (!status && !context->codecs)
-        status = conv_api_codecs_open(&context->codecs, context->threads, err);
-    if (!status && count > 0)
-        status = conv_api_take(context->pools, CONV_HOST, (size_t)count * sizeof(struct item),
-                               &memory, err);
+    if (!status)
+        status = conv_api_batch_prepare(context, count, sizeof(struct item), &memory);
     if (!status && encoding.options.allocate)
         status = conv_api_file_memory_open(&encoding.memory, &encoding.options, count, err);
     if (!status)
@@ -307,7 +304,7 @@ conv_status conv_encode_png(conv_context *context, const conv_image *images, int
             files[i] = (conv_bytes){NULL, 0};
         return conv_api_batch_refuse(context, items, count, status);
     }
-    encoding.items = count > 0 ? memset(memory, 0, (size_t)count * sizeof(struct item)) : NULL;
+    encoding.items = memory;
     encode_all(&encoding, images, stream);
     conv_api_file_memory_close(&encoding.memory);
     conv_api_give(context->pools, CONV_HOST, memory);
