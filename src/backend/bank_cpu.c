@@ -4,32 +4,13 @@
 #include <stdlib.h>
 
 #include "backend/bank_steps.h"
-
-#define ALIGN 64
-
-struct memory {
-    void *data;
-    size_t size;
-};
+#include "backend/tensor_memory.h"
 
 struct cpu_stream {
     struct conv_bank_stream head;
-    struct memory in, out; // staging
-    struct memory padded, scratch, maps, filters;
+    struct conv_tensor_memory in, out; // staging
+    struct conv_tensor_memory padded, scratch, maps, filters;
 };
-
-static enum conv_status reserve(struct memory *memory, size_t size, struct conv_err *err)
-{
-    if (size <= memory->size)
-        return CONV_OK;
-    free(memory->data);
-    size_t rounded = size > SIZE_MAX - ALIGN ? 0 : (size + ALIGN - 1) / ALIGN * ALIGN;
-    memory->data = rounded ? aligned_alloc(ALIGN, rounded) : NULL;
-    memory->size = memory->data ? rounded : 0;
-    return memory->data ? CONV_OK
-                        : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu MiB of maps",
-                                       (size >> 20) + 1);
-}
 
 static enum conv_status share_arrays(int device, struct conv_bank_steps *steps,
                                      struct conv_err *err)
@@ -74,12 +55,8 @@ static enum conv_status reserve_staging(struct conv_bank_stream *head, size_t in
                                         struct conv_err *err)
 {
     struct cpu_stream *stream = (struct cpu_stream *)head;
-    enum conv_status status = reserve(&stream->in, in_bytes ? in_bytes : 1, err);
-    if (!status)
-        status = reserve(&stream->out, out_bytes ? out_bytes : 1, err);
-    *h_in = stream->in.data;
-    *h_out = stream->out.data;
-    return status;
+    return conv_tensor_memory_stage(&stream->in, in_bytes, &stream->out, out_bytes, "maps", h_in,
+                                    h_out, err);
 }
 
 // --- one image -----------------------------------------------------------------------------------
@@ -95,7 +72,8 @@ static enum conv_status pad_image(struct cpu_stream *stream, const struct conv_b
     conv_bank_steps_padding(&padding, steps, config);
     size_t rows = (size_t)shape->height + 2 * (size_t)steps->half_height;
     size_t columns = (size_t)shape->width + 2 * (size_t)steps->half_width;
-    enum conv_status status = reserve(&stream->padded, rows * columns * sizeof(float), err);
+    enum conv_status status =
+        conv_tensor_memory_reserve(&stream->padded, rows * columns * sizeof(float), "maps", err);
     if (!status)
         conv_layer_pad(&padding, shape, batch, stream->padded.data);
     return status;
@@ -109,8 +87,9 @@ static enum conv_status run_separable(struct cpu_stream *stream,
 {
     struct conv_separable_batch batch =
         conv_bank_steps_batch(steps, filters, shape->height, shape->width, 1, stream->padded.data);
-    enum conv_status status = reserve(
-        &stream->scratch, conv_separable_scratch(filters, shape->width) * sizeof(float), err);
+    enum conv_status status = conv_tensor_memory_reserve(
+        &stream->scratch, conv_separable_scratch(filters, shape->width) * sizeof(float), "maps",
+        err);
     if (status)
         return status;
     batch.dst = dst;
@@ -130,9 +109,10 @@ static enum conv_status run_dense(struct cpu_stream *stream, const struct conv_b
     bool combined = step->kind == CONV_BANK_STEP_COMBINED;
     enum conv_status status = conv_layer_context_scratch(step->dense, shape, &scratch, err);
     if (!status)
-        status = reserve(&stream->scratch, scratch, err);
+        status = conv_tensor_memory_reserve(&stream->scratch, scratch, "maps", err);
     if (!status && combined)
-        status = reserve(&stream->filters, plane * (size_t)step->layer.maps * sizeof(float), err);
+        status = conv_tensor_memory_reserve(
+            &stream->filters, plane * (size_t)step->layer.maps * sizeof(float), "maps", err);
     if (status)
         return status;
     batch.dst = combined ? stream->filters.data : dst;
@@ -169,7 +149,8 @@ static enum conv_status run_image(struct cpu_stream *stream, const struct conv_b
     size_t per_map = pool->count ? (size_t)(pool->count * pool->grid * pool->grid) : plane;
     enum conv_status status = pad_image(stream, steps, config, shape, batch, err);
     if (!status && pool->count)
-        status = reserve(&stream->maps, plane * (size_t)steps->most_maps * sizeof(float), err);
+        status = conv_tensor_memory_reserve(
+            &stream->maps, plane * (size_t)steps->most_maps * sizeof(float), "maps", err);
     for (int i = 0; i < steps->count && !status; i++) {
         const struct conv_bank_step *step = &steps->steps[i];
         float *out = dst + (size_t)step->first_map * per_map;

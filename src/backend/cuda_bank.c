@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "backend/bank_steps.h"
+#include "backend/cuda_tensor_stream.h"
 #include "device/cuda_device.h"
-#include "device/cuda_event.h"
 #include "device/cuda_memory.h"
 #include "kernels/layer/cuda/cuda_layers.h"
 
@@ -14,10 +14,7 @@
 
 struct cuda_stream {
     struct conv_bank_stream head;
-    int device;
-    cudaStream_t cuda;
-    cudaEvent_t done;
-    struct conv_cuda_mapped in, out; // staging
+    struct conv_cuda_tensor_stream base;
     struct conv_cuda_mapped cells;
     struct conv_cuda_memory d_in, d_padded, d_scratch, d_maps, d_filters, d_cells, d_row_sums;
 };
@@ -86,9 +83,7 @@ static void release(int device, struct conv_bank_steps *steps)
 static void close_stream(struct conv_bank_stream *head)
 {
     struct cuda_stream *stream = (struct cuda_stream *)head;
-    if (cudaSetDevice(stream->device) == cudaSuccess) {
-        conv_cuda_mapped_free(&stream->in);
-        conv_cuda_mapped_free(&stream->out);
+    if (cudaSetDevice(stream->base.device) == cudaSuccess) {
         conv_cuda_mapped_free(&stream->cells);
         conv_cuda_memory_free(&stream->d_in);
         conv_cuda_memory_free(&stream->d_padded);
@@ -97,9 +92,7 @@ static void close_stream(struct conv_bank_stream *head)
         conv_cuda_memory_free(&stream->d_filters);
         conv_cuda_memory_free(&stream->d_cells);
         conv_cuda_memory_free(&stream->d_row_sums);
-        conv_cuda_event_destroy(&stream->done);
-        if (stream->cuda)
-            (void)cudaStreamDestroy(stream->cuda);
+        conv_cuda_tensor_stream_close(&stream->base);
     }
     free(stream);
 }
@@ -109,15 +102,7 @@ static enum conv_status open_stream(int device, struct conv_bank_stream **out, s
     struct cuda_stream *stream = calloc(1, sizeof *stream);
     if (!stream)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CUDA stream");
-    stream->device = device;
-    enum conv_status status = conv_cuda_device_use(device, err);
-    if (!status) {
-        cudaError_t code = cudaStreamCreateWithFlags(&stream->cuda, cudaStreamNonBlocking);
-        if (code)
-            status = conv_cuda_device_report(err, code, "make a stream");
-    }
-    if (!status)
-        status = conv_cuda_event_create(&stream->done, err);
+    enum conv_status status = conv_cuda_tensor_stream_open(&stream->base, device, err);
     if (status)
         close_stream(&stream->head);
     else
@@ -130,14 +115,8 @@ static enum conv_status reserve_staging(struct conv_bank_stream *head, size_t in
                                         struct conv_err *err)
 {
     struct cuda_stream *stream = (struct cuda_stream *)head;
-    enum conv_status status = conv_cuda_device_use(stream->device, err);
-    if (!status)
-        status = conv_cuda_mapped_reserve(&stream->in, in_bytes ? in_bytes : 1, "for planes", err);
-    if (!status)
-        status = conv_cuda_mapped_reserve(&stream->out, out_bytes ? out_bytes : 1, "for maps", err);
-    *h_in = stream->in.h_data;
-    *h_out = stream->out.h_data;
-    return status;
+    return conv_cuda_tensor_stream_reserve(&stream->base, in_bytes, out_bytes,
+                                           "for planes and maps", h_in, h_out, err);
 }
 
 // --- a run ---------------------------------------------------------------------------------------
@@ -193,7 +172,7 @@ static enum conv_status run_separable(struct run *run, const struct conv_bank_st
     batch.dst_map = (int64_t)run->plane;
     batch.dst_image = dst_image;
     batch.scratch = (float *)stream->d_scratch.d_data;
-    batch.stream = stream->cuda;
+    batch.stream = stream->base.cuda;
     status = conv_cuda_separable_run(filters, &batch);
     return status ? conv_cuda_device_report(run->err, cudaGetLastError(), "start filters")
                   : CONV_OK;
@@ -225,9 +204,10 @@ static enum conv_status run_dense(struct run *run, const struct conv_bank_step *
         if (status || !combined)
             continue;
         const float *filters = (const float *)stream->d_filters.d_data;
-        status = step->combine == CONV_BANK_MAX
-                     ? conv_cuda_combine_max(own, filters, maps, (int64_t)run->plane, stream->cuda)
-                     : conv_cuda_combine_magnitude(own, filters, (int64_t)run->plane, stream->cuda);
+        status =
+            step->combine == CONV_BANK_MAX
+                ? conv_cuda_combine_max(own, filters, maps, (int64_t)run->plane, stream->base.cuda)
+                : conv_cuda_combine_magnitude(own, filters, (int64_t)run->plane, stream->base.cuda);
         if (status)
             status = conv_cuda_device_report(run->err, cudaGetLastError(), "combine maps");
     }
@@ -246,14 +226,11 @@ static enum conv_status run_step(struct run *run, const struct conv_bank_step *s
 static enum conv_status finish(struct run *run, void *dst, const void *d_src, size_t bytes)
 {
     struct cuda_stream *stream = run->stream;
-    cudaError_t code = cudaMemcpyAsync(dst, d_src, bytes, cudaMemcpyDeviceToHost, stream->cuda);
+    cudaError_t code =
+        cudaMemcpyAsync(dst, d_src, bytes, cudaMemcpyDeviceToHost, stream->base.cuda);
     if (code)
         return conv_cuda_device_report(run->err, code, "copy maps from the device");
-    enum conv_status status = conv_cuda_event_record(stream->done, stream->cuda, run->err);
-    if (status)
-        return status;
-    code = cudaEventSynchronize(stream->done);
-    return code ? conv_cuda_device_report(run->err, code, "compute a filter bank") : CONV_OK;
+    return conv_cuda_tensor_stream_wait(&stream->base, "compute a filter bank", run->err);
 }
 
 static enum conv_status run_maps(struct run *run, float *dst)
@@ -314,7 +291,7 @@ static enum conv_status run_pooled(struct run *run, float *dst)
         status = run_step(run, step, d_maps, step->map_count * (int64_t)run->plane);
         if (!status &&
             conv_cuda_pool(d_cells, grid, d_maps, planes, run->shape.height, run->shape.width,
-                           (struct conv_pool_sums *)stream->d_row_sums.d_data, stream->cuda))
+                           (struct conv_pool_sums *)stream->d_row_sums.d_data, stream->base.cuda))
             status = conv_cuda_device_report(run->err, cudaGetLastError(), "pool maps");
         d_cells += (size_t)planes * squares;
     }
@@ -340,13 +317,13 @@ static enum conv_status run_stream(struct conv_bank_stream *head,
         __builtin_mul_overflow((size_t)height * (size_t)width * sizeof(float) * (size_t)steps->maps,
                                (size_t)images, &total))
         return conv_err_set(err, CONV_ERR_MEMORY, "the batch is too large");
-    enum conv_status status = conv_cuda_device_use(stream->device, err);
+    enum conv_status status = conv_cuda_device_use(stream->base.device, err);
     if (!status)
         status = reserve(&stream->d_in, in + IN_SLACK, err);
     if (status)
         return status;
     cudaError_t code =
-        cudaMemcpyAsync(stream->d_in.d_data, src, in, cudaMemcpyHostToDevice, stream->cuda);
+        cudaMemcpyAsync(stream->d_in.d_data, src, in, cudaMemcpyHostToDevice, stream->base.cuda);
     if (code)
         return conv_cuda_device_report(err, code, "copy planes to the device");
     int64_t row = (int64_t)conv_element_size(config->input) * width;
@@ -361,7 +338,7 @@ static enum conv_status run_stream(struct conv_bank_stream *head,
                    .src_plane = row * height,
                    .src_image = row * height,
                    .rows = height,
-                   .stream = stream->cuda},
+                   .stream = stream->base.cuda},
         .plane = (size_t)height * (size_t)width,
         .err = err,
     };

@@ -3,9 +3,9 @@
 // kernel and downloads the result. Several streams overlap these steps.
 #include <stdlib.h>
 
+#include "backend/cuda_tensor_stream.h"
 #include "backend/layer_device.h"
 #include "device/cuda_device.h"
-#include "device/cuda_event.h"
 #include "device/cuda_memory.h"
 #include "kernels/layer/cuda/cuda_layers.h"
 
@@ -14,10 +14,7 @@
 
 struct cuda_stream {
     struct conv_layer_stream head;
-    int device;
-    cudaStream_t cuda;
-    cudaEvent_t done;
-    struct conv_cuda_mapped in, out; // staging
+    struct conv_cuda_tensor_stream base;
     struct conv_cuda_memory d_in, d_out, d_scratch;
 };
 
@@ -65,15 +62,11 @@ static void release(int device, struct conv_layer_prepared *prepared)
 static void close_stream(struct conv_layer_stream *head)
 {
     struct cuda_stream *stream = (struct cuda_stream *)head;
-    if (cudaSetDevice(stream->device) == cudaSuccess) {
-        conv_cuda_mapped_free(&stream->in);
-        conv_cuda_mapped_free(&stream->out);
+    if (cudaSetDevice(stream->base.device) == cudaSuccess) {
         conv_cuda_memory_free(&stream->d_in);
         conv_cuda_memory_free(&stream->d_out);
         conv_cuda_memory_free(&stream->d_scratch);
-        conv_cuda_event_destroy(&stream->done);
-        if (stream->cuda)
-            (void)cudaStreamDestroy(stream->cuda);
+        conv_cuda_tensor_stream_close(&stream->base);
     }
     free(stream);
 }
@@ -85,15 +78,7 @@ static enum conv_status open_stream(int device, int threads, struct conv_layer_s
     struct cuda_stream *stream = calloc(1, sizeof *stream);
     if (!stream)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CUDA stream");
-    stream->device = device;
-    enum conv_status status = conv_cuda_device_use(device, err);
-    if (!status) {
-        cudaError_t code = cudaStreamCreateWithFlags(&stream->cuda, cudaStreamNonBlocking);
-        if (code)
-            status = conv_cuda_device_report(err, code, "make a stream");
-    }
-    if (!status)
-        status = conv_cuda_event_create(&stream->done, err);
+    enum conv_status status = conv_cuda_tensor_stream_open(&stream->base, device, err);
     if (status)
         close_stream(&stream->head);
     else
@@ -106,15 +91,8 @@ static enum conv_status reserve_staging(struct conv_layer_stream *head, size_t i
                                         struct conv_err *err)
 {
     struct cuda_stream *stream = (struct cuda_stream *)head;
-    enum conv_status status = conv_cuda_device_use(stream->device, err);
-    if (!status)
-        status = conv_cuda_mapped_reserve(&stream->in, in_bytes ? in_bytes : 1, "for tensors", err);
-    if (!status)
-        status =
-            conv_cuda_mapped_reserve(&stream->out, out_bytes ? out_bytes : 1, "for tensors", err);
-    *h_in = stream->in.h_data;
-    *h_out = stream->out.h_data;
-    return status;
+    return conv_cuda_tensor_stream_reserve(&stream->base, in_bytes, out_bytes, "for tensors", h_in,
+                                           h_out, err);
 }
 
 static enum conv_status enqueue(const struct conv_layer_prepared *prepared,
@@ -165,31 +143,27 @@ static enum conv_status run_stream(struct conv_layer_stream *head,
         __builtin_mul_overflow(in, (size_t)images, &in) ||
         __builtin_mul_overflow(out, (size_t)images, &out))
         return conv_err_set(err, CONV_ERR_MEMORY, "the batch is too large");
-    enum conv_status status = conv_cuda_device_use(stream->device, err);
+    enum conv_status status = conv_cuda_device_use(stream->base.device, err);
     if (!status)
         status = reserve_device(stream, prepared, in, out, err);
     if (status)
         return status;
     cudaError_t code =
-        cudaMemcpyAsync(stream->d_in.d_data, src, in, cudaMemcpyHostToDevice, stream->cuda);
+        cudaMemcpyAsync(stream->d_in.d_data, src, in, cudaMemcpyHostToDevice, stream->base.cuda);
     if (code)
         return conv_cuda_device_report(err, code, "copy a tensor to the device");
     struct conv_layer_batch batch = conv_layer_batch_of(&prepared->outer, &prepared->shape, images,
                                                         stream->d_in.d_data, stream->d_out.d_data);
     batch.scratch = stream->d_scratch.d_data;
-    batch.stream = stream->cuda;
+    batch.stream = stream->base.cuda;
     status = enqueue(prepared, &batch, err);
     if (status)
         return status;
-    code = cudaMemcpyAsync(dst, stream->d_out.d_data, out, cudaMemcpyDeviceToHost, stream->cuda);
+    code =
+        cudaMemcpyAsync(dst, stream->d_out.d_data, out, cudaMemcpyDeviceToHost, stream->base.cuda);
     if (code)
         return conv_cuda_device_report(err, code, "copy a tensor from the device");
-    // A thread that waits for the event sleeps; one that waits for the stream would spin.
-    status = conv_cuda_event_record(stream->done, stream->cuda, err);
-    if (status)
-        return status;
-    code = cudaEventSynchronize(stream->done);
-    return code ? conv_cuda_device_report(err, code, "run the layer") : CONV_OK;
+    return conv_cuda_tensor_stream_wait(&stream->base, "run the layer", err);
 }
 
 const struct conv_layer_device_ops conv_layer_device_cuda = {

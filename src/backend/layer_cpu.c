@@ -6,14 +6,10 @@
 #include <stdlib.h>
 
 #include "backend/layer_device.h"
+#include "backend/tensor_memory.h"
 #include "base/features.h"
 
 #define ALIGN 64
-
-struct memory {
-    void *data;
-    size_t size;
-};
 
 // The share of one thread.
 struct part {
@@ -29,24 +25,11 @@ struct part {
 struct cpu_stream {
     struct conv_layer_stream head;
     int threads;
-    struct memory in, out; // staging
-    struct memory padded;
-    struct memory scratch; // of all threads, one after another
-    struct part parts[];   // one per thread
+    struct conv_tensor_memory in, out; // staging
+    struct conv_tensor_memory padded;
+    struct conv_tensor_memory scratch; // of all threads, one after another
+    struct part parts[];               // one per thread
 };
-
-static enum conv_status reserve(struct memory *memory, size_t size, struct conv_err *err)
-{
-    if (size <= memory->size)
-        return CONV_OK;
-    free(memory->data);
-    size_t rounded = size > SIZE_MAX - ALIGN ? 0 : (size + ALIGN - 1) / ALIGN * ALIGN;
-    memory->data = rounded ? aligned_alloc(ALIGN, rounded) : NULL;
-    memory->size = memory->data ? rounded : 0;
-    return memory->data
-               ? CONV_OK
-               : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu MiB of a layer", size >> 20);
-}
 
 static enum conv_status open_cpu(int device, unsigned *have, struct conv_err *err)
 {
@@ -84,12 +67,8 @@ static enum conv_status reserve_staging(struct conv_layer_stream *head, size_t i
                                         struct conv_err *err)
 {
     struct cpu_stream *stream = (struct cpu_stream *)head;
-    enum conv_status status = reserve(&stream->in, in_bytes ? in_bytes : 1, err);
-    if (!status)
-        status = reserve(&stream->out, out_bytes ? out_bytes : 1, err);
-    *h_in = stream->in.data;
-    *h_out = stream->out.data;
-    return status;
+    return conv_tensor_memory_stage(&stream->in, in_bytes, &stream->out, out_bytes, "a layer", h_in,
+                                    h_out, err);
 }
 
 // --- sharing -------------------------------------------------------------------------------------
@@ -177,9 +156,10 @@ static enum conv_status run_stream(struct conv_layer_stream *head,
     if (images <= 0)
         return CONV_OK;
     if (scratch > 0)
-        status = reserve(&stream->scratch, scratch * (size_t)count, err);
+        status =
+            conv_tensor_memory_reserve(&stream->scratch, scratch * (size_t)count, "a layer", err);
     if (!status && prepared->pads)
-        status = reserve(&stream->padded, prepared->pad_bytes, err);
+        status = conv_tensor_memory_reserve(&stream->padded, prepared->pad_bytes, "a layer", err);
     if (status)
         return status;
     if (prepared->pads) {

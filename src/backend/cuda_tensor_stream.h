@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// What the CUDA streams of layers and of filter banks have in common: a stream, an event to wait
+// for, and staging memory. A stream belongs to one thread at a time.
+#ifndef CONV_BACKEND_CUDA_TENSOR_STREAM_H
+#define CONV_BACKEND_CUDA_TENSOR_STREAM_H
+
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "device/cuda_memory.h"
+
+// Starts as {0}.
+struct conv_cuda_tensor_stream {
+    int device;
+    cudaStream_t cuda;
+    cudaEvent_t done;
+    struct conv_cuda_mapped in, out; // staging
+};
+
+// CONV_ERR_DEVICE; the stream is to be closed after that, too.
+enum conv_status conv_cuda_tensor_stream_open(struct conv_cuda_tensor_stream *stream, int device,
+                                              struct conv_err *err);
+
+// Also what is open in part, or {0}. The device is the current one.
+void conv_cuda_tensor_stream_close(struct conv_cuda_tensor_stream *stream);
+
+// Makes the device current. Staging memory of at least that many bytes (0 is fine), in *h_in and
+// *h_out, until the next call; `what` is staged, for the message. CONV_ERR_DEVICE, CONV_ERR_MEMORY.
+enum conv_status conv_cuda_tensor_stream_reserve(struct conv_cuda_tensor_stream *stream,
+                                                 size_t in_bytes, size_t out_bytes,
+                                                 const char *what, void **h_in, void **h_out,
+                                                 struct conv_err *err);
+
+// Waits until the stream has done what was enqueued; the thread sleeps. `what` is done, for the
+// message. CONV_ERR_DEVICE.
+enum conv_status conv_cuda_tensor_stream_wait(struct conv_cuda_tensor_stream *stream,
+                                              const char *what, struct conv_err *err);
+
+#endif
