@@ -8,10 +8,10 @@
 
 #include "base/suggest.h"
 #include "tensor/half.h"
+#include "tensor/json_scan.h"
 
-#define MOST_DEPTH 16 // of values that are skipped
-#define MOST_NEAR 3   // names in a message
-#define NEAR_NAME 64  // longer ones are not suggested
+#define MOST_NEAR 3  // names in a message
+#define NEAR_NAME 64 // longer ones are not suggested
 
 enum conv_status conv_safetensors_header_bytes(const uint8_t *head, size_t size,
                                                uint64_t file_bytes, size_t *header,
@@ -35,191 +35,6 @@ enum conv_status conv_safetensors_header_bytes(const uint8_t *head, size_t size,
     return CONV_OK;
 }
 
-// --- JSON ----------------------------------------------------------------------------------------
-
-struct json {
-    const char *at, *end;
-};
-
-static void skip_space(struct json *json)
-{
-    while (json->at < json->end &&
-           (*json->at == ' ' || *json->at == '\t' || *json->at == '\n' || *json->at == '\r'))
-        json->at++;
-}
-
-static bool take(struct json *json, char c)
-{
-    skip_space(json);
-    if (json->at == json->end || *json->at != c)
-        return false;
-    json->at++;
-    return true;
-}
-
-static bool take_hex(struct json *json, uint32_t *code)
-{
-    *code = 0;
-    for (int i = 0; i < 4; i++, json->at++) {
-        if (json->at == json->end)
-            return false;
-        char c = *json->at;
-        int digit = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
-        if (digit < 0)
-            return false;
-        *code = *code << 4 | (uint32_t)digit;
-    }
-    return true;
-}
-
-// After "\u": one code point, of one or two escapes. 0 and lone surrogates are refused.
-static bool take_code_point(struct json *json, uint32_t *code)
-{
-    uint32_t low;
-    if (!take_hex(json, code) || *code == 0 || (*code >= 0xdc00 && *code <= 0xdfff))
-        return false;
-    if (*code < 0xd800 || *code > 0xdbff)
-        return true;
-    if (json->end - json->at < 2 || json->at[0] != '\\' || json->at[1] != 'u')
-        return false;
-    json->at += 2;
-    if (!take_hex(json, &low) || low < 0xdc00 || low > 0xdfff)
-        return false;
-    *code = 0x10000 + ((*code - 0xd800) << 10) + (low - 0xdc00);
-    return true;
-}
-
-static size_t encode_utf8(char utf8[4], uint32_t code)
-{
-    if (code < 0x80) {
-        utf8[0] = (char)code;
-        return 1;
-    }
-    size_t more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-    static const unsigned char lead[] = {0, 0xc0, 0xe0, 0xf0};
-    utf8[0] = (char)(lead[more] | code >> 6 * more);
-    for (size_t i = 1; i <= more; i++)
-        utf8[i] = (char)(0x80 | (code >> 6 * (more - i) & 0x3f));
-    return more + 1;
-}
-
-// After a backslash: the bytes that the escape stands for; 0: it is none.
-static size_t take_escape(struct json *json, char utf8[4])
-{
-    static const char escapes[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
-    uint32_t code;
-    if (json->at == json->end)
-        return 0;
-    char c = *json->at++;
-    const char *escape = c ? strchr(escapes, c) : NULL;
-    if (escape) {
-        utf8[0] = meanings[escape - escapes];
-        return 1;
-    }
-    return c == 'u' && take_code_point(json, &code) ? encode_utf8(utf8, code) : 0;
-}
-
-// Takes a string. Of one that does not fit into `size` bytes with its NUL, `string` is empty.
-static bool take_string(struct json *json, char *string, size_t size)
-{
-    size_t used = 0;
-    bool fits = true;
-    if (!take(json, '"'))
-        return false;
-    while (json->at < json->end) {
-        char utf8[4] = {*json->at++};
-        size_t length = 1;
-        if (utf8[0] == '"') {
-            string[fits ? used : 0] = '\0';
-            return true;
-        }
-        if ((unsigned char)utf8[0] < 0x20)
-            return false;
-        if (utf8[0] == '\\')
-            length = take_escape(json, utf8);
-        if (length == 0)
-            return false;
-        fits = fits && used + length < size;
-        if (fits)
-            memcpy(string + used, utf8, length);
-        used += length;
-    }
-    return false;
-}
-
-static bool take_number(struct json *json, uint64_t *number)
-{
-    skip_space(json);
-    const char *first = json->at;
-    *number = 0;
-    for (; json->at < json->end && *json->at >= '0' && *json->at <= '9'; json->at++) {
-        if (*number > (uint64_t)INT64_MAX / 10 - 1)
-            return false;
-        *number = 10 * *number + (uint64_t)(*json->at - '0');
-    }
-    return json->at > first;
-}
-
-// [1, 2, ...] of at most `room` numbers.
-static bool take_numbers(struct json *json, uint64_t *numbers, int room, int *count)
-{
-    *count = 0;
-    if (!take(json, '['))
-        return false;
-    if (take(json, ']'))
-        return true;
-    do {
-        if (*count == room || !take_number(json, &numbers[*count]))
-            return false;
-        ++*count;
-    } while (take(json, ','));
-    return take(json, ']');
-}
-
-// A word such as true, null or a number of any kind.
-static bool skip_word(struct json *json)
-{
-    const char *first = json->at;
-    while (json->at < json->end && *json->at && strchr("+-.0123456789aeflnrstuE", *json->at))
-        json->at++;
-    return json->at > first;
-}
-
-// Skips a value. The brackets that are open are the bits of a mask: 1 for an object.
-static bool skip_value(struct json *json)
-{
-    char text[1];
-    unsigned is_object = 0;
-    int depth = 0;
-    for (;;) {
-        bool opened = false;
-        if (take(json, '{') || take(json, '[')) {
-            if (++depth > MOST_DEPTH)
-                return false;
-            is_object = is_object << 1 | (json->at[-1] == '{');
-            opened = true;
-        } else if (json->at < json->end && *json->at == '"' ? !take_string(json, text, sizeof text)
-                                                            : !skip_word(json)) {
-            return false;
-        }
-        // What follows: the end of one or more values, and the beginning of the next one.
-        while (depth > 0 && take(json, is_object & 1 ? '}' : ']')) {
-            is_object >>= 1;
-            depth--;
-            opened = false;
-        }
-        if (depth == 0)
-            return true;
-        if (!opened && !take(json, ','))
-            return false;
-        if ((is_object & 1) && (!take_string(json, text, sizeof text) || !take(json, ':')))
-            return false;
-    }
-}
-
 // --- tensors -------------------------------------------------------------------------------------
 
 struct entry {
@@ -229,11 +44,11 @@ struct entry {
     bool has_type, has_shape, has_offsets, has_many_axes;
 };
 
-static bool take_shape(struct json *json, struct entry *entry)
+static bool take_shape(struct conv_json_scan *json, struct entry *entry)
 {
     uint64_t sides[64];
     int count;
-    if (!take_numbers(json, sides, 64, &count))
+    if (!conv_json_scan_numbers(json, sides, 64, &count))
         return false;
     entry->has_many_axes = count > CONV_TENSOR_MOST_AXES;
     entry->shape.axes = entry->has_many_axes ? 0 : count;
@@ -242,16 +57,16 @@ static bool take_shape(struct json *json, struct entry *entry)
     return true;
 }
 
-static bool take_field(struct json *json, struct entry *entry)
+static bool take_field(struct conv_json_scan *json, struct entry *entry)
 {
     char key[16];
     uint64_t offsets[2];
     int count;
-    if (!take_string(json, key, sizeof key) || !take(json, ':'))
+    if (!conv_json_scan_string(json, key, sizeof key) || !conv_json_scan_char(json, ':'))
         return false;
     if (strcmp(key, "dtype") == 0 && !entry->has_type) {
         entry->has_type = true;
-        return take_string(json, entry->type, sizeof entry->type);
+        return conv_json_scan_string(json, entry->type, sizeof entry->type);
     }
     if (strcmp(key, "shape") == 0 && !entry->has_shape) {
         entry->has_shape = true;
@@ -259,7 +74,7 @@ static bool take_field(struct json *json, struct entry *entry)
     }
     if (strcmp(key, "data_offsets") == 0 && !entry->has_offsets) {
         entry->has_offsets = true;
-        if (!take_numbers(json, offsets, 2, &count) || count != 2)
+        if (!conv_json_scan_numbers(json, offsets, 2, &count) || count != 2)
             return false;
         entry->begin = offsets[0];
         entry->end = offsets[1];
@@ -268,17 +83,17 @@ static bool take_field(struct json *json, struct entry *entry)
     return false;
 }
 
-static bool take_entry(struct json *json, struct entry *entry)
+static bool take_entry(struct conv_json_scan *json, struct entry *entry)
 {
     *entry = (struct entry){0};
-    if (!take(json, '{'))
+    if (!conv_json_scan_char(json, '{'))
         return false;
     do {
         if (!take_field(json, entry))
             return false;
-    } while (take(json, ','));
-    return take(json, '}') && entry->has_type && entry->has_shape && entry->has_offsets &&
-           entry->begin <= entry->end;
+    } while (conv_json_scan_char(json, ','));
+    return conv_json_scan_char(json, '}') && entry->has_type && entry->has_shape &&
+           entry->has_offsets && entry->begin <= entry->end;
 }
 
 size_t conv_safetensors_element(enum conv_safetensors_type type)
@@ -389,16 +204,16 @@ enum conv_status conv_safetensors_find(struct conv_safetensors *found, const cha
                                        size_t size, uint64_t file_bytes, const char *name,
                                        struct conv_err *err)
 {
-    struct json json = {text, text + size};
+    struct conv_json_scan json = {text, text + size};
     struct names names = {0};
     struct entry entry, wanted;
     char key[CONV_SAFETENSORS_MOST_NAME];
-    bool is_found = false, good = take(&json, '{');
-    if (good && !take(&json, '}')) {
+    bool is_found = false, good = conv_json_scan_char(&json, '{');
+    if (good && !conv_json_scan_char(&json, '}')) {
         do {
-            good = take_string(&json, key, sizeof key) && take(&json, ':');
+            good = conv_json_scan_string(&json, key, sizeof key) && conv_json_scan_char(&json, ':');
             if (good && strcmp(key, "__metadata__") == 0) {
-                good = skip_value(&json);
+                good = conv_json_scan_skip(&json);
                 continue;
             }
             good = good && take_entry(&json, &entry);
@@ -410,10 +225,10 @@ enum conv_status conv_safetensors_find(struct conv_safetensors *found, const cha
                 wanted = entry;
             is_found = is_found || is_wanted;
             add_name(&names, key, name);
-        } while (good && take(&json, ','));
-        good = good && take(&json, '}');
+        } while (good && conv_json_scan_char(&json, ','));
+        good = good && conv_json_scan_char(&json, '}');
     }
-    skip_space(&json);
+    conv_json_scan_space(&json);
     if (!good || json.at != json.end)
         return conv_err_set(err, CONV_ERR_FORMAT, "the .safetensors header is damaged at byte %td",
                             json.at - text);

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// Reads JSON (RFC 8259) from the beginning to the end of a text in memory, without a tree. The
+// caller asks for what it expects next; each function returns false if something else is there, or
+// if the text ends or is malformed, after which the place in the text is undefined. White space
+// before what is read is skipped. No memory is taken; a scan belongs to one thread at a time.
+#ifndef CONV_TENSOR_JSON_SCAN_H
+#define CONV_TENSOR_JSON_SCAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct conv_json_scan {
+    const char *at, *end; // of a text that the caller keeps
+};
+
+void conv_json_scan_space(struct conv_json_scan *json);
+
+// One of { } [ ] : , and other single characters.
+bool conv_json_scan_char(struct conv_json_scan *json, char c);
+
+// A string, in UTF-8, with a NUL after it, in `size` bytes, at least 1. Of a string that does not
+// fit, `string` is empty. A NUL in the string and lone surrogates are refused.
+bool conv_json_scan_string(struct conv_json_scan *json, char *string, size_t size);
+
+// [1, 2, ...] of at most `room` numbers without sign or fraction, below 2^63.
+bool conv_json_scan_numbers(struct conv_json_scan *json, uint64_t *numbers, int room, int *count);
+
+// A value of any kind, of which nothing is kept; at most 16 levels deep.
+bool conv_json_scan_skip(struct conv_json_scan *json);
+
+#endif
