@@ -149,3 +149,15 @@ void conv_tar_pax_clear(struct conv_tar_pax *pax)
     conv_tar_sparse_free(&pax->sparse);
     *pax = (struct conv_tar_pax){0};
 }
+
+void conv_tar_pax_apply(const struct conv_tar_pax *pax, struct conv_archive_member *member)
+{
+    member->name = pax->name ? pax->name : member->name;
+    member->link = pax->link ? pax->link : member->link;
+    member->uname = pax->uname ? pax->uname : member->uname;
+    member->gname = pax->gname ? pax->gname : member->gname;
+    member->size = pax->has_size ? pax->size : member->size;
+    member->uid = pax->has_uid ? pax->uid : member->uid;
+    member->gid = pax->has_gid ? pax->gid : member->gid;
+    member->mtime = pax->has_mtime ? pax->mtime : member->mtime;
+}

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "io/archive.h"
 #include "io/tar_sparse.h"
 
 // Such a header is no longer than this: it is read into memory, and a name is a few KiB at most.
@@ -32,6 +33,9 @@ enum conv_status conv_tar_pax_parse(struct conv_tar_pax *pax, const char *data, 
 // *to = a copy of the string of `size` bytes; what was there before is freed. CONV_ERR_FORMAT if it
 // has a NUL before its end, CONV_ERR_MEMORY.
 enum conv_status conv_tar_pax_set(char **to, const char *text, size_t size, struct conv_err *err);
+
+// Replaces what is given. The member then has the strings of *pax.
+void conv_tar_pax_apply(const struct conv_tar_pax *pax, struct conv_archive_member *member);
 
 void conv_tar_pax_clear(struct conv_tar_pax *pax); // {0} afterwards
 

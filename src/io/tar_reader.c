@@ -9,7 +9,7 @@
 
 #include "io/archive_input.h"
 #include "io/expansion.h"
-#include "io/tar_header.h"
+#include "io/tar_member.h"
 #include "io/tar_pax.h"
 
 struct tar_reader {
@@ -24,9 +24,7 @@ struct tar_reader {
     uint64_t expanded;   // bytes of all sparse files
     struct conv_tar_pax global, own;
     struct conv_tar_header header;
-    // Strings of the member whose fields need not end in NUL; name: prefix, slash, name.
-    char name[sizeof((struct conv_tar_header *)0)->prefix + 1 + 100 + 1];
-    char link[101], uname[33], gname[33];
+    struct conv_tar_names names;
 };
 
 bool conv_tar_recognise(const uint8_t *head, size_t size)
@@ -168,77 +166,14 @@ static enum conv_status read_about(struct tar_reader *tar, char type, struct con
 
 // --- members -------------------------------------------------------------------------------------
 
-#define TEXT(TO, FIELD) copy_text(TO, FIELD, sizeof FIELD)
-
-// A field that ends in NUL or is full. `to` has room for one byte more.
-static size_t copy_text(char *to, const char *field, size_t size)
-{
-    size_t length = strnlen(field, size);
-    memcpy(to, field, length);
-    to[length] = '\0';
-    return length;
-}
-
-static void set_names(struct tar_reader *tar, struct conv_archive_member *member)
-{
-    const struct conv_tar_header *header = &tar->header;
-    bool posix = memcmp(header->magic, "ustar\0", 6) == 0;
-    bool gnu = memcmp(header->magic, "ustar ", 6) == 0;
-    char base[sizeof header->name + 1];
-    size_t prefix = 0, length = TEXT(base, header->name);
-    if (posix)
-        prefix = TEXT(tar->name, header->prefix);
-    if (prefix > 0)
-        tar->name[prefix++] = '/';
-    memcpy(tar->name + prefix, base, length + 1);
-    TEXT(tar->link, header->link);
-    tar->uname[0] = tar->gname[0] = '\0';
-    if (posix || gnu) {
-        TEXT(tar->uname, header->uname);
-        TEXT(tar->gname, header->gname);
-    }
-    member->name = tar->name;
-    member->link = tar->link;
-    member->uname = tar->uname;
-    member->gname = tar->gname;
-}
-
-// Numbers that are unreadable count as 0: some programs fill these fields with spaces.
-static uint64_t number_or_0(const char *field, size_t size)
-{
-    int64_t number;
-    return conv_tar_parse_number(&number, field, size) && number > 0 ? (uint64_t)number : 0;
-}
-
-static void apply_pax(const struct conv_tar_pax *pax, struct conv_archive_member *member)
-{
-    member->name = pax->name ? pax->name : member->name;
-    member->link = pax->link ? pax->link : member->link;
-    member->uname = pax->uname ? pax->uname : member->uname;
-    member->gname = pax->gname ? pax->gname : member->gname;
-    member->size = pax->has_size ? pax->size : member->size;
-    member->uid = pax->has_uid ? pax->uid : member->uid;
-    member->gid = pax->has_gid ? pax->gid : member->gid;
-    member->mtime = pax->has_mtime ? pax->mtime : member->mtime;
-}
-
 static enum conv_status set_member(struct tar_reader *tar, struct conv_archive_member *member,
                                    struct conv_err *err)
 {
-    const struct conv_tar_header *header = &tar->header;
-    int64_t mtime;
-    *member = (struct conv_archive_member){
-        .mode = (unsigned)number_or_0(header->mode, sizeof header->mode) & 07777,
-        .uid = number_or_0(header->uid, sizeof header->uid),
-        .gid = number_or_0(header->gid, sizeof header->gid),
-    };
-    if (conv_tar_parse_number(&mtime, header->mtime, sizeof header->mtime))
-        member->mtime.tv_sec = (time_t)mtime;
-    set_names(tar, member);
+    conv_tar_member_fill(member, &tar->names, &tar->header);
     enum conv_status status = parse_size(tar, &member->size, err);
     if (!status) {
-        apply_pax(&tar->global, member);
-        apply_pax(&tar->own, member);
+        conv_tar_pax_apply(&tar->global, member);
+        conv_tar_pax_apply(&tar->own, member);
     }
     return status;
 }
@@ -336,7 +271,7 @@ static bool is_cut_off(const struct tar_reader *tar)
 static void drop_slash(struct tar_reader *tar, struct conv_archive_member *member)
 {
     size_t length = strlen(member->name);
-    char *own = member->name == tar->name ? tar->name : tar->own.name;
+    char *own = member->name == tar->names.name ? tar->names.name : tar->own.name;
     if (member->kind != CONV_ARCHIVE_FOLDER || member->name == tar->global.name)
         return;
     while (length > 1 && own[length - 1] == '/')

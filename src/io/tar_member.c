@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#include "io/tar_member.h"
+
+#include <string.h>
+
+#define TEXT(TO, FIELD) copy_text(TO, FIELD, sizeof FIELD)
+
+// A field that ends in NUL or is full. `to` has room for one byte more.
+static size_t copy_text(char *to, const char *field, size_t size)
+{
+    size_t length = strnlen(field, size);
+    memcpy(to, field, length);
+    to[length] = '\0';
+    return length;
+}
+
+static void set_names(struct conv_archive_member *member, struct conv_tar_names *names,
+                      const struct conv_tar_header *header)
+{
+    bool posix = memcmp(header->magic, "ustar\0", 6) == 0;
+    bool gnu = memcmp(header->magic, "ustar ", 6) == 0;
+    char base[sizeof header->name + 1];
+    size_t prefix = 0, length = TEXT(base, header->name);
+    if (posix)
+        prefix = TEXT(names->name, header->prefix);
+    if (prefix > 0)
+        names->name[prefix++] = '/';
+    memcpy(names->name + prefix, base, length + 1);
+    TEXT(names->link, header->link);
+    names->uname[0] = names->gname[0] = '\0';
+    if (posix || gnu) {
+        TEXT(names->uname, header->uname);
+        TEXT(names->gname, header->gname);
+    }
+    member->name = names->name;
+    member->link = names->link;
+    member->uname = names->uname;
+    member->gname = names->gname;
+}
+
+// Numbers that are unreadable count as 0: some programs fill these fields with spaces.
+static uint64_t number_or_0(const char *field, size_t size)
+{
+    int64_t number;
+    return conv_tar_parse_number(&number, field, size) && number > 0 ? (uint64_t)number : 0;
+}
+
+void conv_tar_member_fill(struct conv_archive_member *member, struct conv_tar_names *names,
+                          const struct conv_tar_header *header)
+{
+    int64_t mtime;
+    *member = (struct conv_archive_member){
+        .mode = (unsigned)number_or_0(header->mode, sizeof header->mode) & 07777,
+        .uid = number_or_0(header->uid, sizeof header->uid),
+        .gid = number_or_0(header->gid, sizeof header->gid),
+    };
+    if (conv_tar_parse_number(&mtime, header->mtime, sizeof header->mtime))
+        member->mtime.tv_sec = (time_t)mtime;
+    set_names(member, names, header);
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// What the header of a member of a tar archive says about it. Private to src/io/tar_*.c.
+#ifndef CONV_IO_TAR_MEMBER_H
+#define CONV_IO_TAR_MEMBER_H
+
+#include "io/archive.h"
+#include "io/tar_header.h"
+
+// Strings of a member: in the header their fields need not end in NUL.
+struct conv_tar_names {
+    char name[sizeof((struct conv_tar_header *)0)->prefix + 1 + 100 + 1]; // prefix, slash, name
+    char link[101], uname[33], gname[33];
+};
+
+// Sets the member from its header, except for its kind and size. Numbers that are unreadable become
+// 0. The member's strings are those of *names.
+void conv_tar_member_fill(struct conv_archive_member *member, struct conv_tar_names *names,
+                          const struct conv_tar_header *header);
+
+#endif
