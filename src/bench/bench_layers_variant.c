@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT
+// One variant of a layer at one place: compared with the reference, timed beside a copy and beside
+// multiply-adds in registers.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/features.h"
+#include "base/stat.h"
+#include "bench/bench_layers_internal.h"
+#include "bench/bench_time.h"
+
+#define LEAST_RUNS 3
+// For all runs of a variant.
+#define ENOUGH_NS (1000000000u / CONV_BENCH_SHORTER)
+#define YARDSTICK_RUNS 3 // of each with each variant
+#define CHECKED 24       // images of a result
+
+// On a CPU the time per image does not depend on the batch, so a run has fewer images, as long as
+// they are much larger than the caches.
+#define CPU_RUN_NS (60000000u / CONV_BENCH_SHORTER)
+
+const struct conv_layer_variant *conv_bench_layers_find(const char *name)
+{
+    int count;
+    const struct conv_layer_variant *const *variants = conv_layer_variants(&count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(variants[i]->name, name) == 0)
+            return variants[i];
+    const struct conv_layer_extra *extras = conv_layer_extras(&count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(extras[i].variant->name, name) == 0)
+            return extras[i].variant;
+    return NULL;
+}
+
+void conv_bench_layers_progress(const struct conv_bench_layers *bench, const char *name)
+{
+    if (!bench->options->show_progress)
+        return;
+    fputs("\r\033[K", stderr);
+    if (name)
+        fprintf(stderr, "measuring %s", name);
+    fflush(stderr);
+}
+
+struct conv_bench_layers_line *conv_bench_layers_add(struct conv_bench_layers *bench,
+                                                     enum conv_bench_kind kind, const char *name,
+                                                     const char *summary)
+{
+    struct conv_bench_layers_table *table = &bench->table;
+    if (table->count == CONV_BENCH_LAYERS_MOST_LINES) // the table of variants would have to double
+        table->count--;
+    struct conv_bench_layers_line *line = &table->lines[table->count++];
+    *line = (struct conv_bench_layers_line){.kind = kind, .name = name, .where = bench->where};
+    snprintf(line->summary, sizeof line->summary, "%s", summary);
+    return line;
+}
+
+void conv_bench_layers_skip(struct conv_bench_layers *bench, enum conv_bench_kind kind,
+                            const char *name, const char *reason)
+{
+    struct conv_bench_layers_line *line = conv_bench_layers_add(bench, kind, name, "");
+    snprintf(line->skipped, sizeof line->skipped, "%.*s", (int)sizeof line->skipped - 1, reason);
+}
+
+void conv_bench_layers_set_times(struct conv_bench_layers *bench,
+                                 struct conv_bench_layers_line *line, double *ns, int runs,
+                                 int64_t images)
+{
+    struct conv_stat stat = conv_stat_sort(ns, runs);
+    line->runs = runs;
+    line->images = images;
+    line->ms = stat.median / 1e6;
+    line->ms_min = stat.min / 1e6;
+    line->ms_max = stat.max / 1e6;
+    line->ms_p25 = stat.p25 / 1e6;
+    line->ms_p75 = stat.p75 / 1e6;
+    line->gb_per_s = conv_bench_layers_bytes(&bench->data, (double)images) / stat.median;
+    line->tflop_per_s = conv_bench_layers_flops(&bench->data, (double)images) / stat.median / 1e3;
+}
+
+// --- yardsticks ----------------------------------------------------------------------------------
+
+static void add_yardstick(struct conv_bench_yardstick *yardstick, double value)
+{
+    if (yardstick->count < CONV_BENCH_MOST_YARDSTICKS)
+        yardstick->values[yardstick->count++] = value;
+}
+
+// Both take turns with the variants.
+static enum conv_status measure_yardsticks(struct conv_bench_layers *bench, struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    int64_t images = bench->here.shape.images;
+    double bytes = conv_bench_layers_bytes(&bench->data, (double)images), flops;
+    uint64_t ns;
+    for (int run = 0; run < YARDSTICK_RUNS && !status; run++) {
+        status = bench->ops->copy(bench->place, images, &ns, err);
+        if (!status)
+            add_yardstick(&bench->copies, bytes / (double)(ns ? ns : 1));
+        if (!status)
+            status = bench->ops->fma(bench->place, &flops, &ns, err);
+        if (!status)
+            add_yardstick(&bench->fmas, flops / (double)(ns ? ns : 1) / 1e3);
+    }
+    return status;
+}
+
+void conv_bench_layers_set_shares(struct conv_bench_layers *bench)
+{
+    struct conv_bench_layers_table *table = &bench->table;
+    if (!bench->copies.count)
+        return;
+    double copy = conv_stat_median(bench->copies.values, bench->copies.count);
+    double fma = conv_stat_median(bench->fmas.values, bench->fmas.count);
+    table->copy_gb_per_s[bench->where] = copy;
+    table->fma_tflop_per_s[bench->where] = fma;
+    for (int i = 0; i < table->count; i++) {
+        struct conv_bench_layers_line *line = &table->lines[i];
+        if (line->where != bench->where || *line->skipped)
+            continue;
+        line->byte_share = line->gb_per_s / copy;
+        line->flop_share = line->tflop_per_s / fma;
+    }
+}
+
+// --- one variant ---------------------------------------------------------------------------------
+
+// The first images, the last ones and some between them.
+static int64_t checked_image(int number, int64_t images)
+{
+    if (number < CHECKED / 3)
+        return number < images ? number : images - 1;
+    if (number < CHECKED / 3 * 2)
+        return images - 1 - (number - CHECKED / 3) % images;
+    return images * (number - CHECKED / 3 * 2) / (CHECKED / 3);
+}
+
+static enum conv_status check_result(struct conv_bench_layers *bench,
+                                     const struct conv_layer_variant *variant, int64_t images,
+                                     struct conv_bench_layers_line *line, struct conv_err *err)
+{
+    enum conv_status status = CONV_OK;
+    line->same_bits = true;
+    line->error = 0;
+    for (int i = 0; i < CHECKED && !status; i++) {
+        int64_t image = checked_image(i, images);
+        status = bench->ops->read(bench->place, image, bench->got, err);
+        if (status)
+            break;
+        conv_bench_layers_compare(&bench->data, image, bench->got, &line->error, &line->same_bits);
+        if (variant->precision == CONV_PRECISION_EXACT ? !line->same_bits
+                                                       : !(line->error <= (double)variant->bound))
+            status = conv_err_set(err, CONV_ERR_DEVICE,
+                                  "%s is wrong in image %lld: errors of up to %g * 2^-24",
+                                  variant->name, (long long)image, line->error);
+    }
+    return status;
+}
+
+// The images of a timed run: `ns` is the time of `images` images.
+static int64_t choose_images(const struct conv_bench_layers *bench, int64_t images, uint64_t ns)
+{
+    int64_t most = bench->here.shape.images;
+    if (bench->where == CONV_BENCH_LAYERS_CUDA)
+        return most;
+    double wanted = (double)images * CPU_RUN_NS / (double)(ns ? ns : 1);
+    return wanted >= (double)most ? most : wanted < 1 ? 1 : (int64_t)wanted;
+}
+
+static enum conv_status time_variant(struct conv_bench_layers *bench,
+                                     const struct conv_layer_variant *variant,
+                                     struct conv_bench_layers_line *line, struct conv_err *err)
+{
+    double times[CONV_BENCH_MOST_RUNS];
+    int64_t most = bench->here.shape.images, images = most;
+    uint64_t ns, start;
+    int count = 0;
+    if (bench->where != CONV_BENCH_LAYERS_CUDA) {
+        images = bench->where == CONV_BENCH_LAYERS_ONE_CORE ? 1 : bench->table.threads;
+        images = images < most ? images : most;
+    }
+    enum conv_status status = bench->ops->run(bench->place, images, &ns, err);
+    for (int i = 0; i < 2 && !status; i++) { // the first estimate is of cold code
+        images = choose_images(bench, images, ns);
+        status = bench->ops->run(bench->place, images, &ns, err);
+    }
+    if (!status)
+        status = check_result(bench, variant, images, line, err);
+    for (start = conv_clock_ns(); !status && count < CONV_BENCH_MOST_RUNS &&
+                                  (count < LEAST_RUNS || conv_clock_ns() - start < ENOUGH_NS);
+         count++) {
+        status = bench->ops->run(bench->place, images, &ns, err);
+        times[count] = (double)ns;
+    }
+    if (!status)
+        conv_bench_layers_set_times(bench, line, times, count, images);
+    return status;
+}
+
+static unsigned offer(const struct conv_bench_layers *bench)
+{
+    return bench->where == CONV_BENCH_LAYERS_CUDA ? (unsigned)bench->options->gpu.capability
+                                                  : conv_cpu_features();
+}
+
+static void set_step(struct conv_bench_layers *bench, struct conv_bench_layers_line *line)
+{
+    double ms = line->ms / (double)line->images;
+    line->step = bench->step_ms > 0 ? bench->step_ms / ms : 0;
+    bench->step_ms = ms;
+}
+
+static enum conv_status run_variant(struct conv_bench_layers *bench,
+                                    const struct conv_layer_variant *variant,
+                                    const struct conv_layer *layer, enum conv_bench_kind kind,
+                                    struct conv_err *err)
+{
+    struct conv_layer_plan plan;
+    const struct conv_layer_shape *shape = &bench->here.shape;
+    size_t bytes = (conv_layer_packed_bytes(variant, layer, shape) + 64) / 64 * 64;
+    void *packed = aligned_alloc(64, bytes);
+    if (!packed)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the weights");
+    conv_layer_plan_init(&plan, variant, layer, shape, packed);
+    enum conv_status status = measure_yardsticks(bench, err);
+    if (!status)
+        status = bench->ops->use(bench->place, &plan, err);
+    if (!status) {
+        struct conv_bench_layers_line line; // in the table once it is complete
+        struct conv_bench_layers_line *added =
+            conv_bench_layers_add(bench, kind, variant->name, variant->summary);
+        line = *added;
+        line.precision = variant->precision;
+        status = time_variant(bench, variant, &line, err);
+        if (!status && kind == CONV_BENCH_VARIANT)
+            set_step(bench, &line);
+        if (!status)
+            *added = line;
+        else
+            bench->table.count--;
+    } else if (status == CONV_ERR_LIMIT) {
+        conv_bench_layers_skip(bench, kind, variant->name, err->text);
+        status = CONV_OK;
+    }
+    free(packed);
+    return status;
+}
+
+bool conv_bench_layers_is_measured(const struct conv_bench_options *options,
+                                   enum conv_precision precision)
+{
+    return options->any_precision || options->precision == precision ||
+           (options->layer_chosen && precision < options->precision);
+}
+
+// True if conv layer would choose this variant for a precision that is measured.
+static bool is_chosen(const struct conv_bench_layers *bench,
+                      const struct conv_layer_variant *variant)
+{
+    for (int p = 0; p <= CONV_PRECISION_FP16; p++) {
+        struct conv_layer layer = bench->data.layer;
+        layer.precision = (enum conv_precision)p;
+        if (conv_bench_layers_is_measured(bench->options, layer.precision) &&
+            conv_layer_pick(&layer, &bench->here.shape, variant->place, offer(bench), NULL) ==
+                variant)
+            return true;
+    }
+    return false;
+}
+
+enum conv_status conv_bench_layers_variant(struct conv_bench_layers *bench,
+                                           const struct conv_layer_variant *variant,
+                                           enum conv_bench_kind kind, struct conv_err *err)
+{
+    const struct conv_bench_options *options = bench->options;
+    bool on_cuda = bench->where == CONV_BENCH_LAYERS_CUDA;
+    if ((variant->place == CONV_ON_CUDA) != on_cuda ||
+        (options->layer_variant && options->layer_variant != variant) ||
+        (options->layer_chosen ? !is_chosen(bench, variant)
+                               : !conv_bench_layers_is_measured(options, variant->precision)))
+        return CONV_OK;
+    struct conv_layer layer = bench->data.layer;
+    layer.precision = variant->precision;
+    conv_bench_layers_progress(bench, variant->name);
+    if (!conv_place_offers(variant->place, offer(bench), variant->needs))
+        conv_bench_layers_skip(bench, kind, variant->name, "this machine lacks what it needs");
+    else if (!conv_layer_can(variant, &layer, &bench->here.shape, offer(bench)))
+        conv_bench_layers_skip(bench, kind, variant->name, "not possible for this layer");
+    else if (!options->layer_variant &&
+             variant->score(&layer, &bench->here.shape) == CONV_LAYER_SCORE_UNSUITED)
+        conv_bench_layers_skip(bench, kind, variant->name, "not suited for this layer");
+    else
+        return run_variant(bench, variant, &layer, kind, err);
+    return CONV_OK;
+}
