@@ -34,16 +34,18 @@
 // --- memory --------------------------------------------------------------------------------------
 
 // All allocations of the process, libpng's too, come here.
-static atomic_size_t used, peak;
+static atomic_ptrdiff_t used, peak;
 
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *memory, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
 void __libc_free(void *memory);
 
 static void *counted(void *memory)
 {
-    size_t now = atomic_fetch_add(&used, malloc_usable_size(memory)) + malloc_usable_size(memory);
+    ptrdiff_t size = (ptrdiff_t)malloc_usable_size(memory);
+    ptrdiff_t now = atomic_fetch_add(&used, size) + size;
     if (now > atomic_load(&peak))
         atomic_store(&peak, now);
     return memory;
@@ -59,15 +61,20 @@ void *calloc(size_t count, size_t size)
     return counted(__libc_calloc(count, size));
 }
 
+void *aligned_alloc(size_t alignment, size_t size)
+{
+    return counted(__libc_memalign(alignment, size));
+}
+
 void free(void *memory)
 {
-    atomic_fetch_sub(&used, malloc_usable_size(memory));
+    atomic_fetch_sub(&used, (ptrdiff_t)malloc_usable_size(memory));
     __libc_free(memory);
 }
 
 void *realloc(void *memory, size_t size)
 {
-    size_t before = malloc_usable_size(memory);
+    ptrdiff_t before = (ptrdiff_t)malloc_usable_size(memory);
     void *moved = __libc_realloc(memory, size);
     if (moved || size == 0)
         atomic_fetch_sub(&used, before);
@@ -210,16 +217,16 @@ static double measure_memory(const struct file *file, struct subject *subject, s
     struct conv_codec_config config = {.level = -1};
     struct conv_png_codec *codec;
     struct conv_metadata meta = {0};
-    size_t before = atomic_load(&used);
+    ptrdiff_t before = atomic_load(&used);
     atomic_store(&peak, before);
     decode_by_libpng(file, subject->rows);
-    size_t libpng = atomic_load(&peak) - before;
+    size_t libpng = (size_t)(atomic_load(&peak) - before);
     if (conv_png_codec_open(&codec, &config, NULL))
         return 0;
     before = atomic_load(&used); // the encoder's tables are there for every file
     atomic_store(&peak, before);
     decode_ours(file, codec, &meta, &subject->planes);
-    size_t ours = atomic_load(&peak) - before;
+    size_t ours = (size_t)(atomic_load(&peak) - before);
     conv_png_codec_close(codec);
     conv_metadata_free(&meta);
     return ours < ANYWAY_BYTES
@@ -328,6 +335,7 @@ int main(int argc, char **argv)
         if (atoi(argv[1]) == 0) { // measures the files, and searches for nothing
             printf("%s: ", argv[i]);
             describe("time", pool[count - 1].ratio, &file);
+            describe("memory", memory, &file);
         }
     }
     for (; time(NULL) < end && count > 0; tries++) {

@@ -134,6 +134,13 @@ static bool is_refused(const struct conv_decoder *decoder, struct conv_err *err)
     return decoder->inflate.ended_early || decoder->bad_filter;
 }
 
+// libpng allocates rows of its own. Those of the fast decoder would double the memory that a
+// damaged file of long rows takes; interlaced files do not use them, and the next file may.
+static void make_room(struct conv_png_codec *codec, const struct conv_png_header *header)
+{
+    conv_decoder_trim(&codec->decoder, header->interlaced ? codec->keep : 0);
+}
+
 enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *data, size_t size,
                                  const struct conv_png_header *header, const struct conv_image *dst,
                                  struct conv_err *err)
@@ -144,7 +151,7 @@ enum conv_status conv_png_decode(struct conv_png_codec *codec, const uint8_t *da
         return CONV_OK;
     if (is_refused(&codec->decoder, err))
         return CONV_ERR_FORMAT;
-    conv_decoder_trim(&codec->decoder, codec->keep); // libpng allocates its own
+    make_room(codec, header);
     return conv_libpng_decode_until(&codec->pixels, data, size, header, dst, codec->stop, err);
 }
 
@@ -159,7 +166,7 @@ enum conv_status conv_png_decode_rows(struct conv_png_codec *codec, const uint8_
         return CONV_OK;
     if (is_refused(&codec->decoder, err))
         return CONV_ERR_FORMAT;
-    conv_decoder_trim(&codec->decoder, codec->keep); // libpng allocates its own
+    make_room(codec, header);
     return conv_libpng_decode_rows(&codec->pixels, data, size, header, rows, codec->stop, err);
 }
 

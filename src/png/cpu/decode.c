@@ -19,6 +19,7 @@
 #include "png/cpu/unfilter_wave.h"
 
 #define MAX_OTHER 8000000                 // libpng has a limit for chunks that are not image data
+#define KEPT_ROWS 2                       // plain rows in memory: the last two
 #define MOST_WAVE_ROW ((size_t)128 << 10) // bytes of rows of which several are in memory
 
 struct span {
@@ -209,16 +210,10 @@ static bool has_wave(const struct layout *layout, const struct conv_png_header *
            conv_decode_stream_is_shared(layout->row + 1, (size_t)header->height);
 }
 
-// Two plain rows in turn, and zeros above the first; an image of one row needs no second one.
-static size_t kept_rows(const struct conv_png_header *header)
-{
-    return header->height > 1 ? 3 : 2;
-}
-
 static bool reserve(struct conv_decoder *decoder, const struct layout *layout,
                     const struct conv_png_header *header, size_t compressed, bool wave)
 {
-    size_t rows = kept_rows(header) * (layout->row + CONV_UNFILTER_SLACK + 16);
+    size_t rows = KEPT_ROWS * (layout->row + CONV_UNFILTER_SLACK + 16);
     if (wave)
         rows = conv_unfilter_wave_bytes(layout->row);
     size_t expanded = decoder->put_rows ? expanded_bytes(header) : 0;
@@ -263,10 +258,9 @@ static void start_rows(struct making *making)
     uint8_t *rows = making->decoder->rows.data;
     size_t pitch = conv_image_align(making->layout->row + CONV_UNFILTER_SLACK, 16);
     making->row[0] = rows;
-    size_t kept = kept_rows(making->header);
     making->row[1] = rows + pitch;
-    making->above = memset(rows + (kept - 1) * pitch, 0, pitch);
-    making->expanded = rows + kept * pitch;
+    making->above = memset(making->row[1], 0, pitch); // above the first row, until the second one
+    making->expanded = rows + KEPT_ROWS * pitch;
 }
 
 // Unfilters row by row and splits each while it is in the first-level cache.
