@@ -237,6 +237,7 @@ static enum conv_status open_files(struct conv_sink **out, const struct conv_sin
     sink->sink.ops = &ops;
     sink->config = *config;
     sink->temporaries = temporaries;
+    conv_write_behind_start(&sink->behind, config->workers);
     *out = &sink->sink;
     return CONV_OK;
 }

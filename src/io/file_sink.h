@@ -8,6 +8,7 @@
 #define CONV_IO_FILE_SINK_H
 
 #include "io/sink.h"
+#include "io/write_behind.h"
 
 // The temporary file that a worker is writing. By its folder's descriptor, since the folder may be
 // moved; by its path, with AT_FDCWD, only where descriptors are few.
@@ -28,6 +29,7 @@ struct conv_file_sink {
     atomic_bool lacks_nameless;
     // Before Linux 6.10 only a process with CAP_DAC_READ_SEARCH can name a file by its descriptor.
     atomic_bool links_by_path;
+    struct conv_write_behind behind;
     atomic_int new_in_a_row; // outputs; stops at CONV_FILE_SINK_EXPECT_NEW
     // Folders that were swept, by a hash of their paths. Of several with one bit only the first is.
     atomic_uchar swept[8192];

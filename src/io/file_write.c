@@ -145,6 +145,8 @@ static enum conv_status fill_file(const struct conv_file_write *write, int fd, s
         return conv_err_errno(err, errno, "cannot set mode and time of %s", write->path);
     if (config->fsync && sync_file(fd) != 0)
         return conv_err_errno(err, errno, "cannot write %s", write->path);
+    if (!config->fsync)
+        conv_write_behind_add(&write->sink->behind, fd, write->encoded->size);
     return config->journal && !in_place && is_file ? note_output(write, fd, err) : CONV_OK;
 }
 

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// Which bytes the disk is given early, and when none. The call and the clock are this test's own.
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "io/write_behind.h"
+
+#define MS ((uint64_t)1000000)
+#define MB ((size_t)1 << 20)
+#define MOST_CALLS 16
+
+static uint64_t now;
+static uint64_t takes;                    // of one call
+static struct conv_write_behind *adds_to; // during a call, by another worker
+static int result, calls;
+static int64_t places[MOST_CALLS];
+
+uint64_t conv_clock_ns(void)
+{
+    return now;
+}
+
+uint64_t conv_clock_thread_ns(void)
+{
+    return now;
+}
+
+int sync_file_range(int fd, off_t offset, off_t bytes, unsigned flags)
+{
+    struct conv_write_behind *behind = adds_to;
+    assert_int_equal(fd, 7);
+    assert_true(bytes > 0 && flags != 0);
+    assert_true(calls < MOST_CALLS);
+    places[calls++] = offset;
+    now += takes;
+    adds_to = NULL;
+    if (behind)
+        conv_write_behind_add(behind, 7, MB);
+    return result;
+}
+
+static int calls_for(struct conv_write_behind *behind, size_t size)
+{
+    calls = 0;
+    conv_write_behind_add(behind, 7, size);
+    return calls;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    now = 1000 * MS;
+    takes = MS / 10;
+    result = 0;
+    adds_to = NULL;
+    return 0;
+}
+
+static void all_bytes_of_a_file(void **state)
+{
+    struct conv_write_behind behind;
+    (void)state;
+    conv_write_behind_start(&behind, 2);
+    assert_int_equal(calls_for(&behind, MB), 1);
+    assert_int_equal(places[0], 0);
+    assert_int_equal(calls_for(&behind, 20 * MB), 3);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(places[i], (int64_t)(8 * MB) * i);
+    assert_int_equal(calls_for(&behind, 1000), 0);
+}
+
+static void a_file_system_without_the_call(void **state)
+{
+    struct conv_write_behind behind;
+    (void)state;
+    conv_write_behind_start(&behind, 2);
+    result = -1;
+    assert_int_equal(calls_for(&behind, 20 * MB), 1);
+}
+
+static void a_slow_disk(void **state)
+{
+    struct conv_write_behind behind;
+    (void)state;
+    conv_write_behind_start(&behind, 2);
+    takes = 100 * MS;
+    assert_int_equal(calls_for(&behind, 20 * MB), 1); // the rest is not begun
+    now += 399 * MS;
+    assert_int_equal(calls_for(&behind, MB), 0);
+    now += MS;
+    takes = MS;
+    assert_int_equal(calls_for(&behind, 20 * MB), 3);
+}
+
+static void few_workers_at_a_time(void **state)
+{
+    struct conv_write_behind behind;
+    (void)state;
+    static const int workers[] = {1, 7, 8}, both[] = {1, 1, 2};
+    for (int i = 0; i < 3; i++) {
+        conv_write_behind_start(&behind, workers[i]);
+        adds_to = &behind;
+        assert_int_equal(calls_for(&behind, MB), both[i]);
+        assert_int_equal(calls_for(&behind, MB), 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(all_bytes_of_a_file, start),
+        cmocka_unit_test_setup(a_file_system_without_the_call, start),
+        cmocka_unit_test_setup(a_slow_disk, start),
+        cmocka_unit_test_setup(few_workers_at_a_time, start),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
