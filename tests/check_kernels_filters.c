@@ -103,6 +103,32 @@ static void separable(struct check_random *random, struct conv_filter *filter)
         filter->coef[check_random_below(random, taps)] += 1;
 }
 
+// Two columns times two rows, often with sums of more than 24 or, at 16 bits, 32 bits; one in four
+// is not, by one coefficient. Or small coefficients with a few that take several loads of bytes.
+static void products(struct check_random *random, struct conv_filter *filter)
+{
+    filter->width = PICK(random, 3, 9, 15, 17, 23, 31);
+    filter->height = PICK(random, 9, 11, 15, 17, 23, 31);
+    int taps = filter->width * filter->height, range = PICK(random, 9, 100, 1200);
+    int column[2][CONV_FILTER_MAX_SIDE], row[2][CONV_FILTER_MAX_SIDE];
+    for (int i = 0; i < CONV_FILTER_MAX_SIDE; i++) {
+        for (int k = 0; k < 2; k++) {
+            column[k][i] = check_random_below(random, range) - range / 2;
+            row[k][i] = check_random_below(random, 9) - 4;
+        }
+    }
+    bool peaks = check_random_below(random, 3) == 0;
+    for (int i = 0; i < taps; i++) {
+        int across = i % filter->width, down = i / filter->width;
+        int sum = column[0][down] * row[0][across] + column[1][down] * row[1][across];
+        filter->coef[i] = peaks ? check_random_below(random, 13) - 6 : sum;
+    }
+    for (int i = 0; peaks && i < 5; i++)
+        filter->coef[check_random_below(random, taps)] = check_random_below(random, 6001) - 3000;
+    if (!peaks && check_random_below(random, 4) == 0)
+        filter->coef[check_random_below(random, taps)] += 1;
+}
+
 // Weights of a smoothing filter, whose sum is returned: any up to `most`, or 0 and one number, with
 // which results are often ties.
 static double random_weights(struct check_random *random, double *weights, int side, int most)
@@ -220,10 +246,10 @@ static void random_threshold(struct check_random *random, struct conv_filter *fi
 // Each kind aims at an arithmetic: 8- and 16-bit operands, two passes, float32, float64 and more.
 const char *check_random_filter(struct check_random *random, struct conv_filter *filter)
 {
-    static const char *const kinds[] = {"small",     "sparse",    "positive", "8-bit",
-                                        "large",     "real",      "heavy",    "separable",
-                                        "undivided", "magnitude", "smoothing"};
-    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7, 8, 9, 10);
+    static const char *const kinds[] = {"small",     "sparse",    "positive",  "8-bit",
+                                        "large",     "real",      "heavy",     "separable",
+                                        "undivided", "magnitude", "smoothing", "products"};
+    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7, 8, 9, 10, 11);
     random_sides(random, filter);
     for (int i = 0; i < filter->width * filter->height; i++) {
         double values[] = {check_random_below(random, 13) - 6,
@@ -236,6 +262,7 @@ const char *check_random_filter(struct check_random *random, struct conv_filter 
                            0,
                            0,
                            0,
+                           0,
                            0};
         filter->coef[i] = values[kind];
     }
@@ -243,6 +270,8 @@ const char *check_random_filter(struct check_random *random, struct conv_filter 
         heavy_column(random, filter);
     if (kind == 7)
         separable(random, filter);
+    if (kind == 11)
+        products(random, filter);
     random_scale(random, filter);
     if (kind == 8)
         undivided(random, filter);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "kernels/stencil/cpu/cpu_internal.h"
+#include "kernels/stencil/products.h"
 
 static void plan(struct conv_cpu_plan *plan, const char *text, int depth)
 {
@@ -57,6 +58,54 @@ static void matrices_have_sums_that_float32_holds(void **state)
     }
 }
 
+static void sums_of_doubles_are_two_passes_at_16_bits(void **state)
+{
+    (void)state;
+    static const char *const filters[] = {"unsharp:2,0.8", "unsharp:2,0.8,5", "gaussian:5"};
+    for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
+        struct conv_cpu_plan chosen;
+        plan(&chosen, filters[i], 16);
+        assert_int_equal(chosen.sums, CONV_CPU_DOUBLES);
+        assert_true(chosen.products);
+    }
+}
+
+// With bytes, not doubles, which take several times as long.
+static void large_matrices_are_sums_of_bytes(void **state)
+{
+    (void)state;
+    static const char *const filters[] = {"log:3.75", "dog:3.1,5"};
+    for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
+        struct conv_cpu_plan chosen;
+        plan(&chosen, filters[i], 8);
+        assert_int_equal(chosen.sums, CONV_CPU_QUADS);
+    }
+}
+
+static void a_matrix_of_rank_2_is_two_products(void **state)
+{
+    (void)state;
+    static struct conv_filter filter = {.width = 31, .height = 31, .scale = 9};
+    static struct conv_stencil stencil;
+    struct conv_stencil_products products;
+    for (int j = 0; j < 31; j++)
+        for (int i = 0; i < 31; i++)
+            filter.coef[j * 31 + i] = (j * j - 7) * (300 - i) + (5 * j + 1) * (i * i % 100 - 40);
+    for (int more = 0; more < 2; more++) {
+        filter.coef[100] += more; // of rank 3
+        conv_stencil_init(&stencil, &filter, 16, CONV_BORDER_REPLICATE, 0);
+        assert_int_equal(conv_stencil_products(&stencil, &products), !more);
+    }
+    filter.coef[100] -= 1;
+    conv_stencil_init(&stencil, &filter, 16, CONV_BORDER_REPLICATE, 0);
+    assert_true(conv_stencil_products(&stencil, &products));
+    assert_int_equal(products.count, 2);
+    for (int k = 0; k < 31 * 31; k++)
+        assert_int_equal((int64_t)products.column[0][k / 31] * products.row[0][k % 31] +
+                             (int64_t)products.column[1][k / 31] * products.row[1][k % 31],
+                         stencil.icoef[k]);
+}
+
 // The doubles of masks with two passes are 20 times slower there.
 static void small_masks_have_words_at_16_bits(void **state)
 {
@@ -75,6 +124,9 @@ int main(void)
         cmocka_unit_test(blurs_are_two_passes_of_bytes),
         cmocka_unit_test(passes_are_separable_at_16_bits),
         cmocka_unit_test(matrices_have_sums_that_float32_holds),
+        cmocka_unit_test(sums_of_doubles_are_two_passes_at_16_bits),
+        cmocka_unit_test(large_matrices_are_sums_of_bytes),
+        cmocka_unit_test(a_matrix_of_rank_2_is_two_products),
         cmocka_unit_test(small_masks_have_words_at_16_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

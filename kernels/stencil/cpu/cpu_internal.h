@@ -71,6 +71,7 @@ struct conv_cpu_plan {
     bool direct;    // straight from the source rows (direct.h)
     int32_t column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
     int32_t sample; // separable: what the centre has beside that
+    bool products;  // doubles in two passes (float_passes.h)
     uint32_t
         lift; // added to sums of samples that were made signed: along the row, or over all taps
 };
@@ -130,7 +131,8 @@ struct conv_cpu_tap {
 
 // Pairs: each load uses up one or more of the magnitudes of the coefficients, whose sum is at most
 // 65535 / 255, for one of two rows and two outputs. Quads: 32 rows by 8 columns by at most 4 loads
-// for coefficients within +-254. Words: 32 rows by 16 columns.
+// for coefficients within +-254; of others, conv_cpu_quads_count says. Words: 32 rows by 16
+// columns.
 #define CONV_CPU_MAX_TAPS 1028
 
 struct conv_cpu_tap_schedule {
@@ -142,6 +144,10 @@ struct conv_cpu_tap_schedule {
 void conv_cpu_tap_schedule_init(struct conv_cpu_tap_schedule *schedule,
                                 const struct conv_stencil *stencil,
                                 const struct conv_cpu_plan *plan);
+
+// The number of taps that the stencil's coefficients become as quads, or more than
+// CONV_CPU_MAX_TAPS.
+int conv_cpu_quads_count(const struct conv_stencil *stencil);
 
 // Packs the coefficients of two neighbouring samples as they are in a lane of pairs; false if one
 // multiplication cannot take both.

@@ -7,7 +7,8 @@
 
 #include <math.h>
 
-#include "kernels/stencil/cpu/cpu_internal.h"
+#include "kernels/stencil/cpu/float_job.h"
+#include "kernels/stencil/cpu/float_passes.h"
 #include "kernels/stencil/cpu/round.h"
 #include "kernels/stencil/cpu/vector.h"
 
@@ -20,32 +21,6 @@ _Static_assert(FLOAT_BLOCK <= CONV_CPU_BLOCK, "a block fits after a strip");
 
 // As INTEGER_FLOATS (round.h), for doubles.
 #define INTEGER_DOUBLES 6755399441055744.0
-
-struct float_tap {
-    int column, row;
-    float coef;
-};
-
-// Derived once per plan.
-struct float_constants {
-    bool doubles;
-    bool multiply;         // by 1 / divisor
-    double start, divisor; // divisor 1 for real filters: the coefficients include the scale
-    int tap_count;
-    int down_count; // magnitudes: the transposed matrix has this many taps, after the others
-    struct float_tap taps[CONV_FILTER_MAX_TAPS]; // those that are not 0, row by row
-    double coefs[CONV_FILTER_MAX_TAPS];          // of the same taps
-};
-
-struct float_job {
-    const struct conv_stencil *stencil;
-    const struct conv_stencil_plane *plane;
-    const struct float_constants *constants;
-    const float *at[CONV_FILTER_MAX_TAPS]; // where each tap's samples lie for the current row
-    const float *centre;                   // the samples themselves, for the current row
-    float *ring;                           // height rows of CONV_CPU_LINE floats
-    void *line;
-};
 
 ALWAYS_INLINE void sum_taps(vec_f32 sum[FLOAT_VECTORS], const struct float_job *job, float start,
                             int from, int to, int x)
@@ -111,6 +86,10 @@ static void find_magnitudes(float sums[FLOAT_BLOCK], const struct float_job *job
 ALWAYS_INLINE void sum_doubles(double sums[DOUBLE_BLOCK], const struct float_job *job, int x)
 {
     const struct float_constants *constants = job->constants;
+    if (constants->products) {
+        sum_passes(sums, job, x);
+        return;
+    }
     vec_f64 sum[FLOAT_VECTORS];
     for (int v = 0; v < FLOAT_VECTORS; v++)
         sum[v] = (vec_f64){0} + constants->start;
@@ -254,6 +233,10 @@ static void filter_float_strip(struct float_job *job, int x, int count, int from
         }
         job->centre =
             job->ring + (y + ring_rows / 2) % ring_rows * CONV_CPU_LINE + job->stencil->width / 2;
+        for (int k = 0; job->constants->products && k < ring_rows; k++)
+            job->rows[k] = job->ring + (y + k) % ring_rows * CONV_CPU_LINE;
+        if (job->constants->products)
+            start_passes(job, count);
         uint8_t *row = plane->dst + y * plane->dst_stride;
         if (job->stencil->floats)
             filter_float_results(job, (float *)(void *)row + x, count);
@@ -262,14 +245,34 @@ static void filter_float_strip(struct float_job *job, int x, int count, int from
     }
 }
 
-static void init_float_constants(struct float_constants *constants,
-                                 const struct conv_stencil *stencil, bool doubles)
+static void init_products(struct float_constants *constants, const struct conv_stencil *stencil)
 {
-    constants->doubles = doubles;
+    struct conv_stencil_products products;
+    conv_stencil_products(stencil, &products);
+    constants->products = products.count;
+    constants->sample = products.sample;
+    for (int k = 0; k < products.count; k++) {
+        for (int j = 0; j < stencil->height; j++)
+            constants->column[k][j] = products.column[k][j];
+        for (int i = 0; i < stencil->width; i++)
+            constants->row[k][i] = products.row[k][i];
+    }
+}
+
+static void init_float_constants(struct float_constants *constants,
+                                 const struct conv_stencil *stencil,
+                                 const struct conv_cpu_plan *plan)
+{
+    constants->doubles = plan->sums == CONV_CPU_DOUBLES;
+    constants->products = 0;
     constants->multiply = conv_cpu_may_multiply(stencil);
     constants->start = stencil->exact ? (double)stencil->bias : (double)stencil->fbias;
     constants->divisor = stencil->exact ? (double)stencil->divisor : 1;
     constants->tap_count = constants->down_count = 0;
+    if (plan->products) {
+        init_products(constants, stencil);
+        return;
+    }
     int taps = stencil->width * stencil->height;
     for (int i = 0; i < taps; i++) {
         double coef = stencil->exact ? stencil->icoef[i] : (double)stencil->fcoef[i];
@@ -296,7 +299,12 @@ static void filter_floats(const struct conv_stencil *stencil,
     job.stencil = stencil;
     job.constants = constants;
     job.ring = batch->cpu.scratch;
+    for (int k = 0; k < CONV_STENCIL_MOST_PRODUCTS; k++)
+        job.sums[k] = (double *)(void *)(job.ring + (size_t)stencil->height * CONV_CPU_LINE) +
+                      (size_t)k * CONV_CPU_LINE;
     job.line = job.ring + (size_t)stencil->height * CONV_CPU_LINE;
+    if (constants->products)
+        job.line = job.sums[CONV_STENCIL_MOST_PRODUCTS - 1] + CONV_CPU_LINE;
     for (int p = 0; p < batch->count; p++) {
         job.plane = &batch->planes[p];
         for (int x = 0; x < job.plane->width; x += CONV_CPU_STRIP) {

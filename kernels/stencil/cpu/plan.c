@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Chooses the arithmetic for a stencil, with the proofs that it gives the defined bytes.
+#include <math.h>
 #include <stdlib.h>
 
 #include "kernels/stencil/cpu/cpu_internal.h"
+#include "kernels/stencil/products.h"
 #include "kernels/stencil/sample_factors.h"
 
+#define LEAST_GAIN 1        // multiplications of one pass per one of two passes
 #define LEAST_SAMPLE_SIDE 7 // below it, one pass multiplies little more
 
 // An upper bound of the magnitude of sums and partial sums on any image.
@@ -97,6 +100,25 @@ static bool has_coefs_within(const struct conv_cpu_plan *plan, const struct conv
     return true;
 }
 
+static int count_taps(const struct conv_stencil *stencil)
+{
+    int count = 0;
+    for (int i = 0; i < stencil->width * stencil->height; i++)
+        count += stencil->icoef[i] != 0;
+    return count;
+}
+
+// Of coefficients that are larger, in a matrix: the schedule may still hold all, as one load takes
+// 127 of each magnitude and most are small. A load costs about as much as a tap of doubles; of
+// floats, only where a quad is one instruction.
+static bool has_few_quads(const struct conv_cpu_plan *plan, const struct conv_stencil *stencil)
+{
+    if (plan->separable || (plan->quads == CONV_CPU_QUADS_SLOW && division_is_exact(stencil, 24)))
+        return false;
+    int count = conv_cpu_quads_count(stencil);
+    return count <= CONV_CPU_MAX_TAPS && count < count_taps(stencil);
+}
+
 static bool pays_separable(const struct conv_stencil *stencil, enum conv_cpu_quads quads)
 {
     int least = quads != CONV_CPU_QUADS_SLOW && stencil->depth == 8 ? 15 : 9;
@@ -159,8 +181,30 @@ static bool plan_sample_passes(struct conv_cpu_plan *plan, const struct conv_ste
     return true;
 }
 
-void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
-                        enum conv_cpu_quads quads, bool pairs)
+// Two passes of doubles in place of one of floats or doubles, where they multiply less and doubles
+// hold all of their sums. An operation on floats has twice as many lanes, and the passes load and
+// convert samples as well. The quotients are then those of doubles: division_is_exact holds for all
+// divisors of 31 bits, and of float32 results it is how they are defined.
+static void plan_products(struct conv_cpu_plan *plan, const struct conv_stencil *stencil)
+{
+    struct conv_stencil_products products;
+    int taps = count_taps(stencil) / (plan->sums == CONV_CPU_FLOATS ? 2 : 1);
+    if (stencil->depth == 32 || stencil->magnitude ||
+        taps <= LEAST_GAIN * (stencil->width + stencil->height) ||
+        !conv_stencil_products(stencil, &products) ||
+        taps <= LEAST_GAIN * products.count * (stencil->width + stencil->height))
+        return;
+    double bound = products.magnitude * stencil->max + fabs((double)stencil->bias);
+    if (stencil->keeps)
+        bound += (double)stencil->max * (double)stencil->divisor;
+    if (bound > 0x1p53)
+        return;
+    plan->sums = CONV_CPU_DOUBLES;
+    plan->products = true;
+}
+
+static void plan_sums(struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
+                      enum conv_cpu_quads quads, bool pairs)
 {
     struct conv_cpu_rounding rounding;
     int outer, inner;
@@ -190,7 +234,8 @@ void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *s
         plan->sums = CONV_CPU_PAIRS;
         return;
     }
-    bool fits_quads = wide && stencil->depth == 8 && has_coefs_within(plan, stencil, 254);
+    bool fits_quads = wide && stencil->depth == 8 &&
+                      (has_coefs_within(plan, stencil, 254) || has_few_quads(plan, stencil));
     if (fits_quads && (!plan->narrow || (fast && !plan->separable)))
         plan->sums = CONV_CPU_QUADS;
     else if (plan->narrow)
@@ -200,6 +245,14 @@ void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *s
     else if (!division_is_exact(stencil, 24))
         plan->sums = division_is_exact(stencil, 53) ? CONV_CPU_DOUBLES : CONV_CPU_NONE;
     plan_lift(plan, stencil);
+}
+
+void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
+                        enum conv_cpu_quads quads, bool pairs)
+{
+    plan_sums(plan, stencil, quads, pairs);
+    if (stencil->exact && (plan->sums == CONV_CPU_FLOATS || plan->sums == CONV_CPU_DOUBLES))
+        plan_products(plan, stencil);
 }
 
 size_t conv_cpu_line_bytes(const struct conv_stencil *stencil)
@@ -215,8 +268,8 @@ size_t conv_cpu_sums_bytes(const struct conv_stencil *stencil, const struct conv
 
 // Direct: a ring of edges, and two rows, each rounded up to blocks. Dots: a ring with one line more
 // than the stencil has, of samples or of sums, and two lines of samples. Floats: a ring of lines of
-// floats and a line of samples. Gradients: four lines of samples and two of sums, of the largest
-// types.
+// floats, a line of samples, and lines of doubles if there are products. Gradients: four lines of
+// samples and two of sums, of the largest types.
 void conv_cpu_plan_scratch(const struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
                            size_t *fixed, size_t *per_column)
 {
@@ -227,7 +280,8 @@ void conv_cpu_plan_scratch(const struct conv_cpu_plan *plan, const struct conv_s
     else if (plan->sums == CONV_CPU_GRADIENT)
         *fixed = CONV_CPU_LINE * (4 * sizeof(uint16_t) + 2 * sizeof(float));
     else if (plan->sums >= CONV_CPU_FLOATS)
-        *fixed = CONV_CPU_LINE * rows * sizeof(float) + line;
+        *fixed = CONV_CPU_LINE * rows * sizeof(float) + line +
+                 (plan->products ? CONV_STENCIL_MOST_PRODUCTS * CONV_CPU_LINE * sizeof(double) : 0);
     else
         *fixed =
             (rows + 1) * (plan->separable ? conv_cpu_sums_bytes(stencil, plan) : line) + 2 * line;

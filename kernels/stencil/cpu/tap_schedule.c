@@ -75,6 +75,16 @@ static enum output_rows rows_of(const struct conv_cpu_tap *tap)
     return tap->coefs[0][0] || tap->coefs[0][1] ? BOTH : LOWER;
 }
 
+static void start_rest(struct rest *rest, const struct matrix *matrix, int samples, int column,
+                       int row)
+{
+    *rest = (struct rest){0};
+    for (int r = 0; r < 2; r++)
+        for (int phase = 0; phase < 2; phase++)
+            for (int k = 0; k < samples; k++)
+                rest->coefs[r][phase][k] = coef_at(matrix, column + k - phase, row - r);
+}
+
 // Appends the taps of these output rows.
 static void append_taps(struct conv_cpu_tap_schedule *schedule, const struct matrix *matrix,
                         enum conv_cpu_sums sums, enum output_rows rows)
@@ -82,17 +92,30 @@ static void append_taps(struct conv_cpu_tap_schedule *schedule, const struct mat
     int samples = sums == CONV_CPU_QUADS ? 4 : 2; // per lane
     for (int j = 0; j <= matrix->height; j++) {
         for (int i = 0; i <= matrix->width; i += samples) {
-            struct rest rest = {0};
-            for (int r = 0; r < 2; r++)
-                for (int phase = 0; phase < 2; phase++)
-                    for (int k = 0; k < samples; k++)
-                        rest.coefs[r][phase][k] = coef_at(matrix, i + k - phase, j - r);
+            struct rest rest;
+            start_rest(&rest, matrix, samples, i, j);
             struct conv_cpu_tap tap = {.column = (int16_t)i, .row = (int16_t)j};
             while (take_tap(&tap, &rest, sums))
                 if (rows_of(&tap) == rows)
                     schedule->taps[schedule->count++] = tap;
         }
     }
+}
+
+int conv_cpu_quads_count(const struct conv_stencil *stencil)
+{
+    struct matrix matrix = {stencil->icoef, stencil->width, stencil->height};
+    int count = 0;
+    for (int j = 0; j <= matrix.height; j++) {
+        for (int i = 0; i <= matrix.width && count <= CONV_CPU_MAX_TAPS; i += MOST_SAMPLES) {
+            struct rest rest;
+            struct conv_cpu_tap tap;
+            start_rest(&rest, &matrix, MOST_SAMPLES, i, j);
+            while (count <= CONV_CPU_MAX_TAPS && take_tap(&tap, &rest, CONV_CPU_QUADS))
+                count++;
+        }
+    }
+    return count;
 }
 
 bool conv_cpu_tap_pack_pair(uint32_t *packed, int first, int second)

@@ -45,7 +45,7 @@ static void plan_vectors(const struct conv_stencil *stencil, struct conv_stencil
     if (cpu->sums == CONV_CPU_GRADIENT)
         return;
     if (cpu->sums == CONV_CPU_FLOATS || cpu->sums == CONV_CPU_DOUBLES)
-        init_float_constants(&constants->floats, stencil, cpu->sums == CONV_CPU_DOUBLES);
+        init_float_constants(&constants->floats, stencil, cpu);
     else if (cpu->direct)
         init_direct_constants(&constants->direct, stencil);
     else
