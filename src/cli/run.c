@@ -332,8 +332,10 @@ int conv_run_main(const struct conv_options *options)
     if (run->report) {
         enum conv_status closed =
             finish(run, atomic_load(stop), status != CONV_OK, &code, status ? &later : &err);
-        conv_stall_begin(conv_signals_stall()); // everything is written
         status = status ? status : closed;
+        if (!status)
+            conv_signals_set_final(code);
+        conv_stall_begin(conv_signals_stall()); // everything is written
     }
     conv_page_job_close(&run->page);
     conv_trace_free(run->trace);

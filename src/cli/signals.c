@@ -9,6 +9,7 @@
 
 static atomic_int stop; // written by the handler
 static struct conv_stall stall;
+static atomic_int final; // 1 + the exit code of a run that has written everything
 
 static _Atomic(struct conv_sink *) watched;
 
@@ -22,12 +23,18 @@ struct conv_stall *conv_signals_stall(void)
     return &stall;
 }
 
+void conv_signals_set_final(int code)
+{
+    atomic_store(&final, 1 + code);
+}
+
 static void end_at_once(int number)
 {
     struct conv_sink *sink = atomic_load(&watched);
+    int code = atomic_load(&final);
     if (sink && sink->ops->remove_temporaries)
         sink->ops->remove_temporaries(sink);
-    _exit(128 + number);
+    _exit(code ? code - 1 : 128 + number);
 }
 
 #define STALL_NS 1000000000

@@ -15,6 +15,10 @@ atomic_int *conv_signals_install(void);
 // What waits for the readers of the program's output: the handlers end the program once that lasts.
 struct conv_stall *conv_signals_stall(void);
 
+// Everything is written: from now on an end at once gives this exit code. On a busy machine the
+// rest of the program may take so long that it looks stalled.
+void conv_signals_set_final(int code);
+
 struct conv_sink;
 
 // The sink whose temporary files an end at once removes; NULL before it is finished. One thread at
