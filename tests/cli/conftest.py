@@ -5,7 +5,9 @@ Environment: CONV_BINARY (default ./conv at the root of the checkout), CONV_REQU
 used fails the tests marked `cuda` instead of skipping them), CONV_PHOTOS (a folder of photographs), CONV_RUNNER (what
 runs the binary: "valgrind -q"), and what CMake builds for tests: CONV_FAULTS_LIBRARY, CONV_FAULTY_BINARY.
 """
+import fcntl
 import os
+import signal
 import sys
 
 sys.dont_write_bytecode = True
@@ -18,6 +20,11 @@ import program  # noqa: E402
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "cuda: needs a CUDA device")
+    config.addinivalue_line("markers", "alone: with cuda: takes the device's memory, or measures it, so that no other test may use it")
+    # A shell without job control has its background processes ignore some of these, and programs inherit that.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     if not os.access(program.BINARY, os.X_OK):
         raise pytest.UsageError(f"no binary at {program.BINARY}: build conv or set CONV_BINARY")
 
@@ -35,6 +42,17 @@ def box(tmp_path, monkeypatch):
     """An empty folder that is the working directory, so that commands are those that a user would type."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def device_lock(request):
+    """Of the tests of this user's processes, those marked `alone` have the device for themselves."""
+    if not request.node.get_closest_marker("cuda"):
+        yield
+        return
+    with open(f"/tmp/conv-test-device.{os.getuid()}.lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if request.node.get_closest_marker("alone") else fcntl.LOCK_SH)
+        yield
 
 
 def pytest_generate_tests(metafunc):

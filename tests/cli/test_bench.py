@@ -387,6 +387,7 @@ def test_streams_with_a_folder_of_nothing(box):
 
 
 @pytest.mark.cuda
+@pytest.mark.alone
 def test_streams_of_the_device_against_its_wires(box):
     """The device alone: each line's share of the two-way copy speed, and the test of small copies."""
     rng = np.random.default_rng(1)
@@ -440,13 +441,16 @@ def test_codec_on_threads(folder):
         text = run("bench", "codec", "-j2", "--filter=blur5", folder).out
         assert "2 threads" in text and "after blur5" in text and "decode + encode" in text
         return
-    lines = [json.loads(line) for line in run("bench", "codec", "-j2", "--json", folder).out.splitlines()]
-    assert {line["type"] for line in lines} == {"bench-codec-jobs"}
-    assert [line["work"] for line in lines] == ["decode", "encode", "decode + encode"]
-    decode, encode, both = (line["mb_s"] for line in lines)
-    # Both are as long as one after the other, whatever the machine does meanwhile.
-    assert all(line["jobs"] == 2 and line["images_s"] > 0 for line in lines)
-    assert 0.4 < both / (1 / (1 / decode + 1 / encode)) < 2.5
+    for _ in range(3):  # other processes may take the time of one of the three measurements
+        lines = [json.loads(line) for line in run("bench", "codec", "-j2", "--json", folder).out.splitlines()]
+        assert {line["type"] for line in lines} == {"bench-codec-jobs"}
+        assert [line["work"] for line in lines] == ["decode", "encode", "decode + encode"]
+        assert all(line["jobs"] == 2 and line["images_s"] > 0 for line in lines)
+        decode, encode, both = (line["mb_s"] for line in lines)
+        share = both / (1 / (1 / decode + 1 / encode))
+        if 0.4 < share < 2.5:
+            break
+    assert 0.4 < share < 2.5, "both take as long as one after the other"
 
 
 @needs_hiding

@@ -168,6 +168,7 @@ def test_memory_that_cannot_be_pinned(box, batch, gpu, number):
 
 
 @pytest.mark.cuda
+@pytest.mark.alone
 @pytest.mark.parametrize("leave", (1, 4, 16, 40))
 def test_somebody_else_has_the_devices_memory(box, leave):
     """CUDA itself finds `leave` MiB; 3 images of 3.6 MB need 16 MiB per stream and direction."""
