@@ -64,12 +64,17 @@ def test_the_gil_is_released(noise):
             conv.encode_png(images, level=6, views=True)
         done.set()
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    while not done.is_set():
-        count += 1
-        time.sleep(0.001)
-    thread.join()
+    for _ in range(3):  # this thread may get no processor for the time of all calls
+        count = 0
+        done.clear()
+        thread = threading.Thread(target=work)
+        thread.start()
+        while not done.is_set():
+            count += 1
+            time.sleep(0.001)
+        thread.join()
+        if count > 20:
+            break
     assert count > 20  # in three calls, each of which takes some hundred milliseconds
 
 
@@ -109,5 +114,5 @@ late = Late()
 threading.Thread(target=lambda: [conv.decode_png(file) for _ in range(2000)], daemon=True).start()
 """
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, timeout=600)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Runs the program under test and reads its output."""
+import contextlib
 import functools
 import json
 import os
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARY = os.path.abspath(os.environ.get("CONV_BINARY") or os.path.join(ROOT, "conv"))
@@ -15,7 +17,7 @@ RUNNER = os.environ.get("CONV_RUNNER", "").split()  # what runs it: "valgrind -q
 EMULATED = None if RUNNER else os.environ.get("CONV_EMULATED_BINARY")
 HAS_JPEG = os.environ.get("CONV_HAVE_JPEG") != "0"  # the program was built with libjpeg-turbo
 NO_IMAGE = f"not a PNG{' or JPEG' if HAS_JPEG else ''} (bad signature)"  # of a file of another kind
-TIMEOUT = 1800 if RUNNER else 300  # seconds: sanitizer builds and valgrind are slow, a hang is longer
+TIMEOUT = 1800 if RUNNER else 900  # seconds: sanitizer builds and valgrind are slow, and so is a busy machine; a hang is longer
 
 
 def start(*args, **kwargs):
@@ -27,13 +29,13 @@ def start(*args, **kwargs):
     return subprocess.Popen([*RUNNER, BINARY, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
 
 
-# Starts the program and records its peak memory. It is a process of its own, since on Linux that figure begins with
-# the memory of the parent: a bare Python is small, one with NumPy and images is not.
+# Starts the program and records its peak memory and processor time. It is a process of its own, since on Linux the peak
+# begins with the memory of the parent: a bare Python is small, one with NumPy and images is not.
 LAUNCHER = """
 import os, sys
 _, status, usage = os.wait4(os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ), 0)
 with open(sys.argv[1], "w") as file:
-    file.write(str(usage.ru_maxrss))
+    file.write(f"{usage.ru_maxrss} {usage.ru_utime + usage.ru_stime}")
 sys.exit(os.waitstatus_to_exitcode(status) % 256)
 """
 
@@ -67,7 +69,8 @@ def run(*args, code=0, stdin=b"", **kwargs):
 
 
 def measure(*args, code=0, stdin=b"", timeout=TIMEOUT):
-    """As run(); the Result has `peak`, the bytes of memory that the program held at most (10 MB or more)."""
+    """As run(); the Result has `peak`, the bytes of memory that the program held at most (10 MB or more), and `seconds`
+    of processors."""
     with tempfile.NamedTemporaryFile("r") as note:
         launcher = [sys.executable, "-S", "-E", "-c", LAUNCHER, note.name]
         process = subprocess.Popen([*launcher, BINARY, *map(os.fspath, args)], stdin=subprocess.PIPE,
@@ -82,8 +85,58 @@ def measure(*args, code=0, stdin=b"", timeout=TIMEOUT):
         said = f"conv {' '.join(map(str, args))}\nexit code {result.code}, stderr:\n{result.err}"
         assert "Sanitizer" not in result.err and "runtime error:" not in result.err, said
         assert result.code == code, said
-        result.peak = int(note.read()) * 1024
+        peak, seconds = note.read().split()
+        result.peak, result.seconds = int(peak) * 1024, float(seconds)
     return result
+
+
+# --- waiting for events ---------------------------------------------------------------------------
+# On a busy machine every process may stand still for a second, this one included. Tests therefore wait for what they
+# need to have happened, never for a time that is long enough "in practice".
+
+def until(ready, process=None):
+    """Waits until `ready()` is true and returns its value. A process that ends before is an error."""
+    deadline = time.monotonic() + TIMEOUT
+    while not (value := ready()):
+        if process is not None and process.poll() is not None:
+            value = ready()  # it may have happened after all
+            assert value, (process.returncode, *process.communicate())
+            return value
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.005)
+    return value
+
+
+def states(process):
+    """What its threads do: R (run, or wait for a processor), S (sleep), D (wait for a disk), T (are stopped), Z."""
+    found = set()
+    tasks = f"/proc/{process.pid}/task"
+    for task in os.listdir(tasks) if os.path.exists(tasks) else ():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            with open(f"{tasks}/{task}/stat") as file:
+                found.add(file.read().rpartition(")")[2].split()[0])
+    return found
+
+
+def stop(process):
+    """SIGSTOP, which takes effect only when each thread has got a processor once more; False if it has ended."""
+    process.send_signal(signal.SIGSTOP)
+    until(lambda: states(process) <= {"T", "Z"})
+    return process.poll() is None
+
+
+def catches(process, number):
+    """The process lives and has a handler for the signal."""
+    if process.poll() is not None:
+        return False
+    with open(f"/proc/{process.pid}/status") as file:
+        mask = next(line for line in file if line.startswith("SigCgt:")).split()[1]
+    return bool(int(mask, 16) & 1 << (number - 1))
+
+
+def waits_and_catches(process, number):
+    """It has a handler for the signal, and all its threads sleep."""
+    return catches(process, number) and states(process) == {"S"}
 
 
 @functools.lru_cache(maxsize=None)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import images
-from program import BINARY, EMULATED, RUNNER, is_sanitized, is_thread_sanitized, measure, run, start
+from program import BINARY, EMULATED, RUNNER, is_sanitized, is_thread_sanitized, measure, run, start, until
 
 RNG = np.random.default_rng(19)
 PNGS = [images.make(kind, RNG, width, height).data for kind, width, height in
@@ -233,7 +233,7 @@ def test_archives_that_are_done_are_skipped_as_a_whole(box):
     before = os.stat("out/0.tar").st_mtime_ns
     assert counts("--skip-existing", names, "out") == (2, 2, 0) and os.stat("out/0.tar").st_mtime_ns == before
     assert counts("--update", names, "out") == (0, 3, 0)
-    later = time.time_ns() + 10**9
+    later = time.time_ns() + 86400 * 10**9  # later than any output of this test
     os.utime("1.tar", ns=(later, later))
     assert counts("--update", names, "out") == (2, 2, 0)
     result = run("emboss", "--update", "--dry-run", names, "out")
@@ -481,11 +481,7 @@ def test_signal_leaves_nothing(box):
     os.close(reader)
     with open("in.tar", "rb") as source:
         os.write(writer, source.read(12000))
-    for _ in range(500):
-        time.sleep(0.02)
-        if temporaries("."):
-            break
-    assert temporaries(".")
+    until(lambda: temporaries("."), child)
     child.send_signal(signal.SIGINT)
     child.communicate()
     os.close(writer)

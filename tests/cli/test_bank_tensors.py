@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import time
 
 import numpy as np
 import pytest
@@ -122,7 +121,7 @@ def test_progress(box):
     process = start("layer", "laws:9", "-", "y.npy", "--progress=always", "--mem-limit=1M", stdin=subprocess.PIPE)
     process.stdin.write(data[:len(data) // 2])
     process.stdin.flush()
-    time.sleep(1.1)  # the first line comes after a second
-    _, err = process.communicate(data[len(data) // 2:], timeout=300)
+    err = process.stderr.readline()  # it comes after a second
+    process.communicate(data[len(data) // 2:], timeout=program.TIMEOUT)
     assert re.match(rb"conv: \d+ of 200 \(\d+ %\), ", err), err
     assert run("layer", "laws:9", "x.npy", "y.npy").err == ""

@@ -15,7 +15,7 @@ import definition
 import images
 import png_writer as png
 import program
-from program import BINARY, run, start
+from program import BINARY, run, start, until
 
 EMBOSS = definition.builtins()["emboss"]
 
@@ -96,7 +96,7 @@ def test_many_files_into_a_folder(box):
 def test_two_inputs_of_one_name_never_overwrite_each_other(box):
     fill(box, "x/a.png", "y/a.png")
     process = start("emboss", "x/a.png", "y/a.png", "out")
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=program.TIMEOUT)
     assert process.returncode in (1, 2) and b"a.png" in err
 
 
@@ -105,7 +105,7 @@ def test_input_is_never_its_own_output(box, output):
     made = fill(box, "a.png")
     os.symlink("a.png", box / "link.png")
     process = start("emboss", "a.png", output)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=program.TIMEOUT)
     assert process.returncode in (1, 2) and b"a.png" in err
     assert (box / "a.png").read_bytes() == made["a.png"].data
 
@@ -205,7 +205,7 @@ def test_a_list_never_writes_outside_the_output_folder(box):
     fill(box, "a.png")
     (box / "here").mkdir()
     process = start("emboss", "--files-from=-", "out", cwd=box / "here", stdin=-1)
-    process.communicate(b"../a.png\n", timeout=60)
+    process.communicate(b"../a.png\n", timeout=program.TIMEOUT)
     assert [name for name in tree(box) if name != "a.png" and not name.startswith("here/out/")] == []
     assert (box / "a.png").read_bytes() == image(1).data
 
@@ -296,7 +296,7 @@ def test_nothing_to_do_is_exit_code_3(box):
 
 def test_missing_input_is_named(box):
     process = start("emboss", "nowhere", "out")
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=program.TIMEOUT)
     assert process.returncode in (1, 2) and b"nowhere" in err and not (box / "out").exists()
 
 
@@ -345,7 +345,7 @@ def test_output_below_a_file(box):
     fill(box / "in", "a.png")
     (box / "file").write_text("in the way")
     process = start("emboss", "-b", "in", "file/out")
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=program.TIMEOUT)
     assert process.returncode in (1, 2) and b"file/out" in err and (box / "file").read_text() == "in the way"
 
 
@@ -611,12 +611,9 @@ def test_thousands_of_tiny_images(box, device):
 def test_signal_leaves_whole_files_only(box, number, code):
     fill_with_noise(box / "in", 3000)
     process = start("emboss", "-b", "-z9", "in", "out")
-    deadline = time.monotonic() + 60
-    while not (box / "out").exists() or len(os.listdir("out")) < 3:
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.005)
+    until(lambda: (box / "out").exists() and len(os.listdir("out")) >= 3, process)
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=program.TIMEOUT)
     assert process.returncode == code
     names = os.listdir("out")
     assert len(names) < 3000, "the signal came too late to prove anything"

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from program import run, start
+from program import run, start, until
 from test_batch import fill, fill_with_noise, is_embossed, image, tree
 
 
@@ -56,8 +56,7 @@ def test_output_folder_that_goes_away(box):
     """Each image is either written or reported; the folder is created again for later ones."""
     fill_with_noise(box / "in", 300)
     process = start("emboss", "-j2", "in", "out")
-    while not (box / "out").exists() or len(os.listdir("out")) < 5:
-        assert process.poll() is None
+    until(lambda: (box / "out").exists() and len(os.listdir("out")) >= 5, process)
     os.rename("out", "moved")
     _, err = process.communicate(timeout=300)
     named = [line for line in err.decode().splitlines() if line.startswith("conv: in/")]

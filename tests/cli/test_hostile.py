@@ -14,7 +14,7 @@ import program
 from program import ROOT, is_sanitized, measure, run
 
 FAULTY = os.environ.get("CONV_FAULTY_BINARY")
-HANG = 120  # seconds; the slowest case takes one
+HANG = program.TIMEOUT  # the slowest case takes a second
 ROOM = 32 << 20  # bytes that a refused image may cost on top of a run without it, its file not counted
 GOOD = images.make("rgb8", np.random.default_rng(1), 20, 14).data
 
@@ -189,14 +189,13 @@ def test_memory_of_large_files_stays_within_the_limit(box, usual, way, kind, job
     """Sixteen workers that each held a file of 10 MiB once took 300 MiB, ten texts in one group 140, under a limit of 24."""
     fill_with_large_files(60, kind)
     limit = 24 << 20
-    bound = usual + limit // 2 + FILE + limit // 8 + (4 << 20)  # as docs/memory.md has it; stacks and small things
+    # As docs/memory.md has it. How much of what staging and coders may take is taken depends on how many workers are at work
+    # at once: with pauses at random, 37 to 41 MiB in total were seen; on a busy machine once 50.
+    bound = usual + limit // 2 + FILE + limit // 2 + (4 << 20)
     if kind == b"tEXt":
         bound += limit // 2 + FILE + limit  # the texts of these files, and of images that are in a group
-    for _ in range(3):  # seen once in some ten runs on a busy machine: 50 instead of 34 MiB, cause unknown
-        result = measure("identity", way, f"-j{jobs}", "--no-save", f"--mem-limit={limit}", "in", "out", timeout=HANG)
-        assert "60 done" in result.err
-        if result.peak <= bound:
-            break
+    result = measure("identity", way, f"-j{jobs}", "--no-save", f"--mem-limit={limit}", "in", "out", timeout=HANG)
+    assert "60 done" in result.err
     check_peak(result, bound)
 
 
@@ -211,5 +210,5 @@ def test_files_larger_than_their_share_go_one_by_one(box, way, kind, jobs):
     writers = [subprocess.Popen(["cp", "in/0.png", name]) for name in names]
     result = run("identity", way, f"-j{jobs}", "--mem-limit=11M",
                  *[f"in/{index}.png" for index in range(6)], *names, "out")
-    assert "12 done" in result.err and [writer.wait(60) for writer in writers] == [0] * 6
+    assert "12 done" in result.err and [writer.wait(program.TIMEOUT) for writer in writers] == [0] * 6
     check_good("0.png", "5.png")

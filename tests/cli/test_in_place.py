@@ -3,14 +3,13 @@
 import os
 import shutil
 import stat
-import time
 
 import pytest
 
 import program
-from program import run, start
+from program import run, start, until
 from test_batch import BAD, fill, is_embossed, tree
-from test_kill import fill_with_one, kill_soon
+from test_kill import Killer, fill_with_one
 
 
 def test_a_tree_is_filtered_where_it_is(box, device):
@@ -74,12 +73,6 @@ def feed(process, *names):
     process.stdin.flush()
 
 
-def wait_until(process, condition):
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.001)
-
-
 AGAIN = "listed again; only the first counts"
 
 
@@ -91,7 +84,7 @@ def test_a_name_twice_in_a_list_is_filtered_once(box, options):
     again = ["in/a.png", "./in/a.png", "in//./a.png", "link/a.png", f"{box}/in/a.png", f"{box}/link//a.png"]
     process = start("emboss", "--in-place", *options, "--files-from=-", stdin=-1)
     feed(process, "in/a.png")
-    wait_until(process, lambda: (box / "in" / "a.png").read_bytes() != made["a.png"].data)
+    until(lambda: (box / "in" / "a.png").read_bytes() != made["a.png"].data, process)
     _, err = process.communicate("\n".join(again).encode(), timeout=program.TIMEOUT)
     assert process.returncode == 0 and b"1 done, 0 failed, 6 skipped" in err
     assert all(f"conv: {name}: {AGAIN}\n".encode() in err for name in again)
@@ -111,7 +104,7 @@ def test_what_this_run_has_made_is_no_input(box):
     made = fill(box / "in", "a.png")
     process = start("emboss", "--json", "--in-place", "--files-from=-", stdin=-1)
     feed(process, "in/a.png")
-    wait_until(process, lambda: (box / "in" / "a.png").read_bytes() != made["a.png"].data)
+    until(lambda: (box / "in" / "a.png").read_bytes() != made["a.png"].data, process)
     os.rename(box / "in" / "a.png", box / "in" / "b.png")
     out, err = process.communicate(b"in/b.png\n", timeout=program.TIMEOUT)
     assert process.returncode == 0 and b"1 done, 0 failed, 1 skipped" in err
@@ -151,13 +144,14 @@ def test_killed_again_and_again_every_image_is_old_or_new(box):
     new = (box / "want.png").read_bytes()
     halves = 0
     shutil.copytree("fresh", "in")
-    begin = time.monotonic()
-    run("emboss", "--in-place", "-j2", "in")
-    whole_run = time.monotonic() - begin
-    for index in range(15):
+    command = ("emboss", "--in-place", "-j2", "in")
+    killer = Killer(9, *command)
+    for index in range(45):
+        if index >= 15 and halves > 0:
+            break
         shutil.rmtree("in", ignore_errors=True)
         shutil.copytree("fresh", "in")
-        kill_soon(whole_run * index / 15, "emboss", "--in-place", "-j2", "in")
+        killer.kill(*command)
         contents = [(box / "in" / name).read_bytes() for name in os.listdir("in") if name.endswith(".png")]
         assert len(contents) == 200 and set(contents) <= {old, new}
         halves += old in contents and new in contents

@@ -43,7 +43,7 @@ def run_with(faults, *args, stdin=b"", binary=None):
     kwargs = {"executable": binary} if binary else {}
     process = start(*args, env=environment(faults), stdin=subprocess.PIPE, **kwargs)
     try:
-        out, err = process.communicate(stdin, timeout=60)
+        out, err = process.communicate(stdin, timeout=program.TIMEOUT)
     except subprocess.TimeoutExpired:
         process.kill()
         raise

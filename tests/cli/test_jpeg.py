@@ -12,8 +12,8 @@ import images
 import jpeg
 import png_writer as png
 import program
-from program import RUNNER, run
-from test_watch import until, watch
+from program import RUNNER, run, until
+from test_watch import watch
 
 pytestmark = pytest.mark.skipif(not program.HAS_JPEG, reason="built without libjpeg-turbo")
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """One large image on several cores: the same bytes whatever their number, and nothing written of a damaged file."""
 import os
-import signal
-import time
 import zlib
 
 import numpy as np
@@ -11,7 +9,7 @@ import pytest
 import definition
 import png_writer as png
 from program import run, start
-from test_waiting import catches
+from test_signals import AFTER, interrupt
 
 WIDTH, HEIGHT = 2801, 1050  # RGB: 8.8 MB; from 8 MiB on, an image is encoded in bands
 SLOW = bool(os.environ.get("CONV_SANITIZED") or os.environ.get("CONV_RUNNER"))
@@ -107,11 +105,6 @@ def test_a_signal_ends_the_work_of_all_cores(box, level):
     image = np.tile(samples(), (1, 6, 1))
     write(box / "a.png", image)
     process = start("emboss", "-j3", f"-z{level}", "a.png", "out.png")
-    while not catches(process, signal.SIGINT):
-        time.sleep(0.005)
-    time.sleep(0.1)  # in the middle of the work
-    process.send_signal(signal.SIGINT)
-    begun = time.monotonic()
-    said = process.communicate()[1].decode()
-    assert process.returncode == 130 and time.monotonic() - begun < 2, said
+    said, after = interrupt(process)
+    assert process.returncode == 130 and after < AFTER, (after, said)
     assert os.listdir(box) == ["a.png"]

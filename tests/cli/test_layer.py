@@ -8,7 +8,6 @@ import signal
 import struct
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ import pytest
 import images
 import layer_definition as definition
 import program
-from program import run
+from program import run, until
 
 FLOATS = ("<f4", ">f4", "<f2", ">f2", "<f8", ">f8")
 INTEGERS = ("|u1", "<u2", ">u2")
@@ -309,7 +308,7 @@ def slow_input(images=2000):
     """A process that writes the beginning of a tensor and then waits."""
     code = (f"import sys, time, numpy as np\nout = sys.stdout.buffer\n"
             f"np.lib.format.write_array_header_1_0(out, dict(descr='<f4', fortran_order=False, shape=({images}, 3, 7, 9)))\n"
-            f"out.write(bytes(100 * 3 * 7 * 9 * 4))\nout.flush()\ntime.sleep(60)\n")
+            f"out.write(bytes(100 * 3 * 7 * 9 * 4))\nout.flush()\ntime.sleep(3600)\n")
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
 
 
@@ -319,14 +318,15 @@ def test_a_signal_leaves_nothing(box, number):
     writer = slow_input()
     process = subprocess.Popen([*program.RUNNER, program.BINARY, "layer", "--device=cpu", "w.npy", "-", "y.npy"],
                                stdin=writer.stdout, stderr=subprocess.PIPE)
-    until = time.monotonic() + 30
-    while not any(name.endswith(".tmp") for name in os.listdir(".")) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert any(name.endswith(".tmp") for name in os.listdir("."))
-    process.send_signal(number)
-    assert process.wait(30) == 128 + number
-    writer.kill()
-    writer.wait()
+    try:
+        until(lambda: any(name.endswith(".tmp") for name in os.listdir(".")), process)
+        process.send_signal(number)
+        assert process.wait(program.TIMEOUT) == 128 + number
+    finally:
+        writer.kill()
+        writer.wait()
+        process.kill()
+        process.communicate()
     only("w.npy")
 
 

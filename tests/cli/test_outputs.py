@@ -10,12 +10,11 @@ import socket
 import stat
 import subprocess
 import threading
-import time
 
 import pytest
 
 import program
-from program import run, start
+from program import run, start, until
 from test_batch import fill, is_embossed, tree
 
 NEW = 70  # more new outputs than conv takes to expect another
@@ -204,11 +203,9 @@ def test_a_folder_that_is_moved_away_meanwhile(box):
     process = start("emboss", "-b", "-j1", "--files-from=-", "in", "out", stdin=subprocess.PIPE)
     process.stdin.write("".join(f"{name}\n" for name in names[:NEW]).encode())
     process.stdin.flush()
-    deadline = time.monotonic() + 60
-    while not os.path.exists(box / "out" / names[NEW - 1]) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until((box / "out" / names[NEW - 1]).exists, process)
     os.rename(box / "out", box / "moved")
-    process.communicate(names[NEW].encode(), timeout=60)
+    process.communicate(names[NEW].encode(), timeout=program.TIMEOUT)
     assert process.returncode == 0
     assert tree("out") == ["last.png"] and is_embossed("out/last.png", made["last.png"])
 

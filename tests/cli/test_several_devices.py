@@ -36,7 +36,7 @@ def shares(done):
 
 @pytest.mark.parametrize("asked,count", (("all", 3), ("cuda:2,cuda:0", 2), ("cuda:1", 1), ("cuda", 1)))
 def test_all_selected_devices_work(box, batch, gpu, asked, count):  # noqa: F811
-    done = run_faulty(f"{gpu}devices=3 slow=40", f"--device={asked}", "--streams=2", *MANY, "--report=r.jsonl")
+    done = run_faulty(f"{gpu}devices=3 slow=100", f"--device={asked}", "--streams=2", *MANY, "--report=r.jsonl")
     check_outcome(box, want_of(box), 0, done.stderr, asked)
     devices = summary()["devices"]
     names = asked.split(",") if ":" in asked else [f"cuda:{i}" for i in range(count)]
@@ -55,20 +55,24 @@ OWN_TIME = pytest.mark.skipif(bool(program.RUNNER), reason="what runs the progra
 
 @OWN_TIME
 def test_a_faster_device_gets_more(box, batch):  # noqa: F811
-    run_faulty("devices=2 0:slow=300 1:slow=3", "--device=all", "--streams=1", *MANY, "--report=r.jsonl")
+    run_faulty("devices=2 0:slow=2000 1:slow=3", "--device=all", "--streams=1", *MANY, "--report=r.jsonl")
     slow, fast = summary()["devices"]
     assert fast["images"] > 3 * slow["images"]
 
 
 @OWN_TIME
 @pytest.mark.parametrize("faults,options,streams", (
-    ("slow=100", (), range(5, 9)), ("slow=20", ("--device=cuda", "--streams=4"), (4,)), ("slow=100 full=5", (), (4,)),
-    ("devices=2 slow=200", ("--device=all",), range(5, 9)), ("devices=2 slow=20 0:lost=20", ("--device=all",), range(4, 9))))
+    ("slow={}", (), range(5, 9)), ("slow=20", ("--device=cuda", "--streams=4"), (4,)), ("slow={} full=5", (), (4,)),
+    ("devices=2 slow={}", ("--device=all",), range(5, 9)), ("devices=2 slow=20 0:lost=20", ("--device=all",), range(4, 9))))
 def test_a_device_gets_more_streams_while_groups_wait(box, batch, faults, options, streams):  # noqa: F811
     """Without --streams; one that finds no memory is no failure. A device may be lost before it gets more."""
-    done = run_faulty(faults, *(options or ("--device=cuda",)), *MANY, "--trace=t.json")
-    check_outcome(box, want_of(box), 0, done.stderr, faults)
-    assert int(re.search(r", (\d+) streams?\b", done.stderr)[1]) in streams
+    for slow in (60, 400, 2400):  # ms; groups wait once they are prepared faster than that, which a busy machine takes long for
+        done = run_faulty(faults.format(slow), *(options or ("--device=cuda",)), *MANY, "--trace=t.json")
+        check_outcome(box, want_of(box), 0, done.stderr, faults)
+        count = int(re.search(r", (\d+) streams?\b", done.stderr)[1])
+        if count in streams:
+            break
+    assert count in streams
     if "lost" not in faults:
         kernels = [track for track in check_rows(load("t.json")).values() if track.endswith("kernel")]
         assert len(kernels) == len(set(kernels)) and len(kernels) >= min(streams)
@@ -93,7 +97,7 @@ def test_fake_devices_code_png(box, batch, faults, coders):  # noqa: F811
 @pytest.mark.parametrize("which", (0, 1))
 @pytest.mark.parametrize("where", (1, 4))
 def test_others_do_what_a_lost_one_cannot(box, batch, alpha, which, where):  # noqa: F811
-    faults = f"devices=2 {1 - which}:slow=60 {which}:lost={where}"  # it is fast enough to get there
+    faults = f"devices=2 {1 - which}:slow=100 {which}:lost={where}"  # it is fast enough to get there
     done = run_faulty(faults, TWO, f"--alpha={alpha}", "--streams=2", *MANY, "--report=r.jsonl")
     check_outcome(box, want_of(box, f"--alpha={alpha}"), 0, done.stderr, "lost")
     assert len(re.findall(rf"(?m)^conv: cuda:{which}: CUDA failed .*; continuing on the others$", done.stderr)) == 1
@@ -187,7 +191,7 @@ def test_some_commands_take_one_device(box, monkeypatch, command):
 
 
 def test_trace_page_and_report_tell_devices_apart(box, batch):  # noqa: F811
-    run_faulty("devices=2 slow=40", "--device=all", "--streams=2", *MANY, "--trace=t.json", "--html=p.html", "--report=r.jsonl")
+    run_faulty("devices=2 slow=100", "--device=all", "--streams=2", *MANY, "--trace=t.json", "--html=p.html", "--report=r.jsonl")
     events = load("t.json")
     rows = check_rows(events)
     for device in summary()["devices"]:

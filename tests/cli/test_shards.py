@@ -288,7 +288,7 @@ def test_processes_of_one_machine_take_different_devices(box, env, asked, taken)
     fill(box / "in", "a.png")
     heavy = "gaussian5,blur5,unsharp"  # or with `auto` the CPU filters a single image
     done = subprocess.run([FAULTY, heavy, "in", "out", "--json", "--device", asked], capture_output=True,
-                          env={**CLEAN, "CONV_FAULTY": "devices=3", **env}, timeout=60)
+                          env={**CLEAN, "CONV_FAULTY": "devices=3", **env}, timeout=program.TIMEOUT)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[0])["device"] == taken
 
@@ -298,5 +298,5 @@ def test_the_only_visible_device_is_taken(box):
     """Slurm's binding: CUDA_VISIBLE_DEVICES holds the task's own device."""
     fill(box / "in", "a.png")
     done = subprocess.run([FAULTY, "emboss", "in", "out", "--json", "--device=cuda"], capture_output=True,
-                          env={**CLEAN, "CONV_FAULTY": "devices=1", "SLURM_LOCALID": "3"}, timeout=60)
+                          env={**CLEAN, "CONV_FAULTY": "devices=1", "SLURM_LOCALID": "3"}, timeout=program.TIMEOUT)
     assert json.loads(done.stdout.splitlines()[0])["device"] == "cuda:0"

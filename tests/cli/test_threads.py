@@ -60,7 +60,7 @@ def test_every_run_ends(folder, tmp_path, monkeypatch, way, number):  # noqa: F8
     if way == "signal":
         time.sleep(draw.uniform(0, 0.2))
         process.send_signal(draw.choice((signal.SIGINT, signal.SIGTERM)))
-    alarm = threading.Timer(int(os.environ.get("CONV_PATIENCE", 60)), process.kill)
+    alarm = threading.Timer(int(os.environ.get("CONV_PATIENCE", program.TIMEOUT)), process.kill)
     alarm.start()
     if way != "list":
         process.stdin.close()

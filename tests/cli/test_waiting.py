@@ -8,48 +8,29 @@ import signal
 import struct
 import subprocess
 import termios
-import time
 
 import pytest
 
 import images
 import program
-from program import run, start
+from program import catches, run, start, until, waits_and_catches
 from test_batch import fill, fill_with_noise, is_embossed, tree
-
-
-def ends_on(process, number, code):
-    time.sleep(0.5)
-    assert process.poll() is None, process.communicate()
-    process.send_signal(number)
-    try:
-        process.wait(timeout=20)  # communicate() would close its input, which ends any wait
-    finally:
-        process.kill()
-        process.communicate()
-    assert process.returncode == code
 
 
 def ends_once(ready, process, number, code):
     """Sends the signal as soon as `ready()` says that the run waits, or is about to."""
-    deadline = time.monotonic() + 60
-    while not ready():
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(number)
     try:
-        process.wait(timeout=20)  # communicate() would read its output, which ends any wait
+        until(ready, process)
+        process.send_signal(number)
+        process.wait(program.TIMEOUT)  # communicate() would close its input and read its output, which ends any wait
     finally:
         process.kill()
         process.communicate()
     assert process.returncode == code
 
 
-def catches(process, number):
-    """The process has a handler for the signal."""
-    with open(f"/proc/{process.pid}/status") as file:
-        mask = next(line for line in file if line.startswith("SigCgt:")).split()[1]
-    return bool(int(mask, 16) & 1 << (number - 1))
+def ends_on(process, number, code):
+    ends_once(lambda: waits_and_catches(process, number), process, number, code)
 
 
 def waiting_bytes(pipe):
@@ -167,7 +148,7 @@ def test_files_of_the_system_without_an_end(box, page):
     os.close(log)
     process = start("emboss", *page, "in", "out")
     try:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=program.TIMEOUT)
     finally:
         process.kill()
         process.wait()
@@ -188,7 +169,7 @@ def test_a_page_about_pipes(box):
     with open("to", "rb") as pipe:
         (box / "got.png").write_bytes(pipe.read())
     try:
-        process.wait(timeout=60)
+        process.wait(program.TIMEOUT)
     finally:
         process.kill()
         process.communicate()
@@ -206,14 +187,12 @@ def test_a_slow_list_holds_up_no_image_that_it_has_named(box, device, more):
     for index in range(5):
         process.stdin.write(f"{index}.png\n".encode())
         process.stdin.flush()
-        for _ in range(4000):
-            if (box / "out" / f"{index}.png").exists():
-                break
-            time.sleep(0.005)
-        else:
+        try:
+            until((box / "out" / f"{index}.png").exists, process)
+        except AssertionError:
             process.kill()
-            pytest.fail(f"{index}.png was not done before the next name came")
-    _, err = process.communicate(timeout=60)
+            raise
+    _, err = process.communicate(timeout=program.TIMEOUT)
     assert process.returncode == 0, err
 
 
@@ -225,7 +204,7 @@ def test_a_pipe_given_by_name_is_read_to_its_end(box):
         for at in range(0, len(made["a.png"].data), 100):
             pipe.write(made["a.png"].data[at:at + 100])
             pipe.flush()
-    assert process.wait(timeout=60) == 0, process.communicate()
+    assert process.wait(program.TIMEOUT) == 0, process.communicate()
     assert (images.read(box / "x.png") == images.read(box / "a.png")).all()
 
 
