@@ -67,8 +67,8 @@ enum conv_status conv_pooling_parse(struct conv_pooling *pooling, const char *te
     if (good)
         return CONV_OK;
     return conv_err_set(err, CONV_ERR_USAGE,
-                        "'%s' is no pooling: mean, std, max and energy, each at most once, and a "
-                        "grid of 1 to %d cells a side, for example mean,std:4",
+                        "unknown pooling '%s': write mean, std, max and energy, each at most "
+                        "once, and a grid of 1 to %d cells per side, for example mean,std:4",
                         text, CONV_POOL_MAX_GRID);
 }
 

@@ -30,7 +30,7 @@ const struct conv_command_row conv_command_table[] = {
     {CONV_COMMAND_LAYER, "layer", "WEIGHTS INPUT... OUTPUT",
      "run a convolution layer or a filter bank (gabor:4x8) over a tensor (.npy) or images"},
     {CONV_COMMAND_REPORT_MERGE, "report merge", "REPORT...",
-     "add up the reports of several runs, and find what is missing of a job"},
+     "add up the reports of several runs, and list what a job still lacks"},
     {CONV_COMMAND_BENCH_KERNELS, "bench kernels", "", "measure every kernel variant"},
     {CONV_COMMAND_BENCH_LAYERS, "bench layers", "",
      "measure every kernel variant of convolution layers"},
@@ -109,13 +109,12 @@ const struct conv_option conv_option_table[] = {
     {FLAG("null", '0', nul), .commands = RUN | LAYER,
      .help = "names in --files-from end in NUL, as find -print0 writes them"},
     {FLAG("watch", 0, watch), .commands = RUN,
-     .help = "then filter images as they arrive in the input folders, until Ctrl-C"},
+     .help = "go on until Ctrl-C, filtering images as they arrive in the input folders"},
     {STRING("format", 0, "FORMAT", format_text), .commands = RUN, .values = "tar files",
-     .help = "archives: the format of standard input and output (tar, zip, tar.gz, ...); with a "
-             "folder as OUTPUT, "
-             "each input archive becomes one in it; files: their members become files"},
+     .help = "archives: the format of standard input and output (tar, zip, tar.gz, ...); if OUTPUT "
+             "is a folder, of the archives to write into it; files: write their members as files"},
     {FLAG("images-only", 0, images_only), .commands = RUN,
-     .help = "archives: drop members that are no images (default: copy them as they are)"},
+     .help = "archives: drop members that are not images (default: copy them unchanged)"},
     {FLAG("skip-existing", 0, skip_existing), .commands = RUN | LAYER,
      .help = "skip images whose output exists"},
     {FLAG("update", 'u', update), .commands = RUN | LAYER,
@@ -158,9 +157,9 @@ const struct conv_option conv_option_table[] = {
     {FLAG("gray", 0, gray), .commands = RUN | LAYER,
      .help = "use the luminance of colour images (BT.601) as a single channel"},
     {STRING("mix", 0, "P%", mix_text), .commands = RUN,
-     .help = "write P % of the result and the rest of the image as it was"},
+     .help = "blend the results: P % of the result and the rest of the original"},
     {STRING("roi", 0, "WxH+X+Y", roi_text), .commands = RUN,
-     .help = "filter this region; the rest of the image stays as it was"},
+     .help = "filter this region only; the rest of the image stays unchanged"},
     {CHOICE("output-type", 0, "TYPE", output_type, output_type_choices), .commands = RUN | LAYER,
      .help = "type of the results: same (default), u8 or u16: 8 or 16 bits per sample; f32: .npy "
              "files of float32, neither "
@@ -179,13 +178,13 @@ const struct conv_option conv_option_table[] = {
              "OUTPUT"},
     {STRING("suffix", 0, "TEXT", suffix), .commands = RUN | LAYER,
      .help = "insert TEXT into the names of results: a_sharp.png for a.png and _sharp; with "
-             "--beside, images called so are skipped as results"},
+             "--beside, images with such names are skipped as results"},
     {FLAG("in-place", 0, in_place), .commands = RUN,
      .help = "replace each input by its output; there is no OUTPUT"},
     {FLAG("fsync", 0, fsync), .commands = RUN | LAYER,
      .help = "flush each output to the disk before it gets its name"},
     {STRING("to", 0, "FORMAT", to_text), .commands = RUN, .values = "png jpg",
-     .help = "write png or jpg (default: as the name of the output says, or as the input)"},
+     .help = "write png or jpg (default: by the name of the output, or as the input)"},
     {INT("quality", 'Q', "N", png.quality, 1, 100), .commands = RUN, .values = "60 75 85 90 95 100",
      .help =
          "JPEG quality: 1 (smallest) to 100 (default: 90); colours at full resolution from 90 on"},
@@ -208,9 +207,8 @@ const struct conv_option conv_option_table[] = {
     {CHOICE("encode-on", 0, "WHERE", encode_on, coder_choices), .commands = RUN | STREAMS,
      .help = "encode PNG on cpu, on gpu, or auto (default: on the GPU for large jobs)"},
     {INT("streams", 0, "N", streams, 1, 64), .commands = RUN,
-     .help =
-         "CUDA streams per GPU (default: 4 to 8, as groups wait for it; 6 to 12 if the GPU also "
-         "decodes PNG)"},
+     .help = "CUDA streams per GPU (default: 4, up to 8 while images wait for the GPU; 6 to 12 if "
+             "the GPU also decodes PNG)"},
     {SIZE("group", 0, "SIZE", group_bytes), .commands = RUN | STREAMS,
      .help = "bytes of images copied to the GPU together (default: 16M; 32M if the GPU also "
              "decodes PNG)"},
@@ -224,14 +222,15 @@ const struct conv_option conv_option_table[] = {
     {STRING("variant", 0, "NAME", variant),
      .commands = RUN | LAYER | SHOW | KERNELS | LAYERS | STREAMS,
      .help = "use this kernel variant (conv bench kernels and conv bench layers list them); bench "
-             "layers: auto: what conv layer would choose, beside other libraries"},
+             "layers: auto measures what conv layer would choose, and other libraries"},
     {FLAG("no-save", 0, no_save), .commands = RUN | LAYER,
      .help = "do everything except writing the outputs, to measure speed"},
     {FLAG("fail-fast", 0, fail_fast), .commands = RUN | LAYER,
      .help = "stop at the first image that fails"},
     {CHOICE("on-error", 0, "ACTION", on_error, error_choices), .commands = RUN,
-     .help = "what to do with an image that fails: skip (default) it, copy it as it is from "
-             "archive to archive, or stop"},
+     .help =
+         "what to do after an image fails: skip it (default), copy it unchanged from archive to "
+         "archive, or stop"},
     {CHOICE("progress", 0, "WHEN", progress, when_choices), .commands = RUN | LAYER,
      .section = "Messages", .help = "show progress: auto (default: on a terminal), always, never"},
     {FLAG("quiet", 'q', quiet),

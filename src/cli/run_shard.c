@@ -74,7 +74,7 @@ enum conv_status conv_run_shard_divide(bool *whole, const struct conv_options *o
                    : operands->input_count > 1 || config->archives.several;
     if (asked && count == 0 && operands->input_count == 1 &&
         !conv_operands_is_standard(operands->inputs[0]))
-        return conv_err_set(err, CONV_ERR_USAGE, "--shard-of is for archives; %s is none",
+        return conv_err_set(err, CONV_ERR_USAGE, "--shard-of is for archives; %s is not an archive",
                             operands->inputs[0]);
     return is_stream && !*whole ? conv_run_shard_check(options, *whole, err) : CONV_OK;
 }

@@ -5,7 +5,7 @@
 static enum conv_status refuse(struct conv_err *err)
 {
     return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                        "this build of conv was made without libarchive, which such an archive "
+                        "this conv was built without libarchive, which such an archive "
                         "needs; it reads and writes plain tar and ordinary zip files");
 }
 

@@ -128,8 +128,8 @@ enum conv_status conv_libarchive_stream_open(struct conv_libarchive_stream *stre
     if (!status && method)
         status = conv_unpack_open(&stream->unpack, method, input, err);
     if (!status && open_archive(stream) != ARCHIVE_OK)
-        status = conv_libarchive_stream_explain(
-            stream, "no archive, or one that is damaged at its beginning", err);
+        status = conv_libarchive_stream_explain(stream,
+                                                "not an archive, or damaged at its beginning", err);
     if (status)
         conv_libarchive_stream_close(stream);
     return status;

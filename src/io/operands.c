@@ -29,8 +29,8 @@ static enum conv_status check_pair(const char *input, const char *output, bool r
         if (recursive)
             return conv_err_hint(err, CONV_HINT_SUBFOLDERS, 0,
                                  conv_err_set(err, CONV_ERR_USAGE,
-                                              "neither of %s and %s may lie inside the other",
-                                              input, output));
+                                              "neither of %s and %s may lie inside the other", input,
+                                              output));
         break;
     case CONV_PATHS_APART:
         break;
@@ -87,14 +87,15 @@ static enum conv_status check_input(const struct conv_operands *operands, const 
         return conv_err_hint(
             err, CONV_HINT_LIST_INPUTS, 0,
             conv_err_set(err, CONV_ERR_USAGE,
-                         "the input is the folder of the names; %s is not a folder", input));
+                         "the input must be the folder that the names are in; %s is not a folder",
+                         input));
     if (operands->in_place && conv_operands_is_standard(input))
         return conv_err_hint(
             err, CONV_HINT_REPLACE, 0,
             conv_err_set(err, CONV_ERR_USAGE, "standard input cannot be replaced"));
     if (operands->beside && conv_operands_is_standard(input))
         return conv_err_set(err, CONV_ERR_USAGE,
-                            "standard input has no folder that the result could lie in");
+                            "standard input has no folder to write the result to");
     if (!operands->in_place && is_folder && operands->output)
         return check_pair(input, operands->output, operands->recursive, err);
     return CONV_OK;
@@ -120,7 +121,7 @@ static enum conv_status check_inputs(const struct conv_operands *operands,
         return conv_err_hint(
             err, CONV_HINT_LIST_INPUTS, 0,
             conv_err_set(err, CONV_ERR_USAGE,
-                         "one input, the folder of the names, is possible; %d given",
+                         "only one input is possible, the folder that the names are in; %d given",
                          operands->input_count));
     if (!operands->in_place && !operands->beside)
         return CONV_OK;

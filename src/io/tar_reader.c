@@ -86,7 +86,7 @@ static enum conv_status next_header(struct tar_reader *tar, bool *end, struct co
         if (!zero && (got < CONV_TAR_BLOCK || !conv_tar_is_header(block)))
             return conv_err_set(err, CONV_ERR_FORMAT,
                                 marked ? "byte %" PRIu64
-                                         ": what follows the end of the archive is no archive"
+                                         ": the data after the end of the archive is not an archive"
                                        : "damaged archive: no header at byte %" PRIu64,
                                 at);
         if (!zero)
@@ -104,7 +104,7 @@ static enum conv_status parse_size(struct tar_reader *tar, uint64_t *size, struc
     int64_t number;
     if (!conv_tar_parse_number(&number, tar->header.size, sizeof tar->header.size) || number < 0)
         return conv_err_set(err, CONV_ERR_FORMAT,
-                            "damaged archive: the size of a member is no number, before byte "
+                            "damaged archive: the size of a member is not a number, before byte "
                             "%" PRIu64,
                             tar->input->at);
     *size = (uint64_t)number;

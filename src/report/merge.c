@@ -48,7 +48,7 @@ static enum conv_status read_shard(struct conv_merge *merge, struct conv_merge_r
     uint64_t index = conv_merge_line_integer(shard.text, "index"),
              count = conv_merge_line_integer(shard.text, "count");
     if (count < 1 || count > SHARDS_MOST || index >= count)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: shard %" PRIu64 " of %" PRIu64 " is none",
+        return conv_err_set(err, CONV_ERR_USAGE, "%s: there is no shard %" PRIu64 " of %" PRIu64,
                             report->path, index, count);
     if (merge->shards && merge->shards != (int)count)
         return conv_err_set(err, CONV_ERR_USAGE,

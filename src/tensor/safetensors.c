@@ -19,12 +19,12 @@ enum conv_status conv_safetensors_header_bytes(const uint8_t *head, size_t size,
 {
     uint64_t length = 0;
     if (size < CONV_SAFETENSORS_HEAD)
-        return conv_err_set(err, CONV_ERR_FORMAT, "is no .safetensors file: it is too short");
+        return conv_err_set(err, CONV_ERR_FORMAT, "is not a .safetensors file: it is too short");
     for (int i = 7; i >= 0; i--)
         length = length << 8 | head[i];
     if (length < 2 || length > file_bytes - CONV_SAFETENSORS_HEAD)
         return conv_err_set(err, CONV_ERR_FORMAT,
-                            "is no .safetensors file, or it is cut off: a header of %" PRIu64
+                            "is not a .safetensors file, or it is cut off: a header of %" PRIu64
                             " bytes does not fit into it",
                             length);
     if (length > CONV_SAFETENSORS_MOST_HEADER)
