@@ -125,7 +125,7 @@ void conv_gaussian_passes_make(struct conv_parametric_result *result, double sig
         }
     }
     if (count == 0) {
-        result->reason = "a Gaussian this large takes several passes, and a chain has at most 16";
+        result->reason = "so large a Gaussian takes several passes, and a chain has 16 at most";
         return;
     }
     for (int p = 0; p < count; p++) {

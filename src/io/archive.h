@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Archives: what a format has to provide so that members can be read and written. conv_tar is our
-// own plain tar; every other format is libarchive's (archive_libarchive.c). Sources and sinks use
-// these tables only.
+// Archives: what a format has to provide so that members can be read and written. Plain tar
+// (conv_tar) and ordinary zip files (zip_read.h, zip_write.h) are conv's own code; the other
+// formats are libarchive's. Sources and sinks use only these tables.
 //
 // Threads: a reader, a writer, an input and an output belong to one thread at a time, except where
 // a function says otherwise.
@@ -50,7 +50,7 @@ struct conv_archive_member {
 enum conv_archive_step {
     CONV_ARCHIVE_MEMBER,
     // The member cannot be read (encrypted, sparse, of an unknown compression, ...): *err has the
-    // reason, member->name is set if it is known, else "". The archive goes on after it.
+    // reason, member->name is set if it is known, else "". The members after it can be read.
     CONV_ARCHIVE_BAD,
     CONV_ARCHIVE_END,
     // The archive is truncated or damaged here, or cannot be read any further: *err has the reason.
@@ -72,9 +72,9 @@ struct conv_archive_reader_ops {
     const uint8_t *(*map)(struct conv_archive_reader *reader);
 
     // The next bytes of the content of the current file, at most `size`; 0 at its end. -1 with *err
-    // as for `next`. Bytes that were read before a failure are good as bytes, but the member is
-    // not whole. After -1 `next` may be called: it goes on if the format can, else it returns
-    // CONV_ARCHIVE_DAMAGED.
+    // as for `next`. Bytes that were read before a failure are correct, but the member is
+    // incomplete. After -1 `next` may be called: it continues with the next member if the format
+    // allows that, else it returns CONV_ARCHIVE_DAMAGED.
     ssize_t (*read)(struct conv_archive_reader *reader, void *data, size_t size,
                     struct conv_err *err);
 
@@ -104,7 +104,7 @@ struct conv_archive_writer_ops {
     // Writes a member; member->size is that of *content, which is NULL for all but files. Members
     // are written in the order of the calls. CONV_ERR_IO, CONV_ERR_MEMORY, CONV_ERR_CANCELLED: the
     // archive is unusable. CONV_ERR_LIMIT, CONV_ERR_UNSUPPORTED: the format cannot hold this member
-    // (a name too long, a size, a kind); nothing was written and the archive goes on.
+    // (a name too long, a size, a kind); nothing was written, and other members can be.
     enum conv_status (*append)(struct conv_archive_writer *writer,
                                const struct conv_archive_member *member,
                                const struct conv_encoded *content, struct conv_err *err);
@@ -118,7 +118,7 @@ struct conv_archive_writer_ops {
                              struct conv_err *err);
     enum conv_status (*end)(struct conv_archive_writer *writer, struct conv_err *err);
 
-    // Writes what comes after the last member; the writer only has to be closed then. Errors as
+    // Writes the end of the archive; after that the writer only has to be closed. Errors as
     // `append`.
     enum conv_status (*finish)(struct conv_archive_writer *writer, struct conv_err *err);
 
@@ -172,7 +172,7 @@ extern const struct conv_archive_format conv_archive_tar; // archive_tar.c
 // CONV_ERR_UNSUPPORTED, but names and first bytes are recognised for the message.
 extern const struct conv_archive_format *const conv_archive_libarchive[]; // archive_libarchive.c
 
-// The format of a file by its first bytes, its name or its own name; NULL if it is none.
+// The format that a file's first bytes, its name, or the name of a format stands for; NULL: none.
 const struct conv_archive_format *conv_archive_of_bytes(const uint8_t *head, size_t size);
 const struct conv_archive_format *conv_archive_of_path(const char *path);
 const struct conv_archive_format *conv_archive_of_name(const char *name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A member of an archive that is being read, with its content in memory: a part of the mapped
-// archive, or bytes that were read from a stream. It is shared by counting: the archive stays open
-// as long as one of its members is used. Any thread may call any function.
+// archive, or bytes that were read from a stream. It is reference-counted: the archive stays open
+// as long as one of its members is in use. Any thread may call any function.
 #ifndef CONV_IO_ARCHIVE_BODY_H
 #define CONV_IO_ARCHIVE_BODY_H
 
@@ -23,7 +23,7 @@ struct conv_archive_body {
     atomic_int uses;
     struct conv_archive_unit *unit;
     struct conv_archive_member member; // its strings are in `strings`
-    const uint8_t *data;               // member.size bytes; NULL if it is no file
+    const uint8_t *data;               // member.size bytes; NULL if it is not a file
     uint8_t *own;                      // malloc'ed `data`; NULL: of the map
     char strings[];
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Buffers for members that wait, used again: those of a megabyte come from the system page by page
-// and return to it at once, and with 16 threads that took longer than copying into them.
+// Reused buffers for members that wait. malloc takes large blocks from the system page by page and
+// returns them at once; with 16 threads that took longer than copying into them.
 //
 // Any thread may call any function but open and close.
 #ifndef CONV_IO_ARCHIVE_BUFFERS_H

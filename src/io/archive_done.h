@@ -14,7 +14,7 @@ enum conv_archive_done { CONV_ARCHIVE_EXISTS, CONV_ARCHIVE_IS_NEWER, CONV_ARCHIV
 
 // Sets `done` of each such target, and for CONV_ARCHIVE_IS_NOTED `origins` of all. CONV_ERR_USAGE
 // if an input, being a folder, a list or a pipe, has no time to compare (all but
-// CONV_ARCHIVE_EXISTS). CONV_ERR_MEMORY. An input that is not there makes its target not done.
+// CONV_ARCHIVE_EXISTS). CONV_ERR_MEMORY. If an input does not exist, its target is not done.
 enum conv_status conv_archive_done_find(struct conv_archive_operands *archives,
                                         const struct conv_operands *operands,
                                         enum conv_archive_done which, struct conv_journal *journal,

@@ -10,12 +10,12 @@
 // What the user has said about archives. Plain data.
 struct conv_archive_settings {
     bool enabled; // archives are read and written; else they are files like any other
-    // Of streams, which have no name. In a folder as output, each input archive becomes one of the
-    // same name. NULL: found out.
+    // The format of streams, which have no name. If the output is a folder, each input archive
+    // becomes an archive of the same name in it. NULL: by the first bytes.
     const struct conv_archive_format *format;
     bool as_files;    // the members of several archives become files
     bool several;     // the inputs are several archives, even if there is only one
-    bool images_only; // what is no image is not copied
+    bool images_only; // other members than images are not copied
 };
 
 struct conv_archive_operands {

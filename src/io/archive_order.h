@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Puts members into archives in the order of their numbers, whichever thread is done first.
 //
-// A member whose turn it is goes straight to the archive. One that is early is copied and waits,
-// without making its thread wait for more than the quarter of a copy's time: that is why no thread,
-// staging memory or lock is ever held by a member that waits for another one, and why the member
-// whose turn it is always gets what it needs. The memory of waiting members is limited by admission
-// instead: conv_archive_order_may_begin refuses to begin further members while too much waits,
-// except for the one whose turn it is. What was begun before adds at most the outputs of the images
-// in work, which staging memory limits.
+// A member whose turn it is goes straight to the archive. One that is early is copied and waits;
+// its thread waits for at most a quarter of the time that a copy takes. So a waiting member never
+// holds a thread, staging memory or a lock, and the member whose turn it is always gets what it
+// needs. The memory of waiting members is limited by admission instead:
+// conv_archive_order_may_begin refuses to begin further members while too much waits, except for
+// the one whose turn it is. Members that were begun before that add at most the outputs of the
+// images in flight, which staging memory limits.
 //
 // A file of plain tar is written by several threads at a time, each at its member's offset, which
 // is known as soon as the sizes of all members before it are; the next archive begins meanwhile.
@@ -60,13 +60,13 @@ enum conv_status conv_archive_order_open(struct conv_archive_order **order,
                                          const struct conv_archive_order_config *config,
                                          struct conv_err *err);
 
-// Bytes of members that may wait, and of buffers that are kept for them; several times that of an
-// output at least.
+// The bytes that waiting members, and buffers kept for them, may take: at least several times an
+// output's size.
 void conv_archive_order_limit(struct conv_archive_order *order, size_t bytes);
 
 // Member `number` of all, counted from 0, for archive number `target`. Each number is put or
-// dropped once. `content` is NULL for what is no file; it is copied unless `body` is not NULL: then
-// it stays where it is, and *body is retained until it was written (archive_body.h).
+// dropped once. `content` is NULL unless the member is a file. It is copied if `body` is NULL;
+// otherwise it stays in place, and *body is retained until it has been written (archive_body.h).
 // CONV_ERR_LIMIT, CONV_ERR_UNSUPPORTED, CONV_ERR_FORMAT: the archive cannot hold this member, which
 // is still to be dropped. CONV_ERR_MEMORY. CONV_ERR_CANCELLED: the archive has failed, and
 // conv_archive_order_finish will say why.
@@ -76,7 +76,7 @@ enum conv_status conv_archive_order_put(struct conv_archive_order *order, uint64
                                         const struct conv_encoded *content,
                                         struct conv_archive_body *body, struct conv_err *err);
 
-// There will be no member of that number, which was to be in archive number `target`.
+// There will be no member `number`, which was to be in archive number `target`.
 void conv_archive_order_drop(struct conv_archive_order *order, uint64_t number, int target);
 
 // False while too much waits and it is not this member's turn.
@@ -85,9 +85,9 @@ bool conv_archive_order_may_begin(struct conv_archive_order *order, uint64_t num
 // True once writing has failed.
 bool conv_archive_order_has_failed(struct conv_archive_order *order);
 
-// Completes the last archive, and makes those that are due and have no member; or with keep ==
-// false removes what is unfinished. Frees the order. No other thread may use it. CONV_ERR_IO, with
-// the first failure.
+// Completes the last archive, and creates those that are due and have no members; with keep ==
+// false, removes unfinished ones instead. Frees the order. No other thread may use it. CONV_ERR_IO,
+// with the first failure.
 enum conv_status conv_archive_order_finish(struct conv_archive_order *order, bool keep,
                                            struct conv_err *err);
 

@@ -35,11 +35,11 @@ enum conv_status conv_archive_output_open(struct conv_archive_output *output, co
                                           struct conv_err *err);
 
 // Appends bytes. One thread at a time. CONV_ERR_IO with the reason, CONV_ERR_CANCELLED once a
-// signal has ended the run and a pipe's reader takes nothing. The archive is unusable then.
+// signal has ended the run and a pipe's reader reads nothing. The archive is unusable then.
 enum conv_status conv_archive_output_write(struct conv_archive_output *output, const void *data,
                                            size_t size, struct conv_err *err);
 
-// Writes bytes at an offset of what is no stream. Any thread. Changes *parts. CONV_ERR_IO.
+// Writes bytes at an offset; not for streams. Any thread. Changes *parts. CONV_ERR_IO.
 enum conv_status conv_archive_output_write_at(struct conv_archive_output *output, uint64_t offset,
                                               struct iovec *parts, int count, struct conv_err *err);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The members of archives as a source, one archive after the other: images to be filtered, and what
-// is no image, to be copied as it is.
+// The members of archives as a source, one archive after the other: images to be filtered, and
+// other members, to be copied unchanged.
 //
-// Members of a mapped archive are decoded from where they lie. Those of a stream are read into
-// memory one by one; conv_source_is_full is true while many of them are in use, so a stream of any
-// length takes constant memory.
+// Members of a mapped archive are decoded in place. Those of a stream are read into memory one by
+// one; conv_source_is_full is true while many of them are in use, so a stream of any length takes
+// constant memory.
 #ifndef CONV_IO_ARCHIVE_SOURCE_H
 #define CONV_IO_ARCHIVE_SOURCE_H
 
@@ -16,7 +16,7 @@
 
 struct conv_archive_source_config {
     struct conv_folder_rules rules; // which names are images
-    bool images_only;               // what is no image is passed by, not copied
+    bool images_only;               // other members than images are skipped
     // Outputs are files below this folder: members need names that stay in it and are unique, and
     // links cannot be copied. NULL: outputs are archives, which take every name.
     const char *folder;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Writing a file of a memory file system from many threads at a time. write() locks the file: on
-// tmpfs 16 threads write no faster than one. What is mapped can be copied to in parallel, and with
-// pages of 2 MiB a page fault costs little. Windows of the file are allocated ahead of what is
-// written, by the threads that write, mapped, and unmapped once they are full, so memory is bounded
-// and a full file system is a failed allocation, not a signal.
+// tmpfs 16 threads write no faster than one. A map can be written to in parallel, and with pages of
+// 2 MiB page faults cost little. Windows of the file are allocated ahead of what is written, by the
+// threads that write, mapped, and unmapped once they are full, so memory is bounded and a full file
+// system is a failed allocation, not a signal.
 //
 // The large pages come from MADV_COLLAPSE (Linux 6.1), which makes them whatever the mount option
 // `huge` says, unless the system has them switched off; else windows have pages of 4 KiB.
@@ -27,14 +27,15 @@
 // One takes a thread 5 ms while 16 threads write 28 GB/s.
 #define CONV_ARCHIVE_WINDOWS_AHEAD 24
 
-// Windows that lie in one map: to map and to unmap locks out all other threads.
+// Windows in one map: mapping and unmapping blocks all other threads.
 #define CONV_ARCHIVE_MAP_WINDOWS 16
 #define CONV_ARCHIVE_MAPS (CONV_ARCHIVE_WINDOWS / CONV_ARCHIVE_MAP_WINDOWS + 2)
 
-// Threads from which on maps pay. One thread writes 3.5 GB/s by write(), 4.3 to 4.8 through large
-// pages and 1.9 through small ones; 4 threads write 12 through large pages, and 16 threads 2.4 to
-// 3.7 by write() and 4 to 6 through small pages. But where large pages are scarce, to make them
-// costs a run on 2 cores a tenth of its CPU time, and so few threads do not outrun write().
+// The number of threads from which on maps are faster. One thread writes 3.5 GB/s by write(), 4.3
+// to 4.8 through large pages and 1.9 through small ones; 4 threads write 12 through large pages,
+// and 16 threads 2.4 to 3.7 by write() and 4 to 6 through small pages. Where large pages are
+// scarce, making them costs a run on 2 cores a tenth of its CPU time, and so few threads are not
+// limited by write().
 #define CONV_ARCHIVE_WINDOW_THREADS 8
 
 struct conv_archive_window {

@@ -19,7 +19,7 @@ struct conv_file_read {
     size_t limit;     // bytes; larger files are refused
     atomic_int *stop; // non-zero: reading is cancelled; may be NULL
     // Each may be NULL. `grow` is called before the buffer takes `capacity` bytes and may wait;
-    // `pause` and `resume` are called around waits for an input that is no file.
+    // `pause` and `resume` are called around waits for a pipe.
     void (*grow)(void *context, size_t capacity);
     void (*pause)(void *context), (*resume)(void *context);
     void *context;
@@ -28,10 +28,10 @@ struct conv_file_read {
 // The capacity with which a file of that size is read.
 size_t conv_file_read_capacity(size_t size);
 
-// Opens the item, reads its file and closes it; what is in memory already is not copied. *format is
-// that of its first bytes, which are checked before more memory is taken; on failure it may be
-// NULL. input->info is set. CONV_ERR_IO, CONV_ERR_USAGE, CONV_ERR_FORMAT, CONV_ERR_LIMIT with a
-// hint, CONV_ERR_MEMORY, CONV_ERR_CANCELLED.
+// Opens the item, reads its file and closes it; bytes that are in memory already are not copied.
+// *format is the one that the first bytes stand for, which are checked before more memory is
+// allocated; on failure it may be NULL. input->info is set. CONV_ERR_IO, CONV_ERR_USAGE,
+// CONV_ERR_FORMAT, CONV_ERR_LIMIT with a hint, CONV_ERR_MEMORY, CONV_ERR_CANCELLED.
 enum conv_status conv_file_read(const struct conv_file_read *how, const struct conv_item *item,
                                 struct conv_input *input, struct conv_file *file,
                                 const struct conv_format **format, struct conv_err *err);

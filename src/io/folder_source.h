@@ -8,7 +8,7 @@
 
 #include "io/source.h"
 
-// Folders open at once on the way down, one descriptor each. Deeper trees are reported, not
+// Levels of folders that can be open at a time, one descriptor each. Deeper trees are reported, not
 // followed.
 #define CONV_FOLDER_LEVELS 256
 
@@ -38,17 +38,17 @@ struct conv_folder_source {
     int depth;           // open folders; 0: none
     char here[PATH_MAX]; // the innermost of them
     size_t target;       // of its items' names: struct conv_item
-    uint64_t others;     // files passed by because their names do not match
+    uint64_t others;     // files skipped because their names do not match
     char other[256];     // the first of them
-    uint64_t ignored;    // files and folders passed by because of what they are called: no_ignore
+    uint64_t ignored;    // files and folders skipped because of their names: no_ignore
 };
 
 // Keeps the arrays of *rules. To be closed, even if it was never begun.
 void conv_folder_source_init(struct conv_folder_source *folder,
                              const struct conv_folder_rules *rules);
 
-// Opens a folder, after the end of the one before. `target`: offset in its path of what the names
-// below the sink begin with. CONV_ERR_IO; CONV_ERR_LIMIT if the path is too long.
+// Opens a folder, after the end of the one before. `target`: offset in its path at which the names
+// below the sink begin. CONV_ERR_IO; CONV_ERR_LIMIT if the path is too long.
 enum conv_status conv_folder_source_begin(struct conv_folder_source *folder, const char *path,
                                           size_t target, struct conv_err *err);
 

@@ -5,8 +5,7 @@
 
 #include "image/format.h"
 
-// PNG, which is the format of outputs for which nothing says another, and JPEG where the program
-// was built with libjpeg-turbo.
+// PNG, the default for outputs, and JPEG if conv was built with libjpeg-turbo.
 extern const struct conv_format *const conv_formats[];
 extern const int conv_format_count;
 

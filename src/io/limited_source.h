@@ -8,7 +8,7 @@
 struct conv_limited_source {
     struct conv_source source;
     struct conv_source *inner;
-    uint64_t left; // images; steps that are no images do not count
+    uint64_t left; // images; other steps do not count
 };
 
 // `inner` is used for as long as the source is; it is not read further than needed. There is

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The images that a list of names refers to. Each name costs 21 to 43 bytes, by which a second
-// mention is recognised.
+// The images that a list of names refers to. It keeps 21 to 43 bytes per name, to recognise
+// repetitions.
 #ifndef CONV_IO_LIST_SOURCE_H
 #define CONV_IO_LIST_SOURCE_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where a member of an archive goes below a folder. Names in archives are chosen by whoever made
-// the archive: none of them may lead out of the folder.
+// Where a member of an archive goes below a folder. Names in archives may be hostile: none of them
+// may lead out of the folder.
 //
 // The rules, for a name of any bytes:
 //   - refused: empty names; names with a NUL byte; names with a component ".." (also where it would
@@ -38,8 +38,8 @@ struct conv_member_links {
 
 // CONV_ERR_IO if a folder on the way to a path made by conv_member_path_make is a symbolic link
 // that leads out of links->folder, or nowhere. Links that stay inside are followed. The file itself
-// is not looked at: a sink replaces a link in its place and never writes through it. Conv makes no
-// links, so such a link was there before the run.
+// is not checked: a sink replaces a link of that name and never writes through it. conv creates no
+// links, so such a link existed before the run.
 enum conv_status conv_member_path_check_links(struct conv_member_links *links, const char *path,
                                               struct conv_err *err);
 

@@ -16,7 +16,7 @@
 struct conv_open_archive {
     struct conv_archive_output output; // of the turn, except for writing at offsets
     struct conv_archive_writer *writer;
-    int target;     // guarded by the lock, as is what follows; -1: none is open
+    int target;     // this and the rest are guarded by the lock; -1: none is open
     int writing;    // members that are placed and not yet written
     bool is_sealed; // no member will be placed any more
 };

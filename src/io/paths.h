@@ -12,8 +12,8 @@
 
 enum conv_paths_relation { CONV_PATHS_APART, CONV_PATHS_SAME, CONV_PATHS_NESTED };
 
-// How two folders lie to each other, links resolved; the second need not exist yet. APART if one
-// cannot be resolved.
+// Whether two folders are the same or one contains the other, links resolved; the second need not
+// exist yet. APART if one cannot be resolved.
 enum conv_paths_relation conv_paths_relation(const char *existing, const char *other);
 
 // The absolute path without links, in `resolved` (PATH_MAX bytes). Its last components need not
@@ -36,8 +36,8 @@ struct conv_paths_id {
     ino_t inode;
 };
 
-// The file that a path leads to or that opening it would make. All spellings of a path, and links,
-// have the same identity.
+// The file that a path leads to, or that opening it would create. All spellings of a path, and
+// links, have the same identity.
 struct conv_paths_identity {
     bool exists;
     struct stat info;        // of the file; if it does not exist, of the folder
@@ -59,8 +59,8 @@ bool conv_paths_climbs(const char *path);
 // while there is no free descriptor but other threads may close one (descriptors.h). -1 with errno.
 int conv_paths_open(const char *path, int flags);
 
-// The descriptor of this process that `path` stands for, as /dev/stdout and /dev/fd/3 do; it need
-// not be open. -1 if it stands for none.
+// The descriptor of this process that a path such as /dev/stdout or /dev/fd/3 stands for; it need
+// not be open. -1: none.
 int conv_paths_descriptor(const char *path);
 
 // Waits until a pipe, terminal or socket can be read or has ended. False once *stop, which may be
@@ -71,7 +71,7 @@ bool conv_paths_is_readable(int fd); // true if that would not wait
 // mkdir -p. CONV_ERR_IO; CONV_ERR_LIMIT if the path is too long.
 enum conv_status conv_paths_make_folder(const char *path, struct conv_err *err);
 
-// The same for the folder that the file `path` is to lie in.
+// The same for the folder of the file `path`.
 enum conv_status conv_paths_make_parent(const char *path, struct conv_err *err);
 
 #endif

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Which images of a job with several processes are this process's. By default a shard is a function
-// of the image's name alone. A plan also knows all names and sizes, and moves as few images as it
-// can from shards that are too large to shards that are too small.
+// Which images of a job with several processes belong to this process. By default a shard is a
+// function of the image's name alone. A plan also considers all names and sizes, and moves as few
+// images as possible from shards that are too large to shards that are too small.
 //
-// The name is that below the input ("sub/a.png"), so that hosts may reach the folder by different
-// paths. Members of archives are divided by the sample that they belong to.
+// The name is the path below the input ("sub/a.png"), so that hosts may reach the folder by
+// different paths. Members of archives are divided by the sample that they belong to.
 #ifndef CONV_IO_SHARD_H
 #define CONV_IO_SHARD_H
 
@@ -53,8 +53,8 @@ enum conv_status conv_shard_plan_add(struct conv_shard_plan *plan, const char *n
 // CONV_ERR_MEMORY.
 enum conv_status conv_shard_plan_balance(struct conv_shard_plan *plan, struct conv_err *err);
 
-// True if the image is in the plan's shard. One that the plan does not know is in the shard of its
-// name. Any thread, once the plan is complete.
+// True if the image is in the plan's shard. An image that was not added to the plan is in the shard
+// of its name. Any thread, once the plan is complete.
 bool conv_shard_plan_has(const struct conv_shard_plan *plan, const char *name);
 
 // The number of images that were added, before those of one name were joined, and a digest of their

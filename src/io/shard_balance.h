@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Corrects the shards that names have, so that all get the same number of bytes.
+// Moves images from the shards that their names determine, so that all shards get the same number
+// of bytes.
 //
 // Hashing balances the number of images, and bytes only where there are many images: with sizes of
 // standard deviation c (relative to their mean) and m images per shard, a shard deviates from the

@@ -49,7 +49,7 @@ struct conv_output {
     char path[PATH_MAX]; // "-": standard output; "": nowhere
 };
 
-// What is already there.
+// What already has the output's name.
 struct conv_existing {
     bool exists;
     bool is_special;  // a pipe, a device or a descriptor that is written to, not replaced
@@ -93,8 +93,7 @@ struct conv_sink_ops {
     // There will be no output of this item.
     void (*drop)(struct conv_sink *sink, const struct conv_item *item);
 
-    // False while so much waits for its turn that no item may be begun but the one whose turn it
-    // is.
+    // False while so much waits that no item may be begun except the one whose turn it is.
     bool (*may_begin)(const struct conv_sink *sink, const struct conv_item *item);
 
     // True once no output can be written any more; `finish` has the reason.
@@ -103,7 +102,7 @@ struct conv_sink_ops {
     // Bytes of outputs that may wait for their turn. Before the first item.
     void (*limit)(struct conv_sink *sink, size_t bytes);
 
-    // The rest is for sinks whose outputs may be there already; all NULL otherwise.
+    // The rest is for sinks whose outputs may already exist; all NULL otherwise.
 
     // False once many outputs in a row were new. The next one is then expected to be new as well:
     // looking for it would delay other threads that add files to the folder. `write` still notices

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A source whose images come in an order that does not depend on the file system, or are a random
-// sample of them that does not. Reads all names of another source first; takes some hundred bytes
-// per image.
+// sample that does not. Reads all names of another source first; takes some hundred bytes per
+// image.
 #ifndef CONV_IO_SORTED_SOURCE_H
 #define CONV_IO_SORTED_SOURCE_H
 
@@ -18,10 +18,10 @@ struct conv_sorted_config {
     const atomic_int *stop; // reading ends early once it is non-zero; may be NULL
 };
 
-// Drains `inner` and does not keep it. Images that the command line names stay where they are;
-// those between them, out of folders, are sorted by their paths, byte by byte. A sample depends on
-// the seed and on the images' names below the sink only; steps that are neither an image nor a
-// failure are dropped from it. CONV_ERR_MEMORY.
+// Drains `inner` and does not keep it. Images that the command line names keep their places; images
+// of folders between them are sorted by their paths, byte by byte. A sample depends on the seed and
+// on the images' names below the sink only; steps that are neither an image nor a failure are
+// dropped from it. CONV_ERR_MEMORY.
 enum conv_status conv_sorted_source_open(struct conv_sorted_source **sorted,
                                          struct conv_source *inner,
                                          const struct conv_sorted_config *config,

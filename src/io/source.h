@@ -43,14 +43,14 @@ struct conv_item {
     // item's name or follows its NUL; it may be empty for CONV_SOURCE_BAD.
     size_t target;
     bool is_named; // on the command line, so it may be a pipe or a device
-    bool in_place; // its output replaces it: a regular file that is no link
+    bool in_place; // its output replaces it: a regular file, not a link
 
     uint64_t number;    // of items from the same source, from 0 on: set by the pipeline
-    bool is_copy;       // no image: it goes to the output as it is
+    bool is_copy;       // not an image: it is copied unchanged
     int archive;        // number of the archive that its output belongs to, if outputs are archives
     const char *reason; // of CONV_SOURCE_DONE: why, a constant
     struct conv_archive_body *body;    // of a member of an archive; conv_item_release gives it back
-    struct conv_archive_input *stream; // of standard input that was looked into; or NULL
+    struct conv_archive_input *stream; // of standard input whose first bytes were examined; or NULL
 };
 
 #define CONV_INPUT_LATER (-2) // nothing to read yet
@@ -69,7 +69,7 @@ struct conv_item_ops {
     void (*announce)(const struct conv_item *item, struct conv_input *input);
 
     // Opens the item, or takes over what `announce` has opened, and sets input->info. CONV_ERR_IO,
-    // CONV_ERR_FORMAT if it is no file that may be read, CONV_ERR_USAGE for a link in place.
+    // CONV_ERR_FORMAT if it is not a file that may be read, CONV_ERR_USAGE for a link in place.
     // Nothing is open after a failure.
     enum conv_status (*open)(const struct conv_item *item, struct conv_input *input,
                              struct conv_err *err);
@@ -86,8 +86,9 @@ struct conv_item_ops {
     // new.
     enum conv_status (*unchanged)(const struct conv_input *input, struct conv_err *err);
 
-    // Optional: true if the item is gone, or no longer what `input` says; its source hands out the
-    // new version when that is complete. That it cannot be read is then no failure.
+    // Optional: true if the item is gone or has been replaced since `input` was set; its source
+    // hands out the new version when that is complete. Not being able to read it is then not a
+    // failure.
     bool (*is_replaced)(const struct conv_item *item, const struct conv_input *input);
 
     // Also for an input that was only announced. Does nothing if it is not open.
@@ -101,7 +102,7 @@ static inline enum conv_status conv_source_refuse_link(struct conv_err *err)
                          conv_err_set(err, CONV_ERR_USAGE, "is a symbolic link"));
 }
 
-// True if the item can be read again with the same result, as far as its kind tells: a pipe cannot.
+// True if the item can be read again with the same result, judging by its kind: a pipe cannot.
 // After announce or open.
 static inline bool conv_input_is_file(const struct conv_input *input)
 {
@@ -132,8 +133,7 @@ extern const struct conv_item_ops conv_item_peeked;
 // descriptor.
 void conv_input_keep(struct conv_input *input);
 
-// Waits until an input that is no file has something to read. False once *stop, which may be NULL,
-// is not 0.
+// Waits until a pipe has something to read. False once *stop, which may be NULL, is not 0.
 bool conv_input_wait(const struct conv_input *input, atomic_int *stop);
 
 enum conv_source_step {
@@ -155,8 +155,8 @@ struct conv_source_ops {
     // True if `next` may take long: the names come through a pipe that is empty.
     bool (*may_wait)(const struct conv_source *source);
 
-    // True while the items that were handed out and not released hold so much memory that no more
-    // are to be taken. Any thread. NULL: never.
+    // True while the items that were handed out and not released hold too much memory to take more.
+    // Any thread. NULL: never.
     bool (*is_full)(const struct conv_source *source);
 
     // Sets how many bytes make the source full, and how many a single item may hold. False if items

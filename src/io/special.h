@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Outputs that are not regular files: standard output, open descriptors (/dev/fd/3), and pipes and
-// devices that are named on the command line. Nothing may ever open or read their other end.
+// devices that are named on the command line. Their other end may never be opened or read.
 #ifndef CONV_IO_SPECIAL_H
 #define CONV_IO_SPECIAL_H
 
@@ -9,8 +9,8 @@
 #include "base/err.h"
 #include "image/format.h"
 
-// Writes all parts to the file at `path`, which exists. Waits for the reader of a pipe, but once
-// *stop is non-zero no longer for one that does not come or takes nothing: then CONV_ERR_CANCELLED.
+// Writes all parts to the file at `path`, which exists. Waits for the reader of a pipe. Once *stop
+// is non-zero it stops waiting for a reader that is missing or reads nothing: CONV_ERR_CANCELLED.
 // Otherwise CONV_ERR_IO with the reason. Any thread.
 enum conv_status conv_special_write(const char *path, const struct conv_encoded *file,
                                     const atomic_int *stop, struct conv_err *err);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sparse files in tar archives: the archive has the parts that are no holes, one after the other,
-// and a map of where they belong. GNU tar has written four kinds of maps. Private to
+// Sparse files in tar archives: the archive has the parts between the holes, one after the other,
+// and a map of their places. Versions of GNU tar have written four kinds of maps. Private to
 // src/io/tar_*.c.
 #ifndef CONV_IO_TAR_SPARSE_H
 #define CONV_IO_TAR_SPARSE_H
@@ -8,7 +8,7 @@
 #include "io/archive_input.h"
 #include "io/tar_header.h"
 
-// A map has no more parts than this, which take 16 MiB.
+// The most parts of a map; they take 16 MiB.
 #define CONV_TAR_MOST_PARTS ((size_t)1 << 20)
 
 struct conv_tar_part {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The content of a compressed stream, from an archive's bytes. libarchive's own filters drop up to
-// 128 KiB that they have decompressed when they meet damage; these hand out everything before it,
-// check the sums in the stream, and bound how far it expands. By zlib, libzstd, liblzma and libbz2,
-// since the stream has no bounds.
+// 128 KiB that they have decompressed when they meet damage; these functions hand out everything
+// before it, check the sums in the stream, and bound how far it expands. They use zlib, libzstd,
+// liblzma and libbz2.
 #ifndef CONV_IO_UNPACK_H
 #define CONV_IO_UNPACK_H
 

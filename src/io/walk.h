@@ -27,15 +27,16 @@ struct conv_walk_config {
     struct conv_archive_settings archives;
     bool nul; // the names of operands.files_from end in NUL, not in newline
     const struct conv_shard_plan
-        *plan;        // hands out only images of its shard; NULL: all. Not with watch
+        *plan;        // only images of its shard are handed out; NULL: all. Not with watch
     bool whole;       // with a plan: an archive as a whole is in a shard, by its own name
     atomic_int *stop; // ends the wait for a slow list when it becomes non-zero; may be NULL
 };
 
 struct conv_walk;
 
-// With a plan, what cannot be listed (CONV_SOURCE_BAD) is handed out in every shard, since it may
-// be a whole folder; a member of an archive that cannot be read, in that of its name.
+// With a plan, an input that cannot be listed (CONV_SOURCE_BAD) is handed out in every shard, since
+// it may be a whole folder; a member of an archive that cannot be read only in the shard of its
+// name.
 //
 // Checks what can be checked before the first image: conv_operands_check, that the list can be
 // opened (CONV_ERR_USAGE), and that folders can be watched (CONV_ERR_LIMIT, CONV_ERR_IO). Looks for
@@ -45,8 +46,8 @@ enum conv_status conv_walk_open(struct conv_walk **walk, const struct conv_walk_
                                 struct conv_err *err);
 void conv_walk_close(struct conv_walk *walk); // NULL is fine
 
-// By which name the plan knows an item: conv_item_target, or of a member of an archive the sample
-// that it belongs to; of a hard link, that of its target.
+// The name of an item in the plan: conv_item_target; for a member of an archive, the sample that it
+// belongs to; for a hard link, the sample of its target.
 void conv_walk_name(char name[PATH_MAX], const struct conv_item *item);
 
 // Belongs to the walk. Its items stay valid without it.
@@ -66,7 +67,7 @@ enum conv_status conv_walk_skip(struct conv_walk *walk, enum conv_archive_done w
 // True if an input is an archive.
 bool conv_walk_reads_archives(const struct conv_walk *walk);
 
-// False if a second walk would take something away from this one: standard input or a pipe has an
+// False if a second walk would consume input of this one, because standard input or a pipe has an
 // archive. *images: it has an image, and a walk without archives is possible.
 bool conv_walk_allows_another(const struct conv_walk *walk, bool *images);
 

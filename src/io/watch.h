@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Watches folders (inotify, Linux) and hands out images as they arrive: files that were closed
-// after writing, renamed into place, or linked. The images that are there at first are the walk's.
+// after writing, renamed into place, or linked. The walk hands out the images that exist at the
+// beginning.
 //
 // Nothing is missed: a folder is watched before it is listed, and if the system drops events
 // because too many are waiting, the folders are listed again for files that changed since. An image
@@ -29,8 +30,8 @@ enum conv_status conv_watch_add(struct conv_watch *watch, const char *path, size
 // handed out when it is complete.
 bool conv_watch_take_found(struct conv_watch *watch, struct conv_item *item);
 
-// Waits for the next image. CONV_SOURCE_BAD: a new folder cannot be watched, or a watched one of
-// the operands is gone. CONV_SOURCE_END: stopped, or all of those are gone.
+// Waits for the next image. CONV_SOURCE_BAD: a new folder cannot be watched, or a folder of the
+// operands is gone. CONV_SOURCE_END: stopped, or all folders of the operands are gone.
 enum conv_source_step conv_watch_next(struct conv_watch *watch, struct conv_item *item,
                                       struct conv_err *err);
 

@@ -36,8 +36,8 @@ void conv_watch_arrivals_free(struct conv_watch_arrivals *arrivals); // leaves {
 enum conv_status conv_watch_arrivals_add(struct conv_watch_arrivals *arrivals, const char *path,
                                          int root, uint64_t now_ns, struct conv_err *err);
 
-// `path` is gone: it is not handed out any more. Best effort, as replacing is: where two names
-// share a place in the table, one is handed out that is not there, or handed out twice.
+// `path` is gone: it is not handed out any more. Best effort, as replacing is: if two names share a
+// place in the table, one of them may be handed out although it is gone, or handed out twice.
 void conv_watch_arrivals_remove(struct conv_watch_arrivals *arrivals, const char *path);
 
 // Takes the first arrival that is due; its path then belongs to the caller. False if there is none.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Our own reader of ordinary zip files that are mapped: stored members are handed out by pointer,
-// damage to one member leaves the others readable, and memory is constant. Other zip files, and
-// those from a pipe, are left to libarchive (private to src/io).
+// Reads ordinary zip files that are mapped, without libarchive: stored members are handed out by
+// pointer, damage to one member leaves the others readable, and memory is constant. Other zip
+// files, and those from a pipe, are left to libarchive (private to src/io).
 #ifndef CONV_IO_ZIP_READ_H
 #define CONV_IO_ZIP_READ_H
 

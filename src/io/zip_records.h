@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <time.h>
 
-// A whole zip file, whose bytes are not ours, and where its directory lies.
+// A whole zip file, whose bytes belong to the caller, and the place of its directory.
 struct conv_zip_file {
     const uint8_t *data;
     uint64_t size;
@@ -34,7 +34,7 @@ struct conv_zip_record {
 // entries that share bytes, compression other than deflate, names in an extension.
 bool conv_zip_file_open(struct conv_zip_file *file, const uint8_t *data, uint64_t size);
 
-// True if there is what ends every zip file, if only a part of it.
+// True if the end record of a zip file is there, even if only in part.
 bool conv_zip_file_has_end(const uint8_t *data, uint64_t size);
 
 // The record at offset *at, which moves to the next one. False at the end of the directory.
