@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What becomes of the items of a batch, whose failures are independent of each other.
+// The results of a batch, whose items can fail independently of each other. One batch per call;
+// only conv_api_batch_fail may be called by several threads.
 #ifndef CONV_API_API_BATCH_H
 #define CONV_API_API_BATCH_H
 

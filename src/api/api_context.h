@@ -30,10 +30,10 @@ static inline bool conv_api_is_cpu(const conv_context *context)
     return context->ops->backend->place == CONV_ON_CPU;
 }
 
-// Where an interface function begins: CONV_ERR_DEVICE if the device is lost.
+// Called at the beginning of each interface function: CONV_ERR_DEVICE if the device is lost.
 enum conv_status conv_api_begin(conv_context *context);
 
-// Where it ends: notes the loss of the device, adds to the text what its hint says in the words of
+// Called at its end: notes the loss of the device, adds the hint to the text in the words of
 // conv.h, and returns `status`. The text is in context->err.
 enum conv_status conv_api_end(conv_context *context, enum conv_status status);
 
@@ -49,11 +49,11 @@ enum conv_status conv_api_read_chain(struct conv_backend_config *config,
                                      const char *text, const conv_filter_options *options,
                                      struct conv_err *err);
 
-// The part of the caller's options that both know: copies the struct of `size` bytes (its first
-// member) over the defaults in *own, which has own_size bytes. `options` NULL: the defaults stay.
-// CONV_ERR_USAGE if it is smaller than `least`, the struct of the first version;
-// CONV_ERR_UNSUPPORTED if a byte is not 0 from `reserved_at` on, where this version has no members
-// that mean anything.
+// The part of the caller's options that the program and this library have in common: copies the
+// struct of `size` bytes (its first member) over the defaults in *own, which has own_size bytes.
+// `options` NULL: the defaults stay. CONV_ERR_USAGE if it is smaller than `least`, the struct of
+// the first version; CONV_ERR_UNSUPPORTED if a byte is not 0 from `reserved_at` on, where this
+// version has no members that mean anything.
 enum conv_status conv_api_read_options(void *own, size_t own_size, const void *options,
                                        size_t least, size_t reserved_at, struct conv_err *err);
 

@@ -71,9 +71,9 @@ struct conv_api_device_ops {
     void (*close)(struct conv_api_device *device); // gives back what it took from pools
     // Returns when all work queued on the device is done.
     enum conv_status (*synchronise)(struct conv_api_device *device, struct conv_err *err);
-    // For calls of functions below the library that leave the device the current one of the thread
-    // (layers, the pipeline): `enter` makes it that, `leave` restores what was before, to which
-    // *previous was set. `leave` is called after a successful `enter` only.
+    // For calls of functions that change the thread's current device (layers, the pipeline):
+    // `enter` makes this device current and sets *previous, `leave` restores *previous. `leave` is
+    // called only after a successful `enter`.
     enum conv_status (*enter)(struct conv_api_device *device, int *previous, struct conv_err *err);
     void (*leave)(struct conv_api_device *device, int previous);
 
@@ -130,9 +130,9 @@ struct conv_api_device_ops {
     const char *(*filter_kernel)(const struct conv_api_filter *filter, int index, int depth);
     // Filters count images (at least 1), all in device memory, any strides; shapes and sample types
     // as of conv_filter_run. Nothing overlaps, except on the CPU, where results[i] may be the view
-    // sources[i]. The last channel is alpha where has_alpha says so, and is treated as
-    // config->alpha says: copied, filtered, or also multiplied before and divided after (alpha.h).
-    // Queues the work on `stream` and does not wait for it.
+    // sources[i]. With has_alpha the last channel is alpha, which is copied, filtered, or
+    // multiplied before and divided after filtering (alpha.h), depending on config->alpha. Queues
+    // the work on `stream` and does not wait for it.
     enum conv_status (*filter_run)(struct conv_api_filter *filter, const conv_image *results,
                                    const conv_image *sources, int count, void *stream,
                                    struct conv_err *err);

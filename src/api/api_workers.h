@@ -20,7 +20,7 @@ enum conv_status conv_api_workers_open(struct conv_api_workers **workers, int th
 // Ends the threads. NULL is fine.
 void conv_api_workers_close(struct conv_api_workers *workers);
 
-// The part of `threads` among which it is worth dividing the work on that many samples.
+// How many of the `threads` it is worth using for work on `samples` samples.
 int conv_api_threads_for(int threads, uint64_t samples);
 
 // Does all of the work and returns. At most `threads` take part: 1 for work that is done sooner

@@ -34,8 +34,8 @@ struct conv_backend_config {
     // Instead of `variant`: a kernel that need not be in the table. NULL: none.
     const struct conv_variant *kernel;
     int device; // ordinal among those of the backend
-    // Non-zero once the run should end: decoding on a device then stops as if it were impossible
-    // there. Must outlive the backend. May be NULL.
+    // Non-zero once the run should end: decoding on a device then stops as if the device could not
+    // decode. Must outlive the backend. May be NULL.
     atomic_int *stop;
 };
 
@@ -96,8 +96,8 @@ struct conv_backend_ops {
     enum conv_status (*stream_open)(struct conv_backend *backend, struct conv_stream **stream,
                                     size_t bytes, struct conv_err *err);
     void (*stream_close)(struct conv_stream *stream); // NULL is fine
-    // True if the device has memory for more streams than a run begins with, and something to spare
-    // for other processes. NULL: yes.
+    // True if the device has memory for more streams than a run begins with, and leaves some for
+    // other processes. NULL: yes.
     bool (*has_room)(struct conv_backend *backend);
     // Runs the whole chain on the group: upload, kernels, download. Returns when the result is at
     // group->h_result. CONV_ERR_MEMORY: no room for this group; a smaller one may succeed.

@@ -95,7 +95,7 @@ struct conv_placed {
 bool conv_group_place(struct conv_group *group, const struct conv_image *shape, bool filter_alpha,
                       size_t table_bytes, struct conv_placed *placed);
 
-// What an image adds to a group that is coded.
+// What an image adds to a group that is decoded or encoded by the device.
 struct conv_group_coding {
     size_t stream_bytes; // decoded: most bytes of its zlib stream
     size_t chunks_bytes; // encoded: most bytes of its IDAT chunks, with what the backend adds

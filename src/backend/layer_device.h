@@ -19,7 +19,7 @@ struct conv_layer_prepared {
     size_t scratch;    // pad_bytes and the plan's own
     void *packed;      // host memory
     void *d_packed;    // CUDA
-    int users;         // that hold it; protected by the context's lock, as is last_use
+    int users;         // that hold it; this and last_use are protected by the context's lock
     uint64_t last_use; // number of the call
 };
 

@@ -13,7 +13,7 @@ enum conv_status conv_layer_padding_parse(struct conv_layer *layer, const char *
 
 // Sets the border that the pads are filled with: "replicate" and the other names of
 // conv_filter_parse_border, or "constant:V" with any number V up to 1e30 in magnitude. NULL is
-// "constant:0". CONV_ERR_USAGE, with CONV_HINT_BORDER_CONSTANT if V is no number. Any thread.
+// "constant:0". CONV_ERR_USAGE, with CONV_HINT_BORDER_CONSTANT if V is not a number. Any thread.
 enum conv_status conv_layer_padding_parse_border(struct conv_layer *layer, const char *text,
                                                  struct conv_err *err);
 

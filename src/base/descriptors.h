@@ -19,7 +19,7 @@ void conv_descriptors_raise(void);
 void conv_descriptors_begin(int workers, const atomic_int *stop);
 void conv_descriptors_end(int workers, const atomic_int *stop);
 
-// True if there are so few that each file should take as few as possible.
+// True if descriptors are so scarce that each file should take as few as possible.
 bool conv_descriptors_are_few(void);
 
 // Takes `count` descriptors for a short time in which the thread waits for no other one. Waits
@@ -34,8 +34,7 @@ void conv_descriptors_keep(int count);
 // The same for a folder that is about to be opened: true if one is left for the files in it.
 bool conv_descriptors_try_folder(void);
 
-// The same for an input that is opened ahead of its reader: true if all workers have what they need
-// nevertheless.
+// The same for an input that is opened ahead of its reader: true if enough remains for all workers.
 bool conv_descriptors_try_ahead(void);
 void conv_descriptors_end_ahead(void);
 

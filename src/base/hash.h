@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A digest of 128 bits that tells contents apart (SipHash-2-4, Aumasson and Bernstein 2012).
+// A digest of 128 bits that identifies contents (SipHash-2-4, Aumasson and Bernstein 2012). Any
+// thread.
 #ifndef CONV_BASE_HASH_H
 #define CONV_BASE_HASH_H
 
@@ -10,8 +11,8 @@ struct conv_digest {
     uint64_t word[2];
 };
 
-// Replaces the digest by that of `size` bytes under the digest as key. So a row of calls makes the
-// digest of a row of fields, each with its length.
+// Replaces the digest by that of `size` bytes under the digest as key. So a sequence of calls makes
+// the digest of a sequence of fields, including their lengths.
 void conv_hash_add(struct conv_digest *digest, const void *data, size_t size);
 
 #endif

@@ -28,7 +28,7 @@ struct conv_limits {
 // Reads the control groups of the process as ROOT/proc/self/cgroup, ROOT/proc/self/mountinfo and
 // the files below the mount points describe them; ROOT is "" except in tests. `limits` holds the
 // values so far (physical, memory, allowed_cores, cores, ...); a tighter limit replaces them. A
-// file that is missing, unreadable or malformed is no limit.
+// file that is missing, unreadable or malformed sets no limit.
 void conv_limits_read_groups(struct conv_limits *limits, const char *root);
 
 // Reads what Slurm and mpirun say in the environment: cores and memory of a task, and how many
@@ -38,12 +38,12 @@ void conv_limits_read_job(struct conv_limits *limits);
 // Reads everything anew.
 void conv_limits_read(struct conv_limits *limits);
 
-// Bytes that this process may still take: the limit less what was in use, and at least an eighth of
-// the limit, since others may have given theirs back by the time it is needed.
+// Bytes that this process may still allocate: the limit minus what was in use, and at least an
+// eighth of the limit, since other processes may have freed memory by the time it is needed.
 size_t conv_limits_memory_left(const struct conv_limits *limits);
 
-// True if something other than the machine itself limits memory: going beyond it is punished, often
-// by SIGKILL, while the rest of the machine's memory is free.
+// True if something other than the machine itself limits memory: a process that exceeds it is often
+// killed, even while memory of the machine is free.
 bool conv_limits_memory_is_limited(const struct conv_limits *limits);
 
 #endif

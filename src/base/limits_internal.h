@@ -15,7 +15,7 @@ bool conv_limits_parse_number(const char *text, uint64_t *number);
 void conv_limits_note_memory(struct conv_limits *limits, uint64_t bytes, uint64_t used,
                              const char *setting, const char *folder);
 
-// The memory, and what is in use, is for that many processes together; `source` says so.
+// Divides the memory, and what is in use, among `processes`; `source` says so.
 void conv_limits_share_memory(struct conv_limits *limits, uint64_t processes, const char *source);
 
 #endif

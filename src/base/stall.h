@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Detects that a thread is blocked in writing to a pipe or terminal that is not being read, so that
-// a signal can end the program nevertheless. Whoever handles signals owns the object and hands it
-// to everything that writes. Any thread may call any function.
+// a signal can end the program nevertheless. The code that handles signals owns the object and
+// hands it to everything that writes. Any thread may call any function.
 #ifndef CONV_BASE_STALL_H
 #define CONV_BASE_STALL_H
 

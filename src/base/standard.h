@@ -19,7 +19,7 @@ bool conv_standard_open(void);
 bool conv_standard_is_closed(int fd);
 
 // True if standard output and standard error are the same file, pipe or socket (2>&1), so that
-// messages would get between what is written. Terminals and devices do not count.
+// messages would be mixed with the output. Terminals and devices do not count.
 bool conv_standard_is_shared(void);
 
 // Flushes stdout. CONV_ERR_IO with the reason if anything printed there so far was not written.

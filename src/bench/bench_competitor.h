@@ -37,7 +37,7 @@ struct conv_competitor {
                                const struct conv_png_header *header, struct conv_err *err);
 };
 
-// All that this program was built with; *count is set.
+// All competitors that this program was built with; *count is set.
 const struct conv_competitor *const *conv_competitors(int *count);
 
 extern const struct conv_competitor conv_competitor_stb, conv_competitor_spng, conv_competitor_npp,

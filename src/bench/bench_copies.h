@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What copies alone reach, for `conv bench streams --stage device`.
+// The speed of copies alone, for `conv bench streams --stage device`.
 #ifndef CONV_BENCH_BENCH_COPIES_H
 #define CONV_BENCH_BENCH_COPIES_H
 

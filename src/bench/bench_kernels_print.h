@@ -14,7 +14,7 @@ struct conv_bench_result {
     struct conv_bench_table table;       // finished
 };
 
-// After a failed measurement only text is printed, of what there is.
+// After a failed measurement only text is printed, with the lines that are complete.
 void conv_bench_kernels_print(const struct conv_bench_options *options,
                               const struct conv_bench_result *result, bool failed);
 // Writes options->page. CONV_ERR_MEMORY, CONV_ERR_IO.

@@ -144,8 +144,8 @@ struct conv_bench_layers_table {
 };
 
 // Prints the table of one layer and writes options->page. `status` is how the measurement ended:
-// after a failure only text is printed, of what there is. Returns it, or the first failure in
-// writing. `first`: no table was printed before.
+// after a failure only text is printed, with the lines that are complete. Returns `status`, or the
+// first failure in writing. `first`: no table was printed before.
 enum conv_status conv_bench_layers_print(const struct conv_bench_options *options,
                                          const struct conv_bench_layers_data *data,
                                          const char *name,

@@ -53,8 +53,8 @@ struct conv_bench_table { // starts as {0}
     const char *compared; // the file of the earlier benchmark; NULL: none
 };
 
-// The time of one copy of the same bytes. Copies must alternate with the kernels' runs from the
-// table's first line to its last.
+// The time of one copy of the same bytes. Copies must alternate with the runs of the kernels
+// throughout the table.
 void conv_bench_table_add_copy(struct conv_bench_table *table, enum conv_place place, double ns);
 // One more line, from `runs` times in ns, which are sorted.
 void conv_bench_table_add(struct conv_bench_table *table, enum conv_bench_kind kind,

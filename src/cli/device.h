@@ -17,7 +17,7 @@ struct conv_device {
     int ordinals[CONV_BACKEND_MOST_DEVICES];
     struct conv_backend *backends[CONV_BACKEND_MOST_DEVICES];    // NULL: still being opened
     struct conv_async_open *openings[CONV_BACKEND_MOST_DEVICES]; // NULL where `backends` is all
-    const struct conv_backend_ops *fallback_ops; // of `auto` and `all`: the CPU, should GPUs fail
+    const struct conv_backend_ops *fallback_ops; // of `auto` and `all`: the CPU, in case GPUs fail
     struct conv_backend *fallback;
     char name[16 * CONV_BACKEND_MOST_DEVICES]; // "cuda:0", "cuda:0,cuda:1"
     enum conv_coder decode_on, encode_on;      // what --decode-on and --encode-on resolve to
@@ -40,8 +40,8 @@ struct conv_device_list {
 enum conv_status conv_device_parse(const struct conv_options *options,
                                    struct conv_device_list *list, struct conv_err *err);
 
-// Of several processes of a job on one machine each takes another device, unless the user has
-// chosen one by its number: their number among them, modulo the devices that this process may use
+// If several processes of a job run on one machine, each takes another device, unless the user has
+// chosen one by its number: the process's number among them, modulo the devices that it may use
 // (CUDA_VISIBLE_DEVICES). Counts the devices, except in the first process.
 void conv_device_spread(struct conv_device_list *list);
 
@@ -63,7 +63,7 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
                                   enum conv_workload_kind work, atomic_int *stop,
                                   struct conv_err *err);
 
-// True if the choice depends on the workload; and from what work on it is large.
+// True if the choice depends on the workload; also sets the amount of work that counts as large.
 bool conv_device_needs_workload(const struct conv_options *options);
 struct conv_workload_choice conv_device_choice_of(const struct conv_options *options);
 void conv_device_close(struct conv_device *device); // {0} is fine

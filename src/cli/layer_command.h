@@ -9,7 +9,8 @@
 #include "cli/layer_setup.h"
 #include "cli/places.h"
 
-// Each prints its messages but the last, and sets *code, the exit code where nothing went wrong.
+// Each prints its messages except that of the returned error, and sets *code, the exit code without
+// an error.
 enum conv_status conv_layer_run_tensor(const struct conv_options *options,
                                        const struct conv_places *places,
                                        struct conv_layer_setup *setup, atomic_int *stop, int *code,

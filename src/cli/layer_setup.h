@@ -33,7 +33,7 @@ struct conv_layer_target {
     bool may_fall_back; // to the CPU, if the device cannot be used
 };
 
-// From how many flops on `auto` takes a GPU.
+// The number of flops from which on `auto` takes a GPU.
 double conv_layer_setup_much(const struct conv_options *options);
 
 // CONV_ERR_USAGE for values that make no sense; opens no device.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The files that a run writes besides its outputs: --resume, --report, --trace, --html. None may be
-// a file that the run reads or another of them, under any name.
+// The files that a run writes besides its outputs: --resume, --report, --trace, --html. None of
+// them may be a file that the run reads, or the same file as another of them, under any name.
 #ifndef CONV_CLI_OWN_FILES_H
 #define CONV_CLI_OWN_FILES_H
 

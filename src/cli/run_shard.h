@@ -34,11 +34,11 @@ enum conv_status conv_run_shard_check_targets(const struct conv_options *options
                                               const struct conv_archive_target *targets, int count,
                                               struct conv_err *err);
 
-// What reports repeat of the shard.
+// The shard, as reports state it.
 struct conv_record_shard conv_run_shard_record(const struct conv_options *options);
 
-// Before the report is closed: what all shards together are, as this run has listed it. By name it
-// is known only after the walk has come to its end. `plan` may be NULL.
+// Before the report is closed: the images of all shards together, as this run has listed them. If
+// shards are divided by name, they are known only after the walk has ended. `plan` may be NULL.
 void conv_run_shard_report(const struct conv_options *options, const struct conv_shard_plan *plan,
                            const struct conv_walk *walk, struct conv_report *report);
 

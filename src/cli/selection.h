@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The images of a run, out of the walk over its inputs: all of them, in the order of the file
-// system or sorted, the first few, or a random sample; and how many they are.
+// The images of a run, selected from the walk over its inputs: all of them, in the order of the
+// file system or sorted, the first few, or a random sample; and their number. One thread at a time.
 #ifndef CONV_CLI_SELECTION_H
 #define CONV_CLI_SELECTION_H
 
@@ -28,9 +28,9 @@ struct conv_selection {
 };
 
 // Opens the walk. Reads all names now if the options ask for an order or a sample, or if results
-// appear in the folders that are walked; `sorts`: in any case, but for a list. Keeps the strings of
-// *config, and the selection must not be moved. CONV_ERR_USAGE, CONV_ERR_MEMORY. To be closed also
-// after a failure; {0} is fine.
+// appear in the folders that are walked; `sorts`: in any case, except for a list. Keeps the strings
+// of *config, and the selection must not be moved. CONV_ERR_USAGE, CONV_ERR_MEMORY. To be closed
+// also after a failure; {0} is fine.
 enum conv_status conv_selection_open(struct conv_selection *selection,
                                      const struct conv_walk_config *config,
                                      const struct conv_options *options, bool sorts,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Filter banks: many filters that are applied to one plane together, and how their responses become
-// maps. `conv layer gabor:4x8 ...` computes the maps of a bank.
+// Filter banks: many filters that are applied to the same plane, and how their responses become
+// maps. Any thread; a bank is constant once it is made. `conv layer gabor:4x8 ...` computes the
+// maps of a bank.
 #ifndef CONV_FILTER_BANK_H
 #define CONV_FILTER_BANK_H
 

@@ -70,7 +70,7 @@ bool conv_filter_factor(const int32_t *coef, int width, int height, int32_t *col
 // this sense. Stores the factors (integers); the pointers may be NULL.
 bool conv_filter_is_separable(const struct conv_filter *filter, double *column, double *row);
 
-// Turns the matrix by 180 degrees: correlation becomes convolution.
+// Rotates the matrix by 180 degrees: correlation becomes convolution.
 void conv_filter_flip(struct conv_filter *filter);
 
 // True if one of the filters is a pass of several, for which samples must have 16 bits.

@@ -14,8 +14,8 @@ struct conv_integer_line {
     double error; // sum of |coef / scale - ideal|
 };
 
-// The integers nearest to scale * ideal. What their sum lacks goes, one unit at a time and in
-// pairs, to where it reduces the error most, and an odd unit to the centre.
+// The integers nearest to scale * ideal. If their sum is not `scale`, the difference is distributed
+// one unit at a time and in pairs to where that reduces the error most, an odd unit to the centre.
 void conv_integer_round_line(struct conv_integer_line *line, const double *ideal, int side,
                              int32_t scale);
 
@@ -51,7 +51,7 @@ bool conv_integer_sharpen(struct conv_filter *filter, const double *ideal, int s
 void conv_integer_matrix(struct conv_filter *filter, const double *ideal, int width, int height,
                          int total);
 
-// What the results of the integers may differ by from the ideal ones, before rounding, on any
+// The most by which results of the integers may differ from the ideal ones, before rounding, on any
 // image of 8 bits. With the rounding, less than 1.
 #define CONV_INTEGER_DEVIATION 0.49
 

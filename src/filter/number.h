@@ -7,9 +7,9 @@
 
 #include "base/err.h"
 
-// Reads all of text[0..size) as a decimal number: sign, digits with an optional point, exponent.
-// No blanks, no hexadecimal, no nan or inf; -0 becomes 0. CONV_ERR_FORMAT, quoting the text, if it
-// is no such number or beyond +-limit; *value is then unchanged.
+// Reads all of text[0..size) as a decimal number: sign, digits with an optional point, exponent. No
+// blanks, no hexadecimal, no nan or inf; -0 becomes 0. CONV_ERR_FORMAT, quoting the text, if it is
+// not such a number or beyond +-limit; *value is then unchanged. Any thread.
 enum conv_status conv_number_parse(double *value, double limit, const char *text, size_t size,
                                    struct conv_err *err);
 

@@ -20,7 +20,7 @@
 // formats. Most of them conv can neither read nor write.
 const char *conv_format_of_bytes(const uint8_t *data, size_t size);
 
-// The same of a file's name, by its extension in upper or lower case.
+// The same for a file's name, by its extension in upper or lower case.
 const char *conv_format_of_name(const char *path);
 
 // The article that a format's name takes: "a" or "an".
@@ -153,8 +153,8 @@ struct conv_format {
     // Frees buffers larger than config.keep, the bytes of the last `encode` among them.
     void (*trim)(struct conv_codec *codec);
 
-    // Upper bounds, but for some KiB, of the bytes that decoding such a file and encoding such an
-    // image allocate, the encoded file included; SIZE_MAX if they do not fit.
+    // Upper bounds, except for some KiB, of the bytes that decoding such a file and encoding such
+    // an image allocate, including the encoded file; SIZE_MAX if they do not fit.
     size_t (*decode_bytes)(const struct conv_image_header *header, size_t size);
     size_t (*encode_bytes)(const struct conv_codec_config *config, const struct conv_image *shape);
 

@@ -35,8 +35,8 @@ void conv_template_number(struct conv_template *filled, const char *name, double
 void conv_template_markup(struct conv_template *filled, const char *name,
                           void (*write)(FILE *file, const void *what), const void *what);
 
-// A name that is not bound and a list that is not closed are errors of the template: false, and
-// *name says which.
+// False if the template has a name that is not bound or a list that is not closed; *name says
+// which.
 bool conv_template_write(struct conv_template *filled, FILE *file, const char *text, char name[64]);
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What becomes of an image besides its filters: colours to luminance before them; after them, a mix
-// with the image as it was, and that image outside of a region. Workers do all of it, on planes in
-// staging memory that no device sees, so that it is the same for every backend.
+// What --gray, --mix and --roi do to an image besides filtering: colours become luminance before
+// the filters; after them the result is blended with the original, and the original stays outside
+// of a region. Workers do all of it, on planes in staging memory that no device uses, so that it is
+// the same for every backend. One thread at a time per image.
 #ifndef CONV_PIPELINE_BLEND_H
 #define CONV_PIPELINE_BLEND_H
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Memory that threads take shares of. A share that does not fit has to wait, except for one at a
-// time, which may exceed the limit: a thread that has a share and needs a larger one gets it in the
-// end, and so does a share that is larger than the whole budget.
+// Memory that threads take shares of. A share that does not fit has to wait, except that one share
+// at a time may exceed the limit. So a thread that has a share and needs a larger one gets it
+// eventually, and so does a share that is larger than the whole budget.
 //
-// Where the memory of the whole run is limited, images in work reserve what they need from decoding
-// to encoding; shares and reservations together stay within `total`. Only a single image that needs
-// more exceeds it, while no other is in work.
+// Where the memory of the whole run is limited, images in flight reserve what they need from
+// decoding to encoding; shares and reservations together stay within `total`. Only a single image
+// that needs more exceeds it, while no other is in flight.
 //
 // Any thread may call any function.
 #ifndef CONV_PIPELINE_BUDGET_H
@@ -39,8 +39,8 @@ bool conv_budget_try(struct conv_budget *budget, struct conv_share *share, size_
 void conv_budget_grow(struct conv_budget *budget, struct conv_share *share, size_t bytes);
 void conv_budget_release(struct conv_budget *budget, struct conv_share *share);
 
-// Reserves memory for an image in work. False if it has to wait for images or shares to be
-// released; never while nothing is reserved.
+// Reserves memory for an image in flight. False if it has to wait until images or shares are
+// released, which it never has to while nothing is reserved.
 bool conv_budget_reserve(struct conv_budget *budget, size_t bytes);
 void conv_budget_unreserve(struct conv_budget *budget, size_t bytes);
 

@@ -17,7 +17,7 @@
 struct conv_blend {
     bool gray;    // colours become luminance before the first filter
     int original; // share of the image as it was in the output, of CONV_BLEND_WHOLE
-    // Where filters have an effect; the rest stays as it was, and filters read it. width 0:
+    // Where filters have an effect; the rest stays unchanged, and filters read it. width 0:
     // everywhere. It may reach beyond the image.
     int width, height, x, y;
 };
@@ -27,14 +27,15 @@ struct conv_pipeline_config {
     // --- where images are filtered
     const struct conv_backend_ops *ops;
     // One for each device, at most CONV_BACKEND_MOST_DEVICES; several only if `ops` is async. A
-    // group goes to the device that asks next, and to another one if that fails.
+    // group goes to the next device that is free, and to another one if that fails.
     struct conv_backend *const *backends;
     int device_count;
     const char (*device_names)[16];
     // For each entry of `backends` that is NULL: the device is used once it is open. Until then the
     // fallback, which is required, does the work.
     struct conv_async_open *const *openings;
-    // Does what all devices of `ops`, which is async, fail to do; NULL: such images fail.
+    // Takes over images that all devices of `ops`, which is async, fail to process; NULL: such
+    // images fail.
     const struct conv_backend_ops *fallback_ops;
     struct conv_backend *fallback;
     int filter_count;
@@ -63,7 +64,7 @@ struct conv_pipeline_config {
     // outputs says otherwise): a filter consists of passes. Not with CONV_OUTPUT_F32.
     bool deep;
     struct conv_blend blend;              // with CONV_OUTPUT_F32 only `gray`
-    enum conv_coder decode_on, encode_on; // CONV_CODER_GPU: what the device cannot, the CPU does
+    enum conv_coder decode_on, encode_on; // CONV_CODER_GPU: the CPU does what the device cannot
     bool strip;                           // metadata is not carried over
     bool first_frame; // of an animated PNG the first image is taken; else it is refused
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Whether a device or a worker is to decode an image, from what has been measured in this run.
+// Decides whether a device or a worker decodes an image, from measurements of this run.
 //
 // A device decodes thousands of images at once, each slowly: a group takes long, however few images
 // it holds. Workers decode one image at a time, each quickly. An image goes to a device as long as
 // the device is done before the workers alone would have decoded all that is left. Towards the end
-// of a run that is no longer so, and the last images are for the workers. Where it is unknown how
-// much is left, the device may be later by what it has saved so far and a twentieth of the run's
-// time.
+// of a run that is no longer the case, so workers decode the last images. If the number of images
+// left is unknown, the device may finish later by the time that it has saved so far plus a
+// twentieth of the run's time.
 //
 // The scheduler's lock guards it. All times are conv_clock_ns.
 #ifndef CONV_PIPELINE_DECODE_POLICY_H
@@ -57,17 +57,18 @@ void conv_decode_policy_note_failure(struct conv_decode_policy *policy);
 // each recent failure.
 bool conv_decode_policy_may_begin(const struct conv_decode_policy *policy);
 
-// Where it may not: true if a worker is to decode an image instead of waiting. Decoding costs a
-// worker tens of times what forwarding the stream does, time that reading and writing may need. If
-// a device is required anyway, decoding is therefore paid for from measured idle time only.
+// If a device may not: true if a worker is to decode an image instead of waiting. Decoding takes a
+// worker tens of times as long as forwarding the stream, time that reading and writing may need. If
+// a device is required anyway, workers therefore decode only in measured idle time.
 bool conv_decode_policy_may_decode_on_cpu(struct conv_decode_policy *policy);
 void conv_decode_policy_note_idle(struct conv_decode_policy *policy, uint64_t ns);
 // After a wait of this length, the idle time pays for an image; UINT64_MAX if it does not matter.
 uint64_t conv_decode_policy_wait_limit_ns(const struct conv_decode_policy *policy);
 
 // True if a device is to decode an image with a stream of `bytes` at the time `now`; `left` is an
-// estimate of the images to be decoded yet, this one included. A measured latency is trusted for
-// a while only, or one group that was held up would keep a device from showing that it is faster.
+// estimate of the images to be decoded yet, this one included. A measured latency is used for a
+// limited time only; otherwise a single delayed group would keep the device from ever being
+// measured again.
 bool conv_decode_policy_is_worthwhile(const struct conv_decode_policy *policy, size_t bytes,
                                       uint64_t left, uint64_t now);
 

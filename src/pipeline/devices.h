@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The devices of an async backend: their streams, and what is done when one is lost.
+// The devices of an async backend: their streams, and what happens when one is lost.
 #ifndef CONV_PIPELINE_DEVICES_H
 #define CONV_PIPELINE_DEVICES_H
 

@@ -2,9 +2,9 @@
 // When a device gets another stream while a run lasts.
 //
 // A device that decodes works on many images at once, each slowly: with 12 streams an H200 is 1.4
-// times as fast as with 6. But a stream takes device memory and some milliseconds to open, which a
-// short run would pay for nothing. So a run begins with few streams, and another one is opened
-// whenever groups keep waiting though all streams are busy.
+// times as fast as with 6. But opening a stream takes device memory and some milliseconds, without
+// a gain in a short run. So a run begins with few streams, and opens another one whenever groups
+// keep waiting while all streams are busy.
 //
 // The scheduler's lock guards it.
 #ifndef CONV_PIPELINE_GROWTH_H

@@ -20,7 +20,7 @@ void conv_jobs_join(struct conv_job_list *list, struct conv_job *first, bool by_
 // Sorts jobs that are linked by `next` by their items' numbers.
 struct conv_job *conv_jobs_sort(struct conv_job *first);
 
-// An empty job, or NULL without memory; and its return if nothing came of it. It is not live yet.
+// An empty job, which is not live yet, or NULL without memory; and its return if it was not used.
 struct conv_job *conv_jobs_new(struct conv_scheduler *s) CONV_NEEDS(s->lock);
 void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
 

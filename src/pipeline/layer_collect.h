@@ -32,9 +32,9 @@ enum conv_status conv_layer_collect_open(struct conv_layer_collect *collect, str
 // True if the images before that one have their places.
 bool conv_layer_collect_is_turn(struct conv_layer_collect *collect, int64_t turn);
 
-// Waits for that, and gives the image's result a place; `shape` NULL: there is no result. Every
-// turn from 0 on is taken once. CONV_ERR_USAGE if the shape is not that of the first result.
-// *is_fatal: the file cannot be created, or a former call has failed in that way
+// Waits until it is the image's turn, and gives its result a place; `shape` NULL: there is no
+// result. To be called once for each image from 0 on. CONV_ERR_USAGE if the shape is not that of
+// the first result. *is_fatal: the file cannot be created, or a former call has failed in that way
 // (CONV_ERR_CANCELLED).
 enum conv_status conv_layer_collect_take(struct conv_layer_collect *collect, int64_t turn,
                                          const struct conv_tensor_shape *shape, int64_t *index,

@@ -12,8 +12,8 @@
 // PLANNED; job->reason says why. Fails where a dry run sees that the image would fail.
 enum conv_status conv_plan_job(const struct conv_pipeline_config *config, struct conv_job *job);
 
-// Fails if the sink would refuse the output of the input that job->input says. An input without
-// identity yet, or that reading would refuse, passes.
+// Fails if the sink would refuse the output of the input whose identity job->input has. An input
+// whose identity is not known yet, or that reading would refuse, passes.
 enum conv_status conv_plan_check_output(const struct conv_pipeline_config *config,
                                         struct conv_job *job);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What images cost on cores and on a device: measured once, for the choice between them.
+// Measured times of images on cores and on a device, for the choice between them. Any thread.
 #ifndef CONV_PIPELINE_RATES_H
 #define CONV_PIPELINE_RATES_H
 

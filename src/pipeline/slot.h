@@ -5,7 +5,7 @@
 //
 //   FREE ──► OPEN ──► SEALED ──► READY ◄─► RUNNING ──► DRAINING ──► FREE
 //              │         ├──► FREE      every image failed before the group was run
-//              │         └──► DRAINING  the same, but for images of workers left behind
+//              │         └──► DRAINING  the same, except for images of workers left behind
 //              └──► FREE                a single worker's slot: backends that are not async
 //
 // A slot with an image of a worker that was left behind (phase.h) stays in DRAINING: its

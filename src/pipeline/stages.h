@@ -16,8 +16,8 @@ void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start
 // device. False: the CPU has to decode this file.
 bool conv_stages_pass_on(struct conv_job *job);
 
-// Reads the file into job->file, its header into job->header, its metadata into job->meta. Waits
-// where job->budget has no more for a file that is larger than job->share says.
+// Reads the file into job->file, its header into job->header, its metadata into job->meta. If the
+// file is larger than job->share, waits until job->budget has more.
 enum conv_status conv_stages_read(const struct conv_pipeline_config *config, struct conv_job *job);
 
 // Decodes into job->placed, begins the blend, and multiplies colours by alpha if asked.

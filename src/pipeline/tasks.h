@@ -19,7 +19,7 @@ void conv_tasks_announce(struct conv_scheduler *s, struct conv_worker *worker, s
 bool conv_tasks_read(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
     CONV_NEEDS(s->lock);
 
-// Writes what is no image to the output as it is, and finishes the job.
+// Copies an item that is not an image to the output, and finishes the job.
 void conv_tasks_copy(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
     CONV_NEEDS(s->lock);
 

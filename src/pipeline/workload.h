@@ -19,7 +19,7 @@ struct conv_workload_gain {
     double image, sample, byte;
 };
 
-// When there is much to do: when a device saves more than it costs.
+// From which workload on a device saves more than it costs.
 struct conv_workload_choice {
     struct conv_workload_gain plain;  // images that a device could decode, by their first bytes
     struct conv_workload_gain others; // those that it could not
@@ -28,8 +28,8 @@ struct conv_workload_choice {
                                       // images save less than some times that
 };
 
-// Takes steps of the source until it is clear that there is much to do, or that there never will
-// be. Looks up the size of the first few files and opens some of them; all others count as their
+// Takes steps of the source until the amount of work is known to be large, or known not to be.
+// Looks up the size of the first few files and opens some of them; all others count as their
 // average. The same source gives the same answer each time.
 void conv_workload_measure(struct conv_workload *workload, struct conv_source *source,
                            const struct conv_workload_choice *choice);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What follows from the totals of a run: rates, shares, the stage that limits it. The one source of
-// the closing line, the JSON summary, the page and the table of streams.
+// Figures derived from the totals of a run: rates, shares, the stage that limits it. The one source
+// of the closing line, the JSON summary, the page and the table of streams.
 #ifndef CONV_REPORT_FIGURES_H
 #define CONV_REPORT_FIGURES_H
 
@@ -21,7 +21,7 @@ struct conv_figures {
     const char *next_limit; // the one that would, if that one were faster
 };
 
-// Fills *figures; of a run that did nothing all rates and shares are 0.
+// Fills *figures; if the run did nothing, all rates and shares are 0.
 void conv_figures_compute(const struct conv_report_config *config, const struct conv_totals *totals,
                           struct conv_figures *figures);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // JSON Lines: a begin record, one file record per image in the order in which they finish, a
-// summary. A report without the summary is of a run that was killed. Nothing here fails: the
-// caller asks ferror(stream) when it closes the stream.
+// summary. If the summary is missing, the run was killed. Nothing here fails: the caller asks
+// ferror(stream) when it closes the stream.
 #ifndef CONV_REPORT_JSON_H
 #define CONV_REPORT_JSON_H
 

@@ -23,7 +23,7 @@ struct conv_merge_totals {
     char overlap[256];       // the beginning of the name of one
     uint64_t unreported; // images of the job that are in no report, although no shard is missing
     bool is_mixed;       // shards have divided different sets of images
-    uint64_t damaged;    // lines that are no records
+    uint64_t damaged;    // lines that are not records
 };
 
 enum conv_merge_shard { CONV_MERGE_FINISHED, CONV_MERGE_UNFINISHED, CONV_MERGE_MISSING };
@@ -31,19 +31,18 @@ enum conv_merge_shard { CONV_MERGE_FINISHED, CONV_MERGE_UNFINISHED, CONV_MERGE_M
 enum conv_status conv_merge_open(struct conv_merge **merge, struct conv_err *err);
 void conv_merge_close(struct conv_merge *merge); // NULL is fine
 
-// Reads a report. Keeps the string. A report without an end, or an empty one, is of a run that was
-// killed.
-// CONV_ERR_USAGE if it cannot be read or is no report, was added before, or is of another job: with
-// other filters or another number of shards. CONV_ERR_IO, CONV_ERR_MEMORY (some 50 bytes per
-// image).
+// Reads a report. Keeps the string. A report that has no end or is empty counts as that of a killed
+// run. CONV_ERR_USAGE if it cannot be read or is not a report, was added before, or belongs to
+// another job: with other filters or another number of shards. CONV_ERR_IO, CONV_ERR_MEMORY (some
+// 50 bytes per image).
 enum conv_status conv_merge_add(struct conv_merge *merge, const char *path, struct conv_err *err);
 
 // After the last report, before the functions below.
 void conv_merge_count(struct conv_merge *merge, struct conv_merge_totals *totals);
 enum conv_merge_shard conv_merge_shard_state(const struct conv_merge *merge, int shard);
 
-// The path of the next report of a run that is no shard and did not come to its end, beginning with
-// number *at, which moves on; NULL after the last.
+// The path of the next report of a run that is not a shard and did not finish, from number *at on,
+// which is advanced; NULL after the last.
 const char *conv_merge_next_unfinished(const struct conv_merge *merge, int *at);
 
 // One record per image, each the best that a run made of it: as JSON Lines between a begin record

@@ -17,8 +17,8 @@ enum conv_merge_record {
 
 enum conv_merge_record conv_merge_line_record(const char *line);
 
-// A member of an object, which may be inside a line: 0 if it is no number; false if it is no text
-// or longer than size - 1 bytes.
+// A member of an object, which may be inside a line: 0 if it is not a number; false if it is not a
+// text or longer than size - 1 bytes.
 uint64_t conv_merge_line_integer(const char *object, const char *name);
 bool conv_merge_line_text(char *text, size_t size, const char *object, const char *name);
 

@@ -42,7 +42,7 @@ enum conv_status conv_merge_table_add(struct conv_merge_table *table,
                                       struct conv_merge_image **image, bool *added,
                                       struct conv_err *err);
 
-// NULL if there is none of that name.
+// NULL if no image has that name.
 struct conv_merge_image *conv_merge_table_find(const struct conv_merge_table *table,
                                                const struct conv_digest *name);
 

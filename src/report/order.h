@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Prints lines about images in the order of the images, which are finished in another one.
+// Prints lines about images in the order of the images, which finish in any order.
 #ifndef CONV_REPORT_ORDER_H
 #define CONV_REPORT_ORDER_H
 
 #include <stdint.h>
 #include <stdio.h>
 
-// Lines that wait for those before them. With more than this the first of them is printed: an image
-// that takes very long, or a pipe without a writer, holds up no more.
+// Lines that wait for those before them. If there are more, the first of them is printed, so that
+// an image that takes very long, or a pipe without a writer, delays no more than these.
 #define CONV_ORDER_MOST 1024
 
 struct conv_order_line {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is reported of a run, as plain data: one record per image, the totals, and the settings that
-// reports repeat.
+// What is reported about a run, as plain data: one record per image, the totals, and the settings
+// that reports repeat.
 #ifndef CONV_REPORT_RECORD_H
 #define CONV_REPORT_RECORD_H
 
@@ -35,7 +35,7 @@ enum conv_outcome {
     CONV_OUTCOME_FAILED,
     CONV_OUTCOME_SKIPPED,
     CONV_OUTCOME_PLANNED, // --dry-run: would be filtered
-    CONV_OUTCOME_COPIED,  // no image: it went to the output as it is
+    CONV_OUTCOME_COPIED,  // not an image: it was copied to the output
 };
 
 // One image. The strings belong to the caller.
@@ -77,7 +77,7 @@ struct conv_record_listing {
 
 struct conv_totals {
     uint64_t done, failed, skipped, planned, copied;
-    uint64_t ignored; // files and folders that the source passed by: no images of the user's
+    uint64_t ignored; // files and folders that the source skipped: not images of the user
     uint64_t pixels, bytes_in, bytes_out; // of done images
     uint64_t decoded_on_device, encoded_on_device;
     uint64_t ns[CONV_STAGE_COUNT]; // of done images, summed over workers and streams

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the user sees of a run: failures and the closing line on stderr, progress on a terminal,
+// What the user sees during a run: failures and the closing line on stderr, progress on a terminal,
 // JSON Lines if requested. All calls on one report must come one at a time.
 #ifndef CONV_REPORT_REPORT_H
 #define CONV_REPORT_REPORT_H
@@ -36,7 +36,8 @@ void conv_report_streams(struct conv_report *report, int streams);
 // False: conv_report_tick does nothing. Any thread, at any time.
 bool conv_report_has_progress(const struct conv_report *report);
 
-// To be called several times a second: the progress goes on while no image is finished.
+// To be called several times a second, so that the progress is drawn even while no image is
+// finished.
 void conv_report_tick(struct conv_report *report);
 
 // A warning on stderr, in one line: something went wrong and was corrected.
@@ -45,10 +46,10 @@ void conv_report_warn(struct conv_report *report, const char *text);
 // Everything counted so far, seconds included.
 void conv_report_totals(const struct conv_report *report, struct conv_totals *totals);
 
-// Of a run of one shard: what all shards together are. Before conv_report_close.
+// For a run of one shard: the images of all shards together. Before conv_report_close.
 void conv_report_listing(struct conv_report *report, const struct conv_record_listing *listing);
 
-// What a signal left undone, for the closing line.
+// The work that a signal left undone, for the closing line.
 struct conv_report_rest {
     bool known;         // `images` is the whole rest
     uint64_t images;    // neither done, failed nor skipped

@@ -13,7 +13,7 @@
 // Times from 1 us on, 16 bins per octave: 2^24 us are 17 s; a bin is 4.4 % wide.
 #define CONV_SAMPLES_BINS (16 * 24)
 
-// Failures whose reasons are equal but for their numbers.
+// Failures whose reasons differ in their numbers only.
 struct conv_sample_reason {
     char *text;   // with "N" for numbers that differ
     bool differs; // some number did

@@ -33,7 +33,7 @@ void conv_trace_restart(struct conv_trace *trace); // NULL is fine
 struct conv_trace_track *conv_trace_add_track(struct conv_trace *trace, const char *name,
                                               int number, const char *part);
 
-// What a slice was about: an image, or a group of images (name NULL).
+// What a slice shows: an image, or a group of images (name NULL).
 struct conv_trace_item {
     const char *name;
     int width, height;  // 0: unknown
