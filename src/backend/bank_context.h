@@ -59,6 +59,7 @@ enum conv_status conv_bank_context_open(struct conv_bank_context **context,
                                         struct conv_err *err);
 void conv_bank_context_close(struct conv_bank_context *context); // NULL is fine
 
+// The bank's maps per plane, and the place of the device.
 int conv_bank_context_maps(const struct conv_bank_context *context);
 enum conv_place conv_bank_context_place(const struct conv_bank_context *context);
 

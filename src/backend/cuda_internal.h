@@ -65,13 +65,16 @@ enum conv_status conv_cuda_stream_run(struct conv_stream *stream, struct conv_gr
 // --- cuda_coder.c --------------------------------------------------------------------------------
 
 size_t conv_cuda_coder_table_bytes(void); // per image
+
+// See struct conv_backend_ops. Any thread.
 bool conv_cuda_coder_takes_stream(const struct conv_image *shape, size_t most_bytes);
 size_t conv_cuda_coder_chunks_bytes(const struct conv_image *shape);
 
+// With the device as the current one. {0} is fine.
 void conv_cuda_coder_free(struct conv_cuda_coder *coder);
 
 // Before the group's first operation: takes memory and writes the tables of its images to
-// `table_offset` of h_in, of which in_bytes will be uploaded.
+// `table_offset` of h_in, of which in_bytes will be uploaded. CONV_ERR_MEMORY, CONV_ERR_DEVICE.
 enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struct conv_group *group,
                                          size_t in_bytes, size_t table_offset,
                                          struct conv_err *err);

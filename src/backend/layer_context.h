@@ -28,6 +28,7 @@ enum conv_status conv_layer_context_open(struct conv_layer_context **context,
                                          struct conv_err *err);
 void conv_layer_context_close(struct conv_layer_context *context); // NULL is fine
 
+// The layer, which belongs to the context, and the place of the device.
 const struct conv_layer *conv_layer_context_layer(const struct conv_layer_context *context);
 enum conv_place conv_layer_context_place(const struct conv_layer_context *context);
 

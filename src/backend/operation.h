@@ -20,6 +20,7 @@ struct conv_operation_stream {
 
 void conv_operation_close(struct conv_operation *operation); // {0} is fine, and left
 
+// The place of the device, and the type of the results.
 enum conv_place conv_operation_place(const struct conv_operation *operation);
 enum conv_element conv_operation_output(const struct conv_operation *operation);
 

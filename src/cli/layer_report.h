@@ -41,6 +41,7 @@ enum conv_status conv_layer_report_finish(struct conv_layer_report *report,
                                           const char *kernel, int stop, int code,
                                           struct conv_err *err);
 
+// Closes the files and frees everything, also if no run took place. {0} is fine.
 void conv_layer_report_close(struct conv_layer_report *report);
 
 #endif

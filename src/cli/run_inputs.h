@@ -32,6 +32,7 @@ enum conv_status conv_run_inputs_skip(const struct conv_options *options,
                                       struct conv_selection *selection,
                                       struct conv_journal *journal, struct conv_err *err);
 
+// {0} is fine.
 void conv_run_inputs_close(struct conv_run_inputs *inputs);
 
 // Says on stderr that there was no image, and which other files were found instead.

@@ -17,11 +17,13 @@ struct conv_archive_buffers {
     size_t unused_bytes, most; // kept for later: at most that
 };
 
+// The caller sets `most` afterwards; 0 keeps nothing.
 void conv_archive_buffers_open(struct conv_archive_buffers *buffers);
 void conv_archive_buffers_close(struct conv_archive_buffers *buffers); // all were given back
 
 // At least `size` bytes, aligned for any type. NULL without memory.
 void *conv_archive_buffers_take(struct conv_archive_buffers *buffers, size_t size);
+// NULL is fine.
 void conv_archive_buffers_give(struct conv_archive_buffers *buffers, void *data);
 
 #endif

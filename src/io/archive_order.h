@@ -56,6 +56,8 @@ struct conv_archive_order_config {
     const atomic_int *stop;
 };
 
+// Opens no archive yet: each appears with its first member. Keeps the pointers in *config; *order
+// is set on success only. CONV_ERR_MEMORY.
 enum conv_status conv_archive_order_open(struct conv_archive_order **order,
                                          const struct conv_archive_order_config *config,
                                          struct conv_err *err);

@@ -30,6 +30,7 @@ enum conv_status conv_sorted_source_open(struct conv_sorted_source **sorted,
 // How many steps there are up to the image number `images`; 0: in total.
 uint64_t conv_sorted_source_count(const struct conv_sorted_source *sorted, uint64_t images);
 
+// Belongs to `sorted`.
 struct conv_source *conv_sorted_source_get(struct conv_sorted_source *sorted);
 void conv_sorted_source_close(struct conv_sorted_source *sorted); // NULL is fine
 

@@ -28,6 +28,7 @@ struct conv_merge_totals {
 
 enum conv_merge_shard { CONV_MERGE_FINISHED, CONV_MERGE_UNFINISHED, CONV_MERGE_MISSING };
 
+// CONV_ERR_MEMORY. One thread at a time.
 enum conv_status conv_merge_open(struct conv_merge **merge, struct conv_err *err);
 void conv_merge_close(struct conv_merge *merge); // NULL is fine
 

@@ -15,6 +15,7 @@ enum conv_merge_record {
     CONV_MERGE_RECORD_NONE,
 };
 
+// The type of a record.
 enum conv_merge_record conv_merge_line_record(const char *line);
 
 // A member of an object, which may be inside a line: 0 if it is not a number; false if it is not a

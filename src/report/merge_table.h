@@ -33,6 +33,7 @@ struct conv_merge_table {
     size_t count, capacity;         // capacity: a power of two, or 0
 };
 
+// Leaves {0}.
 void conv_merge_table_free(struct conv_merge_table *table);
 
 // The image of that name; *added: it is new, with nothing but its name. It moves with the next

@@ -43,6 +43,7 @@ struct conv_encode_task {
     size_t all_bytes; // of all rows
 };
 
+// Fill in *err and return its status: CONV_ERR_MEMORY, CONV_ERR_CANCELLED.
 enum conv_status conv_encode_out_of_memory(struct conv_err *err);
 enum conv_status conv_encode_cancelled(struct conv_err *err);
 

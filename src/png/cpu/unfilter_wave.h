@@ -44,6 +44,7 @@ int conv_unfilter_wave_threads(size_t size);
 // conv_unfilter_wave_fail was called.
 const uint8_t *conv_unfilter_wave_row(struct conv_unfilter_wave *wave, unsigned y, uint8_t *raw);
 
+// Row `y`, which conv_unfilter_wave_row returned, is no longer read. Any thread.
 void conv_unfilter_wave_end(struct conv_unfilter_wave *wave, unsigned y);
 
 // Lets all calls that wait return NULL. Any thread.
