@@ -4,11 +4,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/layer/cuda/half_scale.cuh"
 #include "kernels/layer/cuda/layer_mma.cuh"
 #include "tensor/half.h"
 
 #define MOST_SHARED (98 << 10) // two blocks on compute capability 9.0, one on 8.6 and later
-#define LEAST_SCALED 0x1p-12f  // see mma()
 
 struct mma_shape {
     int outputs, maps, products; // of a warp, in units of 16 and 8
@@ -90,33 +90,6 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     return found;
 }
 
-// The power of two that makes the largest weight of a map 2^14 to 2^15; 0 if the weights differ too
-// much in magnitude or are not finite.
-static float weight_scale(const float *weights, size_t taps)
-{
-    float largest = 0, least = INFINITY;
-    for (size_t t = 0; t < taps; t++) {
-        float magnitude = fabsf(weights[t]);
-        if (!(magnitude < INFINITY))
-            return 0;
-        if (magnitude > largest)
-            largest = magnitude;
-        if (magnitude > 0 && magnitude < least)
-            least = magnitude;
-    }
-    if (largest == 0)
-        return 1;
-    if (largest < 0x1p-100f || largest > 0x1p100f)
-        return 0;
-    float scale = ldexpf(1, 14 - ilogbf(largest));
-    return least * scale < LEAST_SCALED ? 0 : scale;
-}
-
-static size_t layer_taps(const struct conv_layer *layer)
-{
-    return (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
-}
-
 static bool can_mma_products(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                              int products)
 {
@@ -125,9 +98,9 @@ static bool can_mma_products(const struct conv_layer *layer, const struct conv_l
         conv_layer_out_width(layer, shape->width) <= 0 || !configure(layer, shape, products, &c) ||
         c.steps > 64)
         return false;
-    size_t taps = layer_taps(layer);
+    size_t taps = layer_tap_count(layer);
     for (int m = 0; m < layer->maps; m++)
-        if (weight_scale(layer->weights + (size_t)m * taps, taps) == 0)
+        if (half_scale(layer->weights + (size_t)m * taps, taps) == 0)
             return false;
     return true;
 }
@@ -144,7 +117,7 @@ static struct mma_parts parts_of(const struct conv_layer *layer, const struct mm
     parts.weights =
         (size_t)c->chunks * (size_t)c->steps * (s->products == 3 ? 2 : 1) * (size_t)s->maps * 256;
     parts.bias = (size_t)(c->chunks * s->maps * 8) * 2 * sizeof(float);
-    parts.exact = (size_t)layer->maps * layer_taps(layer) * sizeof(float);
+    parts.exact = (size_t)layer->maps * layer_tap_count(layer) * sizeof(float);
     parts.offsets = (size_t)c->steps * 2 * sizeof(int);
     return parts;
 }
@@ -197,13 +170,13 @@ static void plan_mma(struct conv_layer_plan *plan, int products)
     float *bias = (float *)(void *)((char *)plan->packed + parts.weights);
     float *exact = (float *)(void *)((char *)bias + parts.bias);
     int *offsets = (int *)(void *)((char *)exact + parts.exact);
-    size_t all = layer_taps(layer);
+    size_t all = layer_tap_count(layer);
     int padded = c->chunks * s->maps * 8, halves = s->products == 3 ? 2 : 1;
     memcpy(exact, layer->weights, parts.exact);
     for (int m = 0; m < layer->maps; m++) {
         if (layer->bias)
             bias[m] = layer->bias[m];
-        bias[padded + m] = 1 / weight_scale(layer->weights + (size_t)m * all, all);
+        bias[padded + m] = 1 / half_scale(layer->weights + (size_t)m * all, all);
     }
     for (int index = 0; index < c->steps * 2; index++) {
         int taps[8], step = index / 2;
@@ -311,7 +284,7 @@ static int score_mma(const struct conv_layer *, const struct conv_layer_shape *)
 
 static int score_half(const struct conv_layer *layer, const struct conv_layer_shape *)
 {
-    return layer->channels <= 4 && layer->maps >= 32 && layer_taps(layer) >= 120 ? 110 : 30;
+    return layer->channels <= 4 && layer->maps >= 32 && layer_tap_count(layer) >= 120 ? 110 : 30;
 }
 
 // 12 units of 2^-24 from the operands, 4 for each of at most 64 additions of tensor cores, which

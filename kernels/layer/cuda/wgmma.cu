@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/layer/cuda/half_scale.cuh"
 #include "kernels/layer/cuda/layer_wgmma.cuh"
 #include "tensor/half.h"
 
@@ -13,8 +14,7 @@
 #define SHARED (227 << 10) // of a multiprocessor, for a block
 // compute-sanitizer takes the 64 rows of 32 bytes of a matrix for one piece; ours overlap.
 #define MATRIX_BYTES 2048
-#define LEAST_SCALED 0x1p-12f // of weights: the low part of any has all its bits
-#define PROCESSORS 132        // assumed for the choice of a tile
+#define PROCESSORS 132 // assumed for the choice of a tile
 
 struct wgmma_shape {
     int blocks, products, matrices;   // of 8 maps; matrices that a warpgroup has at a time
@@ -42,11 +42,6 @@ struct wgmma_config {
     int buffer_bytes, shared_bytes;
     float cost; // cycles, roughly
 };
-
-static size_t layer_taps(const struct conv_layer *layer)
-{
-    return (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
-}
 
 // Atoms of a kernel row in the last plane.
 static int last_row_atoms(const struct conv_layer *layer, const struct wgmma_config *c)
@@ -161,28 +156,6 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     return found;
 }
 
-// The power of two that makes the largest weight of a map 2^14 to 2^15; 0 if the weights differ too
-// much in magnitude or are not finite.
-static float weight_scale(const float *weights, size_t taps)
-{
-    float largest = 0, least = INFINITY;
-    for (size_t t = 0; t < taps; t++) {
-        float magnitude = fabsf(weights[t]);
-        if (!(magnitude < INFINITY))
-            return 0;
-        if (magnitude > largest)
-            largest = magnitude;
-        if (magnitude > 0 && magnitude < least)
-            least = magnitude;
-    }
-    if (largest == 0)
-        return 1;
-    if (largest < 0x1p-100f || largest > 0x1p100f)
-        return 0;
-    float scale = ldexpf(1, 14 - ilogbf(largest));
-    return least * scale < LEAST_SCALED ? 0 : scale;
-}
-
 static bool can_products(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                          int products)
 {
@@ -191,9 +164,9 @@ static bool can_products(const struct conv_layer *layer, const struct conv_layer
         (int64_t)shape->height * shape->width > 1 << 27 || // 6 planes of outputs: int
         (int64_t)c.group * layer->maps * shape->height * shape->width > INT32_MAX)
         return false;
-    size_t taps = layer_taps(layer);
+    size_t taps = layer_tap_count(layer);
     for (int m = 0; m < layer->maps; m++)
-        if (weight_scale(layer->weights + (size_t)m * taps, taps) == 0)
+        if (half_scale(layer->weights + (size_t)m * taps, taps) == 0)
             return false;
     return true;
 }
@@ -210,7 +183,7 @@ static struct wgmma_parts parts_of(const struct conv_layer *layer, const struct 
     parts.weights =
         (size_t)c->chunks * (size_t)c->steps * (s->products == 3 ? 2 : 1) * (size_t)s->blocks * 256;
     parts.bias = (size_t)(c->chunks * s->blocks * 8) * 2 * sizeof(float);
-    parts.exact = (size_t)layer->maps * layer_taps(layer) * sizeof(float);
+    parts.exact = (size_t)layer->maps * layer_tap_count(layer) * sizeof(float);
     parts.offsets = (size_t)c->steps * sizeof(uint32_t);
     return parts;
 }
@@ -254,7 +227,8 @@ static void pack_atom(const struct conv_layer *layer, const struct wgmma_config 
                       uint16_t *weights)
 {
     const struct wgmma_shape *s = &shapes[c->shape];
-    size_t all = layer_taps(layer), maps = (size_t)s->blocks * 8, parts = s->products == 3 ? 2 : 1;
+    size_t all = layer_tap_count(layer), maps = (size_t)s->blocks * 8,
+           parts = s->products == 3 ? 2 : 1;
     for (size_t m = 0; m < (size_t)layer->maps; m++) {
         size_t at = ((m / maps * (size_t)c->steps + (size_t)step) * 2 + (size_t)half) * parts;
         uint16_t *to = weights + (at * maps + m % maps) * 8;
@@ -282,13 +256,13 @@ static void plan_products(struct conv_layer_plan *plan, int products)
     float *bias = (float *)(void *)((char *)plan->packed + parts.weights);
     float *exact = (float *)(void *)((char *)bias + parts.bias);
     uint32_t *offsets = (uint32_t *)(void *)((char *)exact + parts.exact);
-    size_t all = layer_taps(layer);
+    size_t all = layer_tap_count(layer);
     int padded = c->chunks * s->blocks * 8;
     memcpy(exact, layer->weights, parts.exact);
     for (int m = 0; m < layer->maps; m++) {
         if (layer->bias)
             bias[m] = layer->bias[m];
-        bias[padded + m] = 1 / weight_scale(layer->weights + (size_t)m * all, all);
+        bias[padded + m] = 1 / half_scale(layer->weights + (size_t)m * all, all);
     }
     for (int step = 0; step < c->steps; step++) {
         // At the end, steps may have the last two atoms once more, with weights of 0.
@@ -413,7 +387,7 @@ template <int PRODUCTS> static void plan_of(struct conv_layer_plan *plan)
 // Few products of a sample do not pay for making float16 parts of it.
 static bool is_worth_it(const struct conv_layer *layer)
 {
-    return layer->channels >= 3 && (double)layer->maps * (double)layer_taps(layer) >= 2000;
+    return layer->channels >= 3 && (double)layer->maps * (double)layer_tap_count(layer) >= 2000;
 }
 
 static int score_wgmma(const struct conv_layer *layer, const struct conv_layer_shape *)
