@@ -3,21 +3,15 @@
 
 #include <stdint.h>
 
+#include "bench/bench_random.h"
+
 #define MOST_WIDTH 4000
 #define MOST_HEIGHT 3000
-
-static uint32_t next_random(uint32_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 17;
-    *state ^= *state << 5;
-    return *state;
-}
 
 // 1 to `most`, each octave as likely as the others.
 static int random_side(uint32_t *state, int most)
 {
-    double octaves = 0, fraction = next_random(state) / 4294967296.0;
+    double octaves = 0, fraction = conv_bench_random(state) / 4294967296.0;
     while ((int)(1u << ((int)octaves + 1)) <= most)
         octaves++;
     double at = fraction * (octaves + 1);
@@ -35,6 +29,8 @@ void conv_bench_mix(struct conv_bench_size *sizes, int count)
     }
 }
 
+// A generator of its own (Numerical Recipes' linear congruential one), because the figures in
+// kernels/README.md were measured with these sizes.
 void conv_bench_mix_uniform(struct conv_bench_size *sizes, int count)
 {
     uint32_t state = 1;

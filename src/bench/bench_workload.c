@@ -5,15 +5,8 @@
 #include <string.h>
 
 #include "bench/bench_mix.h"
+#include "bench/bench_random.h"
 #include "image/image.h"
-
-static uint32_t next_random(uint32_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 17;
-    *state ^= *state << 5;
-    return *state;
-}
 
 // Rounding and clamping both happen, and nothing compresses.
 static void fill(const struct conv_bench_workload *workload)
@@ -25,7 +18,7 @@ static void fill(const struct conv_bench_workload *workload)
         for (int y = 0; y < plane->height; y++) {
             uint8_t *row = workload->source + plane->offset + (size_t)y * stride;
             for (int x = 0; x < plane->width; x++) {
-                uint32_t noise = next_random(&state);
+                uint32_t noise = conv_bench_random(&state);
                 uint32_t value = (uint32_t)(x + y) / 2 % 192 + (noise >> 26);
                 if (workload->depth == 16)
                     ((uint16_t *)(void *)row)[x] = (uint16_t)(value << 8 | (noise & 255));
