@@ -301,8 +301,8 @@ static enum conv_status end_all_parts(struct decoding *decoding, struct conv_err
     return status ? status : finished;
 }
 
-// Starts a part on a stream. Where memory is short, it has what all other parts had; what does not
-// even then fit is the host's.
+// Starts a part on a stream. If memory is short, it waits for all other parts and takes their
+// memory; the host decodes what does not fit even then.
 static enum conv_status start_part(struct decoding *decoding, int index, int first, int end,
                                    struct conv_err *err)
 {

@@ -29,7 +29,7 @@ struct syntax {
     (1u << CONV_COMMAND_BENCH_KERNELS | 1u << CONV_COMMAND_BENCH_LAYERS |                          \
      1u << CONV_COMMAND_BENCH_STREAMS | 1u << CONV_COMMAND_BENCH_CODEC)
 
-// A synonym that is the beginning of an option's name is no abbreviation of it.
+// A synonym that is the beginning of an option's name is not an abbreviation of it.
 static void add_synonyms(struct syntax *syntax)
 {
     struct option *end = &syntax->longs[syntax->count];
@@ -44,7 +44,7 @@ static void add_synonyms(struct syntax *syntax)
     *end = (struct option){0};
 }
 
-// `start`: "+" stops at the first word that is no option, "" takes options anywhere.
+// `start`: "+" stops at the first word that is not an option, "" takes options anywhere.
 static void build_syntax(struct syntax *syntax, unsigned commands, const char *start)
 {
     char *shorts = stpcpy(syntax->shorts, start);

@@ -85,7 +85,7 @@ static enum conv_source_step next_item(struct conv_walk *walk, struct conv_item 
     return step;
 }
 
-// So that may_wait knows whether a watch still has something to hand out at once.
+// Takes a step ahead, so that may_wait is exact while images that the walk found are left.
 static void look_ahead(struct conv_walk *walk)
 {
     struct peeked *peeked = calloc(1, sizeof *peeked);

@@ -38,9 +38,9 @@ static bool take(struct conv_budget *budget, struct conv_share *share, size_t by
     if (!fits && budget->beyond && budget->beyond != share)
         return false;
     if (!room && budget->reserved > 0)
-        return false; // images in work end by themselves, and then there is room
+        return false; // images in flight end by themselves, and then there is room
     if (!fits && budget->total != SIZE_MAX && share->bytes == 0 && budget->used > 0)
-        return false; // a file in memory does not help the images in work to end
+        return false; // a file in memory does not help the images in flight to end
     if (!fits)
         budget->beyond = share;
     budget->used += more;

@@ -92,7 +92,7 @@ static uint64_t cost_of_help(const struct conv_decode_policy *policy)
 bool conv_decode_policy_may_decode_on_cpu(struct conv_decode_policy *policy)
 {
     uint64_t cost = cost_of_help(policy);
-    // While no device is open, what waits for one needs no more images.
+    // While no device is open, groups that wait for one get no more images.
     if (cost > 0 && (policy->is_pending || policy->idle_ns < cost))
         return false;
     policy->idle_ns -= cost;
@@ -105,8 +105,8 @@ uint64_t conv_decode_policy_wait_limit_ns(const struct conv_decode_policy *polic
     return cost > 0 ? cost : UINT64_MAX;
 }
 
-// Idle time is kept for at most one image per worker: what was idle long ago says nothing about
-// now.
+// Idle time is kept for at most one image per worker: that of long ago says nothing about the
+// present.
 void conv_decode_policy_note_idle(struct conv_decode_policy *policy, uint64_t ns)
 {
     uint64_t most = cost_of_help(policy) * (uint64_t)policy->workers;

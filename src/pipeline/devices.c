@@ -11,7 +11,7 @@
 // A stream with less device memory than this is not worth opening: the next image would not fit.
 #define LEAST_BYTES ((size_t)1 << 20)
 
-// A device that takes longer to open is not waited for: ten times what is usual.
+// A device that takes longer to open is given up: ten times the usual time.
 #define AWAIT_NS 5000000000
 
 // While it is waited for: how soon a stop is noticed.
@@ -59,8 +59,8 @@ static void count_streams(struct conv_scheduler *s) CONV_NEEDS(s->lock)
     conv_decode_policy_note_streams(&s->policy, streams, open > 0, conv_clock_ns());
 }
 
-// As many as there is room for; a failure if that is none. The device is OPENING, and then READY or
-// given up.
+// Opens as many streams as there is room for; fails if there is room for none. The device is
+// OPENING, and then READY or given up.
 static enum conv_status open_streams(struct conv_scheduler *s, int d, struct conv_err *err)
     CONV_TAKES(s->lock)
 {
@@ -171,7 +171,7 @@ void conv_devices_close(struct conv_scheduler *s)
 // --- while a run lasts --------------------------------------------------------------------------
 
 // The first group of each stream loads the kernels that it needs, which takes some 20 ms: time to
-// pin the memory of those that have come together meanwhile.
+// pin the memory of the groups that are ready by then.
 static void pin_ahead(struct conv_scheduler *s, struct conv_backend *backend) CONV_TAKES(s->lock)
 {
     struct conv_slot *slot;

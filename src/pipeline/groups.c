@@ -78,8 +78,8 @@ static uint64_t count_left(const struct conv_scheduler *s) CONV_NEEDS(s->lock)
     uint64_t gone = s->jobs.begun - (uint64_t)s->jobs.announced.count - 1;
     uint64_t all = s->config->expected_images;
     uint64_t expected = all > gone ? all - gone : 0;
-    // A run whose source has not ended is expected to last a part as long again: what is known
-    // ahead of the walk is always little.
+    // While its source has not ended, a run is expected to last for another part of its time so
+    // far: few of the images that are left are known.
     uint64_t again = s->source_state == CONV_SOURCE_OVER ? 0 : gone / AGAIN_PART;
     expected = expected > again ? expected : again;
     return known > expected ? known : expected;

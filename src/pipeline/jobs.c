@@ -184,7 +184,7 @@ void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
     if (had_some && s->jobs.announced.first)
         pthread_cond_signal(&s->wake.workers); // its file may wait for that budget
     if (had_some)
-        pthread_cond_broadcast(&s->wake.memory); // so may images in work
+        pthread_cond_broadcast(&s->wake.memory); // so may images in flight
 }
 
 void conv_jobs_read_again(struct conv_scheduler *s, struct conv_job *job)

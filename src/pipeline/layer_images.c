@@ -328,7 +328,7 @@ static struct worker *start_workers(struct run *run)
         worker->image.track = conv_trace_add_track(config->trace, "worker", i, "");
         worker->image.reader.file_limit = config->mem_limit;
         worker->image.reader.pixel_limit = config->max_pixels;
-        // The first one is this thread. Others that cannot be started are done without.
+        // The first one is this thread. If others cannot be started, the run does without them.
         worker->has_thread = i > 0 && pthread_create(&worker->thread, NULL, work, worker) == 0;
     }
     return workers;

@@ -11,8 +11,8 @@
 #define FILES_SHARE 2
 
 // Where the memory of the whole run is limited, an eighth is for files that are read while other
-// images are in work. Another eighth is for stacks, the coders' tables and the buffers that workers
-// and pool keep (conv_pipeline_keep).
+// images are in flight. Another eighth is for stacks, the coders' tables and the buffers that
+// workers and pool keep (conv_pipeline_keep).
 static int init_budget(struct conv_scheduler *s)
 {
     const struct conv_pipeline_config *config = s->config;

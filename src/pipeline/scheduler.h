@@ -64,7 +64,7 @@ struct conv_scheduler {
     int most_streams;                          // of each device
     int slots_per_stream;                      // 0: the backend has no streams
     struct conv_stream_thread *stream_threads; // of all devices: device * most + index
-    struct conv_budget files; // has its own lock: buffers of input files, and images in work
+    struct conv_budget files; // has its own lock: buffers of input files, and images in flight
 
     // Acquired before `lock` where both are held.
     struct conv_lock report_lock;

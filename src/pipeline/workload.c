@@ -10,8 +10,9 @@
 #define SAMPLED 256
 #define OPEN_EACH 4 // one of them in 4 is opened
 
-// Names are counted as long as each stands for this many times what it costs. At the moment of
-// the decision, counting has then taken at most as small a part of the device's cost.
+// Names are counted only while the work of an image is at least this many times the cost of
+// counting it. When the decision is made, counting has then taken at most that part of the device's
+// cost.
 #define WORTH_NAMES 10
 
 // Decoded samples of a file are at most this many times its bytes (deflate: 1032).
