@@ -193,7 +193,6 @@ struct conv_stencil_extra {
     bool interleaved;
 };
 
-// Variants that only benchmarks and checks run; *count is set. Constant. Any thread.
 const struct conv_stencil_extra *conv_stencil_extras(int *count);
 
 // Analyses a checked filter for images of `depth` bits, 8, 16 or 32 (float32); border_value is in
