@@ -24,7 +24,7 @@ enum conv_status conv_npy_header_bytes(const uint8_t *head, size_t size, size_t 
                                        struct conv_err *err)
 {
     if (size < CONV_NPY_HEAD || memcmp(head, magic, sizeof magic) != 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "is not a .npy file");
+        return conv_err_set(err, CONV_ERR_FORMAT, "has no .npy header");
     if (head[6] < 1 || head[6] > 3 || head[7] != 0)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED,
                             "is a .npy file of version %d.%d; versions 1.0 to 3.0 are known",
