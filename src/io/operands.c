@@ -29,8 +29,8 @@ static enum conv_status check_pair(const char *input, const char *output, bool r
         if (recursive)
             return conv_err_hint(err, CONV_HINT_SUBFOLDERS, 0,
                                  conv_err_set(err, CONV_ERR_USAGE,
-                                              "neither of %s and %s may lie inside the other", input,
-                                              output));
+                                              "neither of %s and %s may lie inside the other",
+                                              input, output));
         break;
     case CONV_PATHS_APART:
         break;
