@@ -43,46 +43,6 @@ static void show_progress(const struct bench *bench, const char *name)
     fflush(stderr);
 }
 
-// --- comparing -----------------------------------------------------------------------------------
-
-static unsigned sample_at(const uint8_t *row, int x, int depth)
-{
-    uint16_t wide;
-    if (depth == 8)
-        return row[x];
-    memcpy(&wide, row + 2 * (size_t)x, sizeof wide);
-    return wide;
-}
-
-// The largest difference of `got` from `expected`. Where it exceeds `tolerance`, the first such
-// sample is described in *err.
-static unsigned find_difference(const struct bench *bench, const char *name, unsigned tolerance,
-                                struct conv_err *err)
-{
-    unsigned most = 0;
-    int depth = bench->workload->depth;
-    for (int p = 0; p < bench->workload->plane_count; p++) {
-        const struct conv_bench_plane *plane = &bench->workload->planes[p];
-        size_t stride = conv_image_stride(plane->width, depth);
-        for (int y = 0; y < plane->height; y++) {
-            size_t at = plane->offset + (size_t)y * stride;
-            const uint8_t *a = bench->expected + at, *b = bench->got + at;
-            if (memcmp(a, b, (size_t)plane->width * (size_t)(depth / 8)) == 0)
-                continue;
-            for (int x = 0; x < plane->width; x++) {
-                unsigned want = sample_at(a, x, depth), got = sample_at(b, x, depth);
-                unsigned apart = want > got ? want - got : got - want;
-                if (apart > tolerance && most <= tolerance)
-                    conv_err_set(err, CONV_ERR_DEVICE,
-                                 "%s is wrong: plane %d, x %d, y %d: %u, not %u", name, p, x, y,
-                                 got, want);
-                most = apart > most ? apart : most;
-            }
-        }
-    }
-    return most;
-}
-
 static enum conv_status check_result(struct bench *bench, const struct conv_bench_launch *launch,
                                      bool interleaved, struct conv_err *err)
 {
@@ -94,7 +54,10 @@ static enum conv_status check_result(struct bench *bench, const struct conv_benc
         return status;
     if (interleaved)
         conv_bench_workload_split(workload, bench->wide, bench->got);
-    return find_difference(bench, launch->variant->name, 0, err) ? CONV_ERR_DEVICE : CONV_OK;
+    return conv_bench_workload_compare(workload, bench->expected, bench->got, launch->variant->name,
+                                       0, err)
+               ? CONV_ERR_DEVICE
+               : CONV_OK;
 }
 
 // --- one variant ---------------------------------------------------------------------------------
@@ -255,7 +218,8 @@ static void bench_competitor(struct bench *bench, const struct conv_competitor *
     else if (bench->chain.filters[0].magnitude)
         conv_err_set(&err, CONV_ERR_UNSUPPORTED, "no gradient magnitudes");
     else if (!competitor->filter(&task, ns, COMPETITOR_RUNS, &err)) {
-        apart = find_difference(bench, competitor->name, competitor->tolerance, &err);
+        apart = conv_bench_workload_compare(bench->workload, bench->expected, bench->got,
+                                            competitor->name, competitor->tolerance, &err);
         if (err.status)
             conv_err_set(&err, CONV_ERR_UNSUPPORTED, "differs by up to %u", apart);
     }

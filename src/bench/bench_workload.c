@@ -144,3 +144,40 @@ void conv_bench_workload_describe(const struct conv_bench_workload *workload, co
         snprintf(text, size, "%d%s from 1%s1 to 4000%s3000%s", workload->images, images, times,
                  times, workload->sizes == CONV_BENCH_SIZES_UNIFORM ? ", uniform" : "");
 }
+
+static unsigned sample_at(const uint8_t *row, int x, int depth)
+{
+    uint16_t wide;
+    if (depth == 8)
+        return row[x];
+    memcpy(&wide, row + 2 * (size_t)x, sizeof wide);
+    return wide;
+}
+
+unsigned conv_bench_workload_compare(const struct conv_bench_workload *workload,
+                                     const uint8_t *expected, const uint8_t *result,
+                                     const char *name, unsigned tolerance, struct conv_err *err)
+{
+    unsigned most = 0;
+    int depth = workload->depth;
+    for (int p = 0; p < workload->plane_count; p++) {
+        const struct conv_bench_plane *plane = &workload->planes[p];
+        size_t stride = conv_image_stride(plane->width, depth);
+        for (int y = 0; y < plane->height; y++) {
+            size_t at = plane->offset + (size_t)y * stride;
+            const uint8_t *a = expected + at, *b = result + at;
+            if (memcmp(a, b, (size_t)plane->width * (size_t)(depth / 8)) == 0)
+                continue;
+            for (int x = 0; x < plane->width; x++) {
+                unsigned want = sample_at(a, x, depth), got = sample_at(b, x, depth);
+                unsigned apart = want > got ? want - got : got - want;
+                if (apart > tolerance && most <= tolerance)
+                    conv_err_set(err, CONV_ERR_DEVICE,
+                                 "%s is wrong: plane %d, x %d, y %d: %u, not %u", name, p, x, y,
+                                 got, want);
+                most = apart > most ? apart : most;
+            }
+        }
+    }
+    return most;
+}
