@@ -21,6 +21,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernels/common/always_inline.h"
+
 typedef uint8_t vec_u8 __attribute__((vector_size(VECTOR)));
 typedef uint16_t vec_u16 __attribute__((vector_size(VECTOR)));
 typedef int16_t vec_i16 __attribute__((vector_size(VECTOR)));
@@ -29,8 +31,6 @@ typedef int32_t vec_i32 __attribute__((vector_size(VECTOR)));
 typedef float vec_f32 __attribute__((vector_size(VECTOR)));
 typedef float vec_f32_half __attribute__((vector_size(VECTOR / 2)));
 typedef double vec_f64 __attribute__((vector_size(VECTOR)));
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 // Keeps the compiler from reordering the computation of `v`: GCC 12 otherwise keeps more products
 // of long sums than there are registers, and spills them.
