@@ -52,8 +52,11 @@ void check_case_init(struct check_case *c, uint64_t seed);
 void check_case_init_division(struct check_case *c, int depth, int coef, int divisor, int offset);
 // A real filter for which the rounding of a sample depends on the coefficient `tiny`.
 void check_case_init_tie(struct check_case *c, double tiny);
+#ifndef CHECK_LARGE_PART
+#define CHECK_LARGE_PART 1
+#endif
 // An aligned plane so large that CPU variants write it past the caches: more than 16 MiB for 3x1
-// taps (`side` 1), more than 4 MiB for side x side.
+// taps (`side` 1), more than 4 MiB for side x side. Of a build with sanitizers a 64th of that.
 void check_case_init_large(struct check_case *c, int side);
 // A narrow plane, with a seed for which the emulated device has much shared memory.
 void check_case_init_height(struct check_case *c, int height);

@@ -246,7 +246,8 @@ void check_case_init_large(struct check_case *c, int side)
     for (int i = 0; side > 1 && i < side * side; i++)
         c->filter.coef[i] = i % 4 - 1;
     conv_stencil_init(&c->stencil, &c->filter, 8, CONV_BORDER_REPLICATE, 0);
-    struct shape shape = {.width = 4032, .height = side > 1 ? 1057 : 4097, .dst_pad = 64};
+    int height = (side > 1 ? 1057 : 4097) / CHECK_LARGE_PART | 1;
+    struct shape shape = {.width = 4032, .height = height, .dst_pad = 64};
     add_plane(c, &random, &shape);
     c->planes[0].dst_spare = 0;
     fill_plane(&random, &c->src[0], 8);

@@ -167,13 +167,15 @@ static void all_layouts_give_what_the_program_gives(void **state)
     }
 }
 
-// Heights of many bands, whose seams must not show.
+// Heights of many bands, whose seams must not show. Under a sanitizer each filter takes one of the
+// four pairs of layouts.
 static void bands_do_not_show(void **state)
 {
     (void)state;
     conv_context *context = open_context(4);
     for (int i = 0; i < CASES; i++)
-        for (int layout = 0; layout < 4; layout++) {
+        for (int layout = CONV_SANITIZED ? i % 4 : 0; layout < 4;
+             layout += CONV_SANITIZED ? 4 : 1) {
             enum api_layout from = (enum api_layout)(layout & 1),
                             to = (enum api_layout)(layout >> 1);
             check(context, &cases[i], 300, 700 + i, 3 + layout % 2, CONV_SAMPLE_U8, from, to);
@@ -197,9 +199,10 @@ static void large_matrices_reach_across_bands(void **state)
     conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
     for (int i = 0; i < 6; i++) {
         static const int heights[] = {1, 7, 241, 300, 481, 900}; // some end in bands of one row
+        int width = i < 2 ? 67 : i < 3 ? 35 : 17; // the definition takes 3,000 products per pixel
         struct api_image source, results[2];
         conv_filter *filters[2];
-        api_image_make(&source, (enum api_layout)(i % 2), 67, heights[i], 3, CONV_SAMPLE_U8, 0);
+        api_image_make(&source, (enum api_layout)(i % 2), width, heights[i], 3, CONV_SAMPLE_U8, 0);
         api_image_fill(&source.view, &noise);
         conv_filter_options custom = options;
         custom.kernel = spec;
@@ -212,7 +215,7 @@ static void large_matrices_reach_across_bands(void **state)
                                                    100, &options),
                          CONV_OK);
         for (int k = 0; k < 2; k++) {
-            api_image_make(&results[k], API_PLANAR, 67, heights[i], 3, CONV_SAMPLE_U8, k);
+            api_image_make(&results[k], API_PLANAR, width, heights[i], 3, CONV_SAMPLE_U8, k);
             assert_int_equal(conv_filter_run(filters[k], &source.view, &results[k].view, 1, NULL),
                              CONV_OK);
             conv_filter_destroy(filters[k]);

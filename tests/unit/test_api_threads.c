@@ -20,12 +20,6 @@
 #include "support/random.h"
 #include "support/reference.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#else
-#define SANITIZED 0
-#endif
-
 static conv_context *open_context(int threads)
 {
     conv_context *context;
@@ -110,7 +104,7 @@ struct worker {
 static void *run_worker(void *argument)
 {
     struct worker *worker = argument;
-    worker->digest = work(worker->seed, SANITIZED ? 2 : 6);
+    worker->digest = work(worker->seed, CONV_SANITIZED ? 2 : 6);
     return NULL;
 }
 
@@ -144,7 +138,7 @@ static void changed_files_are_decoded_or_refused(void **state)
     enum { COUNT = 16, ROOM = 1 << 16 };
     conv_context *context = open_context(3);
     uint64_t noise = 77;
-    int rounds = SANITIZED ? 25 : 100, taken = 0, refused = 0;
+    int rounds = CONV_SANITIZED ? 25 : 100, taken = 0, refused = 0;
     assert_non_null(context);
     for (int round = 0; round < rounds; round++) {
         uint8_t *data[COUNT];
@@ -272,7 +266,7 @@ static void calls_leave_nothing_behind(void **state)
     size_t before = 0;
     struct api_image image;
     uint64_t noise = 5;
-    int calls = SANITIZED ? 300 : 1000; // of ten functions each
+    int calls = CONV_SANITIZED ? 300 : 1000; // of ten functions each
     api_image_make(&image, API_INTERLEAVED, 20, 20, 3, CONV_SAMPLE_U8, 0);
     api_image_fill(&image.view, &noise);
     conv_context *context = open_context(1);
@@ -283,7 +277,7 @@ static void calls_leave_nothing_behind(void **state)
     }
     size_t after = bytes_in_use();
     conv_context_destroy(context);
-    if (!SANITIZED && after > before + 1024)
+    if (!CONV_SANITIZED && after > before + 1024)
         fail_msg("%zu bytes more after %d rounds", after - before, calls - 50);
     // Contexts themselves.
     for (int i = 0; i < 100; i++) {
@@ -293,7 +287,7 @@ static void calls_leave_nothing_behind(void **state)
         call_all(context, &image);
         conv_context_destroy(context);
     }
-    if (!SANITIZED && bytes_in_use() > before + 1024)
+    if (!CONV_SANITIZED && bytes_in_use() > before + 1024)
         fail_msg("%zu bytes more after 90 contexts", bytes_in_use() - before);
     api_image_free(&image);
 }

@@ -43,6 +43,10 @@
 #define TIMED 1
 #endif
 
+// Where nothing is timed, the pixels of some families do: one of this many, a number that divides
+// no number of cases, so that each case of each kind is among them.
+#define STEP (CONV_SANITIZED ? 5 : 1)
+
 static uint64_t seed;
 
 // --- families of files ---------------------------------------------------------------------------
@@ -475,10 +479,13 @@ static void compare_pixels(const struct subject *subject, png_bytepp rows, const
 // The ratio, or 0 where it is not measured.
 static double check_family(struct conv_png_codec *codec, const struct family *f)
 {
+    static int turn;
     char text[300];
     struct png_file file;
     struct conv_png_header header;
     struct subject subject = {.codec = codec};
+    if (turn++ % STEP)
+        return 0;
     describe(text, sizeof text, f);
     make_file(&file, f);
     assert_int_equal(conv_png_probe(file.data, file.size, &header, NULL), CONV_OK);

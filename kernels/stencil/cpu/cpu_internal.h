@@ -32,8 +32,15 @@ extern const struct conv_variant conv_cpu_neon, conv_cpu_neon_dot;
 #define CONV_CPU_LINE (CONV_CPU_STRIP + CONV_CPU_BLOCK + 64)
 // Planes of at least this many bytes are written past the caches: half of a usual last level. For
 // smaller ones the next reader gains more from the cache (AVX-512: streaming costs 35 % at
-// 2880x1800 and saves 25 % at 8192x4096). direct.h has its own limit.
-#define CONV_CPU_STREAM (16 << 20)
+// 2880x1800 and saves 25 % at 8192x4096). direct.h has its own limit. A build with sanitizers
+// writes smaller planes in that manner, too: the code is the same, and the checks of large ones
+// take long.
+#ifdef CONV_COMPILE_ONCE
+#define CONV_CPU_STREAM_PART 64
+#else
+#define CONV_CPU_STREAM_PART 1
+#endif
+#define CONV_CPU_STREAM ((16 << 20) / CONV_CPU_STREAM_PART)
 
 // Bytes of a row's left and right edge (direct.h): one or two blocks each, with the halo on both
 // sides.

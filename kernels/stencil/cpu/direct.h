@@ -23,7 +23,7 @@
 // Planes of at least this many bytes are written past the caches, in whole rows: a cache line
 // written in both manners costs more than is saved (2880x1800: 1.2 times as fast, but half as fast
 // with two ordinary stores per row). Not with vectors of 16 bytes, which took three times as long.
-#define DIRECT_STREAM (4 << 20)
+#define DIRECT_STREAM ((4 << 20) / CONV_CPU_STREAM_PART)
 _Static_assert(2 * VECTOR + DIRECT_MOST_SIDE - 1 <= CONV_CPU_EDGES - CONV_CPU_RIGHT_EDGE &&
                    VECTOR + DIRECT_MOST_SIDE - 1 <= CONV_CPU_RIGHT_EDGE,
                "edges fit");
