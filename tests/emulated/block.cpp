@@ -38,7 +38,8 @@ static struct {
 
 static bool same(site a, site b)
 {
-    return a.line == b.line && strcmp(a.file, b.file) == 0;
+    // Nearly always the same string; strcmp alone was a sixth of the time of a check.
+    return a.line == b.line && (a.file == b.file || strcmp(a.file, b.file) == 0);
 }
 
 // --- the block's barrier -------------------------------------------------------------------------
@@ -173,9 +174,7 @@ void open_block(int threads)
         block.warps[w].returned = lanes >= CONV_EMULATED_WARP ? 0
                                   : lanes <= 0                ? UINT32_MAX
                                                               : UINT32_MAX << lanes;
-        block.warps[w].used = 0;
-        for (int i = 0; i < MEETINGS; i++)
-            block.warps[w].meetings[i].begun = false;
+        block.warps[w].used = 0; // find_meeting() resets the others before use
     }
     block.arrived = 0;
     block.left = threads;

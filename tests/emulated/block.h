@@ -78,11 +78,10 @@ template <typename Value> class lanes
     {
         leave_warp(meeting_);
     }
-    Value operator[](int lane) const
+    const Value &operator[](int lane) const // no copy: of a fragment, one word is needed
     {
-        Value value;
-        memcpy(&value, words_of(meeting_, lane), sizeof value);
-        return value;
+        static_assert(alignof(Value) <= alignof(uint64_t), "words are aligned for it");
+        return *(const Value *)words_of(meeting_, lane);
     }
 
   private:

@@ -10,15 +10,35 @@
 namespace emulated
 {
 
-void fill_with_noise(void *memory, size_t size)
+#define NOISE_WORDS (1 << 15)
+#define NOISE_BYTES (sizeof(uint64_t) * NOISE_WORDS)
+
+static const uint8_t *make_noise()
 {
-    uint8_t *to = (uint8_t *)memory;
-    uint64_t word = draw() | 1;
-    for (size_t i = 0; i < size; i += sizeof word) {
+    static uint64_t words[NOISE_WORDS];
+    uint64_t word = 0x9e3779b97f4a7c15;
+    for (uint64_t &to : words) {
         word ^= word << 13;
         word ^= word >> 7;
         word ^= word << 17;
-        memcpy(to + i, &word, size - i < sizeof word ? size - i : sizeof word);
+        to = word;
+    }
+    return (const uint8_t *)words;
+}
+
+// From some place of a fixed noise on: as each block begins, all of its shared memory becomes
+// noise.
+void fill_with_noise(void *memory, size_t size)
+{
+    static const uint8_t *const noise = make_noise();
+    uint8_t *to = (uint8_t *)memory;
+    size_t at = draw() % NOISE_BYTES;
+    while (size > 0) {
+        size_t part = size < NOISE_BYTES - at ? size : NOISE_BYTES - at;
+        memcpy(to, noise + at, part);
+        to += part;
+        size -= part;
+        at = 0;
     }
 }
 

@@ -16,6 +16,9 @@
 
 #define STACK_SIZE ((size_t)256 << 10)
 #define GUARD_SIZE ((size_t)4096)
+// Stacks begin at different offsets in their pages: they would share few lines of the caches.
+#define OFFSETS 8
+#define OFFSET ((size_t)512)
 
 namespace emulated
 {
@@ -125,6 +128,7 @@ void adopt_fiber(fiber *fiber)
 
 bool make_fiber(fiber *fiber, void (*entry)())
 {
+    static size_t made;
     first_entry = entry;
     *fiber = {};
     // Stacks grow downwards, to a page without access.
@@ -133,9 +137,9 @@ bool make_fiber(fiber *fiber, void (*entry)())
     if (map == MAP_FAILED)
         return false;
     fiber->stack = (char *)map + GUARD_SIZE;
-    fiber->stack_size = STACK_SIZE;
+    fiber->stack_size = STACK_SIZE - made++ % OFFSETS * OFFSET;
     fiber->asan_stack = fiber->stack;
-    fiber->asan_size = STACK_SIZE;
+    fiber->asan_size = fiber->stack_size;
     if (mprotect(map, GUARD_SIZE, PROT_NONE)) {
         munmap(map, GUARD_SIZE + STACK_SIZE);
         return false;

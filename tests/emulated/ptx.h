@@ -242,7 +242,8 @@ static inline void mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(
     for (int i = 0; i < 4; i++) {
         double sum = c[i];
         for (int k = 0; k < 16; k++) {
-            const fragments a = all[g * 4 + k % 8 / 2], b = all[(2 * t + i % 2) * 4 + k % 8 / 2];
+            const fragments &a = all[g * 4 + k % 8 / 2];
+            const fragments &b = all[(2 * t + i % 2) * 4 + k % 8 / 2];
             sum += (double)half_of(a.a[i / 2 + k / 8 * 2], k % 2) * half_of(b.b[k / 8], k % 2);
         }
         *d[i] = (float)sum;

@@ -27,6 +27,10 @@
 #include "queue.h"
 #include "scheduler.h"
 
+#if CONV_EMULATED_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+
 #define MOST_THREADS 1024
 #define PLAIN_SHARED (48 << 10) // bytes that a launch may have without an attribute
 #define SYSTEM_SHARED 1024      // bytes of a block's shared memory that the system reserves
@@ -34,12 +38,12 @@
 #define GRAIN 16                // its least size: what a bulk copy may read of a row's end
 #define PAGE 4096               // bytes
 #define NOISE_BYTES (1 << 20)   // of noise, repeated in large memory
-#define MAPPED (1 << 20)        // size from which memory is mapped
+#define MAPPED (1 << 20)        // size from which memory is mapped, a page of guard on either side
 
 struct allocation {
     size_t size;
     int device;
-    bool is_mapped; // by map_noise
+    bool is_mapped; // by map_memory
 };
 
 struct cudaStream {
@@ -264,24 +268,47 @@ static size_t whole_pages(size_t size)
     return (size + PAGE - 1) / PAGE * PAGE;
 }
 
-// Memory that begins as noise; whether free_noise has to unmap it is returned.
-static bool allocate_noise(void **memory, size_t size)
+// Noise between two pages without access. To the address sanitizer, the last page ends where the
+// memory does. Its own allocator would write a state of every byte, twice: a sixth of the memory.
+static uint8_t *map_memory(size_t size)
 {
-    if (size >= MAPPED && !CONV_EMULATED_ASAN) {
-        *memory = mmap(nullptr, whole_pages(size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (*memory == MAP_FAILED)
-            abort();
-        map_noise((uint8_t *)*memory, whole_pages(size));
-        return true;
-    }
-    // Exactly the requested size: the address sanitizer sees accesses after it, as memcheck does.
-    // It maps and unmaps large memory as we do, and expects nothing of its content.
-    if (posix_memalign(memory, size >= MAPPED ? PAGE : ALIGN, size))
+    size_t pages = whole_pages(size);
+    void *map = mmap(nullptr, PAGE + pages + PAGE, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED)
         abort();
-    size_t mapped = size >= MAPPED ? size / PAGE * PAGE : 0;
-    map_noise((uint8_t *)*memory, mapped);
-    emulated::fill_with_noise((uint8_t *)*memory + mapped, size - mapped);
-    return false;
+    uint8_t *memory = (uint8_t *)map + PAGE;
+    map_noise(memory, pages);
+#if CONV_EMULATED_ASAN
+    ASAN_POISON_MEMORY_REGION(memory + size, pages - size);
+#endif
+    return memory;
+}
+
+// Under the address sanitizer the addresses stay without access for good, so that any use of freed
+// memory is found.
+static void unmap_memory(uint8_t *memory, size_t size)
+{
+    size_t pages = whole_pages(size);
+    bool ok = CONV_EMULATED_ASAN ? mmap(memory, pages, PROT_NONE,
+                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+                                        0) != MAP_FAILED
+                                 : munmap(memory - PAGE, PAGE + pages + PAGE) == 0;
+    if (!ok)
+        abort();
+}
+
+// Memory of exactly the requested size that begins as noise: the address sanitizer sees accesses
+// after it, as memcheck does.
+static uint8_t *allocate_noise(size_t size)
+{
+    if (size >= MAPPED)
+        return map_memory(size);
+    void *memory;
+    if (posix_memalign(&memory, ALIGN, size))
+        abort();
+    emulated::fill_with_noise(memory, size);
+    return (uint8_t *)memory;
 }
 
 cudaError_t cudaMalloc(void **memory, size_t size)
@@ -290,9 +317,9 @@ cudaError_t cudaMalloc(void **memory, size_t size)
     size_t taken_size = (size + GRAIN - 1) / GRAIN * GRAIN;
     if (size == 0 || !take(taken_size))
         return report(cudaErrorMemoryAllocation);
-    bool is_mapped = allocate_noise(memory, size);
+    *memory = allocate_noise(size);
     std::lock_guard<std::mutex> held(lock);
-    allocations[(const uint8_t *)*memory] = {taken_size, current, is_mapped};
+    allocations[(const uint8_t *)*memory] = {taken_size, current, size >= MAPPED};
     return cudaSuccess;
 }
 
@@ -302,10 +329,10 @@ static bool release(void *memory)
     auto found = allocations.find((const uint8_t *)memory);
     if (found == allocations.end())
         return false;
-    if (!found->second.is_mapped)
+    if (found->second.is_mapped)
+        unmap_memory((uint8_t *)memory, found->second.size);
+    else
         free(memory);
-    else if (munmap(memory, whole_pages(found->second.size)) != 0)
-        abort();
     taken -= found->second.size;
     allocations.erase(found);
     return true;

@@ -14,16 +14,20 @@
 namespace emulated
 {
 
-// Threads and events that can continue, by random keys: the smallest key is next.
+// Threads and events that can continue, by random keys: the smallest key is next. Small: a block
+// has a thousand of them.
 struct turn {
     uint64_t key;
-    thread *who; // null: an event
-    void (*event)(int);
-    int argument;
+    uint32_t who; // a thread's number; from CONV_EMULATED_MOST_THREADS on, a place in now.events
     bool operator<(const turn &other) const
     {
         return key > other.key; // the standard's heaps have the largest on top
     }
+};
+
+struct event {
+    void (*happen)(int);
+    int argument;
 };
 
 // How keys are drawn; each way finds other mistakes.
@@ -41,6 +45,7 @@ static struct {
     int count; // of the block
     thread *running;
     std::vector<turn> turns;
+    std::vector<event> events; // of the block
     enum order order;
     const std::function<void()> *body;
     dim3 block_index;
@@ -120,7 +125,6 @@ int lane()
 
 static uint64_t draw_key(const thread *who)
 {
-    uint64_t low = draw() >> 32;
     if (!who || now.order == EACH_TURN)
         return draw();
     // Now and then a thread's key is drawn again.
@@ -129,7 +133,7 @@ static uint64_t draw_key(const thread *who)
                         : &now.threads[who->number];
     if (draw() % 256 == 0)
         drawn->priority = draw();
-    return (drawn->priority & ~(uint64_t)UINT32_MAX) | low;
+    return (drawn->priority & ~(uint64_t)UINT32_MAX) | draw() >> 32;
 }
 
 static void add_turn(const turn &turn)
@@ -141,12 +145,13 @@ static void add_turn(const turn &turn)
 void make_ready(thread *thread)
 {
     thread->waits = nullptr;
-    add_turn({draw_key(thread), thread, nullptr, 0});
+    add_turn({draw_key(thread), (uint32_t)thread->number});
 }
 
 void happen_later(void (*event)(int argument), int argument)
 {
-    add_turn({draw_key(nullptr), nullptr, event, argument});
+    add_turn({draw_key(nullptr), CONV_EMULATED_MOST_THREADS + (uint32_t)now.events.size()});
+    now.events.push_back({event, argument});
 }
 
 // Switches to the next thread, or to the host if none can continue. Returns when it is the caller's
@@ -156,15 +161,16 @@ static void pass_on()
     thread *me = now.running;
     while (!now.turns.empty()) {
         std::pop_heap(now.turns.begin(), now.turns.end());
-        turn turn = now.turns.back();
+        uint32_t who = now.turns.back().who;
         now.turns.pop_back();
-        if (!turn.who) {
-            turn.event(turn.argument);
+        if (who >= CONV_EMULATED_MOST_THREADS) {
+            event event = now.events[who - CONV_EMULATED_MOST_THREADS];
+            event.happen(event.argument);
             continue;
         }
-        now.running = turn.who;
-        if (turn.who != me)
-            switch_fiber(me ? &me->fiber : &now.host, &turn.who->fiber);
+        now.running = &now.threads[who];
+        if (now.running != me)
+            switch_fiber(me ? &me->fiber : &now.host, &now.running->fiber);
         return;
     }
     if (me) {
@@ -276,6 +282,7 @@ static void run_block()
 {
     dim3 shape = now.shape->block;
     open_block(now.count);
+    now.events.clear();
     for (int i = 0; i < now.count; i++) {
         thread *thread = &now.threads[i];
         unsigned number = (unsigned)i;
