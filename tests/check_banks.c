@@ -13,6 +13,10 @@
 #include "support/device.h"
 #include "support/random.h"
 
+#ifndef CHECK_SHRINK
+#define CHECK_SHRINK 1 // by how much images are smaller: large banks have 49x49 taps
+#endif
+
 static const char *const names[] = {"gabor:1x3", "gabor:2x4", "laws:9",    "laws",  "sobel",
                                     "prewitt",   "log:0.7",   "dog:0.5,1", "log:3", "scharr"};
 static const char *const large[] = {"schmid", "mr8", "lm", "gabor:6x2"};
@@ -178,9 +182,12 @@ static bool equal(const struct test *test, const float *expected, const float *g
     return true;
 }
 
-// Fails also if most values are equal: such a case could not tell right from wrong.
-static bool is_vacuous(const float *values, size_t count)
+// Fails also if most values are equal: such a case could not tell right from wrong. A few pixels
+// may be so: those that a border repeats have no edges.
+static bool is_vacuous(const struct test *test, const float *values, size_t count)
 {
+    if (test->height * test->width < 8)
+        return false;
     size_t same = 0;
     for (size_t i = 1; i < count; i++)
         same += values[i] == values[0];
@@ -230,7 +237,7 @@ static bool check(struct test *test, uint64_t *random)
     float *maps = expect_maps(test);
     float *got = run_bank(test, &none, &count);
     bool good = equal(test, maps, got, count, "maps");
-    if (is_vacuous(maps, count)) {
+    if (is_vacuous(test, maps, count)) {
         printf("FAILED: %s: most values are equal\n", test->name);
         good = false;
     }
@@ -305,9 +312,9 @@ int main(int argc, char **argv)
     bool good = true;
     for (int i = 0; i < rounds && good; i++)
         good = run_case(names[random_below(&random, sizeof names / sizeof names[0])], place,
-                        i % 4 ? 30 : 80, &random);
+                        (i % 4 ? 30 : 80) / CHECK_SHRINK, &random);
     for (size_t i = 0; i < sizeof large / sizeof large[0] && good; i++)
-        good = run_case(large[i], place, 12, &random);
+        good = run_case(large[i], place, 12 / CHECK_SHRINK, &random);
     puts(good ? "filter banks: equal" : "filter banks: FAILED");
     return good ? 0 : 1;
 }

@@ -101,7 +101,8 @@ static void put_repeat(struct writer *writer)
 // All are of one gray image of 8 rows of zeros, unless the case says otherwise. Those made of many
 // stored blocks are higher.
 enum { WIDTH = 39, HEIGHT = 8, BYTES = (WIDTH + 1) * HEIGHT };
-enum { COSTLY_HEIGHT = 5000, COSTLY_BYTES = (WIDTH + 1) * COSTLY_HEIGHT };
+enum { COSTLY_HEIGHT = 2500, COSTLY_BYTES = (WIDTH + 1) * COSTLY_HEIGHT };
+enum { LONG_HEIGHT = 5000, LONG_BYTES = (WIDTH + 1) * LONG_HEIGHT };
 
 // Writes matches of 258 with the fixed code until `bytes` bytes are complete, `first` of which were
 // written before.
@@ -389,13 +390,11 @@ bool check_costly_stream(struct check_stream *stream, int number)
 // Zeros by a literal each: 200,000 bytes.
 struct check_stream check_long_stream(void)
 {
-    struct check_stream stream = {WIDTH,     COSTLY_HEIGHT,      1, 8, malloc(COSTLY_BYTES), 0,
+    struct check_stream stream = {WIDTH,     LONG_HEIGHT,        1, 8, malloc(LONG_BYTES), 0,
                                   "stopped", CONV_DECODE_STOPPED};
-    uint8_t *rows = calloc(COSTLY_BYTES, 1);
-    z_stream z = {.next_in = rows,
-                  .avail_in = COSTLY_BYTES,
-                  .next_out = stream.bytes,
-                  .avail_out = COSTLY_BYTES};
+    uint8_t *rows = calloc(LONG_BYTES, 1);
+    z_stream z = {
+        .next_in = rows, .avail_in = LONG_BYTES, .next_out = stream.bytes, .avail_out = LONG_BYTES};
     if (!rows || !stream.bytes || deflateInit2(&z, 6, Z_DEFLATED, 15, 9, Z_HUFFMAN_ONLY) != Z_OK ||
         deflate(&z, Z_FINISH) != Z_STREAM_END)
         abort();

@@ -9,6 +9,9 @@
 #include "support/random.h"
 
 #define MOST_HEAD 400 // bytes of zlib's head, of a block's head, and of the Adler-32
+#ifndef CHECK_BLOCKS
+#define CHECK_BLOCKS SIZE_MAX // about as many a stream has at most
+#endif
 
 static uint64_t state;
 
@@ -159,10 +162,14 @@ static void compress_rows(struct check_stream *stream, const uint8_t *rows, size
     int level = (int)check_decode_random(10), strategy = (int)check_decode_random(5);
     int window = check_decode_random(4) ? 15 : 9 + (int)check_decode_random(7);
     int memory = 1 + (int)check_decode_random(9);
+    while (memory < 9 && size >> (memory + 6) > CHECK_BLOCKS) // a block has as many symbols
+        memory++;
     if (deflateInit2(&z, level, Z_DEFLATED, window, memory, strategy) != Z_OK)
         abort();
     // Parts with flushes between them: blocks of all sizes down to empty ones.
     size_t piece = check_decode_random(3) ? size : 1 + check_decode_random((unsigned)size);
+    if (size / piece > CHECK_BLOCKS)
+        piece = size / CHECK_BLOCKS;
     int flush = check_decode_random(2) ? flushes[check_decode_random(5)] : -1;
     size_t room = 2 * size + 16 * (size / piece + 1) + MOST_HEAD;
     stream->bytes = allocate(room);
