@@ -8,7 +8,7 @@
 function(conv_cuda_batches result folder suffix)
     # NAME:PATTERN; headers that define the same name are in different batches.
     set(batches "stencil:kernels/stencil/cuda/[^t]" "tma:kernels/stencil/cuda/tma"
-        "ladder:kernels/layer/cuda/ladder" "layer:kernels/layer/cuda/[^l]" "coders:src/png/cuda/")
+        "ladder:kernels/layer/cuda/(ladder|direct)" "layer:kernels/layer/cuda/[^l]" "coders:src/png/cuda/")
     set(alone "/(arithmetic|encode_codes|encode_layout)\\.cu") # static names of theirs are in other files as well
     set(for_others "src/png/cuda|/(alpha|ladder_fma|pad)\\.cu")
     string(MD5 place "${folder}")
