@@ -2,6 +2,7 @@
 """Faults that are rare in practice: no memory, no threads, short reads and writes, quota (tests/preload/faults.c)."""
 import errno
 import os
+import signal
 import subprocess
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import images
 import program
-from program import start
+from program import start, until
 from test_batch import fill, tree
 
 LIBRARY = os.environ.get("CONV_FAULTS_LIBRARY")
@@ -199,6 +200,16 @@ def test_in_place_a_journal_without_locks_is_refused(box):
         assert code == 2 and faults == 1 and "can be locked" in err and os.strerror(number) in err
         assert (box / "in" / "a.png").read_bytes() == made["a.png"].data
         assert run_with(f"flock={number}", "emboss", "--resume", "journal", "in", "out")[0] == 0, "only in place"
+
+
+def test_an_end_that_takes_long_keeps_the_exit_code(box):
+    """A second after the signal that ends it, a watch was ended with 130: on a busy machine, the rest took that long."""
+    (box / "in").mkdir()
+    process = start("emboss", "--watch", "in", "out", env=environment("linger=2500"))
+    until((box / "out").exists, process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=program.TIMEOUT)
+    assert process.returncode == 0 and seen() == 2, err
 
 
 def test_the_library_is_no_blank(box):

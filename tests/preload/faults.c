@@ -17,6 +17,7 @@
 //                  and before they rename, so that they interleave differently; and waits of more
 //                  than half a second do not time out, which would hide a lost wake-up
 //   seed=N         of the pauses
+//   linger=MS      closing what the system watches folders with takes that long
 // CONV_FAULTS_SEEN names a file that gets a byte when the library is loaded and one per fault.
 #include <dlfcn.h>
 #include <errno.h>
@@ -44,7 +45,7 @@ enum action { NOTHING, GROW, SHRINK, VANISH };
 
 static struct {
     bool ready, short_io, interrupt, no_file, all_threads, no_nameless, no_link, link_by_path;
-    long alloc, thread, delay, seed;
+    long alloc, thread, delay, seed, linger;
     int write_errno, fsync_errno, flock_errno;
     enum action action;
     const char *touch;
@@ -86,6 +87,8 @@ static void read_plan(void)
         plan.delay = strtol(word + 6, NULL, 10);
     if ((word = strstr(text, "seed=")))
         plan.seed = strtol(word + 5, NULL, 10);
+    if ((word = strstr(text, "linger=")))
+        plan.linger = strtol(word + 7, NULL, 10);
     if ((word = strstr(text, "touch=")))
         plan.touch = word + 6;
     plan.action = strstr(text, "read=grow")     ? GROW
@@ -449,8 +452,21 @@ int renameat(int from, const char *old, int to, const char *name)
     return (int)syscall(SYS_renameat2, from, old, to, name, 0);
 }
 
+// A descriptor of inotify is of no type.
+static void linger_at(int fd)
+{
+    struct stat info;
+    struct timespec left = {plan.linger / 1000, plan.linger % 1000 * 1000000};
+    if (!plan.linger || fstat(fd, &info) != 0 || (info.st_mode & S_IFMT) != 0)
+        return;
+    tell();
+    while (syscall(SYS_nanosleep, &left, &left) != 0)
+        continue;
+}
+
 int close(int fd)
 {
+    linger_at(fd);
     int result = (int)syscall(SYS_close, fd); // Linux closes the descriptor in any case
     return interrupt() ? -1 : result;
 }
