@@ -62,13 +62,13 @@ def free_ports(count):
 
 
 def wait_until(condition, seconds, what):
-    """The first true value of condition(); fails after that time."""
-    end = time.monotonic() + seconds
+    """The first true value of condition(); fails after five times as long as it takes at most on a free machine."""
+    end = time.monotonic() + 5 * seconds  # a busy machine
     while True:
         value = condition()
         if value:
             return value
-        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        assert time.monotonic() < end, f"not within {5 * seconds} s: {what}"
         time.sleep(0.1)
 
 
@@ -111,7 +111,7 @@ class Slurm:
         for name in ("slurmd-n1", "slurmd-n2", "slurmctld", "munged"):
             end_by_pid_file(self.folder / f"{name}.pid")
 
-    def call(self, *args, check=True, env=None, timeout=120):
+    def call(self, *args, check=True, env=None, timeout=600):
         own = {"SLURM_CONF": f"{self.folder}/slurm.conf", "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
         result = subprocess.run([os.fspath(a) for a in args], env={**os.environ, **own, **(env or {})}, text=True,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout)

@@ -14,7 +14,7 @@ from job import check_outputs, count_outputs, fill_folder, outputs_of, run_alone
 def call(*args, code=0):
     env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
            "OMPI_MCA_rmaps_base_oversubscribe": "1", "PARALLEL_HOME": os.getcwd()}
-    result = subprocess.run(args, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+    result = subprocess.run(args, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900)
     assert result.returncode == code, f"{args}: exit code {result.returncode}\n{result.stdout}{result.stderr}"
     return result.stdout + result.stderr
 
@@ -67,7 +67,7 @@ def test_parallel_tries_a_killed_shard_again(box):
         victim = wait_until(lambda: count_outputs(box) >= 5 and find_child("/8"), 60, "a shard in the middle")
         before = outputs_of(box)
         os.kill(victim, signal.SIGKILL)
-        out, _ = process.communicate(timeout=300)
+        out, _ = process.communicate(timeout=900)
     finally:
         process.kill()
     assert "of 8 shards: " in out and "0 failed" in out and process.returncode == 0, out

@@ -25,7 +25,7 @@ def start(*args):
 def finish(process, code=0):
     """Its last line. Ends what is left of its session, also when it hangs."""
     try:
-        out, _ = process.communicate(timeout=300)
+        out, _ = process.communicate(timeout=900)
     finally:
         try:
             os.killpg(process.pid, signal.SIGKILL)

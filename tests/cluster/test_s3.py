@@ -31,7 +31,7 @@ def s3(box, monkeypatch):
             return None
 
     def aws(*args):
-        return subprocess.run(["aws", "s3", *args], check=True, capture_output=True, text=True, timeout=120).stdout
+        return subprocess.run(["aws", "s3", *args], check=True, capture_output=True, text=True, timeout=600).stdout
     try:
         wait_until(answers, 60, "the server answers")
         aws("mb", "s3://images")
@@ -43,7 +43,7 @@ def s3(box, monkeypatch):
 
 def shard(index, count, code=0):
     result = subprocess.run([script("s3.sh"), "s3://images/in", "s3://images/out", str(index), str(count)], capture_output=True,
-                            text=True, timeout=300)
+                            text=True, timeout=900)
     assert result.returncode == code, result.stdout + result.stderr
     return result.stderr
 
