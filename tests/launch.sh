@@ -5,7 +5,7 @@
 # and of all processes that it has waited for, elapsed time, all in seconds, and NAME.
 name=$1
 shift
-[[ ${CONV_TEST_COSTS:-} ]] || exec "$@"
+[[ ${CONV_TEST_COSTS:-} && $name != cli_* ]] || exec "$@"
 TIMEFORMAT="%U %S %R $name"
 exec 3>&2
 { time "$@" 2>&3 3>&-; } 2>>"$CONV_TEST_COSTS"

@@ -3,12 +3,15 @@
 
 Environment: CONV_BINARY (default ./conv at the root of the checkout), CONV_REQUIRE_CUDA=1 (a GPU that cannot be
 used fails the tests marked `cuda` instead of skipping them), CONV_PHOTOS (a folder of photographs), CONV_RUNNER (what
-runs the binary: "valgrind -q"), and what CMake builds for tests: CONV_FAULTS_LIBRARY, CONV_FAULTY_BINARY.
+runs the binary: "valgrind -q"), CONV_TEST_COSTS (see tests/launch.sh), and what CMake builds for tests:
+CONV_FAULTS_LIBRARY, CONV_FAULTY_BINARY.
 """
 import fcntl
 import os
+import resource
 import signal
 import sys
+import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "tools"))
@@ -59,3 +62,24 @@ def pytest_generate_tests(metafunc):
     """A test with the argument `device` runs on the CPU and, where there is one, on the GPU."""
     if "device" in metafunc.fixturenames:
         metafunc.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+
+
+def spent():
+    """User and system time of this process and of all that it has waited for, and the time, in seconds."""
+    uses = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(use.ru_utime for use in uses), sum(use.ru_stime for use in uses), time.monotonic()
+
+
+noted = [0, 0, time.monotonic()]  # by files that are done: the first one pays for the imports
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item, nextitem):
+    """After the last test of a file, its costs go to the file CONV_TEST_COSTS."""
+    yield
+    if os.environ.get("CONV_TEST_COSTS") and (nextitem is None or nextitem.path != item.path):
+        now = spent()
+        own = " ".join(f"{a - b:.3f}" for a, b in zip(now, noted))
+        noted[:] = now
+        with open(os.environ["CONV_TEST_COSTS"], "a") as file:
+            file.write(f"{own} cli_{item.path.stem}{os.environ.get('CONV_TEST_SUFFIX', '')}\n")
