@@ -13,7 +13,7 @@ from test_signals import AFTER, interrupt
 
 WIDTH, HEIGHT = 2801, 1050  # RGB: 8.8 MB; from 8 MiB on, an image is encoded in bands
 SLOW = bool(os.environ.get("CONV_SANITIZED") or os.environ.get("CONV_RUNNER"))
-JOBS = (1, 3) if SLOW else (1, 2, 3, 7)
+JOBS = (3,) if SLOW else (1, 2, 3, 7)  # a sanitizer looks at the threads; the release build compares the bytes
 
 
 def samples(depth=8, channels=3, width=WIDTH):
@@ -75,7 +75,7 @@ def test_the_bytes_do_not_depend_on_the_cores(box, level):
         run("emboss", f"-j{jobs}", f"-z{level}", "a.png", f"{jobs}.png")
     files = [(box / f"{jobs}.png").read_bytes() for jobs in JOBS]
     assert files.count(files[0]) == len(files)
-    if level > 0:
+    if level > 0 and not SLOW:
         run("emboss", "-j1", "-z0", "a.png", "want.png")
         run("identity", "-j2", "-z0", f"{JOBS[-1]}.png", "back.png")
         assert (box / "back.png").read_bytes() == (box / "want.png").read_bytes()
@@ -87,9 +87,10 @@ def test_large_and_small_images_side_by_side(box):
     write(box / "in" / "m.png", samples())
     for i in range(40):
         (box / "in" / f"{i:02}.png").write_bytes(png.encode(5, 5, [[i] * 5] * 5, png.GRAY))
-    for jobs in (1, 4):
+    for jobs in (4,) if SLOW else (1, 4):
         run("emboss", f"-j{jobs}", "in", f"out{jobs}")
-    for name in os.listdir("in"):
+    assert sorted(os.listdir("out4")) == sorted(os.listdir("in"))
+    for name in os.listdir("in") if not SLOW else ():
         assert (box / "out1" / name).read_bytes() == (box / "out4" / name).read_bytes()
 
 

@@ -3,6 +3,7 @@
 
 Where OpenCV gives other bytes, the definition in integers decides, and the case must be in DEVIATIONS below.
 """
+import functools
 import glob
 import os
 
@@ -46,6 +47,12 @@ def opencv(image, filt, border):
     return out[ry:ry + image.shape[0], rx:rx + image.shape[1]]
 
 
+@functools.lru_cache(maxsize=None)
+def read_source(path):
+    """As read() of an image that every filter has for input."""
+    return read(path)
+
+
 def read(path):
     """An image's colour channels without alpha, (height, width, 1 or 3)."""
     image = cv2.imread(os.fspath(path), cv2.IMREAD_UNCHANGED)
@@ -79,7 +86,7 @@ def compare(name, border, source, out):
     filt = BUILTINS[name]
     deviating = set()
     for path in sorted(os.listdir(source)):
-        image, ours = read(os.path.join(source, path)), read(os.path.join(out, path))
+        image, ours = read_source(os.path.realpath(os.path.join(source, path))), read(os.path.join(out, path))
         theirs = opencv(image, filt, border).reshape(image.shape)
         if ours.dtype == theirs.dtype and ours.shape == theirs.shape and (ours == theirs).all():
             continue
@@ -97,7 +104,7 @@ def test_same_bytes_as_filter2d(tmp_path, folder, name):
     deviating = set()
     for border in BORDERS:
         spelling = f"constant:{CONSTANT}" if border == "constant" else border
-        run(name, "-b", "--border", spelling, "-z1", folder, tmp_path / border)
+        run(name, "-b", "--border", spelling, "-z0", folder, tmp_path / border)
         deviating |= compare(name, border, folder, tmp_path / border)
     listed = {depth for listed_name, depth in DEVIATIONS if listed_name == name}
     assert deviating == listed, f"{name}: OpenCV deviates at {sorted(deviating)} bits, listed are {sorted(listed)}"
@@ -106,14 +113,14 @@ def test_same_bytes_as_filter2d(tmp_path, folder, name):
 @pytest.mark.skipif(not PHOTOS, reason="CONV_PHOTOS names no folder with photographs")
 @pytest.mark.parametrize("number, name", enumerate(sorted(BUILTINS)))
 def test_same_bytes_as_filter2d_on_photographs(tmp_path, number, name):
-    """Each filter with a third of the photographs, the next one with the next third; with two of them for other borders."""
+    """Each filter with a third of the photographs, the next one with the next third; with one of them for other borders."""
     third = PHOTOS[number % 3 :: 3] or PHOTOS
-    for place, paths in (("third", third), ("few", third[:2])):
+    for place, paths in (("third", third), ("one", third[:1])):
         (tmp_path / place).mkdir()
         for path in paths:
             (tmp_path / place / os.path.basename(path)).symlink_to(path)
     for border in BORDERS:
         spelling = f"constant:{CONSTANT}" if border == "constant" else border
-        place = tmp_path / ("third" if border == "replicate" else "few")
+        place = tmp_path / ("third" if border == "replicate" else "one")
         run(name, "-b", "--border", spelling, "-z0", place, tmp_path / border)
         assert compare(name, border, place, tmp_path / border) == set()

@@ -69,6 +69,8 @@ def check_floats(album, filters, alpha="keep"):
 @pytest.mark.parametrize("place", DEVICES)
 @pytest.mark.parametrize("name", sorted(SPECS))
 def test_floats_are_the_definition(album, place, name):
+    if place == "emulated" and program.is_sanitized() and name not in ("large", "sobel"):
+        pytest.skip("other kernels of the same launch")
     spec, filt = SPECS[name]
     start(place, spec, "-r", "--output-type=f32", "in", "out")
     signed = check_floats(album, [filt])

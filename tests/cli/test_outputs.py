@@ -14,7 +14,7 @@ import threading
 import pytest
 
 import program
-from program import run, start, until
+from program import run, some, start, until
 from test_batch import fill, is_embossed, tree
 
 NEW = 70  # more new outputs than conv takes to expect another
@@ -235,7 +235,7 @@ def desk(box):
 
 
 @pytest.mark.parametrize("option", OWN)
-@pytest.mark.parametrize("own,args", (
+@pytest.mark.parametrize("own,args", some((
     ("./names", ("emboss", "--files-from", "names", "in", "out")), ("here/names", ("emboss", "--files-from", "names", "in", "out")),
     ("names", ("emboss", "--in-place", "--files-from", "here/names", "in")),
     ("own.mat", ("./own.mat", "a.png", "out.png")), ("here/own.mat", ("emboss,own.mat,blur", "a.png", "out.png")),
@@ -244,7 +244,7 @@ def desk(box):
     ("./out.jpeg", ("emboss", "a.dat", "out.jpeg")), ("here/out.png", ("emboss", "a.png", "here/../out.png")),
     ("{box}/here/a.dat", ("emboss", "a.dat", "here")), ("in/../here/a.png", ("emboss", "a.png", "a.dat", "here")),
     ("in/new.png", ("emboss", "in", "out")), ("here/new.png", ("emboss", "in", "here")),
-))
+)))
 def test_own_files_are_no_others(desk, option, own, args):
     """However a file is spelled: the list, a filter, an input, an output, or what would be one by its name."""
     before = contents(desk)
@@ -253,7 +253,7 @@ def test_own_files_are_no_others(desk, option, own, args):
     assert f"{option} {own}" in said and contents(desk) == before and not (desk / "out").exists()
 
 
-@pytest.mark.parametrize("one,other", itertools.combinations(OWN, 2))
+@pytest.mark.parametrize("one,other", some(itertools.combinations(OWN, 2)))
 def test_own_files_are_not_each_other(desk, one, other):
     before = contents(desk)
     for names in (("x", "./x"), ("here/../x", f"{desk}/x"), ("here/out.png", "out.png")):
@@ -331,7 +331,7 @@ def check_files_of_run(folder):
     assert page.startswith(b"<!doctype html>") and page.endswith(b"</html>\n") and b"conv: done" not in page
 
 
-@pytest.mark.parametrize("closed", CLOSED, ids=lambda fds: "".join(map(str, sorted(fds))) or "none")
+@pytest.mark.parametrize("closed", some(CLOSED), ids=lambda fds: "".join(map(str, sorted(fds))) or "none")
 def test_closed_descriptors(box, closed):
     """Messages and images landed in the first files that were opened: in outputs, reports, journals. Exit code 0."""
     made = fill(box / "in", "a.png", "b.png")
@@ -370,7 +370,7 @@ PRINTED = (("list",), ("show", "emboss"), ("devices",), ("--help",), ("--version
            ("emboss", "--device=cpu", "in", "out", "--report=/dev/stdout"))
 
 
-@pytest.mark.parametrize("args", PRINTED, ids=" ".join)
+@pytest.mark.parametrize("args", some(PRINTED), ids=" ".join)
 def test_what_cannot_be_printed_is_an_error(box, args):
     """A dry run's list vanished with exit code 0, on a full disk as well."""
     fill(box / "in", "a.png")

@@ -22,7 +22,7 @@ from test_injected import LIBRARY
 FAULTY = os.environ.get("CONV_FAULTY_BINARY")
 EMULATED = program.EMULATED  # the CUDA backend on the CPU
 SEED = int(os.environ.get("CONV_SEED", random.SystemRandom().randrange(1 << 32)))
-ROUNDS = int(os.environ.get("CONV_ROUNDS", 8 if os.environ.get("CONV_SANITIZED") or program.RUNNER else 30))
+ROUNDS = int(os.environ.get("CONV_ROUNDS", 5 if os.environ.get("CONV_SANITIZED") or program.RUNNER else 16))
 
 # Settings that do change bytes; each has a plain run of its own.
 JOBS = (("emboss",), ("gaussian5,sharpen", "--alpha=premultiply", "--border=wrap"),
@@ -53,7 +53,7 @@ def folder(tmp_path_factory):
     box = tmp_path_factory.mktemp("settings")
     rng = np.random.default_rng(7)
     files = {}
-    for index, kind in enumerate(images.KINDS * 3):
+    for index, kind in enumerate(images.KINDS * 2):
         width, height = (SIDES[(index * step + index // len(SIDES)) % len(SIDES)] for step in (1, 2))
         files[f"{'abc'[index % 3]}/{index:02}-{kind}.png"] = images.make(kind, rng, width, height).data
     for index in range(6):  # files and texts that fill what --mem-limit may leave for them

@@ -34,7 +34,7 @@ def shares(done):
     return {name: int(share) for name, share in re.findall(r"(c\w+(?::\d+)?) \((\d+) %\)", done.stderr.splitlines()[-1])}
 
 
-@pytest.mark.parametrize("asked,count", (("all", 3), ("cuda:2,cuda:0", 2), ("cuda:1", 1), ("cuda", 1)))
+@pytest.mark.parametrize("asked,count", program.some((("all", 3), ("cuda:2,cuda:0", 2), ("cuda:1", 1), ("cuda", 1))))
 def test_all_selected_devices_work(box, batch, gpu, asked, count):  # noqa: F811
     done = run_faulty(f"{gpu}devices=3 slow=100", f"--device={asked}", "--streams=2", *MANY, "--report=r.jsonl")
     check_outcome(box, want_of(box), 0, done.stderr, asked)
@@ -61,9 +61,9 @@ def test_a_faster_device_gets_more(box, batch):  # noqa: F811
 
 
 @OWN_TIME
-@pytest.mark.parametrize("faults,options,streams", (
+@pytest.mark.parametrize("faults,options,streams", program.some((
     ("slow={}", (), range(5, 9)), ("slow=20", ("--device=cuda", "--streams=4"), (4,)), ("slow={} full=5", (), (4,)),
-    ("devices=2 slow={}", ("--device=all",), range(5, 9)), ("devices=2 slow=20 0:lost=20", ("--device=all",), range(4, 9))))
+    ("devices=2 slow={}", ("--device=all",), range(5, 9)), ("devices=2 slow=20 0:lost=20", ("--device=all",), range(4, 9)))))
 def test_a_device_gets_more_streams_while_groups_wait(box, batch, faults, options, streams):  # noqa: F811
     """Without --streams; one that finds no memory is no failure. A device may be lost before it gets more."""
     for slow in (60, 400, 2400):  # ms; groups wait once they are prepared faster than that, which a busy machine takes long for
@@ -95,8 +95,7 @@ def test_fake_devices_code_png(box, batch, faults, coders):  # noqa: F811
 
 
 @pytest.mark.parametrize("alpha", ALPHA[::2])
-@pytest.mark.parametrize("which", (0, 1))
-@pytest.mark.parametrize("where", (1, 4))
+@pytest.mark.parametrize("which, where", ((0, 4), (1, 1)))
 def test_others_do_what_a_lost_one_cannot(box, batch, alpha, which, where):  # noqa: F811
     faults = f"devices=2 {1 - which}:slow=100 {which}:lost={where}"  # it is fast enough to get there
     done = run_faulty(faults, TWO, f"--alpha={alpha}", "--streams=2", *MANY, "--report=r.jsonl")
@@ -107,7 +106,7 @@ def test_others_do_what_a_lost_one_cannot(box, batch, alpha, which, where):  # n
     assert lost["images"] + other["images"] == 63 and (lost["images"] > 0) <= (where > 1)
 
 
-@pytest.mark.parametrize("faults", ("0:lost=1 1:lost=6", "lost=4", "0:lost=4 2:lost=1 1:lost=3"))
+@pytest.mark.parametrize("faults", program.some(("0:lost=1 1:lost=6", "lost=4", "0:lost=4 2:lost=1 1:lost=3")))
 def test_when_the_last_one_is_lost(box, batch, faults):  # noqa: F811
     count = 3 if "2:" in faults else 2
     done = run_faulty(f"devices={count} slow=1 {faults}", "--device=all", *SMALL, "--report=r.jsonl")
@@ -133,7 +132,7 @@ def test_cuda_loses_all_devices_of_a_process_at_once(box, batch):  # noqa: F811
     assert 1 <= len(re.findall(r"(?m)^conv: cuda:\d: CUDA failed", done.stderr)) <= 2
 
 
-@pytest.mark.parametrize("where", (3, 6, 10))
+@pytest.mark.parametrize("where", program.some((6, 3, 10)))
 def test_parts_of_a_group_run_wherever_they_can(box, batch, where):  # noqa: F811
     """Room for single planes only, then a device is lost: parts of one group come from several."""
     for fault in (f"0:lost={where}", f"lost={where}"):
@@ -229,9 +228,8 @@ def test_bench_streams(box, gpu, monkeypatch, stage):  # noqa: F811
 
 
 @pytest.mark.skipif(not LIBRARY or bool(program.RUNNER), reason="no CONV_FAULTS_LIBRARY: a sanitizer build, or not started by ctest")
-@pytest.mark.parametrize("plan", ("", "0:lost=2", "1:lost=2"))
-@pytest.mark.parametrize("asked", ("all", "cuda:0,cuda:1"), ids=("with-all", "with-list"))
-@pytest.mark.parametrize("kind", ("alloc", "thread"))
+@pytest.mark.parametrize("kind, plan, asked", (("alloc", "", "cuda:0,cuda:1"), ("alloc", "0:lost=2", "all"),
+                                               ("thread", "", "all"), ("thread", "1:lost=2", "cuda:0,cuda:1")))
 def test_every_allocation_and_thread_fails_once_around_devices(box, plan, asked, kind):
     fill(box / "in", *[f"{index}.png" for index in range(6)])
     want = want_of(box)
